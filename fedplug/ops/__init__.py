@@ -1,16 +1,23 @@
-"""What encoders are written with: functions of NumPy arrays or TensorFlow's tensors, with the same bits.
+"""Operations on arrays, for writing encoders.
 
-NumPy arrays run through `fedplug.kernels` at once. Tensors become a compiled op where the op library loads,
-and elsewhere its reference of stock TensorFlow ops; a call that names a ``lowering`` is for TensorFlow
-whatever its arguments are.
+An op gives the same bits on NumPy arrays and on TensorFlow tensors. On NumPy arrays it runs at once, through
+`fedplug.kernels`. On TensorFlow tensors it builds the compiled op if the op library can be loaded, and else
+its reference of stock TensorFlow ops. A few ops also run on a `fedplug.ops.device_array.DeviceArray`.
+`fedplug.ops.dispatch` chooses between these.
 
-Beside the ops are the few neutral steps that encoders need between them: array functions (`arrays`), bytes of
-arrays and back, refusing untrusted bytes, reproducible random numbers. Functional: arguments are never
-changed, but what is named in ``_update``, and residuals that were donated (`donate_residuals`). Nothing here
-is differentiable. Importing this package loads neither TensorFlow nor an op library.
+Ops do not change their arguments, except ops named ``_update`` and residuals that the caller donated
+(`fedplug.ops.donation`). No op is differentiable. Importing this package loads neither TensorFlow nor the op
+library.
 
-What is refused when it runs is, of untrusted bytes, a `fedplug.errors.PayloadError` on NumPy arrays; of other
-arguments an `ArgumentError` or a `NonFiniteError`; in TensorFlow always a `tf.errors.InvalidArgumentError`.
+Many ops have an argument ``lowering``: "fused" for the compiled TensorFlow op, "reference" for its reference,
+"auto" for either. None takes the value of `fedplug.ops.lowering.use_lowering`. A call that names a lowering
+runs on TensorFlow, whatever its arguments are. It raises an `UnknownNameError` for another word, and an
+`OpLibraryError` for "fused" if the op library cannot be loaded.
+
+On NumPy arrays, invalid untrusted bytes raise a `fedplug.errors.PayloadError`, and other invalid arguments an
+`ArgumentError` or a `NonFiniteError`. In TensorFlow, all of these are a `tf.errors.InvalidArgumentError` when
+the graph runs. While the graph is built, a wrong dtype raises a TypeError and a wrong static shape a
+ValueError.
 """
 
 from __future__ import annotations

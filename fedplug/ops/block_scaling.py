@@ -1,4 +1,4 @@
-"""A vector in blocks of equal size, each with the largest magnitude in it as its scale."""
+"""Blocks of equal size in a vector, each with its largest magnitude as its scale."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ __all__ = ["block_count", "block_scales", "scales_from_bytes"]
 
 
 def block_count(count: Array | int, size: int) -> Array | int:
-    """How many blocks ``count`` values fill, the last one perhaps in part."""
+    """The number of blocks of ``size`` that ``count`` values fill; the last one may be partial."""
     return (count + size - 1) // size
 
 
 @also_on(tensors=lambda: _tensorflow.block_scaling.block_scales)
 def block_scales(values: Array, size: int) -> Array:
-    """The scales of values ``[n]``: the largest magnitude of each block; ``[block_count(n)]``."""
+    """The scales of the blocks of ``values[n]``: the largest magnitude of each; ``[block_count(n)]``."""
     magnitudes = np.abs(values)
     filled = np.concatenate([magnitudes, np.zeros(-values.size % size, values.dtype)])
     return filled.reshape(-1, size).max(axis=1)
@@ -30,9 +30,10 @@ def block_scales(values: Array, size: int) -> Array:
 
 @also_on(tensors=lambda: _tensorflow.block_scaling.scales_from_bytes)
 def scales_from_bytes(data: Array, dtype: Any, what: str) -> Array:
-    """Scales that were written by `to_bytes`; refuses those that are negative or not finite.
+    """Reads scales that `to_bytes` wrote, from untrusted bytes.
 
-    -0 counts as negative, or zeros would have two codes.
+    Raises:
+        PayloadError: A scale is negative or not finite. -0 counts as negative, so that zero has one code.
     """
     scales = from_bytes(data, dtype)
     if not np.isfinite(scales).all() or np.signbit(scales).any():

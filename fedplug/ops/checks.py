@@ -1,4 +1,4 @@
-"""Refusing hostile payloads, also inside a graph, where an exception cannot be raised; and bad updates."""
+"""Checks that refuse invalid payloads and updates. In a graph they are assertions."""
 
 from __future__ import annotations
 
@@ -20,14 +20,13 @@ __all__ = ["of_length", "require", "require_finite", "sums_may_overflow"]
 
 @also_on(tensors=lambda: _tensorflow.checks.require)
 def require(condition: Array, message: str) -> AbstractContextManager[Any]:
-    """Makes a context whose tensors are computed only where the condition holds.
+    """Makes a context whose tensors are computed only if ``condition`` holds.
 
-    The body must not prove the condition by itself: TensorFlow's constant folding takes
-    ``tf.reshape(x, [n])`` as proof that ``x`` has n elements and drops a check of ``tf.size(x) == n``; slice,
-    or use `tf.ensure_shape`.
+    The body must not imply the condition. TensorFlow takes ``tf.reshape(x, [n])`` as proof that ``x`` has n
+    elements, and removes a check of ``tf.size(x) == n``. Use a slice or `tf.ensure_shape` instead.
 
-    Otherwise a `tf.errors.InvalidArgumentError` with the message is raised when the graph runs (eagerly: at
-    once).
+    Raises:
+        PayloadError: The condition does not hold; the error has ``message``.
     """
     if not condition:
         raise PayloadError(message)
@@ -36,9 +35,9 @@ def require(condition: Array, message: str) -> AbstractContextManager[Any]:
 
 @also_on(tensors=lambda: _tensorflow.checks.of_length)
 def of_length(data: Array, length: Array | int, what: str) -> Array:
-    """``data``, a vector, where it has exactly ``length`` elements; ``what`` names it in the error.
+    """Returns the vector ``data`` if it has exactly ``length`` elements; ``what`` names it in the error.
 
-    See `require` on what not to do with the result.
+    The last paragraph of `require` applies to the result.
     """
     if data.size != length:
         raise PayloadError(f"{what} have the wrong length, {data.size}; there must be {length}")
@@ -47,11 +46,13 @@ def of_length(data: Array, length: Array | int, what: str) -> Array:
 
 @also_on(tensors=lambda: _tensorflow.checks.require_finite)
 def require_finite(x: Array, what: str) -> Array:
-    """``x``; for what no op on the way looks at. In a graph it is not checked: the process has done it.
+    """Returns ``x`` if its elements are finite, for values that no kernel checks.
+
+    A graph does not check: the process has checked the update before.
 
     Args:
-        x: Of floats.
-        what: Names it in the error.
+        x: An array of floats.
+        what: The name of ``x`` in the error.
 
     Raises:
         NonFiniteError: An element is NaN or infinite.
@@ -62,5 +63,5 @@ def require_finite(x: Array, what: str) -> Array:
 
 
 def sums_may_overflow() -> AbstractContextManager[None]:
-    """Within the ``with`` block NumPy warns of no sum that is infinite: that is refused later."""
+    """Makes a context in which NumPy does not warn of infinite sums, because a later step refuses them."""
     return np.errstate(over="ignore", invalid="ignore")

@@ -1,4 +1,4 @@
-"""The CRC-32 of zlib."""
+"""The CRC-32 checksum."""
 
 from __future__ import annotations
 
@@ -16,18 +16,13 @@ __all__ = ["crc32"]
 
 @also_on(tensors=lambda: _tensorflow.checksum.crc32)
 def crc32(data: Any, *, lowering: str | None = None) -> Array:
-    """The CRC-32 of zlib, PNG and Ethernet.
+    """Computes the CRC-32 of zlib, PNG and Ethernet.
 
     Args:
-        data: Shape ``[bytes]``, uint8.
-        lowering: "auto", "fused" or "reference"; default: see `fedplug.ops.lowering.use_lowering`.
+        data: ``[bytes]``, uint8.
+        lowering: See `fedplug.ops`.
 
     Returns:
         The checksum; scalar, uint32.
-
-    Raises:
-        ValueError: ``data`` is not a vector.
-        UnknownNameError: ``lowering`` is not one of the words above.
-        OpLibraryError: "fused" was asked for and cannot be loaded.
     """
     return np.uint32(kernels.crc32(np.asarray(data, np.uint8)))

@@ -1,4 +1,4 @@
-"""Top-k within chunks, with error feedback whose residual decays."""
+"""Top-k selection within chunks, with error feedback whose residual decays."""
 
 from __future__ import annotations
 
@@ -17,34 +17,29 @@ __all__ = ["chunked_topk_residual"]
 def chunked_topk_residual(
     delta: Any, residual: Any, k: Any, *, chunk: int, decay: Any, lowering: str | None = None
 ) -> ChunkedTopK:
-    """Takes the ``k`` largest entries out of every chunk of ``a = delta + decay * residual``; keeps the rest.
+    """Selects the ``k`` largest entries of every chunk of ``a = delta + decay * residual``.
 
-    A chunk is ``chunk`` neighbours of the flattened ``a``; the last may be shorter. Exactly ``k`` entries of
-    largest magnitude leave each, all where it has no more; ties go to the lower index. The residual is ``a``
-    with these entries set to zero, so scattering the values into it gives ``a`` back, bit for bit. Product
-    and sum are each rounded once. Not differentiable. The compiled op keeps denormal numbers; the reference
-    takes them for zero, as TensorFlow's threads do.
+    A chunk is ``chunk`` consecutive elements of the flattened ``a``; the last one may be shorter. The op
+    selects the k entries of largest magnitude from each chunk, or all if there are fewer; of equal
+    magnitudes, those with the lower index. The new residual is ``a`` with the selected entries set to zero:
+    scattering the values into it restores ``a`` bit for bit. The product and the sum are each rounded once.
+    The compiled op keeps denormal numbers; the reference flushes them to zero, as TensorFlow does. There is
+    no GPU kernel.
 
     Source: Sarfi et al., "Communication Efficient LLM Pre-training with SparseLoCo", arXiv 2508.15706,
     algorithm 1.
 
     Args:
-        delta: The update of this round; any shape of ``n < 2^31`` elements; float32, float64, bfloat16 or
-            float16.
-        residual: What earlier rounds left behind; shape and dtype of ``delta``.
-        k: How many entries to take of each chunk, an integer scalar, 0 or more.
-        chunk: Of how many elements a chunk is, 1 or more.
-        decay: The share of the residual that is added, 0 to 1; scalar of that dtype.
-        lowering: "auto", "fused" or "reference"; default: see `fedplug.ops.lowering.use_lowering`. No GPU
-            kernel.
+        delta: The update; any shape of ``n < 2^31`` elements; float32, float64, bfloat16 or float16.
+        residual: The residual of earlier rounds; the shape and dtype of ``delta``.
+        k: Number of entries to select from each chunk, 0 or more; integer scalar.
+        chunk: Number of elements of a chunk, 1 or more.
+        decay: The factor of the residual, 0 to 1; scalar of the dtype.
+        lowering: See `fedplug.ops`.
 
     Raises:
-        TypeError: ``delta`` is not of one of these dtypes.
-        ValueError: The static shapes of ``delta`` and ``residual`` differ, or ``chunk`` is below 1.
-        UnknownNameError: ``lowering`` is not one of the words above.
-        OpLibraryError: "fused" was asked for and cannot be loaded.
-        tf.errors.InvalidArgumentError: When run: ``k`` is negative, ``decay`` is not in [0, 1], the shapes
-            differ, or a sum is not finite.
+        ArgumentError: ``k``, ``chunk`` or ``decay`` is out of range, or the shapes differ.
+        NonFiniteError: A sum is NaN or infinite.
     """
     rest = place_for(residual, delta)
     values, indices = kernels.chunked_topk_residual(

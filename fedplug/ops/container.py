@@ -1,4 +1,4 @@
-"""The container around payloads. The layout is specified in csrc/core/container.h."""
+"""The container around payloads. csrc/core/container.h specifies the layout."""
 
 from __future__ import annotations
 
@@ -17,42 +17,33 @@ __all__ = ["frame", "unframe"]
 
 @also_on(tensors=lambda: _tensorflow.container.frame)
 def frame(body: Any, header: bytes, *, lowering: str | None = None) -> Array:
-    """Header, length, body and checksum in one buffer.
+    """Joins header, length, body and checksum in one buffer.
 
     Args:
         body: uint8 vector.
-        header: What comes before the body's length, from `fedplug.wire.header`.
-        lowering: "auto", "fused" or "reference"; default: see `fedplug.ops.lowering.use_lowering`.
+        header: The bytes before the length of the body, from `fedplug.wire.header`.
+        lowering: See `fedplug.ops`.
 
     Returns:
-        uint8 vector.
-
-    Raises:
-        ValueError: A static rank is wrong.
-        UnknownNameError: ``lowering`` is not one of the words.
-        OpLibraryError: "fused" was asked for and cannot be loaded.
+        The container; uint8 vector.
     """
     return np.frombuffer(kernels.frame(body, header), np.uint8)
 
 
 @also_on(tensors=lambda: _tensorflow.container.unframe)
 def unframe(container: Any, header: bytes, *, lowering: str | None = None) -> Array:
-    """The body of a container, for untrusted bytes.
+    """Reads the body of a container from untrusted bytes.
 
     Args:
         container: uint8 vector.
-        header: The one the container must have.
-        lowering: As for `frame`.
+        header: The expected header.
+        lowering: See `fedplug.ops`.
 
     Returns:
-        uint8 vector.
+        The body; uint8 vector.
 
     Raises:
-        ValueError: A static rank is wrong.
-        UnknownNameError: ``lowering`` is not one of the words.
-        OpLibraryError: "fused" was asked for and cannot be loaded.
-        tf.errors.InvalidArgumentError: When run: the container is not whole, or has another header, length or
-            checksum.
+        PayloadError: The container is truncated, or its header, length or checksum is wrong.
     """
     wire_id, dtype, shape, body = kernels.unpack_container(container)
     if wire.header(wire_id, dtype, shape) != header:

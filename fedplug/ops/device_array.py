@@ -1,6 +1,6 @@
-"""An array in the memory of a device, as ops take it.
+"""Arrays in the memory of a CUDA device.
 
-The package fedplug_cuda makes such arrays, and has the ops for them.
+The package fedplug-cuda makes these arrays and has the ops for them.
 """
 
 from __future__ import annotations
@@ -51,5 +51,5 @@ def is_on_device(x: Any) -> bool:
 
 
 def on_host(x: Any) -> Any:
-    """The array as a NumPy array: a copy of a `DeviceArray`, anything else as it is."""
+    """Copies a `DeviceArray` to a NumPy array; returns other arrays unchanged."""
     return _cuda.arrays.on_host(x) if is_on_device(x) else x

@@ -1,8 +1,8 @@
-"""Where ops on NumPy arrays may write: over a residual they are given, into the place of a result.
+"""Memory that ops on NumPy arrays may overwrite: donated residuals, and arrays for results.
 
-By default ops are functional: what comes in is not changed. Where the caller will not look at a residual
-again, writing the next one over it saves memory of its size, and the time to fill it. (JAX calls this
-donation.) In TensorFlow's graphs the runtime finds out by itself.
+By default ops do not change their arguments. If the caller does not use a residual again, an op can overwrite
+it with the next one, which saves memory and the time to fill it. JAX calls this donation. In a graph the
+TensorFlow runtime finds such buffers by itself.
 """
 
 from __future__ import annotations
@@ -19,20 +19,20 @@ from fedplug import kernels
 __all__ = ["donate_residuals", "own", "place_for", "result_place", "spare_residuals", "take_result"]
 
 spare_residuals: contextvars.ContextVar[list[NDArray[Any]] | None] = contextvars.ContextVar("fedplug_spare")
-"""Arrays for new residuals, which ops on NumPy arrays take out of the list: twice as fast as over the old
-ones, of which every sum must be seen before the first is written. None: the old ones were donated."""
+"""Arrays that ops on NumPy arrays take from the list for new residuals; None donates the old ones.
+
+Writing elsewhere is twice as fast as overwriting: an op that overwrites must check every sum first."""
 
 _NONE_SPARE: list[NDArray[Any]] = []
 
 result_place: contextvars.ContextVar[NDArray[Any] | None] = contextvars.ContextVar(
     "fedplug_result", default=None
 )
-"""Where the first op on NumPy arrays writes whose dense result fits. A hint: whoever gives it looks where the
-result is in the end."""
+"""The array for the next dense result that fits. A hint: the caller checks where the result is."""
 
 
 class _Donation:
-    """For every array, so quicker than a generator would be."""
+    """A context manager that is faster than a generator: the codec enters one for every array."""
 
     __slots__ = ("_before", "_spare")
 
@@ -47,16 +47,16 @@ class _Donation:
 
 
 def donate_residuals(spare: list[NDArray[Any]] | None = None) -> AbstractContextManager[None]:
-    """Within the ``with`` block, ops on NumPy arrays write new residuals over those they are given.
+    """Makes a context in which ops on NumPy arrays overwrite the residuals they are given.
 
     Args:
-        spare: Not over these, but into arrays that they take out of this list: see `spare_residuals`.
+        spare: Arrays to write new residuals to instead; see `spare_residuals`.
     """
     return _Donation(spare)
 
 
 def take_result(count: int, dtype: np.dtype[Any]) -> NDArray[Any] | None:
-    """Where a dense result of so many elements is wanted, once; None: in new memory."""
+    """Takes the array for a result out of `result_place`; None if no array of this size fits."""
     out = result_place.get()
     if out is None or out.size != count or out.dtype != dtype:
         return None
@@ -65,11 +65,11 @@ def take_result(count: int, dtype: np.dtype[Any]) -> NDArray[Any] | None:
 
 
 def place_for(residual: NDArray[Any] | None, like: NDArray[Any]) -> NDArray[Any]:
-    """Where the next residual goes: into this one where it was donated, else into new memory.
+    """Returns the array for the next residual: the donated residual, a spare array, or new memory.
 
     Args:
-        residual: Of the round before; None for none.
-        like: Has its shape and dtype.
+        residual: The residual of earlier rounds, or None.
+        like: An array with the shape and dtype of the residual.
     """
     spare = spare_residuals.get(_NONE_SPARE)
     if spare is None:
@@ -81,5 +81,5 @@ def place_for(residual: NDArray[Any] | None, like: NDArray[Any]) -> NDArray[Any]
 
 
 def own(accumulator: NDArray[Any]) -> NDArray[Any]:
-    """What an op may add to: the array itself where it was donated, else a copy of it."""
+    """Returns an array that an op may add to: the accumulator itself if it was donated, or a copy."""
     return accumulator if spare_residuals.get(_NONE_SPARE) is None else accumulator.copy()

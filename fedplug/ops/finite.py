@@ -1,4 +1,4 @@
-"""Whether floats are numbers: those at hand, and those that come as bytes from nobody knows where."""
+"""Checks for NaN and infinity, in arrays and in untrusted bytes."""
 
 from __future__ import annotations
 
@@ -18,26 +18,25 @@ __all__ = ["all_finite", "finite_from_bytes"]
 
 @also_on(tensors=lambda: _tensorflow.finite.all_finite)
 def all_finite(xs: Array | list[Array]) -> Array:
-    """Whether no element is NaN or infinite: of an array, or of all arrays of a list of at least one."""
+    """Whether all elements of an array, or of all arrays of a non-empty list, are finite."""
     xs = xs if isinstance(xs, list) else [xs]
-    return all(kernels.all_finite(np.asarray(x)) for x in xs)  # of one element, NumPy has scalars
+    return all(kernels.all_finite(np.asarray(x)) for x in xs)  # x may be a NumPy scalar
 
 
 @also_on(tensors=lambda: _tensorflow.finite.finite_from_bytes)
 def finite_from_bytes(data: Array, count: Any, dtype: Any) -> Array:
-    """What `from_bytes` gives, for untrusted bytes that must be so many floats.
+    """Reads floats from untrusted bytes, as `from_bytes` does.
 
     Args:
         data: uint8 vector.
-        count: How many values there must be; integer scalar.
-        dtype: Theirs, a floating one.
+        count: Number of values; integer scalar.
+        dtype: The floating dtype of the values.
 
     Returns:
-        The values, finite; shape ``[count]``.
+        The finite values; ``[count]``.
 
     Raises:
-        PayloadError: There is another number of bytes, or a value is NaN or infinite.
-        tf.errors.InvalidArgumentError: With TensorFlow, when run: the same.
+        PayloadError: The number of bytes is wrong, or a value is NaN or infinite.
     """
     dtype = np.dtype(dtype)
     if data.size != count * dtype.itemsize:

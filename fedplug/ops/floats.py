@@ -1,7 +1,7 @@
-"""The dtype in which numbers of a narrower one are computed with, and the way back.
+"""The wide dtype for arithmetic with 16-bit floats, and conversions between the two.
 
-A 16-bit number that grows by equal steps stops after 256 (bfloat16) or 2,048 (float16) of them at the latest.
-So what is kept and added to, residuals above all, is of the wide dtype.
+A 16-bit sum of equal steps stops growing after at most 256 (bfloat16) or 2,048 (float16) steps. State that
+accumulates, residuals above all, therefore has the wide dtype.
 """
 
 from __future__ import annotations
@@ -35,34 +35,33 @@ def wide_dtype(dtype: Any) -> Any:
 
 @also_on(tensors=lambda: _tensorflow.floats.wide_spec)
 def wide_spec(spec: Any) -> Any:
-    """The spec with its `wide_dtype`: that of a residual of such tensors."""
+    """The spec with its `wide_dtype`, which a residual of such tensors has."""
     return ArraySpec(spec.shape, wide_dtype(spec.dtype), spec.name)
 
 
 @also_on(tensors=lambda: _tensorflow.floats.widened, devices=lambda: _cuda.floats.widened)
 def widened(x: Array) -> Array:
-    """``x`` in its `wide_dtype`, exactly."""
+    """Converts ``x`` to its `wide_dtype`, exactly."""
     form = _FORMS.get(x.dtype)
-    if form is not None and x.size:  # NumPy takes ten times as long for float16, and fills new memory
+    if form is not None and x.size:  # for float16 NumPy is ten times slower
         try:
             code = np.ascontiguousarray(x).reshape(-1).view(np.uint8)
             return kernels.decode_values(code, x.size, form, dtype=np.float32).reshape(x.shape)
-        except PayloadError:  # a NaN or an infinity, which the kernel refuses
+        except PayloadError:  # the kernel refuses NaN and infinity
             pass
     return x.astype(wide_dtype(x.dtype), copy=False)
 
 
 def narrowed(x: Array, dtype: Any) -> Array:
-    """A vector rounded to ``dtype``, ties to even; what is too large becomes the largest finite number.
+    """Rounds a vector to ``dtype``, ties to even; an overflow becomes the largest finite number.
 
-    ``x - widened(narrowed(x, dtype))``, the rounding error, is exact.
+    The rounding error ``x - widened(narrowed(x, dtype))`` is exact.
 
     Args:
-        x: Finite; the `wide_dtype` of ``dtype``.
+        x: Finite values of the `wide_dtype` of ``dtype``.
         dtype: The floating dtype of the result.
 
     Raises:
         NonFiniteError: An element is NaN or infinite.
-        tf.errors.InvalidArgumentError: With TensorFlow, when run: the same.
     """
     return x if x.dtype == dtype else from_bytes(encode_values(x, dtype.name), dtype)

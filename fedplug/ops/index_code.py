@@ -1,4 +1,4 @@
-"""Codes of strictly ascending indices. The layouts are specified in csrc/core/index_code.h."""
+"""Codes of strictly ascending indices. csrc/core/index_code.h specifies the layouts."""
 
 from __future__ import annotations
 
@@ -18,27 +18,24 @@ __all__ = ["decode_indices", "encode_indices"]
 def encode_indices(
     indices: Any, size: Any, *, form: IndexForm = "rice", lowering: str | None = None
 ) -> Array:
-    """Strictly ascending indices as bytes.
+    """Encodes strictly ascending indices.
 
     Source: Rice & Plaunt, IEEE Trans. Commun. 1971; Golomb, IEEE Trans. Inf. Theory 1966, for "rice".
 
     Args:
-        indices: Strictly ascending, in ``[0, size)``; shape ``[c]``, int32.
-        size: The number of elements the indices point into, below 2^31; integer scalar.
-        form: "rice", gaps in the shortest Rice code; "bitpack", each in the bits that the largest needs;
-            "bitmap", a bit for every element; "shortest", whichever of these is, and a byte that says so;
-            or "gaps", gaps in an adaptive code, which on tensors needs the compiled op.
-        lowering: "auto", "fused" or "reference"; default: see `fedplug.ops.lowering.use_lowering`.
+        indices: Strictly ascending indices in ``[0, size)``; int32 ``[c]``.
+        size: Number of elements that the indices refer to, below 2^31; integer scalar.
+        form: "rice" writes gaps in the shortest Rice code; "bitpack" each index in the bits of the largest;
+            "bitmap" one bit per element; "shortest" the shortest of these, after a byte that names it; "gaps"
+            gaps in an adaptive code, which has no reference.
+        lowering: See `fedplug.ops`.
 
     Returns:
-        The code; shape ``[bytes]``, uint8.
+        The code; ``[bytes]``, uint8.
 
     Raises:
-        ValueError: A static rank is wrong.
-        UnknownNameError: ``form`` or ``lowering`` is not one of the words above.
-        OpLibraryError: "fused" was asked for and cannot be loaded.
-        LoweringError: "gaps" on tensors without the compiled op.
-        tf.errors.InvalidArgumentError: When run: the indices do not ascend, or leave ``[0, size)``.
+        ArgumentError: The indices do not ascend, or are not in ``[0, size)``.
+        LoweringError: On tensors, "gaps" needs the compiled op, and it cannot be loaded.
     """
     return kernels.encode_indices(np.asarray(indices, np.int32), int(size), form=form)
 
@@ -47,25 +44,22 @@ def encode_indices(
 def decode_indices(
     code: Any, count: Any, size: Any, *, form: IndexForm = "rice", lowering: str | None = None
 ) -> Array:
-    """The inverse of `encode_indices`, for untrusted bytes.
+    """Decodes indices from untrusted bytes.
 
     Args:
-        code: Shape ``[bytes]``, uint8.
-        count: The number of indices in the code; integer scalar.
-        size: The number of elements the indices point into, below 2^31; integer scalar.
-        form: That of the code.
-        lowering: "auto", "fused" or "reference"; default: see `fedplug.ops.lowering.use_lowering`.
+        code: ``[bytes]``, uint8.
+        count: Number of indices in the code; integer scalar.
+        size: Number of elements that the indices refer to, below 2^31; integer scalar.
+        form: The form of the code.
+        lowering: See `fedplug.ops`.
 
     Returns:
-        The indices, strictly ascending, in ``[0, size)``; shape ``[count]``, int32.
+        The indices, strictly ascending, in ``[0, size)``; int32 ``[count]``.
 
     Raises:
-        ValueError: A static rank is wrong.
-        UnknownNameError: ``form`` or ``lowering`` is not one of the words above.
-        OpLibraryError: "fused" was asked for and cannot be loaded.
-        LoweringError: "gaps" on tensors without the compiled op.
-        tf.errors.InvalidArgumentError: When run: the bytes are not what `encode_indices` writes for any
-            ``count`` indices below ``size`` (a "shortest" code may be of a form that is not the shortest).
-            Memory is asked for only in proportion to the bytes.
+        PayloadError: The bytes are not the code that `encode_indices` writes for ``count`` indices below
+            ``size``. A "shortest" code may name a form that is not the shortest. The decoder allocates memory
+            only in proportion to the bytes.
+        LoweringError: On tensors, "gaps" needs the compiled op, and it cannot be loaded.
     """
     return kernels.decode_indices(np.asarray(code, np.uint8), int(count), int(size), form=form)

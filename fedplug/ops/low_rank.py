@@ -1,9 +1,8 @@
-"""A large matrix and its approximation by thin ones, with the same bits on any number of threads.
+"""Products of a large matrix with thin ones, with the same bits for any number of threads.
 
-The matrix multiplication of a library orders its additions by threads and vector width. Here elements are
-multiplied first, and the products are added halves to halves (csrc/core/matrix_times.h). Arithmetic is in
-float32, of float64 in float64. None of these is differentiable. TensorFlow's arithmetic takes denormal
-numbers for zero, and so do the references; the kernels do not.
+Libraries for matrix multiplication order additions by threads and vector width. These ops multiply elements
+first, and add the products halves to halves (csrc/core/matrix_times.h). They compute in float32, or in
+float64 for float64. The references flush denormal numbers to zero, as TensorFlow does; the kernels keep them.
 """
 
 from __future__ import annotations
@@ -23,21 +22,17 @@ __all__ = ["low_rank_matrix", "low_rank_residual", "matrix_times", "sum_and_larg
 
 @also_on(tensors=lambda: _tensorflow.low_rank.sum_and_largest)
 def sum_and_largest(delta: Array, residual: Array, *, lowering: str | None = None) -> SumAndLargest:
-    """``delta + residual``, in the place of the next residual, and the largest magnitude in it.
+    """Computes ``delta + residual``, in the memory of the next residual, and its largest magnitude.
 
-    The residual stays as it is even where it was donated: who sees that the sum is not finite refuses it.
+    The op never overwrites the residual, even if it was donated: the caller may still refuse the sum.
 
     Args:
-        delta: The update of this round; any shape; float32, float64, bfloat16 or float16.
-        residual: What earlier rounds left behind; shape and dtype of ``delta``.
-        lowering: "auto", "fused" or "reference"; default: see `fedplug.ops.lowering.use_lowering`.
+        delta: The update; any shape; float32, float64, bfloat16 or float16.
+        residual: The residual of earlier rounds; the shape and dtype of ``delta``.
+        lowering: See `fedplug.ops`.
 
     Raises:
-        TypeError: ``delta`` is not of one of these dtypes.
-        ValueError: The static shapes differ.
-        UnknownNameError: ``lowering`` is not one of the words above.
-        OpLibraryError: "fused" was asked for and cannot be loaded.
-        tf.errors.InvalidArgumentError: When run: the shapes differ.
+        ArgumentError: The shapes differ.
     """
     place = place_for(residual, delta)
     if place is residual:
@@ -50,25 +45,21 @@ def sum_and_largest(delta: Array, residual: Array, *, lowering: str | None = Non
 def matrix_times(
     a: Array, b: Array, *, scale: Any = 1, transposed: bool = False, lowering: str | None = None
 ) -> Array:
-    """``(a / scale) b``, or ``(a / scale)' b``, for a few columns of ``b``.
+    """Computes ``(a / scale) b``, or ``(a / scale)' b``, for a few columns of ``b``.
 
     Args:
         a: ``[m, n]``; float32, float64, bfloat16 or float16.
-        b: ``[n, r]``, or ``[m, r]`` with ``transposed``, in the `wide_dtype` of ``a``; r is known while a
-            graph is built.
-        scale: A scalar; elements of ``a`` are divided by it first, and are 0 where it is 0.
-        transposed: Whether it is ``a'`` that is multiplied.
-        lowering: As for `sum_and_largest`.
+        b: ``[n, r]``, or ``[m, r]`` with ``transposed``, in the `wide_dtype` of ``a``. A graph needs a static
+            r.
+        scale: The divisor of the elements of ``a``, a scalar; the quotients are 0 if it is 0.
+        transposed: Whether to multiply ``a'``.
+        lowering: See `fedplug.ops`.
 
     Returns:
         ``[m, r]``, or ``[n, r]`` with ``transposed``, in the dtype of ``b``.
 
     Raises:
-        TypeError: A dtype is not as above.
-        ValueError: A static rank or shape does not fit, or r is not known.
-        UnknownNameError: ``lowering`` is not one of the words.
-        OpLibraryError: "fused" was asked for and cannot be loaded.
-        tf.errors.InvalidArgumentError: When run: the shapes do not fit.
+        ArgumentError: The shapes do not fit.
     """
     return kernels.matrix_times(
         np.ascontiguousarray(a), np.ascontiguousarray(b), scale=float(scale), transposed=transposed
@@ -77,24 +68,20 @@ def matrix_times(
 
 @also_on(tensors=lambda: _tensorflow.low_rank.low_rank_matrix)
 def low_rank_matrix(p: Array, q: Array, *, dtype: Any, scale: Any = 1, lowering: str | None = None) -> Array:
-    """``scale p q'``, a column of each after the other, then rounded to ``dtype``.
+    """Computes ``scale p q'``, one column of each after the other, and rounds it to ``dtype``.
 
     Args:
-        p: ``[m, r]``, r at least 1 and known while a graph is built, in the `wide_dtype` of ``dtype``.
+        p: ``[m, r]`` in the `wide_dtype` of ``dtype``; r is at least 1. A graph needs a static r.
         q: ``[n, r]``, the dtype of ``p``.
         dtype: float32, float64, bfloat16 or float16.
-        scale: A scalar.
-        lowering: As for `sum_and_largest`.
+        scale: The factor, a scalar.
+        lowering: See `fedplug.ops`.
 
     Returns:
-        ``[m, n]``; what is too large for the dtype is its largest number.
+        ``[m, n]``; an overflow becomes the largest number of the dtype.
 
     Raises:
-        TypeError: A dtype is not as above.
-        ValueError: A static rank or shape does not fit, or r is not known.
-        UnknownNameError: ``lowering`` is not one of the words.
-        OpLibraryError: "fused" was asked for and cannot be loaded.
-        tf.errors.InvalidArgumentError: When run: the shapes do not fit.
+        ArgumentError: The shapes do not fit.
     """
     shape = p.shape[0], q.shape[0]
     out = take_result(shape[0] * shape[1], np.dtype(dtype))
@@ -104,24 +91,20 @@ def low_rank_matrix(p: Array, q: Array, *, dtype: Any, scale: Any = 1, lowering:
 
 @also_on(tensors=lambda: _tensorflow.low_rank.low_rank_residual)
 def low_rank_residual(a: Array, p: Array, q: Array, *, scale: Any = 1, lowering: str | None = None) -> Array:
-    """What `low_rank_matrix` misses of ``a``; over ``a``, which nobody else may have.
+    """Computes ``a - low_rank_matrix(p, q)`` over ``a``: the caller must not use ``a`` again.
 
     Args:
         a: ``[m, n]``; float32, float64, bfloat16 or float16.
-        p: ``[m, r]``, r at least 1 and known while a graph is built, in the `wide_dtype` of ``a``.
+        p: ``[m, r]`` in the `wide_dtype` of ``a``; r is at least 1. A graph needs a static r.
         q: ``[n, r]``, the dtype of ``p``.
-        scale: A scalar.
-        lowering: As for `sum_and_largest`.
+        scale: The factor of the product, a scalar.
+        lowering: See `fedplug.ops`.
 
     Returns:
-        The difference, rounded to the dtype of ``a``. ``[m, n]``.
+        The difference, rounded to the dtype of ``a``; ``[m, n]``.
 
     Raises:
-        TypeError: A dtype is not as above.
-        ValueError: A static rank or shape does not fit, or r is not known.
-        UnknownNameError: ``lowering`` is not one of the words.
-        OpLibraryError: "fused" was asked for and cannot be loaded.
-        tf.errors.InvalidArgumentError: When run: the shapes do not fit.
+        ArgumentError: The shapes do not fit.
     """
     factors = np.ascontiguousarray(p), np.ascontiguousarray(q)
     return kernels.low_rank_residual(a, *factors, scale=float(scale), out=a)

@@ -1,7 +1,7 @@
-"""Chooses between the compiled op and its reference of stock TensorFlow ops.
+"""Chooses between compiled TensorFlow ops and their references of stock ops, and loads op libraries.
 
-The choice is made while a graph is being built, never at import: the same program may build one graph for a
-runtime that can run the compiled ops and another one for a runtime that cannot.
+The choice is made while a graph is built, not at import: one program may build one graph for a runtime with
+the compiled ops and another for a runtime without them.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from fedplug.errors import OpLibraryError, StaleBuildError, UnknownNameError
 __all__ = ["Lowering", "available", "op_library", "resolve_lowering", "use_lowering"]
 
 Lowering = Literal["auto", "fused", "reference"]
-"""``"fused"``: the compiled op; ``"reference"``: stock ops; ``"auto"``: fused where the op library loads."""
+"""``"fused"``: the compiled op; ``"reference"``: stock ops; ``"auto"``: fused if the op library loads."""
 
 _LOWERINGS = ("auto", "fused", "reference")
 _preferred: contextvars.ContextVar[str] = contextvars.ContextVar("fedplug_lowering", default="auto")
@@ -24,10 +24,10 @@ _preferred: contextvars.ContextVar[str] = contextvars.ContextVar("fedplug_loweri
 
 @contextlib.contextmanager
 def use_lowering(lowering: str) -> Iterator[None]:
-    """Within the ``with`` block, ops that are given no lowering of their own use this one.
+    """Makes a context in which ops without a ``lowering`` argument use this one.
 
     Raises:
-        UnknownNameError: ``lowering`` is none of "auto", "fused" and "reference".
+        UnknownNameError: ``lowering`` is not "auto", "fused" or "reference".
     """
     token = _preferred.set(_known(lowering))
     try:
@@ -37,11 +37,11 @@ def use_lowering(lowering: str) -> Iterator[None]:
 
 
 def resolve_lowering(lowering: str | None = None) -> Literal["fused", "reference"]:
-    """What will be built for ``lowering``, or else for what `use_lowering` says, or else for "auto".
+    """Returns the lowering of an op: the argument, or else that of `use_lowering`, or else "auto", resolved.
 
     Raises:
-        OpLibraryError: "fused" was asked for and the op library cannot be loaded.
-        UnknownNameError: ``lowering`` is none of "auto", "fused" and "reference".
+        OpLibraryError: "fused" was requested and the op library cannot be loaded.
+        UnknownNameError: ``lowering`` is not "auto", "fused" or "reference".
     """
     wanted = _known(_preferred.get() if lowering is None else lowering)
     if wanted == "reference":
@@ -53,11 +53,11 @@ def resolve_lowering(lowering: str | None = None) -> Literal["fused", "reference
 
 
 def available() -> bool:
-    """Whether the compiled ops can be used here; loads the op library to find out.
+    """Whether the compiled ops can be used. Loads the op library to find out.
 
     Raises:
-        StaleBuildError: They were built from other sources than those of this checkout. What can do without
-            them should not begin to do so, many times slower, because somebody pulled.
+        StaleBuildError: The library was built from older sources of this checkout. Callers must not silently
+            fall back to the references, which are many times slower.
     """
     try:
         _library()
@@ -69,17 +69,17 @@ def available() -> bool:
 
 
 def op_library(name: str) -> Any:
-    """The TensorFlow ops of a library that a plugin brings, one Python function each; loaded when asked for.
+    """Loads the TensorFlow ops of a plugin's library: a module with one Python function for each op.
 
     Args:
-        name: As in ``fedplug plugins list``.
+        name: The name of the library in ``fedplug plugins list``.
 
     Raises:
-        UnknownNameError: No plugin brings a library of that name; the message lists the nearest.
-        PluginError: It was built for another TensorFlow than is installed, or is missing.
-        OpLibraryError: It was built for another TensorFlow than is running, or is damaged.
+        UnknownNameError: No plugin brings a library of that name; the message lists similar names.
+        PluginError: The library is missing, or was built for another TensorFlow than the installed one.
+        OpLibraryError: The library was built for another TensorFlow than the running one, or is damaged.
     """
-    from fedplug.ops._tensorflow import loader  # needs TensorFlow
+    from fedplug.ops._tensorflow import loader  # imports TensorFlow
 
     return loader.op_library(name)
 
@@ -91,6 +91,6 @@ def _known(lowering: str) -> str:
 
 
 def _library() -> None:
-    from fedplug.ops._tensorflow import loader  # only where a graph is being built is TensorFlow needed
+    from fedplug.ops._tensorflow import loader  # imports TensorFlow
 
     loader.library()

@@ -1,4 +1,4 @@
-"""A sum with the same bits on any number of threads, SIMD level and device."""
+"""A mean with the same bits for any number of threads, SIMD level and device."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ __all__ = ["mean_magnitude"]
 
 @also_on(tensors=lambda: _tensorflow.mean_magnitude.mean_magnitude)
 def mean_magnitude(values: Array) -> Array:
-    """The mean of ``|values|``, a vector; 0 for no values; a scalar of the same dtype.
+    """Computes the mean of ``|values|``, a vector; 0 for no values; a scalar of the same dtype.
 
-    `tf.reduce_sum` orders its additions by threads and vector width. Here halves are added to halves, element
-    by element, in float64. Scaling first keeps the largest finite numbers from overflowing; by the reciprocal
-    count, as in graphs TensorFlow turns a division by a constant into that.
+    `tf.reduce_sum` orders its additions by threads and vector width. This op adds halves to halves in
+    float64. Dividing the values first keeps the sum of the largest finite numbers from overflowing. It
+    multiplies by the reciprocal count, because TensorFlow turns a division by a constant into that in graphs.
     """
     count = max(values.size, 1)
     parts = np.abs(values.astype(np.float64)) * (1 / np.float64(count))

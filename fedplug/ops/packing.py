@@ -1,6 +1,6 @@
-"""Numbers of a few bits as bytes, and back.
+"""Packs numbers of a few bits into bytes, and unpacks them.
 
-Packed numbers follow one another without gaps, the first in the lowest bits; bits that are not needed are 0.
+Packed numbers follow each other without gaps, the first in the lowest bits. Unused bits are 0.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ __all__ = ["pack", "packed_size", "unpack"]
 
 
 def packed_size(count: Any, bits: Any) -> Any:
-    """How many bytes ``count`` numbers of ``bits`` bits take: ``ceil(count * bits / 8)``."""
-    return count // 8 * bits + (count % 8 * bits + 7) // 8  # never larger than the result: no overflow
+    """The number of bytes that ``count`` packed numbers of ``bits`` bits need: ``ceil(count * bits / 8)``."""
+    return count // 8 * bits + (count % 8 * bits + 7) // 8  # no step exceeds the result, so none overflows
 
 
 @also_on(tensors=lambda: _tensorflow.packing.pack)
 def pack(codes: Array, bits: Any) -> Array:
-    """Numbers below ``2^bits``, a uint8 vector ``[n]``, as a uint8 vector ``[packed_size(n, bits)]``.
+    """Packs numbers below ``2^bits``, uint8 ``[n]``, into a uint8 vector ``[packed_size(n, bits)]``.
 
-    ``bits`` is 1 to 8, a number or an int64 scalar.
+    ``bits`` is 1 to 8, an int or an int64 scalar.
     """
     places = np.arange(bits, dtype=np.uint8)
     return np.packbits(np.asarray(codes, np.uint8)[:, np.newaxis] >> places & 1, bitorder="little")
@@ -35,16 +35,16 @@ def pack(codes: Array, bits: Any) -> Array:
 
 @also_on(tensors=lambda: _tensorflow.packing.unpack)
 def unpack(data: Array, count: Any, bits: Any, what: str) -> Array:
-    """The inverse of `pack`, for untrusted bytes.
+    """Unpacks numbers from untrusted bytes.
 
     Args:
         data: uint8 vector.
-        count: How many numbers there must be.
-        bits: Of each number, 1 to 8.
-        what: Names the bytes in an error.
+        count: Number of packed numbers.
+        bits: Bits per number, 1 to 8.
+        what: The name of the bytes in an error.
 
     Raises:
-        tf.errors.InvalidArgumentError: Not ``packed_size(count, bits)`` bytes, or unused bits are set.
+        PayloadError: There are not ``packed_size(count, bits)`` bytes, or unused bits are set.
     """
     data = of_length(np.asarray(data, np.uint8), packed_size(count, bits), what)
     found = np.unpackbits(data, bitorder="little")

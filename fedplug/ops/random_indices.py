@@ -1,4 +1,4 @@
-"""Random indices that two sides draw alike, so that they need not travel."""
+"""Random indices that sender and receiver draw alike, so that they are not transmitted."""
 
 from __future__ import annotations
 
@@ -14,23 +14,20 @@ __all__ = ["draw_indices"]
 
 @also_on(tensors=lambda: _tensorflow.random_indices.draw_indices)
 def draw_indices(seed: Any, count: Any, size: Any, *, lowering: str | None = None) -> Array:
-    """One index of each of ``count`` runs of as nearly equal length as can be.
+    """Draws one index from each of ``count`` ranges of nearly equal length.
 
-    Run i begins at ``floor(i * size / count)``. Which index of it is drawn is specified in
-    csrc/core/random_indices.h.
+    Range i begins at ``floor(i * size / count)``. csrc/core/random_indices.h specifies which index is drawn.
 
     Args:
-        seed: Other seeds, other indices; int64 scalar.
-        count: How many; integer scalar.
-        size: The number of elements the indices point into, below 2^31; integer scalar.
-        lowering: "auto", "fused" or "reference"; default: see `fedplug.ops.lowering.use_lowering`.
+        seed: The seed; int64 scalar.
+        count: Number of indices; integer scalar.
+        size: Number of elements that the indices refer to, below 2^31; integer scalar.
+        lowering: See `fedplug.ops`.
 
     Returns:
-        The indices, strictly ascending, in ``[0, size)``; shape ``[count]``, int32.
+        The indices, strictly ascending, in ``[0, size)``; int32 ``[count]``.
 
     Raises:
-        UnknownNameError: ``lowering`` is not one of the words.
-        OpLibraryError: "fused" was asked for and cannot be loaded.
-        tf.errors.InvalidArgumentError: When run: not ``0 <= count <= size < 2^31``.
+        ArgumentError: ``0 <= count <= size < 2^31`` does not hold.
     """
     return kernels.draw_indices(int(seed), int(count), int(size))

@@ -1,4 +1,4 @@
-"""Values quantized after a random rotation. Method and layout are specified in csrc/core/rotated_code.h."""
+"""Quantization after a random rotation. csrc/core/rotated_code.h specifies method and layout."""
 
 from __future__ import annotations
 
@@ -38,31 +38,28 @@ def rotation_block_size(count: Any) -> Any:
 def encode_rotated(
     values: Any, key: Any, levels: Sequence[float], block_size: Any, *, lowering: str | None = None
 ) -> Array:
-    """Rotates blocks of a vector at random, and takes every element to the nearest level.
+    """Rotates blocks of a vector at random, and quantizes every element to the nearest level.
 
-    After the rotation the elements of a block are all but normally distributed, whatever they were, with its
-    root mean square as their standard deviation; levels are in units of that. (Vargaftik et al., "EDEN",
-    ICML 2022, algorithm 1.)
+    After the rotation the elements of any block are nearly normally distributed, with the root mean square of
+    the block as their standard deviation. Levels are in units of that. (Vargaftik et al., "EDEN", ICML 2022,
+    algorithm 1.)
 
     Args:
-        values: Shape ``[n]``, a floating dtype. A block with one that is NaN or infinite becomes bytes that
-            `decode_rotated` refuses; with NumPy it is an error.
-        key: Of the rotation, two integers.
-        levels: The positive ones, ascending; as many as a power of two up to 128. The others are their
-            negatives.
-        block_size: A power of two up to 2^20; at least 8, where there is more than one block. Integer scalar.
-        lowering: "auto", "fused" or "reference"; default: see `fedplug.ops.lowering.use_lowering`.
+        values: ``[n]``, a floating dtype. In TensorFlow, NaN and infinity make a block that `decode_rotated`
+            refuses.
+        key: The key of the rotation, two integers.
+        levels: The positive levels, ascending; their number is a power of two, at most 128. The others are
+            their negatives.
+        block_size: A power of two up to 2^20; at least 8 if there is more than one block. Integer scalar.
+        lowering: See `fedplug.ops`.
 
     Returns:
-        The bytes that travel: the scales of the blocks, then the number of the level of every element; uint8
-        vector, whose length follows from n, dtype, levels and block size.
+        The scales of the blocks, then the level numbers of the elements; a uint8 vector, whose length follows
+        from n, dtype, levels and block size.
 
     Raises:
-        TypeError, ValueError: The dtype is not floating, or a static rank is wrong.
-        UnknownNameError: ``lowering`` is not one of the words above.
-        OpLibraryError: "fused" was asked for and cannot be loaded.
-        NonFiniteError: With NumPy: a value is NaN or infinite.
-        tf.errors.InvalidArgumentError: When run: levels or block size are not as above.
+        ArgumentError: The levels or the block size are invalid.
+        NonFiniteError: On NumPy arrays, a value is NaN or infinite.
     """
     code = kernels.encode_rotated(values, _key(key), np.asarray(levels, np.float64), int(block_size))
     wide = wide_dtype(values.dtype)
@@ -82,26 +79,24 @@ def decode_rotated(
     dtype: Any,
     lowering: str | None = None,
 ) -> Array:
-    """The inverse of `encode_rotated`, up to the error of the levels, for untrusted bytes.
+    """Decodes values from untrusted bytes that `encode_rotated` wrote, up to the quantization error.
 
     Args:
         code: uint8 vector.
-        count: How many values there must be, below 2^31; integer scalar.
-        key: As for `encode_rotated`, and so ``levels`` and ``block_size``.
-        levels: See ``key``.
-        block_size: See ``key``.
-        dtype: That of the values that were encoded.
-        lowering: As for `encode_rotated`.
+        count: Number of values, below 2^31; integer scalar.
+        key: The key of `encode_rotated`.
+        levels: The levels of `encode_rotated`.
+        block_size: The block size of `encode_rotated`.
+        dtype: The dtype of the encoded values.
+        lowering: See `fedplug.ops`.
 
     Returns:
-        The values, finite; what is too large for the dtype is its largest number. Shape ``[count]``.
+        The finite values; an overflow becomes the largest number of the dtype. ``[count]``.
 
     Raises:
-        ValueError: A static rank is wrong.
-        UnknownNameError: ``lowering`` is not one of the words.
-        OpLibraryError: "fused" was asked for and cannot be loaded.
-        tf.errors.InvalidArgumentError: When run: these are not the bytes of ``count`` values, or levels or
-            block size are not as above. Memory is asked for only if the number of bytes is right.
+        ArgumentError: The levels or the block size are invalid.
+        PayloadError: The bytes are not a code of ``count`` values. The decoder checks their number before it
+            allocates memory.
     """
     return kernels.decode_rotated(
         np.asarray(code, np.uint8),

@@ -1,4 +1,4 @@
-"""Adds sparse payloads into a dense sum."""
+"""Adds sparse payloads to a dense sum."""
 
 from __future__ import annotations
 
@@ -28,36 +28,28 @@ def scatter_decode_add(
     *,
     lowering: str | None = None,
 ) -> Array:
-    """Adds sparse payloads into a dense accumulator.
+    """Adds sparse payloads to a dense accumulator.
 
-    ``accumulator[indices[j]] += weights[i] * values[j]`` for every payload ``i``, in order, and its entries
-    ``j``. Payload ``i`` owns the entries from ``row_splits[i]`` up to ``row_splits[i + 1]``. Each product and
-    each sum is rounded once. Everything is checked before anything is added. Not differentiable.
-
-    The compiled op keeps denormal numbers; the reference takes them for zero, as TensorFlow's threads do
-    (float16 is not affected). Everything else is the same, bit for bit, but for the bits of a NaN.
+    Computes ``accumulator[indices[j]] += weights[i] * values[j]`` for every payload ``i``, in order, and its
+    entries ``j`` from ``row_splits[i]`` up to ``row_splits[i + 1]``. Each product and each sum is rounded
+    once. All payloads are checked before anything is added. The compiled op and the reference give the same
+    bits, except for the bits of a NaN and for denormal numbers: the compiled op keeps these, the reference
+    flushes them to zero as TensorFlow does (except in float16).
 
     Args:
-        accumulator: The dense sum so far; any shape of ``n < 2^31`` elements; float32, float64, bfloat16 or
-            float16.
-        values: Of all payloads, one after the other; shape ``[e]``, the dtype of ``accumulator``.
-        indices: Their places in the flattened accumulator, strictly ascending within a payload; ``[e]``,
-            int32.
-        row_splits: Where payloads begin and end; ``[p + 1]``, int64, ascending from 0 to ``e``; default: all
-            entries are of one payload.
-        weights: The factor of each payload; ``[p]``, the dtype of ``accumulator``; default: all 1.
-        lowering: "auto", "fused" or "reference"; default: see `fedplug.ops.lowering.use_lowering`.
+        accumulator: The dense sum; any shape of ``n < 2^31`` elements; float32, float64, bfloat16 or float16.
+        values: The values of all payloads, one after the other; ``[e]``, the dtype of ``accumulator``.
+        indices: Their flat indices, strictly ascending within a payload; int32 ``[e]``.
+        row_splits: The bounds of the payloads; int64 ``[p + 1]``, ascending from 0 to ``e``. None means one
+            payload.
+        weights: The factors of the payloads; ``[p]``, the dtype of ``accumulator``. None means 1.
+        lowering: See `fedplug.ops`.
 
     Returns:
         The new accumulator, of the same shape and dtype.
 
     Raises:
-        TypeError: ``accumulator`` is not of one of these dtypes.
-        ValueError: Static shapes do not fit together.
-        UnknownNameError: ``lowering`` is not one of the words above.
-        OpLibraryError: "fused" was asked for and cannot be loaded.
-        tf.errors.InvalidArgumentError: When run: a payload is not valid (the message names it), or lengths
-            differ.
+        ArgumentError: Lengths differ, or a payload is invalid; the message names it.
     """
     total = own(np.asarray(accumulator))
     kernels.scatter_decode_add(total, *_payloads(values, indices, row_splits, weights, total.dtype))
@@ -74,31 +66,28 @@ def scatter_decode_update(
     *,
     lowering: str | None = None,
 ) -> Any:
-    """Does what `scatter_decode_add` does, and leaves the sum in the variable.
+    """Adds sparse payloads to a variable, as `scatter_decode_add` does.
 
-    The compiled op locks the variable and adds in its buffer, or in a copy if somebody still holds what was
-    read from it before; that never changes. After an error the variable is what it was. The reference reads,
-    and assigns.
+    The compiled op locks the variable and adds in its buffer. If an earlier read still uses the buffer, it
+    adds in a copy. A failed call leaves the variable unchanged. The reference reads the variable and assigns
+    to it.
 
     Args:
-        accumulator: The dense sum so far; any shape of ``n < 2^31`` elements; float32, float64, bfloat16 or
-            float16.
-        values: As for `scatter_decode_add`, and so are the other arguments.
-        indices: See there.
-        row_splits: See there.
-        weights: See there.
-        lowering: See there.
+        accumulator: The dense sum, a variable; any shape of ``n < 2^31`` elements; float32, float64, bfloat16
+            or float16.
+        values: See `scatter_decode_add`.
+        indices: See `scatter_decode_add`.
+        row_splits: See `scatter_decode_add`.
+        weights: See `scatter_decode_add`.
+        lowering: See `fedplug.ops`.
 
     Returns:
-        Where a graph is being built, the operation; ``tf.function`` runs it in its turn. Eagerly None.
+        While a graph is built, the operation, which ``tf.function`` runs in program order. Otherwise None.
 
     Raises:
-        TypeError: ``accumulator`` is no variable, or not of one of these dtypes.
-        ValueError: Static shapes do not fit together.
-        UnknownNameError: ``lowering`` is not one of the words.
-        OpLibraryError: "fused" was asked for and cannot be loaded.
-        tf.errors.FailedPreconditionError: When run: the variable is not initialized.
-        tf.errors.InvalidArgumentError: When run: what `scatter_decode_add` refuses.
+        TypeError: ``accumulator`` is not a variable, or has another dtype.
+        ArgumentError: Lengths differ, or a payload is invalid.
+        tf.errors.FailedPreconditionError: The variable is not initialized.
     """
     kernels.scatter_decode_add(
         accumulator, *_payloads(values, indices, row_splits, weights, accumulator.dtype)
@@ -115,29 +104,23 @@ def scatter_decode(
     *,
     lowering: str | None = None,
 ) -> Array:
-    """The dense sum of sparse payloads: what `scatter_decode_add` makes of zeros, bit for bit.
+    """Computes the dense sum of sparse payloads: the bits that `scatter_decode_add` gives for zeros.
 
-    The compiled op writes each element once; zeros handed to `scatter_decode_add` would be written, copied
-    where TensorFlow keeps them for the next call, and read again.
+    The compiled op writes each element once, which is faster than adding to zeros.
 
     Args:
-        size: The number of elements of the sum, below 2^31; integer scalar.
-        values: As for `scatter_decode_add`; float32, float64, bfloat16 or float16.
-        indices: As for `scatter_decode_add`.
-        row_splits: As for `scatter_decode_add`.
-        weights: As for `scatter_decode_add`.
-        lowering: As for `scatter_decode_add`.
+        size: Number of elements of the sum, below 2^31; integer scalar.
+        values: See `scatter_decode_add`; float32, float64, bfloat16 or float16.
+        indices: See `scatter_decode_add`.
+        row_splits: See `scatter_decode_add`.
+        weights: See `scatter_decode_add`.
+        lowering: See `fedplug.ops`.
 
     Returns:
-        The sum; shape ``[size]``, the dtype of ``values``.
+        The sum; ``[size]``, the dtype of ``values``.
 
     Raises:
-        TypeError: ``values`` is not of one of these dtypes.
-        ValueError: Static shapes do not fit together.
-        UnknownNameError: ``lowering`` is not one of the words above.
-        OpLibraryError: "fused" was asked for and cannot be loaded.
-        tf.errors.InvalidArgumentError: When run: what `scatter_decode_add` refuses, or ``size`` is out of
-            range.
+        ArgumentError: ``size`` is out of range, lengths differ, or a payload is invalid.
     """
     values = np.asarray(values)
     payloads = _payloads(values, indices, row_splits, weights, values.dtype)

@@ -1,4 +1,4 @@
-"""Tensors as little-endian bytes and back."""
+"""Converts arrays to little-endian bytes and back."""
 
 from __future__ import annotations
 
@@ -17,17 +17,16 @@ __all__ = ["from_bytes", "to_bytes"]
 
 @also_on(tensors=lambda: _tensorflow.serialization.to_bytes)
 def to_bytes(x: Array) -> Array:
-    """The elements in row-major order, little-endian: a uint8 vector of ``size * itemsize`` bytes."""
+    """Writes the elements in row-major order, little-endian: a uint8 vector of ``size * itemsize`` bytes."""
     return np.asarray(x).ravel().view(np.uint8)
 
 
 @also_on(tensors=lambda: _tensorflow.serialization.from_bytes)
 def from_bytes(data: Array, dtype: Any) -> Array:
-    """The inverse of `to_bytes`, as a vector.
+    """Reads a vector from bytes that `to_bytes` wrote.
 
     Raises:
-        tf.errors.InvalidArgumentError: The number of bytes is no multiple of the item size, or a bool is not
-        0 or 1.
+        PayloadError: The number of bytes is not a multiple of the item size, or a bool is not 0 or 1.
     """
     dtype = np.dtype(dtype)
     if data.size % dtype.itemsize:
@@ -37,7 +36,7 @@ def from_bytes(data: Array, dtype: Any) -> Array:
     numbers = np.ascontiguousarray(data).view(dtype)
     if numbers.flags.aligned:
         return numbers
-    place = take_result(numbers.size, dtype)  # in the middle of a payload they may lie anywhere
+    place = take_result(numbers.size, dtype)  # within a payload, numbers may be unaligned
     if place is None:
         return numbers.copy()
     np.copyto(place, numbers)

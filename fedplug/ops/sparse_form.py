@@ -1,4 +1,4 @@
-"""The body of a sparse payload. The layout is specified in csrc/core/sparse_form.h."""
+"""The body of a sparse payload. csrc/core/sparse_form.h specifies the layout."""
 
 from __future__ import annotations
 
@@ -14,46 +14,38 @@ __all__ = ["sparse_body", "split_sparse_body"]
 
 @also_on(tensors=lambda: _tensorflow.sparse_form.sparse_body)
 def sparse_body(count: Any, index_code: Array, values: Array, *, lowering: str | None = None) -> Array:
-    """The number of entries of a sparse payload, their index code and their values in one buffer.
+    """Joins the number of entries of a sparse payload, their index code and their values in one buffer.
 
     Args:
-        count: The number of entries, below 2^31; integer scalar.
-        index_code: Where they are, uint8 vector.
+        count: Number of entries, below 2^31; integer scalar.
+        index_code: The code of their indices, uint8 vector.
         values: The bytes of their values, uint8 vector.
-        lowering: "auto", "fused" or "reference"; default: see `fedplug.ops.lowering.use_lowering`.
+        lowering: See `fedplug.ops`.
 
     Returns:
-        uint8 vector.
+        The body; uint8 vector.
 
     Raises:
-        ValueError: A static rank is wrong.
-        UnknownNameError: ``lowering`` is not one of the words above.
-        OpLibraryError: "fused" was asked for and cannot be loaded.
-        ArgumentError: With NumPy: ``count`` is out of range.
-        tf.errors.InvalidArgumentError: With TensorFlow, when run: the same.
+        ArgumentError: ``count`` is out of range.
     """
     return kernels.sparse_body(int(count), index_code, values)
 
 
 @also_on(tensors=lambda: _tensorflow.sparse_form.split_sparse_body)
 def split_sparse_body(body: Array, size: Any, *, lowering: str | None = None) -> tuple[Any, Array, Array]:
-    """The inverse of `sparse_body`, for untrusted bytes.
+    """Splits a body that `sparse_body` wrote, from untrusted bytes.
 
     Args:
         body: uint8 vector.
-        size: Of the tensor the entries are of; integer scalar.
-        lowering: As for `sparse_body`.
+        size: Number of elements of the tensor; integer scalar.
+        lowering: See `fedplug.ops`.
 
     Returns:
-        The number of entries, in ``[0, size]``, an int or an int32 scalar; the index code; the bytes of the
-        values. With NumPy the latter are views of ``body``.
+        The number of entries in ``[0, size]``, an int or an int32 scalar; the index code; the bytes of the
+        values. On NumPy arrays the latter two are views of ``body``.
 
     Raises:
-        ValueError: A static rank is wrong.
-        UnknownNameError: ``lowering`` is not one of the words above.
-        OpLibraryError: "fused" was asked for and cannot be loaded.
-        PayloadError: With NumPy: the numbers cannot be read, are not in their fewest bytes, or do not fit the
-            tensor or the body.
-        tf.errors.InvalidArgumentError: With TensorFlow, when run: the same.
+        PayloadError: The numbers cannot be read, are not in their shortest form, or do not fit the tensor or
+            the body.
     """
     return kernels.split_sparse_body(body, int(size))

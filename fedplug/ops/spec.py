@@ -1,4 +1,4 @@
-"""What is known of an array before it is there: shape, dtype, perhaps a name."""
+"""Shapes and dtypes of arrays, which are known before the arrays are."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import math
 from collections.abc import Collection
 from typing import Any
 
-import ml_dtypes  # also teaches NumPy the name bfloat16
+import ml_dtypes  # also registers bfloat16 with NumPy
 import numpy as np
 
 from fedplug.ops import _tensorflow
@@ -28,7 +28,7 @@ _BFLOAT16 = np.dtype(ml_dtypes.bfloat16)
 
 
 def dtype_for(executes_on: Collection[str], name: str) -> DType:
-    """A dtype for what executes on NumPy arrays, among others, or only in TensorFlow."""
+    """Returns a dtype of NumPy if ``executes_on`` contains "numpy", and else a dtype of TensorFlow."""
     if "numpy" in executes_on:
         return np.dtype(name)
     return _tensorflow.spec.dtype(name)
@@ -36,35 +36,35 @@ def dtype_for(executes_on: Collection[str], name: str) -> DType:
 
 @also_on(tensors=lambda: _tensorflow.spec.has_known_shape)
 def has_known_shape(spec: Any) -> bool:
-    """Whether all dimensions are known; those of NumPy arrays are."""
+    """Whether all dimensions of a spec are known; always True for an `ArraySpec`."""
     del spec
     return True
 
 
 def num_elements(x: Any) -> int:
-    """How many elements an array or spec has whose shape is fully known; a Python int, in graphs too."""
+    """The number of elements of an array or spec with a known shape; an int, also in graphs."""
     return int(math.prod(x.shape))
 
 
 @also_on(tensors=lambda: _tensorflow.spec.spec_of)
 def spec_of(x: Any) -> Any:
-    """Shape and dtype of an array: an `ArraySpec`, of a tensor a `tf.TensorSpec`."""
+    """The shape and dtype of an array: an `ArraySpec`, or a `tf.TensorSpec` of a tensor."""
     return ArraySpec(x.shape, x.dtype)
 
 
 @also_on(tensors=lambda: _tensorflow.spec.itemsize)
 def itemsize(dtype: Any) -> int:
-    """Bytes of an element."""
+    """The number of bytes of an element."""
     return int(np.dtype(dtype).itemsize)
 
 
 @also_on(tensors=lambda: _tensorflow.spec.is_floating)
 def is_floating(dtype: Any) -> bool:
-    """Whether these are floating-point numbers, of whatever width."""
+    """Whether this is a floating-point dtype."""
     dtype = np.dtype(dtype)
     return bool(dtype.kind == "f" or dtype == _BFLOAT16)
 
 
 def largest_finite(dtype: Any) -> float:
-    """The largest finite number of a floating dtype of NumPy."""
+    """The largest finite number of a NumPy floating dtype."""
     return float(ml_dtypes.finfo(dtype).max)  # type: ignore[no-untyped-call]

@@ -1,7 +1,7 @@
-"""What metrics are made of: squared norms, and how few bytes an ideal code would take.
+"""Squared norms and bounds on code lengths, for metrics.
 
-For people to read, not for what is sent: the order of additions is not fixed, so results of NumPy and of
-TensorFlow differ by rounding.
+These numbers are for reading, not for payloads. The order of additions varies, so the results on NumPy arrays
+and tensors differ by rounding.
 """
 
 from __future__ import annotations
@@ -23,25 +23,25 @@ _RUN = 1024
 
 @also_on(tensors=lambda: _tensorflow.statistics.sum_of_squares)
 def sum_of_squares(x: Array) -> Array:
-    """Of all elements of an array of floats; float64 scalar.
+    """The sum of the squared elements of an array of floats; float64 scalar.
 
-    Squares are taken in float32, of float64 in float64: of magnitudes beyond 1e19 they are infinite, below
-    1e-23 they are 0.
+    Squares are computed in float32, or in float64 for float64. In float32, magnitudes above 1e19 have
+    infinite squares, and those below 1e-23 have squares of 0.
     """
     wide = np.reshape(widened(x), [-1])
     whole = wide.size // _RUN * _RUN
     runs, rest = wide[:whole].reshape(-1, _RUN), wide[whole:]
     with np.errstate(over="ignore"):
-        sums = np.einsum("ij,ij->i", runs, runs)  # one walk over memory, and no array of the squares
+        sums = np.einsum("ij,ij->i", runs, runs)  # reads memory once, without an array of squares
         return np.float64(sums.sum(dtype=np.float64) + np.dot(rest, rest))
 
 
 @also_on(tensors=lambda: _tensorflow.statistics.subset_bits)
 def subset_bits(count: Any, size: Any) -> Array:
-    """``log2 C(size, count)``: bits that name ``count`` entries of ``size``, all sets being equally likely.
+    """``log2 C(size, count)``: the bits that identify one of all subsets of ``count`` entries.
 
-    It is what any code takes at least, averaged over all sets (one that fits some sets may take less of
-    these), and at most ``size`` times the entropy ``H(count / size)``. float64 scalar.
+    No code needs fewer bits on average over all subsets. The result is at most ``size`` times the entropy
+    ``H(count / size)``; float64 scalar.
 
     Args:
         count: Integer scalar, 0 to ``size``.
@@ -54,16 +54,16 @@ def subset_bits(count: Any, size: Any) -> Array:
 
 @also_on(tensors=lambda: _tensorflow.statistics.symbol_bits)
 def symbol_bits(packed: Array, count: Any, bits: int) -> Array:
-    """The empirical entropy of symbols, times their number: what a code of one symbol after the other takes.
+    """The empirical entropy of symbols times their number: the bits that a code of independent symbols needs.
 
-    A coder that looks at neighbours, too, may take less. float64 scalar.
+    A coder that uses the neighbours of a symbol may need fewer. float64 scalar.
 
     Source: Shannon, "A Mathematical Theory of Communication", 1948.
 
     Args:
-        packed: As `pack` writes them, uint8 vector.
-        count: How many there are.
-        bits: Of each, 1 to 8.
+        packed: The symbols as `pack` writes them, uint8 vector.
+        count: Number of symbols.
+        bits: Bits per symbol, 1 to 8.
     """
     found = _histogram(np.asarray(packed), int(count), bits).astype(np.float64)
     found = found[found > 0]
@@ -71,7 +71,7 @@ def symbol_bits(packed: Array, count: Any, bits: int) -> Array:
 
 
 def _histogram(packed: Any, count: int, bits: int) -> Any:
-    """How often each symbol occurs; eight of them are ``bits`` bytes."""
+    """Counts how often each symbol occurs; eight symbols are ``bits`` bytes."""
     groups = -(-count // 8)
     eights = np.zeros((groups, bits), np.uint8)
     eights.reshape(-1)[: packed.size] = packed
@@ -82,5 +82,5 @@ def _histogram(packed: Any, count: int, bits: int) -> Any:
         if shift + bits > 8:
             symbols |= eights[:, byte + 1] << (8 - shift)
         found += np.bincount(symbols & (2**bits - 1), minlength=2**bits)
-    found[0] -= 8 * groups - count  # the places that are not used hold zeros
+    found[0] -= 8 * groups - count  # the unused places hold zeros
     return found

@@ -1,4 +1,4 @@
-"""The rANS codes of symbols of a few bits. The layouts are specified in csrc/core/symbol_code.h."""
+"""Entropy codes of symbols of a few bits. csrc/core/symbol_code.h specifies the layouts."""
 
 from __future__ import annotations
 
@@ -18,29 +18,27 @@ __all__ = ["decode_symbols", "encode_symbols"]
 def encode_symbols(
     packed: Any, count: Any, *, bits: Any, form: SymbolForm = "rans", lowering: str | None = None
 ) -> Array:
-    """Symbols in about as many bits as their empirical entropy.
+    """Encodes symbols in about as many bits as their empirical entropy.
 
     Sources: Duda, "Asymmetric numeral systems", 2013 (arXiv 1311.2540); Giesen, "Interleaved entropy coders",
-    2014 (arXiv 1402.3392); of "adaptive", Moffat, Neal, Witten, "Arithmetic coding revisited", 1998.
+    2014 (arXiv 1402.3392); for "adaptive", Moffat, Neal, Witten, "Arithmetic coding revisited", 1998.
 
     Args:
-        packed: The symbols one after the other, lowest bit first; bits after the last one are 0. Shape
+        packed: The packed symbols, lowest bit first; bits after the last symbol are 0.
             ``[ceil(count * bits / 8)]``, uint8.
-        count: How many symbols there are, below 2^31; integer scalar.
-        bits: Of each symbol, 1 to 8; integer scalar.
-        form: "rans", with a table of their frequencies; or "adaptive", which learns them as it goes and on
-            tensors needs the compiled op.
-        lowering: "auto", "fused" or "reference"; default: see `fedplug.ops.lowering.use_lowering`.
+        count: Number of symbols, below 2^31; integer scalar.
+        bits: Bits per symbol, 1 to 8; integer scalar.
+        form: "rans" writes a table of frequencies; "adaptive" learns the frequencies from the symbols,
+            and has no reference.
+        lowering: See `fedplug.ops`.
 
     Returns:
-        The code, at most a byte longer than ``packed``, "adaptive" never longer; shape ``[bytes]``, uint8.
+        The code, at most one byte longer than ``packed``, and never longer for "adaptive"; ``[bytes]``,
+        uint8.
 
     Raises:
-        ValueError: A static rank is wrong, or ``bits`` is out of range.
-        UnknownNameError: ``form`` or ``lowering`` is not one of the words above.
-        OpLibraryError: "fused" was asked for and cannot be loaded.
-        LoweringError: "adaptive" on tensors without the compiled op.
-        tf.errors.InvalidArgumentError: When run: ``packed`` is not ``count`` symbols.
+        ArgumentError: ``bits`` is out of range, or ``packed`` is not ``count`` symbols.
+        LoweringError: On tensors, "adaptive" needs the compiled op, and it cannot be loaded.
     """
     return kernels.encode_symbols(np.asarray(packed, np.uint8), int(count), bits=int(bits), form=form)
 
@@ -49,26 +47,23 @@ def encode_symbols(
 def decode_symbols(
     code: Any, count: Any, *, bits: Any, form: SymbolForm = "rans", lowering: str | None = None
 ) -> Array:
-    """The inverse of `encode_symbols`, for untrusted bytes.
+    """Decodes symbols from untrusted bytes.
 
-    Many equal symbols have a short code, so ``count`` decides how much memory is taken: it must come from
-    where the caller knows it.
+    Many equal symbols have a short code, so ``count`` determines how much memory is allocated. The caller
+    must know it from a trusted source.
 
     Args:
-        code: Shape ``[bytes]``, uint8.
-        count: How many symbols the code holds, below 2^31; integer scalar.
-        bits: Of each symbol, 1 to 8; integer scalar.
-        form: That of the code.
-        lowering: "auto", "fused" or "reference"; default: see `fedplug.ops.lowering.use_lowering`.
+        code: ``[bytes]``, uint8.
+        count: Number of symbols, below 2^31; integer scalar.
+        bits: Bits per symbol, 1 to 8; integer scalar.
+        form: The form of the code.
+        lowering: See `fedplug.ops`.
 
     Returns:
-        The symbols, packed; shape ``[ceil(count * bits / 8)]``, uint8.
+        The packed symbols; ``[ceil(count * bits / 8)]``, uint8.
 
     Raises:
-        ValueError: A static rank is wrong, or ``bits`` is out of range.
-        UnknownNameError: ``form`` or ``lowering`` is not one of the words above.
-        OpLibraryError: "fused" was asked for and cannot be loaded.
-        LoweringError: "adaptive" on tensors without the compiled op.
-        tf.errors.InvalidArgumentError: When run: the bytes are not a code of ``count`` symbols.
+        PayloadError: The bytes are not a code of ``count`` symbols.
+        LoweringError: On tensors, "adaptive" needs the compiled op, and it cannot be loaded.
     """
     return kernels.decode_symbols(np.asarray(code, np.uint8), int(count), bits=int(bits), form=form)

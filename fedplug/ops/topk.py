@@ -1,7 +1,4 @@
-"""Top-k sparsification with error feedback.
-
-The same where the residual is a variable: `fedplug.ops.topk_update`.
-"""
+"""Top-k sparsification with error feedback; see `fedplug.ops.topk_update` for residuals in variables."""
 
 from __future__ import annotations
 
@@ -24,34 +21,32 @@ __all__ = ["frame_topk", "grouped_topk_residual", "topk_residual"]
 def topk_residual(
     delta: Any, residual: Any, k: Any, *, on_nonfinite: OnNonFinite = "error", lowering: str | None = None
 ) -> TopK:
-    """Takes the ``k`` largest entries out of ``a = delta + residual`` and keeps the rest for the next round.
+    """Selects the ``k`` largest entries of ``a = delta + residual``.
 
-    Exactly ``min(k, n)`` entries of largest magnitude leave; ties go to the lower index. The residual is
-    ``a`` with these entries set to zero, so scattering the values into it gives ``a`` back, bit for bit. Not
-    differentiable.
-
-    The compiled op keeps denormal numbers; the reference takes them for zero, as TensorFlow's threads do
-    (float16, whose denormals are computed in float32, is not affected). Everything else is the same, bit for
-    bit.
+    The op selects the ``min(k, n)`` entries of largest magnitude; of equal magnitudes, those with the lower
+    index. The new residual is ``a`` with these entries set to zero: scattering the values into it restores
+    ``a`` bit for bit. The compiled op and the reference give the same bits, except for denormal numbers: the
+    compiled op keeps them, the reference flushes them to zero as TensorFlow does (except in float16).
 
     Source: Stich et al., "Sparsified SGD with memory", NeurIPS 2018, algorithm 1.
 
     Args:
-        delta: The update of this round; any shape of ``n < 2^31`` elements; float32, float64, bfloat16 or
-            float16.
-        residual: What earlier rounds left behind; shape and dtype of ``delta``.
-        k: How many entries to take, an integer scalar, 0 or more.
-        on_nonfinite: "error" refuses an update in which a sum is NaN or infinite; "drop" takes such a sum for
-            zero.
-        lowering: "auto", "fused" or "reference"; default: see `fedplug.ops.lowering.use_lowering`.
+        delta: The update; any shape of ``n < 2^31`` elements; float32, float64, bfloat16 or float16.
+        residual: The residual of earlier rounds; the shape and dtype of ``delta``.
+        k: Number of entries to select, 0 or more; integer scalar.
+        on_nonfinite: "error" refuses an update with a NaN or infinite sum; "drop" counts such sums as zero.
+        lowering: See `fedplug.ops`.
 
     Raises:
-        TypeError: ``delta`` is not of one of these dtypes.
-        ValueError: The static shapes of ``delta`` and ``residual`` differ.
-        UnknownNameError: ``on_nonfinite`` or ``lowering`` is not one of the words above.
-        OpLibraryError: "fused" was asked for and cannot be loaded.
-        tf.errors.InvalidArgumentError: When run: ``k`` is negative, the shapes differ, or a sum is not
-            finite.
+        ArgumentError: ``k`` is negative, or the shapes differ.
+        NonFiniteError: A sum is NaN or infinite, under "error".
+        UnknownNameError: In TensorFlow, ``on_nonfinite`` is another word.
+
+    Example:
+        >>> import numpy as np
+        >>> found = topk_residual(np.float32([1, -5, 2]), np.float32([1, 1, 1]), k=2)
+        >>> found.values, found.indices, found.residual
+        (array([-4.,  3.], dtype=float32), array([1, 2], dtype=int32), array([2., 0., 0.], dtype=float32))
     """
     rest = place_for(residual, delta)
     nonfinite = _nonfinite([delta], [residual], on_nonfinite)
@@ -65,7 +60,7 @@ def topk_residual(
 def frame_topk(
     delta: NDArray[Any], residual: NDArray[Any] | None, k: int, header: bytes, *, form: IndexForm = "rice"
 ) -> tuple[bytes, NDArray[Any]]:
-    """What `topk_residual` takes out of a NumPy array, in the container of a payload; and the residual.
+    """Selects as `topk_residual` does; returns a container of the entries, and the new residual.
 
     See `fedplug.kernels.frame_topk`.
     """
@@ -85,27 +80,24 @@ def grouped_topk_residual(
     on_nonfinite: OnNonFinite = "error",
     lowering: str | None = None,
 ) -> GroupedTopK:
-    """Does what `topk_residual` does for a list of tensors laid end to end, which the compiled op never are.
+    """Selects the ``k`` largest entries of a list of tensors, as `topk_residual` does of their concatenation.
 
-    Exactly ``min(k, n)`` of all n entries leave, those of largest magnitude; ties go to the lower tensor,
-    then to the lower index. A tensor may lose many entries or none. What `topk_residual` says of denormal
-    numbers holds.
+    The compiled op does not copy the tensors. Of equal magnitudes it selects those in the earlier tensor,
+    then those with the lower index. It may select any number of entries from one tensor.
 
     Args:
-        deltas: The update of this round; at least one tensor, any shapes of ``n < 2^31`` elements together;
-            all of float32, float64, bfloat16 or float16.
-        residuals: What earlier rounds left behind; as many, each with shape and dtype of its delta.
-        k: How many entries to take of all tensors together, an integer scalar, 0 or more.
-        on_nonfinite: As for `topk_residual`.
-        lowering: As for `topk_residual`.
+        deltas: The update: one tensor or more, any shapes of ``n < 2^31`` elements together, of one dtype out
+            of float32, float64, bfloat16 and float16.
+        residuals: The residuals of earlier rounds, each with the shape and dtype of its delta.
+        k: Number of entries to select from all tensors together, 0 or more; integer scalar.
+        on_nonfinite: See `topk_residual`.
+        lowering: See `fedplug.ops`.
 
     Raises:
-        ArgumentError: There are no deltas, or not as many residuals as deltas.
-        TypeError: A delta is not of one of these dtypes, or the dtypes differ.
-        ValueError: The static shapes of a delta and its residual differ.
-        UnknownNameError: ``on_nonfinite`` or ``lowering`` is not one of the words.
-        OpLibraryError: "fused" was asked for and cannot be loaded.
-        tf.errors.InvalidArgumentError: When run: ``k`` is negative, shapes differ, or a sum is not finite.
+        ArgumentError: There are no deltas, the numbers of deltas and residuals differ, ``k`` is negative, or
+            shapes differ.
+        NonFiniteError: A sum is NaN or infinite, under "error".
+        UnknownNameError: In TensorFlow, ``on_nonfinite`` is another word.
     """
     rest = [place_for(r, d) for r, d in zip(residuals, deltas, strict=True)]
     nonfinite = _nonfinite(deltas, residuals, on_nonfinite)
@@ -117,7 +109,7 @@ def grouped_topk_residual(
 
 
 def _nonfinite(deltas: Sequence[Any], residuals: Sequence[Any], on_nonfinite: str) -> np.int64:
-    """How many sums "drop" takes for zero; under "error" there are none where anything is returned."""
+    """Counts the sums that "drop" sets to zero. Under "error" there are none in any result."""
     if on_nonfinite != "drop":
         return np.int64(0)
     return np.int64(sum(kernels.count_nonfinite(d, r) for d, r in zip(deltas, residuals, strict=True)))

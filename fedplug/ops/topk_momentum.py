@@ -1,4 +1,4 @@
-"""Top-k with momentum correction: what Deep Gradient Compression does with an update."""
+"""Top-k sparsification with momentum correction, as in Deep Gradient Compression."""
 
 from __future__ import annotations
 
@@ -27,32 +27,28 @@ def topk_momentum(
     on_nonfinite: OnNonFinite = "error",
     lowering: str | None = None,
 ) -> TopKMomentum:
-    """Takes the ``k`` largest entries of ``a = residual + u``, where ``u = momentum * velocity + gradient``.
+    """Selects the ``k`` largest entries of ``a = residual + u``, ``u = momentum * velocity + gradient``.
 
-    Each product and sum is rounded once. The new velocity is ``u`` and the new residual ``a``, both with the
-    entries taken set to zero (momentum factor masking). Of denormals `topk_residual` says what holds here.
+    Each product and sum is rounded once. The new velocity is ``u`` and the new residual is ``a``, both with
+    the selected entries set to zero (momentum factor masking). For denormal numbers see `topk_residual`.
 
     Source: Lin, Han, Mao, Wang, Dally, "Deep Gradient Compression", ICLR 2018 (arXiv 1712.01887), sections
     3.1 and 3.2.
 
     Args:
-        gradient: The update of this round; any shape of ``n < 2^31`` elements; float32, float64, bfloat16 or
-            float16. The 16-bit types have no kernel of their own: they take one pass more.
-        velocity: Of the round before; shape and dtype of ``gradient``.
-        residual: What earlier rounds left behind; shape and dtype of ``gradient``.
-        k: How many entries to take, an integer scalar, 0 or more.
+        gradient: The update; any shape of ``n < 2^31`` elements; float32, float64, bfloat16 or float16. The
+            16-bit dtypes have no kernel of their own and need one more pass.
+        velocity: The velocity of the round before; the shape and dtype of ``gradient``.
+        residual: The residual of earlier rounds; the shape and dtype of ``gradient``.
+        k: Number of entries to select, 0 or more; integer scalar.
         momentum: The factor of the old velocity; scalar, rounded to the dtype.
-        on_nonfinite: As for `topk_residual`; with "drop" the velocity, too, is zero where ``a`` is not
-            finite.
-        lowering: "auto", "fused" or "reference"; default: see `fedplug.ops.lowering.use_lowering`.
+        on_nonfinite: See `topk_residual`. "drop" also sets the velocity to zero where ``a`` is not finite.
+        lowering: See `fedplug.ops`.
 
     Raises:
-        TypeError: ``gradient`` is not of one of these dtypes.
-        ValueError: The static shapes differ.
-        UnknownNameError: ``on_nonfinite`` or ``lowering`` is not one of the words above.
-        OpLibraryError: "fused" was asked for and cannot be loaded.
-        tf.errors.InvalidArgumentError: When run: ``k`` is negative, the shapes differ, or a sum is not
-            finite.
+        ArgumentError: ``k`` is negative, or the shapes differ.
+        NonFiniteError: A sum is NaN or infinite, under "error".
+        UnknownNameError: In TensorFlow, ``on_nonfinite`` is another word.
     """
     if gradient.dtype.itemsize == 2:
         return _of_16_bits(gradient, velocity, residual, int(k), momentum, on_nonfinite)
@@ -78,7 +74,7 @@ def topk_momentum(
 def _of_16_bits(
     gradient: Any, velocity: Any, residual: Any, k: int, momentum: Any, on_nonfinite: OnNonFinite
 ) -> TopKMomentum:
-    """In two steps, as the kernel is for the wider types."""
+    """Selects in two steps, because the kernel takes float32 and float64 only."""
     with np.errstate(over="ignore", invalid="ignore"):
         moved = np.asarray(velocity * gradient.dtype.type(momentum) + gradient)
         dropped = ~np.isfinite(moved + residual) if on_nonfinite == "drop" else None

@@ -1,7 +1,6 @@
-"""Top-k with error feedback where the residual is a variable, which is updated in place.
+"""Top-k sparsification with error feedback, with residuals in variables that are updated in place.
 
-What TensorFlow's optimizers do with their slots: no second residual is ever written. Must not know what a
-payload is.
+TensorFlow's optimizers update their slots in the same way: there is never a second residual.
 """
 
 from __future__ import annotations
@@ -25,30 +24,27 @@ __all__ = ["grouped_topk_residual_update", "topk_residual_update"]
 def topk_residual_update(
     residual: Array, delta: Any, k: Any, *, on_nonfinite: OnNonFinite = "error", lowering: str | None = None
 ) -> TopKUpdate:
-    """Does what `fedplug.ops.topk_residual` does, and leaves the new residual in the variable it came from.
+    """Selects as `fedplug.ops.topk_residual` does, and writes the new residual to its variable.
 
-    The compiled op locks the variable and writes into its buffer, or into a new one if somebody still holds
-    what was read from it before; that never changes. After an error the variable is what it was. The
-    reference reads, and assigns.
+    The compiled op locks the variable and writes to its buffer. If an earlier read still uses the buffer, it
+    writes to a new one. A failed call leaves the variable unchanged. The reference reads the variable and
+    assigns to it.
 
     Args:
-        residual: What earlier rounds left behind; any shape of ``n < 2^31`` elements; float32, float64,
-            bfloat16 or float16.
-        delta: The update of this round; shape and dtype of ``residual``.
-        k: How many entries to take, an integer scalar, 0 or more.
-        on_nonfinite: As for `topk_residual`. The compiled op reads everything twice under "error", because
-            it must see every sum before it writes one, and once under "drop".
-        lowering: As for `topk_residual`.
+        residual: The residual of earlier rounds, a variable; any shape of ``n < 2^31`` elements; float32,
+            float64, bfloat16 or float16.
+        delta: The update; the shape and dtype of ``residual``.
+        k: Number of entries to select, 0 or more; integer scalar.
+        on_nonfinite: See `topk_residual`. The compiled op reads the arrays twice under "error", because it
+            must check every sum before it writes, and once under "drop".
+        lowering: See `fedplug.ops`.
 
     Raises:
-        ArgumentError: ``k`` is not a scalar.
-        TypeError: ``residual`` is no variable, or not of one of these dtypes.
-        ValueError: The static shapes of ``delta`` and ``residual`` differ.
-        UnknownNameError: ``on_nonfinite`` or ``lowering`` is not one of the words.
-        OpLibraryError: "fused" was asked for and cannot be loaded.
-        tf.errors.FailedPreconditionError: When run: the variable is not initialized.
-        tf.errors.InvalidArgumentError: When run: ``k`` is negative, the shapes differ, or a sum is not
-            finite.
+        ArgumentError: ``k`` is negative or not a scalar, or the shapes differ.
+        TypeError: ``residual`` is not a variable, or has another dtype.
+        NonFiniteError: A sum is NaN or infinite, under "error".
+        UnknownNameError: In TensorFlow, ``on_nonfinite`` is another word.
+        tf.errors.FailedPreconditionError: The variable is not initialized.
     """
     with donate_residuals():
         taken = topk_residual(delta, residual, k, on_nonfinite=on_nonfinite)
@@ -64,29 +60,26 @@ def grouped_topk_residual_update(
     on_nonfinite: OnNonFinite = "error",
     lowering: str | None = None,
 ) -> GroupedTopKUpdate:
-    """Does what `topk_residual_update` does for a whole model: a list of variables, never laid end to end.
+    """Selects as `topk_residual_update` does, from a list of variables, which are not copied.
 
-    The list is one update: after an error all variables are what they were.
+    The list is one update: a failed call leaves all variables unchanged.
 
     Args:
-        residuals: What earlier rounds left behind; at least one variable, none twice, any shapes, one dtype
+        residuals: The residuals of earlier rounds: one variable or more, all different, any shapes, one dtype
             out of float32, float64, bfloat16 and float16.
-        deltas: The update of this round; as many, each with shape and dtype of its residual.
-        k: How many entries to take: an integer vector with one number for each tensor; or a scalar for all,
-            and then the k entries of largest magnitude of all tensors together leave (ties go to the lower
-            tensor, then to the lower index), which for this must have fewer than 2^31 elements together.
-        on_nonfinite: As for `topk_residual_update`.
-        lowering: As for `topk_residual`.
+        deltas: The update, each with the shape and dtype of its residual.
+        k: Number of entries to select. A vector has one number for each tensor. A scalar selects from all
+            tensors together, as in `grouped_topk_residual`; these must have fewer than 2^31 elements.
+        on_nonfinite: See `topk_residual_update`.
+        lowering: See `fedplug.ops`.
 
     Raises:
-        ArgumentError: There are no residuals, one is listed twice, there are not as many deltas, or ``k`` is
-            neither a scalar nor a vector with as many elements.
-        TypeError: A residual is no variable, or not of one of these dtypes, or the dtypes differ.
-        ValueError: The static shapes of a delta and its residual differ.
-        UnknownNameError: ``on_nonfinite`` or ``lowering`` is not one of the words.
-        OpLibraryError: "fused" was asked for and cannot be loaded.
-        tf.errors.FailedPreconditionError: When run: a variable is not initialized.
-        tf.errors.InvalidArgumentError: When run: ``k`` is negative, shapes differ, or a sum is not finite.
+        ArgumentError: There are no residuals, one is listed twice, the numbers of residuals and deltas
+            differ, shapes differ, or ``k`` is negative or neither a scalar nor a vector of that length.
+        TypeError: A residual is not a variable, or the dtypes differ.
+        NonFiniteError: A sum is NaN or infinite, under "error".
+        UnknownNameError: In TensorFlow, ``on_nonfinite`` is another word.
+        tf.errors.FailedPreconditionError: A variable is not initialized.
     """
     with donate_residuals():
         nonfinite = sum(kernels.count_nonfinite(d, r) for d, r in zip(deltas, residuals, strict=True))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, NamedTuple, TypeAlias
 
-import ml_dtypes  # noqa: F401  # teaches NumPy the name bfloat16
+import ml_dtypes  # noqa: F401  # registers bfloat16 with NumPy
 import numpy as np
 
 from fedplug.kernels.index_code import IndexForm
@@ -45,12 +45,12 @@ Spec: TypeAlias = Any
 
 @dataclass(frozen=True)
 class ArraySpec:
-    """Of a NumPy array what `tf.TensorSpec` is of a tensor.
+    """The shape and dtype of a NumPy array; what `tf.TensorSpec` is for a tensor.
 
     Attributes:
         shape: All dimensions.
-        dtype: Anything NumPy takes for a dtype, and "bfloat16".
-        name: Of a model's tensor, where rules go by names.
+        dtype: The dtype; accepts anything that NumPy accepts, and "bfloat16".
+        name: The name of a model's tensor, for rules that match names.
     """
 
     shape: tuple[int, ...]
@@ -65,13 +65,13 @@ class ArraySpec:
 
 
 class TopK(NamedTuple):
-    """What `topk_residual` returns.
+    """The result of `fedplug.ops.topk_residual`.
 
     Attributes:
-        values: The entries taken, with their sign. Shape ``[min(k, n)]``, the dtype of ``delta``.
-        indices: Their places in the flattened update, strictly ascending. Shape ``[min(k, n)]``, int32.
-        residual: What is left for the next round. Shape and dtype of ``delta``.
-        nonfinite: How many NaN or infinite sums were dropped. Scalar, int64.
+        values: The selected entries. ``[min(k, n)]``, the dtype of ``delta``.
+        indices: Their flat indices, strictly ascending. ``[min(k, n)]``, int32.
+        residual: The residual for the next round. The shape and dtype of ``delta``.
+        nonfinite: Number of NaN and infinite sums that were dropped. Scalar, int64.
     """
 
     values: Array
@@ -81,17 +81,15 @@ class TopK(NamedTuple):
 
 
 class GroupedTopK(NamedTuple):
-    """What `grouped_topk_residual` returns.
+    """The result of `fedplug.ops.grouped_topk_residual`.
 
     Attributes:
-        values: The entries taken, tensor after tensor, with their sign. ``[min(k, n)]``, the dtype of the
-            deltas.
-        indices: Their places in their own flattened tensor, strictly ascending in each. ``[min(k, n)]``,
-            int32.
-        row_splits: Entries ``row_splits[t]`` up to ``row_splits[t + 1]`` are those of tensor t. ``[tensors +
-            1]``, int64.
-        residuals: What is left for the next round. Shapes and dtype of the deltas.
-        nonfinite: How many NaN or infinite sums were dropped. Scalar, int64.
+        values: The selected entries, tensor after tensor. ``[min(k, n)]``, the dtype of the deltas.
+        indices: Their flat indices within their tensor, strictly ascending in each. ``[min(k, n)]``, int32.
+        row_splits: Tensor t has the entries ``row_splits[t]`` up to ``row_splits[t + 1]``. ``[tensors + 1]``,
+            int64.
+        residuals: The residuals for the next round. The shapes and dtype of the deltas.
+        nonfinite: Number of NaN and infinite sums that were dropped. Scalar, int64.
     """
 
     values: Array
@@ -102,12 +100,12 @@ class GroupedTopK(NamedTuple):
 
 
 class TopKUpdate(NamedTuple):
-    """What `topk_residual_update` returns.
+    """The result of `fedplug.ops.topk_residual_update`.
 
     Attributes:
-        values: The entries taken, with their sign. Shape ``[min(k, n)]``, the dtype of the residual.
-        indices: Their places in the flattened update, strictly ascending. Shape ``[min(k, n)]``, int32.
-        nonfinite: How many NaN or infinite sums were dropped. Scalar, int64.
+        values: The selected entries. ``[min(k, n)]``, the dtype of the residual.
+        indices: Their flat indices, strictly ascending. ``[min(k, n)]``, int32.
+        nonfinite: Number of NaN and infinite sums that were dropped. Scalar, int64.
     """
 
     values: Array
@@ -116,15 +114,14 @@ class TopKUpdate(NamedTuple):
 
 
 class GroupedTopKUpdate(NamedTuple):
-    """What `grouped_topk_residual_update` returns.
+    """The result of `fedplug.ops.grouped_topk_residual_update`.
 
     Attributes:
-        values: The m entries taken, tensor after tensor, with their sign. ``[m]``, the dtype of the
-            residuals.
-        indices: Their places in their own flattened tensor, strictly ascending in each. ``[m]``, int32.
-        row_splits: Entries ``row_splits[t]`` up to ``row_splits[t + 1]`` are those of tensor t. ``[tensors +
-            1]``, int64.
-        nonfinite: How many NaN or infinite sums were dropped. Scalar, int64.
+        values: The m selected entries, tensor after tensor. ``[m]``, the dtype of the residuals.
+        indices: Their flat indices within their tensor, strictly ascending in each. ``[m]``, int32.
+        row_splits: Tensor t has the entries ``row_splits[t]`` up to ``row_splits[t + 1]``. ``[tensors + 1]``,
+            int64.
+        nonfinite: Number of NaN and infinite sums that were dropped. Scalar, int64.
     """
 
     values: Array
@@ -134,14 +131,14 @@ class GroupedTopKUpdate(NamedTuple):
 
 
 class TopKMomentum(NamedTuple):
-    """What `topk_momentum` returns.
+    """The result of `fedplug.ops.topk_momentum`.
 
     Attributes:
-        values: The entries taken, with their sign. Shape ``[min(k, n)]``, the dtype of ``gradient``.
-        indices: Their places in the flattened gradient, strictly ascending. Shape ``[min(k, n)]``, int32.
-        velocity: For the next round. Shape and dtype of ``gradient``.
-        residual: For the next round. Shape and dtype of ``gradient``.
-        nonfinite: How many NaN or infinite sums were dropped. Scalar, int64.
+        values: The selected entries. ``[min(k, n)]``, the dtype of ``gradient``.
+        indices: Their flat indices, strictly ascending. ``[min(k, n)]``, int32.
+        velocity: The velocity for the next round. The shape and dtype of ``gradient``.
+        residual: The residual for the next round. The shape and dtype of ``gradient``.
+        nonfinite: Number of NaN and infinite sums that were dropped. Scalar, int64.
     """
 
     values: Array
@@ -152,12 +149,12 @@ class TopKMomentum(NamedTuple):
 
 
 class ChunkedTopK(NamedTuple):
-    """What `chunked_topk_residual` returns.
+    """The result of `fedplug.ops.chunked_topk_residual`.
 
     Attributes:
-        values: The entries taken, with their sign. Shape ``[c]``, the dtype of ``delta``.
-        indices: Their places in the flattened update, strictly ascending. Shape ``[c]``, int32.
-        residual: What is left for the next round. Shape and dtype of ``delta``.
+        values: The c selected entries. ``[c]``, the dtype of ``delta``.
+        indices: Their flat indices, strictly ascending. ``[c]``, int32.
+        residual: The residual for the next round. The shape and dtype of ``delta``.
     """
 
     values: Array
@@ -166,12 +163,12 @@ class ChunkedTopK(NamedTuple):
 
 
 class AboveThreshold(NamedTuple):
-    """What `threshold_residual` returns.
+    """The result of `fedplug.ops.threshold_residual`.
 
     Attributes:
-        values: The entries taken, with their sign. Shape ``[c]``, the dtype of ``delta``.
-        indices: Their places in the flattened update, strictly ascending. Shape ``[c]``, int32.
-        residual: What is left for the next round. Shape and dtype of ``delta``.
+        values: The c selected entries. ``[c]``, the dtype of ``delta``.
+        indices: Their flat indices, strictly ascending. ``[c]``, int32.
+        residual: The residual for the next round. The shape and dtype of ``delta``.
     """
 
     values: Array
@@ -180,11 +177,11 @@ class AboveThreshold(NamedTuple):
 
 
 class TakenFromSum(NamedTuple):
-    """What `take_from_sum` returns.
+    """The result of `fedplug.ops.take_from_sum`.
 
     Attributes:
-        values: The entries taken, with their sign. Shape ``[k]``, the dtype of ``delta``.
-        residual: What is left for the next round. Shape and dtype of ``delta``.
+        values: The entries at the given indices. ``[k]``, the dtype of ``delta``.
+        residual: The residual for the next round. The shape and dtype of ``delta``.
     """
 
     values: Array
@@ -192,11 +189,11 @@ class TakenFromSum(NamedTuple):
 
 
 class SumAndLargest(NamedTuple):
-    """What `sum_and_largest` returns.
+    """The result of `fedplug.ops.sum_and_largest`.
 
     Attributes:
-        sum: ``delta + residual``, shape and dtype of both. It need not be finite.
-        largest: The largest magnitude in it: 0 of no elements, NaN where one is NaN. Scalar, the same dtype.
+        sum: ``delta + residual``, with the shape and dtype of both. It need not be finite.
+        largest: The largest magnitude in the sum: 0 if it is empty, NaN if it holds a NaN. Scalar.
     """
 
     sum: Array

@@ -1,4 +1,4 @@
-"""Quantized and packed values. The layouts are specified in csrc/core/value_code.h."""
+"""Quantized and packed values. csrc/core/value_code.h specifies the layouts."""
 
 from __future__ import annotations
 
@@ -29,25 +29,23 @@ def encode_values(
     """Quantizes and packs a vector.
 
     Args:
-        values: Finite; shape ``[n]``, a floating dtype.
+        values: Finite values; ``[n]``, a floating dtype.
         form: The layout.
-        bits: Of each level, integer scalar: 2 to 8 for "qsgd" and "bfp", 1 to 8 for "codebook"; others do
-            not look.
-        block_size: How many values share a scale, a power of two up to 2^20; "qsgd", "blockwise8" and
-            "bfp" only.
-        relative: The largest error of a value, as a share of the range of all of them, 2^-15 to 1/4;
-            a number, rounded to float32. "bounded" only.
-        seed: For the forms that round at random, "qsgd" and "terngrad": see `dither`; int64 scalar.
-        lowering: "auto", "fused" or "reference"; default: see `fedplug.ops.lowering.use_lowering`.
+        bits: Bits per level, integer scalar: 2 to 8 for "qsgd" and "bfp", 1 to 8 for "codebook"; unused
+            otherwise.
+        block_size: Number of values that share a scale, a power of two up to 2^20; for "qsgd", "blockwise8"
+            and "bfp" only.
+        relative: The largest error of a value as a share of the range of all values, 2^-15 to 1/4, rounded to
+            float32; for "bounded" only.
+        seed: The seed of stochastic rounding in "qsgd" and "terngrad", see `dither`; int64 scalar.
+        lowering: See `fedplug.ops`.
 
     Returns:
-        The bytes that travel; uint8 vector, whose length follows from n, dtype and the other arguments.
+        The code; a uint8 vector, whose length follows from n, dtype and the other arguments.
 
     Raises:
-        TypeError, ValueError: The dtype is not floating, or a static rank is wrong.
-        UnknownNameError: ``lowering`` is not one of the words above.
-        OpLibraryError: "fused" was asked for and cannot be loaded.
-        tf.errors.InvalidArgumentError: When run: a value is NaN or infinite, or an option is out of range.
+        ArgumentError: An option is out of range.
+        NonFiniteError: A value is NaN or infinite.
     """
     return kernels.encode_values(
         values, form, bits=int(bits), block_size=block_size, relative=relative, seed=int(seed)
@@ -66,27 +64,25 @@ def decode_values(
     relative: float = 0.01,
     lowering: str | None = None,
 ) -> Array:
-    """The inverse of `encode_values`, for untrusted bytes.
+    """Decodes values from untrusted bytes.
 
     Args:
         code: uint8 vector.
-        count: How many values there must be, below 2^31; integer scalar.
-        form: As for `encode_values`, and so ``bits``, ``block_size`` and ``relative``.
-        dtype: That of the values that were encoded.
-        bits: See ``form``.
-        block_size: See ``form``.
-        relative: See ``form``.
-        lowering: As for `encode_values`.
+        count: Number of values, below 2^31; integer scalar.
+        form: The layout.
+        dtype: The dtype of the encoded values.
+        bits: The bits of `encode_values`.
+        block_size: The block size of `encode_values`.
+        relative: The error bound of `encode_values`.
+        lowering: See `fedplug.ops`.
 
     Returns:
-        The values, finite; shape ``[count]``.
+        The finite values; ``[count]``.
 
     Raises:
-        ValueError: A static rank is wrong.
-        UnknownNameError: ``lowering`` is not one of the words.
-        OpLibraryError: "fused" was asked for and cannot be loaded.
-        tf.errors.InvalidArgumentError: When run: these are not the bytes of ``count`` values, or an option is
-            out of range. Memory is asked for only if the number of bytes is right.
+        ArgumentError: An option is out of range.
+        PayloadError: The bytes are not a code of ``count`` values. The decoder checks their number before it
+            allocates memory.
     """
     return kernels.decode_values(
         np.asarray(code, np.uint8),
