@@ -57,10 +57,9 @@ def test_with_debug_the_traceback_is_shown():
 @pytest.mark.parametrize(
     ("use", "what"),
     [
-        ("import fedplug\nfedplug.process", "fedplug.tff.process"),
+        ("import fedplug\nfedplug.tff.process", "fedplug.tff.process"),
         ("import fedplug.tff.process", "fedplug.tff.process"),
         ("from fedplug.tff.process import build_weighted_fed_avg", "fedplug.tff.process"),
-        ("import fedplug\nfedplug.runtime", "fedplug.tff.runtime"),
         ("import fedplug\nfedplug.use_runtime('inprocess')", "fedplug.tff.runtime"),
         ("import fedplug\nfedplug.Trainer", "fedplug.tff.training"),
     ],
