@@ -72,13 +72,6 @@ def fedplug_encoders() -> list[EncoderSpec]:
             executes_on=EXECUTIONS,
         ),
         EncoderSpec(
-            name="artemis",
-            target="fedplug.encoders.feedback.memory:Artemis",
-            summary="the difference from a memory, without bias, for the aggregator memory_mean",
-            examples=("artemis('qsgd(4)')",),
-            executes_on=EXECUTIONS,
-        ),
-        EncoderSpec(
             name="qsgd",
             target="fedplug.encoders.quantizers.qsgd:QSGD",
             summary="2 to 8 bits an element, rounded at random",
@@ -282,7 +275,7 @@ def fedplug_aggregators() -> list[AggregatorSpec]:
             name="memory_mean",
             target="fedplug.tff.aggregators.memory_mean:MemoryMean",
             summary="the mean of what all clients said last, for encoders of differences",
-            examples=("memory_mean(5)", "memory_mean(5, rate=0.5, estimate='sampled')"),
+            examples=("memory_mean(5)", "memory_mean(5, estimate='sampled')"),
         ),
     ]
 

@@ -66,9 +66,9 @@ class Capabilities:
         relative_error_bound: With the state that it begins with, no entry of what is decoded is further from
             that of ``x`` than this share of ``max(x) - min(x)``. None: no such bound. For an aggregator
             nobody asks.
-        memory_rate: Of an encoder: what is decoded is no ``x``, but its difference from a memory of the
-            client, which both sides move by this share of it. Of an aggregator: it keeps the mean of such
-            memories. None: there is no memory.
+        sends_differences: For an encoder: the decoded tensor is the difference of ``x`` from a memory, which
+            client and server move by the decoded difference. For an aggregator: it keeps the mean of such
+            memories.
         dtypes: Of the tensors it takes.
         executes_on: What it can be given: "numpy", arrays that it works on at once; "tensorflow", tensors
             whose graphs run later; "cuda", a `fedplug.ops.device_array.DeviceArray`. What is written against
@@ -86,7 +86,7 @@ class Capabilities:
     bounded_sensitivity: bool = False
     sends_every_entry: bool = False
     relative_error_bound: float | None = None
-    memory_rate: float | None = None
+    sends_differences: bool = False
     dtypes: tuple[str, ...] = FLOATS
     executes_on: tuple[str, ...] = ("tensorflow",)
     needs_op_library: bool = False
