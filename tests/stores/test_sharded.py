@@ -195,7 +195,7 @@ def test_a_prepared_round_can_be_prepared_again_and_one_given_up_cannot(folder):
         call("p", 2, 2, 3, 1, {"client 1": {}})
         call("p", 2, 2, 3, 1, {"client 1": {}})  # as after a restart in which the answer was lost
         call("p", 2, 2, 5, 1, {})
-        with pytest.raises(StoreError, match="version 3 was given up; now it is 5"):
+        with pytest.raises(StoreError, match="version 3 was abandoned; now it is 5"):
             call("p", 2, 2, 3, 1, {"client 1": {}})
 
 
@@ -509,7 +509,7 @@ def test_options_without_sense_are_refused(folder):
     for options, message in (
         ({"lost": "ignore"}, "lost must be one of 'fail', 'restart'"),
         ({"replicas": -1}, "replicas must be a whole number of at least 0, found -1"),
-        ({"partitions": 32}, "has 64 partitions for ever, not 32"),
+        ({"partitions": 32}, "has 64 partitions, which cannot change to 32"),
         ({"keep_rounds": 0}, "keep_rounds is 0; it must be 1 or more"),
     ):
         with pytest.raises(ConfigError, match=message):
