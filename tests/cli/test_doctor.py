@@ -103,4 +103,4 @@ def test_a_codec_that_does_not_give_back_the_update_is_a_failure(monkeypatch):
 
 def test_what_is_skipped_is_no_failure(monkeypatch, capsys):
     assert run_doctor(monkeypatch, absent=lambda: Finding("skip", "not installed")) == 0
-    assert capsys.readouterr().out.endswith("all checks passed; 1 skipped, of what is not installed\n")
+    assert capsys.readouterr().out.endswith("all checks passed; 1 skipped, because not installed\n")

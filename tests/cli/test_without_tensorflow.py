@@ -98,7 +98,7 @@ def test_doctor_finds_no_fault():
     for name in ("Python", "NumPy", "kernels", "codec", "stores"):
         assert lines[name].startswith("ok")
     skipped = sum(line.startswith("skip") for line in lines.values())
-    assert done.stdout.endswith(f"all checks passed; {skipped} skipped, of what is not installed\n")
+    assert done.stdout.endswith(f"all checks passed; {skipped} skipped, because not installed\n")
 
 
 def test_encoders_kernels_stores_and_the_list_of_plugins_work():

@@ -272,7 +272,7 @@ def test_it_goes_back_on_all_machines(process, on_ray, second_node, tmp_path, as
         assert store.open_process("default").kept_rounds() == [2, 3, 4]
         store.drain({min(store.machines)})
     assert main(["store", "rewind", url.format("b"), "2"]) == 0  # to before states moved
-    assert "is back from round 4 to round 2" in capsys.readouterr().out
+    assert "is rolled back from round 4 to round 2" in capsys.readouterr().out
     assert main(["store", "rewind", url.format("b"), "3"]) == 2
     assert "round 3 of process 'default' is not kept; kept are: 2" in capsys.readouterr().err
     *found, _ = trained(process, url.format("b"), 4)  # rounds 3 and 4 again
