@@ -103,9 +103,9 @@ def compose(stages: Sequence[Any]) -> Any:
 def to_config(component: Component) -> dict[str, Any]:
     """Returns a component as JSON values.
 
-    >>> from fedplug import encoder
-    >>> to_config(encoder("rice"))
-    {'kind': 'encoder', 'name': 'rice', 'config': {}}
+    >>> from fedplug.schedules import Constant
+    >>> to_config(Constant(0.1))
+    {'kind': 'schedule', 'name': 'constant', 'config': {'value': 0.1}}
 
     Raises:
         ConfigError: The registry does not have this class under its name, so `from_config` would fail.

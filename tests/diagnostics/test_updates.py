@@ -147,13 +147,13 @@ def test_a_checkpoint_and_itself_are_no_update(save):
 def test_what_is_not_finite_is_named(save, wrong):
     array = KERNEL.copy()
     array[3, 4] = wrong
-    with pytest.raises(ConfigError, match=r"a\.safetensors: array 'k' holds a NaN or an infinity"):
+    with pytest.raises(ConfigError, match=r"a\.safetensors: array 'k' contains NaN or infinity"):
         read_update(save("a.safetensors", {"b": BIAS, "k": array}))
 
 
 def test_a_difference_that_overflows_is_named(save):
     big = np.full(10, 3e38, np.float32)
-    with pytest.raises(ConfigError, match="array 'k' holds a NaN or an infinity"):
+    with pytest.raises(ConfigError, match="array 'k' contains NaN or infinity"):
         difference(save("old.safetensors", {"k": -big}), save("new.safetensors", {"k": big}))
 
 
@@ -175,7 +175,7 @@ def test_a_file_that_is_none_is_refused(tmp_path, name):
         read_update(path)
     for content in (b"", b"no such format, whatever its name says", b"\xff" * 100):
         path.write_bytes(content)
-        with pytest.raises(ConfigError, match=rf"{name} is no "):
+        with pytest.raises(ConfigError, match=rf"{name} is not a "):
             read_update(path)
 
 

@@ -122,7 +122,7 @@ def test_an_unknown_name_that_is_like_no_other_says_how_to_see_them_all(command,
     assert main(["plugins", command, "zzz"]) == 2
     message = capsys.readouterr().err
     assert "none of the" in message
-    assert "`fedplug plugins list` shows them" in message
+    assert "`fedplug plugins list` lists them" in message
     assert "topk" not in message
 
 

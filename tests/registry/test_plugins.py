@@ -216,7 +216,7 @@ def test_a_hook_that_raises_does_not_take_the_plugins_other_hooks_with_it(instal
         ("None", "returned nothing instead of a list of EncoderSpec"),
         ("['topk2']", "returned 'topk2' instead of EncoderSpec"),
         ("[EncoderSpec(name='Bad Name', target='a:B', summary='')]", "the name is not valid"),
-        ("[EncoderSpec(name='lambda', target='a:B', summary='')]", "no Python keyword"),
+        ("[EncoderSpec(name='lambda', target='a:B', summary='')]", "not a Python keyword"),
         ("[EncoderSpec(name='acme', target='a.b', summary='')]", "write 'package.module:Class'"),
         ("[EncoderSpec(name='acme', target='a:B', summary='two\\nlines')]", "summary must be one line"),
         ("[EncoderSpec(name='acme')]", "missing 2 required keyword-only arguments"),

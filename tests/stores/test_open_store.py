@@ -54,7 +54,7 @@ def test_what_is_not_the_url_of_a_store_is_refused(url):
 
 
 def test_a_path_is_no_url_and_gets_one():
-    with pytest.raises(ConfigError, match="write for instance 'sqlite:///runs/state'"):
+    with pytest.raises(ConfigError, match="write, for example, 'sqlite:///runs/state'"):
         open_store(Path("runs/state"))
 
 

@@ -284,7 +284,7 @@ def test_a_segment_whose_row_is_lost_is_not_deleted(tmp_path):
     database.execute("DELETE FROM segments")
     database.commit()
     database.close()
-    with pytest.raises(CorruptStoreError, match="no row of this segment"):
+    with pytest.raises(CorruptStoreError, match="no row for this segment"):
         SqliteStore(folder)
     assert len(os.listdir(folder / "segments")) == 1
 
