@@ -55,7 +55,7 @@ _KINDS = {
     ),
     "assignment": _Kind(
         component="encoder",
-        summary="top-k of every tensor, with an entry count proportional to the square root of its size",
+        summary="top-k of every tensor, with k proportional to the square root of its size",
         use='encoder = fedplug.encoder("$name(2.0)")',
     ),
     "aggregator": _Kind(

@@ -71,7 +71,7 @@ class Capabilities:
         dtypes: The dtypes of the tensors that it accepts.
         executes_on: The array types that it accepts: "numpy" for arrays, computed at once; "tensorflow" for
             tensors, whose graphs run later; "cuda" for `fedplug.ops.device_array.DeviceArray`. Code
-            written against `fedplug.ops` accepts the first two; the default is for code written in TensorFlow.
+            written against `fedplug.ops` accepts the first two. The default is for code in TensorFlow.
         needs_op_library: Whether it requires compiled ops in TensorFlow, because these have no references of
             stock ops. Only runtimes that run custom ops can then run it.
     """
