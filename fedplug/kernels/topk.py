@@ -169,8 +169,8 @@ def topk_momentum(
     """Selects with momentum correction and factor masking (Deep Gradient Compression).
 
     ``velocity = momentum * velocity + gradient``, then ``residual = residual + velocity``, each product and
-    sum rounded once, in one pass. The k entries of the residual with the largest magnitude are selected, and both arrays
-    become +0 there (Lin et al., ICLR 2018, sections 3.1 and 3.2).
+    sum rounded once, in one pass. The k entries of the residual with the largest magnitude are selected, and
+    both arrays become +0 there (Lin et al., ICLR 2018, sections 3.1 and 3.2).
 
     Args:
         gradient: The update; any shape, n elements, float32 or float64. Not changed.

@@ -5,24 +5,22 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
-
-from fedplug.ops import types
 from fedplug.ops.device_array import DeviceArray
+from fedplug.ops.types import GroupedTopK, TopK
 from fedplug_cuda.arrays import stream_handle
 from fedplug_cuda.memory import to_device_of
-from fedplug_cuda.topk import GroupedTopK, select
+from fedplug_cuda.topk import select
 
 __all__ = ["grouped_topk_residual", "topk_residual"]
 
 
 def topk_residual(
     delta: DeviceArray, residual: Any, k: Any, *, on_nonfinite: Any = "error", lowering: None = None
-) -> types.TopK:
+) -> TopK:
     """See `fedplug.ops.topk_residual`."""
     del lowering
     found = _selected([delta], [residual], k, on_nonfinite)
-    return types.TopK(found.values, found.indices, found.residuals[0], np.int64(found.nonfinite))
+    return TopK(found.values, found.indices, found.residuals[0], found.nonfinite)
 
 
 def grouped_topk_residual(
@@ -32,16 +30,16 @@ def grouped_topk_residual(
     *,
     on_nonfinite: Any = "error",
     lowering: None = None,
-) -> types.GroupedTopK:
+) -> GroupedTopK:
     """See `fedplug.ops.grouped_topk_residual`."""
     del lowering
-    return types.GroupedTopK(*_selected(deltas, residuals, k, on_nonfinite))
+    return _selected(deltas, residuals, k, on_nonfinite)
 
 
 def _selected(
     deltas: Sequence[DeviceArray], residuals: Sequence[Any], k: Any, on_nonfinite: Any
 ) -> GroupedTopK:
-    """Never writes over the residuals it is given: a later refusal must find them as they were."""
+    """Never overwrites its residuals: a later step may refuse the update, which must leave them unchanged."""
     stream = stream_handle(None, deltas[0])
     before = [
         to_device_of(delta, residual, stream) for delta, residual in zip(deltas, residuals, strict=True)
