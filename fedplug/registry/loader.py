@@ -7,8 +7,6 @@ from __future__ import annotations
 
 import inspect
 import os
-import sys
-import time
 import types
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -29,13 +27,10 @@ from fedplug.registry.specs import (
     StoreSpec,
 )
 
-__all__ = ["ALLOW_VARIABLE", "KINDS", "OBSERVED", "TRACE_VARIABLE", "load"]
+__all__ = ["ALLOW_VARIABLE", "KINDS", "OBSERVED", "load"]
 
 ALLOW_VARIABLE = "FEDPLUG_PLUGINS"
 """Environment variable: comma-separated distributions to load. Unset: all. Empty: only the built-ins."""
-
-TRACE_VARIABLE = "FEDPLUG_TRACE"
-"""Environment variable: if not empty, one line on standard error for every loaded plugin."""
 
 KINDS: dict[str, tuple[str, type[Spec]]] = {
     "encoder": ("fedplug_encoders", EncoderSpec),
@@ -66,7 +61,6 @@ def load() -> Catalog:
     observers: list[Observer] = []
     plugins = installed()
     for source in [builtin(), *plugins]:
-        started = time.perf_counter()
         try:
             found = _obstacles(source, allowed) or list(_ask(manager, source, observers))
         except KeyboardInterrupt:
@@ -74,16 +68,8 @@ def load() -> Catalog:
         except BaseException as error:  # an object of the plugin raised when it was inspected
             found = [source.problem(f"cannot be asked what it brings: {_short(error)}", source.repair)]
         entries.extend(found)
-        if os.environ.get(TRACE_VARIABLE):
-            _trace(source, found, time.perf_counter() - started)
     entries += _absent(allowed, plugins)
     return Catalog(tuple(settle_clashes(entries)), tuple(observers))
-
-
-def _trace(source: Source, found: list[Entry], seconds: float) -> None:
-    parts = ", ".join(f"{entry.kind} {entry.name} {entry.status}" for entry in found)
-    where = f"{source.distribution} {source.version} ({source.name})"
-    print(f"fedplug: {where}: {1e3 * seconds:.1f} ms: {parts or 'nothing'}", file=sys.stderr)
 
 
 def _allowed(value: str | None) -> frozenset[str] | None:

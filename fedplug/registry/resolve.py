@@ -15,7 +15,7 @@ from fedplug.errors import (
 )
 from fedplug.registry.catalog import Catalog, Entry
 from fedplug.registry.entry_points import API, GROUP, correct, install_command, own_version
-from fedplug.registry.loader import ALLOW_VARIABLE, KINDS, OBSERVED, TRACE_VARIABLE, load
+from fedplug.registry.loader import ALLOW_VARIABLE, KINDS, OBSERVED, load
 from fedplug.registry.specs import ComponentSpec
 
 __all__ = [
@@ -24,7 +24,6 @@ __all__ = [
     "GROUP",
     "KINDS",
     "OBSERVED",
-    "TRACE_VARIABLE",
     "catalog",
     "find",
     "load",
