@@ -106,6 +106,13 @@ def read_entries(
 def frame_entries(
     indices: NDArray[np.int32], elements: int, values: NDArray[Any], header: bytes, form: str
 ) -> bytes: ...
+def frame_entries_of_each(
+    indices: list[NDArray[np.int32]],
+    elements: list[int],
+    values: list[NDArray[Any]],
+    headers: list[bytes],
+    form: str,
+) -> list[bytes]: ...
 def encode_symbols(packed: NDArray[np.uint8], count: int, bits: int, form: str) -> NDArray[np.uint8]: ...
 def frame_symbols(
     data: NDArray[np.uint8], start: int, count: int, bits: int, form: str, header: bytes
@@ -136,6 +143,16 @@ def low_rank_residual(
 def encode_values(
     values: NDArray[Any], form: str, bits: int, block_size: int, relative: float, seed: int
 ) -> NDArray[np.uint8]: ...
+def encode_values_of_each(
+    values: list[NDArray[Any]],
+    exact: list[NDArray[Any]],
+    errors: NDArray[Any] | None,
+    form: str,
+    bits: int,
+    block_size: int,
+    relative: float,
+    seed: int,
+) -> list[NDArray[np.uint8]]: ...
 def frame_values(
     values: NDArray[Any],
     header: bytes,

@@ -1,13 +1,20 @@
 // The body of a sparse payload for NumPy arrays.
+#include <pybind11/stl.h>
+
+#include <cstdint>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "core/all_finite.h"
+#include "core/index_code.h"
 #include "core/sparse_form.h"
 #include "python/arrays.h"
 #include "python/decoding.h"
+#include "python/each.h"
 #include "python/entries_container.h"
 #include "python/gil.h"
+#include "python/new_container.h"
 #include "python/threads.h"
 
 namespace fedplug::python {
@@ -101,6 +108,61 @@ py::bytes FrameEntries(const py::object& indices_object, std::int64_t elements,
   return EntriesContainer(indices, elements, values, header, index_form);
 }
 
+// The containers of several tensors, each as FrameEntries writes it.
+py::list FrameEntriesOfEach(const py::list& indices_objects,
+                            const std::vector<std::int64_t>& elements,
+                            const py::list& values_objects,
+                            const std::vector<py::bytes>& headers,
+                            const std::string& form) {
+  const IndexForm index_form = IndexFormCalled(form);
+  const std::size_t count = indices_objects.size();
+  if (elements.size() != count || values_objects.size() != count ||
+      headers.size() != count) {
+    ThrowArgumentError(
+        "indices, elements, values and headers have several "
+        "lengths; they must have one item for each tensor");
+  }
+  std::vector<Flat> indices;
+  std::vector<Flat> values;
+  std::vector<const std::int32_t*> read;
+  std::vector<std::int64_t> sizes;
+  for (std::size_t i = 0; i < count; ++i) {
+    indices.push_back(FlatArray(indices_objects[i], "indices", DType::kInt32));
+    values.push_back(ValuesOf(values_objects[i], indices[i]));
+    RequireFinite(values[i]);
+    read.push_back(indices[i].Read<std::int32_t>());
+    sizes.push_back(indices[i].size);
+  }
+  std::vector<std::vector<std::uint8_t>> codes(count);
+  std::vector<Status> statuses(count);
+  ForEach(sizes, [&](std::size_t i, Parallel&) {
+    statuses[i] =
+        EncodeIndices(read[i], sizes[i], elements[i], index_form, &codes[i]);
+  });
+  std::vector<NewContainer> containers;
+  std::vector<Bytes> data;
+  containers.reserve(count);
+  for (std::size_t i = 0; i < count; ++i) {
+    ThrowUnlessOk(statuses[i]);
+    const auto code_bytes = static_cast<std::int64_t>(codes[i].size());
+    ThrowUnlessOk(CheckSparseBody(sizes[i], code_bytes));
+    data.push_back(values[i].AsBytes());
+    containers.emplace_back(
+        headers[i], SparseBodyBytes(sizes[i], code_bytes, data[i].size));
+  }
+  ForEach(sizes, [&](std::size_t i, Parallel&) {
+    WriteSparseBody(sizes[i], codes[i].data(),
+                    static_cast<std::int64_t>(codes[i].size()), data[i].data,
+                    data[i].size, containers[i].body());
+    containers[i].Close();
+  });
+  py::list framed;
+  for (const NewContainer& container : containers) {
+    framed.append(container.bytes());
+  }
+  return framed;
+}
+
 }  // namespace
 
 void RegisterSparseForm(py::module_& module) {
@@ -111,6 +173,9 @@ void RegisterSparseForm(py::module_& module) {
              py::arg("dtype"), py::arg("form"));
   module.def("frame_entries", &FrameEntries, py::arg("indices"),
              py::arg("elements"), py::arg("values"), py::arg("header"),
+             py::arg("form"));
+  module.def("frame_entries_of_each", &FrameEntriesOfEach, py::arg("indices"),
+             py::arg("elements"), py::arg("values"), py::arg("headers"),
              py::arg("form"));
 }
 

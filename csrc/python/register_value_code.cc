@@ -1,8 +1,13 @@
 // The value codes for NumPy arrays.
+#include <cstdint>
+#include <memory>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "core/value_code.h"
 #include "python/arrays.h"
+#include "python/each.h"
 #include "python/gil.h"
 #include "python/new_container.h"
 #include "python/threads.h"
@@ -54,6 +59,109 @@ py::array_t<std::uint8_t> Encode(const py::object& values_object,
   return data;
 }
 
+double Wide(double value) { return value; }
+float Wide(float value) { return value; }
+float Wide(Half value) { return ToFloat(value); }
+float Wide(BFloat16 value) { return ToFloat(value); }
+
+// One vector of a list. Unless `errors` is null, it takes `exact` minus what a
+// receiver decodes.
+template <typename T, typename WideT = decltype(Wide(T{}))>
+struct Vector {
+  const T* values;
+  const WideT* exact;
+  std::int64_t count;
+  std::uint8_t* data;
+  std::int64_t bytes;
+  WideT* errors;
+};
+
+template <typename T>
+Status EncodeOne(const Vector<T>& vector, const ValueCode& code,
+                 std::uint64_t seed, Parallel& threads,
+                 std::int64_t* non_finite) {
+  Status status = EncodeValues(vector.values, vector.count, code, seed, threads,
+                               vector.data, non_finite);
+  if (!status.ok() || vector.errors == nullptr) return status;
+  const std::unique_ptr<T[]> decoded(
+      new T[static_cast<std::size_t>(vector.count)]);
+  status = DecodeValues(vector.data, vector.bytes, vector.count, code, threads,
+                        decoded.get());
+  if (!status.ok()) return status;
+  for (std::int64_t i = 0; i < vector.count; ++i) {
+    vector.errors[i] = vector.exact[i] - Wide(decoded[i]);
+  }
+  return {};
+}
+
+// Encodes a list of vectors, each as Encode does. `errors` is None, or takes
+// `exact` minus what a receiver decodes, of all vectors one after the other.
+py::list EncodeEach(const py::list& values_objects,
+                    const py::list& exact_objects, const py::object& errors,
+                    const std::string& form, int bits, std::int64_t block_size,
+                    float relative, std::int64_t seed) {
+  const ValueCode code = ToValueCode(form, bits, block_size, relative);
+  py::list codes;
+  if (values_objects.empty()) return codes;
+  const DType dtype = FloatArray(values_objects[0], "values").dtype;
+  WithFloatType(dtype, [&](auto zero) {
+    using T = decltype(zero);
+    using WideT = decltype(Wide(zero));
+    constexpr DType kWide =
+        sizeof(WideT) == 8 ? DType::kFloat64 : DType::kFloat32;
+    std::vector<Flat> held;
+    std::vector<Vector<T>> vectors;
+    std::vector<std::int64_t> sizes;
+    std::int64_t total = 0;
+    for (std::size_t i = 0; i < values_objects.size(); ++i) {
+      const Flat values = FlatArray(values_objects[i], "values", dtype);
+      held.push_back(values);
+      ThrowUnlessOk(CheckValueCode(code, values.size));
+      const std::int64_t bytes = ValueCodeBytes(code, values.size, sizeof(T));
+      auto data = NewArrayOf<std::uint8_t>(bytes);
+      vectors.push_back({values.Read<T>(), nullptr, values.size,
+                         data.mutable_data(), bytes, nullptr});
+      codes.append(std::move(data));
+      sizes.push_back(values.size);
+      total += values.size;
+    }
+    if (!errors.is_none()) {
+      Flat flat = FlatArray(errors, "errors", kWide, Access::kWrite);
+      if (flat.size != total || exact_objects.size() != vectors.size()) {
+        ThrowArgumentError(
+            "errors has " + std::to_string(flat.size) +
+            " elements, and there are " + std::to_string(exact_objects.size()) +
+            " exact vectors; the values are " + std::to_string(vectors.size()) +
+            " vectors of " + std::to_string(total) + " elements together");
+      }
+      WideT* write = flat.Write<WideT>();
+      for (std::size_t i = 0; i < vectors.size(); ++i) {
+        const Flat exact = FlatArray(exact_objects[i], "exact", kWide);
+        if (exact.size != sizes[i]) {
+          ThrowArgumentError("exact has " + std::to_string(exact.size) +
+                             " elements and values has " +
+                             std::to_string(sizes[i]));
+        }
+        held.push_back(exact);
+        vectors[i].exact = exact.Read<WideT>();
+        vectors[i].errors = write;
+        write += sizes[i];
+      }
+    }
+    std::vector<std::int64_t> non_finite(vectors.size());
+    std::vector<Status> statuses(vectors.size());
+    ForEach(sizes, [&](std::size_t i, Parallel& threads) {
+      statuses[i] =
+          EncodeOne(vectors[i], code, static_cast<std::uint64_t>(seed), threads,
+                    &non_finite[i]);
+    });
+    for (std::size_t i = 0; i < vectors.size(); ++i) {
+      ThrowUnlessOk(statuses[i], non_finite[i]);
+    }
+  });
+  return codes;
+}
+
 // The container of a body that is written where it belongs.
 py::bytes FrameValues(const py::object& values_object, const py::bytes& header,
                       const std::string& form, int bits,
@@ -100,6 +208,10 @@ py::array Decode(const py::object& data_object, std::int64_t count,
 
 void RegisterValueCode(py::module_& module) {
   module.def("encode_values", &Encode, py::arg("values"), py::arg("form"),
+             py::arg("bits"), py::arg("block_size"), py::arg("relative"),
+             py::arg("seed"));
+  module.def("encode_values_of_each", &EncodeEach, py::arg("values"),
+             py::arg("exact"), py::arg("errors"), py::arg("form"),
              py::arg("bits"), py::arg("block_size"), py::arg("relative"),
              py::arg("seed"));
   module.def("frame_values", &FrameValues, py::arg("values"), py::arg("header"),

@@ -1,21 +1,17 @@
-"""The compiled kernels on NumPy arrays: the code that the TensorFlow ops run, without TensorFlow.
+"""The compiled kernels on NumPy arrays: the same code the TensorFlow ops run, without TensorFlow.
 
-Conventions of all functions:
+Arrays may have any shape and are taken as flat. They are never copied or converted: an array that is not
+C-contiguous, of another dtype than asked for, or read-only where it is updated in place is refused with an
+:class:`~fedplug.errors.ArgumentError` that says how to mend it. Where a floating dtype is asked for, it is
+float32, float64, float16 or bfloat16 (``ml_dtypes.bfloat16``), the same for all arrays of a call unless a
+function says otherwise.
 
-- Arrays may have any shape and are used as flat arrays, unless a function gives a shape. They are never
-copied
-  or converted. An array that is not C-contiguous, has another dtype, or is read-only but updated in place is
-  refused with an :class:`~fedplug.errors.ArgumentError` that says what to pass instead.
-- A floating dtype is float32, float64, float16 or bfloat16 (``ml_dtypes.bfloat16``). All floating arrays of a
-  call have the same dtype unless a function says otherwise.
-- Arguments named ``out`` or ``..._out`` are arrays to write to. Their contents are undefined after an error.
-- Decoders accept untrusted bytes, and refuse invalid ones with a :class:`~fedplug.errors.PayloadError`.
+The GIL is released while a kernel runs. Large inputs use several threads, as many as the environment variable
+``FEDPLUG_NUM_THREADS`` says or else as there are cores (as few as CPU affinity and a container's quota
+leave); no result depends on their number. Arrays must not be changed by another thread during a call.
 
-Kernels release the GIL. Large inputs use several threads: ``FEDPLUG_NUM_THREADS`` of the environment, or the
-number of cores that CPU affinity and the container's quota allow. No result depends on their number. Other
-threads must not change the arrays during a call.
-
-``csrc/README.md`` describes the contract of this and all other APIs of the kernels.
+``csrc/README.md`` states the contract that this and every other API of the kernels
+keeps.
 """
 
 from __future__ import annotations
@@ -23,7 +19,7 @@ from __future__ import annotations
 from fedplug.registry.build_info import not_loaded, require_current
 
 try:
-    # Imported first, because all modules below need it.
+    # First, so that every module below finds it.
     from fedplug import _kernels
 except ImportError as error:
     raise not_loaded(error) from None
@@ -41,7 +37,13 @@ from fedplug.kernels.random_indices import draw_indices
 from fedplug.kernels.random_numbers import random_uniform, random_words
 from fedplug.kernels.rotated_code import decode_rotated, encode_rotated
 from fedplug.kernels.scatter import scatter_decode, scatter_decode_add
-from fedplug.kernels.sparse_form import frame_entries, read_entries, sparse_body, split_sparse_body
+from fedplug.kernels.sparse_form import (
+    frame_entries,
+    frame_entries_of_each,
+    read_entries,
+    sparse_body,
+    split_sparse_body,
+)
 from fedplug.kernels.symbol_code import decode_symbols, encode_symbols, frame_symbols
 from fedplug.kernels.system import empty, num_threads, simd_level
 from fedplug.kernels.threshold import threshold_residual
@@ -52,7 +54,7 @@ from fedplug.kernels.topk import (
     topk_momentum,
     topk_residual,
 )
-from fedplug.kernels.value_code import decode_values, encode_values, frame_values
+from fedplug.kernels.value_code import decode_values, encode_values, encode_values_of_each, frame_values
 
 __all__ = [
     "all_finite",
@@ -69,9 +71,11 @@ __all__ = [
     "encode_rotated",
     "encode_symbols",
     "encode_values",
+    "encode_values_of_each",
     "finite_from_bytes",
     "frame",
     "frame_entries",
+    "frame_entries_of_each",
     "frame_symbols",
     "frame_topk",
     "frame_values",

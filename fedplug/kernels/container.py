@@ -1,4 +1,7 @@
-"""The container around payloads and its checksum. `fedplug.wire` describes the layout."""
+"""The container around every payload, and its checksum.
+
+`fedplug.wire` describes the layout.
+"""
 
 from __future__ import annotations
 
@@ -23,65 +26,66 @@ def pack_container(
     dtype: str,
     shape: Sequence[int],
 ) -> bytes:
-    """Writes the container of :mod:`fedplug.wire` around the bytes of an encoder.
+    """Puts the container of :mod:`fedplug.wire` around an encoder's bytes.
 
     Args:
-        body: A C-contiguous buffer, or an array of any dtype, whose bytes are copied; or a list or tuple of
-            them, which are written one after the other.
-        wire_id: The name of the body's layout; 1 to 64 ASCII characters.
-        dtype: The NumPy name of the encoded tensor's dtype.
-        shape: The shape of the encoded tensor; at most 32 dimensions, each below 2**32.
+        body: Any C-contiguous buffer, or array of any dtype; its bytes are taken as they lie. Of a list or
+            tuple of them, one is written behind the other, without joining them first.
+        wire_id: Names the layout of the body; 1 to 64 ASCII characters.
+        dtype: Of the tensor that was encoded, by its NumPy name.
+        shape: Of the tensor that was encoded; at most 32 dimensions, each below 2**32.
 
     Raises:
-        ArgumentError: ``body`` or one of its parts is not a C-contiguous buffer.
-        PayloadError: The format cannot hold the wire id, dtype or shape.
+        ArgumentError: ``body``, or what is in it, is no buffer or not C-contiguous.
+        PayloadError: The wire id, dtype or shape has no place in the format.
     """
     return _kernels.pack_container(body, wire_id, dtype, list(shape))
 
 
 def frame(body: ByteBuffer | list[ByteBuffer] | tuple[ByteBuffer, ...], header: bytes) -> bytes:
-    """Writes a container as :func:`pack_container` does, with an existing header.
+    """Does what :func:`pack_container` does, with a header that is there already.
 
     Args:
-        body: See :func:`pack_container`.
-        header: The result of :func:`fedplug.wire.header`; equal for all payloads of one tensor and encoder.
+        body: As for :func:`pack_container`.
+        header: From :func:`fedplug.wire.header`; the same for all payloads of one tensor under one encoder.
 
     Raises:
-        ArgumentError: ``body`` or one of its parts is not a C-contiguous buffer.
+        ArgumentError: As for :func:`pack_container`.
     """
     return _kernels.frame(body, header)
 
 
 def unpack_container(buffer: ByteBuffer) -> tuple[str, str, tuple[int, ...], bytes]:
-    """Reads a container from untrusted bytes.
+    """Reads what :func:`pack_container` wrote. Every byte is treated as hostile.
 
     Args:
-        buffer: A C-contiguous buffer.
+        buffer: Any C-contiguous buffer.
 
     Returns:
         ``(wire_id, dtype, shape, body)``.
 
     Raises:
         ArgumentError: ``buffer`` is not C-contiguous.
-        PayloadError: The buffer is too short or too long, has another format or version, or a wrong checksum.
+        PayloadError: The buffer is truncated or too long, of another format or version, or its checksum is
+            wrong.
     """
     return _kernels.unpack_container(buffer)
 
 
 def read_container(buffer: ByteBuffer) -> tuple[str, str, tuple[int, ...], NDArray[np.uint8]]:
-    """Reads a container as :func:`unpack_container` does, without copying the body.
+    """Reads what :func:`unpack_container` reads, and copies nothing.
 
     Args:
-        buffer: A C-contiguous buffer or array. The returned body is a part of it and keeps it alive; a
-            ``bytearray`` cannot be resized meanwhile. A later write to the buffer changes the body, which the
-            checksum does not notice.
+        buffer: Any C-contiguous buffer, or array. The body returned is a part of it: it keeps the buffer
+            alive (a ``bytearray`` cannot be resized meanwhile), and who writes into the buffer later changes
+            the body, unnoticed by the checksum.
 
     Returns:
         ``(wire_id, dtype, shape, body)``; ``body`` is ``[bytes]`` uint8 and read-only.
 
     Raises:
-        ArgumentError: ``buffer`` is not a C-contiguous buffer.
-        PayloadError: See :func:`unpack_container`.
+        ArgumentError: ``buffer`` is no buffer, or not C-contiguous.
+        PayloadError: As for :func:`unpack_container`.
     """
     return _kernels.read_container(buffer)
 
@@ -90,7 +94,7 @@ def crc32(data: ByteBuffer) -> int:
     """Computes the CRC-32 of zlib, PNG and Ethernet.
 
     Args:
-        data: A C-contiguous buffer.
+        data: Any C-contiguous buffer; its bytes are taken as they lie.
 
     Returns:
         The checksum, in ``[0, 2**32)``.

@@ -147,6 +147,31 @@ def test_what_cannot_be_written_is_named():
         kernels.frame_entries(indices, 10, values, HEADER, form="zip")
 
 
+@pytest.mark.parametrize("form", FORMS)
+def test_a_list_is_written_as_one_after_the_other(form):
+    rng = np.random.default_rng(0)
+    sizes = [3000, 600_000, 5, 1, 40]
+    indices = [np.flatnonzero(rng.random(n) < 0.5).astype(np.int32) for n in sizes]
+    values = [rng.standard_normal(len(each)).astype(np.float32) for each in indices]
+    values[2] = rng.integers(0, 255, 7).astype(np.uint8)
+    headers = [wire.header("sparse/1", "float32", (n,)) for n in sizes]
+    wanted = [
+        kernels.frame_entries(*each, form=form) for each in zip(indices, sizes, values, headers, strict=True)
+    ]
+    assert kernels.frame_entries_of_each(indices, sizes, values, headers, form=form) == wanted
+    assert kernels.frame_entries_of_each([], [], [], [], form=form) == []
+
+
+def test_a_bad_tensor_of_a_list_is_refused():
+    good, falls, ones = np.array([2, 5], np.int32), np.array([5, 2], np.int32), np.ones(2, np.float32)
+    with pytest.raises(errors.ArgumentError, match="index"):
+        kernels.frame_entries_of_each([good, falls], [9, 9], [ones, ones], [HEADER] * 2)
+    with pytest.raises(errors.NonFiniteError):
+        kernels.frame_entries_of_each([good, good], [9, 9], [ones, ones * np.inf], [HEADER] * 2)
+    with pytest.raises(errors.ArgumentError, match="one item for each tensor"):
+        kernels.frame_entries_of_each([good, good], [9], [ones, ones], [HEADER] * 2)
+
+
 @settings(max_examples=300)
 @given(st.integers(0, 5000), st.data())
 def test_what_was_chosen_is_framed_as_by_two_calls(n, data):

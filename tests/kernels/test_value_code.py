@@ -41,6 +41,38 @@ def test_what_is_decoded_is_near_what_was_encoded(options, dtype):
 
 
 @forms
+@pytest.mark.parametrize("dtype", DTYPES, ids=lambda dtype: np.dtype(dtype).name)
+def test_a_list_is_encoded_as_one_after_the_other(options, dtype):
+    exact = [normal(n, np.result_type(dtype, np.float32)) for n in (1000, 0, 300_000, 1)]
+    vectors = [each.astype(dtype) for each in exact]
+    errors_of_all = np.empty(sum(map(len, exact)), exact[0].dtype)
+    codes = kernels.encode_values_of_each(vectors, exact=exact, errors=errors_of_all, seed=5, **options)
+    wanted = [kernels.encode_values(each, seed=5, **options) for each in vectors]
+    assert [code.tobytes() for code in codes] == [code.tobytes() for code in wanted]
+    decoded = [
+        kernels.decode_values(code, len(x), dtype=dtype, **options)
+        for code, x in zip(codes, vectors, strict=True)
+    ]
+    lost = [x - y.astype(x.dtype) for x, y in zip(exact, decoded, strict=True)]
+    assert errors_of_all.tobytes() == np.concatenate(lost).tobytes()
+    codes = kernels.encode_values_of_each(vectors, seed=5, **options)
+    assert [code.tobytes() for code in codes] == [code.tobytes() for code in wanted]
+
+
+def test_a_list_that_does_not_fit_is_refused():
+    x = normal(10)
+    with pytest.raises(errors.ArgumentError, match="errors has 9 elements"):
+        kernels.encode_values_of_each([x], "sign", exact=[x], errors=np.empty(9, np.float32))
+    with pytest.raises(errors.ArgumentError, match="exact has 9 elements and values has 10"):
+        kernels.encode_values_of_each([x], "sign", exact=[x[:9]], errors=np.empty(10, np.float32))
+    with pytest.raises(errors.ArgumentError, match="values has dtype float64"):
+        kernels.encode_values_of_each([x, x.astype(np.float64)], "sign")
+    with pytest.raises(errors.NonFiniteError) as refused:
+        kernels.encode_values_of_each([x, x * np.inf], "sign")
+    assert refused.value.count == 10
+
+
+@forms
 @settings(max_examples=40, deadline=None)
 @given(code=st.binary(max_size=60), count=st.integers(-1, 70))
 def test_any_bytes_are_refused_or_finite(options, code, count):
