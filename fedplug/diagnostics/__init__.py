@@ -1,1 +1,1 @@
-"""Diagnostics: the environment, whether the installation works, and its speed."""
+"""What this machine and this installation are, whether they work, and how fast they are."""

@@ -1,6 +1,6 @@
-"""Measures the size, error and speed of an encoder on an update, for ``fedplug bench``.
+"""How small an encoder makes an update, what that costs, and how fast it is: for ``fedplug bench``.
 
-The figures are for one machine and one update. Published measurements are in ``benchmarks/``.
+A look at one machine and one update, not a measurement to publish (for those, see ``benchmarks/``).
 """
 
 from __future__ import annotations
@@ -33,23 +33,23 @@ ENCODERS = (
     "topk(0.01)",
     "randomk(0.01)",
 )
-"""The encoders to measure by default."""
+"""Those that are measured when none are named."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class EncoderFigures:
-    """The figures of an encoder on an update.
+    """What an encoder did with an update.
 
     Attributes:
-        encoder: The expression of the encoder.
-        bytes_per_element: Size of the payloads with their headers, as a mean over the rounds.
+        encoder: Its expression.
+        bytes_per_element: Of the payloads with their headers, mean over the rounds.
         nmse: Normalized mean squared error: ``||sum(decoded) - sum(x)||^2 / ||sum(x)||^2``, both summed over
-            the rounds, so that error feedback reduces it from round to round.
-        encode_seconds: Time from arrays to payloads, as the median of many runs.
-        decode_seconds: Time from payloads to arrays, as the median of many runs.
-        encode_gb_per_second: Encoding speed in 1e9 bytes of the dense arrays.
-        decode_gb_per_second: Decoding speed in 1e9 bytes of the dense arrays.
-        runs: Number of timed encodings.
+            the rounds, so that error feedback makes it smaller from round to round.
+        encode_seconds: From arrays to payloads, the median of many runs.
+        decode_seconds: Back again.
+        encode_gb_per_second: Of the arrays as they are, 1e9 bytes.
+        decode_gb_per_second: The same.
+        runs: How many encodings were timed.
     """
 
     encoder: str
@@ -63,13 +63,13 @@ class EncoderFigures:
 
 
 def check_rounds(rounds: int) -> None:
-    """Checks a number of rounds.
+    """Refuses what is no number of rounds.
 
     Raises:
-        ConfigError: The number is less than 1.
+        ConfigError: Fewer than 1.
     """
     if rounds < 1:
-        raise ConfigError(f"rounds is {rounds}; it must be 1 or more")
+        raise ConfigError(f"rounds is {rounds}; it takes 1 or more")
 
 
 def measure(
@@ -79,18 +79,18 @@ def measure(
     rounds: int = 1,
     execution: Callable[[str, Mapping[str, NDArray[Any]]], Execution] = CodecExecution,
 ) -> EncoderFigures:
-    """Encodes the same update in every round, then times one more round and checks each run of it.
+    """Encodes the same update in every round, then times one round more, every run of which is checked.
 
     Args:
-        expression: The expression of an encoder, or of rules, a budget and the like.
-        update: The update to encode.
-        rounds: Number of rounds, 1 or more.
-        execution: The class that executes the encoder.
+        expression: Of the encoder; also rules, budgets and their like.
+        update: What is encoded.
+        rounds: 1 or more.
+        execution: Of the encoder.
 
     Raises:
-        CapabilityError: The encoder does not support this execution, or is not deterministic.
-        ConfigError: The encoder cannot be parsed or does not fit the update, or ``rounds`` is less than 1.
-        UnknownNameError: There is no such encoder.
+        CapabilityError: The encoder does not execute there, or does not do the same twice.
+        ConfigError: It cannot be read, does not fit the update, or ``rounds`` is less than 1.
+        UnknownNameError: No such encoder.
     """
     check_rounds(rounds)
     run = execution(expression, update.arrays)

@@ -1,4 +1,7 @@
-"""The environment of results: versions, processor and threads, for files that must be understood later."""
+"""What results were made with: versions, processor, threads. For files that must be understood years later.
+
+Must not import TensorFlow.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +19,7 @@ _DISTRIBUTIONS = ("numpy", "tensorflow", "tensorflow-federated")
 
 
 def environment() -> dict[str, str | int]:
-    """Returns the versions and the machine as JSON values; equal values mean that equal bits are expected."""
+    """The versions and the machine as JSON values; equal wherever equal bits may be expected."""
     return {
         "fedplug": own_version(),
         "python": platform.python_version(),
@@ -30,7 +33,7 @@ def environment() -> dict[str, str | int]:
 
 
 def processor() -> str:
-    """Returns the processor's name from the system."""
+    """As the system names it."""
     try:
         lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
         return next(line.partition(":")[2].strip() for line in lines if line.startswith("model name"))

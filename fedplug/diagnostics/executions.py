@@ -1,4 +1,4 @@
-"""Executions of encoders for ``fedplug bench``: the codec on NumPy arrays, or TensorFlow graphs."""
+"""What runs the encoders that ``fedplug bench`` times: the codec on NumPy arrays, or TensorFlow's graphs."""
 
 from __future__ import annotations
 
@@ -19,35 +19,35 @@ Arrays = Mapping[str, NDArray[Any]]
 
 
 class Execution(Protocol):
-    """One encoder, and the arrays to encode in every round.
+    """One encoder, and the arrays that it encodes in every round.
 
-    The types of states and payloads depend on the execution.
+    States and payloads are whatever an execution makes of them.
     """
 
     def encode(self, state: Any, round_num: int) -> tuple[Any, Any]:
-        """Returns payloads and the next state. ``state`` may be overwritten; None in the first round."""
+        """The payloads and the next state; ``state`` is None in the first round, and is not used again."""
 
     def copy(self, state: Any) -> Any:
-        """Returns a copy of a state for another call of `encode`."""
+        """A state that `encode` may be given, too."""
 
     def sizes(self, payloads: Any) -> dict[str, int]:
-        """Returns the size of each payload in bytes."""
+        """The bytes of each payload."""
 
     def decode(self, payloads: Any) -> Any:
-        """Decodes the payloads."""
+        """What the payloads stand for."""
 
     def arrays(self, decoded: Any) -> Arrays:
-        """Converts the result of `decode` to arrays."""
+        """That as arrays."""
 
     def equal(self, payloads: Any, others: Any) -> bool:
-        """Returns whether two results of `encode` have the same bytes."""
+        """Whether these are the same bytes."""
 
 
 class CodecExecution:
-    """Runs `fedplug.codec` in a steady loop: states and decoded arrays are overwritten."""
+    """`fedplug.codec` in a steady loop: states and decoded arrays are written over."""
 
     def __init__(self, expression: str, arrays: Arrays) -> None:
-        """Prepares the codec; raises the errors of `fedplug.codec`."""
+        """Errors as of `fedplug.codec`."""
         self._codec = codec(expression)
         self._arrays = arrays
         self._out = {name: np.empty_like(array) for name, array in arrays.items()}
@@ -77,10 +77,10 @@ class CodecExecution:
 
 
 class TensorFlowExecution:
-    """Runs the encoder in graphs, as on a TFF client and server; with the compiled ops if installed."""
+    """The same in graphs, as on a TFF client and server: with the compiled ops where they are installed."""
 
     def __init__(self, expression: str, arrays: Arrays) -> None:
-        """Raises the errors of `ModelEncoder`, and CapabilityError if the encoder needs a server."""
+        """Errors as of `ModelEncoder`, and CapabilityError where the server must steer the encoder."""
         try:
             import tensorflow as tf
         except ModuleNotFoundError as error:
@@ -89,7 +89,7 @@ class TensorFlowExecution:
         model = ModelEncoder(expression, specs)
         if model.rate_control is not None:
             raise CapabilityError(
-                f"{expression} is controlled by a server; it can be timed without --tensorflow"
+                f"{expression} is steered by a server; it can be timed without --tensorflow"
             )
         self._tf = tf
         self._names = list(arrays)
@@ -104,7 +104,7 @@ class TensorFlowExecution:
         return payloads, state
 
     def copy(self, state: Any) -> Any:
-        return state  # tensors are immutable
+        return state  # tensors do not change
 
     def sizes(self, payloads: Any) -> dict[str, int]:
         return {name: len(payload) for name, payload in zip(self._names, payloads, strict=True)}

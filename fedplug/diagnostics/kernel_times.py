@@ -1,4 +1,4 @@
-"""Times the kernels on this machine, relative to a copy, for ``fedplug bench --kernels``."""
+"""How fast the kernels are on this machine, beside a copy: for ``fedplug bench --kernels``."""
 
 from __future__ import annotations
 
@@ -20,20 +20,20 @@ Array = NDArray[Any]
 
 _CLIENTS = 8
 _KEPT = 100
-"""The number of elements per entry that is sent."""
+"""One in so many elements is sent."""
 _BITS = 4
 _BLOCK = 512
-"""The block size of the levels that the symbol coder compresses."""
+"""Of the levels that are symbols to code."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class KernelTime:
-    """The time of a kernel.
+    """How long a kernel took.
 
     Attributes:
-        kernel: The name of the call.
+        kernel: What was called.
         seconds: The median of many runs.
-        copies: ``seconds`` divided by the time to copy an array of float32 with the same number of elements.
+        copies: That divided by the time to copy an array of float32 with as many elements.
     """
 
     kernel: str
@@ -45,10 +45,10 @@ def kernel_times(elements: int) -> Iterator[KernelTime]:
     """Times the kernels on NumPy arrays.
 
     Args:
-        elements: Number of elements of the arrays; each of 8 clients sends one in a hundred.
+        elements: Of the arrays; one in a hundred is sent by each of 8 clients.
 
     Raises:
-        ConfigError: There are fewer than 1,000 elements.
+        ConfigError: Fewer than 1,000 elements.
     """
     delta = random_update(elements).arrays["update"]
     scratch, count = np.zeros_like(delta), elements // _KEPT
@@ -56,7 +56,7 @@ def kernel_times(elements: int) -> Iterator[KernelTime]:
     entries = (values.copy(), indices.copy())
     code = kernels.encode_indices(indices, elements)
     packed = kernels.encode_values(delta, "qsgd", bits=_BITS, block_size=_BLOCK)
-    packed = packed[len(packed) - (elements * _BITS + 7) // 8 :]  # the levels without their scales
+    packed = packed[len(packed) - (elements * _BITS + 7) // 8 :]  # the levels, without their scales
     symbols = kernels.encode_symbols(packed, elements, bits=_BITS)
     splits = np.arange(_CLIENTS + 1, dtype=np.int64) * count
     all_values, all_indices = np.tile(values, _CLIENTS), np.tile(indices, _CLIENTS)
@@ -72,7 +72,7 @@ def kernel_times(elements: int) -> Iterator[KernelTime]:
         kernels.scatter_decode_add(scratch, all_values, all_indices, splits)
         return scratch
 
-    # Each call with its expected result; the scratch array holds zeros.
+    # Each call, on a scratch array of zeros, and what it must give.
     calls: dict[str, tuple[Callable[[], Array], Array]] = {
         "copy": (copy, delta),
         "topk_residual, 1 %": (lambda: kernels.topk_residual(delta, scratch, count, out=entries)[1], indices),
@@ -98,6 +98,6 @@ def kernel_times(elements: int) -> Iterator[KernelTime]:
 def _median(name: str, call: Callable[[], Array], expected: Array, scratch: Array) -> float:
     def check(result: Array) -> None:
         if not np.array_equal(result, expected):
-            raise ComputationError(f"{name} gave a different result than before; see `fedplug doctor`")
+            raise ComputationError(f"{name} gave another result than before; see `fedplug doctor`")
 
     return median_seconds(lambda _: call(), lambda: scratch.fill(0), check)[0]

@@ -58,9 +58,9 @@ class Encoder(Component):
     which the configuration says is ``share * residual`` there. Residuals and memories are of the
     `fedplug.ops.wide_dtype`, float32 for a 16-bit tensor: 16-bit numbers that grow by equal steps soon stop.
 
-    An encoder of differences (`Capabilities.sends_differences`) keeps a memory, initially zeros, in its state
-    under ``"memory"``; the receiver keeps the same. It encodes ``x - memory`` with a new state, and
-    ``memory' == memory + decode(payload)``.
+    An encoder of differences (`Capabilities.memory_rate`) keeps in its state, under ``"memory"``, what the
+    receiver knows of this tensor, zeros at first. It sends what it would send of ``x - memory`` with a new
+    state, and ``memory' == memory + memory_rate * decode(payload)``.
 
     The wire form is frozen: bytes written under a ``wire_id`` can be read by every later release. A change to
     the layout is a new ``wire_id``.
@@ -143,6 +143,34 @@ class Encoder(Component):
         if values is not None and ops.is_floating(values.dtype) and not kernels.all_finite(values):
             raise NonFiniteError("the array holds a NaN or an infinity, which no receiver would take")
         return kernels.frame(self.to_wire(payload, spec), header), next_state
+
+    def encode_containers(
+        self,
+        xs: Sequence[Array],
+        states: Sequence[State],
+        round_num: int,
+        specs: Sequence[ArraySpec],
+        headers: Sequence[bytes],
+    ) -> list[tuple[bytes, State]]:
+        """Puts what `grouped_encode` and `to_wire` make of NumPy or device arrays into containers.
+
+        Default: one after the other. An encoder with a shorter way to the same bytes overrides it.
+
+        Args:
+            xs: The arrays, one or more.
+            states: A state for each array.
+            round_num: The round number.
+            specs: The spec of each array.
+            headers: The container header of each array, see `fedplug.wire.header`.
+
+        Returns:
+            The container and the next state of each array.
+        """
+        encoded = self.grouped_encode(xs, states, round_num)
+        return [
+            (kernels.frame(self.to_wire(payload, spec), header), next_state)
+            for (payload, next_state), spec, header in zip(encoded, specs, headers, strict=True)
+        ]
 
     @abc.abstractmethod
     def decode(self, payload: Payload, spec: Spec) -> Array:

@@ -13,13 +13,13 @@ from fedplug.errors import PayloadError
 from fedplug.ops.dispatch import are_of_tensorflow
 from fedplug.ops.types import Array, Spec
 
-__all__ = ["container_bytes", "frame", "unframe"]
+__all__ = ["container_bytes", "frame", "header", "unframe"]
 
 
 def frame(body: Array, wire_id: str, spec: Spec) -> Array:
     """Wraps ``body`` as ``wire.pack(body, wire_id, dtype, shape)`` does; both are uint8 vectors."""
     if are_of_tensorflow([body]):
-        return ops.frame(body, _header(wire_id, spec))
+        return ops.frame(body, header(wire_id, spec))
     return np.frombuffer(wire.pack(body, wire_id, spec.dtype.name, spec.shape), np.uint8)
 
 
@@ -31,7 +31,7 @@ def unframe(buffer: Array, wire_id: str, spec: Spec) -> Array:
             truncated, for another encoder, dtype or shape, or its checksum is wrong.
     """
     if are_of_tensorflow([buffer]):
-        return ops.unframe(buffer, _header(wire_id, spec))
+        return ops.unframe(buffer, header(wire_id, spec))
     found_id, dtype, shape, body = kernels.read_container(buffer)
     if (found_id, dtype, shape) != (wire_id, spec.dtype.name, spec.shape):
         raise PayloadError(
@@ -46,5 +46,6 @@ def container_bytes(wire_id: str, spec: Spec) -> int:
     return len(wire.pack(b"", wire_id, spec.dtype.name, list(spec.shape)))
 
 
-def _header(wire_id: str, spec: Spec) -> bytes:
+def header(wire_id: str, spec: Spec) -> bytes:
+    """The container header of such a tensor."""
     return wire.header(wire_id, spec.dtype.name, list(spec.shape))

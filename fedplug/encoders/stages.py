@@ -21,6 +21,7 @@ from fedplug import kernels, ops
 from fedplug.encoders.base import Adjustable, State
 from fedplug.encoders.sparsity import Sparsity
 from fedplug.ops.donation import donate_residuals
+from fedplug.ops.scatter import add_selected
 from fedplug.ops.types import Array, DType, IndexForm, Spec, SymbolForm
 from fedplug.registry.component import Component
 from fedplug.registry.specs import Capabilities
@@ -142,6 +143,24 @@ class Sparsifier(Component):
         with donate_residuals():  # it was made by `select`, and nobody else has it
             return {**state, "residual": ops.scatter_decode_add(state["residual"], lost, indices)}
 
+    def update_residuals(
+        self, states: Sequence[State], lost: Sequence[Array], indices: Sequence[Array]
+    ) -> list[State]:
+        """Does what `update_residual` does, for each of several tensors.
+
+        Args:
+            states: The state of each `Selection`.
+            lost: The values selected minus the values a receiver gets, for each tensor.
+            indices: The indices of each `Selection`.
+        """
+        if type(self).update_residual is not Sparsifier.update_residual or not all(
+            "residual" in s for s in states
+        ):
+            return [self.update_residual(*each) for each in zip(states, lost, indices, strict=True)]
+        with donate_residuals():  # `select` made them, no caller has them
+            residuals = add_selected([state["residual"] for state in states], lost, indices)
+        return [{**state, "residual": new} for state, new in zip(states, residuals, strict=True)]
+
     def kept_residual(self, state: State) -> Array | None:
         """As `Encoder.kept_residual`."""
         return state.get("residual")
@@ -226,6 +245,26 @@ class Quantizer(CodedStage):
             values: ``[n]``, finite; n may be 0, and unknown while a graph is built.
             round_num: int32 scalar, for schedules and seeds.
         """
+
+    def encode_each(
+        self, values: Sequence[NDArray[Any]], round_num: int, exact: Sequence[NDArray[Any]] | None
+    ) -> tuple[list[NDArray[np.uint8]], list[NDArray[Any]]]:
+        """Encodes several vectors of NumPy arrays. Default: one after the other.
+
+        Args:
+            values: The vectors, finite.
+            round_num: The round number.
+            exact: The vectors before they were rounded to the dtype of ``values``; None if errors are not
+                needed.
+
+        Returns:
+            The bytes of each vector, and ``exact`` minus what a receiver decodes; without ``exact`` nothing.
+        """
+        codes = [self.encode(each, round_num) for each in values]
+        if exact is None:
+            return codes, []
+        decoded = [self.decode(code, each.size, each.dtype) for code, each in zip(codes, values, strict=True)]
+        return codes, [whole - ops.widened(each) for whole, each in zip(exact, decoded, strict=True)]
 
     def encode_container(self, values: NDArray[Any], round_num: int, header: bytes) -> bytes:
         """What `encode` makes of a NumPy array, in its container. Default: one after the other.

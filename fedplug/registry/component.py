@@ -1,4 +1,4 @@
-"""The base class of encoders, aggregators and schedules: a name, a configuration, and equality by both."""
+"""What encoders, aggregators and their like have in common: a name, a configuration, and equality by both."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ __all__ = ["Component", "plain"]
 
 
 def plain(value: Any) -> Any:
-    """Converts scalars of NumPy, PyTorch or JAX to Python numbers, also inside lists and mappings.
+    """Returns Python's own number for a scalar of NumPy, PyTorch or JAX, also inside lists and mappings.
 
-    Other values are returned unchanged.
+    Anything else is returned unchanged.
     """
     if getattr(value, "shape", None) == () and hasattr(value, "item"):
         return value.item()
@@ -28,24 +28,24 @@ def plain(value: Any) -> Any:
 
 
 class Component(abc.ABC):
-    """An immutable value that is defined by its configuration; equal configurations make equal components."""
+    """A value: immutable, made from its configuration, equal to every other made from the same."""
 
     name: ClassVar[str]
-    """The name of this component in the registry, for example ``"topk"``."""
+    """The name under which the registry knows this component, for instance ``"topk"``."""
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
-        """Makes `__init__` receive plain numbers, because a configuration must be JSON."""
+        """Gives `__init__` plain numbers: a configuration is JSON, and part of a state's owner."""
         super().__init_subclass__(**kwargs)
         if "__init__" in cls.__dict__:
             cls.__init__ = _of_plain_numbers(cls.__init__)  # type: ignore[method-assign]
 
     @abc.abstractmethod
     def get_config(self) -> dict[str, Any]:
-        """Returns the keyword arguments that create an equal component, as JSON values."""
+        """The keyword arguments that make an equal component; JSON values only."""
 
     @classmethod
     def from_config(cls, config: Mapping[str, Any]) -> Self:
-        """Creates a component from the result of `get_config`."""
+        """The inverse of `get_config`."""
         return cls(**config)
 
     def __eq__(self, other: object) -> bool:

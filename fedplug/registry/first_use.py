@@ -1,4 +1,7 @@
-"""Imports a package's public names on first use, so that importing the package loads little."""
+"""Packages whose names are imported on first use, so that to import one of them loads little.
+
+Must not know any of them.
+"""
 
 from __future__ import annotations
 
@@ -11,11 +14,11 @@ __all__ = ["imported_on_first_use"]
 
 
 def imported_on_first_use(package: str, homes: Mapping[str, str]) -> Callable[[str], Any]:
-    """Returns the ``__getattr__`` of a package.
+    """The ``__getattr__`` of a package.
 
     Args:
-        package: The name of the package.
-        homes: The module that defines each public name, or that is the name itself, by name.
+        package: Its name.
+        homes: For every public name the module that has it, or that it is.
     """
 
     def find(name: str) -> Any:
@@ -23,7 +26,7 @@ def imported_on_first_use(package: str, homes: Mapping[str, str]) -> Callable[[s
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
         home = importlib.import_module(homes[name])
         value = home if homes[name] == f"{package}.{name}" else getattr(home, name)
-        setattr(sys.modules[package], name, value)  # later accesses find it directly
+        setattr(sys.modules[package], name, value)  # the next access does not come here
         return value
 
     return find

@@ -1,8 +1,9 @@
-"""The note at the end of a segment. It names the blobs, so a lost index can be rebuilt from the notes.
+"""The note at the end of a segment: whose blobs it holds, so that a lost index can be made anew from it.
 
 A store reads the notes of segments that its index does not know (`fedplug.stores.recovery`), and all notes in
-`verify`. `fedplug.stores.repair` rebuilds an index from them. A note is a JSON object, compressed with zlib
-and padded to 64 bytes. The last 64 bytes of the file hold its position and its checksum.
+`verify`; `fedplug.stores.repair` makes an index of them. A note is a JSON object, compressed
+by zlib and padded to 64 bytes, and after it the last 64 bytes of the file say where it lies and what its
+checksum is.
 """
 
 from __future__ import annotations
@@ -23,23 +24,23 @@ __all__ = ["Finished", "Note", "encode", "read", "retract"]
 
 _MAGIC = b"fedplug note 1\n\0"
 _TRAILER = struct.Struct("<16sQQI28x")
-_LARGEST = 1 << 30  # decompressed bytes of a note
+_LARGEST = 1 << 30  # bytes of a note once it is decompressed
 
 
 class Finished(NamedTuple):
-    """The data of a round that a server blob carries; both fields are JSON texts."""
+    """What a server blob says of its round; both texts are JSON."""
 
     signature: str
     metadata: str
 
 
 class Note(NamedTuple):
-    """The description of a segment.
+    """What a segment says of itself.
 
     Attributes:
-        commit: Whether the segment is a whole round rather than a set of moved blobs.
-        entries: The entries of all its blobs.
-        finished: The data of the round of each server blob, by process and round.
+        commit: Whether the segment is a whole round, and no blobs moved together.
+        entries: All its blobs.
+        finished: For each of those that are server state, by process and round, what else the round left.
         generation: The generation of the index after the transaction that adds this segment.
     """
 
@@ -50,7 +51,7 @@ class Note(NamedTuple):
 
 
 def encode(note: Note) -> bytes:
-    """Encodes the bytes to append to a segment's blobs; all entries must be in that segment."""
+    """The bytes to append to a segment's blobs; all of the entries lie in that segment."""
     position = max((e.extent.position + occupied(e.extent.size) for e in note.entries), default=ALIGNMENT)
     value = {
         "commit": note.commit,
@@ -64,7 +65,7 @@ def encode(note: Note) -> bytes:
 
 
 def read(path: Path) -> Note | None:
-    """Reads the note of a segment file; returns None if it is missing or damaged.
+    """The note of a segment file; None when there is none, or a damaged one.
 
     Raises:
         StoreError: The file cannot be read.
@@ -78,7 +79,7 @@ def read(path: Path) -> Note | None:
 
 
 def retract(path: Path) -> None:
-    """Truncates the note of a segment, because its transaction did not take place.
+    """Makes the note of a segment incomplete, because its transaction did not take place.
 
     The blobs stay: if the disk failed during the commit, SQLite may find the transaction after a crash.
 

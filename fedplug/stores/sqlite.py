@@ -1,12 +1,13 @@
 """``sqlite:///path``: a store in a folder, safe against crashes, full disks and damaged files.
 
-A commit writes the round as one new segment file and waits until it is on the disk. One SQLite transaction
-then makes it valid. `fedplug.stores.recovery` handles what a crash or damage leaves of the two. The last
-``keep_rounds`` rounds are kept. The transaction that adds a round also removes what no kept round needs.
+A round is written as one new segment file, waited for until it is on the disk, and then made valid by one
+SQLite transaction; `fedplug.stores.recovery` handles what a crash or damage left of the two. The last
+``keep_rounds`` rounds are kept, one unless more are asked for: the transaction that adds a round is also the
+one that lets go of what no kept round needs any more.
 
-A store's folder has these files::
+The layout of a store's folder::
 
-    index.sqlite3            the place of each blob (`fedplug.stores.index`)
+    index.sqlite3            which blob lies where (`fedplug.stores.index`)
     segments/NNN.segment     the blobs (`fedplug.stores.segment`), each a safetensors document
     lock                     held while these change (`fedplug.stores.lock`)
 """
@@ -42,23 +43,23 @@ _OPTION = "?keep_rounds="
 
 
 class SqliteStore(StateStore):
-    """The default store on disk."""
+    """The embedded default."""
 
     name: ClassVar[str] = "sqlite"
 
     def __init__(self, path: str | Path, keep_rounds: int = 1, *, read_only: bool = False) -> None:
-        """Opens the store in the folder ``path``, and creates the folder if there is none.
+        """Opens the store in the folder ``path``, and makes the folder where there is none.
 
         Args:
             path: The folder.
-            keep_rounds: Number of rounds of each process to keep for `SqliteProcess.rewind`. It may differ
-                at each opening; the next commit removes rounds beyond it.
+            keep_rounds: How many rounds of each process to keep: `SqliteProcess.rewind` goes back to one of
+                them. It may be another at each opening; fewer rounds are let go of at the next commit.
             read_only: Whether to change nothing in the folder, which may be on a read-only disk. Commits and
-                other changes then raise errors.
+                other changes are errors then.
 
         Raises:
-            ConfigError: ``keep_rounds`` is not a positive integer.
-            StoreError: The path is a file or another kind of folder; or the store is in use, or has a newer
+            ConfigError: ``keep_rounds`` is no positive integer.
+            StoreError: The path is a file or the folder of something else; the store is in use, or of a newer
                 format.
             CorruptStoreError: The index is damaged, or older than the segments.
         """
@@ -76,7 +77,7 @@ class SqliteStore(StateStore):
         self._lock = FolderLock(self._path)
         undo.callback(self._lock.close)
         with self._lock:
-            # The segments' folder is created after the index: if it exists, an empty index is a lost one.
+            # Segments get their folder after the index: where it is, an empty index is a lost index.
             fresh = not (self._path / SEGMENTS).exists()
             if not fresh:
                 recovery.require_current(self._path / INDEX, SegmentFolder(self._path / SEGMENTS))
@@ -88,7 +89,7 @@ class SqliteStore(StateStore):
             self._collector.open()
 
     def _look(self, undo: ExitStack) -> None:
-        """Opens a copy of the index, and the segments in place."""
+        """Opens a copy of the index, and the segments where they are."""
         require_store(self._path)
         copy = Path(undo.enter_context(tempfile.TemporaryDirectory(prefix="fedplug-")))
         try:
@@ -108,16 +109,16 @@ class SqliteStore(StateStore):
     def from_url(cls, url: str) -> Self:
         """Opens ``sqlite:///relative/path`` or ``sqlite:////absolute/path``; the path is not decoded.
 
-        The URL may end with ``?keep_rounds=N``. Any other question mark is part of the path.
+        At the end may stand ``?keep_rounds=N``. Any other question mark is part of the path.
         """
         return cls(*_arguments(url))
 
     @classmethod
     def look_into(cls, url: str) -> Self:
-        """Opens an existing store, read-only if the folder is not writable.
+        """Opens a store that exists; in a folder that cannot be written to, it is read where it is.
 
         Raises:
-            ConfigError: The URL does not have the form that `from_url` accepts.
+            ConfigError: The URL is not of the form that `from_url` takes.
             StoreError: There is no store in the folder, or it cannot be opened.
         """
         path, keep_rounds = _arguments(url)
@@ -125,7 +126,7 @@ class SqliteStore(StateStore):
         return cls(path, keep_rounds, read_only=not os.access(path, os.W_OK))
 
     def get_config(self) -> dict[str, Any]:
-        """Returns the path and the number of kept rounds."""
+        """The path, and how many rounds are kept."""
         return {"path": str(self._path), "keep_rounds": self._keep_rounds}
 
     @property
@@ -158,9 +159,9 @@ class SqliteStore(StateStore):
 
 
 def require_store(folder: Path) -> None:
-    """Raises `StoreError` if a folder is missing or empty; it may hold a damaged store."""
+    """Raises `StoreError` unless there is a store, or what is left of one, in a folder."""
     if not folder.is_dir() or not any(folder.iterdir()):
-        raise StoreError(f"there is no store in {folder}; name its folder, for example runs/digits/state")
+        raise StoreError(f"there is no store in {folder}; name its folder, for instance runs/digits/state")
 
 
 def _arguments(url: str) -> tuple[str, int]:
@@ -173,7 +174,7 @@ def _arguments(url: str) -> tuple[str, int]:
 
 
 def prepare_folder(folder: Path) -> None:
-    """Creates the folder of a store, or checks that an existing one is a store."""
+    """Makes the folder of a store, or makes sure that it is one."""
     try:
         if folder.exists() and not folder.is_dir():
             raise StoreError(f"{folder} is a file; a store is a folder, so name another path")
@@ -181,7 +182,7 @@ def prepare_folder(folder: Path) -> None:
         names = {path.name for path in folder.iterdir()} - {LOCK_FILE}
         if SEGMENTS in names and not (folder / INDEX).is_file():
             raise CorruptStoreError(
-                f"{folder} has segments but no {INDEX}; run `fedplug store repair {folder}`, or restore the "
+                f"{folder} has segments and no {INDEX}; run `fedplug store repair {folder}`, or restore the "
                 "store from a copy"
             )
         if names and not (folder / INDEX).is_file():

@@ -2,6 +2,7 @@
 
 #include <cuda_runtime_api.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <cstring>
 #include <exception>
@@ -11,6 +12,7 @@
 #include "core/base/float16.h"
 #include "core/base/status.h"
 #include "core/topk_residual.h"
+#include "cuda/add_entries.h"
 #include "cuda/copy.h"
 #include "cuda/launch.h"
 #include "cuda/scatter_decode.h"
@@ -21,6 +23,7 @@ namespace {
 
 static_assert(sizeof(FedplugCudaTopKReport) == sizeof(TopKReport));
 static_assert(sizeof(FedplugCudaScatterReport) == sizeof(ScatterReport));
+static_assert(sizeof(FedplugCudaEntries) == sizeof(EntriesOf<float>));
 
 std::string& LastError() {
   thread_local std::string message;
@@ -107,6 +110,27 @@ cudaStream_t StreamOf(void* stream) {
   return static_cast<cudaStream_t>(stream);
 }
 
+// The tensors of a selection with a k for each. Values and indices are laid out
+// one tensor after the other; `ks` and both of these may be null.
+template <typename T>
+std::vector<TopKTensor<T>> TensorsOf(const FedplugCudaUpdate* updates,
+                                     const std::int64_t* ks, std::int64_t count,
+                                     T* values, std::int32_t* indices) {
+  std::vector<TopKTensor<T>> typed;
+  for (std::int64_t i = 0; i < count; ++i) {
+    const std::int64_t k = ks == nullptr ? 0 : ks[i];
+    typed.push_back({static_cast<const T*>(updates[i].delta),
+                     static_cast<const T*>(updates[i].residual_in),
+                     static_cast<T*>(updates[i].residual_out), updates[i].n, k,
+                     values, indices});
+    const std::int64_t chosen =
+        std::max<std::int64_t>(0, std::min<std::int64_t>(k, updates[i].n));
+    if (values != nullptr) values += chosen;
+    if (indices != nullptr) indices += chosen;
+  }
+  return typed;
+}
+
 template <typename T>
 std::vector<TensorUpdate<T>> UpdatesOf(const FedplugCudaUpdate* updates,
                                        std::int64_t count) {
@@ -139,13 +163,35 @@ FEDPLUG_CUDA_API std::int32_t fedplug_cuda_device_count(std::int32_t* count) {
 
 FEDPLUG_CUDA_API std::int32_t fedplug_cuda_topk_workspace_bytes(
     std::int32_t dtype, const FedplugCudaUpdate* updates, std::int64_t count,
-    std::uint64_t* bytes) {
+    std::int32_t each, std::uint64_t* bytes) {
   return Guarded([&] {
     return WithDtype(dtype, [&](auto zero) -> Status {
       using T = decltype(zero);
-      const auto typed = UpdatesOf<T>(updates, count);
-      *bytes = GroupedTopKResidualWorkspaceBytes(typed.data(), count);
+      *bytes = each != 0
+                   ? TopKResidualWorkspaceBytes(
+                         TensorsOf<T>(updates, nullptr, count, nullptr, nullptr)
+                             .data(),
+                         count)
+                   : GroupedTopKResidualWorkspaceBytes(
+                         UpdatesOf<T>(updates, count).data(), count);
       return {};
+    });
+  });
+}
+
+FEDPLUG_CUDA_API std::int32_t fedplug_cuda_topk_each(
+    std::int32_t device, std::int32_t dtype, const FedplugCudaUpdate* updates,
+    const std::int64_t* ks, std::int64_t count, std::int32_t non_finite,
+    void* workspace, std::uint64_t workspace_bytes, void* values,
+    std::int32_t* indices, FedplugCudaTopKReport* reports, void* stream) {
+  return OnDevice(device, [&] {
+    return WithDtype(dtype, [&](auto zero) {
+      using T = decltype(zero);
+      const auto typed =
+          TensorsOf(updates, ks, count, static_cast<T*>(values), indices);
+      return TopKResidual(
+          typed.data(), count, PolicyOf(non_finite), workspace, workspace_bytes,
+          reinterpret_cast<TopKReport*>(reports), StreamOf(stream));
     });
   });
 }
@@ -211,6 +257,23 @@ FEDPLUG_CUDA_API std::int32_t fedplug_cuda_scatter_judge(
     ScatterReport report;
     std::memcpy(&report, host_report, sizeof(report));
     return ToStatus(report);
+  });
+}
+
+FEDPLUG_CUDA_API std::int32_t fedplug_cuda_add_entries(
+    std::int32_t device, std::int32_t dtype, const FedplugCudaEntries* lists,
+    std::int64_t count, const void* values, std::int64_t entries,
+    void* stream) {
+  return OnDevice(device, [&]() -> Status {
+    const auto add = [&](auto zero) {
+      using T = decltype(zero);
+      return AddEntries(reinterpret_cast<const EntriesOf<T>*>(lists), count,
+                        static_cast<const T*>(values), entries,
+                        StreamOf(stream));
+    };
+    if (dtype == FEDPLUG_CUDA_FLOAT32) return add(float{});
+    if (dtype == FEDPLUG_CUDA_FLOAT64) return add(double{});
+    return UnknownDtype(dtype);
   });
 }
 

@@ -19,7 +19,7 @@ extern "C" {
 #define FEDPLUG_CUDA_API __attribute__((visibility("default")))
 
 // Changes with every change of a signature or of a struct.
-#define FEDPLUG_CUDA_ABI_VERSION 1
+#define FEDPLUG_CUDA_ABI_VERSION 2
 
 enum FedplugCudaDtype {
   FEDPLUG_CUDA_FLOAT32 = 0,
@@ -60,10 +60,22 @@ FEDPLUG_CUDA_API const char* fedplug_cuda_last_error(void);
 // The number of CUDA devices; fails where there is no driver, or too old a one.
 FEDPLUG_CUDA_API int32_t fedplug_cuda_device_count(int32_t* count);
 
-// Bytes of workspace that fedplug_cuda_topk needs; reads only `n` of updates.
+// Bytes of workspace that fedplug_cuda_topk and, with `each`,
+// fedplug_cuda_topk_each need; reads only `n` of updates.
 FEDPLUG_CUDA_API int32_t fedplug_cuda_topk_workspace_bytes(
     int32_t dtype, const FedplugCudaUpdate* updates, int64_t count,
-    uint64_t* bytes);
+    int32_t each, uint64_t* bytes);
+
+// Queues the selection of the ks[i] largest sums of every tensor i.
+//
+// REQUIRES: as for fedplug_cuda_topk
+// SHAPE:    updates[count]; ks[count], on the host; values and
+//           indices[sum of min(ks[i], n)], tensor after tensor; reports[count]
+FEDPLUG_CUDA_API int32_t fedplug_cuda_topk_each(
+    int32_t device, int32_t dtype, const FedplugCudaUpdate* updates,
+    const int64_t* ks, int64_t count, int32_t non_finite, void* workspace,
+    uint64_t workspace_bytes, void* values, int32_t* indices,
+    FedplugCudaTopKReport* reports, void* stream);
 
 // Queues one selection of the k largest sums of all tensors together.
 //
@@ -97,6 +109,21 @@ FEDPLUG_CUDA_API int32_t fedplug_cuda_scatter_add(
 // The Status that a fetched report stands for.
 FEDPLUG_CUDA_API int32_t
 fedplug_cuda_scatter_judge(const FedplugCudaScatterReport* host_report);
+
+// The entries of one tensor in a list; see cuda/add_entries.h.
+typedef struct FedplugCudaEntries {
+  void* sum;
+  const int32_t* indices;
+  int64_t first;
+} FedplugCudaEntries;
+
+// Queues the addition of entries to all tensors of a list: float32 or float64.
+//
+// REQUIRES: trusted indices, such as those of fedplug_cuda_topk
+// SHAPE:    lists[count] and values[entries], in device memory
+FEDPLUG_CUDA_API int32_t fedplug_cuda_add_entries(
+    int32_t device, int32_t dtype, const FedplugCudaEntries* lists,
+    int64_t count, const void* values, int64_t entries, void* stream);
 
 // Copies to host memory after all earlier work of the stream, and waits for it.
 FEDPLUG_CUDA_API int32_t fedplug_cuda_fetch(int32_t device, void* host,

@@ -54,6 +54,7 @@ struct Device {
   std::map<std::uintptr_t, std::size_t> allocations;  // begin, bytes
   std::vector<std::unique_ptr<CUstream_st>> streams;
   std::vector<Queued> log;
+  std::map<Operation, int> calls;
   std::vector<Failure> failures;
   cudaError_t last_error = cudaSuccess;
 };
@@ -76,6 +77,7 @@ cudaError_t Note(cudaError_t error) {
 
 // What a test has this call return.
 cudaError_t Planned(Operation operation) {
+  ++TheDevice().calls[operation];
   for (Failure& failure : TheDevice().failures) {
     if (failure.operation == operation && failure.calls_left-- == 0) {
       return failure.error;
@@ -131,6 +133,10 @@ ScopedDevice::ScopedDevice(FakeDevice device) {
 ScopedDevice::~ScopedDevice() { TheDevice().current = 0; }
 
 std::vector<Queued> TakeLog() { return std::exchange(TheDevice().log, {}); }
+
+int fedplug_fake_cuda_calls(Operation operation) {
+  return TheDevice().calls[operation];
+}
 
 std::size_t Waiting(cudaStream_t stream) {
   return StreamOf(stream).work.size();

@@ -48,6 +48,11 @@ struct Queued {
 };
 std::vector<Queued> TakeLog();
 
+// Calls of this operation since the process began, for tests in other
+// languages.
+extern "C" __attribute__((visibility("default"))) int fedplug_fake_cuda_calls(
+    Operation operation);
+
 // Work that was queued and has not run. Nothing runs before somebody waits for
 // it.
 std::size_t Waiting(cudaStream_t stream);

@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
+import numpy as np
+
 from fedplug import ops, wire
 from fedplug.encoders import framing
 from fedplug.encoders.arguments import check_whole
@@ -18,6 +20,7 @@ from fedplug.encoders.pipeline.as_encoder import as_encoder
 from fedplug.encoders.rate_control import Control, RateControl
 from fedplug.encoders.standalone.identity import Identity
 from fedplug.errors import ConfigError, nearest
+from fedplug.ops.dispatch import are_of_tensorflow
 from fedplug.ops.types import Array, Spec
 from fedplug.registry.component import plain
 from fedplug.registry.specs import Capabilities
@@ -98,6 +101,9 @@ class ModelEncoder:
             chosen if reason in (None, _LOSSLESS) else _uncompressed(chosen, spec)
             for chosen, spec, reason in zip(assigned, specs, self.sent_exactly, strict=True)
         )
+        self._headers = [
+            framing.header(each.wire_id, spec) for each, spec in zip(self.encoders, specs, strict=True)
+        ]
         for shared, places in self._shared():
             if shared.chooses_among_tensors:
                 compared = [self.specs[place] for place in places]
@@ -166,11 +172,19 @@ class ModelEncoder:
             adjusted = encoder
             if self.rate_control is not None and control:
                 adjusted = self.rate_control.adjust(encoder, control)
-            encoded = adjusted.grouped_encode(mine, [states[place] for place in places], round_num)
-            for place, (payload, next_state) in zip(places, encoded, strict=True):
-                spec = self.specs[place]
-                buffers[place] = framing.frame(encoder.to_wire(payload, spec), encoder.wire_id, spec)
-                next_states[place] = _like(states[place], next_state, encoder)
+            before = [states[place] for place in places]
+            if are_of_tensorflow([*mine, round_num]):
+                encoded = adjusted.grouped_encode(mine, before, round_num)
+                for place, (payload, next_state) in zip(places, encoded, strict=True):
+                    spec = self.specs[place]
+                    buffers[place] = framing.frame(encoder.to_wire(payload, spec), encoder.wire_id, spec)
+                    next_states[place] = _like(states[place], next_state, encoder)
+            else:
+                specs, headers = ([each[place] for place in places] for each in (self.specs, self._headers))
+                written = adjusted.encode_containers(mine, before, round_num, specs, headers)
+                for place, (container, next_state) in zip(places, written, strict=True):
+                    buffers[place] = np.frombuffer(container, np.uint8)
+                    next_states[place] = _like(states[place], next_state, encoder)
         order = range(len(self.specs))
         return tuple(buffers[place] for place in order), tuple(next_states[place] for place in order)
 

@@ -226,6 +226,51 @@ class Pipeline(Encoder):
         indices = np.asarray(chosen.indices, np.int32)
         return kernels.frame_entries(indices, x.size, sent, header, form=form), next_state
 
+    def encode_containers(
+        self,
+        xs: Sequence[Array],
+        states: Sequence[State],
+        round_num: int,
+        specs: Sequence[ArraySpec],
+        headers: Sequence[bytes],
+    ) -> list[tuple[bytes, State]]:
+        """Several tensors at the same time, where kernels write the index code."""
+        sparsifier, quantizer, _, index_coder = self._stages
+        form = index_coder.kernel_form
+        if sparsifier is None or form is None or (self._values.lossless and not quantizer.uncompressed):
+            return super().encode_containers(xs, states, round_num, specs, headers)
+        selections = sparsifier.grouped_select([ops.widened(x) for x in xs], states, round_num)
+        sent, next_states = self._quantized_each(selections, [x.dtype for x in xs], round_num)
+        indices = [np.asarray(chosen.indices, np.int32) for chosen in selections]
+        sizes = [ops.num_elements(spec) for spec in specs]
+        framed = kernels.frame_entries_of_each(indices, sizes, sent, headers, form=form)
+        return list(zip(framed, next_states, strict=True))
+
+    def _quantized_each(
+        self, selections: Sequence[Selection], dtypes: Sequence[DType], round_num: int
+    ) -> tuple[list[NDArray[Any]], list[State]]:
+        """The bytes of all chosen values, or uncompressed values; and the next states with what is lost."""
+        assert self._stages.sparsifier is not None
+        exact = [chosen.values for chosen in selections]
+        states = [chosen.state for chosen in selections]
+        narrow = [ops.narrowed(values, dtype) for values, dtype in zip(exact, dtypes, strict=True)]
+        rounded = any(short is not whole for short, whole in zip(narrow, exact, strict=True))
+        loses = any(states) and not (self._values.lossless and not rounded)
+        with sums_may_overflow():
+            if not self._values.lossless:
+                sent, lost = self._values.encode_each(narrow, round_num, exact if loses else None)
+            else:
+                sent, lost = (
+                    narrow,
+                    [whole - ops.widened(short) for whole, short in zip(exact, narrow, strict=True)],
+                )
+        if not loses:
+            return sent, states
+        for each in lost:
+            ops.require_finite(each, f"the error of {self._values.wire_id}, which the residual would keep,")
+        indices = [chosen.indices for chosen in selections]
+        return sent, self._stages.sparsifier.update_residuals(states, lost, indices)
+
     def decode(self, payload: Payload, spec: Spec) -> Array:
         """The values in their places, zeros elsewhere."""
         if self._stages.sparsifier is None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -59,6 +60,15 @@ class ValueCoder:
         if not known:
             return payload
         return {**payload, "values": self.quantizer.decode(code, ops.size(values), values.dtype)}
+
+    def encode_each(
+        self, values: Sequence[NDArray[Any]], round_num: int, exact: Sequence[NDArray[Any]] | None
+    ) -> tuple[list[NDArray[Any]], list[NDArray[Any]]]:
+        """`Quantizer.encode_each`, with the code of the entropy coder; the quantizer must be lossy."""
+        codes, lost = self.quantizer.encode_each(values, round_num, exact)
+        if self.entropy_coder is not None:
+            codes = [self._shortened(code, each) for code, each in zip(codes, values, strict=True)]
+        return codes, lost
 
     def values_of(self, payload: Payload, count: Array | int, dtype: DType) -> Array:
         """What a receiver gets, a vector."""

@@ -5,9 +5,10 @@ from __future__ import annotations
 import abc
 import dataclasses
 import functools
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
+import numpy as np
 from numpy.typing import NDArray
 
 from fedplug import kernels, ops
@@ -46,6 +47,20 @@ class ValueFormQuantizer(Quantizer):
         """Refuses values that are NaN or infinite."""
         seed = ops.round_seed(self.seed, round_num)
         return ops.encode_values(values, **self.form_in(round_num), seed=seed)
+
+    def encode_each(
+        self, values: Sequence[NDArray[Any]], round_num: int, exact: Sequence[NDArray[Any]] | None
+    ) -> tuple[list[NDArray[np.uint8]], list[NDArray[Any]]]:
+        """Encodes several vectors at the same time, if they are of one dtype."""
+        if len({each.dtype for each in values}) != 1:
+            return super().encode_each(values, round_num, exact)
+        options = {**self.form_in(round_num), "seed": ops.round_seed(self.seed, round_num)}
+        if exact is None:
+            return kernels.encode_values_of_each(values, **options), []
+        ends = np.cumsum([each.size for each in values])
+        errors = kernels.empty((int(ends[-1]),), exact[0].dtype)
+        codes = kernels.encode_values_of_each(values, exact=exact, errors=errors, **options)
+        return codes, np.split(errors, ends[:-1])
 
     def encode_container(self, values: NDArray[Any], round_num: int, header: bytes) -> bytes:
         """In one call, without the bytes in between."""

@@ -15,7 +15,8 @@ from fedplug.encoders.stages import Selection, Sparsifier
 from fedplug.errors import ConfigError
 from fedplug.kernels.index_code import IndexForm
 from fedplug.ops import types
-from fedplug.ops.topk import frame_topk
+from fedplug.ops.device_array import on_host
+from fedplug.ops.topk import frame_topk, topk_residual_of_each
 from fedplug.ops.types import Array
 from fedplug.registry.specs import EXECUTIONS, Capabilities
 from fedplug.schedules import Schedule
@@ -156,22 +157,28 @@ class TopK(Sparsifier):
     ) -> list[Selection]:
         """From each tensor by itself, or with ``scope="model"`` from all of them."""
         if self._scope == "tensor":
-            return super().grouped_select(xs, states, round_num)
+            if self._chunk is not None or type(self).select is not TopK.select:  # a subclass has its own way
+                return super().grouped_select(xs, states, round_num)
+            before = [self._decayed(x, state) for x, state in zip(xs, states, strict=True)]
+            ks = [self.sparsity.of_size(ops.num_elements(x), round_num) for x in xs]
+            found = topk_residual_of_each(xs, before, ks)
+            return [Selection(each.values, each.indices, self.state_of(each.residual)) for each in found]
         k = self.sparsity.of_size(sum(ops.num_elements(x) for x in xs), round_num)
         deltas = list(xs)
         residuals = [self._decayed(x, state) for x, state in zip(xs, states, strict=True)]
-        if len({x.dtype.name for x in xs}) > 1:  # sums are rounded in their dtype, compared in float64
+        mixed = len({x.dtype.name for x in xs}) > 1
+        if mixed:  # sums are rounded in their dtype, compared in float64
+            deltas, residuals = ([on_host(each) for each in kind] for kind in (deltas, residuals))
             if self.error_feedback:
-                deltas = [x + residual for x, residual in zip(xs, residuals, strict=True)]
+                deltas = [x + residual for x, residual in zip(deltas, residuals, strict=True)]
             deltas = [ops.astype(delta, "float64") for delta in deltas]
             residuals = [ops.no_residual(delta) for delta in deltas]
         chosen = ops.grouped_topk_residual(deltas, residuals, k)
-        begins, ends = chosen.row_splits[:-1], chosen.row_splits[1:]
-        return [
-            Selection(
-                ops.astype(chosen.values[begins[t] : ends[t]], xs[t].dtype),
-                chosen.indices[begins[t] : ends[t]],
-                self.state_of(ops.astype(residual, xs[t].dtype)),
-            )
-            for t, residual in enumerate(chosen.residuals)
-        ]
+        selections = []
+        for t, (x, residual) in enumerate(zip(xs, chosen.residuals, strict=True)):
+            entries = slice(chosen.row_splits[t], chosen.row_splits[t + 1])
+            values = chosen.values[entries]
+            if mixed:
+                values, residual = ops.astype(values, x.dtype), ops.astype(residual, x.dtype)
+            selections.append(Selection(values, chosen.indices[entries], self.state_of(residual)))
+        return selections

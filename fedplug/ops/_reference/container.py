@@ -1,4 +1,4 @@
-"""The reference of `fedplug.ops.container` in stock TensorFlow ops."""
+"""The container around payloads in stock TensorFlow ops: the reference of `fedplug.ops.container`."""
 
 from __future__ import annotations
 

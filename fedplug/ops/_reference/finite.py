@@ -1,4 +1,4 @@
-"""The reference of `fedplug.ops.finite` in stock TensorFlow ops."""
+"""`fedplug.ops.finite` in stock TensorFlow ops."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The reference of `fedplug.ops.gather_sum` in stock TensorFlow ops."""
+"""Entries of sums in stock TensorFlow ops: the reference of `fedplug.ops.gather_sum`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The reference of `fedplug.ops.random_indices` in stock TensorFlow ops."""
+"""Random indices in stock TensorFlow ops: the reference of `fedplug.ops.random_indices`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The reference of `fedplug.ops.threshold` in stock TensorFlow ops."""
+"""Threshold sparsification in stock TensorFlow ops: the reference of `fedplug.ops.threshold`."""
 
 from __future__ import annotations
 

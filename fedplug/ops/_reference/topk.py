@@ -1,4 +1,4 @@
-"""The reference of `fedplug.ops.topk` in stock TensorFlow ops."""
+"""Top-k with error feedback in stock TensorFlow ops: the reference of `fedplug.ops.topk`."""
 
 from __future__ import annotations
 
@@ -67,10 +67,10 @@ def topk_residual(delta: Any, residual: Any, k: Any, on_nonfinite: str) -> tuple
 
 
 def magnitude_bits(a: Any) -> Any:
-    """Maps ``a`` to integers in the order of ``|a|``.
+    """Integers in the order of ``|a|``.
 
-    The bits of a non-negative IEEE 754 number, read as an integer, ascend with its value. Unlike the 16-bit
-    floating types, integers have kernels for sorting.
+    The bits of a non-negative IEEE 754 number, read as an integer, ascend with its value; and integers have
+    kernels for sorting where the 16-bit floating types have none.
     """
     bits = {2: tf.int16, 4: tf.int32, 8: tf.int64}[a.dtype.size]
     magnitude = tf.bitwise.bitwise_and(tf.bitcast(a, bits), bits.max)

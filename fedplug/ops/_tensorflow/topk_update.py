@@ -75,7 +75,7 @@ def _require_a_delta_each(residuals: Sequence[tf.Variable], deltas: Sequence[Any
 
 
 def _deltas_of(residuals: Sequence[tf.Variable], deltas: Sequence[Any], names: list[str]) -> list[tf.Tensor]:
-    """Converts the deltas to tensors that fit the variables, which must have one dtype."""
+    """The deltas as tensors that fit variables, which are such, and of one dtype."""
     require_variable(**{f"residual{name}": r for name, r in zip(names, residuals, strict=True)})
     dtypes = sorted({residual.dtype.name for residual in residuals})
     if len(dtypes) > 1:
@@ -110,6 +110,6 @@ def _reference_of_group(residuals: Any, deltas: Any, k: Any, on_nonfinite: str) 
 
 
 def _assign(variables: Sequence[tf.Variable], values: Sequence[Any]) -> list[Any]:
-    """Assigns all values, but only after all are computed: a refused one leaves all variables unchanged."""
+    """Assigns all of the values, but only once there are all of them: what refuses one refuses all."""
     with tf.control_dependencies(list(values)):
         return [v.assign(value, read_value=False) for v, value in zip(variables, values, strict=True)]

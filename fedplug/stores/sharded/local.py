@@ -1,4 +1,4 @@
-"""A sharded store within this process, for tests of the protocol."""
+"""A sharded store all of which is in this process: what the protocol is tested on, crash by crash."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ class LocalFleet(Fleet):
     """Shards in this process.
 
     Args:
-        folders: The folder of each shard, by name.
+        folders: By name.
 
     Raises:
-        StoreError: A shard cannot be opened; see `Shard`.
+        StoreError: As of `Shard`.
     """
 
     def __init__(self, folders: Mapping[str, Path]) -> None:
@@ -41,13 +41,15 @@ class LocalFleet(Fleet):
 
     @property
     def places(self) -> Mapping[str, str]:
+        """As in `Fleet`."""
         return {name: str(folder) for name, folder in self._folders.items()}
 
     def begin(self, shard: str, method: str, arguments: Sequence[Any]) -> Callable[[], Any]:
-        """Returns a function that makes the call; see `Fleet.begin`."""
+        """As in `Fleet`; the call is made when it is waited for."""
         return functools.partial(getattr(self._shards[shard], method), *arguments)
 
     def reader(self, shard: str) -> Reader:
+        """As in `Fleet`."""
         return self._shards[shard]
 
     def close(self, generation: int | None = None) -> None:
@@ -57,12 +59,12 @@ class LocalFleet(Fleet):
 
 
 class LocalStore(ShardedStore):
-    """A sharded store whose shards are folders beside the index.
+    """Its shards are folders beside the index.
 
     Args:
-        folder: The folder of the index and the shards.
-        shards: The names of the shards that can be reached.
-        options: Keyword arguments of `Options`.
+        folder: Of all of it.
+        shards: The names of those that can be reached.
+        options: As of `Options`.
     """
 
     name: ClassVar[str] = "local"
@@ -74,11 +76,13 @@ class LocalStore(ShardedStore):
 
     @classmethod
     def from_url(cls, url: str) -> Self:
-        """Raises `ConfigError`: this store has no URL."""
+        """Not offered."""
         raise ConfigError(f"{url!r}: shards in one process have no URL; write 'sqlite:///path'")
 
     def get_config(self) -> dict[str, Any]:
+        """As in `StateStore`."""
         return {"folder": str(self._folder), "shards": list(self._names), **vars(self._options)}
 
     def connect(self, identity: Identity) -> Fleet:
+        """As in `ShardedStore`."""
         return LocalFleet({name: self._folder / "shards" / name for name in self._names})

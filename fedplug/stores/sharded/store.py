@@ -1,4 +1,4 @@
-"""The base of sharded stores: an index in a folder beside the driver, and the identity that shards share."""
+"""A sharded store, whatever its shards: an index in a folder beside the driver, and a name shards know."""
 
 from __future__ import annotations
 
@@ -31,16 +31,16 @@ _LOST = ("fail", "restart")
 
 @dataclass(frozen=True)
 class Options:
-    """Options of a sharded store. All except the partitions may differ at each opening.
+    """How a sharded store is used; another at each opening, but for the partitions.
 
     Attributes:
-        replicas: Number of additional machines that keep each client's state; None leaves it unchanged.
-        lost: The action if states are lost with a machine: ``"fail"`` or ``"restart"``.
-        partitions: Number of partitions of a new store's clients; None means 64, or the existing number.
-        keep_rounds: Number of rounds of each process to keep for rewinds.
+        replicas: On how many further machines a client's state is kept; None: on as many as it is.
+        lost: What follows when states are lost with a machine: ``"fail"`` or ``"restart"``.
+        partitions: Into how many the clients of a new store are divided; None: 64, or what the store has.
+        keep_rounds: How many rounds of each process are kept, to go back to.
 
     Raises:
-        ConfigError: A value is not allowed.
+        ConfigError: One has no such value.
     """
 
     replicas: int | None = 0
@@ -62,20 +62,20 @@ class Options:
 
 @dataclass(frozen=True)
 class Identity:
-    """The constant part of a sharded store: the name under which shards know it, and the partitions."""
+    """What never changes of a sharded store: its name, by which shards know it, and the partitions."""
 
     store: str
     partitions: int
 
 
 class ShardedStore(StateStore):
-    """Keeps client states on the shards of a fleet, and the clients' ids and the server state in an index.
+    """Keeps the states of clients on the shards of a fleet, and who has some, and the server's, in an index.
 
-    Opening a process recovers from a crash, and moves its states if shards were added or lost.
+    Opening a process settles what a crash left of it, and moves its states where shards came or went.
 
     Args:
-        folder: The folder of the index, on a disk of this machine.
-        options: The options.
+        folder: Of the index, on a disk of this machine.
+        options: How it is used.
 
     Raises:
         ConfigError: The store has another number of partitions.
@@ -99,18 +99,18 @@ class ShardedStore(StateStore):
 
     @abc.abstractmethod
     def connect(self, identity: Identity) -> Fleet:
-        """Opens the shards; no one else has the store open."""
+        """Opens the shards; nobody else has the store open."""
 
     @property
     def machines(self) -> Mapping[str, str]:
-        """The machine and folder of each shard, by name."""
+        """The shards, by name, with the machine and the folder of each."""
         return self.fleet.places
 
     def open_process(self, process_id: str, signature: Mapping[str, Any] | None = None) -> RewindableProcess:
-        """Opens a process; see `StateStore.open_process`.
+        """As in `StateStore`.
 
         Raises:
-            StoreError: The process cannot be opened, or a machine that holds its states is missing.
+            StoreError: As there; or a machine is missing that holds states of this process.
         """
         index = self._index.open_process(process_id, signature)
         if process_id not in self._processes:
@@ -122,13 +122,14 @@ class ShardedStore(StateStore):
         return self._processes[process_id]
 
     def processes(self) -> list[str]:
+        """As in `StateStore`."""
         return self._index.processes()
 
     def drain(self, shards: set[str]) -> None:
-        """Moves all states away from shards, so that their machines can be removed.
+        """Moves all states away from shards, so that their machines can go.
 
         Raises:
-            StoreError: No shard would be left, or a process cannot be opened; see `open_process`.
+            StoreError: None would be left; or as `open_process`.
         """
         if not (left := set(self.fleet.places) - shards):
             raise StoreError("no machine would be left for the states; add one first")
@@ -138,9 +139,9 @@ class ShardedStore(StateStore):
                 move(process, left, self._replicas_of(process))
 
     def close(self) -> None:
-        """Closes the index and the shards, and passes the index's generation to the shards."""
+        """Closes the index and the shards, and tells these how far the index is."""
         generation = None
-        with contextlib.suppress(StoreError):  # already closed
+        with contextlib.suppress(StoreError):  # closed before
             generation = self._index.generation
         self._index.close()
         self.fleet.close(generation)
@@ -151,17 +152,17 @@ class ShardedStore(StateStore):
 
 
 def require_store(folder: Path) -> None:
-    """Raises `StoreError` unless a folder has the index of a sharded store."""
+    """Raises `StoreError` unless there is the index of a sharded store in a folder."""
     if not (folder / _IDENTITY).is_file():
-        raise StoreError(f"there is no sharded store in {folder}; name its folder on this machine")
+        raise StoreError(f"there is no store on many machines in {folder}; name its folder on this machine")
 
 
 def identity_of(folder: Path, partitions: int | None) -> Identity:
-    """Returns the identity of the store in a folder, and creates one if there is none.
+    """The identity of the store in a folder; a new one where there is none.
 
     Args:
-        folder: The folder of the index.
-        partitions: The required number of partitions; None means the existing number, or 64 for a new store.
+        folder: Where the index is, or is to be.
+        partitions: How many there are to be; None: as many as the store has, 64 when it is new.
 
     Raises:
         ConfigError: The store has another number of partitions.
@@ -185,11 +186,11 @@ def identity_of(folder: Path, partitions: int | None) -> Identity:
     except OSError as error:
         raise StoreError(f"{folder} cannot be used as a store: {error.strerror}") from error
     except (ValueError, KeyError) as error:
-        raise StoreError(f"{path} is damaged; restore it from a copy") from error
+        raise StoreError(f"{path} is damaged; bring it back from a copy") from error
     if value["format"] != 1:
         raise StoreError(f"{path} was written by a newer release of fedplug; use that one")
     if partitions not in (None, identity.partitions):
         raise ConfigError(
-            f"the store in {folder} has {identity.partitions} partitions, which cannot change to {partitions}"
+            f"the store in {folder} has {identity.partitions} partitions for ever, not {partitions}"
         )
     return identity

@@ -7,7 +7,7 @@ import sys
 from dataclasses import dataclass
 from typing import Any
 
-import ml_dtypes  # noqa: F401  # registers bfloat16 with NumPy
+import ml_dtypes  # noqa: F401  # teaches NumPy the name bfloat16
 import numpy as np
 
 from fedplug.errors import ArgumentError
@@ -152,14 +152,17 @@ def _from_torch(tensor: Any) -> DeviceArray:
         raise ArgumentError(f"a tensor is on {tensor.device}; move it to a CUDA device")
     if tensor.requires_grad:
         raise ArgumentError("a tensor requires a gradient; pass tensor.detach()")
-    _require_contiguous(tensor, tuple(tensor.shape), tensor.stride())
-    return DeviceArray(
-        owner=tensor,
-        pointer=tensor.data_ptr(),
-        shape=tuple(tensor.shape),
-        dtype=_dtype(tensor, str(tensor.dtype).removeprefix("torch.")),
-        device=tensor.get_device(),
-    )
+    shape = tuple(tensor.shape)
+    if not tensor.is_contiguous():
+        _require_contiguous(tensor, shape, tensor.stride())
+    dtype = _of_torch.get(tensor.dtype)
+    if dtype is None:
+        dtype = _of_torch[tensor.dtype] = _dtype(tensor, str(tensor.dtype).removeprefix("torch."))
+    return DeviceArray(tensor, tensor.data_ptr(), shape, dtype, tensor.get_device())
+
+
+_of_torch: dict[Any, np.dtype[Any]] = {}
+"""Dtypes of PyTorch seen before, as NumPy's."""
 
 
 @dataclass(frozen=True, slots=True)

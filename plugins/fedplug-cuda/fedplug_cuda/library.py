@@ -28,7 +28,7 @@ __all__ = [
 LIBRARY_VARIABLE = "FEDPLUG_CUDA_LIBRARY"
 """Environment variable with the path of another library; tests select the fake device with it."""
 
-_ABI_VERSION = 1
+_ABI_VERSION = 2
 
 
 class DeviceError(FedplugError, RuntimeError):
@@ -68,7 +68,11 @@ _ERRORS: dict[int, type[FedplugError]] = {
 
 _SIGNATURES = {
     "device_count": [POINTER(c_int32)],
-    "topk_workspace_bytes": [c_int32, POINTER(Update), c_int64, POINTER(c_uint64)],
+    "topk_workspace_bytes": [c_int32, POINTER(Update), c_int64, c_int32, POINTER(c_uint64)],
+    "topk_each": [
+        c_int32, c_int32, POINTER(Update), POINTER(c_int64), c_int64, c_int32,
+        c_void_p, c_uint64, c_void_p, c_void_p, c_void_p, c_void_p,
+    ],
     "topk": [
         c_int32, c_int32, POINTER(Update), c_int64, c_int64, c_int32,
         c_void_p, c_uint64, c_void_p, c_void_p, c_void_p, c_void_p, c_void_p,
@@ -79,6 +83,7 @@ _SIGNATURES = {
         c_void_p, c_void_p, c_uint64, c_void_p, c_void_p,
     ],
     "scatter_judge": [POINTER(ScatterReport)],
+    "add_entries": [c_int32, c_int32, c_void_p, c_int64, c_void_p, c_int64, c_void_p],
     "fetch": [c_int32, c_void_p, c_void_p, c_uint64, c_void_p],
     "send": [c_int32, c_void_p, c_void_p, c_uint64, c_void_p],
     "copy": [c_int32, c_void_p, c_void_p, c_uint64, c_void_p],

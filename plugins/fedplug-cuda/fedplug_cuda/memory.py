@@ -19,6 +19,7 @@ __all__ = [
     "empty_bytes",
     "empty_like",
     "fetch",
+    "on_device",
     "pinned",
     "send",
     "to_device",
@@ -116,10 +117,16 @@ class DeviceMemory:
 
 
 class _Pinned:
-    """A block of pinned memory; goes back to the pool with the last array that views it."""
+    """A block of pinned memory; goes back to the pool with the last array that views it.
+
+    Attributes:
+        address: Address of the block.
+        fetched_from: The owner and the address of the device memory that the block was copied from.
+    """
 
     def __init__(self, address: int, capacity: int, size: int) -> None:
-        self._address, self._capacity = address, capacity
+        self.address, self._capacity = address, capacity
+        self.fetched_from: tuple[Any, int] | None = None
         self.__array_interface__ = {
             "version": 3,
             "shape": (size,),
@@ -128,7 +135,7 @@ class _Pinned:
         }
 
     def __del__(self) -> None:
-        _pool.give_back(self._address, self._capacity)
+        _pool.give_back(self.address, self._capacity)
 
 
 class _Pool:
@@ -170,8 +177,15 @@ def pinned(size: int) -> NDArray[np.uint8]:
     return _pool.take(size)
 
 
-def fetch(pointer: int, size: int, device: int, stream: int) -> NDArray[np.uint8]:
+def fetch(pointer: int, size: int, device: int, stream: int, *, keep: Any = None) -> NDArray[np.uint8]:
     """Bytes of device memory, in pinned host memory, after all earlier work of the stream.
+
+    Args:
+        pointer: Address of the device memory.
+        size: Number of bytes.
+        device: Number of the device.
+        stream: Handle of the stream.
+        keep: The owner of the device memory, to keep it as long as the result lives: see `on_device`.
 
     Raises:
         DeviceError: An earlier kernel of the stream failed, or the copy did.
@@ -179,7 +193,23 @@ def fetch(pointer: int, size: int, device: int, stream: int) -> NDArray[np.uint8
     host = pinned(size)
     if size:
         call("fetch", device, host.ctypes.data, pointer, size, stream)
+    if keep is not None:
+        _block_of(host).fetched_from = keep, pointer
     return host
+
+
+def on_device(array: NDArray[Any]) -> int | None:
+    """The address in device memory of what `fetch` returned with ``keep``, or of a slice of it."""
+    block = _block_of(array)
+    if block is None or block.fetched_from is None:
+        return None
+    return block.fetched_from[1] + array.ctypes.data - block.address
+
+
+def _block_of(array: Any) -> Any:
+    while isinstance(array, np.ndarray):
+        array = array.base
+    return array if isinstance(array, _Pinned) else None
 
 
 def to_device(array: NDArray[Any], device: int = 0, stream: int = 0) -> DeviceArray:

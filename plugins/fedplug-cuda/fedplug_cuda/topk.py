@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Sequence
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fedplug.errors import ArgumentError, NonFiniteError
-from fedplug.ops.types import GroupedTopK
 from fedplug_cuda.arrays import (
     DTYPE_CODES,
     DeviceArray,
@@ -20,9 +20,29 @@ from fedplug_cuda.arrays import (
 from fedplug_cuda.library import TopKReport, Update, call
 from fedplug_cuda.memory import empty_bytes, empty_like, fetch, layout
 
-__all__ = ["grouped_topk_residual", "select"]
+__all__ = ["GroupedTopK", "grouped_topk_residual", "select"]
 
 _POLICIES = {"error": 0, "drop": 1}
+
+
+class GroupedTopK(NamedTuple):
+    """The result of `grouped_topk_residual`.
+
+    Attributes:
+        values: The selected sums, tensor after tensor; NumPy ``[min(k, n)]``, the dtype of the deltas.
+        indices: Their places in their own flattened tensor, strictly ascending in each; int32
+            ``[min(k, n)]``.
+        row_splits: Entries ``row_splits[t]`` up to ``row_splits[t + 1]`` are those of tensor t; int64
+            ``[tensors + 1]``.
+        residuals: The sums that were not selected, on the device; arrays of the deltas' framework.
+        nonfinite: Number of NaN or infinite sums that were dropped.
+    """
+
+    values: NDArray[Any]
+    indices: NDArray[np.int32]
+    row_splits: NDArray[np.int64]
+    residuals: list[Any]
+    nonfinite: int
 
 
 def grouped_topk_residual(
@@ -48,9 +68,6 @@ def grouped_topk_residual(
         on_nonfinite: "error" refuses NaN and infinite sums and changes nothing; "drop" counts them as zero.
         stream: The stream to work on; None is the framework's current one.
 
-    Returns:
-        Entries on the host, in NumPy arrays, and residuals on the device, in arrays of the deltas' framework.
-
     Raises:
         ArgumentError: An array does not fit, or ``k`` is negative.
         DeviceError: The arrays are on several devices, or the device or its memory refused the work.
@@ -75,11 +92,14 @@ def select(
     xs: Sequence[DeviceArray],
     before: Sequence[DeviceArray | None],
     after: Sequence[DeviceArray | None],
-    k: int,
+    k: int | Sequence[int],
     on_nonfinite: Literal["error", "drop"],
     stream: int,
 ) -> GroupedTopK:
-    """Selects as `grouped_topk_residual` does; residuals are device arrays, None is zeros or new memory."""
+    """Selects as `grouped_topk_residual` does, or ``k[i]`` entries of array i if ``k`` is a list.
+
+    Residuals are device arrays; None is zeros, or new memory.
+    """
     if on_nonfinite not in _POLICIES:
         raise ArgumentError(f"on_nonfinite is {on_nonfinite!r}; it must be 'error' or 'drop'")
     dtype = _common_dtype(xs)
@@ -88,47 +108,44 @@ def select(
     for old, new in zip(before, written, strict=True):
         if old is None and new.nbytes:
             call("zero", device, new.pointer, new.nbytes, stream)
-    updates = (Update * len(xs))(
+    count, sizes = len(xs), [x.size for x in xs]
+    updates = (Update * count)(
         *(
-            Update(x.pointer, (new if old is None else old).pointer, new.pointer, x.size)
-            for x, old, new in zip(xs, before, written, strict=True)
+            (x.pointer, (new if old is None else old).pointer, new.pointer, size)
+            for x, old, new, size in zip(xs, before, written, sizes, strict=True)
         )
     )
+    each = not isinstance(k, int)
     needed = ctypes.c_uint64()
-    call("topk_workspace_bytes", DTYPE_CODES[dtype], updates, len(xs), ctypes.byref(needed))
+    call("topk_workspace_bytes", DTYPE_CODES[dtype], updates, count, each, ctypes.byref(needed))
     workspace, workspace_at = empty_bytes(needed.value, xs[0], stream)
-    chosen = max(0, min(k, sum(x.size for x in xs)))
-    sizes = [ctypes.sizeof(TopKReport) * len(xs), 8 * (len(xs) + 1), 4 * chosen, dtype.itemsize * chosen]
-    offsets, size = layout(sizes)
+    if isinstance(k, int):
+        chosen = max(0, min(k, sum(sizes)))
+    else:
+        of_each = [max(0, min(*limits)) for limits in zip(k, sizes, strict=True)]
+        chosen = sum(of_each)
+    parts = [ctypes.sizeof(TopKReport) * count, 8 * (count + 1), 4 * chosen, dtype.itemsize * chosen]
+    offsets, size = layout(parts)
     results, at = empty_bytes(size, xs[0], stream)
     reports_at, splits_at, indices_at, values_at = (at + offset for offset in offsets)
-    call(
-        "topk",
-        device,
-        DTYPE_CODES[dtype],
-        updates,
-        len(xs),
-        k,
-        _POLICIES[on_nonfinite],
-        workspace_at,
-        needed.value,
-        values_at,
-        indices_at,
-        splits_at,
-        reports_at,
-        stream,
-    )
-    host = fetch(at, size, device, stream)
-    del workspace, results  # not before the stream is through
-    parts = [host[begin : begin + length] for begin, length in zip(offsets, sizes, strict=True)]
-    reports = (TopKReport * len(xs)).from_buffer_copy(parts[0])
+    policy, scratch = _POLICIES[on_nonfinite], (workspace_at, needed.value, values_at, indices_at)
+    if isinstance(k, int):
+        arguments: tuple[Any, ...] = (count, k, policy, *scratch, splits_at)
+        call("topk", device, DTYPE_CODES[dtype], updates, *arguments, reports_at, stream)
+    else:
+        arguments = ((ctypes.c_int64 * count)(*k), count, policy, *scratch)
+        call("topk_each", device, DTYPE_CODES[dtype], updates, *arguments, reports_at, stream)
+    host = fetch(at, size, device, stream, keep=results)
+    del workspace  # not before the stream is through
+    found = [host[begin : begin + length] for begin, length in zip(offsets, parts, strict=True)]
+    reports = (TopKReport * count).from_buffer_copy(found[0])
     dropped = sum(report.non_finite for report in reports)
     try:
-        call("topk_judge", reports, updates, len(xs), _POLICIES[on_nonfinite])
+        call("topk_judge", reports, updates, count, policy)
     except NonFiniteError as error:
         raise NonFiniteError(str(error), count=dropped) from None
-    splits, indices, values = parts[1].view(np.int64), parts[2].view(np.int32), parts[3].view(dtype)
-    return GroupedTopK(values, indices, splits, written, np.int64(dropped))
+    splits = found[1].view(np.int64) if isinstance(k, int) else np.cumsum([0, *of_each])
+    return GroupedTopK(found[3].view(dtype), found[2].view(np.int32), splits, written, dropped)
 
 
 def _common_dtype(xs: Sequence[DeviceArray]) -> np.dtype[Any]:

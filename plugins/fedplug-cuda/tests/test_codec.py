@@ -61,6 +61,17 @@ def test_encoders_without_kernels_are_given_copies_on_the_host(device):
         assert codec.encode_model(on_device(device, update(0)))[0] == codec.encode_model(update(0))[0]
 
 
+def test_a_model_of_several_dtypes_is_encoded(device):
+    codec = fedplug.codec("topk(0.05, scope='model') | qsgd(8)")
+    state = expected_state = None
+    for round_num in range(2):
+        arrays = {**update(round_num), "wide": update(round_num, np.float64)["kernel"]}
+        expected, expected_state = codec.encode_model(arrays, expected_state, round_num)
+        payloads, state = codec.encode_model(on_device(device, arrays), state, round_num)
+        assert payloads == expected
+    assert all(on_host(state[key]).tobytes() == each.tobytes() for key, each in expected_state.items())
+
+
 def test_a_nan_is_refused_by_name_and_the_state_is_unchanged(device):
     codec = fedplug.codec("topk(0.05)")
     _, state = codec.encode_model(on_device(device, update(0)))

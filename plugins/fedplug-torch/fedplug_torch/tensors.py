@@ -30,6 +30,9 @@ _BFLOAT16 = np.dtype(ml_dtypes.bfloat16)
 _DTYPES = tuple(getattr(torch, name) for name in wire.DTYPE_CODES)
 """Those that have a place in a payload."""
 
+_PLAIN = (torch.Tensor, torch.nn.Parameter)
+"""Types that need no look at what subclasses do: a model has many tensors."""
+
 
 def shares_memory(tensor: torch.Tensor) -> bool:
     """Whether `as_array` sees this tensor's memory: it is on the CPU and C-contiguous."""
@@ -57,15 +60,16 @@ def as_array(tensor: Any) -> NDArray[Any]:
 
 def require_dense(tensor: Any) -> None:
     """Raises ArgumentError unless it is a dense tensor of a dtype that has a place in a payload."""
-    if not isinstance(tensor, torch.Tensor):
-        raise ArgumentError(f"a {type(tensor).__name__} is no tensor; arrays are for fedplug.codec")
-    if hasattr(tensor, "to_local"):
-        raise ArgumentError("a DTensor lies on several ranks; pass tensor.to_local(), this rank's part")
-    if is_lazy(tensor):
-        raise ArgumentError("the shape of a lazy parameter is not known; run the model once first")
-    if is_traceable_wrapper_subclass(tensor):
-        kind = type(tensor).__name__
-        raise ArgumentError(f"a {kind} is made of other tensors; pass those, or tensor.dequantize()")
+    if type(tensor) not in _PLAIN:
+        if not isinstance(tensor, torch.Tensor):
+            raise ArgumentError(f"a {type(tensor).__name__} is no tensor; arrays are for fedplug.codec")
+        if hasattr(tensor, "to_local"):
+            raise ArgumentError("a DTensor lies on several ranks; pass tensor.to_local(), this rank's part")
+        if is_lazy(tensor):
+            raise ArgumentError("the shape of a lazy parameter is not known; run the model once first")
+        if is_traceable_wrapper_subclass(tensor):
+            kind = type(tensor).__name__
+            raise ArgumentError(f"a {kind} is made of other tensors; pass those, or tensor.dequantize()")
     if tensor.layout is not torch.strided:
         raise ArgumentError(f"a tensor of layout {tensor.layout} cannot be encoded; pass tensor.to_dense()")
     if tensor.device.type == "meta":

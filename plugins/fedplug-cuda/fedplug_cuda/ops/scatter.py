@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -9,10 +10,11 @@ import numpy as np
 from fedplug.ops.device_array import DeviceArray
 from fedplug.ops.donation import spare_residuals
 from fedplug_cuda.arrays import stream_handle
-from fedplug_cuda.memory import copy_of
+from fedplug_cuda.memory import copy_of, on_device
+from fedplug_cuda.scatter import add_entries
 from fedplug_cuda.scatter import scatter_decode_add as add
 
-__all__ = ["scatter_decode_add"]
+__all__ = ["add_selected", "scatter_decode_add"]
 
 
 def scatter_decode_add(
@@ -24,10 +26,22 @@ def scatter_decode_add(
     *,
     lowering: None = None,
 ) -> DeviceArray:
-    """See `fedplug.ops.scatter_decode_add`; adds in place if the accumulator was donated."""
+    """See `fedplug.ops.scatter_decode_add`; adds in place where the accumulator was donated."""
     del lowering
     stream = stream_handle(None, accumulator)
     total = accumulator if spare_residuals.get([]) is None else copy_of(accumulator, stream)
     factors = None if weights is None else np.asarray(weights, total.dtype)
     add(total, np.asarray(values), np.asarray(indices, np.int32), row_splits=row_splits, weights=factors)
     return total
+
+
+def add_selected(
+    residuals: Sequence[DeviceArray], values: Sequence[Any], indices: Sequence[Any]
+) -> list[DeviceArray]:
+    """See `fedplug.ops.add_selected`; the indices that a selection left on the device are used there."""
+    selected = [on_device(each) for each in indices]
+    if None in selected or len({residual.dtype for residual in residuals}) > 1:
+        return [scatter_decode_add(*each) for each in zip(residuals, values, indices, strict=True)]
+    stream = stream_handle(None, residuals[0])
+    add_entries(residuals, values, selected, stream)
+    return list(residuals)
