@@ -18,13 +18,12 @@ import sys
 import time
 from collections.abc import Iterator
 
-import ml_dtypes
 import numpy as np
 
 from fedplug import kernels
 from fedplug.diagnostics.environment import processor
 
-DTYPES = {"float32": np.float32, "float64": np.float64, "float16": np.float16, "bfloat16": ml_dtypes.bfloat16}
+DTYPES = {"float32": np.float32, "float64": np.float64}
 LEVELS = ("baseline", "avx2", "avx512", "neon")
 SIZES, SHARES, POLICIES = (100_000, 1_000_000, 10_000_000), (0.01, 0.1), ("drop", "error")
 TURNS = 3

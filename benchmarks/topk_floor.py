@@ -3,8 +3,7 @@
     python benchmarks/topk_floor.py > benchmarks/results/topk_floor.md
 
 The floor is the least that any update in place must do, ``residual += delta`` in NumPy, on as many threads as
-the kernel; of the 16-bit types, which NumPy adds one by one, it is the sum of integers with as many bytes.
-Level and threads are chosen once a process, so short processes take turns.
+the kernel. Level and threads are chosen once a process, so short processes take turns.
 """
 
 from __future__ import annotations
@@ -21,13 +20,12 @@ import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
-import ml_dtypes
 import numpy as np
 
 from fedplug import kernels
 from fedplug.diagnostics.environment import processor
 
-DTYPES = {"float32": np.float32, "float64": np.float64, "float16": np.float16, "bfloat16": ml_dtypes.bfloat16}
+DTYPES = {"float32": np.float32, "float64": np.float64}
 LEVELS = ("avx512", "avx2", "neon")
 SIZES, SHARES, POLICIES = (100_000, 1_000_000, 10_000_000), (0.001, 0.01, 0.1, 0.4), ("drop", "error")
 TURNS = 3
@@ -66,11 +64,8 @@ def times_us() -> dict[str, float]:
             updates = [random.standard_normal(n, np.float32).astype(dtype) for _ in range(4)]
             turns = (updates * 10)[: max(4, min(40, 10_000_000 // n))]
             residual = np.zeros(n, dtype)
-            as_bytes = np.uint16 if residual.itemsize == 2 else dtype
-            add, sums = floor(pool, threads), np.zeros(n, as_bytes)
-            medians[f"{name} {n}"] = median_us(
-                lambda delta, add=add, sums=sums: add(delta.view(sums.dtype), sums), turns
-            )
+            add, sums = floor(pool, threads), np.zeros(n, dtype)
+            medians[f"{name} {n}"] = median_us(lambda delta, add=add, sums=sums: add(delta, sums), turns)
             for share, policy in itertools.product(SHARES, POLICIES):
                 out = np.ones(int(n * share), dtype), np.ones(int(n * share), np.int32)
 

@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <atomic>
 #include <string>
-#include <type_traits>
 
 #include "core/base/float_environment.h"
 #include "core/base/scratch.h"
@@ -22,21 +21,10 @@ using topk::ChunkSelection;
 // Below this many elements a second thread takes longer to wake than to work.
 constexpr std::int64_t kSmallestShare = 1 << 18;
 
-template <typename T>
-T One() {
-  if constexpr (std::is_same_v<T, Half>) {
-    return ToHalf(1);
-  } else if constexpr (std::is_same_v<T, BFloat16>) {
-    return ToBFloat16(1);
-  } else {
-    return 1;
-  }
-}
-
 // The bits of numbers from 0 to 1 are those of +0 to those of 1.
 template <typename T>
 Status CheckDecay(T decay) {
-  if (ToBits(decay) <= ToBits(One<T>())) return {};
+  if (ToBits(decay) <= ToBits(T{1})) return {};
   return {StatusCode::kInvalidArgument, "decay is not in [0, 1]"};
 }
 
@@ -154,8 +142,6 @@ Status ChunkedTopKResidual(const T* delta, const T* residual_in,
       Parallel&, T*, std::int32_t*, std::int64_t*)
 FEDPLUG_INSTANTIATE(float);
 FEDPLUG_INSTANTIATE(double);
-FEDPLUG_INSTANTIATE(Half);
-FEDPLUG_INSTANTIATE(BFloat16);
 #undef FEDPLUG_INSTANTIATE
 
 }  // namespace fedplug

@@ -28,7 +28,7 @@ std::int64_t ChunkedEntries(std::int64_t n, std::int64_t k, std::int64_t chunk);
 //
 // REQUIRES: CheckChunks is ok, 0 <= decay <= 1 (both checked); residual_in ==
 //           residual_out (in place) or the two do not overlap; delta does not
-//           overlap residual_out. T is float, double, Half or BFloat16.
+//           overlap residual_out. T is float or double.
 // SHAPE:    delta[n], residual_in[n], residual_out[n],
 //           values[ChunkedEntries], indices[ChunkedEntries], which ascend
 // THREADS:  uses `parallel` from 2^18 elements on, a chunk to a thread; the

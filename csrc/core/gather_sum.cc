@@ -159,8 +159,6 @@ Status TakeFromSum(const T* delta, const T* residual_in, T* residual_out,
                                  T*, std::int64_t*)
 FEDPLUG_INSTANTIATE(float);
 FEDPLUG_INSTANTIATE(double);
-FEDPLUG_INSTANTIATE(Half);
-FEDPLUG_INSTANTIATE(BFloat16);
 #undef FEDPLUG_INSTANTIATE
 
 }  // namespace fedplug

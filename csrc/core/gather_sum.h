@@ -15,7 +15,7 @@ namespace fedplug {
 // nothing. Sums that are not finite are given as they are.
 //
 // REQUIRES: 0 <= n < 2^31; 0 <= indices[j] < n, in any order (checked); values
-//           overlaps nothing. T is float, double, Half or BFloat16.
+//           overlaps nothing. T is float or double.
 // SHAPE:    delta[n], residual[n] or null, indices[count], values[count]
 // THREADS:  uses `parallel` from 2^15 indices on
 // COST:     reads one cache line of each array per index
@@ -33,7 +33,7 @@ Status GatherSum(const T* delta, const T* residual, std::int64_t n,
 // REQUIRES: 0 <= n < 2^31; 0 <= indices[j] < n, strictly ascending (checked,
 //           before anything is written); residual_in == residual_out (in place)
 //           or the two do not overlap; delta does not overlap residual_out. T
-//           is float, double, Half or BFloat16.
+//           is float or double.
 // SHAPE:    delta[n], residual_in[n], residual_out[n], indices[count],
 //           values[count]
 // THREADS:  uses `parallel` from 2^19 elements on; the result does not depend

@@ -58,8 +58,6 @@ Status SumAndLargest(const T* delta, const T* residual, std::int64_t n,
                                 T*, T*)
 FEDPLUG_INSTANTIATE(float);
 FEDPLUG_INSTANTIATE(double);
-FEDPLUG_INSTANTIATE(Half);
-FEDPLUG_INSTANTIATE(BFloat16);
 #undef FEDPLUG_INSTANTIATE
 
 }  // namespace fedplug

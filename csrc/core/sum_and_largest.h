@@ -13,8 +13,8 @@ namespace fedplug {
 // sum = delta + residual; *largest = max |sum|, 0 for n = 0. A sum that is NaN
 // makes it NaN, one that is infinite otherwise infinity.
 //
-// REQUIRES: n >= 0; `sum` is `residual` or overlaps nothing. T is float,
-//           double, Half or BFloat16.
+// REQUIRES: n >= 0; `sum` is `residual` or overlaps nothing. T is float or
+//           double.
 // SHAPE:    delta[n], residual[n], sum[n]
 // THREADS:  uses `parallel`; the result does not depend on the number of
 //           threads, nor on the SIMD level

@@ -202,7 +202,5 @@ void ThresholdSelection<T>::Write(Parallel& parallel, T* values,
 
 template class ThresholdSelection<float>;
 template class ThresholdSelection<double>;
-template class ThresholdSelection<Half>;
-template class ThresholdSelection<BFloat16>;
 
 }  // namespace fedplug

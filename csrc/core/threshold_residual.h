@@ -28,7 +28,7 @@ class ThresholdSelection {
   //
   // REQUIRES: 0 <= n < 2^31 and threshold >= 0 (checked); residual_in ==
   //           residual_out (in place) or the two do not overlap; delta does not
-  //           overlap residual_out. T is float, double, Half or BFloat16.
+  //           overlap residual_out. T is float or double.
   // SHAPE:    delta[n], residual_in[n], residual_out[n]
   // THREADS:  uses `parallel` from 2^19 elements on; the result does not depend
   //           on the number of threads, nor on the SIMD level

@@ -271,8 +271,6 @@ std::int64_t CountNonFinite(const T* delta, const T* residual, std::int64_t n,
                                           Parallel&)
 FEDPLUG_INSTANTIATE(float);
 FEDPLUG_INSTANTIATE(double);
-FEDPLUG_INSTANTIATE(Half);
-FEDPLUG_INSTANTIATE(BFloat16);
 #undef FEDPLUG_INSTANTIATE
 
 #define FEDPLUG_INSTANTIATE(T)                                                 \

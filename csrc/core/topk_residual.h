@@ -27,7 +27,7 @@ enum class NonFinitePolicy {
 //
 // REQUIRES: 0 <= n < 2^31; k >= 0; residual_in == residual_out (in place) or
 //           the two do not overlap; delta does not overlap residual_out. T is
-//           float, double, Half or BFloat16.
+//           float or double.
 // SHAPE:    delta[n], residual_in[n], residual_out[n], values[min(k, n)],
 //           indices[min(k, n)]
 // THREADS:  uses `parallel` from 2^19 elements on; the result does not depend

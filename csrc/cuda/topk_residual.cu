@@ -347,8 +347,6 @@ Status GroupedTopKResidual(const TensorUpdate<T>* tensors, std::int64_t count,
       cudaStream_t, TopKWay)
 FEDPLUG_INSTANTIATE(float);
 FEDPLUG_INSTANTIATE(double);
-FEDPLUG_INSTANTIATE(Half);
-FEDPLUG_INSTANTIATE(BFloat16);
 #undef FEDPLUG_INSTANTIATE
 
 }  // namespace fedplug::cuda

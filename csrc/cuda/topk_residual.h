@@ -77,7 +77,7 @@ std::size_t TopKResidualWorkspaceBytes(const TopKTensor<T>* tensors,
 //           `workspace` and `reports` are device memory, aligned to 256 bytes
 //           and 8 bytes, and stay until the stream is through. Sizes out of
 //           range are kInvalidArgument, a launch that fails is kDevice. T is
-//           float, double, Half or BFloat16.
+//           float or double.
 // SHAPE:    tensors[count], workspace[workspace_bytes], reports[count]
 // THREADS:  the caller's only; the result does not depend on the GPU
 // COST:     see topk_residual_steps.h, topk_residual_resident.h and

@@ -25,7 +25,7 @@
 // 1/16 of the elements, 2^17 at most, is read, twice where they have 8 bytes. A
 // band that missed costs 2 * sizeof(T) + 2 bytes an element more; a refusal,
 // 3 * sizeof(T), and 2 where there is a log. 1 launch; barriers of the grid,
-// where the band is no wider than usual: 4 for 16 bits, 5 for float, 9 for
+// where the band is no wider than usual: 5 for float, 9 for
 // double. Must not know the CUDA runtime: tests run these steps on the CPU.
 #ifndef FEDPLUG_CUDA_TOPK_RESIDUAL_BANDED_H_
 #define FEDPLUG_CUDA_TOPK_RESIDUAL_BANDED_H_

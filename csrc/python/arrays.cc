@@ -176,6 +176,15 @@ Flat FloatArray(const py::object& object, const char* name, Access access) {
   }
 }
 
+Flat WideFloatArray(const py::object& object, const char* name, Access access) {
+  Flat flat = UsableArray(object, name, access);
+  if (flat.dtype == DType::kFloat32 || flat.dtype == DType::kFloat64) {
+    return flat;
+  }
+  ThrowWrongDType(flat, name,
+                  "float32 or float64 (fedplug.ops.widened widens 16 bits)");
+}
+
 Flat ArrayLike(const Flat& like, const char* like_name,
                const py::object& object, const char* name, Access access) {
   Flat flat = UsableArray(object, name, access);

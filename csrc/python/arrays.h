@@ -76,6 +76,10 @@ Flat FlatArray(const py::object& object, const char* name, DType dtype,
 Flat FloatArray(const py::object& object, const char* name,
                 Access access = Access::kRead);
 
+// The same for float32 and float64, which selections add up in.
+Flat WideFloatArray(const py::object& object, const char* name,
+                    Access access = Access::kRead);
+
 // The same for an array of the dtype that `like` has.
 Flat ArrayLike(const Flat& like, const char* like_name,
                const py::object& object, const char* name,
@@ -168,6 +172,13 @@ void WithFloatType(DType dtype, const Body& body) {
     default:
       ThrowArgumentError("not a floating dtype");
   }
+}
+
+// The same for what WideFloatArray accepts.
+template <typename Body>
+void WithWideFloatType(DType dtype, const Body& body) {
+  if (dtype == DType::kFloat32) return body(float{});
+  body(double{});
 }
 
 }  // namespace fedplug::python

@@ -12,7 +12,7 @@ py::tuple ChunkedTopK(const py::object& delta_object,
                       const py::object& residual_object, std::int64_t k,
                       std::int64_t chunk, const py::object& decay_object,
                       const py::object& residual_out) {
-  const Flat delta = FloatArray(delta_object, "delta");
+  const Flat delta = WideFloatArray(delta_object, "delta");
   const Flat decay = ArrayLike(delta, "delta", decay_object, "decay");
   ResidualUpdate residual =
       CheckResidual(delta, "delta", residual_object, "residual", residual_out,
@@ -26,7 +26,7 @@ py::tuple ChunkedTopK(const py::object& delta_object,
   std::int32_t* const index = indices.mutable_data();
   std::int64_t non_finite = 0;
   Status status;
-  WithFloatType(delta.dtype, [&](auto zero) {
+  WithWideFloatType(delta.dtype, [&](auto zero) {
     using T = decltype(zero);
     const T* const read = delta.Read<T>();
     const T share = *decay.Read<T>();

@@ -19,7 +19,7 @@ void RequireSameSize(const Flat& delta, const Flat& residual) {
 py::array Gather(const py::object& delta_object,
                  const py::object& residual_object,
                  const py::object& indices_object) {
-  const Flat delta = FloatArray(delta_object, "delta");
+  const Flat delta = WideFloatArray(delta_object, "delta");
   const Flat indices = FlatArray(indices_object, "indices", DType::kInt32);
   std::optional<Flat> residual;
   if (!residual_object.is_none()) {
@@ -28,7 +28,7 @@ py::array Gather(const py::object& delta_object,
   }
   Flat values = NewArrayLike(delta, indices.size);
   Parallel& threads = Threads();
-  WithFloatType(delta.dtype, [&](auto zero) {
+  WithWideFloatType(delta.dtype, [&](auto zero) {
     using T = decltype(zero);
     const T* const read = delta.Read<T>();
     const T* const before =
@@ -50,7 +50,7 @@ py::array Take(const py::object& delta_object,
                const py::object& residual_object,
                const py::object& indices_object,
                const py::object& residual_out) {
-  const Flat delta = FloatArray(delta_object, "delta");
+  const Flat delta = WideFloatArray(delta_object, "delta");
   const Flat indices = FlatArray(indices_object, "indices", DType::kInt32);
   ResidualUpdate residual =
       CheckResidual(delta, "delta", residual_object, "residual", residual_out,
@@ -59,7 +59,7 @@ py::array Take(const py::object& delta_object,
                   residual.InPlace() ? "residual" : "residual_out");
   Flat values = NewArrayLike(delta, indices.size);
   Parallel& threads = Threads();
-  WithFloatType(delta.dtype, [&](auto zero) {
+  WithWideFloatType(delta.dtype, [&](auto zero) {
     using T = decltype(zero);
     const T* const read = delta.Read<T>();
     const T* const before = residual.Read<T>();

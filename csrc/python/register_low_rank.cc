@@ -42,14 +42,14 @@ Flat NewMatrix(const py::dtype& dtype, std::int64_t rows,
 py::tuple SumAndLargestOf(const py::object& delta_object,
                           const py::object& residual_object,
                           const py::object& out) {
-  const Flat delta = FloatArray(delta_object, "delta");
+  const Flat delta = WideFloatArray(delta_object, "delta");
   ResidualUpdate residual =
       CheckResidual(delta, "delta", residual_object, "residual", out, "out");
   if (!residual.in.has_value()) ThrowArgumentError("residual is None");
   Flat largest = NewArrayLike(delta, 1);
   Parallel& threads = Threads();
   Status status;
-  WithFloatType(delta.dtype, [&](auto zero) {
+  WithWideFloatType(delta.dtype, [&](auto zero) {
     using T = decltype(zero);
     const T* const read = delta.Read<T>();
     const T* const before = residual.Read<T>();

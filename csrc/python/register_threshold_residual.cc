@@ -14,7 +14,7 @@ py::tuple ThresholdResidual(const py::object& delta_object,
                             const py::object& residual_object,
                             const py::object& threshold_object,
                             const py::object& residual_out) {
-  const Flat delta = FloatArray(delta_object, "delta");
+  const Flat delta = WideFloatArray(delta_object, "delta");
   const Flat threshold =
       ArrayLike(delta, "delta", threshold_object, "threshold");
   ResidualUpdate residual =
@@ -23,7 +23,7 @@ py::tuple ThresholdResidual(const py::object& delta_object,
   if (threshold.size != 1) ThrowArgumentError("threshold is not one number");
   Parallel& threads = Threads();
   py::tuple entries;
-  WithFloatType(delta.dtype, [&](auto zero) {
+  WithWideFloatType(delta.dtype, [&](auto zero) {
     using T = decltype(zero);
     const T* const read = delta.Read<T>();
     const T bound = *threshold.Read<T>();

@@ -32,7 +32,7 @@ struct Update {
 
 Update CheckUpdate(const py::object& delta_object, const py::object& residual,
                    const py::object& residual_out) {
-  const Flat delta = FloatArray(delta_object, "delta");
+  const Flat delta = WideFloatArray(delta_object, "delta");
   return {delta, CheckResidual(delta, "delta", residual, "residual",
                                residual_out, "residual_out")};
 }
@@ -84,7 +84,7 @@ void Select(Update& update, std::int64_t k, bool drop, Entries* entries) {
   Parallel& threads = Threads();
   std::int64_t non_finite = 0;
   Status status;
-  WithFloatType(update.delta.dtype, [&](auto zero) {
+  WithWideFloatType(update.delta.dtype, [&](auto zero) {
     using T = decltype(zero);
     const TensorUpdate<T> tensor = update.Pointers<T>();
     T* const value = entries->values.Write<T>();
@@ -139,11 +139,7 @@ py::tuple Momentum(const py::object& gradient_object, double momentum,
                    const py::object& residual_object, std::int64_t k, bool drop,
                    const py::object& velocity_out,
                    const py::object& residual_out) {
-  const Flat gradient = FloatArray(gradient_object, "gradient");
-  if (gradient.dtype == DType::kFloat16 || gradient.dtype == DType::kBFloat16) {
-    ThrowArgumentError(
-        "gradient has a dtype of 16 bits; it must be float32 or float64");
-  }
+  const Flat gradient = WideFloatArray(gradient_object, "gradient");
   if (velocity_object.is_none() || residual_object.is_none()) {
     ThrowArgumentError(
         "velocity and residual must be arrays, not None; begin with zeros");
@@ -165,19 +161,17 @@ py::tuple Momentum(const py::object& gradient_object, double momentum,
   Parallel& threads = Threads();
   std::int64_t non_finite = 0;
   Status status;
-  WithFloatType(gradient.dtype, [&](auto zero) {
+  WithWideFloatType(gradient.dtype, [&](auto zero) {
     using T = decltype(zero);
-    if constexpr (sizeof(T) > 2) {
-      const T* const u = velocity.Read<T>();
-      const T* const v = residual.Read<T>();
-      T* const new_u = velocity.out.Write<T>();
-      T* const new_v = residual.out.Write<T>();
-      T* const value = entries.values.Write<T>();
-      const WithoutGil released;
-      status = TopKMomentum(gradient.Read<T>(), static_cast<T>(momentum), u,
-                            new_u, v, new_v, n, k, PolicyOf(drop), threads,
-                            value, index, &non_finite);
-    }
+    const T* const u = velocity.Read<T>();
+    const T* const v = residual.Read<T>();
+    T* const new_u = velocity.out.Write<T>();
+    T* const new_v = residual.out.Write<T>();
+    T* const value = entries.values.Write<T>();
+    const WithoutGil released;
+    status = TopKMomentum(gradient.Read<T>(), static_cast<T>(momentum), u,
+                          new_u, v, new_v, n, k, PolicyOf(drop), threads, value,
+                          index, &non_finite);
   });
   ThrowUnlessOk(status, non_finite);
   return py::make_tuple(entries.values.array, entries.indices);
@@ -283,7 +277,7 @@ py::tuple GroupedTopK(const py::sequence& deltas, const py::sequence& residuals,
   Parallel& threads = Threads();
   std::int64_t non_finite = 0;
   Status status;
-  WithFloatType(updates[0].delta.dtype, [&](auto zero) {
+  WithWideFloatType(updates[0].delta.dtype, [&](auto zero) {
     using T = decltype(zero);
     std::vector<TensorUpdate<T>> tensors;
     for (Update& update : updates) {
@@ -303,7 +297,7 @@ py::tuple GroupedTopK(const py::sequence& deltas, const py::sequence& residuals,
 
 std::int64_t Count(const py::object& delta_object,
                    const py::object& residual_object) {
-  const Flat delta = FloatArray(delta_object, "delta");
+  const Flat delta = WideFloatArray(delta_object, "delta");
   std::optional<Flat> residual;
   if (!residual_object.is_none()) {
     residual = ArrayLike(delta, "delta", residual_object, "residual");
@@ -312,7 +306,7 @@ std::int64_t Count(const py::object& delta_object,
   RequireSimdLevel();
   Parallel& threads = Threads();
   std::int64_t count = 0;
-  WithFloatType(delta.dtype, [&](auto zero) {
+  WithWideFloatType(delta.dtype, [&](auto zero) {
     using T = decltype(zero);
     const T* const added = residual.has_value() ? residual->Read<T>() : nullptr;
     const WithoutGil released;

@@ -71,7 +71,7 @@ constexpr Way kWays[] = {{0, 16, 1},     {1, 1, 0.5f},      {3, 10, 0.95f},
                          {5, 100000, 1}, {1000, 64, 0.95f}, {2, 7, 0}};
 
 TEST(ChunkedTopKResidual, EqualsTheReference) {
-  ForEachDtype([](auto zero) {
+  ForEachWideDtype([](auto zero) {
     using T = decltype(zero);
     Random random(1);
     Serial serial;

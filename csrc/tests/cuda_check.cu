@@ -13,7 +13,7 @@ void ForEachWay(const Body& body) {
   const auto traced = [&](const char* name, cuda::TopKWay way) {
     SCOPED_TRACE(name);
     Gpu gpu(way);
-    ForEachDtype([&](auto zero) { body(gpu, zero); });
+    ForEachWideDtype([&](auto zero) { body(gpu, zero); });
   };
   traced("fastest", cuda::TopKWay::kFastest);
   traced("passes", cuda::TopKWay::kPasses);
@@ -66,13 +66,13 @@ TEST(Cuda, TopKTakesALongTensor) {
 
 TEST(Cuda, TopKTakesALongListOfTensors) {
   Gpu gpu;
-  ForEachDtype(
+  ForEachWideDtype(
       [&](auto zero) { TopKTakesALongListOfTensors<decltype(zero)>(gpu); });
 }
 
 TEST(Cuda, TopKRefusesTheWholeListAndChangesNothing) {
   Gpu gpu;
-  ForEachDtype([&](auto zero) {
+  ForEachWideDtype([&](auto zero) {
     TopKRefusesTheWholeListAndChangesNothing<decltype(zero)>(gpu);
   });
 }
@@ -91,7 +91,7 @@ TEST(Cuda, GroupedTopKRefusesInTheWordsOfTheCore) {
 
 TEST(Cuda, BandedTopKTakesWhatItsLogAndItsSampleAreNotFor) {
   Gpu gpu(cuda::TopKWay::kBanded);
-  ForEachDtype([&](auto zero) {
+  ForEachWideDtype([&](auto zero) {
     TopKTakesResidualsFarFromTheirSums<decltype(zero)>(gpu);
     TopKTakesWhatItsSampleDoesNotShow<decltype(zero)>(gpu);
     GroupedTopKTakesWhatItsLogAndItsSampleAreNotFor<decltype(zero)>(gpu);

@@ -23,8 +23,6 @@ void ExpectRoomFor(std::int64_t n, const DeviceLimits& limits) {
 TEST(CudaResidentShares, FillTheSharedMemoryOfAllMultiprocessors) {
   ExpectRoomFor<float>(7315968, kH100);
   ExpectRoomFor<double>(3657984, kH100);
-  ExpectRoomFor<Half>(14636160, kH100);
-  ExpectRoomFor<BFloat16>(14636160, kH100);
   ExpectRoomFor<float>(4216320, kA100);
 }
 
@@ -38,7 +36,7 @@ TEST(CudaResidentShares, AreNoneWhereBlocksCannotWaitOrHaveNoRoom) {
 
 TEST(CudaResidentShares, HoldEveryElementOnce) {
   Random random(1);
-  ForEachDtype([&](auto zero) {
+  ForEachWideDtype([&](auto zero) {
     using T = decltype(zero);
     for (int trial = 0; trial < 2000; ++trial) {
       const DeviceLimits limits = {static_cast<int>(1 + Below(random, 2000)),

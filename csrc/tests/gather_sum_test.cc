@@ -79,7 +79,7 @@ void ExpectTheSumsOneByOne(const Case<T>& made, Parallel& threads) {
 TEST(GatherSum, GivesAndTakesTheSumsOnAnyNumberOfThreads) {
   Serial serial;
   ThreadPool three(3);
-  ForEachDtype([&](auto zero) {
+  ForEachWideDtype([&](auto zero) {
     using T = decltype(zero);
     for (const std::int64_t n : {0, 1, 2047, 2049, 1200001}) {
       for (const std::int64_t stride : {1, 7, 3000}) {

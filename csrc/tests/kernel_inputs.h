@@ -19,15 +19,25 @@
 
 namespace fedplug::testing {
 
-// Calls body(T{}, "name of T") for the four dtypes.
+// Calls body(T{}) for float and double, the types of a selection.
 template <typename Body>
-void ForEachDtype(const Body& body) {
+void ForEachWideDtype(const Body& body) {
   const auto traced = [&](auto zero, const char* name) {
     SCOPED_TRACE(std::string("dtype ") + name);
     body(zero);
   };
   traced(float{}, "float");
   traced(double{}, "double");
+}
+
+// Calls body(T{}) for the four dtypes.
+template <typename Body>
+void ForEachDtype(const Body& body) {
+  ForEachWideDtype(body);
+  const auto traced = [&](auto zero, const char* name) {
+    SCOPED_TRACE(std::string("dtype ") + name);
+    body(zero);
+  };
   traced(Half{}, "Half");
   traced(BFloat16{}, "BFloat16");
 }

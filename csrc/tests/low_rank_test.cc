@@ -130,7 +130,7 @@ void CompareSums(const std::vector<T>& delta, const std::vector<T>& residual,
 }
 
 TEST(SumAndLargest, EqualsTheSumsOneByOneOnAnyNumberOfThreads) {
-  ForEachDtype([](auto zero) {
+  ForEachWideDtype([](auto zero) {
     using T = decltype(zero);
     Random random(4);
     Serial serial;

@@ -245,15 +245,11 @@ void ExpectCompactsAlike() {
 TEST(TopKBlocks, EveryLevelCountsAlike) {
   ExpectCountsAlike<float>();
   ExpectCountsAlike<double>();
-  ExpectCountsAlike<Half>();
-  ExpectCountsAlike<BFloat16>();
 }
 
 TEST(TopKBlocks, EveryLevelPartitionsAlike) {
   ExpectPartitionsAlike<float>();
   ExpectPartitionsAlike<double>();
-  ExpectPartitionsAlike<Half>();
-  ExpectPartitionsAlike<BFloat16>();
 }
 
 TEST(TopKBlocks, EveryLevelMovesAlike) {
@@ -264,8 +260,6 @@ TEST(TopKBlocks, EveryLevelMovesAlike) {
 TEST(TopKBlocks, EveryLevelTakesAlike) {
   ExpectTakesAlike<float>();
   ExpectTakesAlike<double>();
-  ExpectTakesAlike<Half>();
-  ExpectTakesAlike<BFloat16>();
 }
 
 // In place, once with notes that begin with a cache line and once with others.
@@ -309,15 +303,11 @@ void ExpectNotesToRecallEveryResidual() {
 TEST(TopKBlocks, NotesRecallEveryResidualToTheBit) {
   ExpectNotesToRecallEveryResidual<float>();
   ExpectNotesToRecallEveryResidual<double>();
-  ExpectNotesToRecallEveryResidual<Half>();
-  ExpectNotesToRecallEveryResidual<BFloat16>();
 }
 
 TEST(TopKBlocks, EveryLevelCompactsAlike) {
   ExpectCompactsAlike<float>();
   ExpectCompactsAlike<double>();
-  ExpectCompactsAlike<Half>();
-  ExpectCompactsAlike<BFloat16>();
 }
 
 }  // namespace

@@ -43,7 +43,7 @@ std::vector<T> Joined(const std::vector<std::vector<T>>& parts) {
 }
 
 TEST(GroupedTopKResidual, IsTheSelectionFromTheTensorsLaidEndToEnd) {
-  ForEachDtype([](auto zero) {
+  ForEachWideDtype([](auto zero) {
     using T = decltype(zero);
     Random random(1);
     ThreadPool two(2);
@@ -81,7 +81,7 @@ TEST(GroupedTopKResidual, IsTheSelectionFromTheTensorsLaidEndToEnd) {
 }
 
 TEST(GroupedTopKResidual, IsTheSelectionFromEachTensor) {
-  ForEachDtype([](auto zero) {
+  ForEachWideDtype([](auto zero) {
     using T = decltype(zero);
     Random random(2);
     ThreadPool two(2);

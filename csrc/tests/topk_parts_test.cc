@@ -21,7 +21,7 @@ using topk::kChunk;
 using topk::Update;
 
 TEST(TopKChunks, CoverATensorOnceAndBeginWithALineOfItsResidual) {
-  ForEachDtype([](auto zero) {
+  ForEachWideDtype([](auto zero) {
     using T = decltype(zero);
     constexpr std::int64_t kLine = 64 / static_cast<std::int64_t>(sizeof(T));
     alignas(64) static T memory[2 * kLine];

@@ -67,7 +67,7 @@ std::vector<std::int64_t> InterestingKs(std::int64_t n) {
 }
 
 TEST(TopKResidual, EqualsTheReferenceForEverySizeFillKAndAlignment) {
-  ForEachDtype([](auto zero) {
+  ForEachWideDtype([](auto zero) {
     using T = decltype(zero);
     Random random(1);
     Serial serial;
@@ -93,7 +93,7 @@ TEST(TopKResidual, EqualsTheReferenceForEverySizeFillKAndAlignment) {
 }
 
 TEST(TopKResidual, DoesNotDependOnTheNumberOfThreads) {
-  ForEachDtype([](auto zero) {
+  ForEachWideDtype([](auto zero) {
     using T = decltype(zero);
     Random random(2);
     ThreadPool three(3);
@@ -118,7 +118,7 @@ TEST(TopKResidual, DoesNotDependOnTheNumberOfThreads) {
 // Sizes from which on a sample is trusted, and shares from the sparse to the
 // dense.
 TEST(TopKResidual, EqualsTheReferenceWhereASampleGuidesIt) {
-  ForEachDtype([](auto zero) {
+  ForEachWideDtype([](auto zero) {
     using T = decltype(zero);
     Random random(7);
     Serial serial;
@@ -171,7 +171,7 @@ TEST(TopKResidual, EqualsTheReferenceWhereTheSampleMisleads) {
 
 // Most elements share one key, and k needs some of them, none or all.
 TEST(TopKResidual, EqualsTheReferenceWhereOneKeyFillsTheTensor) {
-  ForEachDtype([](auto zero) {
+  ForEachWideDtype([](auto zero) {
     using T = decltype(zero);
     Random random(9);
     ThreadPool two(2);
@@ -230,7 +230,7 @@ TEST(TopKResidual, ALargeResidualIsTheSameInPlaceAndElsewhere) {
 }
 
 TEST(TopKResidual, WithoutAResidualIsAsWithZeros) {
-  ForEachDtype([](auto zero) {
+  ForEachWideDtype([](auto zero) {
     using T = decltype(zero);
     Random random(17);
     ThreadPool three(3);
@@ -259,7 +259,7 @@ TEST(TopKResidual, WithoutAResidualIsAsWithZeros) {
 }
 
 TEST(TopKResidual, TiesGoToTheLowerIndexAndMinusZeroTiesWithZero) {
-  ForEachDtype([](auto zero) {
+  ForEachWideDtype([](auto zero) {
     using T = decltype(zero);
     Serial serial;
     const auto delta = FromFloats<T>({0, -0.0f, 2, -2, -0.0f, 2});
@@ -277,7 +277,7 @@ TEST(TopKResidual, TiesGoToTheLowerIndexAndMinusZeroTiesWithZero) {
 }
 
 TEST(TopKResidual, PuttingTheValuesIntoTheResidualGivesTheSumsBack) {
-  ForEachDtype([](auto zero) {
+  ForEachWideDtype([](auto zero) {
     using T = decltype(zero);
     Random random(3);
     Serial serial;
@@ -297,7 +297,7 @@ TEST(TopKResidual, PuttingTheValuesIntoTheResidualGivesTheSumsBack) {
 }
 
 TEST(TopKResidual, ANonFiniteSumIsAnErrorThatLeavesTheResidualAsItWas) {
-  ForEachDtype([](auto zero) {
+  ForEachWideDtype([](auto zero) {
     using T = decltype(zero);
     Random random(4);
     ThreadPool two(2);
@@ -400,7 +400,7 @@ TEST(TopKResidual, RefusesSizesOutOfRange) {
 }
 
 TEST(CountNonFinite, CountsTheSumsAndNotTheTerms) {
-  ForEachDtype([](auto zero) {
+  ForEachWideDtype([](auto zero) {
     using T = decltype(zero);
     Random random(5);
     ThreadPool two(2);
@@ -416,7 +416,7 @@ TEST(CountNonFinite, CountsTheSumsAndNotTheTerms) {
 #ifdef __SSE2__
 // As inside TensorFlow, whose threads flush denormals.
 TEST(TopKResidual, KeepsDenormalsOnAThreadThatFlushesThem) {
-  ForEachDtype([](auto zero) {
+  ForEachWideDtype([](auto zero) {
     using T = decltype(zero);
     Random random(6);
     Serial serial;

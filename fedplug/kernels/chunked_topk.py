@@ -31,7 +31,7 @@ def chunked_topk_residual(
     for bit (Sarfi et al., "Communication Efficient LLM Pre-training with SparseLoCo", arXiv 2508.15706).
 
     Args:
-        delta: The update; any shape, n elements, a floating dtype. Not changed.
+        delta: The update; any shape, n elements, float32 or float64. Not changed.
         residual: What earlier rounds left behind; n elements, the dtype of ``delta``. Updated in place,
             unless ``residual_out`` is given. None, which needs ``residual_out``, is as zeros.
         k: How many entries to take of each chunk, 0 or more.

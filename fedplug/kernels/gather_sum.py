@@ -19,7 +19,7 @@ def gather_sum(
     """``(delta + residual)[indices]``, of which only these sums are computed.
 
     Args:
-        delta: The update; any shape, n elements, a floating dtype.
+        delta: The update; any shape, n elements, float32 or float64.
         residual: n elements, the dtype of ``delta``; None is as zeros.
         indices: Flat positions in ``[0, n)``, in any order; int32 ``[k]``.
 
@@ -45,7 +45,7 @@ def take_from_sum(
     places gives ``a`` bit for bit.
 
     Args:
-        delta: The update; any shape, n elements, a floating dtype. Not changed.
+        delta: The update; any shape, n elements, float32 or float64. Not changed.
         residual: What earlier rounds left behind; n elements, the dtype of ``delta``. Updated in place,
             unless ``residual_out`` is given. None, which needs ``residual_out``, is as zeros.
         indices: Flat positions in ``[0, n)``, strictly ascending; int32 ``[k]``.

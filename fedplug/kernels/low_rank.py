@@ -20,7 +20,7 @@ def sum_and_largest(
     """``delta + residual``, and the largest magnitude in it.
 
     Args:
-        delta: Any shape, n elements, a floating dtype.
+        delta: Any shape, n elements, float32 or float64.
         residual: n elements, the dtype of ``delta``. Becomes the sum, unless ``out`` is given.
         out: n elements, the dtype of ``delta``: where the sum goes, whatever is there.
 

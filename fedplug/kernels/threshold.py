@@ -27,7 +27,7 @@ def threshold_residual(
     +0, so that putting the values back into their places gives ``a`` bit for bit (Strom, Interspeech 2015).
 
     Args:
-        delta: The update; any shape, n elements, a floating dtype. Not changed.
+        delta: The update; any shape, n elements, float32 or float64. Not changed.
         residual: What earlier rounds left behind; n elements, the dtype of ``delta``. Updated in place,
             unless ``residual_out`` is given. None, which needs ``residual_out``, is as zeros.
         threshold: The smallest magnitude that is taken, 0 or more; rounded to the dtype.

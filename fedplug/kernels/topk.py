@@ -45,7 +45,7 @@ def topk_residual(
     2014; Stich et al., "Sparsified SGD with memory", NeurIPS 2018).
 
     Args:
-        delta: The update; any shape, n elements, a floating dtype. Not changed.
+        delta: The update; any shape, n elements, float32 or float64. Not changed.
         residual: What earlier rounds left behind; n elements, the dtype of ``delta``. Updated in place,
             unless ``residual_out`` is given. None, which needs ``residual_out``, is as zeros.
         k: How many entries to take; ``k >= 0``, and more than n means all.
@@ -119,7 +119,7 @@ def grouped_topk_residual(
     they were.
 
     Args:
-        deltas: At least one array; any shapes, one floating dtype.
+        deltas: At least one array; any shapes, float32 or float64.
         residuals: As many arrays, each with the size and dtype of its delta. Updated in place, unless
             ``residuals_out`` is given; then any of them may be None, which is as zeros.
         k: One number for each tensor; or a single one for all, and then the k entries with the largest
@@ -200,7 +200,7 @@ def count_nonfinite(delta: NDArray[Any], residual: NDArray[Any] | None) -> int:
     That is how many entries the policy ``"drop"`` of :func:`topk_residual` would count as zero.
 
     Args:
-        delta: Any shape, n elements, a floating dtype.
+        delta: Any shape, n elements, float32 or float64.
         residual: n elements, the dtype of ``delta``; or None, which is as zeros.
 
     Returns:

@@ -30,7 +30,7 @@ def chunked_topk_residual(
     algorithm 1.
 
     Args:
-        delta: The update; any shape of ``n < 2^31`` elements; float32, float64, bfloat16 or float16.
+        delta: The update; any shape of ``n < 2^31`` elements; float32 or float64.
         residual: The residual of earlier rounds; the shape and dtype of ``delta``.
         k: Number of entries to select from each chunk, 0 or more; integer scalar.
         chunk: Number of elements of a chunk, 1 or more.

@@ -18,7 +18,7 @@ def gather_sum(delta: Any, residual: Any, indices: Any, *, lowering: str | None 
     """Computes ``(delta + residual)[indices]``, and no other sum.
 
     Args:
-        delta: The update; any shape of ``n < 2^31`` elements; float32, float64, bfloat16 or float16.
+        delta: The update; any shape of ``n < 2^31`` elements; float32 or float64.
         residual: An array of the shape and dtype of ``delta``; None for zeros.
         indices: Flat indices in any order; int32 ``[k]``.
         lowering: See `fedplug.ops`.
@@ -40,7 +40,7 @@ def take_from_sum(delta: Any, residual: Any, indices: Any, *, lowering: str | No
     for bit. For denormal numbers see `threshold_residual`.
 
     Args:
-        delta: The update; any shape of ``n < 2^31`` elements; float32, float64, bfloat16 or float16.
+        delta: The update; any shape of ``n < 2^31`` elements; float32 or float64.
         residual: The residual of earlier rounds; the shape and dtype of ``delta``.
         indices: Flat indices, strictly ascending; int32 ``[k]``.
         lowering: See `fedplug.ops`.

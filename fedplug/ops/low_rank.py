@@ -27,7 +27,7 @@ def sum_and_largest(delta: Array, residual: Array, *, lowering: str | None = Non
     The op never overwrites the residual, even if it was donated: the caller may still refuse the sum.
 
     Args:
-        delta: The update; any shape; float32, float64, bfloat16 or float16.
+        delta: The update; any shape; float32 or float64.
         residual: The residual of earlier rounds; the shape and dtype of ``delta``.
         lowering: See `fedplug.ops`.
 

@@ -26,7 +26,7 @@ def threshold_residual(
     Source: Strom, "Scalable Distributed DNN Training Using Commodity GPU Cloud Computing", Interspeech 2015.
 
     Args:
-        delta: The update; any shape of ``n < 2^31`` elements; float32, float64, bfloat16 or float16.
+        delta: The update; any shape of ``n < 2^31`` elements; float32 or float64.
         residual: The residual of earlier rounds; the shape and dtype of ``delta``.
         threshold: The smallest selected magnitude, 0 or more; scalar of the dtype.
         lowering: See `fedplug.ops`.

@@ -27,12 +27,13 @@ def topk_residual(
     The op selects the ``min(k, n)`` entries of largest magnitude; of equal magnitudes, those with the lower
     index. The new residual is ``a`` with these entries set to zero: scattering the values into it restores
     ``a`` bit for bit. The compiled op and the reference give the same bits, except for denormal numbers: the
-    compiled op keeps them, the reference flushes them to zero as TensorFlow does (except in float16).
+    compiled op keeps them, the reference flushes them to zero as TensorFlow does.
 
     Source: Stich et al., "Sparsified SGD with memory", NeurIPS 2018, algorithm 1.
 
     Args:
-        delta: The update; any shape of ``n < 2^31`` elements; float32, float64, bfloat16 or float16.
+        delta: The update; any shape of ``n < 2^31`` elements; float32 or float64, see
+            `widened`.
         residual: The residual of earlier rounds; the shape and dtype of ``delta``.
         k: Number of entries to select, 0 or more; integer scalar.
         on_nonfinite: "error" refuses an update with a NaN or infinite sum; "drop" counts such sums as zero.
@@ -104,7 +105,7 @@ def grouped_topk_residual(
 
     Args:
         deltas: The update: one tensor or more, any shapes of ``n < 2^31`` elements together, of one dtype out
-            of float32, float64, bfloat16 and float16.
+            of float32 and float64.
         residuals: The residuals of earlier rounds, each with the shape and dtype of its delta.
         k: Number of entries to select from all tensors together, 0 or more; integer scalar.
         on_nonfinite: See `topk_residual`.

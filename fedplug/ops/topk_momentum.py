@@ -10,7 +10,6 @@ from fedplug import kernels
 from fedplug.ops import _tensorflow
 from fedplug.ops.dispatch import also_on
 from fedplug.ops.donation import place_for
-from fedplug.ops.topk import topk_residual
 from fedplug.ops.types import OnNonFinite, TopKMomentum
 
 __all__ = ["topk_momentum"]
@@ -36,8 +35,7 @@ def topk_momentum(
     3.1 and 3.2.
 
     Args:
-        gradient: The update; any shape of ``n < 2^31`` elements; float32, float64, bfloat16 or float16. The
-            16-bit dtypes have no kernel of their own and need one more pass.
+        gradient: The update; any shape of ``n < 2^31`` elements; float32 or float64.
         velocity: The velocity of the round before; the shape and dtype of ``gradient``.
         residual: The residual of earlier rounds; the shape and dtype of ``gradient``.
         k: Number of entries to select, 0 or more; integer scalar.
@@ -50,8 +48,6 @@ def topk_momentum(
         NonFiniteError: A sum is NaN or infinite, under "error".
         UnknownNameError: In TensorFlow, ``on_nonfinite`` is another word.
     """
-    if gradient.dtype.itemsize == 2:
-        return _of_16_bits(gradient, velocity, residual, int(k), momentum, on_nonfinite)
     speed, rest = place_for(velocity, gradient), place_for(residual, gradient)
     nonfinite = np.int64(0)
     if on_nonfinite == "drop":
@@ -69,17 +65,3 @@ def topk_momentum(
         residual_out=None if rest is residual else rest,
     )
     return TopKMomentum(values, indices, speed, rest, nonfinite)
-
-
-def _of_16_bits(
-    gradient: Any, velocity: Any, residual: Any, k: int, momentum: Any, on_nonfinite: OnNonFinite
-) -> TopKMomentum:
-    """Selects in two steps, because the kernel takes float32 and float64 only."""
-    with np.errstate(over="ignore", invalid="ignore"):
-        moved = np.asarray(velocity * gradient.dtype.type(momentum) + gradient)
-        dropped = ~np.isfinite(moved + residual) if on_nonfinite == "drop" else None
-    taken = topk_residual(moved, residual, k, on_nonfinite=on_nonfinite)
-    if dropped is not None:
-        moved[dropped] = 0
-    moved.reshape(-1)[taken.indices] = 0
-    return TopKMomentum(taken.values, taken.indices, moved, taken.residual, taken.nonfinite)

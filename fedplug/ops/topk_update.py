@@ -32,7 +32,7 @@ def topk_residual_update(
 
     Args:
         residual: The residual of earlier rounds, a variable; any shape of ``n < 2^31`` elements; float32,
-            float64, bfloat16 or float16.
+            float64.
         delta: The update; the shape and dtype of ``residual``.
         k: Number of entries to select, 0 or more; integer scalar.
         on_nonfinite: See `topk_residual`. The compiled op reads the arrays twice under "error", because it
@@ -66,7 +66,7 @@ def grouped_topk_residual_update(
 
     Args:
         residuals: The residuals of earlier rounds: one variable or more, all different, any shapes, one dtype
-            out of float32, float64, bfloat16 and float16.
+            out of float32 and float64.
         deltas: The update, each with the shape and dtype of its residual.
         k: Number of entries to select. A vector has one number for each tensor. A scalar selects from all
             tensors together, as in `grouped_topk_residual`; these must have fewer than 2^31 elements.

@@ -26,6 +26,12 @@ def dtype(request):
     return request.param
 
 
+@pytest.fixture(scope="session", params=DTYPES[:2], ids=lambda dtype: dtype.name)
+def wide_dtype(request):
+    """float32 and float64, the dtypes of residuals; a module of a selection has it as its ``dtype``."""
+    return request.param
+
+
 def _outcome(op, *arguments, **options):
     try:
         results = op(*arguments, **options)

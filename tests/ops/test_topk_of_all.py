@@ -14,6 +14,11 @@ from fedplug.errors import ArgumentError, UnknownNameError
 SIZES = st.lists(st.integers(0, 12), min_size=1, max_size=5)
 
 
+@pytest.fixture(scope="session")
+def dtype(wide_dtype):
+    return wide_dtype
+
+
 def tensors_of(as_dtype, sizes, seed):
     """Small whole numbers, so that there are ties within and between tensors."""
     rng = np.random.default_rng(seed)

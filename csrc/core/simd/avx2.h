@@ -131,60 +131,6 @@ struct Vector<float> : Lanes32 {
   }
 };
 
-// The 16-bit types: each lane is the bits of one, widened with zeros.
-template <typename T>
-struct Vector16 : Lanes32 {
-  using Element = T;
-
-  FEDPLUG_OP Register Load(const T* from) {
-    return _mm256_cvtepu16_epi32(
-        _mm_loadu_si128(reinterpret_cast<const __m128i*>(from)));
-  }
-  FEDPLUG_OP void Store(void* to, Register lanes) {
-    _mm_storeu_si128(static_cast<__m128i*>(to), Narrow(lanes));
-  }
-  FEDPLUG_OP void Stream(T* to, Register lanes) {
-    _mm_stream_si128(reinterpret_cast<__m128i*>(to), Narrow(lanes));
-  }
-  FEDPLUG_OP Register Keys(Register lanes) {
-    return _mm256_and_si256(lanes, Broadcast(0x7fff));
-  }
-  FEDPLUG_OP Register Distances(Register /*a*/, const T* /*delta*/,
-                                const T* residual) {
-    return Load(residual);
-  }
-  FEDPLUG_OP bool AreNear(Register /*distances*/, Register /*keys*/) {
-    return true;
-  }
-};
-
-template <>
-struct Vector<Half> : Vector16<Half> {
-  FEDPLUG_OP __m256 Widen(const Half* from) {
-    return _mm256_cvtph_ps(
-        _mm_loadu_si128(reinterpret_cast<const __m128i*>(from)));
-  }
-  FEDPLUG_OP Register Sum(const Half* a, const Half* b) {
-    return _mm256_cvtepu16_epi32(_mm256_cvtps_ph(
-        _mm256_add_ps(Widen(a), Widen(b)), _MM_FROUND_TO_NEAREST_INT));
-  }
-};
-
-template <>
-struct Vector<BFloat16> : Vector16<BFloat16> {
-  FEDPLUG_OP __m256 Widen(const BFloat16* from) {
-    return _mm256_castsi256_ps(_mm256_slli_epi32(Load(from), 16));
-  }
-  // As internal::ShiftRounded: what is NaN has zeros in the bits that go.
-  FEDPLUG_OP Register Sum(const BFloat16* a, const BFloat16* b) {
-    const __m256i sum = _mm256_castps_si256(_mm256_add_ps(Widen(a), Widen(b)));
-    const __m256i odd =
-        _mm256_and_si256(_mm256_srli_epi32(sum, 16), Broadcast(1));
-    return _mm256_srli_epi32(
-        _mm256_add_epi32(_mm256_add_epi32(sum, Broadcast(0x7fff)), odd), 16);
-  }
-};
-
 template <>
 struct Vector<double> {
   static constexpr int kLanes = 4;

@@ -117,62 +117,6 @@ struct Vector<float> : Lanes32 {
   }
 };
 
-// The 16-bit types: each lane is the bits of one, widened with zeros.
-template <typename T>
-struct Vector16 : Lanes32 {
-  using Element = T;
-
-  FEDPLUG_OP Register Load(const T* from) {
-    return _mm512_cvtepu16_epi32(
-        _mm256_loadu_si256(reinterpret_cast<const __m256i*>(from)));
-  }
-  FEDPLUG_OP void Store(void* to, Register lanes) {
-    _mm256_storeu_si256(static_cast<__m256i*>(to),
-                        _mm512_cvtepi32_epi16(lanes));
-  }
-  FEDPLUG_OP void Stream(T* to, Register lanes) {
-    _mm256_stream_si256(reinterpret_cast<__m256i*>(to),
-                        _mm512_cvtepi32_epi16(lanes));
-  }
-  FEDPLUG_OP Register Keys(Register lanes) {
-    return _mm512_and_si512(lanes, Broadcast(0x7fff));
-  }
-  FEDPLUG_OP Register Distances(Register /*a*/, const T* /*delta*/,
-                                const T* residual) {
-    return Load(residual);
-  }
-  FEDPLUG_OP bool AreNear(Register /*distances*/, Register /*keys*/) {
-    return true;
-  }
-};
-
-template <>
-struct Vector<Half> : Vector16<Half> {
-  FEDPLUG_OP __m512 Widen(const Half* from) {
-    return _mm512_cvtph_ps(
-        _mm256_loadu_si256(reinterpret_cast<const __m256i*>(from)));
-  }
-  FEDPLUG_OP Register Sum(const Half* a, const Half* b) {
-    return _mm512_cvtepu16_epi32(_mm512_cvtps_ph(
-        _mm512_add_ps(Widen(a), Widen(b)), _MM_FROUND_TO_NEAREST_INT));
-  }
-};
-
-template <>
-struct Vector<BFloat16> : Vector16<BFloat16> {
-  FEDPLUG_OP __m512 Widen(const BFloat16* from) {
-    return _mm512_castsi512_ps(_mm512_slli_epi32(Load(from), 16));
-  }
-  // As internal::ShiftRounded: what is NaN has zeros in the bits that go.
-  FEDPLUG_OP Register Sum(const BFloat16* a, const BFloat16* b) {
-    const __m512i sum = _mm512_castps_si512(_mm512_add_ps(Widen(a), Widen(b)));
-    const __m512i odd =
-        _mm512_and_si512(_mm512_srli_epi32(sum, 16), Broadcast(1));
-    return _mm512_srli_epi32(
-        _mm512_add_epi32(_mm512_add_epi32(sum, Broadcast(0x7fff)), odd), 16);
-  }
-};
-
 template <>
 struct Vector<double> {
   static constexpr int kLanes = 8;

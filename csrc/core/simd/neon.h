@@ -111,58 +111,6 @@ struct Vector<float> : Lanes32 {
   }
 };
 
-// The 16-bit types: each lane is the bits of one, widened with zeros.
-template <typename T>
-struct Vector16 : Lanes32 {
-  using Element = T;
-
-  static inline uint16x4_t LoadNarrow(const T* from) {
-    return vld1_u16(reinterpret_cast<const std::uint16_t*>(from));
-  }
-  static inline Register Load(const T* from) {
-    return vmovl_u16(LoadNarrow(from));
-  }
-  static inline void Store(void* to, Register lanes) {
-    vst1_u8(static_cast<std::uint8_t*>(to),
-            vreinterpret_u8_u16(vmovn_u32(lanes)));
-  }
-  static inline void Stream(T* to, Register lanes) { Store(to, lanes); }
-  static inline Register Keys(Register lanes) {
-    return vandq_u32(lanes, Broadcast(0x7fff));
-  }
-  static inline Register Distances(Register /*a*/, const T* /*delta*/,
-                                   const T* residual) {
-    return Load(residual);
-  }
-  static inline bool AreNear(Register /*distances*/, Register /*keys*/) {
-    return true;
-  }
-};
-
-template <>
-struct Vector<Half> : Vector16<Half> {
-  static inline float32x4_t Widen(const Half* from) {
-    return vcvt_f32_f16(vreinterpret_f16_u16(LoadNarrow(from)));
-  }
-  static inline Register Sum(const Half* a, const Half* b) {
-    return vmovl_u16(
-        vreinterpret_u16_f16(vcvt_f16_f32(vaddq_f32(Widen(a), Widen(b)))));
-  }
-};
-
-template <>
-struct Vector<BFloat16> : Vector16<BFloat16> {
-  static inline float32x4_t Widen(const BFloat16* from) {
-    return vreinterpretq_f32_u32(vshll_n_u16(LoadNarrow(from), 16));
-  }
-  // As internal::ShiftRounded: what is NaN has zeros in the bits that go.
-  static inline Register Sum(const BFloat16* a, const BFloat16* b) {
-    const uint32x4_t sum = vreinterpretq_u32_f32(vaddq_f32(Widen(a), Widen(b)));
-    const uint32x4_t odd = vandq_u32(vshrq_n_u32(sum, 16), Broadcast(1));
-    return vshrq_n_u32(vaddq_u32(vaddq_u32(sum, Broadcast(0x7fff)), odd), 16);
-  }
-};
-
 template <>
 struct Vector<double> {
   static constexpr int kLanes = 2;

@@ -11,24 +11,13 @@ BlockKernels<T> BlockKernelsFor(SimdLevel level) {
   if (level == SimdLevel::kNeon) return NeonBlockKernels<T>();
 #endif
   static_cast<void>(level);
-  typename BlockKernels<T>::PartitionMoved* moved = nullptr;
-  if constexpr (kCanMove<T>) moved = PartitionMovedBlock<T>;
-  return {SumKeysOfBlock<T>,
-          CountBlock<T>,
-          PartitionBlock<T>,
-          PartitionBlock<T>,
-          PartitionBlock<T, true>,
-          PartitionBlock<T, true>,
-          PartitionBlock<T>,
-          moved,
-          TakeBlock<T>,
-          TakeBlock<T>,
-          CompactBlock<T>};
+  return {SumKeysOfBlock<T>, CountBlock<T>,           PartitionBlock<T>,
+          PartitionBlock<T>, PartitionBlock<T, true>, PartitionBlock<T, true>,
+          PartitionBlock<T>, PartitionMovedBlock<T>,  TakeBlock<T>,
+          TakeBlock<T>,      CompactBlock<T>};
 }
 
 template BlockKernels<float> BlockKernelsFor(SimdLevel level);
 template BlockKernels<double> BlockKernelsFor(SimdLevel level);
-template BlockKernels<Half> BlockKernelsFor(SimdLevel level);
-template BlockKernels<BFloat16> BlockKernelsFor(SimdLevel level);
 
 }  // namespace fedplug::topk

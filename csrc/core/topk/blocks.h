@@ -76,9 +76,6 @@ struct MovedDelta {
   T* velocity_out;
 };
 
-template <typename T>
-inline constexpr bool kCanMove = sizeof(T) > 2;
-
 // Where a sum is NaN, "its key" is some number above infinity, and "its value"
 // some NaN.
 template <typename T>
@@ -122,8 +119,7 @@ struct BlockKernels {
   Partition* partition_streaming;
 
   // As partition_streaming, of a delta that becomes the new velocity: both are
-  // written past the caches, where both begin with a cache line. Null unless
-  // kCanMove<T>.
+  // written past the caches, where both begin with a cache line.
   // REQUIRES: no array overlaps another
   using PartitionMoved = FloatBitsOf<T>(const MovedDelta<T>& delta,
                                         const T* residual_in, T* residual_out,

@@ -16,8 +16,6 @@ BlockKernels<T> Avx2BlockKernels() {
 
 template BlockKernels<float> Avx2BlockKernels();
 template BlockKernels<double> Avx2BlockKernels();
-template BlockKernels<Half> Avx2BlockKernels();
-template BlockKernels<BFloat16> Avx2BlockKernels();
 
 }  // namespace fedplug::topk
 

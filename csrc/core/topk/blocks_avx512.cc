@@ -16,8 +16,6 @@ BlockKernels<T> Avx512BlockKernels() {
 
 template BlockKernels<float> Avx512BlockKernels();
 template BlockKernels<double> Avx512BlockKernels();
-template BlockKernels<Half> Avx512BlockKernels();
-template BlockKernels<BFloat16> Avx512BlockKernels();
 
 }  // namespace fedplug::topk
 

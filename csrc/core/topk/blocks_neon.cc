@@ -16,8 +16,6 @@ BlockKernels<T> NeonBlockKernels() {
 
 template BlockKernels<float> NeonBlockKernels();
 template BlockKernels<double> NeonBlockKernels();
-template BlockKernels<Half> NeonBlockKernels();
-template BlockKernels<BFloat16> NeonBlockKernels();
 
 }  // namespace fedplug::topk
 

@@ -61,7 +61,5 @@ const T* Decay<T>::Of(const T* residual, std::int64_t n,
 
 template class Decay<float>;
 template class Decay<double>;
-template class Decay<Half>;
-template class Decay<BFloat16>;
 
 }  // namespace fedplug::topk

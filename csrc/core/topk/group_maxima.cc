@@ -43,7 +43,5 @@ GroupMaxima<T>* GroupMaximaFor(SimdLevel level) {
 
 template GroupMaxima<float>* GroupMaximaFor(SimdLevel);
 template GroupMaxima<double>* GroupMaximaFor(SimdLevel);
-template GroupMaxima<Half>* GroupMaximaFor(SimdLevel);
-template GroupMaxima<BFloat16>* GroupMaximaFor(SimdLevel);
 
 }  // namespace fedplug::topk

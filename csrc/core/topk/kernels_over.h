@@ -18,7 +18,7 @@ BlockKernels<typename V::Element> KernelsOver() {
           PartitionNoting<V, true>,
           PartitionNoting<V, false>,
           PartitionStreaming<V>,
-          PartitionMovedOver<V>(),
+          PartitionMoved<V>,
           TakeMarked<V, false>,
           TakeStreaming<V>,
           Compact<V>};

@@ -81,14 +81,6 @@ FEDPLUG_TARGET BitsOf<V> PartitionMoved(
                                                         cursor);
 }
 
-template <typename V>
-constexpr auto* PartitionMovedOver() {
-  using T = typename V::Element;
-  typename BlockKernels<T>::PartitionMoved* found = nullptr;
-  if constexpr (kCanMove<T>) found = PartitionMoved<V>;
-  return found;
-}
-
 }  // namespace
 }  // namespace fedplug::topk
 

@@ -25,8 +25,7 @@ class UndoLog {
   static std::int64_t BytesFor(std::int64_t n) {
     constexpr auto kBytes = static_cast<std::int64_t>(sizeof(T));
     const std::int64_t blocks = MostBlocks(n);
-    return blocks * kBlock * (2 + (UndoNotes<T>::kFits ? 0 : kBytes)) +
-           (blocks + 63) / 64 * 64;
+    return blocks * kBlock * (2 + kBytes) + (blocks + 63) / 64 * 64;
   }
 
   // REQUIRES: update.residual_in == update.residual_out; to read the deltas
@@ -38,10 +37,8 @@ class UndoLog {
         notes_{reinterpret_cast<std::uint16_t*>(memory), nullptr} {
     const std::int64_t blocks = MostBlocks(update.n);
     memory += blocks * kBlock * 2;
-    if (!UndoNotes<T>::kFits) {
-      notes_.residuals = reinterpret_cast<T*>(memory);
-      memory += blocks * kBlock * static_cast<std::int64_t>(sizeof(T));
-    }
+    notes_.residuals = reinterpret_cast<T*>(memory);
+    memory += blocks * kBlock * static_cast<std::int64_t>(sizeof(T));
     noted_ = reinterpret_cast<bool*>(memory);
     std::fill_n(noted_, blocks, false);
   }

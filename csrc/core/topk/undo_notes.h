@@ -15,16 +15,15 @@ namespace fedplug::topk {
 // those of a - delta. This subtraction gives the same number each time, however
 // far that is from r, so that r follows to the bit. The distance mostly fits in
 // 16 bits; r itself is noted where it does not or the sum is not finite, and,
-// with a vector, for all of its lanes. Of a 16-bit type r itself always fits.
+// with a vector, for all of its lanes.
 //
 // SHAPE: distances[elements], residuals[elements] of a block
 template <typename T>
 struct UndoNotes {
   using Bits = FloatBitsOf<T>;
 
-  static constexpr bool kFits = sizeof(T) == 2;
-  static constexpr Bits kMiddle = kFits ? 0 : 0x7fff;  // the distance 0
-  static constexpr std::uint16_t kNone = 0xffff;       // r itself was noted
+  static constexpr Bits kMiddle = 0x7fff;         // the distance 0
+  static constexpr std::uint16_t kNone = 0xffff;  // r itself was noted
 
   std::uint16_t* distances;
   T* residuals;
@@ -35,25 +34,21 @@ struct UndoNotes {
 
   // The distance, plus kMiddle: it fits where it is below kNone.
   FEDPLUG_HOST_DEVICE static Bits DistanceOf(T a, T delta, T residual) {
-    if constexpr (kFits) {
-      return ToBits(residual);
-    } else {
-      return ToBits(residual) - ToBits<T>(a - delta) + kMiddle;
-    }
+    return ToBits(residual) - ToBits<T>(a - delta) + kMiddle;
   }
 
   // Says whether the distance fits: otherwise r itself is noted.
   FEDPLUG_HOST_DEVICE bool Note(std::int64_t i, T a, T delta,
                                 T residual) const {
     const Bits distance = DistanceOf(a, delta, residual);
-    const bool fits = kFits || (distance < kNone && IsFinite(a));
+    const bool fits = distance < kNone && IsFinite(a);
     distances[i] = fits ? static_cast<std::uint16_t>(distance) : kNone;
     if (!fits) residuals[i] = residual;
     return fits;
   }
 
   FEDPLUG_HOST_DEVICE static bool IsNone(std::uint16_t distance) {
-    return !kFits && distance == kNone;
+    return distance == kNone;
   }
 
   FEDPLUG_HOST_DEVICE bool HasResidual(std::int64_t i) const {

@@ -101,6 +101,21 @@ Status WithDtype(std::int32_t dtype, const Body& body) {
   }
 }
 
+// body(T{}) for the element types of a selection.
+template <typename Body>
+Status WithSelectedDtype(std::int32_t dtype, const Body& body) {
+  switch (dtype) {
+    case FEDPLUG_CUDA_FLOAT32:
+      return body(float{});
+    case FEDPLUG_CUDA_FLOAT64:
+      return body(double{});
+    default:
+      return {StatusCode::kInvalidArgument,
+              "a selection takes float32 or float64, not dtype " +
+                  std::to_string(dtype)};
+  }
+}
+
 NonFinitePolicy PolicyOf(std::int32_t non_finite) {
   return non_finite == FEDPLUG_CUDA_DROP ? NonFinitePolicy::kDrop
                                          : NonFinitePolicy::kError;
@@ -165,7 +180,7 @@ FEDPLUG_CUDA_API std::int32_t fedplug_cuda_topk_workspace_bytes(
     std::int32_t dtype, const FedplugCudaUpdate* updates, std::int64_t count,
     std::int32_t each, std::uint64_t* bytes) {
   return Guarded([&] {
-    return WithDtype(dtype, [&](auto zero) -> Status {
+    return WithSelectedDtype(dtype, [&](auto zero) -> Status {
       using T = decltype(zero);
       *bytes = each != 0
                    ? TopKResidualWorkspaceBytes(
@@ -203,7 +218,7 @@ FEDPLUG_CUDA_API std::int32_t fedplug_cuda_topk(
     std::int32_t* indices, std::int64_t* row_splits,
     FedplugCudaTopKReport* reports, void* stream) {
   return OnDevice(device, [&] {
-    return WithDtype(dtype, [&](auto zero) {
+    return WithSelectedDtype(dtype, [&](auto zero) {
       using T = decltype(zero);
       const auto typed = UpdatesOf<T>(updates, count);
       return GroupedTopKResidual(

@@ -79,7 +79,8 @@ FEDPLUG_CUDA_API int32_t fedplug_cuda_topk_each(
 
 // Queues one selection of the k largest sums of all tensors together.
 //
-// REQUIRES: workspace is aligned to 256 bytes, reports to 8
+// REQUIRES: dtype is FLOAT32 or FLOAT64; workspace is aligned to 256 bytes,
+//           reports to 8
 // SHAPE:    updates[count]; values and indices[min(k, sum of n)];
 //           row_splits[count + 1]; reports[count]
 FEDPLUG_CUDA_API int32_t fedplug_cuda_topk(

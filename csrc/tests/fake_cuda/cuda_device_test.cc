@@ -21,7 +21,7 @@ constexpr std::array<std::int64_t, 5> kFewEdges = {0, 1, 33, 8192, 8193};
 template <typename Fills>
 void TopKEqualsTheReferenceOnFibers(const Fills& fills, Gpu gpu) {
   Random random(1);
-  ForEachDtype([&](auto zero) {
+  ForEachWideDtype([&](auto zero) {
     using T = decltype(zero);
     for (const std::int64_t n : kFewEdges) {
       for (const Fill fill : fills) {
@@ -53,7 +53,7 @@ TEST(CudaOnFibers, TopKInOneLaunchEqualsTheReference) {
 TEST(CudaOnFibers, TopKInOneLaunchRefusesATensorAndChangesNothing) {
   for (const TopKWay way : kWaysOfOneLaunch) {
     Gpu gpu(way);
-    ForEachDtype([&](auto zero) {
+    ForEachWideDtype([&](auto zero) {
       TopKRefusesATensorAndChangesNothing<decltype(zero)>(gpu);
     });
   }
@@ -61,7 +61,7 @@ TEST(CudaOnFibers, TopKInOneLaunchRefusesATensorAndChangesNothing) {
 
 TEST(CudaOnFibers, BandedTopKTakesWhatItsLogAndItsSampleAreNotFor) {
   Gpu gpu(TopKWay::kBanded);
-  ForEachDtype([&](auto zero) {
+  ForEachWideDtype([&](auto zero) {
     TopKTakesResidualsFarFromTheirSums<decltype(zero)>(gpu);
     TopKTakesWhatItsSampleDoesNotShow<decltype(zero)>(gpu);
   });
@@ -71,7 +71,7 @@ TEST(CudaOnFibers, BandedTopKTakesWhatItsLogAndItsSampleAreNotFor) {
 TEST(CudaOnFibers, ListsEqualTheCore) {
   Random random(2);
   Gpu gpu;
-  ForEachDtype([&](auto zero) {
+  ForEachWideDtype([&](auto zero) {
     using T = decltype(zero);
     for (const Fill fill : {Fill::kNormal, Fill::kFewLevels, Fill::kAnyBits}) {
       const auto inputs = ListOf<T>({0, 300, 8193, 1, 0}, fill, random);

@@ -63,7 +63,7 @@ TopKInput<T> Input(std::int64_t n, std::int64_t k, Fill fill, bool in_place) {
 
 TEST(CudaRaces, PassesHaveNone) {
   EXPECT_EQ(RacesOf([] {
-              ForEachDtype([](auto zero) {
+              ForEachWideDtype([](auto zero) {
                 using T = decltype(zero);
                 ExpectReference(Input<T>(17000, 900, Fill::kNormal, true),
                                 kError);
@@ -88,7 +88,7 @@ constexpr TopKWay kWaysOfOneLaunch[] = {TopKWay::kResident, TopKWay::kBanded};
 TEST(CudaRaces, OneLaunchHasNone) {
   for (const TopKWay way : kWaysOfOneLaunch) {
     EXPECT_EQ(RacesOf([&] {
-                ForEachDtype([&](auto zero) {
+                ForEachWideDtype([&](auto zero) {
                   using T = decltype(zero);
                   ExpectReference(Input<T>(17000, 900, Fill::kNormal, true),
                                   kError, way);

@@ -176,9 +176,14 @@ std::uint32_t Crc32(const std::vector<std::uint8_t>& data) {
                                    const std::vector<T>&, std::int64_t);       \
   template TopK<T> ChunkedTopKResidual<T>(const std::vector<T>&,               \
                                           const std::vector<T>&, std::int64_t, \
-                                          std::int64_t, T);                    \
-  template void ScatterDecodeAdd<T>(                                           \
-      std::vector<T>*, const std::vector<std::vector<T>>&,                     \
+                                          std::int64_t, T)
+FEDPLUG_INSTANTIATE(float);
+FEDPLUG_INSTANTIATE(double);
+#undef FEDPLUG_INSTANTIATE
+
+#define FEDPLUG_INSTANTIATE(T)                             \
+  template void ScatterDecodeAdd<T>(                       \
+      std::vector<T>*, const std::vector<std::vector<T>>&, \
       const std::vector<std::vector<std::int32_t>>&, const std::vector<T>&)
 FEDPLUG_INSTANTIATE(float);
 FEDPLUG_INSTANTIATE(double);

@@ -66,7 +66,7 @@ class ChunkedTopKResidualOp : public OpKernel {
                               .Device(tensorflow::DEVICE_CPU) \
                               .TypeConstraint<T>("T"),        \
                           ChunkedTopKResidualOp<T>)
-FEDPLUG_FOR_EACH_ELEMENT_TYPE(FEDPLUG_REGISTER);
+FEDPLUG_FOR_EACH_WIDE_TYPE(FEDPLUG_REGISTER);
 #undef FEDPLUG_REGISTER
 
 }  // namespace

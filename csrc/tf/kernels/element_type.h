@@ -51,4 +51,9 @@ CoreType<T>* MutableElements(tensorflow::Tensor* tensor) {
   REGISTER(Eigen::half);                        \
   REGISTER(Eigen::bfloat16)
 
+// REGISTER(T); for every type that selections add up in.
+#define FEDPLUG_FOR_EACH_WIDE_TYPE(REGISTER) \
+  REGISTER(float);                           \
+  REGISTER(double)
+
 #endif  // FEDPLUG_TF_KERNELS_ELEMENT_TYPE_H_

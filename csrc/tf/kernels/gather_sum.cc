@@ -94,7 +94,7 @@ class TakeFromSumOp : public OpKernel {
                               .Device(tensorflow::DEVICE_CPU) \
                               .TypeConstraint<T>("T"),        \
                           TakeFromSumOp<T>)
-FEDPLUG_FOR_EACH_ELEMENT_TYPE(FEDPLUG_REGISTER);
+FEDPLUG_FOR_EACH_WIDE_TYPE(FEDPLUG_REGISTER);
 #undef FEDPLUG_REGISTER
 
 }  // namespace

@@ -42,7 +42,7 @@ class GroupedTopKResidualOp : public TopKOp {
                               .Device(tensorflow::DEVICE_CPU) \
                               .TypeConstraint<T>("T"),        \
                           GroupedTopKResidualOp<T>)
-FEDPLUG_FOR_EACH_ELEMENT_TYPE(FEDPLUG_REGISTER);
+FEDPLUG_FOR_EACH_WIDE_TYPE(FEDPLUG_REGISTER);
 #undef FEDPLUG_REGISTER
 
 }  // namespace

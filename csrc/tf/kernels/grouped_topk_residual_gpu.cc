@@ -80,7 +80,7 @@ class GroupedTopKResidualGpuOp : public TopKOp {
                               .HostMemory("nonfinite")        \
                               .TypeConstraint<T>("T"),        \
                           GroupedTopKResidualGpuOp<T>)
-FEDPLUG_FOR_EACH_ELEMENT_TYPE(FEDPLUG_REGISTER);
+FEDPLUG_FOR_EACH_WIDE_TYPE(FEDPLUG_REGISTER);
 #undef FEDPLUG_REGISTER
 
 }  // namespace

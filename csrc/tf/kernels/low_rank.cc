@@ -183,11 +183,15 @@ class LowRankResidualOp : public OpKernel {
                               .TypeConstraint<T>("T")               \
                               .TypeConstraint<WideType<T>>("Wide"), \
                           OP<T>)
+#define FEDPLUG_REGISTER(T)                                   \
+  REGISTER_KERNEL_BUILDER(Name("Fedplug>SumAndLargest")       \
+                              .Device(tensorflow::DEVICE_CPU) \
+                              .TypeConstraint<T>("T"),        \
+                          SumAndLargestOp<T>)
+FEDPLUG_FOR_EACH_WIDE_TYPE(FEDPLUG_REGISTER);
+#undef FEDPLUG_REGISTER
+
 #define FEDPLUG_REGISTER(T)                                           \
-  REGISTER_KERNEL_BUILDER(Name("Fedplug>SumAndLargest")               \
-                              .Device(tensorflow::DEVICE_CPU)         \
-                              .TypeConstraint<T>("T"),                \
-                          SumAndLargestOp<T>);                        \
   FEDPLUG_REGISTER_WIDE("Fedplug>MatrixTimes", MatrixTimesOp, T);     \
   FEDPLUG_REGISTER_WIDE("Fedplug>LowRankMatrix", LowRankMatrixOp, T); \
   FEDPLUG_REGISTER_WIDE("Fedplug>LowRankResidual", LowRankResidualOp, T)

@@ -44,7 +44,7 @@ class ResourceTopKResidualOp : public TopKOp {
                               .Device(tensorflow::DEVICE_CPU)  \
                               .TypeConstraint<T>("T"),         \
                           ResourceTopKResidualOp<T>)
-FEDPLUG_FOR_EACH_ELEMENT_TYPE(FEDPLUG_REGISTER);
+FEDPLUG_FOR_EACH_WIDE_TYPE(FEDPLUG_REGISTER);
 #undef FEDPLUG_REGISTER
 
 }  // namespace

@@ -116,7 +116,7 @@ class ResourceTopKResidualGpuOp : public TopKOp {
                               .HostMemory("nonfinite")         \
                               .TypeConstraint<T>("T"),         \
                           ResourceTopKResidualGpuOp<T>)
-FEDPLUG_FOR_EACH_ELEMENT_TYPE(FEDPLUG_REGISTER);
+FEDPLUG_FOR_EACH_WIDE_TYPE(FEDPLUG_REGISTER);
 #undef FEDPLUG_REGISTER
 
 }  // namespace

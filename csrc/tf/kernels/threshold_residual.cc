@@ -57,7 +57,7 @@ class ThresholdResidualOp : public OpKernel {
                               .Device(tensorflow::DEVICE_CPU) \
                               .TypeConstraint<T>("T"),        \
                           ThresholdResidualOp<T>)
-FEDPLUG_FOR_EACH_ELEMENT_TYPE(FEDPLUG_REGISTER);
+FEDPLUG_FOR_EACH_WIDE_TYPE(FEDPLUG_REGISTER);
 #undef FEDPLUG_REGISTER
 
 }  // namespace

@@ -5,6 +5,7 @@
 #include "core/topk_residual.h"
 #include "tensorflow/core/framework/op_kernel.h"
 #include "tensorflow/core/framework/register_types.h"
+#include "tf/kernels/element_type.h"
 #include "tf/kernels/inputs.h"
 #include "tf/kernels/outputs.h"
 #include "tf/kernels/parallel.h"
@@ -73,8 +74,7 @@ class TopKMomentumOp : public TopKOp {
                               .Device(tensorflow::DEVICE_CPU) \
                               .TypeConstraint<T>("T"),        \
                           TopKMomentumOp<T>)
-FEDPLUG_REGISTER(float);
-FEDPLUG_REGISTER(double);
+FEDPLUG_FOR_EACH_WIDE_TYPE(FEDPLUG_REGISTER);
 #undef FEDPLUG_REGISTER
 
 }  // namespace

@@ -30,7 +30,7 @@ REGISTER_OP("Fedplug>ChunkedTopKResidual")
     .Output("values: T")
     .Output("indices: int32")
     .Output("new_residual: T")
-    .Attr("T: {float, double, bfloat16, half}")
+    .Attr("T: {float, double}")
     .Attr("chunk: int >= 1")
     .SetShapeFn(ChunkedTopKResidualShape)
     .Doc(R"doc(

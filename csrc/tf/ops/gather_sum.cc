@@ -36,7 +36,7 @@ REGISTER_OP("Fedplug>GatherSum")
     .Input("indices: int32")
     .Output("values: T")
     .Attr("N: int >= 1")
-    .Attr("T: {float, double, bfloat16, half}")
+    .Attr("T: {float, double}")
     .SetShapeFn(GatherSumShape)
     .Doc(R"doc(
 Gathers elements of a tensor, or of the sum of two, which is computed nowhere else. Not differentiable.
@@ -55,7 +55,7 @@ REGISTER_OP("Fedplug>TakeFromSum")
     .Input("indices: int32")
     .Output("values: T")
     .Output("new_residual: T")
-    .Attr("T: {float, double, bfloat16, half}")
+    .Attr("T: {float, double}")
     .SetShapeFn(TakeFromSumShape)
     .Doc(R"doc(
 Takes entries at given places out of an update and keeps the rest for the next round.

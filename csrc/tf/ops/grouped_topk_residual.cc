@@ -44,7 +44,7 @@ REGISTER_OP("Fedplug>GroupedTopKResidual")
     .Output("new_residuals: N * T")
     .Output("nonfinite: int64")
     .Attr("N: int >= 1")
-    .Attr("T: {float, double, bfloat16, half}")
+    .Attr("T: {float, double}")
     .Attr("on_nonfinite: {'error', 'drop'} = 'error'")
     .SetShapeFn(GroupedTopKResidualShape)
     .Doc(R"doc(

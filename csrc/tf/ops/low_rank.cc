@@ -68,7 +68,7 @@ REGISTER_OP("Fedplug>SumAndLargest")
     .Input("residual: T")
     .Output("sum: T")
     .Output("largest: T")
-    .Attr("T: {half, bfloat16, float, double}")
+    .Attr("T: {float, double}")
     .SetShapeFn(SumAndLargestShape)
     .Doc(R"doc(
 Adds a residual to an update, and finds the largest magnitude.

@@ -28,7 +28,7 @@ REGISTER_OP("Fedplug>ThresholdResidual")
     .Output("values: T")
     .Output("indices: int32")
     .Output("new_residual: T")
-    .Attr("T: {float, double, bfloat16, half}")
+    .Attr("T: {float, double}")
     .SetShapeFn(ThresholdResidualShape)
     .Doc(R"doc(
 Takes the entries that reach a threshold out of an update and keeps the rest for the next round.

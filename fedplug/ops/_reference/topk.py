@@ -69,9 +69,7 @@ def topk_residual(delta: Any, residual: Any, k: Any, on_nonfinite: str) -> tuple
 def magnitude_bits(a: Any) -> Any:
     """Integers in the order of ``|a|``.
 
-    The bits of a non-negative IEEE 754 number, read as an integer, ascend with its value; and integers have
-    kernels for sorting where the 16-bit floating types have none.
+    The bits of a non-negative IEEE 754 number, read as an integer, ascend with its value.
     """
-    bits = {2: tf.int16, 4: tf.int32, 8: tf.int64}[a.dtype.size]
-    magnitude = tf.bitwise.bitwise_and(tf.bitcast(a, bits), bits.max)
-    return magnitude if bits == tf.int64 else tf.cast(magnitude, tf.int32)
+    bits = {4: tf.int32, 8: tf.int64}[a.dtype.size]
+    return tf.bitwise.bitwise_and(tf.bitcast(a, bits), bits.max)

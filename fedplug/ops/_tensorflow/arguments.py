@@ -23,11 +23,13 @@ __all__ = [
     "require_policy",
     "require_variable",
     "require_vectors",
+    "require_wide",
     "same_shape",
 ]
 
 
 _FLOATING = (tf.float32, tf.float64, tf.bfloat16, tf.float16)
+_WIDE = _FLOATING[:2]
 _POLICIES = ("error", "drop")
 
 
@@ -64,6 +66,16 @@ def require_floating(**tensors: Any) -> None:
         if tensor.dtype not in _FLOATING:
             known = ", ".join(dtype.name for dtype in _FLOATING)
             raise TypeError(f"{name} must be one of {known}, not {tensor.dtype.name}")
+
+
+def require_wide(**tensors: Any) -> None:
+    """Raises TypeError unless every tensor is float32 or float64, the dtypes of residuals."""
+    for name, tensor in tensors.items():
+        if tensor.dtype not in _WIDE:
+            wide = " or ".join(dtype.name for dtype in _WIDE)
+            raise TypeError(
+                f"{name} must be {wide}, not {tensor.dtype.name}; fedplug.ops.widened widens 16 bits"
+            )
 
 
 def require_variable(**variables: Any) -> None:

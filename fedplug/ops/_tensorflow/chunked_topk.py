@@ -8,7 +8,7 @@ import tensorflow as tf
 
 from fedplug.ops._reference import chunked_topk as reference
 from fedplug.ops._tensorflow import loader
-from fedplug.ops._tensorflow.arguments import as_int64, require_equal_shapes, require_floating
+from fedplug.ops._tensorflow.arguments import as_int64, require_equal_shapes, require_wide
 from fedplug.ops.lowering import resolve_lowering
 from fedplug.ops.types import ChunkedTopK
 
@@ -22,7 +22,7 @@ def chunked_topk_residual(
 ) -> ChunkedTopK:
     delta = tf.convert_to_tensor(delta)
     residual = tf.convert_to_tensor(residual, delta.dtype)
-    require_floating(delta=delta)
+    require_wide(delta=delta)
     require_equal_shapes(delta=delta, residual=residual)
     k, decay = as_int64(k), tf.convert_to_tensor(decay, delta.dtype)
     if chunk < 1:

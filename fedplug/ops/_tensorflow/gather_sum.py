@@ -8,7 +8,7 @@ import tensorflow as tf
 
 from fedplug.ops._reference import gather_sum as reference
 from fedplug.ops._tensorflow import loader
-from fedplug.ops._tensorflow.arguments import require_equal_shapes, require_floating
+from fedplug.ops._tensorflow.arguments import require_equal_shapes, require_wide
 from fedplug.ops.lowering import resolve_lowering
 from fedplug.ops.types import TakenFromSum
 
@@ -20,7 +20,7 @@ tf.no_gradient("Fedplug>TakeFromSum")
 
 def gather_sum(delta: Any, residual: Any, indices: Any, *, lowering: str | None = None) -> tf.Tensor:
     delta = tf.convert_to_tensor(delta)
-    require_floating(delta=delta)
+    require_wide(delta=delta)
     addends = [delta]
     if residual is not None:
         addends.append(tf.convert_to_tensor(residual, delta.dtype))
@@ -35,7 +35,7 @@ def take_from_sum(delta: Any, residual: Any, indices: Any, *, lowering: str | No
     delta = tf.convert_to_tensor(delta)
     residual = tf.convert_to_tensor(residual, delta.dtype)
     indices = tf.convert_to_tensor(indices, tf.int32)
-    require_floating(delta=delta)
+    require_wide(delta=delta)
     require_equal_shapes(delta=delta, residual=residual)
     if resolve_lowering(lowering) == "fused":
         return TakenFromSum(*loader.library().fedplug_take_from_sum(delta, residual, indices))

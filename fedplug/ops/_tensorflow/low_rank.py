@@ -8,7 +8,7 @@ import tensorflow as tf
 
 from fedplug.ops._reference import low_rank as reference
 from fedplug.ops._tensorflow import loader
-from fedplug.ops._tensorflow.arguments import require_equal_shapes, require_floating
+from fedplug.ops._tensorflow.arguments import require_equal_shapes, require_floating, require_wide
 from fedplug.ops._tensorflow.floats import wide_dtype
 from fedplug.ops.lowering import resolve_lowering
 from fedplug.ops.types import SumAndLargest
@@ -24,7 +24,7 @@ tf.no_gradient("Fedplug>LowRankResidual")
 def sum_and_largest(delta: Any, residual: Any, *, lowering: str | None = None) -> SumAndLargest:
     delta = tf.convert_to_tensor(delta)
     residual = tf.convert_to_tensor(residual, delta.dtype)
-    require_floating(delta=delta)
+    require_wide(delta=delta)
     require_equal_shapes(delta=delta, residual=residual)
     if resolve_lowering(lowering) == "fused":
         return SumAndLargest(*loader.library().fedplug_sum_and_largest(delta, residual))

@@ -8,7 +8,7 @@ import tensorflow as tf
 
 from fedplug.ops._reference import threshold as reference
 from fedplug.ops._tensorflow import loader
-from fedplug.ops._tensorflow.arguments import require_equal_shapes, require_floating
+from fedplug.ops._tensorflow.arguments import require_equal_shapes, require_wide
 from fedplug.ops.lowering import resolve_lowering
 from fedplug.ops.types import AboveThreshold
 
@@ -23,7 +23,7 @@ def threshold_residual(
     delta = tf.convert_to_tensor(delta)
     residual = tf.convert_to_tensor(residual, delta.dtype)
     threshold = tf.convert_to_tensor(threshold, delta.dtype)
-    require_floating(delta=delta)
+    require_wide(delta=delta)
     require_equal_shapes(delta=delta, residual=residual)
     if resolve_lowering(lowering) == "fused":
         return AboveThreshold(*loader.library().fedplug_threshold_residual(delta, residual, threshold))

@@ -10,7 +10,7 @@ import tensorflow as tf
 from fedplug.errors import ArgumentError
 from fedplug.ops._reference import topk as reference
 from fedplug.ops._tensorflow import loader
-from fedplug.ops._tensorflow.arguments import as_int64, require_equal_shapes, require_floating, require_policy
+from fedplug.ops._tensorflow.arguments import as_int64, require_equal_shapes, require_policy, require_wide
 from fedplug.ops.lowering import resolve_lowering
 from fedplug.ops.types import GroupedTopK, TopK
 
@@ -25,7 +25,7 @@ def topk_residual(
     require_policy(on_nonfinite)
     delta = tf.convert_to_tensor(delta)
     residual = tf.convert_to_tensor(residual, delta.dtype)
-    require_floating(delta=delta)
+    require_wide(delta=delta)
     require_equal_shapes(delta=delta, residual=residual)
     k = as_int64(k)
     if resolve_lowering(lowering) == "fused":
@@ -55,7 +55,7 @@ def grouped_topk_residual(
     if len(dtypes) > 1:
         raise TypeError(f"the deltas must be of one dtype, not {' and '.join(dtypes)}")
     for t, (delta, residual) in enumerate(zip(deltas, residuals, strict=True)):
-        require_floating(**{f"delta {t}": delta})
+        require_wide(**{f"delta {t}": delta})
         require_equal_shapes(**{f"delta {t}": delta, f"residual {t}": residual})
     k = as_int64(k)
     if resolve_lowering(lowering) == "fused":

@@ -8,7 +8,7 @@ import tensorflow as tf
 
 from fedplug.ops._reference import topk_momentum as reference
 from fedplug.ops._tensorflow import loader
-from fedplug.ops._tensorflow.arguments import as_int64, require_equal_shapes, require_floating, require_policy
+from fedplug.ops._tensorflow.arguments import as_int64, require_equal_shapes, require_policy, require_wide
 from fedplug.ops._tensorflow.topk import topk_residual
 from fedplug.ops.lowering import resolve_lowering
 from fedplug.ops.types import TopKMomentum
@@ -33,16 +33,15 @@ def topk_momentum(
     velocity, residual, momentum = (
         tf.convert_to_tensor(x, gradient.dtype) for x in (velocity, residual, momentum)
     )
-    require_floating(gradient=gradient)
+    require_wide(gradient=gradient)
     require_equal_shapes(gradient=gradient, velocity=velocity)
     require_equal_shapes(gradient=gradient, residual=residual)
     k = as_int64(k)
-    chosen = resolve_lowering(lowering)
-    if chosen == "fused" and gradient.dtype in (tf.float32, tf.float64):
+    if resolve_lowering(lowering) == "fused":
         op = loader.library().fedplug_top_k_momentum
         return TopKMomentum(*op(gradient, momentum, velocity, residual, k, on_nonfinite=on_nonfinite))
 
     def topk(delta: Any, before: Any) -> Any:
-        return topk_residual(delta, before, k, on_nonfinite=on_nonfinite, lowering=chosen)
+        return topk_residual(delta, before, k, on_nonfinite=on_nonfinite, lowering="reference")
 
     return TopKMomentum(*reference.topk_momentum(gradient, momentum, velocity, residual, topk))

@@ -15,6 +15,7 @@ from fedplug.ops._tensorflow.arguments import (
     require_equal_shapes,
     require_policy,
     require_variable,
+    require_wide,
 )
 from fedplug.ops._tensorflow.topk import grouped_topk_residual, topk_residual
 from fedplug.ops.lowering import resolve_lowering
@@ -76,7 +77,9 @@ def _require_a_delta_each(residuals: Sequence[tf.Variable], deltas: Sequence[Any
 
 def _deltas_of(residuals: Sequence[tf.Variable], deltas: Sequence[Any], names: list[str]) -> list[tf.Tensor]:
     """The deltas as tensors that fit variables, which are such, and of one dtype."""
-    require_variable(**{f"residual{name}": r for name, r in zip(names, residuals, strict=True)})
+    named = {f"residual{name}": residual for name, residual in zip(names, residuals, strict=True)}
+    require_variable(**named)
+    require_wide(**named)
     dtypes = sorted({residual.dtype.name for residual in residuals})
     if len(dtypes) > 1:
         raise TypeError(f"the residuals must be of one dtype, not {' and '.join(dtypes)}")

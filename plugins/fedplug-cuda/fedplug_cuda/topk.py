@@ -59,8 +59,8 @@ def grouped_topk_residual(
     The result has the bits of `fedplug.kernels.grouped_topk_residual`. Waits once, for the selected entries.
 
     Args:
-        deltas: Tensors of float32, float64, float16 or bfloat16, all of one dtype and on one device; at least
-            one, of fewer than 2^31 elements together.
+        deltas: Tensors of float32 or float64, all of one dtype and on one device; at least one, of fewer than
+            2^31 elements together.
         residuals: The residuals of earlier rounds, of the sizes of the deltas; None for zeros.
         k: Number of entries to select from all tensors together; 0 or more.
         residuals_out: Arrays to write the next residuals to; the residuals themselves for an update in place.
@@ -153,7 +153,10 @@ def _common_dtype(xs: Sequence[DeviceArray]) -> np.dtype[Any]:
     if len(dtypes) > 1:
         names = " and ".join(sorted(dtype.name for dtype in dtypes))
         raise ArgumentError(f"the deltas are of {names}; select from tensors of one dtype at a time")
-    return dtypes.pop()
+    dtype = dtypes.pop()
+    if dtype.itemsize == 2:
+        raise ArgumentError(f"the deltas are {dtype.name}; convert them to float32, the residuals' dtype")
+    return dtype
 
 
 def _matching(

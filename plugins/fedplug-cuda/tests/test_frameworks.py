@@ -47,17 +47,6 @@ def test_torch_works_on_its_current_stream(torch):
         assert mine.cpu().numpy().tobytes() == other.tobytes()
 
 
-def test_torch_bfloat16(torch):
-    import ml_dtypes
-
-    x = torch.randn(5000, dtype=torch.bfloat16, device="cuda")
-    host = x.cpu().view(torch.int16).numpy().view(ml_dtypes.bfloat16)
-    (values, _, _), rest = expected([host], [np.zeros_like(host)], 60)
-    found = grouped_topk_residual([x], None, 60)
-    assert found.values.tobytes() == values.tobytes()
-    assert found.residuals[0].cpu().view(torch.int16).numpy().tobytes() == rest[0].tobytes()
-
-
 def test_torch_refuses_what_it_cannot_read(torch):
     x = torch.randn(64, 3, device="cuda")
     with pytest.raises(ArgumentError, match="not C-contiguous"):

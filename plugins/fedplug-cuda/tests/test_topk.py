@@ -11,7 +11,7 @@ from fedplug_cuda.memory import empty_bytes
 from fedplug import kernels
 from fedplug.errors import ArgumentError, NonFiniteError
 
-DTYPES = [np.float32, np.float64, np.float16, ml_dtypes.bfloat16]
+DTYPES = [np.float32, np.float64]
 SHAPES = [(300,), (0,), (90, 91), (1,)]
 
 
@@ -34,6 +34,12 @@ def test_a_list_has_the_bits_of_the_cpu(device, dtype, k):
     np.testing.assert_array_equal(found.row_splits, splits)
     for owner, residual in zip(found.residuals, expected, strict=True):
         assert device.get(owner, residual).tobytes() == residual.tobytes()
+
+
+@pytest.mark.parametrize("dtype", [np.float16, ml_dtypes.bfloat16])
+def test_16_bits_are_refused(device, dtype):
+    with pytest.raises(ArgumentError, match=f"deltas are {np.dtype(dtype).name}; convert them to float32"):
+        grouped_topk_residual([device.put(np.ones(9, dtype))], None, 1)
 
 
 def test_no_residuals_are_zeros(device):
