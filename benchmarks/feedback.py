@@ -62,7 +62,6 @@ WAYS = {
     "`ef21`, momentum 0.9": Way(f'ef21("{TOPK}", momentum=0.9)', "all"),
     "`ef21`, of those sampled": Way(f'ef21("{TOPK}")', "sampled"),
     "no memory, `qsgd(4)`": Way("qsgd(4)"),
-    "`artemis`, `qsgd(4)`, rate 0.1": Way("artemis('qsgd(4)', rate=0.1)", "sampled"),
     "warm-up, 25 % to 1 % in 20 rounds": Way("topk(exponential(0.25, 0.01, 20), scope='model')"),
     "as many bytes as with the warm-up": Way("topk(0.0165, scope='model')"),
 }
@@ -150,7 +149,7 @@ def train(task: Task, way: Way, part: float, seed: int) -> tuple[float, float]:
     """Accuracy of the last rounds' models, and the mean bytes of an update."""
     codec, model = fedplug.codec(way.encoder), first_model(task, seed)
     number, sampled = len(task.clients), max(1, round(part * len(task.clients)))
-    memory_rate = codec.encoder.capabilities.memory_rate
+    sends_differences = codec.encoder.capabilities.sends_differences
     memory = {name: np.zeros_like(array) for name, array in model.items()}
     states: dict[int, Any] = {}
     sent, accuracies = 0, []
@@ -162,7 +161,7 @@ def train(task: Task, way: Way, part: float, seed: int) -> tuple[float, float]:
             update = update_of(model, task.clients[client], task.rate, generator)
             payloads, states[client] = codec.encode_model(update, states.get(client), round_num)
             sent += sum(map(len, payloads.values()))
-            weight = 1 if memory_rate else len(task.clients[client][1])
+            weight = 1 if sends_differences else len(task.clients[client][1])
             for name, payload in payloads.items():
                 sums[name] += weight * fedplug.decode(payload)
             weights += weight
@@ -170,8 +169,8 @@ def train(task: Task, way: Way, part: float, seed: int) -> tuple[float, float]:
         server_step = sampled / number if way.shrunk else 1
         for name in model:
             model[name] += np.float32(server_step) * (memory[name] + sums[name] / np.float32(divisor))
-            if memory_rate:
-                memory[name] += np.float32(memory_rate) * sums[name] / np.float32(number)
+            if sends_differences:
+                memory[name] += sums[name] / np.float32(number)
         if round_num >= ROUNDS - LAST:
             x, y = task.test
             accuracies.append(float(np.mean(scores(model, x)[1].argmax(axis=1) == y)))

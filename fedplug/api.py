@@ -1,4 +1,4 @@
-"""Makes components by name: ``fedplug.encoder(...)``, ``fedplug.aggregator(...)`` and so on."""
+"""Creates components by name: ``fedplug.encoder(...)``, ``fedplug.aggregator(...)`` and so on."""
 
 from __future__ import annotations
 
@@ -27,23 +27,28 @@ __all__ = [
 def encoder(
     value: Component | str | Mapping[str, Any] | Sequence[Any], /, **config: Any
 ) -> Encoder | EncoderAssignment:
-    """Makes an encoder: ``encoder("topk(0.01) | qsgd(8)")``, ``encoder("topk", fraction=0.01)``.
+    """Creates an encoder.
+
+    >>> encoder("topk(0.01) | qsgd(8)").name
+    'pipeline'
+    >>> encoder("topk", fraction=0.01) == encoder("topk(0.01)")
+    True
 
     Args:
-        value: An expression; a name, whose arguments are ``config``; rules (encoders by patterns of names,
-            or a list, see `fedplug.encoders.Rules`); a configuration, ``{"name": ..., "config": {...}}``; or
-            an encoder or stage.
-        config: The arguments of the encoder that ``value`` names.
+        value: An expression; a name, with the arguments in ``config``; rules (encoders by name patterns, or a
+            list, see `fedplug.encoders.Rules`); a configuration, ``{"name": ..., "config": {...}}``; or an
+            encoder or stage.
+        config: The arguments of the encoder named by ``value``.
 
     Returns:
-        A `fedplug.encoders.Encoder`, or for rules, budgets and their like a
-        `fedplug.encoders.EncoderAssignment`. A process takes either; only the former encodes a single tensor.
+        A `fedplug.encoders.Encoder`; for rules, budgets and the like a `fedplug.encoders.EncoderAssignment`.
+        A process accepts either. Only an `Encoder` encodes a single tensor.
 
     Raises:
-        ConfigError: It is none of these, cannot be read, or an encoder refuses its arguments.
-        CapabilityError: Several stages are not a sparsifier, a quantizer, an entropy coder and an index
-            coder, in this order.
-        UnknownNameError: No such encoder, or no such argument; the message lists the nearest.
+        ConfigError: ``value`` is none of these, cannot be parsed, or an encoder rejects its arguments.
+        CapabilityError: The stages are not a sparsifier, a quantizer, an entropy coder and an index coder,
+            in this order.
+        UnknownNameError: There is no such encoder or argument; the message lists the nearest names.
         PluginError: An encoder's plugin is broken.
     """
     if isinstance(value, list | tuple) or (isinstance(value, Mapping) and "name" not in value):
@@ -57,12 +62,12 @@ def encoder(
 
 
 def aggregator(value: Aggregator | str | Mapping[str, Any], /, **config: Any) -> Aggregator:
-    """Makes an aggregator: ``aggregator("mean")``. Arguments and errors as for `encoder`."""
+    """Creates an aggregator, as in ``aggregator("mean")``; see `encoder` for arguments and errors."""
     return cast("Aggregator", _component("aggregator", value, config))
 
 
 def schedule(value: Schedule | str | Mapping[str, Any], /, **config: Any) -> Schedule:
-    """Makes a schedule: ``schedule("linear(0.1, 0.01, 20)")``. Arguments and errors as for `aggregator`."""
+    """Creates a schedule, as in ``schedule("linear(0.1, 0.01, 20)")``; see `encoder`."""
     return cast("Schedule", _component("schedule", value, config))
 
 

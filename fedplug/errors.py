@@ -1,7 +1,4 @@
-"""Every error fedplug raises on purpose: callers catch one family, the command line prints one line.
-
-Each message says what is wrong, where, and what to do about it.
-"""
+"""All errors that fedplug raises on purpose. Each message says what is wrong, where, and how to fix it."""
 
 from __future__ import annotations
 
@@ -35,32 +32,32 @@ __all__ = [
 ]
 
 _FEW = 12
-"""So many names may be listed in a message of one line."""
+"""The maximum number of names in a message of one line."""
 
 _ALIKE = 0.6
-"""The least `difflib` ratio of a name that may have been meant, from 0 to 1."""
+"""The minimum `difflib` ratio of a suggested name, from 0 to 1."""
 
 _LESS_ALIKE = 0.1
-"""How much less than the best."""
+"""The maximum difference between the ratios of the best and of another suggested name."""
 
 _TFF_EXTRA = "`pip install 'fedplug[tff]'` on Python 3.11 (for its jaxlib see docs/tff.md#versions)"
 
 _OPTIONAL = {
     "tensorflow": ("TensorFlow", f"{_TFF_EXTRA}, or `pip install tensorflow` on a newer Python"),
     "tensorflow_federated": ("TensorFlow Federated", _TFF_EXTRA),
-    "matplotlib": ("Matplotlib", "`pip install matplotlib`, which fedplug[experiments] brings, too"),
-    "sklearn": ("scikit-learn", "`pip install scikit-learn`, which fedplug[experiments] brings, too"),
+    "matplotlib": ("Matplotlib", "`pip install matplotlib`, which fedplug[experiments] also installs"),
+    "sklearn": ("scikit-learn", "`pip install scikit-learn`, which fedplug[experiments] also installs"),
     "ray": ("Ray", "`pip install 'fedplug[ray]'` on Python 3.11"),
 }
-"""What fedplug can do without, by module: its name, and what installs it."""
+"""Optional dependencies by module: the name, and how to install it."""
 
 
 class FedplugError(Exception):
-    """Base of all errors a caller or a user of the command line can act upon."""
+    """The base of all errors that a caller or a user of the command line can act upon."""
 
 
 class ArgumentError(FedplugError, ValueError):
-    """An array or a number handed to a function has the wrong dtype, layout, shape or range."""
+    """An array or a number passed to a function has the wrong dtype, layout, shape or range."""
 
 
 class ConfigError(FedplugError, ValueError):
@@ -68,15 +65,15 @@ class ConfigError(FedplugError, ValueError):
 
 
 class UnknownNameError(ConfigError):
-    """A name (encoder, store, configuration key ...) is not known; the message lists the nearest ones.
+    """A name (encoder, store, configuration key ...) is unknown; the message lists the nearest names.
 
     Args:
-        kind: Of what it should be the name.
-        name: As it was given.
-        known: The names there are.
-        where: In what it was looked for.
-        note: What else the reader should know.
-        see: The command that lists the names, where there is one.
+        kind: The kind of thing that is named.
+        name: The unknown name.
+        known: All known names.
+        where: The place that was searched.
+        note: Additional advice for the reader.
+        see: A command that lists the names, if there is one.
     """
 
     def __init__(
@@ -95,27 +92,27 @@ class CapabilityError(FedplugError):
 
 
 class CapabilityWarning(UserWarning):
-    """Components were combined in a way that works, but rarely well."""
+    """Components were combined in a way that works but rarely works well."""
 
 
 class PluginError(FedplugError):
-    """A plugin could not be imported, or what it declares is not valid."""
+    """A plugin could not be imported, or its declarations are invalid."""
 
 
 class PayloadError(FedplugError, ValueError):
-    """A payload is truncated, corrupt, or not what its header claims."""
+    """A payload is truncated or corrupt, or contradicts its header."""
 
 
 class StateError(FedplugError, ValueError):
-    """A client's state is of another codec, version, shape or dtype than what it was given to."""
+    """A client's state has another codec, version, shape or dtype than expected."""
 
 
 class MissingDependencyError(FedplugError, ModuleNotFoundError):
-    """A package that fedplug can do without is needed here, and is not installed.
+    """An optional package is needed but not installed.
 
     Args:
-        needed_by: What needs it, for instance "fedplug.tff.process".
-        module: Its module, which `ImportError` calls ``name``.
+        needed_by: The feature that needs it, for example "fedplug.tff.process".
+        module: The missing module, which `ImportError` calls ``name``.
     """
 
     def __init__(self, needed_by: str, module: str) -> None:
@@ -124,12 +121,12 @@ class MissingDependencyError(FedplugError, ModuleNotFoundError):
         super().__init__(f"{needed_by} needs {title}, which is not installed: {remedy}", name=module)
 
     def __reduce__(self) -> tuple[type[MissingDependencyError], tuple[str, str | None]]:
-        """So that a worker process can hand it on."""
+        """Supports pickling, so that a worker process can forward the error."""
         return type(self), (self.needed_by, self.name)
 
 
 class NonFiniteError(FedplugError, ValueError):
-    """A NaN or an infinity where only finite numbers make sense; ``count`` says how many, if known."""
+    """A number is NaN or infinite where it must be finite; ``count`` is the number of them, if known."""
 
     def __init__(self, message: str, count: int | None = None) -> None:
         self.count = count
@@ -141,7 +138,7 @@ class OpLibraryError(FedplugError):
 
 
 class StaleBuildError(OpLibraryError):
-    """What is compiled in a checkout was built from other sources than lie there now."""
+    """The compiled parts of a checkout were built from other sources than the current ones."""
 
 
 class LoweringError(FedplugError):
@@ -149,10 +146,10 @@ class LoweringError(FedplugError):
 
 
 class ComputationError(FedplugError, RuntimeError):
-    """A TFF computation failed while it ran; the message names it and what failed, the cause is chained.
+    """A TFF computation failed while it ran. The message names it and the failed step; the cause is chained.
 
     Attributes:
-        client: The position of the client whose work failed, counted from 0; None at the server.
+        client: The position of the client whose work failed, counted from 0; None for the server.
     """
 
     def __init__(self, message: str, client: int | None = None) -> None:
@@ -161,7 +158,7 @@ class ComputationError(FedplugError, RuntimeError):
 
 
 class WorkerError(FedplugError, RuntimeError):
-    """A worker process did not start, or died; the message holds what it wrote last."""
+    """A worker process did not start or died; the message contains its last output."""
 
 
 class StoreError(FedplugError):
@@ -173,15 +170,15 @@ class StoreMismatchError(StoreError):
 
 
 class StoreInUseError(StoreError):
-    """A store is open elsewhere, and has one user at a time."""
+    """A store is open elsewhere; a store has one user at a time."""
 
 
 class CorruptStoreError(StoreError):
-    """A blob of a store fails its checksum; the message names it."""
+    """Data of a store fails its checksum; the message names it."""
 
 
 def missing_dependency(error: BaseException | None) -> str | None:
-    """The module that was not found, if fedplug can do without it; None: something else failed."""
+    """Returns the name of the optional module that was not found; None for any other error."""
     module = error.name if isinstance(error, ModuleNotFoundError) else None
     return module if module in _OPTIONAL else None
 
@@ -195,12 +192,12 @@ def text_of(error: BaseException) -> str:
 
 
 def nearest(name: str, known: Iterable[str], see: str = "") -> str:
-    """Returns ``did you mean 'x'?`` or how to find the right name, for the end of an error message.
+    """Returns the end of an error message: ``did you mean 'x'?``, or how to find the right name.
 
     Args:
-        name: The one that is not known.
-        known: Those that are.
-        see: The command that lists them; without one, some are listed however many there are.
+        name: The unknown name.
+        known: All known names.
+        see: A command that lists the names. Without one, the message lists some of them.
     """
     choices = sorted(known)
     close = _closest(name, choices)
@@ -211,12 +208,12 @@ def nearest(name: str, known: Iterable[str], see: str = "") -> str:
     if len(choices) <= _FEW:
         return "known: " + ", ".join(choices)
     if see:
-        return f"none of the {len(choices)} known is like it, `{see}` shows them"
+        return f"none of the {len(choices)} known names is similar; `{see}` lists them"
     return "known: " + ", ".join(choices[:_FEW]) + f" and {len(choices) - _FEW} more"
 
 
 def _closest(name: str, choices: list[str]) -> list[str]:
-    """Up to three that are alike, the best first; one that is clearly less so than the best is no help."""
+    """Returns up to three similar names, best first; clearly worse ones than the best are left out."""
     matcher = difflib.SequenceMatcher(None, b=name.lower())
     likeness = {}
     for choice in choices:

@@ -1,4 +1,4 @@
-"""Nested metrics as numbers by name, as TensorBoard, MLflow and their like take them."""
+"""Flattens nested metrics into numbers by name, as TensorBoard, MLflow and similar tools expect."""
 
 from __future__ import annotations
 
@@ -10,13 +10,16 @@ __all__ = ["scalars"]
 
 
 def scalars(metrics: Mapping[str, Any], tensors: Sequence[Mapping[str, Any]] = ()) -> dict[str, float]:
-    """The finite numbers in metrics, such as ``{"aggregator/uplink_bytes": 1024.0}``.
+    """Returns the finite numbers in metrics by path.
+
+    >>> scalars({"aggregator": {"uplink_bytes": 1024, "encoder": "topk"}})
+    {'aggregator/uplink_bytes': 1024.0}
 
     Args:
-        metrics: JSON values, as `fedplug_round_finished` gets them, or `TensorMetrics.value` returns them.
-            What is no finite number is left out; the numbers of a list are named by their places.
-        tensors: Of the model, `StatefulClientsProcess.tensors`: their names stand in place of places where a
-            list is one of per-tensor metrics, ``"aggregator/tensors/nmse/dense/kernel"``.
+        metrics: JSON values from `fedplug_round_finished` or `TensorMetrics.value`. Values other than finite
+            numbers are left out. The numbers of a list are named by their positions.
+        tensors: The model's tensors (`StatefulClientsProcess.tensors`). Lists of per-tensor metrics use their
+            names instead of positions: ``"aggregator/tensors/nmse/dense/kernel"``.
     """
     names = [str(tensor["name"]) for tensor in tensors]
     return {

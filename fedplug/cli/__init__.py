@@ -1,4 +1,4 @@
-"""The command line: reads arguments, runs one command, turns its errors into one line and an exit code.
+"""The command line: parses arguments, runs one command, and turns errors into one line and an exit code.
 
 Importing it must cost no more than argparse; each command imports what it needs in its own body.
 """
@@ -41,9 +41,9 @@ EXIT_BROKEN_PIPE = 141
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs the command line and returns the exit code.
 
-    0: done. 1: `doctor`, `plugins check`, `store verify` or `store repair` found a failure. 2: an error, one
-    line on standard error (a traceback with ``--debug``). 130: interrupted. 141: whoever read the output
-    left.
+    0: success. 1: `doctor`, `plugins check`, `store verify` or `store repair` found a failure. 2: an error,
+    one line on standard error (a traceback with ``--debug``). 130: interrupted. 141: the reader of the output
+    closed it.
     """
     arguments = _parser().parse_args(argv, argparse.Namespace(debug=False, interrupted="interrupted"))
     # TensorFlow 2.14 reports harmless start-up notices as errors (level 2); Python exceptions stay.
@@ -55,14 +55,14 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(f"fedplug: {arguments.interrupted}", file=sys.stderr)
         return EXIT_INTERRUPTED
     except BrokenPipeError:
-        # As in `fedplug plugins list | head -1`. Python flushes once more at exit: give it somewhere to.
+        # As in `fedplug plugins list | head -1`. Python flushes again at exit, so stdout must be valid.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return EXIT_BROKEN_PIPE
     except (FedplugError, OSError) as error:
         if arguments.debug:
             raise
         return _error(error)
-    except ModuleNotFoundError as error:  # in an example or a plugin; fedplug itself says what needs it
+    except ModuleNotFoundError as error:  # from an example or a plugin; fedplug raises its own error
         module = missing_dependency(error)
         if arguments.debug or module is None:
             raise
@@ -77,9 +77,9 @@ def _error(reason: object) -> int:
 
 def _parser() -> argparse.ArgumentParser:
     common = argparse.ArgumentParser(add_help=False)
-    # The flag may stand before or after the command; a default here would undo the one before it.
+    # The flag may precede or follow the command; a default here would overwrite an earlier value.
     common.add_argument(
-        "--debug", action="store_true", default=argparse.SUPPRESS, help="show a traceback with an error"
+        "--debug", action="store_true", default=argparse.SUPPRESS, help="show a traceback for errors"
     )
     parser = argparse.ArgumentParser(
         prog="fedplug", description="Compresses federated-learning updates.", parents=[common]
@@ -97,7 +97,9 @@ def _parser() -> argparse.ArgumentParser:
     plugins_show.add_parser(actions, common)
     plugins_check.add_parser(actions, common)
     plugins_new.add_parser(actions, common)
-    store = commands.add_parser("store", help="inspect, copy and mend a client-state store", parents=[common])
+    store = commands.add_parser(
+        "store", help="inspect, copy and repair a client-state store", parents=[common]
+    )
     actions = store.add_subparsers(title="commands", metavar="COMMAND", required=True)
     store_show.add_parser(actions, common)
     store_verify.add_parser(actions, common)
@@ -110,7 +112,7 @@ def _parser() -> argparse.ArgumentParser:
 
 
 class _Version(argparse.Action):
-    """Looks the version up only when it is asked for; argparse's own action wants it beforehand."""
+    """Looks up the version on demand, unlike argparse's own action."""
 
     def __call__(self, parser: argparse.ArgumentParser, *unused: object) -> None:
         from fedplug.registry.entry_points import own_version

@@ -1,4 +1,4 @@
-"""``fedplug bench``: what encoders make of random numbers or of a user's own update, and how fast, here."""
+"""``fedplug bench``: measures the size, error and speed of encoders on random numbers or a user's update."""
 
 from __future__ import annotations
 
@@ -23,33 +23,35 @@ _ELEMENTS = 1_000_000
 def add_parser(commands: Any, common: argparse.ArgumentParser) -> None:
     """Adds the command."""
     parser = commands.add_parser(
-        "bench", help="measure encoders on this machine, and on your own update", parents=[common]
+        "bench", help="measure encoders on this machine, also on your own update", parents=[common]
     )
     parser.add_argument(
         "what",
         metavar="FILE | ENCODER",
         nargs="*",
         help="a .safetensors, .npy or .npz file with an update (default: random numbers; .pt, .h5 and others "
-        "are not read), and expressions such as 'topk(0.01) | qsgd(8)' (default: a selection)",
+        "cannot be read), and expressions such as 'topk(0.01) | qsgd(8)' (default: a selection)",
     )
     parser.add_argument(
-        "--update", metavar=("OLD", "NEW"), nargs=2, help="encode what lies between two checkpoints"
+        "--update", metavar=("OLD", "NEW"), nargs=2, help="encode the difference of two checkpoints"
     )
-    parser.add_argument("--elements", metavar="N", type=int, help=f"of random float32; default: {_ELEMENTS}")
+    parser.add_argument(
+        "--elements", metavar="N", type=int, help=f"number of random float32 values; default: {_ELEMENTS}"
+    )
     parser.add_argument(
         "--rounds",
         metavar="N",
         type=int,
         default=1,
-        help="encode the same update so often, with what error feedback keeps; default: %(default)s",
+        help="number of rounds to encode the same update, carrying error feedback over; default: %(default)s",
     )
-    parser.add_argument("--kernels", action="store_true", help="time the kernels, too")
+    parser.add_argument("--kernels", action="store_true", help="also time the kernels")
     parser.add_argument(
-        "--tensorflow", action="store_true", help="run the encoders in TensorFlow's graphs instead"
+        "--tensorflow", action="store_true", help="run the encoders in TensorFlow graphs instead of NumPy"
     )
     parser.add_argument("--json", action="store_true", help="print a JSON object instead of tables")
     parser.add_argument(
-        "--plot", metavar="PICTURE", type=Path, help="draw bytes against error into a .png or .svg file"
+        "--plot", metavar="PICTURE", type=Path, help="plot bytes against error to a .png or .svg file"
     )
     parser.set_defaults(command=_run)
 
@@ -57,7 +59,7 @@ def add_parser(commands: Any, common: argparse.ArgumentParser) -> None:
 def _run(arguments: argparse.Namespace) -> int:
     from fedplug.diagnostics import bench, rate_distortion
 
-    bench.check_rounds(arguments.rounds)  # a mistake is told before anything is measured
+    bench.check_rounds(arguments.rounds)  # before the measurements, which take a while
     if arguments.plot:
         rate_distortion.require(arguments.plot)
     update = _update(arguments)
@@ -82,7 +84,7 @@ def _run(arguments: argparse.Namespace) -> int:
 
 
 def _is_file(text: str) -> bool:
-    """Tells a path from an expression, in which a dot is always within parentheses."""
+    """Returns whether the text is a path; expressions have dots only within parentheses."""
     return re.fullmatch(r"[^()|]*[./][^()|]*", text) is not None
 
 
@@ -128,10 +130,10 @@ def _print(
     print(f"\n{update}{rounds}\n", flush=True)
     if update.left_out:
         dtypes = "float16, float32, float64 or (in .safetensors) bfloat16"
-        print(f"left out, not of {dtypes}: {some_names(update.left_out)}\n", flush=True)
+        print(f"left out, because not {dtypes}: {some_names(update.left_out)}\n", flush=True)
     if statistics := list(filter(is_statistic, update.arrays)):
         print(
-            f"statistics, which are sent exactly and are not in the NMSE: {some_names(statistics)}\n",
+            f"statistics, which are sent exactly and excluded from the NMSE: {some_names(statistics)}\n",
             flush=True,
         )
     figures = list(measured)
@@ -146,20 +148,18 @@ def _print(
         for each in figures
     ]
     print(table.render(("ENCODER", "BYTES/ELEMENT", "NMSE", "ENCODE GB/S", "DECODE GB/S"), rows))
-    print(
-        "\nNMSE: squared error of what arrives, relative to the update. GB/S: of the dense arrays; medians."
-    )
+    print("\nNMSE: squared error after decoding, relative to the update. GB/S: of the dense arrays; medians.")
     for each in figures:
         if each.nmse > 1 and fedplug.encoder(each.encoder).capabilities.unbiased:
             print(
-                f"{each.encoder}: its NMSE is the variance of an unbiased encoder, which averages out; over "
-                "N rounds (--rounds N) it is N times smaller."
+                f"{each.encoder}: the NMSE is the variance of an unbiased encoder, which averages out: it is "
+                "N times smaller over N rounds (--rounds N)."
             )
     return figures
 
 
 def _json(arguments: argparse.Namespace, update: Update, figures: Sequence[EncoderFigures]) -> str:
-    """All figures, by the names of their attributes in `fedplug.diagnostics`; seconds and bytes."""
+    """Returns all figures as JSON, by attribute name in `fedplug.diagnostics`, in seconds and bytes."""
     import dataclasses
     import json
 

@@ -1,4 +1,4 @@
-"""``fedplug doctor``: checks what is installed, from Python up to a compiled op inside a TFF computation."""
+"""``fedplug doctor``: checks the installation, from Python up to a compiled op inside a TFF computation."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ EXIT_FAILED = 1
 def add_parser(commands: Any, common: argparse.ArgumentParser) -> None:
     """Adds the command."""
     parser = commands.add_parser(
-        "doctor", help="check the installation and say how to fix it", parents=[common]
+        "doctor", help="check the installation and show how to fix it", parents=[common]
     )
     parser.set_defaults(command=_run)
 
@@ -32,5 +32,5 @@ def _run(arguments: argparse.Namespace) -> int:
         if finding.fix:
             print(f"{'':<17} fix: {finding.fix}", flush=True)
     verdict = f"{failed} of {len(CHECKS)} checks failed" if failed else "all checks passed"
-    print(f"\n{verdict}{f'; {skipped} skipped, of what is not installed' if skipped else ''}")
+    print(f"\n{verdict}{f'; {skipped} skipped, because not installed' if skipped else ''}")
     return EXIT_FAILED if failed else 0

@@ -1,6 +1,6 @@
-"""``fedplug examples list | run NAME | copy NAME``: the programs of ``examples/``, of a checkout or a wheel.
+"""``fedplug examples list | run NAME | copy NAME``: the programs in ``examples/`` of a checkout or a wheel.
 
-Reads them as files; must not import them, so that listing costs nothing.
+Listing must be cheap, so it reads the programs as files and does not import them.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _PACKAGE = Path(__file__).parents[1]
 
 
 def add_parser(commands: Any, common: argparse.ArgumentParser) -> None:
-    """Adds the command and what can be done with an example."""
+    """Adds the command and its actions."""
     parser = commands.add_parser("examples", help="list, run and copy example programs", parents=[common])
     actions = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
     listing = actions.add_parser("list", help="list the examples and what they show", parents=[common])
@@ -32,11 +32,11 @@ def add_parser(commands: Any, common: argparse.ArgumentParser) -> None:
         "arguments",
         metavar="...",
         nargs=argparse.REMAINDER,
-        help="arguments of the example, for instance --help",
+        help="arguments of the example, for example --help",
     )
     run.set_defaults(command=_run)
     copy = actions.add_parser(
-        "copy", help="copy an example, as a start for your own program", parents=[common]
+        "copy", help="copy an example as a start for your own program", parents=[common]
     )
     copy.add_argument("name", metavar="NAME")
     copy.add_argument("folder", metavar="FOLDER", nargs="?", default=".", help="default: the current folder")
@@ -44,7 +44,7 @@ def add_parser(commands: Any, common: argparse.ArgumentParser) -> None:
 
 
 def find() -> dict[str, Path]:
-    """The examples by name, sorted: those inside an installed package, or those of the checkout."""
+    """Returns the examples by name, sorted, from the installed package or the checkout."""
     installed, checkout = _PACKAGE / "examples_data", _PACKAGE.parent / "examples"
     folder = installed if installed.is_dir() else checkout
     files = [path for path in folder.glob("*") if path.suffix in (".py", ".toml")]
@@ -90,7 +90,7 @@ def _copy(arguments: argparse.Namespace) -> int:
     source = _path(arguments.name)
     target = Path(arguments.folder) / source.name
     if target.exists():
-        raise ConfigError(f"{target} exists already; remove it, or name another folder")
+        raise ConfigError(f"{target} already exists; remove it, or name another folder")
     shutil.copyfile(source, target)
     print(target)
     return 0

@@ -1,4 +1,4 @@
-"""``fedplug init [FILE]``: writes a configuration to begin with, in which every key is explained."""
+"""``fedplug init [FILE]``: writes a configuration to start with, which explains every key."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _TEMPLATE = Path(__file__).parents[1] / "experiment" / "template.toml"
 def add_parser(commands: Any, common: argparse.ArgumentParser) -> None:
     """Adds the command."""
     parser = commands.add_parser(
-        "init", help="write a configuration to begin with, for fedplug run", parents=[common]
+        "init", help="write a configuration file to start with, for fedplug run", parents=[common]
     )
     parser.add_argument(
         "file", metavar="FILE", nargs="?", default="experiment.toml", help="default: experiment.toml"
@@ -33,6 +33,6 @@ def _init(arguments: argparse.Namespace) -> int:
         with path.open("x", encoding="utf-8") as file:
             file.write(text)
     except FileExistsError as error:
-        raise ConfigError(f"{path} exists already; remove it, or name another file") from error
+        raise ConfigError(f"{path} already exists; remove it, or name another file") from error
     print(f"{path}; run it with: fedplug run {path}")
     return 0

@@ -1,4 +1,4 @@
-"""``fedplug plugins check NAME``: runs the conformance suites on a component, or on all of a distribution."""
+"""``fedplug plugins check NAME``: runs the conformance suites on a component or a whole distribution."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ __all__ = ["add_parser"]
 
 EXIT_FAILED = 1
 _WRITTEN = ("encoder", "aggregator", "schedule")
-"""The kinds of components that are written with arguments."""
+"""The kinds of components that expressions can create."""
 
 
 def add_parser(commands: Any, common: argparse.ArgumentParser) -> None:
@@ -27,7 +27,9 @@ def add_parser(commands: Any, common: argparse.ArgumentParser) -> None:
         "check", help="test a component or a plugin package against its contract", parents=[common]
     )
     parser.add_argument(
-        "name", metavar="NAME", help="a component, also with arguments as in 'topk(0.01)', or a distribution"
+        "name",
+        metavar="NAME",
+        help="a component, optionally with arguments as in 'topk(0.01)', or a distribution",
     )
     parser.set_defaults(command=_run)
 
@@ -52,7 +54,7 @@ def _run(arguments: argparse.Namespace) -> int:
             print(f"  {status:<4}  {result.promise}{reason}", flush=True)
         for promise, count in waiting.items():
             checks = "1 check" if count == 1 else f"{count} checks"
-            print(f"  not run  {checks} that cannot be judged before this is mended: {promise}")
+            print(f"  not run  {checks} that cannot run before this is fixed: {promise}")
     print(f"\n{_verdict(failed, not_run, total)}")
     return EXIT_FAILED if failed else 0
 
@@ -65,7 +67,7 @@ def _verdict(failed: int, not_run: int, total: int) -> str:
 
 
 def _checked(name: str) -> Iterator[tuple[str, Iterator[Result]]]:
-    """What is checked, with a title: every package that is meant, then every component and example."""
+    """Yields a title and the results for every package, then for every component and example."""
     from fedplug.registry.specs import ComponentSpec
     from fedplug.testing import PluginPackageSuite, run
 
@@ -90,7 +92,7 @@ def _of_part(entry: Entry, example: str) -> Iterator[Result]:
     try:
         with components.made(kind, example):
             suite = components.suite(kind, example)
-    except Exception as error:  # the plugin's, and no reason to leave its other components out
+    except Exception as error:  # the plugin's error must not stop checks of its other components
         reason = f"{type(error).__name__}: {' '.join(str(error).split())}"
         yield Result("test_it_can_be_made", "fail", reason)
         return
@@ -102,7 +104,7 @@ def _needs_tensorflow(entry: Entry) -> bool:
 
 
 def _refuse_what_was_mistyped(entries: list[Entry], example: str) -> None:
-    """An argument that a component refuses is no failure of the component where the user wrote it."""
+    """Raises errors about arguments that the user wrote; they are no failures of the component."""
     from fedplug.testing import components
 
     for entry in entries:
@@ -112,11 +114,11 @@ def _refuse_what_was_mistyped(entries: list[Entry], example: str) -> None:
         except (ConfigError, CapabilityError):
             raise
         except Exception:
-            continue  # `_of_part` says so
+            continue  # `_of_part` reports it
 
 
 def _find(name: str) -> tuple[list[Entry], str | None]:
-    """The entries that are meant, and how to make the component where the name says it."""
+    """Returns the entries of a name, and the expression if the name has arguments."""
     from fedplug.registry.resolve import catalog
 
     try:
@@ -129,7 +131,7 @@ def _find(name: str) -> tuple[list[Entry], str | None]:
 
 
 def _first_word(text: str) -> str:
-    """The name of the first component of an expression; the text itself if it is none."""
+    """Returns the name of the first component of an expression; the text itself if it is not one."""
     from fedplug.registry import expression
 
     try:

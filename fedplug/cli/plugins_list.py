@@ -39,7 +39,7 @@ def _run(arguments: argparse.Namespace) -> int:
 
 
 def _summary(entry: Entry) -> str:
-    if entry.status == "disabled":  # as it was asked for: that is no problem, and no more is said about it
+    if entry.status == "disabled":  # the user disabled it, so it is not reported as a problem
         return entry.reason
     if entry.executes_on and "numpy" not in entry.executes_on:
         return f"{entry.spec.summary} (TensorFlow only)" if entry.spec else ""

@@ -1,7 +1,6 @@
-"""``fedplug plugins new NAME``: writes a plugin package with one working component, to be changed.
+"""``fedplug plugins new NAME``: writes a plugin package with one working component to modify.
 
-The text is in ``templates/``, what all kinds of components share in ``templates/package``; this module fills
-in the names.
+The text is in ``templates/``; the parts that all kinds share are in ``templates/package``.
 """
 
 from __future__ import annotations
@@ -24,16 +23,16 @@ _NAME = re.compile(r"[a-z][a-z0-9_]*")
 
 @dataclass(frozen=True, kw_only=True)
 class _Kind:
-    """What the templates of a kind say of the component; ``$name`` is its name.
+    """The values for the templates of one kind of component; ``$name`` stands for its name.
 
     Attributes:
-        component: Its kind in the registry.
-        summary: What the component in the template does.
-        use: A line of Python that makes one, after ``import fedplug``.
-        example: How it is made to be checked; empty where its name will do.
-        imports: The package that it needs beside fedplug.
-        specs: What the declaration imports beside its own class.
-        declared: What else it declares; lines of arguments.
+        component: The kind in the registry.
+        summary: A summary of the template's component.
+        use: A line of Python that creates one, after ``import fedplug``.
+        example: The expression to check; empty if the name is enough.
+        imports: The package that it needs besides fedplug.
+        specs: The imports of the declaration besides its own class.
+        declared: Further arguments of the declaration, one per line.
     """
 
     component: str
@@ -56,17 +55,17 @@ _KINDS = {
     ),
     "assignment": _Kind(
         component="encoder",
-        summary="top-k of every tensor, as many entries as the square root of its size",
+        summary="top-k of every tensor, with k proportional to the square root of its size",
         use='encoder = fedplug.encoder("$name(2.0)")',
     ),
     "aggregator": _Kind(
         component="aggregator",
-        summary="the weighted mean of updates whose entries are cut off at a limit",
+        summary="the weighted mean of updates whose entries are clipped to a limit",
         use='aggregator = fedplug.aggregator("$name(0.5)")',
     ),
     "schedule": _Kind(
         component="schedule",
-        summary="from one value to another, fast at first and slowly in the end",
+        summary="from one value to another, fast at first and slowly at the end",
         use='encoder = fedplug.encoder("topk($name(0.1, 0.01, 20))")',
         example="$name(0.1, 0.01, 20)",
     ),
@@ -85,15 +84,15 @@ def add_parser(commands: Any, common: argparse.ArgumentParser) -> None:
     parser = commands.add_parser(
         "new", help="write a plugin package as a start for your own", parents=[common]
     )
-    parser.add_argument("name", metavar="NAME", help="of the component, for instance acme")
+    parser.add_argument("name", metavar="NAME", help="name of the component, for example acme")
     parser.add_argument(
-        "--kind", choices=tuple(_KINDS), default="encoder", help="of the component; default: %(default)s"
+        "--kind", choices=tuple(_KINDS), default="encoder", help="kind of component; default: %(default)s"
     )
     parser.add_argument(
         "--dir",
         type=Path,
         default=Path(),
-        help="where the folder fedplug-NAME is written; default: the current folder",
+        help="where to write the folder fedplug-NAME; default: the current folder",
     )
     parser.set_defaults(command=_run)
 
@@ -102,7 +101,7 @@ def _run(arguments: argparse.Namespace) -> int:
     name, kind = arguments.name, arguments.kind
     if not _NAME.fullmatch(name) or keyword.iskeyword(name):
         raise ConfigError(
-            f"{name!r} is no name for a component; use lower-case letters, digits and '_', a letter first"
+            f"{name!r} is not a valid component name; use lower-case letters, digits and '_', a letter first"
         )
     _refuse_if_taken(_KINDS[kind].component, name)
     words = _words(kind, name)
@@ -114,20 +113,20 @@ def _run(arguments: argparse.Namespace) -> int:
             place = folder / _filled(str(template.relative_to(templates).with_suffix("")), words)
             place.parent.mkdir(parents=True, exist_ok=True)
             place.write_text(_filled(template.read_text(encoding="utf-8"), words), encoding="utf-8")
-    # Without dependencies: fedplug is installed, and an installer that resolves them again meets TFF's pins.
+    # --no-deps: fedplug is installed already, and resolving its dependencies again would meet TFF's pins.
     print(f"wrote {folder}\n\nnext:\n  uv pip install --no-deps -e {folder}\n  fedplug plugins check {name}")
     return 0
 
 
 def _refuse_if_taken(component: str, name: str) -> None:
-    """A component of that name could not be used beside the one that has it, or would replace it."""
+    """Raises `ConfigError` if the name belongs to an installed component."""
     from fedplug.registry.resolve import find
 
     try:
         entry = find(component, name)
     except (PluginError, UnknownNameError):
         return
-    raise ConfigError(f"{entry.origin} has the {component} {name!r} already; choose another name")
+    raise ConfigError(f"{entry.origin} already has the {component} {name!r}; choose another name")
 
 
 def _filled(text: str, words: dict[str, str]) -> str:
@@ -135,7 +134,7 @@ def _filled(text: str, words: dict[str, str]) -> str:
 
 
 def _words(kind: str, name: str) -> dict[str, str]:
-    """What the templates leave open."""
+    """Returns the values of the templates' placeholders."""
     pieces = [piece for piece in name.split("_") if piece]
     facts = _KINDS[kind]
     example = _filled(facts.example, {"name": name})

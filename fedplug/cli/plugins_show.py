@@ -1,8 +1,7 @@
-"""``fedplug plugins show NAME``: all about a component, a plugin or a distribution.
+"""``fedplug plugins show NAME``: shows a component, a plugin or a distribution.
 
-Arguments are those of the component, which is imported for that; what its spec says is printed first. The
-capabilities of an encoder or an aggregator depend on its arguments: it is made as the spec says in
-`examples`, and asked.
+The spec is printed first, then the component is imported to show its arguments. The capabilities of an
+encoder or aggregator depend on its arguments, so it is created from each of the spec's `examples`.
 """
 
 from __future__ import annotations
@@ -52,7 +51,7 @@ def _run(arguments: argparse.Namespace) -> int:
 
 
 def _described(facts: dict[str, Any]) -> str:
-    """One ``key: value`` line for each fact there is."""
+    """Returns one ``key: value`` line for each non-empty fact."""
     return "\n".join(f"{key + ':':<14}{_written(value)}" for key, value in facts.items() if value)
 
 
@@ -61,7 +60,7 @@ def _written(value: object) -> object:
 
 
 def _examined(entry: Entry, make: Callable[[str], Any] | None) -> str:
-    """The arguments of a component and, where it has any, its capabilities; or why it cannot be made."""
+    """Returns a component's arguments and capabilities, or why it cannot be created."""
     from fedplug.registry import resolve
 
     try:
@@ -69,13 +68,13 @@ def _examined(entry: Entry, make: Callable[[str], Any] | None) -> str:
         if make is None:
             return _described({"arguments": arguments, "made as": ", ".join(entry.examples)})
         rows = [_row(example, make(example)) for example in entry.examples]
-    except Exception as error:  # a plugin's; the components after it are shown all the same
+    except Exception as error:  # the plugin's error must not hide the other components
         return _described({"problem": f"{type(error).__name__}: {' '.join(str(error).split())}"})
     return f"{_described({'arguments': arguments})}\n\n{table.render(_HEADER, rows)}"
 
 
 def _arguments(made: type[Any]) -> str:
-    """As they are written in Python, without their types."""
+    """Returns the arguments of a class as in Python, without their types."""
     signature = inspect.signature(made)
     bare = [p.replace(annotation=inspect.Parameter.empty) for p in signature.parameters.values()]
     return str(signature.replace(parameters=bare, return_annotation=inspect.Signature.empty))

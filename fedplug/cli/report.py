@@ -1,4 +1,4 @@
-"""``fedplug report FOLDER ...``: one page about experiments, compared if there are several."""
+"""``fedplug report FOLDER ...``: writes a page about one experiment or a comparison of several."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ def add_parser(commands: Any, common: argparse.ArgumentParser) -> None:
         "report", help="write a page that shows experiments, or compares them", parents=[common]
     )
     parser.add_argument(
-        "folders", metavar="FOLDER", nargs="+", type=Path, help="of an experiment, for instance runs/digits"
+        "folders", metavar="FOLDER", nargs="+", type=Path, help="an experiment's results, such as runs/digits"
     )
     parser.add_argument(
         "--out",
         metavar="FILE",
         type=Path,
-        help="where it goes; default: report.html in the folder, of several in the current one",
+        help="output file; default: report.html in the folder, or in the current one if there are several",
     )
     parser.set_defaults(command=_run)
 

@@ -1,4 +1,4 @@
-"""``fedplug run CONFIG...``: trains what configuration files describe."""
+"""``fedplug run CONFIG...``: runs the trainings in configuration files."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ __all__ = ["add_parser"]
 
 def add_parser(commands: Any, common: argparse.ArgumentParser) -> None:
     """Adds the command."""
-    parser = commands.add_parser("run", help="train what configuration files describe", parents=[common])
+    parser = commands.add_parser("run", help="run the trainings in configuration files", parents=[common])
     parser.add_argument(
-        "configs", metavar="CONFIG", nargs="+", help="a TOML file, for instance examples/digits.toml"
+        "configs", metavar="CONFIG", nargs="+", help="a TOML file, for example examples/digits.toml"
     )
     parser.add_argument(
-        "--runs-dir", metavar="DIR", default="runs", help="where the results go, in DIR/NAME; default: runs"
+        "--runs-dir", metavar="DIR", default="runs", help="write results to DIR/NAME; default: runs"
     )
     parser.add_argument(
         "--set",
@@ -23,21 +23,21 @@ def add_parser(commands: Any, common: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         dest="settings",
-        help="a value in place of that in the files, as rounds=20 or data.clients=10; may be repeated",
+        help="override a value of the files, as in rounds=20 or data.clients=10; may be repeated",
     )
     parser.add_argument(
         "--only",
         metavar="PATTERN",
         action="append",
         default=[],
-        help="train the runs whose names match, as 'top-k*', and no others; may be repeated",
+        help="train only the runs whose names match, as in 'top-k*'; may be repeated",
     )
     parser.add_argument(
         "--jobs",
         metavar="N",
         type=int,
         default=1,
-        help="train so many runs at once, with the same results; default: 1",
+        help="number of runs to train in parallel, with the same results; default: 1",
     )
     parser.set_defaults(
         command=_run, interrupted="interrupted; the same command resumes from the last finished round"

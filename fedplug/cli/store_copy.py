@@ -1,4 +1,4 @@
-"""``fedplug store copy STORE TARGET``: a consistent copy, also of a store that is in use, to any kind."""
+"""``fedplug store copy STORE TARGET``: copies a store consistently, to any kind, even while it is in use."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ __all__ = ["add_parser"]
 def add_parser(commands: Any, common: argparse.ArgumentParser) -> None:
     """Adds the command."""
     parser = commands.add_parser(
-        "copy", help="copy its last round, also while a training goes on in it", parents=[common]
+        "copy", help="copy the last round, even while a training uses the store", parents=[common]
     )
-    add_store(parser, "it may be in use, but for a folder that is copied to a URL")
+    add_store(parser, "it may be in use, unless a folder is copied to a URL")
     parser.add_argument(
         "target", metavar="TARGET", help="a new folder for the copy, or the URL of a new store"
     )

@@ -1,4 +1,4 @@
-"""What the commands for stores share: the argument that says which, and opening it without making one."""
+"""Shared parts of the commands for stores: the STORE argument, and opening a store without creating one."""
 
 from __future__ import annotations
 
@@ -19,20 +19,20 @@ FOLDER = "sqlite:///"
 
 
 def add_store(parser: argparse.ArgumentParser, use: str = "it must not be in use") -> None:
-    """Adds the argument; ``use`` says whether it may be open elsewhere."""
+    """Adds the STORE argument; ``use`` says whether the store may be open elsewhere."""
     parser.add_argument(
         "store",
         metavar="STORE",
-        help=f"its folder, for instance runs/digits/state, or its URL; {use}",
+        help=f"the store's folder, for example runs/digits/state, or its URL; {use}",
     )
 
 
 def open_existing(where: str) -> StateStore:
-    """Opens the store in a folder, or that of a URL.
+    """Opens the store in a folder or at a URL.
 
     Raises:
-        StoreError: There is none in the folder, or it cannot be opened.
-        UnknownNameError: The URL is of no store that is installed.
+        StoreError: There is no store in the folder, or it cannot be opened.
+        UnknownNameError: The URL names a store that is not installed.
     """
     from fedplug.stores import open_store
     from fedplug.stores.sqlite import require_store
@@ -40,16 +40,16 @@ def open_existing(where: str) -> StateStore:
     name = where.removeprefix(FOLDER)
     if "://" in name:
         return open_store(where)
-    require_store(Path(name))  # opening would make one: a mistyped folder is not to become a store
+    require_store(Path(name))  # opening a mistyped folder would create a store
     return open_store(f"{FOLDER}{name}")
 
 
 def open_to_read(where: str) -> StateStore:
-    """Opens it to read states, also on a read-only disk; a folder must not be in use.
+    """Opens a store to read states, also on a read-only disk; a folder must not be in use.
 
     Raises:
-        StoreError: As `open_existing`.
-        UnknownNameError: As `open_existing`.
+        StoreError: The store cannot be opened; see `open_existing`.
+        UnknownNameError: The URL names a store that is not installed.
     """
     from fedplug.stores import look_into
 
@@ -59,10 +59,10 @@ def open_to_read(where: str) -> StateStore:
 
 @contextmanager
 def look_into(where: str) -> Iterator[StateStore]:
-    """The store, to see who has state and how far each process is; also while it is open elsewhere.
+    """Opens a store to list processes and clients, even while it is open elsewhere.
 
     Raises:
-        StoreError: As `open_existing`.
+        StoreError: The store cannot be opened; see `open_existing`.
     """
     from fedplug.stores.copying import snapshot
 

@@ -1,4 +1,4 @@
-"""``fedplug store repair STORE``: brings back what can be of a damaged store, and lists what cannot."""
+"""``fedplug store repair STORE``: recovers as much as possible of a damaged store, and lists what is lost."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ EXIT_FAILED = 1
 def add_parser(commands: Any, common: argparse.ArgumentParser) -> None:
     """Adds the command."""
     parser = commands.add_parser(
-        "repair", help="make a damaged index anew, and list what is lost", parents=[common]
+        "repair", help="rebuild a damaged index, and list what is lost", parents=[common]
     )
     add_store(parser)
     parser.add_argument(
-        "--drop-damaged", action="store_true", help="drop damaged states: clients begin anew, kept rounds go"
+        "--drop-damaged", action="store_true", help="drop damaged states; their clients start afresh"
     )
     parser.set_defaults(command=_run)
 
@@ -31,8 +31,8 @@ def _run(arguments: argparse.Namespace) -> int:
     folder = arguments.store.removeprefix(FOLDER)
     if "://" in folder:
         raise StoreError(
-            f"{folder}: only a store in a folder can be repaired; of one on many machines the folders "
-            "'index' and 'shards/NAME/states' are such, each where it is; a server has tools of its own"
+            f"{folder}: only a store in a folder can be repaired; in a sharded store, repair the folders "
+            "'index' and 'shards/NAME/states' on their machines; database servers have tools of their own"
         )
     report = repair_store(folder, drop_damaged=arguments.drop_damaged)
     for line in report.done:
@@ -40,5 +40,5 @@ def _run(arguments: argparse.Namespace) -> int:
     for line in report.lost:
         print(f"lost  {line}")
     if not report.done and not report.lost:
-        print("ok    nothing is damaged")
+        print("ok    no damage")
     return EXIT_FAILED if report.lost else 0

@@ -1,4 +1,4 @@
-"""``fedplug store rewind STORE ROUND``: sets a process back to an earlier round that is kept."""
+"""``fedplug store rewind STORE ROUND``: rolls a process back to an earlier kept round."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ __all__ = ["add_parser"]
 def add_parser(commands: Any, common: argparse.ArgumentParser) -> None:
     """Adds the command."""
     parser = commands.add_parser(
-        "rewind", help="go back to an earlier round, of those that keep_rounds= keeps", parents=[common]
+        "rewind", help="roll back to an earlier round kept by keep_rounds=", parents=[common]
     )
     add_store(parser)
-    parser.add_argument("round", metavar="ROUND", type=int, help="the round that is to be the last one")
-    parser.add_argument("--process", metavar="ID", help="which process; not needed where there is one")
+    parser.add_argument("round", metavar="ROUND", type=int, help="the round to return to")
+    parser.add_argument("--process", metavar="ID", help="the process; optional if there is only one")
     parser.set_defaults(command=_run)
 
 
@@ -31,5 +31,5 @@ def _run(arguments: argparse.Namespace) -> int:
         process = store.open_process(name)
         before = process.last_round
         process.rewind(arguments.round)
-    print(f"process {name!r} is back from round {before} to round {arguments.round}")
+    print(f"process {name!r} is rolled back from round {before} to round {arguments.round}")
     return 0

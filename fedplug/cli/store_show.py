@@ -1,4 +1,4 @@
-"""``fedplug store show STORE``: which trainings a store keeps, and how far each is."""
+"""``fedplug store show STORE``: lists the processes in a store and their last rounds."""
 
 from __future__ import annotations
 
@@ -13,9 +13,7 @@ __all__ = ["add_parser"]
 
 def add_parser(commands: Any, common: argparse.ArgumentParser) -> None:
     """Adds the command."""
-    parser = commands.add_parser(
-        "show", help="list its processes, each with its last round", parents=[common]
-    )
+    parser = commands.add_parser("show", help="list the processes and their last rounds", parents=[common])
     add_store(parser, "it may be in use")
     parser.add_argument("--json", action="store_true", help="print a JSON list, with metadata and signatures")
     parser.set_defaults(command=_run)

@@ -1,4 +1,4 @@
-"""``fedplug store verify STORE``: reads all that a store keeps and checks it."""
+"""``fedplug store verify STORE``: reads all data of a store and checks it."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ EXIT_FAILED = 1
 
 def add_parser(commands: Any, common: argparse.ArgumentParser) -> None:
     """Adds the command."""
-    parser = commands.add_parser("verify", help="read all of it and verify the checksums", parents=[common])
+    parser = commands.add_parser("verify", help="read everything and verify the checksums", parents=[common])
     add_store(parser)
     parser.set_defaults(command=_run)
 
@@ -31,7 +31,7 @@ def _run(arguments: argparse.Namespace) -> int:
             is_damaged = False
             for damage in _damage(store, name):
                 is_damaged = True
-                if damage not in found:  # processes share an index
+                if damage not in found:  # processes share an index and its damage
                     found.add(damage)
                     print(f"fail  {damage}", flush=True)  # at once: a large store takes a while
             if not is_damaged:

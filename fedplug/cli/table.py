@@ -8,7 +8,7 @@ __all__ = ["render"]
 
 
 def render(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """Left-aligned columns two spaces apart; lines carry no trailing blanks."""
+    """Formats left-aligned columns, two spaces apart, without trailing blanks."""
     lines = [header, *rows]
     widths = [max(len(line[column]) for line in lines) for column in range(len(header))]
     return "\n".join(

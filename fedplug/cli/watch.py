@@ -1,4 +1,4 @@
-"""``fedplug watch FOLDER``: follows an experiment that another process runs."""
+"""``fedplug watch FOLDER``: shows the progress of an experiment that another process runs."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ if TYPE_CHECKING:
 __all__ = ["add_parser"]
 
 _UP_AND_CLEAR = "\x1b[{}A\x1b[J"
-"""Moves a terminal's cursor so many lines up, and clears from there."""
+"""Moves a terminal's cursor up by a number of lines, and clears from there."""
 
 
 def add_parser(commands: Any, common: argparse.ArgumentParser) -> None:
     """Adds the command."""
     parser = commands.add_parser("watch", help="follow an experiment while it runs", parents=[common])
-    parser.add_argument("folder", metavar="FOLDER", help="of its results, for instance runs/digits")
-    parser.add_argument("--once", action="store_true", help="show how far it is, and end")
+    parser.add_argument("folder", metavar="FOLDER", help="the folder of its results, for example runs/digits")
+    parser.add_argument("--once", action="store_true", help="show the progress once, and exit")
     parser.add_argument(
-        "--interval", metavar="SECONDS", type=float, default=1.0, help="between two looks; default: 1"
+        "--interval", metavar="SECONDS", type=float, default=1.0, help="time between updates; default: 1"
     )
-    parser.set_defaults(command=_run, interrupted="no longer watching; the experiment goes on")
+    parser.set_defaults(command=_run, interrupted="no longer watching; the experiment continues")
 
 
 def _run(arguments: argparse.Namespace) -> int:
@@ -51,7 +51,7 @@ def _show_once(folder: Path) -> None:
     progress = read_progress(folder, Rows(folder / "metrics.jsonl"))
     if progress is None:
         raise ConfigError(
-            f"there is no experiment in {folder}; give the folder that `fedplug run` writes, runs/NAME, or "
+            f"there is no experiment in {folder}; name the folder that `fedplug run` writes, runs/NAME, or "
             f"leave out --once to wait for it{existing(folder)}"
         )
     print(_page(folder, progress))
@@ -64,7 +64,7 @@ def _waiting(folder: Path) -> str:
 
 
 def _follow_in_place(folder: Path, interval: float) -> None:
-    """Draws the page over the last one, until the experiment is finished."""
+    """Draws the page over the previous one until the experiment has finished."""
     from fedplug.experiment.watching import Rows, read_progress
 
     log, drawn = Rows(folder / "metrics.jsonl"), ""
@@ -81,7 +81,7 @@ def _follow_in_place(folder: Path, interval: float) -> None:
 
 
 def _follow_by_line(folder: Path, interval: float) -> None:
-    """For files and pipes: a line for every round that is finished meanwhile, and the page at the end."""
+    """Prints a line for every finished round, and the page at the end; for files and pipes."""
     from fedplug.experiment.watching import Rows, read_progress
 
     log, waiting = Rows(folder / "metrics.jsonl"), False

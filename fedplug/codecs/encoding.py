@@ -310,7 +310,7 @@ class Codec:
         Raises:
             CapabilityError: What is decoded are differences from a memory that the receiver has to keep.
         """
-        if self.encoder.capabilities.memory_rate is not None:
+        if self.encoder.capabilities.sends_differences:
             raise CapabilityError(
                 f"{self.encoder!r} sends differences from a memory that this receiver does not keep, and "
                 "would take for updates; use topk(0.01), or a TFF process with the aggregator memory_mean"

@@ -1,1 +1,1 @@
-"""What this machine and this installation are, whether they work, and how fast they are."""
+"""Diagnostics: the environment, whether the installation works, and its speed."""

@@ -1,6 +1,6 @@
-"""How small an encoder makes an update, what that costs, and how fast it is: for ``fedplug bench``.
+"""Measures the size, error and speed of an encoder on an update, for ``fedplug bench``.
 
-A look at one machine and one update, not a measurement to publish (for those, see ``benchmarks/``).
+The figures are for one machine and one update. Published measurements are in ``benchmarks/``.
 """
 
 from __future__ import annotations
@@ -33,23 +33,23 @@ ENCODERS = (
     "topk(0.01)",
     "randomk(0.01)",
 )
-"""Those that are measured when none are named."""
+"""The encoders to measure by default."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class EncoderFigures:
-    """What an encoder did with an update.
+    """The figures of an encoder on an update.
 
     Attributes:
-        encoder: Its expression.
-        bytes_per_element: Of the payloads with their headers, mean over the rounds.
+        encoder: The expression of the encoder.
+        bytes_per_element: Size of the payloads with their headers, as a mean over the rounds.
         nmse: Normalized mean squared error: ``||sum(decoded) - sum(x)||^2 / ||sum(x)||^2``, both summed over
-            the rounds, so that error feedback makes it smaller from round to round.
-        encode_seconds: From arrays to payloads, the median of many runs.
-        decode_seconds: Back again.
-        encode_gb_per_second: Of the arrays as they are, 1e9 bytes.
-        decode_gb_per_second: The same.
-        runs: How many encodings were timed.
+            the rounds, so that error feedback reduces it from round to round.
+        encode_seconds: Time from arrays to payloads, as the median of many runs.
+        decode_seconds: Time from payloads to arrays, as the median of many runs.
+        encode_gb_per_second: Encoding speed in 1e9 bytes of the dense arrays.
+        decode_gb_per_second: Decoding speed in 1e9 bytes of the dense arrays.
+        runs: Number of timed encodings.
     """
 
     encoder: str
@@ -63,13 +63,13 @@ class EncoderFigures:
 
 
 def check_rounds(rounds: int) -> None:
-    """Refuses what is no number of rounds.
+    """Checks a number of rounds.
 
     Raises:
-        ConfigError: Fewer than 1.
+        ConfigError: The number is less than 1.
     """
     if rounds < 1:
-        raise ConfigError(f"rounds is {rounds}; it takes 1 or more")
+        raise ConfigError(f"rounds is {rounds}; it must be 1 or more")
 
 
 def measure(
@@ -79,18 +79,18 @@ def measure(
     rounds: int = 1,
     execution: Callable[[str, Mapping[str, NDArray[Any]]], Execution] = CodecExecution,
 ) -> EncoderFigures:
-    """Encodes the same update in every round, then times one round more, every run of which is checked.
+    """Encodes the same update in every round, then times one more round and checks each run of it.
 
     Args:
-        expression: Of the encoder; also rules, budgets and their like.
-        update: What is encoded.
-        rounds: 1 or more.
-        execution: Of the encoder.
+        expression: The expression of an encoder, or of rules, a budget and the like.
+        update: The update to encode.
+        rounds: Number of rounds, 1 or more.
+        execution: The class that executes the encoder.
 
     Raises:
-        CapabilityError: The encoder does not execute there, or does not do the same twice.
-        ConfigError: It cannot be read, does not fit the update, or ``rounds`` is less than 1.
-        UnknownNameError: No such encoder.
+        CapabilityError: The encoder does not support this execution, or is not deterministic.
+        ConfigError: The encoder cannot be parsed or does not fit the update, or ``rounds`` is less than 1.
+        UnknownNameError: There is no such encoder.
     """
     check_rounds(rounds)
     run = execution(expression, update.arrays)

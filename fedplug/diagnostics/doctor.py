@@ -1,8 +1,8 @@
-"""What `fedplug doctor` looks at: one function a check, each independent of the others.
+"""The checks of `fedplug doctor`: one function per check, each independent of the others.
 
-A check returns what it found and raises when something is broken. Those of TensorFlow and TFF, which nobody
-must have, are skipped where these are not installed. Heavy imports stay in the bodies, so that a broken
-TensorFlow is a finding and not the end of the command.
+A check returns its finding, and raises an error if something is broken. Checks of optional packages are
+skipped if these are not installed. Heavy imports are in the functions, so that a broken TensorFlow is a
+finding rather than the end of the command.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ _OLDEST_PYTHON = (3, 10)
 _OLDEST_NUMPY = (1, 25)
 _NUMPY_2 = (2, 0)
 _TENSORFLOW_FOR_NUMPY_2 = (2, 18)
-"""The first TensorFlow that was built for it."""
+"""The first TensorFlow release built for NumPy 2."""
 
 
 @dataclass(frozen=True)
 class Finding:
-    """The result of one check: what was found, and what to do about it when it is not well.
+    """The result of one check, and the remedy for a problem.
 
-    "skip" is no fault: what the check is about is not installed.
+    The status "skip" means that an optional package is not installed.
     """
 
     status: Literal["ok", "warn", "fail", "skip"]
@@ -40,17 +40,17 @@ class Finding:
 
 
 def examine(check: Callable[[], Finding]) -> Finding:
-    """Runs one check; whatever it raises becomes a finding."""
+    """Runs one check and turns any error into a finding."""
     try:
         return check()
-    except FedplugError as error:  # says itself what to do
+    except FedplugError as error:  # its message has a remedy
         return Finding("fail", _one_line(error))
     except Exception as error:
         return Finding("fail", f"{type(error).__name__}: {_one_line(error)}", _REINSTALL)
 
 
 def _needs(module: str, otherwise: str) -> Callable[[Callable[[], Finding]], Callable[[], Finding]]:
-    """Leaves a check out, and says ``otherwise``, where a module is not installed that nobody must have."""
+    """Skips a check with the message ``otherwise`` if an optional module is not installed."""
 
     def decorate(check: Callable[[], Finding]) -> Callable[[], Finding]:
         @functools.wraps(check)
@@ -68,7 +68,7 @@ _needs_tff = _needs("tensorflow_federated", "needs TFF, which is not installed")
 
 
 def check_python() -> Finding:
-    """A Python that this package is made for."""
+    """Checks that this version of Python is supported."""
     version = ".".join(map(str, sys.version_info[:3]))
     if sys.version_info[:2] < _OLDEST_PYTHON:
         return Finding("fail", version, "use Python 3.10 or newer; 3.11 for TFF")
@@ -76,7 +76,7 @@ def check_python() -> Finding:
 
 
 def check_numpy() -> Finding:
-    """NumPy can be imported, is new enough, and is one that the installed TensorFlow was built for."""
+    """Checks that NumPy can be imported, is new enough, and fits the installed TensorFlow."""
     import numpy as np
 
     from fedplug.registry.op_libraries import installed_tensorflow
@@ -91,7 +91,7 @@ def check_numpy() -> Finding:
 
 @_needs("tensorflow", _NOT_INSTALLED)
 def check_tensorflow() -> Finding:
-    """TensorFlow can be imported."""
+    """Checks that TensorFlow can be imported."""
     import tensorflow as tf
 
     return Finding("ok", str(tf.__version__))
@@ -99,7 +99,7 @@ def check_tensorflow() -> Finding:
 
 @_needs("tensorflow_federated", _NOT_INSTALLED)
 def check_tff() -> Finding:
-    """TFF can be imported and is the release whose executor interface the runtime implements."""
+    """Checks that TFF can be imported and is the release whose executor interface the runtime implements."""
     import tensorflow_federated as tff
 
     version = str(tff.__version__)
@@ -111,7 +111,7 @@ def check_tff() -> Finding:
 
 
 def check_plugins() -> Finding:
-    """Every installed plugin could be loaded."""
+    """Checks that every installed plugin can be loaded."""
     from fedplug.registry.resolve import KINDS, catalog
 
     problems = catalog().problems()
@@ -123,14 +123,14 @@ def check_plugins() -> Finding:
 
 
 def check_kernels() -> Finding:
-    """The compiled module for NumPy arrays."""
+    """Checks that the compiled module for NumPy arrays can be imported."""
     from fedplug import kernels
 
     return Finding("ok", f"SIMD {kernels.simd_level()}, {kernels.num_threads()} threads")
 
 
 def check_codec() -> Finding:
-    """What is encoded comes back, and what did not is in the residual; sums add the same up."""
+    """Checks that encoding and decoding loses only the residual, and that sums of payloads are exact."""
     import numpy as np
 
     from fedplug.codecs import Sum, codec, decode
@@ -141,14 +141,14 @@ def check_codec() -> Finding:
     received, total = decode(payload), Sum(update.shape, update.dtype)
     total.add(payload, 1.0)
     if not np.allclose(received + state["residual"], update, rtol=0, atol=1e-6):
-        return Finding("fail", f"{expression}: what arrives and the residual are not the update", _REINSTALL)
+        return Finding("fail", f"{expression}: decoded values plus residual are not the update", _REINSTALL)
     if not np.array_equal(total.value(), received):
-        return Finding("fail", f"{expression}: the sum of one payload is not what it stands for", _REINSTALL)
+        return Finding("fail", f"{expression}: the sum of one payload is not its decoded value", _REINSTALL)
     return Finding("ok", f"{expression}: {count:,} float32 in {len(payload):,} bytes, and back")
 
 
 def check_stores() -> Finding:
-    """The built-in stores give back what was committed."""
+    """Checks that the built-in stores return what was committed."""
     import tempfile
 
     import numpy as np
@@ -163,13 +163,13 @@ def check_stores() -> Finding:
                 process.commit(1, client_states={"client": state}, server_state=state)
                 kept = [process.read_clients(["client"])["client"], process.read_server() or {}]
                 if not all(np.array_equal(found.get("residual", ()), state["residual"]) for found in kept):
-                    return Finding("fail", f"{name} does not give back what was committed", _REINSTALL)
+                    return Finding("fail", f"{name} does not return what was committed", _REINSTALL)
     return Finding("ok", f"{', '.join(names)}: committed and read")
 
 
 @_needs_tensorflow
 def check_op_library() -> Finding:
-    """The compiled TensorFlow ops are there, were built for this TensorFlow, and load."""
+    """Checks that the compiled TensorFlow ops are installed, fit this TensorFlow, and load."""
     from fedplug import ops
     from fedplug.ops._tensorflow import loader
 
@@ -179,16 +179,16 @@ def check_op_library() -> Finding:
         fix = "`pip install fedplug-tensorflow`, or `make setup` in a checkout"
         return Finding(
             "warn",
-            "not installed: TensorFlow gets the references, lowering 'reference', which are slower",
+            "not installed: TensorFlow uses the references (lowering 'reference'), which are slower",
             fix,
         )
-    loader.library()  # raises OpLibraryError with the remedy
+    loader.library()  # its OpLibraryError has a remedy
     return Finding("ok", f"built for TensorFlow {_build_info()['tensorflow']}, loads")
 
 
 @_needs_tensorflow
 def check_cuda() -> Finding:
-    """The ops were built for the devices that TensorFlow sees."""
+    """Checks that the ops were built for the devices that TensorFlow sees."""
     import tensorflow as tf
 
     try:
@@ -208,7 +208,7 @@ def check_cuda() -> Finding:
 
 @_needs("fedplug_cuda", "needs fedplug-cuda, which is not installed")
 def check_device_arrays() -> Finding:
-    """The kernels for CUDA arrays load, find a device, and select what the CPU's kernels select."""
+    """Checks that the kernels for CUDA arrays load, find a device, and agree with the CPU's kernels."""
     import importlib
 
     device = importlib.import_module("fedplug_cuda")
@@ -218,7 +218,7 @@ def check_device_arrays() -> Finding:
 
 @_needs_tff
 def check_inprocess_runtime() -> Finding:
-    """The op gives the NumPy kernel's bits inside a TFF computation on the in-process runtime."""
+    """Checks that the op equals the NumPy kernel bit for bit on TFF's in-process runtime."""
     from fedplug.ops.lowering import available
 
     return _check_runtime("inprocess", "fused" if available() else "reference")
@@ -226,7 +226,7 @@ def check_inprocess_runtime() -> Finding:
 
 @_needs_tff
 def check_native_runtime() -> Finding:
-    """TFF's stock worker starts, and the op's TensorFlow reference gives the NumPy kernel's bits there."""
+    """Checks that TFF's stock worker starts, and that the op's reference equals the NumPy kernel there."""
     return _check_runtime("native", "reference")
 
 
@@ -277,7 +277,7 @@ CHECKS: dict[str, Callable[[], Finding]] = {
     "inprocess": check_inprocess_runtime,
     "native": check_native_runtime,
 }
-"""In the order in which one can break the next."""
+"""The checks, ordered so that each comes after those on which it depends."""
 
 
 def _build_info() -> dict[str, str]:

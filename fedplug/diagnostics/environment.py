@@ -1,7 +1,4 @@
-"""What results were made with: versions, processor, threads. For files that must be understood years later.
-
-Must not import TensorFlow.
-"""
+"""The environment of results: versions, processor and threads, for files that must be understood later."""
 
 from __future__ import annotations
 
@@ -19,7 +16,7 @@ _DISTRIBUTIONS = ("numpy", "tensorflow", "tensorflow-federated")
 
 
 def environment() -> dict[str, str | int]:
-    """The versions and the machine as JSON values; equal wherever equal bits may be expected."""
+    """Returns the versions and the machine as JSON values; equal values mean that equal bits are expected."""
     return {
         "fedplug": own_version(),
         "python": platform.python_version(),
@@ -33,7 +30,7 @@ def environment() -> dict[str, str | int]:
 
 
 def processor() -> str:
-    """As the system names it."""
+    """Returns the processor's name from the system."""
     try:
         lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
         return next(line.partition(":")[2].strip() for line in lines if line.startswith("model name"))

@@ -1,4 +1,4 @@
-"""What runs the encoders that ``fedplug bench`` times: the codec on NumPy arrays, or TensorFlow's graphs."""
+"""Executions of encoders for ``fedplug bench``: the codec on NumPy arrays, or TensorFlow graphs."""
 
 from __future__ import annotations
 
@@ -19,35 +19,35 @@ Arrays = Mapping[str, NDArray[Any]]
 
 
 class Execution(Protocol):
-    """One encoder, and the arrays that it encodes in every round.
+    """One encoder, and the arrays to encode in every round.
 
-    States and payloads are whatever an execution makes of them.
+    The types of states and payloads depend on the execution.
     """
 
     def encode(self, state: Any, round_num: int) -> tuple[Any, Any]:
-        """The payloads and the next state; ``state`` is None in the first round, and is not used again."""
+        """Returns payloads and the next state. ``state`` may be overwritten; None in the first round."""
 
     def copy(self, state: Any) -> Any:
-        """A state that `encode` may be given, too."""
+        """Returns a copy of a state for another call of `encode`."""
 
     def sizes(self, payloads: Any) -> dict[str, int]:
-        """The bytes of each payload."""
+        """Returns the size of each payload in bytes."""
 
     def decode(self, payloads: Any) -> Any:
-        """What the payloads stand for."""
+        """Decodes the payloads."""
 
     def arrays(self, decoded: Any) -> Arrays:
-        """That as arrays."""
+        """Converts the result of `decode` to arrays."""
 
     def equal(self, payloads: Any, others: Any) -> bool:
-        """Whether these are the same bytes."""
+        """Returns whether two results of `encode` have the same bytes."""
 
 
 class CodecExecution:
-    """`fedplug.codec` in a steady loop: states and decoded arrays are written over."""
+    """Runs `fedplug.codec` in a steady loop: states and decoded arrays are overwritten."""
 
     def __init__(self, expression: str, arrays: Arrays) -> None:
-        """Errors as of `fedplug.codec`."""
+        """Prepares the codec; raises the errors of `fedplug.codec`."""
         self._codec = codec(expression)
         self._arrays = arrays
         self._out = {name: np.empty_like(array) for name, array in arrays.items()}
@@ -77,10 +77,10 @@ class CodecExecution:
 
 
 class TensorFlowExecution:
-    """The same in graphs, as on a TFF client and server: with the compiled ops where they are installed."""
+    """Runs the encoder in graphs, as on a TFF client and server; with the compiled ops if installed."""
 
     def __init__(self, expression: str, arrays: Arrays) -> None:
-        """Errors as of `ModelEncoder`, and CapabilityError where the server must steer the encoder."""
+        """Raises the errors of `ModelEncoder`, and CapabilityError if the encoder needs a server."""
         try:
             import tensorflow as tf
         except ModuleNotFoundError as error:
@@ -89,7 +89,7 @@ class TensorFlowExecution:
         model = ModelEncoder(expression, specs)
         if model.rate_control is not None:
             raise CapabilityError(
-                f"{expression} is steered by a server; it can be timed without --tensorflow"
+                f"{expression} is controlled by a server; it can be timed without --tensorflow"
             )
         self._tf = tf
         self._names = list(arrays)
@@ -104,7 +104,7 @@ class TensorFlowExecution:
         return payloads, state
 
     def copy(self, state: Any) -> Any:
-        return state  # tensors do not change
+        return state  # tensors are immutable
 
     def sizes(self, payloads: Any) -> dict[str, int]:
         return {name: len(payload) for name, payload in zip(self._names, payloads, strict=True)}

@@ -1,4 +1,4 @@
-"""How fast the kernels are on this machine, beside a copy: for ``fedplug bench --kernels``."""
+"""Times the kernels on this machine, relative to a copy, for ``fedplug bench --kernels``."""
 
 from __future__ import annotations
 
@@ -20,20 +20,20 @@ Array = NDArray[Any]
 
 _CLIENTS = 8
 _KEPT = 100
-"""One in so many elements is sent."""
+"""The number of elements per entry that is sent."""
 _BITS = 4
 _BLOCK = 512
-"""Of the levels that are symbols to code."""
+"""The block size of the levels that the symbol coder compresses."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class KernelTime:
-    """How long a kernel took.
+    """The time of a kernel.
 
     Attributes:
-        kernel: What was called.
+        kernel: The name of the call.
         seconds: The median of many runs.
-        copies: That divided by the time to copy an array of float32 with as many elements.
+        copies: ``seconds`` divided by the time to copy an array of float32 with the same number of elements.
     """
 
     kernel: str
@@ -45,10 +45,10 @@ def kernel_times(elements: int) -> Iterator[KernelTime]:
     """Times the kernels on NumPy arrays.
 
     Args:
-        elements: Of the arrays; one in a hundred is sent by each of 8 clients.
+        elements: Number of elements of the arrays; each of 8 clients sends one in a hundred.
 
     Raises:
-        ConfigError: Fewer than 1,000 elements.
+        ConfigError: There are fewer than 1,000 elements.
     """
     delta = random_update(elements).arrays["update"]
     scratch, count = np.zeros_like(delta), elements // _KEPT
@@ -56,7 +56,7 @@ def kernel_times(elements: int) -> Iterator[KernelTime]:
     entries = (values.copy(), indices.copy())
     code = kernels.encode_indices(indices, elements)
     packed = kernels.encode_values(delta, "qsgd", bits=_BITS, block_size=_BLOCK)
-    packed = packed[len(packed) - (elements * _BITS + 7) // 8 :]  # the levels, without their scales
+    packed = packed[len(packed) - (elements * _BITS + 7) // 8 :]  # the levels without their scales
     symbols = kernels.encode_symbols(packed, elements, bits=_BITS)
     splits = np.arange(_CLIENTS + 1, dtype=np.int64) * count
     all_values, all_indices = np.tile(values, _CLIENTS), np.tile(indices, _CLIENTS)
@@ -72,7 +72,7 @@ def kernel_times(elements: int) -> Iterator[KernelTime]:
         kernels.scatter_decode_add(scratch, all_values, all_indices, splits)
         return scratch
 
-    # Each call, on a scratch array of zeros, and what it must give.
+    # Each call with its expected result; the scratch array holds zeros.
     calls: dict[str, tuple[Callable[[], Array], Array]] = {
         "copy": (copy, delta),
         "topk_residual, 1 %": (lambda: kernels.topk_residual(delta, scratch, count, out=entries)[1], indices),
@@ -98,6 +98,6 @@ def kernel_times(elements: int) -> Iterator[KernelTime]:
 def _median(name: str, call: Callable[[], Array], expected: Array, scratch: Array) -> float:
     def check(result: Array) -> None:
         if not np.array_equal(result, expected):
-            raise ComputationError(f"{name} gave another result than before; see `fedplug doctor`")
+            raise ComputationError(f"{name} gave a different result than before; see `fedplug doctor`")
 
     return median_seconds(lambda _: call(), lambda: scratch.fill(0), check)[0]

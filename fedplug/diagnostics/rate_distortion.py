@@ -1,4 +1,4 @@
-"""Draws what encoders cost against what they lose. Matplotlib is imported only when a picture is drawn."""
+"""Plots the size of encoders against their error. Matplotlib is imported only to draw."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ _TITLE_WIDTH = 80
 
 
 def require(path: Path) -> None:
-    """Tells before anything is measured what would be missing at the end.
+    """Checks before the measurement that the picture can be drawn.
 
     Raises:
-        ConfigError: A picture is no ``.png`` or ``.svg``, or its folder does not exist.
+        ConfigError: The picture is not a ``.png`` or ``.svg`` file, or its folder does not exist.
         MissingDependencyError: Matplotlib is not installed.
     """
     if path.suffix not in _SUFFIXES:
-        raise ConfigError(f"a picture is a .png or a .svg file, not {path}")
+        raise ConfigError(f"a picture must be a .png or .svg file, found {path}")
     if not path.parent.is_dir():
         raise ConfigError(f"there is no folder {path.parent} for the picture {path.name}")
     if importlib.util.find_spec("matplotlib") is None:
@@ -33,12 +33,12 @@ def require(path: Path) -> None:
 
 
 def draw(figures: Sequence[EncoderFigures], path: Path, title: str) -> None:
-    """Draws bytes per element against error, both logarithmic; what loses nothing lies at the lower edge.
+    """Draws bytes per element against error on logarithmic axes; lossless encoders are at the lower edge.
 
     Args:
-        figures: One point each.
-        path: Of the picture, for which `require` was called.
-        title: What was encoded.
+        figures: The figures, one point each.
+        path: The file of the picture, checked by `require`.
+        title: The description of the update.
     """
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
@@ -56,7 +56,7 @@ def draw(figures: Sequence[EncoderFigures], path: Path, title: str) -> None:
             marker=_MARKERS[number % len(_MARKERS)],
             color=f"C{number % 10}",
             fillstyle="full" if each.nmse else "none",
-            label=each.encoder if each.nmse else f"{each.encoder} (loses nothing)",
+            label=each.encoder if each.nmse else f"{each.encoder} (lossless)",
         )
     axes.set_xscale("log")
     axes.set_yscale("log")

@@ -1,4 +1,4 @@
-"""How long a call takes: the median of many runs, each of them checked. Must not know what is timed."""
+"""Measures the time of a call: the median of many runs, each of them checked."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from typing import TypeVar
 __all__ = ["median_seconds"]
 
 _RUNS = range(7, 201)
-"""So many at least, and at most."""
+"""The minimum and maximum number of runs."""
 _SECONDS = 0.3
-"""So long in between."""
+"""The total time after which no run is added to the minimum."""
 
 _Input = TypeVar("_Input")
 _Result = TypeVar("_Result")
@@ -21,12 +21,12 @@ _Result = TypeVar("_Result")
 def median_seconds(
     call: Callable[[_Input], _Result], prepare: Callable[[], _Input], check: Callable[[_Result], None]
 ) -> tuple[float, int]:
-    """The median over many runs, after one that is not counted, and how many these were.
+    """Returns the median time of the runs and their number; the first run is not counted.
 
     Args:
-        call: What is timed.
-        prepare: Makes its argument anew for every run, which is not timed.
-        check: Raises if a run's result is wrong; not timed either.
+        call: The function to time.
+        prepare: A function that makes its argument for every run; not timed.
+        check: A function that raises an error if a run's result is wrong; not timed.
     """
     times: list[float] = []
     while len(times) <= _RUNS.start or (sum(times[1:]) < _SECONDS and len(times) < _RUNS.stop):

@@ -1,7 +1,4 @@
-"""What ``fedplug bench`` encodes: random numbers, the arrays of a file, or what lies between two checkpoints.
-
-Knows files and arrays; must not know encoders or TensorFlow.
-"""
+"""Updates for ``fedplug bench``: random numbers, the arrays of a file, or the difference of checkpoints."""
 
 from __future__ import annotations
 
@@ -32,23 +29,23 @@ _FLOATS: dict[str, np.dtype[Any]] = {
     "F32": np.dtype(np.float32),
     "F64": np.dtype(np.float64),
 }
-"""As safetensors calls them: the dtypes that encoders take."""
+"""The dtypes that encoders accept, by their names in safetensors."""
 
 _FEWEST = 1000
 _NAMED = 3
-"""So many names may be listed in a message of one line."""
+"""The maximum number of names in a message of one line."""
 
 Arrays = Mapping[str, NDArray[Any]]
 
 
 @dataclass(frozen=True)
 class Update:
-    """Arrays to encode, as if a client had made them.
+    """Arrays to encode, as from a client.
 
     Attributes:
-        source: Where they are from, for people.
-        arrays: By name, of floats: finite, C-contiguous, not all zero.
-        left_out: Names of the arrays that hold no floats that encoders take, or no elements.
+        source: The origin of the arrays, for people.
+        arrays: Float arrays by name: finite, C-contiguous, not all zero.
+        left_out: Names of arrays that have no elements, or a dtype that encoders do not accept.
     """
 
     source: str
@@ -63,35 +60,35 @@ class Update:
             )
         for name, array in self.arrays.items():
             if not kernels.all_finite(array):
-                raise ConfigError(f"{self.source}: array {name!r} holds a NaN or an infinity; mend it first")
+                raise ConfigError(f"{self.source}: array {name!r} contains NaN or infinity; remove it first")
         if not any(array.any() for array in self.arrays.values()):
             raise ConfigError(f"{self.source}: all numbers are 0, so there is nothing to encode")
 
     @property
     def elements(self) -> int:
-        """Of all arrays."""
+        """The number of elements of all arrays."""
         return sum(array.size for array in self.arrays.values())
 
     @property
     def dense_bytes(self) -> int:
-        """Of all arrays as they are."""
+        """The size of all arrays without compression."""
         return sum(array.nbytes for array in self.arrays.values())
 
     def __str__(self) -> str:
         count = len(self.arrays)
         dtypes = ", ".join(sorted({array.dtype.name for array in self.arrays.values()}))
         text = f"{self.source}: {self.elements:,} {dtypes} in {count} array{'s' if count > 1 else ''}"
-        return f"{text}; {len(self.left_out)} left out, not of floats" if self.left_out else text
+        return f"{text}; {len(self.left_out)} left out, without floats" if self.left_out else text
 
 
 def random_update(elements: int) -> Update:
-    """Normally distributed float32, always the same.
+    """Returns normally distributed float32 values, always the same.
 
     Raises:
-        ConfigError: Fewer than 1,000 elements.
+        ConfigError: There are fewer than 1,000 elements.
     """
     if elements < _FEWEST:
-        raise ConfigError(f"elements is {elements}; to see anything it takes {_FEWEST} or more")
+        raise ConfigError(f"elements is {elements}; it must be {_FEWEST} or more for a useful measurement")
     numbers = np.random.default_rng(0).standard_normal(elements, np.float32)
     return Update("normally distributed numbers", {"update": numbers})
 
@@ -100,17 +97,17 @@ def read_update(path: str | Path) -> Update:
     """Reads the arrays of a ``.safetensors``, ``.npy`` or ``.npz`` file.
 
     Raises:
-        ConfigError: It cannot be read, or holds nothing that could be encoded.
+        ConfigError: The file cannot be read, or contains nothing to encode.
     """
     arrays, left_out = _read(Path(path))
     return Update(str(path), arrays, left_out)
 
 
 def difference(old: str | Path, new: str | Path) -> Update:
-    """What was added from one checkpoint to another, array by array; their names must match.
+    """Returns the difference of two checkpoints, array by array; their names must match.
 
     Raises:
-        ConfigError: A file cannot be read, the two are not of the same model, or they hold the same numbers.
+        ConfigError: A file cannot be read, the files are of different models, or the difference is zero.
     """
     before, left_out = _read(Path(old))
     after, _ = _read(Path(new))
@@ -120,7 +117,7 @@ def difference(old: str | Path, new: str | Path) -> Update:
         if mine - others
     ]
     if alone:
-        raise ConfigError(f"an update is between two files with the same arrays; {'; '.join(alone)}")
+        raise ConfigError(f"an update needs two files with the same arrays; {'; '.join(alone)}")
     return Update(
         f"{new} - {old}",
         {name: _difference(name, before[name], after[name]) for name in before},
@@ -131,14 +128,14 @@ def difference(old: str | Path, new: str | Path) -> Update:
 def _difference(name: str, old: NDArray[Any], new: NDArray[Any]) -> NDArray[Any]:
     if (old.shape, old.dtype) != (new.shape, new.dtype):
         raise ConfigError(
-            f"array {name!r} is {old.dtype}{list(old.shape)} in the one file and "
+            f"array {name!r} is {old.dtype}{list(old.shape)} in one file and "
             f"{new.dtype}{list(new.shape)} in the other"
         )
     return difference_of(new, old, old.dtype)
 
 
 def _read(path: Path) -> tuple[dict[str, NDArray[Any]], tuple[str, ...]]:
-    """The arrays that can be encoded, by name, and the names of the others."""
+    """Returns the arrays to encode by name, and the names of the others."""
     if path.suffix not in SUFFIXES:
         raise ConfigError(
             f"{path} is neither a .safetensors nor a .npy file nor a .npz archive; save its arrays with "
@@ -159,7 +156,7 @@ def _read_numpy(path: Path) -> tuple[dict[str, NDArray[Any]], tuple[str, ...]]:
         with loaded:
             members = {name: _member(loaded, name) for name in sorted(loaded.files)}
     except (ValueError, EOFError, zipfile.BadZipFile, zlib.error, RuntimeError) as error:
-        raise ConfigError(f"{path} is no array that can be read: {error}") from error
+        raise ConfigError(f"{path} is not a readable array: {error}") from error
     arrays = {name: _native(array) for name, array in members.items() if array is not None}
     return arrays, tuple(name for name in members if name not in arrays)
 
@@ -168,19 +165,19 @@ def _one_array(path: Path, array: NDArray[Any]) -> dict[str, NDArray[Any]]:
     dtype = array.dtype.newbyteorder("=")
     if dtype not in _FLOATS.values():
         hint = "; bfloat16 needs .safetensors" if dtype.kind == "V" else ""
-        raise ConfigError(f"{path} is an array of {dtype}, which no encoder takes{hint}")
+        raise ConfigError(f"{path} is an array of {dtype}, which no encoder accepts{hint}")
     return {"array": _native(array)} if array.size else {}
 
 
 def _member(archive: Any, name: str) -> NDArray[Any] | None:
-    """Reads an array of a ``.npz`` archive; returns None if no encoder takes it."""
+    """Reads an array of a ``.npz`` archive; returns None if no encoder accepts it."""
     try:
         array = archive[name]
     except ValueError as error:
         if "allow_pickle" in str(error):  # Python objects
             return None
         raise ValueError(f"array {name!r}: {error}") from error
-    if not isinstance(array, np.ndarray):  # a file of the archive that is no array
+    if not isinstance(array, np.ndarray):  # a file in the archive that is not an array
         return None
     dtype = array.dtype.newbyteorder("=")
     return array if array.size and dtype in _FLOATS.values() else None
@@ -194,7 +191,7 @@ def _read_safetensors(path: Path) -> tuple[dict[str, NDArray[Any]], tuple[str, .
     try:
         parts = safetensors.deserialize(path.read_bytes())  # type: ignore[no-untyped-call]
     except safetensors.SafetensorError as error:
-        raise ConfigError(f"{path} is no safetensors file: {error}") from error
+        raise ConfigError(f"{path} is not a safetensors file: {error}") from error
     arrays, left_out = {}, []
     for name, part in sorted(parts):
         dtype = _FLOATS.get(part["dtype"])
@@ -206,7 +203,7 @@ def _read_safetensors(path: Path) -> tuple[dict[str, NDArray[Any]], tuple[str, .
 
 
 def some_names(names: Iterable[str]) -> str:
-    """Lists the first names, and the number of the others."""
+    """Returns the first names and the number of the others."""
     ordered = sorted(names)
     more = f" and {len(ordered) - _NAMED} more" if len(ordered) > _NAMED else ""
     return ", ".join(ordered[:_NAMED]) + more

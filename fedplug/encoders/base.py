@@ -58,9 +58,9 @@ class Encoder(Component):
     which the configuration says is ``share * residual`` there. Residuals and memories are of the
     `fedplug.ops.wide_dtype`, float32 for a 16-bit tensor: 16-bit numbers that grow by equal steps soon stop.
 
-    An encoder of differences (`Capabilities.memory_rate`) keeps in its state, under ``"memory"``, what the
-    receiver knows of this tensor, zeros at first. It sends what it would send of ``x - memory`` with a new
-    state, and ``memory' == memory + memory_rate * decode(payload)``.
+    An encoder of differences (`Capabilities.sends_differences`) keeps a memory, initially zeros, in its state
+    under ``"memory"``; the receiver keeps the same. It encodes ``x - memory`` with a new state, and
+    ``memory' == memory + decode(payload)``.
 
     The wire form is frozen: bytes written under a ``wire_id`` can be read by every later release. A change to
     the layout is a new ``wire_id``.

@@ -1,17 +1,21 @@
-"""The compiled kernels on NumPy arrays: the same code the TensorFlow ops run, without TensorFlow.
+"""The compiled kernels on NumPy arrays: the code that the TensorFlow ops run, without TensorFlow.
 
-Arrays may have any shape and are taken as flat. They are never copied or converted: an array that is not
-C-contiguous, of another dtype than asked for, or read-only where it is updated in place is refused with an
-:class:`~fedplug.errors.ArgumentError` that says how to mend it. Where a floating dtype is asked for, it is
-float32, float64, float16 or bfloat16 (``ml_dtypes.bfloat16``), the same for all arrays of a call unless a
-function says otherwise.
+Conventions of all functions:
 
-The GIL is released while a kernel runs. Large inputs use several threads, as many as the environment variable
-``FEDPLUG_NUM_THREADS`` says or else as there are cores (as few as CPU affinity and a container's quota
-leave); no result depends on their number. Arrays must not be changed by another thread during a call.
+- Arrays may have any shape and are used as flat arrays, unless a function gives a shape. They are never
+copied
+  or converted. An array that is not C-contiguous, has another dtype, or is read-only but updated in place is
+  refused with an :class:`~fedplug.errors.ArgumentError` that says what to pass instead.
+- A floating dtype is float32, float64, float16 or bfloat16 (``ml_dtypes.bfloat16``). All floating arrays of a
+  call have the same dtype unless a function says otherwise.
+- Arguments named ``out`` or ``..._out`` are arrays to write to. Their contents are undefined after an error.
+- Decoders accept untrusted bytes, and refuse invalid ones with a :class:`~fedplug.errors.PayloadError`.
 
-``csrc/README.md`` states the contract that this and every other API of the kernels
-keeps.
+Kernels release the GIL. Large inputs use several threads: ``FEDPLUG_NUM_THREADS`` of the environment, or the
+number of cores that CPU affinity and the container's quota allow. No result depends on their number. Other
+threads must not change the arrays during a call.
+
+``csrc/README.md`` describes the contract of this and all other APIs of the kernels.
 """
 
 from __future__ import annotations
@@ -19,7 +23,7 @@ from __future__ import annotations
 from fedplug.registry.build_info import not_loaded, require_current
 
 try:
-    # First, so that every module below finds it.
+    # Imported first, because all modules below need it.
     from fedplug import _kernels
 except ImportError as error:
     raise not_loaded(error) from None

@@ -1,4 +1,4 @@
-"""Takes the largest entries out of every chunk of an update."""
+"""Top-k selection within chunks of an update."""
 
 from __future__ import annotations
 
@@ -23,32 +23,32 @@ def chunked_topk_residual(
     decay: float = 1.0,
     residual_out: NDArray[Any] | None = None,
 ) -> tuple[NDArray[Any], NDArray[np.int32]]:
-    """Takes the ``k`` largest entries out of every ``chunk`` neighbours in ``a = delta + decay * residual``.
+    """Selects the ``k`` largest entries of every chunk of ``a = delta + decay * residual``.
 
-    Order, ties and values are those of :func:`topk_residual`, within each chunk of the flattened ``a``. A
-    chunk of no more than ``k`` elements, which the last one may be, leaves as a whole. ``residual`` becomes
-    ``a`` with the entries taken set to +0, so that putting the values back into their places gives ``a`` bit
-    for bit (Sarfi et al., "Communication Efficient LLM Pre-training with SparseLoCo", arXiv 2508.15706).
+    A chunk is ``chunk`` consecutive elements of the flattened ``a``. Order, ties and values are those of
+    :func:`topk_residual`, within each chunk. All entries of a chunk with at most ``k`` elements are selected;
+    the last chunk may be one. ``residual`` becomes ``a`` with the selected entries set to +0: scattering the
+    values into it restores ``a`` bit for bit (Sarfi et al., "Communication Efficient LLM Pre-training with
+    SparseLoCo", arXiv 2508.15706).
 
     Args:
         delta: The update; any shape, n elements, float32 or float64. Not changed.
-        residual: What earlier rounds left behind; n elements, the dtype of ``delta``. Updated in place,
-            unless ``residual_out`` is given. None, which needs ``residual_out``, is as zeros.
-        k: How many entries to take of each chunk, 0 or more.
-        chunk: Of how many elements a chunk is, 1 or more. Fast where one fits a first-level cache.
-        decay: The share of the residual that is added, 0 to 1; rounded to the dtype.
-        residual_out: n elements, the dtype of ``delta``: where the new residual goes, whatever is there.
-            After an error it holds anything.
+        residual: The residual of earlier rounds; n elements, the dtype of ``delta``. Updated in place unless
+            ``residual_out`` is given. None means zeros, and needs ``residual_out``.
+        k: Number of entries to select from each chunk, 0 or more.
+        chunk: Number of elements of a chunk, 1 or more. Fast if a chunk fits into the first-level cache.
+        decay: The factor of the residual, 0 to 1; rounded to the dtype.
+        residual_out: An array for the new residual; n elements, the dtype of ``delta``.
 
     Returns:
-        ``(values, indices)``: the entries, in the dtype of ``delta``, and their flat positions, int32,
-        strictly ascending.
+        ``(values, indices)``: the entries, in the dtype of ``delta``, and their flat indices, int32, strictly
+        ascending.
 
     Raises:
         ArgumentError: An array cannot be used, two differ in size or share memory, or a number is out of
             range.
-        NonFiniteError: A sum is NaN or infinite; its ``count`` says how many are. ``residual`` is not
-            changed.
+        NonFiniteError: A sum is NaN or infinite; ``count`` of the error has their number. ``residual`` is
+            unchanged.
     """
     share = np.full(1, decay, np.asarray(delta).dtype)
     return _kernels.chunked_topk_residual(delta, residual, k, chunk, share, residual_out)

@@ -1,7 +1,4 @@
-"""The container around every payload, and its checksum.
-
-`fedplug.wire` describes the layout.
-"""
+"""The container around payloads and its checksum. `fedplug.wire` describes the layout."""
 
 from __future__ import annotations
 
@@ -26,66 +23,65 @@ def pack_container(
     dtype: str,
     shape: Sequence[int],
 ) -> bytes:
-    """Puts the container of :mod:`fedplug.wire` around an encoder's bytes.
+    """Writes the container of :mod:`fedplug.wire` around the bytes of an encoder.
 
     Args:
-        body: Any C-contiguous buffer, or array of any dtype; its bytes are taken as they lie. Of a list or
-            tuple of them, one is written behind the other, without joining them first.
-        wire_id: Names the layout of the body; 1 to 64 ASCII characters.
-        dtype: Of the tensor that was encoded, by its NumPy name.
-        shape: Of the tensor that was encoded; at most 32 dimensions, each below 2**32.
+        body: A C-contiguous buffer, or an array of any dtype, whose bytes are copied; or a list or tuple of
+            them, which are written one after the other.
+        wire_id: The name of the body's layout; 1 to 64 ASCII characters.
+        dtype: The NumPy name of the encoded tensor's dtype.
+        shape: The shape of the encoded tensor; at most 32 dimensions, each below 2**32.
 
     Raises:
-        ArgumentError: ``body``, or what is in it, is no buffer or not C-contiguous.
-        PayloadError: The wire id, dtype or shape has no place in the format.
+        ArgumentError: ``body`` or one of its parts is not a C-contiguous buffer.
+        PayloadError: The format cannot hold the wire id, dtype or shape.
     """
     return _kernels.pack_container(body, wire_id, dtype, list(shape))
 
 
 def frame(body: ByteBuffer | list[ByteBuffer] | tuple[ByteBuffer, ...], header: bytes) -> bytes:
-    """Does what :func:`pack_container` does, with a header that is there already.
+    """Writes a container as :func:`pack_container` does, with an existing header.
 
     Args:
-        body: As for :func:`pack_container`.
-        header: From :func:`fedplug.wire.header`; the same for all payloads of one tensor under one encoder.
+        body: See :func:`pack_container`.
+        header: The result of :func:`fedplug.wire.header`; equal for all payloads of one tensor and encoder.
 
     Raises:
-        ArgumentError: As for :func:`pack_container`.
+        ArgumentError: ``body`` or one of its parts is not a C-contiguous buffer.
     """
     return _kernels.frame(body, header)
 
 
 def unpack_container(buffer: ByteBuffer) -> tuple[str, str, tuple[int, ...], bytes]:
-    """Reads what :func:`pack_container` wrote. Every byte is treated as hostile.
+    """Reads a container from untrusted bytes.
 
     Args:
-        buffer: Any C-contiguous buffer.
+        buffer: A C-contiguous buffer.
 
     Returns:
         ``(wire_id, dtype, shape, body)``.
 
     Raises:
         ArgumentError: ``buffer`` is not C-contiguous.
-        PayloadError: The buffer is truncated or too long, of another format or version, or its checksum is
-            wrong.
+        PayloadError: The buffer is too short or too long, has another format or version, or a wrong checksum.
     """
     return _kernels.unpack_container(buffer)
 
 
 def read_container(buffer: ByteBuffer) -> tuple[str, str, tuple[int, ...], NDArray[np.uint8]]:
-    """Reads what :func:`unpack_container` reads, and copies nothing.
+    """Reads a container as :func:`unpack_container` does, without copying the body.
 
     Args:
-        buffer: Any C-contiguous buffer, or array. The body returned is a part of it: it keeps the buffer
-            alive (a ``bytearray`` cannot be resized meanwhile), and who writes into the buffer later changes
-            the body, unnoticed by the checksum.
+        buffer: A C-contiguous buffer or array. The returned body is a part of it and keeps it alive; a
+            ``bytearray`` cannot be resized meanwhile. A later write to the buffer changes the body, which the
+            checksum does not notice.
 
     Returns:
         ``(wire_id, dtype, shape, body)``; ``body`` is ``[bytes]`` uint8 and read-only.
 
     Raises:
-        ArgumentError: ``buffer`` is no buffer, or not C-contiguous.
-        PayloadError: As for :func:`unpack_container`.
+        ArgumentError: ``buffer`` is not a C-contiguous buffer.
+        PayloadError: See :func:`unpack_container`.
     """
     return _kernels.read_container(buffer)
 
@@ -94,7 +90,7 @@ def crc32(data: ByteBuffer) -> int:
     """Computes the CRC-32 of zlib, PNG and Ethernet.
 
     Args:
-        data: Any C-contiguous buffer; its bytes are taken as they lie.
+        data: A C-contiguous buffer.
 
     Returns:
         The checksum, in ``[0, 2**32)``.

@@ -1,4 +1,4 @@
-"""Arrays of other libraries as NumPy arrays."""
+"""Converts arrays of other libraries to NumPy arrays without a copy."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ __all__ = ["from_dlpack"]
 
 
 def from_dlpack(array: Any) -> NDArray[Any]:
-    """Sees the memory of another library's array (PyTorch, JAX) as a NumPy array; nothing is copied.
+    """Returns a NumPy array on the memory of another library's array (PyTorch, JAX), without a copy.
 
-    That is what :func:`numpy.from_dlpack` does, for bfloat16 too.
+    Unlike :func:`numpy.from_dlpack`, it also accepts bfloat16.
 
     Args:
-        array: Has ``__dlpack__``; is on the CPU, C-contiguous, and of integers, bool, float16, bfloat16,
+        array: An object with ``__dlpack__`` on the CPU, C-contiguous, of integers, bool, float16, bfloat16,
             float32 or float64.
 
     Returns:
-        An array of the same shape on the same memory, which it keeps alive. It is read-only where the
-        exporter says so, and where the exporter is older than DLPack 1.0 and cannot say.
+        An array of the same shape, which keeps the memory alive. It is read-only if the exporter says so, and
+        if the exporter is older than DLPack 1.0 and cannot say.
 
     Raises:
-        ArgumentError: ``array`` is none of that, or its library does not let others read it (a PyTorch tensor
-            that requires a gradient); the message says what to pass instead.
+        ArgumentError: ``array`` does not meet these requirements, or its library does not export it (a
+            PyTorch tensor that requires a gradient). The message says what to pass instead.
     """
     return _kernels.from_dlpack(array)

@@ -1,4 +1,4 @@
-"""Whether values are numbers, and those that bytes stand for."""
+"""Checks for NaN and infinity, in arrays and in untrusted bytes."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["all_finite", "finite_from_bytes"]
 
 
 def all_finite(values: NDArray[Any]) -> bool:
-    """Says whether no value is NaN or infinite; nothing is allocated.
+    """Whether no value is NaN or infinite. Allocates no memory.
 
     Args:
         values: Any shape, a floating dtype.
@@ -28,18 +28,18 @@ def all_finite(values: NDArray[Any]) -> bool:
 def finite_from_bytes(
     data: NDArray[np.uint8], dtype: np.dtype[Any], *, out: NDArray[Any] | None = None
 ) -> NDArray[Any]:
-    """Takes bytes, which may lie anywhere, for values. Every byte is treated as hostile.
+    """Reads finite values from untrusted bytes, which may be unaligned.
 
     Args:
         data: ``[bytes]`` uint8.
-        dtype: Theirs, a floating one.
-        out: As many values of that dtype, to be written over; after an error it holds anything.
+        dtype: The floating dtype of the values.
+        out: An array for the values, of their number and dtype.
 
     Returns:
-        ``out``; without it the bytes themselves as a read-only array, where they are aligned, else a copy.
+        ``out``; without it, a read-only array on the bytes themselves if they are aligned, or a copy.
 
     Raises:
-        ArgumentError: An array cannot be used, or ``out`` is of another size or dtype.
+        ArgumentError: An array cannot be used, or ``out`` has another size or dtype.
         PayloadError: The bytes are not whole values, or a value is NaN or infinite.
     """
     return _kernels.finite_from_bytes(data, dtype, out)

@@ -1,4 +1,4 @@
-"""A large matrix and its approximation by thin ones: sums in an order that depends on the shape alone."""
+"""Products of a large matrix with thin ones. The order of additions depends on the shape alone."""
 
 from __future__ import annotations
 
@@ -17,15 +17,16 @@ __all__ = ["low_rank_matrix", "low_rank_residual", "matrix_times", "sum_and_larg
 def sum_and_largest(
     delta: NDArray[Any], residual: NDArray[Any], *, out: NDArray[Any] | None = None
 ) -> tuple[NDArray[Any], NDArray[Any]]:
-    """``delta + residual``, and the largest magnitude in it.
+    """Computes ``delta + residual`` and its largest magnitude.
 
     Args:
         delta: Any shape, n elements, float32 or float64.
-        residual: n elements, the dtype of ``delta``. Becomes the sum, unless ``out`` is given.
-        out: n elements, the dtype of ``delta``: where the sum goes, whatever is there.
+        residual: n elements, the dtype of ``delta``. Becomes the sum unless ``out`` is given.
+        out: An array for the sum; n elements, the dtype of ``delta``.
 
     Returns:
-        ``residual`` or ``out``, and ``[1]`` of the same dtype: 0 of no elements, NaN where a sum is NaN.
+        ``residual`` or ``out``, and ``[1]`` of the same dtype: 0 if there are no elements, NaN if a sum is
+        NaN.
 
     Raises:
         ArgumentError: An array cannot be used, or two differ in size or share memory.
@@ -36,15 +37,15 @@ def sum_and_largest(
 def matrix_times(
     a: NDArray[Any], b: NDArray[Any], *, scale: float = 1, transposed: bool = False
 ) -> NDArray[Any]:
-    """``(a / scale) b``, or ``(a / scale)' b``, for a few columns of ``b``.
+    """Computes ``(a / scale) b``, or ``(a / scale)' b``, for a few columns of ``b``.
 
-    The order of additions is described in ``csrc/core/matrix_times.h``.
+    ``csrc/core/matrix_times.h`` describes the order of additions.
 
     Args:
         a: ``[m, n]``, a floating dtype; 16-bit elements are widened.
-        b: ``[n, r]``, or ``[m, r]`` with ``transposed``: float64 where ``a`` is, else float32.
-        scale: Elements of ``a`` are divided by it first, and are 0 where it is 0.
-        transposed: Whether it is ``a'`` that is multiplied.
+        b: ``[n, r]``, or ``[m, r]`` with ``transposed``; float64 if ``a`` is, else float32.
+        scale: The divisor of the elements of ``a``; the quotients are 0 if it is 0.
+        transposed: Whether to multiply ``a'``.
 
     Returns:
         ``[m, r]``, or ``[n, r]`` with ``transposed``, in the dtype of ``b``.
@@ -63,17 +64,17 @@ def low_rank_matrix(
     dtype: DTypeLike = np.float32,
     out: NDArray[Any] | None = None,
 ) -> NDArray[Any]:
-    """``scale p q'``, a column of each after the other.
+    """Computes ``scale p q'``, one column of each after the other.
 
     Args:
         p: ``[m, r]``, r at least 1; float64 for a float64 matrix, else float32.
         q: ``[n, r]``, the dtype of ``p``.
-        scale: By which the sums are multiplied, before they are rounded to ``dtype``.
-        dtype: A floating one: of the matrix.
-        out: ``m n`` elements of ``dtype``, to be written over.
+        scale: The factor of the sums, applied before they are rounded to ``dtype``.
+        dtype: The floating dtype of the matrix.
+        out: An array for the matrix; ``m n`` elements of ``dtype``.
 
     Returns:
-        ``out``, or a new ``[m, n]``; what is too large for the dtype is its largest number.
+        ``out``, or a new ``[m, n]``; an overflow becomes the largest number of the dtype.
 
     Raises:
         ArgumentError: An array cannot be used, or the shapes do not fit.
@@ -89,14 +90,14 @@ def low_rank_residual(
     scale: float = 1,
     out: NDArray[Any] | None = None,
 ) -> NDArray[Any]:
-    """What `low_rank_matrix` misses of ``a``: the difference, rounded to its dtype.
+    """Computes ``a - low_rank_matrix(p, q)``, rounded to the dtype of ``a``.
 
     Args:
         a: ``m n`` elements, a floating dtype.
-        p: As for `low_rank_matrix`.
-        q: Likewise.
-        scale: Likewise.
-        out: ``m n`` elements of the dtype of ``a``, to be written over; may be ``a``.
+        p: See `low_rank_matrix`.
+        q: See `low_rank_matrix`.
+        scale: See `low_rank_matrix`.
+        out: An array for the difference; ``m n`` elements of the dtype of ``a``. It may be ``a``.
 
     Returns:
         ``out``, or a new ``[m, n]``.

@@ -1,4 +1,4 @@
-"""Random indices that two sides draw alike."""
+"""Random indices that sender and receiver draw alike."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ __all__ = ["draw_indices"]
 
 
 def draw_indices(seed: int, count: int, size: int) -> NDArray[np.int32]:
-    """Draws one index of each of ``count`` runs of as nearly equal length as can be.
+    """Draws one index from each of ``count`` ranges of nearly equal length.
 
-    Which ones is specified in ``csrc/core/random_indices.h``; they follow from the arguments alone. The
-    numbers behind them are those of Philox (Salmon et al., SC 2011).
+    The indices depend on the arguments alone, as ``csrc/core/random_indices.h`` specifies. Their random
+    numbers are those of Philox (Salmon et al., SC 2011).
 
     Args:
-        seed: Other seeds, other indices; in ``[-2**63, 2**63)``.
-        count: How many.
-        size: How many positions there are; below 2**31.
+        seed: The seed, in ``[-2**63, 2**63)``.
+        count: Number of indices.
+        size: Number of elements that the indices refer to; below 2**31.
 
     Returns:
         ``[count]`` int32, strictly ascending, in ``[0, size)``.
 
     Raises:
-        ArgumentError: Not ``0 <= count <= size < 2**31``.
+        ArgumentError: ``0 <= count <= size < 2**31`` does not hold.
     """
     return _kernels.draw_indices(seed, count, size)

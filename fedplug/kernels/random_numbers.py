@@ -1,4 +1,4 @@
-"""Random numbers that two sides draw alike."""
+"""Random numbers that sender and receiver draw alike."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ __all__ = ["random_uniform", "random_words"]
 
 
 def random_words(count: int, first: int, second: int) -> NDArray[np.uint32]:
-    """Draws words of which each of the 2**32 is as likely as any other.
+    """Draws uniform random words of 32 bits.
 
-    They are those of Philox (Salmon et al., SC 2011) as TensorFlow seeds it: viewed as int32, what
+    They are the numbers of Philox (Salmon et al., SC 2011) as TensorFlow seeds it: viewed as int32, those of
     ``tf.random.stateless_uniform([count], seed=[first, second], minval=None, maxval=None, dtype=tf.int32,
-    alg="philox")`` draws. They follow from the arguments alone, and fewer of them are the first of more.
+    alg="philox")``. They depend on the arguments alone, and a smaller ``count`` draws a prefix.
 
     Args:
-        count: How many; 0 or more.
-        first: One half of the seed, in ``[-2**63, 2**63)``.
-        second: The other half, likewise.
+        count: Number of words, 0 or more.
+        first: The first half of the seed, in ``[-2**63, 2**63)``.
+        second: The second half of the seed, in ``[-2**63, 2**63)``.
 
     Returns:
         ``[count]`` uint32.
@@ -39,14 +39,14 @@ def random_words(count: int, first: int, second: int) -> NDArray[np.uint32]:
 def random_uniform(count: int, first: int, second: int, dtype: DTypeLike = np.float32) -> NDArray[Any]:
     """Draws uniform numbers in ``[0, 1)`` from the words of :func:`random_words`.
 
-    They are what ``tf.random.stateless_uniform([count], seed=[first, second], dtype=dtype, alg="philox")``
-    draws.
+    They are those of ``tf.random.stateless_uniform([count], seed=[first, second], dtype=dtype,
+    alg="philox")``.
 
     Args:
-        count: How many; 0 or more.
-        first: One half of the seed, in ``[-2**63, 2**63)``.
-        second: The other half, likewise.
-        dtype: float32, multiples of 2**-23; or float64, multiples of 2**-52.
+        count: Number of draws, 0 or more.
+        first: The first half of the seed, in ``[-2**63, 2**63)``.
+        second: The second half of the seed, in ``[-2**63, 2**63)``.
+        dtype: float32, for multiples of 2**-23; or float64, for multiples of 2**-52.
 
     Returns:
         ``[count]`` of that dtype.

@@ -1,4 +1,4 @@
-"""Values quantized after a random rotation: the bytes that travel."""
+"""Quantization after a random rotation."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ __all__ = ["decode_rotated", "encode_rotated"]
 def encode_rotated(
     values: NDArray[Any], key: tuple[int, int], levels: NDArray[np.float64], block_size: int
 ) -> NDArray[np.uint8]:
-    """Rotates blocks of values at random, and takes every element to the nearest level.
+    """Rotates blocks of values at random, and quantizes every element to the nearest level.
 
-    Method and layout are described in ``csrc/core/rotated_code.h``.
+    ``csrc/core/rotated_code.h`` describes method and layout.
 
     Args:
-        values: Any shape, n elements, a floating dtype. A block with one that is NaN or infinite becomes
-            bytes that are refused when they are decoded.
-        key: Of the rotation, two numbers in ``[-2**63, 2**63)``.
-        levels: ``[2**b]`` float64, b from 0 to 7: the positive ones, ascending; the others are their
-            negatives. An element takes b + 1 bits.
-        block_size: A power of two up to 2**20; at least 8, where there is more than one block.
+        values: Any shape, n elements, a floating dtype. The decoder refuses a block that holds NaN or
+            infinity.
+        key: The key of the rotation, two integers in ``[-2**63, 2**63)``.
+        levels: The positive levels, ascending; ``[2**b]`` float64, b from 0 to 7. The others are their
+            negatives, and an element needs b + 1 bits.
+        block_size: A power of two up to 2**20; at least 8 if there is more than one block.
 
     Returns:
-        ``[bytes]`` uint8; as many as the size, the dtype and the other arguments say.
+        ``[bytes]`` uint8; their number follows from the size, the dtype and the other arguments.
 
     Raises:
         ArgumentError: An array cannot be used, or another argument is out of range.
@@ -48,23 +48,24 @@ def decode_rotated(
     dtype: DTypeLike = np.float32,
     out: NDArray[Any] | None = None,
 ) -> NDArray[Any]:
-    """Undoes :func:`encode_rotated`, up to the error of the levels. Every byte is treated as hostile.
+    """Decodes values from untrusted bytes that :func:`encode_rotated` wrote, up to the quantization error.
 
     Args:
         data: ``[bytes]`` uint8.
-        count: How many values there must be.
-        key: As they were encoded, and so ``levels`` and ``block_size``.
-        levels: See ``key``.
-        block_size: See ``key``.
-        dtype: The dtype of the values that were encoded.
-        out: ``[count]`` of that dtype, to be written over; after an error it holds anything.
+        count: Number of values.
+        key: The key of the encoder.
+        levels: The levels of the encoder.
+        block_size: The block size of the encoder.
+        dtype: The dtype of the encoded values.
+        out: An array for the values; ``[count]`` of that dtype.
 
     Returns:
-        ``out``, or a new ``[count]`` array: finite; what is too large for the dtype is its largest number.
+        ``out``, or a new ``[count]`` array of finite values; an overflow becomes the largest number of the
+        dtype.
 
     Raises:
         ArgumentError: An array cannot be used, or another argument is out of range.
-        PayloadError: These are not the bytes of ``count`` values. Memory is only asked for if their number is
-            right.
+        PayloadError: The bytes are not a code of ``count`` values. Their number is checked before memory is
+            allocated.
     """
     return _kernels.decode_rotated(data, count, key, levels, block_size, np.dtype(dtype), out)

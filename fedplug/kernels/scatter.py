@@ -1,4 +1,4 @@
-"""Adds sparse payloads into one dense array, or makes their dense sum."""
+"""Adds sparse payloads to a dense array, or computes their dense sum."""
 
 from __future__ import annotations
 
@@ -20,23 +20,22 @@ def scatter_decode_add(
     row_splits: NDArray[np.int64] | None = None,
     weights: NDArray[Any] | None = None,
 ) -> None:
-    """Adds sparse payloads into one dense array: ``accumulator[index] += weight * value``, payloads in order.
+    """Adds sparse payloads to a dense array: ``accumulator[index] += weight * value``, payloads in order.
 
-    Payload p owns the entries ``row_splits[p]`` up to ``row_splits[p + 1]`` of ``values`` and ``indices``.
+    Payload p has the entries ``row_splits[p]`` up to ``row_splits[p + 1]`` of ``values`` and ``indices``.
     Every product and every sum is rounded once, in the dtype of the arrays. All indices are checked before
-    anything is written. The cost grows with the number of entries and not with the size of the accumulator.
+    anything is written. The cost depends on the number of entries, not on the size of the accumulator.
 
     Args:
         accumulator: The dense sum; any shape, n elements, a floating dtype. Updated in place.
         values: ``[entries]``, the dtype of ``accumulator``.
-        indices: ``[entries]`` int32, flat positions in ``accumulator``; within a payload they ascend
-            strictly.
-        row_splits: ``[payloads + 1]`` int64, from 0 to ``entries``; or None, which stands for one payload.
-        weights: ``[payloads]``, the dtype of ``accumulator``; or None, which multiplies nothing.
+        indices: Flat indices, strictly ascending within a payload; ``[entries]`` int32.
+        row_splits: ``[payloads + 1]`` int64, from 0 to ``entries``; None for one payload.
+        weights: ``[payloads]``, the dtype of ``accumulator``; None for weights of 1.
 
     Raises:
         ArgumentError: An array cannot be used, sizes do not fit, or an index is out of range or not above the
-            one before it; the message names the payload. The accumulator is then unchanged.
+            one before it; the message names the payload. The accumulator is unchanged.
     """
     _kernels.scatter_decode_add(accumulator, values, indices, row_splits, weights)
 
@@ -50,25 +49,24 @@ def scatter_decode(
     size: int,
     out: NDArray[Any] | None = None,
 ) -> NDArray[Any]:
-    """Makes the dense sum of sparse payloads: what :func:`scatter_decode_add` makes of +0 everywhere.
+    """Computes the dense sum of sparse payloads: what :func:`scatter_decode_add` makes of +0 everywhere.
 
-    Each element is written once, and added to while it is in the cache. All indices are checked before
-    anything is written.
+    Each element is written once, and receives its entries while it is in the cache. All indices are checked
+    before anything is written.
 
     Args:
         values: ``[entries]``, a floating dtype.
-        indices: ``[entries]`` int32, flat positions in the sum; within a payload they ascend strictly.
-        row_splits: ``[payloads + 1]`` int64, from 0 to ``entries``; or None, which stands for one payload.
-        weights: ``[payloads]``, the dtype of ``values``; or None, which multiplies nothing.
-        size: How many elements the sum has; below 2**31. It decides how much memory is taken: it must come
-            from where the caller knows it.
-        out: ``size`` elements, the dtype of ``values``, to be written over whatever is there.
+        indices: Flat indices, strictly ascending within a payload; ``[entries]`` int32.
+        row_splits: ``[payloads + 1]`` int64, from 0 to ``entries``; None for one payload.
+        weights: ``[payloads]``, the dtype of ``values``; None for weights of 1.
+        size: Number of elements of the sum; below 2**31. It determines how much memory is allocated, so it
+            must come from a trusted source.
+        out: An array for the sum; ``size`` elements, the dtype of ``values``.
 
     Returns:
         ``out``, or a new ``[size]`` array.
 
     Raises:
-        ArgumentError: As for :func:`scatter_decode_add`; or ``size`` is out of range. ``out`` is then
-            unchanged.
+        ArgumentError: ``size`` is out of range, or see :func:`scatter_decode_add`. ``out`` is unchanged.
     """
     return _kernels.scatter_decode(values, indices, row_splits, weights, size, out)

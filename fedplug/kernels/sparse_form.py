@@ -18,14 +18,14 @@ __all__ = ["frame_entries", "frame_entries_of_each", "read_entries", "sparse_bod
 
 
 def sparse_body(count: int, index_code: NDArray[np.uint8], values: NDArray[np.uint8]) -> NDArray[np.uint8]:
-    """Writes the number of entries, their index code and their values one behind the other.
+    """Writes the number of entries, their index code and their values one after the other.
 
-    The layout is described in ``csrc/core/sparse_form.h``.
+    ``csrc/core/sparse_form.h`` describes the layout.
 
     Args:
-        count: The number of entries, below 2**31.
-        index_code: Where they are, ``[bytes]`` uint8.
-        values: The bytes of their values, ``[bytes]`` uint8.
+        count: Number of entries, below 2**31.
+        index_code: The code of their indices; ``[bytes]`` uint8.
+        values: The bytes of their values; ``[bytes]`` uint8.
 
     Returns:
         ``[bytes]`` uint8.
@@ -39,11 +39,11 @@ def sparse_body(count: int, index_code: NDArray[np.uint8], values: NDArray[np.ui
 def split_sparse_body(
     body: NDArray[np.uint8], elements: int
 ) -> tuple[int, NDArray[np.uint8], NDArray[np.uint8]]:
-    """Finds the parts of a body. Every byte is treated as hostile.
+    """Splits a body into its parts, from untrusted bytes.
 
     Args:
         body: ``[bytes]`` uint8.
-        elements: Of the tensor the entries are of.
+        elements: Number of elements of the tensor.
 
     Returns:
         ``(count, index_code, values)``; ``count`` is in ``[0, elements]``, the others are read-only parts of
@@ -51,7 +51,7 @@ def split_sparse_body(
 
     Raises:
         ArgumentError: ``body`` cannot be used as an array.
-        PayloadError: The numbers cannot be read, are not in their fewest bytes, or do not fit.
+        PayloadError: The numbers cannot be read, are not in their shortest form, or do not fit.
     """
     return _kernels.split_sparse_body(body, elements)
 
@@ -59,24 +59,24 @@ def split_sparse_body(
 def read_entries(
     body: NDArray[np.uint8], elements: int, dtype: np.dtype[Any], *, form: IndexForm = "rice"
 ) -> tuple[NDArray[Any], NDArray[np.int32]]:
-    """The entries of a body whose values are uncompressed. Every byte is treated as hostile.
+    """Reads the entries of a body with uncompressed values, from untrusted bytes.
 
-    What :func:`split_sparse_body`, :func:`finite_from_bytes` and :func:`decode_indices` find one after the
-    other, with the same bits and errors, in one call.
+    One call for :func:`split_sparse_body`, :func:`finite_from_bytes` and :func:`decode_indices`, with the
+    same bits and errors.
 
     Args:
         body: ``[bytes]`` uint8.
-        elements: Of the tensor the entries are of; below 2**31.
-        dtype: Of the values, a floating one.
-        form: Of the index code.
+        elements: Number of elements of the tensor; below 2**31.
+        dtype: The floating dtype of the values.
+        form: The form of the index code.
 
     Returns:
-        ``(values, indices)``, ``[count]`` each: finite, read-only where they are part of ``body``; and int32,
-        strictly ascending, in ``[0, elements)``.
+        ``(values, indices)``, ``[count]`` each. Values are finite, and read-only if they are part of
+        ``body``; indices are int32, strictly ascending, in ``[0, elements)``.
 
     Raises:
-        ArgumentError: ``body`` or ``dtype`` cannot be used, or there is no such form.
-        PayloadError: As for those three, or there are not ``count`` values.
+        ArgumentError: ``body``, ``dtype`` or ``form`` cannot be used.
+        PayloadError: One of the three functions refuses the bytes, or there are not ``count`` values.
     """
     return _kernels.read_entries(body, elements, dtype, form)
 
@@ -89,22 +89,22 @@ def frame_entries(
     *,
     form: IndexForm = "rice",
 ) -> bytes:
-    """The container of a sparse payload, written at once.
+    """Writes the container of a sparse payload.
 
-    What :func:`all_finite`, :func:`encode_indices`, :func:`sparse_body` and :func:`frame` do one after the
-    other, with the same bytes and errors.
+    One call for :func:`all_finite`, :func:`encode_indices`, :func:`sparse_body` and :func:`frame`, with the
+    same bytes and errors.
 
     Args:
         indices: ``[count]`` int32, strictly ascending, in ``[0, elements)``.
-        elements: Of the tensor the entries are of; below 2**31.
-        values: ``[count]`` of a floating dtype, sent as they are; or uint8, the bytes of their code.
-        header: As for :func:`frame`.
-        form: Of the index code.
+        elements: Number of elements of the tensor; below 2**31.
+        values: ``[count]`` of a floating dtype, sent uncompressed; or uint8, the bytes of their code.
+        header: See :func:`frame`.
+        form: The form of the index code.
 
     Raises:
-        ArgumentError: An array cannot be used, there are not as many values as indices, or as for
-            :func:`encode_indices`.
-        NonFiniteError: A value that would be sent as it is is NaN or infinite.
+        ArgumentError: An array cannot be used, the numbers of values and indices differ, or
+            :func:`encode_indices` refuses the indices.
+        NonFiniteError: An uncompressed value is NaN or infinite.
     """
     return _kernels.frame_entries(indices, elements, values, header, form)
 

@@ -1,4 +1,4 @@
-"""The rANS codes of symbols of a few bits: entropy coders."""
+"""Entropy codes of symbols of a few bits."""
 
 from __future__ import annotations
 
@@ -18,24 +18,24 @@ SymbolForm: TypeAlias = Literal["rans", "adaptive"]
 def encode_symbols(
     packed: NDArray[np.uint8], count: int, *, bits: int, form: SymbolForm = "rans"
 ) -> NDArray[np.uint8]:
-    """Writes symbols in about as many bits as their empirical entropy, and never more than a byte above that.
+    """Encodes symbols in about as many bits as their empirical entropy.
 
-    The layout is described in ``csrc/core/symbol_code.h`` (Duda, arXiv:1311.2540; Giesen, arXiv:1402.3392).
+    ``csrc/core/symbol_code.h`` describes the layout (Duda, arXiv:1311.2540; Giesen, arXiv:1402.3392).
 
     Args:
-        packed: ``[ceil(count * bits / 8)]`` uint8: the symbols one after the other, lowest bit first, as
-            :func:`encode_values` packs levels. Bits after the last symbol are 0.
-        count: How many symbols there are; below 2**31.
-        bits: Of each symbol, 1 to 8.
-        form: ``"rans"``, with a table of their frequencies; or ``"adaptive"``, which learns them, and takes
-            less of few symbols and where they change along the way, and 30 to 90 times as long.
+        packed: The packed symbols, lowest bit first, as :func:`encode_values` packs levels; bits after the
+            last symbol are 0. ``[ceil(count * bits / 8)]`` uint8.
+        count: Number of symbols; below 2**31.
+        bits: Bits per symbol, 1 to 8.
+        form: ``"rans"`` writes a table of frequencies. ``"adaptive"`` learns them: it is shorter for few
+            symbols and for changing frequencies, and takes 30 to 90 times as long.
 
     Returns:
-        ``[bytes]`` uint8, at most one more than ``packed`` has; of ``"adaptive"`` none more.
+        ``[bytes]`` uint8, at most one byte longer than ``packed``; never longer for ``"adaptive"``.
 
     Raises:
-        ArgumentError: ``packed`` cannot be used as an array, or is not ``count`` symbols of ``bits`` bits;
-            or there is no such form.
+        ArgumentError: ``packed`` cannot be used as an array or is not ``count`` symbols of ``bits`` bits, or
+            ``form`` is unknown.
     """
     return _kernels.encode_symbols(packed, count, bits, form)
 
@@ -43,21 +43,21 @@ def encode_symbols(
 def frame_symbols(
     data: NDArray[np.uint8], start: int, count: int, header: bytes, *, bits: int, form: SymbolForm = "rans"
 ) -> bytes:
-    """The container of bytes of which all from ``start`` on are symbols and are coded, written at once.
+    """Writes the container of ``data``, with its bytes from ``start`` on encoded as symbols.
 
-    What :func:`encode_symbols` and :func:`~fedplug.kernels.frame` of ``[data[:start], code]`` do one after
-    the other, with the same bytes and errors.
+    One call for :func:`encode_symbols` and :func:`~fedplug.kernels.frame` of ``[data[:start], code]``, with
+    the same bytes and errors.
 
     Args:
         data: ``[start + ceil(count * bits / 8)]`` uint8.
-        start: How many bytes come before the symbols.
-        count: As for :func:`encode_symbols`.
-        header: As for :func:`~fedplug.kernels.frame`.
-        bits: As for :func:`encode_symbols`.
-        form: As for :func:`encode_symbols`.
+        start: Number of bytes before the symbols.
+        count: See :func:`encode_symbols`.
+        header: See :func:`~fedplug.kernels.frame`.
+        bits: See :func:`encode_symbols`.
+        form: See :func:`encode_symbols`.
 
     Raises:
-        ArgumentError: As for :func:`encode_symbols`, or ``start`` is not in ``data``.
+        ArgumentError: ``start`` is not in ``data``, or :func:`encode_symbols` refuses the symbols.
     """
     return _kernels.frame_symbols(data, start, count, bits, form, header)
 
@@ -65,23 +65,23 @@ def frame_symbols(
 def decode_symbols(
     code: NDArray[np.uint8], count: int, *, bits: int, form: SymbolForm = "rans"
 ) -> NDArray[np.uint8]:
-    """Reads what :func:`encode_symbols` wrote. Every byte is treated as hostile.
+    """Decodes symbols from untrusted bytes that :func:`encode_symbols` wrote.
 
-    Many equal symbols have a short code, so ``count`` decides how much memory is taken: it must come from
-    where the caller knows it.
+    Many equal symbols have a short code, so ``count`` determines how much memory is allocated. It must come
+    from a trusted source.
 
     Args:
         code: ``[bytes]`` uint8.
-        count: How many symbols the code holds.
-        bits: Of each symbol.
-        form: As they were encoded.
+        count: Number of symbols in the code.
+        bits: Bits per symbol.
+        form: The form of the code.
 
     Returns:
-        ``[ceil(count * bits / 8)]`` uint8: the symbols, packed.
+        The packed symbols; ``[ceil(count * bits / 8)]`` uint8.
 
     Raises:
-        ArgumentError: ``code`` cannot be used as an array, ``count`` or ``bits`` is out of range, or
-            there is no such form.
-        PayloadError: These are not the bytes of a code of ``count`` symbols.
+        ArgumentError: ``code`` cannot be used as an array, ``count`` or ``bits`` is out of range, or ``form``
+            is unknown.
+        PayloadError: The bytes are not a code of ``count`` symbols.
     """
     return _kernels.decode_symbols(code, count, bits, form)

@@ -1,4 +1,4 @@
-"""What the kernels run on: how many threads, which instruction set, what memory."""
+"""The resources that kernels use: threads, instruction set and memory."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ __all__ = ["empty", "num_threads", "simd_level"]
 
 
 def empty(shape: tuple[int, ...], dtype: np.dtype[Any]) -> NDArray[Any]:
-    """Returns a C-contiguous array that is not filled: memory for a result.
+    """Returns a C-contiguous array with undefined contents, as memory for a result.
 
-    As for all arrays that kernels return, large ones, from 256 KiB on, lie in memory that earlier ones have
-    left: to touch fresh memory takes longer than most kernels do. At most 512 MiB wait for the next array.
+    Arrays of 256 KiB or more reuse the memory of earlier arrays, as all results of kernels do: touching fresh
+    memory takes longer than most kernels. At most 512 MiB are kept for reuse.
     """
     return _kernels.empty(shape, dtype)
 
 
 def num_threads() -> int:
-    """Returns how many threads a kernel may use.
+    """Returns the number of threads that a kernel may use.
 
     Raises:
         ConfigError: ``FEDPLUG_NUM_THREADS`` is set, but not to an integer from 1 to 1024.
@@ -31,13 +31,12 @@ def num_threads() -> int:
 
 
 def simd_level() -> str:
-    """Returns the instruction set the kernels use: ``"baseline"``, ``"avx2"`` or ``"avx512"``.
+    """Returns the instruction set of the kernels: ``"baseline"``, ``"avx2"`` or ``"avx512"``.
 
-    It is the best one the processor has, or the one the environment variable ``FEDPLUG_SIMD`` asks for; no
+    It is the best one that the processor has, or the one in the environment variable ``FEDPLUG_SIMD``. No
     result depends on it.
 
     Raises:
-        ConfigError: ``FEDPLUG_SIMD`` is set, but not to a level this processor has. The selections raise it
-            too.
+        ConfigError: ``FEDPLUG_SIMD`` is set, but not to a level of this processor. Selections raise it too.
     """
     return _kernels.simd_level()

@@ -1,4 +1,4 @@
-"""Takes the largest entries of an update and leaves the others in a residual."""
+"""Selection of the largest entries of an update; the others stay in a residual."""
 
 from __future__ import annotations
 
@@ -37,39 +37,43 @@ def topk_residual(
     out: tuple[NDArray[Any], NDArray[np.int32]] | None = None,
     residual_out: NDArray[Any] | None = None,
 ) -> tuple[NDArray[Any], NDArray[np.int32]]:
-    """Takes the k largest entries of ``a = delta + residual`` and leaves the others in ``residual``.
+    """Selects the k largest entries of ``a = delta + residual``; the others stay in ``residual``.
 
-    Exactly ``min(k, n)`` entries with the largest ``|a|`` are chosen; ties go to the lower index. Values keep
-    their sign. ``residual`` becomes ``a`` with the chosen entries set to +0, so that putting the values back
-    into their places gives ``a`` bit for bit: nothing is lost (error feedback, Seide et al., Interspeech
-    2014; Stich et al., "Sparsified SGD with memory", NeurIPS 2018).
+    Selects the ``min(k, n)`` entries with the largest ``|a|``; of equal magnitudes, those with the lower
+    index. ``residual`` becomes ``a`` with the selected entries set to +0: scattering the values into it
+    restores ``a`` bit for bit (error feedback, Seide et al., Interspeech 2014; Stich et al., "Sparsified SGD
+    with memory", NeurIPS 2018).
 
     Args:
         delta: The update; any shape, n elements, float32 or float64. Not changed.
-        residual: What earlier rounds left behind; n elements, the dtype of ``delta``. Updated in place,
-            unless ``residual_out`` is given. None, which needs ``residual_out``, is as zeros.
-        k: How many entries to take; ``k >= 0``, and more than n means all.
-        on_nonfinite: With ``"error"``, a sum that is NaN or infinite raises and nothing is changed; every
-            sum must then be seen before the first is written in place, which costs one more read of both
-            arrays.
-            With ``"drop"``, such a sum counts as zero: it leaves nothing in ``residual``, and is chosen (as a
-            zero) only where zeros are needed to reach k. Call :func:`count_nonfinite` first to learn how many
-            there are.
-        out: ``(values, indices)`` of an earlier call, to be written over. With large k that saves most of the
-            time: memory that was never touched costs more than the selection. After an error it holds
-            anything.
-        residual_out: n elements, the dtype of ``delta``: where the new residual goes, whatever is there.
-            After an error it holds anything.
+        residual: The residual of earlier rounds; n elements, the dtype of ``delta``. Updated in place unless
+            ``residual_out`` is given. None means zeros, and needs ``residual_out``.
+        k: Number of entries to select; 0 or more. More than n means all.
+        on_nonfinite: ``"error"`` refuses NaN and infinite sums and changes nothing. An update in place must
+            then check every sum before it writes, which reads both arrays once more. ``"drop"`` counts such a
+            sum as zero: it leaves nothing in ``residual``, and is selected, as a zero, only if there are fewer
+            than k others. :func:`count_nonfinite` counts them in advance.
+        out: ``(values, indices)`` of an earlier call, to write to. For large k this saves most of the time,
+            as fresh memory costs more than the selection.
+        residual_out: An array for the new residual; n elements, the dtype of ``delta``.
 
     Returns:
-        ``(values, indices)``, those of ``out`` where it is given: the chosen entries, ``[min(k, n)]`` in the
-        dtype of ``delta``, and their flat positions, ``[min(k, n)]`` int32, strictly ascending.
+        ``(values, indices)``, those of ``out`` if it is given: the selected entries, ``[min(k, n)]`` in the
+        dtype of ``delta``, and their flat indices, ``[min(k, n)]`` int32, strictly ascending.
 
     Raises:
         ArgumentError: An array cannot be used, two differ in size or share memory, or ``k`` is negative.
-        NonFiniteError: Under ``"error"``; its ``count`` is the number of sums that are not finite.
-        MemoryError: Nothing is lost; a residual updated in place may hold the sums (what k = 0 leaves), with
-            the delta in them. One that goes to ``residual_out`` is as it was.
+        NonFiniteError: A sum is NaN or infinite, under ``"error"``; ``count`` of the error has their number.
+        MemoryError: No data is lost. A residual updated in place may hold the sums (as for k = 0), which
+            contain the delta. With ``residual_out`` it is unchanged.
+
+    Example:
+        >>> import numpy as np
+        >>> residual = np.zeros(4, np.float32)
+        >>> topk_residual(np.float32([1, -5, 2, 0]), residual, 2)
+        (array([-5.,  2.], dtype=float32), array([1, 2], dtype=int32))
+        >>> residual
+        array([1., 0., 0., 0.], dtype=float32)
     """
     return _kernels.topk_residual(delta, residual, k, _drops(on_nonfinite), out, residual_out)
 
@@ -83,23 +87,22 @@ def frame_topk(
     form: IndexForm = "rice",
     residual_out: NDArray[Any] | None = None,
 ) -> bytes:
-    """The container of the sparse payload that the k largest entries make.
+    """Writes the container of a sparse payload of the k largest entries.
 
-    What :func:`topk_residual` and :func:`frame_entries` do one after the other, with the same bits and
-    errors.
+    One call for :func:`topk_residual` and :func:`frame_entries`, with the same bits and errors.
 
     Args:
-        delta: As for :func:`topk_residual`.
-        residual: As for :func:`topk_residual`.
-        k: As for :func:`topk_residual`.
-        header: As for :func:`frame`.
-        form: Of the index code.
-        residual_out: As for :func:`topk_residual`.
+        delta: See :func:`topk_residual`.
+        residual: See :func:`topk_residual`.
+        k: See :func:`topk_residual`.
+        header: See :func:`frame`.
+        form: The form of the index code.
+        residual_out: See :func:`topk_residual`.
 
     Raises:
-        ArgumentError: As for :func:`topk_residual`, or there is no such form.
-        NonFiniteError: A sum is NaN or infinite; its ``count`` says how many are.
-        MemoryError: As for :func:`topk_residual`; after the choice, its entries are lost.
+        ArgumentError: :func:`topk_residual` refuses an argument, or ``form`` is unknown.
+        NonFiniteError: A sum is NaN or infinite; ``count`` of the error has their number.
+        MemoryError: See :func:`topk_residual`; after the selection, its entries are lost.
     """
     return _kernels.frame_topk(delta, residual, k, header, form, residual_out)
 
@@ -113,32 +116,29 @@ def grouped_topk_residual(
     out: tuple[NDArray[Any], NDArray[np.int32]] | None = None,
     residuals_out: Sequence[NDArray[Any]] | None = None,
 ) -> tuple[NDArray[Any], NDArray[np.int32], NDArray[np.int64]]:
-    """Does what :func:`topk_residual` does for a whole model: a list of tensors, which are not concatenated.
+    """Selects as :func:`topk_residual` does, from a list of tensors, which are not concatenated.
 
-    The list is one update: under ``"error"`` a sum that is not finite in any tensor leaves all of them as
-    they were.
+    The list is one update: under ``"error"``, a sum that is not finite leaves all residuals unchanged.
 
     Args:
-        deltas: At least one array; any shapes, float32 or float64.
-        residuals: As many arrays, each with the size and dtype of its delta. Updated in place, unless
-            ``residuals_out`` is given; then any of them may be None, which is as zeros.
-        k: One number for each tensor; or a single one for all, and then the k entries with the largest
-            ``|a|`` of all tensors together are chosen (ties go to the lower tensor, then to the lower index).
-        on_nonfinite: As for :func:`topk_residual`.
-        out: ``(values, indices)`` of an earlier call with as many entries, to be written over; as for
-            :func:`topk_residual`.
-        residuals_out: As many arrays, each with the size and dtype of its delta: where the new residuals go.
-            After an error they hold anything.
+        deltas: One array or more; any shapes, float32 or float64.
+        residuals: An array for each delta, with its size and dtype. Updated in place unless ``residuals_out``
+            is given; then any of them may be None, for zeros.
+        k: One number for each tensor, or one number for all tensors together. Of equal magnitudes, the latter
+            selects those in the earlier tensor, then those with the lower index.
+        on_nonfinite: See :func:`topk_residual`.
+        out: See :func:`topk_residual`.
+        residuals_out: An array for each new residual, with the size and dtype of its delta.
 
     Returns:
-        ``(values, indices, row_splits)``: entries ``row_splits[t]`` up to ``row_splits[t + 1]`` are those of
-        tensor t, in the dtype of the deltas, with their flat int32 positions in that tensor, strictly
-        ascending. ``row_splits`` is ``[tensors + 1]`` int64.
+        ``(values, indices, row_splits)``: tensor t has the entries ``row_splits[t]`` up to ``row_splits[t +
+        1]``, in the dtype of the deltas, with their flat int32 indices in that tensor, strictly ascending.
+        ``row_splits`` is ``[tensors + 1]`` int64.
 
     Raises:
-        ArgumentError: As for :func:`topk_residual`; or there is not one residual, or one k, per tensor; or
-            the tensors of a single k have 2**31 elements or more together.
-        NonFiniteError: Under ``"error"``; the message names the first tensor.
+        ArgumentError: An array cannot be used, there is not one residual or one k for each tensor, or the
+            tensors of a single k have 2**31 elements or more together.
+        NonFiniteError: A sum is NaN or infinite, under ``"error"``; the message names the first tensor.
     """
     shared = isinstance(k, int | np.integer)
     ks = [k] if shared else list(cast("Sequence[int]", k))
@@ -164,30 +164,30 @@ def topk_momentum(
     velocity_out: NDArray[Any] | None = None,
     residual_out: NDArray[Any] | None = None,
 ) -> tuple[NDArray[Any], NDArray[np.int32]]:
-    """Momentum correction and factor masking of Deep Gradient Compression, in one pass over the arrays.
+    """Selects with momentum correction and factor masking (Deep Gradient Compression).
 
     ``velocity = momentum * velocity + gradient``, then ``residual = residual + velocity``, each product and
-    sum rounded once. The k entries of the residual with the largest magnitude are taken out, and both arrays
-    become +0 there (Lin et al., ICLR 2018, sections 3.1 and 3.2).
+    sum rounded once, in one pass. The k entries of the residual with the largest magnitude are selected, and
+    both arrays become +0 there (Lin et al., ICLR 2018, sections 3.1 and 3.2).
 
     Args:
-        gradient: Any shape, n elements, float32 or float64. Not changed.
-        velocity: n elements, the dtype of ``gradient``. Updated in place, unless ``velocity_out`` is given.
-        residual: n elements, the dtype of ``gradient``. Updated in place, unless ``residual_out`` is given.
-        k: How many entries to take; ``k >= 0``, and more than n means all.
+        gradient: The update; any shape, n elements, float32 or float64. Not changed.
+        velocity: n elements, the dtype of ``gradient``. Updated in place unless ``velocity_out`` is given.
+        residual: n elements, the dtype of ``gradient``. Updated in place unless ``residual_out`` is given.
+        k: Number of entries to select; 0 or more. More than n means all.
         momentum: The factor of the old velocity, rounded to the dtype.
-        on_nonfinite: As for :func:`topk_residual`; with ``"drop"``, both arrays become +0 where the new
-            residual is not finite.
-        velocity_out: n elements, the dtype of ``gradient``: where the new velocity goes, whatever is there.
-            After an error it holds anything.
-        residual_out: The same for the new residual.
+        on_nonfinite: See :func:`topk_residual`; with ``"drop"``, both arrays become +0 where the new residual
+            is not finite.
+        velocity_out: An array for the new velocity; n elements, the dtype of ``gradient``.
+        residual_out: An array for the new residual; n elements, the dtype of ``gradient``.
 
     Returns:
-        ``(values, indices)`` as :func:`topk_residual` gives them.
+        ``(values, indices)``; see :func:`topk_residual`.
 
     Raises:
         ArgumentError: An array cannot be used, sizes differ, two arrays share memory, or ``k`` is negative.
-        NonFiniteError: Under ``"error"``; ``velocity`` and ``residual`` are then unchanged.
+        NonFiniteError: A sum is NaN or infinite, under ``"error"``; ``velocity`` and ``residual`` are
+            unchanged.
     """
     return _kernels.topk_momentum(
         gradient, momentum, velocity, residual, k, _drops(on_nonfinite), velocity_out, residual_out
@@ -197,14 +197,14 @@ def topk_momentum(
 def count_nonfinite(delta: NDArray[Any], residual: NDArray[Any] | None) -> int:
     """Counts the entries of ``delta + residual`` that are NaN or infinite.
 
-    That is how many entries the policy ``"drop"`` of :func:`topk_residual` would count as zero.
+    The policy ``"drop"`` of :func:`topk_residual` counts these as zero.
 
     Args:
         delta: Any shape, n elements, float32 or float64.
-        residual: n elements, the dtype of ``delta``; or None, which is as zeros.
+        residual: n elements, the dtype of ``delta``; None for zeros.
 
     Returns:
-        The number of sums that are not finite. The sum of two finite numbers may be one of them.
+        The number of such sums. The sum of two finite numbers may be infinite.
 
     Raises:
         ArgumentError: An array cannot be used, or the two differ in size.

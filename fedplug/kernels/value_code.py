@@ -1,4 +1,4 @@
-"""Values, quantized and packed: the bytes that travel."""
+"""Quantized and packed values."""
 
 from __future__ import annotations
 
@@ -29,30 +29,30 @@ def encode_values(
     relative: float = 0.01,
     seed: int = 0,
 ) -> NDArray[np.uint8]:
-    """Quantizes and packs values: the bytes that travel.
+    """Quantizes and packs values.
 
-    The layouts are described in ``csrc/core/value_code.h``, the methods and their sources by the encoders of
-    the same names.
+    ``csrc/core/value_code.h`` describes the layouts. The encoders of the same names describe the methods and
+    their sources.
 
     Args:
-        values: Any shape, n elements, a floating dtype; finite.
+        values: Finite values; any shape, n elements, a floating dtype.
         form: ``"float16"``, ``"bfloat16"``, ``"blockwise8"``, ``"qsgd"``, ``"terngrad"``, ``"sign"``,
             ``"codebook"``, ``"bounded"`` or ``"bfp"``.
-        bits: Of each level: 2 to 8 for ``"qsgd"`` and ``"bfp"``, 1 to 8 for ``"codebook"``; others do not
-            look at it.
-        block_size: How many values share a scale, a power of two up to 2**20; ``"qsgd"``,
+        bits: Bits per level: 2 to 8 for ``"qsgd"`` and ``"bfp"``, 1 to 8 for ``"codebook"``; unused
+            otherwise.
+        block_size: Number of values that share a scale, a power of two up to 2**20; for ``"qsgd"``,
             ``"blockwise8"`` and ``"bfp"`` only.
-        relative: The largest error of a value, as a share of the range of all of them, 2**-15 to 1/4; rounded
-            to float32. ``"bounded"`` only.
-        seed: Of the noise by which ``"qsgd"`` and ``"terngrad"`` round, in ``[-2**63, 2**63)``. The noise
-            also depends on the values.
+        relative: The largest error of a value as a share of the range of all values, 2**-15 to 1/4, rounded
+            to float32; for ``"bounded"`` only.
+        seed: The seed of stochastic rounding in ``"qsgd"`` and ``"terngrad"``, in ``[-2**63, 2**63)``. The
+            rounding also depends on the values.
 
     Returns:
-        ``[bytes]`` uint8; as many as the size, the dtype and the other arguments say.
+        ``[bytes]`` uint8; their number follows from the size, the dtype and the other arguments.
 
     Raises:
         ArgumentError: ``values`` cannot be used as an array, or another argument is out of range.
-        NonFiniteError: A value is NaN or infinite; its ``count`` says how many are.
+        NonFiniteError: A value is NaN or infinite; ``count`` of the error has their number.
     """
     return _kernels.encode_values(values, form, bits, block_size, relative, seed)
 
@@ -102,19 +102,20 @@ def frame_values(
     relative: float = 0.01,
     seed: int = 0,
 ) -> bytes:
-    """The container of what :func:`encode_values` makes of values, written at once.
+    """Writes the container of the code that :func:`encode_values` makes of values.
 
     Args:
-        values: As for :func:`encode_values`, and so all the others but
-        header: As for :func:`~fedplug.kernels.frame`.
-        form: See ``values``.
-        bits: See ``values``.
-        block_size: See ``values``.
-        relative: See ``values``.
-        seed: See ``values``.
+        values: See :func:`encode_values`.
+        header: See :func:`~fedplug.kernels.frame`.
+        form: See :func:`encode_values`.
+        bits: See :func:`encode_values`.
+        block_size: See :func:`encode_values`.
+        relative: See :func:`encode_values`.
+        seed: See :func:`encode_values`.
 
     Raises:
-        ArgumentError, NonFiniteError: As :func:`encode_values`.
+        ArgumentError: See :func:`encode_values`.
+        NonFiniteError: See :func:`encode_values`.
     """
     return _kernels.frame_values(values, header, form, bits, block_size, relative, seed)
 
@@ -130,24 +131,24 @@ def decode_values(
     relative: float = 0.01,
     out: NDArray[Any] | None = None,
 ) -> NDArray[Any]:
-    """Unpacks what :func:`encode_values` packed. Every byte is treated as hostile.
+    """Decodes values from untrusted bytes that :func:`encode_values` wrote.
 
     Args:
         data: ``[bytes]`` uint8.
-        count: How many values there must be.
-        form: As they were encoded, and so ``bits``, ``block_size`` and ``relative``.
-        dtype: The dtype of the values that were encoded.
-        bits: See ``form``.
-        block_size: See ``form``.
-        relative: See ``form``.
-        out: ``[count]`` of that dtype, to be written over; after an error it holds anything.
+        count: Number of values.
+        form: The form of the code.
+        dtype: The dtype of the encoded values.
+        bits: The bits of the encoder.
+        block_size: The block size of the encoder.
+        relative: The error bound of the encoder.
+        out: An array for the values; ``[count]`` of that dtype.
 
     Returns:
-        ``out``, or a new ``[count]`` array: what the bytes stand for; finite.
+        ``out``, or a new ``[count]`` array of finite values.
 
     Raises:
         ArgumentError: An array cannot be used, or another argument is out of range.
-        PayloadError: These are not the bytes of ``count`` values. Memory is only asked for if their number is
-            right.
+        PayloadError: The bytes are not a code of ``count`` values. Their number is checked before memory is
+            allocated.
     """
     return _kernels.decode_values(data, count, form, np.dtype(dtype), bits, block_size, relative, out)

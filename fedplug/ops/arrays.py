@@ -47,7 +47,6 @@ __all__ = [
     "multiply",
     "no_residual",
     "nonzero",
-    "put_zeros",
     "repeat",
     "reshape",
     "round",
@@ -192,14 +191,6 @@ def table_lookup(table: Sequence[Any], position: Any, dtype: Any) -> Array:
 def cond(condition: Array, if_true: Callable[[], Any], if_false: Callable[[], Any]) -> Any:
     """Calls one of two functions and returns its result."""
     return if_true() if condition else if_false()
-
-
-@also_on(tensors=lambda: _tensorflow.arrays.put_zeros)
-def put_zeros(x: Array, indices: Array) -> Array:
-    """A copy of a vector with zeros at ``indices``."""
-    changed = x.copy()
-    changed[indices] = 0
-    return changed
 
 
 @also_on(tensors=lambda: _tensorflow.arrays.nonzero)

@@ -1,5 +1,5 @@
-"""The registry: what is installed, what it declares, and how a name becomes an object.
+"""The registry: lists the installed components with their declarations, and resolves names to objects.
 
-Imports neither NumPy nor TensorFlow: a component is a string, ``"package.module:Class"``, until it is asked
-for.
+It imports neither NumPy nor TensorFlow: a component is a string, ``"package.module:Class"``, until it is
+used.
 """

@@ -1,7 +1,7 @@
-"""Whether what was compiled belongs to the sources it lies among: in a checkout it may be older than these.
+"""Checks whether the compiled parts match the sources beside them, which may be newer in a checkout.
 
-A build carries the fingerprint of the sources that say how Python calls it. An installed package brings no
-sources, and its parts were built together.
+A build carries the fingerprint of the sources that define its interface to Python. An installed package has
+no sources, and its parts were built together.
 """
 
 from __future__ import annotations
@@ -20,31 +20,31 @@ _ROOT = Path(__file__).parents[2]
 
 
 def require_current(what: str, pattern: str, built_from: str | None) -> None:
-    """Checks that a build is of the sources there are now.
+    """Checks that a build matches the current sources.
 
     Args:
-        what: Was built; for the error.
-        pattern: Which sources say how it is called, from the root of the checkout.
-        built_from: The fingerprint that the build carries; None where it carries none.
+        what: The name of the build, for the error message.
+        pattern: A glob of the sources that define its interface, from the root of the checkout.
+        built_from: The fingerprint in the build; None if it has none.
 
     Raises:
-        StaleBuildError: It is of others.
+        StaleBuildError: The build is from other sources.
     """
     sources = list(_ROOT.glob(pattern))
     if sources and fingerprint(sources) != built_from:
         raise StaleBuildError(
-            f"{what} was built from other sources than those in this checkout ({pattern}): run `make setup`"
+            f"{what} was built from other sources than those in this checkout ({pattern}); run `make setup`"
         )
 
 
 def not_loaded(error: ImportError) -> OpLibraryError:
-    """Makes the error for a compiled module that cannot be imported; if nothing catches it, it is one line.
+    """Returns the error for a compiled module that cannot be imported; uncaught, it prints as one line.
 
-    Most often Python was started in a checkout, whose sources then hide the installed package.
+    Usually Python was started in a checkout, whose sources then hide the installed package.
     """
     if (_ROOT / "csrc").is_dir() and importlib.util.find_spec("fedplug._kernels") is None:
         message = (
-            f"fedplug was imported from the sources in {_ROOT}, which are not compiled: run `make setup` "
+            f"fedplug was imported from the sources in {_ROOT}, which are not compiled; run `make setup` "
             "there, or start Python in another folder to import the installed fedplug"
         )
     else:
@@ -55,7 +55,7 @@ def not_loaded(error: ImportError) -> OpLibraryError:
     def print_one_line(
         kind: type[BaseException], value: BaseException, traceback: TracebackType | None
     ) -> None:
-        if value is failure:  # the frames are only those of imports
+        if value is failure:  # the traceback would show only imports
             print(f"{kind.__module__}.{kind.__qualname__}: {value}", file=sys.stderr)
         else:
             others(kind, value, traceback)
@@ -65,6 +65,6 @@ def not_loaded(error: ImportError) -> OpLibraryError:
 
 
 def fingerprint(sources: list[Path]) -> str:
-    """As `fedplug_fingerprint` in cmake/FedplugTargets.cmake makes it."""
+    """Computes the same fingerprint as `fedplug_fingerprint` in cmake/FedplugTargets.cmake."""
     digests = [hashlib.sha256(source.read_bytes()).hexdigest() for source in sorted(sources)]
     return hashlib.sha256("".join(digests).encode()).hexdigest()

@@ -1,4 +1,4 @@
-"""The components fedplug ships, declared through the same hooks as everybody's."""
+"""The components that fedplug ships, declared through the same hooks as those of plugins."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ __all__ = ["fedplug_aggregators", "fedplug_encoders", "fedplug_schedules", "fedp
 
 @hookimpl
 def fedplug_encoders() -> list[EncoderSpec]:
-    """The built-in encoders."""
+    """Returns the built-in encoders."""
     return [
         EncoderSpec(
             name="identity",
@@ -67,42 +67,35 @@ def fedplug_encoders() -> list[EncoderSpec]:
         EncoderSpec(
             name="ef21",
             target="fedplug.encoders.feedback.memory:EF21",
-            summary="the difference from what the client said last, for the aggregator memory_mean",
+            summary="the difference from the client's last message, for the aggregator memory_mean",
             examples=("ef21('topk(0.3)')", "ef21('topk(0.3)', momentum=0.9)"),
-            executes_on=EXECUTIONS,
-        ),
-        EncoderSpec(
-            name="artemis",
-            target="fedplug.encoders.feedback.memory:Artemis",
-            summary="the difference from a memory, without bias, for the aggregator memory_mean",
-            examples=("artemis('qsgd(4)')",),
             executes_on=EXECUTIONS,
         ),
         EncoderSpec(
             name="qsgd",
             target="fedplug.encoders.quantizers.qsgd:QSGD",
-            summary="2 to 8 bits an element, rounded at random",
+            summary="2 to 8 bits per element, with stochastic rounding",
             wire_id="qsgd/1",
             executes_on=EXECUTIONS,
         ),
         EncoderSpec(
             name="blockwise8",
             target="fedplug.encoders.quantizers.blockwise8:Blockwise8",
-            summary="8 bits an element, rounded to the nearest",
+            summary="8 bits per element, rounded to nearest",
             wire_id="blockwise8/1",
             executes_on=EXECUTIONS,
         ),
         EncoderSpec(
             name="bfp",
             target="fedplug.encoders.quantizers.bfp:BlockFloatingPoint",
-            summary="2 to 8 bits an element, a power of two each block",
+            summary="2 to 8 bits per element, with one power of two per block",
             wire_id="bfp/1",
             executes_on=EXECUTIONS,
         ),
         EncoderSpec(
             name="mixed_qsgd",
             target="fedplug.encoders.standalone.mixed_qsgd:MixedQSGD",
-            summary="qsgd with a mean number of bits, more for tensors that need them",
+            summary="qsgd with a mean bit width; tensors that need more bits get more",
             examples=("mixed_qsgd(4.5)",),
             wire_id="mixed_qsgd/1",
             executes_on=EXECUTIONS,
@@ -125,21 +118,21 @@ def fedplug_encoders() -> list[EncoderSpec]:
         EncoderSpec(
             name="terngrad",
             target="fedplug.encoders.quantizers.terngrad:TernGrad",
-            summary="-1, 0 or 1 times a scale, rounded at random",
+            summary="-1, 0 or 1 times a scale, with stochastic rounding",
             wire_id="terngrad/1",
             executes_on=EXECUTIONS,
         ),
         EncoderSpec(
             name="sign",
             target="fedplug.encoders.quantizers.sign:Sign",
-            summary="one bit an element and a scale, with error feedback",
+            summary="one bit per element and a scale, with error feedback",
             wire_id="sign/1",
             executes_on=EXECUTIONS,
         ),
         EncoderSpec(
             name="codebook",
             target="fedplug.encoders.quantizers.codebook:Codebook",
-            summary="1 to 8 bits an element, each the mean of the values near it",
+            summary="1 to 8 bits per element, as indices into a table of mean values",
             examples=("codebook(2)", "topk(0.3) | codebook(2) | rans | rice"),
             wire_id="codebook/1",
             executes_on=EXECUTIONS,
@@ -147,7 +140,7 @@ def fedplug_encoders() -> list[EncoderSpec]:
         EncoderSpec(
             name="bounded",
             target="fedplug.encoders.quantizers.bounded:Bounded",
-            summary="every element within a share of the tensor's range",
+            summary="every element within a given share of the tensor's range",
             examples=("bounded(0.01) | rans", "topk(0.3) | bounded(0.001) | rans | rice"),
             wire_id="bounded/1",
             executes_on=EXECUTIONS,
@@ -155,21 +148,21 @@ def fedplug_encoders() -> list[EncoderSpec]:
         EncoderSpec(
             name="float16",
             target="fedplug.encoders.quantizers.cast:Float16",
-            summary="two bytes an element: IEEE half precision",
+            summary="two bytes per element: IEEE half precision",
             wire_id="float16/1",
             executes_on=EXECUTIONS,
         ),
         EncoderSpec(
             name="bfloat16",
             target="fedplug.encoders.quantizers.cast:BFloat16",
-            summary="two bytes an element: the upper half of a float32",
+            summary="two bytes per element: the upper half of a float32",
             wire_id="bfloat16/1",
             executes_on=EXECUTIONS,
         ),
         EncoderSpec(
             name="raw",
             target="fedplug.encoders.quantizers.raw:Raw",
-            summary="values uncompressed, what a pipeline without a quantizer sends",
+            summary="uncompressed values, the default of a pipeline without a quantizer",
             examples=("topk(0.3) | raw",),
             wire_id="raw/1",
             executes_on=EXECUTIONS,
@@ -177,7 +170,7 @@ def fedplug_encoders() -> list[EncoderSpec]:
         EncoderSpec(
             name="rans",
             target="fedplug.encoders.entropy_coders.rans:Rans",
-            summary="a quantizer's symbols in as many bits as their entropy, a stage after it",
+            summary="entropy coding of a quantizer's symbols, a stage after it",
             examples=("topk(0.3) | qsgd(8) | rans | rice", "qsgd(4) | rans"),
             wire_id="rans/1",
             executes_on=EXECUTIONS,
@@ -185,7 +178,7 @@ def fedplug_encoders() -> list[EncoderSpec]:
         EncoderSpec(
             name="adaptive",
             target="fedplug.encoders.entropy_coders.adaptive:Adaptive",
-            summary="the same by frequencies that are learnt: fewer bytes than rans, and slower",
+            summary="entropy coding with learned frequencies: fewer bytes than rans, but slower",
             examples=("topk(0.3) | qsgd(8) | adaptive | rice", "qsgd(4) | adaptive"),
             wire_id="adaptive/1",
             executes_on=EXECUTIONS,
@@ -209,7 +202,7 @@ def fedplug_encoders() -> list[EncoderSpec]:
         EncoderSpec(
             name="bitpack",
             target="fedplug.encoders.index_coders.kernel_codes:BitPack",
-            summary="indices in as few bits as they need, the last stage of a pipeline",
+            summary="indices in the minimum number of bits, the last stage of a pipeline",
             examples=("topk(0.3) | bitpack",),
             wire_id="bitpack/1",
             executes_on=EXECUTIONS,
@@ -233,7 +226,7 @@ def fedplug_encoders() -> list[EncoderSpec]:
         EncoderSpec(
             name="seeded",
             target="fedplug.encoders.index_coders.seeded:Seeded",
-            summary="the seed of randomk's entries in place of indices, the last stage of its pipelines",
+            summary="the seed of randomk instead of its indices, the last stage of its pipelines",
             examples=("randomk(0.3) | seeded",),
             wire_id="seeded/1",
             executes_on=EXECUTIONS,
@@ -241,28 +234,28 @@ def fedplug_encoders() -> list[EncoderSpec]:
         EncoderSpec(
             name="auto",
             target="fedplug.encoders.assignments.auto:Auto",
-            summary="what to begin with, by the size of the model",
+            summary="a good default, chosen by the size of the model",
             examples=("auto", "auto(error_feedback=False)"),
             executes_on=EXECUTIONS,
         ),
         EncoderSpec(
             name="rules",
             target="fedplug.encoders.assignments.rules:Rules",
-            summary="another encoder for other tensors of a model, by name, size and dtype",
+            summary="different encoders for a model's tensors, by name, size and dtype",
             examples=("rules({'*': 'topk(0.3)'})",),
             executes_on=EXECUTIONS,
         ),
         EncoderSpec(
             name="budget",
             target="fedplug.encoders.assignments.budget:Budget",
-            summary="as much as a number of bytes for each client and round allows",
+            summary="an encoder adjusted to a number of bytes per client and round",
             examples=("budget('topk(0.3)', 2000)",),
             executes_on=EXECUTIONS,
         ),
         EncoderSpec(
             name="pipeline",
             target="fedplug.encoders.pipeline.pipeline:Pipeline",
-            summary="sparsifier | quantizer | entropy coder | index coder; written with bars",
+            summary="sparsifier | quantizer | entropy coder | index coder, written with bars",
             examples=("topk(0.3) | qsgd(8) | rice",),
             executes_on=EXECUTIONS,
         ),
@@ -271,7 +264,7 @@ def fedplug_encoders() -> list[EncoderSpec]:
 
 @hookimpl
 def fedplug_aggregators() -> list[AggregatorSpec]:
-    """The built-in aggregators."""
+    """Returns the built-in aggregators."""
     return [
         AggregatorSpec(
             name="mean",
@@ -281,15 +274,15 @@ def fedplug_aggregators() -> list[AggregatorSpec]:
         AggregatorSpec(
             name="memory_mean",
             target="fedplug.tff.aggregators.memory_mean:MemoryMean",
-            summary="the mean of what all clients said last, for encoders of differences",
-            examples=("memory_mean(5)", "memory_mean(5, rate=0.5, estimate='sampled')"),
+            summary="the mean of all clients' last messages, for encoders of differences",
+            examples=("memory_mean(5)", "memory_mean(5, estimate='sampled')"),
         ),
     ]
 
 
 @hookimpl
 def fedplug_schedules() -> list[ScheduleSpec]:
-    """The built-in schedules."""
+    """Returns the built-in schedules."""
     return [
         ScheduleSpec(
             name="constant",
@@ -300,19 +293,19 @@ def fedplug_schedules() -> list[ScheduleSpec]:
         ScheduleSpec(
             name="step",
             target="fedplug.schedules.steps:Step",
-            summary="one value after the other, each for some rounds",
+            summary="a sequence of values, each for some rounds",
             examples=("step([0.1, 0.03, 0.01], [10, 20])",),
         ),
         ScheduleSpec(
             name="linear",
             target="fedplug.schedules.ramps:Linear",
-            summary="from one value to another by the same amount every round",
+            summary="from one value to another by the same amount in every round",
             examples=("linear(0.1, 0.01, 20)",),
         ),
         ScheduleSpec(
             name="exponential",
             target="fedplug.schedules.ramps:Exponential",
-            summary="from one value to another by the same factor every round",
+            summary="from one value to another by the same factor in every round",
             examples=("exponential(0.25, 0.001, 4)",),
         ),
         ScheduleSpec(
@@ -326,17 +319,17 @@ def fedplug_schedules() -> list[ScheduleSpec]:
 
 @hookimpl
 def fedplug_stores() -> list[StoreSpec]:
-    """The built-in client-state stores."""
+    """Returns the built-in client-state stores."""
     return [
         StoreSpec(
             name="memory",
             target="fedplug.stores.memory:MemoryStore",
-            summary="in this process, gone when it ends",
+            summary="in this process; lost when it ends",
         ),
         StoreSpec(
             name="sqlite",
             target="fedplug.stores.sqlite:SqliteStore",
-            summary="a folder on disk, survives restarts, checksummed",
+            summary="a folder on disk that survives restarts, with checksums",
             examples=("sqlite:///{folder}",),
         ),
         StoreSpec(

@@ -1,4 +1,4 @@
-"""What is installed, as plain data: which components exist, whose they are, and why some cannot be used."""
+"""The catalogue of installed components as plain data: where they come from, and why some cannot be used."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ __all__ = ["OBSERVER", "PLUGIN", "Catalog", "Entry", "Observer", "Status", "sett
 Status = Literal["ok", "broken", "clash", "incompatible", "disabled"]
 
 PLUGIN = "plugin"
-"""The kind of an entry about a plugin as a whole, where it is not known which component has the problem."""
+"""The kind of an entry about a whole plugin, used if the affected component is unknown."""
 
 OBSERVER = "observer"
-"""The kind of an entry about a hook that is called when something happened; many may have the same name."""
+"""The kind of an entry about an observer hook; several may have the same name."""
 
 _SEE = "fedplug plugins list"
 
@@ -28,15 +28,15 @@ class Entry:
     """One line of the catalogue: a component, or a problem of a plugin.
 
     Attributes:
-        kind: One of `fedplug.registry.resolve.KINDS`, `OBSERVER`, or `PLUGIN` when components are unknown.
-        name: Of the component, of an observer's event, or of a plugin's entry point.
-        distribution: The installed package it comes from.
-        version: Of that distribution.
-        builtin: Shipped with fedplug.
+        kind: One of `fedplug.registry.resolve.KINDS`, `OBSERVER`, or `PLUGIN` if its components are unknown.
+        name: The name of the component, of an observer's event, or of a plugin's entry point.
+        distribution: The installed package that provides it.
+        version: The version of that distribution.
+        builtin: Whether fedplug ships it.
         status: ``"ok"``, or why it cannot be used.
-        reason: What is wrong; empty when nothing is.
-        fix: What to do about it; empty when there is nothing to do.
-        spec: What the plugin declared; None when it could not be asked.
+        reason: The problem; empty if there is none.
+        fix: The remedy; empty if there is none.
+        spec: The plugin's declaration; None if it could not be read.
     """
 
     kind: str
@@ -51,23 +51,23 @@ class Entry:
 
     @property
     def origin(self) -> str:
-        """Distribution and version, for messages."""
+        """The distribution and version, for messages."""
         return f"{self.distribution} {self.version}"
 
     @property
     def examples(self) -> tuple[str, ...]:
-        """How the component is made to be shown and tested: what its spec says, else without arguments."""
+        """Expressions for display and tests: those of the spec, or the plain name."""
         if isinstance(self.spec, ComponentSpec) and self.spec.examples:
             return self.spec.examples
         return (f"{self.name}://",) if self.kind == "store" else (self.name,)
 
     @property
     def executes_on(self) -> tuple[str, ...]:
-        """Of an encoder, see `EncoderSpec`; of anything else empty."""
+        """The executions of an encoder, see `EncoderSpec`; empty for other components."""
         return self.spec.executes_on if isinstance(self.spec, EncoderSpec) else ()
 
     def to_json(self) -> dict[str, Any]:
-        """The entry as JSON values."""
+        """Returns the entry as JSON values."""
         return {
             "name": self.name,
             "kind": self.kind,
@@ -82,20 +82,20 @@ class Entry:
         }
 
     def error(self) -> PluginError:
-        """The error for a caller who asked for this entry."""
+        """Returns the error for a caller who requests this entry."""
         what = f"{self.kind} {self.name!r} of {self.origin}"
         return PluginError(f"{what} cannot be used: {self.reason}; {self.fix}")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Observer:
-    """A function of a plugin that observes.
+    """An observing function of a plugin.
 
     Attributes:
-        hook: Its hook, for instance ``"fedplug_round_finished"``.
-        origin: Whose it is, for messages.
-        function: What is called.
-        arguments: The names of those of the hook's arguments that it takes.
+        hook: The name of its hook, for example ``"fedplug_round_finished"``.
+        origin: The distribution and version, for messages.
+        function: The function to call.
+        arguments: The names of the hook's arguments that it takes.
     """
 
     hook: str
@@ -106,24 +106,24 @@ class Observer:
 
 @dataclass(frozen=True)
 class Catalog:
-    """All entries, the built-in ones first, then by distribution; and the observers in the same order."""
+    """All entries and observers: the built-in ones first, then by distribution."""
 
     entries: Sequence[Entry]
     observers: Sequence[Observer] = ()
 
     def problems(self) -> list[Entry]:
-        """The entries that cannot be used, but for those of plugins that the environment leaves out."""
+        """Returns the unusable entries, except those of plugins that the environment disables."""
         return [entry for entry in self.entries if entry.status not in ("ok", "disabled")]
 
     def names(self, kind: str) -> list[str]:
-        """The names of the usable parts of a kind."""
+        """Returns the names of the usable components of a kind."""
         return [entry.name for entry in self.entries if entry.kind == kind and entry.status == "ok"]
 
     def about(self, name: str) -> list[Entry]:
-        """All entries of the component, the plugin or the distribution of that name, whatever their state.
+        """Returns all entries with this component, plugin or distribution name, usable or not.
 
         Raises:
-            UnknownNameError: There are none.
+            UnknownNameError: There are no such entries.
         """
         found = [entry for entry in self.entries if name in (entry.name, entry.distribution)]
         if not found:
@@ -133,11 +133,11 @@ class Catalog:
         return found
 
     def find(self, kind: str, name: str) -> Entry:
-        """The usable part of that kind and name.
+        """Returns the usable component of that kind and name.
 
         Raises:
-            PluginError: It cannot be used, or the plugin of that name could not be asked for its components.
-            UnknownNameError: Nothing of that name is installed.
+            PluginError: The component cannot be used, or the plugin of that name is broken.
+            UnknownNameError: No component of that name is installed.
         """
         candidates = [entry for entry in self.entries if entry.kind == kind and entry.name == name]
         for entry in candidates:
@@ -147,17 +147,17 @@ class Catalog:
         candidates += [entry for entry in troubled if entry.name == name]
         if candidates:
             raise candidates[0].error()
-        # A plugin that could not be asked may be the one that brings the name: do not only say "unknown".
+        # A broken plugin may be the one that provides the name, so the error mentions it.
         origins = ", ".join(sorted({entry.origin for entry in troubled}))
         note = f"these plugins have problems or are disabled, see `{_SEE}`: {origins}" if origins else ""
         raise UnknownNameError(kind, name, self.names(kind), note=note, see=_SEE)
 
 
 def settle_clashes(entries: Iterable[Entry]) -> list[Entry]:
-    """Marks components that share kind and name, so that no order of installation decides which one is meant.
+    """Marks components that share kind and name, so that the order of installation never matters.
 
-    A built-in keeps its name, so that installing a plugin never changes what an existing program does;
-    between plugins nobody gets it.
+    A built-in component keeps its name: installing a plugin must not change what a program does. If two
+    plugins share a name, neither gets it.
     """
     entries = list(entries)
     claims: dict[tuple[str, str], list[Entry]] = defaultdict(list)

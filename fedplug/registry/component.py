@@ -1,4 +1,4 @@
-"""What encoders, aggregators and their like have in common: a name, a configuration, and equality by both."""
+"""The base class of encoders, aggregators and schedules: a name, a configuration, and equality by both."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ __all__ = ["Component", "plain"]
 
 
 def plain(value: Any) -> Any:
-    """Returns Python's own number for a scalar of NumPy, PyTorch or JAX, also inside lists and mappings.
+    """Converts scalars of NumPy, PyTorch or JAX to Python numbers, also inside lists and mappings.
 
-    Anything else is returned unchanged.
+    Other values are returned unchanged.
     """
     if getattr(value, "shape", None) == () and hasattr(value, "item"):
         return value.item()
@@ -28,24 +28,24 @@ def plain(value: Any) -> Any:
 
 
 class Component(abc.ABC):
-    """A value: immutable, made from its configuration, equal to every other made from the same."""
+    """An immutable value that is defined by its configuration; equal configurations make equal components."""
 
     name: ClassVar[str]
-    """The name under which the registry knows this component, for instance ``"topk"``."""
+    """The name of this component in the registry, for example ``"topk"``."""
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
-        """Gives `__init__` plain numbers: a configuration is JSON, and part of a state's owner."""
+        """Makes `__init__` receive plain numbers, because a configuration must be JSON."""
         super().__init_subclass__(**kwargs)
         if "__init__" in cls.__dict__:
             cls.__init__ = _of_plain_numbers(cls.__init__)  # type: ignore[method-assign]
 
     @abc.abstractmethod
     def get_config(self) -> dict[str, Any]:
-        """The keyword arguments that make an equal component; JSON values only."""
+        """Returns the keyword arguments that create an equal component, as JSON values."""
 
     @classmethod
     def from_config(cls, config: Mapping[str, Any]) -> Self:
-        """The inverse of `get_config`."""
+        """Creates a component from the result of `get_config`."""
         return cls(**config)
 
     def __eq__(self, other: object) -> bool:

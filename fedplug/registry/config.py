@@ -1,4 +1,4 @@
-"""Makes components from expressions, names with arguments and JSON values, and writes them as JSON values."""
+"""Creates components from expressions, names and JSON values, and converts them to JSON values."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ _CONFIG_KEYS = ("kind", "name", "config")
 _KINDS = ("aggregator", "encoder", "schedule")
 _EXAMPLES = {"aggregator": "mean", "encoder": "topk(0.01)", "schedule": "linear(0.1, 0.01, 20)"}
 _MADE_BY = {
-    "encoder": "`fedplug.encoder` makes those",
-    "aggregator": "`fedplug.aggregator` makes those",
+    "encoder": "create it with `fedplug.encoder`",
+    "aggregator": "create it with `fedplug.aggregator`",
     "schedule": "write it as an argument of an encoder, as in 'topk(linear(0.1, 0.01, 20))'",
-    "store": "`fedplug.open_store` opens those",
+    "store": "open it with `fedplug.open_store`",
 }
-_QUOTED = "write an encoder that is an argument in quotes, as in \"budget('qsgd(4)', 20000)\""
+_QUOTED = "quote an encoder that is an argument, as in \"budget('qsgd(4)', 20000)\""
 
 
 @overload
@@ -35,18 +35,18 @@ def as_component(value: Any, *, kind: str = ..., of: type[_T], what: str) -> _T:
 
 
 def as_component(value: Any, *, kind: str = "encoder", of: Any = Any, what: str = "") -> Any:
-    """The component that an argument stands for.
+    """Returns the component that an argument describes.
 
     Args:
-        value: An expression such as ``"topk(0.01)"``, or ``"rice"`` for a stage; a configuration as
-            `component_config` or `to_config` writes it; anything else is returned unchanged.
-        kind: Of the component: ``"aggregator"``, ``"encoder"`` or ``"schedule"``.
-        of: The class it must have; without one, any will do.
-        what: The argument's name, as in "the encoder of a rule"; for the message.
+        value: An expression such as ``"topk(0.01)"``, or ``"rice"`` for a stage; or a configuration from
+            `component_config` or `to_config`. Other values are returned unchanged.
+        kind: The kind of the component: ``"aggregator"``, ``"encoder"`` or ``"schedule"``.
+        of: The required class; any class by default.
+        what: The name of the argument for the error message, as in "the encoder of a rule".
 
     Raises:
-        ConfigError: It cannot be read, is not of that class, or the component refuses its arguments.
-        UnknownNameError: No such component, or no such argument.
+        ConfigError: The value cannot be parsed or has another class, or the component rejects its arguments.
+        UnknownNameError: There is no such component or argument.
         PluginError: The component's plugin is broken.
     """
     component = _read(value, kind)
@@ -64,21 +64,21 @@ def _read(value: Any, kind: str) -> Any:
     if not isinstance(value, Mapping):
         return value
     if not {"name"} <= set(value) <= set(_CONFIG_KEYS) or value.get("kind", kind) != kind:
-        raise ConfigError(f"{dict(value)!r} is no {kind}; it must have a name and a config")
+        raise ConfigError(f"{dict(value)!r} is not {_article(kind)}; it must have a name and a config")
     return from_config({"kind": kind, **value})
 
 
 def component_config(component: Component) -> dict[str, Any]:
-    """A component as JSON values: ``{"name": ..., "config": {...}}``."""
+    """Returns a component as JSON values: ``{"name": ..., "config": {...}}``."""
     return {"name": component.name, "config": component.get_config()}
 
 
 def parse(text: str, kind: str = "encoder") -> list[Any]:
-    """The components that an expression names, one for each stage; only an encoder's has several.
+    """Returns the components of an expression, one for each stage; only encoders can have several.
 
     Raises:
-        ConfigError: The expression cannot be read, or a component refuses its arguments.
-        UnknownNameError: No such component, or no such argument; the message lists the nearest.
+        ConfigError: The expression cannot be parsed, or a component rejects its arguments.
+        UnknownNameError: There is no such component or argument; the message lists the nearest names.
         PluginError: A component's plugin is broken.
     """
     stages = expression.parse(text)
@@ -90,21 +90,25 @@ def parse(text: str, kind: str = "encoder") -> list[Any]:
 
 
 def compose(stages: Sequence[Any]) -> Any:
-    """The encoder, or the encoders of a model, that these stages are together.
+    """Combines stages into one encoder, or into an assignment of encoders to a model.
 
     Raises:
-        CapabilityError: They are not a sparsifier, a quantizer, an entropy coder and an index coder, in this
-            order.
+        CapabilityError: The stages are not a sparsifier, a quantizer, an entropy coder and an index coder,
+            in this order.
     """
     pipeline: Any = resolve.resolve("encoder", "pipeline")
     return pipeline.compose(stages)
 
 
 def to_config(component: Component) -> dict[str, Any]:
-    """A component as JSON values, ``{"kind": "encoder", "name": "topk", "config": component.get_config()}``.
+    """Returns a component as JSON values.
+
+    >>> from fedplug.schedules import Constant
+    >>> to_config(Constant(0.1))
+    {'kind': 'schedule', 'name': 'constant', 'config': {'value': 0.1}}
 
     Raises:
-        ConfigError: Its class is not in the registry under its name, so it could not be read back.
+        ConfigError: The registry does not have this class under its name, so `from_config` would fail.
     """
     name = getattr(component, "name", None)
     for kind in _KINDS:
@@ -117,16 +121,16 @@ def to_config(component: Component) -> dict[str, Any]:
 
 
 def from_config(config: Mapping[str, Any]) -> Component:
-    """The inverse of `to_config`; equal to the component that was written, and of its class.
+    """Creates a component equal to the one passed to `to_config`.
 
     Raises:
-        ConfigError: A key is missing, or the component refuses its configuration.
-        UnknownNameError: No such key, kind, component or argument.
+        ConfigError: A key is missing, or the component rejects its configuration.
+        UnknownNameError: There is no such key, kind, component or argument.
         PluginError: The component's plugin is broken.
     """
     if not isinstance(config, Mapping):
         raise ConfigError(
-            f"the configuration of a component is {config!r}; it must be a mapping as of `fedplug.to_config`"
+            f"the configuration of a component is {config!r}; it must be a mapping from `fedplug.to_config`"
         )
     for key in config:
         if key not in _CONFIG_KEYS:
@@ -141,28 +145,28 @@ def from_config(config: Mapping[str, Any]) -> Component:
         raise UnknownNameError("kind of component", str(kind), _KINDS)
     if not isinstance(arguments, Mapping) or not all(isinstance(key, str) for key in arguments):
         raise ConfigError(
-            f"the 'config' of {kind} {name!r} is {arguments!r}; it must map names of arguments to values"
+            f"the 'config' of {kind} {name!r} is {arguments!r}; it must map argument names to values"
         )
     return cast("Component", make(kind, name, (), arguments))
 
 
 def make(kind: str, name: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
-    """The component of that kind and name, made with these arguments. Raises as `from_config`."""
+    """Creates the component of that kind and name with these arguments; see `from_config` for errors."""
     if not isinstance(name, str):
         raise ConfigError(
-            f"the name of a component is {name!r}; it must be text, as in `fedplug plugins list`"
+            f"the name of a component is {name!r}; it must be text, one of `fedplug plugins list`"
         )
     _require_of_kind(kind, name)
     component_class = resolve.resolve(kind, name)
     _check_arguments(f"{kind} {name!r}", component_class, args, kwargs)
     try:
         return component_class(*args, **kwargs)
-    except TypeError as error:  # of a value whose type the class did not expect: it came from the caller
-        raise ConfigError(f"{kind} {name!r} refuses its arguments: {error}") from error
+    except TypeError as error:  # the caller passed a value of a type that the class does not support
+        raise ConfigError(f"{kind} {name!r} rejects its arguments: {error}") from error
 
 
 def _from_stage(kind: str, stage: expression.Stage) -> Any:
-    """Makes one stage; an argument that is a stage, as in ``topk(linear(0.1, 0.01, 20))``, is a schedule."""
+    """Creates one stage. A stage as an argument is a schedule, as in ``topk(linear(0.1, 0.01, 20))``."""
 
     def argument(value: Any) -> Any:
         return _from_stage("schedule", value) if isinstance(value, expression.Stage) else value
@@ -172,13 +176,13 @@ def _from_stage(kind: str, stage: expression.Stage) -> Any:
 
 
 def _require_of_kind(kind: str, name: str) -> None:
-    """Says how a component is made that is of another kind than asked for."""
+    """Raises an error with advice if the name belongs to a component of another kind."""
     known = resolve.catalog().names
     if name in known(kind):
         return
     for other, made_by in _MADE_BY.items():
         if name in known(other):
-            # A call as an argument is read as a schedule: there an encoder was meant.
+            # An unquoted call as an argument is read as a schedule, but an encoder was meant.
             remedy = _QUOTED if (kind, other) == ("schedule", "encoder") else made_by
             raise ConfigError(f"{name!r} is one of the {other}s, not of the {kind}s; {remedy}")
 
@@ -186,7 +190,7 @@ def _require_of_kind(kind: str, name: str) -> None:
 def _check_arguments(
     what: str, make: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]
 ) -> None:
-    """Python's own message names neither the component nor the argument that was meant."""
+    """Raises errors that name the component and the nearest argument, unlike Python's own."""
     signature = inspect.signature(make)
     parameters = signature.parameters.values()
     named = [p.name for p in parameters if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)]

@@ -1,4 +1,4 @@
-"""Where plugins come from: fedplug itself and the entry points of installed distributions."""
+"""Sources of plugins: fedplug itself and the entry points of installed distributions."""
 
 from __future__ import annotations
 
@@ -29,15 +29,15 @@ _FEDPLUG = str(Path(__file__).parents[1])
 _IMPORTLIB = str(Path(importlib.__file__).parent)
 
 API = 1
-"""The number of the plugin contract: the hooks, the specs and the base classes they name."""
+"""The version of the plugin contract: the hooks, the specs and the base classes they name."""
 
 GROUP = f"fedplug.v{API}"
-"""The entry-point group of plugins for this contract."""
+"""The entry-point group of plugins for this contract version."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Source:
-    """Where a plugin comes from; importing it is `load`'s business."""
+    """The origin of a plugin; `load` imports it."""
 
     name: str
     distribution: str
@@ -48,7 +48,7 @@ class Source:
     extras: tuple[str, ...] = ()
 
     def entry(self, kind: str, name: str, **facts: Any) -> Entry:
-        """An entry of the catalogue for something this plugin brings."""
+        """Returns a catalogue entry for a component or observer of this plugin."""
         return Entry(
             kind=kind,
             name=name,
@@ -61,24 +61,24 @@ class Source:
     def problem(
         self, reason: str, fix: str, *, status: Status = "broken", kind: str = PLUGIN, name: str | None = None
     ) -> Entry:
-        """An entry for something that is wrong with it."""
+        """Returns a catalogue entry for a problem of this plugin."""
         return self.entry(kind, name or self.name, status=status, reason=reason, fix=fix)
 
     @property
     def repair(self) -> str:
-        """What to do about a plugin that is broken."""
+        """The remedy for a broken plugin."""
         return (
             f"`pip install --upgrade {self.distribution}` or `pip uninstall {self.distribution}`, "
             "or tell its authors"
         )
 
     def repair_after(self, error: BaseException) -> str:
-        """What to do about one that raised this."""
+        """Returns the remedy for a plugin that raised ``error``."""
         return install_command(self.distribution, error, self.extras) or correct(error) or self.repair
 
 
 def builtin() -> Source:
-    """The components fedplug ships."""
+    """Returns the source of the components that fedplug ships."""
 
     def load() -> Any:
         return importlib.import_module("fedplug.registry.builtin")
@@ -87,21 +87,21 @@ def builtin() -> Source:
 
 
 def own_version() -> str:
-    """Of fedplug itself."""
+    """Returns the version of fedplug."""
     try:
         return importlib.metadata.version("fedplug")
-    except importlib.metadata.PackageNotFoundError:  # run from a source tree that was never installed
+    except importlib.metadata.PackageNotFoundError:  # a source tree that was never installed
         return "0+source"
 
 
 def installed() -> list[Source]:
-    """The plugins of all distributions, for whatever contract, by name of distribution."""
+    """Returns the plugins of all distributions, for any contract version, by distribution name."""
     everything = importlib.metadata.entry_points()
     sources = []
     for group in everything.groups:
         if match := re.fullmatch(r"fedplug\.v(\d+)", group):
             sources += [_source(point, int(match[1])) for point in everything.select(group=group)]
-    # A distribution that also serves this contract is compatible; what else it serves is not our concern.
+    # A distribution that serves this contract is compatible, whatever else it serves.
     served = {source.distribution for source in sources if source.api == API}
     sources = [source for source in sources if source.api == API or source.distribution not in served]
     return sorted(sources, key=lambda source: (source.distribution, source.name, source.api))
@@ -121,15 +121,15 @@ def _source(point: importlib.metadata.EntryPoint, api: int) -> Source:
 def install_command(
     distribution: str, error: BaseException | None, extras: tuple[str, ...] = ()
 ) -> str | None:
-    """The command that installs what a distribution needs and did not find.
+    """Returns the command that installs a missing dependency of a distribution.
 
     Args:
-        distribution: Whose import failed.
-        error: What it raised.
-        extras: Those its entry point asks for.
+        distribution: The distribution whose import failed.
+        error: The error that the import raised.
+        extras: The extras that its entry point requires.
 
     Returns:
-        None if it was not a missing module, or nobody says which distribution brings that.
+        The command; None if no module was missing, or no requirement provides it.
     """
     if not isinstance(error, ModuleNotFoundError) or not error.name:
         return None
@@ -143,7 +143,7 @@ def install_command(
 
 
 def correct(error: BaseException) -> str | None:
-    """Says which line to correct; None if an installation lacks something, or no line is to blame."""
+    """Returns advice on the line to correct; None for import errors, or if the line is unknown."""
     place = None if isinstance(error, ImportError) else place_of(error)
     return place and f"correct {place}, or tell its authors"
 
@@ -158,5 +158,5 @@ def place_of(error: BaseException) -> str | None:
 
 
 def normalized(distribution: str) -> str:
-    """As the package index compares names: Foo_bar is foo-bar."""
+    """Normalizes a name like the package index: Foo_bar becomes foo-bar."""
     return re.sub(r"[-_.]+", "-", distribution.strip()).lower()

@@ -1,7 +1,7 @@
-"""Reads component expressions such as ``"topk(linear(0.1, 0.01, 20)) | qsgd(bits=8)"``; evaluates nothing.
+"""Parses component expressions such as ``"topk(linear(0.1, 0.01, 20)) | qsgd(bits=8)"``; evaluates nothing.
 
-The grammar is a subset of Python's, so Python's own parser does the work: stages joined by ``|``, each a name
-or a call of a name. An argument is a literal, or such a call with literal arguments.
+The grammar is a subset of Python's, so Python's own parser does the work. Stages are joined by ``|``; each is
+a name or a call of a name. An argument is a literal, or a call with literal arguments.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _FORM = "write name, name(value, key=value) or several of them joined by |"
 
 @dataclass(frozen=True)
 class Stage:
-    """One stage: a name and the arguments given to it: literals, or `Stage`s with literals only."""
+    """One stage: a name and its arguments, which are literals or `Stage`s with literals only."""
 
     name: str
     args: tuple[Any, ...] = ()
@@ -30,10 +30,10 @@ class Stage:
 
 
 def parse(text: str) -> tuple[Stage, ...]:
-    """The stages of an expression, at least one, from left to right.
+    """Returns the stages of an expression, at least one, from left to right.
 
     Raises:
-        ConfigError: The text is not an expression of this form; the message points at the offending piece.
+        ConfigError: The text is not a valid expression; the message names the offending part.
     """
     if not isinstance(text, str):
         raise ConfigError(f"a component expression is a string, not {type(text).__name__} {text!r}; {_FORM}")
@@ -50,7 +50,7 @@ def parse(text: str) -> tuple[Stage, ...]:
 
 
 def _place(text: str, error: SyntaxError) -> str:
-    """From where on Python's parser did not understand it, unless that is all of it."""
+    """Returns the part that Python's parser did not understand, unless that is the whole text."""
     offset = error.offset or 0
     return f" at {text[offset - 1 :]!r}" if error.lineno == 1 and 1 < offset <= len(text) else ""
 
@@ -65,7 +65,7 @@ def _stage(node: ast.expr, text: str) -> Stage:
     if isinstance(node, ast.Name):
         return Stage(node.id)
     if not _is_call(node):
-        raise ConfigError(f"{_piece(text, node)} is not a name or a call of one; {_FORM}")
+        raise ConfigError(f"{_piece(text, node)} is neither a name nor a call of a name; {_FORM}")
     return _call(node, text, _argument)
 
 
@@ -99,13 +99,13 @@ def _literal(node: ast.expr, text: str) -> Any:
 
 
 def _remedy(name: str) -> str:
-    """How a value is written that was written as a name."""
+    """Returns advice on how to write a value that was written as a name."""
     if name.capitalize() in _CONSTANTS:
         return f"; write {name.capitalize()}"
-    return f"; text is written in quotes, '{name}'"
+    return f"; write text in quotes: '{name}'"
 
 
 def _piece(text: str, node: ast.expr) -> str:
-    """What the node is in the text, and in which, if it is not all of it."""
+    """Returns a node's text, and the whole text if that is longer."""
     piece = ast.get_source_segment(text, node) or text
     return repr(piece) if piece == text else f"{piece!r} in {text!r}"

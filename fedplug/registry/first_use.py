@@ -1,7 +1,4 @@
-"""Packages whose names are imported on first use, so that to import one of them loads little.
-
-Must not know any of them.
-"""
+"""Imports a package's public names on first use, so that importing the package loads little."""
 
 from __future__ import annotations
 
@@ -14,11 +11,11 @@ __all__ = ["imported_on_first_use"]
 
 
 def imported_on_first_use(package: str, homes: Mapping[str, str]) -> Callable[[str], Any]:
-    """The ``__getattr__`` of a package.
+    """Returns the ``__getattr__`` of a package.
 
     Args:
-        package: Its name.
-        homes: For every public name the module that has it, or that it is.
+        package: The name of the package.
+        homes: The module that defines each public name, or that is the name itself, by name.
     """
 
     def find(name: str) -> Any:
@@ -26,7 +23,7 @@ def imported_on_first_use(package: str, homes: Mapping[str, str]) -> Callable[[s
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
         home = importlib.import_module(homes[name])
         value = home if homes[name] == f"{package}.{name}" else getattr(home, name)
-        setattr(sys.modules[package], name, value)  # the next access does not come here
+        setattr(sys.modules[package], name, value)  # later accesses find it directly
         return value
 
     return find

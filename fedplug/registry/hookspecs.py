@@ -1,8 +1,8 @@
-"""The hooks a plugin may implement, and nothing else.
+"""The hooks that a plugin may implement.
 
 A plugin is a module named by an entry point of the group ``fedplug.v1``; its functions are marked with
-`hookimpl`. Every hook is optional. The module must be cheap to import, which happens
-whenever a component is looked up, and in `fedplug plugins list`.
+`hookimpl`. Every hook is optional. The module must be cheap to import: it is imported whenever a component
+is looked up.
 """
 
 from __future__ import annotations
@@ -34,60 +34,60 @@ hookimpl = pluggy.HookimplMarker("fedplug")
 
 @hookspec
 def fedplug_encoders() -> list[EncoderSpec]:  # type: ignore[empty-body]
-    """The encoders this plugin brings; a class follows `fedplug.encoders.base.Encoder`."""
+    """Returns the plugin's encoders; each class implements `fedplug.encoders.base.Encoder`."""
 
 
 @hookspec
 def fedplug_aggregators() -> list[AggregatorSpec]:  # type: ignore[empty-body]
-    """The aggregators this plugin brings; a class follows `fedplug.tff.aggregators.base.Aggregator`."""
+    """Returns the plugin's aggregators; each class implements `fedplug.tff.aggregators.base.Aggregator`."""
 
 
 @hookspec
 def fedplug_stores() -> list[StoreSpec]:  # type: ignore[empty-body]
-    """The client-state stores this plugin brings; a class follows `fedplug.stores.base.StateStore`."""
+    """Returns the plugin's client-state stores; each class implements `fedplug.stores.base.StateStore`."""
 
 
 @hookspec
 def fedplug_schedules() -> list[ScheduleSpec]:  # type: ignore[empty-body]
-    """The schedules this plugin brings; a class follows `fedplug.schedules.base.Schedule`."""
+    """Returns the plugin's schedules; each class implements `fedplug.schedules.base.Schedule`."""
 
 
 @hookspec
 def fedplug_op_libraries() -> list[OpLibrarySpec]:  # type: ignore[empty-body]
-    """The plugin's compiled op libraries; `fedplug.ops.lowering.op_library` loads one on first use."""
+    """Returns the compiled op libraries; `fedplug.ops.lowering.op_library` loads one on first use."""
 
 
 @hookspec
 def fedplug_process_built(process: Any) -> None:
-    """Called after a process was built from components. What this raises is logged and changes nothing.
+    """Observes a process that was built from components. Errors of the hook are only logged.
 
     Args:
-        process: The `fedplug.tff.process.StatefulClientsProcess`; its ``signature`` says how it was built.
+        process: The `fedplug.tff.process.StatefulClientsProcess`; its ``signature`` describes it.
     """
 
 
 @hookspec
 def fedplug_experiment_started(name: str, folder: Path, config: Mapping[str, Any]) -> None:
-    """Called by `fedplug run` before it trains, in every process that does, perhaps several times.
+    """Observes the start of an experiment, in every process that trains, perhaps repeatedly.
 
-    The rounds until the next call are of this experiment. What this raises is logged and changes nothing.
+    The rounds until the next call belong to this experiment. Errors of the hook are only logged.
 
     Args:
-        name: Of the experiment.
-        folder: Its results.
-        config: With all defaults, as in its ``config.json``; to be read only.
+        name: The name of the experiment.
+        folder: The folder of its results.
+        config: The configuration with all defaults, as in its ``config.json``; read-only.
     """
 
 
 @hookspec
 def fedplug_round_finished(process: Any, process_id: str, round_num: int, metrics: Mapping[str, Any]) -> None:
-    """Called after a round was committed to the store. What this raises is logged and changes nothing.
+    """Observes a round that was committed to the store. Errors of the hook are only logged.
 
     Args:
-        process: As for `fedplug_process_built`.
-        process_id: Under which the store keeps this training.
+        process: The process; see `fedplug_process_built`.
+        process_id: The id of this training in the store.
         round_num: The number of the round, from 1.
-        metrics: Of the round, as JSON values; to be read only.
+        metrics: The metrics of the round, as JSON values; read-only.
     """
 
 
@@ -95,14 +95,14 @@ def fedplug_round_finished(process: Any, process_id: str, round_num: int, metric
 def fedplug_round_evaluated(
     process: Any, process_id: str, round_num: int, metrics: Mapping[str, float]
 ) -> None:
-    """Called by `fedplug.Trainer.log_metrics`, after `fedplug_round_finished` of that round.
+    """Observes metrics from `fedplug.Trainer.log_metrics`, after `fedplug_round_finished` of that round.
 
-    `fedplug run` logs the ``test_accuracy`` of every round. A round in which the process was interrupted is
-    evaluated when it is resumed. What this raises is logged and changes nothing.
+    `fedplug run` logs the ``test_accuracy`` of every round. An interrupted round is evaluated when training
+    resumes. Errors of the hook are only logged.
 
     Args:
-        process: As for `fedplug_process_built`.
-        process_id: As for `fedplug_round_finished`.
-        round_num: The round whose model was evaluated; 0 is the initial one.
-        metrics: By name; to be read only.
+        process: The process; see `fedplug_process_built`.
+        process_id: The id of this training in the store.
+        round_num: The round whose model was evaluated; 0 is the initial model.
+        metrics: Numbers by name; read-only.
     """

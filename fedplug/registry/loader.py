@@ -1,15 +1,12 @@
-"""Finds plugins and asks each, isolated from the others, what it brings.
+"""Finds plugins and collects their declarations, each plugin isolated from the others.
 
-A plugin that breaks becomes an entry of the catalogue with the reason and what to do; it never stops another
-one.
+A broken plugin becomes a catalogue entry with the reason and the remedy; it never stops another plugin.
 """
 
 from __future__ import annotations
 
 import inspect
 import os
-import sys
-import time
 import types
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -30,13 +27,10 @@ from fedplug.registry.specs import (
     StoreSpec,
 )
 
-__all__ = ["ALLOW_VARIABLE", "KINDS", "OBSERVED", "TRACE_VARIABLE", "load"]
+__all__ = ["ALLOW_VARIABLE", "KINDS", "OBSERVED", "load"]
 
 ALLOW_VARIABLE = "FEDPLUG_PLUGINS"
-"""Environment variable: distributions to load, separated by commas. Unset: all. Empty: only the built-ins."""
-
-TRACE_VARIABLE = "FEDPLUG_TRACE"
-"""Environment variable: if not empty, one line on standard error for every plugin that is looked at."""
+"""Environment variable: comma-separated distributions to load. Unset: all. Empty: only the built-ins."""
 
 KINDS: dict[str, tuple[str, type[Spec]]] = {
     "encoder": ("fedplug_encoders", EncoderSpec),
@@ -45,7 +39,7 @@ KINDS: dict[str, tuple[str, type[Spec]]] = {
     "store": ("fedplug_stores", StoreSpec),
     "op_library": ("fedplug_op_libraries", OpLibrarySpec),
 }
-"""For each kind of component the hook that declares it and the spec the hook returns."""
+"""The hook that declares each kind of component, and the spec that the hook returns."""
 
 OBSERVED = {
     "process_built": "fedplug_process_built",
@@ -53,13 +47,13 @@ OBSERVED = {
     "round_finished": "fedplug_round_finished",
     "round_evaluated": "fedplug_round_evaluated",
 }
-"""For each thing that can be observed the hook that is called."""
+"""The hook of each observable event."""
 
 _HOOKS = frozenset(name for name in vars(hookspecs) if name.startswith("fedplug_"))
 
 
 def load() -> Catalog:
-    """Looks up and asks every installed plugin, the built-in one first, then by name of distribution."""
+    """Loads every installed plugin, the built-in one first, then by distribution name."""
     manager = pluggy.PluginManager("fedplug")
     manager.add_hookspecs(hookspecs)
     allowed = _allowed(os.environ.get(ALLOW_VARIABLE))
@@ -67,24 +61,15 @@ def load() -> Catalog:
     observers: list[Observer] = []
     plugins = installed()
     for source in [builtin(), *plugins]:
-        started = time.perf_counter()
         try:
             found = _obstacles(source, allowed) or list(_ask(manager, source, observers))
         except KeyboardInterrupt:
             raise
-        except BaseException as error:  # an object of the plugin that raises when it is looked at
+        except BaseException as error:  # an object of the plugin raised when it was inspected
             found = [source.problem(f"cannot be asked what it brings: {_short(error)}", source.repair)]
         entries.extend(found)
-        if os.environ.get(TRACE_VARIABLE):
-            _trace(source, found, time.perf_counter() - started)
     entries += _absent(allowed, plugins)
     return Catalog(tuple(settle_clashes(entries)), tuple(observers))
-
-
-def _trace(source: Source, found: list[Entry], seconds: float) -> None:
-    parts = ", ".join(f"{entry.kind} {entry.name} {entry.status}" for entry in found)
-    where = f"{source.distribution} {source.version} ({source.name})"
-    print(f"fedplug: {where}: {1e3 * seconds:.1f} ms: {parts or 'nothing'}", file=sys.stderr)
 
 
 def _allowed(value: str | None) -> frozenset[str] | None:
@@ -94,7 +79,7 @@ def _allowed(value: str | None) -> frozenset[str] | None:
 
 
 def _absent(allowed: frozenset[str] | None, plugins: list[Source]) -> Iterator[Entry]:
-    """What the environment names and nobody installed."""
+    """Yields an entry for each distribution that the environment names but that is not installed."""
     there = {normalized(source.distribution) for source in plugins}
     for name in sorted((allowed or frozenset()) - there):
         yield Entry(
@@ -103,18 +88,18 @@ def _absent(allowed: frozenset[str] | None, plugins: list[Source]) -> Iterator[E
             distribution=name,
             version="(not installed)",
             status="broken",
-            reason=f"named in {ALLOW_VARIABLE}, and no such plugin is installed; {nearest(name, there)}",
+            reason=f"named in {ALLOW_VARIABLE}, but no such plugin is installed; {nearest(name, there)}",
             fix=f"`pip install {name}`, or correct the variable",
         )
 
 
 def _obstacles(source: Source, allowed: frozenset[str] | None) -> list[Entry]:
-    """Why a plugin is not even imported; empty when it may be."""
+    """Returns why a plugin must not be imported; empty if it may be."""
     if source.builtin:
         return []
     if source.api != API:
         older = source.distribution if source.api < API else "fedplug"
-        reason = f"made for plugin contract v{source.api}, this fedplug speaks v{API}"
+        reason = f"made for plugin contract v{source.api}, but this fedplug supports v{API}"
         return [source.problem(reason, f"`pip install --upgrade {older}`", status="incompatible")]
     if allowed is not None and normalized(source.distribution) not in allowed:
         reason = f"not named in {ALLOW_VARIABLE}"
@@ -123,18 +108,18 @@ def _obstacles(source: Source, allowed: frozenset[str] | None) -> list[Entry]:
 
 
 def _ask(manager: pluggy.PluginManager, source: Source, observers: list[Observer]) -> Iterator[Entry]:
-    """Imports one plugin, calls each of its declaring hooks by itself, and adds its observers."""
+    """Imports one plugin, calls each of its declaring hooks separately, and adds its observers."""
     try:
         plugin = source.load()
         mistakes = dict(_mistakes(manager, plugin))
     except KeyboardInterrupt:
         raise
-    except BaseException as error:  # whatever a plugin does on import, the others must work
+    except BaseException as error:  # the other plugins must work whatever this one raises
         yield source.problem(f"cannot be imported: {_short(error)}", source.repair_after(error))
         return
     for mistake in mistakes.values():
         yield source.problem(mistake, source.repair)
-    # pluggy refuses a plugin as a whole for one hook that it cannot call: give it the others only.
+    # pluggy rejects a whole plugin for one invalid hook, so it gets only the valid ones.
     whole = types.ModuleType(source.name)
     vars(whole).update(
         (name, getattr(plugin, name)) for name in _marked(manager, plugin) if name not in mistakes
@@ -174,13 +159,13 @@ def _observer_spec(name: str, implementation: pluggy.HookImpl) -> ObserverSpec:
 
 
 def _marked(manager: pluggy.PluginManager, plugin: Any) -> dict[str, str]:
-    """The functions of a plugin that are marked with `hookimpl`, each with the hook that it is for."""
+    """Returns the hook of each function of a plugin that is marked with `hookimpl`, by function name."""
     options = ((name, manager.parse_hookimpl_opts(plugin, name)) for name in dir(plugin))
     return {name: marked.get("specname") or name for name, marked in options if marked is not None}
 
 
 def _mistakes(manager: pluggy.PluginManager, plugin: Any) -> Iterator[tuple[str, str]]:
-    """The functions that look like hooks and could never be called: their names, and what is wrong."""
+    """Yields the name and the problem of each function that looks like a hook but can never be called."""
     marked = _marked(manager, plugin)
     for name, hook in marked.items():
         if hook not in _HOOKS:
@@ -189,20 +174,20 @@ def _mistakes(manager: pluggy.PluginManager, plugin: Any) -> Iterator[tuple[str,
         given = inspect.signature(getattr(hookspecs, hook)).parameters
         for parameter in inspect.signature(getattr(plugin, name)).parameters.values():
             if parameter.default is parameter.empty and parameter.name not in given:
-                takes = f"its hook {hook} takes {parameter.name!r}, which is not given to it"
+                takes = f"its hook {hook} takes {parameter.name!r}, which fedplug does not pass"
                 yield name, f"{takes}; it may take {', '.join(given) or 'nothing'}"
     for name in set(dir(plugin)) - set(marked):
         if name.startswith("fedplug_") and inspect.isroutine(getattr(plugin, name)):
             if name in _HOOKS:
-                yield name, f"its function {name!r} is not marked with @hookimpl, so it is no hook"
+                yield name, f"its function {name!r} is not marked with @hookimpl, so it is not a hook"
             else:
-                yield name, f"has a function {name!r}, which is the name of no hook; {nearest(name, _HOOKS)}"
+                yield name, f"its function {name!r} has a name that is not a hook's; {nearest(name, _HOOKS)}"
 
 
 def _call(
     source: Source, kind: str, hook: str, spec_type: type[Spec], function: Callable[[], Any]
 ) -> Iterator[Entry]:
-    """Calls one hook implementation and judges what it returns, item by item."""
+    """Calls one hook implementation and checks each item that it returns."""
     wanted = spec_type.__name__
     try:
         declared = function()
@@ -222,7 +207,7 @@ def _call(
                 if isinstance(item, OpLibrarySpec)
                 else source.entry(kind, item.name, spec=item)
             )
-        elif isinstance(item, Spec):  # in the wrong hook, but its name is known
+        elif isinstance(item, Spec):  # the wrong hook, but the name is known
             got = f"the {type(item).__name__} {item.name!r}"
             reason = f"its hook {hook} returned {got} instead of {wanted}"
             yield source.problem(reason, source.repair, kind=kind, name=item.name)
@@ -231,9 +216,9 @@ def _call(
 
 
 def _op_library(source: Source, spec: OpLibrarySpec) -> Entry:
-    """The entry of an op library: usable only if it is there and was built for the installed TensorFlow.
+    """Returns the entry of an op library, usable only if it was built for the installed TensorFlow.
 
-    Where no TensorFlow is installed nobody can ask for it, and that it was not built is no fault.
+    Without TensorFlow the library is never requested, so a missing build is not an error.
     """
     package, _, file = spec.target.partition(":")
     installed = op_libraries.installed_tensorflow()

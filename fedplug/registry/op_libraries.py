@@ -1,7 +1,7 @@
-"""Where a compiled op library is, and what it was built for and from; loads nothing.
+"""Finds compiled op libraries and reads what they were built for and from, without loading them.
 
-An op library works only with the TensorFlow it was compiled against; with another one it crashes or, worse,
-does not. So every build writes a record next to the library, which is read before anything is loaded.
+An op library works only with the TensorFlow it was compiled against; with another one it crashes or computes
+wrong results. Every build therefore writes a record next to the library, which is read before loading it.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _TENSORFLOW_DISTRIBUTIONS = ("tensorflow", "tensorflow-cpu")
 
 
 def folders_of(package: str) -> list[str]:
-    """The folders of a package, found without importing it; an editable install may have several.
+    """Returns the folders of a package without importing it; an editable install may have several.
 
     Raises:
         OpLibraryError: There is no such package.
@@ -40,7 +40,7 @@ def folders_of(package: str) -> list[str]:
         spec = importlib.util.find_spec(package)
     except KeyboardInterrupt:
         raise
-    except BaseException as error:  # of the package around it, which is imported
+    except BaseException as error:  # from the parent package, which is imported
         reason = f"{type(error).__name__}: {text_of(error)}"
         raise OpLibraryError(f"there is no package {package!r}: {reason}") from error
     if spec is None or spec.submodule_search_locations is None:
@@ -49,10 +49,10 @@ def folders_of(package: str) -> list[str]:
 
 
 def find(folders: Iterable[str | Path], file: str) -> Path:
-    """The library in the first of ``folders`` that has one.
+    """Returns the library in the first of ``folders`` that has it.
 
     Raises:
-        OpLibraryError: None has.
+        OpLibraryError: No folder has it.
     """
     searched = [Path(folder) for folder in folders]
     for folder in searched:
@@ -65,7 +65,7 @@ def require_built_for(path: Path, tensorflow: str) -> None:
     """Checks that the library at ``path`` was built against this version of TensorFlow.
 
     Raises:
-        OpLibraryError: It was not, or its build record cannot be read.
+        OpLibraryError: The versions differ, or the build record cannot be read.
     """
     record = path.with_name(BUILD_RECORD)
     try:
@@ -81,7 +81,7 @@ def require_built_for(path: Path, tensorflow: str) -> None:
 
 
 def built_from(path: Path) -> str | None:
-    """The fingerprint of the sources of the library at ``path`` (see `build_info`); None: unknown."""
+    """Returns the fingerprint of a library's sources (see `build_info`); None if unknown."""
     try:
         return str(_read(path.with_name(BUILD_RECORD))["built_from"])
     except (OSError, ValueError, KeyError, TypeError):
@@ -93,7 +93,7 @@ def _read(record: Path) -> Any:
 
 
 def installed_tensorflow() -> str | None:
-    """The version of the installed TensorFlow, from its metadata; None where there is none."""
+    """Returns the version of the installed TensorFlow from its metadata; None if there is none."""
     for distribution in _TENSORFLOW_DISTRIBUTIONS:
         try:
             return importlib.metadata.version(distribution)
@@ -103,7 +103,7 @@ def installed_tensorflow() -> str | None:
 
 
 def rebuild(distribution: str) -> str:
-    """The command that builds a distribution's libraries for the TensorFlow that is installed."""
+    """Returns the command that builds a distribution's libraries for the installed TensorFlow."""
     return (
         "`pip install --no-build-isolation --force-reinstall --no-deps "
         f"--no-binary {distribution} {distribution}`"

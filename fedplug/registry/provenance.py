@@ -1,4 +1,4 @@
-"""Which distributions the components of a process came from, and what to install where one is missing."""
+"""Records the distributions of a process's components, and how to install missing ones."""
 
 from __future__ import annotations
 
@@ -14,28 +14,28 @@ _KINDS = ("encoder", "aggregator", "schedule")
 
 
 def records(kind: str, name: str, config: Any) -> list[dict[str, str]]:
-    """The component and all components named inside its configuration, each once.
+    """Returns records of a component and all components in its configuration, without duplicates.
 
     Args:
-        kind: Of the component.
-        name: Of the component.
-        config: What its ``get_config`` returns; ``{"name": ..., "config": {...}}`` in it is another one.
+        kind: The kind of the component.
+        name: The name of the component.
+        config: The result of its ``get_config``, where ``{"name": ..., "config": {...}}`` is a component.
 
     Returns:
-        For each ``{"kind": ..., "name": ..., "distribution": ..., "version": ...}``; those whose class is not
-        in the registry are left out.
+        A list of ``{"kind": ..., "name": ..., "distribution": ..., "version": ...}``, without components
+        whose class is not in the registry.
     """
     found = [record for record in (_record((kind,), name), *_inside(config)) if record is not None]
     return [record for position, record in enumerate(found) if record not in found[:position]]
 
 
 def distributions(parts: Iterable[Mapping[str, str]]) -> list[str]:
-    """The distributions of these records but fedplug itself, sorted."""
+    """Returns the distributions of these records except fedplug, sorted."""
     return sorted({part["distribution"] for part in parts} - {"fedplug"})
 
 
 def install_hint(parts: Iterable[Mapping[str, str]]) -> str:
-    """What to install before these components can be used again; empty when nothing is missing."""
+    """Returns how to install the missing distributions of these components; empty if none is missing."""
     versions = {part["distribution"]: part["version"] for part in parts}
     return "; ".join(
         f"it was made with {name} {versions[name]}, which is not installed: "
@@ -45,7 +45,7 @@ def install_hint(parts: Iterable[Mapping[str, str]]) -> str:
 
 
 def not_installed(names: Iterable[str]) -> list[str]:
-    """Those of these distributions that are not installed, sorted."""
+    """Returns the distributions that are not installed, sorted."""
     return sorted(name for name in set(names) if not _installed(name))
 
 
@@ -77,5 +77,5 @@ def _installed(distribution: str) -> bool:
     try:
         importlib.metadata.version(distribution)
     except importlib.metadata.PackageNotFoundError:
-        return distribution == "fedplug"  # run from a source tree that was never installed
+        return distribution == "fedplug"  # a source tree that was never installed
     return True

@@ -1,4 +1,4 @@
-"""Resolves names to classes on first use, and tells observers. What is installed is `loader`'s business."""
+"""Resolves names to classes on first use, and notifies observers."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from fedplug.errors import (
 )
 from fedplug.registry.catalog import Catalog, Entry
 from fedplug.registry.entry_points import API, GROUP, correct, install_command, own_version
-from fedplug.registry.loader import ALLOW_VARIABLE, KINDS, OBSERVED, TRACE_VARIABLE, load
+from fedplug.registry.loader import ALLOW_VARIABLE, KINDS, OBSERVED, load
 from fedplug.registry.specs import ComponentSpec
 
 __all__ = [
@@ -24,7 +24,6 @@ __all__ = [
     "GROUP",
     "KINDS",
     "OBSERVED",
-    "TRACE_VARIABLE",
     "catalog",
     "find",
     "load",
@@ -35,15 +34,15 @@ __all__ = [
 
 
 def find(kind: str, name: str) -> Entry:
-    """The catalogue's entry of a component that can be used.
+    """Returns the catalogue entry of a usable component.
 
     Args:
         kind: One of `KINDS`.
-        name: As in ``fedplug plugins list``.
+        name: The name in ``fedplug plugins list``.
 
     Raises:
-        UnknownNameError: No such kind, or no part of that name; the message lists the nearest.
-        PluginError: The component is declared, but its plugin is broken; the message says what fixes it.
+        UnknownNameError: There is no such kind or component; the message lists the nearest names.
+        PluginError: The component is declared, but its plugin is broken; the message has the remedy.
     """
     if kind not in KINDS:
         raise UnknownNameError("kind of component", kind, KINDS)
@@ -51,38 +50,38 @@ def find(kind: str, name: str) -> Entry:
 
 
 def resolve(kind: str, name: str) -> type[Any]:
-    """The class of a component. Arguments and errors as for `find`.
+    """Returns the class of a component; see `find` for arguments and errors.
 
     Raises:
-        MissingDependencyError: What fedplug can do without, TensorFlow say, is needed for it.
+        MissingDependencyError: The component needs an optional package, such as TensorFlow.
     """
     entry = find(kind, name)
     if not isinstance(entry.spec, ComponentSpec):
-        raise PluginError(f"{kind} {name!r} of {entry.origin} has no class that could be made")
+        raise PluginError(f"{kind} {name!r} of {entry.origin} has no class to create")
     try:
         return entry.spec.resolve()
     except PluginError as error:
         if module := missing_dependency(error.__cause__):
             raise MissingDependencyError(f"{kind} {name!r}", module) from error.__cause__
-        if isinstance(error.__cause__, OpLibraryError):  # says what to do itself
+        if isinstance(error.__cause__, OpLibraryError):  # its message has a remedy already
             raise error.__cause__ from None
         raise PluginError(f"{kind} {error}; {_remedy(entry, error.__cause__)}") from error.__cause__
 
 
 def _remedy(entry: Entry, error: BaseException | None) -> str:
-    """Says what to do about a component that cannot be imported: install what is missing, or correct code."""
+    """Returns the remedy for a failed import: install what is missing, or correct the code."""
     if error is not None and (correction := correct(error)):
         return correction
     command = install_command(entry.distribution, error)
     command = command or f"`pip install --force-reinstall {entry.distribution}`"
-    return f"install {entry.origin} with what it depends on: {command}"
+    return f"install {entry.origin} with its dependencies: {command}"
 
 
 def notify(hook: str, **facts: Any) -> None:
-    """Tells every observer; one that raises is logged, and neither stops the others nor the caller.
+    """Calls every observer of a hook; errors are logged and stop neither other observers nor the caller.
 
     Args:
-        hook: One of those in `OBSERVED`.
+        hook: A hook in `OBSERVED`.
         facts: The arguments of that hook.
     """
     for observer in catalog().observers:
@@ -95,5 +94,5 @@ def notify(hook: str, **facts: Any) -> None:
 
 @functools.cache
 def catalog() -> Catalog:
-    """What is installed; looked up once per process."""
+    """Returns the catalogue of installed components, loaded once per process."""
     return load()

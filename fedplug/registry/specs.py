@@ -1,7 +1,7 @@
-"""What components declare about themselves: plain, frozen, validated values that cost nothing to import.
+"""Declarations of components: plain, frozen, validated values that are cheap to import.
 
-A plugin's hooks return these; `fedplug plugins list` prints them without importing any plugin's heavy
-components, because a class is named by a string (``"package.module:Class"``) and resolved on first use.
+A plugin's hooks return these. `fedplug plugins list` prints them without importing heavy components: a class
+is named by a string (``"package.module:Class"``) and resolved on first use.
 """
 
 from __future__ import annotations
@@ -33,48 +33,47 @@ _TARGET = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_][\w.]*")
 _FILE = re.compile(r"[A-Za-z_][\w.]*:[\w][\w.-]*")
 
 FLOATS = ("float16", "bfloat16", "float32", "float64")
-"""The dtypes of a model's tensors that may be encoded; all others are sent uncompressed."""
+"""The dtypes of tensors that may be encoded; tensors of other dtypes are sent uncompressed."""
 
 EXECUTIONS = ("numpy", "tensorflow")
-"""What an encoder written against `fedplug.ops` may be given: NumPy arrays, TensorFlow's tensors."""
+"""The array types that an encoder written against `fedplug.ops` accepts: NumPy arrays, TensorFlow tensors."""
 
 _KNOWN_EXECUTIONS = (*EXECUTIONS, "cuda")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Capabilities:
-    """What an encoder or an aggregator promises; builders of processes and the conformance suite check it.
+    """The promises of an encoder or an aggregator; process builders and the conformance suite check them.
 
-    For an aggregator, read "the update of a round" for the decoded tensor, and "the weighted mean of the
-    clients' updates" for ``x``; it never needs client state, and nobody asks whether it is lossless.
+    For an aggregator, ``decode(encode(x))`` stands for the update of a round and ``x`` for the weighted mean
+    of the clients' updates. It never needs client state, and lossless, sends_every_entry and
+    relative_error_bound are not used.
 
     Attributes:
         unbiased: The expectation of ``decode(encode(x))`` over seeds is ``x``.
-        commutes_with_sum: ``decode`` commutes with a sum of payloads of one round: their tensors of floats
-            are added, and all others (seeds, rounds, positions) are the same for every client.
+        commutes_with_sum: ``decode`` commutes with a sum of payloads of one round: float tensors are added,
+            and all others (seeds, rounds, positions) are the same for every client.
         lossless: ``decode(encode(x))`` is ``x``, bit for bit.
-        needs_client_state: ``encode`` reads what it wrote on the same client in an earlier round.
+        needs_client_state: ``encode`` reads state that it wrote on the same client in an earlier round.
         needs_seed: The payload depends on random numbers, drawn from the configured seed and the round.
-        secure_aggregation_safe: The sum over the clients is all that the server needs. For an encoder:
-            commutes_with_sum, and neither number nor positions of what is sent depend on the client's data.
-            For an aggregator: merging its accumulators is adding them.
-        bounded_sensitivity: The Euclidean norm of what is decoded is at most that of ``x``, so that a client
-            whose update was clipped moves the sum by no more than the clip, as differential privacy needs.
+        secure_aggregation_safe: The sum over the clients is all that the server needs. An encoder must
+            commute with sums, and the number and positions of its values must not depend on the client's
+            data. An aggregator's accumulators must merge by addition.
+        bounded_sensitivity: The Euclidean norm of the decoded tensor is at most that of ``x``. A client with
+            a clipped update therefore moves the sum by at most the clip, as differential privacy requires.
             For an aggregator: no update, however large, moves the result by more than a fixed bound.
-        sends_every_entry: Every entry of ``x`` is represented in the payload, perhaps coarsely: entries of
-            one magnitude are decoded with their signs. For an aggregator nobody asks.
-        relative_error_bound: With the state that it begins with, no entry of what is decoded is further from
-            that of ``x`` than this share of ``max(x) - min(x)``. None: no such bound. For an aggregator
-            nobody asks.
-        memory_rate: Of an encoder: what is decoded is no ``x``, but its difference from a memory of the
-            client, which both sides move by this share of it. Of an aggregator: it keeps the mean of such
-            memories. None: there is no memory.
-        dtypes: Of the tensors it takes.
-        executes_on: What it can be given: "numpy", arrays that it works on at once; "tensorflow", tensors
-            whose graphs run later; "cuda", a `fedplug.ops.device_array.DeviceArray`. What is written against
-            `fedplug.ops` takes the first two; what is written in TensorFlow says nothing.
-        needs_op_library: In TensorFlow it runs only as compiled ops, which have no references of stock ops;
-            so only runtimes that run custom ops can run it.
+        sends_every_entry: The payload represents every entry of ``x``, perhaps coarsely: entries of one
+            magnitude are decoded with their signs.
+        relative_error_bound: Maximum error of an entry as a share of ``max(x) - min(x)``, in the initial
+            state. None: no such bound.
+        sends_differences: Whether an encoder's decoded tensor is the difference of ``x`` from a memory, which
+            client and server move by the decoded difference. An aggregator keeps the mean of such memories.
+        dtypes: The dtypes of the tensors that it accepts.
+        executes_on: The array types that it accepts: "numpy" for arrays, computed at once; "tensorflow" for
+            tensors, whose graphs run later; "cuda" for `fedplug.ops.device_array.DeviceArray`. Code
+            written against `fedplug.ops` accepts the first two. The default is for code in TensorFlow.
+        needs_op_library: Whether it requires compiled ops in TensorFlow, because these have no references of
+            stock ops. Only runtimes that run custom ops can then run it.
     """
 
     unbiased: bool = False
@@ -86,16 +85,14 @@ class Capabilities:
     bounded_sensitivity: bool = False
     sends_every_entry: bool = False
     relative_error_bound: float | None = None
-    memory_rate: float | None = None
+    sends_differences: bool = False
     dtypes: tuple[str, ...] = FLOATS
     executes_on: tuple[str, ...] = ("tensorflow",)
     needs_op_library: bool = False
 
     def __post_init__(self) -> None:
         if self.secure_aggregation_safe and not self.commutes_with_sum:
-            raise PluginError(
-                "capabilities: what is secure_aggregation_safe must declare commutes_with_sum, too"
-            )
+            raise PluginError("capabilities: secure_aggregation_safe requires commutes_with_sum")
         bound = self.relative_error_bound
         if bound is not None and not (isinstance(bound, int | float) and bound >= 0):
             raise PluginError(
@@ -108,12 +105,12 @@ class Capabilities:
 
 @dataclass(frozen=True, kw_only=True)
 class Spec:
-    """What every declaration has.
+    """The common part of all declarations.
 
     Attributes:
-        name: What users write, for instance ``"topk"``; an identifier, as it is used in expressions
-            (``"topk(0.01) | rice"``) and, for a store, as the scheme of a URL.
-        target: Where it is, as ``"package.module:Class"``; imported on first use only.
+        name: The name that users write, for example ``"topk"``. It is an identifier, because expressions
+            use it (``"topk(0.01) | rice"``); for a store it is the scheme of a URL.
+        target: The location, as ``"package.module:Class"``; imported on first use only.
         summary: One line for ``fedplug plugins list``.
     """
 
@@ -125,7 +122,7 @@ class Spec:
         if not isinstance(self.name, str) or not _NAME.fullmatch(self.name) or keyword.iskeyword(self.name):
             raise PluginError(
                 f"{self._what}: the name is not valid; use lower-case letters, digits and '_', starting with "
-                "a letter, and no Python keyword"
+                "a letter, and not a Python keyword"
             )
         self._check_target()
         if not isinstance(self.summary, str) or "\n" in self.summary:
@@ -144,11 +141,11 @@ class Spec:
 
 @dataclass(frozen=True, kw_only=True)
 class ComponentSpec(Spec):
-    """A component that can be asked for by name.
+    """A component that users can name.
 
     Attributes:
-        examples: How it is made when ``fedplug plugins check`` tests it: expressions, or for a store URLs in
-            which ``{folder}`` stands for an empty folder. Not needed for a component without arguments.
+        examples: Expressions that ``fedplug plugins check`` tests; for a store, URLs in which ``{folder}``
+            stands for an empty folder. Not needed for a component without arguments.
     """
 
     examples: tuple[str, ...] = ()
@@ -162,7 +159,7 @@ class ComponentSpec(Spec):
         """Imports and returns the class.
 
         Raises:
-            PluginError: The module or the class cannot be imported, or is no class; the cause is chained.
+            PluginError: The module or class cannot be imported, or is not a class; the cause is chained.
         """
         module_name, _, attribute = self.target.partition(":")
         what = f"{self.name!r} names {self.target!r}"
@@ -186,9 +183,9 @@ class EncoderSpec(ComponentSpec):
     """An encoder (`fedplug.encoders.base.Encoder`), or a stage of a pipeline.
 
     Attributes:
-        wire_id: The wire id of the class, by which `fedplug.decode` finds what reads a payload; None for what
-            has none (sparsifiers, assignments), and for what cannot be read without its configuration.
-        executes_on: As in its `Capabilities`; shown, and looked at, before it is imported.
+        wire_id: The wire id of the class, by which `fedplug.decode` finds the decoder of a payload. None for
+            components without payloads (sparsifiers, assignments), or if decoding needs the configuration.
+        executes_on: A copy of the value in its `Capabilities`, which can be read without importing it.
     """
 
     wire_id: str | None = None
@@ -218,9 +215,8 @@ class ScheduleSpec(ComponentSpec):
 class OpLibrarySpec(Spec):
     """A compiled library of TensorFlow ops, loaded by `fedplug.ops.lowering.op_library` on first use.
 
-    ``target`` is the package that holds it and its file name there, ``"fedplug_acme:_acme_ops.so"``. The
-    build writes which TensorFlow it was compiled against next to it, as ``build_info.json``:
-    ``{"tensorflow": "2.14.1"}``.
+    ``target`` is its package and its file name there, ``"fedplug_acme:_acme_ops.so"``. The build records the
+    TensorFlow version next to it, in ``build_info.json``: ``{"tensorflow": "2.14.1"}``.
     """
 
     def _check_target(self) -> None:
@@ -230,7 +226,7 @@ class OpLibrarySpec(Spec):
 
 @dataclass(frozen=True, kw_only=True)
 class ObserverSpec(Spec):
-    """An observing hook; the loader makes it from the function, no plugin does."""
+    """An observing hook; the loader creates this from the function."""
 
 
 def _check_executions(what: str, executes_on: Any) -> None:

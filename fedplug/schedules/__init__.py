@@ -1,7 +1,4 @@
-"""Schedules: numbers that depend on the round, for encoders that change as training goes on.
-
-The contract is in `base`.
-"""
+"""Schedules: numbers that depend on the round, for encoders whose settings change during training."""
 
 from __future__ import annotations
 
@@ -27,28 +24,28 @@ __all__ = [
 
 
 def as_schedule(value: Any) -> Schedule:
-    """The schedule that an argument stands for.
+    """Returns the schedule that an argument describes.
 
     Args:
-        value: A schedule; a number, for one that stays; an expression such as ``"linear(0.1, 0.01, 20)"``; or
-            what `schedule_config` wrote.
+        value: A schedule; a number, which is constant; an expression such as ``"linear(0.1, 0.01, 20)"``; or
+            a configuration from `schedule_config`.
 
     Raises:
-        ConfigError: It is none of these, or the schedule refuses its arguments.
-        UnknownNameError: No schedule of that name is installed; the message lists the nearest.
+        ConfigError: ``value`` is none of these, or the schedule rejects its arguments.
+        UnknownNameError: No schedule of that name is installed; the message lists the nearest names.
     """
     if isinstance(value, int | float):
         return Constant(value)
     schedule = as_component(value, kind="schedule")
     if not isinstance(schedule, Schedule):
         raise ConfigError(
-            f"{value!r} is no schedule; give a number or an expression such as 'linear(0.1, 0.01, 20)'"
+            f"{value!r} is not a schedule; give a number or an expression such as 'linear(0.1, 0.01, 20)'"
         )
     return schedule
 
 
 def schedule_config(schedule: Schedule) -> Any:
-    """The schedule as a JSON value, for the configuration of an encoder: a number if it is a constant one."""
+    """Returns the schedule as a JSON value for an encoder's configuration; a number if it is constant."""
     if isinstance(schedule, Constant):
         return schedule.get_config()["value"]
     return component_config(schedule)

@@ -1,4 +1,4 @@
-"""What the arguments of the built-in schedules must be. Pure functions that raise `ConfigError`."""
+"""Checks of the arguments of the built-in schedules."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ __all__ = ["check_number", "check_rounds"]
 
 
 def check_number(what: str, value: object) -> None:
-    """Refuses what is not a finite number."""
+    """Raises `ConfigError` unless the value is a finite number."""
     if isinstance(value, bool) or not isinstance(value, int | float) or not abs(value) <= sys.float_info.max:
         raise ConfigError(f"{what} is {value!r}; it must be a finite number")
 
 
 def check_rounds(what: str, value: object, least: int) -> None:
-    """Refuses what is not a whole number of rounds from ``least`` to `MAX_ROUNDS`."""
+    """Raises `ConfigError` unless the value is a whole number of rounds from ``least`` to `MAX_ROUNDS`."""
     if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= MAX_ROUNDS:
         raise ConfigError(
             f"{what} is {value!r}; it must be a whole number of rounds, {least} to {MAX_ROUNDS}"

@@ -1,4 +1,4 @@
-"""Schedules that go from one value to another in some rounds, and stay there."""
+"""Schedules that move from one value to another over a number of rounds."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ __all__ = ["Cosine", "Exponential", "Linear"]
 
 class _Ramp(Schedule):
     def __init__(self, start: float, end: float, rounds: int) -> None:
-        """Makes the schedule.
+        """Initializes the schedule.
 
         Args:
             start: The value in round 0.
-            end: The value in round ``rounds`` and ever after.
-            rounds: How long it takes; 0: ``end`` from the beginning.
+            end: The value from round ``rounds`` on.
+            rounds: Number of rounds from ``start`` to ``end``; with 0, every round has ``end``.
 
         Raises:
-            ConfigError: One of them is not a number, or out of range.
+            ConfigError: An argument is not a number, or is out of range.
         """
         check_number(f"{self.name} start", start)
         check_number(f"{self.name} end", end)
@@ -44,7 +44,7 @@ class _Ramp(Schedule):
 
     @abc.abstractmethod
     def _between(self, part: float) -> float:
-        """The value when this part of the way is done, above 0 and below 1."""
+        """Returns the value at fraction ``part`` of the ramp, with 0 < part < 1."""
 
 
 class Linear(_Ramp):
@@ -66,7 +66,7 @@ class Exponential(_Ramp):
     name: ClassVar[str] = "exponential"
 
     def __init__(self, start: float, end: float, rounds: int) -> None:
-        """As for `Linear`; both values above 0."""
+        """Initializes the schedule like `Linear`; both values must be above 0."""
         super().__init__(start, end, rounds)
         if start <= 0 or end <= 0:
             raise ConfigError(f"exponential start and end are {start!r} and {end!r}; both must be above 0")

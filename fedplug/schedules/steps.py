@@ -1,4 +1,4 @@
-"""Schedules that stay as they are, always or for some rounds."""
+"""Schedules that are constant, or constant between steps."""
 
 from __future__ import annotations
 
@@ -20,46 +20,43 @@ class Constant(Schedule):
     name: ClassVar[str] = "constant"
 
     def __init__(self, value: float) -> None:
-        """Makes the schedule.
+        """Initializes the schedule.
 
         Args:
-            value: Of every round.
+            value: The value in every round.
 
         Raises:
-            ConfigError: It is not a finite number.
+            ConfigError: The value is not a finite number.
         """
         check_number("constant value", value)
         self._value = value
 
     @property
     def settled(self) -> int:
-        """From the beginning."""
         return 0
 
     def at(self, round_num: int) -> float:
-        """The value."""
         del round_num
         return float(self._value)
 
     def get_config(self) -> dict[str, Any]:
-        """The value."""
         return {"value": self._value}
 
 
 class Step(Schedule):
-    """One value after the other: ``step([0.1, 0.01], [20])`` is 0.1 in the rounds 0 to 19, then 0.01."""
+    """A sequence of values: ``step([0.1, 0.01], [20])`` is 0.1 in the rounds 0 to 19, then 0.01."""
 
     name: ClassVar[str] = "step"
 
     def __init__(self, values: Sequence[float], rounds: Sequence[int]) -> None:
-        """Makes the schedule.
+        """Initializes the schedule.
 
         Args:
-            values: At least one.
-            rounds: For each value but the first the round from which on it holds; ascending, from 1.
+            values: The values, in order; at least one.
+            rounds: The round at which each value after the first begins; ascending, from 1.
 
         Raises:
-            ConfigError: They are not lists of such numbers, or not as many as needed.
+            ConfigError: An argument is not a list of such numbers, or the lengths do not match.
         """
         for what, numbers in (("values", values), ("rounds", rounds)):
             if not isinstance(numbers, list | tuple):
@@ -73,16 +70,14 @@ class Step(Schedule):
                 f"step has {len(values)} values and {len(rounds)} rounds; give one value more than rounds"
             )
         if any(a >= b for a, b in pairwise(rounds)):
-            raise ConfigError(f"step rounds is {list(rounds)!r}; they must ascend")
+            raise ConfigError(f"step rounds is {list(rounds)!r}; the rounds must ascend")
         self._values, self._rounds = list(values), list(rounds)
 
     @property
     def settled(self) -> int:
-        """The last of the rounds."""
         return self._rounds[-1] if self._rounds else 0
 
     def at(self, round_num: int) -> float:
-        """The last value whose round has come."""
         return float(self._values[bisect.bisect_right(self._rounds, round_num)])
 
     def get_config(self) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Client-state stores: `base` is the contract, every other module one idea behind the built-in stores."""
+"""Client-state stores. `base` defines the contract; the other modules implement the built-in stores."""
 
 from __future__ import annotations
 
@@ -9,39 +9,42 @@ __all__ = ["ProcessState", "StateStore", "look_into", "open_store"]
 
 
 def open_store(url: str) -> StateStore:
-    """Opens the store that a URL names; its scheme is the store's name in the registry.
+    """Opens the store at a URL; the scheme selects the store by its name in the registry.
 
-    Of a scheme of two parts, as ``ray+sqlite``, the first is the name.
+    >>> with open_store("memory://") as store:
+    ...     process = store.open_process("digits", {"encoder": "topk(0.01)"})
+    ...     process.commit(0, client_states={"client-7": {}}, server_state={})
+    ...     process.client_ids()
+    ['client-7']
 
     Args:
-        url: For instance ``"memory://"``, ``"sqlite:///runs/state"`` or ``"sqlite:////absolute/path"``.
+        url: URL such as ``"memory://"``, ``"sqlite:///runs/state"`` or ``"sqlite:////absolute/path"``. In a
+            scheme of two parts, such as ``ray+sqlite``, the first part is the name.
 
     Raises:
-        ConfigError: Not a URL, or not of the form that this store takes.
-        UnknownNameError: No store of that name is installed; the message lists the nearest.
+        ConfigError: The argument is not a URL, or does not have the form that this store requires.
+        UnknownNameError: No store of that name is installed; the message lists the nearest names.
         StoreError: The store cannot be opened.
     """
     return _named_by(url).from_url(url)
 
 
 def look_into(url: str) -> StateStore:
-    """Opens it for whoever only reads: `StateStore.look_into`.
+    """Opens the store at a URL for reading only; see `StateStore.look_into`.
 
     Raises:
-        ConfigError: As `open_store`.
-        UnknownNameError: As `open_store`.
-        StoreError: As `open_store`.
+        ConfigError: See `open_store`.
+        UnknownNameError: See `open_store`.
+        StoreError: See `open_store`.
     """
     return _named_by(url).look_into(url)
 
 
 def _named_by(url: str) -> type[StateStore]:
-    from fedplug.registry.resolve import (
-        resolve,  # looks at every installed plugin, so only when a store is opened
-    )
+    from fedplug.registry.resolve import resolve  # deferred: it examines every installed plugin
 
     scheme, separator, _ = str(url).partition("://")
     if not isinstance(url, str) or not separator:
-        raise ConfigError(f"{url!r} is not the URL of a store; write for instance 'sqlite:///{url}'")
+        raise ConfigError(f"{url!r} is not the URL of a store; write, for example, 'sqlite:///{url}'")
     store: type[StateStore] = resolve("store", scheme.partition("+")[0])
     return store

@@ -1,4 +1,4 @@
-"""The contract of a client-state store: the docstrings, which the conformance suite tests."""
+"""The contract of a client-state store. The conformance suite tests what the docstrings say."""
 
 from __future__ import annotations
 
@@ -24,69 +24,67 @@ Tensors = Mapping[str, np.ndarray[Any, Any]]
 class StateStore(abc.ABC):
     """Keeps the state of clients and server between the rounds of any number of training processes.
 
-    A store is used by one thread at a time, and opened by one user at a time: opening it again while it is
-    open, in this process or in another, is a `StoreError` (a store that lives in one object, such as
-    ``memory://``, has no second opening). There are no separate readers, so what was read cannot change under
-    a reader.
+    A store is used by one thread at a time and has at most one user at a time. Opening a store that is
+    already open, in this process or another, raises `StoreError`. A store that lives in one object, such as
+    ``memory://``, cannot be opened twice. There are no separate readers: data never changes under a reader.
 
-    All errors are `fedplug.errors.StoreError` or its subclasses, with a message of one line. After `close`,
-    every call but `close` raises one.
+    All errors are `fedplug.errors.StoreError` or subclasses, with a message of one line. After `close`,
+    every call except `close` raises one.
     """
 
     name: ClassVar[str]
-    """The scheme of this store's URLs, and its name in the registry, for instance ``"sqlite"``."""
+    """The scheme of this store's URLs and its name in the registry, such as ``"sqlite"``."""
 
     @classmethod
     @abc.abstractmethod
     def from_url(cls, url: str) -> Self:
-        """Opens the store that a URL names, and creates it where there is none.
+        """Opens the store at a URL, and creates it if there is none.
 
         Raises:
-            ConfigError: The URL is not of the form that this store documents.
-            StoreError: The store cannot be opened: it is in use, is no such store, was written by a newer
+            ConfigError: The URL does not have the form that this store documents.
+            StoreError: The store cannot be opened: it is in use, is not such a store, was written by a newer
                 release ...
         """
 
     @classmethod
     def look_into(cls, url: str) -> StateStore:
-        """Opens the store that a URL names for whoever only reads.
+        """Opens the store at a URL for reading only.
 
-        A store may do better than this default, which is `from_url`: make none where there is none, and show
-        one that is open elsewhere as it was at one moment.
+        The default calls `from_url`. A store may override it to create nothing, and to show a consistent
+        snapshot of a store that is open elsewhere.
 
         Raises:
-            ConfigError: As `from_url`.
-            StoreError: As `from_url`; also, perhaps, that there is none.
+            ConfigError: See `from_url`.
+            StoreError: See `from_url`. A store may also raise it if there is no store.
         """
         return cls.from_url(url)
 
     @abc.abstractmethod
     def get_config(self) -> dict[str, Any]:
-        """The keyword arguments that open this store again; JSON values only."""
+        """Returns the keyword arguments that open this store again, as JSON values."""
 
     @abc.abstractmethod
     def open_process(self, process_id: str, signature: Mapping[str, Any] | None = None) -> ProcessState:
-        """The state kept for one training process; empty when it is new.
+        """Returns the state of one training process, which is empty for a new process.
 
         Args:
-            process_id: Any text.
-            signature: A JSON object that describes what the state means: the model's structure, the encoder's
-                configuration. It is recorded the first time and compared every time after. None: whichever it
-                is kept under, for whoever looks into a store and does not train.
+            process_id: The id of the process; any text.
+            signature: A JSON object that identifies the meaning of the state: the model's structure and the
+                encoder's configuration. The first call records it, and later calls compare it. None accepts
+                any recorded signature, for readers that do not train.
 
         Raises:
-            StoreError: There is no signature, and no such process.
-            StoreMismatchError: The process is kept under another signature; the message lists the first
-                differences.
+            StoreError: ``signature`` is None and there is no such process.
+            StoreMismatchError: The process has another signature; the message lists the first differences.
         """
 
     @abc.abstractmethod
     def processes(self) -> list[str]:
-        """The ids of all processes ever opened, sorted."""
+        """Returns the ids of all processes ever opened, sorted."""
 
     @abc.abstractmethod
     def close(self) -> None:
-        """Releases files and locks. Committed rounds need no `close` to be safe; closing twice is legal."""
+        """Releases files and locks; closing twice is allowed. Committed rounds are safe without `close`."""
 
     def __enter__(self) -> Self:
         return self
@@ -98,25 +96,25 @@ class StateStore(abc.ABC):
 
 
 class ProcessState(abc.ABC):
-    """What a store keeps for one training process: the state as of the last committed round, no older.
+    """The state of one training process in a store, as of the last committed round.
 
-    State is made of named arrays: any tensor name, any shape (scalars and empty arrays too), and as dtypes
-    the bool, integer, float, complex64, bfloat16 and float8 types that safetensors knows. A client id is any
-    text that UTF-8 can encode; it is never part of a file name.
+    A state maps tensor names to arrays. Any name and any shape is allowed, including scalars and empty
+    arrays. The dtypes are the bool, integer, float, complex64, bfloat16 and float8 types of safetensors.
+    A client id is any text that UTF-8 can encode; it is never part of a file name.
 
-    Arrays handed in are not kept, unless nobody can write to them; arrays handed out belong to the caller,
-    but those of `view_clients`. Changing what can be changed changes nothing in the store.
+    The store copies arrays it is given, unless they are read-only. It returns arrays that the caller owns,
+    except from `view_clients`. Writing to either kind of array never changes the store.
     """
 
     @property
     @abc.abstractmethod
     def signature(self) -> Any:
-        """The JSON object under which the process is kept."""
+        """The JSON object that identifies the meaning of the state; see `StateStore.open_process`."""
 
     @property
     @abc.abstractmethod
     def last_round(self) -> int | None:
-        """The round committed last; None before the first commit."""
+        """The last committed round; None before the first commit."""
 
     @property
     @abc.abstractmethod
@@ -125,21 +123,21 @@ class ProcessState(abc.ABC):
 
     @abc.abstractmethod
     def client_ids(self) -> list[str]:
-        """The clients that have state, sorted."""
+        """Returns the clients that have state, sorted."""
 
     @abc.abstractmethod
     def read_clients(self, client_ids: Iterable[str]) -> dict[str, dict[str, np.ndarray[Any, Any]]]:
-        """The state of those of the clients that have one, in the order asked for.
+        """Returns the states of the given clients, in the order given.
 
-        A client is left out only when nothing was ever committed for it.
+        Clients for which nothing was ever committed are left out.
 
         Raises:
             CorruptStoreError: The state of a client is damaged. The message names process, client, round,
-                file and offset; nothing is returned in its place.
+                file and offset. Damaged state is never replaced by other state.
         """
 
     def view_clients(self, client_ids: Iterable[str]) -> dict[str, dict[str, np.ndarray[Any, Any]]]:
-        """As `read_clients`, for who only reads: arrays that nobody can write to, perhaps the store's own."""
+        """Like `read_clients`, but returns read-only arrays, possibly without copying."""
         states = self.read_clients(client_ids)
         for state in states.values():
             for array in state.values():
@@ -148,10 +146,10 @@ class ProcessState(abc.ABC):
 
     @abc.abstractmethod
     def read_server(self) -> dict[str, np.ndarray[Any, Any]] | None:
-        """The server state of the last round; None before the first commit.
+        """Returns the server state of the last round; None before the first commit.
 
         Raises:
-            CorruptStoreError: As in `read_clients`.
+            CorruptStoreError: The state is damaged; see `read_clients`.
         """
 
     @abc.abstractmethod
@@ -163,17 +161,17 @@ class ProcessState(abc.ABC):
         server_state: Tensors,
         metadata: Any = None,
     ) -> None:
-        """Makes a round permanent: all of it or, when this raises, nothing of it.
+        """Commits a round atomically: all of it, or nothing if this raises.
 
-        If the machine stops before this returns, the store has all of the round or nothing of it. When this
-        returns, a store on disk has the round on the disk. A client's state is replaced as a whole; clients
-        that are not named keep what they have.
+        If the machine stops before this returns, the store has all of the round or none of it. After this
+        returns, a store on disk has written the round durably. Each client's state is replaced as a whole;
+        clients that are not named keep their state.
 
         Args:
-            round_num: ``last_round + 1``, or any number when there is no round yet.
+            round_num: The next round: ``last_round + 1``, or any number before the first commit.
             client_states: The new state of the clients that took part.
             server_state: The new state of the server.
-            metadata: A JSON value, as ``json.dumps`` writes it: history, the sampler's position ...
+            metadata: A JSON value for ``json.dumps``, such as the history or the sampler's position.
 
         Raises:
             StoreError: The round number is not the next one, a value cannot be stored, or the disk is full.
@@ -181,27 +179,27 @@ class ProcessState(abc.ABC):
         """
 
     def rewind(self, round_num: int) -> None:
-        """Goes back to a round that is kept; those after it are gone, and the next commit follows it.
+        """Rolls back to a kept round. Later rounds are discarded, and the next commit follows this one.
 
-        By default a store keeps no round but the last.
+        By default a store keeps only the last round.
 
         Raises:
-            StoreError: The round is not kept; the message says which are.
+            StoreError: The round is not kept; the message lists the kept rounds.
         """
-        raise StoreError(f"round {round_num} is not kept: this store keeps no round but the last")
+        raise StoreError(f"round {round_num} is not kept: this store keeps only the last round")
 
     @abc.abstractmethod
     def damage(self) -> Iterator[str]:
-        """Reads everything that is kept for this process; yields one line for each damage.
+        """Reads all data of this process and yields one line for each damage.
 
-        Each line names what a `CorruptStoreError` of `read_clients` names.
+        Each line names process, client, round, file and offset, like the errors of `read_clients`.
         """
 
     def verify(self) -> None:
-        """Reads everything that is kept for this process and checks it.
+        """Reads and checks all data of this process.
 
         Raises:
-            CorruptStoreError: Names the first damage, and says how much there is; `damage` lists all.
+            CorruptStoreError: Data is damaged. The message names the first damage and the number of others.
         """
         damage = list(self.damage())
         if damage:
@@ -210,26 +208,26 @@ class ProcessState(abc.ABC):
 
 
 class PlacedState(ProcessState):
-    """What a store on many machines adds: clients run where their states are, which nobody else then sees.
+    """The state of a process in a store on several machines, where clients run next to their states.
 
-    A runtime that knows such references hands each client its state, and returns in the place of its next
-    state what `commit` takes for it.
+    A runtime that supports such references passes each client its state by reference. It returns a reference
+    to the next state, which `commit` accepts.
     """
 
     @abc.abstractmethod
     def arranged(self, client_ids: Sequence[str]) -> list[str]:
-        """The clients of a round in the order in which to run them.
+        """Returns the clients of a round in the order in which to run them.
 
-        Those that are neighbours can be run together. It does not depend on the machines that there are.
+        Neighbours in this order can run together. The order does not depend on the number of machines.
         """
 
     @abc.abstractmethod
     def references(self, client_ids: Sequence[str], initial: Tensors) -> list[Any]:
-        """What stands for the states of these clients, until the next `commit`.
+        """Returns references to the states of these clients, valid until the next `commit`.
 
         Args:
-            client_ids: In the order wanted.
-            initial: The state of those that have none.
+            client_ids: The clients, in the order of the result.
+            initial: The state of clients that have none yet.
 
         Raises:
             StoreError: The states cannot be reached.

@@ -1,4 +1,4 @@
-"""One client's (or the server's) state as bytes: a safetensors document, plain data without code."""
+"""Serializes the state of one client or the server as a safetensors document: data without code."""
 
 from __future__ import annotations
 
@@ -37,34 +37,34 @@ _DTYPES: dict[str, np.dtype[Any]] = {
     }.items()
 }
 _STORABLE = {dtype: dtype for dtype in _DTYPES.values()}
-"""By themselves: to NumPy, ``"<f4"`` and ``"f4"`` can be two that are equal."""
+"""Maps each dtype to itself: NumPy may compare ``"<f4"`` and ``"f4"`` as equal but distinct objects."""
 
-# safetensors keeps the name "__metadata__" for itself; with a prefix, every name is free for tensors.
+# safetensors reserves the name "__metadata__"; the prefix frees every name for tensors.
 _PREFIX = "/"
 
 
 def encode(tensors: Tensors, owner: str) -> bytes:
-    """The safetensors document of ``tensors``.
+    """Encodes ``tensors`` as a safetensors document.
 
     Raises:
-        StoreError: As `checked`.
+        StoreError: The state is invalid; see `checked`.
     """
     arrays = checked(tensors, owner)
     return safetensors.numpy.save({_PREFIX + name: array for name, array in arrays.items()})
 
 
 def checked(tensors: Tensors, owner: str) -> dict[str, np.ndarray[Any, Any]]:
-    """``tensors`` as they come back from a store: contiguous and little-endian; perhaps the same arrays.
+    """Returns ``tensors`` as contiguous little-endian arrays; possibly the same arrays.
 
     Raises:
-        StoreError: It is no mapping, a name is not text, or a dtype cannot be stored.
+        StoreError: ``tensors`` is not a mapping, a name is not text, or a dtype cannot be stored.
     """
     check_mapping(f"{owner}: a state", "tensor names to arrays", tensors)
     return {check_text("tensor name", name): _plain(name, value, owner) for name, value in tensors.items()}
 
 
 def decode(blob: bytes) -> dict[str, np.ndarray[Any, Any]]:
-    """The arrays of a document made by `encode`; each owns its memory and may be written to."""
+    """Decodes a document made by `encode`; each array owns its memory and is writable."""
     return {
         name.removeprefix(_PREFIX): np.frombuffer(part["data"], _DTYPES[part["dtype"]]).reshape(part["shape"])
         for name, part in safetensors.deserialize(blob)  # type: ignore[no-untyped-call]
@@ -72,12 +72,12 @@ def decode(blob: bytes) -> dict[str, np.ndarray[Any, Any]]:
 
 
 def _plain(name: str, value: Any, owner: str) -> np.ndarray[Any, Any]:
-    """``value`` as safetensors wants it: contiguous and little-endian."""
+    """Converts ``value`` to a contiguous little-endian array, as safetensors requires."""
     array = np.asarray(value)
     dtype = _STORABLE.get(array.dtype.newbyteorder("<"))
     if dtype is None:
         known = ", ".join(sorted(str(known) for known in _STORABLE))
         raise StoreError(
-            f"{owner}: tensor {name!r} has dtype {array.dtype}, which a store cannot hold; it can: {known}"
+            f"{owner}: tensor {name!r} has dtype {array.dtype}, which a store cannot hold; use one of {known}"
         )
     return np.asarray(array, dtype=dtype, order="C")

@@ -1,4 +1,4 @@
-"""Frees the space of segments that a store on disk no longer needs, or not all of."""
+"""Frees the disk space of segments that a store no longer needs, in whole or in part."""
 
 from __future__ import annotations
 
@@ -15,14 +15,13 @@ __all__ = ["Collector"]
 
 
 class Collector:
-    """Deletes and rewrites segments, by what the index counts as alive in them.
+    """Deletes and rewrites segments by the number of live bytes that the index counts in them.
 
-    A segment without living blobs is deleted; one of which less than half is alive has its living blobs moved
-    to a new segment. So the segments never take more than twice what is alive, and every byte freed costs at
-    most one byte copied.
+    A segment without live blobs is deleted. If less than half of a segment is live, its live blobs move to
+    a new segment. So segments take at most twice the live bytes, and freeing a byte copies at most one.
 
-    Nothing is lost when this fails, so it does so in silence: a full disk leaves the garbage to a later
-    opening, and damaged blobs stay where they are, for a read or `verify` to name.
+    Failures lose no data, so they are silent. A full disk leaves the garbage for a later opening; damaged
+    blobs stay in place, so that a read or `verify` reports them.
     """
 
     def __init__(self, index: Index, segments: SegmentFolder) -> None:
@@ -30,7 +29,7 @@ class Collector:
         self._segments = segments
 
     def open(self) -> None:
-        """Repeats or deletes the segments that a crash left behind, and collects all others.
+        """Recovers the segments that a crash left behind, and collects all others.
 
         Raises:
             CorruptStoreError: The index is older than the segments.
@@ -45,7 +44,7 @@ class Collector:
             self._move_sparse(self._index.segments())
 
     def collect(self, segments: Iterable[int]) -> None:
-        """Frees what it can of these segments."""
+        """Frees as much space of these segments as possible."""
         with suppress(StoreError):
             rows = []
             for segment in segments:

@@ -1,10 +1,9 @@
-"""Copies a store on disk while another process has it open and goes on committing.
+"""Copies a store on disk while another process has it open and continues to commit.
 
-Segments never change, so most are copied while nobody waits. Then, holding the lock that a commit needs for
-its transaction, the index is copied as a crash would leave it, and the few segments that came meanwhile are
-opened: what is open can be read to its end after its name is gone. So the store's user waits for the copy of
-the index alone. Opening the copy does what opening after a crash does, and takes it to the last committed
-round.
+Segments never change, so most are copied without a lock. Then the copy takes the lock that commits need.
+It copies the index as a crash would leave it, and opens the few segments that are new; open files remain
+readable after deletion. The store's user therefore waits only for the copy of the index. Opening the copy
+runs crash recovery, which takes it to the last committed round.
 """
 
 from __future__ import annotations
@@ -25,14 +24,14 @@ from fedplug.stores.sqlite import INDEX, SEGMENTS, SqliteStore
 
 __all__ = ["copy_store", "snapshot"]
 
-_FEW = 100  # segments that may be open at once, where systems allow 1024 files
+_FEW = 100  # segments to hold open at once; systems allow 1024 files
 _Identity = tuple[int, int, int]
 
 
 def copy_store(source: str | Path, target: str | Path) -> None:
-    """Copies the last committed round, and the kept ones before it, to a new folder on any disk.
+    """Copies the last committed round and the kept rounds before it to a new folder on any disk.
 
-    The folder ``target`` appears when the copy is complete and on the disk; until then it is called
+    The folder ``target`` appears when the copy is complete and on the disk. Until then it is called
     ``target.part``, which a later copy replaces.
 
     Args:
@@ -40,16 +39,16 @@ def copy_store(source: str | Path, target: str | Path) -> None:
         target: A folder that does not exist.
 
     Raises:
-        StoreError: There is no store in ``source``, or it was last used by an older release; ``target`` is
-            there already; a disk refuses.
-        CorruptStoreError: The index is damaged. Damaged segments are copied as they are: `fedplug store
-            verify` names them in the copy, too.
+        StoreError: There is no store in ``source``, or an older release used it last; ``target`` exists; or
+            a disk operation fails.
+        CorruptStoreError: The index is damaged. Damaged segments are copied unchanged, and `fedplug store
+            verify` reports them in the copy, too.
     """
     source, target = Path(source), Path(target)
     part = target.with_name(target.name + ".part")
     _require_store(source)
     if target.exists():
-        raise StoreError(f"{target} is there already; name a new folder for the copy")
+        raise StoreError(f"{target} already exists; name a new folder for the copy")
     try:
         shutil.rmtree(part, ignore_errors=True)
         (part / SEGMENTS).mkdir(parents=True)
@@ -67,7 +66,7 @@ def copy_store(source: str | Path, target: str | Path) -> None:
             (part / SEGMENTS / gone).unlink()
         sync_folder(part / SEGMENTS)
         try:
-            SqliteStore(part).close()  # takes it to the last round, and deletes what no round needs
+            SqliteStore(part).close()  # recovers to the last round and deletes unneeded segments
         except CorruptStoreError as error:
             raise CorruptStoreError(f"{source} cannot be copied: its copy is damaged: {error}") from error
         part.rename(target)
@@ -78,10 +77,10 @@ def copy_store(source: str | Path, target: str | Path) -> None:
 
 @contextmanager
 def snapshot(source: str | Path) -> Iterator[SqliteStore]:
-    """A store that may be open elsewhere, as of its last round, without the states: who has some, how far.
+    """Opens the last round of a store that may be open elsewhere; the index only, without the states.
 
     Raises:
-        StoreError: As `copy_store`.
+        StoreError: There is no store, or it cannot be read; see `copy_store`.
     """
     with tempfile.TemporaryDirectory(prefix="fedplug-") as name:
         _require_store(Path(source))
@@ -94,8 +93,8 @@ def snapshot(source: str | Path) -> Iterator[SqliteStore]:
 
 @contextmanager
 def _quiet(source: Path) -> Iterator[None]:
-    """Within, no other process changes the index or deletes segments."""
-    if not os.access(source, os.W_OK):  # a disk that is read-only, where nothing changes
+    """Keeps other processes from changing the index or deleting segments within the block."""
+    if not os.access(source, os.W_OK):  # on a read-only disk nothing changes
         yield
         return
     lock = FolderLock(source)
@@ -108,13 +107,13 @@ def _quiet(source: Path) -> Iterator[None]:
 
 def _require_store(source: Path) -> None:
     if not (source / INDEX).is_file():
-        raise StoreError(f"there is no store in {source}; name its folder, for instance runs/digits/state")
-    if not (source / LOCK_FILE).exists():  # whoever has it open does not know of the lock
+        raise StoreError(f"there is no store in {source}; name its folder, for example runs/digits/state")
+    if not (source / LOCK_FILE).exists():  # a release without this lock may have it open
         raise StoreError(f"{source} was last used by an older release; open it with this one first")
 
 
 def _copy_segments(source: Path, target: Path, copied: dict[str, _Identity]) -> int:
-    """Copies the segments that are not yet among ``copied``, and adds them; returns how many."""
+    """Copies the segments that are not in ``copied``, adds them to it and returns their number."""
     before = len(copied)
     folder = SegmentFolder(source / SEGMENTS)
     for segment in folder.ids():
@@ -126,12 +125,12 @@ def _copy_segments(source: Path, target: Path, copied: dict[str, _Identity]) -> 
                 copied[path.name] = _identity(file)
                 _write(file, target / SEGMENTS / path.name)
         except FileNotFoundError:
-            continue  # deleted meanwhile, so no round needs it
+            continue  # deleted since it was listed, so no round needs it
     return len(copied) - before
 
 
 def _open_late(source: Path, copied: dict[str, _Identity]) -> Iterator[tuple[str, BinaryIO]]:
-    """The segments that came or changed since they were copied, open."""
+    """Yields open files of the segments that are new or changed since they were copied."""
     folder = SegmentFolder(source / SEGMENTS)
     for segment in folder.ids():
         path = folder.path(segment)
@@ -143,7 +142,7 @@ def _open_late(source: Path, copied: dict[str, _Identity]) -> Iterator[tuple[str
 
 
 def _identity(file: BinaryIO) -> _Identity:
-    """Tells a file from another of its name, or from itself half-written: numbers return after a crash."""
+    """Identifies a file's content: after a crash, a segment number may be used again."""
     status = os.fstat(file.fileno())
     return status.st_ino, status.st_mtime_ns, status.st_size
 

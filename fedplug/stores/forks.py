@@ -1,7 +1,7 @@
-"""SQLite's connections and fork(): a child must neither use the connection of its parent nor close it.
+"""SQLite connections and fork(): a child must neither use nor close its parent's connection.
 
-Closing one deletes the log that the parent goes on writing to, and what the parent commits from then on is
-lost when it ends.
+Closing it deletes the log that the parent continues to write. Everything the parent commits afterwards is
+then lost when the parent ends.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _open: weakref.WeakSet[Connection] = weakref.WeakSet()
 
 
 class Connection(sqlite3.Connection):
-    """A connection that works and ends in the process that made it, and in no other."""
+    """A connection that works, and is closed, only in the process that opened it."""
 
     def __init__(self, path: Any, **options: Any) -> None:
         super().__init__(path, **options)
@@ -30,27 +30,27 @@ class Connection(sqlite3.Connection):
         _open.add(self)
 
     def execute(self, sql: str, parameters: Any = (), /) -> sqlite3.Cursor:
-        """As SQLite's.
+        """Executes a statement like `sqlite3.Connection.execute`.
 
         Raises:
-            StoreError: In a forked child.
+            StoreError: This process is a forked child of the one that opened the connection.
         """
         if self._is_of_parent():
             raise StoreError(
-                f"{self._path} was opened before a fork(), by the parent of this process; use it there only, "
+                f"{self._path} was opened before a fork(), by the parent of this process; use it only there, "
                 "or start processes with the 'spawn' method"
             )
         return super().execute(sql, parameters)
 
     def close(self) -> None:
-        """As SQLite's; in a forked child it does nothing."""
+        """Closes the connection; does nothing in a forked child."""
         if not self._is_of_parent():
             super().close()
             _open.discard(self)
 
     @staticmethod
     def opened_here(path: Path) -> Connection | None:
-        """The connection that this process has to a file, if it has one."""
+        """Returns this process's connection to a file, if there is one."""
         same = os.path.realpath(path)
         mine = (connection for connection in _open if not connection._is_of_parent())
         return next((each for each in mine if os.path.realpath(each._path) == same), None)
@@ -60,7 +60,7 @@ class Connection(sqlite3.Connection):
 
 
 def _keep_in_child() -> None:
-    """Lets connections of the parent stay for ever: Python closes those that nobody holds any more."""
+    """Keeps the parent's connections alive in the child, because Python closes unreferenced ones."""
     for connection in _open:
         ctypes.pythonapi.Py_IncRef(ctypes.py_object(connection))
 

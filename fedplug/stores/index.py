@@ -1,10 +1,10 @@
 """The index of a store on disk: an SQLite file whose commit is the commit of a round.
 
-It says which processes there are, which rounds each holds, where in which segment every blob lies, and how
-much of each segment is alive. Its generation is the number of its transactions so far. Each row carries a
-checksum of itself, so that a damaged row is an error and never a wrong client. Owners are found in two trees
-that must agree, so that none looks new because its row was lost. The rows of processes, rounds and segments
-are checked at opening, those of blobs when they are used: there may be a million.
+It records the processes, the rounds of each, the place of every blob, and the live bytes of each segment.
+The generation counts the transactions. Each row carries a checksum, so a damaged row is an error and never
+another client's state. Owners are found in two trees that must agree, so a lost row never makes a client
+look new. Rows of processes, rounds and segments are checked at opening. Rows of blobs, of which there may
+be a million, are checked when they are used.
 """
 
 from __future__ import annotations
@@ -28,15 +28,15 @@ from fedplug.stores.segment import Extent, occupied
 __all__ = ["LOG", "Index", "copy_index", "reading"]
 
 LOG = "-wal"
-"""The ending of SQLite's log, which holds the newest transactions of an index."""
+"""The file name suffix of SQLite's log, which holds the newest transactions of an index."""
 
-_APPLICATION = 0xFED9106  # in the file's header: marks an SQLite file as the index of a store
+_APPLICATION = 0xFED9106  # in the file's header: marks an SQLite file as a store's index
 
 _ENTRY = "SELECT process, owner, round, segment, position, size, checksum, seal FROM blobs"
 _PROCESS = "SELECT process, signature, round, metadata, seal FROM processes"
 _ROUND = "SELECT process, round, metadata, owners, seal FROM rounds"
 _SEGMENT = "SELECT segment, live, note, doomed, seal FROM segments"
-# Its seal is that of the format version, too.
+# The seal also covers the format version.
 _GENERATION = f"SELECT {schema.VERSION}, generation, seal FROM generation"
 _ROWS = (_PROCESS, _ROUND, _SEGMENT, _GENERATION, _ENTRY)
 _NAMES = {
@@ -47,12 +47,12 @@ _NAMES = {
     "attempt to write a readonly database": "SQLITE_READONLY",
     "unable to open database file": "SQLITE_CANTOPEN",
 }
-"""The names of errors that are no damage, by message: Python 3.10 does not name errors."""
+"""Names of errors other than damage, by message; Python 3.10 does not provide the names."""
 _SMALL_TABLES = ("processes", "rounds", "segments", "generation")
 
 
 class Index:
-    """The open index; holds the lock that keeps others out until it is closed or the process ends.
+    """The open index. It holds the lock on the store until it is closed or the process ends.
 
     Attributes:
         path: The file that errors name.
@@ -62,28 +62,28 @@ class Index:
     def __init__(
         self, path: Path, *, create: bool, named: Path | None = None, read_only: bool = False
     ) -> None:
-        """Opens the file, and with ``create`` makes it where there is none.
+        """Opens the file; ``create`` makes it if there is none.
 
         Args:
             path: The file.
-            create: Whether to make it.
-            named: The file that errors name; None: ``path``.
-            read_only: Whether to change neither the file nor its log, which must not be in use.
+            create: Whether to create a missing file.
+            named: The file that errors name; ``path`` if None.
+            read_only: Whether to leave the file and its log unchanged; they must not be in use.
 
         Raises:
-            StoreError: It is in use, is not an index, cannot be written, or was made by a newer release.
-            CorruptStoreError: The row of a process, of a round or of a segment is damaged, or their tables.
+            StoreError: The file is in use, is not an index, cannot be written, or comes from a newer release.
+            CorruptStoreError: The tables, or the row of a process, round or segment, are damaged.
         """
         self.path = path if named is None else named
         self.remedy = f"run `fedplug store repair {self.path.parent}`, or restore the store from a copy"
-        self._growth: Counter[int] = Counter()  # of the bytes alive in segments, by the open transaction
+        self._growth: Counter[int] = Counter()  # change of live bytes by segment in the open transaction
         self._files = ExitStack()
         self._db: sqlite3.Connection
         with self._translated():
             if read_only:
                 self._db = self._files.enter_context(reading(path))
             else:
-                # Without a time limit of zero, a second opening would wait five seconds before its error.
+                # With SQLite's default timeout, a second opening would wait five seconds before its error.
                 self._db = sqlite3.connect(
                     path, timeout=0, isolation_level=None, check_same_thread=False, factory=Connection
                 )
@@ -97,17 +97,17 @@ class Index:
             raise
 
     def close(self) -> None:
-        """Releases the file; legal twice."""
+        """Releases the file; closing twice is allowed."""
         with self._translated():
             self._files.close()
 
     @contextmanager
     def transaction(self) -> Iterator[None]:
-        """What is written within is on the disk when the block ends, or undone when it raises."""
+        """Commits the block's changes durably when it ends, or undoes them if it raises."""
         self._growth.clear()
         with self._translated():
             try:
-                self._db.execute("BEGIN IMMEDIATE")  # within: an interrupt may come when it has begun
+                self._db.execute("BEGIN IMMEDIATE")  # inside try: an interrupt may follow it at once
                 yield
                 self._count_what_lives()
                 self._set_generation(self.generation + 1)
@@ -122,7 +122,7 @@ class Index:
         """The number of transactions so far.
 
         Raises:
-            CorruptStoreError: Its row is damaged or missing.
+            CorruptStoreError: The row of the generation is damaged or missing.
         """
         row = self._one(_GENERATION)
         if row is None:
@@ -130,16 +130,16 @@ class Index:
         return int(row[1])
 
     def begin_at(self, generation: int) -> None:
-        """Sets the generation of a new index that replaces an older one; called in its first transaction."""
+        """Sets the generation of a new index that replaces an older one, in its first transaction."""
         self._set_generation(generation)
 
     def processes(self) -> list[str]:
-        """The ids of all processes, sorted."""
+        """Returns the ids of all processes, sorted."""
         with self._translated():
             return sorted(name for (name,) in self._db.execute("SELECT process FROM processes"))
 
     def process(self, process_id: str) -> ProcessRow | None:
-        """The row of one process."""
+        """Returns the row of one process."""
         row = self._one(f"{_PROCESS} WHERE process = ?", process_id)
         return None if row is None else ProcessRow(*row)
 
@@ -148,7 +148,7 @@ class Index:
         self._put("processes", row)
 
     def rounds(self, process_id: str) -> list[RoundRow]:
-        """The rounds that are kept of a process, oldest first."""
+        """Returns the kept rounds of a process, oldest first."""
         rows = self._all(f"{_ROUND} WHERE process = ? ORDER BY round", process_id)
         return [RoundRow(*row) for row in rows]
 
@@ -157,14 +157,14 @@ class Index:
         self._put("rounds", row)
 
     def remove_round(self, row: RoundRow) -> None:
-        """Forgets that a round is kept; its blobs are removed by `remove`."""
+        """Removes the row of a kept round; `remove` removes its blobs."""
         self._db.execute("DELETE FROM rounds WHERE process = ? AND round = ?", (row.process, row.round))
 
     def entry(self, process_id: str, owner: str) -> Entry | None:
-        """Where an owner's newest blob lies, if it has one.
+        """Returns the entry of an owner's newest blob, if there is one.
 
         Raises:
-            CorruptStoreError: Its row is damaged, or missing in one of the two trees.
+            CorruptStoreError: The row is damaged, or missing in one of the two trees.
         """
         query = f"{_ENTRY} WHERE process = ? AND owner = ? ORDER BY round DESC LIMIT 1"
         row = self._one(query, process_id, owner)
@@ -176,12 +176,12 @@ class Index:
         return None if row is None else _entry(row)
 
     def versions(self, process_id: str, owner: str) -> list[Entry]:
-        """All blobs kept for an owner, oldest first."""
+        """Returns the entries of all blobs kept for an owner, oldest first."""
         rows = self._all(f"{_ENTRY} WHERE process = ? AND owner = ? ORDER BY round", process_id, owner)
         return [_entry(row) for row in rows]
 
     def entries(self, process_id: str) -> Iterator[Entry]:
-        """All blobs of a process, in the order in which they lie on the disk."""
+        """Returns the entries of all blobs of a process, in disk order."""
         query = f"{_ENTRY} INDEXED BY blobs_by_segment WHERE process = ? ORDER BY segment, position"
         rows = self._all(query, process_id)
         return (_entry(row) for row in rows)
@@ -195,7 +195,7 @@ class Index:
                     yield _entry(row[:-1])
 
     def owners(self, process_id: str) -> set[str]:
-        """The owners that have a blob.
+        """Returns the owners that have a blob.
 
         Raises:
             CorruptStoreError: A row is damaged, or missing in one of the two trees.
@@ -209,40 +209,40 @@ class Index:
         return owners
 
     def entries_in(self, segment: int) -> list[Entry]:
-        """All blobs that live in a segment, in the order in which they lie there."""
+        """Returns the entries of all blobs in a segment, in disk order."""
         return [_entry(row) for row in self._all(f"{_ENTRY} WHERE segment = ? ORDER BY position", segment)]
 
     def put(self, entry: Entry) -> None:
-        """Writes where the owner's blob of a round lies."""
+        """Writes the entry of an owner's blob of a round."""
         self._put("blobs", (entry.process, entry.owner, entry.round, *entry.extent))
         self._growth[entry.extent.segment] += occupied(entry.extent.size)
 
     def remove(self, entry: Entry) -> None:
-        """Lets go of a blob."""
+        """Removes the entry of a blob."""
         key = (entry.process, entry.owner, entry.round)
         self._db.execute("DELETE FROM blobs WHERE process = ? AND owner = ? AND round = ?", key)
         self._growth[entry.extent.segment] -= occupied(entry.extent.size)
 
     def segments(self) -> list[SegmentRow]:
-        """The segments that hold at least one blob."""
+        """Returns the rows of the segments that hold at least one live blob."""
         return [SegmentRow(*row) for row in self._all(_SEGMENT)]
 
     def segment(self, segment: int) -> SegmentRow | None:
-        """The row of a segment; None when nothing in it is alive."""
+        """Returns the row of a segment; None if no blob in it is live."""
         row = self._one(f"{_SEGMENT} WHERE segment = ?", segment)
         return None if row is None else SegmentRow(*row)
 
     def put_segment(self, row: SegmentRow) -> None:
-        """Writes or replaces a segment's row; what `put` and `remove` do to ``live`` is added at the end."""
+        """Writes or replaces a segment's row; the transaction's end adds the changes of ``live``."""
         self._put("segments", row)
 
     def forbid_writing(self) -> None:
-        """Makes every later change an error."""
+        """Makes every later change raise an error."""
         with self._translated():
             self._pragma("query_only = ON")
 
     def damage(self) -> Iterator[str]:
-        """Reads the whole file; yields one line for each damage."""
+        """Reads the whole file and yields one line for each damage."""
         for query in ("PRAGMA integrity_check", *_ROWS):
             try:
                 with self._translated():
@@ -271,7 +271,7 @@ class Index:
     def _identify(self, create: bool, read_only: bool) -> None:
         """Takes the lock, checks the format, and makes the tables of a new index."""
         if not read_only:
-            # Exclusive mode keeps the lock from the first access to the end, and needs no shared memory file.
+            # Exclusive mode keeps the lock until the end and needs no shared memory file.
             self._pragma("locking_mode = EXCLUSIVE")
             self._pragma("synchronous = FULL")
         application = self._pragma("application_id")
@@ -301,7 +301,7 @@ class Index:
         self._db.execute("COMMIT")
 
     def _check_header(self) -> None:
-        """Raises if the tables are those of this version, so that what the header says is damage."""
+        """Raises if the tables have this version, because then the header is damaged."""
         with suppress(sqlite3.OperationalError):  # another version, or another program's file
             row = self._db.execute(_GENERATION).fetchone()
             if row is not None and self._damage_of(row) is None:
@@ -354,14 +354,14 @@ class Index:
 
     @contextmanager
     def _translated(self) -> Iterator[None]:
-        """Turns SQLite's errors into ours."""
+        """Translates SQLite's errors to `StoreError`."""
         try:
             yield
         except sqlite3.ProgrammingError as error:
             raise StoreError(f"the store of {self.path} is closed") from error
         except (sqlite3.Error, UnicodeDecodeError, MemoryError) as error:
-            # SQL that never changes is only refused when the schema or a text in the file is damaged. Python
-            # cannot decode messages that quote damaged text; a damaged length may ask for all the memory.
+            # Constant SQL fails only if the schema or a text in the file is damaged. Python cannot decode
+            # messages that quote damaged text, and a damaged length may exceed the memory.
             unnamed = "SQLITE_NOMEM" if isinstance(error, MemoryError) else "SQLITE_ERROR"
             name = getattr(error, "sqlite_errorname", _NAMES.get(str(error), unnamed))
             if name.startswith(("SQLITE_BUSY", "SQLITE_LOCKED")):
@@ -370,16 +370,16 @@ class Index:
                 )
                 raise StoreInUseError(message) from error
             if name.startswith(("SQLITE_CORRUPT", "SQLITE_NOTADB", "SQLITE_ERROR")):
-                message = f"{self.path} is corrupt or no fedplug index: {_one_line(error)}; {self.remedy}"
+                message = f"{self.path} is corrupt or not a fedplug index: {_one_line(error)}; {self.remedy}"
                 raise CorruptStoreError(message) from error
             raise StoreError(f"{self.path} cannot be used: {_one_line(error)}") from error
 
 
 @contextmanager
 def reading(path: Path) -> Iterator[sqlite3.Connection]:
-    """Connects to an index that is not in use; changes neither the file nor its log."""
+    """Connects to an index that is not in use, without changing the file or its log."""
     log = path.with_name(path.name + LOG)
-    # Without a log, SQLite would make an empty one.
+    # Without a log, SQLite would create an empty one.
     mode = "mode=ro" if log.exists() else "immutable=1"
     uri = f"file:{quote(str(path.absolute()))}?{mode}"
     try:
@@ -390,14 +390,14 @@ def reading(path: Path) -> Iterator[sqlite3.Connection]:
 
 
 def copy_index(source: Path, target: Path) -> None:
-    """Copies an index and its log; the caller keeps others from changing them meanwhile.
+    """Copies an index and its log; the caller must prevent changes meanwhile.
 
     Raises:
         OSError: A file cannot be read or written.
     """
     connection = Connection.opened_here(source)
     if connection is not None:
-        # Reading the file would cost this process its lock on it: POSIX locks end at any close.
+        # POSIX locks end at any close: reading the file here would release this process's lock.
         with closing(sqlite3.connect(target)) as copy:
             connection.backup(copy)
         return
@@ -416,5 +416,5 @@ def _entry(row: tuple[Any, ...]) -> Entry:
 
 
 def _one_line(message: object) -> str:
-    """SQLite quotes what it found damaged, with its line breaks."""
+    """Joins the lines of a message: SQLite quotes damaged text with its line breaks."""
     return " ".join(str(message).split())

@@ -1,7 +1,7 @@
-"""The short lock between the user of a store on disk and those who copy it meanwhile.
+"""A short lock between the user of a store on disk and processes that copy it meanwhile.
 
-Who the store belongs to is decided elsewhere: by the index, which stays locked from opening to closing. This
-lock is held only while files change that a copy must see in one piece: the index, and the list of segments.
+The index decides who owns the store: it stays locked from opening to closing. This lock is held only while
+files change that a copy must see together: the index and the list of segments.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ LOCK_FILE = "lock"
 
 
 class FolderLock:
-    """Held within a ``with``; the system lets go of it when the process that holds it ends."""
+    """A lock held within a ``with`` block; the system releases it when the process ends."""
 
     def __init__(self, folder: Path) -> None:
-        """Opens the file, and makes it where there is none.
+        """Opens the lock file, and creates it if there is none.
 
         Raises:
-            StoreError: It cannot be opened.
+            StoreError: The file cannot be opened.
         """
         try:
             self._file = (folder / LOCK_FILE).open("ab")
@@ -32,7 +32,7 @@ class FolderLock:
             raise StoreError(f"{folder} cannot be used as a store: {error.strerror}") from error
 
     def close(self) -> None:
-        """Closes the file; legal twice."""
+        """Closes the file; closing twice is allowed."""
         self._file.close()
 
     def __enter__(self) -> None:
@@ -46,5 +46,5 @@ class FolderLock:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        # Said, not left to closing: a child that was forked meanwhile has the file open, too.
+        # Closing would not release the lock: a child forked meanwhile has the file open, too.
         fcntl.flock(self._file, fcntl.LOCK_UN)

@@ -1,4 +1,4 @@
-"""``memory://``: a store in this process, for tests and for runs that need no restart; gone when closed."""
+"""``memory://``: a store in this process, for tests and for runs that never restart; lost when closed."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ __all__ = ["MemoryStore"]
 
 
 class MemoryStore(StateStore):
-    """Keeps copies of arrays that can be written to; values and dtypes come back as from a store on disk."""
+    """Keeps copies of writable arrays; values and dtypes are returned as by a store on disk."""
 
     name: ClassVar[str] = "memory"
 
@@ -30,7 +30,7 @@ class MemoryStore(StateStore):
 
     @classmethod
     def from_url(cls, url: str) -> Self:
-        """A new, empty store; the URL is ``memory://`` and nothing more."""
+        """Creates an empty store; the URL must be ``memory://``."""
         if url != "memory://":
             raise ConfigError(f"{url!r}: a memory store has no address; write 'memory://'")
         return cls()
@@ -55,7 +55,7 @@ class MemoryStore(StateStore):
         return sorted(self._opened())
 
     def close(self) -> None:
-        """Forgets everything."""
+        """Discards everything."""
         self._processes = None
 
     def _opened(self) -> dict[str, _MemoryProcess]:
@@ -68,7 +68,7 @@ _Arrays = dict[str, np.ndarray[Any, Any]]
 
 
 class _Round(NamedTuple):
-    """What is kept as of a round; ``metadata`` is a JSON text."""
+    """The state as of one round; ``metadata`` is a JSON text."""
 
     number: int | None
     metadata: str
@@ -126,7 +126,7 @@ class _MemoryProcess(ProcessState):
             for client, tensors in client_states.items()
         }
         server = _fixed(blob.checked(server_state, "server state"))
-        # One assignment, so that an interrupt leaves the last round or this one, and no mixture.
+        # One assignment: an interrupt leaves either the last round or this one, never a mixture.
         self._last = _Round(number, text, {**last.clients, **clients}, server)
 
     def damage(self) -> Iterator[str]:
@@ -139,7 +139,7 @@ class _MemoryProcess(ProcessState):
 
 
 def _fixed(arrays: _Arrays) -> _Arrays:
-    """The arrays, and of those that somebody could change copies that nobody can."""
+    """Returns read-only arrays: copies of the writable ones, and the others unchanged."""
     fixed = dict(arrays)
     for name, array in arrays.items():
         if can_be_written(array):
@@ -149,7 +149,7 @@ def _fixed(arrays: _Arrays) -> _Arrays:
 
 
 def _copies(arrays: _Arrays) -> _Arrays:
-    """The same values in arrays of their own, in memory that earlier ones have left."""
+    """Returns copies of the arrays, in memory that freed arrays may have left."""
     return {name: _copy(array) for name, array in arrays.items()}
 
 

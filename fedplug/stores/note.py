@@ -1,9 +1,8 @@
-"""The note at the end of a segment: whose blobs it holds, so that a lost index can be made anew from it.
+"""The note at the end of a segment. It names the blobs, so a lost index can be rebuilt from the notes.
 
 A store reads the notes of segments that its index does not know (`fedplug.stores.recovery`), and all notes in
-`verify`; `fedplug.stores.repair` makes an index of them. A note is a JSON object, compressed
-by zlib and padded to 64 bytes, and after it the last 64 bytes of the file say where it lies and what its
-checksum is.
+`verify`. `fedplug.stores.repair` rebuilds an index from them. A note is a JSON object, compressed with zlib
+and padded to 64 bytes. The last 64 bytes of the file hold its position and its checksum.
 """
 
 from __future__ import annotations
@@ -24,23 +23,23 @@ __all__ = ["Finished", "Note", "encode", "read", "retract"]
 
 _MAGIC = b"fedplug note 1\n\0"
 _TRAILER = struct.Struct("<16sQQI28x")
-_LARGEST = 1 << 30  # bytes of a note once it is decompressed
+_LARGEST = 1 << 30  # decompressed bytes of a note
 
 
 class Finished(NamedTuple):
-    """What a server blob says of its round; both texts are JSON."""
+    """The data of a round that a server blob carries; both fields are JSON texts."""
 
     signature: str
     metadata: str
 
 
 class Note(NamedTuple):
-    """What a segment says of itself.
+    """The description of a segment.
 
     Attributes:
-        commit: Whether the segment is a whole round, and no blobs moved together.
-        entries: All its blobs.
-        finished: For each of those that are server state, by process and round, what else the round left.
+        commit: Whether the segment is a whole round rather than a set of moved blobs.
+        entries: The entries of all its blobs.
+        finished: The data of the round of each server blob, by process and round.
         generation: The generation of the index after the transaction that adds this segment.
     """
 
@@ -51,7 +50,7 @@ class Note(NamedTuple):
 
 
 def encode(note: Note) -> bytes:
-    """The bytes to append to a segment's blobs; all of the entries lie in that segment."""
+    """Encodes the bytes to append to a segment's blobs; all entries must be in that segment."""
     position = max((e.extent.position + occupied(e.extent.size) for e in note.entries), default=ALIGNMENT)
     value = {
         "commit": note.commit,
@@ -65,7 +64,7 @@ def encode(note: Note) -> bytes:
 
 
 def read(path: Path) -> Note | None:
-    """The note of a segment file; None when there is none, or a damaged one.
+    """Reads the note of a segment file; returns None if it is missing or damaged.
 
     Raises:
         StoreError: The file cannot be read.
@@ -79,7 +78,7 @@ def read(path: Path) -> Note | None:
 
 
 def retract(path: Path) -> None:
-    """Makes the note of a segment incomplete, because its transaction did not take place.
+    """Truncates the note of a segment, because its transaction did not take place.
 
     The blobs stay: if the disk failed during the commit, SQLite may find the transaction after a crash.
 

@@ -1,4 +1,4 @@
-"""Arrays that nobody can write to, so that they need not be copied. Must not know who asks."""
+"""Read-only arrays, which need not be copied."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ __all__ = ["can_be_written", "give_up"]
 
 
 def can_be_written(array: NDArray[Any]) -> bool:
-    """Whether somebody could change the values: through the array, one that it views, or a mapped file.
+    """Returns whether the values can change through the array, an array it views, or a mapped file.
 
-    Whoever made an array of other memory and says that it cannot be written is taken at their word.
+    Arrays over other memory that are flagged read-only are trusted.
     """
     owner: Any = array
     while isinstance(owner, np.ndarray):
@@ -27,7 +27,7 @@ def can_be_written(array: NDArray[Any]) -> bool:
 
 
 def give_up(array: NDArray[Any]) -> None:
-    """Sees to it that an array that nobody else has cannot be written to any more."""
+    """Makes an array read-only; the caller must hold the only reference."""
     owner: Any = array
     while isinstance(owner, np.ndarray):
         owner.flags.writeable = False

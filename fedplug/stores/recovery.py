@@ -1,13 +1,13 @@
-"""Compares the index of a store on disk with its segments, when the store is opened.
+"""Compares the index of a store on disk with its segments when the store is opened.
 
-The note of a segment records the transaction that added it: the blobs, the round, and the generation that the
-index has after it. So the segments show what the index should hold:
+The note of a segment records the transaction that added it: the blobs, the round, and the generation of the
+index afterwards. The segments therefore show what the index should hold:
 
-- A segment of an earlier generation was let go of by a later transaction. It is garbage.
-- A segment of the next generation is left by a crash between writing a segment and the index's commit. If the
-  segment is whole, the transaction is repeated: no round is lost, whether or not it was announced.
+- A segment of an earlier generation was released by a later transaction. It is garbage.
+- A segment of the next generation was left by a crash between writing it and the index's commit. If it is
+  whole, the transaction is repeated, so no round is lost, even one that was not yet reported as committed.
 - A segment of a later generation shows that the index lost transactions: its log is damaged, or it is an
-  older copy. The store is not opened, and nothing is changed.
+  older copy. The store is then not opened, and nothing is changed.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class Leftovers(NamedTuple):
 
     Attributes:
         garbage: Segments that no kept round needs.
-        torn: Segments of the next generation whose blobs are not whole: the disk had not confirmed them.
+        torn: Segments of the next generation with incomplete blobs, which the disk had not confirmed.
     """
 
     garbage: list[int]
@@ -45,8 +45,8 @@ def enter(index: Index, segment: int, size: int, told: note.Note) -> None:
     Args:
         index: The index.
         segment: The number of the segment.
-        size: The size of its note.
-        told: Its note.
+        size: The size of the segment's note.
+        told: The segment's note.
     """
     index.put_segment(SegmentRow(segment, 0, size, 0))
     for entry in told.entries:
@@ -59,15 +59,15 @@ def enter(index: Index, segment: int, size: int, told: note.Note) -> None:
 
 
 def let_go(index: Index, process_id: str, oldest: int) -> set[int]:
-    """Removes the states that only rounds before one need, within the caller's transaction.
+    """Removes the states that only rounds before ``oldest`` need, within the caller's transaction.
 
     Args:
         index: The index.
         process_id: The process.
-        oldest: The oldest round that is kept from now on.
+        oldest: The oldest round to keep from now on.
 
     Returns:
-        The segments of these states.
+        The segments of the removed states.
     """
     touched = set()
     for row in index.rounds(process_id):
@@ -88,10 +88,10 @@ def let_go(index: Index, process_id: str, oldest: int) -> set[int]:
 def require_current(path: Path, segments: SegmentFolder) -> None:
     """Raises if an index that was not closed is damaged or older than the segments; changes no file.
 
-    This comes before the index is opened to write: closing it then deletes its log, readable or not.
+    Call this before the index is opened for writing: closing it then deletes its log, readable or not.
 
     Raises:
-        StoreError: The index cannot be opened, see `Index`.
+        StoreError: The index cannot be opened; see `Index`.
         CorruptStoreError: The index is damaged, or older than the segments.
     """
     if not path.with_name(path.name + LOG).exists():
@@ -102,13 +102,13 @@ def require_current(path: Path, segments: SegmentFolder) -> None:
 
 
 def recover(index: Index, segments: SegmentFolder) -> Leftovers:
-    """Brings the index up to its segments; deletes none of them.
+    """Brings the index up to date with its segments; deletes no segment.
 
     Returns:
-        The segments that are left over.
+        The segments that the index does not need.
 
     Raises:
-        CorruptStoreError: The index is older than its segments, or has lost the row of one.
+        CorruptStoreError: The index is older than its segments, or has lost the row of a segment.
     """
     known = {row.segment for row in index.segments()}
     notes = _notes(segments, known)
@@ -117,7 +117,7 @@ def recover(index: Index, segments: SegmentFolder) -> Leftovers:
     for segment in notes:
         if index.entries_in(segment):
             raise CorruptStoreError(
-                f"{index.path} is corrupt: it has states in {segments.path(segment)}, and no row of this "
+                f"{index.path} is corrupt: it has states in {segments.path(segment)}, but no row for this "
                 f"segment; {index.remedy}"
             )
     next_one = index.generation + 1
@@ -132,7 +132,7 @@ def recover(index: Index, segments: SegmentFolder) -> Leftovers:
 
 
 def _notes(segments: SegmentFolder, known: Iterable[int]) -> dict[int, note.Note | None]:
-    """The notes of the segments that the index does not know, by number, in ascending order."""
+    """Returns the notes of the segments that the index does not know, by segment in ascending order."""
     return {segment: note.read(segments.path(segment)) for segment in sorted({*segments.ids()} - {*known})}
 
 
@@ -160,13 +160,13 @@ def _is_whole(told: note.Note | None, segments: SegmentFolder) -> bool:
 def _repeat(index: Index, segment: int, told: note.Note | None, segments: SegmentFolder) -> None:
     assert told is not None, "only notes that were read are repeated"
     with index.transaction():
-        if not told.commit:  # moved blobs: they leave their old places
+        if not told.commit:  # the blobs were moved here from other segments
             for entry in told.entries:
                 for version in index.versions(entry.process, entry.owner):
                     if version.round == entry.round:
                         index.remove(version)
         enter(index, segment, note_size(segment, told, segments), told)
-        # If the transaction did take place before, states that it let go of may be gone.
+        # If the transaction took place before, the segments of states that it removed may be deleted.
         missing = {row.segment for row in index.segments()} - {*segments.ids()}
         for process, number in told.finished if told.commit else ():
             for kept in [row.round for row in index.rounds(process) if row.round <= number][1:]:
@@ -175,5 +175,5 @@ def _repeat(index: Index, segment: int, told: note.Note | None, segments: Segmen
 
 
 def note_size(segment: int, told: note.Note, segments: SegmentFolder) -> int:
-    """The bytes of a segment that are no blobs."""
+    """Returns the number of bytes of a segment that are not blobs."""
     return segments.size(segment) - sum(occupied(entry.extent.size) for entry in told.entries)

@@ -1,11 +1,11 @@
-"""Brings back what can be of a damaged store on disk, and lists what cannot.
+"""Recovers as much as possible of a damaged store on disk, and lists what is lost.
 
-An index that is lost, damaged or older than the segments is made anew: from the notes at the ends of the
-segments, and from the rows that are left of it, each of which has a checksum. The new index holds the newest
-round of each process and no older. The damaged one is not deleted but set aside as ``index.sqlite3.damaged``.
+An index that is lost, damaged or older than the segments is rebuilt. The sources are the notes at the ends of
+the segments and the rows that remain of the index, each of which has a checksum. The new index holds only the
+newest round of each process. The damaged one is kept as ``index.sqlite3.damaged``.
 
-States that are damaged are only listed, unless the caller asks to drop them: a client whose newest state is
-damaged begins anew, and kept rounds that need another damaged state are let go of.
+Damaged states are only listed, unless the caller asks to drop them. Then a client whose newest state is
+damaged starts afresh, and kept rounds that need another damaged state are discarded.
 """
 
 from __future__ import annotations
@@ -34,11 +34,11 @@ _SPARE = 1000
 
 
 class Report(NamedTuple):
-    """What a repair found and did, as lines for whoever asked for it.
+    """The findings and actions of a repair, as lines for its caller.
 
     Attributes:
-        done: What was brought back or, on request, dropped.
-        lost: What could not be brought back.
+        done: What was recovered or, on request, dropped.
+        lost: What could not be recovered.
     """
 
     done: list[str]
@@ -53,11 +53,11 @@ def repair_store(folder: str | Path, *, drop_damaged: bool = False) -> Report:
         drop_damaged: Whether to drop damaged states, except the server's newest.
 
     Raises:
-        StoreError: It is in use, is no store, or of a newer release; the disk refuses.
+        StoreError: The folder is in use, is not a store, or has a newer format; or a disk operation fails.
     """
     folder = Path(folder)
     if not (folder / SEGMENTS).is_dir():
-        raise StoreError(f"there is no store in {folder}; name its folder, for instance runs/digits/state")
+        raise StoreError(f"there is no store in {folder}; name its folder, for example runs/digits/state")
     report = Report([], [])
     lock = FolderLock(folder)
     with closing(lock), lock:
@@ -84,10 +84,10 @@ def _repair_states(process: SqliteProcess, drop_damaged: bool, report: Report) -
 
 
 def _index_is_damaged(folder: Path) -> bool:
-    """Whether the index is missing, fails its checks or is older than the segments.
+    """Returns whether the index is missing, damaged or older than the segments.
 
     Raises:
-        StoreError: Something else is wrong.
+        StoreError: The index cannot be used for another reason.
     """
     if not (folder / INDEX).is_file():
         return True
@@ -100,7 +100,7 @@ def _index_is_damaged(folder: Path) -> bool:
     except StoreInUseError:
         raise
     except StoreError as error:
-        # A damaged header can make SQLite report any error, for instance that the file is read-only.
+        # A damaged header can make SQLite report any error, for example that the file is read-only.
         if isinstance(error, CorruptStoreError) or isinstance(
             error.__cause__, sqlite3.Error | UnicodeDecodeError | MemoryError
         ):
@@ -118,13 +118,13 @@ def _make_index(folder: Path, report: Report) -> None:
     index = Index(part, create=True)
     try:
         with index.transaction():
-            # Transactions that add no segment may have followed the last one that a note tells of.
+            # Transactions that added no segment may have followed the last one that a note records.
             index.begin_at(told.generation + _SPARE)
             _fill(index, processes.values(), told)
     finally:
         index.close()
     aside = folder / (INDEX + _ASIDE)
-    for ending in ("", LOG):  # so that SQLite finds the log of the one that was set aside
+    for ending in ("", LOG):  # the log, too: SQLite must find it beside the damaged index
         with suppress(FileNotFoundError):
             Path(f"{folder / INDEX}{ending}").replace(f"{aside}{ending}")
     part.replace(folder / INDEX)
@@ -140,19 +140,19 @@ def _make_index(folder: Path, report: Report) -> None:
     clients = Counter(entry.process for entry in told.newest.values() if not entry.is_server)
     for row in processes.values():
         report.done.append(
-            f"process {row.process!r} is back at round {row.round}, with {clients[row.process]} clients"
+            f"process {row.process!r} is restored to round {row.round}, with {clients[row.process]} clients"
         )
 
 
 class _Told:
-    """The contents of the notes of all segments, and of the rows of the index where there is no note.
+    """The contents of the notes of all segments, and of the index's rows where there is no note.
 
     Attributes:
-        generation: The highest generation that is known.
+        generation: The highest known generation.
         newest: The newest blob by process and owner.
-        finished: What rounds left besides, by process and round.
-        notes: Size of each segment's note.
-        silent: Segments without a readable one.
+        finished: The data of rounds, by process and round.
+        notes: The size of each segment's note.
+        silent: The segments without a readable note.
     """
 
     def __init__(self, segments: SegmentFolder) -> None:
@@ -177,8 +177,8 @@ class _Told:
     def add_rows(self, path: Path) -> dict[str, ProcessRow]:
         """Adds the blobs whose segments have no readable note; returns the rows of the processes.
 
-        An index that is older than the notes knows less than they do: of it, rows count that are of segments
-        without a note, and the rounds of processes do not.
+        If the index is older than the notes, only its rows for segments without a note are used, and the
+        rounds of its processes are ignored.
         """
         generation, processes, entries = _salvage(path)
         is_older = generation is not None and generation + 1 < self.generation
@@ -192,13 +192,13 @@ class _Told:
         return processes
 
     def _add(self, entry: Entry) -> None:
-        """Takes a blob for the owner's newest, unless a newer one is known."""
+        """Records a blob as its owner's newest, unless a newer one is known."""
         key = (entry.process, entry.owner)
         if key not in self.newest or self.newest[key].round <= entry.round:
             self.newest[key] = entry
 
     def _forget_what_was_undone(self, found: note.Note) -> None:
-        """A round that is committed again, after going back or after an error, replaces its first form."""
+        """Removes rounds that the note's round replaces: it was committed again after a rewind or error."""
         for process, number in found.finished:
             undone = [
                 key
@@ -217,7 +217,7 @@ def _salvage(path: Path) -> tuple[int | None, dict[str, ProcessRow], list[Entry]
             for _, number in _sound(database, f"{VERSION}, generation, seal FROM generation"):
                 generation = number
             database.text_factory = lambda text: text.decode(errors="replace")
-            # Pages of other tables may be in the place of this one's; their rows have other types.
+            # Damage can put pages of other tables in this one's place; their rows have other types.
             columns = "process, signature, round, metadata, seal"
             types = "typeof(signature) = 'text' AND typeof(round) <> 'text'"
             for row in _sound(database, f"{columns} FROM processes WHERE {types}"):
@@ -229,17 +229,17 @@ def _salvage(path: Path) -> tuple[int | None, dict[str, ProcessRow], list[Entry]
 
 
 def _sound(database: sqlite3.Connection, columns: str) -> Iterator[tuple[Any, ...]]:
-    with suppress(Exception):  # whatever a damaged file makes of SQLite: the rows until then count
+    with suppress(Exception):  # a damaged file can raise any error; the rows read so far are used
         for row in database.execute(f"SELECT {columns}"):
             if row == sealed(row[:-1]):
                 yield row[:-1]
 
 
 def _bring_up(processes: dict[str, ProcessRow], told: _Told) -> None:
-    """Adds the processes that only notes know, and takes those that have newer rounds there to the newest.
+    """Adds the processes that only notes name, and updates each process to its newest round.
 
     Raises:
-        CorruptStoreError: The server's state of a process's last round is not found; nothing was changed.
+        CorruptStoreError: The server state of a process's last round is missing; nothing was changed.
     """
     servers = {entry.process: entry for entry in told.newest.values() if entry.is_server}
     for name in {process for process, _ in told.newest} | processes.keys():

@@ -1,4 +1,4 @@
-"""What the index of a store on disk knows of processes, rounds, segments and blobs: its rows."""
+"""The rows of a store's index: processes, rounds, segments and blobs."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ SERVER = "server"
 
 
 class ProcessRow(NamedTuple):
-    """What is known of a process; ``signature`` and ``metadata`` are JSON texts."""
+    """The row of a process; ``signature`` and ``metadata`` are JSON texts."""
 
     process: str
     signature: str
@@ -22,9 +22,9 @@ class ProcessRow(NamedTuple):
 
 
 class RoundRow(NamedTuple):
-    """A round that is kept; ``metadata`` is a JSON text, ``owners`` the JSON list of those it replaced.
+    """A kept round. ``metadata`` is a JSON text, ``owners`` a JSON list of the owners it replaced.
 
-    The list is empty when what they had before is no longer kept.
+    The list is empty if the owners' earlier states are no longer kept.
     """
 
     process: str
@@ -34,13 +34,13 @@ class RoundRow(NamedTuple):
 
 
 class SegmentRow(NamedTuple):
-    """What is known of a segment.
+    """The row of a segment.
 
     Attributes:
-        segment: Its number.
-        live: Bytes that the blobs alive in it occupy.
-        note: Bytes of it that are no blobs (`fedplug.stores.note`).
-        doomed: 1 when it holds blobs of rounds that were gone back from, so that it has to go; else 0.
+        segment: The number of the segment.
+        live: Bytes that live blobs occupy.
+        note: Bytes that are not blobs (`fedplug.stores.note`).
+        doomed: 1 if it holds blobs of rounds undone by a rewind and must be rewritten; else 0.
     """
 
     segment: int
@@ -50,7 +50,7 @@ class SegmentRow(NamedTuple):
 
 
 class Entry(NamedTuple):
-    """Whose blob of which round lies where."""
+    """The owner, round and place of a blob."""
 
     process: str
     owner: str
@@ -63,7 +63,7 @@ class Entry(NamedTuple):
 
     @property
     def is_server(self) -> bool:
-        """Whether it is the server's state."""
+        """Whether the blob is the server's state."""
         return self.owner == SERVER
 
     @property
@@ -73,5 +73,5 @@ class Entry(NamedTuple):
 
 
 def client_owner(client_id: str) -> str:
-    """The owner of a client's state."""
+    """Returns the owner name of a client's state."""
     return "client:" + client_id

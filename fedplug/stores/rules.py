@@ -1,7 +1,4 @@
-"""What every store refuses in the same way, and says of it: text, JSON values, signatures, rounds, URLs.
-
-Pure functions: checks, which raise, and errors, for stores to raise.
-"""
+"""Checks and errors that all stores share: text, JSON values, signatures, rounds and URLs."""
 
 from __future__ import annotations
 
@@ -34,7 +31,7 @@ _CONTEXT = 20
 
 
 def check_text(kind: str, text: str) -> str:
-    """Returns ``text``, or raises when it is not text that UTF-8 can encode."""
+    """Returns ``text``; raises `StoreError` if it is not text that UTF-8 can encode."""
     if not isinstance(text, str):
         raise StoreError(f"a {kind} must be a string, not {text!r}")
     try:
@@ -45,27 +42,27 @@ def check_text(kind: str, text: str) -> str:
 
 
 def folder_of(url: str, prefix: str) -> str:
-    """The folder that a URL without options names after a prefix such as ``sqlite:///``; it is not decoded.
+    """Returns the folder in a URL such as ``sqlite:///folder``, without decoding it.
 
     Raises:
-        ConfigError: It is of another form.
+        ConfigError: The URL has another form.
     """
     path = url.removeprefix(prefix)
     if path == url or not path:
         raise ConfigError(f"{url!r}: write '{prefix}relative/path' or '{prefix}/absolute/path'")
-    if path.startswith("~"):  # shells expand it in front of a word only
-        raise ConfigError(f"{url!r}: the home folder has to be written out, as '{prefix}/home/...'")
+    if path.startswith("~"):  # shells expand it only at the start of a word
+        raise ConfigError(f"{url!r}: write the home folder in full, as '{prefix}/home/...'")
     return path
 
 
 def check_mapping(what: str, kind: str, value: Any) -> None:
-    """Raises unless ``value`` is a mapping; ``kind`` says from what to what."""
+    """Raises `StoreError` unless ``value`` is a mapping; ``kind`` names its keys and values."""
     if not isinstance(value, Mapping):
         raise StoreError(f"{what} must be a mapping from {kind}, not a {type(value).__name__}")
 
 
 def to_json(what: str, value: Any) -> str:
-    """The JSON text of ``value``, or an error that says what cannot be written as JSON."""
+    """Returns the JSON text of ``value``; raises `StoreError` if JSON cannot represent it."""
     try:
         return json.dumps(value)
     except (TypeError, ValueError, RecursionError) as error:
@@ -73,7 +70,7 @@ def to_json(what: str, value: Any) -> str:
 
 
 def check_round(process_id: str, last_round: int | None, round_num: int) -> int:
-    """Returns ``round_num`` as a plain integer when it may follow ``last_round``."""
+    """Returns ``round_num`` as a plain integer; raises `StoreError` unless it may follow ``last_round``."""
     try:
         number = operator.index(round_num)
     except TypeError as error:
@@ -89,7 +86,7 @@ def check_round(process_id: str, last_round: int | None, round_num: int) -> int:
 def check_commit(
     process_id: str, last_round: int | None, round_num: int, client_states: Any, metadata: Any
 ) -> tuple[int, str]:
-    """Checks what `ProcessState.commit` is given, but for the states, none of which it asks for.
+    """Checks the arguments of `ProcessState.commit`, without reading the states.
 
     Returns:
         The round as a plain integer, and the JSON text of the metadata.
@@ -102,14 +99,14 @@ def check_commit(
 
 
 def check_keep_rounds(keep_rounds: Any) -> int:
-    """Returns ``keep_rounds``, or raises `ConfigError` when so many rounds cannot be kept."""
+    """Returns ``keep_rounds``; raises `ConfigError` unless it is a positive integer."""
     if not isinstance(keep_rounds, int) or keep_rounds < 1:
         raise ConfigError(f"keep_rounds is {keep_rounds!r}; it must be 1 or more")
     return keep_rounds
 
 
 def not_committed(process_id: str, number: int, last_round: int | None, reason: StoreError) -> StoreError:
-    """The error for a round that may follow the last one and could not be made permanent."""
+    """Returns the error for a valid round that could not be committed."""
     held = "no round" if last_round is None else f"round {last_round}"
     return StoreError(
         f"round {number} of process {process_id!r} was not committed: {reason}; {held} is intact"
@@ -117,18 +114,18 @@ def not_committed(process_id: str, number: int, last_round: int | None, reason: 
 
 
 def not_kept(process_id: str, round_num: int, kept: Iterable[int]) -> StoreError:
-    """The error for a round that a process cannot be rewound to."""
+    """Returns the error for a round that a process cannot be rewound to."""
     rounds = ", ".join(map(str, kept)) or "none"
     return StoreError(f"round {round_num} of process {process_id!r} is not kept; kept are: {rounds}")
 
 
 def no_such_process(where: str, process_id: str, known: Iterable[str]) -> StoreError:
-    """The error for a process that the store does not have."""
+    """Returns the error for a process that the store does not have."""
     return StoreError(f"{where} has no process {process_id!r}; {nearest(process_id, known)}")
 
 
 def check_signature(where: str, process_id: str, stored: str, asked: Mapping[str, Any]) -> None:
-    """Raises `StoreMismatchError` unless ``asked`` is, as JSON, the signature ``stored``."""
+    """Raises `StoreMismatchError` unless ``asked`` equals the signature ``stored`` as JSON."""
     found = list(
         itertools.islice(
             _differences(json.loads(stored), json.loads(to_json("signature", asked))), _SHOWN + 1
@@ -152,7 +149,7 @@ def _installing(missing: Iterable[str]) -> str:
 
 
 def _differences(stored: Any, asked: Any, path: str = "") -> Iterator[str]:
-    """Describes, depth first and in key order, where two JSON values differ."""
+    """Yields descriptions of where two JSON values differ, depth first and in key order."""
     if isinstance(stored, dict) and isinstance(asked, dict):
         for key in sorted(stored.keys() | asked.keys()):
             yield from _differences(
@@ -174,7 +171,7 @@ def _text(value: Any) -> str:
 
 
 def _excerpts(*texts: str) -> Iterator[str]:
-    """The texts, long ones cut to where they begin to differ."""
+    """Yields the texts; long ones are cut to where they begin to differ."""
     same = sum(1 for _ in itertools.takewhile(lambda chars: len(set(chars)) == 1, zip(*texts, strict=False)))
     begin = max(0, same - _CONTEXT)
     end = begin + _WIDTH

@@ -1,9 +1,8 @@
 """Segment files: immutable files of checksummed blobs, one file per commit.
 
-A segment is a 64-byte header, then the blobs one after the other, each padded with zeros to a multiple of 64
-bytes, then what its writer has to say of them (`fedplug.stores.note`). Where a blob lies and what its
-checksum is, is recorded elsewhere; this file knows no index, process or client. A segment is complete and on
-the disk before `SegmentFolder.write` returns, and never changes after.
+A segment is a 64-byte header, then the blobs in order, each padded with zeros to a multiple of 64 bytes, then
+a note (`fedplug.stores.note`). The positions and checksums of blobs are recorded elsewhere. A segment is
+complete and on the disk before `SegmentFolder.write` returns, and never changes afterwards.
 """
 
 from __future__ import annotations
@@ -25,14 +24,14 @@ _NAME = re.compile(r"(\d{10,})\.segment")
 
 
 class Extent(NamedTuple):
-    """Where a blob lies.
+    """The place of a blob.
 
     Attributes:
         segment: The number of the file.
         position: Offset of the first byte, a multiple of 64.
-        size: Bytes, without the padding.
-        checksum: CRC-32 of these bytes: notices every change of one bit or of up to 32 neighbouring ones, and
-            all but one in 2**32 of the others.
+        size: Size in bytes, without the padding.
+        checksum: CRC-32 of these bytes. It detects every change of one bit or within 32 adjacent bits, and
+            all but one in 2**32 of other changes.
     """
 
     segment: int
@@ -42,10 +41,10 @@ class Extent(NamedTuple):
 
 
 class SegmentFolder:
-    """The folder that holds a store's segments; other files in it are left alone.
+    """The folder of a store's segments; other files in it are ignored.
 
     Attributes:
-        next: The number of the segment that is written next.
+        next: The number of the next segment to write.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -57,30 +56,30 @@ class SegmentFolder:
             raise StoreError(f"{folder} cannot be used: {error.strerror}") from error
 
     def ids(self) -> list[int]:
-        """The numbers of the segments in the folder."""
+        """Returns the numbers of the segments in the folder."""
         names = (_NAME.fullmatch(name) for name in os.listdir(self._folder))
         return sorted(int(name[1]) for name in names if name)
 
     def write(
         self, blobs: Iterable[bytes], note: Callable[[list[Extent]], bytes]
     ) -> tuple[list[Extent], int]:
-        """Writes a new segment with the blobs, which may be made one by one as they are written.
+        """Writes the blobs to a new segment; an iterator may produce them one by one.
 
         Args:
-            blobs: In the order in which they are to lie.
-            note: Makes what is written after them.
+            blobs: The blobs, in the order of the file.
+            note: A function from the blobs' extents to the note that follows them.
 
         Returns:
-            Where each lies, and the size of the note.
+            The extent of each blob, and the size of the note.
 
         Raises:
-            StoreError: The disk is full, or refuses for another reason. Nothing is left behind, neither then
-                nor when making a blob raises.
+            StoreError: The disk is full, or another disk operation fails. No file is left behind, also if
+                producing a blob raises.
         """
         segment, self.next = self.next, self.next + 1
         path = self.path(segment)
         try:
-            file = path.open("xb")  # one that is there already is not removed: it is another's
+            file = path.open("xb")  # an existing file belongs to another user and is not removed
         except OSError as error:
             raise StoreError(f"{path} cannot be written: {error.strerror}") from error
         try:
@@ -100,13 +99,13 @@ class SegmentFolder:
         return extents, len(said)
 
     def read(self, extent: Extent, owner: str) -> bytes:
-        """The bytes of a blob, checked.
+        """Returns the bytes of a blob after checking them.
 
-        The file is read, not mapped: a page of a mapped file that the disk cannot deliver kills the process,
-        and one that changes after its checksum was taken goes unnoticed.
+        The file is read, not mapped: an unreadable page of a mapped file kills the process, and a page that
+        changes after its checksum was computed goes undetected.
 
         Raises:
-            CorruptStoreError: They are not what was written; the message starts with ``owner``.
+            CorruptStoreError: The bytes are damaged; the message starts with ``owner``.
             StoreError: The file cannot be read.
         """
         path = self.path(extent.segment)
@@ -133,21 +132,21 @@ class SegmentFolder:
         return blob
 
     def size(self, segment: int) -> int:
-        """Bytes of a segment without its header; 0 when the file is missing."""
+        """Returns the size of a segment without its header; 0 if the file is missing."""
         try:
             return max(0, self.path(segment).stat().st_size - len(_HEADER))
         except FileNotFoundError:
             return 0
 
     def remove(self, segment: int) -> None:
-        """Deletes a segment; legal when it is gone already."""
+        """Deletes a segment; a missing one is allowed."""
         try:
             self.path(segment).unlink(missing_ok=True)
         except OSError as error:
             raise StoreError(f"{self.path(segment)} cannot be removed: {error.strerror}") from error
 
     def set_aside(self, segment: int) -> Path:
-        """Renames a segment so that it is no segment of the store any more; returns its new path."""
+        """Renames a segment to remove it from the store; returns its new path."""
         path = self.path(segment)
         aside = path.with_name(path.name + ".damaged")
         try:
@@ -157,12 +156,12 @@ class SegmentFolder:
         return aside
 
     def path(self, segment: int) -> Path:
-        """The file of a segment."""
+        """Returns the file of a segment."""
         return self._folder / f"{segment:010d}.segment"
 
 
 def occupied(size: int) -> int:
-    """Bytes that a blob of ``size`` bytes takes in a segment."""
+    """Returns the number of bytes that a blob of ``size`` bytes takes in a segment."""
     return size + _padding(size)
 
 

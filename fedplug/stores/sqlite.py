@@ -1,13 +1,12 @@
 """``sqlite:///path``: a store in a folder, safe against crashes, full disks and damaged files.
 
-A round is written as one new segment file, waited for until it is on the disk, and then made valid by one
-SQLite transaction; `fedplug.stores.recovery` handles what a crash or damage left of the two. The last
-``keep_rounds`` rounds are kept, one unless more are asked for: the transaction that adds a round is also the
-one that lets go of what no kept round needs any more.
+A commit writes the round as one new segment file and waits until it is on the disk. One SQLite transaction
+then makes it valid. `fedplug.stores.recovery` handles what a crash or damage leaves of the two. The last
+``keep_rounds`` rounds are kept. The transaction that adds a round also removes what no kept round needs.
 
-The layout of a store's folder::
+A store's folder has these files::
 
-    index.sqlite3            which blob lies where (`fedplug.stores.index`)
+    index.sqlite3            the place of each blob (`fedplug.stores.index`)
     segments/NNN.segment     the blobs (`fedplug.stores.segment`), each a safetensors document
     lock                     held while these change (`fedplug.stores.lock`)
 """
@@ -43,23 +42,23 @@ _OPTION = "?keep_rounds="
 
 
 class SqliteStore(StateStore):
-    """The embedded default."""
+    """The default store on disk."""
 
     name: ClassVar[str] = "sqlite"
 
     def __init__(self, path: str | Path, keep_rounds: int = 1, *, read_only: bool = False) -> None:
-        """Opens the store in the folder ``path``, and makes the folder where there is none.
+        """Opens the store in the folder ``path``, and creates the folder if there is none.
 
         Args:
             path: The folder.
-            keep_rounds: How many rounds of each process to keep: `SqliteProcess.rewind` goes back to one of
-                them. It may be another at each opening; fewer rounds are let go of at the next commit.
+            keep_rounds: Number of rounds of each process to keep for `SqliteProcess.rewind`. It may differ
+                at each opening; the next commit removes rounds beyond it.
             read_only: Whether to change nothing in the folder, which may be on a read-only disk. Commits and
-                other changes are errors then.
+                other changes then raise errors.
 
         Raises:
-            ConfigError: ``keep_rounds`` is no positive integer.
-            StoreError: The path is a file or the folder of something else; the store is in use, or of a newer
+            ConfigError: ``keep_rounds`` is not a positive integer.
+            StoreError: The path is a file or another kind of folder; or the store is in use, or has a newer
                 format.
             CorruptStoreError: The index is damaged, or older than the segments.
         """
@@ -77,7 +76,7 @@ class SqliteStore(StateStore):
         self._lock = FolderLock(self._path)
         undo.callback(self._lock.close)
         with self._lock:
-            # Segments get their folder after the index: where it is, an empty index is a lost index.
+            # The segments' folder is created after the index: if it exists, an empty index is a lost one.
             fresh = not (self._path / SEGMENTS).exists()
             if not fresh:
                 recovery.require_current(self._path / INDEX, SegmentFolder(self._path / SEGMENTS))
@@ -89,7 +88,7 @@ class SqliteStore(StateStore):
             self._collector.open()
 
     def _look(self, undo: ExitStack) -> None:
-        """Opens a copy of the index, and the segments where they are."""
+        """Opens a copy of the index, and the segments in place."""
         require_store(self._path)
         copy = Path(undo.enter_context(tempfile.TemporaryDirectory(prefix="fedplug-")))
         try:
@@ -109,16 +108,16 @@ class SqliteStore(StateStore):
     def from_url(cls, url: str) -> Self:
         """Opens ``sqlite:///relative/path`` or ``sqlite:////absolute/path``; the path is not decoded.
 
-        At the end may stand ``?keep_rounds=N``. Any other question mark is part of the path.
+        The URL may end with ``?keep_rounds=N``. Any other question mark is part of the path.
         """
         return cls(*_arguments(url))
 
     @classmethod
     def look_into(cls, url: str) -> Self:
-        """Opens a store that exists; in a folder that cannot be written to, it is read where it is.
+        """Opens an existing store, read-only if the folder is not writable.
 
         Raises:
-            ConfigError: The URL is not of the form that `from_url` takes.
+            ConfigError: The URL does not have the form that `from_url` accepts.
             StoreError: There is no store in the folder, or it cannot be opened.
         """
         path, keep_rounds = _arguments(url)
@@ -126,7 +125,7 @@ class SqliteStore(StateStore):
         return cls(path, keep_rounds, read_only=not os.access(path, os.W_OK))
 
     def get_config(self) -> dict[str, Any]:
-        """The path, and how many rounds are kept."""
+        """Returns the path and the number of kept rounds."""
         return {"path": str(self._path), "keep_rounds": self._keep_rounds}
 
     @property
@@ -159,9 +158,9 @@ class SqliteStore(StateStore):
 
 
 def require_store(folder: Path) -> None:
-    """Raises `StoreError` unless there is a store, or what is left of one, in a folder."""
+    """Raises `StoreError` if a folder is missing or empty; it may hold a damaged store."""
     if not folder.is_dir() or not any(folder.iterdir()):
-        raise StoreError(f"there is no store in {folder}; name its folder, for instance runs/digits/state")
+        raise StoreError(f"there is no store in {folder}; name its folder, for example runs/digits/state")
 
 
 def _arguments(url: str) -> tuple[str, int]:
@@ -174,7 +173,7 @@ def _arguments(url: str) -> tuple[str, int]:
 
 
 def prepare_folder(folder: Path) -> None:
-    """Makes the folder of a store, or makes sure that it is one."""
+    """Creates the folder of a store, or checks that an existing one is a store."""
     try:
         if folder.exists() and not folder.is_dir():
             raise StoreError(f"{folder} is a file; a store is a folder, so name another path")
@@ -182,7 +181,7 @@ def prepare_folder(folder: Path) -> None:
         names = {path.name for path in folder.iterdir()} - {LOCK_FILE}
         if SEGMENTS in names and not (folder / INDEX).is_file():
             raise CorruptStoreError(
-                f"{folder} has segments and no {INDEX}; run `fedplug store repair {folder}`, or restore the "
+                f"{folder} has segments but no {INDEX}; run `fedplug store repair {folder}`, or restore the "
                 "store from a copy"
             )
         if names and not (folder / INDEX).is_file():

@@ -1,4 +1,4 @@
-"""What a store on disk keeps of one training process: reading it, adding a round, going back some rounds."""
+"""The state of one training process in a store on disk: reading, committing and rewinding rounds."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ __all__ = ["SqliteProcess"]
 
 
 class SqliteProcess(ProcessState):
-    """Of a `fedplug.stores.sqlite.SqliteStore`, which makes it."""
+    """A process of a `fedplug.stores.sqlite.SqliteStore`, which creates it."""
 
     def __init__(
         self,
@@ -42,17 +42,14 @@ class SqliteProcess(ProcessState):
 
     @property
     def signature(self) -> Any:
-        """As in `ProcessState`."""
         return json.loads(self._row().signature)
 
     @property
     def last_round(self) -> int | None:
-        """As in `ProcessState`."""
         return self._row().round
 
     @property
     def metadata(self) -> Any:
-        """As in `ProcessState`."""
         return json.loads(self._row().metadata)
 
     @property
@@ -61,34 +58,31 @@ class SqliteProcess(ProcessState):
         return self._index.generation
 
     def kept_rounds(self) -> list[int]:
-        """The rounds that `rewind` can go to, oldest first; the last one is the current."""
+        """Returns the rounds that `rewind` accepts, oldest first; the last one is the current round."""
         return [row.round for row in self._index.rounds(self._process_id)]
 
     def kept_metadata(self) -> dict[int, Any]:
-        """What was committed with each of these rounds, in the same order."""
+        """Returns the metadata committed with each kept round, oldest first."""
         return {row.round: json.loads(row.metadata) for row in self._index.rounds(self._process_id)}
 
     def client_ids(self) -> list[str]:
-        """As in `ProcessState`."""
         owners = self._index.owners(self._process_id)
         return sorted(owner.removeprefix(_CLIENT) for owner in owners if owner != SERVER)
 
     def client_ids_at(self, round_num: int) -> list[str]:
-        """The clients that had state in a round that is kept, sorted."""
+        """Returns the clients that had state in a kept round, sorted."""
         entries = self._index.entries(self._process_id)
         return sorted({each.client for each in entries if not each.is_server and each.round <= round_num})
 
     def read_clients(self, client_ids: Iterable[str]) -> dict[str, dict[str, np.ndarray[Any, Any]]]:
-        """As in `ProcessState`."""
         asked = [rules.check_text("client id", client) for client in client_ids]
-        # In the order in which they lie on the disk: of a million clients, a third less processor time.
+        # Reading in disk order takes a third less processor time for a million clients.
         rows = [self._index.entry(self._process_id, client_owner(client)) for client in sorted(set(asked))]
         entries = sorted((row for row in rows if row is not None), key=lambda row: row.extent)
         states = {row.client: blob.decode(self._segments.read(row.extent, str(row))) for row in entries}
         return {client: states[client] for client in asked if client in states}
 
     def read_server(self) -> dict[str, np.ndarray[Any, Any]] | None:
-        """As in `ProcessState`."""
         return self._read(SERVER)
 
     def commit(
@@ -100,14 +94,14 @@ class SqliteProcess(ProcessState):
         metadata: Any = None,
         oldest: int | None = None,
     ) -> None:
-        """As in `ProcessState`; of a mapping that makes states when asked, one is in memory at a time.
+        """Commits a round; see `ProcessState.commit`. A lazy mapping of states is read one at a time.
 
         Args:
-            round_num: As there.
-            client_states: As there.
-            server_state: As there.
-            metadata: As there.
-            oldest: The oldest round that is kept from now on; None: as the store's ``keep_rounds`` says.
+            round_num: The number of the round.
+            client_states: The new state of the clients that took part.
+            server_state: The new state of the server.
+            metadata: A JSON value.
+            oldest: The oldest round to keep; determined by the store's ``keep_rounds`` if None.
         """
         row = self._row()
         number, text = rules.check_commit(self._process_id, row.round, round_num, client_states, metadata)
@@ -132,12 +126,10 @@ class SqliteProcess(ProcessState):
             raise
 
     def rewind(self, round_num: int) -> None:
-        """Goes back to a round that is kept; those after it are gone, and the next commit follows it.
-
-        All of it happens or, when this raises or the machine stops, nothing of it.
+        """Rolls back to a kept round, atomically; see `ProcessState.rewind`.
 
         Raises:
-            StoreError: The round is not kept, or the disk refuses.
+            StoreError: The round is not kept, or a disk operation fails.
             CorruptStoreError: A row of the index is damaged.
         """
         rounds = {row.round: row for row in self._index.rounds(self._process_id)}
@@ -155,7 +147,7 @@ class SqliteProcess(ProcessState):
                             touched.add(entry.extent.segment)
                 for row in undone:
                     self._index.remove_round(row)
-                # The server state moves to a new segment, which shows that an older index lacks this.
+                # The server state moves to a new segment; it shows if an older index lacks this rewind.
                 if (server := self._index.entry(self._process_id, SERVER)) is not None:
                     touched.add(server.extent.segment)
                 self._doom(touched)
@@ -164,7 +156,7 @@ class SqliteProcess(ProcessState):
             self._collector.collect(touched)
 
     def damage(self) -> Iterator[str]:
-        """Reads everything; see `ProcessState.damage`."""
+        """Reads everything and yields one line for each damage; see `ProcessState.damage`."""
         yield from self._index.damage()
         for _, message in self.damaged():
             yield message
@@ -173,7 +165,7 @@ class SqliteProcess(ProcessState):
             yield from self._note_damage(segment)
 
     def damaged(self) -> Iterator[tuple[Entry, str]]:
-        """Reads the blobs of all kept rounds; yields those that are damaged, each with what is wrong."""
+        """Reads the blobs of all kept rounds; yields the damaged ones, each with a message."""
         for entry in self._index.intact_entries(self._process_id):
             try:
                 self._segments.read(entry.extent, str(entry))
@@ -181,15 +173,15 @@ class SqliteProcess(ProcessState):
                 yield entry, str(error)
 
     def first_without(self, entry: Entry) -> int | None:
-        """Returns the round in which a blob was replaced; None if it is the newest of its owner."""
+        """Returns the round in which a blob was replaced; None if it is its owner's newest."""
         later = (each.round for each in self._index.versions(self._process_id, entry.owner))
         return next((number for number in later if number > entry.round), None)
 
     def forget_rounds_before(self, oldest: int) -> None:
-        """Lets go of the kept rounds before one that is kept; clients keep their newest states.
+        """Discards the kept rounds before ``oldest``; clients keep their newest states.
 
         Raises:
-            StoreError: The disk refuses.
+            StoreError: A disk operation fails.
         """
         with self._lock:
             with self._index.transaction():
@@ -197,10 +189,10 @@ class SqliteProcess(ProcessState):
             self._collector.collect(touched)
 
     def drop_clients(self, client_ids: Iterable[str]) -> None:
-        """Forgets all kept states of these clients, damaged or not; they begin anew. All or none.
+        """Removes all kept states of these clients, damaged or not, atomically; the clients start afresh.
 
         Raises:
-            StoreError: The disk refuses.
+            StoreError: A disk operation fails.
         """
         owners = [client_owner(client_id) for client_id in client_ids]
         with self._lock:
@@ -214,7 +206,7 @@ class SqliteProcess(ProcessState):
             self._collector.collect(touched)
 
     def _doom(self, segments: Iterable[int]) -> None:
-        """Takes removed states out of their segments: `repair` would take them for the newest."""
+        """Marks segments for rewriting without removed states, which `repair` would restore."""
         for segment in segments:
             if (kept_in := self._index.segment(segment)) is not None:
                 self._index.put_segment(kept_in._replace(doomed=1))
@@ -229,7 +221,7 @@ class SqliteProcess(ProcessState):
         return note.Note(True, entries, finished, self._index.generation + 1)
 
     def _retract(self, segment: int) -> None:
-        """Makes sure, when a commit failed, that its segment is not taken for a round later."""
+        """Retracts the note of a failed commit's segment, so that recovery never takes it for a round."""
         with suppress(StoreError, OSError):
             if self._index.segment(segment) is None:
                 note.retract(self._segments.path(segment))
@@ -239,7 +231,7 @@ class SqliteProcess(ProcessState):
         if row is not None and row.note and path.exists() and note.read(path) is None:
             yield (
                 f"process {self._process_id!r}: {path} is corrupt in its last {row.note} bytes: the note for "
-                "`fedplug store repair`; the states in it are whole, and the next rounds write a new one"
+                "`fedplug store repair`; its states are intact, and the next rounds write a new note"
             )
 
     def _row(self) -> ProcessRow:

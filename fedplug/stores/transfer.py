@@ -1,6 +1,6 @@
-"""Copies the last round of each process from a store of any kind to a new one of any other.
+"""Copies the last round of each process from a store of any kind to a new store of any kind.
 
-One state is in memory at a time. Must not know what kinds of stores there are, but for the folder.
+Only one state is in memory at a time.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ __all__ = ["transfer", "transfer_to_folder"]
 
 
 def transfer(source: StateStore, target: StateStore) -> None:
-    """Copies to a store without processes: each in one commit, so that an error leaves whole ones only.
+    """Copies all processes to an empty store, each in one commit; an error leaves only whole processes.
 
     Raises:
-        StoreError: The target has processes; a state cannot be read, or not be stored.
+        StoreError: The target has processes, or a state cannot be read or stored.
     """
     if there := target.processes():
-        raise StoreError(f"the store to copy to has processes already ({there[0]!r}); name a new one")
+        raise StoreError(f"the target store already has processes ({there[0]!r}); name a new store")
     for name in source.processes():
         one = source.open_process(name)
         copy = target.open_process(name, one.signature)
@@ -40,12 +40,12 @@ def transfer_to_folder(source: StateStore, folder: str | Path) -> None:
     """Copies to a new folder, which appears when the copy is complete; until then it is ``folder.part``.
 
     Raises:
-        StoreError: The folder is there already; otherwise as `transfer`.
+        StoreError: The folder exists, or copying fails; see `transfer`.
     """
     folder = Path(folder)
     part = folder.with_name(folder.name + ".part")
     if folder.exists():
-        raise StoreError(f"{folder} is there already; name a new folder for the copy")
+        raise StoreError(f"{folder} already exists; name a new folder for the copy")
     shutil.rmtree(part, ignore_errors=True)
     with SqliteStore(part) as target:
         transfer(source, target)
@@ -57,7 +57,7 @@ def transfer_to_folder(source: StateStore, folder: str | Path) -> None:
 
 
 class _States(Mapping[str, Tensors]):
-    """The states of all clients, each read when it is asked for."""
+    """The states of all clients, each read on demand."""
 
     def __init__(self, process: ProcessState) -> None:
         self._process = process

@@ -173,18 +173,16 @@ class AggregatorSuite(Suite, abc.ABC):
             expect.same_bits(f"tensor {position} of two accumulators merged", merged, one + other)
 
     @after(_DETERMINISM, _STRUCTURE)
-    def test_a_memory_moves_at_its_rate_and_is_added_to_what_comes(self) -> None:
-        """With all clients there are; then with nobody, and again with all."""
-        aggregator = self.make_aggregator()
-        rate, clients = aggregator.capabilities.memory_rate, aggregator.clients or _CLIENTS
-        if rate is None:
-            raise NotApplicable("it does not declare a memory_rate")
+    def test_a_memory_is_the_sum_of_the_differences_and_is_added_to_new_ones(self) -> None:
+        """Finishes rounds with all clients, with none, and again with all."""
+        aggregator = self._declaring("sends_differences")
+        clients = aggregator.clients or _CLIENTS
         zero = aggregator.zero(_SPECS)
         everybody = _accumulate(aggregator, zero, range(clients))
         first, state = aggregator.finish(everybody, aggregator.init_state(_SPECS))
         memory, state = aggregator.finish(zero, state)
         again, _ = aggregator.finish(everybody, state)
-        self._close(f"nobody, after a round of all {clients} clients", memory, [rate * x for x in first])
+        self._close(f"nobody, after a round of all {clients} clients", memory, first)
         want = [known + x for known, x in zip(memory, first, strict=True)]
         self._close("the same differences in a later round", again, want)
 

@@ -116,17 +116,13 @@ class CapabilityChecks(EncoderSubject):
 
     @on_each_execution
     def test_a_memory_is_what_was_sent_of_the_differences_from_it(self) -> None:
-        encoder = self.make_encoder()
-        rate = encoder.capabilities.memory_rate
-        if rate is None:
-            raise NotApplicable("it does not declare a memory_rate")
+        encoder = self._declaring("sends_differences")
         for spec in self.specs():
             wide = ops.wide_spec(spec)
             known = self.on.numpy(self.on.array(np.zeros(tuple(spec.shape), tensors.numpy_dtype(wide))))
             for step in self.history(encoder, spec, rounds=6):
                 sent = ops.widened(encoder.decode(step.payload, spec))
-                moved = ops.multiply(ops.asarray(rate, like=sent), sent)
-                known = self.on.numpy(self.on.array(known) + moved)
+                known = self.on.numpy(self.on.array(known) + sent)
                 what = f"the memory after encoding {step.case.what}"
                 zero = self.on.scalar(0, wide)  # the sign of a zero is not kept
                 expect.same_bits(what, step.next_state["memory"] + zero, self.on.array(known) + zero)
@@ -134,9 +130,7 @@ class CapabilityChecks(EncoderSubject):
     @after("test_a_memory_is_what_was_sent_of_the_differences_from_it")
     @on_each_execution
     def test_a_memory_comes_near_to_a_tensor_that_stays(self) -> None:
-        encoder = self.make_encoder()
-        if encoder.capabilities.memory_rate is None:
-            raise NotApplicable("it does not declare a memory_rate")
+        encoder = self._declaring("sends_differences")
         for spec in self.few_specs():
             x, state = self.on.tensor("normal", spec), encoder.init_state(spec)
             for number in range(_PATIENCE):

@@ -1,7 +1,7 @@
 """Golden payloads: containers that are written once and decoded by every later release.
 
-``<folder>/<wire id, with "-" for "/">/<name>.payload`` is a container of `fedplug.wire`. ``<name>.json`` has the
-encoder's configuration and the decoded values as little-endian bytes, on one line::
+``<folder>/<wire id, with "-" for "/">/<name>.payload`` is a container of `fedplug.wire`. ``<name>.json`` has
+the encoder's configuration and the decoded values as little-endian bytes, on one line::
 
     {"wire_id": "topk/1", "dtype": "float32", "shape": [10], "config": {...}, "decoded": "<hex>"}
 

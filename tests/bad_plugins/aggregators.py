@@ -182,14 +182,6 @@ class ForgetsWhatWasSaid(Remembers):
         return super().finish(accumulator, state)[0], state
 
 
-class RemembersTooMuch(Remembers):
-    """Moves at another rate than clients do."""
-
-    @property
-    def capabilities(self):
-        return Capabilities(commutes_with_sum=True, memory_rate=0.5)
-
-
 GOOD = [Mean, Clipped, ClippedFarOut, Remembers]
 
 BAD = [
@@ -212,7 +204,6 @@ BAD = [
         "test_bounded_sensitivity_means_that_large_updates_do_not_give_a_large_result",
         ClaimsToBound,
     ),
-    ("test_a_memory_moves_at_its_rate_and_is_added_to_what_comes", ForgetsWhatWasSaid),
-    ("test_a_memory_moves_at_its_rate_and_is_added_to_what_comes", RemembersTooMuch),
+    ("test_a_memory_is_the_sum_of_the_differences_and_is_added_to_new_ones", ForgetsWhatWasSaid),
     ("test_a_graph_computes_what_eager_execution_does", EagerOnly),
 ]

@@ -678,7 +678,7 @@ class Follows(Grid):
 
     @property
     def capabilities(self):
-        return Capabilities(needs_client_state=True, needs_seed=True, memory_rate=1.0)
+        return Capabilities(needs_client_state=True, needs_seed=True, sends_differences=True)
 
     def init_state(self, spec):
         return {"memory": tf.zeros(spec.shape, spec.dtype)}

@@ -30,7 +30,7 @@ def test_an_unbiased_encoder_with_an_error_above_1_is_explained(capsys):
     assert main(["bench", "--elements", "2000", "randomk(0.01)", "topk(0.01)", "auto"]) == 0
     lines = capsys.readouterr().out.splitlines()
     (explained,) = [line for line in lines if "unbiased" in line]
-    assert explained.startswith("randomk(0.01): its NMSE is the variance of an unbiased encoder")
+    assert explained.startswith("randomk(0.01): the NMSE is the variance of an unbiased encoder")
     assert main(["bench", "--elements", "2000", "--rounds", "200", "randomk(0.01)"]) == 0
     assert "unbiased" not in capsys.readouterr().out
 
@@ -74,7 +74,7 @@ def test_arrays_that_are_left_out_of_a_file_are_named(tmp_path, capsys):
     path = tmp_path / "update.npz"
     np.savez(path, k=X, step=np.arange(3))
     assert main(["bench", str(path), "qsgd(8)"]) == 0
-    assert re.search(r"^left out, not of float16, .*: step$", capsys.readouterr().out, re.MULTILINE)
+    assert re.search(r"^left out, because not float16, .*: step$", capsys.readouterr().out, re.MULTILINE)
 
 
 def test_statistics_are_named_and_are_not_in_the_error(tmp_path, capsys):
@@ -88,7 +88,7 @@ def test_statistics_are_named_and_are_not_in_the_error(tmp_path, capsys):
     errors = [re.search(r"^qsgd\(2\) +\S+ +(\S+)", output, re.MULTILINE)[1] for output in found]
     assert errors[0] == errors[1]
     assert "statistics, which" not in found[0]
-    assert "\nstatistics, which are sent exactly and are not in the NMSE: bn.running_var\n" in found[1]
+    assert "\nstatistics, which are sent exactly and excluded from the NMSE: bn.running_var\n" in found[1]
 
 
 def test_the_update_between_two_checkpoints(tmp_path, capsys):
@@ -113,8 +113,8 @@ def test_the_picture(tmp_path, capsys):
     ("arguments", "message"),
     [
         (["identity", "tpok(0.1)"], "unknown encoder 'tpok'; did you mean 'topk'"),
-        (["--elements", "10"], "elements is 10; to see anything it takes 1000 or more"),
-        (["--rounds", "0"], "rounds is 0; it takes 1 or more"),
+        (["--elements", "10"], "elements is 10; it must be 1000 or more"),
+        (["--rounds", "0"], "rounds is 0; it must be 1 or more"),
         (["absent.safetensors"], "absent.safetensors cannot be read: No such file"),
         (["absent.npz"], "absent.npz cannot be read: No such file"),
         (["model.pt"], "model.pt is neither a .safetensors nor a .npy file nor a .npz archive"),
@@ -122,7 +122,7 @@ def test_the_picture(tmp_path, capsys):
         (["a.npy", "b.npy"], "bench encodes one update: name one file, or two checkpoints after --update"),
         (["a.npy", "--update", "b.npy", "c.npy"], "bench encodes one update"),
         (["a.npy", "--elements", "2000"], "--elements is for random numbers"),
-        (["--plot", "a.jpg"], "a picture is a .png or a .svg file, not a.jpg"),
+        (["--plot", "a.jpg"], "a picture must be a .png or .svg file, found a.jpg"),
     ],
 )
 def test_a_mistake_is_told_before_anything_is_measured(arguments, message, capsys, monkeypatch):

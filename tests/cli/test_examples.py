@@ -46,7 +46,7 @@ def test_copy_makes_the_same_file_and_never_overwrites_one(tmp_path, capsys) -> 
     assert capsys.readouterr().out == f"{copied}\n"
     assert copied.read_bytes() == examples.find()["digits"].read_bytes()
     assert main(["examples", "copy", "digits", str(tmp_path)]) == 2
-    assert "exists already" in capsys.readouterr().err
+    assert "already exists" in capsys.readouterr().err
 
 
 def test_a_name_that_is_none_is_refused_with_the_nearest(capsys) -> None:

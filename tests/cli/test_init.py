@@ -49,7 +49,7 @@ def test_nothing_is_overwritten(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "experiment.toml").write_text("mine", encoding="utf-8")
     assert main(["init"]) == 2
-    assert "experiment.toml exists already; remove it, or name another file" in capsys.readouterr().err
+    assert "experiment.toml already exists; remove it, or name another file" in capsys.readouterr().err
     assert (tmp_path / "experiment.toml").read_text(encoding="utf-8") == "mine"
 
 

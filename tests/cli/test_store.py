@@ -127,7 +127,7 @@ def test_rewind_sets_the_process_that_is_named_back(tmp_path, capsys):
     assert main(["store", "rewind", where, "1"]) == 2
     assert "has 2 processes; name one with --process" in capsys.readouterr().err
     assert main(["store", "rewind", where, "1", "--process", "q"]) == 0
-    assert capsys.readouterr().out == "process 'q' is back from round 2 to round 1\n"
+    assert capsys.readouterr().out == "process 'q' is rolled back from round 2 to round 1\n"
     assert main(["store", "rewind", where, "0", "--process", "q"]) == 2
     assert "round 0 of process 'q' is not kept; kept are: 1" in capsys.readouterr().err
     with open_store(f"sqlite:///{where}") as store:

@@ -129,7 +129,7 @@ def test_ctrl_c_ends_the_watching_and_says_so_in_one_line(experiment, capsys):
 
     experiment.steps.insert(1, interrupt)
     assert main(["watch", str(experiment.folder)]) == 130
-    assert capsys.readouterr().err == "fedplug: no longer watching; the experiment goes on\n"
+    assert capsys.readouterr().err == "fedplug: no longer watching; the experiment continues\n"
 
 
 def test_it_loads_neither_numpy_nor_tensorflow(experiment):

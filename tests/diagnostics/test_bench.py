@@ -104,7 +104,7 @@ def test_a_timed_run_with_another_result_is_an_error(when, message):
 
 
 def test_it_takes_a_round():
-    with pytest.raises(ConfigError, match="rounds is 0; it takes 1 or more"):
+    with pytest.raises(ConfigError, match="rounds is 0; it must be 1 or more"):
         bench.measure("identity", UPDATE, rounds=0)
 
 

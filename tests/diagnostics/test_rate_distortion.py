@@ -32,13 +32,13 @@ def test_every_encoder_is_a_point(figures, tmp_path, monkeypatch, suffix, magic)
     assert path.read_bytes().startswith(magic)
     identity, *lossy = figures
     assert points == {
-        "identity (loses nothing)": (identity.bytes_per_element, min(each.nmse for each in lossy) / 10),
+        "identity (lossless)": (identity.bytes_per_element, min(each.nmse for each in lossy) / 10),
         **{each.encoder: (each.bytes_per_element, each.nmse) for each in lossy},
     }
 
 
 def test_what_is_wrong_is_told_before(tmp_path, monkeypatch):
-    with pytest.raises(ConfigError, match=r"a picture is a \.png or a \.svg file, not .*a\.jpg"):
+    with pytest.raises(ConfigError, match=r"a picture must be a \.png or \.svg file, found .*a\.jpg"):
         rate_distortion.require(tmp_path / "a.jpg")
     with pytest.raises(ConfigError, match=r"there is no folder .*absent"):
         rate_distortion.require(tmp_path / "absent" / "a.png")

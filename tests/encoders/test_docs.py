@@ -13,7 +13,7 @@ from fedplug.registry import resolve
 
 ROOT = Path(__file__).parents[2]
 WHOLE_MODELS = ["auto", "rules", "budget"]
-AROUND_OTHERS = ["ef21", "artemis"]  # whose wire id is that of what they are around
+AROUND_OTHERS = ["ef21"]  # its wire id is that of its inner encoder
 WRITTEN_WITH_BARS = ["pipeline"]
 # topk(0.01), randomk(0.01), qsgd under a budget; gaps and adaptive in entropy.md
 MEASURED_WITH_OTHERS = ["raw", "seeded", "mixed_qsgd", "gaps", "adaptive"]

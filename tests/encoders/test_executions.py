@@ -39,7 +39,6 @@ CASES = [
     ("topk(0.3) | terngrad | adaptive", "float16"),
     ("topk(0.3) | bfp(4) | gaps", "bfloat16"),
     ("ef21('topk(0.3)', momentum=0.5)", "float32"),
-    ("artemis('qsgd(4)')", "float16"),
     ("ef21('topk(0.3)', momentum=0.5)", "bfloat16"),
     ("sign | rans", "bfloat16"),
     ("qsgd(step([4, 2], [1]), block_size=16)", "float32"),

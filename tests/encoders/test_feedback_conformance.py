@@ -39,12 +39,3 @@ class TestEF21OfEverything(AroundSuite):
 class TestEF21WithMomentum(AroundSuite):
     expression = "ef21('topk(0.3)', momentum=0.9)"
     check_tff = True
-
-
-class TestArtemis(AroundSuite):
-    expression = "artemis('qsgd(4, block_size=16)', rate=0.25)"
-    check_tff = True
-
-
-class TestArtemisOfARandomSubset(AroundSuite):
-    expression = "artemis('randomk(0.5)', rate=0.25)"

@@ -56,10 +56,10 @@ def test_a_library_without_a_build_record_is_not_loaded(copied_library):
 def test_a_library_that_is_older_than_the_sources_is_not_loaded(copied_library):
     record = {"tensorflow": tf.__version__, "built_from": "other sources"}
     (copied_library / "build_info.json").write_text(json.dumps(record))
-    with pytest.raises(OpLibraryError, match=r"other sources than .*: run `make setup`"):
+    with pytest.raises(OpLibraryError, match=r"other sources than .*; run `make setup`"):
         _loader.library()
     # Nor does fedplug go on without it, slower, and say nothing.
-    with pytest.raises(OpLibraryError, match=r"other sources than .*: run `make setup`"):
+    with pytest.raises(OpLibraryError, match=r"other sources than .*; run `make setup`"):
         resolve_lowering("auto")
 
 

@@ -75,7 +75,7 @@ def tree(root: Path) -> Iterator[str]:
 
 
 def frozen_payloads(root: Path) -> Iterator[str]:
-    """Golden payloads of the last release are as they were: a wire id is frozen by its first release."""
+    """The golden files of the last release have not changed: its formats and wire ids are frozen."""
     tags = _git(root, "tag", "--list", "v*", "--merged", "HEAD", "--sort=-version:refname").split()
     if not tags:
         return
@@ -84,7 +84,7 @@ def frozen_payloads(root: Path) -> Iterator[str]:
         status, _, path = line.partition("\t")
         if status != "A":
             what = "deleted" if status == "D" else "changed"
-            yield f"{path}: {what} since {tags[0]}, which froze its wire id; give a new layout a new id"
+            yield f"{path}: {what} since {tags[0]}, which froze its format; give a new layout a new id"
 
 
 def metadata(root: Path) -> Iterator[str]:

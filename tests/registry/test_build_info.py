@@ -70,7 +70,7 @@ def test_sources_that_are_not_compiled_fail_with_one_line(tmp_path, code):
     assert done.returncode == 1
     assert done.stderr == (
         f"fedplug.errors.OpLibraryError: fedplug was imported from the sources in {tmp_path}, which are "
-        "not compiled: run `make setup` there, or start Python in another folder to import the installed "
+        "not compiled; run `make setup` there, or start Python in another folder to import the installed "
         "fedplug\n"
     )
 

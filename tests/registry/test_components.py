@@ -45,7 +45,7 @@ def test_something_else_is_refused(value):
 
 @pytest.mark.needs("tensorflow")
 def test_a_configuration_of_another_kind_is_refused():
-    with pytest.raises(ConfigError, match="is no encoder; it must have a name and a config"):
+    with pytest.raises(ConfigError, match="is not an encoder; it must have a name and a config"):
         fedplug.encoder(fedplug.to_config(fedplug.aggregator("mean")))
 
 
@@ -134,7 +134,7 @@ def test_a_name_may_be_meant_that_differs_in_capital_letters(text, nearest):
 
 def test_where_nothing_is_near_and_there_are_many_the_message_says_how_to_see_them():
     with pytest.raises(
-        UnknownNameError, match=r"none of the \d+ known is like it, `fedplug plugins list` shows them$"
+        UnknownNameError, match=r"none of the \d+ known names is similar; `fedplug plugins list` lists them$"
     ):
         fedplug.encoder("zzz")
     assert errors.nearest("zzz", ["b", "a"], see="ls") == "known: a, b"
@@ -161,8 +161,8 @@ def test_several_stages_make_no_aggregator():
         ({"name": "topk"}, "lacks 'kind'"),
         ({"kind": "encoder", "name": "topk", "confg": {}}, "unknown key 'confg'.*did you mean 'config'"),
         ({"kind": "encodr", "name": "topk"}, "unknown kind of component 'encodr'; did you mean 'encoder'"),
-        ({"kind": "encoder", "name": "topk", "config": [1]}, "must map names of arguments"),
-        ({"kind": "encoder", "name": "topk", "config": {1: 2}}, "must map names of arguments to values"),
+        ({"kind": "encoder", "name": "topk", "config": [1]}, "must map argument names"),
+        ({"kind": "encoder", "name": "topk", "config": {1: 2}}, "must map argument names to values"),
         ("topk(0.1)", "is 'topk\\(0.1\\)'; it must be a mapping"),
         ({"kind": "encoder", "name": 3}, "the name of a component is 3; it must be text"),
     ],

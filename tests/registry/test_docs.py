@@ -27,7 +27,7 @@ def test_every_block_is_part_of_a_plugin(block):
     [
         [name for name in vars(hookspecs) if name.startswith("fedplug_")],
         [field.name for field in dataclasses.fields(Capabilities)],
-        [resolve.ALLOW_VARIABLE, resolve.TRACE_VARIABLE],
+        [resolve.ALLOW_VARIABLE],
     ],
     ids=["hooks", "capabilities", "variables"],
 )

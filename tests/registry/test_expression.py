@@ -109,7 +109,7 @@ def test_any_text_at_all_is_read_or_refused(text):
     ("text", "message"),
     [
         ("topk(fraktion)", "'fraktion' in 'topk(fraktion)' is not a plain value"),
-        ("topk(scope=model)", "; text is written in quotes, 'model'"),
+        ("topk(scope=model)", "; write text in quotes: 'model'"),
         ("topk(0.1, error_feedback=false)", "None, list); write False"),
         (
             "topk 0.1",
@@ -117,7 +117,7 @@ def test_any_text_at_all_is_read_or_refused(text):
         ),
         ("topk(0.1", "cannot read 'topk(0.1': '(' was never closed at '(0.1'; write"),
         (" |topk", "cannot read '|topk': invalid syntax; write"),
-        ("top-k(0.1)", "'top-k(0.1)' is not a name or a call of one; write"),
+        ("top-k(0.1)", "'top-k(0.1)' is neither a name nor a call of a name; write"),
     ],
 )
 def test_the_message_shows_the_offending_piece(text, message):

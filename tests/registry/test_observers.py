@@ -62,15 +62,3 @@ def test_an_argument_that_the_hook_does_not_have_is_reported(install):
     install("acme-watch", OBSERVER.replace("(round_num: int", "(round_number: int"))
     (problem,) = resolve.catalog().problems()
     assert "round_number" in problem.reason
-
-
-def test_every_plugin_is_traced_if_the_environment_says_so(install, monkeypatch, capsys):
-    install("acme-watch", OBSERVER)
-    install("broken-codec", "raise RuntimeError('boom')")
-    resolve.load()
-    assert capsys.readouterr().err == ""
-    monkeypatch.setenv(resolve.TRACE_VARIABLE, "1")
-    resolve.load()
-    lines = capsys.readouterr().err.splitlines()
-    assert any("acme-watch 1.0" in line and "observer round_finished ok" in line for line in lines)
-    assert any("broken-codec 1.0" in line and "broken" in line for line in lines)

@@ -69,7 +69,7 @@ def test_show_tells_of_a_part_that_cannot_be_made_what_is_wrong(install_encoder,
     install_encoder("abstract-codec", "abstract", "fedplug.encoders:Encoder")
     assert main(["plugins", "show", "abstract"]) == 0
     problem = capsys.readouterr().out.splitlines()[-1]
-    assert problem.startswith("problem:      ConfigError: encoder 'abstract' refuses its arguments: ")
+    assert problem.startswith("problem:      ConfigError: encoder 'abstract' rejects its arguments: ")
 
 
 @pytest.mark.needs("fedplug.encoders")
@@ -122,7 +122,7 @@ def test_an_unknown_name_that_is_like_no_other_says_how_to_see_them_all(command,
     assert main(["plugins", command, "zzz"]) == 2
     message = capsys.readouterr().err
     assert "none of the" in message
-    assert "`fedplug plugins list` shows them" in message
+    assert "`fedplug plugins list` lists them" in message
     assert "topk" not in message
 
 
@@ -132,7 +132,7 @@ def test_check_tells_of_a_part_that_cannot_be_made_and_goes_on(install_encoder, 
     assert main(["plugins", "check", "abstract"]) == 1
     output = capsys.readouterr().out
     assert "ok    every class can be imported" in output
-    assert "  fail  it can be made\n        ConfigError: encoder 'abstract' refuses its arguments: " in output
+    assert "  fail  it can be made\n        ConfigError: encoder 'abstract' rejects its arguments: " in output
 
 
 @pytest.mark.parametrize(

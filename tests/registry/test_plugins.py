@@ -216,7 +216,7 @@ def test_a_hook_that_raises_does_not_take_the_plugins_other_hooks_with_it(instal
         ("None", "returned nothing instead of a list of EncoderSpec"),
         ("['topk2']", "returned 'topk2' instead of EncoderSpec"),
         ("[EncoderSpec(name='Bad Name', target='a:B', summary='')]", "the name is not valid"),
-        ("[EncoderSpec(name='lambda', target='a:B', summary='')]", "no Python keyword"),
+        ("[EncoderSpec(name='lambda', target='a:B', summary='')]", "not a Python keyword"),
         ("[EncoderSpec(name='acme', target='a.b', summary='')]", "write 'package.module:Class'"),
         ("[EncoderSpec(name='acme', target='a:B', summary='two\\nlines')]", "summary must be one line"),
         ("[EncoderSpec(name='acme')]", "missing 2 required keyword-only arguments"),
@@ -321,7 +321,7 @@ def test_the_same_name_for_two_kinds_is_no_clash(install):
         ("@hookimpl(specname='fedplug_codecs')\ndef mine():\n    return []", "unknown hook 'fedplug_codecs'"),
         (
             "def fedplug_encoderz():\n    return []",
-            "'fedplug_encoderz', which is the name of no hook; did you mean",
+            "'fedplug_encoderz' has a name that is not a hook's; did you mean",
         ),
         ("def fedplug_encoders():\n    return []", "'fedplug_encoders' is not marked with @hookimpl"),
         (
@@ -330,11 +330,11 @@ def test_the_same_name_for_two_kinds_is_no_clash(install):
         ),
         (
             "@hookimpl\ndef fedplug_encoders(config):\n    return []",
-            "fedplug_encoders takes 'config', which is not given to it; it may take nothing",
+            "fedplug_encoders takes 'config', which fedplug does not pass; it may take nothing",
         ),
         (
             "@hookimpl\ndef fedplug_process_built(model):\n    pass",
-            "fedplug_process_built takes 'model', which is not given to it; it may take process",
+            "fedplug_process_built takes 'model', which fedplug does not pass; it may take process",
         ),
     ],
 )
@@ -438,6 +438,6 @@ def test_a_distribution_to_load_that_is_not_installed_is_told_with_the_nearest(
     fresh_catalog.cache_clear()
     (problem,) = resolve.catalog().problems()
     assert problem.reason.startswith(
-        "named in FEDPLUG_PLUGINS, and no such plugin is installed; did you mean"
+        "named in FEDPLUG_PLUGINS, but no such plugin is installed; did you mean"
     )
     assert "'acme-codec'" in problem.reason

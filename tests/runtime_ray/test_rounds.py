@@ -259,7 +259,7 @@ def test_threads_take_turns(on_ray):
         ({"client_results": "lists"}, "client_results must be one of 'handles', 'values'"),
         ({"clients_per_slice": 0}, "clients_per_slice must be at least 1, found 0"),
         ({"workers": 0}, "workers must be at least 1, found 0"),
-        ({"address": "10.0.0.1:6379"}, "connected to a Ray cluster already; leave out address"),
+        ({"address": "10.0.0.1:6379"}, "already connected to a Ray cluster; leave out address"),
     ],
 )
 def test_an_option_without_sense_is_refused(options, message, cluster):

@@ -223,7 +223,7 @@ def test_a_shard_says_what_it_waited_for(cluster, tmp_path, monkeypatch):
     monkeypatch.setattr(actor, "_PREDECESSOR_SECONDS", 0.2)
     before = Shard(tmp_path, "before")
     with pytest.raises(
-        StoreInUseError, match=r"open elsewhere.*; waited 0.2 s for the shard of the driver be"
+        StoreInUseError, match=r"open elsewhere.*; waited 0.2 s for the previous driver's shard"
     ):
         actor.ShardActor(str(tmp_path), "after").call("verify", "p", 0, [])
     before.close()
@@ -272,7 +272,7 @@ def test_it_goes_back_on_all_machines(process, on_ray, second_node, tmp_path, as
         assert store.open_process("default").kept_rounds() == [2, 3, 4]
         store.drain({min(store.machines)})
     assert main(["store", "rewind", url.format("b"), "2"]) == 0  # to before states moved
-    assert "is back from round 4 to round 2" in capsys.readouterr().out
+    assert "is rolled back from round 4 to round 2" in capsys.readouterr().out
     assert main(["store", "rewind", url.format("b"), "3"]) == 2
     assert "round 3 of process 'default' is not kept; kept are: 2" in capsys.readouterr().err
     *found, _ = trained(process, url.format("b"), 4)  # rounds 3 and 4 again
@@ -296,7 +296,7 @@ def test_the_commands_copy_it_and_say_what_is_not_for_it(cluster, second_node, t
         process.verify()
     capsys.readouterr()
     assert main(["store", "verify", f"ray+sqlite:///{tmp_path}/typo"]) == 2
-    assert "there is no store on many machines in" in capsys.readouterr().err
+    assert "there is no sharded store in" in capsys.readouterr().err
     assert not (tmp_path / "typo").exists()
     assert main(["store", "repair", url]) == 2
     assert "the folders 'index' and 'shards/NAME/states' are such" in capsys.readouterr().err

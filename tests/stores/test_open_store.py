@@ -54,13 +54,13 @@ def test_what_is_not_the_url_of_a_store_is_refused(url):
 
 
 def test_a_path_is_no_url_and_gets_one():
-    with pytest.raises(ConfigError, match="write for instance 'sqlite:///runs/state'"):
+    with pytest.raises(ConfigError, match="write, for example, 'sqlite:///runs/state'"):
         open_store(Path("runs/state"))
 
 
 def test_a_home_folder_that_the_shell_left_alone_does_not_become_a_folder(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(ConfigError, match="the home folder has to be written out"):
+    with pytest.raises(ConfigError, match="write the home folder in full"):
         open_store("sqlite:///~/state")
     assert not list(tmp_path.iterdir())
 

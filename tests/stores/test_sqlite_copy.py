@@ -123,7 +123,7 @@ def test_what_is_no_store_or_there_already_is_refused(tmp_path):
     with SqliteStore(tmp_path / "s") as store:
         store.open_process("p", {}).commit(0, **round_of(0, ["a"]))
     (tmp_path / "copy").mkdir()
-    with pytest.raises(StoreError, match="is there already"):
+    with pytest.raises(StoreError, match="already exists"):
         copy_store(tmp_path / "s", tmp_path / "copy")
     (tmp_path / "s" / "lock").unlink()
     with pytest.raises(StoreError, match="older release"):

@@ -23,16 +23,6 @@ def folder(tmp_path):
     return tmp_path / "s"
 
 
-def test_everything_is_there_after_opening_again(folder):
-    with SqliteStore(folder) as store:
-        assert store.processes() == ["p"]
-        process = store.open_process("p", {"fraction": 0.01})
-        assert process.last_round == 0
-        assert process.metadata == {"round": 0}
-        assert process.client_ids() == ["a", "b"]
-        assert process.read_server()["w"].tolist() == [0.0] * 100
-
-
 def test_the_state_of_another_model_is_refused_naming_the_store(folder):
     with SqliteStore(folder) as store, pytest.raises(StoreMismatchError, match=f"{folder} holds process 'p'"):
         store.open_process("p", {"fraction": 0.1})
@@ -55,14 +45,6 @@ def test_no_id_is_part_of_a_file_name(tmp_path):
     assert {path.name for path in tmp_path.iterdir()} == {"s"}
     files = {str(path.relative_to(tmp_path / "s")) for path in (tmp_path / "s").rglob("*") if path.is_file()}
     assert files == {"index.sqlite3", "lock", "segments/0000000001.segment"}
-
-
-def test_a_store_is_not_opened_twice_in_one_process(folder):
-    with SqliteStore(folder) as store:
-        with pytest.raises(StoreError, match="open elsewhere"):
-            SqliteStore(folder)
-        store.open_process("p", {"fraction": 0.01}).verify()
-    SqliteStore(folder).close()
 
 
 def test_a_store_is_not_opened_twice_by_two_processes(folder):

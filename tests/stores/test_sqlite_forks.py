@@ -40,7 +40,7 @@ def test_a_forked_child_takes_nothing_from_the_store_of_its_parent(tmp_path, chi
     command = [sys.executable, "-c", PROGRAM, str(tmp_path / "s"), child]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (-9, "")
-    refusal = "was opened before a fork(), by the parent of this process; use it there only"
+    refusal = "was opened before a fork(), by the parent of this process; use it only there"
     assert (refusal in done.stdout) == (child == "commit(1)")
     with SqliteStore(tmp_path / "s") as store:
         process = store.open_process("p")

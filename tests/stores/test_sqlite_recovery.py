@@ -71,7 +71,7 @@ def check_noticed(folder):
     if refused:
         assert contents(folder) == before
         report = repair_store(folder)
-        assert report == ([f"process 'p' is back at round {ROUNDS - 1}, with {ROUNDS} clients"], [])
+        assert report == ([f"process 'p' is restored to round {ROUNDS - 1}, with {ROUNDS} clients"], [])
     check_last_round(folder)
     return refused
 
@@ -284,7 +284,7 @@ def test_a_segment_whose_row_is_lost_is_not_deleted(tmp_path):
     database.execute("DELETE FROM segments")
     database.commit()
     database.close()
-    with pytest.raises(CorruptStoreError, match="no row of this segment"):
+    with pytest.raises(CorruptStoreError, match="no row for this segment"):
         SqliteStore(folder)
     assert len(os.listdir(folder / "segments")) == 1
 
@@ -375,7 +375,7 @@ def test_a_client_of_a_codec_does_not_go_on_from_an_older_state(tmp_path):
 def test_segments_without_an_index_are_told_to_be_repaired(folder):
     (folder / "index.sqlite3").unlink()
     before = contents(folder)
-    with pytest.raises(CorruptStoreError, match="has segments and no index"):
+    with pytest.raises(CorruptStoreError, match="has segments but no index"):
         SqliteStore(folder)
     assert contents(folder) == before
     repair_store(folder)

@@ -56,8 +56,8 @@ def test_a_lost_index_is_made_anew_from_the_segments(folder):
     (folder / "index.sqlite3").unlink()
     report = repair_store(folder)
     assert sorted(report.done) == [
-        "process 'p' is back at round 3, with 8 clients",
-        "process 'q' is back at round 13, with 8 clients",
+        "process 'p' is restored to round 3, with 8 clients",
+        "process 'q' is restored to round 13, with 8 clients",
     ]
     assert report.lost == []
     assert contents(folder) == before
@@ -217,8 +217,8 @@ def test_without_notes_the_intact_rows_of_a_damaged_index_are_used(folder):
         note.retract(segment)
     report = repair_store(folder)
     assert report.done == [
-        "process 'p' is back at round 3, with 7 clients",
-        "process 'q' is back at round 13, with 7 clients",
+        "process 'p' is restored to round 3, with 7 clients",
+        "process 'q' is restored to round 13, with 7 clients",
     ]
     assert report.lost
     with SqliteStore(folder) as store:

@@ -110,14 +110,14 @@ def test_new_overwrites_nothing(tmp_path, capsys):
 @pytest.mark.parametrize(("kind", "name"), [("encoder", "topk"), ("store", "memory")])
 def test_new_refuses_the_name_of_a_part_that_is_there(kind, name, tmp_path, capsys):
     assert main(["plugins", "new", name, "--kind", kind, "--dir", str(tmp_path)]) == 2
-    assert f"has the {kind} {name!r} already; choose another name" in capsys.readouterr().err
+    assert f"already has the {kind} {name!r}; choose another name" in capsys.readouterr().err
     assert not list(tmp_path.iterdir())
 
 
 @pytest.mark.parametrize("name", ["Acme", "1st", "a-b", "", "class", "../up"])
 def test_new_refuses_what_cannot_be_a_name(name, tmp_path, capsys):
     assert main(["plugins", "new", name, "--dir", str(tmp_path)]) == 2
-    assert "is no name for a component" in capsys.readouterr().err
+    assert "is not a valid component name" in capsys.readouterr().err
     assert not list(tmp_path.iterdir())
 
 

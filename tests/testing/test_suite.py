@@ -94,7 +94,7 @@ def test_the_command_says_in_one_line_what_waits_and_counts_what_was_not_run(mon
         "encoder a",
         "  fail  one",
         "        no array",
-        "  not run  2 checks that cannot be judged before this is mended: one",
+        "  not run  2 checks that cannot run before this is fixed: one",
         "encoder b",
         "  not run  four",
         "        TensorFlow is not installed",

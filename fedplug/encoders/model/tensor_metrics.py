@@ -114,10 +114,8 @@ def _squares(
     payload = encoder.from_wire(body, spec)
     x = ops.widened(x)  # as what is kept of it is
     one = ops.asarray(1, like=x)
-    rate = encoder.capabilities.memory_rate
-    if rate is not None:  # a receiver has the memory of before and all of the difference
-        known = encoder.accumulate(next_state["memory"], payload, (1 - rate) * one, spec)
-        return ops.sum_of_squares(x - known), update, math.nan, update
+    if encoder.capabilities.sends_differences:  # the receiver has the same memory
+        return ops.sum_of_squares(x - next_state["memory"]), update, math.nan, update
     residual = encoder.kept_residual(next_state)
     if residual is None:
         lost = encoder.accumulate(x, payload, -one, spec)

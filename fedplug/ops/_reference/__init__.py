@@ -1,5 +1,5 @@
-"""Every op in stock TensorFlow ops: what runs where custom ops do not, and what those are tested against.
+"""References of the ops in stock TensorFlow ops, for runtimes without custom ops and for tests.
 
-A reference gives the bits of the compiled op (denormals aside: TensorFlow flushes them). Its arguments were
-checked and converted by the op of the same name in `fedplug.ops`.
+A reference gives the bits of the compiled op, except for denormal numbers, which TensorFlow flushes to zero.
+The op of the same name in `fedplug.ops._tensorflow` checks and converts its arguments.
 """

@@ -1,4 +1,4 @@
-"""The form "bounded" of `fedplug.ops._reference.value_code`; csrc/core/value_code.h says its steps."""
+"""The form "bounded" of `fedplug.ops._reference.value_code`. csrc/core/value_code.h specifies its steps."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class _Multiples(NamedTuple):
 
 
 def encode(values: tf.Tensor, relative: float) -> tf.Tensor:
-    """The bytes of finite values."""
+    """Encodes finite values."""
     header = _header(relative)
     (share,) = struct.unpack("<f", header)
     wide = tf.cast(values, tf.float64)
@@ -60,7 +60,7 @@ def encode(values: tf.Tensor, relative: float) -> tf.Tensor:
 
 
 def decode(code: tf.Tensor, count: tf.Tensor, relative: float, dtype: tf.DType) -> tf.Tensor:
-    """The values; refuses what `encode` does not write for so many of them."""
+    """Decodes ``count`` values; refuses bytes that `encode` does not write."""
     header = _header(relative)
     (share,) = struct.unpack("<f", header)
     low_bits, high_bits = _bits(share)
@@ -106,7 +106,7 @@ def _multiples(lowest: tf.Tensor, highest: tf.Tensor, share: float, dtype: tf.DT
 
 
 def _power_of_two_below(x: tf.Tensor) -> tf.Tensor:
-    """Not above x, or 0; x is 0 or a normal number."""
+    """The largest power of two that is not above x, or 0 for 0; x is 0 or a normal number."""
     return tf.bitcast(tf.bitwise.bitwise_and(tf.bitcast(x, tf.int64), 0x7FF0000000000000), tf.float64)
 
 
@@ -119,11 +119,11 @@ def _header(relative: float) -> bytes:
 
 
 def _bits(share: float) -> tuple[int, int]:
-    """Of a level, those that are written first, and the others."""
+    """Splits the bits of a level into those that are written first and the others."""
     bits = (int(1 / share) + 2).bit_length()
     return max(0, bits - 8), min(8, bits)
 
 
 def _wide(dtype: tf.DType) -> tf.DType:
-    """By way of float32, as 16-bit numbers are rounded everywhere."""
+    """Converts through float32, because all implementations round 16-bit numbers from it."""
     return widened(tf.zeros([], dtype)).dtype

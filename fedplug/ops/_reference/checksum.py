@@ -1,10 +1,9 @@
-"""The CRC-32 of zlib in stock TensorFlow ops: the reference of `fedplug.ops.checksum`.
+"""The reference of `fedplug.ops.checksum`: the CRC-32 of zlib in stock TensorFlow ops.
 
-There is no loop over bytes. A CRC register is a vector of 32 bits, and taking in one word of 32 message
-bits is linear over GF(2): ``register' = A (register + word)``. So the register after words ``w_1 .. w_m`` is
-the sum of ``A^(m+1-i) w_i``, and that sum is folded pairwise: a step adds ``A^(2^step)`` times each even row
-to the odd row after it, and halves the number of rows. Source: Warren, "Hacker's Delight", 2nd ed., chapter
-14.
+It has no loop over bytes. A CRC register is a vector of 32 bits, and processing one word of 32 message bits
+is linear over GF(2): ``register' = A (register + word)``. The register after the words ``w_1 .. w_m`` is the
+sum of ``A^(m+1-i) w_i``. That sum is folded pairwise: a step adds ``A^(2^step)`` times each even row to the
+odd row after it, which halves the number of rows. Source: Warren, "Hacker's Delight", 2nd ed., chapter 14.
 """
 
 from __future__ import annotations
@@ -44,19 +43,19 @@ def crc32(data: Any) -> tf.Tensor:
 
 
 def _words(data: Any) -> Any:
-    """One row of 32 bits for every 4 bytes; zeros in front, which leave a register of zeros as it is."""
+    """One row of 32 bits for every 4 bytes. The leading zeros leave a register of zeros unchanged."""
     filled = tf.pad(data, [[-tf.size(data) % 4, 0]])
     bits = tf.bitwise.right_shift(tf.cast(filled, tf.int32)[:, tf.newaxis], tf.range(8)) & 1
     return tf.reshape(tf.cast(bits, tf.float32), [-1, 32])
 
 
 def _gf2(counts: Any) -> Any:
-    """Ordinary sums of bits to sums modulo 2; they are at most 33, so exact however a device multiplies."""
+    """Reduces ordinary sums of bits modulo 2. The sums are at most 33, so they are exact on every device."""
     return tf.math.floormod(counts, 2.0)
 
 
 def _word_step() -> npt.NDArray[np.float32]:
-    """The matrix A, transposed: row ``i`` is where bit ``i`` of a register goes when 32 message bits pass."""
+    """The matrix A, transposed: row ``i`` is the result of register bit ``i`` after 32 message bits."""
     rows = []
     for i in range(32):
         register = 1 << i

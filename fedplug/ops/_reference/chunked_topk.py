@@ -1,4 +1,4 @@
-"""Top-k within chunks in stock TensorFlow ops: the reference of `fedplug.ops.chunked_topk`."""
+"""The reference of `fedplug.ops.chunked_topk` in stock TensorFlow ops."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def chunked_topk_residual(
 
 
 def _largest_of_chunks(keys: Any, k: Any, chunk: int) -> tf.Tensor:
-    """The places of the k largest keys of every chunk, ascending."""
+    """The indices of the k largest keys of every chunk, ascending."""
     size = tf.size(keys)
     width = tf.maximum(tf.minimum(size, chunk), 1)
     missing = -size % width

@@ -1,4 +1,4 @@
-"""The form "codebook" of `fedplug.ops._reference.value_code`; csrc/core/value_code.h says its steps."""
+"""The form "codebook" of `fedplug.ops._reference.value_code`. csrc/core/value_code.h specifies its steps."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _TERMS = 1024
 
 
 def encode(values: tf.Tensor, bits: tf.Tensor) -> tf.Tensor:
-    """The bytes of finite values; ``bits`` is an int64 scalar from 1 to 8."""
+    """Encodes finite values; ``bits`` is an int64 scalar from 1 to 8."""
     power = power_below(largest_magnitude(values))
     scaled = tf.cast(values, tf.float64) * power_of_two(-power)
     symbols = _bins(scaled, bits)
@@ -28,7 +28,7 @@ def encode(values: tf.Tensor, bits: tf.Tensor) -> tf.Tensor:
     counts = tf.math.unsorted_segment_sum(tf.ones_like(whole), symbols, bins)
     cut = tf.truncatediv(tf.math.unsorted_segment_sum(whole, symbols, bins), tf.maximum(counts, 1))
     means = tf.cast(cut, tf.float64) * power_of_two(-fraction) * power_of_two(power)
-    # By way of float32, as 16-bit numbers are rounded everywhere.
+    # Through float32: all implementations round 16-bit numbers from it.
     means = tf.cast(tf.cast(means, widened(values).dtype), values.dtype)
 
     header = tf.cast(tf.reshape(bits, [1]), tf.uint8)
@@ -36,7 +36,7 @@ def encode(values: tf.Tensor, bits: tf.Tensor) -> tf.Tensor:
 
 
 def decode(code: tf.Tensor, count: tf.Tensor, bits: tf.Tensor, dtype: tf.DType) -> tf.Tensor:
-    """The values; refuses what `encode` does not write for so many of them."""
+    """Decodes ``count`` values; refuses bytes that `encode` does not write."""
     bins_at = 1 + dtype.size * tf.bitwise.left_shift(tf.ones_like(bits), bits)
     with require(
         tf.size(code, tf.int64) >= bins_at, "a codebook payload is too short to hold the means of its bins"
@@ -54,8 +54,8 @@ def decode(code: tf.Tensor, count: tf.Tensor, bits: tf.Tensor, dtype: tf.DType) 
 
 
 def _bins(scaled: tf.Tensor, bits: tf.Tensor) -> tf.Tensor:
-    """The number of each value's bin, int32."""
-    # By reciprocals, as in graphs TensorFlow turns a division by a constant into that.
+    """The number of the bin of each value, int32."""
+    # A product with the reciprocal, because TensorFlow turns a division by a constant into that in graphs.
     count = tf.cast(tf.size(scaled), tf.float64)
     mean = _sum(scaled) * (1 / tf.maximum(count, 1))
     centred = scaled - mean
@@ -68,7 +68,7 @@ def _bins(scaled: tf.Tensor, bits: tf.Tensor) -> tf.Tensor:
 
 
 def _sum(terms: tf.Tensor) -> tf.Tensor:
-    """Of float64, in the one order of csrc/core/value_code.h."""
+    """Adds float64 terms in the order that csrc/core/value_code.h specifies."""
 
     def of_chunks(terms: tf.Tensor) -> tuple[tf.Tensor]:
         rows = tf.reshape(tf.pad(terms, [[0, -tf.size(terms) % _TERMS]]), [-1, _TERMS])
@@ -82,10 +82,10 @@ def _sum(terms: tf.Tensor) -> tf.Tensor:
     (terms,) = tf.while_loop(
         lambda terms: tf.size(terms) > 1, of_chunks, (terms,), shape_invariants=(tf.TensorShape([None]),)
     )
-    return tf.reduce_sum(terms)  # of one, or of none
+    return tf.reduce_sum(terms)  # of at most one term
 
 
 def _bit_width(count: tf.Tensor) -> tf.Tensor:
-    """How many bits a count below 2^31 has, int64 scalar."""
+    """The bit width of a count below 2^31, int64 scalar."""
     powers = tf.constant([2**power for power in range(31)], tf.int32)
     return tf.reduce_sum(tf.cast(count >= powers, tf.int64))

@@ -1,4 +1,4 @@
-"""The container around payloads in stock TensorFlow ops: the reference of `fedplug.ops.container`."""
+"""The reference of `fedplug.ops.container` in stock TensorFlow ops."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`fedplug.ops.finite` in stock TensorFlow ops."""
+"""The reference of `fedplug.ops.finite` in stock TensorFlow ops."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Entries of sums in stock TensorFlow ops: the reference of `fedplug.ops.gather_sum`."""
+"""The reference of `fedplug.ops.gather_sum` in stock TensorFlow ops."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""The codes of csrc/core/index_code.h in stock TensorFlow ops: the reference of `fedplug.ops.index_code`.
+"""The reference of `fedplug.ops.index_code`: the codes of csrc/core/index_code.h in stock TensorFlow ops.
 
-All positions are computed at once: no loop runs over indices or bytes. "gaps" has no reference.
+All positions are computed at once, without a loop over indices or bytes. "gaps" has no reference.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def _encode_rice(indices: Any, size: Any) -> tf.Tensor:
 
 
 def _decode_rice(code: Any, count: Any, size: Any) -> tf.Tensor:
-    # An index costs at least one bit; so nothing that is computed is larger than the bytes justify.
+    # An index needs at least one bit, so no tensor is larger than the bytes justify.
     count = after([require(count // 8 <= tf.size(code, tf.int64), _TOO_SHORT, count)], count)
     b = tf.reduce_sum(tf.cast(code[:1], tf.int64))
     low_bytes = packed_size(count, b)
@@ -50,7 +50,7 @@ def _decode_rice(code: Any, count: Any, size: Any) -> tf.Tensor:
     ones = tf.where(tf.equal(unary_bits, 1))[:, 0]
     ones = after(_body_checks(low_bits[count * b :], unary_bits, ones, count), ones)
     low = numbers(low_bits[: count * b], count, b)
-    # Capped twice, so that no hostile gap overflows anything; what reaches a cap is refused as an index.
+    # Capped twice, so that no untrusted gap overflows. The check of the indices refuses capped values.
     high = tf.bitwise.left_shift(tf.minimum(_gaps(ones), _MAX_SIZE + 1), b)
     gaps = tf.minimum(high + tf.cast(low, tf.int64), _MAX_SIZE + 1)
     indices = _positions(gaps)
@@ -94,7 +94,7 @@ def _decode_bitmap(code: Any, count: Any, size: Any) -> tf.Tensor:
 
 
 def _shortest(rice: Any, count: Any, size: Any) -> tf.Tensor:
-    """The first of the shortest forms, given the Rice code, as its place in _CHOICES."""
+    """The index in _CHOICES of the first of the shortest forms, given the Rice code."""
     lengths = [
         tf.size(rice, tf.int64),
         packed_size(tf.cast(count, tf.int64), _width(size)),
@@ -142,7 +142,7 @@ def _best_parameter(gaps: Any) -> Any:
     """The smallest ``b`` with the fewest bits, ``count * (b + 1) + sum(gaps >> b)``; scalar, int32.
 
     This is convex in ``b``: one step saves ``sum(ceil((gaps >> b) / 2))`` bits, which never grows, and costs
-    ``count``. So the first step that does not pay ends the search, at 30 at the latest.
+    ``count``. The search therefore ends with the first step that does not save bits, at 30 at the latest.
     """
     count = tf.size(gaps, tf.int64)
 
@@ -202,23 +202,23 @@ def _size_check(size: Any) -> Any:
 
 
 def _gaps(positions: Any) -> Any:
-    """How many places are left out before each of the ascending ``positions``."""
+    """The number of skipped elements before each of the ascending ``positions``."""
     before = tf.concat([[-1], positions], 0)[:-1]
     return positions - before - 1
 
 
 def _positions(gaps: Any) -> Any:
-    """The inverse of `_gaps`."""
+    """Inverts `_gaps`."""
     return tf.cumsum(gaps + 1) - 1
 
 
 def _end(positions: Any) -> Any:
-    """One past the last of the ascending ``positions``; 0 when there are none."""
+    """One more than the last of the ascending ``positions``; 0 if there are none."""
     return tf.concat([[-1], positions], 0)[-1] + 1
 
 
 def _width(size: Any) -> Any:
-    """Bits of the largest index below ``size``; int64."""
+    """The bit width of the largest index below ``size``; int64."""
     largest = tf.cast(tf.maximum(size - 1, 0), tf.int32)
     return tf.reduce_sum(tf.cast(tf.bitwise.right_shift(largest, tf.range(31)) > 0, tf.int64))
 

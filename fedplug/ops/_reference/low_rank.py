@@ -1,4 +1,4 @@
-"""Products with thin matrices in stock TensorFlow ops: the reference of `fedplug.ops.low_rank`."""
+"""The reference of `fedplug.ops.low_rank` in stock TensorFlow ops."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def low_rank_matrix(p: Any, q: Any, scale: Any, dtype: tf.DType) -> tf.Tensor:
     for j, (of_rows, of_columns) in enumerate(zip(p_columns, q_columns, strict=True)):
         product = of_rows[:, tf.newaxis] * of_columns
         total = total + product if j else product
-    # Between two multiplications; or TensorFlow's optimizer would begin with the smaller tensors.
+    # Keeps TensorFlow's optimizer from reordering the two multiplications.
     total = tf.ensure_shape(total, [p.shape[0], q.shape[0]])
     return tf.stop_gradient(saturate_cast(total * scale, dtype))
 
@@ -56,7 +56,7 @@ def low_rank_residual(a: Any, p: Any, q: Any, scale: Any) -> tf.Tensor:
 
 
 def _column_sums(rows: Any) -> tf.Tensor:
-    """The sum over the first axis, halves added to halves: ``[m, n]`` to ``[n]``; 0 where m is 0."""
+    """Sums over the first axis, adding halves to halves: ``[m, n]`` to ``[n]``; 0 if m is 0."""
 
     def halved(rows: tf.Tensor) -> tuple[tf.Tensor]:
         count = tf.shape(rows)[0]

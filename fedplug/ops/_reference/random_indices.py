@@ -1,4 +1,4 @@
-"""Random indices in stock TensorFlow ops: the reference of `fedplug.ops.random_indices`."""
+"""The reference of `fedplug.ops.random_indices` in stock TensorFlow ops."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Values quantized after a random rotation in stock TensorFlow ops: the reference of `ops.rotated_code`.
+"""The reference of `fedplug.ops.rotated_code` in stock TensorFlow ops.
 
 csrc/core/rotated_code.h specifies method, order of additions and layout.
 """
@@ -35,7 +35,7 @@ def encode(values: Any, key: Any, levels: Sequence[float], block_size: Any) -> t
     finite = tf.reduce_all(tf.math.is_finite(rows), axis=1)
     rows = tf.where(finite[:, tf.newaxis], rows, 0)
     peaks = tf.reduce_max(tf.abs(rows), axis=1)
-    rows = tf.math.divide_no_nan(rows, peaks[:, tf.newaxis])  # or the squares would overflow
+    rows = tf.math.divide_no_nan(rows, peaks[:, tf.newaxis])  # keeps the squares from overflowing
     rotated = _transform(rows * _signs(rows, key))
     squares = _row_sums(rows * rows)
     normal = tf.math.divide_no_nan(rotated, tf.sqrt(squares)[:, tf.newaxis])
@@ -64,7 +64,7 @@ def decode(
 
 
 def _checked(count: Any, levels: Sequence[float], block_size: Any) -> tf.Tensor:
-    """The block size, if it and the others are in range."""
+    """Returns the block size after checking all arguments."""
     number = len(levels)
     ascending = all(left < right for left, right in pairwise([0.0, *levels]))
     if not ascending or not 1 <= number <= _MOST_LEVELS or number & (number - 1):
@@ -106,7 +106,7 @@ def _signs(rows: Any, key: Any) -> tf.Tensor:
 
 
 def _transform(rows: Any) -> tf.Tensor:
-    """The Hadamard matrix, entries 1 and -1, times each row."""
+    """Multiplies each row by the Hadamard matrix with entries 1 and -1."""
     shape = tf.shape(rows)
 
     def butterfly(half: tf.Tensor, flat: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
@@ -124,7 +124,7 @@ def _transform(rows: Any) -> tf.Tensor:
 
 
 def _row_sums(rows: Any) -> tf.Tensor:
-    """The sum of each row: right halves are added to left halves."""
+    """Sums each row, adding right halves to left halves."""
     (sums,) = tf.while_loop(
         lambda rows: tf.shape(rows)[1] > 1,
         lambda rows: (rows[:, : tf.shape(rows)[1] // 2] + rows[:, tf.shape(rows)[1] // 2 :],),

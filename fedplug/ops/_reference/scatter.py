@@ -1,4 +1,4 @@
-"""The sum of sparse payloads in stock TensorFlow ops: the reference of `fedplug.ops.scatter`."""
+"""The reference of `fedplug.ops.scatter` in stock TensorFlow ops."""
 
 from __future__ import annotations
 
@@ -33,8 +33,7 @@ def scatter_decode_add(
     row_splits = after(_row_split_checks(row_splits, tf.size(values), tf.size(indices), payloads), row_splits)
     indices = after([_index_check(indices, row_splits, tf.size(flat))], indices)
 
-    # One payload after the other, not all in one scatter: TensorFlow leaves the order of several additions to
-    # one element open.
+    # One scatter per payload: TensorFlow does not specify the order of several additions to one element.
     def add(i: Any, total: Any) -> Any:
         mine = slice(row_splits[i], row_splits[i + 1])
         return i + 1, tf.tensor_scatter_nd_add(total, indices[mine, tf.newaxis], weights[i] * values[mine])

@@ -1,4 +1,4 @@
-"""The body of a sparse payload in stock TensorFlow ops: the reference of `fedplug.ops.sparse_form`."""
+"""The reference of `fedplug.ops.sparse_form` in stock TensorFlow ops."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def split(body: Any, size: Any) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
 
 
 def _to_leb128(numbers: Any) -> Any:
-    """Each of an int64 vector in the fewest bytes that hold it."""
+    """Writes each number of an int64 vector in the fewest bytes."""
     rests = tf.bitwise.right_shift(numbers[:, tf.newaxis], tf.range(0, 7 * _LONGEST_NUMBER, 7, tf.int64))
     more = tf.cast(rests >= 128, tf.int64) * 128
     used = (rests > 0) | (tf.range(_LONGEST_NUMBER) == 0)

@@ -1,6 +1,6 @@
-"""The form "rans" of csrc/core/symbol_code.h in stock TensorFlow ops.
+"""The reference of `fedplug.ops.symbol_code`: the form "rans" in stock TensorFlow ops.
 
-One loop runs over groups of symbols, one for each lane; everything else is computed at once.
+One loop runs over groups of symbols, one symbol for each lane; everything else is computed at once.
 """
 
 from __future__ import annotations
@@ -51,18 +51,18 @@ def decode(code: Any, count: Any, bits: Any) -> tf.Tensor:
 
 
 def _sizes_checked(count: Any, bits: Any) -> tuple[Any, Any]:
-    """Both, refused where there are no such symbols."""
+    """Returns count and bits after checking them."""
     return after([_count_check(count)], count), after([_bits_check(bits)], bits)
 
 
 def _symbols_of(packed: Any, count: Any, bits: Any) -> Any:
-    """The symbols, ``[count]`` int32; refuses what they are not packed in."""
+    """Unpacks the symbols, ``[count]`` int32; refuses bytes that are not ``count`` packed symbols."""
     symbols = unpack_all(after([_packed_check(packed, count, bits)], packed), bits)
     return after([_unused_check(symbols[count:])], tf.cast(symbols[:count], tf.int32))
 
 
 def _as_it_is(packed: Any, count: Any, bits: Any) -> Any:
-    """``packed``, refused where it is not ``count`` symbols."""
+    """Returns ``packed`` if it is ``count`` symbols, and refuses it otherwise."""
     unused = unpack_all(after([_packed_check(packed, count, bits)], packed), bits)[count:]
     return after([_unused_check(unused)], packed)
 
@@ -77,7 +77,7 @@ def _encode_by_rans(symbols: Any, count: Any, bits: Any) -> Any:
     filled = tf.pad(symbols, [[0, groups * lanes - count]])
     grouped = tf.reshape(filled, [groups, lanes])
     here = tf.reshape(tf.range(groups * lanes) < count, [groups, lanes])
-    # A lane that has no symbol in the last group divides by something all the same.
+    # A lane without a symbol in the last group divides, too, by a number other than 0.
     frequency = tf.maximum(tf.gather(frequencies, grouped), 1)
     start = tf.gather(tf.cumsum(frequencies, exclusive=True), grouped)
 
@@ -118,7 +118,7 @@ def _decode_by_rans(body: Any, table_bytes: Any, count: Any, bits: Any) -> Any:
     low = require(tf.reduce_all(states >= _LOWEST), "symbol code: a state is below 2^16")
     words = _from_bytes(body[words_at:], _WORD_BYTES)
     word_count = tf.size(words, tf.int64)
-    words = tf.concat([words, [0]], 0)  # read, and refused in the end, where there are too few
+    words = tf.concat([words, [0]], 0)  # read if there are too few words, and refused at the end
     groups = (count + lanes - 1) // lanes
 
     def step(group: Any, states: Any, used: Any, symbols: Any) -> Any:
@@ -145,7 +145,7 @@ def _decode_by_rans(body: Any, table_bytes: Any, count: Any, bits: Any) -> Any:
 
 
 def _frequencies(symbols: Any, count: Any, bits: Any) -> Any:
-    """Of every symbol, in parts of 4096, as csrc/core/codes/symbol_frequencies.h says; ``[2^bits]`` int64."""
+    """The frequency of every symbol in parts of 4096; ``[2^bits]`` int64."""
     counts = tf.math.unsorted_segment_sum(tf.ones_like(symbols, tf.int64), symbols, _symbol_count(bits))
     different = tf.math.count_nonzero(counts)
     rare = (counts > 0) & (counts * (_SCALE - different) < count)
@@ -163,7 +163,7 @@ def _lanes(count: Any) -> Any:
 
 
 def _places(bits: Any) -> Any:
-    """Of stars and bars together."""
+    """The number of stars and bars together."""
     return _SCALE + _symbol_count(bits) - 1
 
 
@@ -177,7 +177,7 @@ def _to_bytes(values: Any, width: int) -> Any:
 
 
 def _from_bytes(data: Any, width: int) -> Any:
-    """The inverse of `_to_bytes`."""
+    """Inverts `_to_bytes`."""
     rows = tf.reshape(data, [-1, width])
     return tf.bitcast(tf.pad(rows, [[0, 0], [0, 8 - width]]), tf.int64)
 

@@ -1,4 +1,4 @@
-"""Threshold sparsification in stock TensorFlow ops: the reference of `fedplug.ops.threshold`."""
+"""The reference of `fedplug.ops.threshold` in stock TensorFlow ops."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Top-k with error feedback in stock TensorFlow ops: the reference of `fedplug.ops.topk`."""
+"""The reference of `fedplug.ops.topk` in stock TensorFlow ops."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def topk_residual(delta: Any, residual: Any, k: Any, on_nonfinite: str) -> tuple
 
 
 def magnitude_bits(a: Any) -> Any:
-    """Integers in the order of ``|a|``.
+    """Maps ``a`` to integers in the order of ``|a|``.
 
     The bits of a non-negative IEEE 754 number, read as an integer, ascend with its value.
     """

@@ -1,4 +1,4 @@
-"""Top-k with momentum in stock TensorFlow ops: the reference of `fedplug.ops.topk_momentum`."""
+"""The reference of `fedplug.ops.topk_momentum` in stock TensorFlow ops."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ __all__ = ["topk_momentum"]
 def topk_momentum(
     gradient: Any, momentum: Any, velocity: Any, residual: Any, topk: Callable[[Any, Any], Any]
 ) -> tuple[Any, ...]:
-    """See `fedplug.ops.topk_momentum`; the fields of its result.
+    """Computes the fields of the result of `fedplug.ops.topk_momentum`.
 
-    ``topk`` is `topk_residual` of a delta and a residual, in the lowering that is in force.
+    ``topk`` is `topk_residual` of a delta and a residual, in the current lowering.
     """
     same = require(same_shape(gradient, velocity), "gradient and velocity must have the same shape")
     moved = after([same], momentum * velocity) + gradient

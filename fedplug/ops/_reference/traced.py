@@ -1,7 +1,7 @@
-"""Graphs of references, traced once.
+"""Traces the graph of each reference once.
 
-A reference is hundreds of nodes, and a graph calls the same ones over and over: for every tensor, and to
-encode, decode and measure it. Must not know any of them.
+A reference has hundreds of nodes, and a graph calls the same ones many times: for every tensor, and to
+encode, decode and measure it.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ _R = TypeVar("_R")
 
 
 def traced_once(reference: Callable[..., _R]) -> Callable[..., _R]:
-    """In a graph, one node that calls a function, which all calls with such arguments share.
+    """Makes calls of a reference in a graph share one function; each call is one node.
 
-    What is not a tensor is part of the function, and so is the static shape of what is one; but bytes and
-    indices may be of any number. TensorFlow does not put the function's nodes in place of the call either, or
-    it would optimize each of them anew. The ops that a reference calls are references, too.
+    Arguments that are not tensors, and the static shapes of those that are, belong to the function. Vectors
+    of bytes and indices may have any length. TensorFlow does not inline the function, or it would optimize
+    each copy. Ops that a reference calls use their references, too.
     """
     functions: dict[Any, Callable[..., _R]] = {}
 
@@ -47,7 +47,7 @@ def traced_once(reference: Callable[..., _R]) -> Callable[..., _R]:
 
 
 def _kind(leaf: Any) -> Any:
-    """What all arguments have in common that share a function."""
+    """The part of an argument that calls must have in common to share a function."""
     if not tf.is_tensor(leaf):
         return type(leaf), leaf
     counted = leaf.dtype in (tf.uint8, tf.int32) and leaf.shape.rank == 1
@@ -55,9 +55,9 @@ def _kind(leaf: Any) -> Any:
 
 
 def _traced(function: Callable[..., _R], args: Any, kinds: list[Any]) -> Callable[..., _R]:
-    """The function of the tensors in ``args``, in their order; the other arguments are as they are there.
+    """The function of the tensors in ``args``, in their order; the other arguments are constants.
 
-    A concrete function: a `tf.function` traces twice what is called twice.
+    It is a concrete function: a `tf.function` that is called twice is traced twice.
     """
     others = [None if isinstance(kind, tf.TensorSpec) else kind[1] for kind in kinds]
 

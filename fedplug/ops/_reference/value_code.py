@@ -1,6 +1,6 @@
-"""Quantized and packed values in stock TensorFlow ops: the reference of `fedplug.ops.value_code`.
+"""The reference of `fedplug.ops.value_code` in stock TensorFlow ops.
 
-A form is a pair of functions, an encoder and a decoder; csrc/core/value_code.h specifies the layouts.
+A form is a pair of functions, an encoder and a decoder. csrc/core/value_code.h specifies the layouts.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ def _decode_cast(code: Any, count: Any, dtype: tf.DType, form: str) -> tf.Tensor
 
 
 def _nearest_finite(values: Any, dtype: tf.DType) -> tf.Tensor:
-    """Values in another format; what is too large for that becomes its largest number."""
+    """Converts values to another dtype; an overflow becomes its largest number."""
     converted = tf.cast(values, dtype)
     largest = tf.cast(tf.sign(values), dtype) * dtype.max
     return tf.where(tf.math.is_inf(converted), largest, converted)
@@ -148,15 +148,14 @@ def _checked(bits: Any, least: int) -> tf.Tensor:
 
 
 def _highest(bits: Any) -> Any:
-    """L, of int64 bits."""
+    """The highest level L for int64 ``bits``."""
     return tf.bitwise.left_shift(tf.ones_like(bits), bits - 1) - 1
 
 
 def _from_levels(levels: Any, bits: Any, scales: Any, block_size: int) -> tf.Tensor:
-    """``scale * (level / L)``, the quotient looked up.
+    """Computes ``scale * (level / L)`` with a table of quotients.
 
-    In a graph TensorFlow turns a division by a constant into a multiplication, which rounds another way than
-    the division it is when run eagerly.
+    In a graph TensorFlow turns a division by a constant into a multiplication, which rounds differently.
     """
     wide = widened(scales)
     quotients: list[float] = []
@@ -192,7 +191,7 @@ def _decode_terngrad(code: Any, count: Any, dtype: tf.DType) -> tf.Tensor:
 
 
 def _only_scale(code: Any, count: Any, dtype: tf.DType, what: str) -> tf.Tensor:
-    """The scale of all values, a vector of one; 0 where there are no values."""
+    """The scale of all values, a vector of one element; 0 if there are no values."""
     scales = blocks.scales_from_bytes(code[: dtype.size], dtype, what)
     with require((count > 0) | (scales[0] == 0), f"{what} has a scale of no values that is not 0"):
         return tf.identity(scales)

@@ -1,7 +1,7 @@
-"""Checks of arguments, while a graph is being built and when it runs. Must not know any op.
+"""Checks of arguments, while a graph is built and when it runs.
 
-What is known while building is a ValueError or TypeError. What is found when running is a
-`tf.errors.InvalidArgumentError`, from the compiled ops and from their references alike.
+A flaw found while a graph is built is a ValueError or TypeError. A flaw found when it runs is a
+`tf.errors.InvalidArgumentError`, from compiled ops and references alike.
 """
 
 from __future__ import annotations
@@ -36,24 +36,24 @@ _POLICIES = ("error", "drop")
 def require(condition: Any, message: str, *details: Any) -> Any:
     """Raises `tf.errors.InvalidArgumentError` with ``message`` and ``details`` unless ``condition`` holds.
 
-    In a graph the result is an operation for `after`; eagerly the check has been made when this returns.
+    In a graph it returns an operation for `after`; eagerly it checks at once.
     """
     return tf.raw_ops.Assert(condition=condition, data=[tf.constant(message), *details], summarize=8)
 
 
 def after(checks: list[Any], tensor: Any) -> Any:
-    """``tensor``, which in a graph exists only once ``checks`` have passed."""
+    """Returns ``tensor``; in a graph it is computed only after ``checks`` have passed."""
     with tf.control_dependencies([check for check in checks if check is not None]):
         return tf.identity(tensor)
 
 
 def as_int64(value: Any) -> Any:
-    """``value``, a Python int or an integer tensor of any width, as an int64 tensor."""
+    """Converts ``value``, an int or an integer tensor of any width, to an int64 tensor."""
     return tf.cast(value, tf.int64) if tf.is_tensor(value) else tf.convert_to_tensor(value, tf.int64)
 
 
 def same_shape(x: Any, y: Any) -> Any:
-    """Whether two tensors have the same shape, found at run time; scalar, bool."""
+    """Whether two tensors have the same shape at run time; scalar, bool."""
     x_shape, y_shape = tf.shape(x), tf.shape(y)
     x_rank, y_rank = tf.size(x_shape), tf.size(y_shape)
     shared = tf.minimum(x_rank, y_rank)
@@ -61,7 +61,7 @@ def same_shape(x: Any, y: Any) -> Any:
 
 
 def require_floating(**tensors: Any) -> None:
-    """Raises TypeError unless every tensor has one of the dtypes the ops are made for."""
+    """Raises TypeError unless every tensor has a dtype that the ops support."""
     for name, tensor in tensors.items():
         if tensor.dtype not in _FLOATING:
             known = ", ".join(dtype.name for dtype in _FLOATING)
@@ -79,7 +79,7 @@ def require_wide(**tensors: Any) -> None:
 
 
 def require_variable(**variables: Any) -> None:
-    """Raises TypeError unless every argument is a variable of one of the dtypes the ops are made for."""
+    """Raises TypeError unless every argument is a variable of a dtype that the ops support."""
     for name, variable in variables.items():
         if not isinstance(variable, tf.Variable):
             raise TypeError(f"{name} must be a tf.Variable, not a {type(variable).__name__}")
@@ -100,26 +100,26 @@ def refuse_without_op(kind: str, form: str, instead: str) -> NoReturn:
 
 
 def require_policy(on_nonfinite: str) -> None:
-    """Raises UnknownNameError unless this is what may be done about a sum that is NaN or infinite."""
+    """Raises UnknownNameError unless ``on_nonfinite`` is a policy for NaN and infinite sums."""
     if on_nonfinite not in _POLICIES:
         raise UnknownNameError("policy", on_nonfinite, _POLICIES, where="on_nonfinite")
 
 
 def require_form(what: str, form: str, forms: Any) -> None:
-    """Raises UnknownNameError unless a code, ``what``, has this form; ``forms`` is the `Literal` of all."""
+    """Raises UnknownNameError unless ``form`` is in ``forms``, a `Literal`; ``what`` names the code."""
     if form not in get_args(forms):
         raise UnknownNameError(what, form, get_args(forms), where="form")
 
 
 def require_vectors(**tensors: Any) -> None:
-    """Raises ValueError unless every tensor is, or while its rank is unknown may be, a vector."""
+    """Raises ValueError unless every tensor is a vector or has an unknown rank."""
     for name, tensor in tensors.items():
         if tensor.shape.rank not in (None, 1):
             raise ValueError(f"{name} must be a vector, not of shape {tensor.shape}")
 
 
 def require_equal_shapes(**tensors: Any) -> None:
-    """Raises ValueError unless both tensors have, or while something is unknown may have, the same shape."""
+    """Raises ValueError if the static shapes of two tensors differ."""
     (x_name, x), (y_name, y) = tensors.items()
     if not x.shape.is_compatible_with(y.shape):
         raise ValueError(f"{x_name} has shape {x.shape} but {y_name} has {y.shape}; the two must be equal")

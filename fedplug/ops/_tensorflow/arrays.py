@@ -91,11 +91,6 @@ def subtract(x: tf.Tensor, y: tf.Tensor) -> tf.Tensor:
     return x - y
 
 
-def put_zeros(x: tf.Tensor, indices: tf.Tensor) -> tf.Tensor:
-    rows = indices[:, tf.newaxis]
-    return tf.tensor_scatter_nd_update(x, rows, tf.zeros(tf.shape(indices), x.dtype))
-
-
 def where(condition: tf.Tensor, x: tf.Tensor, y: tf.Tensor) -> tf.Tensor:
     return tf.where(condition, x, y)
 

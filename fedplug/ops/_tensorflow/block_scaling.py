@@ -1,4 +1,4 @@
-"""`fedplug.ops.block_scaling` on tensors, and what the references of value codes need of it."""
+"""`fedplug.ops.block_scaling` on tensors, and functions for the references of value codes."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ def block_scales(values: tf.Tensor, size: int) -> tf.Tensor:
 
 
 def relative_to_scales(values: tf.Tensor, size: int) -> tuple[tf.Tensor, tf.Tensor]:
-    """Values ``[n]`` divided by their block's scale, in ``[-1, 1]``, and the scales ``[block_count(n)]``.
+    """Divides values ``[n]`` by the scale of their block; returns quotients and scales.
 
-    In a block of zeros both are zero.
+    The scales are ``[block_count(n)]``, the quotients in ``[-1, 1]``; both are zero in a block of zeros.
     """
     rows, scales = _rows(values, size), block_scales(values, size)
     relative = tf.math.divide_no_nan(rows, scales[:, tf.newaxis])
@@ -29,14 +29,14 @@ def relative_to_scales(values: tf.Tensor, size: int) -> tuple[tf.Tensor, tf.Tens
 
 
 def times_scales(relative: tf.Tensor, scales: tf.Tensor, size: int) -> tf.Tensor:
-    """The inverse of `relative_to_scales`; both arguments of one dtype."""
+    """Inverts `relative_to_scales`; both arguments have one dtype."""
     rows = _rows(relative, size) * scales[:, tf.newaxis]
     return tf.reshape(rows, [-1])[: tf.size(relative)]
 
 
 def scales_from_bytes(data: tf.Tensor, dtype: tf.DType, what: str) -> tf.Tensor:
     scales = from_bytes(data, dtype)
-    positive = data[dtype.size - 1 :: dtype.size] < 0x80  # the highest bit of the last byte is the sign
+    positive = data[dtype.size - 1 :: dtype.size] < 0x80  # the sign is the highest bit of the last byte
     valid = tf.reduce_all(tf.math.is_finite(scales)) & tf.reduce_all(positive)
     with require(valid, f"a scale of {what} is not valid"):
         return tf.identity(scales)

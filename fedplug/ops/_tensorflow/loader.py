@@ -1,4 +1,4 @@
-"""Finds, checks and loads compiled op libraries, fedplug's own and those of plugins. Must not know any op."""
+"""Finds, checks and loads compiled op libraries, those of fedplug and of plugins."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ _REMEDY = (
 
 @functools.cache
 def library() -> Any:
-    """The compiled ops, one Python function each (``fedplug_crc32`` ...); loaded on the first call.
+    """Loads the compiled ops, a module with one Python function each (``fedplug_crc32`` ...).
 
     Raises:
         OpLibraryError: The library is missing, damaged, older than the sources of this checkout, or was built
             for another TensorFlow.
     """
-    # An editable install spreads this package over two folders, the sources and the compiled parts.
+    # An editable install has this package in two folders: the sources and the compiled parts.
     path = find_library(sys.modules["fedplug.ops"].__path__)
     _require_built_for_running(path, _REMEDY)
     require_current(str(path), "csrc/tf/ops/*.cc", op_libraries.built_from(path))
@@ -45,7 +45,7 @@ def library() -> Any:
 def op_library(name: str) -> Any:
     """See `fedplug.ops.lowering.op_library`."""
     entry = resolve.find("op_library", name)
-    assert entry.spec is not None  # every usable entry carries what was declared
+    assert entry.spec is not None  # every usable entry has a spec
     package, _, file = entry.spec.target.partition(":")
     path = op_libraries.find(op_libraries.folders_of(package), file)
     remedy = op_libraries.rebuild(entry.distribution)
@@ -54,10 +54,10 @@ def op_library(name: str) -> Any:
 
 
 def find_library(folders: Iterable[str | Path]) -> Path:
-    """The op library of fedplug itself: in the first of ``folders`` that has it, or else in its distribution.
+    """Finds fedplug's own op library: in the first of ``folders`` that has it, or else in its distribution.
 
     Raises:
-        OpLibraryError: None has.
+        OpLibraryError: No folder has it.
     """
     try:
         return op_libraries.find([*folders, *_distributed()], _LIBRARY)
@@ -66,7 +66,7 @@ def find_library(folders: Iterable[str | Path]) -> Path:
 
 
 def _distributed() -> list[str]:
-    """The folders of the distribution fedplug-tensorflow; none where it is not installed."""
+    """The folders of the distribution fedplug-tensorflow; empty if it is not installed."""
     with contextlib.suppress(OpLibraryError):
         return op_libraries.folders_of(_DISTRIBUTED)
     return []

@@ -79,7 +79,7 @@ def _require_matrix(**tensors: Any) -> None:
 
 
 def _require_factors(dtype: tf.DType, **factors: Any) -> None:
-    """Raises unless they are matrices of as many columns, in which one of ``dtype`` is computed with."""
+    """Raises unless the factors are matrices of the same width, in the `wide_dtype` of ``dtype``."""
     wide, columns = wide_dtype(dtype), set()
     for name, factor in factors.items():
         if factor.dtype != wide:

@@ -1,7 +1,7 @@
-"""`fedplug.ops.packing` on tensors, and numbers of any number of bits for the references.
+"""`fedplug.ops.packing` on tensors, and packing of wider numbers for the references.
 
-Eight numbers of b bits, up to eight, are exactly b bytes, and fit one 64-bit integer: the unit `pack` and
-`unpack` work in.
+Eight numbers of b bits, b up to 8, are exactly b bytes and fit a 64-bit integer; `pack` and `unpack` use
+these groups.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ __all__ = ["bits_of", "numbers", "pack", "packed_size", "unpack", "unpack_all"]
 
 
 def packed_size(count: Any, bits: Any) -> Any:
-    return count // 8 * bits + (count % 8 * bits + 7) // 8  # never larger than the result: no overflow
+    return count // 8 * bits + (count % 8 * bits + 7) // 8  # no step exceeds the result, so none overflows
 
 
 def pack(codes: tf.Tensor, bits: Any) -> tf.Tensor:
@@ -28,7 +28,7 @@ def pack(codes: tf.Tensor, bits: Any) -> tf.Tensor:
 
 
 def unpack_all(data: tf.Tensor, bits: Any) -> tf.Tensor:
-    """All numbers that are in the bytes, those of the bits that are not needed included."""
+    """Unpacks all numbers in the bytes, including those of the unused bits."""
     groups = tf.reshape(tf.pad(data, [[0, -tf.size(data, tf.int64) % bits]]), [-1, bits])
     words = tf.bitcast(tf.pad(groups, [[0, 0], [0, 8 - bits]]), tf.int64)
     codes = tf.bitwise.right_shift(words[:, tf.newaxis], _places(bits)) & (
@@ -50,7 +50,7 @@ def bits_of(values: Any, width: Any) -> Any:
 
 
 def numbers(bits: Any, count: Any, width: Any) -> Any:
-    """The inverse of `bits_of`, for ``count`` numbers; int32."""
+    """Inverts `bits_of`, for ``count`` numbers; int32."""
     places = tf.range(tf.cast(width, tf.int32))
     rows = tf.cast(tf.reshape(bits, [count, width]), tf.int32)
     return tf.reduce_sum(tf.bitwise.left_shift(rows, places), 1)

@@ -30,6 +30,6 @@ def dither(values: Any, seed: Any) -> tf.Tensor:
 
 
 def _philox(count: Any, seed: Any, stream: Any, dtype: tf.DType, **range_: Any) -> tf.Tensor:
-    # TensorFlow would choose the generator by device, if it were not told.
+    # Without `alg`, TensorFlow chooses the generator by device.
     key = tf.stack([tf.cast(seed, tf.int64), tf.cast(stream, tf.int64)])
     return tf.random.stateless_uniform(tf.reshape(count, [1]), key, dtype=dtype, alg="philox", **range_)

@@ -79,7 +79,7 @@ def scatter_decode(
 
 
 def _payloads(values: tf.Tensor, indices: Any, row_splits: Any, weights: Any) -> tuple[tf.Tensor, ...]:
-    """Values, indices, row splits and weights as tensors whose static shapes fit together."""
+    """Converts values, indices, row splits and weights to tensors, and checks their static shapes."""
     indices = tf.convert_to_tensor(indices, tf.int32)
     if row_splits is None:
         row_splits = tf.stack([tf.constant(0, tf.int64), tf.size(values, tf.int64)])

@@ -14,7 +14,7 @@ __all__ = ["subset_bits", "sum_of_squares", "symbol_bits"]
 
 
 def sum_of_squares(x: tf.Tensor) -> tf.Tensor:
-    return 2 * tf.cast(tf.nn.l2_loss(widened(x)), tf.float64)  # one walk over memory, unlike x * x
+    return 2 * tf.cast(tf.nn.l2_loss(widened(x)), tf.float64)  # reads memory once, unlike x * x
 
 
 def subset_bits(count: Any, size: Any) -> tf.Tensor:

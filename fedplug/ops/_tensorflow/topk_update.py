@@ -76,7 +76,7 @@ def _require_a_delta_each(residuals: Sequence[tf.Variable], deltas: Sequence[Any
 
 
 def _deltas_of(residuals: Sequence[tf.Variable], deltas: Sequence[Any], names: list[str]) -> list[tf.Tensor]:
-    """The deltas as tensors that fit variables, which are such, and of one dtype."""
+    """Converts the deltas to tensors that fit the variables, which must have one dtype."""
     named = {f"residual{name}": residual for name, residual in zip(names, residuals, strict=True)}
     require_variable(**named)
     require_wide(**named)
@@ -113,6 +113,6 @@ def _reference_of_group(residuals: Any, deltas: Any, k: Any, on_nonfinite: str) 
 
 
 def _assign(variables: Sequence[tf.Variable], values: Sequence[Any]) -> list[Any]:
-    """Assigns all of the values, but only once there are all of them: what refuses one refuses all."""
+    """Assigns all values, but only after all are computed: a refused one leaves all variables unchanged."""
     with tf.control_dependencies(list(values)):
         return [v.assign(value, read_value=False) for v, value in zip(variables, values, strict=True)]

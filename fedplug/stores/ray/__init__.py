@@ -1,6 +1,6 @@
 """``ray+sqlite:///folder``: a sharded store whose shards are actors on the machines of a Ray cluster.
 
-Must not import TensorFlow: every shard is a process that imports this. Needs `fedplug[ray]`.
+It needs `fedplug[ray]`. Every shard is a process that imports this package, so it must not import TensorFlow.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A shard as an actor: opens its folder when it is first called, and hands on calls."""
+"""A shard as a Ray actor. It opens its folder at the first call, and forwards calls."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ from fedplug.stores.sharded.shard import Shard
 
 __all__ = ["RemoteShard", "ShardActor", "answer"]
 
-# After a driver was killed, its actors are there until Ray notices, and until their disks have answered.
+# Actors of a killed driver live until Ray notices and their disks have answered.
 _PREDECESSOR_SECONDS = 60.0
 
 
 class ShardActor:
-    """Lives on the machine whose disk has the folder; when its process dies, Ray starts it again there.
+    """An actor on the machine whose disk has the folder; Ray restarts it there if its process dies.
 
     Args:
-        folder: Of the shard.
-        session: As of `Shard`.
+        folder: The folder of the shard.
+        session: The session name; see `Shard`.
     """
 
     def __init__(self, folder: str, session: str) -> None:
@@ -38,7 +38,7 @@ class ShardActor:
         """Calls a method of the shard.
 
         Raises:
-            StoreError: As the method; or the folder cannot be opened.
+            StoreError: The method raised it, or the folder cannot be opened.
         """
         return getattr(self._opened(), method)(*arguments)
 
@@ -52,7 +52,7 @@ class ShardActor:
                 except StoreInUseError as error:
                     if time.monotonic() > end:
                         raise StoreInUseError(
-                            f"{error}; waited {_PREDECESSOR_SECONDS:g} s for the shard of the driver before "
+                            f"{error}; waited {_PREDECESSOR_SECONDS:g} s for the previous driver's shard "
                             "to end: it is in use, or its disk does not answer"
                         ) from error
                     time.sleep(0.1)
@@ -60,14 +60,14 @@ class ShardActor:
 
 
 def answer(reference: ray.ObjectRef[Any], place: str) -> Any:
-    """The result of a call of a shard.
+    """Returns the result of a call of a shard.
 
     Args:
-        reference: Of the call.
-        place: Where the shard is, for errors.
+        reference: The reference to the result.
+        place: The place of the shard, for error messages.
 
     Raises:
-        StoreError: As the shard's method; or the shard is gone.
+        StoreError: The shard's method raised it, or the shard is gone.
     """
     try:
         return ray.get(reference)
@@ -76,17 +76,17 @@ def answer(reference: ray.ObjectRef[Any], place: str) -> Any:
         if isinstance(cause, StoreError):
             raise cause from None
         raise StoreError(
-            f"the shard in {place} does not answer: {' '.join(str(error).split())[:300]}; when its machine "
-            "is gone, open the store again"
+            f"the shard in {place} does not answer: {' '.join(str(error).split())[:300]}; if its machine is "
+            "gone, open the store again"
         ) from error
 
 
 class RemoteShard:
-    """A shard to read from, wherever it is.
+    """A shard on any machine, to read from.
 
     Args:
         actor: The actor.
-        place: Where it is, for errors.
+        place: The place of the shard, for error messages.
     """
 
     def __init__(self, actor: Any, place: str) -> None:
@@ -96,7 +96,7 @@ class RemoteShard:
     def read(
         self, process_id: str, version: int, client_ids: Sequence[str]
     ) -> dict[str, dict[str, np.ndarray[Any, Any]]]:
-        """As `Shard.read`."""
+        """Reads the states of clients; see `Shard.read`."""
         called = self._actor.call.remote("read", process_id, version, client_ids)
         found: dict[str, dict[str, np.ndarray[Any, Any]]] = answer(called, self._place)
         return found

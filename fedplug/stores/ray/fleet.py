@@ -17,17 +17,17 @@ from fedplug.stores.sharded.fleet import Fleet
 
 __all__ = ["RayFleet"]
 
-_AT_A_TIME = 16  # calls that an actor works on at a time
+_AT_A_TIME = 16  # concurrent calls of an actor
 _RETRIES = 3  # of a call whose actor died
 _SECONDS_TO_CLOSE = 10
 
 
 class RayFleet(Fleet):
-    """Starts the actors.
+    """The actors of a store's shards, which the constructor starts.
 
     Args:
         folder: The folder of the shards, on every machine.
-        machines: The shards, and where they are.
+        machines: The shards and their machines.
         session: A name for the time between opening and closing the store.
     """
 
@@ -39,24 +39,21 @@ class RayFleet(Fleet):
 
     @property
     def places(self) -> Mapping[str, str]:
-        """As in `Fleet`."""
         return {name: f"{each.host}:{self._folder / name}" for name, each in self._machines.items()}
 
     def node(self, shard: str) -> str:
-        """The id of the node on which a shard is."""
+        """Returns the id of a shard's node."""
         return self._machines[shard].node
 
     def actor_name(self, shard: str) -> str:
-        """Under which workers find the actor of a shard."""
+        """Returns the name under which workers find a shard's actor."""
         return f"{self._session}/{shard}"
 
     def begin(self, shard: str, method: str, arguments: Sequence[Any]) -> Callable[[], Any]:
-        """As in `Fleet`."""
         called = self._actors[shard].call.remote(method, *arguments)
         return functools.partial(answer, called, self.places[shard])
 
     def reader(self, shard: str) -> RemoteShard:
-        """As in `Fleet`."""
         return RemoteShard(self._actors[shard], self.places[shard])
 
     def close(self, generation: int | None = None) -> None:

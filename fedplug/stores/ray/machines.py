@@ -1,4 +1,4 @@
-"""Which shards there are on the machines of a cluster, and which node is to look after which."""
+"""Finds the shards on the machines of a cluster, and assigns them to nodes."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ __all__ = ["Found", "Machine", "assign", "find_shards", "on_node"]
 
 
 class Found(NamedTuple):
-    """What a node finds: the name of its machine, and the shards of a store on its disk."""
+    """The findings of a node: the name of its machine, and the shards of a store on its disk."""
 
     host: str
     shards: list[str]
 
 
 class Machine(NamedTuple):
-    """A shard, and where its actor is to run."""
+    """A shard, and the node on which its actor runs."""
 
     shard: str
     node: str
@@ -30,7 +30,7 @@ class Machine(NamedTuple):
 
 
 def find_shards(folder: str, store: str) -> dict[str, Found]:
-    """Asks every node of the cluster which shards of a store it has; by the id of the node."""
+    """Asks every node of the cluster for its shards of a store; returns the answers by node id."""
     nodes = [node["NodeID"] for node in ray.nodes() if node["Alive"]]
     look = ray.remote(_look)
     found = [look.options(**on_node(node)).remote(folder, store) for node in nodes]
@@ -38,9 +38,9 @@ def find_shards(folder: str, store: str) -> dict[str, Found]:
 
 
 def assign(found: Mapping[str, Found], store: str) -> list[Machine]:
-    """Gives every shard to a node that sees it, and every node without one a new shard.
+    """Assigns every shard to a node that sees it, and a new shard to every node that got none.
 
-    Nodes of one machine see the same shards; each gets some.
+    Nodes of one machine see the same shards and share them.
     """
     machines: list[Machine] = []
     load = dict.fromkeys(found, 0)
@@ -55,7 +55,7 @@ def assign(found: Mapping[str, Found], store: str) -> list[Machine]:
 
 
 def on_node(node: str) -> dict[str, Any]:
-    """The options of a task or actor that belongs to a node and uses next to nothing of its processors."""
+    """Returns the options of a task or actor that must run on a node and uses almost no CPU."""
     return {"num_cpus": 0, "scheduling_strategy": NodeAffinitySchedulingStrategy(node, soft=False)}
 
 

@@ -1,6 +1,6 @@
-"""What stands for clients' states where these are not; workers read and stage them where they are kept.
+"""References to clients' states on other machines; workers read and stage states on the shards.
 
-The driver makes references and gets `Staged` names back; states go between worker and shard.
+The driver creates references and receives `Staged` names; states travel only between worker and shard.
 """
 
 from __future__ import annotations
@@ -26,16 +26,16 @@ NAMESPACE = "fedplug"
 
 @dataclass(frozen=True, eq=False)
 class Home:
-    """Where the states of the clients of a partition are.
+    """The place of the states of a partition's clients.
 
     Attributes:
-        process_id: Of which process they are.
-        partition: Its number.
-        node: The id of the node of the first shard: clients are best run there.
-        version: Of the first shard.
-        actors: The names of the actors of all shards that keep them.
-        places: The machine and folder of each, for errors.
-        initial: A list with the reference to the state of clients that are new, which Ray does not follow.
+        process_id: The process.
+        partition: The number of the partition.
+        node: The id of the first shard's node, the best place to run the clients.
+        version: The version of the first shard.
+        actors: The names of the actors of all shards that keep the partition.
+        places: The machine and folder of each shard, for error messages.
+        initial: The reference to the state of new clients, in a list to hide it from Ray.
     """
 
     process_id: str
@@ -49,7 +49,7 @@ class Home:
 
 @dataclass(frozen=True)
 class StateReference:
-    """A client's state; ``known`` says whether it has one already."""
+    """A reference to a client's state; ``known`` says whether the client has one already."""
 
     home: Home
     client_id: str
@@ -57,10 +57,10 @@ class StateReference:
 
 
 def fetch(references: Sequence[StateReference]) -> list[dict[str, np.ndarray[Any, Any]]]:
-    """The states of clients; the arrays must not be written to.
+    """Returns the states of clients; the arrays must not be written to.
 
     Raises:
-        StoreError: As `fedplug.stores.sharded.shard.Shard.read`.
+        StoreError: A shard raised it; see `fedplug.stores.sharded.shard.Shard.read`.
     """
     underway = []
     for home, group in itertools.groupby(references, lambda reference: reference.home):
@@ -77,10 +77,10 @@ def fetch(references: Sequence[StateReference]) -> list[dict[str, np.ndarray[Any
 
 
 def stage(references: Sequence[StateReference], states: Iterable[Tensors]) -> list[Staged]:
-    """Leaves the next state of each client on all shards that keep it; returns when it is there.
+    """Stages the next state of each client on all shards that keep it; returns when all are staged.
 
     Raises:
-        StoreError: As `fedplug.stores.sharded.shard.Shard.stage`.
+        StoreError: A shard raised it; see `fedplug.stores.sharded.shard.Shard.stage`.
     """
     names, underway = [], []
     for reference, state in zip(references, states, strict=True):

@@ -1,4 +1,4 @@
-"""Opening ``ray+sqlite:///folder``, and processes of it whose clients run where their states are."""
+"""The store ``ray+sqlite:///folder``, whose clients run where their states are."""
 
 from __future__ import annotations
 
@@ -38,11 +38,9 @@ class RayProcess(RewindableProcess, PlacedState):
     _initial: tuple[Tensors, list[ray.ObjectRef[Any]]] | None = None
 
     def arranged(self, client_ids: Sequence[str]) -> list[str]:
-        """As in `PlacedState`."""
         return self.record.placement.arranged(client_ids)
 
     def references(self, client_ids: Sequence[str], initial: Tensors) -> list[StateReference]:
-        """As in `PlacedState`."""
         self.resolve()
         record, known, fleet = self.placed(), set(self.known(client_ids)), self.fleet
         assert isinstance(fleet, RayFleet)
@@ -68,9 +66,9 @@ class RayProcess(RewindableProcess, PlacedState):
 
 
 class RayStore(ShardedStore):
-    """The index in a folder of this machine, and a shard in the folder of the same path on every machine.
+    """A store with the index in a folder of this machine, and a shard in the same folder of every machine.
 
-    The machines are those of the Ray cluster when it is opened. Nodes of one machine share its folder.
+    The machines are those of the Ray cluster at opening. Nodes on one machine share its folder.
     """
 
     name: ClassVar[str] = "ray"
@@ -84,20 +82,20 @@ class RayStore(ShardedStore):
         partitions: int | None = None,
         keep_rounds: int = 1,
     ) -> None:
-        """Opens the store, and makes it where there is none.
+        """Opens the store, and creates it if there is none.
 
         Args:
-            path: The folder, on every machine; relative to where this process runs.
-            replicas: On how many further machines a client's state is kept; None: on as many as it is.
-            lost: What follows when states are lost with a machine: ``"fail"``: an error that names their
-                clients; ``"restart"``: these begin anew.
-            partitions: Of a new store: slices of clients end where partitions end, and no more machines than
-                partitions can have states. Default: 64.
-            keep_rounds: How many rounds of each process to keep: `RayProcess.rewind` goes back to one of
-                them. It may be another at each opening; fewer rounds are let go of at the next commit.
+            path: The folder, on every machine; relative to this process's working directory.
+            replicas: Number of additional machines that keep each client's state; None leaves it unchanged.
+            lost: The action if states are lost with a machine: ``"fail"`` raises an error that names their
+                clients, and ``"restart"`` lets these clients start afresh.
+            partitions: Number of partitions of a new store, by default 64. Slices of clients end at
+                partition boundaries, and at most this many machines can have states.
+            keep_rounds: Number of rounds of each process to keep for `RayProcess.rewind`. It may differ at
+                each opening; the next commit removes rounds beyond it.
 
         Raises:
-            ConfigError: An option has no such value, or the store has another number of partitions.
+            ConfigError: A value is not allowed, or the store has another number of partitions.
             StoreError: The store is in use, or cannot be opened.
         """
         self._path = Path(os.path.abspath(path))
@@ -116,14 +114,14 @@ class RayStore(ShardedStore):
 
     @classmethod
     def look_into(cls, url: str) -> Self:
-        """Opens the same for who only reads: makes none, and leaves states on the machines that have them."""
+        """Opens an existing store for reading, without creating one or moving states."""
         path, options = _arguments(url)
         require_store(Path(path))
         options.setdefault("replicas", None)
         return cls(path, **options)
 
     def get_config(self) -> dict[str, Any]:
-        """The path and the options."""
+        """Returns the path and the options."""
         return {"path": str(self._path), **vars(self._options)}
 
     def connect(self, identity: Identity) -> Fleet:
@@ -134,7 +132,7 @@ class RayStore(ShardedStore):
         return RayFleet(folder, machines, secrets.token_hex(8))
 
     def close(self) -> None:
-        """As in `StateStore`; ends the shards, and the connection to the cluster if it was made here."""
+        """Ends the shards, and the connection to the cluster if this store made it."""
         super().close()
         if self._connected:
             self._connected = False
@@ -142,7 +140,7 @@ class RayStore(ShardedStore):
 
 
 def _arguments(url: str) -> tuple[str, dict[str, Any]]:
-    """What a URL says: the path and the options."""
+    """Splits a URL into the path and the options."""
     place, _, query = url.partition("?")
     path = rules.folder_of(place, _PREFIX)
     options: dict[str, Any] = dict(parse_qsl(query, keep_blank_values=True))
@@ -151,7 +149,7 @@ def _arguments(url: str) -> tuple[str, dict[str, Any]]:
             options[name] = int(options[name])
     if unknown := set(options) - {*_WHOLE_NUMBERS, "lost"}:
         raise ConfigError(
-            f"{url!r}: there is no option {sorted(unknown)[0]!r}; there are replicas, lost, partitions and "
+            f"{url!r}: unknown option {sorted(unknown)[0]!r}; the options are replicas, lost, partitions and "
             "keep_rounds"
         )
     return path, options

@@ -1,6 +1,6 @@
-"""A store whose client states are on many machines: one embedded store each, and one index that decides.
+"""A store on several machines: one embedded store of client states on each, and one index that decides.
 
-`placement` says which shard keeps which client, `shard` is what one machine does, `process` the two phases of
-a round, `moving` what follows when machines come and go, `rewinding` how rounds are undone. Nothing here
-knows how shards are reached: see `fedplug.stores.ray`.
+`placement` assigns clients to shards. `shard` is the part of one machine, and `process` runs the two phases
+of a round. `moving` reacts to new and lost machines, and `rewinding` undoes rounds. How shards are reached is
+left to a `fleet`; `fedplug.stores.ray` has one.
 """

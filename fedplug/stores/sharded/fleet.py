@@ -1,4 +1,4 @@
-"""How a sharded store reaches its shards."""
+"""The connection from a sharded store to its shards."""
 
 from __future__ import annotations
 
@@ -18,29 +18,29 @@ class Fleet(abc.ABC):
     @property
     @abc.abstractmethod
     def places(self) -> Mapping[str, str]:
-        """Of every shard, the machine and folder, for errors."""
+        """The machine and folder of each shard, for error messages."""
 
     @abc.abstractmethod
     def begin(self, shard: str, method: str, arguments: Sequence[Any]) -> Callable[[], Any]:
         """Begins a call of a method of a `Shard`.
 
         Returns:
-            A function, to be called once: waits for the result, or raises the `StoreError` of the shard, or
-            of not reaching it.
+            A function to call once. It waits for the result, and raises `StoreError` if the shard raises it
+            or cannot be reached.
         """
 
     def call(self, method: str, arguments: Mapping[str, Sequence[Any]]) -> dict[str, Any]:
-        """Calls a method of `Shard` on some shards at once; returns when all have ended, well or not.
+        """Calls a method of `Shard` on several shards in parallel, and returns when all calls have ended.
 
         Args:
-            method: Its name.
-            arguments: By shard.
+            method: The name of the method.
+            arguments: The arguments of each shard, by shard.
 
         Returns:
             The results, by shard.
 
         Raises:
-            StoreError: The first that a shard raised, in the order of the arguments.
+            StoreError: At least one shard raised it; this is the first error in the order of the arguments.
         """
         waits = {shard: self.begin(shard, method, given) for shard, given in arguments.items()}
         results, errors = {}, []
@@ -55,11 +55,11 @@ class Fleet(abc.ABC):
 
     @abc.abstractmethod
     def reader(self, shard: str) -> Reader:
-        """A shard, for others to read from."""
+        """Returns a shard for other shards to read from."""
 
     @abc.abstractmethod
     def close(self, generation: int | None = None) -> None:
-        """Lets go of the shards; legal twice.
+        """Releases the shards; closing twice is allowed.
 
         Args:
             generation: The generation of the index; see `Shard.close`.

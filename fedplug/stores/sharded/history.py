@@ -1,7 +1,4 @@
-"""What the index of a sharded store keeps of a process: the records of rounds that may be gone back to.
-
-Pure: made of what the index says, asked by who prepares, goes back, and tidies up.
-"""
+"""The rounds of a process that the index of a sharded store keeps, for commits, rewinds and cleanup."""
 
 from __future__ import annotations
 
@@ -15,14 +12,14 @@ __all__ = ["History", "Kept"]
 
 
 class Kept(NamedTuple):
-    """A round that is kept: the commit of the index that made it what it is, and what it says."""
+    """A kept round: its record, and the commit of the index that wrote it."""
 
     commit: int
     record: Record
 
 
 class History:
-    """The last record of every round that is kept: moves make new ones of a round.
+    """The last record of every kept round; moving states writes a new record for the same round.
 
     Args:
         commits: The metadata of the index's commits, oldest first.
@@ -37,35 +34,35 @@ class History:
         }
 
     def until(self, round_num: int) -> History:
-        """What is left when it was gone back to a round."""
+        """Returns the history that remains after a rewind to a round."""
         left = History({})
         left.rounds = {number: kept for number, kept in self.rounds.items() if number <= round_num}
         return left
 
     def versions(self) -> dict[str, int]:
-        """By shard, the version that the last round has of it; where it has none, an earlier round."""
+        """Returns the newest recorded version of each shard, by shard."""
         return {
             shard: version for kept in self.rounds.values() for shard, version in kept.record.versions.items()
         }
 
     def oldest(self, shard: str) -> int | None:
-        """The oldest version that may be gone back to on a shard."""
+        """Returns the oldest version of a shard that a rewind may need."""
         named = (kept.record.versions.get(shard) for kept in self.rounds.values())
         return next((version for version in named if version is not None), None)
 
     def placements(self) -> set[Placement]:
-        """Where clients are, in any of the rounds."""
+        """Returns the placements of all kept rounds."""
         return {kept.record.placement for kept in self.rounds.values()}
 
     def first_needed(self, oldest: int | None, current: int | None) -> int | None:
-        """The first commit that the index has to keep for the rounds from ``oldest`` on.
+        """Returns the first commit that the index must keep for the rounds from ``oldest`` on.
 
         Args:
-            oldest: None: all.
-            current: The round whose record is being replaced, or made.
+            oldest: The oldest round to keep; all rounds if None.
+            current: The round whose record is being written or replaced.
 
         Returns:
-            None if none is.
+            The commit; None if no commit is needed.
         """
         return min(
             (

@@ -1,4 +1,4 @@
-"""A sharded store all of which is in this process: what the protocol is tested on, crash by crash."""
+"""A sharded store within this process, for tests of the protocol."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ class LocalFleet(Fleet):
     """Shards in this process.
 
     Args:
-        folders: By name.
+        folders: The folder of each shard, by name.
 
     Raises:
-        StoreError: As of `Shard`.
+        StoreError: A shard cannot be opened; see `Shard`.
     """
 
     def __init__(self, folders: Mapping[str, Path]) -> None:
@@ -41,15 +41,13 @@ class LocalFleet(Fleet):
 
     @property
     def places(self) -> Mapping[str, str]:
-        """As in `Fleet`."""
         return {name: str(folder) for name, folder in self._folders.items()}
 
     def begin(self, shard: str, method: str, arguments: Sequence[Any]) -> Callable[[], Any]:
-        """As in `Fleet`; the call is made when it is waited for."""
+        """Returns a function that makes the call; see `Fleet.begin`."""
         return functools.partial(getattr(self._shards[shard], method), *arguments)
 
     def reader(self, shard: str) -> Reader:
-        """As in `Fleet`."""
         return self._shards[shard]
 
     def close(self, generation: int | None = None) -> None:
@@ -59,12 +57,12 @@ class LocalFleet(Fleet):
 
 
 class LocalStore(ShardedStore):
-    """Its shards are folders beside the index.
+    """A sharded store whose shards are folders beside the index.
 
     Args:
-        folder: Of all of it.
-        shards: The names of those that can be reached.
-        options: As of `Options`.
+        folder: The folder of the index and the shards.
+        shards: The names of the shards that can be reached.
+        options: Keyword arguments of `Options`.
     """
 
     name: ClassVar[str] = "local"
@@ -76,13 +74,11 @@ class LocalStore(ShardedStore):
 
     @classmethod
     def from_url(cls, url: str) -> Self:
-        """Not offered."""
+        """Raises `ConfigError`: this store has no URL."""
         raise ConfigError(f"{url!r}: shards in one process have no URL; write 'sqlite:///path'")
 
     def get_config(self) -> dict[str, Any]:
-        """As in `StateStore`."""
         return {"folder": str(self._folder), "shards": list(self._names), **vars(self._options)}
 
     def connect(self, identity: Identity) -> Fleet:
-        """As in `ShardedStore`."""
         return LocalFleet({name: self._folder / "shards" / name for name in self._names})

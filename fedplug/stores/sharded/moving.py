@@ -1,7 +1,7 @@
-"""What follows when machines come and go: states move to their new homes, or it is said whose are lost.
+"""Moves states when machines are added or lost, and reports lost states.
 
-A move is a transaction like a round: the new homes prepare copies, the index decides which shards there are,
-and then the old homes delete what they need no longer.
+A move is a transaction like a round: the new homes prepare copies, the index decides which shards exist, and
+then the old homes delete what they no longer need.
 """
 
 from __future__ import annotations
@@ -16,21 +16,21 @@ from fedplug.stores.sharded.record import Record
 
 __all__ = ["arrive", "move", "not_reached", "only_on"]
 
-_NAMED = 5  # clients, in an error
+_NAMED = 5  # clients to list in an error
 
 
 def arrive(process: ShardedProcess, replicas: int, lost: str) -> None:
-    """What opening a process begins with: settles what a crash left, and moves states to where they belong.
+    """Prepares a process that was just opened: recovers from a crash, and moves states to their homes.
 
     Args:
-        process: Just opened.
-        replicas: How many further copies of a state there are to be.
-        lost: What to do with clients whose states are on no shard that can be reached: ``"fail"``, or
-            ``"restart"``: forget them, so that they begin anew.
+        process: The process.
+        replicas: Number of additional copies of each state.
+        lost: The action for clients whose states are on no reachable shard: ``"fail"`` raises an error, and
+            ``"restart"`` removes them, so that they start afresh.
 
     Raises:
-        StoreError: States are lost, and ``lost`` is ``"fail"``; nothing is changed then but what a crash had
-            left. Or a shard or the index refuses.
+        StoreError: States are lost and ``lost`` is ``"fail"``; then only crash recovery has changed anything.
+            Or a shard or the index raises an error.
     """
     record = process.record
     there = set(process.fleet.places)
@@ -42,25 +42,25 @@ def arrive(process: ShardedProcess, replicas: int, lost: str) -> None:
     missing = set(record.versions) - there
     forgotten = bool(missing) and _forget_lost(process, missing, lost)
     if set(record.versions) != there or record.replicas != replicas:
-        # Rounds before had states that are lost.
+        # Earlier rounds used the lost states, so they cannot be kept.
         move(process, there, replicas, record.round if forgotten else None)
     elif record.untidy:
         process.tidy()
 
 
 def move(process: ShardedProcess, shards: Iterable[str], replicas: int, oldest: int | None = None) -> None:
-    """Moves the states of the last round to where they belong when there are these shards.
+    """Moves the states of the last round to their homes among the given shards.
 
-    Those of rounds before stay where they are, as long as these rounds are kept.
+    States of earlier kept rounds stay in place.
 
     Args:
-        process: Of which process.
-        shards: All that there are to be; those that are not named keep nothing.
-        replicas: How many further copies of a state there are to be.
-        oldest: The oldest round that is kept from now on; None: all that are.
+        process: The process.
+        shards: All shards from now on; other shards keep nothing.
+        replicas: Number of additional copies of each state.
+        oldest: The oldest round to keep from now on; all kept rounds if None.
 
     Raises:
-        StoreError: A shard or the index refuses; everything is where it was then.
+        StoreError: A shard or the index raises an error; the states are then where they were.
     """
     process.resolve()
     record = process.record
@@ -94,13 +94,13 @@ def move(process: ShardedProcess, shards: Iterable[str], replicas: int, oldest: 
 
 
 def only_on(shards: set[str], record: Record, client_ids: Iterable[str]) -> list[str]:
-    """Those of the clients whose states are on none but these shards."""
+    """Returns the clients whose states are only on these shards."""
     placement = record.placement
     return [client_id for client_id in client_ids if shards.issuperset(placement.homes(client_id))]
 
 
 def not_reached(record: Record, clients: Sequence[str], missing: Iterable[str]) -> str:
-    """Says whose states cannot be reached, and which shards that are missing have them."""
+    """Returns a message that names the unreachable states and the missing shards that have them."""
     places = ", ".join(record.places[shard] for shard in sorted(missing))
     more = f" and {len(clients) - _NAMED} more" if len(clients) > _NAMED else ""
     return (
@@ -110,7 +110,7 @@ def not_reached(record: Record, clients: Sequence[str], missing: Iterable[str]) 
 
 
 def _forget_lost(process: ShardedProcess, missing: set[str], lost: str) -> bool:
-    """Looks which clients are lost with missing shards; returns whether any were forgotten."""
+    """Handles clients that are lost with missing shards; returns whether any were removed."""
     record = process.record
     clients = only_on(missing, record, process.client_ids())
     if clients and lost == "fail":
@@ -123,7 +123,7 @@ def _forget_lost(process: ShardedProcess, missing: set[str], lost: str) -> bool:
 
 
 def _set_replicas(process: ShardedProcess, replicas: int) -> None:
-    """Of a process that has no state yet."""
+    """Records the number of replicas of a process that has no state yet."""
     record = dataclasses.replace(process.record, replicas=replicas)
     if record != process.record:
         process.transact(record, {}, [], {})

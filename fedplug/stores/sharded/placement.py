@@ -1,10 +1,9 @@
-"""Which shard keeps which client: pure functions of names.
+"""Assigns clients to shards, as pure functions of names.
 
-A client belongs to one of a fixed number of partitions, by a hash of its id, and a partition to the shards
-that rank highest for it: rendezvous hashing (Thaler and Ravishankar, "Using name-based mappings to increase
-hit rates", 1998). So a shard that comes takes over its share and nothing else moves, and one that goes leaves
-only what it had. The order in which clients run depends on partitions, not on shards: results do not depend
-on which machines there are.
+The hash of a client's id gives one of a fixed number of partitions. A partition belongs to the shards that
+rank highest for it: rendezvous hashing (Thaler and Ravishankar, "Using name-based mappings to increase hit
+rates", 1998). A new shard therefore takes over its share and nothing else moves; a lost shard affects only
+its own clients. The order in which clients run depends on partitions, so results do not depend on machines.
 """
 
 from __future__ import annotations
@@ -18,18 +17,18 @@ __all__ = ["Placement", "partition_of"]
 
 
 def partition_of(client_id: str, partitions: int) -> int:
-    """The partition of a client."""
+    """Returns the partition of a client."""
     return _hash(client_id) % partitions
 
 
 @dataclass(frozen=True)
 class Placement:
-    """Where clients are, given the shards that there are.
+    """The places of clients, given the existing shards.
 
     Attributes:
-        shards: Their names; at least one.
-        partitions: How many partitions there are.
-        replicas: On how many further shards a client is, as far as there are so many.
+        shards: The names of the shards; at least one.
+        partitions: Number of partitions.
+        replicas: Number of additional shards that keep each client, limited by the number of shards.
     """
 
     shards: frozenset[str]
@@ -37,23 +36,23 @@ class Placement:
     replicas: int = 0
 
     def partition(self, client_id: str) -> int:
-        """The partition of a client."""
+        """Returns the partition of a client."""
         return partition_of(client_id, self.partitions)
 
     def homes(self, client_id: str) -> tuple[str, ...]:
-        """The shards that keep a client's state; it runs on the machine of the first."""
+        """Returns the shards that keep a client's state; it runs on the machine of the first."""
         return self.homes_of(self.partition(client_id))
 
     def homes_of(self, partition: int) -> tuple[str, ...]:
-        """The shards that keep the clients of a partition, the first before all others."""
+        """Returns the shards that keep the clients of a partition, best first."""
         return _highest(partition, self.shards, 1 + self.replicas)
 
     def partitions_of(self, shard: str) -> list[int]:
-        """The partitions that a shard keeps."""
+        """Returns the partitions that a shard keeps."""
         return [number for number in range(self.partitions) if shard in self.homes_of(number)]
 
     def arranged(self, client_ids: Iterable[str]) -> list[str]:
-        """The clients in the order in which a round runs them: those of a partition are neighbours."""
+        """Returns the clients in the order of a round, grouped by partition."""
         return sorted(client_ids, key=lambda client_id: (self.partition(client_id), client_id))
 
 

@@ -1,8 +1,8 @@
-"""What a sharded store keeps of one training process: reading it, and adding a round in two phases.
+"""The state of one training process in a sharded store: reading it, and committing a round in two phases.
 
-Every shard that keeps a client of the round prepares; then one commit of the index, an embedded store beside
-the driver, decides. The index keeps the server's state, the `Record`, and for each client that has state an
-empty one, so that it can say who has been lost with a machine.
+Every shard that keeps a client of the round prepares. Then one commit of the index decides; the index is an
+embedded store beside the driver. It keeps the server's state and the `Record`. It also keeps an empty state
+for each client that has one, so that it can name the clients lost with a machine.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ _States = Mapping[str, Tensors | Staged]
 
 
 class ShardedProcess(ProcessState):
-    """Of a `fedplug.stores.sharded.store.ShardedStore`, which makes it.
+    """A process of a `fedplug.stores.sharded.store.ShardedStore`, which creates it.
 
     Args:
-        process_id: Of the process.
-        index: What the index keeps of it.
+        process_id: The id of the process.
+        index: The process's state in the index.
         fleet: The shards.
-        partitions: For a process that is new.
-        keep_rounds: How many rounds are kept from the next commit on.
+        partitions: Number of partitions, for a new process.
+        keep_rounds: Number of rounds to keep from the next commit on.
     """
 
     def __init__(
@@ -49,24 +49,24 @@ class ShardedProcess(ProcessState):
         self._in_doubt = False
         self._tidied = False
         if index.last_round is None:
-            # So that there is always a round to go back to.
+            # This gives a failed first round a commit to return to.
             index.commit(
                 0, client_states={}, server_state={}, metadata=Record(partitions=partitions).to_json()
             )
-        self._number: int | None = None  # the highest version that was tried since the store was opened
+        self._number: int | None = None  # the highest version tried since the store was opened
 
     @property
     def record(self) -> Record:
-        """What the index says now."""
+        """The current record in the index."""
         return Record.from_json(self.index.metadata)
 
     @property
     def history(self) -> History:
-        """What the index says of all rounds that are kept."""
+        """The records of all kept rounds in the index."""
         return History(self.index.kept_metadata())
 
     def placed(self) -> Record:
-        """The record to go on from: where there is no state yet, it is to be on all shards."""
+        """Returns the record for the next round; a process without state is placed on all shards."""
         record = self.record
         if record.versions:
             return record
@@ -74,29 +74,25 @@ class ShardedProcess(ProcessState):
 
     @property
     def signature(self) -> Any:
-        """As in `ProcessState`."""
         return self.index.signature
 
     @property
     def last_round(self) -> int | None:
-        """As in `ProcessState`."""
         return self.record.round
 
     @property
     def metadata(self) -> Any:
-        """As in `ProcessState`."""
         return self.record.metadata
 
     def client_ids(self) -> list[str]:
-        """As in `ProcessState`."""
         return self.index.client_ids()
 
     def known(self, client_ids: Iterable[str]) -> list[str]:
-        """Those of the clients that have state, in the order asked for."""
+        """Returns the given clients that have state, in the order given."""
         return list(self.index.read_clients(client_ids))
 
     def read_clients(self, client_ids: Iterable[str]) -> dict[str, dict[str, np.ndarray[Any, Any]]]:
-        """As in `ProcessState`; the states travel to this process."""
+        """Copies the states to this process; see `ProcessState.read_clients`."""
         self.resolve()
         record, known = self.record, self.known(client_ids)
         asked: dict[str, list[str]] = {}
@@ -109,7 +105,6 @@ class ShardedProcess(ProcessState):
         return {client_id: states[client_id] for client_id in known}
 
     def read_server(self) -> dict[str, np.ndarray[Any, Any]] | None:
-        """As in `ProcessState`."""
         return None if self.last_round is None else self.index.read_server()
 
     def commit(
@@ -120,7 +115,7 @@ class ShardedProcess(ProcessState):
         server_state: Tensors,
         metadata: Any = None,
     ) -> None:
-        """As in `ProcessState`; states that are on the shards already are given as `Staged`."""
+        """Commits a round; states that are already on the shards are given as `Staged`."""
         last = self.last_round
         number, _ = rules.check_commit(self.process_id, last, round_num, client_states, metadata)
         try:
@@ -128,7 +123,7 @@ class ShardedProcess(ProcessState):
             if self.record.untidy and not self._tidied and len(self.history.placements()) == 1:
                 self.tidy()
             record = self.placed()
-            # In the first round all shards take part: from then on each has a version.
+            # All shards take part in the first round, so that each has a version from then on.
             states: dict[str, dict[str, Tensors | Staged]] = {
                 shard: {} for shard, version in record.versions.items() if not version
             }
@@ -149,17 +144,17 @@ class ShardedProcess(ProcessState):
         server_state: Tensors,
         oldest: int | None = None,
     ) -> None:
-        """Goes to a new record: all of it or, when this raises or anything stops, nothing of it.
+        """Replaces the record atomically: completely, or not at all if this raises or the machine stops.
 
         Args:
-            record: With the versions as they are; those of the shards that take part become new ones.
-            states: By shard, what it is to prepare.
-            client_ids: Those that have state from now on.
-            server_state: From now on.
-            oldest: The oldest round that is kept from now on; None: all that are.
+            record: The new record with the current versions; participating shards get a new version.
+            states: The states that each shard has to prepare, by shard.
+            client_ids: The clients that have state from now on.
+            server_state: The new state of the server.
+            oldest: The oldest round to keep from now on; all kept rounds if None.
 
         Raises:
-            StoreError: A shard or the index refuses.
+            StoreError: A shard or the index raises an error.
         """
         self.resolve()
         history = self.history
@@ -174,7 +169,7 @@ class ShardedProcess(ProcessState):
         )
         self._in_doubt = True
         try:
-            # Shards keep what the index keeps until now: it lets go of rounds first, and they follow.
+            # Shards keep what the index keeps so far: the index removes rounds first, then the shards.
             self.fleet.call(
                 "prepare",
                 {
@@ -194,24 +189,24 @@ class ShardedProcess(ProcessState):
             )
             self._in_doubt = False
         except BaseException:
-            with contextlib.suppress(StoreError):  # else the next use, or the next opening, does it
+            with contextlib.suppress(StoreError):  # the next use or opening tries again
                 self.resolve()
             raise
 
     def check_index(self) -> None:
-        """Makes sure that the index is not an older copy; changes nothing.
+        """Checks that the index is not an older copy; changes nothing.
 
         Raises:
-            StoreError: It is older than a shard, or a shard cannot be reached.
+            StoreError: The index is older than a shard, or a shard cannot be reached.
         """
         there = set(self.history.versions()) & set(self.fleet.places)
         self.fleet.call("check_index", dict.fromkeys(there, (self.process_id, self.index.generation)))
 
     def settle(self) -> None:
-        """Lets the shards that are there go to the version that the index has.
+        """Sets the reachable shards to the version in the index.
 
         Raises:
-            StoreError: A shard has it not, or cannot be reached.
+            StoreError: A shard does not have the version, or cannot be reached.
         """
         versions = self.history.versions()
         self.fleet.call(
@@ -223,29 +218,29 @@ class ShardedProcess(ProcessState):
         )
 
     def resolve(self) -> None:
-        """After an attempt that ended with an error: lets the shards go to what counts.
+        """Sets the shards to the decided version after a failed attempt.
 
         Raises:
-            StoreError: One cannot; the next use tries again.
+            StoreError: A shard fails; the next use tries again.
         """
         if self._in_doubt:
-            # A disk that failed in the middle of a decision may yet remember it after a crash. This
-            # overwrites it, before any shard goes on as if it had not been taken.
+            # A disk that failed during a decision may reveal it after a crash. This overwrites the
+            # decision before any shard continues without it.
             self.index.rewind(self._commits())
             self.settle()
             self._in_doubt = False
 
     def _commits(self) -> int:
-        """The last commit of the index, which counts rounds and moves."""
+        """Returns the last commit of the index, which counts rounds and moves."""
         number = self.index.last_round
         assert number is not None, "the constructor makes the first"
         return number
 
     def tidy(self) -> None:
-        """Lets the shards delete the states of clients that are elsewhere in all rounds that are kept.
+        """Deletes from the shards the states of clients that no kept round places there.
 
         Raises:
-            StoreError: A disk refuses.
+            StoreError: A disk operation fails.
         """
         self._tidied = False
         placements = self.history.placements()
@@ -263,9 +258,9 @@ class ShardedProcess(ProcessState):
         self._tidied = len(placements) == 1
 
     def damage(self) -> Iterator[str]:
-        """Reads everything; the shards check their parts at the same time.
+        """Reads everything; the shards check their parts in parallel.
 
-        States of rounds before the last are left out if they are on machines that are not there.
+        States of earlier rounds on missing machines are not checked.
         """
         self.resolve()
         yield from self.index.damage()

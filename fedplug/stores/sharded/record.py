@@ -1,6 +1,6 @@
-"""What the index of a sharded store says of a process: its last round, and which version each shard has.
+"""The record of a process in the index of a sharded store: its last round, and the version of each shard.
 
-It is the metadata of a commit in an embedded store, so that to write it is to decide the round.
+The record is the metadata of a commit in an embedded store, so writing it decides the round.
 """
 
 from __future__ import annotations
@@ -16,15 +16,15 @@ __all__ = ["Record"]
 
 @dataclass(frozen=True)
 class Record:
-    """Of one process.
+    """The record of one process.
 
     Attributes:
         round: The last round; None before the first.
-        metadata: The JSON value committed with it.
-        versions: By shard, the version that counts.
-        places: By shard, the machine and folder it was last seen on, for errors.
-        partitions: Into how many the clients are divided.
-        replicas: On how many further shards a client's state is.
+        metadata: The JSON value committed with the round.
+        versions: The decided version of each shard, by shard.
+        places: The machine and folder where each shard was last seen, for error messages.
+        partitions: Number of partitions of the clients.
+        replicas: Number of additional shards that keep each client's state.
         untidy: Whether shards may hold states of clients that were moved away.
     """
 
@@ -38,11 +38,11 @@ class Record:
 
     @classmethod
     def from_json(cls, value: Any) -> Record:
-        """The inverse of `to_json`; a new one where there is none."""
+        """Decodes the value of `to_json`; returns a new record for None."""
         return cls() if value is None else cls(**value)
 
     def to_json(self) -> dict[str, Any]:
-        """As a JSON value."""
+        """Returns the record as a JSON value."""
         return {
             "round": self.round,
             "metadata": self.metadata,
@@ -55,5 +55,5 @@ class Record:
 
     @property
     def placement(self) -> Placement:
-        """Where the clients are."""
+        """The placement of the clients."""
         return Placement(frozenset(self.versions), self.partitions, self.replicas)

@@ -1,8 +1,8 @@
-"""Going back a number of rounds in a sharded store.
+"""Rolls back rounds in a sharded store.
 
-To go back is one commit of the index: it says from then on what it said when the round was the last. What
-follows is what follows an attempt that died: shards go to the versions that the index has, and states move to
-where they belong. So it can be done again, by whoever uses or opens the process next.
+A rewind is one commit of the index, which restores the record of an earlier round. Then the shards return to
+the index's versions and the states move to their homes, as after a failed attempt. The next user of the
+process can therefore complete an interrupted rewind.
 """
 
 from __future__ import annotations
@@ -20,20 +20,20 @@ __all__ = ["RewindableProcess"]
 
 
 class RewindableProcess(ShardedProcess):
-    """A process that goes back to rounds that are kept; states stay with the machines of today."""
+    """A process that can return to kept rounds; states stay on the current machines."""
 
-    _home: Placement | None = None  # where states are to be, if that may be elsewhere
+    _home: Placement | None = None  # the required placement, if the states may be elsewhere
 
     def kept_rounds(self) -> list[int]:
-        """The rounds that `rewind` can go to if their machines are there, oldest first, with the last."""
+        """Returns the rounds that `rewind` accepts if their machines are reachable, oldest first."""
         return list(self.history.rounds)
 
     def rewind(self, round_num: int) -> None:
-        """As in `ProcessState`. All of it happens or, when this raises or anything stops, nothing of it.
+        """Rolls back to a kept round, atomically; see `ProcessState.rewind`.
 
         Raises:
-            StoreError: The round is not kept; states of it are only on machines that are not there; a shard
-                or the index refuses.
+            StoreError: The round is not kept; some of its states are only on missing machines; or a shard
+                or the index raises an error.
         """
         self.resolve()
         history = self.history
@@ -45,11 +45,11 @@ class RewindableProcess(ShardedProcess):
         try:
             self.index.rewind(history.rounds[round_num].commit)
         finally:
-            with contextlib.suppress(StoreError):  # else the next use, or the next opening, does it
+            with contextlib.suppress(StoreError):  # the next use or opening tries again
                 self.resolve()
 
     def resolve(self) -> None:
-        """As in `ShardedProcess`; and moves states back to where they were before going back."""
+        """Completes a failed attempt, and moves states back to their placement before a rewind."""
         super().resolve()
         if self._home is not None:
             home, self._home = self._home, None
@@ -61,7 +61,7 @@ class RewindableProcess(ShardedProcess):
                 raise
 
     def _require(self, history: History, round_num: int) -> None:
-        """Makes sure that a history can be gone back to, before anything is changed."""
+        """Checks that a rewind to a history is possible before anything is changed."""
         commit, record = history.rounds[round_num]
         there = set(self.fleet.places)
         missing = set(record.versions) - there

@@ -1,10 +1,9 @@
-"""What one machine does for a sharded store: an embedded store on its own disk, and its part in two phases.
+"""The part of one machine in a sharded store: an embedded store on its disk, and its side of the two phases.
 
-To *prepare* a version is to commit it to the embedded store, which keeps the versions that the index may yet
-go back to, too: it is durable, and can be undone. Whether it counts, the index of the sharded store decides.
-To *settle* is to go to the version that the index has: nothing to do where that was prepared last, some
-rounds back where it was one before. So there is nothing to be done after the decision, be it for a round or
-for going back, and nothing to be lost by dying then.
+To *prepare* a version is to commit it to the embedded store, which also keeps the versions that the index may
+return to. A prepared version is durable and can be undone; the index decides whether it is used. To *settle*
+is to go to the version in the index: nothing to do if that was prepared last, or a rewind if it is older. A
+shard therefore has no work after the decision, and a crash then loses nothing.
 """
 
 from __future__ import annotations
@@ -29,31 +28,31 @@ from fedplug.stores.sqlite_process import SqliteProcess
 
 __all__ = ["Reader", "Shard"]
 
-_AT_A_TIME = 8  # states copied from another shard at a time
+_AT_A_TIME = 8  # states to copy from another shard at a time
 
 
 class Reader(Protocol):
-    """Another shard, to read from."""
+    """Another shard as a source of states."""
 
     def read(
         self, process_id: str, version: int, client_ids: Sequence[str]
     ) -> dict[str, dict[str, np.ndarray[Any, Any]]]:
-        """As `Shard.read`."""
+        """Reads the states of clients; see `Shard.read`."""
 
 
 class Shard:
-    """The states of some clients, of any number of processes.
+    """The states of some clients, for any number of processes.
 
-    A version is a number that the sharded store gives to its attempts to commit; it never gives one twice
-    between two openings, and later attempts have higher ones. Only the store's one user prepares and
-    settles; others read and stage, at the same time.
+    The sharded store gives each attempt to commit a version number. Later attempts have higher numbers, and
+    no number is used twice between two openings. Only the store's user prepares and settles; others may read
+    and stage at the same time.
 
     Args:
-        folder: On the disk of this machine.
+        folder: The folder on this machine's disk.
         session: A name for the time between opening and closing the sharded store.
 
     Raises:
-        StoreError: As `SqliteStore`.
+        StoreError: The embedded store cannot be opened; see `SqliteStore`.
     """
 
     def __init__(self, folder: str | Path, session: str) -> None:
@@ -64,16 +63,16 @@ class Shard:
         self._turn = threading.Lock()
 
     def settle(self, process_id: str, version: int, latest: int | None) -> None:
-        """Goes to the version that the index has, so that nothing undecided is left.
+        """Goes to the version in the index, so that nothing undecided is left.
 
         Args:
-            process_id: Of the process.
-            version: The version; prepared last, or one of those kept from before.
-            latest: The highest that was given to an attempt since the store was opened, so that a call which
-                comes too late has no effect; None: there was no attempt yet.
+            process_id: The process.
+            version: The version: the last one prepared, or an earlier kept one.
+            latest: The highest version tried since the store was opened, which makes delayed calls
+                harmless; None if there was no attempt yet.
 
         Raises:
-            StoreError: This shard has it not.
+            StoreError: This shard does not have the version.
         """
         with self._turn:
             process = self._open(process_id)
@@ -83,14 +82,14 @@ class Shard:
             self._staging.clear(process_id)
 
     def check_index(self, process_id: str, generation: int) -> None:
-        """Makes sure that the index is not an older copy: its generation never decreases.
+        """Checks that the index is not an older copy, by its generation, which never decreases.
 
         Args:
             process_id: The process.
             generation: The generation of the index.
 
         Raises:
-            StoreError: The index had a later generation when a version was prepared, or the store was closed.
+            StoreError: The index had a later generation at the last prepare, or when the store was closed.
         """
         with self._turn:
             kept = self._open(process_id).kept_metadata().values()
@@ -98,15 +97,15 @@ class Shard:
             if latest > generation:
                 raise StoreError(
                     f"{self._folder} is newer than the index, which is an older copy: it has {generation} "
-                    f"transactions, and had {latest} before; nothing was changed; bring back an index and "
+                    f"transactions, and had {latest} before; nothing was changed; restore an index and "
                     "shards of the same time"
                 )
 
     def check_kept(self, process_id: str, version: int) -> None:
-        """Makes sure that this shard can be settled to a version.
+        """Checks that this shard can settle to a version.
 
         Raises:
-            StoreError: It cannot.
+            StoreError: The version is not kept.
         """
         with self._turn:
             self._round_of(self._open(process_id), version)
@@ -114,11 +113,11 @@ class Shard:
     def read(
         self, process_id: str, version: int, client_ids: Sequence[str]
     ) -> dict[str, dict[str, np.ndarray[Any, Any]]]:
-        """The states of these clients, as of a version.
+        """Returns the states of these clients as of a version.
 
         Raises:
-            CorruptStoreError: One is damaged or missing.
-            StoreError: That is not the version held: another round was committed meanwhile.
+            CorruptStoreError: A state is damaged or missing.
+            StoreError: The shard holds another version: another round was committed meanwhile.
         """
         with self._turn:
             process = self._at(process_id, version)
@@ -127,25 +126,25 @@ class Shard:
         if missing:
             raise CorruptStoreError(
                 f"{self._folder}: the state of client {missing[0]!r} of process {process_id!r} should be "
-                "here and is not; restore the folder from a copy, or drop the client"
+                "here but is missing; restore the folder from a copy, or drop the client"
             )
         return found
 
     def stage(self, process_id: str, name: str, client_id: str, tensors: Tensors) -> None:
-        """Keeps a client's new state until its round is prepared, under a name that nobody else uses.
+        """Keeps a client's new state under a unique name until its round is prepared.
 
         Raises:
-            StoreError: It cannot be stored, or the disk refuses.
+            StoreError: The state cannot be stored, or a disk operation fails.
         """
         self._staging.put(process_id, name, tensors, f"client {client_id!r}")
 
     def copy_from(
         self, process_id: str, sources: Sequence[tuple[Reader, int, Sequence[str]]]
     ) -> dict[str, Staged]:
-        """Stages the states of clients that other shards have, each with its version; returns them by client.
+        """Stages the states of clients from other shards at the given versions; returns them by client.
 
         Raises:
-            StoreError: As `read` and `stage`.
+            StoreError: Reading or staging fails; see `read` and `stage`.
         """
         copied: dict[str, Staged] = {}
         for source, version, client_ids in sources:
@@ -166,27 +165,27 @@ class Shard:
         generation: int,
         states: Mapping[str, Tensors | Staged],
     ) -> None:
-        """Makes new states durable; those before are kept as well, as the index may go back to them.
+        """Commits new states durably; the states before stay, because the index may return to them.
 
         Args:
-            process_id: Of the process.
-            before: The version that the index has of this shard; None: it has none, and what is here of the
-                process, from an attempt that was given up or from long ago, is deleted.
-            oldest: The oldest version that the index has of this shard; those before it are deleted.
-            version: The one that is made.
+            process_id: The process.
+            before: The version of this shard in the index. None means it has none; then leftovers of the
+                process here are deleted.
+            oldest: The oldest version of this shard that the index needs; earlier ones are deleted.
+            version: The new version.
             generation: The generation of the index.
-            states: Of the clients that change.
+            states: The new states of the clients that change.
 
         Raises:
-            StoreError: A state cannot be stored, or the disk refuses; this shard can still be settled.
+            StoreError: A state cannot be stored, or a disk operation fails; settling remains possible.
         """
         with self._turn:
             process = self._open(process_id)
             held = _version(process)
             if held is not None and before is not None and held >= version:
                 if held == version:
-                    return  # done before: the answer was lost with a restart of this shard
-                raise StoreError(f"{self._folder}: version {version} was given up; now it is {held}")
+                    return  # a repeated call: this shard restarted before it could answer
+                raise StoreError(f"{self._folder}: version {version} was abandoned; now it is {held}")
             if before is None:
                 process.drop_clients(process.client_ids())
             else:
@@ -202,10 +201,10 @@ class Shard:
             self._staging.clear(process_id)
 
     def tidy(self, process_id: str, partitions: int, own: Iterable[int]) -> None:
-        """Deletes the states of clients of other than its own partitions, after these were moved away.
+        """Deletes the states of clients outside the shard's own partitions, after they were moved away.
 
         Raises:
-            StoreError: The disk refuses.
+            StoreError: A disk operation fails.
         """
         kept = set(own)
         with self._turn:
@@ -215,11 +214,11 @@ class Shard:
             )
 
     def damage(self, process_id: str, clients: Mapping[int, Iterable[str]]) -> list[str]:
-        """Reads everything that is kept of a process, and checks that each version has the clients it should.
+        """Reads all data of a process, and checks that each version has the clients it should have.
 
         Args:
             process_id: The process.
-            clients: The clients of each version that may be gone back to, and of the last.
+            clients: The clients of the last version and of each version that a rewind may need.
 
         Returns:
             A line for each damage.
@@ -233,7 +232,7 @@ class Shard:
                     if missing := sorted({*client_ids}.difference(there)):
                         damage.append(
                             f"{self._folder}: {len(missing)} clients of process {process_id!r} should be "
-                            f"here and are not, for instance {missing[0]!r}"
+                            f"here but are missing, for example {missing[0]!r}"
                         )
             except StoreError as error:
                 damage.append(str(error))
@@ -243,11 +242,11 @@ class Shard:
         """Releases the folder.
 
         Args:
-            generation: The generation of the index, which `check_index` compares from then on; None: unknown.
+            generation: The generation of the index, for later calls of `check_index`; None if unknown.
         """
         self._store.close()
         if generation is not None:
-            with contextlib.suppress(StoreError):  # all that is lost is the knowledge of the last round
+            with contextlib.suppress(StoreError):  # only `check_index` becomes weaker
                 self._decided.write(generation)
 
     def _open(self, process_id: str) -> SqliteProcess:
@@ -258,7 +257,7 @@ class Shard:
         held = _version(process)
         if held != version:
             raise StoreError(
-                f"{self._folder} holds version {held} of process {process_id!r}, and {version} is asked for: "
+                f"{self._folder} holds version {held} of process {process_id!r}, but {version} is requested: "
                 "another round was committed or is being committed"
             )
         return process
@@ -269,15 +268,15 @@ class Shard:
             process.rewind(number)
 
     def _round_of(self, process: SqliteProcess, version: int) -> int:
-        """The round of the embedded store that is a version.
+        """Returns the round of the embedded store that holds a version.
 
         Raises:
-            StoreError: It is not kept.
+            StoreError: The version is not kept.
         """
         kept = {held: number for number, held in _versions(process).items()}
         if version not in kept:
             raise StoreError(
-                f"{self._folder} holds version {_version(process)}, and the index has version {version} of "
+                f"{self._folder} holds version {_version(process)}, but the index has version {version} of "
                 "it: it was repaired, or one of the two is an older copy; restore both from copies of the "
                 "same time"
             )
@@ -285,7 +284,7 @@ class Shard:
 
 
 class _Number:
-    """A number in a file, replaced as a whole; 0 if there is none, or a damaged one."""
+    """A number in a file that is replaced atomically; 0 if the file is missing or damaged."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -314,15 +313,15 @@ class _Number:
 
 
 def _versions(process: SqliteProcess) -> dict[int, int]:
-    """The versions that are kept, by round of the embedded store."""
+    """Returns the kept versions, by round of the embedded store."""
     return {number: metadata[0] for number, metadata in process.kept_metadata().items()}
 
 
 def _version(process: SqliteProcess) -> int | None:
-    """The version that is held."""
+    """Returns the version that the shard holds."""
     return None if process.metadata is None else process.metadata[0]
 
 
 def _first_from(process: SqliteProcess, version: int) -> int:
-    """The first round of the embedded store that is this version, or a later one."""
+    """Returns the first round of the embedded store that holds this version or a later one."""
     return next(number for number, held in _versions(process).items() if held >= version)

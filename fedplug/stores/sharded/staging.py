@@ -1,7 +1,7 @@
-"""States that wait for their round to be committed: files in a shard's folder, as long as a session lasts.
+"""Staged states: files in a shard's folder that wait for their round, and last for one session.
 
-They need not survive the machine: a round is durable when its states are in the embedded store, and what
-lies here belongs to one that is being run.
+They need not survive a crash of the machine: a round becomes durable when its states are committed to the
+embedded store.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ __all__ = ["Staged", "StagedStates", "Staging"]
 
 @dataclass(frozen=True)
 class Staged:
-    """Stands for a client's new state that lies in the staging folders of all shards that are to keep it."""
+    """The name of a client's new state in the staging folders of all shards that will keep it."""
 
     name: str
 
@@ -33,8 +33,8 @@ class Staging:
     """The staging folder of a shard.
 
     Args:
-        folder: Of the shard.
-        session: Of the store's user; what other sessions left here is deleted.
+        folder: The shard's folder for staged states.
+        session: The session of the store's user; files of other sessions are deleted.
 
     Raises:
         StoreError: The folder cannot be used.
@@ -54,7 +54,7 @@ class Staging:
         """Keeps a state of a process under a name.
 
         Raises:
-            StoreError: It cannot be stored, or the disk refuses.
+            StoreError: The state cannot be stored, or a disk operation fails.
         """
         path = self._path(process_id, name)
         part = path.with_suffix(".part")
@@ -66,10 +66,10 @@ class Staging:
             raise StoreError(f"{owner}: {part} cannot be written: {error.strerror}") from error
 
     def read(self, process_id: str, name: str) -> dict[str, np.ndarray[Any, Any]]:
-        """The state that was kept under a name.
+        """Returns the state kept under a name.
 
         Raises:
-            StoreError: There is none: its round was given up meanwhile.
+            StoreError: There is no such state, because its round was abandoned meanwhile.
         """
         path = self._path(process_id, name)
         try:
@@ -78,7 +78,7 @@ class Staging:
             raise StoreError(f"{path} cannot be read: {error.strerror}; run the round again") from error
 
     def clear(self, process_id: str) -> None:
-        """Deletes all states of a process: their round has been committed, or given up."""
+        """Deletes all staged states of a process, after its round was committed or abandoned."""
         shutil.rmtree(self._path(process_id, "").parent, ignore_errors=True)
 
     def _path(self, process_id: str, name: str) -> Path:
@@ -86,7 +86,7 @@ class Staging:
 
 
 class StagedStates(Mapping[str, Tensors]):
-    """States by client; those that are staged are read when they are asked for, one at a time."""
+    """States by client; staged ones are read on demand, one at a time."""
 
     def __init__(self, states: Mapping[str, Tensors | Staged], process_id: str, staging: Staging) -> None:
         self._states = states

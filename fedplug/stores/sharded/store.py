@@ -1,4 +1,4 @@
-"""A sharded store, whatever its shards: an index in a folder beside the driver, and a name shards know."""
+"""The base of sharded stores: an index in a folder beside the driver, and the identity that shards share."""
 
 from __future__ import annotations
 
@@ -31,16 +31,16 @@ _LOST = ("fail", "restart")
 
 @dataclass(frozen=True)
 class Options:
-    """How a sharded store is used; another at each opening, but for the partitions.
+    """Options of a sharded store. All except the partitions may differ at each opening.
 
     Attributes:
-        replicas: On how many further machines a client's state is kept; None: on as many as it is.
-        lost: What follows when states are lost with a machine: ``"fail"`` or ``"restart"``.
-        partitions: Into how many the clients of a new store are divided; None: 64, or what the store has.
-        keep_rounds: How many rounds of each process are kept, to go back to.
+        replicas: Number of additional machines that keep each client's state; None leaves it unchanged.
+        lost: The action if states are lost with a machine: ``"fail"`` or ``"restart"``.
+        partitions: Number of partitions of a new store's clients; None means 64, or the existing number.
+        keep_rounds: Number of rounds of each process to keep for rewinds.
 
     Raises:
-        ConfigError: One has no such value.
+        ConfigError: A value is not allowed.
     """
 
     replicas: int | None = 0
@@ -62,20 +62,20 @@ class Options:
 
 @dataclass(frozen=True)
 class Identity:
-    """What never changes of a sharded store: its name, by which shards know it, and the partitions."""
+    """The constant part of a sharded store: the name under which shards know it, and the partitions."""
 
     store: str
     partitions: int
 
 
 class ShardedStore(StateStore):
-    """Keeps the states of clients on the shards of a fleet, and who has some, and the server's, in an index.
+    """Keeps client states on the shards of a fleet, and the clients' ids and the server state in an index.
 
-    Opening a process settles what a crash left of it, and moves its states where shards came or went.
+    Opening a process recovers from a crash, and moves its states if shards were added or lost.
 
     Args:
-        folder: Of the index, on a disk of this machine.
-        options: How it is used.
+        folder: The folder of the index, on a disk of this machine.
+        options: The options.
 
     Raises:
         ConfigError: The store has another number of partitions.
@@ -99,18 +99,18 @@ class ShardedStore(StateStore):
 
     @abc.abstractmethod
     def connect(self, identity: Identity) -> Fleet:
-        """Opens the shards; nobody else has the store open."""
+        """Opens the shards; no one else has the store open."""
 
     @property
     def machines(self) -> Mapping[str, str]:
-        """The shards, by name, with the machine and the folder of each."""
+        """The machine and folder of each shard, by name."""
         return self.fleet.places
 
     def open_process(self, process_id: str, signature: Mapping[str, Any] | None = None) -> RewindableProcess:
-        """As in `StateStore`.
+        """Opens a process; see `StateStore.open_process`.
 
         Raises:
-            StoreError: As there; or a machine is missing that holds states of this process.
+            StoreError: The process cannot be opened, or a machine that holds its states is missing.
         """
         index = self._index.open_process(process_id, signature)
         if process_id not in self._processes:
@@ -122,14 +122,13 @@ class ShardedStore(StateStore):
         return self._processes[process_id]
 
     def processes(self) -> list[str]:
-        """As in `StateStore`."""
         return self._index.processes()
 
     def drain(self, shards: set[str]) -> None:
-        """Moves all states away from shards, so that their machines can go.
+        """Moves all states away from shards, so that their machines can be removed.
 
         Raises:
-            StoreError: None would be left; or as `open_process`.
+            StoreError: No shard would be left, or a process cannot be opened; see `open_process`.
         """
         if not (left := set(self.fleet.places) - shards):
             raise StoreError("no machine would be left for the states; add one first")
@@ -139,9 +138,9 @@ class ShardedStore(StateStore):
                 move(process, left, self._replicas_of(process))
 
     def close(self) -> None:
-        """Closes the index and the shards, and tells these how far the index is."""
+        """Closes the index and the shards, and passes the index's generation to the shards."""
         generation = None
-        with contextlib.suppress(StoreError):  # closed before
+        with contextlib.suppress(StoreError):  # already closed
             generation = self._index.generation
         self._index.close()
         self.fleet.close(generation)
@@ -152,17 +151,17 @@ class ShardedStore(StateStore):
 
 
 def require_store(folder: Path) -> None:
-    """Raises `StoreError` unless there is the index of a sharded store in a folder."""
+    """Raises `StoreError` unless a folder has the index of a sharded store."""
     if not (folder / _IDENTITY).is_file():
-        raise StoreError(f"there is no store on many machines in {folder}; name its folder on this machine")
+        raise StoreError(f"there is no sharded store in {folder}; name its folder on this machine")
 
 
 def identity_of(folder: Path, partitions: int | None) -> Identity:
-    """The identity of the store in a folder; a new one where there is none.
+    """Returns the identity of the store in a folder, and creates one if there is none.
 
     Args:
-        folder: Where the index is, or is to be.
-        partitions: How many there are to be; None: as many as the store has, 64 when it is new.
+        folder: The folder of the index.
+        partitions: The required number of partitions; None means the existing number, or 64 for a new store.
 
     Raises:
         ConfigError: The store has another number of partitions.
@@ -186,11 +185,11 @@ def identity_of(folder: Path, partitions: int | None) -> Identity:
     except OSError as error:
         raise StoreError(f"{folder} cannot be used as a store: {error.strerror}") from error
     except (ValueError, KeyError) as error:
-        raise StoreError(f"{path} is damaged; bring it back from a copy") from error
+        raise StoreError(f"{path} is damaged; restore it from a copy") from error
     if value["format"] != 1:
         raise StoreError(f"{path} was written by a newer release of fedplug; use that one")
     if partitions not in (None, identity.partitions):
         raise ConfigError(
-            f"the store in {folder} has {identity.partitions} partitions for ever, not {partitions}"
+            f"the store in {folder} has {identity.partitions} partitions, which cannot change to {partitions}"
         )
     return identity

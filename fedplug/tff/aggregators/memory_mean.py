@@ -7,7 +7,6 @@ from typing import Any, ClassVar
 
 import tensorflow as tf
 
-from fedplug.encoders.arguments import check_share
 from fedplug.errors import ConfigError
 from fedplug.registry.specs import Capabilities
 from fedplug.tff.aggregators.base import Aggregator, Update, zero_sums
@@ -18,33 +17,30 @@ _ESTIMATES = ("all", "sampled")
 
 
 class MemoryMean(Aggregator):
-    """``memory + sum of differences / clients``; then ``memory' = memory + rate * sum / clients``.
+    """``memory + sum of differences / clients``, which is also the next memory.
 
-    For encoders of differences, `ef21` and `artemis`: the memory is the mean of those of all clients, whether
-    they take part or not, and zero at first. Every client weighs the same, in all rounds: of a sum whose
-    weights change nobody knows what a client contributed before. A client that sends nothing keeps its
-    memory, and the server what it has of it.
+    The aggregator for the encoder `ef21`. The memory is the mean of all clients' memories, initially zero,
+    whether a client takes part or not. Every client has the same weight in all rounds. A client that sends
+    nothing keeps its memory, and the server keeps that client's share of the mean.
 
-    With ``estimate="sampled"`` the update is ``memory + sum of differences / number of those who sent one``,
-    an unbiased estimate where the compression is unbiased and clients are sampled evenly; the memory is moved
-    as above.
+    With ``estimate="sampled"`` the update is ``memory + sum of differences / number of senders``; the memory
+    moves as above.
 
     Sources: Fatkhullin et al., "EF21 with Bells & Whistles", 2021 (arXiv 2110.03294), algorithm 4, for
-    ``estimate="all"`` with rate 1; Philippenko and Dieuleveut, "Bidirectional compression in heterogeneous
-    settings for distributed or federated learning with partial participation", 2020 (arXiv 2006.14591), PP2,
-    for ``"sampled"``.
+    ``estimate="all"``; Philippenko and Dieuleveut, "Bidirectional compression in heterogeneous settings for
+    distributed or federated learning with partial participation", 2020 (arXiv 2006.14591), PP2, for
+    ``"sampled"``.
     """
 
     name: ClassVar[str] = "memory_mean"
 
-    def __init__(self, clients: int, *, rate: float = 1.0, estimate: str = "all") -> None:
+    def __init__(self, clients: int, *, estimate: str = "all") -> None:
         """Makes the aggregator.
 
         Args:
-            clients: How many there are in all, not in a round.
-            rate: By which clients move their memories: 1 for `ef21`, that of `artemis`.
-            estimate: ``"all"``: of the mean over all clients, where those who do not take part say what they
-                last said; ``"sampled"``: see the class.
+            clients: Number of all clients, not of a round's.
+            estimate: ``"all"``: the mean over all clients, in which absent clients count with their memory;
+                ``"sampled"``: see the class.
 
         Raises:
             ConfigError: One of them is out of range.
@@ -53,13 +49,11 @@ class MemoryMean(Aggregator):
             raise ConfigError(
                 f"memory_mean clients is {clients!r}; it must be how many clients there are, at least 1"
             )
-        check_share("memory_mean rate", rate)
         if estimate not in _ESTIMATES:
             raise ConfigError(
                 f"memory_mean estimate is {estimate!r}; it must be one of {', '.join(_ESTIMATES)}"
             )
         self._clients = clients
-        self._rate = float(rate)
         self._estimate = estimate
 
     @property
@@ -75,11 +69,11 @@ class MemoryMean(Aggregator):
     @property
     def capabilities(self) -> Capabilities:
         """A sum, and what was summed before."""
-        return Capabilities(commutes_with_sum=True, secure_aggregation_safe=True, memory_rate=self._rate)
+        return Capabilities(commutes_with_sum=True, secure_aggregation_safe=True, sends_differences=True)
 
     def get_config(self) -> dict[str, Any]:
         """The arguments."""
-        return {"clients": self._clients, "rate": self._rate, "estimate": self._estimate}
+        return {"clients": self._clients, "estimate": self._estimate}
 
     def init_state(self, specs: Sequence[tf.TensorSpec]) -> Any:
         """``{"memory": zeros, a tuple of one tensor per spec}``."""
@@ -107,7 +101,7 @@ class MemoryMean(Aggregator):
         if self._estimate == "sampled":
             share = one / tf.cast(tf.maximum(accumulator["count"], 1), tf.float64)
         update = _add(state["memory"], accumulator["sums"], share)
-        memory = _add(state["memory"], accumulator["sums"], one * (self._rate / self._clients))
+        memory = _add(state["memory"], accumulator["sums"], one / self._clients)
         return update, {"memory": memory}
 
 

@@ -187,23 +187,23 @@ def _bias(configuration: Configuration) -> Iterator[Conflict]:
 
 
 def _memory(configuration: Configuration) -> Iterator[Conflict]:
-    """Differences are added to the memory they differ from, by the rate with which clients move it."""
-    kept = configuration.aggregator.capabilities.memory_rate
+    """Requires that encoders send differences exactly if the aggregator adds them to memories."""
+    kept = configuration.aggregator.capabilities.sends_differences
     for encoder, _ in configuration.encoders:
-        rate = encoder.capabilities.memory_rate
-        if rate == kept:
+        if encoder.capabilities.sends_differences == kept:
             continue
-        if kept is None:
+        if kept:
             reason = (
-                "it sends differences from a memory, and a server that does not keep it would take them for "
-                "updates; build the process with aggregator='memory_mean(CLIENTS)', or leave the memory out"
+                "that adds differences to a memory, and this encoder sends updates; every tensor needs the "
+                "memory"
+            )
+            instead = "ef21('topk(0.01)')"
+        else:
+            reason = (
+                "it sends differences from a memory, and this server would take them for updates; build the "
+                "process with aggregator='memory_mean(CLIENTS)', or leave the memory out"
             )
             instead = "topk(0.01)"
-        else:
-            reason = f"that adds differences to a memory which moves at rate {kept}, and this one sends " + (
-                "updates; every tensor needs the memory" if rate is None else f"those for rate {rate}"
-            )
-            instead = "ef21('topk(0.01)')" if kept == 1 else f"artemis('qsgd(8)', rate={kept})"
         yield Conflict(parts=(repr(encoder), repr(configuration.aggregator)), reason=reason, instead=instead)
 
 

@@ -16,10 +16,11 @@ import fedplug_torch
 import ml_dtypes
 import numpy as np
 import torch
-from fedplug_cuda import GroupedTopK, grouped_topk_residual
+from fedplug_cuda import grouped_topk_residual
 
 import fedplug
 from fedplug import kernels
+from fedplug.ops.types import GroupedTopK
 
 ELEMENTS, TENSORS, RUNS = 50_331_648, 24, 21
 EXPRESSION = "topk(0.01, scope='model') | qsgd(8)"

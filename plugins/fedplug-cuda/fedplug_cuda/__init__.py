@@ -8,12 +8,11 @@ from fedplug_cuda.library import DeviceError, problem
 from fedplug_cuda.memory import to_device
 from fedplug_cuda.scatter import scatter_decode_add
 from fedplug_cuda.self_check import self_check
-from fedplug_cuda.topk import GroupedTopK, grouped_topk_residual
+from fedplug_cuda.topk import grouped_topk_residual
 
 __all__ = [
     "DeviceArray",
     "DeviceError",
-    "GroupedTopK",
     "as_device_array",
     "grouped_topk_residual",
     "problem",

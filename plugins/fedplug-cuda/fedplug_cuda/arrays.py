@@ -7,7 +7,7 @@ import sys
 from dataclasses import dataclass
 from typing import Any
 
-import ml_dtypes  # noqa: F401  # teaches NumPy the name bfloat16
+import ml_dtypes  # noqa: F401  # registers bfloat16 with NumPy
 import numpy as np
 
 from fedplug.errors import ArgumentError

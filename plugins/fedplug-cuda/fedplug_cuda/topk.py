@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Sequence
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
 from fedplug.errors import ArgumentError, NonFiniteError
+from fedplug.ops.types import GroupedTopK
 from fedplug_cuda.arrays import (
     DTYPE_CODES,
     DeviceArray,
@@ -20,29 +20,9 @@ from fedplug_cuda.arrays import (
 from fedplug_cuda.library import TopKReport, Update, call
 from fedplug_cuda.memory import empty_bytes, empty_like, fetch, layout
 
-__all__ = ["GroupedTopK", "grouped_topk_residual", "select"]
+__all__ = ["grouped_topk_residual", "select"]
 
 _POLICIES = {"error": 0, "drop": 1}
-
-
-class GroupedTopK(NamedTuple):
-    """The result of `grouped_topk_residual`.
-
-    Attributes:
-        values: The selected sums, tensor after tensor; NumPy ``[min(k, n)]``, the dtype of the deltas.
-        indices: Their places in their own flattened tensor, strictly ascending in each; int32
-            ``[min(k, n)]``.
-        row_splits: Entries ``row_splits[t]`` up to ``row_splits[t + 1]`` are those of tensor t; int64
-            ``[tensors + 1]``.
-        residuals: The sums that were not selected, on the device; arrays of the deltas' framework.
-        nonfinite: Number of NaN or infinite sums that were dropped.
-    """
-
-    values: NDArray[Any]
-    indices: NDArray[np.int32]
-    row_splits: NDArray[np.int64]
-    residuals: list[Any]
-    nonfinite: int
 
 
 def grouped_topk_residual(
@@ -67,6 +47,9 @@ def grouped_topk_residual(
             None allocates them in the framework of the deltas.
         on_nonfinite: "error" refuses NaN and infinite sums and changes nothing; "drop" counts them as zero.
         stream: The stream to work on; None is the framework's current one.
+
+    Returns:
+        Entries on the host, in NumPy arrays, and residuals on the device, in arrays of the deltas' framework.
 
     Raises:
         ArgumentError: An array does not fit, or ``k`` is negative.
@@ -145,7 +128,7 @@ def select(
     except NonFiniteError as error:
         raise NonFiniteError(str(error), count=dropped) from None
     splits = found[1].view(np.int64) if isinstance(k, int) else np.cumsum([0, *of_each])
-    return GroupedTopK(found[3].view(dtype), found[2].view(np.int32), splits, written, dropped)
+    return GroupedTopK(found[3].view(dtype), found[2].view(np.int32), splits, written, np.int64(dropped))
 
 
 def _common_dtype(xs: Sequence[DeviceArray]) -> np.dtype[Any]:

@@ -40,7 +40,7 @@ def test_what_makes_no_sense_is_refused(url, new_url, tmp_path, capsys):
     assert "a server has tools of its own" in capsys.readouterr().err
     assert main(["store", "copy", url, url.replace("schema=", "schema=copy_of_")]) == 0
     assert main(["store", "copy", url, url.replace("schema=", "schema=copy_of_")]) != 0
-    assert "has processes already" in capsys.readouterr().err
+    assert "already has processes" in capsys.readouterr().err
     (tmp_path / "there").mkdir()
     assert main(["store", "copy", url, str(tmp_path / "there")]) != 0
-    assert "is there already" in capsys.readouterr().err
+    assert "already exists" in capsys.readouterr().err

@@ -30,4 +30,4 @@ class TestMemoryMean(AggregatorSuite):
 
 class TestMemoryMeanOfThoseSampled(AggregatorSuite):
     def make_aggregator(self):
-        return MemoryMean(5, rate=0.25, estimate="sampled")
+        return MemoryMean(5, estimate="sampled")

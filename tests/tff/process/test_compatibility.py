@@ -60,8 +60,6 @@ BROKEN = {
     "memory": stack("ef21('topk(0.01)')"),
     "memory, none": stack("topk(0.01)", MemoryMean(5)),
     "memory, of small tensors": stack("identity", MemoryMean(5)),
-    "memory, another rate": stack("artemis('qsgd(8)', rate=0.5)", MemoryMean(5, rate=0.25)),
-    "memory, not of those sampled": stack("ef21('topk(0.01)')", MemoryMean(5, rate=0.25)),
     "client state, memory": stack("ef21('topk(0.01)')", keeps_client_state=False),
     "sensitivity, memory": stack("ef21('topk(0.01)')", private=True),
     "bias": stack("topk(0.01, error_feedback=False)"),
@@ -107,7 +105,6 @@ def test_an_aggregator_can_be_what_does_not_fit(broken, rule):
         stack("topk(0.01, error_feedback=False)", Median()),
         stack("identity", secure_sum=True, private=True),
         stack("ef21('topk(0.01)')", MemoryMean(5)),
-        stack("artemis('randomk(0.5)', rate=0.25)", MemoryMean(5, rate=0.25), secure_sum=True),
     ],
     ids=lambda fine: repr(fine.encoders[0][0]),
 )

@@ -15,10 +15,6 @@ CLIENTS = 4
 SETTINGS = {
     "ef21": {"encoder": "ef21('topk(0.1)')", "aggregator": "memory_mean(4)"},
     "ef21-sgdm": {"encoder": "ef21('topk(0.1)', momentum=0.5)", "aggregator": "memory_mean(4)"},
-    "artemis": {
-        "encoder": "artemis('randomk(0.5)', rate=0.25)",
-        "aggregator": "memory_mean(4, rate=0.25, estimate='sampled')",
-    },
 }
 
 
@@ -38,7 +34,7 @@ def trained(process, client_data, rounds, store=None):
 
 @pytest.mark.parametrize(
     "name",
-    ["ef21", *(pytest.param(name, marks=pytest.mark.slow) for name in ("ef21-sgdm", "artemis"))],
+    ["ef21", *(pytest.param(name, marks=pytest.mark.slow) for name in ("ef21-sgdm",))],
 )
 def test_both_runtimes_give_the_same_bits_and_so_does_a_run_that_was_stopped(
     name, model_fn, sgd, client_data, tmp_path

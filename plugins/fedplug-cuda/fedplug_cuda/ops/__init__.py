@@ -1,1 +1,1 @@
-"""The ops of `fedplug.ops` on device arrays, one module for each of theirs; imported when one comes."""
+"""The ops of `fedplug.ops` on device arrays, in modules of the same names."""

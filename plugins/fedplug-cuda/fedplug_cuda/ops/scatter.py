@@ -26,7 +26,7 @@ def scatter_decode_add(
     *,
     lowering: None = None,
 ) -> DeviceArray:
-    """See `fedplug.ops.scatter_decode_add`; adds in place where the accumulator was donated."""
+    """See `fedplug.ops.scatter_decode_add`; adds in place if the accumulator was donated."""
     del lowering
     stream = stream_handle(None, accumulator)
     total = accumulator if spare_residuals.get([]) is None else copy_of(accumulator, stream)

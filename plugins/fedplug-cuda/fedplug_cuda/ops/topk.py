@@ -7,34 +7,34 @@ from typing import Any
 
 import numpy as np
 
-from fedplug.ops import types
 from fedplug.ops.device_array import DeviceArray
+from fedplug.ops.types import GroupedTopK, TopK
 from fedplug_cuda.arrays import stream_handle
 from fedplug_cuda.memory import to_device_of
-from fedplug_cuda.topk import GroupedTopK, select
+from fedplug_cuda.topk import select
 
 __all__ = ["grouped_topk_residual", "topk_residual", "topk_residual_of_each"]
 
 
 def topk_residual(
     delta: DeviceArray, residual: Any, k: Any, *, on_nonfinite: Any = "error", lowering: None = None
-) -> types.TopK:
+) -> TopK:
     """See `fedplug.ops.topk_residual`."""
     del lowering
     found = _selected([delta], [residual], int(k), on_nonfinite)
-    return types.TopK(found.values, found.indices, found.residuals[0], np.int64(found.nonfinite))
+    return TopK(found.values, found.indices, found.residuals[0], found.nonfinite)
 
 
 def topk_residual_of_each(
     deltas: Sequence[DeviceArray], residuals: Sequence[Any], ks: Sequence[Any]
-) -> list[types.TopK]:
+) -> list[TopK]:
     """See `fedplug.ops.topk_residual_of_each`; one call for the list."""
     if len({delta.dtype for delta in deltas}) > 1:
         return [topk_residual(*each) for each in zip(deltas, residuals, ks, strict=True)]
     found = _selected(deltas, residuals, [int(k) for k in ks], "error")
     begins, ends = found.row_splits[:-1].tolist(), found.row_splits[1:].tolist()
     return [
-        types.TopK(found.values[begin:end], found.indices[begin:end], residual, np.int64(0))
+        TopK(found.values[begin:end], found.indices[begin:end], residual, np.int64(0))
         for begin, end, residual in zip(begins, ends, found.residuals, strict=True)
     ]
 
@@ -46,16 +46,16 @@ def grouped_topk_residual(
     *,
     on_nonfinite: Any = "error",
     lowering: None = None,
-) -> types.GroupedTopK:
+) -> GroupedTopK:
     """See `fedplug.ops.grouped_topk_residual`."""
     del lowering
-    return types.GroupedTopK(*_selected(deltas, residuals, int(k), on_nonfinite))
+    return _selected(deltas, residuals, int(k), on_nonfinite)
 
 
 def _selected(
     deltas: Sequence[DeviceArray], residuals: Sequence[Any], k: Any, on_nonfinite: Any
 ) -> GroupedTopK:
-    """Never writes over the residuals it is given: a later refusal must find them as they were."""
+    """Never overwrites its residuals: a later step may refuse the update, which must leave them unchanged."""
     stream = stream_handle(None, deltas[0])
     before = [
         to_device_of(delta, residual, stream) for delta, residual in zip(deltas, residuals, strict=True)
