@@ -51,8 +51,8 @@ def topk_residual(
         k: Number of entries to select; 0 or more. More than n means all.
         on_nonfinite: ``"error"`` refuses NaN and infinite sums and changes nothing. An update in place must
             then check every sum before it writes, which reads both arrays once more. ``"drop"`` counts such a
-            sum as zero: it leaves nothing in ``residual``, and is selected, as a zero, only if there are fewer
-            than k others. :func:`count_nonfinite` counts them in advance.
+            sum as zero: it leaves nothing in ``residual``, and is selected, as a zero, only if there are
+            fewer than k others. :func:`count_nonfinite` counts them in advance.
         out: ``(values, indices)`` of an earlier call, to write to. For large k this saves most of the time,
             as fresh memory costs more than the selection.
         residual_out: An array for the new residual; n elements, the dtype of ``delta``.
