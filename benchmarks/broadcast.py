@@ -137,7 +137,7 @@ def train(task: Task, broadcast: EncodedBroadcast | None, rounds: int, seed: int
             if broadcast is None:
                 bytes_sent += dense
             else:
-                caught_up = broadcast.catch_up(heard[client], published["message"])
+                caught_up = broadcast.catch_up(heard[client], published["server_message"])
                 heard[client] = caught_up["client"]
                 bytes_sent += int(caught_up["downlink_bytes"])
             own_x, own_y = (np.asarray(part) for part in data.clients[client])

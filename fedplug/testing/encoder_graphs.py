@@ -128,13 +128,13 @@ def _in_tff(model: ModelEncoder, update: list[Array]) -> Any:
 
     from fedplug.tff import runtime
     from fedplug.tff.aggregators.mean import Mean
-    from fedplug.tff.process.aggregation.encoded_aggregation import build_encoded_aggregation
+    from fedplug.tff.process.aggregation.encoded_aggregation import EncodedAggregation
 
     lowering = resolve_lowering()
     value_type = tff.to_type([(spec.dtype.as_numpy_dtype, tuple(spec.shape)) for spec in model.specs])
     with tff.framework.get_context_stack().install(runtime.create_sync_execution_context()):
-        aggregation = build_encoded_aggregation(value_type, model, Mean(), lowering)
+        aggregation = EncodedAggregation(value_type, model, Mean(), lowering)
         values = [np.asarray(x) for x in update]
-        told = aggregation.server_message(aggregation.init_server())
-        instructions = {"round_num": np.int32(3), "control": told["control"]}
-        return aggregation.encode(values, np.float32(1), aggregation.init_client(), instructions)
+        server_message = aggregation.server_message(aggregation.init_server())
+        server_message = {**server_message, "round_num": np.int32(3)}
+        return aggregation.encode(values, np.float32(1), aggregation.init_client(), server_message)

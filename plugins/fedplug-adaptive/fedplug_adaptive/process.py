@@ -27,7 +27,6 @@ from fedplug.tff.process import (
 )
 from fedplug.tff.process.aggregation.encoded_aggregation import (
     EncodedAggregation,
-    build_encoded_aggregation,
     model_encoder,
 )
 from fedplug.tff.process.arguments import AnyEncoder, as_encoder
@@ -136,7 +135,7 @@ def build_adaptive_fed_avg(
     model = model_encoder(as_encoder(encoder), value_type, min_size, names)
     compatibility.check(compatibility.Configuration.of(model, aggregator, keeps_client_state=True))
     chosen_lowering = choose_lowering(lowering)
-    aggregation = build_encoded_aggregation(
+    aggregation = EncodedAggregation(
         value_type, model, aggregator, chosen_lowering, tensor_metrics=tensor_metrics
     )
     report = _build_report(learning, aggregator, temperature)

@@ -55,7 +55,7 @@ def broadcasts(parts, rounds):
     for number in range(rounds):
         output = parts.publish(drifting, state)
         state = output["state"]
-        messages.append(output["message"])
+        messages.append(output["server_message"])
         held.append(leaves(state["sent"]))
         drifting = {
             "w": drifting["w"] + np.float32(0.05) * model(100 + number)["w"],
@@ -140,7 +140,7 @@ def test_a_model_at_rest_costs_a_few_bytes_for_a_client_that_has_it() -> None:
     for _ in range(3):
         state = (output := parts.publish(model(0), state))["state"]
     known, unknown = (
-        parts.catch_up(client, output["message"])["downlink_bytes"]
+        parts.catch_up(client, output["server_message"])["downlink_bytes"]
         for client in ({"round_num": np.int32(1)}, parts.init_client())
     )
     assert known < 140 < unknown

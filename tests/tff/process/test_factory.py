@@ -12,7 +12,7 @@ from fedplug.encoders import Identity, TopK
 from fedplug.errors import CapabilityError, ConfigError
 from fedplug.tff.aggregators import Mean
 from fedplug.tff.process import build_aggregation_factory
-from fedplug.tff.process.aggregation.encoded_aggregation import build_encoded_aggregation, model_encoder
+from fedplug.tff.process.aggregation.encoded_aggregation import EncodedAggregation, model_encoder
 
 pytestmark = pytest.mark.usefixtures("inprocess")
 WEIGHT = tff.TensorType(np.float32)
@@ -73,7 +73,7 @@ def test_merged_accumulators_are_those_of_all_clients() -> None:
     value_type = tff.TensorType(np.float32, [2])
     budget = fedplug.encoder("budget", encoder="qsgd(8)", nmse=0.01)  # reports what its error is made of
     encoder = model_encoder(budget, value_type, min_size=0)
-    parts = build_encoded_aggregation(value_type, encoder, Mean(), "reference")
+    parts = EncodedAggregation(value_type, encoder, Mean(), "reference")
     instructions = parts.server_message(parts.init_server())
 
     def accumulated(clients):

@@ -13,7 +13,7 @@ import fedplug
 from fedplug.encoders import TopK
 from fedplug.errors import ConfigError, LoweringError
 from fedplug.tff.process import build_weighted_fed_avg, choose_lowering, constrain_weights
-from fedplug.tff.process.aggregation.encoded_aggregation import build_encoded_aggregation, model_encoder
+from fedplug.tff.process.aggregation.encoded_aggregation import EncodedAggregation, model_encoder
 from fedplug.tff.process.arguments import as_aggregator, as_encoder
 from fedplug.tff.process.learning.components import build_finalizer
 from fedplug.tff.runtime import create_async_execution_context, use_runtime
@@ -242,7 +242,7 @@ def test_the_signature_names_what_a_store_must_not_mix(sparse, model_fn, sgd) ->
 
 def test_a_sum_that_is_not_finite_counts_as_a_round_without_clients() -> None:
     value_type = tff.to_type(collections.OrderedDict(a=(np.float32, [100]), b=(np.float16, [3])))
-    aggregation = build_encoded_aggregation(
+    aggregation = EncodedAggregation(
         value_type,
         model_encoder(as_encoder("identity"), value_type, 0),
         as_aggregator("mean"),

@@ -11,7 +11,7 @@ import fedplug
 from fedplug.registry import resolve
 from fedplug.tff.runtime import use_runtime
 
-PLUGIN = Path(__file__).parents[1] / "rate_control_plugin"
+PLUGIN = Path(__file__).parents[2] / "rate_control_plugin"
 STEP, LIMIT = 0.125, 700
 
 

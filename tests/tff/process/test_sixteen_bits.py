@@ -12,7 +12,7 @@ import fedplug
 from fedplug import ops
 from fedplug.encoders import ModelEncoder
 from fedplug.tff.aggregators import Mean, MemoryMean, Sum
-from fedplug.tff.process.aggregation.encoded_aggregation import build_encoded_aggregation, model_encoder
+from fedplug.tff.process.aggregation.encoded_aggregation import EncodedAggregation, model_encoder
 
 DTYPES = [np.float16, ml_dtypes.bfloat16]
 SIZE, CLIENTS = 8, 300
@@ -21,7 +21,7 @@ SIZE, CLIENTS = 8, 300
 def parts_of(expression, aggregator, dtype):
     value_type = tff.TensorType(tf.as_dtype(dtype).as_numpy_dtype, [SIZE])
     encoder = model_encoder(fedplug.encoder(expression), value_type, min_size=0)
-    return build_encoded_aggregation(value_type, encoder, aggregator, "reference")
+    return EncodedAggregation(value_type, encoder, aggregator, "reference")
 
 
 @pytest.mark.parametrize("dtype", DTYPES, ids=["float16", "bfloat16"])

@@ -13,7 +13,7 @@ from fedplug.encoders.base import Encoder
 from fedplug.encoders.model.model_encoder import DEFAULT_MIN_SIZE
 from fedplug.tff.aggregators.base import Aggregator
 from fedplug.tff.process import compatibility
-from fedplug.tff.process.aggregation.encoded_aggregation import build_encoded_aggregation, model_encoder
+from fedplug.tff.process.aggregation.encoded_aggregation import EncodedAggregation, model_encoder
 from fedplug.tff.process.arguments import AnyEncoder, as_aggregator, as_encoder
 from fedplug.tff.process.lowering import choose_lowering
 
@@ -66,7 +66,7 @@ class EncodedAggregationFactory(tff.aggregators.WeightedAggregationFactory):
                 encoder, self._aggregator, keeps_client_state=False, private=self._private
             )
         )
-        aggregation = build_encoded_aggregation(
+        aggregation = EncodedAggregation(
             value_type, encoder, self._aggregator, self._lowering, tensor_metrics=self._tensor_metrics
         )
 

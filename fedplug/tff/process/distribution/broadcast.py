@@ -35,18 +35,18 @@ class EncodedBroadcast:
     Philippenko and Dieuleveut, "Preserved central model for faster bidirectional compression in distributed
     settings", NeurIPS 2021 (arXiv 2102.12528).
 
-    The types below: V is the model, S the server's state, C the client's state, M the broadcast.
+    The types below: V is the model, S the server's state, C the client's state, N the server message.
     S is ``<sent=V,changed=<int32[...],...>,round_num=int32>``: the reference model, the round in which each
     of its entries last changed, and the number of broadcasts. C is ``<round_num=int32>``, the last broadcast
-    that the client received. M is ``<snapshots=<uint8[?],...>,changed=<int32[...],...>,round_num=int32>``.
+    that the client received. N is ``<snapshots=<uint8[?],...>,changed=<int32[...],...>,round_num=int32>``.
 
     Attributes:
         encoder: The encoder of the model.
         change_coders: For each tensor, the coder of changed entries, or None.
         init: ``( -> S)``
-        publish: ``(<V,S> -> <message=M,state=S>)``; the clients of the round train on ``state.sent``.
+        publish: ``(<V,S> -> <server_message=N,state=S>)``; the clients of the round train on ``state.sent``.
         init_client: ``( -> C)``, the state of a client that has received nothing.
-        catch_up: ``(<C,M> -> <downlink_bytes=int64,client=C>)``: the bytes sent to a client, and its next
+        catch_up: ``(<C,N> -> <downlink_bytes=int64,client=C>)``: the bytes sent to a client, and its next
             state.
     """
 
@@ -73,7 +73,7 @@ class EncodedBroadcast:
         self.catch_up = trace(
             self._catch_up,
             self.init_client.type_signature.result,
-            self.publish.type_signature.result.message,
+            self.publish.type_signature.result.server_message,
         )
 
     def changes(
@@ -108,9 +108,9 @@ class EncodedBroadcast:
         snapshots, _ = self.encoder.encode(tensors, self.encoder.init_state(), round_num)
         sent = self.encoder.decode(snapshots)
         changed = self._next_changed(state["changed"], self._flat(state["sent"]), sent, round_num)
-        message = collections.OrderedDict(snapshots=snapshots, changed=changed, round_num=round_num)
+        server_message = collections.OrderedDict(snapshots=snapshots, changed=changed, round_num=round_num)
         next_state = collections.OrderedDict(sent=self._model(sent), changed=changed, round_num=round_num + 1)
-        return collections.OrderedDict(message=message, state=next_state)
+        return collections.OrderedDict(server_message=server_message, state=next_state)
 
     def _next_changed(
         self,
@@ -126,14 +126,14 @@ class EncodedBroadcast:
     def _init_client(self) -> Any:
         return collections.OrderedDict(round_num=tf.constant(_NEVER, tf.int32))
 
-    def _catch_up(self, client: Any, message: Any) -> Any:
-        snapshots, heard = message["snapshots"], client["round_num"]
+    def _catch_up(self, client: Any, server_message: Any) -> Any:
+        snapshots, heard = server_message["snapshots"], client["round_num"]
         size = tf.cond(
             heard == _NEVER,
             lambda: _total_bytes(snapshots),
-            lambda: _total_bytes(self.changes(snapshots, message["changed"], heard)),
+            lambda: _total_bytes(self.changes(snapshots, server_message["changed"], heard)),
         )
-        received = collections.OrderedDict(round_num=message["round_num"])
+        received = collections.OrderedDict(round_num=server_message["round_num"])
         return collections.OrderedDict(downlink_bytes=size, client=received)
 
     def _with_coder(self, each: Sequence[Any]) -> list[Any]:

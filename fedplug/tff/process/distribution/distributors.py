@@ -90,7 +90,7 @@ def build_encoded_distributor(
         published = tff.federated_map(broadcast.publish, (value, state))
         received = tff.federated_broadcast(published.state.sent)
         client = tff.federated_map(who_heard_all, state)
-        caught_up = tff.federated_map(broadcast.catch_up, (client, published.message))
+        caught_up = tff.federated_map(broadcast.catch_up, (client, published.server_message))
         downlink_bytes = _of_all_clients(caught_up.downlink_bytes)
         measurements = tff.federated_zip(collections.OrderedDict(downlink_bytes=downlink_bytes))
         return tff.templates.MeasuredProcessOutput(published.state, received, measurements)
@@ -117,8 +117,8 @@ def build_catch_up_distributor(broadcast: EncodedBroadcast) -> Any:
     )
     def next_fn(state: Any, value: Any, clients: Any) -> Any:
         published = tff.federated_map(broadcast.publish, (value, state))
-        message = tff.federated_broadcast(published.message)
-        caught_up = tff.federated_map(broadcast.catch_up, (clients, message))
+        server_message = tff.federated_broadcast(published.server_message)
+        caught_up = tff.federated_map(broadcast.catch_up, (clients, server_message))
         # Snapshots and changed entries both end with these bits, so the server decodes only once.
         received = tff.federated_broadcast(published.state.sent)
         measurements = collections.OrderedDict(downlink_bytes=tff.federated_sum(caught_up.downlink_bytes))

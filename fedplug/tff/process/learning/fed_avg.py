@@ -17,7 +17,6 @@ from fedplug.tff.aggregators.base import Aggregator
 from fedplug.tff.process import compatibility
 from fedplug.tff.process.aggregation.encoded_aggregation import (
     EncodedAggregation,
-    build_encoded_aggregation,
     model_encoder,
 )
 from fedplug.tff.process.arguments import AnyEncoder, as_aggregator, as_encoder
@@ -109,7 +108,7 @@ def build_weighted_fed_avg(
     names = variable_names(model_fn)
     model = model_encoder(chosen_encoder, update_type, min_size, names.trainable)
     compatibility.check(compatibility.Configuration.of(model, chosen_aggregator, keeps_client_state=True))
-    aggregation = build_encoded_aggregation(
+    aggregation = EncodedAggregation(
         update_type, model, chosen_aggregator, chosen_lowering, tensor_metrics=tensor_metrics
     )
     downlink = build_downlink(learning.weights_type, broadcast_encoder, names, min_size, chosen_lowering)

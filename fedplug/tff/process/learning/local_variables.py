@@ -20,7 +20,6 @@ from fedplug.tff.aggregators.base import Aggregator
 from fedplug.tff.process import compatibility
 from fedplug.tff.process.aggregation.encoded_aggregation import (
     EncodedAggregation,
-    build_encoded_aggregation,
     model_encoder,
 )
 from fedplug.tff.process.arguments import AnyEncoder, as_aggregator, as_encoder, check_optimizers
@@ -103,7 +102,7 @@ def build_local_variables_fed_avg(
     trainable_type = model.global_type.trainable
     encoding = model_encoder(chosen_encoder, trainable_type, min_size, model.global_names.trainable)
     compatibility.check(compatibility.Configuration.of(encoding, chosen_aggregator, keeps_client_state=True))
-    aggregation = build_encoded_aggregation(
+    aggregation = EncodedAggregation(
         trainable_type, encoding, chosen_aggregator, chosen_lowering, tensor_metrics=tensor_metrics
     )
     train = build_train(
