@@ -16,6 +16,7 @@ import collections
 import functools
 import importlib.util
 import os
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -102,9 +103,13 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:
-    """A process of pytest-xdist tells the one that writes the summary; all of them leave out the same."""
+    """Reports what a process of pytest-xdist left out to the main process; all of them leave out the same."""
     if hasattr(session.config, "workeroutput"):
         session.config.workeroutput["left_out"] = dict(session.config.stash[left_out])
+    if tff := sys.modules.get(
+        "tensorflow_federated"
+    ):  # its default context complains at the interpreter's end
+        tff.test.set_no_default_context()
 
 
 @pytest.hookimpl(optionalhook=True)

@@ -67,7 +67,7 @@ nitpick_ignore_regex = [
 ]
 
 # What a package imports on first use, autodoc should find at once.
-for name in ("fedplug", "fedplug.tff.runtime", "fedplug.tff.runtime.ray", "fedplug.testing"):
+for name in ("fedplug", "fedplug.tff.runtime", "fedplug.testing"):
     package = importlib.import_module(name)
     for public in package.__all__:
         setattr(package, public, getattr(package, public))

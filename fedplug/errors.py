@@ -47,7 +47,7 @@ _OPTIONAL = {
     "tensorflow_federated": ("TensorFlow Federated", _TFF_EXTRA),
     "matplotlib": ("Matplotlib", "`pip install matplotlib`, which fedplug[experiments] also installs"),
     "sklearn": ("scikit-learn", "`pip install scikit-learn`, which fedplug[experiments] also installs"),
-    "ray": ("Ray", "`pip install 'fedplug[ray]'` on Python 3.11"),
+    "fedplug_ray": ("fedplug-ray", "`pip install 'fedplug[ray]'` on Python 3.11"),
 }
 """Optional dependencies by module: the name, and how to install it."""
 

@@ -6,7 +6,6 @@ import gc
 import os
 import resource
 import signal
-import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -21,12 +20,6 @@ def pytest_configure() -> None:
     """
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
-
-
-def pytest_sessionfinish() -> None:
-    """Lets go of the context that TFF's import makes: it complains when it ends with the interpreter."""
-    if tff := sys.modules.get("tensorflow_federated"):
-        tff.test.set_no_default_context()
 
 
 def pytest_collection_finish() -> None:
@@ -54,7 +47,7 @@ def fresh_pages() -> Callable[[Callable[[], object]], int]:
 
 
 LONGEST = (
-    "tests/runtime_ray/",
+    "plugins/fedplug-ray/tests/",
     "tests/examples/",
     "tests/tff/process/",
     "tests/encoders/",
@@ -75,7 +68,7 @@ class _ByFile(LoadFileScheduling):
         super().__init__(config, log)
 
     def _split_scope(self, nodeid: str) -> str:
-        return "ray" if nodeid.startswith("tests/runtime_ray/") else super()._split_scope(nodeid)
+        return "ray" if nodeid.startswith("plugins/fedplug-ray/") else super()._split_scope(nodeid)
 
     def remove_node(self, node: Any) -> str | None:
         """The test that a process died of, if it did, which then fails; others run those it had before it.

@@ -86,9 +86,10 @@ def _of_part(entry: Entry, example: str) -> Iterator[Result]:
     from fedplug.testing import Result, components, run
 
     kind = entry.kind
-    if _needs_tensorflow(entry) and importlib.util.find_spec("tensorflow") is None:
-        yield Result("test_it_can_be_made", "skip", "TensorFlow is not installed", not_run=True)
-        return
+    for module, title in _needs(entry).items():
+        if importlib.util.find_spec(module) is None:
+            yield Result("test_it_can_be_made", "skip", f"{title} is not installed", not_run=True)
+            return
     try:
         with components.made(kind, example):
             suite = components.suite(kind, example)
@@ -99,8 +100,13 @@ def _of_part(entry: Entry, example: str) -> Iterator[Result]:
     yield from run(suite)
 
 
-def _needs_tensorflow(entry: Entry) -> bool:
-    return entry.kind == "aggregator" or (entry.kind == "encoder" and "numpy" not in entry.executes_on)
+def _needs(entry: Entry) -> dict[str, str]:
+    """Returns the optional modules without which a component cannot be checked, with their titles."""
+    if entry.kind == "runtime":
+        return {"tensorflow_federated": "TensorFlow Federated"}
+    if entry.kind == "aggregator" or (entry.kind == "encoder" and "numpy" not in entry.executes_on):
+        return {"tensorflow": "TensorFlow"}
+    return {}
 
 
 def _refuse_what_was_mistyped(entries: list[Entry], example: str) -> None:

@@ -42,6 +42,7 @@ def _run(arguments: argparse.Namespace) -> int:
         "aggregator": api.aggregator,
         "schedule": None,
         "store": None,
+        "runtime": None,
     }
     for position, entry in enumerate(catalog().about(arguments.name)):
         print("\n" * (position > 0) + _described(entry.to_json()), flush=True)

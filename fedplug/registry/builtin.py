@@ -3,9 +3,22 @@
 from __future__ import annotations
 
 from fedplug.registry.hookspecs import hookimpl
-from fedplug.registry.specs import EXECUTIONS, AggregatorSpec, EncoderSpec, ScheduleSpec, StoreSpec
+from fedplug.registry.specs import (
+    EXECUTIONS,
+    AggregatorSpec,
+    EncoderSpec,
+    RuntimeSpec,
+    ScheduleSpec,
+    StoreSpec,
+)
 
-__all__ = ["fedplug_aggregators", "fedplug_encoders", "fedplug_schedules", "fedplug_stores"]
+__all__ = [
+    "fedplug_aggregators",
+    "fedplug_encoders",
+    "fedplug_runtimes",
+    "fedplug_schedules",
+    "fedplug_stores",
+]
 
 
 @hookimpl
@@ -332,10 +345,21 @@ def fedplug_stores() -> list[StoreSpec]:
             summary="a folder on disk that survives restarts, with checksums",
             examples=("sqlite:///{folder}",),
         ),
-        StoreSpec(
-            name="ray",
-            target="fedplug.stores.ray.store:RayStore",
-            summary="on the disks of a Ray cluster's machines, where the clients run",
-            examples=("ray+sqlite:///{folder}",),
+    ]
+
+
+@hookimpl
+def fedplug_runtimes() -> list[RuntimeSpec]:
+    """The built-in runtimes."""
+    return [
+        RuntimeSpec(
+            name="inprocess",
+            target="fedplug.tff.runtime.inprocess.context:create_sync_execution_context",
+            summary="this process, with its TensorFlow; custom ops work",
+        ),
+        RuntimeSpec(
+            name="native",
+            target="fedplug.tff.runtime.native.context:create_native_execution_context",
+            summary="TFF's stock worker process; no custom ops",
         ),
     ]

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
-from fedplug.errors import PluginError, UnknownNameError
+from fedplug.errors import MissingDependencyError, PluginError, UnknownNameError
 from fedplug.registry.specs import ComponentSpec, EncoderSpec, Spec
 
 __all__ = ["OBSERVER", "PLUGIN", "Catalog", "Entry", "Observer", "Status", "settle_clashes"]
@@ -21,6 +21,9 @@ OBSERVER = "observer"
 """The kind of an entry about an observer hook; several may have the same name."""
 
 _SEE = "fedplug plugins list"
+
+_IN_AN_EXTRA = {("runtime", "ray"): "fedplug-ray", ("store", "ray"): "fedplug-ray"}
+"""The components whose plugin is an extra of fedplug, and that plugin's distribution."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -136,6 +139,7 @@ class Catalog:
         """Returns the usable component of that kind and name.
 
         Raises:
+            MissingDependencyError: An extra of fedplug provides the component, and is not installed.
             PluginError: The component cannot be used, or the plugin of that name is broken.
             UnknownNameError: No component of that name is installed.
         """
@@ -147,6 +151,9 @@ class Catalog:
         candidates += [entry for entry in troubled if entry.name == name]
         if candidates:
             raise candidates[0].error()
+        plugin = _IN_AN_EXTRA.get((kind, name))
+        if plugin is not None and all(entry.distribution != plugin for entry in troubled):
+            raise MissingDependencyError(f"{kind} {name!r}", plugin.replace("-", "_"))
         # A broken plugin may be the one that provides the name, so the error mentions it.
         origins = ", ".join(sorted({entry.origin for entry in troubled}))
         note = f"these plugins have problems or are disabled, see `{_SEE}`: {origins}" if origins else ""

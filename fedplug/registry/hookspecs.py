@@ -13,7 +13,14 @@ from typing import Any
 
 import pluggy
 
-from fedplug.registry.specs import AggregatorSpec, EncoderSpec, OpLibrarySpec, ScheduleSpec, StoreSpec
+from fedplug.registry.specs import (
+    AggregatorSpec,
+    EncoderSpec,
+    OpLibrarySpec,
+    RuntimeSpec,
+    ScheduleSpec,
+    StoreSpec,
+)
 
 __all__ = [
     "fedplug_aggregators",
@@ -23,6 +30,7 @@ __all__ = [
     "fedplug_process_built",
     "fedplug_round_evaluated",
     "fedplug_round_finished",
+    "fedplug_runtimes",
     "fedplug_schedules",
     "fedplug_stores",
     "hookimpl",
@@ -50,6 +58,11 @@ def fedplug_stores() -> list[StoreSpec]:  # type: ignore[empty-body]
 @hookspec
 def fedplug_schedules() -> list[ScheduleSpec]:  # type: ignore[empty-body]
     """Returns the plugin's schedules; each class implements `fedplug.schedules.base.Schedule`."""
+
+
+@hookspec
+def fedplug_runtimes() -> list[RuntimeSpec]:  # type: ignore[empty-body]
+    """Returns this plugin's runtimes; each makes a `fedplug.tff.runtime.Runtime`."""
 
 
 @hookspec

@@ -22,6 +22,7 @@ from fedplug.registry.specs import (
     EncoderSpec,
     ObserverSpec,
     OpLibrarySpec,
+    RuntimeSpec,
     ScheduleSpec,
     Spec,
     StoreSpec,
@@ -37,6 +38,7 @@ KINDS: dict[str, tuple[str, type[Spec]]] = {
     "aggregator": ("fedplug_aggregators", AggregatorSpec),
     "schedule": ("fedplug_schedules", ScheduleSpec),
     "store": ("fedplug_stores", StoreSpec),
+    "runtime": ("fedplug_runtimes", RuntimeSpec),
     "op_library": ("fedplug_op_libraries", OpLibrarySpec),
 }
 """The hook that declares each kind of component, and the spec that the hook returns."""

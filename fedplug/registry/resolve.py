@@ -41,6 +41,7 @@ def find(kind: str, name: str) -> Entry:
         name: The name in ``fedplug plugins list``.
 
     Raises:
+        MissingDependencyError: An extra of fedplug provides the component, and is not installed.
         UnknownNameError: There is no such kind or component; the message lists the nearest names.
         PluginError: The component is declared, but its plugin is broken; the message has the remedy.
     """
@@ -50,7 +51,7 @@ def find(kind: str, name: str) -> Entry:
 
 
 def resolve(kind: str, name: str) -> type[Any]:
-    """Returns the class of a component; see `find` for arguments and errors.
+    """Returns the class of a component, or the function that makes a runtime; see `find` for errors.
 
     Raises:
         MissingDependencyError: The component needs an optional package, such as TensorFlow.

@@ -23,6 +23,7 @@ __all__ = [
     "EncoderSpec",
     "ObserverSpec",
     "OpLibrarySpec",
+    "RuntimeSpec",
     "ScheduleSpec",
     "Spec",
     "StoreSpec",
@@ -144,7 +145,8 @@ class ComponentSpec(Spec):
     """A component that users can name.
 
     Attributes:
-        examples: Expressions that ``fedplug plugins check`` tests; for a store, URLs in which ``{folder}``
+        examples: Expressions that ``fedplug plugins check`` tests, such as ``"topk(0.1)"`` or, for a runtime,
+            ``"grid(workers=2)"``. For a store: URLs in which ``{folder}``
             stands for an empty folder. Not needed for a component without arguments.
     """
 
@@ -173,9 +175,12 @@ class ComponentSpec(Spec):
             kind = "" if isinstance(error, Exception) else f"{type(error).__name__}: "
             reason = f"{kind}{text_of(error)}"
             raise PluginError(f"{what}, which cannot be imported: {reason}") from error
+        self._check_found(what, found)
+        return found  # type: ignore[no-any-return]
+
+    def _check_found(self, what: str, found: Any) -> None:
         if not isinstance(found, type):
             raise PluginError(f"{what}, which is a {type(found).__name__}, not a class")
-        return found
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -209,6 +214,18 @@ class StoreSpec(ComponentSpec):
 @dataclass(frozen=True, kw_only=True)
 class ScheduleSpec(ComponentSpec):
     """A schedule (see `fedplug.schedules.base.Schedule`)."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class RuntimeSpec(ComponentSpec):
+    """A runtime (see `fedplug.tff.runtime.Runtime`), which `fedplug.use_runtime` finds by ``name``.
+
+    ``target`` names a class or a function. `use_runtime` calls it with its options as keyword arguments.
+    """
+
+    def _check_found(self, what: str, found: Any) -> None:
+        if not callable(found):
+            raise PluginError(f"{what}, which is a {type(found).__name__}, not a class or a function")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -23,6 +23,7 @@ def open_store(url: str) -> StateStore:
 
     Raises:
         ConfigError: The argument is not a URL, or does not have the form that this store requires.
+        MissingDependencyError: An extra of fedplug provides the store, and is not installed.
         UnknownNameError: No store of that name is installed; the message lists the nearest names.
         StoreError: The store cannot be opened.
     """

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from fedplug.testing.encoder import EncoderSuite
     from fedplug.testing.expect import ConformanceError
     from fedplug.testing.package import PluginPackageSuite
+    from fedplug.testing.runtime import RuntimeSuite
     from fedplug.testing.schedule import ScheduleSuite
     from fedplug.testing.store import StateStoreSuite
     from fedplug.testing.suite import CannotRun, NotApplicable, Result, Suite, run
@@ -29,6 +30,7 @@ __all__ = [
     "NotApplicable",
     "PluginPackageSuite",
     "Result",
+    "RuntimeSuite",
     "ScheduleSuite",
     "StateStoreSuite",
     "Suite",
@@ -43,6 +45,7 @@ _HOMES = {
     "NotApplicable": "fedplug.testing.suite",
     "PluginPackageSuite": "fedplug.testing.package",
     "Result": "fedplug.testing.suite",
+    "RuntimeSuite": "fedplug.testing.runtime",
     "ScheduleSuite": "fedplug.testing.schedule",
     "StateStoreSuite": "fedplug.testing.store",
     "Suite": "fedplug.testing.suite",

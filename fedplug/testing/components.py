@@ -7,11 +7,15 @@ import importlib
 import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from fedplug import api, stores
 from fedplug.errors import PluginError
+from fedplug.registry import expression
 from fedplug.testing.suite import Suite
+
+if TYPE_CHECKING:
+    from fedplug.tff.runtime import Runtime, RuntimeHandle
 
 __all__ = ["check_base", "made", "suite"]
 
@@ -40,13 +44,13 @@ _MAKE: dict[str, Callable[[str], Any]] = {
 
 
 def check_base(kind: str, found: type[Any]) -> None:
-    """Refuses a class that is not derived from the base of its kind.
+    """Refuses a class that is not derived from the base of its kind. A runtime is checked when it is made.
 
     Raises:
         PluginError: It is not; the message names the base.
     """
-    bases = tuple(_resolve(base) for base in _BASES[kind])
-    if not issubclass(found, bases):
+    bases = tuple(_resolve(base) for base in _BASES.get(kind, ()))
+    if bases and not issubclass(found, bases):
         raise PluginError(
             f"{found.__module__}.{found.__qualname__} is no {kind}; derive it from {_BASES[kind][0]}"
         )
@@ -54,8 +58,11 @@ def check_base(kind: str, found: type[Any]) -> None:
 
 @contextlib.contextmanager
 def made(kind: str, example: str) -> Iterator[Any]:
-    """The part an example describes; a store is closed at the end."""
-    if kind == "store":
+    """Makes the component that an example describes; stores and runtimes are closed at the end."""
+    if kind == "runtime":
+        with _use(example) as handle:
+            yield handle.context
+    elif kind == "store":
         with tempfile.TemporaryDirectory() as folder, _open(example, Path(folder)) as store:
             yield store
     else:
@@ -80,6 +87,10 @@ def suite(kind: str, example: str) -> type[Suite]:
         from fedplug.testing.schedule import ScheduleSuite
 
         return type("Checked", (ScheduleSuite,), {"make_schedule": lambda self: api.schedule(example)})
+    if kind == "runtime":
+        from fedplug.testing.runtime import RuntimeSuite
+
+        return type("Checked", (RuntimeSuite,), {"make_runtime": lambda self: _unused(example)})
     from fedplug.testing.store import StateStoreSuite
 
     members = {
@@ -87,6 +98,23 @@ def suite(kind: str, example: str) -> type[Suite]:
         "persistent": FOLDER in example,
     }
     return type("Checked", (StateStoreSuite,), members)
+
+
+def _use(example: str) -> RuntimeHandle:
+    from fedplug.tff.runtime import use_runtime
+
+    (written,) = expression.parse(example)
+    return use_runtime(written.name, **written.kwargs)
+
+
+def _unused(example: str) -> Runtime:
+    """Returns the runtime, which is not the current context."""
+    import tensorflow_federated as tff
+
+    before = tff.framework.get_context_stack().current
+    handle = _use(example)
+    tff.framework.set_default_context(before)
+    return handle.context
 
 
 def _open(url: str, folder: Path) -> stores.StateStore:

@@ -57,7 +57,7 @@ BELOW = {
 # What may import TensorFlow: these layers, folders and files.
 ABOVE_TENSORFLOW = (
     *["diagnostics", "experiment", "ops/_reference", "ops/_tensorflow", "tff"],
-    *["testing/aggregator.py", "testing/on_tensorflow.py"],
+    *["testing/aggregator.py", "testing/on_tensorflow.py", "testing/runtime.py"],
 )
 # What may import it in functions only, so that the module is there without it.
 TENSORFLOW_WHEN_CALLED = (

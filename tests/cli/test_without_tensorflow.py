@@ -78,11 +78,11 @@ def test_a_component_that_needs_it_names_itself_and_the_extra():
 
 
 def test_what_is_missing_is_an_import_error_that_other_processes_understand():
-    error = pickle.loads(pickle.dumps(MissingDependencyError("a part", "ray")))
+    error = pickle.loads(pickle.dumps(MissingDependencyError("a part", "fedplug_ray")))
     assert isinstance(error, ModuleNotFoundError)
-    assert error.name == "ray"
+    assert error.name == "fedplug_ray"
     assert str(error) == (
-        "a part needs Ray, which is not installed: `pip install 'fedplug[ray]'` on Python 3.11"
+        "a part needs fedplug-ray, which is not installed: `pip install 'fedplug[ray]'` on Python 3.11"
     )
 
 

@@ -9,8 +9,9 @@ import textwrap
 
 import pytest
 
-from fedplug.errors import PluginError, UnknownNameError
+from fedplug.errors import MissingDependencyError, PluginError, UnknownNameError
 from fedplug.registry import op_libraries, resolve
+from fedplug.registry.catalog import Catalog
 
 
 def entries_of(catalog, distribution):
@@ -35,7 +36,12 @@ def test_the_built_in_parts_are_there():
 
 @pytest.mark.needs("fedplug.tff.aggregators")
 @pytest.mark.parametrize(
-    ("kind", "name"), [(entry.kind, entry.name) for entry in resolve.catalog().entries if entry.builtin]
+    ("kind", "name"),
+    [
+        (entry.kind, entry.name)
+        for entry in resolve.catalog().entries
+        if entry.builtin and entry.kind != "runtime"
+    ],
 )
 def test_every_built_in_part_resolves_to_a_class_of_that_name(kind, name):
     assert resolve.resolve(kind, name).name == name
@@ -59,6 +65,12 @@ def test_nothing_of_a_part_is_imported_before_it_is_asked_for(install_encoder, t
 def test_an_unknown_name_names_the_nearest():
     with pytest.raises(UnknownNameError, match="unknown encoder 'tpok'; did you mean 'topk'"):
         resolve.resolve("encoder", "tpok")
+
+
+@pytest.mark.parametrize("kind", ["runtime", "store"])
+def test_a_component_of_a_missing_extra_names_the_command_that_installs_it(kind):
+    with pytest.raises(MissingDependencyError, match=rf"{kind} 'ray' .*`pip install 'fedplug\[ray\]'`"):
+        Catalog(()).find(kind, "ray")
 
 
 def test_an_unknown_kind_names_the_known_ones():

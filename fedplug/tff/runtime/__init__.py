@@ -1,11 +1,10 @@
-"""Where TFF computations run: in this process, in the stock worker, or on the workers of a Ray cluster.
+"""Where TFF computations run: in this process, in TFF's stock worker, or where a plugin runs them.
 
-`use_runtime("inprocess")` lets every TFF computation of this thread run with the TensorFlow of this process,
-so that custom ops work and values are passed by reference; `use_runtime("native")` is TFF's own worker;
-`use_runtime("ray")` spreads the clients of a round over many machines.
+`use_runtime("inprocess")` runs the TFF computations of this thread with the TensorFlow of this process:
+custom ops work, and values are passed by reference. `use_runtime("native")` uses TFF's worker process. The
+plugin fedplug-ray adds `use_runtime("ray")`, which spreads the clients of a round over many machines.
 
-What is here is imported on first use: a coordinator of a Ray cluster is below this package and starts without
-TensorFlow.
+The public names are imported on first use.
 """
 
 from __future__ import annotations
@@ -22,6 +21,7 @@ if importlib.util.find_spec("tensorflow_federated") is None:
 from fedplug.tff.runtime.message_depth import allow_deep_messages
 
 if TYPE_CHECKING:
+    from fedplug.tff.runtime.base import Runtime
     from fedplug.tff.runtime.candidates import Candidates
     from fedplug.tff.runtime.inprocess.context import (
         create_async_execution_context,
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Candidates",
+    "Runtime",
     "RuntimeHandle",
     "create_async_execution_context",
     "create_sync_execution_context",
@@ -39,13 +40,14 @@ __all__ = [
 
 _HOMES = {
     "Candidates": "fedplug.tff.runtime.candidates",
+    "Runtime": "fedplug.tff.runtime.base",
     "RuntimeHandle": "fedplug.tff.runtime.switch",
     "create_async_execution_context": "fedplug.tff.runtime.inprocess.context",
     "create_sync_execution_context": "fedplug.tff.runtime.inprocess.context",
     "use_runtime": "fedplug.tff.runtime.switch",
 }
 
-# Here and not where a context is made: processes are often built before.
+# Not where a context is made: processes are often built before that.
 allow_deep_messages()
 
 

@@ -1,43 +1,33 @@
-"""Sets TFF's default execution context by name."""
+"""Sets TFF's default execution context by the name of a runtime."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from types import TracebackType
 from typing import Any
 
 import tensorflow_federated as tff
 
-from fedplug.errors import UnknownNameError
-from fedplug.tff.runtime.inprocess.context import create_sync_execution_context
-from fedplug.tff.runtime.native.context import create_native_execution_context
+from fedplug.errors import PluginError
+from fedplug.registry.resolve import find, resolve
+from fedplug.tff.runtime.base import Runtime
 
 __all__ = ["RuntimeHandle", "use_runtime"]
 
 
-def _create_ray_execution_context(**options: Any) -> Any:
-    from fedplug.tff.runtime.ray import create_ray_execution_context  # Ray is optional
-
-    return create_ray_execution_context(**options)
-
-
-_RUNTIMES: dict[str, Callable[..., Any]] = {
-    "inprocess": create_sync_execution_context,
-    "native": create_native_execution_context,
-    "ray": _create_ray_execution_context,
-}
-
-
 class RuntimeHandle:
-    """The runtime in use; as a context manager, it brings back the one before and closes.
+    """A runtime in use. As a context manager it restores the previous default context and closes the runtime.
+
+    Args:
+        name: The runtime's name in the registry.
+        context: The runtime.
 
     Attributes:
-        name: `"inprocess"`, `"native"` or `"ray"`.
+        name: The runtime's name in the registry.
         context: The TFF execution context. TFF keeps its default per thread; in another thread, set it with
             `tff.framework.set_default_context(handle.context)`. One context serves any number of threads.
     """
 
-    def __init__(self, name: str, context: tff.framework.SyncContext) -> None:
+    def __init__(self, name: str, context: Runtime) -> None:
         self.name = name
         self.context = context
         self._previous = tff.framework.get_context_stack().current
@@ -57,18 +47,25 @@ class RuntimeHandle:
 
 
 def use_runtime(name: str, **options: Any) -> RuntimeHandle:
-    """Makes TFF computations of this thread run on a runtime from now on, or within a `with` block.
+    """Runs the TFF computations of this thread on a runtime from now on, or within a `with` block.
 
     Args:
-        name: `"inprocess"` (this process, custom ops work), `"native"` (TFF's stock worker process) or
-            `"ray"` (the workers of a Ray cluster, custom ops work; see docs/scaling.md).
-        **options: Of `create_sync_execution_context`, `native.create_native_execution_context` or
-            `ray.create_ray_execution_context`.
+        name: `"inprocess"` (this process, custom ops work), `"native"` (TFF's stock worker process), or the
+            name of a plugin's runtime, such as `"ray"` of fedplug-ray (see docs/scaling.md).
+        **options: The arguments of the function that makes the runtime: `create_sync_execution_context`,
+            `native.context.create_native_execution_context` or `fedplug_ray.create_ray_execution_context`.
 
     Raises:
-        MissingDependencyError: `"ray"`, and Ray is not installed.
-        UnknownNameError: There is no runtime of that name.
+        MissingDependencyError: An extra of fedplug brings the runtime, and is not installed.
+        PluginError: The plugin that declares the runtime is broken.
+        UnknownNameError: No runtime of that name is installed.
     """
-    if name not in _RUNTIMES:
-        raise UnknownNameError("runtime", name, _RUNTIMES)
-    return RuntimeHandle(name, _RUNTIMES[name](**options))
+    context = resolve("runtime", name)(**options)
+    if not isinstance(context, Runtime):
+        entry = find("runtime", name)
+        made = f"{type(context).__module__}.{type(context).__qualname__}"
+        raise PluginError(
+            f"runtime {name!r} of {entry.origin} is a {made}; its class must be derived from "
+            f"fedplug.tff.runtime.Runtime; tell the authors of {entry.distribution}"
+        )
+    return RuntimeHandle(name, context)

@@ -17,6 +17,7 @@ from typing import Any
 
 import tensorflow_federated as tff
 
+from fedplug.tff.runtime.base import Runtime
 from fedplug.tff.runtime.inprocess.clients import ClientPool
 from fedplug.tff.runtime.inprocess.event_loop import LoopThread
 from fedplug.tff.runtime.inprocess.executor import Compile, InProcessExecutorFactory, Program, compile_program
@@ -44,7 +45,7 @@ def create_async_execution_context(
 
 def create_sync_execution_context(
     *, max_concurrent_clients: int | None = None, default_num_clients: int = 0
-) -> tff.framework.SyncContext:
+) -> InProcessSyncContext:
     """Returns a context whose computations run in this process, with this TensorFlow: custom ops work.
 
     It may be used from several threads at a time, and inside a running event loop.
@@ -124,7 +125,7 @@ class InProcessAsyncContext(tff.framework.AsyncExecutionContext):
             return program
 
 
-class InProcessSyncContext(tff.framework.SyncContext):
+class InProcessSyncContext(Runtime):
     """Runs an asynchronous context on a loop of its own."""
 
     runs_custom_ops = True

@@ -24,7 +24,13 @@ class LoopThread:
         """Returns the coroutine's result; any thread but the loop's own may call this.
 
         An exception in the calling thread, such as Ctrl-C, cancels the coroutine and is raised at once.
+
+        Raises:
+            RuntimeError: The loop was closed.
         """
+        if not self._stop.alive:
+            coroutine.close()
+            raise RuntimeError("this runtime was closed; choose one again with fedplug.use_runtime")
         call = asyncio.run_coroutine_threadsafe(coroutine, self._loop)
         try:
             return call.result()

@@ -13,6 +13,7 @@ from typing import Any
 import tensorflow_federated as tff
 
 from fedplug.errors import LoweringError, WorkerError
+from fedplug.tff.runtime.base import Runtime
 from fedplug.tff.runtime.inprocess.event_loop import LoopThread
 from fedplug.tff.runtime.native.compiler import compiled_for_worker
 from fedplug.tff.runtime.native.worker import Worker
@@ -66,14 +67,12 @@ def create_native_execution_context(
     return NativeContext(workers, default_num_clients)
 
 
-class NativeContext(tff.framework.SyncContext):
+class NativeContext(Runtime):
     """TFF's context on a worker of its own; custom ops do not run there.
 
     TFF repeats a computation when the connection to the worker is lost; computations are functions, so the
     result is that of an undisturbed run.
     """
-
-    runs_custom_ops = False
 
     def __init__(self, workers: _Workers, default_num_clients: int) -> None:
         self._workers = workers

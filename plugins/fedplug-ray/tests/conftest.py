@@ -1,0 +1,200 @@
+"""One local Ray cluster, and three workers that the contexts of these tests share: one takes 5 s to start."""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import os
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+import warnings
+from collections.abc import Callable, Iterator
+from typing import Any
+
+# Ray reads these when it is imported. Under `uv run`, as in `make test`, it would start its workers by that
+# command, too, in a copy of the checkout; and it would warn of changes to come.
+os.environ.setdefault("RAY_ENABLE_UV_RUN_RUNTIME_ENV", "0")
+os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
+# Its workers would give way to every other process of a busy machine, for minutes.
+os.environ.setdefault("RAY_worker_niceness", "0")
+
+import numpy as np
+import pytest
+import ray
+import tensorflow as tf
+import tensorflow_federated as tff
+from fedplug_ray.runtime.context import RayContext, start_coordinators
+from fedplug_ray.runtime.dispatch import Limits, Workers
+from fedplug_ray.runtime.rounds import Cluster
+from fedplug_ray.runtime.worker import start_worker
+
+SLICE = 3  # clients a worker is given at a time
+
+# Ray leaves the log files of the processes it starts to the garbage collector, and warns of changes to come.
+RAY_WARNINGS = [
+    pytest.mark.filterwarnings("ignore::ResourceWarning"),
+    pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
+]
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if "fedplug-ray/tests/" in item.nodeid:
+            for mark in RAY_WARNINGS:
+                item.add_marker(mark)
+
+
+@pytest.fixture(scope="session")
+def cluster() -> Iterator[Any]:
+    """Ray itself, connected to a cluster of this machine."""
+    with _head_node() as address:
+        _connect(ray, address)
+        # Functions of the test modules are sent as they are, because workers cannot import them.
+        for name in [name for name in sys.modules if "fedplug-ray" in name]:
+            ray.cloudpickle.register_pickle_by_value(sys.modules[name])
+        yield ray
+        with warnings.catch_warnings():
+            # Collected here and not in a test of another folder.
+            warnings.simplefilter("ignore", ResourceWarning)
+            ray.shutdown()
+            gc.collect()
+
+
+@contextlib.contextmanager
+def _head_node() -> Iterator[str]:
+    """Starts a cluster of this machine and yields its address.
+
+    `ray.init` would start it, too, but by forking this process, which the gRPC threads left behind by other
+    tests' stock workers do not always survive.
+    """
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    options = f"--head --block --port={port} --num-cpus=8 --include-dashboard=false --disable-usage-stats"
+    memory = f"--object-store-memory={128 * 2**20}"
+    command = [sys.executable, "-m", "ray.scripts.scripts", "start", *options.split(), memory]
+    with tempfile.TemporaryFile() as output:
+        head = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=output, stderr=output)
+        try:
+            yield f"127.0.0.1:{port}"
+        finally:
+            head.terminate()
+            head.wait()
+
+
+def _connect(ray: Any, address: str) -> None:
+    """Connects to the cluster, as soon as it is there."""
+    for seconds_left in reversed(range(60)):
+        try:
+            ray.init(address=address, log_to_driver=False, logging_level="error")
+        except (ConnectionError, RuntimeError, ValueError):
+            if not seconds_left:
+                raise
+            time.sleep(1)
+        else:
+            return
+
+
+@pytest.fixture(scope="session")
+def shared_workers(cluster: Any) -> Iterator[list[Any]]:
+    workers = [start_worker() for _ in range(3)]
+    yield workers
+    for worker in workers:
+        cluster.kill(worker)
+
+
+class _First:
+    """Starts a coordinator's worker: the one it is given, and when that has died, another one."""
+
+    def __init__(self, worker: Any) -> None:
+        self._worker = worker
+
+    def __call__(self) -> Any:
+        worker, self._worker = self._worker, None
+        return worker or start_worker()
+
+
+class _Kept(Workers):
+    """Workers that outlive the context they were made for."""
+
+    def close(self) -> None:
+        self._closed = True
+
+
+@pytest.fixture
+def on_ray(ray_context: Callable[..., Any]) -> Iterator[Callable[..., Any]]:
+    """Returns a function that makes a context on some of the shared workers the current one."""
+
+    def make(*arguments: Any, **options: Any) -> RayContext:
+        context = ray_context(*arguments, **options)
+        tff.framework.set_default_context(context)
+        return context
+
+    before = tff.framework.get_context_stack().current
+    yield make
+    tff.framework.set_default_context(before)
+
+
+@pytest.fixture
+def ray_context(cluster: Any, shared_workers: list[Any]) -> Iterator[Callable[..., Any]]:
+    """Returns a function that makes a context on some of the shared workers."""
+
+    def lives(worker: Any) -> bool:
+        try:
+            cluster.get(worker.ready.remote(), timeout=300)
+        except cluster.exceptions.RayActorError:
+            return False
+        return True
+
+    def make(
+        workers: int = 2,
+        *,
+        client_results: str = "values",
+        on_lost: str = "fail",
+        retries: int = 3,
+        coordinators: int = 0,
+    ) -> RayContext:
+        shared_workers[:] = filter(lives, shared_workers)  # tests kill some
+        spare = shared_workers[:]
+
+        def start() -> Any:
+            if not spare:
+                shared_workers.append(start_worker())
+                return shared_workers[-1]
+            return spare.pop(0)
+
+        limits = Limits(300, 300, retries)
+        if coordinators:
+            pool = start_coordinators([_First(start()) for _ in range(workers)], coordinators, limits)
+            started.append(pool)
+        else:
+            pool = _Kept([start] * workers, limits)
+        spread = Cluster(pool, SLICE, on_lost == "skip", coordinated=coordinators > 0)
+        return RayContext(spread, client_results, 0, connected=False)
+
+    started: list[Workers] = []
+    yield make
+    for coordinators in started:
+        coordinators.close()
+
+
+def arrays(value: Any) -> list[Any]:
+    """The leaves of a result, data sets as lists of their elements."""
+    if isinstance(value, tf.data.Dataset):
+        return [leaf for element in value for leaf in arrays(element)]
+    return [np.asarray(leaf) for leaf in tf.nest.flatten(value)]
+
+
+@pytest.fixture(scope="session")
+def assert_same_bits() -> Callable[[Any, Any], None]:
+    """Returns a function that asserts equal structure, dtypes, shapes and bits."""
+    return _assert_same_bits
+
+
+def _assert_same_bits(actual: Any, expected: Any) -> None:
+    for a, e in zip(arrays(actual), arrays(expected), strict=True):
+        assert (a.dtype, a.shape) == (e.dtype, e.shape)
+        assert a.tobytes() == e.tobytes()
