@@ -200,7 +200,7 @@ FEDPLUG_CUDA_API std::int32_t fedplug_cuda_topk_each(
     void* workspace, std::uint64_t workspace_bytes, void* values,
     std::int32_t* indices, FedplugCudaTopKReport* reports, void* stream) {
   return OnDevice(device, [&] {
-    return WithDtype(dtype, [&](auto zero) {
+    return WithSelectedDtype(dtype, [&](auto zero) {
       using T = decltype(zero);
       const auto typed =
           TensorsOf(updates, ks, count, static_cast<T*>(values), indices);
@@ -279,16 +279,13 @@ FEDPLUG_CUDA_API std::int32_t fedplug_cuda_add_entries(
     std::int32_t device, std::int32_t dtype, const FedplugCudaEntries* lists,
     std::int64_t count, const void* values, std::int64_t entries,
     void* stream) {
-  return OnDevice(device, [&]() -> Status {
-    const auto add = [&](auto zero) {
+  return OnDevice(device, [&] {
+    return WithSelectedDtype(dtype, [&](auto zero) {
       using T = decltype(zero);
       return AddEntries(reinterpret_cast<const EntriesOf<T>*>(lists), count,
                         static_cast<const T*>(values), entries,
                         StreamOf(stream));
-    };
-    if (dtype == FEDPLUG_CUDA_FLOAT32) return add(float{});
-    if (dtype == FEDPLUG_CUDA_FLOAT64) return add(double{});
-    return UnknownDtype(dtype);
+    });
   });
 }
 
