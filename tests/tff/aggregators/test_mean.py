@@ -39,24 +39,6 @@ def test_it_is_the_weighted_mean_of_what_the_payloads_stand_for(encoder: object)
         np.testing.assert_allclose(mean, expected, rtol=1e-5, atol=1e-6)
 
 
-def test_merging_adds_two_halves() -> None:
-    model = ModelEncoder(Identity(), SPECS)
-    first, second = updates(model, 2)
-    one, weight = Mean(), tf.constant(2.0)
-    left = one.accumulate(one.zero(SPECS), first, weight)
-    right = one.accumulate(one.zero(SPECS), second, weight)
-    merged, _ = one.finish(one.merge(left, right), ())
-    straight, _ = one.finish(one.accumulate(left, second, weight), ())
-    for a, b in zip(merged, straight, strict=True):
-        np.testing.assert_array_equal(a, b)
-
-
-def test_no_client_at_all_gives_a_zero_update() -> None:
-    means, _ = Mean().finish(Mean().zero(SPECS), ())
-    for mean, spec in zip(means, SPECS, strict=True):
-        np.testing.assert_array_equal(mean, np.zeros(spec.shape))
-
-
 def test_uniform_weights_are_declared() -> None:
     assert Mean().weights_by_examples
     assert not Mean(weights="uniform").weights_by_examples

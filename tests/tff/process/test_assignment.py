@@ -8,8 +8,7 @@ import tensorflow as tf
 import tensorflow_federated as tff
 
 import fedplug
-from fedplug.encoders import Rules
-from fedplug.errors import CapabilityError, ConfigError
+from fedplug.errors import ConfigError
 from fedplug.experiment.config import ExperimentConfig, RunConfig
 from fedplug.experiment.data import load_data
 from fedplug.experiment.model.builder import ModelBuilder
@@ -79,13 +78,6 @@ def test_each_tensor_is_encoded_by_its_rule(model_fn, sgd, dataset):
     assert kept == [["residual"], [], ["residual"], []]
 
 
-@pytest.mark.slow
-def test_rules_can_be_written_as_a_list_an_object_or_an_expression(model_fn, sgd):
-    forms = [RULES, Rules(RULES), f"rules({RULES})", [{"match": m, "encoder": e} for m, e in RULES.items()]]
-    signatures = [build_weighted_fed_avg(model_fn, sgd, encoder=form).signature for form in forms]
-    assert all(signature == signatures[0] for signature in signatures)
-
-
 def test_a_rule_for_no_variable_names_the_nearest(model_fn, sgd):
     with pytest.raises(ConfigError, match=r"'dens/kernel' matches no tensor.*did you mean 'dense/kernel'"):
         build_weighted_fed_avg(model_fn, sgd, encoder={"dens/kernel": "topk(0.1)"})
@@ -101,11 +93,6 @@ def test_in_a_factory_rules_go_by_the_paths_of_the_values_or_by_given_names(mode
     named.create(tff.to_type((vector, vector)), tff.TensorType(np.float32))
     with pytest.raises(ConfigError, match="2 names for 1 tensors"):
         named.create(vector, tff.TensorType(np.float32))
-
-
-def test_in_a_factory_a_rule_with_client_state_is_refused():
-    with pytest.raises(CapabilityError, match="state"):
-        build_aggregation_factory({"*": "topk(0.1)"})
 
 
 def rounds_of(digits, sgd, encoder, rounds=8):

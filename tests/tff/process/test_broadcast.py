@@ -267,28 +267,6 @@ def test_the_code_on_the_page_is_run(model_fn, sgd) -> None:
 
 
 @pytest.mark.slow
-def test_auto_of_a_broadcast_is_an_encoder_of_models(model_fn, sgd) -> None:
-    auto, named = (
-        build_weighted_fed_avg(model_fn, sgd, broadcast_encoder=encoder, min_size=1)
-        for encoder in ("auto", "bfp(5) | rans")
-    )
-    assert auto.signature["broadcast_encoder"] == named.signature["broadcast_encoder"]
-
-
-def test_a_broadcast_encoder_that_sends_everything_changes_nothing(model_fn, sgd, dataset) -> None:
-    results = []
-    for encoder in (None, "identity"):
-        process = build_weighted_fed_avg(model_fn, sgd, broadcast_encoder=encoder)
-        state, clients = process.initialize(), [process.initialize_client()]
-        for _ in range(3):
-            output = process.next(state, [dataset(1)], clients)
-            state, clients = output["state"], output["client_states"]
-        results.append([np.asarray(w) for w in state.global_model_weights.trainable])
-    for plain, encoded in zip(*results, strict=True):
-        np.testing.assert_array_equal(plain, encoded)
-
-
-@pytest.mark.slow
 def test_a_training_that_was_interrupted_sends_the_same_afterwards(model_fn, sgd, dataset, tmp_path) -> None:
     """The store keeps the reference model and the round that each client received last."""
     clients = {str(number): dataset(number) for number in range(4)}

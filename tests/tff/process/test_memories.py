@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from fedplug.errors import CapabilityError, ConfigError
+from fedplug.errors import ConfigError
 from fedplug.stores import open_store
 from fedplug.tff.process import build_weighted_fed_avg
 from fedplug.tff.runtime import use_runtime
@@ -91,14 +91,6 @@ def test_a_client_whose_update_is_not_finite_keeps_its_memory_and_the_server_wha
     for ours, theirs in zip(first["client_states"], second["client_states"], strict=True):
         for before, after in zip(ours, theirs, strict=True):
             np.testing.assert_array_equal(before["memory"], after["memory"])
-
-
-def test_a_mean_of_differences_is_refused_and_so_is_a_memory_of_updates(model_fn, sgd):
-    with pytest.raises(CapabilityError, match=r"rule 'memory'.*would take them for updates"):
-        build_weighted_fed_avg(model_fn, sgd, encoder="ef21('topk(0.1)')")
-    rules = {"*/kernel": "ef21('topk(0.1)')"}
-    with pytest.raises(CapabilityError, match=r"rule 'memory': identity.*every tensor needs the memory"):
-        build_weighted_fed_avg(model_fn, sgd, encoder=rules, aggregator="memory_mean(4)")
 
 
 def test_another_number_of_clients_than_the_memory_is_a_mean_of_is_refused(model_fn, sgd, client_data):

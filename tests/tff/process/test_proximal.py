@@ -55,23 +55,6 @@ def test_the_term_of_tff_has_the_other_sign(ones, sgd):
     assert state.global_model_weights.trainable[0].item() == pytest.approx(by_hand(-2.0))
 
 
-@pytest.mark.slow
-def test_what_is_not_sent_is_kept_as_without_the_term(model_fn, sgd, dataset):
-    def one_round(encoder):
-        process = build_weighted_fed_avg(model_fn, ProximalOptimizer(sgd, 0.5), encoder=encoder)
-        state = process.initialize()
-        output = process.next(state, [dataset(1)], [process.initialize_client()])
-        moved = zip(
-            state.global_model_weights.trainable, output["state"].global_model_weights.trainable, strict=True
-        )
-        return [a - b for a, b in moved], output["client_states"][0]
-
-    dense, _ = one_round("identity")
-    sparse, kept = one_round("topk(0.1)")
-    for whole, sent, state in zip(dense, sparse, kept, strict=True):
-        np.testing.assert_allclose(sent + state.get("residual", 0), whole, atol=1e-7)
-
-
 def test_the_learning_rate_is_that_of_the_other_optimizer(sgd):
     optimizer = ProximalOptimizer(sgd, 1.0)
     state = optimizer.initialize((tf.TensorSpec([2]),))

@@ -60,19 +60,3 @@ def test_a_plugins_budget_steers_what_clients_send_on_both_runtimes(plugin, mode
         rate = expected_rate(rate, int(inprocess["uplink_bytes"]), len(datasets) * LIMIT)
     sent = [int(metrics["uplink_bytes"]) for metrics in found[0]]
     assert sent[0] > len(datasets) * LIMIT > min(sent)
-
-
-def test_it_goes_on_after_a_restart(plugin, model_fn, sgd, dataset, tmp_path):
-    with use_runtime("inprocess"):
-        process = built(model_fn=model_fn, client_optimizer=sgd, encoder=f"halving('topk(0.5)', {LIMIT})")
-        clients = {str(seed): dataset(seed) for seed in range(3)}
-
-        def rate_after(store, number):
-            with fedplug.open_store(f"sqlite:///{tmp_path / store}") as opened:
-                trainer = fedplug.Trainer(process, clients, clients_per_round=2, store=opened)
-                trainer.run(number)
-                return float(trainer.last_metrics["aggregator"]["rate"])
-
-        uninterrupted = rate_after("one", 4)
-        rate_after("two", 2)
-        assert rate_after("two", 4) == uninterrupted
