@@ -1,15 +1,21 @@
-"""Builds the CUDA kernels, checks their bits on the GPU of this machine, and times them beside their peers.
+"""Checks fedplug on the GPU of this machine, and times it beside its peers.
 
     make gpu-check
+    make gpu-check PARTS=kernels
 
-Needs Linux, a GPU (compute capability 8.0 or newer), a CUDA toolkit, a C++17 compiler, and PyTorch with
-CUDA in the Python that runs it; nothing of fedplug's Python packages, and no TensorFlow. CMake comes from
-PyPI where it is missing or too old. What is missing is said in one line each, with what to do, and the exit
-status is 1. What may be missing is said in the results: `compute-sanitizer`, and a CUB that has DeviceTopK.
+The part ``kernels`` builds the CUDA kernels, checks their bits and times them. The part ``torch`` runs the
+tests of fedplug-cuda and fedplug-torch on the device and times `fedplug_torch.Codec` and the DDP hook.
+
+Both need Linux, a GPU (compute capability 8.0 or newer), and PyTorch with CUDA in the Python that runs it.
+``kernels`` needs a CUDA toolkit and a C++17 compiler as well; nothing of fedplug's Python packages, and no
+TensorFlow. ``torch`` needs fedplug, fedplug-cuda with its library and fedplug-torch in that Python. CMake
+comes from PyPI where it is missing or too old. What is missing is said in one line each, with what to do, and
+the exit status is 1. What may be missing is said in the results: `compute-sanitizer`, and a CUB that has
+DeviceTopK.
 
 Everything together takes at most LIMIT seconds: a step that would go beyond is stopped, and is what failed
 (the sanitizers come last, and are only said not to be done). Only where every bit was right, results are
-written, to `benchmarks/results/cuda.md`.
+written, to `benchmarks/results/cuda.md` and to the page of fedplug-cuda.
 """
 
 from __future__ import annotations
@@ -29,6 +35,9 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 BUILD = ROOT / "build" / "gpu-check"
 RESULTS = ROOT / "benchmarks" / "results" / "cuda.md"
+PLUGIN = ROOT / "plugins" / "fedplug-cuda"
+TORCH_RESULTS = PLUGIN / "benchmarks" / "results" / "select_and_encode.md"
+PARTS = ("kernels", "torch")
 LIMIT = 480  # seconds
 OLDEST_CMAKE = (3, 26)
 OLDEST_CUDA = (11, 8)  # cudaLaunchKernelEx
@@ -42,6 +51,7 @@ SANITIZED_TESTS = (
     "GroupedTopKRefuses",
     "DecodeEqualsTheCore",
 )
+_PACKAGES = "import fedplug, fedplug_torch, fedplug_cuda; print(fedplug_cuda.problem() or 'usable')"
 BEGIN, END = "<!-- gpu-check begins -->", "<!-- gpu-check ends -->"
 _TORCH = "import torch; print(torch.__version__, torch.version.cuda, torch.cuda.is_available())"
 
@@ -196,10 +206,24 @@ def _find_torch(machine: Machine) -> None:
         machine.torch = printed.split()[0]
 
 
-def find_machine() -> Machine:
-    """Looks for everything, so that all that is missing is said at once."""
+def _find_packages(machine: Machine) -> None:
+    printed = _ask(sys.executable, "-c", _PACKAGES)
+    if printed != "usable":
+        machine.missing.append(
+            f"fedplug-cuda and fedplug-torch cannot be used ({printed or 'not installed'}): {sys.executable} "
+            "-m pip install . ./plugins/fedplug-cuda ./plugins/fedplug-torch, or choose PARTS=kernels"
+        )
+
+
+def find_machine(parts: Sequence[str]) -> Machine:
+    """Looks for everything that the parts need, so that all that is missing is said at once."""
     machine = Machine()
-    for find in (_find_gpu, _find_toolkit, _find_torch, _find_cmake):
+    finds = [_find_gpu, _find_torch]
+    if "kernels" in parts:
+        finds += [_find_toolkit, _find_cmake]
+    if "torch" in parts:
+        finds.append(_find_packages)
+    for find in finds:
         find(machine)
     return machine
 
@@ -278,8 +302,8 @@ def render(machine: Machine, found: Sequence[str], tables: Sequence[str], now: d
     capability = "{}.{}".format(*machine.capability)
     head = (
         f"**Run on {now:%Y-%m-%d}**: {machine.gpu} (compute capability {capability}), "
-        f"driver {machine.driver}, CUDA {machine.cuda},\nPyTorch {machine.torch}. "
-        "Times are medians in microseconds, by events on the stream."
+        f"driver {machine.driver}, CUDA {machine.cuda or 'toolkit not used'},\nPyTorch {machine.torch}. "
+        "Times are medians."
     )
     return "\n".join([BEGIN, head, "", *(f"- {line}" for line in found), "", *tables, END])
 
@@ -296,28 +320,56 @@ def replace_section(text: str, section: str) -> str:
     return before + section + rest.partition(END)[2]
 
 
+def check_kernels(machine: Machine, clock: Clock) -> tuple[Path, str]:
+    """Runs the part ``kernels``; returns its page of results and the section to write there."""
+    programs = build(machine, clock)
+    found = check_bits(programs, clock)
+    tables = measure(programs, clock)
+    found += sanitize(machine, programs, clock)
+    return RESULTS, render(machine, found, tables, datetime.now(timezone.utc))
+
+
+def check_torch(machine: Machine, clock: Clock) -> tuple[Path, str]:
+    """Runs the part ``torch``, as `check_kernels` does."""
+    found = []
+    for tests in ("plugins/fedplug-cuda/tests", "plugins/fedplug-torch/tests/test_devices.py"):
+        command = [sys.executable, "-m", "pytest", "-q", "-c", os.devnull, "--rootdir", str(ROOT), tests]
+        passed = clock.run(f"run {tests}", command).rstrip().splitlines()[-1]
+        found.append(f"`{tests}`: {passed.strip('= ')}.")
+    rows = [
+        clock.run(f"run {script}", [sys.executable, str(PLUGIN / "benchmarks" / script)]).strip()
+        for script in ("select_and_encode.py", "ddp_step.py")
+    ]
+    return TORCH_RESULTS, render(machine, found, ["\n".join(rows)], datetime.now(timezone.utc))
+
+
 def main() -> int:
     """0 where all was right and is written down; otherwise 1, and what failed."""
     clock = Clock()
-    machine = find_machine()
+    parts = os.environ.get("PARTS", "").split() or list(PARTS)
+    unknown = set(parts) - set(PARTS)
+    if unknown:
+        print(f"gpu-check: no part {min(unknown)!r}; known: {' '.join(PARTS)}", file=sys.stderr)
+        return 1
+    machine = find_machine(parts)
     if machine.missing:
         for line in machine.missing:
             print(f"gpu-check: {line}", file=sys.stderr)
         print("gpu-check: nothing was run, and no results were written", file=sys.stderr)
         return 1
+    checks = {"kernels": check_kernels, "torch": check_torch}
+    written = []
     try:
-        programs = build(machine, clock)
-        found = check_bits(programs, clock)
-        tables = measure(programs, clock)
-        found += sanitize(machine, programs, clock)
+        for part in sorted(parts, reverse=True):  # kernels last, whose sanitizers take the time that is left
+            written.append(checks[part](machine, clock))
     except CheckFailedError as error:
         print(f"gpu-check failed at: {error}", file=sys.stderr)
         print(f"gpu-check: {machine.gpu}, driver {machine.driver}; no results were written", file=sys.stderr)
         return 1
-    section = render(machine, found, tables, datetime.now(timezone.utc))
-    RESULTS.write_text(replace_section(RESULTS.read_text(), section))
-    print(section)
-    print(f"gpu-check: written to {RESULTS.relative_to(ROOT)}")
+    for page, section in written:
+        page.write_text(replace_section(page.read_text(), section))
+        print(section)
+        print(f"gpu-check: written to {page.relative_to(ROOT)}")
     return 0
 
 

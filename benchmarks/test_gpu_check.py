@@ -45,10 +45,18 @@ def tools(tmp_path, monkeypatch):
     monkeypatch.setattr(gpu_check, "RESULTS", gpu_check.ROOT / "runs" / tmp_path.name / "cuda.md")
     gpu_check.RESULTS.parent.mkdir(parents=True)
     gpu_check.RESULTS.write_text(BEFORE)
-    script(folder / "python", 'case "$1" in -c) echo "2.9.0 12.8 True";; *) echo "| 1e+06 | 70.0 |";; esac')
+    monkeypatch.setattr(gpu_check, "TORCH_RESULTS", gpu_check.RESULTS.with_name("torch.md"))
+    gpu_check.TORCH_RESULTS.write_text(BEFORE)
+    monkeypatch.setenv("PARTS", "kernels")
+    script(
+        folder / "python",
+        'case "$1 $2" in *fedplug*problem*) echo usable;; -c*) echo "2.9.0 12.8 True";; '
+        '-m*) echo "= 9 passed in 1.0s =";; *) echo "| 1e+06 | 70.0 |";; esac',
+    )
     monkeypatch.setattr(sys, "executable", str(folder / "python"))
     yield folder
-    gpu_check.RESULTS.unlink()
+    for page in (gpu_check.RESULTS, gpu_check.TORCH_RESULTS):
+        page.unlink()
     gpu_check.RESULTS.parent.rmdir()
 
 
@@ -64,6 +72,29 @@ def test_a_good_run_is_written_between_the_marks(tools, capsys):
     assert "`compute-sanitizer --tool racecheck` reports nothing" in text
     assert "Never run" not in text
     assert "written to" in capsys.readouterr().out
+
+
+def test_a_part_needs_only_its_own_tools(tools, monkeypatch):
+    monkeypatch.setenv("PARTS", "torch")
+    (tools / "nvcc").unlink()
+    assert gpu_check.main() == 0
+    text = gpu_check.TORCH_RESULTS.read_text()
+    assert "- `plugins/fedplug-cuda/tests`: 9 passed in 1.0s." in text
+    assert text.count("| 1e+06 | 70.0 |") == 2
+    assert gpu_check.RESULTS.read_text() == BEFORE
+
+
+def test_without_the_packages_the_part_torch_says_what_to_install(tools, monkeypatch, capsys):
+    monkeypatch.setenv("PARTS", "torch")
+    script(tools / "python", 'case "$2" in *fedplug*) exit 1;; *) echo "2.9.0 12.8 True";; esac')
+    assert gpu_check.main() == 1
+    assert "-m pip install . ./plugins/fedplug-cuda ./plugins/fedplug-torch" in capsys.readouterr().err
+
+
+def test_an_unknown_part_is_refused(tools, monkeypatch, capsys):
+    monkeypatch.setenv("PARTS", "kernels jax")
+    assert gpu_check.main() == 1
+    assert "no part 'jax'; known: kernels torch" in capsys.readouterr().err
 
 
 def test_everything_that_is_missing_is_said_in_one_line_each(tools, capsys):
@@ -123,8 +154,8 @@ def test_a_step_is_stopped_when_the_time_is_up_with_what_it_has_started():
         clock.run("a long step", ["/bin/sh", "-c", "echo begun; sleep 60 & wait"])
 
 
-def test_the_results_have_the_marks_and_a_run_replaces_what_is_between():
-    path = gpu_check.ROOT / "benchmarks" / "results" / "cuda.md"
+@pytest.mark.parametrize("path", [gpu_check.RESULTS, gpu_check.TORCH_RESULTS], ids=lambda path: path.stem)
+def test_the_results_have_the_marks_and_a_run_replaces_what_is_between(path):
     section = gpu_check.render(
         gpu_check.Machine(), ["found"], ["table"], datetime(2030, 1, 2, tzinfo=timezone.utc)
     )
