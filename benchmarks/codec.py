@@ -95,7 +95,7 @@ def topk_pairs(x: Array) -> Iterator[Pair]:
     fedplug.decode(payload, out=out)
 
     def entries_by_kernels() -> tuple[Array, Array]:
-        return kernels.read_entries(kernels.read_container(payload)[3], n, dtype)
+        return kernels.read_entries(kernels.unframe(payload)[3], n, dtype)
 
     def decoded_by_kernels() -> Array:
         return kernels.scatter_decode(*entries_by_kernels(), size=n, out=other)
@@ -121,7 +121,7 @@ def qsgd_pairs(x: Array) -> Iterator[Pair]:
         return kernels.frame_values(x, header, "qsgd", bits=BITS, block_size=BLOCK)
 
     def decoded_by_kernels() -> Array:
-        code = kernels.read_container(payload)[3]
+        code = kernels.unframe(payload)[3]
         return kernels.decode_values(code, n, "qsgd", bits=BITS, block_size=BLOCK, out=other)
 
     assert by_kernels() == payload

@@ -1,4 +1,4 @@
-"""The versioned, checksummed container in which every payload travels; readable without TensorFlow.
+"""The versioned, checksummed container of every payload; readable without TensorFlow.
 
 Layout, all integers little-endian and unsigned:
 
@@ -17,8 +17,12 @@ offset size       field
 ...    4          CRC-32 (as in zlib) of everything before it
 ====== ========== =====================================================
 
-Containers are written and read by the compiled core. The header alone is also written here, as graphs have it
-for a constant and must be buildable where the core is not.
+`frame` and `unframe` write and read a container, by the compiled core. `header` needs no compiled core, so
+that graphs can be built without it.
+
+>>> payload = frame(b"body", "identity/1", "uint8", (4,))
+>>> unframe(payload)
+Container(wire_id='identity/1', dtype='uint8', shape=(4,), body=b'body')
 """
 
 from __future__ import annotations
@@ -41,9 +45,9 @@ __all__ = [
     "MAX_WIRE_ID",
     "VERSION",
     "Container",
+    "frame",
     "header",
-    "pack",
-    "unpack",
+    "unframe",
 ]
 
 MAGIC = b"FPLG"
@@ -66,7 +70,7 @@ DTYPE_CODES = {
 }
 MAX_WIRE_ID = 64
 MAX_ELEMENTS = 2**31 - 1
-"""The most elements of one array: kernels count them, and name their places, in 32 bits."""
+"""Maximum number of elements of one array: kernels use 32-bit counts and indices."""
 
 _MAX_RANK = 32
 _FIXED = struct.Struct("<4sBBBB")
@@ -74,12 +78,12 @@ _FIXED = struct.Struct("<4sBBBB")
 
 @dataclass(frozen=True)
 class Container:
-    """A payload whose checksum was right.
+    """The contents of a payload whose checksum is right.
 
     Attributes:
-        wire_id: Names the layout of ``body``.
-        dtype: Of the tensor that was encoded, by its NumPy name.
-        shape: Of the tensor that was encoded.
+        wire_id: The name of the layout of ``body``.
+        dtype: The dtype of the tensor that was encoded, by its NumPy name.
+        shape: The shape of the tensor that was encoded.
         body: The encoder's bytes.
     """
 
@@ -90,10 +94,10 @@ class Container:
 
 
 def header(wire_id: str, dtype: str, shape: Sequence[int]) -> bytes:
-    """The bytes before the body's length; the same for every payload of one tensor under one encoder.
+    """Returns the bytes before the body's length; the same for all payloads of one tensor under one encoder.
 
     Raises:
-        PayloadError: The wire id, dtype or shape has no place in the format.
+        PayloadError: The format does not allow this wire id, dtype or shape.
     """
     encoded_id = wire_id.encode("ascii", errors="replace")
     if not wire_id.isascii() or not 1 <= len(encoded_id) <= MAX_WIRE_ID:
@@ -112,24 +116,38 @@ def header(wire_id: str, dtype: str, shape: Sequence[int]) -> bytes:
     return fixed + encoded_id + struct.pack(f"<{len(shape)}I", *shape)
 
 
-def pack(body: ByteBuffer, wire_id: str, dtype: str, shape: Sequence[int]) -> bytes:
-    """A whole container around ``body``.
+def frame(
+    body: ByteBuffer | list[ByteBuffer] | tuple[ByteBuffer, ...],
+    wire_id: str,
+    dtype: str,
+    shape: Sequence[int],
+) -> bytes:
+    """Returns the container of an encoder's bytes.
+
+    Args:
+        body: The bytes, as for `fedplug.kernels.frame`.
+        wire_id: The name of the layout of the body; 1 to 64 ASCII characters.
+        dtype: The dtype of the tensor that was encoded, by its NumPy name.
+        shape: The shape of the tensor that was encoded; at most 32 dimensions, each below 2**32.
 
     Raises:
-        PayloadError: As for `header`.
+        ArgumentError: ``body`` is not a C-contiguous buffer.
+        PayloadError: The format does not allow this wire id, dtype or shape.
     """
     from fedplug import kernels
 
-    return kernels.pack_container(body, wire_id, dtype, shape)
+    return kernels.frame(body, header(wire_id, dtype, shape))
 
 
-def unpack(buffer: ByteBuffer) -> Container:
-    """Reads a container; every byte is treated as hostile.
+def unframe(buffer: ByteBuffer) -> Container:
+    """Reads a container; every byte is untrusted.
 
     Raises:
-        PayloadError: The buffer is truncated or too long, of another format or version, or its checksum is
+        ArgumentError: ``buffer`` is not a C-contiguous buffer.
+        PayloadError: The buffer is truncated or too long, has another format or version, or its checksum is
             wrong.
     """
     from fedplug import kernels
 
-    return Container(*kernels.unpack_container(buffer))
+    wire_id, dtype, shape, body = kernels.unframe(buffer)
+    return Container(wire_id, dtype, shape, body.tobytes())

@@ -1,28 +1,19 @@
-"""From arrays to bytes: one array at a time, or a model's arrays together."""
+"""From arrays to payloads: one array, or the arrays of a model."""
 
 from __future__ import annotations
 
 import operator
-from collections.abc import Collection, Iterable, Mapping
-from typing import Any, NamedTuple
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fedplug import api, kernels, ops, wire
-from fedplug.codecs.arrays import DTYPE_NAMES, as_array, named_arrays
+from fedplug import api, kernels, ops
+from fedplug.codecs.arrays import as_array, named_arrays
 from fedplug.codecs.decoding import decode
 from fedplug.codecs.metrics import TensorMetrics
-from fedplug.codecs.state import (
-    OWNER,
-    ArrayState,
-    StateForm,
-    flattened,
-    key_of,
-    owner,
-    require_owner,
-    unflattened,
-)
+from fedplug.codecs.state import OWNER, ArrayState, StateForm, owner, require_owner
 from fedplug.encoders.arguments import check_whole
 from fedplug.encoders.assignment import EncoderAssignment
 from fedplug.encoders.base import Encoder
@@ -32,47 +23,53 @@ from fedplug.errors import ArgumentError, CapabilityError, NonFiniteError
 from fedplug.ops import donation
 from fedplug.ops.checks import sums_may_overflow
 from fedplug.ops.device_array import is_on_device, on_host
-from fedplug.ops.donation import donate_residuals
 from fedplug.ops.types import ArraySpec
 from fedplug.registry.component import plain
 
 __all__ = ["Codec", "as_round", "codec"]
 
-_MOST_PLANS = 1024
+_MOST_MODELS = 1024
 _ROUNDS_END = 2**31
 
 _CONTROL = "codec/"
-"""Before the names of what rate control keeps, in the state of a model."""
+"""Prefix of the rate-control entries in a model's state."""
 
 
 def codec(
     encoder: Any, /, *, min_size: int = DEFAULT_MIN_SIZE, exactly: Collection[str] = (), **config: Any
 ) -> Codec:
-    """An encoder for NumPy arrays: bytes out.
+    """Returns a codec, which turns NumPy arrays into payloads.
+
+    >>> import fedplug, numpy as np
+    >>> codec = fedplug.codec("topk(0.01) | qsgd(4)")
+    >>> payload, state = codec.encode(np.arange(10_000, dtype=np.float32))
+    >>> len(payload)
+    205
+    >>> fedplug.decode(payload).shape
+    (10000,)
 
     Args:
-        encoder: Anything an encoder may be: an expression such as ``"topk(0.01) | qsgd(4)"``, a name with its
-            arguments in ``config``, rules, a budget, a configuration, or an encoder; see `fedplug.encoder`.
+        encoder: An expression such as ``"topk(0.01) | qsgd(4)"``, a name with its arguments in ``config``,
+            rules, a budget, a configuration, or an encoder; see `fedplug.encoder`.
         min_size: Minimum number of elements; `Codec.encode_model` sends smaller arrays uncompressed.
         exactly: Names of further arrays that `Codec.encode_model` sends uncompressed, such as buffers; see
             `Codec.sent_exactly`.
-        config: The arguments of the encoder that a name stands for.
+        config: The arguments of the encoder with this name.
 
     Raises:
-        CapabilityError: It executes in TensorFlow only, or its stages do not fit together.
-        ConfigError: It cannot be read, or an encoder refuses its arguments.
-        UnknownNameError: No such encoder, or no such argument; the message lists the nearest.
-        PluginError: An encoder's plugin is broken.
+        CapabilityError: The encoder executes in TensorFlow only, or its stages do not fit together.
+        ConfigError: The encoder cannot be read, or refuses its arguments.
+        UnknownNameError: There is no such encoder or argument; the message lists the nearest names.
+        PluginError: The encoder's plugin is broken.
     """
     return Codec(api.encoder(encoder, **config), min_size=min_size, exactly=exactly)
 
 
 class Codec:
-    """Compresses arrays; keeps nothing itself, so that one may serve any number of clients and threads.
+    """Compresses arrays; holds no client's state, so any number of clients and threads may share it.
 
-    What a client keeps between rounds, the residual of error feedback for instance, is its state: a
-    dictionary of arrays that `encode` returns and takes in the next round. A state belongs to one client and
-    one array.
+    The state of a client, such as the residual of error feedback, is a dictionary of arrays. `encode` returns
+    it, and takes it in the next round. A state belongs to one client and one array, or one model.
     """
 
     def __init__(
@@ -84,7 +81,7 @@ class Codec:
     ) -> None:
         """See `fedplug.codec`."""
         if not isinstance(encoder, Encoder | EncoderAssignment):
-            raise ArgumentError(f"a codec is made of an encoder, not of {encoder!r}; see fedplug.codec")
+            raise ArgumentError(f"a codec needs an encoder, not {encoder!r}; see fedplug.codec")
         if "numpy" not in encoder.capabilities.executes_on:
             raise CapabilityError(
                 f"{encoder!r} executes in TensorFlow only, so it cannot encode NumPy arrays; use it in a "
@@ -96,13 +93,12 @@ class Codec:
         self._exactly = _as_names(exactly)
         self.min_size = min_size
         self._owner = owner(encoder)
-        self._identity = Identity()
-        self._plans: dict[tuple[tuple[int, ...], np.dtype[Any]], _Plan] = {}
+        self._arrays: dict[tuple[tuple[int, ...], np.dtype[Any]], _Model] = {}
         self._models: dict[tuple[ArraySpec, ...], _Model] = {}
 
     @property
     def owner(self) -> NDArray[np.uint8]:
-        """The text, as bytes, that a state of this codec has under ``"codec"``."""
+        """The text, as bytes, that identifies this codec under ``"codec"`` in a state."""
         return self._owner
 
     def encode(
@@ -114,45 +110,42 @@ class Codec:
         in_place: bool = False,
         out: ArrayState | None = None,
     ) -> tuple[bytes, dict[str, NDArray[Any]]]:
-        """Compresses one array.
+        """Compresses one array; with error feedback, the state carries what is not sent to the next round.
+
+        >>> import fedplug, numpy as np
+        >>> codec = fedplug.codec("topk(count=1)")
+        >>> payload, state = codec.encode(np.float32([3, 2, 1]))
+        >>> fedplug.decode(payload), state["residual"]
+        (array([3., 0., 0.], dtype=float32), array([0., 2., 1.], dtype=float32))
+        >>> payload, state = codec.encode(np.float32([3, 2, 1]), state, round_num=1)
+        >>> fedplug.decode(payload)
+        array([0., 4., 0.], dtype=float32)
 
         Args:
-            array: NumPy, PyTorch, JAX or anything else with ``__dlpack__`` or ``__array__``, on the CPU; any
-                shape; finite. Arrays that are not of floats are sent uncompressed.
-            state: What this client's previous call for this array returned; None the first time.
-            round_num: 0 or more; for schedules and seeds.
-            in_place: Write the next state over the arrays of ``state``, which the caller then gives up: no
-                memory of the array's size is allocated. Arrays that cannot be written are copied. After a
-                NonFiniteError the state is unchanged; but in `encode_model`, where finite numbers and
-                residuals add up to an infinity, what was encoded before has its next state already, though
-                there is no payload of it. With ``out`` the state is never touched.
-            out: A state that is not needed any more, of the same codec and array: the next state is written
-                over its arrays. The faster way: two states that take turns.
+            array: A finite array on the CPU, of any shape: NumPy, PyTorch, JAX or anything else with
+                ``__dlpack__`` or ``__array__``. Arrays of integers and booleans are sent uncompressed.
+            state: The state from this client's previous call for this array; None the first time.
+            round_num: The round number, 0 or more, for schedules and seeds.
+            in_place: Whether the next state is written over the arrays of ``state``, which the caller then
+                gives up: nothing of the array's size is allocated. Read-only arrays are copied. After a
+                NonFiniteError the state of one array is unchanged. In `encode_model`, if the sum of finite
+                numbers and a residual is infinite, arrays before that one already have their next state,
+                although their payloads are lost. With ``out`` the state never changes.
+            out: A state of the same codec and array that is no longer needed: the next state is written over
+                its arrays. It is the faster way: two states take turns.
 
         Returns:
-            The payload, and the state for the next round: empty for encoders that keep nothing.
+            The payload, and the state for the next round: empty for encoders without state.
 
         Raises:
-            ArgumentError: ``array`` is no array that can be encoded, or the codec is of rules (see
-                `encode_model`).
+            ArgumentError: ``array`` cannot be encoded, or the codec has rules (see `encode_model`).
             NonFiniteError: An element, or its sum with the residual, is NaN or infinite.
-            StateError: ``state`` is of another codec, shape or dtype.
+            StateError: ``state`` belongs to another codec, shape or dtype.
         """
-        if type(round_num) is not int or not 0 <= round_num < _ROUNDS_END:
-            round_num = as_round(round_num)
         x = as_array(array)
-        encoder, spec, form, header = self._plans.get((x.shape, x.dtype)) or self._plan(x)
-        if state is None:
-            given, in_place = encoder.init_state(spec), True
-        else:
-            given = form.require(state, donated=in_place)
-        spare = form.spare(out, given)
-        before = donation.spare_residuals.set(None if in_place else spare)  # quicker than `donate_residuals`
-        try:
-            payload, next_state = encoder.encode_container(x, given, round_num, spec, header)
-        finally:
-            donation.spare_residuals.reset(before)
-        return payload, form.tagged(next_state)
+        model = self._arrays.get((x.shape, x.dtype)) or self._of_one(x)
+        payloads, next_state = model.encode([x], state, round_num, in_place, out)
+        return payloads[0], next_state
 
     def encode_model(
         self,
@@ -164,61 +157,54 @@ class Codec:
         out: ArrayState | None = None,
         metrics: TensorMetrics | None = None,
     ) -> tuple[dict[str, bytes], dict[str, NDArray[Any]]]:
-        """Compresses the arrays of a model together: rules look at their names, budgets at their bytes.
+        """Compresses the arrays of a model: rules see their names, and budgets their sizes.
+
+        >>> import fedplug, numpy as np
+        >>> model = {"kernel": np.ones((100, 100), np.float32), "bias": np.ones(10, np.float32)}
+        >>> payloads, state = fedplug.codec("qsgd(8)").encode_model(model)
+        >>> {name: len(payload) for name, payload in payloads.items()}
+        {'kernel': 10116, 'bias': 74}
+        >>> list(fedplug.decode_model(payloads))
+        ['kernel', 'bias']
 
         Args:
-            arrays: The arrays by name; as for `encode`. Statistics (see `sent_exactly`), arrays of fewer than
-                ``min_size`` elements, and those that are not of floats, are sent uncompressed.
-            states: What this client's previous call returned; None the first time. One flat dictionary for
-                the whole model, ``{"dense/kernel/residual": ...}``, with what a budget keeps of its own.
-            round_num: As for `encode`.
+            arrays: The arrays by name, each as for `encode`. Statistics (see `sent_exactly`), arrays of fewer
+                than ``min_size`` elements, integers and booleans are sent uncompressed.
+            states: The state from this client's previous call; None the first time. It is one flat dictionary
+                for the whole model, ``{"dense/kernel/residual": ...}``, and includes the state of a budget.
+            round_num: The round number, as for `encode`.
             in_place: As for `encode`.
             out: As for `encode`.
-            metrics: Adds up what became of each array; see `TensorMetrics` for what it tells, and
-                docs/observe.md for what it costs. The payloads are the same.
+            metrics: Adds up measurements of each array, see `TensorMetrics`; docs/observe.md has the cost.
+                The payloads do not change.
 
         Returns:
-            A payload for each array, and the state for the next round.
+            The payloads by name, and the state for the next round.
 
         Raises:
-            ArgumentError: As for `encode`; the message names the array. Or ``metrics`` are of other arrays.
-            ConfigError: The encoder does not fit this model: a rule that matches nothing, a budget too small.
-            NonFiniteError: As for `encode`.
-            StateError: ``states`` are of another codec, or of another model.
+            ArgumentError: As for `encode`; the message names the array. Or ``metrics`` has other arrays.
+            ConfigError: The encoder does not fit this model: a rule matches nothing, say, or a budget is too
+                small.
+            NonFiniteError: As for `encode`; the message names the array.
+            StateError: ``states`` belong to another codec or another model.
         """
-        round_num = as_round(round_num)
         named = named_arrays(arrays)
         model = self._model(_specs(named))
-        xs = model.placed(list(named.values()), metrics is not None)
         if metrics is not None:
             metrics.require(list(named))
-        given: ArrayState
-        if states is None:
-            given, in_place = model.first(), True
-        else:
-            given = model.form.require(states, donated=in_place)
-        spare = model.form.spare(out, given)
-        model.require_finite(xs, all_of_them=in_place and states is not None)
-        with sums_may_overflow(), donate_residuals(None if in_place else spare):
-            try:
-                buffers, next_state = model.encode(xs, given, round_num)
-            except NonFiniteError:
-                model.require_finite([on_host(x) for x in xs], all_of_them=True)  # says which
-                raise
-        if metrics is not None:
-            model.measure(metrics, xs, buffers, next_state)
-        payloads = {name: buffer.tobytes() for name, buffer in zip(named, buffers, strict=True)}
-        return payloads, model.form.tagged(next_state)
+        payloads, next_state = model.encode(list(named.values()), states, round_num, in_place, out, metrics)
+        return dict(zip(named, payloads, strict=True)), next_state
 
     def sent_exactly(self, arrays: Mapping[str, Any]) -> dict[str, list[str]]:
-        """Says which arrays of a model `encode_model` sends uncompressed: their names by reason.
+        """Returns the names of the arrays that `encode_model` sends uncompressed, by reason.
 
         Statistics are known by their names: PyTorch's ``running_*`` and ``num_batches_tracked``, Keras's
-        ``moving_*``, and all in Flax's ``batch_stats``. A rule whose pattern names them compresses them.
+        ``moving_*``, and all arrays in Flax's ``batch_stats``. A rule whose pattern names them compresses
+        them.
 
-        >>> import numpy as np
+        >>> import fedplug, numpy as np
         >>> model = {"conv": np.zeros(999), "bn.running_var": np.zeros(99), "bn.weight": np.zeros(9)}
-        >>> codec("topk(0.01)").sent_exactly(model)
+        >>> fedplug.codec("topk(0.01)").sent_exactly(model)
         {'statistics': ['bn.running_var'], 'fewer than 64 elements': ['bn.weight']}
 
         Args:
@@ -228,17 +214,17 @@ class Codec:
             ArgumentError: An array cannot be encoded; the message names it.
             ConfigError: The encoder does not fit this model.
         """
-        specs = _specs(named_arrays(arrays))
+        encoder = self._model(_specs(named_arrays(arrays))).encoder
         found: dict[str, list[str]] = {}
-        for name, reason in zip(arrays, self._model(specs).sent_exactly, strict=True):
+        for name, reason in zip(arrays, encoder.sent_exactly, strict=True):
             if reason is not None:
                 found.setdefault(reason, []).append(name)
         return found
 
     def wire_ids(self, arrays: Mapping[str, Any]) -> dict[str, frozenset[str]]:
-        """Returns the wire ids to expect of each payload of `encode_model`, for receivers.
+        """Returns the wire ids that a receiver should expect of each payload of `encode_model`.
 
-        An uncompressed payload is always expected, too.
+        They include that of an uncompressed payload.
 
         Args:
             arrays: The arrays by name, as for `encode_model`; only names, shapes and dtypes matter.
@@ -247,22 +233,22 @@ class Codec:
             ArgumentError: As for `encode_model`.
             ConfigError: As for `encode_model`.
         """
-        model = self._model(_specs(named_arrays(arrays)))
+        encoders = self._model(_specs(named_arrays(arrays))).encoder.encoders
         return {
-            name: frozenset({wire_id, Identity.wire_id})
-            for name, wire_id in zip(arrays, model.wire_ids, strict=True)
+            name: frozenset({encoder.wire_id, Identity.wire_id})
+            for name, encoder in zip(arrays, encoders, strict=True)
         }
 
     def carry_over(
         self, states: ArrayState | None, arrays: Mapping[str, Any]
     ) -> tuple[ArrayState | None, list[str]]:
-        """Fits a state of `encode_model` to a model whose arrays have changed since.
+        """Adapts a state of `encode_model` to a model whose arrays have changed since.
 
-        What is kept for arrays of the same name, shape and dtype goes on. All other arrays begin without a
+        The residuals of arrays with the same name, shape and dtype are kept. All other arrays begin without a
         residual.
 
         Args:
-            states: The state that `encode_model` returned for the model as it was; None the first time.
+            states: The state that `encode_model` returned for the former model; None the first time.
             arrays: The arrays by name, as for `encode_model`; only names, shapes and dtypes matter.
 
         Returns:
@@ -271,24 +257,25 @@ class Codec:
         Raises:
             ArgumentError: As for `encode_model`.
             ConfigError: As for `encode_model`.
-            StateError: ``states`` are of another codec.
+            StateError: ``states`` belong to another codec.
         """
         if not states:
             return None, []
         return self._model(_specs(named_arrays(arrays))).carried_over(states)
 
     def state_keys(self, arrays: Mapping[str, Any]) -> dict[str, list[str]]:
-        """Lists which entries of a state of `encode_model` belong to each array, by the array's name.
+        """Returns the keys in a state of `encode_model` that belong to each array, by the array's name.
 
         Args:
             arrays: The arrays by name, as for `encode_model`; only names, shapes and dtypes matter.
         """
-        return self._model(_specs(named_arrays(arrays))).keys()
+        keys = self._model(_specs(named_arrays(arrays))).keys
+        return {name: list(mine) for name, mine in zip(arrays, keys, strict=True)}
 
     def put_back(
         self, payloads: Mapping[str, bytes], states: ArrayState, arrays: Mapping[str, Any]
     ) -> tuple[dict[str, NDArray[Any]], dict[str, NDArray[Any]]]:
-        """Adds payloads that did not reach the receiver to the residuals they were taken from.
+        """Adds payloads that did not reach the receiver back to the residuals.
 
         Args:
             payloads: The payloads that `encode_model` returned.
@@ -296,44 +283,41 @@ class Codec:
             arrays: The arrays by name, as for `encode_model`; only names, shapes and dtypes matter.
 
         Returns:
-            The state as if nothing had been sent, and by name what the payloads hold of arrays that have no
-            residual: only the caller can send that again.
+            The state as if nothing had been sent, and by name the decoded payloads of arrays without a
+            residual, which only the caller can send again.
 
         Raises:
-            StateError: ``states`` are of another codec, or of another model.
+            StateError: ``states`` belong to another codec or another model.
         """
         return self._model(_specs(named_arrays(arrays))).put_back(payloads, states)
 
     def require_updates(self) -> Codec:
-        """Itself; for receivers who take what they decode for the update and keep nothing between rounds.
+        """Returns itself; for receivers that take decoded arrays for updates and keep no memory.
 
         Raises:
-            CapabilityError: What is decoded are differences from a memory that the receiver has to keep.
+            CapabilityError: The decoded arrays are differences from a memory that the receiver has to keep.
         """
         if self.encoder.capabilities.sends_differences:
             raise CapabilityError(
-                f"{self.encoder!r} sends differences from a memory that this receiver does not keep, and "
-                "would take for updates; use topk(0.01), or a TFF process with the aggregator memory_mean"
+                f"{self.encoder!r} sends differences from a memory, and this receiver keeps none and would "
+                "take them for updates; use topk(0.01), or a TFF process with the aggregator memory_mean"
             )
         return self
 
     def __repr__(self) -> str:
         return f"codec({str(self.encoder)!r})"
 
-    def _plan(self, x: NDArray[Any]) -> _Plan:
-        """What to keep for arrays of this shape and dtype."""
+    def _of_one(self, x: NDArray[Any]) -> _Model:
+        """Returns the model that consists of one unnamed array of this shape and dtype."""
         if not isinstance(self.encoder, Encoder):
             raise ArgumentError(
                 f"{self.encoder!r} is for the arrays of a model; call encode_model({{'name': array, ...}})"
             )
-        spec = ArraySpec(x.shape, x.dtype)
-        encoder = self.encoder if ops.is_floating(x.dtype) else self._identity
-        form = StateForm(encoder.init_state(spec), self._owner)
-        plan = _Plan(encoder, spec, form, wire.header(encoder.wire_id, DTYPE_NAMES[x.dtype], x.shape))
-        if len(self._plans) >= _MOST_PLANS:
-            self._plans.clear()
-        self._plans[x.shape, x.dtype] = plan
-        return plan
+        if len(self._arrays) >= _MOST_MODELS:
+            self._arrays.clear()
+        model = _Model(ModelEncoder(self.encoder, [ArraySpec(x.shape, x.dtype)], min_size=0), self._owner)
+        self._arrays[x.shape, x.dtype] = model
+        return model
 
     def _model(self, specs: tuple[ArraySpec, ...]) -> _Model:
         model = self._models.get(specs)
@@ -343,136 +327,142 @@ class Codec:
         return model
 
 
-class _Plan(NamedTuple):
-    """What follows from shape and dtype of an array alone, so once for all rounds and clients."""
-
-    encoder: Encoder
-    spec: ArraySpec
-    form: StateForm
-    header: bytes
-
-
 class _Model:
-    """The encoder for arrays of given names, shapes and dtypes, and what its state looks like."""
+    """The encoder for arrays of given names, shapes and dtypes, and the form of its state.
+
+    Attributes:
+        encoder: The encoder.
+        keys: For each array, the keys of its own state by their keys in the model's state. An array without a
+            name is alone, and both are the same.
+    """
 
     def __init__(self, encoder: ModelEncoder, text: NDArray[np.uint8]) -> None:
-        self._encoder = encoder
+        self.encoder = encoder
         self._text = text
-        self._names = [str(spec.name) for spec in encoder.specs]
-        self.sent_exactly = encoder.sent_exactly
-        self.wire_ids = [encoder.wire_id for encoder in encoder.encoders]
-        self._lossless = [encoder.capabilities.lossless for encoder in encoder.encoders]
+        self._names = [spec.name for spec in encoder.specs]
+        self.keys = [
+            {key if name is None else f"{name}/{key}": key for key in state}
+            for name, state in zip(self._names, encoder.init_state(), strict=True)
+        ]
+        self._control = [] if encoder.rate_control is None else list(encoder.rate_control.init())
+        self._form = StateForm(self._first(), text)
         self._on_device = [
             "cuda" in each.capabilities.executes_on and encoder.rate_control is None
             for each in encoder.encoders
         ]
-        self._keys = [list(state) for state in encoder.init_state()]
-        self._control = [] if encoder.rate_control is None else list(encoder.rate_control.init())
-        self.form = StateForm(self.first(), text)
 
-    def placed(self, xs: list[NDArray[Any]], measured: bool) -> list[NDArray[Any]]:
-        """The arrays where they are encoded: device arrays are copied to the host unless a kernel takes them.
+    def encode(
+        self,
+        xs: list[NDArray[Any]],
+        state: ArrayState | None,
+        round_num: Any,
+        in_place: bool,
+        out: ArrayState | None,
+        metrics: TensorMetrics | None = None,
+    ) -> tuple[Sequence[bytes], dict[str, NDArray[Any]]]:
+        """See `Codec.encode_model`."""
+        if type(round_num) is not int or not 0 <= round_num < _ROUNDS_END:
+            round_num = as_round(round_num)
+        for place, x in enumerate(xs):  # kernels take device arrays where they can; metrics need the host
+            if type(x) is not np.ndarray and not (self._on_device[place] and metrics is None):
+                xs[place] = on_host(x)
+        given: ArrayState
+        if state is None:
+            given, in_place = self._first(), True
+        else:
+            given = self._form.require(state, donated=in_place)
+            if in_place and len(xs) > 1:  # before a state is written over
+                self._require_finite(xs)
+        spare = self._form.spare(out, given)
+        before = donation.spare_residuals.set(None if in_place else spare)  # quicker than `donate_residuals`
+        try:
+            payloads, states, control = self._encode(xs, given, round_num)
+        except NonFiniteError:
+            self._require_finite([on_host(x) for x in xs])  # says which
+            raise
+        finally:
+            donation.spare_residuals.reset(before)
+        if metrics is not None:
+            metrics.measure(self.encoder, xs, payloads, states)
+        return payloads, self._form.tagged(self._joined(states, control))
 
-        Args:
-            xs: The arrays.
-            measured: Whether metrics are measured, which happens on the host.
-        """
-        return [
-            x if on_device and not measured else on_host(x)
-            for x, on_device in zip(xs, self._on_device, strict=True)
-        ]
+    def _encode(
+        self, xs: Sequence[NDArray[Any]], state: ArrayState, round_num: int
+    ) -> tuple[tuple[bytes, ...], tuple[ArrayState, ...], Mapping[str, Any]]:
+        """Returns the payloads, the next state of each array, and the next control."""
+        rate_control = self.encoder.rate_control
+        states = self._split(state)
+        if rate_control is None:
+            return *self.encoder.encode(xs, states, round_num), {}
+        control = {key: state[_CONTROL + key] for key in self._control}
+        payloads, after = self.encoder.encode(xs, states, round_num, control)
+        sizes = np.array([len(payload) for payload in payloads], np.int64)
+        measured = {"tensor_bytes": sizes, "payloads": np.int32(1)}
+        if rate_control.reported:
+            with sums_may_overflow():
+                measured.update(rate_control.report(xs, self.encoder.decode(payloads), after))
+        return payloads, after, rate_control.next(control, measured)
 
-    def keys(self) -> dict[str, list[str]]:
-        """The keys in the state of the model, by array."""
-        by_name = zip(self._names, self._keys, strict=True)
-        return {name: [key_of(name, key) for key in keys] for name, keys in by_name}
+    def carried_over(self, states: ArrayState) -> tuple[ArrayState, list[str]]:
+        """See `Codec.carry_over`."""
+        require_owner(states, self._text)
+        fitting = self._form.fitting(states)
+        if fitting == self._form.keys == states.keys() - {OWNER}:
+            return states, []
+        for mine in self.keys:
+            if not mine.keys() <= fitting:
+                fitting -= mine.keys()
+        after = self._form.tagged({**self._first(), **{key: states[key] for key in fitting}})
+        dropped = states.keys() - fitting - {OWNER} - {_CONTROL + key for key in self._control}
+        return after, sorted({key.rpartition("/")[0] for key in dropped})
 
     def put_back(
         self, payloads: Mapping[str, bytes], state: ArrayState
     ) -> tuple[dict[str, NDArray[Any]], dict[str, NDArray[Any]]]:
         """See `Codec.put_back`."""
         host = {key: on_host(array) for key, array in state.items()}
-        given = self.form.require(host, donated=True)
-        states = unflattened(self._names, given, self._keys)
+        given = self._form.require(host, donated=True)
         lost = {}
-        for encoder, spec, name, own in zip(
-            self._encoder.encoders, self._encoder.specs, self._names, states, strict=True
-        ):
+        for spec, own in zip(self.encoder.specs, self._split(given), strict=True):
+            name = str(spec.name)
             sent = decode(payloads[name], out=np.empty(spec.shape, spec.dtype))
-            residual = encoder.kept_residual(own)
+            residual = own.get("residual")
             if residual is None:
                 lost[name] = sent
             else:
                 residual += sent.astype(residual.dtype)
-        return self.form.tagged(given), lost
+        return self._form.tagged(given), lost
 
-    def require_finite(self, xs: list[NDArray[Any]], *, all_of_them: bool) -> None:
-        """Raises NonFiniteError for an array on the host that holds a NaN or an infinity.
+    def _first(self) -> ArrayState:
+        """Returns the state of a client in its first round."""
+        rate_control = self.encoder.rate_control
+        control = {} if rate_control is None else rate_control.init()
+        return self._joined(self.encoder.init_state(), control)
 
-        Args:
-            xs: The arrays.
-            all_of_them: Not only those that are sent as they are, and at which no encoder looks.
-        """
-        for name, x, lossless in zip(self._names, xs, self._lossless, strict=True):
-            looked_at = (all_of_them or lossless) and ops.is_floating(x.dtype) and not is_on_device(x)
-            if looked_at and not kernels.all_finite(x):
+    def _split(self, state: ArrayState) -> list[ArrayState]:
+        if self._names == [None]:
+            return [state]
+        return [{key: state[full] for full, key in mine.items()} for mine in self.keys]
+
+    def _joined(self, states: Sequence[ArrayState], control: Mapping[str, Any]) -> ArrayState:
+        if self._names == [None]:
+            return states[0]
+        joined = {
+            full: own[key] for mine, own in zip(self.keys, states, strict=True) for full, key in mine.items()
+        }
+        for key, value in control.items():
+            if _CONTROL + key in joined:
+                raise ArgumentError(f"rate control needs the name {_CONTROL + key!r}; rename array 'codec'")
+            joined[_CONTROL + key] = np.asarray(value)
+        return joined
+
+    def _require_finite(self, xs: Sequence[NDArray[Any]]) -> None:
+        """Raises NonFiniteError, with the name, for an array on the host with a NaN or an infinity."""
+        for name, x in zip(self._names, xs, strict=True):
+            if name is None or is_on_device(x) or not ops.is_floating(x.dtype):
+                continue
+            if not kernels.all_finite(x):
                 raise NonFiniteError(f"array {name!r}: it holds a NaN or an infinity")
-
-    def first(self) -> dict[str, NDArray[Any]]:
-        """The state of a client that takes part for the first time."""
-        state = flattened(self._names, self._encoder.init_state())
-        if self._encoder.rate_control is not None:
-            control = _prefixed(self._encoder.rate_control.init())
-            if taken := state.keys() & control.keys():
-                raise ArgumentError(f"the name {min(taken)!r} is taken by rate control; rename array 'codec'")
-            state.update(control)
-        return state
-
-    def carried_over(self, states: ArrayState) -> tuple[ArrayState, list[str]]:
-        """See `Codec.carry_over`."""
-        require_owner(states, self._text)
-        fitting = self.form.fitting(states)
-        if fitting == self.form.keys == states.keys() - {OWNER}:
-            return states, []
-        for name, keys in zip(self._names, self._keys, strict=True):
-            mine = {key_of(name, key) for key in keys}
-            if not mine <= fitting:
-                fitting -= mine
-        after = self.form.tagged({**self.first(), **{key: states[key] for key in fitting}})
-        dropped = states.keys() - fitting - {OWNER} - {_CONTROL + key for key in self._control}
-        return after, sorted({key.rpartition("/")[0] for key in dropped})
-
-    def encode(
-        self, xs: list[NDArray[Any]], state: ArrayState, round_num: int
-    ) -> tuple[list[NDArray[np.uint8]], dict[str, NDArray[Any]]]:
-        """The payloads, as buffers, and the next state."""
-        control = {key: state[_CONTROL + key] for key in self._control}
-        before = unflattened(self._names, state, self._keys)
-        buffers, after = self._encoder.encode(xs, before, round_num, control)
-        next_state = flattened(self._names, after)
-        rate_control = self._encoder.rate_control
-        if rate_control is not None:
-            sizes = np.array([len(buffer) for buffer in buffers], np.int64)
-            measured = {"tensor_bytes": sizes, "payloads": np.int32(1)}
-            if rate_control.reported:
-                received = self._encoder.decode(buffers)
-                measured.update(rate_control.report(xs, received, after))
-            next_state.update(_prefixed(rate_control.next(control, measured)))
-        return list(buffers), next_state
-
-    def measure(
-        self,
-        metrics: TensorMetrics,
-        xs: list[NDArray[Any]],
-        buffers: list[NDArray[np.uint8]],
-        next_state: ArrayState,
-    ) -> None:
-        """Adds what became of the arrays to the metrics."""
-        metrics.measure(self._encoder, xs, buffers, unflattened(self._names, next_state, self._keys))
-
-
-def _prefixed(control: Mapping[str, Any]) -> dict[str, NDArray[Any]]:
-    return {_CONTROL + key: np.asarray(value) for key, value in control.items()}
 
 
 def _specs(arrays: Mapping[str, NDArray[Any]]) -> tuple[ArraySpec, ...]:

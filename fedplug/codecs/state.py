@@ -6,7 +6,7 @@ know how anything is encoded.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Mapping, Set
 from typing import Any
 
 import numpy as np
@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from fedplug.errors import ArgumentError, StateError
 from fedplug.ops.device_array import is_on_device
 
-__all__ = ["OWNER", "ArrayState", "StateForm", "flattened", "key_of", "owner", "require_owner", "unflattened"]
+__all__ = ["OWNER", "ArrayState", "StateForm", "owner", "require_owner"]
 
 ArrayState = Mapping[str, NDArray[Any]]
 """A state: goes into `fedplug.stores` and safetensors as it is."""
@@ -136,22 +136,3 @@ def require_owner(state: Any, text: NDArray[np.uint8]) -> None:
 
 def _named(text: bytes) -> str:
     return repr(text.decode().partition(": ")[2])
-
-
-def key_of(name: str, key: str) -> str:
-    """Returns the key in a model's state of what a tensor's own state has under ``key``."""
-    return f"{name}/{key}"
-
-
-def flattened(names: Sequence[str], states: Sequence[ArrayState]) -> dict[str, NDArray[Any]]:
-    """The states of a model's tensors as one: ``{"dense/kernel/residual": ...}``."""
-    return {
-        key_of(name, key): array
-        for name, state in zip(names, states, strict=True)
-        for key, array in state.items()
-    }
-
-
-def unflattened(names: Sequence[str], state: ArrayState, keys: Sequence[Sequence[str]]) -> list[ArrayState]:
-    """The inverse of `flattened`; ``keys`` are those of each tensor's state."""
-    return [{key: state[key_of(name, key)] for key in mine} for name, mine in zip(names, keys, strict=True)]

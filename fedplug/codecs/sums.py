@@ -18,7 +18,8 @@ from numpy.typing import DTypeLike, NDArray
 
 from fedplug import _kernels, kernels, ops, wire
 from fedplug.codecs.arrays import named_arrays, require_mapping
-from fedplug.codecs.decoding import Received, WireIds, expected_of, receive
+from fedplug.codecs.decoding import Received, expected_of, receive
+from fedplug.codecs.wire_ids import WireIds
 from fedplug.encoders.arguments import check_number
 from fedplug.encoders.model.statistics import is_statistic
 from fedplug.errors import ArgumentError, ConfigError, NonFiniteError, PayloadError

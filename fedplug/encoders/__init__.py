@@ -10,11 +10,18 @@ from fedplug.encoders.assignment import EncoderAssignment
 from fedplug.encoders.assignments.auto import Auto
 from fedplug.encoders.assignments.budget import Budget
 from fedplug.encoders.assignments.rules import Rule, Rules
-from fedplug.encoders.base import Adjustable, BodyParts, Encoder, Payload, State
+from fedplug.encoders.base import Encoder, Payload, State
 from fedplug.encoders.model.break_even import BreakEven, break_even
 from fedplug.encoders.model.model_encoder import ModelEncoder
+from fedplug.encoders.optional import (
+    BodyParts,
+    ContainerEncoder,
+    ContainerQuantizer,
+    ContainerSparsifier,
+    Measured,
+)
 from fedplug.encoders.pipeline.pipeline import Pipeline
-from fedplug.encoders.rate_control import Control, RateControl
+from fedplug.encoders.rate_control import Adjustable, Adjustment, Control, RateControl, adjustment_of
 from fedplug.encoders.sparsifiers.topk import TopK
 from fedplug.encoders.sparsity import Sparsity
 from fedplug.encoders.stages import (
@@ -29,16 +36,21 @@ from fedplug.encoders.standalone.identity import Identity
 
 __all__ = [
     "Adjustable",
+    "Adjustment",
     "Auto",
     "BodyParts",
     "BreakEven",
     "Budget",
+    "ContainerEncoder",
+    "ContainerQuantizer",
+    "ContainerSparsifier",
     "Control",
     "Encoder",
     "EncoderAssignment",
     "EntropyCoder",
     "Identity",
     "IndexCoder",
+    "Measured",
     "ModelEncoder",
     "PackedSymbols",
     "Payload",
@@ -52,5 +64,6 @@ __all__ = [
     "Sparsity",
     "State",
     "TopK",
+    "adjustment_of",
     "break_even",
 ]

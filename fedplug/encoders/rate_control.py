@@ -1,24 +1,61 @@
-"""The contract of rate control: adjusting encoders from round to round by what was measured."""
+"""The contracts of rate control: adjusting encoders from round to round by what was measured."""
 
 from __future__ import annotations
 
 import abc
 from collections.abc import Mapping, Sequence
+from typing import Literal, Protocol
 
 from fedplug.encoders.base import Encoder, State
-from fedplug.ops.types import Array
+from fedplug.ops.types import Array, Spec
 
-__all__ = ["Control", "RateControl"]
+__all__ = ["Adjustable", "Adjustment", "Control", "RateControl", "adjustment_of"]
 
 Control = Mapping[str, Array]
-"""The values that the server keeps between rounds and sends to clients; named tensors of fixed shapes."""
+"""The state of rate control: the server keeps it and sends it to every encoder; arrays of fixed shapes."""
+
+
+class Adjustment(Protocol):
+    """The way in which rate control makes an encoder send more or less."""
+
+    @property
+    def encoder(self) -> Encoder:
+        """The encoder at rate 1."""
+
+    @property
+    def adjusts(self) -> Literal["entries", "bits"]:
+        """What the rate multiplies: the number of entries sent, or the bits of each entry."""
+
+    def at_rate(self, rate: Array) -> Encoder:
+        """Returns the encoder for one round, which sends ``rate`` times as much, as nearly as it can.
+
+        Args:
+            rate: A float32 scalar above 0. The result belongs to a graph, and has no configuration.
+        """
+
+    def min_bytes(self, spec: Spec) -> int:
+        """Returns a lower bound for the bytes of a tensor, for all values and rates."""
+
+
+class Adjustable(abc.ABC):
+    """An encoder, or a quantizer that stands alone, that rate control may adjust."""
+
+    @abc.abstractmethod
+    def adjustment(self) -> Adjustment | None:
+        """Returns how it is adjusted; None if this configuration has nothing to adjust."""
+
+
+def adjustment_of(component: object) -> Adjustment | None:
+    """Returns how an encoder or quantizer is adjusted; None if it has nothing to adjust."""
+    return component.adjustment() if isinstance(component, Adjustable) else None
 
 
 class RateControl(abc.ABC):
-    """Made by an `EncoderAssignment` for the tensors of one model; its methods are traced into graphs.
+    """Adjusts the encoders of one model. An `EncoderAssignment` makes it; graphs may trace its methods.
 
-    The server keeps the control as part of its state, so that a restarted run goes on with it: ``init``, then
-    ``next`` after every round. The server message of a round has the control, and clients use `adjust`.
+    The server keeps the control in its state, so that a restarted run continues with it: ``init``, then
+    ``next`` after every round. The server sends the control of the round to every encoder, which uses
+    `adjust`. In a broadcast the server itself is the only encoder.
     """
 
     reported: tuple[str, ...] = ()
@@ -26,40 +63,40 @@ class RateControl(abc.ABC):
 
     @abc.abstractmethod
     def init(self) -> Control:
-        """The control of the first round."""
+        """Returns the control of the first round."""
 
     @abc.abstractmethod
     def adjust(self, encoder: Encoder, control: Control) -> Encoder:
-        """The encoder to use in the place of one of the assigned, in the round of this control.
+        """Returns the encoder to use for an assigned encoder in the round of this control.
 
-        What it writes can be read by the assigned one.
+        The assigned encoder must be able to read what it writes.
         """
 
     def report(
         self, xs: Sequence[Array], received: Sequence[Array], next_states: Sequence[State]
     ) -> dict[str, Array]:
-        """What is told beside the payloads of an update; float32 scalars, to be added up. Default: nothing.
+        """Returns what is sent beside the payloads of an update: float32 scalars to add up. Default: nothing.
 
         Args:
             xs: The tensors that were encoded.
-            received: What is decoded of them.
-            next_states: Of the encoders.
+            received: The decoded tensors.
+            next_states: The next states of the encoders.
         """
         del xs, received, next_states
         return {}
 
     @abc.abstractmethod
     def next(self, control: Control, measured: Mapping[str, Array]) -> Control:
-        """The control of the next round.
+        """Returns the control of the next round.
 
         Args:
-            control: That of this round.
-            measured: Of this round ``tensor_bytes`` (int64, one for each tensor), what the payloads took,
-                containers included, summed over all that were sent; ``payloads`` (int32), how many were, of
-                the whole model each; and the sums of what `report` says.
+            control: The control of this round.
+            measured: The measurements of this round. ``tensor_bytes`` (int64, one per tensor) is the size of
+                the payloads with their containers, summed over all that were sent. ``payloads`` (int32) is
+                the number of models sent. The sums of what `report` returns have their own names.
         """
 
     def metrics(self, control: Control, measured: Mapping[str, Array]) -> dict[str, Array]:
-        """What a round's metrics tell; float32 scalars. Default: the control. Arguments as for `next`."""
+        """Returns the metrics of a round: float32 scalars. Default: the control. Arguments as for `next`."""
         del measured
         return dict(control)

@@ -1,27 +1,22 @@
-"""The stages of a pipeline, ``sparsifier | quantizer | entropy coder | index coder``: their four contracts.
+"""The contracts of the four stages of a pipeline: ``sparsifier | quantizer | entropy coder | index coder``.
 
-A stage is no encoder: `fedplug.encoders.Pipeline` makes one of stages. Like an encoder it is a `Component`, a
-value made from its configuration; its methods keep nothing on ``self``, and depend on nothing but their
-arguments and the configuration. What they read from the wire is untrusted. Written against `fedplug.ops` they
-execute on NumPy arrays and on TensorFlow's tensors (`Capabilities.executes_on`); what is said of tensors
-holds for arrays, a scalar is then a number, and what is refused a `fedplug.errors.PayloadError`.
+A stage is not an encoder: a `fedplug.encoders.Pipeline` consists of stages. Like an encoder, a stage is a
+`Component`: a value made from its configuration. Its methods depend on their arguments and the configuration
+only, and keep nothing on ``self``. Bytes from the wire are untrusted. Stages written against `fedplug.ops`
+execute on NumPy arrays and on TensorFlow's tensors (`Capabilities.executes_on`). On NumPy arrays a scalar is
+a number, and invalid bytes raise `fedplug.errors.PayloadError`.
 """
 
 from __future__ import annotations
 
 import abc
-import copy
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
-import numpy as np
-from numpy.typing import NDArray
-
-from fedplug import kernels, ops
-from fedplug.encoders.base import Adjustable, State
+from fedplug import ops
+from fedplug.encoders.base import State
 from fedplug.encoders.sparsity import Sparsity
 from fedplug.ops.donation import donate_residuals
-from fedplug.ops.scatter import add_selected
 from fedplug.ops.types import Array, DType, IndexForm, Spec, SymbolForm
 from fedplug.registry.component import Component
 from fedplug.registry.specs import Capabilities
@@ -41,14 +36,13 @@ __all__ = [
 
 
 class Selection(NamedTuple):
-    """What a sparsifier takes out of a tensor.
+    """The entries that a sparsifier selects from a tensor.
 
     Attributes:
         values: The values to send; ``[k]``, the dtype of ``x``; k may be unknown while a graph is built.
-        indices: Their places in the flattened tensor, strictly ascending; ``[k]``, int32.
-        state: The next state, if the values arrive as they are. Its arrays are not those that were given,
-        unless
-            they were donated: a later stage may write over them.
+        indices: The positions of these values in the flattened tensor, strictly ascending; ``[k]``, int32.
+        state: The next state if the receiver gets the values unchanged. Later stages may write over its
+            arrays, so they are not the arrays given to `Sparsifier.select`, unless those were donated.
     """
 
     values: Array
@@ -57,132 +51,80 @@ class Selection(NamedTuple):
 
 
 class Sparsifier(Component):
-    """Chooses the entries of a tensor that are sent.
+    """Selects the entries of a tensor that are sent.
 
-    A state that is kept between rounds under the key ``"residual"``, of the tensor's shape, also takes what a
-    later stage loses; a sparsifier that keeps it elsewhere overrides `init_state`, `update_residual`
-    and `kept_residual`.
+    A sparsifier with error feedback keeps the residual in its state under ``"residual"``, in the shape of the
+    tensor. The residual also takes what a later stage loses. A sparsifier with another state overrides
+    `init_state` and `update_residual`.
     """
 
     error_feedback: bool = False
-    """Whether what is not sent is kept on the client and added the next time."""
+    """Whether the client keeps what is not sent and adds it to its next update."""
 
     sparsity: Sparsity | None = None
-    """How many entries are sent, where the configuration says so; rate control adjusts it."""
+    """The number of entries sent, if the configuration sets one; rate control adjusts it."""
 
     index_coder: IndexCoder | None = None
-    """What writes the indices unless the pipeline names another coder; None: the pipeline's default."""
+    """The coder of the indices unless the pipeline names another one; None: the pipeline's default."""
 
     @property
     @abc.abstractmethod
     def capabilities(self) -> Capabilities:
-        """What this sparsifier, as configured, promises where values are sent uncompressed."""
+        """What this sparsifier promises in its configuration if values are sent uncompressed."""
 
     @abc.abstractmethod
     def select(self, x: Array, state: State, round_num: Array) -> Selection:
-        """Chooses entries.
+        """Selects entries.
 
         Args:
-            x: The tensor; finite, its shape fully known; float32 or float64. A pipeline widens 16-bit
-                tensors, rounds the values chosen, and lets `update_residual` take what that loses.
-            state: From `init_state` or from the previous call for this client and tensor.
-            round_num: The round, int32 scalar, for schedules and seeds.
+            x: The tensor; finite, of a fully known shape; float32 or float64. A pipeline widens 16-bit
+                tensors, rounds the selected values, and gives the rounding errors to `update_residual`.
+            state: The state from `init_state` or from this client's previous call for this tensor.
+            round_num: The round number, an int32 scalar, for schedules and seeds.
         """
-
-    def select_container(
-        self, x: NDArray[Any], state: State, round_num: int, header: bytes, form: IndexForm
-    ) -> tuple[bytes, State]:
-        """What `select` takes out of a NumPy array, in its container with values as they are; the next state.
-
-        Default: one after the other. A shorter way to the same bytes and the same state overrides it.
-
-        Args:
-            x: As for `select`.
-            state: As for `select`.
-            round_num: As for `select`.
-            header: Of the container, see `fedplug.wire.header`.
-            form: Of the index code.
-        """
-        chosen = self.select(x, state, round_num)
-        indices, values = np.asarray(chosen.indices, np.int32), np.ascontiguousarray(chosen.values)
-        return kernels.frame_entries(indices, x.size, values, header, form=form), chosen.state
 
     def grouped_select(
         self, xs: Sequence[Array], states: Sequence[State], round_num: Array
     ) -> list[Selection]:
-        """Chooses entries of all tensors that share this sparsifier. Default: of each by itself."""
+        """Selects entries of all tensors that share this sparsifier. Default: of each tensor by itself."""
         return [self.select(x, state, round_num) for x, state in zip(xs, states, strict=True)]
 
-    @property
-    def chooses_among_tensors(self) -> bool:
-        """Whether `grouped_select` compares the entries of all its tensors. Default: no."""
-        return False
-
     def init_state(self, spec: Spec) -> State:
-        """``{"residual": zeros like the spec}`` with error feedback, else nothing."""
+        """Returns ``{"residual": zeros}`` with error feedback, else an empty state."""
         return {"residual": ops.zeros(spec)} if self.error_feedback else {}
 
     def residual_of(self, x: Array, state: State) -> Array:
-        """The residual that ops add to ``x``; without error feedback what stands for zeros."""
+        """Returns the residual that ops add to ``x``; a placeholder for zeros without error feedback."""
         return state["residual"] if self.error_feedback else ops.no_residual(x)
 
     def state_of(self, residual: Array) -> State:
-        """The next state that keeps ``residual``; nothing without error feedback."""
+        """Returns the next state with this residual; an empty state without error feedback."""
         return {"residual": residual} if self.error_feedback else {}
 
     def update_residual(self, state: State, lost: Array, indices: Array) -> State:
-        """The next state when a later stage loses something of the values selected.
+        """Returns the next state if a later stage loses a part of the selected values.
 
         Args:
-            state: Of the `Selection`.
-            lost: The values selected minus the values a receiver gets; ``[k]``.
-            indices: Of the `Selection`.
+            state: The state of the `Selection`.
+            lost: The selected values minus the values that a receiver gets; ``[k]``.
+            indices: The indices of the `Selection`.
         """
         if "residual" not in state:
             return state
-        with donate_residuals():  # it was made by `select`, and nobody else has it
+        with donate_residuals():  # `select` made it, and nothing else refers to it
             return {**state, "residual": ops.scatter_decode_add(state["residual"], lost, indices)}
-
-    def update_residuals(
-        self, states: Sequence[State], lost: Sequence[Array], indices: Sequence[Array]
-    ) -> list[State]:
-        """Does what `update_residual` does, for each of several tensors.
-
-        Args:
-            states: The state of each `Selection`.
-            lost: The values selected minus the values a receiver gets, for each tensor.
-            indices: The indices of each `Selection`.
-        """
-        if type(self).update_residual is not Sparsifier.update_residual or not all(
-            "residual" in s for s in states
-        ):
-            return [self.update_residual(*each) for each in zip(states, lost, indices, strict=True)]
-        with donate_residuals():  # `select` made them, no caller has them
-            residuals = add_selected([state["residual"] for state in states], lost, indices)
-        return [{**state, "residual": new} for state, new in zip(states, residuals, strict=True)]
-
-    def kept_residual(self, state: State) -> Array | None:
-        """As `Encoder.kept_residual`."""
-        return state.get("residual")
-
-    def at_rate(self, rate: Array) -> Self:
-        """This sparsifier, for one round, with ``rate`` times as many entries as `sparsity` says."""
-        assert self.sparsity is not None
-        adjusted = copy.copy(self)
-        adjusted.sparsity = self.sparsity.at_rate(rate)
-        return adjusted
 
 
 class PackedSymbols(NamedTuple):
-    """Where in a quantizer's bytes its symbols are: from ``start`` to the end.
+    """The part of a quantizer's bytes that holds its symbols: from ``start`` to the end.
 
-    A value follows from what comes before the symbols and from its own symbol, whatever the others are.
+    A value follows from the bytes before the symbols and from its own symbol, whatever the others are.
 
     Attributes:
-        start: How many bytes come before them.
-        number: How many symbols there are.
-        bits: Of each symbol, 1 to 8; packed one after the other, the lowest bit first.
-        trits: How many digits of base 3 a symbol of 8 bits is made of, the lowest first; 0 where of none.
+        start: Number of bytes before the symbols.
+        number: Number of symbols.
+        bits: Bits per symbol, 1 to 8; packed one after the other, the lowest bit first.
+        trits: Number of base-3 digits in a symbol of 8 bits, the lowest digit first; 0 if there are none.
     """
 
     start: Array | int
@@ -192,182 +134,149 @@ class PackedSymbols(NamedTuple):
 
 
 class CodedStage(Component):
-    """What all stages that write bytes have in common."""
+    """The common part of all stages that write bytes."""
 
     @classmethod
     def from_payload(cls, code: Array) -> Self:
-        """One that reads this code, for a receiver who knows no configuration. Default: ``cls()``.
+        """Returns a stage that reads this code, for a receiver without a configuration. Default: ``cls()``.
 
-        Override it where `decode` depends on the configuration, and read that off the bytes, which are
-        untrusted: `PayloadError` where no configuration writes them. A quantizer whose symbols were
-        entropy-coded is given the bytes before them, and some more.
+        Override it if `decode` depends on the configuration, and read that from the bytes. They are
+        untrusted: raise `PayloadError` if no configuration writes them. For a quantizer with entropy-coded
+        symbols, ``code`` is the bytes before the symbols and an unknown rest.
         """
         del code
         return cls()
 
 
 class _Coder(CodedStage):
-    """What both kinds of coders have in common."""
+    """The common part of both kinds of coders."""
 
     @property
     def capabilities(self) -> Capabilities:
-        """Nothing is lost; what else it promises, nobody asks but on what it executes."""
+        """Lossless."""
         return Capabilities(lossless=True)
 
     def get_config(self) -> dict[str, Any]:
-        """The keyword arguments that make an equal coder; JSON values only. Default: none."""
+        """Returns the keyword arguments that make an equal coder; JSON values only. Default: none."""
         return {}
 
 
 class Quantizer(CodedStage):
-    """Represents a vector of values in fewer bits: of a dense tensor, or those a sparsifier chose."""
+    """Represents a vector of values in fewer bits: a dense tensor, or the values a sparsifier selected."""
 
     wire_id: ClassVar[str]
-    """Names the frozen layout of `encode`, for instance ``"qsgd/1"``; part of a pipeline's wire id."""
+    """The name of the frozen layout of `encode`, such as ``"qsgd/1"``; a part of the pipeline's wire id."""
 
     uncompressed: ClassVar[bool] = False
-    """Whether its bytes are the values as they lie in memory: kernels then write and read them so."""
+    """Whether its bytes are the values as they lie in memory; kernels then write and read them directly."""
 
     error_feedback: bool = False
-    """Whether a pipeline without a sparsifier keeps the error on the client and adds it the next time. After
-    a sparsifier its residual takes the error, if it has one."""
+    """Whether a pipeline without a sparsifier keeps the error on the client and adds it to the next update.
+    After a sparsifier, the sparsifier's residual takes the error, if it has one."""
 
     @property
     def capabilities(self) -> Capabilities:
-        """Biased; state with error feedback only."""
+        """Biased; keeps state only with error feedback."""
         return Capabilities(needs_client_state=self.error_feedback, sends_every_entry=True)
 
     @abc.abstractmethod
     def encode(self, values: Array, round_num: Array) -> Array:
-        """The bytes of a vector, a uint8 vector.
+        """Returns the bytes of a vector, a uint8 vector.
 
         Args:
-            values: ``[n]``, finite; n may be 0, and unknown while a graph is built.
-            round_num: int32 scalar, for schedules and seeds.
+            values: The values; ``[n]``, finite; n may be 0, and unknown while a graph is built.
+            round_num: The round number, an int32 scalar, for schedules and seeds.
         """
-
-    def encode_each(
-        self, values: Sequence[NDArray[Any]], round_num: int, exact: Sequence[NDArray[Any]] | None
-    ) -> tuple[list[NDArray[np.uint8]], list[NDArray[Any]]]:
-        """Encodes several vectors of NumPy arrays. Default: one after the other.
-
-        Args:
-            values: The vectors, finite.
-            round_num: The round number.
-            exact: The vectors before they were rounded to the dtype of ``values``; None if errors are not
-                needed.
-
-        Returns:
-            The bytes of each vector, and ``exact`` minus what a receiver decodes; without ``exact`` nothing.
-        """
-        codes = [self.encode(each, round_num) for each in values]
-        if exact is None:
-            return codes, []
-        decoded = [self.decode(code, each.size, each.dtype) for code, each in zip(codes, values, strict=True)]
-        return codes, [whole - ops.widened(each) for whole, each in zip(exact, decoded, strict=True)]
-
-    def encode_container(self, values: NDArray[Any], round_num: int, header: bytes) -> bytes:
-        """What `encode` makes of a NumPy array, in its container. Default: one after the other.
-
-        Args:
-            values: As for `encode`.
-            round_num: As for `encode`.
-            header: Of the container, see `fedplug.wire.header`.
-        """
-        return kernels.frame(self.encode(values, round_num), header)
 
     @abc.abstractmethod
     def decode(self, code: Array, count: Array | int, dtype: DType) -> Array:
-        """The values that a receiver gets, ``[count]``, finite.
+        """Returns the values that a receiver gets; ``[count]``, finite.
 
         Args:
-            code: uint8 vector; untrusted.
-            count: How many values there must be, integer scalar.
-            dtype: That of the values.
+            code: The untrusted bytes, a uint8 vector.
+            count: Number of values, an integer scalar.
+            dtype: The dtype of the values.
 
         Raises:
-            tf.errors.InvalidArgumentError: `encode` writes no such bytes for so many values.
+            tf.errors.InvalidArgumentError: `encode` does not write such bytes for ``count`` values.
         """
 
     def symbols(self, count: Array | int, dtype: DType) -> PackedSymbols | None:
-        """Where the bytes of ``count`` values hold symbols, which an entropy coder may then make shorter.
+        """Returns where the bytes of ``count`` values hold symbols, which an entropy coder may shorten.
 
-        Default: nowhere, and then no entropy coder can follow. That must not depend on the arguments.
+        Default: None, and then no entropy coder can follow. Whether it is None must not depend on the
+        arguments.
         """
         del count, dtype
         return None
 
-    def adjustable(self) -> Adjustable | None:
-        """See `Encoder.adjustable`, of a pipeline of this quantizer alone. Default: None."""
-        return None
-
 
 class EntropyCoder(_Coder):
-    """Writes a quantizer's packed symbols in fewer bytes, and loses nothing."""
+    """Writes a quantizer's packed symbols in fewer bytes, without loss."""
 
     wire_id: ClassVar[str]
-    """Names the frozen layout of `encode`, for instance ``"rans/1"``; part of a pipeline's wire id."""
+    """The name of the frozen layout of `encode`, such as ``"rans/1"``; a part of the pipeline's wire id."""
 
     kernel_form: ClassVar[SymbolForm | None] = None
-    """The form of `fedplug.ops.encode_symbols` that its codes are, where they are: kernels then write them
-    together with what else is in a payload. Default: none."""
+    """The form of `fedplug.ops.encode_symbols` that writes its codes, if there is one: kernels then write the
+    code together with the rest of the payload. Default: None."""
 
     takes_trits: ClassVar[bool] = False
-    """Whether symbols made of digits of base 3 come as these digits, 2 bits each, in place of 8 for all."""
+    """Whether it codes the base-3 digits of a symbol, 2 bits each, instead of the symbol's 8 bits."""
 
     @abc.abstractmethod
     def encode(self, packed: Array, count: Array | int, bits: int) -> Array:
-        """The code, a uint8 vector.
+        """Returns the code, a uint8 vector.
 
         Args:
-            packed: Symbols one after the other, the lowest bit first; uint8 vector.
-            count: How many symbols there are.
-            bits: Of each symbol, 1 to 8.
+            packed: The symbols one after the other, the lowest bit first; a uint8 vector.
+            count: Number of symbols.
+            bits: Bits per symbol, 1 to 8.
         """
 
     @abc.abstractmethod
     def decode(self, code: Array, count: Array | int, bits: int) -> Array:
-        """The inverse of `encode`; ``count`` and ``bits`` are those of the symbols there must be.
+        """Returns the packed symbols: the inverse of `encode`.
 
         Args:
-            code: uint8 vector; untrusted.
-            count: How many symbols there must be.
-            bits: Of each symbol, 1 to 8.
+            code: The untrusted code, a uint8 vector.
+            count: Number of symbols.
+            bits: Bits per symbol, 1 to 8.
 
         Raises:
-            tf.errors.InvalidArgumentError: `encode` writes no such bytes for so many symbols.
+            tf.errors.InvalidArgumentError: `encode` does not write such bytes for ``count`` symbols.
         """
 
 
 class IndexCoder(_Coder):
-    """Writes strictly ascending indices as bytes, and loses nothing."""
+    """Writes strictly ascending indices as bytes, without loss."""
 
     wire_id: ClassVar[str]
-    """Names the frozen layout of `encode`, for instance ``"rice/1"``; part of a pipeline's wire id."""
+    """The name of the frozen layout of `encode`, such as ``"rice/1"``; a part of the pipeline's wire id."""
 
     kernel_form: ClassVar[IndexForm | None] = None
-    """The form of `fedplug.ops.encode_indices` that its codes are, where they are: kernels then write and
-    read them together with what else is in a payload. Default: none."""
+    """The form of `fedplug.ops.encode_indices` that writes its codes, if there is one: kernels then write and
+    read the code together with the rest of the payload. Default: None."""
 
     @abc.abstractmethod
     def encode(self, indices: Array, size: int, round_num: Array) -> Array:
-        """The code, a uint8 vector.
+        """Returns the code, a uint8 vector.
 
         Args:
-            indices: Strictly ascending, in ``[0, size)``; int32 vector.
-            size: Of the tensor they point into.
-            round_num: The round in which they were chosen, int32 scalar.
+            indices: The indices, strictly ascending, in ``[0, size)``; an int32 vector.
+            size: Number of elements of the tensor that they point into.
+            round_num: The round in which they were selected, an int32 scalar.
         """
 
     @abc.abstractmethod
     def decode(self, code: Array, count: Array, size: int) -> Array:
-        """The indices, strictly ascending, in ``[0, size)``; int32 ``[count]``.
+        """Returns the indices, strictly ascending, in ``[0, size)``; int32 ``[count]``.
 
         Args:
-            code: uint8 vector; untrusted.
-            count: How many indices there must be; int32 scalar, already known to be in ``[0, size]``.
-            size: Of the tensor they point into.
+            code: The untrusted code, a uint8 vector.
+            count: Number of indices; an int32 scalar, already checked to be in ``[0, size]``.
+            size: Number of elements of the tensor that they point into.
 
         Raises:
-            tf.errors.InvalidArgumentError: `encode` writes no such bytes for so many indices.
+            tf.errors.InvalidArgumentError: `encode` does not write such bytes for ``count`` indices.
         """

@@ -31,7 +31,7 @@ else:
     require_current("fedplug._kernels", "csrc/python/register_*.cc", getattr(_kernels, "built_from", None))
 
 from fedplug.kernels.chunked_topk import chunked_topk_residual
-from fedplug.kernels.container import crc32, frame, pack_container, read_container, unpack_container
+from fedplug.kernels.container import crc32, frame, unframe
 from fedplug.kernels.dlpack import from_dlpack
 from fedplug.kernels.finite import all_finite, finite_from_bytes
 from fedplug.kernels.gather_sum import gather_sum, take_from_sum
@@ -90,10 +90,8 @@ __all__ = [
     "low_rank_residual",
     "matrix_times",
     "num_threads",
-    "pack_container",
     "random_uniform",
     "random_words",
-    "read_container",
     "read_entries",
     "scatter_decode",
     "scatter_decode_add",
@@ -105,5 +103,5 @@ __all__ = [
     "threshold_residual",
     "topk_momentum",
     "topk_residual",
-    "unpack_container",
+    "unframe",
 ]

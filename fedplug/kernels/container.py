@@ -1,4 +1,7 @@
-"""The container around payloads and its checksum. `fedplug.wire` describes the layout."""
+"""The container around every payload, and its checksum.
+
+`fedplug.wire` describes the layout, and writes and reads headers.
+"""
 
 from __future__ import annotations
 
@@ -7,93 +10,53 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from fedplug import _kernels
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     import numpy as np
     from numpy.typing import NDArray
 
     ByteBuffer: TypeAlias = bytes | bytearray | memoryview | NDArray[Any]
 
-__all__ = ["crc32", "frame", "pack_container", "read_container", "unpack_container"]
-
-
-def pack_container(
-    body: ByteBuffer | list[ByteBuffer] | tuple[ByteBuffer, ...],
-    wire_id: str,
-    dtype: str,
-    shape: Sequence[int],
-) -> bytes:
-    """Writes the container of :mod:`fedplug.wire` around the bytes of an encoder.
-
-    Args:
-        body: A C-contiguous buffer, or an array of any dtype, whose bytes are copied; or a list or tuple of
-            them, which are written one after the other.
-        wire_id: The name of the body's layout; 1 to 64 ASCII characters.
-        dtype: The NumPy name of the encoded tensor's dtype.
-        shape: The shape of the encoded tensor; at most 32 dimensions, each below 2**32.
-
-    Raises:
-        ArgumentError: ``body`` or one of its parts is not a C-contiguous buffer.
-        PayloadError: The format cannot hold the wire id, dtype or shape.
-    """
-    return _kernels.pack_container(body, wire_id, dtype, list(shape))
+__all__ = ["crc32", "frame", "unframe"]
 
 
 def frame(body: ByteBuffer | list[ByteBuffer] | tuple[ByteBuffer, ...], header: bytes) -> bytes:
-    """Writes a container as :func:`pack_container` does, with an existing header.
+    """Puts an encoder's bytes into a container.
 
     Args:
-        body: See :func:`pack_container`.
-        header: The result of :func:`fedplug.wire.header`; equal for all payloads of one tensor and encoder.
+        body: Any C-contiguous buffer, or an array of any dtype, whose bytes are copied as they lie. A list or
+            tuple of buffers is written one after the other, without joining them first.
+        header: The header from :func:`fedplug.wire.header`; the same for all payloads of one tensor under one
+            encoder.
 
     Raises:
-        ArgumentError: ``body`` or one of its parts is not a C-contiguous buffer.
+        ArgumentError: ``body``, or a part of it, is not a buffer or not C-contiguous.
     """
     return _kernels.frame(body, header)
 
 
-def unpack_container(buffer: ByteBuffer) -> tuple[str, str, tuple[int, ...], bytes]:
-    """Reads a container from untrusted bytes.
+def unframe(buffer: ByteBuffer) -> tuple[str, str, tuple[int, ...], NDArray[np.uint8]]:
+    """Reads a container without copying its body; every byte is untrusted.
 
     Args:
-        buffer: A C-contiguous buffer.
-
-    Returns:
-        ``(wire_id, dtype, shape, body)``.
-
-    Raises:
-        ArgumentError: ``buffer`` is not C-contiguous.
-        PayloadError: The buffer is too short or too long, has another format or version, or a wrong checksum.
-    """
-    return _kernels.unpack_container(buffer)
-
-
-def read_container(buffer: ByteBuffer) -> tuple[str, str, tuple[int, ...], NDArray[np.uint8]]:
-    """Reads a container as :func:`unpack_container` does, without copying the body.
-
-    Args:
-        buffer: A C-contiguous buffer or array. The returned body is a part of it and keeps it alive; a
-            ``bytearray`` cannot be resized meanwhile. A later write to the buffer changes the body, which the
-            checksum does not notice.
+        buffer: Any C-contiguous buffer or array. The returned body is a view of it, which keeps the buffer
+            alive and stops a ``bytearray`` from being resized. A later write into the buffer changes the
+            body, and no checksum detects that.
 
     Returns:
         ``(wire_id, dtype, shape, body)``; ``body`` is ``[bytes]`` uint8 and read-only.
 
     Raises:
-        ArgumentError: ``buffer`` is not a C-contiguous buffer.
-        PayloadError: See :func:`unpack_container`.
+        ArgumentError: ``buffer`` is not C-contiguous.
+        PayloadError: The buffer is truncated or too long, has another format or version, or its checksum is
+            wrong.
     """
     return _kernels.read_container(buffer)
 
 
 def crc32(data: ByteBuffer) -> int:
-    """Computes the CRC-32 of zlib, PNG and Ethernet.
+    """Returns the CRC-32 of zlib, PNG and Ethernet, in ``[0, 2**32)``.
 
     Args:
-        data: A C-contiguous buffer.
-
-    Returns:
-        The checksum, in ``[0, 2**32)``.
+        data: Any C-contiguous buffer; its bytes are read as they lie.
 
     Raises:
         ArgumentError: ``data`` is not C-contiguous.

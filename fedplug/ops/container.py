@@ -45,9 +45,10 @@ def unframe(container: Any, header: bytes, *, lowering: str | None = None) -> Ar
     Raises:
         PayloadError: The container is truncated, or its header, length or checksum is wrong.
     """
-    wire_id, dtype, shape, body = kernels.unpack_container(container)
+    wire_id, dtype, shape, body = kernels.unframe(container)
     if wire.header(wire_id, dtype, shape) != header:
         raise PayloadError(
-            "the header of a payload is wrong: it was made by another encoder or for another tensor"
+            f"the payload is of {dtype}{list(shape)} under the wire id {wire_id!r}: it was made by "
+            "another encoder or for another tensor"
         )
-    return np.frombuffer(body, np.uint8)
+    return body

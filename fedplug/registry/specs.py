@@ -69,6 +69,10 @@ class Capabilities:
             state. None: no such bound.
         sends_differences: Whether an encoder's decoded tensor is the difference of ``x`` from a memory, which
             client and server move by the decoded difference. An aggregator keeps the mean of such memories.
+        compares_tensors: Whether `grouped_encode` compares the entries of all its tensors, which then have
+            fewer than 2^31 elements together.
+        decode_copies: Maximum number of arrays of the tensor's size, in the dtype of its arithmetic, that
+            `from_wire` and `decode` hold beside their result; receivers count them against ``max_bytes``.
         dtypes: The dtypes of the tensors that it accepts.
         executes_on: The array types that it accepts: "numpy" for arrays, computed at once; "tensorflow" for
             tensors, whose graphs run later; "cuda" for `fedplug.ops.device_array.DeviceArray`. Code
@@ -87,6 +91,8 @@ class Capabilities:
     sends_every_entry: bool = False
     relative_error_bound: float | None = None
     sends_differences: bool = False
+    compares_tensors: bool = False
+    decode_copies: int = 2
     dtypes: tuple[str, ...] = FLOATS
     executes_on: tuple[str, ...] = ("tensorflow",)
     needs_op_library: bool = False

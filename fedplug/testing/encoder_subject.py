@@ -11,8 +11,8 @@ from importlib.util import find_spec
 from typing import Any, ClassVar, NamedTuple
 
 from fedplug import ops
-from fedplug.encoders import framing
 from fedplug.encoders.base import Encoder, Payload, State
+from fedplug.encoders.model import framing
 from fedplug.ops.lowering import available
 from fedplug.ops.types import Array, Spec
 from fedplug.testing import tensors

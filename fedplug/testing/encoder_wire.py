@@ -12,8 +12,9 @@ from typing import Any, ClassVar
 import numpy as np
 
 from fedplug import ops, wire
-from fedplug.encoders import framing
 from fedplug.encoders.base import Encoder
+from fedplug.encoders.model import framing
+from fedplug.encoders.optional import body_parts
 from fedplug.encoders.pipeline.changes import change_coder
 from fedplug.ops.types import Array, Spec
 from fedplug.testing import expect, golden, hostile, tensors
@@ -67,7 +68,7 @@ class WireChecks(EncoderSubject):
     def test_no_byte_is_spent_twice(self) -> None:
         encoder = self.make_encoder()
         for spec, body in self._bodies(encoder):
-            parts = encoder.body_parts(body, spec)
+            parts = body_parts(encoder, body, spec)
             indices, values = (int(np.asarray(part)) for part in parts[:2])
             expect.that(
                 indices >= 0 and values >= 0 and indices + values <= body.shape[0],

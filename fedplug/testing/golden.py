@@ -51,7 +51,7 @@ def read(folder: Path, wire_id: str) -> Iterator[Vector]:
     """
     for description in sorted(_folder(folder, wire_id).glob("*.json")):
         facts = json.loads(description.read_text(encoding="utf-8"))
-        container = wire.unpack(description.with_suffix(".payload").read_bytes())
+        container = wire.unframe(description.with_suffix(".payload").read_bytes())
         found = (container.wire_id, container.dtype, list(container.shape))
         said = (facts["wire_id"], facts["dtype"], facts["shape"])
         if found != said or container.wire_id != wire_id:
@@ -97,7 +97,7 @@ def add(folder: Path, encoder: Encoder, dtype: str, shape: tuple[int, ...]) -> P
     with description.open("x", encoding="utf-8") as file:
         file.write(json.dumps(facts) + "\n")
     with description.with_suffix(".payload").open("xb") as file:
-        file.write(wire.pack(body, encoder.wire_id, dtype, shape))
+        file.write(wire.frame(body, encoder.wire_id, dtype, shape))
     return description
 
 

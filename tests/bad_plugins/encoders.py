@@ -14,7 +14,7 @@ import numpy as np
 import tensorflow as tf
 
 from fedplug import ops
-from fedplug.encoders import BodyParts, Encoder, Pipeline
+from fedplug.encoders import BodyParts, Encoder, Measured, Pipeline
 from fedplug.encoders.quantizers.blockwise8 import Blockwise8
 from fedplug.ops import require
 from fedplug.ops.lowering import resolve_lowering
@@ -376,7 +376,7 @@ class LossyWire(Grid):
         return ops.to_bytes(tf.abs(payload["values"]))
 
 
-class CountsItsBytesTwice(Grid):
+class CountsItsBytesTwice(Grid, Measured):
     def body_parts(self, body, spec):
         return BodyParts(tf.size(body), tf.size(body), math.nan)
 

@@ -124,7 +124,7 @@ def test_what_was_damaged_on_the_way_is_refused(data):
 @given(st.data())
 @settings(max_examples=500, deadline=None)
 def test_a_body_that_was_forged_is_refused_or_read(data):
-    container = wire.unpack(golden()[data.draw(st.sampled_from(sorted(golden())))])
+    container = wire.unframe(golden()[data.draw(st.sampled_from(sorted(golden())))])
     body = bytearray(container.body)
     for _ in range(data.draw(st.integers(1, 3))):
         kind = data.draw(st.sampled_from(["flip", "cut", "count", "leb128", "append", "random"]))
@@ -144,7 +144,7 @@ def test_a_body_that_was_forged_is_refused_or_read(data):
             body += data.draw(st.binary(max_size=9))
         else:
             body[at:] = data.draw(st.binary(max_size=40))
-    read_everywhere(wire.pack(bytes(body), container.wire_id, container.dtype, container.shape))
+    read_everywhere(wire.frame(bytes(body), container.wire_id, container.dtype, container.shape))
 
 
 shapes = st.lists(
@@ -157,12 +157,12 @@ shapes = st.lists(
     | st.lists(st.sampled_from(WIRE_IDS), min_size=1, max_size=4).map("+".join),
     st.sampled_from(sorted(wire.DTYPE_CODES)),
     shapes,
-    st.binary(max_size=60) | st.sampled_from([wire.unpack(payload).body for payload in golden().values()]),
+    st.binary(max_size=60) | st.sampled_from([wire.unframe(payload).body for payload in golden().values()]),
 )
 @settings(max_examples=600, deadline=None)
 def test_any_header_before_any_body_is_refused_or_read(wire_id, dtype, shape, body):
     if len(wire_id) <= wire.MAX_WIRE_ID:
-        read_everywhere(wire.pack(body, wire_id, dtype, shape))
+        read_everywhere(wire.frame(body, wire_id, dtype, shape))
 
 
 @pytest.mark.parametrize("wire_id", MIXED)
@@ -171,7 +171,7 @@ def test_wire_ids_that_nothing_writes_are_refused(wire_id):
         PayloadError,
         match=f"the wire id '{re.escape(wire_id)}'|^(mixed_qsgd/1|raw/1|float16/1) has no symbols",
     ):
-        fedplug.decode(wire.pack(bytes(12), wire_id, "float32", (3,)))
+        fedplug.decode(wire.frame(bytes(12), wire_id, "float32", (3,)))
 
 
 @given(st.binary(max_size=80))
@@ -189,8 +189,8 @@ def test_what_is_no_buffer_is_refused(payload):
 @pytest.mark.parametrize("shape", [(0, 2**32 - 1), (0, *[2**32 - 1] * 31), (2**31, 2**32 - 1, 0, 2**31)])
 @pytest.mark.parametrize("expression", ["identity", "topk(0.5)", "qsgd(4)"])
 def test_an_array_without_elements_may_say_any_shape_that_an_array_can_have(expression, shape):
-    empty = wire.unpack(fedplug.codec(expression).encode(np.zeros(0, np.float32))[0])
-    payload = wire.pack(empty.body, empty.wire_id, "float32", shape)
+    empty = wire.unframe(fedplug.codec(expression).encode(np.zeros(0, np.float32))[0])
+    payload = wire.frame(empty.body, empty.wire_id, "float32", shape)
     total = fedplug.Sum(0)
     with pytest.raises(PayloadError):
         total.add(payload)
@@ -232,7 +232,7 @@ resource.setrlimit(resource.RLIMIT_AS, (has + 200_000_000, -1))
 ids = [e.spec.wire_id for e in catalog().entries if isinstance(e.spec, EncoderSpec) and e.spec.wire_id]
 ids += ["sparse/1", *(f"sparse/1+{one}" for one in ids), *(f"{one}+rans/1" for one in ids)]
 ids += [f"sparse/1+{one}+rans/1+bitmap/1" for one in ("qsgd/1", "sign/1", "terngrad/1")]
-bodies = [b"", bytes(12), b"\\xff" * 12, b"\\xff\\xff\\xff\\xff\\x07" * 3, wire.unpack(good).body]
+bodies = [b"", bytes(12), b"\\xff" * 12, b"\\xff\\xff\\xff\\xff\\x07" * 3, wire.unframe(good).body]
 heads = (b"\\xfe\\xff\\xff\\xff\\x07\\x08", b"\\x01\\x08", b"\\x04\\x09", b"\\x08\\x14")
 bodies += [head + bytes(range(40)) for head in heads]
 refused = 0
@@ -240,7 +240,7 @@ for wire_id in ids:
     for body in bodies:
         for dtype in ("float32", "bfloat16", "float64"):
             for shape in [(2**31 - 1,), (2**31,), (2**16, 2**15), (2**32 - 1,) * 9]:
-                payload = wire.pack(body, wire_id, dtype, shape)
+                payload = wire.frame(body, wire_id, dtype, shape)
                 try:
                     fedplug.decode(payload, max_bytes=100_000_000)
                 except PayloadError:

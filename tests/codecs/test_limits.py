@@ -141,7 +141,7 @@ def test_a_receiver_takes_the_wire_ids_that_it_expects_and_no_other(receiver):
 
 def test_a_payload_that_is_not_expected_is_refused_before_its_body_is_read():
     with pytest.raises(PayloadError, match="the wire id 'topk/9'; expected sparse/1"):
-        fedplug.decode(wire.pack(b"nonsense", "topk/9", "float32", (2**31,)), wire_ids={"sparse/1"})
+        fedplug.decode(wire.frame(b"nonsense", "topk/9", "float32", (2**31,)), wire_ids={"sparse/1"})
 
 
 @pytest.mark.parametrize(
@@ -242,6 +242,6 @@ def test_a_countsketch_of_many_rows_and_few_columns_is_refused():
     pytest.importorskip("fedplug_sketch")
     for rows, message in ((255, "1 to 15"), (16, "1 to 15")):
         body = struct.pack("<diii", 1e-300, rows, 0, 0) + bytes(4 * rows)
-        payload = wire.pack(body, "countsketch/1", "float32", (2**20,))
+        payload = wire.frame(body, "countsketch/1", "float32", (2**20,))
         with pytest.raises(PayloadError, match=message):
             fedplug.decode(payload)

@@ -13,7 +13,6 @@ import fedplug
 from fedplug import wire
 from fedplug.errors import ArgumentError, NonFiniteError
 
-KEPT = {"dgc(0.1)": "unsent"}
 WITH_RESIDUAL = [
     *("topk(0.1)", "topk(0.1) | qsgd(4) | rans | rice", "topk(count=5, chunk=100, decay=0.5)"),
     *("threshold(1.0)", "stc(0.1)", "sign", "randomk(0.1, error_feedback=True)"),
@@ -51,7 +50,7 @@ def test_with_error_feedback_the_error_is_what_the_residual_keeps(encoder):
     for name in SHAPES:
         error = norm = update = 0.0
         for model, (payloads, state) in zip(models, rounds, strict=True):
-            residual = state[f"{name}/{KEPT.get(encoder, 'residual')}"]
+            residual = state[f"{name}/residual"]
             error += square(residual)
             norm += square(residual + fedplug.decode(payloads[name]))
             update += square(model[name])
@@ -92,7 +91,7 @@ def test_what_is_spent_on_what_is_known_where_it_can_be_counted():
 
 def test_an_encoder_that_does_not_say_how_it_spends_its_bytes_spends_them_on_values():
     found, ((payloads, _),) = encoded("mixed_qsgd(4)", updates(1))
-    kernel, body = found["dense/kernel"], wire.unpack(payloads["dense/kernel"]).body
+    kernel, body = found["dense/kernel"], wire.unframe(payloads["dense/kernel"]).body
     assert (kernel["index_bytes"], kernel["value_bytes"]) == (0, len(body))
     assert kernel["entropy_bytes"] is None
 

@@ -91,7 +91,7 @@ def test_what_is_decoded_is_what_the_encoder_itself_reads_from_the_body(expressi
             for round_num in range(3):
                 payload, state = codec.encode(update(dtype, shape, number + round_num), state, round_num)
                 spec = ArraySpec(shape, dtype)
-                container = wire.unpack(payload)
+                container = wire.unframe(payload)
                 assert container.wire_id == encoder.wire_id
                 body = np.frombuffer(container.body, np.uint8)
                 assert_same(fedplug.decode(payload), encoder.decode(encoder.from_wire(body, spec), spec))
@@ -144,7 +144,7 @@ def test_what_is_not_of_floats_travels_as_it_is(dtype):
     x = np.arange(24).reshape(2, 12).astype(dtype)
     payload, state = fedplug.codec("topk(0.1) | qsgd(4)").encode(x)
     assert state == {}
-    assert wire.unpack(payload).wire_id == "identity/1"
+    assert wire.unframe(payload).wire_id == "identity/1"
     assert_same(fedplug.decode(payload), x)
     assert_same(fedplug.decode(payload, out=np.ones_like(x)), x)
 

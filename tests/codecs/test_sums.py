@@ -109,16 +109,16 @@ def test_a_value_is_a_copy():
 
 def refused():
     good, _ = fedplug.codec("topk(0.2) | qsgd(4)").encode(update(0))
-    body = wire.unpack(good).body
+    body = wire.unframe(good).body
     yield "cut", good[:-1], {}, PayloadError
     yield "changed", good[:-9] + bytes([good[-9] ^ 1]) + good[-8:], {}, PayloadError
-    yield "cut within", wire.pack(body[:-1], "sparse/1+qsgd/1", "float32", (5, 9)), {}, PayloadError
+    yield "cut within", wire.frame(body[:-1], "sparse/1+qsgd/1", "float32", (5, 9)), {}, PayloadError
     yield "of another shape", fedplug.codec("sign").encode(update(0, shape=(9, 5)))[0], {}, PayloadError
     yield "of a wider dtype", fedplug.codec("sign").encode(update(0, "float64"))[0], {}, PayloadError
     yield "of integers", fedplug.codec("sign").encode(np.ones((5, 9), np.int32))[0], {}, PayloadError
-    yield "of nobody", wire.pack(b"", "nobody/1", "float32", (5, 9)), {}, PayloadError
+    yield "of nobody", wire.frame(b"", "nobody/1", "float32", (5, 9)), {}, PayloadError
     nan = np.full((5, 9), np.nan, "<f4").tobytes()
-    yield "not a number", wire.pack(nan, "identity/1", "float32", (5, 9)), {}, PayloadError
+    yield "not a number", wire.frame(nan, "identity/1", "float32", (5, 9)), {}, PayloadError
     yield "no buffer", "text", {}, ArgumentError
     for weight in (np.nan, np.inf, 1e39, "1", None, True):
         yield f"weight {weight}", good, {"weight": weight}, ConfigError

@@ -11,7 +11,7 @@ import tensorflow as tf
 import fedplug
 from fedplug import wire
 from fedplug.encoders import Budget, ModelEncoder, TopK
-from fedplug.encoders.framing import container_bytes
+from fedplug.encoders.model.framing import container_bytes
 from fedplug.errors import CapabilityError, ConfigError
 
 SPECS = [tf.TensorSpec([1000], tf.float32, name="kernel"), tf.TensorSpec([10], tf.float32, name="bias")]
@@ -122,7 +122,7 @@ def test_fixed_are_containers_and_what_goes_as_it_is():
     model = model_of(Budget(TopK(count=1), 1000))
     buffers, _ = model.encode(update(), model.init_state(), ROUND)
     sizes = [len(buffer) for buffer in buffers]
-    body = len(wire.unpack(bytes(buffers[0].numpy())).body)
+    body = len(wire.unframe(bytes(buffers[0].numpy())).body)
     assert 1 + 1 + 4 + 1 <= body < 10  # two lengths, value, index code
     control = model_of(Budget(TopK(count=1), sum(sizes) + 2 * body)).rate_control
     assert float(control.next(control.init(), measured(sizes, 1))["rate"]) == 3.0

@@ -25,7 +25,7 @@ def served(text):
             rng = np.random.default_rng([number, client])
             xs = [rng.standard_normal(shape, np.float32) for shape in SHAPES.values()]
             buffers, states[client] = model.encode(xs, states[client], number, control)
-            tensor_bytes += [buffer.size for buffer in buffers]
+            tensor_bytes += [len(buffer) for buffer in buffers]
             reports.append(model.rate_control.report(xs, model.decode(buffers), states[client]))
         sums = {key: np.float32(sum(report[key] for report in reports)) for key in reports[0]}
         measured = {"tensor_bytes": tensor_bytes, "payloads": np.int32(CLIENTS), **sums}

@@ -92,7 +92,7 @@ def test_damaged_bytes_are_refused_or_stand_for_finite_numbers():
 @settings(deadline=None)
 @given(st.sampled_from(ENCODERS), st.data())
 def test_hostile_bodies_are_refused_or_stand_for_finite_numbers(expression, data):
-    from fedplug.encoders import framing
+    from fedplug.encoders.model import framing
 
     buffer, new, coder = whole(expression, normal(1))
     spec = ArraySpec(new.shape, new.dtype)

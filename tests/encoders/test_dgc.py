@@ -43,7 +43,7 @@ def test_it_is_the_algorithm_of_the_paper(count, momentum, warmup_rounds):
         np.testing.assert_allclose(sent[number], np.where(mask, v, 0), atol=1e-12)
         u, v = np.where(mask, 0, u), np.where(mask, 0, v)
     np.testing.assert_allclose(state["momentum"], u, atol=1e-12)
-    np.testing.assert_allclose(state["unsent"], v, atol=1e-12)
+    np.testing.assert_allclose(state["residual"], v, atol=1e-12)
 
 
 def test_without_momentum_it_sends_what_topk_sends():
@@ -66,7 +66,7 @@ def test_the_warm_up_follows_from_the_round_alone():
 def test_in_a_pipeline_what_the_quantizer_loses_stays_unsent():
     pipeline = fedplug.encoder("dgc(0.2, momentum=0) | sign | rice")
     sent, state = run(pipeline)
-    np.testing.assert_allclose(sent.sum(axis=0) + state["unsent"], updates().sum(axis=0), atol=1e-12)
+    np.testing.assert_allclose(sent.sum(axis=0) + state["residual"], updates().sum(axis=0), atol=1e-12)
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fedplug import wire
-from fedplug.encoders import framing
+from fedplug.encoders.model import framing
 from fedplug.ops.lowering import use_lowering
 
 SPEC = tf.TensorSpec([3, 5], tf.float32)
@@ -31,20 +31,20 @@ def as_tensor(data: bytes) -> tf.Tensor:
 @settings(deadline=None)
 def test_frame_gives_the_bytes_of_wire_pack(body: bytes) -> None:
     framed = framing.frame(as_tensor(body), "sparse/1", SPEC)
-    assert framed.numpy().tobytes() == wire.pack(body, "sparse/1", "float32", (3, 5))
+    assert framed.numpy().tobytes() == wire.frame(body, "sparse/1", "float32", (3, 5))
 
 
 @given(st.binary(max_size=70))
 @settings(deadline=None)
 def test_unframe_returns_the_body(body: bytes) -> None:
-    buffer = as_tensor(wire.pack(body, "sparse/1", "float32", (3, 5)))
+    buffer = as_tensor(wire.frame(body, "sparse/1", "float32", (3, 5)))
     assert framing.unframe(buffer, "sparse/1", SPEC).numpy().tobytes() == body
 
 
 @given(st.data())
 @settings(deadline=None)
 def test_a_changed_or_truncated_buffer_is_refused(data: st.DataObject) -> None:
-    packed = bytearray(wire.pack(b"some body", "sparse/1", "float32", (3, 5)))
+    packed = bytearray(wire.frame(b"some body", "sparse/1", "float32", (3, 5)))
     if data.draw(st.booleans()):
         bit = data.draw(st.integers(0, 8 * len(packed) - 1))
         packed[bit // 8] ^= 1 << bit % 8
@@ -59,13 +59,13 @@ def test_a_changed_or_truncated_buffer_is_refused(data: st.DataObject) -> None:
     [("sign/1", "float32", (3, 5)), ("sparse/1", "float64", (3, 5)), ("sparse/1", "float32", (5, 3))],
 )
 def test_a_payload_for_something_else_is_refused(wire_id: str, dtype: str, shape: tuple[int, ...]) -> None:
-    buffer = as_tensor(wire.pack(b"body", wire_id, dtype, shape))
+    buffer = as_tensor(wire.frame(b"body", wire_id, dtype, shape))
     with pytest.raises(tf.errors.InvalidArgumentError, match="made by another encoder or for another tensor"):
         framing.unframe(buffer, "sparse/1", SPEC)
 
 
 def test_the_last_byte_of_a_header_counts() -> None:
-    buffer = as_tensor(wire.pack(b"body", "sparse/2", "float32", ()))
+    buffer = as_tensor(wire.frame(b"body", "sparse/2", "float32", ()))
     with pytest.raises(tf.errors.InvalidArgumentError, match="made by another encoder"):
         framing.unframe(buffer, "sparse/1", tf.TensorSpec([], tf.float32))
 

@@ -36,7 +36,7 @@ def test_small_tensors_and_integers_are_left_alone() -> None:
 def test_buffers_are_containers_for_their_tensors() -> None:
     model = ModelEncoder(TopK(0.1), SPECS)
     buffers, _ = model.encode(values(), model.init_state(), ROUND)
-    containers = [wire.unpack(buffer.numpy().tobytes()) for buffer in buffers]
+    containers = [wire.unframe(buffer.numpy().tobytes()) for buffer in buffers]
     assert [(c.wire_id, c.dtype, c.shape) for c in containers] == [
         ("sparse/1", "float32", (20, 10)),
         ("identity/1", "float32", (10,)),

@@ -13,8 +13,8 @@ from hypothesis.extra import numpy as hnp
 
 import fedplug
 from fedplug import wire
-from fedplug.encoders import framing
 from fedplug.encoders.index_coders.kernel_codes import Rice
+from fedplug.encoders.model import framing
 from fedplug.encoders.pipeline.pipeline import Pipeline
 from fedplug.encoders.quantizers.qsgd import QSGD
 from fedplug.encoders.quantizers.sign import Sign
@@ -126,7 +126,7 @@ def test_the_wire_id_names_how_values_and_indices_are_written():
 def test_a_payload_travels_in_the_container_every_program_can_read(text):
     x, encoder = np.random.default_rng(0).standard_normal(100), fedplug.encoder(text)
     body = encoder.to_wire(encode(encoder, x)[0], spec_of(x))
-    container = wire.unpack(bytes(framing.frame(body, encoder.wire_id, spec_of(x)).numpy()))
+    container = wire.unframe(bytes(framing.frame(body, encoder.wire_id, spec_of(x)).numpy()))
     assert (container.wire_id, container.body) == (encoder.wire_id, bytes(body.numpy()))
 
 

@@ -157,7 +157,7 @@ def test_another_rank_is_refused(encoder):
 def test_ranks_that_no_encoder_sends_are_refused(rank):
     body = bytes(body_of(PowerSGD(4, min_ratio=1)))
     with pytest.raises(PayloadError, match=f"a powersgd payload has rank {rank}"):
-        fedplug.decode(wire.pack(rank.to_bytes(4, "little") + body[4:], "powersgd/1", "float32", SPEC.shape))
+        fedplug.decode(wire.frame(rank.to_bytes(4, "little") + body[4:], "powersgd/1", "float32", SPEC.shape))
 
 
 def test_a_payload_of_two_bytes_is_too_short():

@@ -39,7 +39,7 @@ def steady(dtype):
 
 
 def kept(state):
-    return state["unsent" if "unsent" in state else "residual"]
+    return state["residual"]
 
 
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)

@@ -25,7 +25,7 @@ code = kernels.encode_indices(indices, n)
 levels = kernels.encode_values(x, "qsgd")
 symbols = kernels.encode_symbols(levels, levels.size, bits=8)
 body = kernels.sparse_body(k, code, values.view(np.uint8))
-container = kernels.pack_container(body, "topk/1", "float32", [n])
+container = wire.frame(body, "topk/1", "float32", [n])
 matrix, right = x.reshape(100, 500), x[:2000].reshape(500, 4)
 left = kernels.matrix_times(matrix, right)
 codebook = np.array([1.0])
@@ -67,10 +67,8 @@ calls = dict(
     low_rank_matrix=lambda: kernels.low_rank_matrix(left, right),
     low_rank_residual=lambda: kernels.low_rank_residual(matrix, left, right),
     matrix_times=lambda: kernels.matrix_times(matrix, right),
-    pack_container=lambda: kernels.pack_container(body, "topk/1", "float32", [n]),
     random_uniform=lambda: kernels.random_uniform(n, 1, 2),
     random_words=lambda: kernels.random_words(n, 1, 2),
-    read_container=lambda: kernels.read_container(container),
     read_entries=lambda: kernels.read_entries(body, n, x.dtype),
     scatter_decode=lambda: kernels.scatter_decode(values, indices, size=n),
     scatter_decode_add=lambda: kernels.scatter_decode_add(zeros(), values, indices),
@@ -81,7 +79,7 @@ calls = dict(
     threshold_residual=lambda: kernels.threshold_residual(x, zeros(), 1.0),
     topk_momentum=lambda: kernels.topk_momentum(x, zeros(), zeros(), k, momentum=0.9),
     topk_residual=lambda: kernels.topk_residual(x, zeros(), k),
-    unpack_container=lambda: kernels.unpack_container(container),
+    unframe=lambda: kernels.unframe(container),
 )
 assert calls.keys() == set(kernels.__all__) - {set(WITHOUT_A_KERNEL)}
 

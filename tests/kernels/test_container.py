@@ -19,12 +19,12 @@ OF = ("topk/1", "float32", (4,))
 @settings(max_examples=100)
 @given(st.lists(st.binary(max_size=40)), st.sampled_from([list, tuple]))
 def test_parts_become_one_body(parts, sequence):
-    assert kernels.pack_container(sequence(parts), *OF) == kernels.pack_container(b"".join(parts), *OF)
+    assert wire.frame(sequence(parts), *OF) == wire.frame(b"".join(parts), *OF)
 
 
 @given(st.binary(max_size=40))
 def test_a_header_may_be_there_already(body):
-    assert kernels.frame(body, wire.header(*OF)) == kernels.pack_container(body, *OF)
+    assert kernels.frame(body, wire.header(*OF)) == wire.frame(body, *OF)
 
 
 def test_parts_may_be_arrays_of_any_dtype_and_shape():
@@ -36,7 +36,7 @@ def test_parts_may_be_arrays_of_any_dtype_and_shape():
     ]
     parts = [*arrays, bytearray(b"hi"), memoryview(b"there")]
     joined = b"".join(np.asarray(a).tobytes() for a in arrays) + b"hithere"
-    assert kernels.pack_container(parts, *OF) == kernels.pack_container(joined, *OF)
+    assert wire.frame(parts, *OF) == wire.frame(joined, *OF)
 
 
 @pytest.mark.parametrize(
@@ -50,25 +50,25 @@ def test_parts_may_be_arrays_of_any_dtype_and_shape():
 )
 def test_what_is_no_plain_memory_is_refused(body, message):
     with pytest.raises(errors.ArgumentError, match=message):
-        kernels.pack_container(body, *OF)
+        wire.frame(body, *OF)
 
 
 @settings(max_examples=100)
 @given(st.binary(max_size=100), st.sampled_from([bytes, bytearray, memoryview, np.array]))
 def test_the_body_is_a_read_only_part_of_the_buffer(body, kind):
-    packed = kernels.pack_container(body, *OF)
+    packed = wire.frame(body, *OF)
     buffer = np.frombuffer(packed, np.uint8).copy() if kind is np.array else kind(packed)
-    wire_id, dtype, shape, view = kernels.read_container(buffer)
-    assert (wire_id, dtype, shape, view.tobytes()) == kernels.unpack_container(packed)
+    wire_id, dtype, shape, view = kernels.unframe(buffer)
+    assert wire.Container(wire_id, dtype, shape, view.tobytes()) == wire.unframe(packed)
     assert view.dtype == np.uint8
     assert not view.flags.writeable
     assert not len(body) or np.shares_memory(view, np.frombuffer(buffer, np.uint8))
 
 
 def test_the_body_keeps_the_buffer_alive_and_in_its_place():
-    memory = np.frombuffer(kernels.pack_container(bytes(range(200)), *OF), np.uint8).copy()
+    memory = np.frombuffer(wire.frame(bytes(range(200)), *OF), np.uint8).copy()
     alive = weakref.ref(memory)
-    view = kernels.read_container(memory)[3]
+    view = kernels.unframe(memory)[3]
     del memory
     gc.collect()
     assert alive() is not None
@@ -76,8 +76,8 @@ def test_the_body_keeps_the_buffer_alive_and_in_its_place():
     del view
     assert alive() is None
 
-    resizable = bytearray(kernels.pack_container(b"hi", *OF))
-    view = kernels.read_container(resizable)[3]
+    resizable = bytearray(wire.frame(b"hi", *OF))
+    view = kernels.unframe(resizable)[3]
     with pytest.raises(BufferError):
         resizable.append(0)
     del view
@@ -87,14 +87,14 @@ def test_the_body_keeps_the_buffer_alive_and_in_its_place():
 @settings(max_examples=100)
 @given(st.binary(max_size=30), st.data())
 def test_a_changed_byte_is_noticed(body, data):
-    packed = bytearray(kernels.pack_container(body, *OF))
+    packed = bytearray(wire.frame(body, *OF))
     packed[data.draw(st.integers(0, len(packed) - 1))] ^= data.draw(st.integers(1, 255))
     with pytest.raises(errors.PayloadError):
-        kernels.read_container(packed)
+        kernels.unframe(packed)
 
 
 @settings(max_examples=100)
 @given(st.binary(max_size=200))
 def test_what_is_no_container_is_refused(buffer):
     with pytest.raises(errors.PayloadError):
-        kernels.read_container(buffer)
+        kernels.unframe(buffer)

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fedplug import errors, kernels
+from fedplug import errors, kernels, wire
 
 DTYPES = [np.dtype(t) for t in (np.float32, np.float64, np.float16, ml_dtypes.bfloat16)]
 
@@ -81,8 +81,8 @@ def test_bytes_that_are_not_the_values_wanted_are_refused():
 def test_parts_of_a_container_are_read_where_they_lie():
     """The bytes of a code may begin anywhere; values that do not lie as their dtype asks for are refused."""
     code = kernels.encode_values(np.float32([1, -2, 3]), "sign")
-    packed = kernels.pack_container([b"x", code], "sign/1", "float32", (3,))
-    body = kernels.read_container(packed)[3]
+    packed = wire.frame([b"x", code], "sign/1", "float32", (3,))
+    body = kernels.unframe(packed)[3]
     expected = kernels.decode_values(code, 3, "sign")
     np.testing.assert_array_equal(kernels.decode_values(body[1:], 3, "sign"), expected)
 

@@ -24,7 +24,9 @@ SHAPES = st.lists(st.integers(0, 2**32 - 1), max_size=32).map(tuple)
 def test_unpack_returns_what_was_packed(
     body: bytes, wire_id: str, dtype: str, shape: tuple[int, ...]
 ) -> None:
-    assert wire.unpack(wire.pack(body, wire_id, dtype, shape)) == wire.Container(wire_id, dtype, shape, body)
+    assert wire.unframe(wire.frame(body, wire_id, dtype, shape)) == wire.Container(
+        wire_id, dtype, shape, body
+    )
 
 
 def test_the_bytes_of_version_1_are_frozen() -> None:
@@ -36,34 +38,34 @@ def test_the_bytes_of_version_1_are_frozen() -> None:
         b"hi"
     )
     expected += zlib.crc32(expected).to_bytes(4, "little")
-    assert wire.pack(b"hi", "topk/1", "float32", (3, 256)) == expected
+    assert wire.frame(b"hi", "topk/1", "float32", (3, 256)) == expected
 
 
 @settings(max_examples=100)
 @given(st.binary(max_size=30), st.data())
 def test_every_flipped_bit_is_noticed(body: bytes, data: st.DataObject) -> None:
-    packed = bytearray(wire.pack(body, "topk/1", "float32", (4,)))
+    packed = bytearray(wire.frame(body, "topk/1", "float32", (4,)))
     bit = data.draw(st.integers(0, 8 * len(packed) - 1))
     packed[bit // 8] ^= 1 << bit % 8
     with pytest.raises(PayloadError):
-        wire.unpack(bytes(packed))
+        wire.unframe(bytes(packed))
 
 
 @settings(max_examples=100)
 @given(st.binary(max_size=30), st.data())
 def test_every_truncation_and_every_extra_byte_is_noticed(body: bytes, data: st.DataObject) -> None:
-    packed = wire.pack(body, "topk/1", "float32", (4,))
+    packed = wire.frame(body, "topk/1", "float32", (4,))
     with pytest.raises(PayloadError):
-        wire.unpack(packed[: data.draw(st.integers(0, len(packed) - 1))])
+        wire.unframe(packed[: data.draw(st.integers(0, len(packed) - 1))])
     with pytest.raises(PayloadError):
-        wire.unpack(packed + b"\0")
+        wire.unframe(packed + b"\0")
 
 
 @settings(max_examples=100)
 @given(st.binary(max_size=200))
 def test_random_bytes_are_refused(buffer: bytes) -> None:
     with pytest.raises(PayloadError):
-        wire.unpack(buffer)
+        wire.unframe(buffer)
 
 
 def read_as_documented(buffer: bytes) -> wire.Container:
@@ -84,29 +86,29 @@ def read_as_documented(buffer: bytes) -> wire.Container:
 @settings(max_examples=100)
 @given(st.binary(max_size=300), WIRE_IDS, DTYPES, SHAPES)
 def test_another_program_can_read_it(body: bytes, wire_id: str, dtype: str, shape: tuple[int, ...]) -> None:
-    packed = wire.pack(body, wire_id, dtype, shape)
+    packed = wire.frame(body, wire_id, dtype, shape)
     assert read_as_documented(packed) == wire.Container(wire_id, dtype, shape, body)
     assert packed.startswith(wire.header(wire_id, dtype, shape))
 
 
 @pytest.mark.parametrize("kind", [bytearray, memoryview, lambda data: np.frombuffer(data, np.uint8)])
 def test_any_contiguous_buffer_can_be_packed_and_unpacked(kind: Callable[[bytes], Any]) -> None:
-    packed = wire.pack(kind(b"body"), "topk/1", "float32", (2,))
-    assert wire.unpack(kind(packed)).body == b"body"
+    packed = wire.frame(kind(b"body"), "topk/1", "float32", (2,))
+    assert wire.unframe(kind(packed)).body == b"body"
 
 
 def test_a_later_version_is_refused_by_name() -> None:
-    packed = bytearray(wire.pack(b"", "topk/1", "float32", ()))
+    packed = bytearray(wire.frame(b"", "topk/1", "float32", ()))
     packed[4] = 2
     with pytest.raises(PayloadError, match="format 2 is not known here"):
-        wire.unpack(bytes(packed))
+        wire.unframe(bytes(packed))
 
 
 def test_the_limits_of_the_format_are_within_it() -> None:
     shape = (2**32 - 1,) * 32
-    packed = wire.pack(b"", "x" * 64, "float32", shape)
+    packed = wire.frame(b"", "x" * 64, "float32", shape)
     assert packed.startswith(wire.header("x" * 64, "float32", shape))
-    assert wire.unpack(packed).shape == shape
+    assert wire.unframe(packed).shape == shape
 
 
 @pytest.mark.parametrize(
@@ -127,4 +129,4 @@ def test_what_has_no_place_in_the_format_is_refused(
     with pytest.raises(PayloadError, match=message):
         wire.header(wire_id, dtype, shape)
     with pytest.raises(PayloadError, match=message):
-        wire.pack(b"", wire_id, dtype, shape)
+        wire.frame(b"", wire_id, dtype, shape)

@@ -42,7 +42,7 @@ def values():
             golden = json.loads(path.read_text())
             config = golden["config"]
             block = int(config.get("block_size", 1)).bit_length() - 1
-            body = kernels.unpack_container(path.with_suffix(".payload").read_bytes())[-1]
+            body = kernels.unframe(path.with_suffix(".payload").read_bytes())[-1].tobytes()
             dtype, count = DTYPES.index(golden["dtype"]), int(np.prod(golden["shape"]))
             one_in = round(1 / config.get("rel", 0.01)) - 2
             head = struct.pack(

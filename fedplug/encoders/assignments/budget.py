@@ -13,10 +13,10 @@ from fedplug.encoders.arguments import check_number, check_whole
 from fedplug.encoders.assignment import EncoderAssignment
 from fedplug.encoders.assignments.rules import Rules
 from fedplug.encoders.base import Encoder, State
-from fedplug.encoders.framing import container_bytes
+from fedplug.encoders.model.framing import container_bytes
 from fedplug.encoders.model.statistics import is_statistic
 from fedplug.encoders.pipeline.as_encoder import as_encoder
-from fedplug.encoders.rate_control import Control, RateControl
+from fedplug.encoders.rate_control import Control, RateControl, adjustment_of
 from fedplug.encoders.standalone.identity import Identity
 from fedplug.errors import CapabilityError, ConfigError
 from fedplug.ops.types import Array, Spec
@@ -174,8 +174,8 @@ class _Feedback(RateControl):
 
     def adjust(self, encoder: Encoder, control: Control) -> Encoder:
         """At the rate, if it can be."""
-        adjustable = encoder.adjustable()
-        return encoder if adjustable is None else adjustable.at_rate(control["rate"])
+        adjustment = adjustment_of(encoder)
+        return encoder if adjustment is None else adjustment.at_rate(control["rate"])
 
     def report(
         self, xs: Sequence[Array], received: Sequence[Array], next_states: Sequence[State]
@@ -215,7 +215,7 @@ class _Feedback(RateControl):
         bodies = [
             by_tensor[place] - payloads * container_bytes(encoder.wire_id, spec)
             for place, (encoder, spec) in enumerate(zip(self.encoders, self.specs, strict=True))
-            if encoder.adjustable() is not None
+            if adjustment_of(encoder) is not None
         ]
         adjustable = ops.add_n(bodies) if bodies else ops.zeros_like(payloads)
         fixed = ops.sum(by_tensor) - adjustable
@@ -224,8 +224,8 @@ class _Feedback(RateControl):
     def _step_to_error(self, measured: Mapping[str, Array]) -> Array:
         assert self.nmse is not None
         error = ops.astype(_measured_nmse(measured), "float64")
-        found = [adjustable for encoder in self.encoders if (adjustable := encoder.adjustable()) is not None]
-        if all(adjustable.adjusts == "bits" for adjustable in found):
+        found = [adjustment for adjustment in map(adjustment_of, self.encoders) if adjustment is not None]
+        if all(adjustment.adjusts == "bits" for adjustment in found):
             return (error / self.nmse) ** _ERROR_EXPONENT
         return (1 - self.nmse) / ops.maximum(1 - error, _TINY)
 
@@ -236,12 +236,12 @@ def _are_rules(encoder: object) -> TypeGuard[Mapping[str, Any] | Sequence[Any]]:
 
 
 def _adjustable_form(encoder: Encoder) -> Encoder:
-    adjustable = encoder.adjustable()
-    return encoder if adjustable is None else adjustable.encoder
+    adjustment = adjustment_of(encoder)
+    return encoder if adjustment is None else adjustment.encoder
 
 
 def _require_adjustable(encoders: Sequence[Encoder]) -> None:
-    if all(encoder.adjustable() is None for encoder in encoders):
+    if all(adjustment_of(encoder) is None for encoder in encoders):
         raise CapabilityError(
             f"a budget cannot be kept by {encoders[0]!r}: it adjusts fractions, counts, and the bits of a "
             "qsgd that stands alone, and there is none of these; use qsgd(8), or an encoder with a fraction, "
@@ -251,9 +251,9 @@ def _require_adjustable(encoders: Sequence[Encoder]) -> None:
 
 def _min_bytes(encoder: Encoder, spec: Spec) -> int:
     """Of a tensor's buffer: 0 for a body of unknown size, which is never wrong."""
-    adjustable = encoder.adjustable()
-    if adjustable is not None:
-        body = adjustable.min_bytes(spec)
+    adjustment = adjustment_of(encoder)
+    if adjustment is not None:
+        body = adjustment.min_bytes(spec)
     else:
         body = ops.num_elements(spec) * ops.itemsize(spec.dtype) if encoder.wire_id == Identity.wire_id else 0
     return container_bytes(encoder.wire_id, spec) + body

@@ -8,8 +8,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
-from fedplug.encoders.base import Adjustable, BodyParts, Encoder, Payload, State
+from fedplug.encoders.base import Encoder, Payload, State
+from fedplug.encoders.optional import BodyParts, Measured, body_parts
 from fedplug.encoders.pipeline.as_encoder import as_tensor_encoder
+from fedplug.encoders.rate_control import Adjustable, Adjustment, adjustment_of
 from fedplug.ops.types import Array, Spec
 from fedplug.registry.config import component_config
 
@@ -19,7 +21,7 @@ if TYPE_CHECKING:
 __all__ = ["Around"]
 
 
-class Around(Encoder):
+class Around(Encoder, Measured, Adjustable):
     """Sends what the inner encoder makes of something, in its wire form, under its wire id."""
 
     def __init__(self, encoder: Encoder | str | Mapping[str, Any]) -> None:
@@ -61,16 +63,12 @@ class Around(Encoder):
         return self._encoder.from_wire(body, spec)
 
     def body_parts(self, body: Array, spec: Spec) -> BodyParts:
-        return self._encoder.body_parts(body, spec)
+        return body_parts(self._encoder, body, spec)
 
-    @property
-    def chooses_among_tensors(self) -> bool:
-        return self._encoder.chooses_among_tensors
-
-    def adjustable(self) -> Adjustable | None:
-        """What the inner encoder adjusts."""
-        inner = self._encoder.adjustable()
-        return None if inner is None else _AdjustableAround(self, inner)
+    def adjustment(self) -> Adjustment | None:
+        """Returns how the inner encoder is adjusted."""
+        inner = adjustment_of(self._encoder)
+        return None if inner is None else _AdjustmentAround(self, inner)
 
     def __repr__(self) -> str:
         arguments = [
@@ -81,11 +79,11 @@ class Around(Encoder):
 
 
 @dataclass(frozen=True)
-class _AdjustableAround:
-    """See `Adjustable`: the inner encoder's rate."""
+class _AdjustmentAround:
+    """The adjustment of the inner encoder."""
 
     outer: Around
-    inner: Adjustable
+    inner: Adjustment
 
     @property
     def encoder(self) -> Encoder:

@@ -81,6 +81,8 @@ class EF21(Around):
             secure_aggregation_safe=inner.secure_aggregation_safe,
             sends_every_entry=inner.sends_every_entry,
             sends_differences=True,
+            compares_tensors=inner.compares_tensors,
+            decode_copies=inner.decode_copies,
             dtypes=inner.dtypes,
             executes_on=inner.executes_on,
             needs_op_library=inner.needs_op_library,
@@ -97,7 +99,7 @@ class EF21(Around):
         rounds = ops.astype(ops.reshape(ops.asarray(0, like=memory), [1]), "int32")
         return {"memory": memory, "momentum": ops.zeros(ops.wide_spec(spec)), "rounds": rounds}
 
-    def adjustable(self) -> None:
+    def adjustment(self) -> None:
         """Returns None: the bytes and the error of a difference do not show what the update would need."""
 
     def grouped_encode(

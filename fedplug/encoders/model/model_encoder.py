@@ -1,27 +1,23 @@
-"""An encoder for a given model: an encoder per tensor where it is worth it, wire buffers in and out.
-
-`fedplug.tff.process` lifts these functions into federated computations.
-"""
+"""An encoder for the tensors of one model: `fedplug.codecs` and the processes of `fedplug.tff` use it."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
-import numpy as np
-
 from fedplug import ops, wire
-from fedplug.encoders import framing
 from fedplug.encoders.arguments import check_whole
 from fedplug.encoders.assignment import EncoderAssignment
 from fedplug.encoders.base import Encoder, Payload, State
+from fedplug.encoders.feedback.around import Around
+from fedplug.encoders.model import framing
 from fedplug.encoders.model.statistics import is_statistic
+from fedplug.encoders.optional import ContainerEncoder
 from fedplug.encoders.pipeline.as_encoder import as_encoder
 from fedplug.encoders.rate_control import Control, RateControl
 from fedplug.encoders.standalone.identity import Identity
 from fedplug.errors import ConfigError, nearest
-from fedplug.ops.dispatch import are_of_tensorflow
-from fedplug.ops.types import Array, Spec
+from fedplug.ops.types import Array, ArraySpec, Spec
 from fedplug.registry.component import plain
 from fedplug.registry.specs import Capabilities
 
@@ -32,20 +28,21 @@ DEFAULT_MIN_SIZE = 64
 _AS_IT_IS = Identity()
 
 _LOSSLESS = "lossless encoder"
-"""The reason for which a tensor is sent exactly by the encoder that is assigned to it."""
+"""The reason why a tensor is sent exactly by the encoder that is assigned to it."""
 
-Buffers = tuple[Array, ...]
-States = tuple[State, ...]
+Buffers = Sequence[Array]
+States = Sequence[State]
 
 
 class ModelEncoder:
-    """Applies an encoder to each tensor of a model; statistics, small tensors and integers are left alone.
+    """Encodes each tensor of a model; sends statistics, small tensors and integers uncompressed.
 
-    A model is a flat sequence of tensors, known by their specs. What leaves a client is one buffer
-    per tensor: the container of `fedplug.wire`, so that its length is the number of bytes on the wire.
+    A model is a flat sequence of tensors, described by their specs. A client sends one buffer per tensor: the
+    container of `fedplug.wire`, so that its length is the number of bytes on the wire. With the specs of
+    NumPy arrays, buffers are bytes; with TensorFlow's specs they are uint8 vectors.
 
     Attributes:
-        sent_exactly: The reason for which each tensor is sent uncompressed, or None.
+        sent_exactly: For each tensor the reason why it is sent uncompressed, or None.
     """
 
     def __init__(
@@ -56,20 +53,20 @@ class ModelEncoder:
         min_size: int = DEFAULT_MIN_SIZE,
         exactly: Collection[str] = (),
     ) -> None:
-        """Makes an encoder for models of the given specs.
+        """Makes an encoder for models of these specs.
 
         Args:
-            encoder: The encoder of every floating-point tensor of at least ``min_size`` elements that is no
-                statistic, or an assignment; also what `as_encoder` takes for one.
-            specs: The specs of the model's tensors, in order; shapes fully known. Names tell statistics from
-                weights, and rules go by them.
+            encoder: An assignment, or the encoder of every floating-point tensor of at least ``min_size``
+                elements that is not a statistic. Anything that `as_encoder` reads is allowed.
+            specs: The specs of the model's tensors, in order; shapes fully known. Their names identify
+                statistics, and rules match them.
             min_size: Minimum number of elements; smaller tensors are sent uncompressed.
             exactly: Names of further tensors that are sent uncompressed.
 
         Raises:
-            ConfigError: ``min_size`` is no whole number of at least 0, there are no tensors, one has a shape
-                that is not fully known or a dtype that has no place in a payload, a tensor has 2^31 elements
-                or more, ``exactly`` names no tensor, or the encoder does not fit the model.
+            ConfigError: ``min_size`` is not a whole number of at least 0, or there are no tensors. Or a
+                tensor has an unknown shape, a dtype that a payload cannot have, or 2^31 elements or more. Or
+                ``exactly`` names no tensor, or the encoder does not fit the model.
         """
         min_size = plain(min_size)
         check_whole("min_size", min_size, 0)
@@ -101,14 +98,19 @@ class ModelEncoder:
             chosen if reason in (None, _LOSSLESS) else _uncompressed(chosen, spec)
             for chosen, spec, reason in zip(assigned, specs, self.sent_exactly, strict=True)
         )
+        self._groups = self._shared()
+        self._on_arrays = all(isinstance(spec, ArraySpec) for spec in specs)
         self._headers = [
-            framing.header(each.wire_id, spec) for each, spec in zip(self.encoders, specs, strict=True)
+            framing.header_of(encoder.wire_id, spec)
+            for encoder, spec in zip(self.encoders, self.specs, strict=True)
         ]
-        for shared, places in self._shared():
-            if shared.chooses_among_tensors:
+        for shared, places in self._groups:
+            if shared.capabilities.compares_tensors:
                 compared = [self.specs[place] for place in places]
                 largest = max(compared, key=ops.num_elements).name
                 _require_size(compared, f"the tensors of {shared!r}, such as {largest!r}, have together")
+        only = self.encoders[0] if self._on_arrays and len(specs) == 1 else None
+        self._alone = only.encode_container if isinstance(only, ContainerEncoder) else None
         self.rate_control: RateControl | None = None
         if isinstance(encoder, EncoderAssignment):
             self.rate_control = encoder.rate_control(self.encoders, self.specs)
@@ -129,11 +131,11 @@ class ModelEncoder:
 
     @property
     def capabilities(self) -> Capabilities:
-        """Those of the encoder."""
+        """The capabilities of the encoder."""
         return self.encoder.capabilities
 
     def get_config(self) -> dict[str, Any]:
-        """What decides the bytes: the encoder, its configuration, each tensor's wire id, the size rule."""
+        """Returns what decides the bytes: the encoder, each tensor's wire id, and the minimum size."""
         return {
             "encoder": self.encoder.name,
             "config": self.encoder.get_config(),
@@ -142,7 +144,7 @@ class ModelEncoder:
         }
 
     def init_state(self) -> States:
-        """The state of a client that takes part for the first time; one entry per tensor."""
+        """Returns the states of a client in its first round, one per tensor."""
         return tuple(
             encoder.init_state(spec) for encoder, spec in zip(self.encoders, self.specs, strict=True)
         )
@@ -154,49 +156,71 @@ class ModelEncoder:
         round_num: Array,
         control: Control | None = None,
     ) -> tuple[Buffers, States]:
-        """Compresses a model update.
+        """Encodes a model update.
 
         Args:
-            xs: One tensor per spec.
-            states: From `init_state` or this client's previous `encode`.
-            round_num: int32 scalar.
-            control: Of this round, where there is `rate_control`; default: as the encoders are configured.
+            xs: The tensors, one per spec.
+            states: The states from `init_state` or from this client's previous `encode`.
+            round_num: The round number; an int, or an int32 scalar.
+            control: The control of this round if there is `rate_control`; default: the encoders as they are
+                configured.
 
         Returns:
-            The wire buffers, a uint8 vector per tensor, and the next states.
+            The wire buffers, one per tensor, and the next states.
+
+        Raises:
+            NonFiniteError: On NumPy arrays: an element, or its sum with the residual, is NaN or infinite.
         """
-        buffers: dict[int, Array] = {}
-        next_states: dict[int, State] = {}
-        for encoder, places in self._shared():
-            mine = [ops.ensure_shape(xs[place], self.specs[place].shape) for place in places]
+        if self._alone is not None and not control:  # the way of `Codec.encode`, where microseconds count
+            x, state, spec, header = xs[0], states[0], self.specs[0], self._headers[0]
+            buffer, next_state = self._alone(x, state, round_num, spec, header)
+            return [buffer], [next_state]
+        buffers: list[Any] = [None] * len(self.specs)
+        next_states: list[Any] = [None] * len(self.specs)
+        for encoder, places in self._groups:
             adjusted = encoder
             if self.rate_control is not None and control:
                 adjusted = self.rate_control.adjust(encoder, control)
+            mine = [ops.ensure_shape(xs[place], self.specs[place].shape) for place in places]
             before = [states[place] for place in places]
-            if are_of_tensorflow([*mine, round_num]):
-                encoded = adjusted.grouped_encode(mine, before, round_num)
-                for place, (payload, next_state) in zip(places, encoded, strict=True):
-                    spec = self.specs[place]
-                    buffers[place] = framing.frame(encoder.to_wire(payload, spec), encoder.wire_id, spec)
-                    next_states[place] = _like(states[place], next_state, encoder)
-            else:
-                specs, headers = ([each[place] for place in places] for each in (self.specs, self._headers))
-                written = adjusted.encode_containers(mine, before, round_num, specs, headers)
-                for place, (container, next_state) in zip(places, written, strict=True):
-                    buffers[place] = np.frombuffer(container, np.uint8)
-                    next_states[place] = _like(states[place], next_state, encoder)
-        order = range(len(self.specs))
-        return tuple(buffers[place] for place in order), tuple(next_states[place] for place in order)
+            for place, (buffer, next_state) in zip(
+                places, self._encode_group(adjusted, places, mine, before, round_num), strict=True
+            ):
+                buffers[place], next_states[place] = buffer, _like(states[place], next_state, encoder)
+        return tuple(buffers), tuple(next_states)
+
+    def _encode_group(
+        self,
+        encoder: Encoder,
+        places: Sequence[int],
+        xs: Sequence[Array],
+        states: Sequence[State],
+        round_num: Array,
+    ) -> list[tuple[Any, State]]:
+        """Returns the buffers and next states of the tensors that share an encoder."""
+        specs, headers = ([each[place] for place in places] for each in (self.specs, self._headers))
+        if self._on_arrays:
+            return framing.encode_containers(encoder, xs, states, round_num, specs, headers)
+        encoded = encoder.grouped_encode(xs, states, round_num)
+        return [
+            (ops.frame(encoder.to_wire(payload, spec), header), next_state)
+            for (payload, next_state), spec, header in zip(encoded, specs, headers, strict=True)
+        ]
 
     def _shared(self) -> list[tuple[Encoder, list[int]]]:
-        """Each encoder with the places of its tensors; two that are equal are still two."""
+        """Returns each encoder with the places of its tensors; two equal encoders are still two."""
         places: dict[int, list[int]] = {}
         for place, encoder in enumerate(self.encoders):
             places.setdefault(id(encoder), []).append(place)
         return [(self.encoders[mine[0]], mine) for mine in places.values()]
 
     def decode(self, buffers: Sequence[Array]) -> tuple[Array, ...]:
-        """The dense tensors; hostile buffers raise `tf.errors.InvalidArgumentError`."""
+        """Returns the dense tensors.
+
+        Raises:
+            PayloadError, tf.errors.InvalidArgumentError: On NumPy arrays, or when the graph runs: `encode`
+                writes no such buffers.
+        """
         return tuple(
             encoder.decode(payload, spec)
             for encoder, spec, payload in zip(self.encoders, self.specs, self._payloads(buffers), strict=True)
@@ -205,12 +229,12 @@ class ModelEncoder:
     def accumulate(
         self, accumulators: Sequence[Array], buffers: Sequence[Array], weight: Array
     ) -> tuple[Array, ...]:
-        """``accumulators + weight * decode(buffers)``, sparse where the encoder is sparse.
+        """Returns ``accumulators + weight * decode(buffers)``; sparse payloads cost only their entries.
 
         Args:
-            accumulators: One dense tensor per spec; see `Encoder.accumulate`.
-            buffers: From `encode`; hostile ones raise `tf.errors.InvalidArgumentError`.
-            weight: Scalar; cast to each accumulator's dtype.
+            accumulators: Dense tensors, one per spec; see `Encoder.accumulate`.
+            buffers: The untrusted buffers; errors as for `decode`.
+            weight: A scalar; cast to each accumulator's dtype.
         """
         return tuple(
             encoder.accumulate(accumulator, payload, ops.astype(weight, accumulator.dtype), spec)
@@ -221,13 +245,15 @@ class ModelEncoder:
 
     def _payloads(self, buffers: Sequence[Array]) -> list[Payload]:
         return [
-            encoder.from_wire(framing.unframe(buffer, encoder.wire_id, spec), spec)
-            for encoder, spec, buffer in zip(self.encoders, self.specs, buffers, strict=True)
+            encoder.from_wire(ops.unframe(buffer, header), spec)
+            for encoder, spec, header, buffer in zip(
+                self.encoders, self.specs, self._headers, buffers, strict=True
+            )
         ]
 
 
 def _require_size(specs: Sequence[Spec], subject: str) -> None:
-    """Raises ConfigError for more elements than kernels count."""
+    """Raises ConfigError for more elements than kernels can count."""
     elements = sum(map(ops.num_elements, specs))
     if elements > wire.MAX_ELEMENTS:
         raise ConfigError(
@@ -237,12 +263,13 @@ def _require_size(specs: Sequence[Spec], subject: str) -> None:
 
 
 def _uncompressed(encoder: Encoder, spec: Spec) -> Encoder:
-    """The encoder in place of ``encoder`` for a tensor that is sent exactly."""
-    return encoder.around(_AS_IT_IS) if ops.is_floating(spec.dtype) else _AS_IT_IS
+    """Returns the encoder that sends this tensor exactly; an encoder of differences keeps its memory."""
+    keeps_memory = isinstance(encoder, Around) and ops.is_floating(spec.dtype)
+    return encoder.around(_AS_IT_IS) if keeps_memory else _AS_IT_IS
 
 
 def _like(state: State, next_state: State, encoder: Encoder) -> State:
-    """Puts ``next_state`` in the order of ``state``; refuses one of another structure."""
+    """Returns ``next_state`` in the order of ``state``; refuses a state of another structure."""
     if not isinstance(next_state, Mapping) or set(next_state) != set(state):
         raise ConfigError(
             f"encoder {encoder!r} got a state with {sorted(state)} and returned {sorted(next_state)}; "

@@ -14,9 +14,10 @@ from typing import Any
 import numpy as np
 
 from fedplug import ops
-from fedplug.encoders import framing
 from fedplug.encoders.base import Encoder, State
+from fedplug.encoders.model import framing
 from fedplug.encoders.model.model_encoder import ModelEncoder
+from fedplug.encoders.optional import body_parts
 from fedplug.ops.types import Array, Spec
 
 __all__ = ["SUMS", "by_name", "measure", "summarize"]
@@ -91,8 +92,8 @@ def _measure_tensor(
     if ops.is_floating(spec.dtype):
         error, norm, residual, update = _squares(encoder, spec, x, body, next_state)
     return {
-        "uplink_bytes": ops.size(buffer),
-        **encoder.body_parts(body, spec)._asdict(),
+        "uplink_bytes": ops.size(body) + framing.container_bytes(encoder.wire_id, spec),
+        **body_parts(encoder, body, spec)._asdict(),
         "squared_error": error,
         "squared_norm": norm,
         "squared_residual": residual,
@@ -116,7 +117,7 @@ def _squares(
     one = ops.asarray(1, like=x)
     if encoder.capabilities.sends_differences:  # the receiver has the same memory
         return ops.sum_of_squares(x - next_state["memory"]), update, math.nan, update
-    residual = encoder.kept_residual(next_state)
+    residual = next_state.get("residual")
     if residual is None:
         lost = encoder.accumulate(x, payload, -one, spec)
         return ops.sum_of_squares(lost), update, math.nan, update

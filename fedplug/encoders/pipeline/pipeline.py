@@ -16,19 +16,23 @@ from numpy.typing import NDArray
 
 from fedplug import kernels, ops, wire
 from fedplug.encoders.assignment import EncoderAssignment
-from fedplug.encoders.base import Adjustable, BodyParts, Encoder, Payload, State
+from fedplug.encoders.base import Encoder, Payload, State
+from fedplug.encoders.model import framing
+from fedplug.encoders.optional import BodyParts, ContainerEncoder, ContainerSparsifier, Measured
+from fedplug.encoders.pipeline.body_form import BodyForm
 from fedplug.encoders.pipeline.stage_order import (
-    DEFAULT_INDEX_CODER,
-    DEFAULT_QUANTIZER,
     Stage,
     Stages,
     arrange,
 )
 from fedplug.encoders.pipeline.value_coder import ValueCoder
-from fedplug.encoders.stages import Selection
+from fedplug.encoders.rate_control import Adjustable, Adjustment, adjustment_of
+from fedplug.encoders.stages import Selection, Sparsifier
 from fedplug.errors import CapabilityError, ConfigError
 from fedplug.ops.checks import sums_may_overflow
 from fedplug.ops.device_array import is_on_device
+from fedplug.ops.donation import donate_residuals
+from fedplug.ops.scatter import add_selected
 from fedplug.ops.types import Array, ArraySpec, DType, Spec
 from fedplug.registry.config import as_component, component_config
 from fedplug.registry.specs import EXECUTIONS, Capabilities
@@ -38,10 +42,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Pipeline"]
 
-_SPARSE = "sparse/1"
 
-
-class Pipeline(Encoder):
+class Pipeline(Encoder, ContainerEncoder, Measured, Adjustable):
     """The sparsifier chooses entries, the quantizer shortens their values, the index coder their indices.
 
     An entropy coder after the quantizer shortens what that wrote. Every stage may be left out: without a
@@ -81,6 +83,8 @@ class Pipeline(Encoder):
         self._given = [as_component(stage) for stage in stages]
         self._stages: Stages = arrange(self._given)
         self._values = ValueCoder(self._stages.quantizer, self._stages.entropy_coder)
+        sparse = self._stages.sparsifier is not None
+        self._form = BodyForm(self._values, self._stages.index_coder if sparse else None)
         self._executes_on()
         if len(self.wire_id) > wire.MAX_WIRE_ID:
             raise ConfigError(
@@ -98,14 +102,7 @@ class Pipeline(Encoder):
     @functools.cached_property
     def wire_id(self) -> str:  # type: ignore[override]  # a constant of every other encoder
         """See the class."""
-        if self._stages.sparsifier is None:
-            return self._values.wire_id
-        ids = [_SPARSE]
-        if self._values.wire_id != DEFAULT_QUANTIZER.wire_id:
-            ids.append(self._values.wire_id)
-        if self._stages.index_coder.wire_id != DEFAULT_INDEX_CODER.wire_id:
-            ids.append(self._stages.index_coder.wire_id)
-        return "+".join(ids)
+        return self._form.wire_id
 
     @property
     def capabilities(self) -> Capabilities:
@@ -123,6 +120,7 @@ class Pipeline(Encoder):
             needs_seed=kept.needs_seed or values.needs_seed,
             secure_aggregation_safe=kept.secure_aggregation_safe and values.secure_aggregation_safe,
             bounded_sensitivity=kept.bounded_sensitivity and values.bounded_sensitivity,
+            compares_tensors=kept.compares_tensors,
             dtypes=tuple(dtype for dtype in kept.dtypes if dtype in values.dtypes),
             executes_on=executes_on,
             needs_op_library=compiled,
@@ -203,23 +201,21 @@ class Pipeline(Encoder):
     def encode_container(
         self, x: NDArray[Any], state: State, round_num: int, spec: ArraySpec, header: bytes
     ) -> tuple[bytes, State]:
-        """Where kernels write the index code, they write all that comes after the choice at once.
-
-        The sparsifier has them where values are sent as they are. And the bytes of a quantizer that stands
-        alone are written where they belong.
-        """
+        """Lets kernels write index code, values and container in one call where they can."""
         sparsifier, quantizer, _, index_coder = self._stages
-        if is_on_device(x):
-            return super().encode_container(x, state, round_num, spec, header)
-        if sparsifier is None:
-            if quantizer.error_feedback or self._values.lossless:
-                return super().encode_container(x, state, round_num, spec, header)
-            return self._values.encode_container(x.reshape(-1), round_num, header), {}
         form = index_coder.kernel_form
-        if form is None or (self._values.lossless and not quantizer.uncompressed):
-            return super().encode_container(x, state, round_num, spec, header)
-        if quantizer.uncompressed and x.dtype == ops.wide_dtype(x.dtype):
-            return sparsifier.select_container(x, state, round_num, header, form)
+        on_device = is_on_device(x)
+        if sparsifier is None and not (on_device or quantizer.error_feedback or self._values.lossless):
+            return self._values.encode_container(x.reshape(-1), round_num, header), {}
+        if sparsifier is None or on_device or form is None:
+            return framing.encode_by_contract(self, [x], [state], round_num, [spec], [header])[0]
+        if self._values.lossless and not quantizer.uncompressed:
+            return framing.encode_by_contract(self, [x], [state], round_num, [spec], [header])[0]
+        narrow = x.dtype != ops.wide_dtype(x.dtype)
+        if quantizer.uncompressed and not narrow and isinstance(sparsifier, ContainerSparsifier):
+            found = sparsifier.select_container(x, state, round_num, header, form)
+            if found is not None:
+                return found
         chosen = sparsifier.select(ops.widened(x), state, round_num)
         payload, next_state = self._quantized(chosen, x.dtype, round_num)
         sent = np.ascontiguousarray(self._values.to_bytes(payload))
@@ -234,11 +230,16 @@ class Pipeline(Encoder):
         specs: Sequence[ArraySpec],
         headers: Sequence[bytes],
     ) -> list[tuple[bytes, State]]:
-        """Several tensors at the same time, where kernels write the index code."""
+        """Encodes the tensors at the same time where kernels write the index code."""
         sparsifier, quantizer, _, index_coder = self._stages
         form = index_coder.kernel_form
-        if sparsifier is None or form is None or (self._values.lossless and not quantizer.uncompressed):
-            return super().encode_containers(xs, states, round_num, specs, headers)
+        if sparsifier is None:
+            each = zip(xs, states, specs, headers, strict=True)
+            return [
+                self.encode_container(x, state, round_num, spec, header) for x, state, spec, header in each
+            ]
+        if form is None or (self._values.lossless and not quantizer.uncompressed):
+            return framing.encode_by_contract(self, xs, states, round_num, specs, headers)
         selections = sparsifier.grouped_select([ops.widened(x) for x in xs], states, round_num)
         sent, next_states = self._quantized_each(selections, [x.dtype for x in xs], round_num)
         indices = [np.asarray(chosen.indices, np.int32) for chosen in selections]
@@ -249,7 +250,7 @@ class Pipeline(Encoder):
     def _quantized_each(
         self, selections: Sequence[Selection], dtypes: Sequence[DType], round_num: int
     ) -> tuple[list[NDArray[Any]], list[State]]:
-        """The bytes of all chosen values, or uncompressed values; and the next states with what is lost."""
+        """Returns the bytes of all selected values, or uncompressed values, and the next states."""
         assert self._stages.sparsifier is not None
         exact = [chosen.values for chosen in selections]
         states = [chosen.state for chosen in selections]
@@ -268,17 +269,10 @@ class Pipeline(Encoder):
             return sent, states
         for each in lost:
             ops.require_finite(each, f"the error of {self._values.wire_id}, which the residual would keep,")
-        indices = [chosen.indices for chosen in selections]
-        return sent, self._stages.sparsifier.update_residuals(states, lost, indices)
+        return sent, _updated(self._stages.sparsifier, states, lost, [each.indices for each in selections])
 
     def decode(self, payload: Payload, spec: Spec) -> Array:
-        """The values in their places, zeros elsewhere."""
-        if self._stages.sparsifier is None:
-            values = self._values.values_of(payload, ops.num_elements(spec), spec.dtype)
-            return ops.reshape(values, spec.shape)
-        values = self._values.values_of(payload, ops.size(payload["indices"]), spec.dtype)
-        dense = ops.scatter_decode(ops.num_elements(spec), values, payload["indices"])
-        return ops.reshape(dense, spec.shape)
+        return self._form.decode(payload, spec)
 
     def accumulate(self, accumulator: Array, payload: Payload, weight: Array, spec: Spec) -> Array:
         """With a sparsifier touches the payload's entries only."""
@@ -291,56 +285,25 @@ class Pipeline(Encoder):
 
     def to_wire(self, payload: Payload, spec: Spec) -> Array:
         del spec
-        code = self._values.to_bytes(payload)
-        if self._stages.sparsifier is None:
-            return code
-        return ops.sparse_body(ops.size(payload["indices"]), payload["index_code"], code)
+        return self._form.to_wire(payload)
 
     def from_wire(self, body: Array, spec: Spec) -> Payload:
-        """Refuses what is no body of this form, and what the stages refuse of their parts of it."""
-        size = ops.num_elements(spec)
-        if self._stages.sparsifier is None:
-            return self._values.from_bytes(body, size, spec.dtype)
-        count, index_code, code = ops.split_sparse_body(body, size)
-        return {
-            **self._values.from_bytes(code, count, spec.dtype),
-            "indices": self._stages.index_coder.decode(index_code, count, size),
-            "index_code": index_code,
-        }
+        return self._form.from_wire(body, spec)
 
-    def kept_residual(self, state: State) -> Array | None:
-        """The sparsifier's; without one that of the quantizer."""
-        sparsifier = self._stages.sparsifier
-        return super().kept_residual(state) if sparsifier is None else sparsifier.kept_residual(state)
+    def body_parts(self, body: Array, spec: Spec) -> BodyParts:
+        return self._form.body_parts(body, spec)
 
     @property
     def entry_coder(self) -> ValueCoder | None:
         """What writes the values where all entries are sent and each has a symbol of its own; else None."""
         return self._values if self._stages.sparsifier is None and self._values.has_symbols else None
 
-    def body_parts(self, body: Array, spec: Spec) -> BodyParts:
-        """Index code and values; the bound is of all sets of as many entries, and of the values' symbols.
-
-        Indices that both sides draw from a seed need not be sent: their bound is 0.
-        """
-        size = ops.num_elements(spec)
-        if self._stages.sparsifier is None:
-            return BodyParts(0, ops.size(body), self._values.entropy_bytes(body, size, spec.dtype))
-        count, index_code, code = ops.split_sparse_body(body, size)
-        bound = self._values.entropy_bytes(code, count, spec.dtype)
-        if not self._stages.index_coder.capabilities.needs_seed:
-            bound = bound + ops.subset_bits(count, size) / 8
-        return BodyParts(ops.size(index_code), ops.size(code), bound)
-
-    @property
-    def chooses_among_tensors(self) -> bool:
-        return self._stages.sparsifier is not None and self._stages.sparsifier.chooses_among_tensors
-
-    def adjustable(self) -> Adjustable | None:
-        """The entries where a sparsifier counts them; what the quantizer says where it stands alone."""
-        if self._stages.sparsifier is not None:
-            return self if self._stages.sparsifier.sparsity is not None else None
-        return self._stages.quantizer.adjustable() if self._stages.entropy_coder is None else None
+    def adjustment(self) -> Adjustment | None:
+        """Returns itself if a sparsifier counts entries, and what a quantizer that stands alone returns."""
+        sparsifier, quantizer, entropy_coder, _ = self._stages
+        if sparsifier is not None:
+            return self if sparsifier.sparsity is not None else None
+        return adjustment_of(quantizer) if entropy_coder is None else None
 
     @property
     def encoder(self) -> Encoder:
@@ -351,16 +314,31 @@ class Pipeline(Encoder):
         return "entries"
 
     def at_rate(self, rate: Array) -> Self:
-        """See `Adjustable`: with the sparsifier at that rate."""
-        assert self._stages.sparsifier is not None
+        """Returns the pipeline whose sparsifier sends ``rate`` times as many entries; for one round."""
+        sparsifier = copy.copy(self._stages.sparsifier)
+        assert sparsifier is not None
+        assert sparsifier.sparsity is not None
+        sparsifier.sparsity = sparsifier.sparsity.at_rate(rate)
         adjusted = copy.copy(self)
-        adjusted._stages = self._stages._replace(sparsifier=self._stages.sparsifier.at_rate(rate))
+        adjusted._stages = self._stages._replace(sparsifier=sparsifier)
         return adjusted
 
     def min_bytes(self, spec: Spec) -> int:
-        """See `Adjustable`; 0 is never wrong."""
+        """Returns 0, which is a bound for every payload."""
         del spec
         return 0
 
     def __repr__(self) -> str:
         return " | ".join(map(repr, self._given))
+
+
+def _updated(
+    sparsifier: Sparsifier, states: Sequence[State], lost: Sequence[Array], indices: Sequence[Array]
+) -> list[State]:
+    """Returns what `Sparsifier.update_residual` does for each tensor, in one call where it is the default."""
+    default = type(sparsifier).update_residual is Sparsifier.update_residual
+    if not default or not all("residual" in state for state in states):
+        return [sparsifier.update_residual(*each) for each in zip(states, lost, indices, strict=True)]
+    with donate_residuals():  # `select` made them, and nothing else refers to them
+        residuals = add_selected([state["residual"] for state in states], lost, indices)
+    return [{**state, "residual": new} for state, new in zip(states, residuals, strict=True)]

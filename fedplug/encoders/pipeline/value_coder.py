@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from fedplug import kernels, ops
 from fedplug.encoders.base import Payload
 from fedplug.encoders.entropy_coders.trits import TRIT_BITS, joined_trits, split_trits
+from fedplug.encoders.optional import ContainerQuantizer
 from fedplug.encoders.stages import EntropyCoder, PackedSymbols, Quantizer
 from fedplug.ops.spec import dtype_for
 from fedplug.ops.types import Array, DType
@@ -42,6 +43,11 @@ class ValueCoder:
         return self.quantizer.wire_id if coder is None else f"{self.quantizer.wire_id}+{coder.wire_id}"
 
     @property
+    def uncompressed(self) -> bool:
+        """Whether the bytes are the values as they lie in memory."""
+        return self.quantizer.uncompressed and self.entropy_coder is None
+
+    @property
     def capabilities(self) -> Capabilities:
         """The quantizer's: the entropy coder loses nothing."""
         return self.quantizer.capabilities
@@ -64,8 +70,16 @@ class ValueCoder:
     def encode_each(
         self, values: Sequence[NDArray[Any]], round_num: int, exact: Sequence[NDArray[Any]] | None
     ) -> tuple[list[NDArray[Any]], list[NDArray[Any]]]:
-        """`Quantizer.encode_each`, with the code of the entropy coder; the quantizer must be lossy."""
-        codes, lost = self.quantizer.encode_each(values, round_num, exact)
+        """Returns the bytes of several vectors, and their errors as `ContainerQuantizer.encode_each` does.
+
+        The quantizer must be lossy.
+        """
+        if isinstance(self.quantizer, ContainerQuantizer) and len({each.dtype for each in values}) == 1:
+            codes, lost = self.quantizer.encode_each(values, round_num, exact)
+        else:
+            codes, lost = [self.quantizer.encode(each, round_num) for each in values], []
+            for code, each, whole in zip(codes, values, exact or (), strict=exact is not None):
+                lost.append(whole - ops.widened(self.quantizer.decode(code, each.size, each.dtype)))
         if self.entropy_coder is not None:
             codes = [self._shortened(code, each) for code, each in zip(codes, values, strict=True)]
         return codes, lost
@@ -85,9 +99,11 @@ class ValueCoder:
     def encode_container(self, values: NDArray[Any], round_num: int, header: bytes) -> bytes:
         """`to_bytes` of the payload of a NumPy array, in its container; the quantizer must lose something."""
         coder = self.entropy_coder
-        if coder is None:
+        if coder is None and isinstance(self.quantizer, ContainerQuantizer):
             return self.quantizer.encode_container(values, round_num, header)
         code = self.quantizer.encode(values, round_num)
+        if coder is None:
+            return kernels.frame(code, header)
         start, number, bits, trits = self._symbols(values.size, values.dtype)
         if coder.kernel_form is None or (trits and coder.takes_trits):
             return kernels.frame(self._shortened(code, values), header)

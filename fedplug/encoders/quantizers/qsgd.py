@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from fedplug import ops
 from fedplug.encoders.arguments import MOST_LOG2_BLOCK_SIZE, check_block_size, check_seed
-from fedplug.encoders.base import Adjustable
 from fedplug.encoders.quantizers.bit_widths import LEAST_BITS, MOST_BITS, BitWidths
 from fedplug.encoders.quantizers.value_form import ValueFormQuantizer
+from fedplug.encoders.rate_control import Adjustable, Adjustment
 from fedplug.encoders.stages import PackedSymbols
 from fedplug.encoders.standalone.mixed_qsgd import QSGD_HEADER_BYTES, MixedQSGD, levels_at
 from fedplug.errors import PayloadError
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 __all__ = ["QSGD"]
 
 
-class QSGD(ValueFormQuantizer):
+class QSGD(ValueFormQuantizer, Adjustable):
     """Rounds every element at random to one of ``2 L + 1`` evenly spaced levels, ``L = 2^(bits-1) - 1``.
 
     With the block's largest magnitude as ``scale`` and ``y = L x / scale``, the level is ``floor(y)`` or
@@ -116,8 +116,8 @@ class QSGD(ValueFormQuantizer):
             return None
         return PackedSymbols(levels_at(count, self._block_size, dtype), count, self._widths.all[0])
 
-    def adjustable(self) -> Adjustable:
-        """With bits that can be allocated across tensors."""
+    def adjustment(self) -> Adjustment:
+        """Returns `MixedQSGD`, whose bits rate control allocates across tensors."""
         return MixedQSGD(self._widths.bits, block_size=self._block_size, seed=self.seed)
 
 

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedplug import kernels, ops
+from fedplug.encoders.optional import ContainerQuantizer
 from fedplug.encoders.stages import Quantizer
 from fedplug.ops.types import Array, DType
 from fedplug.registry.specs import EXECUTIONS, Capabilities
@@ -19,7 +20,7 @@ from fedplug.registry.specs import EXECUTIONS, Capabilities
 __all__ = ["ValueFormQuantizer"]
 
 
-class ValueFormQuantizer(Quantizer):
+class ValueFormQuantizer(Quantizer, ContainerQuantizer):
     """A subclass says which form of the op it is."""
 
     seed: int = 0
@@ -51,9 +52,7 @@ class ValueFormQuantizer(Quantizer):
     def encode_each(
         self, values: Sequence[NDArray[Any]], round_num: int, exact: Sequence[NDArray[Any]] | None
     ) -> tuple[list[NDArray[np.uint8]], list[NDArray[Any]]]:
-        """Encodes several vectors at the same time, if they are of one dtype."""
-        if len({each.dtype for each in values}) != 1:
-            return super().encode_each(values, round_num, exact)
+        """Encodes the vectors in one call of a kernel."""
         options = {**self.form_in(round_num), "seed": ops.round_seed(self.seed, round_num)}
         if exact is None:
             return kernels.encode_values_of_each(values, **options), []

@@ -10,7 +10,6 @@ from fedplug.encoders.base import State
 from fedplug.encoders.sparsity import Sparsity
 from fedplug.encoders.stages import Selection, Sparsifier
 from fedplug.errors import ConfigError
-from fedplug.ops.donation import donate_residuals
 from fedplug.ops.types import Array, Spec
 from fedplug.registry.specs import EXECUTIONS, Capabilities
 from fedplug.schedules import Exponential, Schedule
@@ -75,25 +74,16 @@ class DGC(Sparsifier):
         }
 
     def init_state(self, spec: Spec) -> State:
-        """``{"momentum": u, "unsent": v}``, zeros like the spec."""
-        return {"momentum": ops.zeros(spec), "unsent": ops.zeros(spec)}
+        """Returns ``{"momentum": u, "residual": v}``, zeros like the spec."""
+        return {"momentum": ops.zeros(spec), "residual": ops.zeros(spec)}
 
     def select(self, x: Array, state: State, round_num: Array) -> Selection:
         count = self.sparsity.of_size(ops.num_elements(x), round_num)
         chosen = ops.topk_momentum(
-            x, state["momentum"], state["unsent"], count, momentum=ops.asarray(self._momentum, like=x)
+            x, state["momentum"], state["residual"], count, momentum=ops.asarray(self._momentum, like=x)
         )
-        next_state = {"momentum": chosen.velocity, "unsent": chosen.residual}
+        next_state = {"momentum": chosen.velocity, "residual": chosen.residual}
         return Selection(chosen.values, chosen.indices, next_state)
-
-    def update_residual(self, state: State, lost: Array, indices: Array) -> State:
-        """What a later stage loses is unsent; it does not gather momentum."""
-        with donate_residuals():  # it was made by `select`, and nobody else has it
-            return {**state, "unsent": ops.scatter_decode_add(state["unsent"], lost, indices)}
-
-    def kept_residual(self, state: State) -> Array:
-        """What is unsent."""
-        return state["unsent"]
 
 
 def _warmup(fraction: Any, rounds: int) -> Any:

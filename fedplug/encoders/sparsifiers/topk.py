@@ -10,14 +10,14 @@ from numpy.typing import NDArray
 from fedplug import ops, wire
 from fedplug.encoders.arguments import check_error_feedback, check_number, check_whole
 from fedplug.encoders.base import State
+from fedplug.encoders.optional import ContainerSparsifier
 from fedplug.encoders.sparsity import Sparsity
 from fedplug.encoders.stages import Selection, Sparsifier
 from fedplug.errors import ConfigError
-from fedplug.kernels.index_code import IndexForm
 from fedplug.ops import types
 from fedplug.ops.device_array import on_host
 from fedplug.ops.topk import frame_topk, topk_residual_of_each
-from fedplug.ops.types import Array
+from fedplug.ops.types import Array, IndexForm
 from fedplug.registry.specs import EXECUTIONS, Capabilities
 from fedplug.schedules import Schedule
 
@@ -26,7 +26,7 @@ __all__ = ["TopK"]
 _SCOPES = ("tensor", "model")
 
 
-class TopK(Sparsifier):
+class TopK(Sparsifier, ContainerSparsifier):
     """Keeps the k entries of largest magnitude; with error feedback the others stay in the client's residual.
 
     ``a = x + residual``; the payload is the k entries of ``a`` with the largest ``|a|`` (ties: the lower
@@ -110,6 +110,7 @@ class TopK(Sparsifier):
         return Capabilities(
             needs_client_state=self.error_feedback,
             bounded_sensitivity=not self.error_feedback,
+            compares_tensors=self._scope == "model",
             executes_on=(*EXECUTIONS, "cuda") if has_cuda_kernel else EXECUTIONS,
         )
 
@@ -135,10 +136,10 @@ class TopK(Sparsifier):
 
     def select_container(
         self, x: NDArray[Any], state: State, round_num: int, header: bytes, form: IndexForm
-    ) -> tuple[bytes, State]:
-        """In one call of a kernel where there are no chunks."""
-        if self._chunk is not None or type(self).select is not TopK.select:  # a subclass has its own way
-            return super().select_container(x, state, round_num, header, form)
+    ) -> tuple[bytes, State] | None:
+        """Calls one kernel unless there are chunks."""
+        if self._chunk is not None or type(self).select is not TopK.select:  # a subclass selects otherwise
+            return None
         k = int(self.sparsity.of_size(x.size, round_num))
         payload, residual = frame_topk(x, self._decayed(x, state), k, header, form=form)
         return payload, self.state_of(residual)
@@ -147,10 +148,6 @@ class TopK(Sparsifier):
         """What of the residual is added to ``x``."""
         residual = self.residual_of(x, state)
         return residual if self._decay == 1 else ops.multiply(residual, ops.asarray(self._decay, like=x))
-
-    @property
-    def chooses_among_tensors(self) -> bool:
-        return self._scope == "model"
 
     def grouped_select(
         self, xs: Sequence[Array], states: Sequence[State], round_num: Array

@@ -5,19 +5,19 @@ from __future__ import annotations
 from typing import Any, ClassVar
 
 from fedplug import ops
-from fedplug.encoders.base import BodyParts, Encoder, Payload, State
+from fedplug.encoders.base import Encoder, Payload, State
+from fedplug.encoders.optional import BodyParts, Measured
 from fedplug.ops.types import Array, Spec
 from fedplug.registry.specs import EXECUTIONS, Capabilities
 
 __all__ = ["Identity"]
 
 
-class Identity(Encoder):
+class Identity(Encoder, Measured):
     """Sends every element uncompressed: ``itemsize`` bytes each. Takes any numeric or boolean dtype."""
 
     name: ClassVar[str] = "identity"
     wire_id: ClassVar[str] = "identity/1"
-    decode_copies: ClassVar[int] = 0
 
     @property
     def capabilities(self) -> Capabilities:
@@ -29,6 +29,7 @@ class Identity(Encoder):
             secure_aggregation_safe=True,
             bounded_sensitivity=True,
             sends_every_entry=True,
+            decode_copies=0,
             executes_on=EXECUTIONS,
         )
 
@@ -61,6 +62,6 @@ class Identity(Encoder):
         return {"values": ops.reshape(values, spec.shape)}
 
     def body_parts(self, body: Array, spec: Spec) -> BodyParts:
-        """All are values, and sent as they are."""
+        """Counts all bytes as uncompressed values."""
         del spec
         return BodyParts(0, ops.size(body), ops.astype(ops.size(body), "float64"))

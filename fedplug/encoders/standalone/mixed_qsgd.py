@@ -12,6 +12,7 @@ from fedplug.encoders.arguments import MOST_LOG2_BLOCK_SIZE, check_block_size, c
 from fedplug.encoders.assignments.bit_allocation import share_out
 from fedplug.encoders.base import Encoder, Payload, State
 from fedplug.encoders.quantizers.bit_widths import LEAST_BITS, MOST_BITS
+from fedplug.encoders.rate_control import Adjustable
 from fedplug.errors import PayloadError
 from fedplug.ops.types import Array, DType, Spec
 from fedplug.registry.specs import EXECUTIONS, Capabilities
@@ -31,7 +32,7 @@ def levels_at(count: Any, block_size: int, dtype: DType) -> Any:
     return QSGD_HEADER_BYTES + ops.block_count(count, block_size) * ops.itemsize(dtype)
 
 
-class MixedQSGD(Encoder):
+class MixedQSGD(Encoder, Adjustable):
     """``qsgd`` with a mean number of bits over all elements of all tensors that share it.
 
     Which tensor gets how many follows from the update: a block of n elements with the largest magnitude s
@@ -47,7 +48,6 @@ class MixedQSGD(Encoder):
 
     name: ClassVar[str] = "mixed_qsgd"
     wire_id: ClassVar[str] = "mixed_qsgd/1"
-    decode_copies: ClassVar[int] = 1
 
     def __init__(self, bits: float | Schedule = 8, *, block_size: int = 512, seed: int = 0) -> None:
         """Makes the encoder.
@@ -82,7 +82,13 @@ class MixedQSGD(Encoder):
 
     @property
     def capabilities(self) -> Capabilities:
-        return Capabilities(unbiased=True, needs_seed=True, sends_every_entry=True, executes_on=EXECUTIONS)
+        return Capabilities(
+            unbiased=True,
+            needs_seed=True,
+            sends_every_entry=True,
+            decode_copies=1,
+            executes_on=EXECUTIONS,
+        )
 
     def get_config(self) -> dict[str, Any]:
         return {"bits": schedule_config(self._mean), "block_size": self._block_size, "seed": self._seed}
@@ -132,7 +138,7 @@ class MixedQSGD(Encoder):
         ]
         return {"code": body, "values": ops.concat(values)}
 
-    def adjustable(self) -> Self:
+    def adjustment(self) -> Self:
         return self
 
     @property

@@ -53,7 +53,6 @@ class PowerSGD(Encoder):
 
     name: ClassVar[str] = "powersgd"
     wire_id: ClassVar[str] = "powersgd/1"
-    decode_copies: ClassVar[int] = 1
 
     def __init__(self, rank: int = 2, *, min_ratio: float = 2, seed: int = 0) -> None:
         """Makes the encoder.
@@ -77,7 +76,7 @@ class PowerSGD(Encoder):
     @property
     def capabilities(self) -> Capabilities:
         """Biased, and useless without its state."""
-        return Capabilities(needs_client_state=True, executes_on=EXECUTIONS)
+        return Capabilities(needs_client_state=True, decode_copies=1, executes_on=EXECUTIONS)
 
     def get_config(self) -> dict[str, Any]:
         """The arguments."""

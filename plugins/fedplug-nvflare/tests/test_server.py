@@ -112,8 +112,8 @@ def test_dense_updates_and_payloads_add_up(aggregator: FedplugAggregator) -> Non
 
 def test_payloads_of_encoders_that_are_not_expected_are_refused() -> None:
     payloads, _ = fedplug.codec("topk(0.1)").encode_model(update(2))
-    container = wire.unpack(payloads["kernel"])
-    payloads["kernel"] = wire.pack(container.body, "countsketch/1", container.dtype, container.shape)
+    container = wire.unframe(payloads["kernel"])
+    payloads["kernel"] = wire.frame(container.body, "countsketch/1", container.dtype, container.shape)
     sent = compressed(update(1))
     dxo = from_shareable(sent)
     dxo.data = payloads

@@ -44,7 +44,7 @@ def test_a_payload_says_which_encoder_wrote_it(encoder):
     body = body_of(encoder)
     assert CountSketch.from_payload(body, SPEC) == encoder
     np.testing.assert_array_equal(
-        fedplug.decode(wire.pack(bytes(body), "countsketch/1", "float32", SPEC.shape)),
+        fedplug.decode(wire.frame(bytes(body), "countsketch/1", "float32", SPEC.shape)),
         encoder.decode(encoder.from_wire(body, SPEC), SPEC),
     )
 
@@ -74,7 +74,7 @@ def test_headers_that_no_encoder_writes_are_refused(at_and_value):
     body = bytearray(body_of(CountSketch(0.5)))
     struct.pack_into(f"<{form}", body, at, value)
     with pytest.raises(PayloadError, match="countsketch payload"):
-        fedplug.decode(wire.pack(bytes(body), "countsketch/1", "float32", SPEC.shape))
+        fedplug.decode(wire.frame(bytes(body), "countsketch/1", "float32", SPEC.shape))
 
 
 def test_a_header_alone_is_too_short():
@@ -89,7 +89,7 @@ def test_any_bytes_are_refused_or_stand_for_finite_values(data):
     position, bytes_ = data.draw(st.integers(0, len(body))), data.draw(st.binary(max_size=9))
     changed = body[:position] + bytes_ + body[position + data.draw(st.integers(0, 9)) :]
     try:
-        decoded = fedplug.decode(wire.pack(changed, "countsketch/1", "float32", SPEC.shape))
+        decoded = fedplug.decode(wire.frame(changed, "countsketch/1", "float32", SPEC.shape))
     except PayloadError:
         return
     assert decoded.shape == SPEC.shape

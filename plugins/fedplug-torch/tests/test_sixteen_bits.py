@@ -21,7 +21,7 @@ def steady(dtype):
 
 def waiting(state):
     """The one residual of a state, under whatever name."""
-    (residual,) = (x for key, x in state.items() if key.endswith(("residual", "unsent")))
+    (residual,) = (x for key, x in state.items() if key.endswith("residual"))
     assert residual.dtype == torch.float32
     return residual.reshape(-1).double()
 

@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 
 import tensorflow as tf
 
-from fedplug.encoders import Control, Encoder, EncoderAssignment, RateControl
+from fedplug.encoders import Control, Encoder, EncoderAssignment, RateControl, adjustment_of
 from fedplug.encoders.pipeline.as_encoder import as_tensor_encoder
 from fedplug.registry.config import component_config
 from fedplug.registry.specs import Capabilities
@@ -55,8 +55,8 @@ class Rate(RateControl):
         return {"rate": tf.constant(1.0), "halved": tf.constant(0)}
 
     def adjust(self, encoder: Encoder, control: Control) -> Encoder:
-        adjustable = encoder.adjustable()
-        return encoder if adjustable is None else adjustable.at_rate(control["rate"])
+        adjustment = adjustment_of(encoder)
+        return encoder if adjustment is None else adjustment.at_rate(control["rate"])
 
     def report(self, xs: Any, received: Sequence[tf.Tensor], next_states: Any) -> dict[str, tf.Tensor]:
         counts = [tf.math.count_nonzero(x, dtype=tf.float32) for x in received]

@@ -1,0 +1,193 @@
+"""What reads the payloads of a wire id, without a configuration.
+
+A wire id names an encoder, or the stages of a pipeline, by the wire ids that plugins declare
+(`EncoderSpec.wire_id`). Parameters such as bits, block sizes and seeds are read from the untrusted bytes, see
+`Encoder.from_payload`.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Container
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedplug import kernels, ops
+from fedplug.codecs.arrays import DTYPES
+from fedplug.encoders.base import Encoder
+from fedplug.encoders.pipeline.body_form import BodyForm
+from fedplug.encoders.pipeline.stage_order import DEFAULT_INDEX_CODER, DEFAULT_QUANTIZER
+from fedplug.encoders.pipeline.value_coder import ValueCoder
+from fedplug.encoders.stages import CodedStage, EntropyCoder, IndexCoder, Quantizer
+from fedplug.errors import PayloadError
+from fedplug.ops.types import ArraySpec
+from fedplug.registry.resolve import catalog
+from fedplug.registry.specs import EncoderSpec
+
+__all__ = ["BUILT_IN", "PayloadReader", "WireIds", "reader_of"]
+
+WireIds: TypeAlias = Container[str] | None
+"""The wire ids that a receiver expects; None for those of all installed encoders."""
+
+_INDEX_BYTES = 4
+_SYMBOL_BYTES = 1
+_TRIT_SYMBOL_BYTES = 9
+"""Temporary bytes per value while decoding: for its index, its symbol, and a symbol of base-3 digits."""
+
+
+class _BuiltIn(Container[str]):
+    """The wire ids that fedplug's own encoders and pipelines write."""
+
+    def __contains__(self, wire_id: object) -> bool:
+        return {*str(wire_id).split("+")} <= _own_wire_ids() | {BodyForm.SPARSE}
+
+    def __repr__(self) -> str:
+        return "the wire ids of fedplug's own encoders"
+
+
+BUILT_IN = _BuiltIn()
+"""The wire ids of fedplug's own encoders: for a server that does not know which encoder its clients use."""
+
+
+class PayloadReader:
+    """Reads the bytes of one wire id; every byte is untrusted.
+
+    Attributes:
+        sparse: Whether it returns the entries that were sent with their indices, and not all elements.
+    """
+
+    sparse = False
+
+    def entries(
+        self, body: NDArray[np.uint8], spec: ArraySpec, size: int
+    ) -> tuple[NDArray[Any], NDArray[np.int32] | None]:
+        """Returns the values and indices that the bytes represent; see `BodyForm.entries`."""
+        raise NotImplementedError
+
+    def peak_bytes(self, body: NDArray[np.uint8], spec: ArraySpec, size: int) -> int:
+        """Returns the most memory that decoding into a new array takes at a time, with that array."""
+        raise NotImplementedError
+
+
+class _EncoderReader(PayloadReader):
+    """Reads the bytes of an encoder that is not a pipeline."""
+
+    def __init__(self, encoder: type[Encoder]) -> None:
+        self._encoder = encoder
+
+    def entries(
+        self, body: NDArray[np.uint8], spec: ArraySpec, size: int
+    ) -> tuple[NDArray[Any], NDArray[np.int32] | None]:
+        encoder = self._encoder.from_payload(body, spec)
+        return np.reshape(encoder.decode(encoder.from_wire(body, spec), spec), -1), None
+
+    def peak_bytes(self, body: NDArray[np.uint8], spec: ArraySpec, size: int) -> int:
+        copies = self._encoder.from_payload(body, spec).capabilities.decode_copies
+        wide = int(ops.wide_dtype(spec.dtype).itemsize)
+        return size * int(spec.dtype.itemsize) + copies * (size * wide + body.size)
+
+
+class _PipelineReader(PayloadReader):
+    """Reads the bytes of a pipeline by a `BodyForm`, whose stages it makes from the bytes."""
+
+    def __init__(
+        self,
+        quantizer: type[Quantizer],
+        entropy_coder: type[EntropyCoder] | None,
+        index_coder: type[IndexCoder] | None,
+    ) -> None:
+        self._stages = quantizer, entropy_coder, index_coder
+        self.sparse = index_coder is not None
+        self._value_bytes = 0
+        if entropy_coder is not None:
+            trits = entropy_coder.takes_trits and _is_of_trits(quantizer)
+            self._value_bytes = _TRIT_SYMBOL_BYTES if trits else _SYMBOL_BYTES
+        self._form: BodyForm | None = None
+        if all(stage is None or _always_the_same(stage) for stage in self._stages):
+            self._form = self._form_of(*2 * (np.zeros(0, np.uint8),))
+
+    def entries(
+        self, body: NDArray[np.uint8], spec: ArraySpec, size: int
+    ) -> tuple[NDArray[Any], NDArray[np.int32] | None]:
+        form = self._form
+        if form is None:
+            index_code = code = body
+            if self.sparse:
+                _, index_code, code = kernels.split_sparse_body(body, size)
+            form = self._form_of(index_code, code)
+        return form.entries(body, size, spec.dtype)
+
+    def peak_bytes(self, body: NDArray[np.uint8], spec: ArraySpec, size: int) -> int:
+        value_bytes = int(spec.dtype.itemsize) + self._value_bytes
+        if not self.sparse:
+            return size * value_bytes
+        count, _, _ = kernels.split_sparse_body(body, size)
+        return size * int(spec.dtype.itemsize) + count * (value_bytes + _INDEX_BYTES)
+
+    def _form_of(self, index_code: NDArray[np.uint8], code: NDArray[np.uint8]) -> BodyForm:
+        quantizer, entropy_coder, index_coder = self._stages
+        values = ValueCoder(quantizer.from_payload(code), entropy_coder and entropy_coder.from_payload(code))
+        if entropy_coder is not None and values.quantizer.symbols(0, DTYPES["float32"]) is None:
+            raise PayloadError(f"{quantizer.wire_id} has no symbols that could have been entropy-coded")
+        return BodyForm(values, index_coder and index_coder.from_payload(index_code))
+
+
+def _always_the_same(stage: type[CodedStage]) -> bool:
+    """Whether the stage reads nothing from the bytes: its `from_payload` is that of the contract."""
+    return stage.from_payload.__func__ is CodedStage.from_payload.__func__  # type: ignore[attr-defined]
+
+
+def _is_of_trits(quantizer: type[Quantizer]) -> bool:
+    if not _always_the_same(quantizer):
+        return False
+    symbols = quantizer.from_payload(np.zeros(0, np.uint8)).symbols(0, DTYPES["float32"])
+    return symbols is not None and symbols.trits > 0
+
+
+@functools.lru_cache(maxsize=256)
+def reader_of(wire_id: str) -> PayloadReader:
+    """Returns the reader of the payloads with this wire id.
+
+    Raises:
+        PayloadError: No installed encoder reads them.
+    """
+    sparse = wire_id.split("+")[0] == BodyForm.SPARSE
+    parts = wire_id.split("+")[sparse:]
+    classes = [_class_of(part, wire_id) for part in parts]
+    if not sparse and len(classes) == 1 and issubclass(classes[0], Encoder):
+        return _EncoderReader(classes[0])
+    found: dict[type, Any] = {}
+    for role in (Quantizer, EntropyCoder, IndexCoder)[: 3 if sparse else 2]:
+        if classes and issubclass(classes[0], role):
+            found[role] = classes.pop(0)
+    if sparse:
+        found.setdefault(Quantizer, type(DEFAULT_QUANTIZER))
+        found.setdefault(IndexCoder, type(DEFAULT_INDEX_CODER))
+    defaults = {DEFAULT_QUANTIZER.wire_id, DEFAULT_INDEX_CODER.wire_id}
+    if classes or Quantizer not in found or (sparse and not defaults.isdisjoint(parts)):
+        raise PayloadError(f"the payload has the wire id {wire_id!r}, which no installed encoder writes")
+    return _PipelineReader(found[Quantizer], found.get(EntropyCoder), found.get(IndexCoder))
+
+
+def _own_wire_ids() -> frozenset[str]:
+    """Returns the wire ids of fedplug's own encoders and stages."""
+    own = (entry.spec for entry in catalog().entries if entry.builtin and entry.status == "ok")
+    return frozenset(spec.wire_id for spec in own if isinstance(spec, EncoderSpec) and spec.wire_id)
+
+
+def _class_of(part: str, wire_id: str) -> type:
+    for entry in catalog().entries:
+        spec = entry.spec
+        if isinstance(spec, EncoderSpec) and spec.wire_id == part and entry.status == "ok":
+            if "numpy" not in spec.executes_on:
+                raise PayloadError(
+                    f"the payload has the wire id {wire_id!r}, and {spec.name!r}, which writes {part!r}, "
+                    "executes in TensorFlow only"
+                )
+            return spec.resolve()
+    raise PayloadError(
+        f"the payload has the wire id {wire_id!r}, and no installed encoder reads {part!r}; "
+        "install the plugin that wrote it (`fedplug plugins list` shows what is installed)"
+    )

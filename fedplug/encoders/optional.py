@@ -1,0 +1,157 @@
+"""Interfaces that encoders and stages may implement beside their contract: byte counts and fused encoding.
+
+Nothing requires them. `body_parts` and `fedplug.encoders.model.framing.encode_containers` use them where they
+are, and the methods of the contract elsewhere. The interface for rate control is in
+`fedplug.encoders.rate_control`.
+"""
+
+from __future__ import annotations
+
+import abc
+import math
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedplug import ops
+from fedplug.encoders.base import Encoder, State
+from fedplug.ops.types import Array, ArraySpec, IndexForm, Spec
+
+__all__ = [
+    "BodyParts",
+    "ContainerEncoder",
+    "ContainerQuantizer",
+    "ContainerSparsifier",
+    "Measured",
+    "body_parts",
+]
+
+
+class BodyParts(NamedTuple):
+    """How the bytes of `Encoder.to_wire` are used; for metrics.
+
+    Attributes:
+        index_bytes: Number of bytes that say which entries are sent; an integer, or an integer scalar.
+        value_bytes: Number of bytes for the values, scales included. The remaining bytes are the header.
+        entropy_bytes: Number of bytes that ideal codes of indices and values would take; a float, NaN if it
+            is not known.
+    """
+
+    index_bytes: Any
+    value_bytes: Any
+    entropy_bytes: Any
+
+
+class Measured(abc.ABC):
+    """An encoder that tells how its bytes are used."""
+
+    @abc.abstractmethod
+    def body_parts(self, body: Array, spec: Spec) -> BodyParts:
+        """Returns how the bytes of `Encoder.to_wire` are used.
+
+        Args:
+            body: The bytes, as for `Encoder.from_wire`.
+            spec: The spec of the tensor that was encoded.
+        """
+
+
+def body_parts(encoder: Encoder, body: Array, spec: Spec) -> BodyParts:
+    """Returns how the bytes of a payload are used; unless it is `Measured`, all count as values."""
+    if isinstance(encoder, Measured):
+        return encoder.body_parts(body, spec)
+    return BodyParts(index_bytes=0, value_bytes=ops.size(body), entropy_bytes=math.nan)
+
+
+class ContainerEncoder(abc.ABC):
+    """An encoder with a faster way from a NumPy array to a whole container."""
+
+    @abc.abstractmethod
+    def encode_container(
+        self, x: NDArray[Any], state: State, round_num: int, spec: ArraySpec, header: bytes
+    ) -> tuple[bytes, State]:
+        """Returns the container that `Encoder.encode` and `Encoder.to_wire` lead to, and the next state.
+
+        Args:
+            x: The array, as for `Encoder.encode`.
+            state: The state, as for `Encoder.encode`.
+            round_num: The round number.
+            spec: The spec of the array.
+            header: The header of the container, see `fedplug.wire.header`.
+
+        Raises:
+            NonFiniteError: A value that would be sent uncompressed is NaN or infinite.
+        """
+
+    @abc.abstractmethod
+    def encode_containers(
+        self,
+        xs: Sequence[Array],
+        states: Sequence[State],
+        round_num: int,
+        specs: Sequence[ArraySpec],
+        headers: Sequence[bytes],
+    ) -> list[tuple[bytes, State]]:
+        """Returns the same for several arrays that share this encoder; see `Encoder.grouped_encode`.
+
+        Args:
+            xs: The NumPy or device arrays, two or more.
+            states: A state for each array.
+            round_num: The round number.
+            specs: The spec of each array.
+            headers: The container header of each array.
+        """
+
+
+class ContainerSparsifier(abc.ABC):
+    """A sparsifier that writes the entries it selects from a NumPy array into the container itself."""
+
+    @abc.abstractmethod
+    def select_container(
+        self, x: NDArray[Any], state: State, round_num: int, header: bytes, form: IndexForm
+    ) -> tuple[bytes, State] | None:
+        """Returns the container of the selected entries, uncompressed, and the next state.
+
+        Args:
+            x: The array, as for `Sparsifier.select`.
+            state: The state, as for `Sparsifier.select`.
+            round_num: The round number.
+            header: The header of the container, see `fedplug.wire.header`.
+            form: The form of the index code.
+
+        Returns:
+            The same bytes and the same state as the stages one after the other; None if this configuration
+            has no faster way.
+        """
+
+
+class ContainerQuantizer(abc.ABC):
+    """A quantizer that writes its bytes into the container itself, and several vectors at the same time."""
+
+    @abc.abstractmethod
+    def encode_container(self, values: NDArray[Any], round_num: int, header: bytes) -> bytes:
+        """Returns the container of the bytes that `Quantizer.encode` writes for a NumPy array.
+
+        Args:
+            values: The values, as for `Quantizer.encode`.
+            round_num: The round number.
+            header: The header of the container, see `fedplug.wire.header`.
+        """
+
+    @abc.abstractmethod
+    def encode_each(
+        self, values: Sequence[NDArray[Any]], round_num: int, exact: Sequence[NDArray[Any]] | None
+    ) -> tuple[list[NDArray[np.uint8]], list[NDArray[Any]]]:
+        """Encodes several vectors of one dtype.
+
+        Args:
+            values: The vectors, finite.
+            round_num: The round number.
+            exact: The vectors before they were rounded to the dtype of ``values``; None if errors are not
+                needed.
+
+        Returns:
+            The bytes of each vector, and ``exact`` minus what a receiver decodes; without ``exact`` an empty
+            list.
+        """
