@@ -1,7 +1,7 @@
-"""Experiments: several runs of federated averaging, described by a TOML file, compared in a table and a plot.
+"""Experiments: runs of federated averaging, described by a TOML file and compared in a table and a plot.
 
-`fedplug run CONFIG` is a thin wrapper around `main`. Everything a user could need elsewhere is in the
-library; here is only what reads the file, drives `fedplug.Trainer` and reports.
+`fedplug run CONFIG` is a thin wrapper around `main`. Everything of general use is in the rest of the library;
+this package reads the file, drives `fedplug.tff.training.Trainer` and reports.
 """
 
 from __future__ import annotations
@@ -23,25 +23,25 @@ def main(
     only: Sequence[str] = (),
     jobs: int = 1,
 ) -> None:
-    """Runs, or resumes, the experiments of configuration files; prints a table; writes ``runs_dir/<name>/``.
+    """Runs or resumes the experiments of configuration files, prints a table and writes ``runs_dir/<name>/``.
 
     Args:
-        config_paths: A file, or several.
-        runs_dir: Where the results go.
-        settings: Values in place of those in the files, such as ``"data.clients=10"``.
-        only: Patterns of the names of runs, such as ``"top-k*"``; the others are not trained. None: all are.
-        jobs: How many trainings go on at once; the results are the same.
+        config_paths: One configuration file, or several.
+        runs_dir: The folder of the results.
+        settings: Values that override those in the files, such as ``"data.clients=10"``.
+        only: Patterns of names of runs to train, such as ``"top-k*"``; all runs by default.
+        jobs: Number of trainings to run in parallel; the results do not depend on it.
 
     Raises:
-        FedplugError: With one line for the user: the file, a value in it, or the state of an earlier run is
-            not right, or TFF is not installed.
+        FedplugError: A file, a value in it or the state of an earlier run is invalid, or TFF is not
+            installed. The message is one line for the user.
     """
     from fedplug.experiment.config import load_config, selected_runs
 
     paths = [config_paths] if isinstance(config_paths, str | Path) else list(config_paths)
     if jobs < 1:
         raise ConfigError(f"--jobs is {jobs}; it must be at least 1")
-    # Before TensorFlow is imported: mistakes show at once.
+    # Before TensorFlow is imported, so that mistakes are reported at once.
     configs = [load_config(path, settings) for path in paths]
     chosen = selected_runs(configs, only)
     if importlib.util.find_spec("tensorflow_federated") is None:

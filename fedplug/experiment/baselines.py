@@ -1,9 +1,9 @@
-"""Data and models of published settings, from `tff.simulation.baselines`: what presets in ``examples/`` name.
+"""Data and models of published settings, from `tff.simulation.baselines`, for the presets in ``examples/``.
 
 The settings are those of Reddi et al., "Adaptive Federated Optimization" (ICLR 2021, arXiv 2003.00295); data
-and models are TFF's own. Data are read from the files that TFF's loaders leave in their cache, and never
-downloaded here. Every function of data returns what ``[data] source`` takes; every client's examples are
-shuffled by seed, client and round, so that an interrupted run resumes with the same.
+and models are TFF's own. The data are read from the cache files of TFF's loaders and never downloaded here.
+Every data function returns what ``[data] source`` expects. Each client's examples are shuffled by seed,
+client and round, so that an interrupted run resumes with the same order.
 """
 
 from __future__ import annotations
@@ -23,24 +23,24 @@ from fedplug.experiment.data.federated import Array
 __all__ = ["cifar100", "femnist", "femnist_cnn", "resnet18", "shakespeare", "shakespeare_lstm"]
 
 _CROP = 24
-"""Height and width of what is cut out of an image of CIFAR-100, which has 32 of each."""
+"""Height and width of the crops of CIFAR-100 images, which have 32 x 32 pixels."""
 
 Elements = Mapping[str, Array]
 Augment = Callable[[Elements, np.random.Generator], Elements]
 
 
 def femnist(path: Path, seed: int, batch_size: int, epochs: int, test_examples: int = 0) -> dict[str, Any]:
-    """FEMNIST: characters of 62 classes, 3,400 writers (Caldas et al., "LEAF", arXiv 1812.01097).
+    """Returns FEMNIST: characters of 62 classes, 3,400 writers (Caldas et al., "LEAF", arXiv 1812.01097).
 
     Args:
         path: The folder with ``emnist_all.sqlite``.
-        seed: Of the order of examples.
-        batch_size: Of the clients.
-        epochs: Of a client in a round.
-        test_examples: How many are used; 0: all.
+        seed: The seed of the order of examples.
+        batch_size: Batch size of the clients.
+        epochs: Number of epochs of a client in a round.
+        test_examples: Number of test examples to use; all if 0.
 
     Raises:
-        ConfigError: The file is not there.
+        ConfigError: The file is missing.
     """
     _require(path, "emnist")
     task = _femnist_task(batch_size, epochs, cache_dir=str(path))
@@ -48,17 +48,17 @@ def femnist(path: Path, seed: int, batch_size: int, epochs: int, test_examples: 
 
 
 def femnist_cnn() -> Any:
-    """Two convolutions with dropout, 1,206,590 weights."""
+    """Returns a network of two convolutions with dropout and 1,206,590 weights."""
     return _model_fn(_femnist_task)()
 
 
 def shakespeare(
     path: Path, seed: int, batch_size: int, epochs: int, test_examples: int = 0
 ) -> dict[str, Any]:
-    """Next characters in the lines of 715 roles, in sequences of 80; the files are ``shakespeare.sqlite``.
+    """Returns lines of 715 roles for next-character prediction, in sequences of 80.
 
-    Arguments and errors are those of `femnist`; an example of the test is the snippet of a role, several
-    sequences.
+    The folder must hold ``shakespeare.sqlite``. A test example is a snippet of a role, with several
+    sequences. For arguments and errors see `femnist`.
     """
     _require(path, "shakespeare")
     task = _shakespeare_task(batch_size, epochs, cache_dir=str(path))
@@ -66,14 +66,14 @@ def shakespeare(
 
 
 def shakespeare_lstm() -> Any:
-    """An embedding of 8, two LSTM layers of 256, 90 outputs."""
+    """Returns a network with an embedding of 8, two LSTM layers of 256, and 90 outputs."""
     return _model_fn(_shakespeare_task)()
 
 
 def cifar100(path: Path, seed: int, batch_size: int, epochs: int, test_examples: int = 0) -> dict[str, Any]:
-    """CIFAR-100 over 500 clients by Pachinko allocation, cropped and flipped; file ``cifar100.sqlite``.
+    """Returns CIFAR-100 over 500 clients by Pachinko allocation, cropped and flipped.
 
-    Arguments and errors are those of `femnist`.
+    The folder must hold ``cifar100.sqlite``. For arguments and errors see `femnist`.
     """
     _require(path, "cifar100")
     task = _cifar100_task(batch_size, epochs, cache_dir=str(path))
@@ -81,13 +81,13 @@ def cifar100(path: Path, seed: int, batch_size: int, epochs: int, test_examples:
 
 
 def resnet18() -> Any:
-    """ResNet-18 with group normalization, for images of 24 x 24 pixels and 100 classes."""
+    """Returns ResNet-18 with group normalization, for images of 24 x 24 pixels and 100 classes."""
     return _model_fn(_cifar100_task)()
 
 
 @functools.cache
 def _model_fn(make_task: Callable[..., Any]) -> Any:
-    """The models of a task do not depend on its data; TFF makes those where no graph is being built."""
+    """Returns the model function of a task; it is independent of the data and cached outside of graphs."""
     return make_task(1, 1, use_synthetic_data=True).model_fn
 
 
@@ -110,7 +110,7 @@ def _cifar100_task(batch_size: int, epochs: int, **options: Any) -> Any:
 
 
 def _spec(batch_size: int, epochs: int) -> Any:
-    """Without TFF's shuffling, which no seed reaches: clients are shuffled here."""
+    """Returns a specification without TFF's shuffling, which has no seed: clients are shuffled here."""
     return tff.simulation.baselines.ClientSpec(
         num_epochs=epochs, batch_size=batch_size, shuffle_buffer_size=1
     )
@@ -121,7 +121,7 @@ def _require(path: Path, name: str) -> None:
     if not file.is_file():
         command = f"tff.simulation.datasets.{name}.load_data(cache_dir='{path}')"
         raise ConfigError(
-            f"there is no {file}; [data] path must be the folder with it, to which TFF downloads it: "
+            f"there is no {file}; [data] path must be its folder, to which TFF downloads it: "
             f'python -c "import tensorflow_federated as tff; {command}"'
         )
 
@@ -143,7 +143,7 @@ def _data(task: Any, seed: int, test_examples: int, augment: Augment | None = No
 def _of_round(
     datasets: Any, client_id: str, seed: tuple[int, int], augment: Augment | None, round_num: int
 ) -> tf.data.Dataset:
-    """A client's batches in a round."""
+    """Returns a client's batches of a round."""
     elements = list(datasets.train_data.create_tf_dataset_for_client(client_id).as_numpy_iterator())
     generator = np.random.default_rng([*seed, round_num])
     order = generator.permutation(len(elements))
@@ -154,9 +154,9 @@ def _of_round(
 
 
 def _crop_and_flip(elements: Elements, generator: np.random.Generator) -> Elements:
-    """Cuts a random square out of every image, and mirrors half of them; TFF's own has no seed.
+    """Crops a random square from every image and mirrors half of them, by seed, unlike TFF's preprocessing.
 
-    The batches' own crop to the middle then finds nothing to cut.
+    TFF's own crop to the middle of the batches then has no effect.
     """
     images = elements["image"]
     count, height, width, _ = images.shape

@@ -1,7 +1,7 @@
-"""The configuration file of an experiment: what may be in it, and clear errors for everything else.
+"""The configuration file of an experiment, with clear errors for everything that is invalid.
 
-The dataclasses are the documentation of the format: a table of the TOML file each, their fields its keys.
-Must not import TensorFlow, so that a mistake is reported at once.
+The dataclasses document the format: each is a table of the TOML file, and its fields are the keys. This
+module does not import TensorFlow, so that mistakes are reported at once.
 """
 
 from __future__ import annotations
@@ -31,15 +31,15 @@ __all__ = [
 ]
 
 EncoderChoice = str | dict[str, Any] | list[Any]
-"""An expression such as ``"topk(0.01)"``, or rules: a table of expressions by pattern of variable names, or
+"""An expression such as ``"topk(0.01)"``; or rules: a table of expressions by pattern of variable names, or
 an array of tables, see `fedplug.encoders.Rules`."""
 
 
 SOURCES = ("csv", "digits", "npz", "synthetic")
-"""Sources of data by name; any other is a function, ``"package.module:function"``."""
+"""Data sources by name; other sources are functions, ``"package.module:function"``."""
 
 PARTITIONS = ("auto", "classes", "dirichlet", "given", "iid")
-"""How examples are spread over the clients, see `fedplug.experiment.data.partitions`."""
+"""Methods to divide examples among clients, see `fedplug.experiment.data.partitions`."""
 
 _KEYS_OF_SOURCES = {
     "label_column": ("csv",),
@@ -48,31 +48,31 @@ _KEYS_OF_SOURCES = {
     "beta": ("synthetic",),
     "arguments": (),
 }
-"""The keys that only some sources read; a function may have ``arguments``, and no other of these."""
+"""The keys that only some sources read; a function may have ``arguments``, but none of the others."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class DataConfig:
-    """``[data]``: which examples, and how they are spread over the clients.
+    """``[data]``: the examples, and how they are divided among the clients.
 
     Attributes:
         source: ``"digits"``, ``"npz"``, ``"csv"``, ``"synthetic"`` or ``"package.module:function"``, see
             `fedplug.experiment.data`.
-        path: Of the file, or what the function takes as ``path``; seen from the configuration's folder.
-        arguments: What a function takes besides.
+        path: The file, or the argument ``path`` of a function; relative to the configuration's folder.
+        arguments: Further arguments of a function.
         label_column: The column of a CSV file with the labels.
-        client_column: The column of a CSV file with the clients' ids; empty: it has none.
-        alpha: Of Synthetic(alpha, beta): how much the models of the clients differ.
-        beta: How much their inputs differ.
-        clients: Number of clients, where the data do not say whose the examples are.
-        partition: ``"dirichlet"``, ``"classes"``, ``"iid"``; ``"given"``: by the ids in the data; or
-            ``"auto"``: by these if there are any, else by the labels' Dirichlet distribution; values that
-            are no labels are spread evenly.
+        client_column: The column of a CSV file with the clients' ids; empty if there is none.
+        alpha: The variation of the clients' models in Synthetic(alpha, beta).
+        beta: The variation of the clients' inputs in Synthetic(alpha, beta).
+        clients: Number of clients, if the data have no client ids.
+        partition: The method: ``"dirichlet"``, ``"classes"``, ``"iid"``, or ``"given"`` for the client ids in
+            the data. ``"auto"`` uses these ids if there are any, else the Dirichlet distribution of the
+            labels, else equal parts.
         dirichlet: Concentration of the label skew; smaller is more skewed.
-        classes_per_client: With the partition ``"classes"``.
-        test_fraction: Of the examples, held out for the test where the data bring no test examples.
-        batch_size: Of local training.
-        epochs: Passes over its data that a client makes in a round.
+        classes_per_client: Number of classes of each client, with the partition ``"classes"``.
+        test_fraction: Fraction of examples to hold out for the test, if the data have no test examples.
+        batch_size: Batch size of local training.
+        epochs: Number of passes over its data that a client makes in a round.
     """
 
     source: str = "digits"
@@ -96,15 +96,16 @@ class DataConfig:
         if self.partition not in PARTITIONS:
             raise UnknownNameError("partition", self.partition, PARTITIONS)
         if self.source in ("npz", "csv"):
-            _check(bool(self.path), "path", self.path, f"the path of a file, as source is {self.source!r}")
+            _check(
+                bool(self.path), "path", self.path, f"the path of a file, because source is {self.source!r}"
+            )
         elif not self.from_function:
-            _check(not self.path, "path", self.path, f"left out, as source is {self.source!r}")
+            _check(not self.path, "path", self.path, f"left out, because source is {self.source!r}")
         for key, sources in _KEYS_OF_SOURCES.items():
             reads = self.source in sources or (key == "arguments" and self.from_function)
             value = getattr(self, key)
-            _check(
-                reads or value == _default(self, key), key, value, f"left out, as source is {self.source!r}"
-            )
+            rule = f"left out, because source is {self.source!r}"
+            _check(reads or value == _default(self, key), key, value, rule)
         _check(bool(self.label_column), "label_column", self.label_column, "the name of a column")
         _check(self.alpha >= 0, "alpha", self.alpha, "at least 0")
         _check(self.beta >= 0, "beta", self.beta, "at least 0")
@@ -123,16 +124,17 @@ class DataConfig:
 
 @dataclass(frozen=True, kw_only=True)
 class ModelConfig:
-    """``[model]``: a network of `fedplug.experiment.model.network`, or one that a function builds.
+    """``[model]``: a network of `fedplug.experiment.model.network`, or a model that a function builds.
 
     Attributes:
-        filters: Of its 3 x 3 convolutions, in order; none for a dense network.
-        hidden: Widths of its dense hidden layers, in order.
-        build: ``"package.module:function"``, which returns a Keras model or one of TFF; empty: the network of
+        filters: Numbers of filters of the network's 3 x 3 convolutions, in order; empty for a dense network.
+        hidden: Widths of the network's dense hidden layers, in order.
+        build: ``"package.module:function"`` that returns a Keras or TFF model; empty for the network of
             ``filters`` and ``hidden``.
-        arguments: What the function takes.
-        loss: A Keras loss by name, or ``"package.module:function"``, which returns one; empty: by the labels.
-        metrics: Keras metrics in the same way; the first is the one in table and picture.
+        arguments: Arguments of the function.
+        loss: A Keras loss by name, or ``"package.module:function"`` that returns one; chosen by the labels if
+            empty.
+        metrics: Keras metrics in the same form; the first is shown in the table and the picture.
     """
 
     filters: tuple[int, ...] = ()
@@ -152,7 +154,7 @@ class ModelConfig:
                 "whole numbers of at least 1",
             )
             alone = not self.build or widths == _default(self, key)
-            _check(alone, key, list(widths), f"left out, as {self.build!r} builds the model")
+            _check(alone, key, list(widths), f"left out, because {self.build!r} builds the model")
         _check(bool(self.build) or not self.arguments, "arguments", self.arguments, "left out without build")
         texts = all(isinstance(metric, str) and metric for metric in self.metrics)
         _check(texts, "metrics", list(self.metrics), "names of metrics")
@@ -160,11 +162,11 @@ class ModelConfig:
 
 @dataclass(frozen=True, kw_only=True)
 class OptimizerConfig:
-    """``[client_optimizer]`` and ``[server_optimizer]``: SGD.
+    """``[client_optimizer]`` and ``[server_optimizer]``: stochastic gradient descent.
 
     Attributes:
         learning_rate: Step size.
-        momentum: Below 1; 0 for none.
+        momentum: Momentum, at least 0 and below 1; 0 for none.
     """
 
     learning_rate: float = 1.0
@@ -180,13 +182,13 @@ class RunConfig:
     """``[[runs]]``: one of the runs to compare.
 
     Attributes:
-        name: In the table, the plot and the metrics; unique.
+        name: The unique name in the table, the plot and the metrics.
         encoder: An expression such as ``"topk(0.01)"``, or rules such as ``{"*/bias" = "identity", "*" =
             "topk(0.01)"}``.
-        broadcast_encoder: The same for the downlink; empty: the model is sent uncompressed.
+        broadcast_encoder: The encoder of the broadcast; if empty, the model is sent uncompressed.
         aggregator: An expression such as ``"mean"``.
-        min_size: Tensors with fewer elements are sent uncompressed.
-        proximal_strength: Above 0 it is FedProx, see `fedplug.tff.process.ProximalOptimizer`.
+        min_size: Minimum number of elements; smaller tensors are sent uncompressed.
+        proximal_strength: Strength of FedProx, see `fedplug.tff.process.ProximalOptimizer`; 0 for none.
     """
 
     name: str
@@ -207,16 +209,16 @@ class ExperimentConfig:
     """The top level of the file.
 
     Attributes:
-        name: Of the folder the results go to; letters, digits, ``-`` and ``_``.
-        rounds: Of every run.
-        clients_per_round: Sampled without replacement.
-        seed: Of everything: split, initial weights, sampling, shuffling.
-        repeats: How often every run is made, with the seeds ``seed``, ``seed + 1`` and so on.
-        target_accuracy: The report has the rounds and the bytes that every run needs to reach it; 0 for none.
-        tensor_metrics: Whether the rows of the metrics also have what became of each tensor.
+        name: Name of the results' folder; letters, digits, ``-`` and ``_``.
+        rounds: Number of rounds of every run.
+        clients_per_round: Number of clients per round, sampled without replacement.
+        seed: Seed of the split, the initial weights, the sampling and the shuffling.
+        repeats: Number of repetitions of every run, with the seeds ``seed``, ``seed + 1`` and so on.
+        target_accuracy: Accuracy for which the report shows the necessary rounds and bytes; 0 for none.
+        tensor_metrics: Whether the metrics include each tensor.
         runtime: ``"inprocess"`` or ``"native"``.
-        store: Scheme of the client-state store, for instance ``"sqlite"``.
-        runs: At least one.
+        store: Scheme of the client-state store, for example ``"sqlite"``.
+        runs: The runs to compare; at least one.
     """
 
     name: str
@@ -238,7 +240,7 @@ class ExperimentConfig:
         plain = self.name.replace("-", "").replace("_", "")
         _check(plain.isascii() and plain.isalnum(), "name", self.name, "letters, digits, '-' and '_'")
         _check(self.rounds >= 1, "rounds", self.rounds, "at least 1")
-        # Of data that bring their own clients the number is known when they are read.
+        # If the data have their own clients, their number is known only after reading.
         most = self.data.clients if self.data.source in ("digits", "synthetic") else sys.maxsize
         _check_sampled(self.clients_per_round, most)
         _check(self.seed >= 0, "seed", self.seed, "at least 0")
@@ -251,20 +253,20 @@ class ExperimentConfig:
 
     @property
     def seeds(self) -> range:
-        """Of the repetitions."""
+        """The seeds of the repetitions."""
         return range(self.seed, self.seed + self.repeats)
 
     def as_dict(self) -> dict[str, Any]:
-        """All values, defaults too, as JSON values."""
+        """Returns all values including defaults as JSON values."""
         values: dict[str, Any] = _plain(dataclasses.asdict(self))
         return values
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any], where: str) -> Self:
-        """The inverse of `as_dict`; a key from after it was written has its default, as it then had.
+        """Creates a configuration from the result of `as_dict`; missing keys have their defaults.
 
         Raises:
-            ConfigError: As `load_config`, of the values in ``where``.
+            ConfigError: A value in ``where`` is invalid; see `load_config`.
         """
         config: Self = _read(cls, values, where)
         return config
@@ -274,13 +276,13 @@ def load_config(path: str | Path, settings: Sequence[str] = ()) -> ExperimentCon
     """Reads and checks a configuration file.
 
     Args:
-        path: Of the file.
-        settings: Values that replace those in the file, such as ``"rounds=20"`` or ``"data.clients=10"``: a
-            key with the tables that it is in, and a TOML value; what is none is text.
+        path: The configuration file.
+        settings: Overrides of values in the file, such as ``"rounds=20"`` or ``"data.clients=10"``: a key
+            with its tables, and a TOML value. Other text counts as a string.
 
     Raises:
-        ConfigError: The file cannot be read or is not TOML; a key is unknown, missing or of the wrong type; a
-            value is out of range. The message names file, table and key.
+        ConfigError: The file cannot be read or is not TOML; a key is unknown, missing or of the wrong type;
+            or a value is out of range. The message names file, table and key.
     """
     try:
         text = Path(path).read_text(encoding="utf-8")
@@ -299,7 +301,7 @@ def load_config(path: str | Path, settings: Sequence[str] = ()) -> ExperimentCon
 
 
 def selected_runs(configs: Sequence[ExperimentConfig], only: Sequence[str]) -> list[tuple[str, ...]]:
-    """The names of the runs that match one of the patterns, of every configuration; all if there is none.
+    """Returns the names of the runs of each configuration that match a pattern; all without patterns.
 
     Raises:
         ConfigError: A pattern matches no run of any configuration.
@@ -308,7 +310,7 @@ def selected_runs(configs: Sequence[ExperimentConfig], only: Sequence[str]) -> l
     for pattern in only:
         if not any(fnmatch.fnmatchcase(name, pattern) for each in names for name in each):
             known = ", ".join(repr(name) for each in names for name in each)
-            raise ConfigError(f"--only {pattern!r} matches no run; there are {known}")
+            raise ConfigError(f"--only {pattern!r} matches no run; the runs are {known}")
     patterns = only or ["*"]
     return [
         tuple(name for name in each if any(fnmatch.fnmatchcase(name, pattern) for pattern in patterns))
@@ -317,11 +319,11 @@ def selected_runs(configs: Sequence[ExperimentConfig], only: Sequence[str]) -> l
 
 
 def _set(table: dict[str, Any], setting: str) -> None:
-    """Puts ``"key=value"`` or ``"table.key=value"`` into the tables of a file."""
+    """Stores the value of ``"key=value"`` or ``"table.key=value"`` in the tables of a file."""
     path, equals, text = setting.partition("=")
     *tables, key = (part.strip() for part in path.split("."))
     if not equals or not all([*tables, key]):
-        raise ConfigError(f"--set {setting!r} must be of the form KEY=VALUE or TABLE.KEY=VALUE")
+        raise ConfigError(f"--set {setting!r} must have the form KEY=VALUE or TABLE.KEY=VALUE")
     try:
         value = tomllib.loads(f"value = {text}")["value"]
     except tomllib.TOMLDecodeError:
@@ -329,12 +331,12 @@ def _set(table: dict[str, Any], setting: str) -> None:
     for name in tables:
         table = table.setdefault(name, {})
         if not isinstance(table, dict):
-            raise ConfigError(f"--set {setting!r} must name a key of a table, and {name} is none")
+            raise ConfigError(f"--set {setting!r} must name a key of a table, but {name} is not a table")
     table[key] = value
 
 
 def _read(cls: Any, table: Mapping[str, Any], where: str) -> Any:
-    """Makes a dataclass from a TOML table, checking keys, types and values; errors say ``where`` it is."""
+    """Creates a dataclass from a TOML table and checks keys, types and values; errors name ``where``."""
     types = get_type_hints(cls)
     fields = {f.name: f for f in dataclasses.fields(cls)}
     for key in table:
@@ -388,10 +390,10 @@ def _convert(expected: Any, key: str, value: Any, where: str) -> Any:
 
 
 def check_clients_per_round(config: ExperimentConfig, clients: int) -> None:
-    """Raises unless so many clients can be sampled of these.
+    """Checks that the configured number of clients can be sampled.
 
     Raises:
-        ConfigError: They cannot.
+        ConfigError: There are too few clients.
     """
     _check_sampled(config.clients_per_round, clients)
 

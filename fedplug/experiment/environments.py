@@ -1,4 +1,4 @@
-"""Where the runs of a folder were made: one entry for every machine and version that the command ran on."""
+"""The environments of a folder's runs: one entry for each machine and version that ran the command."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ _SINCE = "since"
 
 
 def record_environment(path: Path, environment: Mapping[str, Any]) -> None:
-    """Adds the environment to those in the file, unless it is the last of them.
+    """Appends the environment to the file, unless it equals the last entry.
 
     Args:
-        path: Of a JSON array of objects, in the order of their use; made if it is not there.
-        environment: JSON values by name; the time is added, as ``since``.
+        path: The file, a JSON array of objects in the order of their use; created if missing.
+        environment: JSON values by name; the current time is added as ``since``.
 
     Raises:
         StoreError: The file cannot be written.
@@ -36,5 +36,5 @@ def _read(path: Path) -> list[dict[str, Any]]:
     try:
         found = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError):
-        return []  # a new folder, or one from before there was such a file
+        return []  # a new folder
     return [entry for entry in found if isinstance(entry, dict)] if isinstance(found, list) else []

@@ -1,4 +1,4 @@
-"""Files of an experiment's folder that hold the old text or the new one, whatever happens meanwhile."""
+"""Atomic replacement of files in an experiment's folder."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ __all__ = ["write_whole"]
 
 
 def write_whole(path: Path, text: str) -> None:
-    """Replaces the file's text; a full disk or a kill in between leaves the old one.
+    """Replaces the text of a file atomically: after a full disk or a crash it has the old text.
 
     Raises:
         StoreError: The file cannot be written.

@@ -1,4 +1,4 @@
-"""Whose a folder is: the settings and the data of the rounds in it, ``config.json`` and ``data.json``."""
+"""The identity of a folder: the settings and data of its rounds, in ``config.json`` and ``data.json``."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ from fedplug.experiment.files import write_whole
 __all__ = ["Fingerprints", "check_data", "check_settings", "claim"]
 
 Fingerprints = Mapping[int, Fingerprint | None]
-"""Of the data by seed; None: nobody knows."""
+"""The fingerprint of the data of each seed; None if unknown."""
 
 _MAY_CHANGE = ("rounds", "repeats", "runs", "target_accuracy", "tensor_metrics")
-"""The settings of a folder that no finished round depends on; runs may be added."""
+"""The settings on which no finished round depends; runs may be added."""
 
 
 def check_settings(folder: Path, config: ExperimentConfig) -> None:
-    """Nothing, where the folder is new or of an experiment with these settings.
+    """Checks that the folder is new, or of an experiment with these settings.
 
     Raises:
-        ConfigError: It holds another experiment.
-        StoreError: What it holds cannot be read.
+        ConfigError: The folder holds another experiment.
+        StoreError: The folder cannot be read.
     """
     found = _read(folder, "config.json")
     if found is None:
@@ -43,27 +43,27 @@ def check_settings(folder: Path, config: ExperimentConfig) -> None:
 
 
 def check_data(folder: Path, fingerprints: Fingerprints) -> None:
-    """Nothing, where the rounds in the folder were made with these data, or nobody can know.
+    """Checks that the rounds in the folder were made with these data, as far as that is known.
 
     Raises:
-        ConfigError: They were made with others.
-        StoreError: What the folder holds cannot be read.
+        ConfigError: The rounds were made with other data.
+        StoreError: The folder cannot be read.
     """
     there = _known(folder)
     for seed, now in fingerprints.items():
         then = there.get(seed, now)
         if then and now and then != now:
             raise ConfigError(
-                f"the rounds in {folder} were made with other data: then {_told(then)}, now {_told(now)}; "
-                f"bring those back, or give this experiment another name, or remove {folder}"
+                f"the rounds in {folder} were made with other data: {_told(then)} then, {_told(now)} now; "
+                f"restore the old data, give this experiment another name, or remove {folder}"
             )
 
 
 def claim(folder: Path, config: ExperimentConfig, fingerprints: Fingerprints) -> None:
-    """Makes the folder and writes down whose it is.
+    """Creates the folder and records the settings and the data.
 
     Raises:
-        StoreError: It cannot be written.
+        StoreError: The folder cannot be written.
     """
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -77,7 +77,7 @@ def claim(folder: Path, config: ExperimentConfig, fingerprints: Fingerprints) ->
 
 
 def _changed_runs(wanted: Sequence[Mapping[str, Any]], there: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Those of the folder that are not wanted as they are there; others may be added."""
+    """Returns the runs in the folder whose configuration has changed; new runs may be added."""
     return [f"run {run['name']!r}" for run in there if run not in wanted]
 
 
@@ -87,7 +87,7 @@ def _known(folder: Path) -> dict[int, Fingerprint]:
         return {int(seed): Fingerprint(**entry) for seed, entry in found.items()}
     except (TypeError, ValueError) as error:
         raise StoreError(
-            f"{folder / 'data.json'} holds no fingerprints of data ({error}); remove it to go on without them"
+            f"{folder / 'data.json'} has no valid fingerprints of data ({error}); remove it to go on without"
         ) from error
 
 
@@ -97,7 +97,7 @@ def _told(fingerprint: Fingerprint) -> str:
 
 
 def _read(folder: Path, name: str) -> dict[str, Any] | None:
-    """A JSON object; None: the file is not there."""
+    """Reads a JSON object; returns None if the file is missing."""
     path = folder / name
     try:
         found = json.loads(path.read_text(encoding="utf-8"))
@@ -108,5 +108,5 @@ def _read(folder: Path, name: str) -> dict[str, Any] | None:
     except ValueError as error:
         raise StoreError(f"{path} is not JSON ({error}); remove {folder} to start again") from error
     if not isinstance(found, dict):
-        raise StoreError(f"{path} holds no experiment; remove {folder} to start again")
+        raise StoreError(f"{path} is not an experiment's; remove {folder} to start again")
     return found

@@ -1,7 +1,6 @@
-"""Functions that a configuration names as ``"package.module:function"``: finds and calls them.
+"""Finds and calls functions that a configuration names as ``"package.module:function"``.
 
-Modules are looked for beside the configuration file first, then wherever Python finds them, as for a script
-that lies there.
+Modules beside the configuration file come first, as for a script in that folder.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ __all__ = ["call", "function", "look_beside"]
 
 
 def look_beside(folder: Path) -> None:
-    """Lets modules be found in a folder, before those of the same name elsewhere."""
+    """Puts a folder first in Python's module search path."""
     path = str(folder.resolve())
     if path in sys.path:
         sys.path.remove(path)
@@ -27,22 +26,21 @@ def look_beside(folder: Path) -> None:
 
 
 def function(name: str, key: str, folder: Path) -> Callable[..., Any]:
-    """The function of a name such as ``"package.module:function"``.
+    """Returns the function with a name such as ``"package.module:function"``.
 
     Args:
-        name: As it stands in the configuration.
-        key: Where it stands there, for instance ``"[model] build"``.
-        folder: Of the configuration file.
+        name: The name in the configuration.
+        key: The key in the configuration, for example ``"[model] build"``.
+        folder: The folder of the configuration file.
 
     Raises:
-        ConfigError: The name is of another form; the module cannot be found, or fails while it is imported;
-            it has no such function.
+        ConfigError: The name has another form, the module cannot be imported, or it has no such function.
     """
     where = f"{key} is {name!r}"
     module_name, colon, attribute = name.partition(":")
     parts = [*module_name.split("."), attribute]
     if not colon or not all(part.isidentifier() for part in parts):
-        raise ConfigError(f"{where}; it must be of the form 'package.module:function'")
+        raise ConfigError(f"{where}; it must have the form 'package.module:function'")
     look_beside(folder)
     importlib.invalidate_caches()
     try:
@@ -51,11 +49,11 @@ def function(name: str, key: str, folder: Path) -> Callable[..., Any]:
         raise ConfigError(f"{where}: {error}") from error
     except KeyboardInterrupt:
         raise
-    except BaseException as error:  # a script that calls sys.exit(), for instance
+    except BaseException as error:  # for example a script that calls sys.exit()
         missing = isinstance(error, ModuleNotFoundError) and f"{module_name}.".startswith(f"{error.name}.")
         if missing:
             raise ConfigError(
-                f"{where}; there is no module {module_name!r} in {folder.resolve()}, nor is one installed"
+                f"{where}; there is no module {module_name!r} in {folder.resolve()}, and none is installed"
             ) from error
         raise ConfigError(f"{where}; importing it failed: {_line(error)}") from error
     _check_is_beside(module, module_name, folder, where)
@@ -64,7 +62,7 @@ def function(name: str, key: str, folder: Path) -> Callable[..., Any]:
         names = [each for each, value in vars(module).items() if callable(value) and not each.startswith("_")]
         raise UnknownNameError("function", attribute, names, where=f"{module_name} ({key})")
     if not callable(found):
-        raise ConfigError(f"{where}; that is a {type(found).__name__}; it must be a function")
+        raise ConfigError(f"{where}; this is a {type(found).__name__}, but it must be a function")
     made: Callable[..., Any] = found
     return made
 
@@ -72,14 +70,14 @@ def function(name: str, key: str, folder: Path) -> Callable[..., Any]:
 def call(
     made: Callable[..., Any], where: str, arguments: Mapping[str, Any], offered: Mapping[str, Any]
 ) -> Any:
-    """Calls a user's function with ``arguments``, and with what of ``offered`` it has a parameter for.
+    """Calls a user's function with ``arguments`` and the values of ``offered`` for which it has parameters.
 
     Raises:
-        ConfigError: It takes other arguments, or it fails; with its own words.
+        ConfigError: The arguments do not fit, or the function raised an error, which the message quotes.
     """
     try:
         signature = inspect.signature(made)
-    except ValueError:  # a function of C says nothing of its arguments
+    except ValueError:  # functions written in C may have no signature
         return made(**arguments)
     parameters = signature.parameters
     given = {**{key: value for key, value in offered.items() if key in parameters}, **arguments}
@@ -88,7 +86,7 @@ def call(
     except TypeError as error:
         offers = ", ".join(sorted({*offered, *arguments}))
         raise ConfigError(
-            f"{where} cannot be called: {error}; there is {offers}, and the table of arguments"
+            f"{where} cannot be called: {error}; available are {offers}, and the table of arguments"
         ) from error
     try:
         return made(**given)
@@ -99,14 +97,14 @@ def call(
 
 
 def _check_is_beside(module: Any, name: str, folder: Path, where: str) -> None:
-    """Raises where a module of the same name, of another configuration, was imported before."""
+    """Raises if a module of the same name was already imported for another configuration."""
     base = folder.resolve().joinpath(*name.split("."))
     here = [path for path in (base.with_suffix(".py"), base / "__init__.py") if path.is_file()]
     loaded = getattr(module, "__file__", None)
     if here and loaded and Path(loaded).resolve() != here[0]:
         raise ConfigError(
-            f"{where}; {loaded} of the same name is in use already, and {here[0]} cannot be beside it: give "
-            "one another name, or run the configurations one by one"
+            f"{where}; {loaded} has the same name and is already imported instead of {here[0]}: rename "
+            "one of them, or run the configurations one by one"
         )
 
 

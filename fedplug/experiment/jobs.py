@@ -1,8 +1,8 @@
-"""Trains in several processes: workers compute; this process alone has the stores, the logs and the line.
+"""Trains in several processes: workers compute; this process alone has the stores, logs and progress line.
 
-A worker asks for what it needs of these over a pipe, see `_Remote`. So a store has one user, as it must;
-folders are the same whatever the number of jobs; and a worker may be ended at any time, since a round is in
-the store or not. A worker ends itself when this process is gone.
+Workers access these over a pipe, see `_Remote`. A store therefore has only one user, folders do not depend on
+the number of jobs, and a worker may be stopped at any time, because rounds are committed atomically. A worker
+ends itself when this process is gone.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ __all__ = ["Jobs"]
 
 
 class _Build(NamedTuple):
-    """Asks a worker for the process of a run."""
+    """A request to a worker to build the process of a run."""
 
     plan: int
     run: str
 
 
 class _Train(NamedTuple):
-    """Asks a worker for a training."""
+    """A request to a worker to run a training."""
 
     plan: int
     training: TrainingId
@@ -48,7 +48,7 @@ class _Train(NamedTuple):
 
 
 class _Call(NamedTuple):
-    """A worker asks for a value, or for a method to be called, of the target that its training has here."""
+    """A worker's request for an attribute or a method call of one of its training's objects here."""
 
     target: str
     name: str
@@ -57,27 +57,27 @@ class _Call(NamedTuple):
 
 
 class _Done(NamedTuple):
-    """A worker has done what it was asked for."""
+    """The result of a request."""
 
     value: Any = None
 
 
 class _Failed(NamedTuple):
-    """What was asked for failed."""
+    """The error of a request."""
 
     kind: type[BaseException]
     text: str
 
 
 class Jobs:
-    """Worker processes, which end with the ``with`` block."""
+    """A pool of worker processes, which end with the ``with`` block."""
 
     def __init__(self, plans: Sequence[Plan], number: int) -> None:
         """Starts the workers.
 
         Args:
-            plans: All of them; every worker can do every training.
-            number: Of workers.
+            plans: All plans; every worker can run every training.
+            number: Number of workers.
         """
         self._plans = plans
         # TensorFlow does not survive a fork.
@@ -96,7 +96,7 @@ class Jobs:
         return self
 
     def __exit__(self, failure: object, *_: object) -> None:
-        """Lets the workers end, and with them what observers do at the end; after a failure, at once."""
+        """Ends the workers after their observers have finished; after an error, ends them at once."""
         for connection, worker in self._workers.items():
             if failure is not None:
                 worker.terminate()
@@ -105,10 +105,10 @@ class Jobs:
             worker.join()
 
     def build(self) -> list[dict[str, Built]]:
-        """Builds the process of every run once, and says what it is, by plan and name.
+        """Builds the process of every run once, and returns the descriptions by plan and run name.
 
         Raises:
-            FedplugError: As `Experiment.process`.
+            FedplugError: A process cannot be built; see `Experiment.process`.
             WorkerError: A worker failed in another way, or died.
         """
         tasks = [_Build(i, run) for i, plan in enumerate(self._plans) for run in plan.runs]
@@ -118,11 +118,11 @@ class Jobs:
     def train(
         self, folders: Sequence[Folder], lines: Sequence[Mapping[TrainingId, TrainingProgress]]
     ) -> None:
-        """Does all trainings; what `build` built is there already.
+        """Runs all trainings; processes from `build` are used again.
 
         Raises:
-            FedplugError: As `Experiment.train`.
-            WorkerError: As `build`.
+            FedplugError: A training failed; see `Experiment.train`.
+            WorkerError: A worker failed in another way, or died.
         """
         tasks = [_Train(i, each) for i, plan in enumerate(self._plans) for each in plan.trainings]
 
@@ -147,7 +147,7 @@ class Jobs:
     def _do(
         self, tasks: Sequence[Any], ask: Callable[[Any, _Call, dict[str, ProcessState]], Any]
     ) -> dict[Any, Any]:
-        """Hands the tasks out, one to each worker at a time; answers workers; returns what they return."""
+        """Distributes the tasks, one at a time to each worker, serves requests, and returns the results."""
         waiting, results = list(tasks), {}
         at_work: dict[Connection, tuple[Any, dict[str, ProcessState]]] = {}
         idle = list(self._workers)
@@ -171,7 +171,7 @@ class Jobs:
         return results
 
     def _next(self, waiting: list[Any], connection: Connection) -> Any:
-        """The first task whose process the worker has built, else the first."""
+        """Removes and returns the first task whose process the worker has built, else the first task."""
         built = self._built[connection]
         task = next(
             (each for each in waiting if isinstance(each, _Train) and each.build in built), waiting[0]
@@ -200,8 +200,8 @@ class Jobs:
         worker = self._workers[connection]
         worker.join(10)
         return WorkerError(
-            f"a worker process ended with exit code {worker.exitcode}; what is finished is kept, and the "
-            "same command resumes: with fewer --jobs if memory was short"
+            f"a worker process ended with exit code {worker.exitcode}; finished rounds are kept, and the "
+            "same command resumes; use fewer --jobs if memory ran out"
         )
 
 
@@ -217,15 +217,15 @@ def _answer(ask: Callable[[], Any]) -> _Done | _Failed:
 
 
 def _error(failed: _Failed) -> BaseException:
-    """The error of another process: of its class, with its words."""
+    """Recreates an error of another process, with its class and text."""
     error = failed.kind.__new__(failed.kind)
     error.args = (failed.text,)
     return error
 
 
 def _work(connection: Connection, plans: Sequence[Plan]) -> None:
-    """A worker: does what it is asked for until nobody is there any more."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches all; the parent ends this process
+    """Runs a worker: serves requests until the parent closes the connection."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches all processes; the parent ends this one
     experiments: dict[int, Experiment] = {}
     with contextlib.suppress(EOFError, BrokenPipeError, ConnectionResetError):
         while True:
@@ -242,7 +242,7 @@ def _work(connection: Connection, plans: Sequence[Plan]) -> None:
                 connection.send(_Failed(WorkerError, f"a worker process failed: {traceback.format_exc()}"))
             else:
                 connection.send(_Done(value))
-    # After what observers do at the end, and without TFF's complaints of an interpreter that is taken down.
+    # Runs after the observers' exit handlers, and skips TFF's error messages at interpreter shutdown.
     util.Finalize(None, os._exit, args=(0,), exitpriority=-1)
 
 
@@ -258,17 +258,17 @@ def _done(task: _Build | _Train, experiment: Experiment, connection: Connection)
 
 
 class _Remote:
-    """Stands for an object of the other process: a method that is called here runs there."""
+    """A proxy of an object in the parent process: method calls run there."""
 
     def __init__(self, connection: Connection, target: str) -> None:
         self._connection = connection
         self._target = target
 
     def value(self, name: str, *arguments: Any, **keywords: Any) -> Any:
-        """An attribute, or what a method returns.
+        """Returns an attribute, or the result of a method.
 
         Raises:
-            FedplugError: What the method raises.
+            FedplugError: The method raised it.
         """
         self._connection.send(_Call(self._target, name, arguments, keywords))
         answer = self._connection.recv()
@@ -278,7 +278,7 @@ class _Remote:
 
 
 class _RemoteLog(_Remote):
-    """The log of the experiment's folder."""
+    """A proxy of the log in the experiment's folder."""
 
     def rows(self, run: str, seed: int) -> list[dict[str, Any]]:
         found: list[dict[str, Any]] = self.value("rows", run, seed)
@@ -289,7 +289,7 @@ class _RemoteLog(_Remote):
 
 
 class _RemoteProgress(_Remote):
-    """The training's part of the line."""
+    """A proxy of the training's part of the progress line."""
 
     def show(self, row: Mapping[str, Any]) -> None:
         self.value("show", row)
@@ -299,7 +299,7 @@ class _RemoteProgress(_Remote):
 
 
 class _RemoteStore(StateStore):
-    """The store of the experiment's folder, for one training."""
+    """A proxy of the store in the experiment's folder, for one training."""
 
     name = "remote"
 
@@ -324,7 +324,7 @@ class _RemoteStore(StateStore):
         return found
 
     def close(self) -> None:
-        """The other process closes it."""
+        """Does nothing: the parent process closes the store."""
 
 
 class _RemoteProcess(ProcessState):

@@ -1,6 +1,6 @@
-"""Which of a row's numbers is shown: the accuracy on the test examples, or what was measured in its place.
+"""Selects the displayed metric of a row: the test accuracy, or the metric that was measured instead.
 
-Must not know TensorFlow: the report and `fedplug watch` read rows where it is not installed.
+This module does not import TensorFlow, because the report and `fedplug watch` run without it.
 """
 
 from __future__ import annotations
@@ -12,25 +12,25 @@ __all__ = ["ACCURACY", "in_words", "row_keys", "shown_of"]
 ACCURACY = "test_accuracy"
 
 _MEASURED = "test_"
-"""How the keys of what was measured on the test examples begin."""
+"""The prefix of the keys of metrics on the test examples."""
 
 
 def row_keys(metrics: Sequence[str]) -> tuple[str, ...]:
-    """Under which keys a row has a model's metrics, at least one.
+    """Returns the keys of a model's metrics in a row; there is at least one.
 
-    That is ``test_NAME``, and ``test_accuracy`` for the first if it is one of the many accuracies and no
-    other has that name.
+    The keys are ``test_NAME``. The first is ``test_accuracy`` if it is a variant of accuracy and no other
+    metric has that name.
     """
     first, *others = (_MEASURED + name for name in metrics)
     return ACCURACY if "accuracy" in first and ACCURACY not in others else first, *others
 
 
 def shown_of(keys: Iterable[str]) -> str | None:
-    """The accuracy, or the first that was measured on the test examples; None if there is none."""
+    """Returns the accuracy's key, or the first key of a test metric; None if there is none."""
     measured = [key for key in keys if key.startswith(_MEASURED)]
     return ACCURACY if ACCURACY in measured else measured[0] if measured else None
 
 
 def in_words(key: str) -> str:
-    """The key as a reader's word: ``"mean absolute error"``."""
+    """Returns the key as a reader's word, such as ``"mean absolute error"``."""
     return key.removeprefix(_MEASURED).replace("_", " ")

@@ -1,4 +1,4 @@
-"""Metrics as JSON lines, one per run, seed and round, that agree with the store after any interruption."""
+"""The metrics log: JSON lines, one per run, seed and round, consistent with the store after interruptions."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ class MetricsLog:
         self._path = path
 
     def rows(self, run: str, seed: int) -> list[dict[str, Any]]:
-        """The rows of a run with a seed, by round."""
+        """Returns the rows of a run with a seed, by round."""
         return [row for row in self._read() if (row["run"], row["seed"]) == (run, seed)]
 
     def append(self, row: dict[str, Any]) -> None:
-        """Adds a row; it is on disk when this returns.
+        """Appends a row durably.
 
         Raises:
             StoreError: The file cannot be written.
@@ -39,10 +39,10 @@ class MetricsLog:
             raise StoreError(f"cannot write {self._path}: {error.strerror or error}") from error
 
     def keep_up_to(self, last_round: dict[tuple[str, int], int]) -> None:
-        """Drops torn lines, and the rows of rounds that the store does not hold.
+        """Drops incomplete lines, and rows of rounds that the store does not hold.
 
         Args:
-            last_round: That of the store, by run and seed; the rows of others are kept.
+            last_round: The store's last round by run and seed; rows of other runs are kept.
 
         Raises:
             StoreError: The file cannot be written.
@@ -61,4 +61,4 @@ class MetricsLog:
             try:
                 yield json.loads(line)
             except json.JSONDecodeError:
-                return  # an interruption tore the last line; its round is either in the store or run again
+                return  # an interruption truncated the last line; its round is in the store or runs again

@@ -1,6 +1,6 @@
-"""The progress line: what the run has reached, what it has sent, and the time left.
+"""The progress line: the accuracy of the run, the bytes sent, and the time left.
 
-On a terminal one line that is written anew; elsewhere, in a file or the log of a job, a line now and then.
+A terminal shows one line that is redrawn; a file or a job's log gets a line from time to time.
 """
 
 from __future__ import annotations
@@ -17,19 +17,19 @@ from fedplug.experiment.metric import ACCURACY, in_words, shown_of
 __all__ = ["Progress", "TrainingProgress", "size"]
 
 _LINES = 20
-"""How many lines there are about, where nothing can be written anew."""
+"""The approximate number of lines if the output is not a terminal."""
 
 
 class Progress:
-    """Counts the rounds of all trainings, of one process or several."""
+    """Counts the rounds of all trainings, in one process or several."""
 
     def __init__(self, total: int, done: int, width: int) -> None:
-        """Begins the line.
+        """Starts the line.
 
         Args:
-            total: Rounds of all trainings.
-            done: Rounds that were made earlier.
-            width: Of the longest name of a training.
+            total: Number of rounds of all trainings.
+            done: Number of rounds that were finished earlier.
+            width: Width of the longest name of a training.
         """
         self._width, self._total, self._done = width, total, done
         terminal = sys.stderr.isatty()
@@ -38,16 +38,16 @@ class Progress:
         )
 
     def training(self, name: str, sent: int) -> TrainingProgress:
-        """The part of a training.
+        """Returns the part of one training.
 
         Args:
-            name: What it is called in the line.
+            name: The name of the training in the line.
             sent: Bytes that its clients have sent in earlier rounds.
         """
         return TrainingProgress(self, name, sent)
 
     def advance(self, name: str, reached: str) -> None:
-        """A round of a training is finished."""
+        """Counts a finished round of a training."""
         self._done += 1
         self._bar.set_description(name.ljust(self._width), refresh=False)
         self._bar.set_postfix_str(reached, refresh=False)
@@ -58,12 +58,12 @@ class Progress:
             print(f"{self._done}/{self._total} rounds; {name}: {reached}", file=sys.stderr, flush=True)
 
     def close(self) -> None:
-        """Leaves the line as it is."""
+        """Ends the line."""
         self._bar.close()
 
 
 class TrainingProgress:
-    """What one training reports, see `Progress.training`."""
+    """The progress of one training, see `Progress.training`."""
 
     def __init__(self, progress: Progress, name: str, sent: int) -> None:
         self._progress = progress
@@ -72,18 +72,18 @@ class TrainingProgress:
         self._reached = ""
 
     def show(self, row: Mapping[str, Any]) -> None:
-        """Takes what a round has reached from its row."""
+        """Updates the displayed values from a round's row."""
         self._sent += row["uplink_bytes"]
         key = shown_of(row) or ACCURACY
         number = "not finite" if row[key] is None else f"{row[key]:.3f}"
         self._reached = f"{in_words(key)} {number}, {size(self._sent)} up"
 
     def advance(self) -> None:
-        """A round is finished."""
+        """Counts a finished round."""
         self._progress.advance(self._name, self._reached)
 
 
 def size(count: int) -> str:
-    """Bytes in a unit in which they are read at once: ``"812 B"``, ``"42.9 MB"``."""
+    """Formats a number of bytes with a unit, such as ``"812 B"`` or ``"42.9 MB"``."""
     scale, unit = byte_unit(count)
     return f"{count / scale:.0f} B" if unit == "B" else f"{count / scale:.1f} {unit}"

@@ -1,4 +1,4 @@
-"""Which distributions the runs of a folder were made with, so that a missing one can be named."""
+"""Records the distributions of a folder's runs, so that errors can name a missing one."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ __all__ = ["Provenance"]
 
 
 class Provenance:
-    """A JSON file with the records of every run by its name."""
+    """A JSON file with the records of every run, by run name."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
 
     def write(self, runs: Mapping[str, list[dict[str, str]]]) -> None:
-        """Writes the records down.
+        """Writes the records.
 
         Raises:
             StoreError: The file cannot be written.
@@ -31,10 +31,10 @@ class Provenance:
 
     @contextlib.contextmanager
     def naming_what_is_missing(self, run: str) -> Iterator[None]:
-        """Says what to install when a component cannot be found that the run was made with.
+        """Adds installation advice to errors about a missing component of a run.
 
         Raises:
-            PluginError: Instead of the error that came up inside.
+            PluginError: A component is missing; replaces the original error.
         """
         try:
             yield

@@ -1,6 +1,6 @@
-"""One experiment: checked as a whole, then every run through `fedplug.Trainer`, resumable after every round.
+"""One experiment: checks everything, then runs each training with a `Trainer`, resumable after every round.
 
-Which of the trainings goes first, and in which process, is decided in `fedplug.experiment.schedule`.
+`fedplug.experiment.schedule` decides on the order and the processes of the trainings.
 """
 
 from __future__ import annotations
@@ -42,13 +42,13 @@ __all__ = ["Built", "Experiment", "Folder", "Plan", "TrainingId", "write_results
 
 
 class Plan(NamedTuple):
-    """An experiment as it is asked for.
+    """The plan of an experiment.
 
     Attributes:
-        config: Of the experiment.
-        base: The folder of the configuration file, beside which data and functions are looked for.
-        folder: Where the results go.
-        runs: The names of those to train, in order.
+        config: The configuration.
+        base: The folder of the configuration file, where data and functions are searched first.
+        folder: The folder of the results.
+        runs: The names of the runs to train, in order.
     """
 
     config: ExperimentConfig
@@ -58,7 +58,7 @@ class Plan(NamedTuple):
 
     @property
     def trainings(self) -> list[TrainingId]:
-        """Every run with every seed."""
+        """All pairs of a run and a seed."""
         return [TrainingId(run, seed) for run in self.runs for seed in self.config.seeds]
 
 
@@ -70,18 +70,18 @@ class TrainingId(NamedTuple):
 
     @property
     def process_id(self) -> str:
-        """Under which the store keeps it."""
+        """The id of the training in the store."""
         return f"{self.run} (seed {self.seed})"
 
 
 class Built(NamedTuple):
-    """What is known of a process once it is built; JSON values.
+    """The description of a built process, in JSON values.
 
     Attributes:
-        signature: What a store compares.
-        dense_bytes: Of one uncompressed update.
-        provenance: Its components.
-        tensors: Of an update.
+        signature: The signature that a store compares.
+        dense_bytes: Size of one uncompressed update in bytes.
+        provenance: The records of its components.
+        tensors: The tensors of an update.
     """
 
     signature: dict[str, Any]
@@ -91,12 +91,12 @@ class Built(NamedTuple):
 
     @classmethod
     def of(cls, process: StatefulClientsProcess) -> Built:
-        """Of this process."""
+        """Returns the description of a process."""
         return cls(process.signature, process.dense_bytes, process.provenance, process.tensors)
 
 
 class RoundLog(Protocol):
-    """What a training needs of a `MetricsLog`, which may be in another process."""
+    """The part of a `MetricsLog` that a training uses; it may be in another process."""
 
     def rows(self, run: str, seed: int) -> list[dict[str, Any]]:
         """See `MetricsLog.rows`."""
@@ -106,7 +106,7 @@ class RoundLog(Protocol):
 
 
 class RoundProgress(Protocol):
-    """What a training needs of a `TrainingProgress`, which may be in another process."""
+    """The part of a `TrainingProgress` that a training uses; it may be in another process."""
 
     def show(self, row: Mapping[str, Any]) -> None:
         """See `TrainingProgress.show`."""
@@ -119,17 +119,17 @@ class Experiment:
     """The data, the model and the processes of a plan.
 
     Attributes:
-        metric: The key of the rows' number that is shown.
+        metric: The key of the displayed metric in the rows.
     """
 
     def __init__(self, plan: Plan) -> None:
-        """Reads the data and builds the model, and so finds what is wrong; writes nothing.
+        """Reads the data and builds the model, to find all errors early; writes nothing.
 
         Raises:
-            ConfigError: The folder holds an experiment with other settings, or an encoder is not valid; the
-                data or the model cannot be had, or do not fit each other.
+            ConfigError: The folder holds an experiment with other settings, an encoder is invalid, or the
+                data or the model cannot be loaded or do not fit each other.
             MissingDependencyError: scikit-learn or Matplotlib is not installed.
-            PluginError: A component that an earlier run of this folder was made with is not installed now.
+            PluginError: A component of an earlier run of this folder is not installed now.
             StoreError: The folder's description cannot be read.
         """
         config = plan.config
@@ -150,14 +150,14 @@ class Experiment:
         self.metric = shown_of(next(iter(self._evaluators.values())).keys) or ACCURACY
         if config.target_accuracy and self.metric != ACCURACY:
             raise ConfigError(
-                f"target_accuracy is {config.target_accuracy}; it must be left out, as the model's metric is "
-                f"{in_words(self.metric)}"
+                f"target_accuracy is {config.target_accuracy}; it must be left out, because the model's "
+                f"metric is {in_words(self.metric)}"
             )
         self._processes: dict[str, StatefulClientsProcess] = {}
         self._shared: Shared = {}
 
     def fingerprints(self) -> identity.Fingerprints:
-        """Of the data, by seed; reads all of them.
+        """Returns the fingerprints of the data by seed; reads all data.
 
         Raises:
             ConfigError: The rounds in the folder were made with other data.
@@ -168,7 +168,7 @@ class Experiment:
         return found
 
     def process(self, name: str) -> StatefulClientsProcess:
-        """That of a run, built once, for the runtime in use.
+        """Returns the process of a run, built once for the current runtime.
 
         Raises:
             ConfigError: An encoder does not fit the model.
@@ -199,30 +199,30 @@ class Experiment:
 
 
 class Folder:
-    """The folder of an experiment, opened: its store, and the files beside it.
+    """The open folder of an experiment: its store and the other files.
 
     It holds ``config.json``, ``data.json``, ``provenance.json``, ``model.json``, ``environment.json``,
     ``metrics.jsonl``, ``table.txt``, ``accuracy.png``, ``report.html`` and ``state/``, the store.
 
     Attributes:
-        store: Of the states of all trainings.
-        log: Of all rounds.
-        done: The rounds that the store holds, by training.
+        store: The store with the states of all trainings.
+        log: The log of all rounds.
+        done: The number of rounds in the store, by training.
     """
 
     def __init__(self, plan: Plan, built: Mapping[str, Built], fingerprints: identity.Fingerprints) -> None:
-        """Opens or makes it.
+        """Opens the folder, and creates it if there is none.
 
         Args:
-            plan: Whose folder it is.
-            built: By the name of the run.
-            fingerprints: Of the experiment's data.
+            plan: The plan of the experiment.
+            built: The descriptions of the processes, by run name.
+            fingerprints: The fingerprints of the data.
 
         Raises:
-            StoreError: It cannot be written, or its store is damaged or in use by another command.
+            StoreError: The folder cannot be written, or its store is damaged or in use by another command.
             StoreMismatchError: The store holds another model or encoder.
         """
-        # The store first: it may be unknown, or in use by another run of this folder.
+        # The store comes first: it may be unknown, or in use by another run of this folder.
         self.store = fedplug.open_store(_store_url(plan.config.store, plan.folder))
         try:
             identity.claim(plan.folder, plan.config, fingerprints)
@@ -247,12 +247,12 @@ class Folder:
         self.store.close()
 
     def sent(self, training: TrainingId) -> int:
-        """Bytes that the clients of a training have sent so far."""
+        """Returns the bytes that the clients of a training have sent so far."""
         return sum(row["uplink_bytes"] for row in self.log.rows(*training))
 
 
 def write_results(plan: Plan, log: MetricsLog, dense_bytes: int, metric: str) -> None:
-    """Writes and prints the tables, and draws the picture, of all runs that have rounds.
+    """Writes and prints the tables and draws the picture of all runs that have rounds.
 
     Raises:
         StoreError: The folder cannot be written.
@@ -270,7 +270,7 @@ def write_results(plan: Plan, log: MetricsLog, dense_bytes: int, metric: str) ->
             target, [report.reach(name, rows[name], target) for name in begun]
         )
     if metric != ACCURACY:
-        tables += f"\n\naccuracy: here {in_words(metric)}, of the test examples"
+        tables += f"\n\naccuracy: here the {in_words(metric)} on the test examples"
     write_whole(folder / "table.txt", tables + "\n")
     report.plot(rows, folder / "accuracy.png", target)
     report.write_report([folder], folder / "report.html")
@@ -281,7 +281,7 @@ def write_results(plan: Plan, log: MetricsLog, dense_bytes: int, metric: str) ->
 
 
 def _shown(rows: Sequence[Mapping[str, Any]], metric: str) -> list[dict[str, Any]]:
-    """Rows whose accuracy is the model's own metric; one that was not finite is NaN."""
+    """Returns rows with the model's metric as accuracy; a value that was not finite is NaN."""
     values = [row.get(metric) for row in rows]
     return [
         {**row, ACCURACY: math.nan if value is None else value}
@@ -290,7 +290,7 @@ def _shown(rows: Sequence[Mapping[str, Any]], metric: str) -> list[dict[str, Any
 
 
 class _Training(NamedTuple):
-    """A run with one of the seeds, and what it takes to train it."""
+    """A run with one of the seeds, and the objects to train it."""
 
     run: str
     seed: int
@@ -328,7 +328,7 @@ def _train_one(training: _Training, rounds: int, log: RoundLog, progress: RoundP
     last = trainer.last_round or 0
     if last and not any(row["round"] == last for row in log.rows(name, seed)):
         record(last, state, trainer.last_metrics, None)  # interrupted between the commit and the log
-    started = None if last else time.perf_counter()  # the first round of a resumed training starts up again
+    started = None if last else time.perf_counter()  # a resumed training's first round includes start-up
 
     def on_round(round_num: int, state: Any, metrics: Any) -> None:
         nonlocal started
@@ -340,7 +340,7 @@ def _train_one(training: _Training, rounds: int, log: RoundLog, progress: RoundP
 
 
 def _finite(values: Mapping[str, float]) -> dict[str, float | None]:
-    """JSON has no other numbers."""
+    """Replaces values that are not finite by None, because JSON cannot represent them."""
     return {key: value if math.isfinite(value) else None for key, value in values.items()}
 
 
@@ -366,7 +366,7 @@ def _client_optimizer(config: OptimizerConfig, proximal_strength: float) -> Any:
 
 @contextlib.contextmanager
 def _naming(run: RunConfig) -> Iterator[None]:
-    """Says of which run an error is."""
+    """Adds the name of the run to errors."""
     try:
         yield
     except FedplugError as error:

@@ -16,24 +16,24 @@ __all__ = ["run_experiments"]
 
 
 def run_experiments(plans: Sequence[Plan], jobs: int = 1) -> None:
-    """Runs or resumes experiments, one after the other or several trainings at once, and reports.
+    """Runs or resumes experiments, one training at a time or several in parallel, and writes the reports.
 
-    Results do not depend on the number of jobs: trainings share nothing, and stores and logs have one user,
-    this process.
+    Results do not depend on the number of jobs: trainings share nothing, and this process is the only user of
+    stores and logs.
 
     Args:
-        plans: With a folder each.
-        jobs: How many trainings go on at once; above 1 each in a process of its own.
+        plans: The plans, with a folder each.
+        jobs: Number of trainings to run in parallel; above 1, each runs in a worker process.
 
     Raises:
-        FedplugError: As `Experiment` and `Folder` say; nothing is written before everything is checked.
+        FedplugError: An error of `Experiment` or `Folder`; everything is checked before anything is written.
     """
     paths = [plan.folder.resolve() for plan in plans]
     for i, path in enumerate(paths):
         if path in paths[:i]:
-            raise ConfigError(f"two configurations have the name {path.name!r}; give each another one")
+            raise ConfigError(f"two configurations have the name {path.name!r}; rename one of them")
     experiments = [Experiment(plan) for plan in plans]
-    fingerprints = [experiment.fingerprints() for experiment in experiments]  # here once, in no worker again
+    fingerprints = [experiment.fingerprints() for experiment in experiments]  # once, not in each worker
     jobs = min(jobs, sum(len(plan.trainings) for plan in plans))
     with contextlib.ExitStack() as stack:
         workers = stack.enter_context(Jobs(plans, jobs)) if jobs > 1 else None
@@ -68,7 +68,7 @@ def _build(experiment: Experiment) -> dict[str, Built]:
 def _progress(
     plans: Sequence[Plan], folders: Sequence[Folder]
 ) -> tuple[Progress, list[dict[TrainingId, TrainingProgress]]]:
-    """The line, and the part of every training in it."""
+    """Returns the progress line, and the part of every training in it."""
     total = sum(plan.config.rounds * len(plan.trainings) for plan in plans)
     done = sum(
         min(rounds, plan.config.rounds)

@@ -1,4 +1,4 @@
-"""The tensors of an experiment's model: what they are, and what became of each in a round."""
+"""The tensors of an experiment's model: their description, and their metrics in a round."""
 
 from __future__ import annotations
 
@@ -15,9 +15,11 @@ __all__ = ["of_round", "write_model"]
 
 
 def write_model(path: Path, dense_bytes: int, tensors: Sequence[Mapping[str, Any]]) -> None:
-    """Writes what an update is: ``{"dense_bytes": int, "tensors": [{"name", "shape", "dtype"}, ...]}``.
+    """Writes the description of an update to a file.
 
-    Arguments are the attributes of a `StatefulClientsProcess`.
+    It is ``{"dense_bytes": int, "tensors": [{"name", "shape", "dtype"}, ...]}``.
+
+    The arguments are the attributes of a `StatefulClientsProcess`.
 
     Raises:
         StoreError: The file cannot be written.
@@ -27,7 +29,7 @@ def write_model(path: Path, dense_bytes: int, tensors: Sequence[Mapping[str, Any
 
 
 def of_round(process: StatefulClientsProcess, aggregated: Mapping[str, Any]) -> dict[str, Any]:
-    """``{"tensors": {name: {...}}}`` of the aggregator's metrics; nothing where it measured none."""
+    """Returns the aggregator's tensor metrics, ``{"tensors": {name: {...}}}``; empty if there are none."""
     if "tensors" not in aggregated:
         return {}
     names = [tensor["name"] for tensor in process.tensors]

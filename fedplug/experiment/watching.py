@@ -1,7 +1,7 @@
-"""How far an experiment is, read from its folder while another process writes it.
+"""The progress of an experiment, read from its folder while another process writes it.
 
-Reads ``config.json``, ``model.json`` and ``metrics.jsonl``; changes nothing. Must not import NumPy or
-TensorFlow: who only looks should not wait for them.
+Reads ``config.json``, ``model.json`` and ``metrics.jsonl``; changes nothing. It imports neither NumPy nor
+TensorFlow, so that `fedplug watch` starts quickly.
 """
 
 from __future__ import annotations
@@ -18,25 +18,25 @@ from fedplug.experiment.metric import ACCURACY, shown_of
 __all__ = ["Progress", "Rows", "RunProgress", "existing", "read_progress"]
 
 _LISTED = 12
-"""Number of experiments that are listed in a message of one line."""
+"""Maximum number of experiments in a message of one line."""
 
 Row = Mapping[str, Any]
 
 
 class RunProgress(NamedTuple):
-    """How far one of the runs is, all its seeds together.
+    """The progress of one run, summed over its seeds.
 
     Attributes:
-        name: Of the run.
-        rounds: How many are finished.
-        total: How many there will be.
-        score: The metric after the last finished round, mean over the seeds; None before the first, and where
-            it is not finite.
-        uplink: Bytes that all clients together have sent so far.
-        downlink: Bytes that all clients together have received so far.
-        ratio: Bytes of the updates uncompressed over ``uplink``; None where that is not known.
-        seconds_left: Rounds to go times the median of a round, of this run or, before its first, of all; None
-            before the first of all.
+        name: The name of the run.
+        rounds: Number of finished rounds.
+        total: Number of all rounds.
+        score: The metric after the last finished round, as a mean over the seeds; None before the first
+            round, or if it is not finite.
+        uplink: Bytes that all clients have sent so far.
+        downlink: Bytes that all clients have received so far.
+        ratio: Bytes of the uncompressed updates divided by ``uplink``; None if unknown.
+        seconds_left: Number of remaining rounds times the median time of this run's rounds, or of all rounds
+            before its first; None before the first of all.
     """
 
     name: str
@@ -50,14 +50,14 @@ class RunProgress(NamedTuple):
 
 
 class Progress(NamedTuple):
-    """How far an experiment is.
+    """The progress of an experiment.
 
     Attributes:
-        metric: What is measured of the model after every round, ``"test_accuracy"`` mostly.
-        runs: In the order of the configuration.
-        rows: Of the finished rounds, as they were logged.
-        ended: Whether the command has ended: all rounds are there, or it has written its table since, as when
-            it was to train some of the runs only.
+        metric: The key of the displayed metric, usually ``"test_accuracy"``.
+        runs: The progress of the runs, in the order of the configuration.
+        rows: The logged rows of the finished rounds.
+        ended: Whether the command has ended: all rounds are finished, or the table is newer than the log, as
+            when only some runs were trained.
     """
 
     metric: str
@@ -68,17 +68,17 @@ class Progress(NamedTuple):
 
     @property
     def rounds(self) -> int:
-        """How many are finished, of all runs and seeds."""
+        """Number of finished rounds of all runs and seeds."""
         return sum(run.rounds for run in self.runs)
 
     @property
     def total(self) -> int:
-        """How many there will be."""
+        """Number of all rounds of all runs and seeds."""
         return sum(run.total for run in self.runs)
 
 
 class Rows:
-    """The rows of a growing ``metrics.jsonl``; each call of `read` looks at what is new."""
+    """The rows of a growing ``metrics.jsonl``; each call of `read` parses only new lines."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -87,10 +87,10 @@ class Rows:
         self._rows: dict[tuple[Any, ...], Row] = {}
 
     def read(self) -> list[Row]:
-        """All rows so far, those of a round that was run again once.
+        """Returns all rows so far; a round that ran again counts once.
 
-        A line counts when its end is written. A file that was replaced, as when an experiment is resumed, is
-        read anew.
+        A line counts when its end is written. A file that was replaced, as when an experiment resumes, is
+        read from the start.
         """
         try:
             with self._path.open("rb") as file:
@@ -111,11 +111,11 @@ class Rows:
 
 
 def read_progress(folder: Path, log: Rows) -> Progress | None:
-    """How far the experiment of a folder is; None while it has no readable configuration.
+    """Returns the progress of a folder's experiment; None while it has no readable configuration.
 
     Args:
-        folder: ``runs/NAME``; need not exist yet.
-        log: Of its ``metrics.jsonl``.
+        folder: ``runs/NAME``, which need not exist yet.
+        log: The rows of its ``metrics.jsonl``.
     """
     config = _json(folder / "config.json")
     if not _is_experiment(config):
@@ -143,10 +143,10 @@ def read_progress(folder: Path, log: Rows) -> Progress | None:
 
 
 def existing(folder: Path) -> str:
-    """Lists the experiments that were meant instead of a folder that holds none, for the end of a message.
+    """Returns a list of existing experiments, for the end of a message about a folder that has none.
 
     Args:
-        folder: The folder; looks in it, beside it and, unless it is absolute, in ``runs``.
+        folder: The folder. The search covers it, its parent and, unless it is absolute, ``runs``.
     """
     places = (folder, folder.parent, *(() if folder.is_absolute() else (Path("runs"),)))
     configs = dict.fromkeys(path for place in places for path in sorted(place.glob("*/config.json")))
@@ -205,7 +205,7 @@ def _parsed(lines: Iterable[bytes]) -> Iterable[Row]:
         try:
             row = json.loads(line)
         except ValueError:
-            continue  # torn by an interruption; its round is run again
+            continue  # truncated by an interruption; its round runs again
         if isinstance(row, dict):
             yield row
 

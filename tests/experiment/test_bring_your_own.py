@@ -112,7 +112,7 @@ def straight(question) -> Path:
 def test_one_file_gives_table_and_picture(straight) -> None:
     table = (straight / "question" / "table.txt").read_text(encoding="utf-8")
     assert [line.split()[0] for line in table.splitlines()[3:5]] == ["dense", "sparse"]
-    assert table.endswith("\naccuracy: here mean absolute error, of the test examples\n")
+    assert table.endswith("\naccuracy: here the mean absolute error on the test examples\n")
     assert (straight / "question" / "accuracy.png").read_bytes().startswith(b"\x89PNG")
     found = rows(straight)
     assert len(found) == 8
@@ -182,7 +182,7 @@ def refused(monkeypatch) -> Iterator[Callable[..., None]]:
         (["--set", "data.path=absent.npz"], "cannot read .*absent.npz: No such file"),
         (
             ["--set", "target_accuracy=0.9"],
-            "target_accuracy is 0.9; it must be left out, as the model's metric",
+            "target_accuracy is 0.9; it must be left out, because the model's metric",
         ),
         (
             ["--set", "clients_per_round=7"],

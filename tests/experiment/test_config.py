@@ -79,12 +79,15 @@ def test_the_digits_example_is_valid_and_leads_with_auto_both_ways() -> None:
         ),
         (GOOD + "min_size = -1", r"\[\[runs\]\] number 1 of .*: min_size is -1"),
         (GOOD + "[data]\nsource = 'npz'", r"\[data\] of .*: path is ''; it must be the path of a file"),
-        (GOOD + "[data]\npath = 'x'", "path is 'x'; it must be left out, as source is 'digits'"),
-        (GOOD + "[data]\nalpha = 0.5", "alpha is 0.5; it must be left out, as source is 'digits'"),
+        (GOOD + "[data]\npath = 'x'", "path is 'x'; it must be left out, because source is 'digits'"),
+        (GOOD + "[data]\nalpha = 0.5", "alpha is 0.5; it must be left out, because source is 'digits'"),
         (GOOD + "[data]\narguments = { a = 1 }", "arguments is {'a': 1}; it must be left out"),
         (GOOD + "[data]\narguments = 1", "arguments is 1; it must be a table"),
         (GOOD + "[data]\nsource = 'synthetic'\nbeta = -1", "beta is -1.0; it must be at least 0"),
-        (GOOD + "[model]\nbuild = 'a:b'\nhidden = [3]", r"hidden is \[3\]; it must be left out, as 'a:b'"),
+        (
+            GOOD + "[model]\nbuild = 'a:b'\nhidden = [3]",
+            r"hidden is \[3\]; it must be left out, because 'a:b'",
+        ),
         (GOOD + "[model]\nmetrics = 'mse'", "metrics is 'mse'; it must be a list of names"),
         (GOOD + "[model]\nmetrics = [1]", r"metrics is \[1\]; it must be names of metrics"),
     ],
@@ -171,7 +174,7 @@ def test_a_setting_replaces_a_value_of_the_file(tmp_path) -> None:
             r"unknown key 'client' in \[data\] of .*--set data.client=3; did you mean 'clients'",
         ),
         ("rounds=many", "rounds is 'many'; it must be a whole number"),
-        ("rounds", "--set 'rounds' must be of the form KEY=VALUE"),
+        ("rounds", "--set 'rounds' must have the form KEY=VALUE"),
         ("rounds.a=3", "--set 'rounds.a=3' must name a key of a table, and rounds is none"),
     ],
 )
@@ -186,7 +189,7 @@ def test_patterns_select_runs_by_name(tmp_path) -> None:
     assert selected_runs([two, one], []) == [("one", "top-k 1 %"), ("one",)]
     assert selected_runs([two, one], ["top-k*"]) == [("top-k 1 %",), ()]
     with pytest.raises(
-        ConfigError, match=r"--only 'topk\*' matches no run; there are 'one', 'top-k 1 %', 'one'"
+        ConfigError, match=r"--only 'topk\*' matches no run; the runs are 'one', 'top-k 1 %', 'one'"
     ):
         selected_runs([two, one], ["topk*"])
 

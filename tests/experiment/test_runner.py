@@ -192,7 +192,7 @@ def test_another_experiment_does_not_go_into_the_same_folder(config, tmp_path) -
     folder = tmp_path / "runs/small"
     other = {0: Fingerprint(clients=6, examples=1, sha256=64 * "0")}
     identity.claim(folder, experiment.config.load_config(config), other)
-    with pytest.raises(ConfigError, match="made with other data: then 6 clients with 1 examples"):
+    with pytest.raises(ConfigError, match="made with other data: 6 clients with 1 examples"):
         experiment.main(config, tmp_path / "runs")
     config.write_text(CONFIG.replace("clients_per_round = 3", "clients_per_round = 2"), encoding="utf-8")
     with pytest.raises(ConfigError, match=r"other settings \(clients_per_round\)"):

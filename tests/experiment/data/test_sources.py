@@ -205,11 +205,15 @@ def test_what_is_wrong_with_a_function_is_one_line(functions, tmp_path, name, me
 @pytest.mark.parametrize(
     ("text", "source", "message"),
     [
-        (None, "no_such_module_here:f", "there is no module 'no_such_module_here' in .*nor is one installed"),
+        (
+            None,
+            "no_such_module_here:f",
+            "there is no module 'no_such_module_here' in .*and none is installed",
+        ),
         ("import absent_of_all", "broken:f", "importing it failed: ModuleNotFoundError: .*absent_of_all"),
         ("1 +", "unread:f", "importing it failed: SyntaxError"),
         ("raise SystemExit(3)", "exits:f", "importing it failed: SystemExit: 3"),
-        (None, "a b:f", "must be of the form 'package.module:function'"),
+        (None, "a b:f", "must have the form 'package.module:function'"),
     ],
 )
 def test_a_module_that_cannot_be_imported_is_one_line(functions, tmp_path, text, source, message) -> None:
@@ -225,7 +229,7 @@ def test_a_module_of_another_configuration_is_not_taken_for_ours(functions, tmp_
     load_data(DataConfig(source=f"{functions}:by_client"), 0, tmp_path)
     (tmp_path / "other").mkdir()
     (tmp_path / "other" / f"{functions}.py").write_text(FUNCTIONS, encoding="utf-8")
-    with pytest.raises(ConfigError, match="of the same name is in use already"):
+    with pytest.raises(ConfigError, match="has the same name and is already imported"):
         load_data(DataConfig(source=f"{functions}:by_client"), 0, tmp_path / "other")
 
 
