@@ -1,7 +1,7 @@
-"""The data of an experiment: sources, one a file, and how examples are spread over clients.
+"""The data of an experiment: sources, one per file, and their division among clients.
 
-What a user's own function returns, ``[data] source = "package.module:function"``, is described in `function`.
-Must not import TensorFlow.
+`function` describes what a user's own function returns, ``[data] source = "package.module:function"``. This
+package does not import TensorFlow.
 """
 
 from fedplug.experiment.data.federated import Examples, FederatedData

@@ -1,4 +1,4 @@
-"""``source = "digits"``: real images that need no download, spread over clients with a label skew."""
+"""``source = "digits"``: real images that need no download, divided among clients with a label skew."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ __all__ = ["load_digits"]
 
 
 def load_digits(config: DataConfig, seed: int) -> Pooled:
-    """scikit-learn's handwritten digits, with a stratified test set.
+    """Loads scikit-learn's handwritten digits, with a stratified test set.
 
     Source: Alpaydin & Kaynak, "Optical Recognition of Handwritten Digits", UCI repository, 1998.
 

@@ -1,4 +1,4 @@
-"""What every source of data comes to: examples by client, and the test examples that no client has."""
+"""The common result of all data sources: examples by client, and test examples that no client has."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ class Examples(NamedTuple):
 
 
 class FederatedData(NamedTuple):
-    """Training examples by client id, and the test examples nobody trains on.
+    """Training examples by client id, and test examples, on which no client trains.
 
     Attributes:
-        clients: `Examples` (or any pair of arrays) by client id; in their place may be a `tf.data.Dataset` of
-            batches, or a function from the number of the round to one. A mapping that is no dictionary is
-            read client by client, in the rounds that need them.
+        clients: `Examples` (or any pair of arrays) by client id. A client may instead have a
+            `tf.data.Dataset` of batches, or a function from the round number to one. A mapping other than a
+            dictionary is read client by client, in the rounds that need them.
         test: Examples, or a `tf.data.Dataset` of batches.
     """
 
@@ -38,12 +38,12 @@ class FederatedData(NamedTuple):
 
 
 class Pooled(NamedTuple):
-    """Examples that are still to be spread over clients.
+    """Examples before their division among clients.
 
     Attributes:
-        examples: All of them, without those of ``test``.
-        client: Whose each example is, ``[n]``; None if the source does not say.
-        test: Test examples; None: some of ``examples`` are to be held out.
+        examples: All examples except those of ``test``.
+        client: The client of each example, ``[n]``; None if the source has no clients.
+        test: Test examples; None if some of ``examples`` are to be held out.
     """
 
     examples: Examples
@@ -52,45 +52,45 @@ class Pooled(NamedTuple):
 
 
 def as_examples(x: Any, y: Any, where: str) -> Examples:
-    """Arrays of a user as examples of the dtypes that models take.
+    """Converts a user's arrays to examples with the dtypes of models.
 
-    Floating-point inputs become float32; bytes are taken for pixels and scaled to [0, 1]; other whole numbers
+    Floating-point inputs become float32. Bytes count as pixels and are scaled to [0, 1]; other whole numbers
     become int32. Labels become int32, floating-point values float32.
 
     Args:
-        x: Inputs, the first axis counts the examples.
+        x: Inputs; the first axis counts the examples.
         y: Labels or values; the first axis counts the examples.
-        where: What they are of, for errors.
+        where: The origin of the arrays, for error messages.
 
     Raises:
-        ConfigError: They differ in length, are empty, no numbers or not finite; or labels are negative.
+        ConfigError: The arrays differ in length, are empty or not finite numbers; or a label is negative.
     """
     inputs, targets = as_inputs(x, where), as_targets(y, where)
     if len(inputs) != len(targets):
-        raise ConfigError(f"{where}: x has {len(inputs)} examples and y {len(targets)}; they must be as many")
+        raise ConfigError(f"{where}: x has {len(inputs)} examples and y {len(targets)}; they must be equal")
     if not len(inputs):
         raise ConfigError(f"{where}: there are no examples; there must be at least one")
     return Examples(inputs, targets)
 
 
 def as_inputs(x: Any, where: str) -> Array:
-    """As `as_examples`, of inputs."""
+    """Converts inputs; see `as_examples`."""
     array = _array(x, "x", where)
     if array.dtype == np.uint8:
         return array.astype(np.float32) / np.float32(255)
     if array.dtype.kind in "iu":
         return _as_int32(array, "x", where)
-    return array.astype(np.float32)  # also of truth values
+    return array.astype(np.float32)  # booleans, too
 
 
 def as_targets(y: Any, where: str) -> Array:
-    """As `as_examples`, of labels or values."""
+    """Converts labels or values; see `as_examples`."""
     array = _array(y, "y", where)
     if array.dtype.kind == "f":
         return array.astype(np.float32)
     labels = _as_int32(array.astype(np.int8) if array.dtype.kind == "b" else array, "y", where)
     if labels.size and labels.min() < 0:
-        raise ConfigError(f"{where}: y has the label {labels.min()}; labels must be whole numbers from 0 on")
+        raise ConfigError(f"{where}: y has the label {labels.min()}; labels must be whole numbers from 0")
     return labels
 
 
@@ -98,7 +98,7 @@ def _array(values: Any, name: str, where: str) -> Array:
     try:
         array = np.asarray(values)
     except ValueError as error:
-        raise ConfigError(f"{where}: {name} is no array ({error})") from error
+        raise ConfigError(f"{where}: {name} is not an array ({error})") from error
     if array.ndim < 1 or array.dtype.kind not in "fiub":
         raise ConfigError(
             f"{where}: {name} is {array.dtype}{list(array.shape)}; it must be an array of numbers whose "
@@ -112,5 +112,7 @@ def _array(values: Any, name: str, where: str) -> Array:
 
 def _as_int32(array: Array, name: str, where: str) -> Array:
     if array.size and (array.max() > _INT32.max or array.min() < _INT32.min):
-        raise ConfigError(f"{where}: {name} goes from {array.min()} to {array.max()}; it must fit into int32")
+        raise ConfigError(
+            f"{where}: {name} ranges from {array.min()} to {array.max()}; it must fit into int32"
+        )
     return array.astype(np.int32)

@@ -1,7 +1,4 @@
-"""What an experiment's data come to in a few characters, by which a resumed one knows that they are the same.
-
-Must not know TensorFlow or files.
-"""
+"""Fingerprints of an experiment's data, by which a resumed experiment detects changed data."""
 
 from __future__ import annotations
 
@@ -17,12 +14,12 @@ __all__ = ["Fingerprint", "fingerprint"]
 
 
 class Fingerprint(NamedTuple):
-    """Of clients and test examples.
+    """A fingerprint of clients and test examples.
 
     Attributes:
-        clients: How many.
-        examples: Of all clients together.
-        sha256: Of the clients' names and of all arrays, with their dtypes and shapes, in hexadecimal digits.
+        clients: Number of clients.
+        examples: Number of examples of all clients.
+        sha256: Hash of the clients' names and of all arrays, with their dtypes and shapes, in hexadecimal.
     """
 
     clients: int
@@ -31,7 +28,7 @@ class Fingerprint(NamedTuple):
 
 
 def fingerprint(data: FederatedData) -> Fingerprint | None:
-    """Of these data; None where some are made only when they are read, as a dataset's or a function's are."""
+    """Returns the fingerprint of these data; None if a dataset or function produces some on demand."""
     if not isinstance(data.clients, dict):
         return None
     parts = [*sorted(data.clients.items()), ("", data.test)]

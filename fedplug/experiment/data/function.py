@@ -1,18 +1,18 @@
-"""``source = "package.module:function"``: data that a user's function brings.
+"""``source = "package.module:function"``: data from a user's function.
 
 The function is called with the keys of ``[data.arguments]`` as keyword arguments, and with ``seed``,
-``path``, ``batch_size`` and ``epochs`` if it has parameters of these names. It returns one of two:
+``path``, ``batch_size`` and ``epochs`` if it has parameters of these names. It returns one of two values:
 
-- arrays by name, as a file of ``source = "npz"`` has them: ``{"x": ..., "y": ...}``, with ``"client"``,
-  ``"x_test"`` and ``"y_test"`` if there are any. They are spread over clients as ``[data]`` says.
-- `FederatedData`, or ``{"clients": ..., "test": ...}``: clients by id, each a pair ``(x, y)`` of arrays, a
-  `tf.data.Dataset` of batches, or a function from the number of the round to one of the two; and test
-  examples, a pair of arrays or a `tf.data.Dataset` of batches. Arrays are shuffled and batched as ``[data]``
-  says; datasets are taken as they are: unless they give the same in the same round, a resumed run ends with
-  other numbers. The model sees the batches' own types: of arrays a pair, see `as_examples`, of datasets the
+- Arrays by name, as in a file of ``source = "npz"``: ``{"x": ..., "y": ...}``, optionally with ``"client"``,
+  ``"x_test"`` and ``"y_test"``. ``[data]`` determines their division among clients.
+- `FederatedData`, or ``{"clients": ..., "test": ...}``. Each client has a pair ``(x, y)`` of arrays, a
+  `tf.data.Dataset` of batches, or a function from the round number to one of the two. The test examples are
+  arrays or a `tf.data.Dataset` of batches. ``[data]`` determines the shuffling and batching of arrays.
+  Datasets are used unchanged: if they differ between calls for a round, a resumed run gets other results. The
+  model receives the batches' own types: for arrays a pair, see `as_examples`; for datasets their
   ``element_spec``.
 
-Must not import TensorFlow: what is no array is not looked at here.
+This module does not import TensorFlow; it checks only arrays.
 """
 
 from __future__ import annotations
@@ -31,16 +31,16 @@ __all__ = ["load_function"]
 
 
 def load_function(config: DataConfig, path: Path, seed: int, folder: Path) -> FederatedData | Pooled:
-    """Calls the function, and checks what it returns.
+    """Calls the function and checks its result.
 
     Args:
-        config: Names the function.
-        path: What it is given as ``path``.
-        seed: What it is given as ``seed``.
-        folder: Of the configuration file.
+        config: The configuration, which names the function.
+        path: The argument ``path`` of the function.
+        seed: The argument ``seed`` of the function.
+        folder: The folder of the configuration file.
 
     Raises:
-        ConfigError: There is no such function, it fails, or it returns something else.
+        ConfigError: There is no such function, it fails, or its result is invalid.
     """
     where = f"[data] source {config.source!r}"
     made = imports.function(config.source, "[data] source", folder)
@@ -60,7 +60,7 @@ def load_function(config: DataConfig, path: Path, seed: int, folder: Path) -> Fe
 
 
 def _is_pair(value: Any) -> bool:
-    """Whether a client's data are arrays, inputs and labels."""
+    """Returns whether a client's data are a pair of arrays, inputs and labels."""
     return isinstance(value, tuple | list) and len(value) == 2
 
 
@@ -69,19 +69,19 @@ def _checked(data: FederatedData, where: str) -> FederatedData:
     if not isinstance(clients, Mapping) or not clients:
         raise ConfigError(
             f"{where} returned {'no clients' if isinstance(clients, Mapping) else type(clients).__name__}; "
-            "clients must be a mapping from ids to data, with one client at least"
+            "clients must be a mapping from ids to data, with at least one client"
         )
     for client_id in clients:
         if not isinstance(client_id, str):
-            raise ConfigError(f"{where}: the client id {client_id!r} is no text; use str(...)")
-    if isinstance(clients, dict):  # others are read when they are needed
+            raise ConfigError(f"{where}: the client id {client_id!r} is not text; use str(...)")
+    if isinstance(clients, dict):  # other mappings are read on demand
         clients = {name: _one(value, f"{where}, client {name!r}") for name, value in clients.items()}
         _check_alike(clients, where)
     return FederatedData(clients, _one(data.test, f"{where}, test"))
 
 
 def _check_alike(clients: Mapping[str, Any], where: str) -> None:
-    """Raises unless the examples of all clients have the same types."""
+    """Raises `ConfigError` unless the examples of all clients have the same types."""
     kinds = {
         name: ", ".join(f"{array.dtype}{list(array.shape[1:])}" for array in value)
         for name, value in clients.items()
@@ -91,7 +91,7 @@ def _check_alike(clients: Mapping[str, Any], where: str) -> None:
     for name, kind in kinds.items():
         if kind != kinds[first]:
             raise ConfigError(
-                f"{where}: an example of client {name!r} is {kind}; it must be {kinds[first]}, as those of "
+                f"{where}: an example of client {name!r} is {kind}; it must be {kinds[first]}, like those of "
                 f"client {first!r}"
             )
 
@@ -104,5 +104,5 @@ def _one(value: Any, where: str) -> Any:
         return value
     raise ConfigError(
         f"{where} is a {type(value).__name__}; it must be a pair of arrays (x, y), a tf.data.Dataset of "
-        "batches, or (of a client) a function of the round's number"
+        "batches, or (for a client) a function of the round number"
     )

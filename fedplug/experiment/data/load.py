@@ -1,4 +1,4 @@
-"""Reads the data of a configuration, whatever the source, and spreads them over clients."""
+"""Loads the data of a configuration from any source, and divides them among clients."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ __all__ = ["load_data", "spread"]
 
 
 def load_data(config: DataConfig, seed: int, folder: Path = Path()) -> FederatedData:
-    """The data of a configuration, with the split of a seed.
+    """Loads the data of a configuration, with the split of a seed.
 
     Args:
-        config: Which, and how they are spread.
-        seed: Of the held out examples and of the partition.
-        folder: Of the configuration file; paths are seen from there.
+        config: The data source and the division among clients.
+        seed: The seed of the test split and the partition.
+        folder: The folder of the configuration file, to which paths are relative.
 
     Raises:
-        ConfigError: The source cannot be read, holds something else, or cannot be spread as is asked for.
+        ConfigError: The source cannot be read, has invalid contents, or cannot be divided as configured.
         MissingDependencyError: The source needs a package that is not installed.
     """
     path = folder / Path(config.path).expanduser() if config.path else folder
@@ -47,10 +47,10 @@ def load_data(config: DataConfig, seed: int, folder: Path = Path()) -> Federated
 
 
 def spread(pooled: Pooled, config: DataConfig, seed: int) -> FederatedData:
-    """Holds test examples out where the source brings none, and gives every client its part.
+    """Holds out test examples if the source has none, and divides the others among the clients.
 
     Raises:
-        ConfigError: As `load_data`.
+        ConfigError: The examples cannot be divided as configured.
     """
     (x, y), client, test = pooled
     labelled = y.ndim == 1 and y.dtype.kind == "i"
@@ -62,8 +62,8 @@ def spread(pooled: Pooled, config: DataConfig, seed: int) -> FederatedData:
         train, held_out = partitions.hold_out(groups, config.test_fraction, seed)
         if not len(held_out):
             raise ConfigError(
-                f"test_fraction {config.test_fraction} leaves no test example of {len(y)}; give a larger "
-                "one, or x_test and y_test"
+                f"test_fraction {config.test_fraction} of {len(y)} examples leaves no test example; use a "
+                "larger fraction, or x_test and y_test"
             )
         test = Examples(x[held_out], y[held_out])
         x, y, client = x[train], y[train], None if client is None else client[train]
@@ -75,10 +75,10 @@ def _partition(wanted: str, has_clients: bool, labelled: bool) -> str:
     if wanted == "auto":
         return "given" if has_clients else "dirichlet" if labelled else "iid"
     if wanted == "given" and not has_clients:
-        raise ConfigError("partition is 'given', which needs client ids; the data have none")
+        raise ConfigError("partition is 'given', which needs client ids, but the data have none")
     if wanted in ("dirichlet", "classes") and not labelled:
         raise ConfigError(
-            f"partition is {wanted!r}; the labels are no classes, so it must be 'iid' or 'given'"
+            f"partition is {wanted!r}, but the labels are not classes; it must be 'iid' or 'given'"
         )
     return wanted
 

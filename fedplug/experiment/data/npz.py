@@ -1,4 +1,4 @@
-"""``source = "npz"``: arrays in a file of `numpy.savez`, or in a dictionary with the same names."""
+"""``source = "npz"``: arrays in a file from `numpy.savez`, or in a dictionary with the same names."""
 
 from __future__ import annotations
 
@@ -18,38 +18,37 @@ _NAMES = ("x", "y", "client", "x_test", "y_test")
 
 
 def load_npz(path: Path) -> Pooled:
-    """The arrays ``x`` and ``y`` of a file, and, if they are there, ``client``, ``x_test`` and ``y_test``.
+    """Reads ``x`` and ``y`` from a file, and ``client``, ``x_test`` and ``y_test`` if it has them.
 
-    The first axis counts the examples. Pickled objects are not read: they could run any program.
+    The first axis counts the examples. Pickled objects are refused: they could run any program.
 
     Raises:
-        ConfigError: The file cannot be read, lacks an array or has another; or as `as_pooled`.
+        ConfigError: The file cannot be read, or its arrays are invalid; see `as_pooled`.
     """
     try:
         with np.load(path, allow_pickle=False) as file:
             if not isinstance(file, np.lib.npyio.NpzFile):
-                raise ConfigError(f"{path} holds one array; write it with numpy.savez(path, x=..., y=...)")
+                raise ConfigError(f"{path} has one array; write it with numpy.savez(path, x=..., y=...)")
             arrays = {name: file[name] for name in file.files}
     except OSError as error:
         raise ConfigError(f"cannot read {path}: {error.strerror or error}") from error
     except (ValueError, EOFError, zipfile.BadZipFile) as error:
         raise ConfigError(
-            f"{path} is no file of numpy.savez, or has arrays of Python objects, which are not read: {error}"
+            f"{path} is not a file from numpy.savez, or has Python objects, which are refused: {error}"
         ) from error
     return as_pooled(arrays, str(path))
 
 
 def as_pooled(arrays: Mapping[str, Any], where: str) -> Pooled:
-    """Examples from arrays by name.
+    """Creates examples from arrays by name.
 
     Args:
-        arrays: ``x``, ``y``; optionally ``client``, the client's id of every example, as whole numbers or
-            text, and ``x_test`` with ``y_test``. Labels may be text: their numbers are those of the sorted
-            names.
-        where: What they are of, for errors.
+        arrays: ``x`` and ``y``; optionally ``client``, the client id of every example as whole number or
+            text, and ``x_test`` with ``y_test``. Text labels are numbered in sorted order.
+        where: The origin of the arrays, for error messages.
 
     Raises:
-        ConfigError: An array is missing, or has another name, dtype, length or shape than it must have.
+        ConfigError: An array is missing or unknown, or has a wrong dtype, length or shape.
     """
     for name in arrays:
         if name not in _NAMES:
@@ -67,13 +66,13 @@ def as_pooled(arrays: Mapping[str, Any], where: str) -> Pooled:
             found, needed = (f"{each.dtype}{list(each.shape[1:])}" for each in (of_test, of_training))
             if found != needed:
                 raise ConfigError(
-                    f"{where}: an example of {name}_test is {found}; it must be {needed}, as those of {name}"
+                    f"{where}: an example of {name}_test is {found}; it must be {needed}, as in {name}"
                 )
     return Pooled(examples, _clients(arrays.get("client"), len(examples.x), where), test)
 
 
 def _numbered(labels: list[Array]) -> list[Array]:
-    """Labels that are text, as their positions in the sorted list of all."""
+    """Replaces text labels by their positions in the sorted list of all labels."""
     if not all(each.dtype.kind in "US" for each in labels):
         return labels
     numbers = np.unique(np.concatenate(labels), return_inverse=True)[1]

@@ -1,4 +1,4 @@
-"""How examples are spread over clients: the positions of each one's, disjoint, together all."""
+"""Partitions of examples among clients: disjoint positions for each client, together all examples."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ _ATTEMPTS = 1000
 
 
 def by_dirichlet(labels: Array, clients: int, concentration: float, seed: int) -> list[Array]:
-    """Splits examples so that every class is spread over the clients in Dirichlet-distributed shares.
+    """Divides every class among the clients in Dirichlet-distributed shares.
 
     Source: Hsu, Qi & Brown, "Measuring the Effects of Non-Identical Data Distribution for Federated Visual
-    Classification", 2019 (arXiv 1909.06335). Drawn again until every client has at least 5 examples.
+    Classification", 2019 (arXiv 1909.06335). The draw is repeated until every client has at least 5 examples.
 
     Args:
-        labels: ``int32[n]``.
-        clients: How many components.
-        concentration: Of the symmetric Dirichlet distribution.
-        seed: Of the draw.
+        labels: Labels ``int32[n]``.
+        clients: Number of clients.
+        concentration: Concentration of the symmetric Dirichlet distribution.
+        seed: The seed of the random draw.
 
     Returns:
-        Positions in ``labels``, a disjoint ``int64`` vector per client; together all of them.
+        Positions in ``labels``: a disjoint ``int64`` vector per client, together all positions.
 
     Raises:
         ConfigError: No draw gave every client enough examples.
@@ -52,16 +52,17 @@ def by_dirichlet(labels: Array, clients: int, concentration: float, seed: int) -
 
 
 def by_classes(labels: Array, clients: int, classes_per_client: int, seed: int) -> list[Array]:
-    """Deals every client the same number of shards of examples that are sorted by their label.
+    """Gives every client the same number of shards of examples that are sorted by label.
 
-    So most clients have examples of at most so many classes. Source: McMahan et al., "Communication-Efficient
-    Learning of Deep Networks from Decentralized Data" (2017), section 3: 200 shards, 2 a client.
+    Most clients therefore have examples of at most ``classes_per_client`` classes. Source: McMahan et al.,
+    "Communication-Efficient Learning of Deep Networks from Decentralized Data" (2017), section 3: 200 shards,
+    2 per client.
 
     Args:
-        labels: ``int32[n]``.
-        clients: How many components.
-        classes_per_client: Shards that a client is dealt.
-        seed: Of the deal.
+        labels: Labels ``int32[n]``.
+        clients: Number of clients.
+        classes_per_client: Number of shards per client.
+        seed: The seed of the random draw.
 
     Raises:
         ConfigError: There are fewer examples than shards.
@@ -81,7 +82,7 @@ def by_classes(labels: Array, clients: int, classes_per_client: int, seed: int) 
 
 
 def iid(examples: int, clients: int, seed: int) -> list[Array]:
-    """Spreads examples evenly, at random.
+    """Divides examples evenly and at random.
 
     Raises:
         ConfigError: There are fewer examples than clients.
@@ -92,7 +93,7 @@ def iid(examples: int, clients: int, seed: int) -> list[Array]:
 
 
 def given(client: Array) -> dict[str, Array]:
-    """The positions of every client's examples, by its id as text, sorted."""
+    """Returns the positions of every client's examples, by its id as text, sorted."""
     names = client.astype(str)
     ids, owners = np.unique(names, return_inverse=True)
     order = np.argsort(owners, kind="stable")
@@ -104,9 +105,9 @@ def hold_out(groups: Array, fraction: float, seed: int) -> tuple[Array, Array]:
     """Splits positions into training and test, with the same fraction of every group.
 
     Args:
-        groups: ``[n]``: the label of every example, say, or its client.
-        fraction: Of the examples of a group, rounded; one at least stays for training.
-        seed: Of the choice.
+        groups: The group of every example, ``[n]``, for example its label or its client.
+        fraction: Fraction of a group to hold out, rounded; at least one example stays for training.
+        seed: The seed of the random choice.
 
     Returns:
         The positions for training and those for the test, each ascending.

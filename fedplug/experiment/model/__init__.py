@@ -1,1 +1,1 @@
-"""What an experiment trains, in TensorFlow: model, loss, metrics, the clients' batches, the evaluation."""
+"""The TensorFlow part of an experiment: model, loss, metrics, the clients' batches, the evaluation."""

@@ -1,4 +1,4 @@
-"""The model of an experiment: built with a seed, handed to TFF, and checked against the data beforehand."""
+"""The model of an experiment: built from a seed, passed to TFF, and checked against the data first."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ _OF_TFF = tff.learning.models.VariableModel | tff.learning.models.FunctionalMode
 
 
 def element_spec(data: FederatedData) -> Any:
-    """The type of a batch of the clients' data: of arrays a pair, of datasets their own.
+    """Returns the type of a batch of the clients' data: a pair for arrays, the dataset's own type otherwise.
 
     Raises:
-        ConfigError: The first client's data are nothing that has one.
+        ConfigError: The first client's data are of an unsupported type.
     """
     name, first = next(iter(data.clients.items()))
     if callable(first):
@@ -41,7 +41,7 @@ def element_spec(data: FederatedData) -> Any:
         return tuple(tf.TensorSpec([None, *array.shape[1:]], array.dtype) for array in arrays)
     raise ConfigError(
         f"the data of client {name!r} are a {type(first).__name__}; they must be a pair of arrays (x, y), a "
-        "tf.data.Dataset of batches, or a function from the number of the round to one"
+        "tf.data.Dataset of batches, or a function from the round number to one"
     )
 
 
@@ -53,15 +53,15 @@ class ModelBuilder:
     """
 
     def __init__(self, config: ModelConfig, data: FederatedData, folder: Path = Path()) -> None:
-        """Builds it once, to see that it takes the data.
+        """Builds the model once to check that it accepts the data.
 
         Args:
-            config: Which.
-            data: With one of the seeds: all have examples of the same type.
-            folder: Of the configuration file, beside which functions are looked for.
+            config: The configuration of the model.
+            data: The data of any seed; all have examples of the same type.
+            folder: The folder of the configuration file, where functions are searched first.
 
         Raises:
-            ConfigError: A function cannot be found or returns no model, or the model does not take the data.
+            ConfigError: A function cannot be found or returns no model, or the model rejects the data.
         """
         self._config = config
         self._folder = folder
@@ -72,21 +72,21 @@ class ModelBuilder:
         self._function = imports.function(config.build, "[model] build", folder) if config.build else None
         if self._function is None and self._outputs is None:
             raise ConfigError(
-                "[model] has no build; it must name a function, as the number of classes cannot be seen from "
-                "these data"
+                "[model] has no build; it must name a function, because these data do not show the number of "
+                "classes"
             )
         model = self.build(0)
         if isinstance(model, tf.keras.Model):
             self._check_keras(model, data)
         elif config.loss or config.metrics:
             raise ConfigError(
-                f"{self._where} returned a model of TFF, which has its own: leave loss and metrics out"
+                f"{self._where} returned a model of TFF, which has its own loss and metrics: leave these out"
             )
         else:
             self._check_tff(model)
 
     def build(self, seed: int) -> Any:
-        """A Keras model, or a `VariableModel` or `FunctionalModel` of `tff.learning.models`.
+        """Builds a Keras model, or a `VariableModel` or `FunctionalModel` of `tff.learning.models`.
 
         Raises:
             ConfigError: The function fails, or returns something else.
@@ -95,7 +95,7 @@ class ModelBuilder:
             assert self._outputs is not None
             x = self.spec[0]
             return build_network(self._config, tf.TensorSpec(x.shape[1:], x.dtype), self._outputs, seed)
-        tf.keras.utils.set_random_seed(seed)  # of what a function draws without a seed of its own
+        tf.keras.utils.set_random_seed(seed)  # for functions that do not use the seed themselves
         offered = {"seed": seed, "element_spec": self.spec}
         model = imports.call(self._function, self._where, self._config.arguments, offered)
         if not isinstance(model, tf.keras.Model | _OF_TFF):
@@ -115,7 +115,7 @@ class ModelBuilder:
         return model
 
     def model_fn(self, seed: int) -> Callable[[], Any] | Any:
-        """What TFF builds the model with: a function, or a `FunctionalModel`; the same one every time."""
+        """Returns TFF's model argument: a function or a `FunctionalModel`, always the same per seed."""
         if seed not in self._model_fns:
             self._model_fns[seed] = self._model_fn(seed)
         return self._model_fns[seed]
@@ -135,19 +135,19 @@ class ModelBuilder:
         return build
 
     def initial_weights(self, seed: int) -> Any:
-        """The `tff.learning.models.ModelWeights` that a training with this seed begins with."""
+        """Returns the initial `tff.learning.models.ModelWeights` of a training with this seed."""
         model = self.build(seed)
         if isinstance(model, tff.learning.models.FunctionalModel):
             return tff.learning.models.ModelWeights(*model.initial_weights)
         return tff.learning.models.ModelWeights.from_model(model)
 
     def loss(self, model: tf.keras.Model) -> tf.keras.losses.Loss:
-        """The loss of the configuration, or the one that suits the labels."""
+        """Returns the configured loss, or the default for the labels."""
         name = self._config.loss or named.default_loss(self._labels, model.output_shape[-1])
         return named.loss(name, model, self._folder)
 
     def metrics(self, model: tf.keras.Model) -> list[tf.keras.metrics.Metric]:
-        """New ones, of the configuration, or one that suits the labels."""
+        """Returns new instances of the configured metrics, or the default for the labels."""
         names = self._config.metrics or named.default_metrics(self._labels, model.output_shape[-1])
         return [named.metric(name, model, self._folder) for name in names]
 
@@ -159,7 +159,7 @@ class ModelBuilder:
         x, y = _few_examples(data.test)
         found, wanted = (tf.nest.map_structure(_typed, each) for each in ((x, y), self.spec))
         if found != wanted:
-            raise ConfigError(f"test examples are {found}; they must be {wanted}, as those of the clients")
+            raise ConfigError(f"test examples are {found}; they must be {wanted}, like those of the clients")
         try:
             predictions = model(x, training=False)
             self._check_outputs(loss, predictions)
@@ -171,18 +171,18 @@ class ModelBuilder:
         except Exception as error:
             text = next(iter(str(error).strip().splitlines()), "")
             raise ConfigError(
-                f"{self._where}: the model, with its loss and metrics, does not take examples {found}: "
+                f"{self._where}: the model, with its loss and metrics, rejects examples {found}: "
                 f"{type(error).__name__}: {text}"
             ) from error
         if value.shape.rank != 0:
-            raise ConfigError(f"[model] loss has the shape {value.shape}; it must be one number for a batch")
+            raise ConfigError(f"[model] loss has the shape {value.shape}; it must be one number per batch")
 
     def _check_outputs(self, loss: Any, predictions: Any) -> None:
         sparse = isinstance(loss, tf.keras.losses.SparseCategoricalCrossentropy)
         if sparse and self._outputs is not None and predictions.shape[-1] < self._outputs:
             raise ConfigError(
-                f"y has labels up to {self._outputs - 1}, and {self._where} has {predictions.shape[-1]} "
-                f"outputs; there must be {self._outputs} at least"
+                f"y has labels up to {self._outputs - 1}, but {self._where} has {predictions.shape[-1]} "
+                f"outputs; there must be at least {self._outputs}"
             )
 
     def _check_tff(self, model: Any) -> None:
@@ -192,19 +192,19 @@ class ModelBuilder:
         )
         if not wanted.is_assignable_from(found):
             raise ConfigError(
-                f"{self._where} returned a model of {wanted}; it must take what clients have, {found}"
+                f"{self._where} returned a model of {wanted}; it must accept the clients' data, {found}"
             )
 
 
 def _few_examples(test: Any) -> Any:
-    """Some test examples, as one batch."""
+    """Returns some test examples as one batch."""
     if isinstance(test, tf.data.Dataset):
         return next(iter(test))
     return tf.nest.map_structure(lambda array: tf.constant(array[:_FEW]), tuple(test))
 
 
 def _targets(data: FederatedData, spec: Any) -> tuple[bool, int | None]:
-    """Whether the targets are labels, and how wide the output is; None: cannot be seen from the data."""
+    """Returns whether the targets are labels, and the output width; None if the data do not show it."""
     pair = isinstance(spec, tuple | list) and len(spec) == 2
     target = spec[1] if pair else spec.get("y") if isinstance(spec, Mapping) else None
     if not isinstance(target, tf.TensorSpec):

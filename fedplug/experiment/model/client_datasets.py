@@ -1,4 +1,4 @@
-"""The clients' data as `fedplug.Trainer` takes them: functions from the round to shuffled batches, seeded."""
+"""The clients' data for a `Trainer`: seeded functions from the round number to shuffled batches."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ __all__ = ["client_datasets"]
 def client_datasets(
     config: DataConfig, clients: Mapping[str, Any], seed: int
 ) -> dict[str, Callable[[int], tf.data.Dataset]]:
-    """For each client a function from the round number to its shuffled and batched data.
+    """Returns a function from the round number to shuffled and batched data, for each client.
 
-    The order depends on seed, client and round only, so that a resumed run sees what an uninterrupted one
-    does. What is a dataset, or a function from the round to one, stays as it is.
+    The order depends only on seed, client and round, so that a resumed run gets the same data as an
+    uninterrupted one. Datasets, and functions that return them, are used unchanged.
     """
     return {
         client_id: functools.partial(_dataset, config, clients, client_id, (seed, position))
@@ -43,7 +43,7 @@ def _dataset(
     if not (isinstance(found, tuple | list) and len(found) == 2):
         raise ConfigError(
             f"the data of client {client_id!r} are a {type(found).__name__}; they must be a pair of arrays "
-            "(x, y), a tf.data.Dataset, or a function from the number of the round to one"
+            "(x, y), a tf.data.Dataset, or a function from the round number to one"
         )
     x, y = found
     if not isinstance(found, Examples):
@@ -54,9 +54,9 @@ def _dataset(
 
 
 def _batches(x: np.ndarray[Any, Any], y: np.ndarray[Any, Any], size: int) -> tf.data.Dataset:
-    """``tf.data.Dataset.from_tensor_slices((x, y)).batch(size)``, by a function that is traced once.
+    """Computes ``tf.data.Dataset.from_tensor_slices((x, y)).batch(size)`` with a function traced once.
 
-    The two are several Python calls for each client and round, which a small model's rounds would feel.
+    These are several Python calls per client and round, which would slow down rounds of small models.
     """
     specs = tuple(tf.TensorSpec([None, *array.shape[1:]], array.dtype) for array in (x, y))
     (variant,) = _to_batches(specs, size)([tf.constant(x), tf.constant(y)])

@@ -1,4 +1,4 @@
-"""The metrics of a server state on the test examples."""
+"""The evaluation of a server state on the test examples."""
 
 from __future__ import annotations
 
@@ -14,24 +14,24 @@ from fedplug.experiment.model.builder import ModelBuilder
 __all__ = ["Evaluator"]
 
 _BATCH = 1000
-"""Examples that are evaluated together."""
+"""The number of examples in a batch."""
 
 _COUNTER = "num_"
-"""How TFF's counters of examples, batches and tokens begin."""
+"""The prefix of TFF's counters of examples, batches and tokens."""
 
 
 class Evaluator:
-    """Computes a model's own metrics; a model of TFF that has none has its loss.
+    """Computes a model's own metrics; for a TFF model without metrics, its loss.
 
     Attributes:
-        keys: Of the metrics in a row.
+        keys: The keys of the metrics in a row.
     """
 
     def __init__(self, builder: ModelBuilder, test: Any) -> None:
         """Builds a model, whose weights every call replaces.
 
         Args:
-            builder: Of the model.
+            builder: The builder of the model.
             test: Examples, or a `tf.data.Dataset` of batches.
         """
         model = builder.build(0)
@@ -43,20 +43,20 @@ class Evaluator:
         self.keys = row_keys(self._evaluate.names)
 
     def evaluate(self, weights: Any) -> dict[str, float]:
-        """The metrics of `tff.learning.models.ModelWeights`, by ``keys``."""
+        """Returns the metrics of `tff.learning.models.ModelWeights`, by ``keys``."""
         values = self._evaluate(weights)
         return {key: float(values[name]) for key, name in zip(self.keys, self._evaluate.names, strict=True)}
 
 
 class _OfKeras:
-    """Counts in float64, of which a fraction of many examples is exact."""
+    """Evaluates a Keras model, with counters in float64, which are exact for many examples."""
 
     def __init__(self, model: tf.keras.Model, metrics: Sequence[tf.keras.metrics.Metric], test: Any) -> None:
         self._model = model
         self._predict = tf.function(lambda x: model(x, training=False))
         self._metrics = [_exact(metric) for metric in metrics]
         self._batches = test
-        if not isinstance(test, tf.data.Dataset):  # on the device once for all rounds
+        if not isinstance(test, tf.data.Dataset):  # copied to the device once for all rounds
             parts = [slice(start, start + _BATCH) for start in range(0, len(test[0]), _BATCH)]
             self._batches = [tuple(tf.constant(array[part]) for array in test) for part in parts]
         self.names = [metric.name for metric in metrics]
@@ -73,7 +73,7 @@ class _OfKeras:
 
 
 class _OfTff:
-    """TFF's own evaluation, of all test examples as of one client."""
+    """Evaluates a TFF model with TFF's evaluation, with all test examples at one client."""
 
     def __init__(self, model_fn: Any, test: Any) -> None:
         if not isinstance(test, tf.data.Dataset):
@@ -83,7 +83,7 @@ class _OfTff:
         metrics = self._process.next.type_signature.result.metrics.member.client_work.eval
         found = tff.structure.name_list(metrics.current_round_metrics)
         names = [name for name in found if not name.startswith(_COUNTER) and name != "loss"] or ["loss"]
-        self.names = sorted(names, key=lambda name: "accuracy" not in name)  # of equals the order stays
+        self.names = sorted(names, key=lambda name: "accuracy" not in name)  # stable: accuracies first
 
     def __call__(self, weights: Any) -> Mapping[str, Any]:
         state = self._process.set_model_weights(self._process.initialize(), weights)

@@ -1,8 +1,8 @@
-"""Losses and metrics of Keras by their names, as a configuration writes them, or made by a function.
+"""Keras losses and metrics by name, as in a configuration, or from a function.
 
-A name is that of a class, ``"MeanSquaredError"``, in any spelling that Keras has for it:
-``"mean_squared_error"``, ``"mse"``. Cross-entropies, and metrics that compare with a threshold, are set for
-logits unless the model ends in probabilities.
+A name is that of a class, ``"MeanSquaredError"``, in any spelling of Keras: ``"mean_squared_error"``,
+``"mse"``. Cross-entropies and metrics with a threshold are configured for logits, unless the model ends in
+probabilities.
 """
 
 from __future__ import annotations
@@ -24,39 +24,39 @@ _BINARY = ("binary_accuracy", "binary_io_u")
 
 
 def loss(name: str, model: tf.keras.Model, folder: Path) -> tf.keras.losses.Loss:
-    """The loss of a name.
+    """Returns the loss with this name.
 
     Raises:
-        ConfigError: There is none, or the function returns something else.
+        ConfigError: There is no such loss, or the function returns something else.
     """
     return _made(name, "[model] loss", "loss", tf.keras.losses, tf.keras.losses.Loss, model, folder)
 
 
 def metric(name: str, model: tf.keras.Model | None, folder: Path) -> tf.keras.metrics.Metric:
-    """The metric of a name.
+    """Returns the metric with this name.
 
     Raises:
-        ConfigError: There is none, or the function returns something else.
+        ConfigError: There is no such metric, or the function returns something else.
     """
     return _made(name, "[model] metrics", "metric", tf.keras.metrics, tf.keras.metrics.Metric, model, folder)
 
 
 def default_loss(labels: bool, outputs: int) -> str:
-    """Of labels cross-entropy, of other values the mean squared error."""
+    """Returns the name of a cross-entropy for labels, of the mean squared error for other values."""
     if not labels:
         return "mean_squared_error"
     return "binary_crossentropy" if outputs == 1 else "sparse_categorical_crossentropy"
 
 
 def default_metrics(labels: bool, outputs: int) -> tuple[str, ...]:
-    """Of labels the accuracy, of other values the mean absolute error."""
+    """Returns the names of the accuracy for labels, of the mean absolute error for other values."""
     if not labels:
         return ("mean_absolute_error",)
     return ("binary_accuracy" if outputs == 1 else "sparse_categorical_accuracy",)
 
 
 def ends_in_probabilities(model: tf.keras.Model) -> bool:
-    """Whether the last layer of a Keras model is a softmax or a sigmoid, or has one as its activation."""
+    """Returns whether the last layer of a Keras model is, or has as activation, a softmax or a sigmoid."""
     last = model.layers[-1] if model.layers else None
     if isinstance(last, tf.keras.layers.Softmax):
         return True
@@ -91,10 +91,10 @@ def _made(
         return classes[snake](**options)
     except TypeError as error:
         raise ConfigError(
-            f"{key} {name!r} needs arguments ({error}); name a function that makes it"
+            f"{key} {name!r} needs arguments ({error}); name a function that creates it"
         ) from error
 
 
 def _snake(name: str) -> str:
-    """``MeanSquaredError`` as ``mean_squared_error``; what is so already stays."""
+    """Converts ``MeanSquaredError`` to ``mean_squared_error``; other spellings stay unchanged."""
     return re.sub(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", "_", name).lower()

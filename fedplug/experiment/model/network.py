@@ -1,4 +1,4 @@
-"""The network of an experiment that builds none of its own: convolutions, then dense layers."""
+"""The network of an experiment without its own model: convolutions, then dense layers."""
 
 from __future__ import annotations
 
@@ -14,21 +14,21 @@ __all__ = ["build_network"]
 
 
 def build_network(config: ModelConfig, inputs: tf.TensorSpec, outputs: int, seed: int) -> tf.keras.Model:
-    """A Keras model without an activation at its end; equal seeds give equal weights.
+    """Builds a Keras model without a final activation; equal seeds give equal weights.
 
     Args:
         config: The widths of its layers.
-        inputs: Of one example; whole numbers are taken as they are, as floating-point ones.
+        inputs: The type of one example; whole numbers are converted to floating-point numbers.
         outputs: Width of the last layer.
-        seed: Of the initial weights.
+        seed: The seed of the initial weights.
 
     Raises:
-        ConfigError: There are convolutions, and the inputs are no images ``[height, width, channels]``.
+        ConfigError: There are convolutions, but the inputs are not images ``[height, width, channels]``.
     """
     if config.filters and len(inputs.shape) != 3:
         raise ConfigError(
-            f"[model] filters is {list(config.filters)}; it must be left out, as inputs of shape "
-            f"{list(inputs.shape)} are no images [height, width, channels]"
+            f"[model] filters is {list(config.filters)}; it must be left out, because inputs of shape "
+            f"{list(inputs.shape)} are not images [height, width, channels]"
         )
     glorot = [
         tf.keras.initializers.GlorotUniform(seed=seed + i)

@@ -181,7 +181,7 @@ def test_a_function_brings_clients(functions, tmp_path) -> None:
     ("name", "message"),
     [
         ("nothing", "returned no clients; clients must be a mapping"),
-        ("numbered", "the client id 1 is no text"),
+        ("numbered", "the client id 1 is not text"),
         ("empty", "client 'a': there are no examples"),
         ("unlike", r"client 'b' is float32\[2\], int32\[\]; it must be float32\[3\], int32\[\], as .* 'a'"),
         ("text", "client 'a' is a str; it must be a pair of arrays"),
@@ -244,7 +244,7 @@ def test_a_module_of_another_configuration_is_not_taken_for_ours(functions, tmp_
         ({"x": X, "y": Y - 1}, "y has the label -1"),
         ({"x": np.where(X == 4, np.nan, X), "y": Y}, "x has 1 values that are not finite"),
         ({"x": X.astype(str), "y": Y}, "x is <U32.*it must be an array of numbers"),
-        ({"x": X.astype(object), "y": Y}, "arrays of Python objects, which are not read"),
+        ({"x": X.astype(object), "y": Y}, "Python objects, which are refused"),
         ({"x": X, "y": Y + 2**40}, "y goes from .* it must fit into int32"),
         ({"x": X, "y": Y, "client": CLIENT[:3]}, r"client is <U1\[3\]; it must have an id.* the 20 examples"),
         (
@@ -274,7 +274,7 @@ def test_what_is_wrong_with_an_npz_is_one_line(tmp_path, arrays, message) -> Non
             r"unknown column 'label'.*did you mean 'Label'\? \(the key label_column of \[data\]\)",
         ),
         ("label,x,x\n1,2,3\n", "the column 'x' twice"),
-        ("label\n1\n", "there must be features"),
+        ("label\n1\n", "it must have features"),
     ],
 )
 def test_what_is_wrong_with_a_csv_is_one_line(tmp_path, text, message) -> None:
@@ -298,7 +298,7 @@ def test_a_missing_or_other_file_is_one_line(tmp_path, source) -> None:
     ("y", "partition", "message"),
     [
         (Y, "given", "partition is 'given'"),
-        (X[:, 0] / 3, "dirichlet", "partition is 'dirichlet'; the labels are no classes"),
+        (X[:, 0] / 3, "dirichlet", "partition is 'dirichlet', but the labels are not classes"),
     ],
 )
 def test_a_partition_that_the_data_do_not_allow_is_refused(tmp_path, y, partition, message) -> None:

@@ -171,20 +171,20 @@ def test_the_type_of_a_batch_is_offered_to_the_function(built) -> None:
         (LABELS, "fails", {}, "failed: KeyError: 'weights'"),
         (LABELS, "dense", {}, "cannot be called: missing a required argument: 'outputs'"),
         (LABELS, "dens", {}, "unknown function 'dens' .*did you mean 'dense'"),
-        (LABELS, "wide", {}, r"does not take examples .*float32\[batch, 3\]"),
+        (LABELS, "wide", {}, r"rejects examples .*float32\[batch, 3\]"),
         (
             LABELS,
             "dense",
             {"arguments": {"outputs": 2}},
             "labels up to 2, and .* has 2 outputs; .* 3 at least",
         ),
-        (LABELS, "other_variable", {}, "returned a model of .* it must take what clients have"),
-        (LABELS, "variable", {"loss": "mse"}, "has its own: leave loss and metrics out"),
+        (LABELS, "other_variable", {}, "returned a model of .* it must accept the clients' data"),
+        (LABELS, "variable", {"loss": "mse"}, "has its own loss and metrics: leave these out"),
         (LABELS, "", {"loss": "mean_sqared_error"}, "unknown Keras loss .*did you mean 'mean_squared_error'"),
         (LABELS, "", {"metrics": ("acuracy",)}, "unknown Keras metric .*did you mean 'accuracy'"),
         (LABELS, "", {"metrics": ("mse", "mse")}, "their names must be different"),
         (LABELS, "", {"loss": ":text"}, "returned a str; it must be a Keras loss"),
-        (LABELS, "", {"metrics": ("MeanIoU",)}, "needs arguments .*name a function that makes it"),
+        (LABELS, "", {"metrics": ("MeanIoU",)}, "needs arguments .*name a function that creates it"),
         (LABELS, "", {"filters": (3,)}, r"filters is \[3\]; it must be left out, as inputs of shape \[3\]"),
     ],
 )
@@ -206,5 +206,5 @@ def test_clients_whose_classes_cannot_be_seen_need_a_model(built) -> None:
 
 def test_test_examples_of_another_type_than_the_clients_are_refused() -> None:
     data = FederatedData({"a": LABELS}, VALUES)
-    with pytest.raises(ConfigError, match=r"test examples are .* they must be .* as those of the clients"):
+    with pytest.raises(ConfigError, match=r"test examples are .* they must be .* like those of the clients"):
         ModelBuilder(ModelConfig(), data)
