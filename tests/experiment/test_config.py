@@ -175,7 +175,7 @@ def test_a_setting_replaces_a_value_of_the_file(tmp_path) -> None:
         ),
         ("rounds=many", "rounds is 'many'; it must be a whole number"),
         ("rounds", "--set 'rounds' must have the form KEY=VALUE"),
-        ("rounds.a=3", "--set 'rounds.a=3' must name a key of a table, and rounds is none"),
+        ("rounds.a=3", "--set 'rounds.a=3' must name a key of a table, but rounds is not a table"),
     ],
 )
 def test_a_setting_that_cannot_be_is_named(tmp_path, setting, message) -> None:

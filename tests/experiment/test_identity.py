@@ -154,5 +154,5 @@ def test_a_folder_from_before_data_were_compared_is_gone_on_with(folder, read) -
 def test_damaged_fingerprints_are_named(folder, text) -> None:
     folder.mkdir()
     (folder / "data.json").write_text(text, encoding="utf-8")
-    with pytest.raises(StoreError, match=r"data\.json holds no fingerprints"):
+    with pytest.raises(StoreError, match=r"data\.json has no valid fingerprints"):
         check_data(folder, {0: fingerprint(data())})

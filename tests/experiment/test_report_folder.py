@@ -110,7 +110,7 @@ def test_what_is_not_there_is_named(tmp_path) -> None:
         read_experiments([tmp_path / "absent"])
     with pytest.raises(ConfigError, match=r"has no metrics\.jsonl"):
         read_experiments([tmp_path])
-    with pytest.raises(ConfigError, match=r"metrics\.jsonl is empty: no round has ended yet"):
+    with pytest.raises(ConfigError, match=r"metrics\.jsonl is empty: no round has finished yet"):
         read_experiments([log(tmp_path / "empty")])
     with pytest.raises(ConfigError, match="named twice"):
         read_experiments([log(tmp_path / "x", ROW), tmp_path / "x" / ".." / "x"])

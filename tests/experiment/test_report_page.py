@@ -181,7 +181,7 @@ def test_what_a_folder_lacks_is_said_with_the_key_that_brings_it(make_folder) ->
     (folder / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     text = " ".join(Reader(page(folder)).texts)
     for said in (
-        *["there is no model.json", "has a target_accuracy", "has tensor_metrics = true", "(client_ids)"],
+        *["there is no model.json", "Set target_accuracy", "set tensor_metrics = true", "(client_ids)"],
         *["The rows have no test_accuracy", "There is no provenance.json", "There is no environment.json"],
     ):
         assert said in text
@@ -189,7 +189,7 @@ def test_what_a_folder_lacks_is_said_with_the_key_that_brings_it(make_folder) ->
 
 def test_an_unfinished_experiment_says_so(make_folder) -> None:
     text = page(make_folder(rounds=9, last={"top-k 1 %": 2, "top-k 1 %, 8 bits": 0}))
-    assert "not all of 9 rounds yet: top-k 1 %; not begun: top-k 1 %, 8 bits" in text
+    assert "unfinished, of 9 rounds: top-k 1 %; not begun: top-k 1 %, 8 bits" in text
 
 
 def test_a_loss_has_curves_and_no_time_to_reach_it(make_folder) -> None:
@@ -210,7 +210,7 @@ def test_folders_that_measured_different_things_have_figures_of_their_own(make_f
     found = [attributes["id"] for _, attributes in read.elements if "id" in attributes]
     assert len(found) == len(set(found))
     assert {"test accuracy against uplink", "test loss against uplink"} <= set(read.texts)
-    assert any("less is better of what they measure: other" in text for text in read.texts)
+    assert any("lower values of their metric are better: other" in text for text in read.texts)
 
 
 def test_what_differs_between_folders_is_marked(make_folder) -> None:

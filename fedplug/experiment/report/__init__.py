@@ -1,6 +1,6 @@
-"""What an experiment shows: tables, a picture and a page, from the files of its folder.
+"""The results of an experiment: tables, a picture and a page, from the files of its folder.
 
-Must not import TensorFlow; matplotlib only when something is drawn.
+This package does not import TensorFlow, and imports Matplotlib only to draw.
 """
 
 from fedplug.experiment.report.page import write_report

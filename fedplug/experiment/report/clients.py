@@ -1,4 +1,4 @@
-"""Clients: how many rounds each missed, and how old its residual was when it came back."""
+"""The section on clients: rounds that each client missed, and the ages of returning residuals."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ if TYPE_CHECKING:
 __all__ = ["Participation", "by_client", "participation"]
 
 _LISTED = 50
-"""So many clients are in the table, those that were away longest."""
+"""Maximum number of clients in the table; those that were away longest come first."""
 
 
 class Participation(NamedTuple):
-    """Who took part in which rounds.
+    """The participation of clients in rounds.
 
     Attributes:
-        clients: Their names, those first that took part most often.
-        took_part: ``[client, round]``.
-        age: ``[client, round]``: rounds since the client took part, seen after the round; NaN before.
-        returned: The age of the residual of every client that took part again, one number each.
+        clients: The names, in descending order of participation.
+        took_part: Whether a client took part, ``[client, round]``.
+        age: Rounds since the client took part, ``[client, round]``, after the round; NaN before the first.
+        returned: The age of the residual at every return of a client.
     """
 
     clients: list[str]
@@ -41,7 +41,7 @@ class Participation(NamedTuple):
 
 
 def participation(rows: Rows) -> Participation:
-    """Reads it from rows that have ``client_ids``."""
+    """Reads the participation from rows that have ``client_ids``."""
     sampled = [dict.fromkeys(row["client_ids"]) for row in rows]
     times: dict[str, int] = {}
     for names in sampled:
@@ -60,7 +60,7 @@ def participation(rows: Rows) -> Participation:
 
 
 def by_client(experiments: Sequence[Experiment]) -> Markup:
-    """The section; what is missing is said in its place."""
+    """Renders the section; missing data are explained in their place."""
     parts: list[Markup] = []
     for number, experiment in enumerate(experiments):
         if len(experiments) > 1:
@@ -78,7 +78,7 @@ def by_client(experiments: Sequence[Experiment]) -> Markup:
 
 
 def _longest(runs: Sequence[Run]) -> tuple[Run, int, Rows] | None:
-    """The longest training that says who took part: its run, its seed and those rows."""
+    """Returns the longest training whose rows name the clients: its run, its seed and these rows."""
     found = [
         (run, seed, [row for row in rows if _names_clients(row.get("client_ids"))])
         for run in runs
@@ -113,7 +113,7 @@ def _of_run(number: int, experiment: Experiment, run: Run, seed: int, rows: Rows
     ]
     intro = (
         f"Run {run.name}, seed {seed}: the runs of a seed sample the same clients. A residual ages while its "
-        "client is not sampled: what is in it was left out of updates to a model that has moved on since."
+        "client is not sampled: it contains what was left out of updates to a model that has changed since."
     )
     tiles = [element("div", element("dt", name), element("dd", value)) for name, value in facts]
     picture = heat_map(
@@ -127,8 +127,8 @@ def _of_run(number: int, experiment: Experiment, run: Run, seed: int, rows: Rows
         "clients",
     )
     caption = (
-        "Rounds since each client last took part; dark where it does, blank before its first time. "
-        "Clients that took part most often are on top."
+        "Rounds since each client last took part; dark when it does, blank before its first round. "
+        "Clients that took part most often are at the top."
     )
     return join(
         [
@@ -162,7 +162,7 @@ def _table(who: Participation, missed: npt.NDArray[np.int64]) -> Markup:
 
 def _histogram(number: int, run: Run, who: Participation) -> tuple[Markup, str, Markup]:
     oldest = int(who.returned.max(initial=1))
-    width = -(-oldest // 30)  # rounds a bar, so that there are at most 30
+    width = -(-oldest // 30)  # rounds per bar, for at most 30 bars
     edges = np.arange(0.5, oldest + width + 0.5, width)
     counts, _ = np.histogram(who.returned, edges)
     total = max(1, int(counts.sum()))
@@ -198,7 +198,7 @@ def _histogram(number: int, run: Run, who: Participation) -> tuple[Markup, str, 
     )
     return (
         picture,
-        "Age of a client's residual when it took part again: what it then added came from so long ago.",
+        "Age of a client's residual when it took part again: the age of what it then added to the model.",
         numbers,
     )
 

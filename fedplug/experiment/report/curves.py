@@ -1,4 +1,4 @@
-"""Accuracy against what was sent: one figure each for uplink, downlink, both, and rounds."""
+"""Plots of accuracy against cost: one figure each for uplink, downlink, both, and rounds."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ if TYPE_CHECKING:
 __all__ = ["against_bytes"]
 
 _POINTS = 300
-"""So many of a line are drawn: more are not seen, and make the page large."""
+"""Maximum number of points of a line; more are not visible and enlarge the page."""
 
 _LISTED = 8
-"""So many rounds of a run are in the table behind the figures."""
+"""Maximum number of a run's rounds in the table behind the figures."""
 
 _AXES: Mapping[str, tuple[str, ...]] = {
     "uplink": ("uplink_bytes",),
@@ -38,12 +38,12 @@ Values = npt.NDArray[np.float64]
 def against_bytes(
     name: str, runs: Sequence[Run], lines: Sequence[svg.Line], metric: str, targets: Sequence[float]
 ) -> Markup:
-    """Draws the figures, of which one is seen at a time, and the numbers behind them.
+    """Renders the figures, of which one is visible at a time, and the table of their numbers.
 
     Args:
         name: Prefix of the figures' identifiers, unique in the page.
-        runs: The runs to draw: bold the mean of the last rounds (and of the seeds), thin single rounds or, of
-            several seeds, each seed's mean.
+        runs: The runs to draw. A bold line shows the mean of the last rounds (and of the seeds). Thin lines
+            show single rounds or, with several seeds, the mean of each seed.
         lines: Color and style of each run.
         metric: The measured metric, in words.
         targets: Accuracies that get a thin line each.
@@ -110,7 +110,7 @@ def _paint_run(axes: Axes, run: Run, x: Values, line: svg.Line, *, logarithmic: 
 
 
 def _spread(rounds: int, *, logarithmic: bool) -> npt.NDArray[np.intp]:
-    """The rounds that are drawn, from 0, evenly spread over the axis, the first and the last with them."""
+    """Returns the rounds to draw, from 0, evenly spread over the axis, including the first and the last."""
     if rounds <= _POINTS:
         return np.arange(rounds)
     even = np.geomspace(1, rounds, _POINTS) if logarithmic else np.linspace(1, rounds, _POINTS)
@@ -151,7 +151,7 @@ def _amount_sent(number: float, keys: Sequence[str]) -> str:
 
 
 def _column(run: Run, key: str) -> Values:
-    """A number of every row, ``[seed, round]``, of the rounds that all seeds have."""
+    """Returns a number of every row, ``[seed, round]``, for the rounds that all seeds have."""
     rounds = min(map(len, run.repeats))
     column: list[list[Any]] = [[row[key] for row in rows[:rounds]] for rows in run.repeats]
     return np.array(column, np.float64)
@@ -166,6 +166,6 @@ def _smooth(run: Run) -> Values:
 
 
 def _sent(run: Run, keys: Sequence[str]) -> Values:
-    """The bytes of all clients until each round, ``[seed, round]``; without keys, the number of rounds."""
+    """Returns the bytes of all clients until each round, ``[seed, round]``; without keys, the rounds."""
     each = sum((_column(run, key) for key in keys), np.zeros(())) if keys else np.ones_like(_accuracy(run))
     return np.asarray(each).cumsum(axis=1)

@@ -1,7 +1,7 @@
-"""Reads the folder of an experiment, also while it is being written, and whatever version wrote it.
+"""Reads the folder of an experiment, also while another process writes it.
 
-Lenient where a file or a key is missing, since older versions wrote less; what is damaged is an error. Must
-not import TensorFlow, and does not know what may be in a configuration.
+Missing files and keys are allowed, because a running experiment writes them later; damaged ones are errors.
+This module does not import TensorFlow and does not validate configurations.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from fedplug.experiment.watching import existing
 __all__ = ["Experiment", "Run", "read_experiments"]
 
 _COUNTS = {"round": 1, "uplink_bytes": 0, "downlink_bytes": 0, "clients": 1, "payloads": 0}
-"""What every row has, and the least that each can be."""
+"""The counts in every row, with their minimums."""
 
 _LESS_IS_BETTER = ("loss", "error", "perplexity")
 
@@ -31,12 +31,12 @@ class Run:
     """A run with all of its seeds.
 
     Attributes:
-        name: As it is in the configuration.
-        label: The name, and the experiment's before it where there are several.
-        seeds: Of ``repeats``.
-        repeats: The rows with each of the seeds, at least one each. Every row has ``test_accuracy``, NaN
-            before the first that was measured, and the counts of bytes, clients and payloads.
-        uncompressed: Whether it sends all there is, both ways: what the others are compared with.
+        name: The name in the configuration.
+        label: The name, preceded by the experiment's label if there are several experiments.
+        seeds: The seeds of ``repeats``.
+        repeats: The rows of each seed, at least one each. Every row has ``test_accuracy``, which is NaN
+            before the first measurement, and the counts of bytes, clients and payloads.
+        uncompressed: Whether it sends everything uncompressed in both directions, as the base of comparisons.
     """
 
     name: str
@@ -48,19 +48,19 @@ class Run:
 
 @dataclass(frozen=True)
 class Experiment:
-    """What a folder holds.
+    """The contents of an experiment's folder.
 
     Attributes:
-        label: Its name; where several have the same, its path.
-        runs: Those with at least one round, in the order of the configuration.
-        waiting: The names of those that have not begun.
-        metric: The key of the rows that ``test_accuracy`` was taken from; empty if there was none.
-        more_is_better: Of that metric, by its name.
-        dense_bytes: Of one update without any encoding; None if it is not known.
-        tensors: Their names, in the order of the model; empty if they are not known.
-        config: As it was written.
-        components: Of every run, with distributions and versions.
-        environments: Where the runs were made, one after the other.
+        label: The name; the path if several experiments have the same name.
+        runs: The runs with at least one round, in the order of the configuration.
+        waiting: The names of runs that have not begun.
+        metric: The key of the row's value that became ``test_accuracy``; empty if there was none.
+        more_is_better: Whether higher values of the metric are better, by its name.
+        dense_bytes: Size of one uncompressed update in bytes; None if unknown.
+        tensors: The names of the tensors, in the order of the model; empty if unknown.
+        config: The configuration as written.
+        components: The components of every run, with distributions and versions.
+        environments: The environments of the runs, in order.
     """
 
     label: str
@@ -76,25 +76,25 @@ class Experiment:
 
     @property
     def names(self) -> Sequence[str]:
-        """Names of all runs of the configuration, begun or not, in its order."""
+        """The names of all configured runs, begun or not, in order."""
         return list(_settings(self.config)) or [run.name for run in self.runs]
 
     @property
     def target(self) -> float:
-        """The ``target_accuracy`` of the configuration; 0 for none."""
+        """The configured ``target_accuracy``; 0 for none."""
         return _finite(self.config.get("target_accuracy")) or 0.0
 
     @property
     def rounds(self) -> int | None:
-        """Of every run, as configured; None if that is not known."""
+        """The configured number of rounds of every run; None if unknown."""
         return _whole(self.config.get("rounds"))
 
 
 def read_experiments(folders: Sequence[Path]) -> list[Experiment]:
-    """Reads folders that are to be compared.
+    """Reads the folders of experiments to compare.
 
     Raises:
-        ConfigError: A folder is not there, or holds no metrics, or there is none or one twice.
+        ConfigError: There is no folder, or a folder is missing, has no metrics or is named twice.
         StoreError: A file cannot be read, or is damaged.
     """
     if not folders:
@@ -116,15 +116,15 @@ def read_experiments(folders: Sequence[Path]) -> list[Experiment]:
 
 
 def _is_there(folder: Path) -> bool:
-    """True, or an error that says what is not there."""
+    """Returns True; raises `ConfigError` if the folder or its metrics are missing."""
     if not folder.is_dir():
         raise ConfigError(
-            f"there is no folder {folder}; name one that `fedplug run` wrote, as in runs/digits"
+            f"there is no folder {folder}; name one that `fedplug run` wrote, such as runs/digits"
             f"{existing(folder)}"
         )
     if not (folder / "metrics.jsonl").exists():
         raise ConfigError(
-            f"{folder} has no metrics.jsonl: it is no experiment's folder, or no round has ended yet"
+            f"{folder} has no metrics.jsonl: it is not an experiment's folder, or no round has finished yet"
             f"{existing(folder)}"
         )
     return True
@@ -133,7 +133,7 @@ def _is_there(folder: Path) -> bool:
 def _read(folder: Path, config: Mapping[str, Any], label: str, *, several: bool) -> Experiment:
     found = _by_run(_rows(folder / "metrics.jsonl"), _whole(config.get("rounds")))
     if not found:
-        raise ConfigError(f"{folder / 'metrics.jsonl'} is empty: no round has ended yet")
+        raise ConfigError(f"{folder / 'metrics.jsonl'} is empty: no round has finished yet")
     settings = _settings(config)
     names = [name for name in settings if name in found] or list(found)
     metric = shown_of(_keys(found)) or ""
@@ -170,13 +170,13 @@ def _read(folder: Path, config: Mapping[str, Any], label: str, *, several: bool)
 
 
 def _settings(config: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
-    """Settings of the configured runs, by name."""
+    """Returns the settings of the configured runs, by name."""
     runs = [run for run in _list(config.get("runs")) if isinstance(run, dict) and "name" in run]
     return {str(run["name"]): run for run in runs}
 
 
 def _keys(found: Mapping[str, Mapping[int, Rows]]) -> Iterator[str]:
-    """Those of all rows; one may be there several times."""
+    """Yields the keys of all rows, possibly several times."""
     return (key for by_seed in found.values() for rows in by_seed.values() for row in rows for key in row)
 
 
@@ -186,13 +186,13 @@ def _is_uncompressed(settings: Mapping[str, Any]) -> bool:
 
 
 def _seeds(config: Mapping[str, Any]) -> range:
-    """Those of the configuration; empty if it does not say."""
+    """Returns the configured seeds; empty if unknown."""
     seed, repeats = _whole(config.get("seed")), _whole(config.get("repeats"))
     return range(0) if seed is None or repeats is None else range(seed, seed + repeats)
 
 
 def _by_run(rows: Iterator[dict[str, Any]], rounds: int | None) -> dict[str, dict[int, list[dict[str, Any]]]]:
-    """The rows by run and seed, of the first ``rounds``, each round once."""
+    """Returns the rows of the first ``rounds`` by run and seed, each round once."""
     found: dict[str, dict[int, dict[int, dict[str, Any]]]] = {}
     for row in rows:
         if rounds is None or row["round"] <= rounds:
@@ -204,7 +204,7 @@ def _by_run(rows: Iterator[dict[str, Any]], rounds: int | None) -> dict[str, dic
 
 
 def _rows(path: Path) -> Iterator[dict[str, Any]]:
-    """The rows of the metrics log; its last line may be half written while an experiment goes on."""
+    """Yields the rows of the metrics log; an incomplete last line is ignored while an experiment runs."""
     lines = _text(path).split("\n")
     for number, line in enumerate(lines, start=1):
         if not line.strip():
@@ -216,7 +216,7 @@ def _rows(path: Path) -> Iterator[dict[str, Any]]:
                 return
             raise StoreError(f"{path}, line {number}, is not JSON ({error})") from error
         if not isinstance(row, dict) or not isinstance(row.get("run"), str):
-            raise StoreError(f"{path}, line {number}, is not a row of metrics: it names no run")
+            raise StoreError(f"{path}, line {number}, is not a row of metrics: it has no name of a run")
         for key, least in _COUNTS.items():
             value = _whole(row.get(key))
             if value is None or value < least:
@@ -233,7 +233,7 @@ def _rows(path: Path) -> Iterator[dict[str, Any]]:
 
 
 def _measured(rows: Rows, metric: str) -> Rows:
-    """With an accuracy in every row: where none was measured, the last that was."""
+    """Returns rows with an accuracy each; a row without a measurement has the last one before it."""
     last, result = math.nan, []
     for row in rows:
         value = _finite(row.get(metric))

@@ -1,4 +1,4 @@
-"""A heat map: rows by columns of numbers as colors, with a color bar; blank where there is no number."""
+"""Heat maps: numbers by row and column as colors, with a color bar; blank where there is no number."""
 
 from __future__ import annotations
 
@@ -18,23 +18,23 @@ if TYPE_CHECKING:
 __all__ = ["Scale", "columns", "heat_map"]
 
 _COLUMNS = 150
-"""So many columns a map has at most; each is then the mean of several rounds."""
+"""Maximum number of columns of a map; with more rounds, a column is the mean of several."""
 
 _FEW = 40
-"""Up to so many rows each has its name beside it."""
+"""Maximum number of rows with names beside them."""
 
-_MAP = "viridis"  # even steps, and told apart without seeing red and green
+_MAP = "viridis"  # perceptually uniform, and suitable for color-blind readers
 Values = npt.NDArray[np.float64]
 
 
 class Scale(NamedTuple):
-    """From numbers to colors, for maps that are to be compared.
+    """A scale from numbers to colors, for maps that are compared.
 
     Attributes:
-        low: The number of the darkest color; those below it, zero too, have it as well.
-        high: That of the brightest.
-        logarithmic: Where they are far apart.
-        in_bytes: How they are written.
+        low: The number of the darkest color; lower numbers including zero have it, too.
+        high: The number of the brightest color.
+        logarithmic: Whether the scale is logarithmic.
+        in_bytes: Whether the numbers are bytes.
     """
 
     low: float
@@ -44,7 +44,7 @@ class Scale(NamedTuple):
 
     @classmethod
     def of(cls, values: Sequence[Values], *, in_bytes: bool = False, linear: bool = False) -> Scale:
-        """That of all these numbers; linear as long as they are within a factor of 30."""
+        """Returns a scale for all these numbers; linear if they are within a factor of 30."""
         every = np.concatenate([each.ravel() for each in values])
         every = every[np.isfinite(every)]
         positive = every[every > 0]
@@ -54,7 +54,7 @@ class Scale(NamedTuple):
         return cls(float(positive.min()), float(positive.max()), True, in_bytes)
 
     def written(self, value: float) -> str:
-        """A number as the color bar has it."""
+        """Formats a number for the color bar."""
         return size(value) if self.in_bytes else amount(value, 2)
 
 
@@ -62,10 +62,10 @@ def columns(values: Values) -> tuple[Values, Values]:
     """Condenses rounds to as many columns as a map can show.
 
     Args:
-        values: ``[row, round]``; NaN where there is no number.
+        values: Numbers ``[row, round]``; NaN where there is no number.
 
     Returns:
-        ``[row, column]``, means of neighbouring rounds, and the edges of the columns, in rounds.
+        Means of neighboring rounds, ``[row, column]``, and the edges of the columns, in rounds.
     """
     rounds = values.shape[1]
     edges = np.linspace(0, rounds, min(rounds, _COLUMNS) + 1).round().astype(int)
@@ -86,17 +86,17 @@ def heat_map(
     what: str,
     kind: str = "rows",
 ) -> Markup:
-    """Draws rows by rounds.
+    """Renders a heat map of rows by rounds.
 
     Args:
-        name: Of the figure, unique in the page.
-        title: Of the figure, for those who do not see it.
-        description: What is to be seen, for them.
-        values: ``[row, round]``; NaN where there is no number.
-        rows: Their names.
-        scale: From numbers to colors.
-        what: The numbers are, beside the color bar.
-        kind: Of the rows, where they are too many to be named.
+        name: The identifier of the figure, unique in the page.
+        title: The title of the figure, for screen readers.
+        description: The content of the figure, for screen readers.
+        values: Numbers ``[row, round]``; NaN where there is no number.
+        rows: The names of the rows.
+        scale: The scale from numbers to colors.
+        what: The quantity, beside the color bar.
+        kind: The kind of the rows, if they are too many to be named.
     """
     means, edges = columns(values)
     named, roomy = len(rows) <= _FEW, len(rows) <= 12

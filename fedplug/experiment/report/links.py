@@ -1,9 +1,9 @@
-"""Time to accuracy on links of any speed: what the page's script adds up.
+"""Time to accuracy on links of any speed: the input of the page's script.
 
-A round takes the seconds that were measured, and as long as one client's bytes take on its links: clients
-work side by side, and the mean of their bytes stands for each. The first round of a training also loads and
-traces its process; it counts like the median of the others, and the rest is the start-up, shown apart. Which
-round reaches a target is decided here; the script only divides bytes by a speed.
+The time of a round is its measured seconds plus the transfer time of one client's bytes: clients work in
+parallel, and the mean of their bytes stands for each. A training's first round also loads and traces its
+process. It counts like the median of the others, and the rest is the start-up, shown separately. The rounds
+that reach a target are determined here; the script only divides bytes by a speed.
 """
 
 from __future__ import annotations
@@ -21,21 +21,21 @@ from fedplug.experiment.report.targets import Rows, first_rounds, running_mean
 __all__ = ["SPEEDS", "times"]
 
 SPEEDS = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000)
-"""Of a link, in megabits (1e6 bits) a second."""
+"""The link speeds, in megabits (1e6 bits) per second."""
 
 _STEP = 0.01
 
 
 def times(experiments: Sequence[Experiment]) -> dict[str, Any]:
-    """What the script needs, as JSON values.
+    """Returns the input of the script, as JSON values.
 
     Returns:
-        ``{"speeds": ..., "targets": [accuracy], "target": position, "runs": [...]}``; no targets: nothing was
-        measured. A run has its ``label``, the position of the run that it is compared with (``against``, None
-        where there is none), its mean number of ``clients`` a round, whether any round but the first was
-        ``timed``, the seconds of ``startup`` (mean of the seeds, None if not known), and for each of its
-        ``seeds`` lists of ``rounds``, ``seconds``, and bytes of one client ``up`` and ``down``, until each of
-        the targets that it reached.
+        ``{"speeds": ..., "targets": [accuracy], "target": position, "runs": [...]}``; without targets if
+        nothing was measured. A run has its ``label``, the position of the run to compare it with
+        (``against``, None if there is none), and its mean number of ``clients`` per round. ``timed`` says
+        whether any round but the first was timed. ``startup`` has the start-up seconds (mean of the seeds,
+        None if unknown). For each of its ``seeds``, lists have the ``rounds``, the ``seconds``, and the bytes
+        of one client ``up`` and ``down``, until each target that it reached.
     """
     experiments = [experiment for experiment in experiments if experiment.more_is_better]
     runs = [run for experiment in experiments for run in experiment.runs]
@@ -59,7 +59,7 @@ def times(experiments: Sequence[Experiment]) -> dict[str, Any]:
 
 
 def _targets(runs: Sequence[Run], configured: Sequence[float]) -> list[float]:
-    """Every hundredth between the worst and the best of the runs, and what was configured."""
+    """Returns every hundredth between the lowest and the highest accuracy, and the configured targets."""
     smooth = np.concatenate([np.zeros(0), *(_smooth(rows) for run in runs for rows in run.repeats)])
     known = smooth[np.isfinite(smooth)]
     if not known.size:
@@ -69,7 +69,7 @@ def _targets(runs: Sequence[Run], configured: Sequence[float]) -> list[float]:
 
 
 def _first_choice(targets: Sequence[float], configured: Sequence[float]) -> int:
-    """The position of the configured target, or of 95 % of the highest."""
+    """Returns the position of the configured target, or of the one nearest to 95 % of the highest."""
     if not targets:
         return 0
     wanted = next(filter(None, configured), 0.95 * targets[-1])
@@ -77,7 +77,7 @@ def _first_choice(targets: Sequence[float], configured: Sequence[float]) -> int:
 
 
 def _against(experiments: Sequence[Experiment]) -> list[int | None]:
-    """For every run the uncompressed one of its folder, or else the first there is."""
+    """Returns for every run the position of its folder's uncompressed run, or else of the first one."""
     found: list[int | None] = []
     runs = [run for experiment in experiments for run in experiment.runs]
     first = next((position for position, run in enumerate(runs) if run.uncompressed), None)
@@ -102,14 +102,14 @@ def _until(rows: Rows, targets: Sequence[float]) -> dict[str, list[float]]:
 
 
 def _seconds(rows: Rows) -> npt.NDArray[np.float64]:
-    """Seconds of every round; the first, and one that was not timed, count like the median of the others."""
+    """Returns the seconds of every round; the first and untimed rounds count like the median."""
     seconds = [None, *(row["seconds"] for row in rows[1:])]
     median = float(np.median(_timed(rows) or [0.0]))
     return np.array([median if each is None else each for each in seconds], np.float64)
 
 
 def _startup(run: Run) -> float | None:
-    """Seconds of the first round beyond the median of the others, mean of the seeds."""
+    """Returns the first round's seconds beyond the median of the others, as a mean of the seeds."""
     found = [
         max(0.0, rows[0]["seconds"] - float(np.median(timed)))
         for rows in run.repeats
@@ -119,7 +119,7 @@ def _startup(run: Run) -> float | None:
 
 
 def _timed(rows: Rows) -> list[float]:
-    """Measured seconds of the rounds after the first."""
+    """Returns the measured seconds of the rounds after the first."""
     return [row["seconds"] for row in rows[1:] if row["seconds"] is not None]
 
 

@@ -1,6 +1,6 @@
-"""Pieces of HTML: every text is escaped here, what is HTML already is `Markup`.
+"""Builds HTML: all text is escaped here, and `Markup` is HTML already.
 
-Names, paths and values of configurations come from files that somebody sent: they are untrusted.
+Names, paths and values of configurations come from files of any origin, so they are untrusted.
 """
 
 from __future__ import annotations
@@ -28,23 +28,23 @@ __all__ = [
 
 
 _UNKNOWN = ("", "nan", "nanx", "nan ± nan")
-"""How tables write that there is no number."""
+"""The texts that tables use for missing numbers."""
 
 
 class Markup(str):
-    """HTML, made by these functions; any other string is text."""
+    """HTML from these functions; any other string is text."""
 
     __slots__ = ()
 
 
 def element(tag: str, *content: str, **attributes: str | int | bool) -> Markup:
-    """An element around texts and markup.
+    """Returns an element around texts and markup.
 
     Args:
-        tag: Its name.
+        tag: The name of the element.
         content: Texts, which are escaped, and `Markup`.
-        attributes: Their values are escaped; ``class_`` is "class", other underscores are hyphens; True is an
-            attribute without a value, False none.
+        attributes: Attributes, whose values are escaped. ``class_`` is "class", other underscores become
+            hyphens. True is an attribute without a value; False omits it.
     """
     named = {key.rstrip("_").replace("_", "-"): value for key, value in attributes.items()}
     written = "".join(
@@ -57,7 +57,7 @@ def element(tag: str, *content: str, **attributes: str | int | bool) -> Markup:
 
 
 def join(parts: Iterable[str]) -> Markup:
-    """Texts and markup, one after the other."""
+    """Joins texts and markup."""
     return Markup("".join(part if isinstance(part, Markup) else _escaped(part) for part in parts))
 
 
@@ -70,16 +70,16 @@ def data_table(
     left: Iterable[int] = (0,),
     body: str | bool = False,
 ) -> Markup:
-    """A table in a box that scrolls sideways where the screen is narrow.
+    """Returns a table in a box that scrolls sideways on narrow screens.
 
     Args:
-        caption: What it shows.
-        heads: Of the columns.
-        rows: Its cells; the first of a row is its head. Empty cells and "nan" are shown as missing.
-        units: Under the heads.
-        marked: The rows that stand out, from 0.
-        left: The columns of text, flush left; the others are numbers.
-        body: The identifier of its body, for a script that fills it.
+        caption: The caption.
+        heads: The heads of the columns.
+        rows: The cells; the first of a row is its head. Empty cells and "nan" are shown as missing.
+        units: The units under the heads.
+        marked: The positions of highlighted rows, from 0.
+        left: The columns of text, aligned left; the others are numbers.
+        body: The identifier of the table's body, for a script that fills it.
     """
     marks, texts = set(marked), set(left)
 
@@ -106,7 +106,7 @@ def data_table(
 
 
 def figure(picture: Markup, caption: str, numbers: Markup | None = None, *, above: bool = False) -> Markup:
-    """A picture with its caption below, or ``above`` as a title, and the numbers behind it."""
+    """Returns a picture with its caption, below it or ``above`` it as a title, and its numbers."""
     wide = element("div", picture, class_="scroll", tabindex=0, role="region", aria_label=caption)
     behind = [details("The numbers", numbers)] if numbers else []
     words = element("figcaption", caption, class_="title" if above else False)
@@ -114,12 +114,12 @@ def figure(picture: Markup, caption: str, numbers: Markup | None = None, *, abov
 
 
 def details(summary: str, *content: Markup) -> Markup:
-    """What is shown on demand."""
+    """Returns content that is shown on demand."""
     return element("details", element("summary", summary), *content)
 
 
 def parts_legend(names: Iterable[str]) -> Markup:
-    """What the colors of the three parts of a bar stand for."""
+    """Returns a legend of the three colors of a bar's parts."""
     return element(
         "ul",
         *[
@@ -131,12 +131,12 @@ def parts_legend(names: Iterable[str]) -> Markup:
 
 
 def notice(text: str) -> Markup:
-    """What is missing, and what brings it."""
+    """Returns a note about missing data and how to get them."""
     return element("p", text, class_="notice")
 
 
 def tabs(name: str, legend: str, panels: Sequence[tuple[str, Markup]]) -> Markup:
-    """Panels of which one is seen: radio buttons, so that keys and a browser without scripts work."""
+    """Returns panels with tabs: radio buttons, which work with keys and without scripts."""
     parts: list[Markup] = []
     for number, (label, _) in enumerate(panels):
         key = f"{name}-{number}"
@@ -149,7 +149,7 @@ def tabs(name: str, legend: str, panels: Sequence[tuple[str, Markup]]) -> Markup
 
 
 def script_data(name: str, value: Any) -> Markup:
-    """JSON for the script: no text in it can end the element it stands in."""
+    """Returns JSON for the script; no text in it can end its element."""
     text = json.dumps(value, separators=(",", ":"), allow_nan=False)  # ASCII only
     for character in "<>&":
         text = text.replace(character, f"\\u{ord(character):04x}")

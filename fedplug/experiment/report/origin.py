@@ -1,4 +1,4 @@
-"""Where numbers come from: configuration, components with their versions, and the machines."""
+"""The section on provenance: configurations, components with their versions, and machines."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _OF_PART = ("kind", "name", "distribution", "version")
 
 
 def origin(experiments: Sequence[Experiment]) -> Markup:
-    """The section."""
+    """Renders the section."""
     return join(
         [
             *_tables("Configuration", "config.json", "key", experiments, [_settings(e) for e in experiments]),
@@ -33,7 +33,7 @@ def origin(experiments: Sequence[Experiment]) -> Markup:
 def _tables(
     title: str, file: str, head: str, experiments: Sequence[Experiment], columns: Sequence[Mapping[str, str]]
 ) -> Iterator[Markup]:
-    """One table with a column for each experiment; lines that differ are marked and come first."""
+    """Yields a table with a column per experiment; lines that differ are marked and come first."""
     yield element("h3", title)
     keys = list(dict.fromkeys(key for column in columns for key in column))
     if not keys:
@@ -46,12 +46,12 @@ def _tables(
     texts = range(len(names) + 1)
     caption = f"{title} of {', '.join(experiment.label for experiment in experiments)}"
     if differing:
-        yield element("p", "What differs comes first, and is marked.", class_="caption")
+        yield element("p", "Differences come first and are marked.", class_="caption")
     yield data_table(caption, (head or "what", *names), [*differing, *same], (), range(len(differing)), texts)
 
 
 def _settings(experiment: Experiment) -> dict[str, str]:
-    """The configuration but its runs, flat."""
+    """Returns the configuration without its runs, flattened."""
     return dict(_flat({key: value for key, value in experiment.config.items() if key != "runs"}))
 
 
@@ -64,7 +64,7 @@ def _flat(table: Mapping[str, Any], before: str = "") -> Iterator[tuple[str, str
 
 
 def _written(value: Any) -> str:
-    """As in the configuration file, nearly; a text without its quotes."""
+    """Formats a value nearly as in the configuration file; text has no quotes."""
     return (value or '""') if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
 
@@ -72,7 +72,7 @@ def _runs(experiment: Experiment, *, several: bool) -> Markup:
     found = experiment.config.get("runs")
     runs = [run for run in found if isinstance(run, dict)] if isinstance(found, list) else []
     if not runs:
-        return notice(f"{experiment.label}: the configuration is not known.")
+        return notice(f"{experiment.label}: the configuration is unknown.")
     keys = [key for key in dict.fromkeys(key for run in runs for key in run) if key != "name"]
     rows = [
         (_written(run.get("name", "")), *(_written(run[key]) if key in run else MISSING for key in keys))
@@ -112,7 +112,7 @@ def _parts(experiments: Sequence[Experiment]) -> Iterator[tuple[str, list[Any]]]
 
 
 def _environments(experiment: Experiment) -> dict[str, str]:
-    """What the last rounds were made on; of a value that changed on the way, all there were."""
+    """Returns the last environment; a value that changed is shown with its earlier values."""
     keys = dict.fromkeys(key for entry in experiment.environments for key in entry)
     return {
         key: ", then ".join(dict.fromkeys(_written(e[key]) for e in experiment.environments if key in e))

@@ -1,5 +1,5 @@
-// Time to accuracy: adds up compute and transfer for the speeds that the sliders say. The numbers of every run, until
-// each target, are in the page as JSON; texts from it become text nodes, never HTML.
+// Time to accuracy: adds compute and transfer times for the selected speeds. The page has the numbers of every run
+// until each target as JSON; its texts become text nodes, never HTML.
 "use strict";
 
 (() => {
@@ -20,7 +20,7 @@
 
   const speed = (megabits) => `${megabits >= 100 ? Math.round(megabits) : Number(megabits.toPrecision(2))} Mb/s`;
 
-  // What a run needs to reach the target, means of the seeds that do: seconds of compute, megabits up and down.
+  // The needs of a run for the target, as means of the seeds that reach it: compute seconds, megabits up and down.
   const needs = (run) => {
     const step = Number(at("target").value);
     const there = run.seeds.filter((seed) => step < seed.rounds.length);
@@ -43,9 +43,9 @@
 
   const faster = (ratio) => `${ratio < 1.095 ? ratio.toFixed(2) : ratio < 99.5 ? ratio.toFixed(1) : Math.round(ratio)} times as fast`;
 
-  // Up to which uplink speed a run is there before the one it is compared with, at this downlink speed.
+  // The uplink speed up to which a run is faster than the one it is compared with, at this downlink speed.
   const range = (need, base, down) => {
-    const slower = need.compute - base.compute + (need.down - base.down) / down; // seconds lost elsewhere
+    const slower = need.compute - base.compute + (need.down - base.down) / down; // seconds lost otherwise
     const saved = base.up - need.up; // megabits
     if (slower < 0 && saved >= 0) return "pays at any uplink speed";
     if (slower >= 0 && saved <= 0) return "pays at no uplink speed";
@@ -70,7 +70,7 @@
     return node;
   };
 
-  // How a run compares: of its own time, and of that of the uncompressed run.
+  // How the run's time compares with that of the uncompressed run.
   const compare = (run, position, all) => {
     const { need, time } = all[position];
     const base = run.against === null ? null : all[run.against];

@@ -1,7 +1,7 @@
-"""The page ``report.html``: one file that needs no network, from the folders of experiments.
+"""The page ``report.html``: one file from the folders of experiments, which needs no network.
 
-Equal folders give equal bytes. The page's parts are in the modules beside this one, its look in ``page.css``,
-what moves in ``page.js``.
+Equal folders give equal bytes. The modules beside this one render the sections; ``page.css`` has the style,
+``page.js`` the script.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ def _file(name: str) -> str:
 
 
 def _policy(style: str, script: str) -> str:
-    """A Content-Security-Policy that allows nothing but this style, this script, and the pictures inside."""
+    """Returns a Content-Security-Policy that allows only this style, this script and embedded pictures."""
     return (
         f"default-src 'none'; img-src data:; style-src '{_digest(style)}'; script-src '{_digest(script)}'; "
         "base-uri 'none'; form-action 'none'"
@@ -96,7 +96,7 @@ def _digest(text: str) -> str:
 
 
 def _summary(experiment: Experiment, experiments: Sequence[Experiment]) -> str:
-    """How much of it there is, in a line."""
+    """Returns the size of the experiment in a line."""
     rounds = max(len(rows) for run in experiment.runs for rows in run.repeats)
     seeds = max(len(run.seeds) for run in experiment.runs)
     clients = max(row["clients"] for run in experiment.runs for rows in run.repeats for row in rows)
@@ -113,14 +113,14 @@ def _summary(experiment: Experiment, experiments: Sequence[Experiment]) -> str:
 
 
 def _pending(experiment: Experiment) -> str:
-    """What is still to come, or was never finished; empty if nothing."""
+    """Returns what is unfinished or not begun; empty if nothing."""
     begun = [
         run.name
         for run in experiment.runs
         if experiment.rounds and min(map(len, run.repeats)) < experiment.rounds
     ]
     parts = [
-        *([f"not all of {experiment.rounds:,} rounds yet: {', '.join(begun)}"] if begun else []),
+        *([f"unfinished, of {experiment.rounds:,} rounds: {', '.join(begun)}"] if begun else []),
         *([f"not begun: {', '.join(experiment.waiting)}"] if experiment.waiting else []),
     ]
     return "; ".join(parts)
@@ -142,4 +142,4 @@ def _accuracy(experiments: Sequence[Experiment]) -> Markup:
         targets = sorted({experiment.target for experiment, _ in shown if experiment.target})
         name, words = f"against{number or ''}", metric.replace("_", " ")
         parts.append(against_bytes(name, runs, lines, words, targets))
-    return join(parts or [notice("The rows have no test_accuracy: there is nothing to draw.")])
+    return join(parts or [notice("The rows have no test_accuracy, so there is nothing to draw.")])

@@ -1,6 +1,6 @@
-"""The picture of an experiment, ``accuracy.png``: test accuracy against what the clients sent.
+"""The picture of an experiment, ``accuracy.png``: test accuracy against the clients' uplink bytes.
 
-Imports matplotlib only when it draws.
+Matplotlib is imported only to draw.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ __all__ = ["plot", "require_matplotlib"]
 
 
 def require_matplotlib(needed_by: str = "the plot") -> None:
-    """Tells before hours of training what would be missing at their end.
+    """Checks before the training that Matplotlib is installed.
 
     Raises:
         MissingDependencyError: Matplotlib is not installed.
@@ -30,12 +30,12 @@ def require_matplotlib(needed_by: str = "the plot") -> None:
 
 
 def plot(runs: Mapping[str, Sequence[Rows]], path: Path, target: float = 0.0) -> None:
-    """Draws test accuracy against the bytes all clients have sent so far, on a logarithmic axis.
+    """Draws test accuracy against the bytes that all clients have sent so far, on a logarithmic axis.
 
     Args:
-        runs: The rows with each of the seeds, by the name of the run, in the order of the configuration.
-            A run has one bold line, the mean of rounds and seeds; thin lines are single rounds or, with
-            several seeds, each seed's mean of rounds. A run with no rows has no line and keeps its color.
+        runs: The rows of each seed by run name, in the order of the configuration. A bold line shows the mean
+            of rounds and seeds. Thin lines show single rounds or, with several seeds, each seed's mean. A run
+            without rows has no line and keeps its color.
         path: The PNG file to write.
         target: An accuracy that gets a thin line; 0 for none.
     """
@@ -69,5 +69,5 @@ def plot(runs: Mapping[str, Sequence[Rows]], path: Path, target: float = 0.0) ->
 
 
 def _column(repeats: Sequence[Rows], key: str, rounds: int) -> np.ndarray[Any, Any]:
-    """A number of every row: ``[seed, round]``."""
+    """Returns a number of every row, ``[seed, round]``."""
     return np.array([[row[key] for row in rows[:rounds]] for rows in repeats])

@@ -1,4 +1,4 @@
-"""The tables that `fedplug run` prints, set as tables."""
+"""The section on results: the tables of `fedplug run` in HTML."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["results"]
 
 
 def results(experiments: Sequence[Experiment]) -> Markup:
-    """The section; what is missing is said in its place."""
+    """Renders the section; missing data are explained in their place."""
     parts: list[Markup] = []
     for experiment in experiments:
         if len(experiments) > 1:
@@ -39,11 +39,11 @@ def _missing(experiment: Experiment) -> list[str]:
         (not experiment.metric, "The rows have no test_accuracy: nothing was measured on a test set."),
         (
             experiment.dense_bytes is None,
-            "No ratio to dense: there is no model.json. The same fedplug run adds it, and does not train.",
+            "No ratio to dense: there is no model.json. The same fedplug run adds it without training.",
         ),
         (
             not experiment.target,
-            "What each run needed for an accuracy is told where the configuration has a target_accuracy.",
+            "Set target_accuracy in the configuration to see what each run needs for an accuracy.",
         ),
     ]
     return [text for missing, text in told if missing]

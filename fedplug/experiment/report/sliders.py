@@ -1,4 +1,4 @@
-"""Time to accuracy: the sliders, and the table that ``page.js`` fills with what `links` has."""
+"""The section on time to accuracy: the sliders, and the table that ``page.js`` fills from `links`."""
 
 from __future__ import annotations
 
@@ -11,34 +11,34 @@ from fedplug.experiment.report.markup import Markup, data_table, element, join, 
 __all__ = ["time_to_accuracy"]
 
 _FIRST_UP, _FIRST_DOWN = 10, 100
-"""What the sliders begin with, in megabits a second: a home's, a phone's."""
+"""The initial positions of the sliders in megabits per second: a home, a phone."""
 
 _MODEL = (
     "Time of a round = seconds of compute + one client's uplink bytes / uplink speed + its downlink bytes / "
-    "downlink speed. Bytes and seconds are measured; clients work side by side, and the mean of their bytes "
+    "downlink speed. Bytes and seconds are measured; clients work in parallel, and the mean of their bytes "
     "stands for each. Seconds are those of this experiment's machine, which trained all clients of a round. "
-    "The start-up, which the first round takes longer than the median of the others, stands apart and is not "
-    "counted; neither are latency and what a transport adds."
+    "Start-up, the time of the first round beyond the median of the others, is shown separately and not "
+    "counted. Latency and the overhead of a transport are not counted either."
 )
 _NO_SCRIPT = "A script in this page computes these numbers; it does not run in this browser."
 _HEADS = ("run", "", "total", "compute", "uplink", "downlink", "rounds", "start-up", "against uncompressed")
 
 
 def time_to_accuracy(experiments: Sequence[Experiment], measured: bool) -> Markup:
-    """The section, without its numbers.
+    """Renders the section without its numbers.
 
     Args:
-        experiments: To be compared.
-        measured: Whether there is a target that any run reached.
+        experiments: The experiments to compare.
+        measured: Whether a run reached any target.
     """
     if not measured:
-        return notice("No run has an accuracy that grows with training, so that none can be reached.")
+        return notice("No run has an accuracy that grows with training, so none can be reached.")
     untold = [e.label for e in experiments if not e.more_is_better]
     return join(
         [
             element("p", _MODEL, class_="caption"),
             *(
-                [notice(f"Not here, as less is better of what they measure: {', '.join(untold)}.")]
+                [notice(f"Left out, because lower values of their metric are better: {', '.join(untold)}.")]
                 if untold
                 else []
             ),

@@ -1,7 +1,7 @@
-"""A matplotlib figure as a small SVG for a page: colors by CSS, no identifier twice, equal bytes again.
+"""Draws Matplotlib figures as small SVGs for a page: CSS colors, unique identifiers, reproducible bytes.
 
-What is drawn in a color of this module is written as a CSS variable of the page, which has one value for
-light and one for dark. Of what matplotlib writes, only known elements and attributes are kept.
+Colors of this module are written as CSS variables of the page, which have values for light and dark. Only
+known elements and attributes of Matplotlib's output are kept.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 __all__ = ["GRID", "INK", "MUTED", "PARTS", "WIDTH", "Line", "draw", "lines", "swatch", "tidy"]
 
 WIDTH = 760
-"""Of a figure, in CSS pixels at its natural size; texts in it are 12 of these high."""
+"""Width of a figure in CSS pixels at its natural size; its text is 12 pixels high."""
 
 INK, MUTED, GRID = "#010101", "#010102", "#010103"
 PARTS = ("#020200", "#020201", "#020202")
@@ -37,10 +37,10 @@ _VARIABLES = {
     **{color: f"part{number}" for number, color in enumerate(PARTS)},
     **{color: f"series{number}" for number, color in enumerate(_SERIES)},
 }
-"""CSS variables by the colors that stand for them while matplotlib draws."""
+"""CSS variables, by the colors that stand for them in Matplotlib."""
 
 _SETTINGS: Any = {
-    "svg.fonttype": "none",  # texts stay texts, which are searched, copied and read aloud
+    "svg.fonttype": "none",  # text stays text, which can be searched, copied and read aloud
     "svg.hashsalt": "fedplug",
     "text.parse_math": False,  # names of tensors and runs are not formulas
     "font.size": 12,
@@ -77,19 +77,19 @@ _STYLES = (
 
 
 class Line(NamedTuple):
-    """The look of a run's lines: a light color of ``page.css``, and a style for when the colors run out."""
+    """The look of a run's lines: a light color of ``page.css``, and a style in case the colors run out."""
 
     color: str
     style: str
 
 
 def lines() -> Iterator[Line]:
-    """Yields a line for every configured run, for the page and for ``accuracy.png``; repeats after 32."""
+    """Yields a line for each configured run, for the page and for ``accuracy.png``; repeats after 32."""
     return itertools.cycle(Line(color, style) for style in ("-", "--", "-.", ":") for color in _SERIES)
 
 
 def swatch(line: Line) -> Markup:
-    """The line as it is in a legend."""
+    """Returns a line for a legend."""
     dashes = {"-": "none", "--": "7 3", "-.": "7 3 2 3", ":": "2 3"}[line.style]
     stroke = element(
         "path",
@@ -104,14 +104,14 @@ def swatch(line: Line) -> Markup:
 
 
 def draw(name: str, height: float, title: str, description: str, paint: Callable[[Axes], None]) -> Markup:
-    """Draws one pair of axes.
+    """Draws a figure with one pair of axes.
 
     Args:
-        name: Of the figure, unique in the page.
-        height: In CSS pixels.
-        title: Its short name, for those who do not see it.
-        description: What is to be seen in it, for them.
-        paint: Draws into the axes.
+        name: The identifier of the figure, unique in the page.
+        height: Height in CSS pixels.
+        title: The title of the figure, for screen readers.
+        description: The content of the figure, for screen readers.
+        paint: A function that draws into the axes.
     """
     from matplotlib import rc_context
     from matplotlib.backends.backend_svg import FigureCanvasSVG
@@ -127,7 +127,7 @@ def draw(name: str, height: float, title: str, description: str, paint: Callable
 
 
 def tidy(svg: str, name: str, title: str, description: str) -> Markup:
-    """The SVG as a part of a page, see `draw`."""
+    """Reduces an SVG to a part of a page; see `draw`."""
     root = ElementTree.fromstring(svg)
     used = dict.fromkeys(re.findall(r'(?:href="#|url\(#)([^")]+)', svg))
     names = {old: f"{name}-{number}" for number, old in enumerate(used)}
@@ -143,7 +143,7 @@ def tidy(svg: str, name: str, title: str, description: str) -> Markup:
 
 
 def _clean(node: ElementTree.Element, names: dict[str, str]) -> list[ElementTree.Element]:
-    """The element without what is not kept; its children alone, where nothing of it matters."""
+    """Returns the element without unknown parts, or only its children if it has no effect itself."""
     tag = node.tag.rpartition("}")[2]
     if tag not in _KEPT:
         return []
@@ -156,7 +156,7 @@ def _clean(node: ElementTree.Element, names: dict[str, str]) -> list[ElementTree
     if (tag == "g" and not attributes) or (tag == "defs" and not children):
         return children
     if tag == "path" and attributes.get("fill") == "none" and "stroke" not in attributes:
-        return []  # a background
+        return []  # a transparent background
     if tag == "text":
         attributes.setdefault("fill", "var(--ink)")
     cleaned = ElementTree.Element(tag, attributes)

@@ -1,6 +1,6 @@
-"""The tables of an experiment: what each run reached and sent, and what it needed for an accuracy.
+"""The tables of an experiment: accuracy and bytes of each run, and its cost of reaching an accuracy.
 
-As aligned text, which is printed; the cells alone are for those who set them otherwise.
+They are aligned text for the terminal; the cells are also available unformatted.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ __all__ = ["Cells", "Summary", "summarize", "summary_cells", "table", "target_ce
 
 
 class Cells(NamedTuple):
-    """A table as text: ``heads`` over ``units``, and a tuple for each of the ``rows``."""
+    """A table as text: ``heads`` over ``units``, and one tuple for each of the ``rows``."""
 
     heads: tuple[str, ...]
     units: tuple[str, ...]
@@ -28,15 +28,15 @@ class Summary(NamedTuple):
     """One line of the table.
 
     Attributes:
-        name: Of the run.
-        accuracy: Test accuracy, mean of the last rounds and of the seeds.
+        name: The name of the run.
+        accuracy: Test accuracy, as a mean of the last rounds and of the seeds.
         deviation: Standard deviation between the seeds of the mean of the last rounds; NaN for one seed.
-        uplink: Bytes sent per client and round, mean over the payloads of all rounds.
+        uplink: Bytes sent per client and round, as a mean over the payloads of all rounds.
         ratio: Size of the uncompressed update, divided by ``uplink``.
-        downlink: Bytes received per client and round, mean over the clients of all rounds.
+        downlink: Bytes received per client and round, as a mean over the clients of all rounds.
         both_ways: Uncompressed bytes in both directions, divided by ``uplink + downlink``.
-        seconds: Per round, median; NaN when no round was timed.
-        nonfinite: Updates that were dropped.
+        seconds: Median seconds per round; NaN if no round was timed.
+        nonfinite: Number of dropped updates.
     """
 
     name: str
@@ -51,12 +51,12 @@ class Summary(NamedTuple):
 
 
 def summarize(name: str, repeats: Sequence[Rows], dense_bytes: float) -> Summary:
-    """Condenses the rows of a run.
+    """Summarizes the rows of a run.
 
     Args:
-        name: Of the run.
-        repeats: Its rows with each of the seeds.
-        dense_bytes: The size of one update without any encoding; NaN if it is not known.
+        name: The name of the run.
+        repeats: The rows of each seed.
+        dense_bytes: Size of one uncompressed update in bytes; NaN if unknown.
     """
     accuracies = [np.mean([row["test_accuracy"] for row in rows[-FINAL_ROUNDS:]]) for rows in repeats]
     rows = [row for each in repeats for row in each]
@@ -78,12 +78,12 @@ def summarize(name: str, repeats: Sequence[Rows], dense_bytes: float) -> Summary
 
 
 def table(summaries: Sequence[Summary]) -> str:
-    """The summaries as aligned text."""
+    """Formats the summaries as aligned text."""
     return _aligned(summary_cells(summaries))
 
 
 def summary_cells(summaries: Sequence[Summary]) -> Cells:
-    """The summaries, not aligned yet."""
+    """Formats the summaries as cells."""
     heads = ("run", "accuracy", "uplink bytes", "ratio to", "downlink bytes", "ratio", "seconds", "dropped")
     units = (
         "",
@@ -112,12 +112,12 @@ def summary_cells(summaries: Sequence[Summary]) -> Cells:
 
 
 def target_table(target: float, runs: Sequence[Reached]) -> str:
-    """What each run needed to reach the accuracy ``target``, as aligned text."""
+    """Formats each run's cost of reaching the accuracy ``target`` as aligned text."""
     return _aligned(target_cells(target, runs))
 
 
 def target_cells(target: float, runs: Sequence[Reached]) -> Cells:
-    """What each run needed to reach the accuracy ``target``, not aligned yet."""
+    """Formats each run's cost of reaching the accuracy ``target`` as cells."""
     heads = ("run", "rounds to", "uplink bytes", "downlink bytes")
     units = ("", f"accuracy {target:g}", "all clients", "all clients")
 
@@ -136,7 +136,7 @@ def _of_seeds(values: Sequence[int]) -> str:
 
 
 def _aligned(cells: Cells) -> str:
-    """Columns under two lines of heads; the first flush left, the others, numbers, right."""
+    """Aligns columns under two lines of heads; the first column left, the others, numbers, right."""
     heads, units, rows = cells
     widths = [max(len(row[i]) for row in [heads, units, *rows]) for i in range(len(heads))]
     rule = "-" * (sum(widths) + 2 * (len(widths) - 1))

@@ -1,4 +1,4 @@
-"""The metrics of tensors as arrays, read once from the rows of a run; nothing of how they are shown."""
+"""Reads the metrics of tensors from the rows of a run into arrays."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from fedplug.experiment.report.folder import Experiment, Run
 __all__ = ["PARTS", "Split", "TensorNumbers", "tensor_numbers"]
 
 PARTS = {"header_bytes": "header", "index_bytes": "indices", "value_bytes": "values"}
-"""What a payload is made of, by the keys of the rows."""
+"""The parts of a payload, by the keys of the rows."""
 
 _KEYS = ("uplink_bytes", *PARTS, "entropy_bytes", "nmse", "residual_ratio")
 _LARGE = 1e300
@@ -24,8 +24,8 @@ class Split(NamedTuple):
     """Bytes of one client and round.
 
     Attributes:
-        parts: Header, indices and values.
-        bound: The entropy bound of indices and values; NaN if it is not known.
+        parts: Bytes of header, indices and values.
+        bound: The entropy bound of indices and values; NaN if unknown.
     """
 
     parts: tuple[float, float, float]
@@ -33,19 +33,19 @@ class Split(NamedTuple):
 
     @property
     def sent(self) -> float:
-        """All parts together."""
+        """The sum of all parts."""
         return sum(self.parts)
 
 
 class TensorNumbers(NamedTuple):
-    """What is known of a run's tensors.
+    """The metrics of a run's tensors.
 
     Attributes:
-        run: Whose they are.
-        names: Of the tensors, in the order of the model.
-        numbers: By key ``[tensor, row]``, the rows of all seeds one after the other; NaN where not known.
-        payloads: Of every row, in how many clients' payloads the bytes were.
-        rounds: Of every row, its position among those of its seed.
+        run: The run.
+        names: The names of the tensors, in the order of the model.
+        numbers: Metrics ``[tensor, row]`` by key, with the rows of all seeds in sequence; NaN if unknown.
+        payloads: Number of clients' payloads in each row.
+        rounds: Position of each row among those of its seed.
     """
 
     run: Run
@@ -55,12 +55,12 @@ class TensorNumbers(NamedTuple):
     rounds: npt.NDArray[np.intp]
 
     def largest(self, count: int) -> list[int]:
-        """The positions of so many tensors, those that sent most, in the order of the model."""
+        """Returns the positions of the ``count`` tensors that sent most, in the order of the model."""
         sent = np.nansum(self.numbers["uplink_bytes"], axis=1)
         return sorted(np.argsort(-sent, kind="stable")[:count].tolist())
 
     def by_round(self, key: str) -> Values:
-        """``[tensor, round]``, means of the seeds, of bytes those of one client; NaN where not known."""
+        """Returns a metric ``[tensor, round]`` as a mean of the seeds; bytes per client; NaN if unknown."""
         shared = self.payloads if key == "uplink_bytes" else np.ones_like(self.payloads)
         values = self.numbers[key] / np.maximum(shared, 1)
         known = np.isfinite(values)
@@ -72,7 +72,7 @@ class TensorNumbers(NamedTuple):
         return np.divide(sums, counts, out=np.full(shape, np.nan), where=counts > 0)
 
     def split(self, tensors: Sequence[int]) -> Split:
-        """Of these tensors together, by position, mean of the payloads of all rounds that say so."""
+        """Returns the bytes of these tensors together, as a mean of the payloads of all known rounds."""
         rows = np.isfinite(self.numbers["uplink_bytes"]).any(axis=0)
         payloads = max(1.0, float(self.payloads[rows].sum()))
         of = {key: self.numbers[key][tensors][:, rows] for key in (*PARTS, "entropy_bytes")}
@@ -81,7 +81,7 @@ class TensorNumbers(NamedTuple):
 
 
 def tensor_numbers(experiment: Experiment, run: Run) -> TensorNumbers | None:
-    """Reads them; None if the rows have none."""
+    """Reads the metrics of a run's tensors; returns None if the rows have none."""
     rows = [row for repeat in run.repeats for row in repeat]
     tensors = [_object(row.get("tensors")) for row in rows]
     names = list(dict.fromkeys([*experiment.tensors, *(name for each in tensors for name in each)]))

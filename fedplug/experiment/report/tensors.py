@@ -1,4 +1,4 @@
-"""What every tensor sent and lost: heat maps over the rounds; bytes by part, beside the entropy bound."""
+"""The section on tensors: heat maps over the rounds, and bytes by part beside the entropy bound."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ if TYPE_CHECKING:
 __all__ = ["by_tensor"]
 
 _SHOWN = 40
-"""So many tensors of a run are shown, those that sent most."""
+"""Maximum number of tensors of a run to show; those that sent most come first."""
 
 Values = npt.NDArray[np.float64]
 
 
 class _Metric(NamedTuple):
-    """A number of every tensor and round: its key, its names in figures and in captions."""
+    """A number of every tensor and round: its key, and its names in figures and captions."""
 
     key: str
     name: str
@@ -51,28 +51,28 @@ _METRICS = (
         "uplink_bytes",
         "Bytes",
         "bytes per client",
-        "Bytes that a client sent of each tensor, mean of those that sent.",
+        "Bytes that a client sent of each tensor, as a mean of the clients that sent.",
     ),
     _Metric(
         "nmse",
         "NMSE",
         "NMSE",
-        "What was lost: squared error of the decoded update, over the square of what was to be sent. "
-        "0 is nothing, 1 as much as if nothing had been sent.",
+        "The loss by compression: squared error of the decoded update, divided by the squared norm of the "
+        "original. 0 is lossless; 1 is the error of sending nothing.",
     ),
     _Metric(
         "residual_ratio",
         "Residual",
         "residual / update",
-        "Norm of what the client keeps for later rounds, over the norm of its update. "
-        "Flat: feedback keeps up. Rising: more is left out than is ever sent.",
-        "it keeps no residual",
+        "Norm of the residual that the client keeps, divided by the norm of its update. "
+        "Flat: error feedback keeps up. Rising: more is left out than is ever sent.",
+        "there is no residual",
     ),
 )
 
 
 def by_tensor(experiments: Sequence[Experiment]) -> Markup:
-    """The section; what is missing is said in its place."""
+    """Renders the section; missing data are explained in their place."""
     parts: list[Markup] = []
     measured: list[TensorNumbers] = []
     for experiment in experiments:
@@ -81,8 +81,8 @@ def by_tensor(experiments: Sequence[Experiment]) -> Markup:
         if without := [label for label, each in found.items() if not each]:
             parts.append(
                 notice(
-                    f"No metrics of tensors for {', '.join(without)}: they are measured where the "
-                    "configuration has tensor_metrics = true at its top."
+                    f"No metrics of tensors for {', '.join(without)}: set tensor_metrics = true at the top "
+                    "of the configuration to measure them."
                 )
             )
     if measured:
@@ -96,7 +96,7 @@ def by_tensor(experiments: Sequence[Experiment]) -> Markup:
 
 
 def _maps(metric: _Metric, measured: Sequence[TensorNumbers]) -> Markup:
-    """A heat map for every run, all with the same colors."""
+    """Renders a heat map for every run, all with the same scale."""
     shown = [each.largest(_SHOWN) for each in measured]
     values = [each.by_round(metric.key)[tensors] for each, tensors in zip(measured, shown, strict=True)]
     if not any(np.isfinite(each).any() for each in values):
@@ -148,7 +148,7 @@ def _map_table(caption: str, names: Sequence[str], values: Values, scale: Scale)
 
 
 def _split(measured: Sequence[TensorNumbers]) -> Markup:
-    """The figure of all runs, and for each a table of its tensors."""
+    """Renders the figure of all runs, and a table of the tensors of each."""
     splits = [
         [(each.names[tensor], each.split([tensor])) for tensor in each.largest(_SHOWN)]
         + [("all tensors", each.split(range(len(each.names))))]
@@ -164,8 +164,8 @@ def _split(measured: Sequence[TensorNumbers]) -> Markup:
         lambda axes: _paint_split(axes, totals),
     )
     caption = (
-        "Bytes of one client and round, as shares of what it sent. The upright line: where the bar would end "
-        "if indices and values were at their entropy bound."
+        "Bytes of one client and round, as shares of the total. The vertical line marks where the bar would "
+        "end if indices and values were at their entropy bound."
     )
     numbers = data_table(
         "Bytes of one client and round, by part",

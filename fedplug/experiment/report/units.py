@@ -1,4 +1,4 @@
-"""Numbers as people read them."""
+"""Formats numbers for readers."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from fedplug.experiment.byte_units import byte_unit
 __all__ = ["MISSING", "amount", "printable", "shortened", "size"]
 
 MISSING = "\N{EN DASH}"
-"""Stands where there is no number."""
+"""The placeholder of a missing number."""
 
 
 def size(number: float | None) -> str:
-    """A number of bytes in its unit, with three digits ("1.23 MB") or, below 1 kB, whole."""
+    """Formats a number of bytes with a unit and three digits ("1.23 MB"); whole below 1 kB."""
     if number is None or not math.isfinite(number):
         return MISSING
     scale, unit = byte_unit(abs(number))
@@ -21,7 +21,7 @@ def size(number: float | None) -> str:
 
 
 def amount(number: float | None, digits: int = 3) -> str:
-    """A number with so many digits at least; those before the point are never dropped."""
+    """Formats a number with at least ``digits`` digits; those before the point are never dropped."""
     if number is None or not math.isfinite(number):
         return MISSING
     if number == 0:
@@ -33,13 +33,13 @@ def amount(number: float | None, digits: int = 3) -> str:
 
 
 def shortened(name: str, length: int) -> str:
-    """The beginning of a name that is too long for a figure; the tables have all of it."""
+    """Shortens a name that is too long for a figure; the tables have it in full."""
     name = printable(name)
     return name if len(name) <= length else name[: length - 1].rstrip() + "…"
 
 
 def printable(text: str) -> str:
-    """The text without what neither HTML nor XML can hold: control characters and lone surrogates."""
+    """Replaces characters that HTML or XML cannot represent: control characters and lone surrogates."""
     return "".join(
         character if character.isprintable() else "\N{REPLACEMENT CHARACTER}" for character in text
     )

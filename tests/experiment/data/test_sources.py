@@ -183,16 +183,16 @@ def test_a_function_brings_clients(functions, tmp_path) -> None:
         ("nothing", "returned no clients; clients must be a mapping"),
         ("numbered", "the client id 1 is not text"),
         ("empty", "client 'a': there are no examples"),
-        ("unlike", r"client 'b' is float32\[2\], int32\[\]; it must be float32\[3\], int32\[\], as .* 'a'"),
+        ("unlike", r"client 'b' is float32\[2\], int32\[\]; it must be float32\[3\], int32\[\], like .* 'a'"),
         ("text", "client 'a' is a str; it must be a pair of arrays"),
         (
             "other",
             "returned a tuple; it must be a dictionary with the keys x and y, or with clients and test",
         ),
         ("wrong", "failed: RuntimeError: no disk$"),
-        ("strict", "cannot be called: missing a required argument: 'rows'; there is .* path, seed"),
+        ("strict", "cannot be called: missing a required argument: 'rows'; available are .* path, seed"),
         ("wring", "unknown function 'wring' in .*did you mean 'wrong'"),
-        ("value", "that is a int; it must be a function"),
+        ("value", "this is a int, but it must be a function"),
     ],
 )
 def test_what_is_wrong_with_a_function_is_one_line(functions, tmp_path, name, message) -> None:
@@ -245,7 +245,7 @@ def test_a_module_of_another_configuration_is_not_taken_for_ours(functions, tmp_
         ({"x": np.where(X == 4, np.nan, X), "y": Y}, "x has 1 values that are not finite"),
         ({"x": X.astype(str), "y": Y}, "x is <U32.*it must be an array of numbers"),
         ({"x": X.astype(object), "y": Y}, "Python objects, which are refused"),
-        ({"x": X, "y": Y + 2**40}, "y goes from .* it must fit into int32"),
+        ({"x": X, "y": Y + 2**40}, "y ranges from .* it must fit into int32"),
         ({"x": X, "y": Y, "client": CLIENT[:3]}, r"client is <U1\[3\]; it must have an id.* the 20 examples"),
         (
             {"x": X, "y": Y, "x_test": X[:, :2], "y_test": Y},

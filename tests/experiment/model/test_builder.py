@@ -176,7 +176,7 @@ def test_the_type_of_a_batch_is_offered_to_the_function(built) -> None:
             LABELS,
             "dense",
             {"arguments": {"outputs": 2}},
-            "labels up to 2, and .* has 2 outputs; .* 3 at least",
+            "labels up to 2, and .* has 2 outputs; .* at least 3",
         ),
         (LABELS, "other_variable", {}, "returned a model of .* it must accept the clients' data"),
         (LABELS, "variable", {"loss": "mse"}, "has its own loss and metrics: leave these out"),
@@ -185,7 +185,7 @@ def test_the_type_of_a_batch_is_offered_to_the_function(built) -> None:
         (LABELS, "", {"metrics": ("mse", "mse")}, "their names must be different"),
         (LABELS, "", {"loss": ":text"}, "returned a str; it must be a Keras loss"),
         (LABELS, "", {"metrics": ("MeanIoU",)}, "needs arguments .*name a function that creates it"),
-        (LABELS, "", {"filters": (3,)}, r"filters is \[3\]; it must be left out, as inputs of shape \[3\]"),
+        (LABELS, "", {"filters": (3,)}, r"filters is \[3\]; it must be left out, because inputs of shape \[3\]"),
     ],
 )
 def test_what_is_wrong_with_a_model_is_one_line(built, examples, function, keys, message) -> None:
