@@ -6,8 +6,8 @@
 #include <string>
 #include <utility>
 
-#include "core/codes/index_code_bits.h"
-#include "core/codes/index_code_forms.h"
+#include "core/codes/indices/bits.h"
+#include "core/codes/indices/forms.h"
 
 namespace fedplug {
 namespace {

@@ -15,7 +15,7 @@
 
 #include "core/base/parallel.h"
 #include "core/base/status.h"
-#include "core/codes/value_loops.h"
+#include "core/codes/values/loops.h"
 
 namespace fedplug {
 

@@ -10,13 +10,13 @@
 #include <limits>
 #include <string>
 
+#include "core/base/bytes_for.h"
 #include "core/base/float_bits.h"
 #include "core/base/float_environment.h"
 #include "core/base/scratch.h"
 #include "core/base/tiles.h"
-#include "core/codes/bytes_for.h"
-#include "core/codes/rotated_block.h"
-#include "core/codes/value_loops.h"
+#include "core/codes/rotated/block.h"
+#include "core/codes/values/loops.h"
 #include "core/random_numbers.h"
 
 namespace fedplug {

@@ -1,5 +1,4 @@
 // Adds sparse payloads into one dense accumulator, or makes their dense sum.
-// The contract is in csrc/README.md.
 #ifndef FEDPLUG_CORE_SCATTER_DECODE_H_
 #define FEDPLUG_CORE_SCATTER_DECODE_H_
 

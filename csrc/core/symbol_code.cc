@@ -7,13 +7,13 @@
 #include <cstring>
 #include <string>
 
+#include "core/base/bytes_for.h"
 #include "core/base/scratch.h"
-#include "core/codes/adaptive_symbols.h"
-#include "core/codes/bytes_for.h"
-#include "core/codes/corrupt_symbols.h"
-#include "core/codes/rans.h"
-#include "core/codes/symbol_chunks.h"
-#include "core/codes/symbol_frequencies.h"
+#include "core/codes/adaptive/symbols.h"
+#include "core/codes/rans/rans.h"
+#include "core/codes/rans/symbol_frequencies.h"
+#include "core/codes/symbols/chunks.h"
+#include "core/codes/symbols/corrupt.h"
 #include "core/simd/level.h"
 
 namespace fedplug {

@@ -1,6 +1,18 @@
-// Exact top-k sparsification fused with the error-feedback update. The contract
-// is in csrc/README.md; the slow and obvious version every implementation is
-// tested against is in reference.h.
+// Exact top-k sparsification, fused with the error-feedback update.
+//
+// With a = delta + residual:
+// - The key of an entry is the bits of |a| as an unsigned integer. Exactly
+//   min(k, n) entries with the largest keys are selected; ties go to the lower
+//   index. Indices ascend strictly.
+// - Values are the bits of a, also the sign of -0. residual' is a with the
+//   selected entries set to +0.
+// - kError: any sum that is NaN or infinite is refused before anything is
+//   written, with the number of them and the position of the first.
+// - kDrop: such a sum counts as +0 and is counted; it leaves no residual, and
+//   is selected only if zeros are needed to reach k.
+// - The residual may be null, which stands for zeros and saves one read.
+// Every implementation, also on CUDA, gives these bits. A slow version is in
+// tests/reference/topk.cc.
 #ifndef FEDPLUG_CORE_TOPK_RESIDUAL_H_
 #define FEDPLUG_CORE_TOPK_RESIDUAL_H_
 

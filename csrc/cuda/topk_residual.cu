@@ -1,5 +1,5 @@
-// Queues the steps of topk_residual_steps.h as kernels, a group of tensors at a
-// time, or those of topk_residual_resident.h or topk_residual_banded.h as one.
+// Queues the steps of topk/steps.h as kernels, a group of tensors at a
+// time, or those of topk/resident.h or topk/banded.h as one.
 #include <cuda_runtime.h>
 
 #include <algorithm>
@@ -11,12 +11,12 @@
 #include "cuda/device_grid.cuh"
 #include "cuda/device_limits.h"
 #include "cuda/launch.cuh"
+#include "cuda/topk/banded.h"
+#include "cuda/topk/groups.h"
+#include "cuda/topk/resident.h"
+#include "cuda/topk/steps.h"
+#include "cuda/topk/together.h"
 #include "cuda/topk_residual.h"
-#include "cuda/topk_residual_banded.h"
-#include "cuda/topk_residual_groups.h"
-#include "cuda/topk_residual_resident.h"
-#include "cuda/topk_residual_steps.h"
-#include "cuda/topk_residual_together.h"
 
 namespace fedplug::cuda {
 namespace {

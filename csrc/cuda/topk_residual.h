@@ -80,8 +80,8 @@ std::size_t TopKResidualWorkspaceBytes(const TopKTensor<T>* tensors,
 //           float or double.
 // SHAPE:    tensors[count], workspace[workspace_bytes], reports[count]
 // THREADS:  the caller's only; the result does not depend on the GPU
-// COST:     see topk_residual_steps.h, topk_residual_resident.h and
-//           topk_residual_banded.h
+// COST:     see topk/steps.h, topk/resident.h and
+//           topk/banded.h
 template <typename T>
 Status TopKResidual(const TopKTensor<T>* tensors, std::int64_t count,
                     NonFinitePolicy policy, void* workspace,

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "core/topk_residual.h"
-#include "cuda/topk_residual_banded.h"
+#include "cuda/topk/banded.h"
 #include "tests/cuda_check_cases.h"
 #include "tests/cuda_check_list_cases.h"
 #include "tests/kernel_inputs.h"

@@ -10,7 +10,7 @@
 #endif
 
 #include "cuda/device_limits.h"
-#include "cuda/topk_residual_resident.h"
+#include "cuda/topk/resident.h"
 #include "tests/cuda_check_device.cuh"
 
 namespace fedplug::testing {

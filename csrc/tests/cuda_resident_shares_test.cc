@@ -1,5 +1,5 @@
 // Which tensors the resident selection takes, and how it cuts them.
-#include "cuda/topk_residual_resident.h"
+#include "cuda/topk/resident.h"
 #include "tests/kernel_inputs.h"
 
 namespace fedplug::testing {

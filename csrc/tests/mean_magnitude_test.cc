@@ -1,6 +1,6 @@
 // Means against the plain halving of the header, bit for bit, at sizes with odd
 // levels and strips that end early.
-#include "core/codes/mean_magnitude.h"
+#include "core/codes/values/mean_magnitude.h"
 
 #include <cmath>
 

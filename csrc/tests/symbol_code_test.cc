@@ -4,8 +4,8 @@
 
 #include <cmath>
 
-#include "core/codes/rans.h"
-#include "core/codes/symbol_frequencies.h"
+#include "core/codes/rans/rans.h"
+#include "core/codes/rans/symbol_frequencies.h"
 #include "tests/kernel_inputs.h"
 #include "tests/reference/reference.h"
 

@@ -15,7 +15,7 @@ Kernels release the GIL. Large inputs use several threads: ``FEDPLUG_NUM_THREADS
 number of cores that CPU affinity and the container's quota allow. No result depends on their number. Other
 threads must not change the arrays during a call.
 
-``csrc/README.md`` describes the contract of this and all other APIs of the kernels.
+``csrc/README.md`` and the headers in ``csrc/core`` describe the contract of the kernels.
 """
 
 from __future__ import annotations

@@ -14,7 +14,7 @@
 
 #include "core/base/parallel.h"
 #include "core/base/tiles.h"
-#include "core/codes/value_loops.h"
+#include "core/codes/values/loops.h"
 #include "core/matrix/halving.h"
 #include "core/matrix/matrix_loops.h"
 

@@ -1,7 +1,6 @@
-// The kernels written in the slow and obvious way: what the contract of
-// csrc/README.md says, line by line. Tests hold every implementation against
-// these; nothing else calls them. They take valid input only, use one thread
-// and allocate.
+// Slow and simple versions of the kernels, line by line what the contracts in
+// core/*.h say. Tests compare every implementation with them. They accept
+// valid input only, use one thread and allocate.
 #ifndef FEDPLUG_TESTS_REFERENCE_REFERENCE_H_
 #define FEDPLUG_TESTS_REFERENCE_REFERENCE_H_
 

@@ -1,4 +1,4 @@
-"""Powers of two that scale float64 numbers exactly; see csrc/core/codes/power_of_two.h."""
+"""Powers of two that scale float64 numbers exactly; see csrc/core/codes/values/power_of_two.h."""
 
 from __future__ import annotations
 

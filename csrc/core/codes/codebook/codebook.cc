@@ -1,0 +1,211 @@
+// Every number follows from the values in one way: sums of doubles are made in
+// a fixed order, and those of a bin are of whole numbers, which have no order.
+// All is done with the values times a power of two that brings the largest to
+// [1, 4), so that no square is too large or too small.
+#include "core/codes/codebook/codebook.h"
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <cmath>
+#include <cstring>
+#include <vector>
+
+#include "core/codes/codebook/loops.h"
+#include "core/codes/values/packing.h"
+#include "core/codes/values/power_of_two.h"
+
+namespace fedplug {
+namespace {
+
+using value_loops::Bins;
+using value_loops::CodebookLoops;
+using value_loops::kChunk;
+using value_loops::WideOf;
+
+constexpr double kRangeInSigmas = 6;
+
+// The sums of whole chunks of terms; what is missing from the last is +0.
+// `terms_of(first, n, terms)` writes n of them.
+template <typename Terms>
+std::vector<double> SumsOfChunks(std::int64_t count, Parallel& parallel,
+                                 double (*halved)(double*),
+                                 const Terms& terms_of) {
+  std::vector<double> sums(
+      static_cast<std::size_t>((count + kChunk - 1) / kChunk));
+  ForEachUnit(count, kChunk, parallel, [&](std::int64_t first, std::int64_t n) {
+    std::array<double, kChunk> terms;
+    terms_of(first, n, terms.data());
+    std::fill(terms.begin() + n, terms.end(), 0.0);
+    sums[static_cast<std::size_t>(first / kChunk)] = halved(terms.data());
+    return true;
+  });
+  return sums;
+}
+
+// Chunks of terms are added up, then their sums, until one is left.
+template <typename Terms>
+double Sum(std::int64_t count, Parallel& parallel, double (*halved)(double*),
+           const Terms& terms_of) {
+  auto sums = SumsOfChunks(count, parallel, halved, terms_of);
+  while (sums.size() > 1) {
+    sums =
+        SumsOfChunks(static_cast<std::int64_t>(sums.size()), parallel, halved,
+                     [&](std::int64_t first, std::int64_t n, double* terms) {
+                       std::copy_n(sums.begin() + first, n, terms);
+                     });
+  }
+  return sums.empty() ? 0.0 : sums[0];
+}
+
+template <typename T>
+Bins FindBins(const Job<T>& job, const T* values, WideOf<T> largest,
+              const CodebookLoops<WideOf<T>>& loops, Parallel& parallel) {
+  Bins bins{};
+  bins.middle = 1 << (job.code.bits - 1);
+  bins.last = 2 * bins.middle - 1;
+  bins.scale = ScaleOf(static_cast<double>(largest));
+  const auto sum_of = [&](const auto& fill) {
+    return Sum(job.count, parallel, loops.halved,
+               [&](std::int64_t first, std::int64_t n, double* terms) {
+                 WideChunk<T> staging;
+                 fill(Widened(job, values + first, n, &staging), n, terms);
+               });
+  };
+  const auto count = static_cast<double>(job.count);
+  const double sum =
+      sum_of([&](const WideOf<T>* x, std::int64_t n, double* terms) {
+        loops.scaled(x, n, bins.scale, terms);
+      });
+  bins.mean = sum * (1 / std::max(count, 1.0));
+  const double squares =
+      sum_of([&](const WideOf<T>* x, std::int64_t n, double* terms) {
+        loops.squares(x, n, bins.scale, bins.mean, terms);
+      });
+  const double sigma = std::sqrt(squares * (1 / std::max(count - 1, 1.0)));
+  if (sigma > 0) {
+    bins.per_bin = 2.0 * bins.middle / (kRangeInSigmas * sigma);
+  }
+  return bins;
+}
+
+// What the values of each bin add up to, in units of 1 / (scale * 2^fraction):
+// whole numbers of less than 2^62.
+struct BinSums {
+  std::array<std::int64_t, 256> sum{};
+  std::array<std::int64_t, 256> count{};
+};
+
+struct SharedBinSums {
+  std::array<std::atomic<std::int64_t>, 256> sum{};
+  std::array<std::atomic<std::int64_t>, 256> count{};
+
+  void Add(const BinSums& part, int last) {
+    for (std::size_t b = 0; b <= static_cast<std::size_t>(last); ++b) {
+      if (part.count[b] == 0) continue;
+      sum[b] += part.sum[b];
+      count[b] += part.count[b];
+    }
+  }
+};
+
+int BitWidthOf(std::int64_t count) {
+  int width = 0;
+  for (; count > 0; count >>= 1) ++width;
+  return width;
+}
+
+}  // namespace
+
+template <typename T>
+bool EncodeCodebook(const Job<T>& job, const T* values, Parallel& parallel,
+                    std::uint8_t* data) {
+  using Wide = WideOf<T>;
+  const KeepAwake awake(parallel);
+  const auto key = LargestKeyOfAll(job, values, parallel);
+  if (!IsFiniteKey<Wide>(key)) return false;
+  const auto loops = value_loops::CodebookLoopsFor<Wide>(job.simd);
+  const Bins bins = FindBins(job, values, FromKey<Wide>(key), loops, parallel);
+  const int fraction = 60 - BitWidthOf(job.count);
+  const double to_whole = PowerOfTwo(fraction);
+
+  SharedBinSums all;
+  constexpr std::int64_t kUnit = 16 * kChunk;
+  ForEachUnit(
+      job.count, kUnit, parallel, [&](std::int64_t begin, std::int64_t size) {
+        BinSums mine;
+        const auto encode_chunk = [&](std::int64_t first, std::int64_t n) {
+          WideChunk<T> staging;
+          const Wide* const wide = Widened(job, values + first, n, &staging);
+          LevelChunk symbols;
+          loops.bins(wide, n, bins, symbols.data());
+          for (std::int64_t i = 0; i < n; ++i) {
+            const auto index = static_cast<std::size_t>(i);
+            const std::uint8_t symbol = symbols[index];
+            mine.sum[symbol] += static_cast<std::int64_t>(
+                bins.scale * static_cast<double>(wide[i]) * to_whole);
+            ++mine.count[symbol];
+          }
+          PackedChunk packed;
+          PackLevels(job.code.form, job.layout, job.bit_loops, n, &symbols,
+                     &packed);
+          std::copy_n(
+              packed.begin(), job.layout.LevelBytes(n),
+              data + job.layout.levels_at + job.layout.LevelBytes(first));
+          return true;
+        };
+        ForEachChunk(job.layout, begin, size, encode_chunk);
+        all.Add(mine, bins.last);
+        return true;
+      });
+  data[0] = job.layout.header[0];
+  for (std::size_t b = 0; b <= static_cast<std::size_t>(bins.last); ++b) {
+    const std::int64_t count = std::max<std::int64_t>(all.count[b], 1);
+    const auto whole = static_cast<double>(all.sum[b] / count);
+    const double mean = whole * PowerOfTwo(-fraction) * (1 / bins.scale);
+    WriteScale(job, static_cast<Wide>(mean), static_cast<std::int64_t>(b),
+               data);
+  }
+  return true;
+}
+
+template <typename T>
+bool DecodeCodebook(const Job<T>& job, const std::uint8_t* data,
+                    Parallel& parallel, T* values) {
+  std::array<T, 256> means;
+  std::memcpy(means.data(), data + job.layout.header_bytes,
+              static_cast<std::size_t>(job.layout.scales) * sizeof(T));
+  if (!std::all_of(means.begin(), means.begin() + job.layout.scales,
+                   [](T mean) { return IsFinite(mean); })) {
+    return false;
+  }
+  return ForEachUnit(
+      job.count, kChunk, parallel, [&](std::int64_t first, std::int64_t n) {
+        LevelChunk symbols;
+        PackedChunk packed;
+        packed.fill(0);
+        std::copy_n(data + job.layout.levels_at + job.layout.LevelBytes(first),
+                    job.layout.LevelBytes(n), packed.begin());
+        if (!UnpackLevels(job.code.form, job.layout, job.bit_loops, n, packed,
+                          &symbols)) {
+          return false;
+        }
+        for (std::int64_t i = 0; i < n; ++i) {
+          values[first + i] = means[symbols[static_cast<std::size_t>(i)]];
+        }
+        return true;
+      });
+}
+
+#define FEDPLUG_INSTANTIATE(T)                                                \
+  template bool EncodeCodebook(const Job<T>&, const T*, Parallel&,            \
+                               std::uint8_t*);                                \
+  template bool DecodeCodebook(const Job<T>&, const std::uint8_t*, Parallel&, \
+                               T*)
+FEDPLUG_INSTANTIATE(float);
+FEDPLUG_INSTANTIATE(double);
+FEDPLUG_INSTANTIATE(Half);
+FEDPLUG_INSTANTIATE(BFloat16);
+#undef FEDPLUG_INSTANTIATE
+
+}  // namespace fedplug

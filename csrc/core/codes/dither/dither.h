@@ -1,0 +1,38 @@
+// Rounding at random with noise that is drawn in the same registers: the words
+// of Philox are used up as they are made, and quotients are computed meanwhile.
+// Equal to drawing first (philox/words.h) and rounding then (values/loops.h).
+#ifndef FEDPLUG_CORE_CODES_DITHER_DITHER_H_
+#define FEDPLUG_CORE_CODES_DITHER_DITHER_H_
+
+#include <cstdint>
+
+#include "core/base/philox.h"
+#include "core/philox/words.h"
+#include "core/simd/level.h"
+
+namespace fedplug::value_loops {
+
+// Values come in groups of so many.
+inline constexpr std::int64_t kDitherGroup = philox::kGroup * Philox::kWords;
+
+// The loops `at_random` and `ternary` of LevelLoops<float>, with the words of
+// the draws from first_draw on as noise; null at levels that have none.
+// REQUIRES: n is a multiple of kDitherGroup
+struct DitherLoops {
+  void (*at_random)(const Philox& philox, std::int64_t first_draw,
+                    const float* x, std::int64_t n, float scale, int top,
+                    std::uint8_t* levels) = nullptr;
+  void (*ternary)(const Philox& philox, std::int64_t first_draw, const float* x,
+                  std::int64_t n, float scale, std::uint8_t* levels) = nullptr;
+};
+
+// REQUIRES: IsSupported(level)
+DitherLoops DitherLoopsFor(SimdLevel level);
+
+// Those of loop.h.
+extern const DitherLoops kAvx2DitherLoops;
+extern const DitherLoops kAvx512DitherLoops;
+
+}  // namespace fedplug::value_loops
+
+#endif  // FEDPLUG_CORE_CODES_DITHER_DITHER_H_

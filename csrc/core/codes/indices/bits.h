@@ -1,0 +1,116 @@
+// Bits one after the other, the lowest of a byte first: numbers of one width,
+// and the places of ones. Must not know what they mean.
+#ifndef FEDPLUG_CORE_CODES_INDICES_BITS_H_
+#define FEDPLUG_CORE_CODES_INDICES_BITS_H_
+
+#include <algorithm>
+#include <cstdint>
+#include <cstring>
+
+#include "core/base/bytes_for.h"
+
+namespace fedplug::index_codes {
+
+// Up to eight bytes of stream[bytes], from byte `at` on; zeros behind its end.
+inline std::uint64_t LoadWord(const std::uint8_t* stream, std::int64_t bytes,
+                              std::int64_t at) {
+  std::uint64_t word = 0;
+  if (at + 8 <= bytes) {
+    std::memcpy(&word, stream + at, 8);
+  } else if (at < bytes) {
+    std::memcpy(&word, stream + at, static_cast<std::size_t>(bytes - at));
+  }
+  return word;
+}
+
+// Whether no bit from `position` on is set in the byte it lies in.
+inline bool IsZeroFrom(const std::uint8_t* stream, std::int64_t position) {
+  return position % 8 == 0 || (stream[position / 8] >> (position % 8)) == 0;
+}
+
+inline void SetBit(std::uint8_t* stream, std::int64_t position) {
+  std::uint8_t& byte = stream[position / 8];
+  byte = static_cast<std::uint8_t>(byte | 1u << (position % 8));
+}
+
+// Writes numbers of `width` bits. REQUIRES: 0 <= width <= 31
+class NumberWriter {
+ public:
+  NumberWriter(std::uint8_t* to, int width) : to_(to), width_(width) {}
+
+  // REQUIRES: value < 2^width
+  void Write(std::uint32_t value) {
+    window_ |= std::uint64_t{value} << filled_;
+    filled_ += width_;
+    if (filled_ < 32) return;
+    std::memcpy(to_, &window_, 4);
+    to_ += 4;
+    window_ >>= 32;
+    filled_ -= 32;
+  }
+
+  // Writes what is left, filled up with zeros to a whole byte.
+  void Finish() {
+    if (filled_ == 0) return;  // `to` may be null where nothing is written
+    std::memcpy(to_, &window_, static_cast<std::size_t>(BytesFor(filled_)));
+  }
+
+ private:
+  std::uint8_t* to_;
+  const int width_;
+  std::uint64_t window_ = 0;
+  int filled_ = 0;
+};
+
+// Reads what a NumberWriter wrote; zeros behind the end of stream[bytes].
+class NumberReader {
+ public:
+  NumberReader(const std::uint8_t* stream, std::int64_t bytes, int width)
+      : stream_(stream),
+        bytes_(bytes),
+        width_(width),
+        mask_((std::uint64_t{1} << width) - 1) {}
+
+  std::uint32_t Read() {
+    const std::uint64_t word = LoadWord(stream_, bytes_, position_ / 8);
+    const std::uint64_t value = (word >> (position_ % 8)) & mask_;
+    position_ += width_;
+    return static_cast<std::uint32_t>(value);
+  }
+
+ private:
+  const std::uint8_t* const stream_;
+  const std::int64_t bytes_;
+  const int width_;
+  const std::uint64_t mask_;
+  std::int64_t position_ = 0;
+};
+
+// Goes from one set bit of stream[bytes] to the next.
+class OnesReader {
+ public:
+  OnesReader(const std::uint8_t* stream, std::int64_t bytes)
+      : stream_(stream), bytes_(bytes), word_(LoadWord(stream, bytes, 0)) {}
+
+  // The position of the next one; 8 * bytes or more when there is none.
+  std::int64_t Next() {
+    while (word_ == 0) {
+      at_ += 8;
+      if (at_ >= bytes_) return 8 * std::max(at_, bytes_);
+      word_ = LoadWord(stream_, bytes_, at_);
+    }
+    const int bit = __builtin_ctzll(word_);
+    word_ &= word_ - 1;
+    return 8 * at_ + bit;
+  }
+
+ private:
+  const std::uint8_t* const stream_;
+  const std::int64_t bytes_;
+  std::int64_t at_ = 0;
+  std::uint64_t word_;
+};
+
+}  // namespace fedplug::index_codes
+
+#endif  // FEDPLUG_CORE_CODES_INDICES_BITS_H_

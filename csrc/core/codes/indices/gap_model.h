@@ -1,0 +1,113 @@
+// How likely each bit of a gap between indices is, as kGaps of index_code.h
+// says: begun from the share of elements that are indices, then learnt from the
+// bits seen. Knows no code.
+#ifndef FEDPLUG_CORE_CODES_INDICES_GAP_MODEL_H_
+#define FEDPLUG_CORE_CODES_INDICES_GAP_MODEL_H_
+
+#include <algorithm>
+#include <array>
+#include <cstdint>
+
+#include "core/codes/adaptive/bits.h"
+
+namespace fedplug::index_codes {
+
+class GapModel {
+ public:
+  static constexpr std::uint32_t kScale = adaptive_bits::kScale;
+  static constexpr int kLengthBits = 5;  // of the number of a gap's class
+
+  // REQUIRES: 0 < count <= size < 2^31
+  GapModel(std::int64_t count, std::int64_t size) {
+    while (size >> (top_ + 1) > 0) ++top_;
+    // survival[e]: a gap of 2^e - 1 or more, in parts of 2^30.
+    const std::int64_t miss = ((size - count) << kPlaces) / size;
+    std::array<std::int64_t, 33> survival{std::int64_t{1} << kPlaces};
+    for (std::size_t e = 0; e + 1 < survival.size(); ++e) {
+      survival[e + 1] = Product(Product(survival[e], survival[e]), miss);
+    }
+    survival[32] = 0;
+    for (int bits = 0; bits < kLengthBits; ++bits) {
+      const int width = 32 >> bits;
+      for (int node = 0; node < 1 << bits; ++node) {
+        const auto first = static_cast<std::size_t>(node * width);
+        const auto end = first + static_cast<std::size_t>(width);
+        Begin((1 << bits) + node,
+              survival[first + static_cast<std::size_t>(width / 2)] -
+                  survival[end],
+              survival[first] - survival[end]);
+      }
+    }
+    Begin(kHalves, 0, 0);  // a gap of class 0 has no halves
+    for (std::size_t e = 1; e < 32; ++e) {
+      const std::int64_t middle =
+          Product(survival[e], Product(survival[e - 1], miss));
+      Begin(kHalves + static_cast<int>(e),
+            std::max<std::int64_t>(0, middle - survival[e + 1]),
+            survival[e] - survival[e + 1]);
+    }
+    for (int quarter = kQuarters; quarter < kContexts; ++quarter) {
+      Begin(quarter, 0, 0);
+    }
+  }
+
+  // Where the probabilities of a bit are: of bit `node` of the tree of classes,
+  // of the half of class e that a gap is in, and of the quarter.
+  static int HalfOf(int e) { return kHalves + e; }
+  static int QuarterOf(int e, int half) { return kQuarters + 2 * e + half; }
+
+  // Whether there can be a gap of class e; bits that tell are left out where
+  // there is no choice.
+  bool MayBe(int e) const { return e <= top_; }
+
+  // That the bit is 1, in parts of kScale.
+  std::uint32_t ProbabilityOfOne(int context) const {
+    const auto i = static_cast<std::size_t>(context);
+    const std::uint32_t mean = (fast_[i] + slow_[i]) >> 5;
+    return std::min(kScale - kLeast, std::max(kLeast, mean));
+  }
+
+  void Learn(int context, int bit) {
+    const auto i = static_cast<std::size_t>(context);
+    Approach(bit, kFastShift, &fast_[i]);
+    Approach(bit, kSlowShift, &slow_[i]);
+  }
+
+ private:
+  static constexpr int kPlaces = 30;
+  static constexpr int kHalves = 32;
+  static constexpr int kQuarters = 64;
+  static constexpr int kContexts = 128;
+  static constexpr std::uint32_t kCertain = 1u << 16;
+  static constexpr std::uint32_t kLeast = 32;
+  static constexpr int kFastShift = 4;
+  static constexpr int kSlowShift = 7;
+
+  static std::int64_t Product(std::int64_t x, std::int64_t y) {
+    return (x * y) >> kPlaces;
+  }
+
+  static void Approach(int bit, int shift, std::uint32_t* probability) {
+    if (bit != 0) {
+      *probability += (kCertain - *probability) >> shift;
+    } else {
+      *probability -= *probability >> shift;
+    }
+  }
+
+  // `ones` of `all`; as likely as not where there is none.
+  void Begin(int context, std::int64_t ones, std::int64_t all) {
+    const std::int64_t share = all == 0 ? kCertain / 2 : (ones << 16) / all;
+    const auto i = static_cast<std::size_t>(context);
+    fast_[i] = slow_[i] = static_cast<std::uint32_t>(std::min<std::int64_t>(
+        kCertain - 512, std::max<std::int64_t>(512, share)));
+  }
+
+  int top_ = 0;
+  std::array<std::uint32_t, kContexts> fast_{};
+  std::array<std::uint32_t, kContexts> slow_{};
+};
+
+}  // namespace fedplug::index_codes
+
+#endif  // FEDPLUG_CORE_CODES_INDICES_GAP_MODEL_H_

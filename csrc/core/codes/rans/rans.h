@@ -1,0 +1,115 @@
+// Interleaved rANS: symbols of one byte to words of 16 bits and back, for given
+// frequencies. The layout in which states and words travel is described in
+// symbol_code.h. Knows neither packing nor how frequencies are chosen.
+//
+// Sources: Duda, "Asymmetric numeral systems", 2013 (arXiv:1311.2540);
+// interleaving: Giesen, "Interleaved entropy coders", 2014 (arXiv:1402.3392).
+#ifndef FEDPLUG_CORE_CODES_RANS_RANS_H_
+#define FEDPLUG_CORE_CODES_RANS_RANS_H_
+
+#include <array>
+#include <cstdint>
+#include <vector>
+
+#include "core/codes/rans/loops.h"
+#include "core/simd/level.h"
+
+namespace fedplug::rans {
+
+// Frequencies are in parts of kScale = 2^kScaleBits.
+inline constexpr int kScaleBits = 12;
+inline constexpr std::uint32_t kScale = 1u << kScaleBits;
+
+// A state is in [kLowest, 2^32), and kLowest when nothing was encoded yet.
+inline constexpr std::uint32_t kLowest = 1u << 16;
+
+inline constexpr int kMostLanes = 32;
+
+// Of every symbol; their sum is kScale.
+using Frequencies = std::array<std::uint32_t, 256>;
+
+// State i is that of the symbols i, i + lanes, i + 2 lanes and so on.
+using States = std::array<std::uint32_t, kMostLanes>;
+
+// What comes last is encoded first.
+class Encoder {
+ public:
+  // REQUIRES: lanes is 4 or 32; IsSupported(level); words[capacity] outlives
+  //           the encoder
+  Encoder(const Frequencies& frequencies, int lanes, SimdLevel level,
+          std::uint16_t* words, std::int64_t capacity);
+
+  // Encodes the n symbols before those that were encoded already. False when
+  // the words no longer fit, and then nothing more can be done with it.
+  //
+  // REQUIRES: no symbol has frequency 0; n is a multiple of the lanes in every
+  //           call but the first
+  // COST:     of few lanes one product of 64 bits per symbol; else see
+  //           loops.h
+  bool Encode(const std::uint8_t* symbols, std::int64_t n);
+
+  const States& states() const { return states_; }
+
+  // The words written: the last ones of words[capacity].
+  std::int64_t word_count() const { return end_ - next_; }
+  const std::uint16_t* words() const { return next_; }
+
+ private:
+  template <int kLanes>
+  bool EncodeIn(const std::uint8_t* symbols, std::int64_t n);
+
+  // x / frequency is (x * reciprocal) >> 44 for every x < frequency * 2^20.
+  struct Step {
+    std::uint64_t reciprocal;
+    std::uint64_t limit;  // from which on a word must leave the state before
+    std::uint32_t rest;   // kScale - frequency
+    std::uint32_t start;
+  };
+
+  std::array<Step, 256> steps_;
+  EncoderTable table_;
+  EncodeLoop* groups_;  // nothing where there are too few lanes
+  States states_;
+  int lanes_;
+  std::uint16_t* begin_;
+  std::uint16_t* next_;
+  const std::uint16_t* end_;
+};
+
+class Decoder {
+ public:
+  // The words are little-endian, at any address, and nobody vouches for them,
+  // nor for the states, which must only be kLowest or above.
+  //
+  // REQUIRES: lanes is 4 or 32; IsSupported(level); words[2 * count] outlives
+  //           the decoder
+  Decoder(const Frequencies& frequencies, int lanes, SimdLevel level,
+          const States& states, const std::uint8_t* words, std::int64_t count);
+
+  // Decodes the next n symbols. False when there are not enough words.
+  //
+  // REQUIRES: n is a multiple of the lanes in every call but the last
+  // COST:     one look into a table of 16 KB per symbol
+  bool Decode(std::int64_t n, std::uint8_t* symbols);
+
+  // Whether all words were used and every state is as before encoding: so it is
+  // at the end of what an encoder wrote.
+  bool IsAtEnd() const;
+
+ private:
+  template <int kLanes>
+  bool DecodeIn(std::int64_t n, std::uint8_t* symbols);
+
+  // One entry for every residue of a state: frequency - 1 (12 bits), place
+  // among those of the symbol (12 bits), symbol (8 bits).
+  std::vector<std::uint32_t> table_;
+  States states_;
+  int lanes_;
+  SimdLevel level_;
+  const std::uint8_t* next_;
+  const std::uint8_t* end_;
+};
+
+}  // namespace fedplug::rans
+
+#endif  // FEDPLUG_CORE_CODES_RANS_RANS_H_

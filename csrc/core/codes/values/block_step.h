@@ -1,0 +1,46 @@
+// The steps of kBfp (see value_code.h): powers of two, one for each block.
+#ifndef FEDPLUG_CORE_CODES_VALUES_BLOCK_STEP_H_
+#define FEDPLUG_CORE_CODES_VALUES_BLOCK_STEP_H_
+
+#include <algorithm>
+#include <cstdint>
+#include <type_traits>
+
+#include "core/base/float16.h"
+#include "core/base/float_bits.h"
+
+namespace fedplug {
+
+// The exponents that steps may have. Half of the smallest step is no denormal
+// number, which some would take for zero, and multiples of it are numbers of T.
+template <typename T>
+struct StepExponents {
+  static constexpr int kLowest = std::is_same_v<T, double> ? -1021
+                                 : std::is_same_v<T, Half> ? -24
+                                                           : -125;
+  static constexpr int kHighest = std::is_same_v<T, double> ? 1023
+                                  : std::is_same_v<T, Half> ? 15
+                                                            : 127;
+};
+
+// The smallest e for which largest <= (2^(bits - 1) - 1/2) * 2^e, or the
+// nearest there is.
+//
+// REQUIRES: 0 <= largest, finite
+template <typename T>
+int StepExponentOf(double largest, int bits) {
+  constexpr int kSignificandBits = 52;
+  const std::uint64_t key = ToBits(largest);
+  const auto exponent = static_cast<int>(key >> kSignificandBits) - 1023;
+  const std::uint64_t digits = key & ((std::uint64_t{1} << 52) - 1);
+  // 2^(bits - 1) - 1/2 is `bits` ones, of which the last is worth 1/2.
+  const std::uint64_t ones = ((std::uint64_t{1} << (bits - 1)) - 1)
+                             << (kSignificandBits - (bits - 1));
+  const int least = exponent - (bits - 2) + (digits > ones ? 1 : 0);
+  return std::clamp(least, StepExponents<T>::kLowest,
+                    StepExponents<T>::kHighest);
+}
+
+}  // namespace fedplug
+
+#endif  // FEDPLUG_CORE_CODES_VALUES_BLOCK_STEP_H_

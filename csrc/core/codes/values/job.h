@@ -1,0 +1,220 @@
+// What coding the values of one tensor needs at every step, and how its values
+// are walked: units for threads, chunks for the cache, runs for a scale.
+#ifndef FEDPLUG_CORE_CODES_VALUES_JOB_H_
+#define FEDPLUG_CORE_CODES_VALUES_JOB_H_
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <cstdint>
+#include <cstring>
+#include <type_traits>
+
+#include "core/base/float_bits.h"
+#include "core/base/float_environment.h"
+#include "core/base/parallel.h"
+#include "core/base/tiles.h"
+#include "core/codes/dither/dither.h"
+#include "core/codes/values/block_step.h"
+#include "core/codes/values/layout.h"
+#include "core/codes/values/loops.h"
+#include "core/codes/values/power_of_two.h"
+#include "core/philox/words.h"
+#include "core/value_code.h"
+
+namespace fedplug {
+
+// What the loops over one tensor share.
+template <typename T>
+struct Job {
+  using Wide = value_loops::WideOf<T>;
+
+  Job(const ValueCode& c, std::int64_t n, SimdLevel level)
+      : code(c),
+        count(n),
+        layout(LayoutOf(c, n, sizeof(T))),
+        simd(level),
+        convert(value_loops::ConvertLoopsFor<T>(level)),
+        level_loops(value_loops::LevelLoopsFor<Wide>(level)),
+        bit_loops(value_loops::BitLoopsFor(level)),
+        noise(philox::WordsLoopFor(level)),
+        dither(value_loops::DitherLoopsFor(level)) {}
+
+  ValueCode code;
+  std::int64_t count;
+  ValueLayout layout;
+  SimdLevel simd;
+  value_loops::ConvertLoops<T> convert;
+  value_loops::LevelLoops<Wide> level_loops;
+  value_loops::BitLoops bit_loops;
+  philox::WordsLoop* noise;
+  value_loops::DitherLoops dither;
+};
+
+template <typename T>
+using WideChunk = std::array<value_loops::WideOf<T>, value_loops::kChunk>;
+
+template <typename T>
+std::int16_t ReadExponent(const Job<T>& job, const std::uint8_t* data,
+                          std::int64_t block) {
+  std::int16_t exponent;
+  std::memcpy(&exponent,
+              data + job.layout.header_bytes + block * job.layout.scale_bytes,
+              sizeof(exponent));
+  return exponent;
+}
+
+// A scale, or the step of kBfp.
+template <typename T>
+value_loops::WideOf<T> ReadScale(const Job<T>& job, const std::uint8_t* data,
+                                 std::int64_t block) {
+  if (job.code.form == ValueForm::kBfp) {
+    return static_cast<value_loops::WideOf<T>>(
+        PowerOfTwo(ReadExponent(job, data, block)));
+  }
+  T scale;
+  std::memcpy(&scale,
+              data + job.layout.header_bytes + block * job.layout.scale_bytes,
+              sizeof(T));
+  value_loops::WideOf<T> wide;
+  job.convert.widen(&scale, 1, &wide);
+  return wide;
+}
+
+// Of kBfp, the exponent of the step that follows from it.
+template <typename T>
+void WriteScale(const Job<T>& job, value_loops::WideOf<T> wide,
+                std::int64_t block, std::uint8_t* data) {
+  std::uint8_t* const to =
+      data + job.layout.header_bytes + block * job.layout.scale_bytes;
+  if (job.code.form == ValueForm::kBfp) {
+    const auto exponent = static_cast<std::int16_t>(
+        StepExponentOf<T>(static_cast<double>(wide), job.code.bits));
+    std::memcpy(to, &exponent, sizeof(exponent));
+    return;
+  }
+  T scale;
+  job.convert.narrow(&wide, 1, &scale);
+  std::memcpy(to, &scale, sizeof(T));
+}
+
+// Values below which waking a thread costs more than it saves.
+inline constexpr std::int64_t kSmallestShare = 1 << 15;
+
+// Calls unit(first, n) for all units of `size`, and says whether all were good;
+// the others are left out once one is not.
+template <typename Unit>
+bool ForEachUnit(std::int64_t count, std::int64_t size, Parallel& parallel,
+                 const Unit& unit) {
+  const std::int64_t units = (count + size - 1) / size;
+  const int tiles = static_cast<int>(
+      std::min<std::int64_t>(std::max<std::int64_t>(units, 1),
+                             TileCount(count, kSmallestShare, parallel)));
+  std::atomic<bool> good{true};
+  parallel.Run(tiles, [&](int t) {
+    const DefaultFloatEnvironment environment;
+    const Range mine = TileOf(units, tiles, t);
+    for (std::int64_t u = mine.begin; u < mine.end && good; ++u) {
+      const std::int64_t first = u * size;
+      if (!unit(first, std::min(size, count - first))) good = false;
+    }
+  });
+  return good;
+}
+
+// Calls chunk(first, n) for the chunks of a unit, until one is not good.
+template <typename Chunk>
+bool ForEachChunk(const ValueLayout& layout, std::int64_t first, std::int64_t n,
+                  const Chunk& chunk) {
+  for (std::int64_t at = first; at < first + n; at += layout.chunk) {
+    if (!chunk(at, std::min(layout.chunk, first + n - at))) return false;
+  }
+  return true;
+}
+
+// Calls run(i, n, scale) for the runs of a chunk that share a scale; i counts
+// from the first value of the chunk.
+template <typename T, typename Run>
+void ForEachRun(const Job<T>& job, const std::uint8_t* data, std::int64_t first,
+                std::int64_t n, const Run& run) {
+  const std::int64_t block_size = job.layout.block;
+  for (std::int64_t i = 0; i < n;) {
+    const std::int64_t block = (first + i) / block_size;
+    const std::int64_t end = std::min(n, (block + 1) * block_size - first);
+    run(i, end - i, ReadScale(job, data, block));
+    i = end;
+  }
+}
+
+template <typename Wide>
+bool IsFiniteKey(FloatBitsOf<Wide> key) {
+  return key < FloatTraits<Wide>::kInfinity;
+}
+
+template <typename Wide>
+Wide FromKey(FloatBitsOf<Wide> key) {
+  Wide value;
+  std::memcpy(&value, &key, sizeof(value));
+  return value;
+}
+
+// values[n], n <= kChunk, in the arithmetic's type: themselves, or a copy.
+template <typename T>
+const value_loops::WideOf<T>* Widened(const Job<T>& job, const T* values,
+                                      std::int64_t n, WideChunk<T>* staging) {
+  if constexpr (std::is_same_v<T, value_loops::WideOf<T>>) {
+    return values;
+  } else {
+    job.convert.widen(values, n, staging->data());
+    return staging->data();
+  }
+}
+
+// The key of the largest magnitude of values[n].
+template <typename T>
+FloatBitsOf<value_loops::WideOf<T>> LargestKey(const Job<T>& job,
+                                               const T* values,
+                                               std::int64_t n) {
+  WideChunk<T> staging;
+  FloatBitsOf<value_loops::WideOf<T>> largest = 0;
+  for (std::int64_t at = 0; at < n; at += value_loops::kChunk) {
+    const std::int64_t length = std::min(value_loops::kChunk, n - at);
+    const auto* const wide = Widened(job, values + at, length, &staging);
+    largest = std::max(largest, job.level_loops.largest(wide, length));
+  }
+  return largest;
+}
+
+// The largest of keys that threads find. Wide is float or double.
+template <typename Wide>
+class LargestOfThreads {
+ public:
+  // THREADS: any
+  void Add(FloatBitsOf<Wide> key) {
+    auto seen = largest_.load();
+    while (key > seen && !largest_.compare_exchange_weak(seen, key)) {
+    }
+  }
+  FloatBitsOf<Wide> key() const { return largest_; }
+
+ private:
+  std::atomic<FloatBitsOf<Wide>> largest_{0};
+};
+
+// The key of the largest magnitude of all values, which threads share.
+template <typename T>
+FloatBitsOf<value_loops::WideOf<T>> LargestKeyOfAll(const Job<T>& job,
+                                                    const T* values,
+                                                    Parallel& parallel) {
+  LargestOfThreads<value_loops::WideOf<T>> largest;
+  ForEachUnit(job.count, kSmallestShare, parallel,
+              [&](std::int64_t first, std::int64_t n) {
+                largest.Add(LargestKey(job, values + first, n));
+                return true;
+              });
+  return largest.key();
+}
+
+}  // namespace fedplug
+
+#endif  // FEDPLUG_CORE_CODES_VALUES_JOB_H_

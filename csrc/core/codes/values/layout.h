@@ -1,0 +1,59 @@
+// Where header, scales and levels of a value code lie, and how the levels are
+// packed. Knows neither arithmetic nor threads.
+#ifndef FEDPLUG_CORE_CODES_VALUES_LAYOUT_H_
+#define FEDPLUG_CORE_CODES_VALUES_LAYOUT_H_
+
+#include <array>
+#include <cstdint>
+
+#include "core/codes/values/loops.h"
+#include "core/value_code.h"
+
+namespace fedplug {
+
+struct ValueLayout {
+  std::array<std::uint8_t, 4> header{};
+  std::int64_t header_bytes = 0;
+
+  // `block` values share a scale; all of them where it is not per_block. Casts
+  // have none. The scales of kCodebook are the means of its bins, those
+  // of kBounded its extremes. Those of kBfp are written as their exponents.
+  bool per_block = false;
+  std::int64_t block = 1;
+  std::int64_t scales = 0;
+  std::int64_t scale_bytes = 0;  // of each
+  std::int64_t levels_at = 0;
+
+  // Of kBounded: so many bits of every level lie here, before the others.
+  int low_bits = 0;
+  std::int64_t low_at = 0;
+
+  // Levels are 0 to 2 * top, and top stands for zero (of kCodebook for the bin
+  // of the mean, and the last is 2 * top - 1; of kBounded it has no meaning).
+  // They are packed in groups of whole bytes; a chunk has whole groups.
+  int top = 1;
+  bool at_random = false;
+  std::int64_t group = 8;
+  std::int64_t group_bytes = 1;
+  std::int64_t chunk = value_loops::kChunk;
+
+  // How many bytes the levels of `count` values take.
+  std::int64_t LevelBytes(std::int64_t count) const {
+    return count / group * group_bytes +
+           (count % group * group_bytes + group - 1) / group;
+  }
+
+  // What a thread takes at once: whole blocks with scales of their own, and
+  // whole chunks.
+  std::int64_t Unit() const {
+    return per_block && block > chunk ? block : chunk;
+  }
+};
+
+// REQUIRES: CheckValueCode(code) is ok; 0 <= count < 2^31
+ValueLayout LayoutOf(const ValueCode& code, std::int64_t count,
+                     std::int64_t value_bytes);
+
+}  // namespace fedplug
+
+#endif  // FEDPLUG_CORE_CODES_VALUES_LAYOUT_H_

@@ -1,0 +1,328 @@
+// Every loop is written once, and inlined into one function per SIMD level: the
+// baseline and AVX2, which already waits for memory.
+#include "core/codes/values/loops.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <limits>
+#include <type_traits>
+
+#include "core/base/philox.h"
+#include "core/codes/values/cast_loops.h"
+#include "core/simd/loops.h"
+
+namespace fedplug::value_loops {
+namespace {
+
+template <typename T>
+using Integer = std::conditional_t<sizeof(T) == 4, std::int32_t, std::int64_t>;
+
+template <typename T>
+FEDPLUG_ALWAYS_INLINE FloatBitsOf<T> LargestLoop(const T* x, std::int64_t n) {
+  // As signed integers, which every instruction set can compare: a key has no
+  // sign bit.
+  Integer<T> largest = 0;
+  for (std::int64_t i = 0; i < n; ++i) {
+    const auto key = static_cast<Integer<T>>(MagnitudeKey(x[i]));
+    largest = key > largest ? key : largest;
+  }
+  return static_cast<FloatBitsOf<T>>(largest);
+}
+
+float Wide(float x) { return x; }
+double Wide(double x) { return x; }
+float Wide(Half x) { return ToFloat(x); }
+float Wide(BFloat16 x) { return ToFloat(x); }
+
+template <typename T>
+void CopyLoop(const T* from, std::int64_t n, T* to) {
+  std::copy_n(from, n, to);
+}
+
+template <typename T, SimdLevel kLevel>
+void WidenLoop(const T* x, std::int64_t n, float* wide) {
+  CastLoopsFor<T>(kLevel).widen(reinterpret_cast<const std::uint8_t*>(x), n,
+                                wide);
+}
+
+template <typename T, SimdLevel kLevel>
+void NarrowLoop(const float* wide, std::int64_t n, T* x) {
+  CastLoopsFor<T>(kLevel).narrow(wide, n, reinterpret_cast<std::uint8_t*>(x));
+}
+
+// To nearest, ties to even, for |x| < 2^22: beyond 1.5 * 2^23 (double: 2^52)
+// numbers have no fraction left.
+template <typename T>
+FEDPLUG_ALWAYS_INLINE T RoundToEven(T x) {
+  constexpr T kNoFraction = sizeof(T) == 4 ? T(0x1.8p23) : T(0x1.8p52);
+  return (x + kNoFraction) - kNoFraction;
+}
+
+template <typename T>
+FEDPLUG_ALWAYS_INLINE void NearestLoop(const T* x, std::int64_t n, T scale,
+                                       int top, std::uint8_t* levels) {
+  const T whole = static_cast<T>(top);
+  for (std::int64_t i = 0; i < n; ++i) {
+    const T level = RoundToEven(x[i] / scale * whole);
+    levels[i] = static_cast<std::uint8_t>(static_cast<int>(level) + top);
+  }
+}
+
+template <typename T>
+FEDPLUG_ALWAYS_INLINE void NearestMultipleLoop(const T* x, std::int64_t n,
+                                               T per_step, int top,
+                                               std::uint8_t* levels) {
+  const T whole = static_cast<T>(top);
+  for (std::int64_t i = 0; i < n; ++i) {
+    T level = RoundToEven(x[i] * per_step);
+    level = level > whole ? whole : level;
+    level = level < -whole ? -whole : level;
+    levels[i] = static_cast<std::uint8_t>(static_cast<int>(level) + top);
+  }
+}
+
+template <typename T>
+FEDPLUG_ALWAYS_INLINE void AtRandomLoop(const T* x, const std::uint32_t* noise,
+                                        std::int64_t n, T scale, int top,
+                                        std::uint8_t* levels) {
+  const T whole = static_cast<T>(top);
+  for (std::int64_t i = 0; i < n; ++i) {
+    const T exact = x[i] / scale * whole;
+    const int toward_zero = static_cast<int>(exact);
+    const int below = toward_zero - (exact < static_cast<T>(toward_zero));
+    const T cut_off = exact - static_cast<T>(below);
+    const int up = static_cast<T>(Philox::ToUniform(noise[i])) < cut_off;
+    levels[i] = static_cast<std::uint8_t>(below + up + top);
+  }
+}
+
+template <typename T>
+FEDPLUG_ALWAYS_INLINE void TernaryLoop(const T* x, const std::uint32_t* noise,
+                                       std::int64_t n, T scale,
+                                       std::uint8_t* levels) {
+  for (std::int64_t i = 0; i < n; ++i) {
+    const int chosen =
+        static_cast<T>(Philox::ToUniform(noise[i])) < std::abs(x[i]) / scale;
+    const int sign = (x[i] > 0) - (x[i] < 0);
+    levels[i] = static_cast<std::uint8_t>(1 + (sign & -chosen));
+  }
+}
+
+template <typename T>
+FEDPLUG_ALWAYS_INLINE void SignsLoop(const T* x, std::int64_t n,
+                                     std::uint8_t* levels) {
+  for (std::int64_t i = 0; i < n; ++i) levels[i] = x[i] >= 0;
+}
+
+template <typename T>
+FEDPLUG_ALWAYS_INLINE void TimesScaleLoop(const std::uint8_t* levels,
+                                          std::int64_t n, int top, T scale,
+                                          T* x) {
+  const T whole = static_cast<T>(top);
+  for (std::int64_t i = 0; i < n; ++i) {
+    x[i] = scale * (static_cast<T>(int{levels[i]} - top) / whole);
+  }
+}
+
+template <typename T>
+FEDPLUG_ALWAYS_INLINE void TimesStepLoop(const std::uint8_t* levels,
+                                         std::int64_t n, int top, T step,
+                                         T* x) {
+  constexpr T kLargest = std::numeric_limits<T>::max();
+  for (std::int64_t i = 0; i < n; ++i) {
+    T multiple = static_cast<T>(int{levels[i]} - top) * step;
+    multiple = multiple > kLargest ? kLargest : multiple;
+    x[i] = multiple < -kLargest ? -kLargest : multiple;
+  }
+}
+
+template <typename T>
+FEDPLUG_ALWAYS_INLINE double Share(T x, double share) {
+  return static_cast<double>(std::abs(Wide(x))) * share;
+}
+
+template <typename T, bool kAdd>
+FEDPLUG_ALWAYS_INLINE void SharesLoop(const T* x, std::int64_t n, double share,
+                                      double* terms) {
+  for (std::int64_t i = 0; i < n; ++i) {
+    const double term = Share(x[i], share);
+    terms[i] = kAdd ? terms[i] + term : term;
+  }
+}
+
+template <typename T, bool kAdd>
+FEDPLUG_ALWAYS_INLINE void SharesOfSumLoop(const T* x, const T* y,
+                                           std::int64_t n, double share,
+                                           double* terms) {
+  for (std::int64_t i = 0; i < n; ++i) {
+    const double term = Share<T>(x[i] + y[i], share);
+    terms[i] = kAdd ? terms[i] + term : term;
+  }
+}
+
+template <typename T>
+FEDPLUG_ALWAYS_INLINE void FourSharesLoop(const T* x, std::int64_t near,
+                                          std::int64_t far, std::int64_t n,
+                                          double share, double* sums) {
+  for (std::int64_t i = 0; i < n; ++i) {
+    const auto term = [=](std::int64_t j) { return Share(x[j], share); };
+    sums[i] =
+        (term(i) + term(i + near)) + (term(i + far) + term(i + far + near));
+  }
+}
+
+template <typename T>
+FEDPLUG_ALWAYS_INLINE void FourSharesOfSumLoop(const T* x, const T* y,
+                                               std::int64_t near,
+                                               std::int64_t far, std::int64_t n,
+                                               double share, double* sums) {
+  for (std::int64_t i = 0; i < n; ++i) {
+    const auto term = [=](std::int64_t j) {
+      return Share<T>(x[j] + y[j], share);
+    };
+    sums[i] =
+        (term(i) + term(i + near)) + (term(i + far) + term(i + far + near));
+  }
+}
+
+FEDPLUG_ALWAYS_INLINE void AddLoop(const double* terms, std::int64_t n,
+                                   double* sums) {
+  for (std::int64_t i = 0; i < n; ++i) sums[i] += terms[i];
+}
+
+// Bytes of b bits each, eight in a word: neighbours are moved together, first
+// pairs, then pairs of pairs. `Pull` is the way back.
+FEDPLUG_ALWAYS_INLINE std::uint64_t PushTogether(std::uint64_t x, int bits) {
+  x = (x & 0x00ff00ff00ff00ffu) | ((x & 0xff00ff00ff00ff00u) >> (8 - bits));
+  x = (x & 0x0000ffff0000ffffu) |
+      ((x & 0xffff0000ffff0000u) >> (16 - 2 * bits));
+  return (x & 0x00000000ffffffffu) |
+         ((x & 0xffffffff00000000u) >> (32 - 4 * bits));
+}
+
+FEDPLUG_ALWAYS_INLINE std::uint64_t LowBits(int count) {
+  return (std::uint64_t{1} << count) - 1;
+}
+
+FEDPLUG_ALWAYS_INLINE std::uint64_t PullApart(std::uint64_t x, int bits) {
+  const std::uint64_t four = LowBits(4 * bits);
+  x = (x & four) | ((x & (four << 4 * bits)) << (32 - 4 * bits));
+  const std::uint64_t two = LowBits(2 * bits) * 0x0000000100000001u;
+  x = (x & two) | ((x & (two << 2 * bits)) << (16 - 2 * bits));
+  const std::uint64_t one = LowBits(bits) * 0x0001000100010001u;
+  return (x & one) | ((x & (one << bits)) << (8 - bits));
+}
+
+// The lowest bits of eight bytes in one: the product moves byte i's to place
+// 56 + i, and no two meet.
+FEDPLUG_ALWAYS_INLINE std::uint8_t PushBitsTogether(std::uint64_t x) {
+  return static_cast<std::uint8_t>((x * 0x0102040810204080u) >> 56);
+}
+
+FEDPLUG_ALWAYS_INLINE void PackLoop(const std::uint8_t* levels, std::int64_t n,
+                                    int bits, std::uint8_t* packed) {
+  if (bits == 1) {
+    for (std::int64_t i = 0; i < n; i += 8, ++packed) {
+      std::uint64_t word;
+      std::memcpy(&word, levels + i, sizeof(word));
+      *packed = PushBitsTogether(word);
+    }
+    return;
+  }
+  for (std::int64_t i = 0; i < n; i += 8, packed += bits) {
+    std::uint64_t word;
+    std::memcpy(&word, levels + i, sizeof(word));
+    word = PushTogether(word, bits);
+    std::memcpy(packed, &word, sizeof(word));
+  }
+}
+
+FEDPLUG_ALWAYS_INLINE void UnpackLoop(const std::uint8_t* packed,
+                                      std::int64_t n, int bits,
+                                      std::uint8_t* levels) {
+  for (std::int64_t i = 0; i < n; i += 8, packed += bits) {
+    std::uint64_t word;
+    std::memcpy(&word, packed, sizeof(word));
+    word = PullApart(word, bits);
+    std::memcpy(levels + i, &word, sizeof(word));
+  }
+}
+
+}  // namespace
+
+template <typename T>
+ConvertLoops<T> ConvertLoopsFor(SimdLevel level) {
+  if constexpr (std::is_same_v<T, WideOf<T>>) {
+    static_cast<void>(level);
+    return {CopyLoop<T>, CopyLoop<T>};
+  } else if (level == SimdLevel::kBaseline) {
+    return {WidenLoop<T, SimdLevel::kBaseline>,
+            NarrowLoop<T, SimdLevel::kBaseline>};
+  } else {
+    return {WidenLoop<T, SimdLevel::kAvx2>, NarrowLoop<T, SimdLevel::kAvx2>};
+  }
+}
+
+template <typename T>
+LevelLoops<T> LevelLoopsFor(SimdLevel level) {
+#if FEDPLUG_SIMD_X86
+  if (level != SimdLevel::kBaseline) {
+    return {Avx2<LargestLoop<T>>,         Avx2<NearestLoop<T>>,
+            Avx2<NearestMultipleLoop<T>>, Avx2<AtRandomLoop<T>>,
+            Avx2<TernaryLoop<T>>,         Avx2<SignsLoop<T>>,
+            Avx2<TimesScaleLoop<T>>,      Avx2<TimesStepLoop<T>>};
+  }
+#endif
+  static_cast<void>(level);
+  return {Baseline<LargestLoop<T>>,         Baseline<NearestLoop<T>>,
+          Baseline<NearestMultipleLoop<T>>, Baseline<AtRandomLoop<T>>,
+          Baseline<TernaryLoop<T>>,         Baseline<SignsLoop<T>>,
+          Baseline<TimesScaleLoop<T>>,      Baseline<TimesStepLoop<T>>};
+}
+
+template <typename T>
+MeanLoops<T> MeanLoopsFor(SimdLevel level) {
+#if FEDPLUG_SIMD_X86
+  if (level != SimdLevel::kBaseline) {
+    return {Avx2<SharesLoop<T, false>>,
+            Avx2<SharesOfSumLoop<T, false>>,
+            Avx2<SharesLoop<T, true>>,
+            Avx2<SharesOfSumLoop<T, true>>,
+            Avx2<FourSharesLoop<T>>,
+            Avx2<FourSharesOfSumLoop<T>>,
+            Avx2<AddLoop>};
+  }
+#endif
+  static_cast<void>(level);
+  return {Baseline<SharesLoop<T, false>>,
+          Baseline<SharesOfSumLoop<T, false>>,
+          Baseline<SharesLoop<T, true>>,
+          Baseline<SharesOfSumLoop<T, true>>,
+          Baseline<FourSharesLoop<T>>,
+          Baseline<FourSharesOfSumLoop<T>>,
+          Baseline<AddLoop>};
+}
+
+BitLoops BitLoopsFor(SimdLevel level) {
+#if FEDPLUG_SIMD_X86
+  if (level != SimdLevel::kBaseline) {
+    return {Avx2<PackLoop>, Avx2<UnpackLoop>};
+  }
+#endif
+  static_cast<void>(level);
+  return {Baseline<PackLoop>, Baseline<UnpackLoop>};
+}
+
+template ConvertLoops<float> ConvertLoopsFor(SimdLevel);
+template ConvertLoops<double> ConvertLoopsFor(SimdLevel);
+template ConvertLoops<Half> ConvertLoopsFor(SimdLevel);
+template ConvertLoops<BFloat16> ConvertLoopsFor(SimdLevel);
+template MeanLoops<float> MeanLoopsFor(SimdLevel);
+template MeanLoops<double> MeanLoopsFor(SimdLevel);
+template MeanLoops<Half> MeanLoopsFor(SimdLevel);
+template MeanLoops<BFloat16> MeanLoopsFor(SimdLevel);
+template LevelLoops<float> LevelLoopsFor(SimdLevel);
+template LevelLoops<double> LevelLoopsFor(SimdLevel);
+
+}  // namespace fedplug::value_loops

@@ -1,0 +1,115 @@
+// The inner loops of the value codes, over a chunk of a tensor that stays in
+// the first-level cache. Written plainly, for the compiler to vectorise; each
+// is compiled for every SIMD level, with equal results. They know numbers,
+// levels and bits, but neither the forms nor threads.
+#ifndef FEDPLUG_CORE_CODES_VALUES_LOOPS_H_
+#define FEDPLUG_CORE_CODES_VALUES_LOOPS_H_
+
+#include <cstdint>
+#include <type_traits>
+
+#include "core/base/float_bits.h"
+#include "core/simd/level.h"
+
+namespace fedplug::value_loops {
+
+// The most elements in a chunk.
+inline constexpr std::int64_t kChunk = 1024;
+
+// Packed levels are written and read eight bytes at a time: buffers for them
+// have this many bytes to spare.
+inline constexpr std::int64_t kPackedSlack = 8;
+
+// In which arithmetic is done: double stays, everything else becomes float.
+template <typename T>
+using WideOf = std::conditional_t<std::is_same_v<T, double>, double, float>;
+
+// T is float, double, Half or BFloat16.
+template <typename T>
+struct ConvertLoops {
+  void (*widen)(const T* x, std::int64_t n, WideOf<T>* wide);
+
+  // To nearest, ties to even; what is too large for 16 bits becomes the
+  // largest number.
+  void (*narrow)(const WideOf<T>* wide, std::int64_t n, T* x);
+};
+
+// T is float or double.
+template <typename T>
+struct LevelLoops {
+  // The largest magnitude, as a key (see float_bits.h), which also tells
+  // whether all are finite.
+  FloatBitsOf<T> (*largest)(const T* x, std::int64_t n);
+
+  // level + `top` for every x / scale, which must be in [-1, 1]: the level
+  // `top` stands for the whole scale.
+  // REQUIRES: scale > 0; 0 < top <= 127
+  void (*nearest)(const T* x, std::int64_t n, T scale, int top,
+                  std::uint8_t* levels);
+  // level + `top` for every x times per_step, a power of two, which must be
+  // below 2^22; levels beyond `top` become that.
+  void (*nearest_multiple)(const T* x, std::int64_t n, T per_step, int top,
+                           std::uint8_t* levels);
+  // `noise` are words of Philox, of which each is a number in [0, 1).
+  void (*at_random)(const T* x, const std::uint32_t* noise, std::int64_t n,
+                    T scale, int top, std::uint8_t* levels);
+  // The same for levels -1, 0 and 1 (`top` is 1), of which the noise chooses
+  // the sign or 0.
+  void (*ternary)(const T* x, const std::uint32_t* noise, std::int64_t n,
+                  T scale, std::uint8_t* levels);
+  // 1 where x >= 0, else 0.
+  void (*signs)(const T* x, std::int64_t n, std::uint8_t* levels);
+
+  // x = scale * ((level - top) / top)
+  void (*times_scale)(const std::uint8_t* levels, std::int64_t n, int top,
+                      T scale, T* x);
+  // x = (level - top) * step, or the largest number where that is too large
+  void (*times_step)(const std::uint8_t* levels, std::int64_t n, int top,
+                     T step, T* x);
+};
+
+// What a mean is made of; T as for ConvertLoops.
+template <typename T>
+struct MeanLoops {
+  // terms = |x| * share, or of x + y
+  using Shares = void(const T* x, std::int64_t n, double share, double* terms);
+  using SharesOfSum = void(const T* x, const T* y, std::int64_t n, double share,
+                           double* terms);
+  Shares* shares;
+  SharesOfSum* shares_of_sum;
+  // The same, added to the terms that are there.
+  Shares* add_shares;
+  SharesOfSum* add_shares_of_sum;
+  // Of four stretches, at 0, near, far and far + near, in one walk:
+  // sums = (terms + terms at near) + (terms at far + terms at far + near).
+  void (*four_shares)(const T* x, std::int64_t near, std::int64_t far,
+                      std::int64_t n, double share, double* sums);
+  void (*four_shares_of_sum)(const T* x, const T* y, std::int64_t near,
+                             std::int64_t far, std::int64_t n, double share,
+                             double* sums);
+  void (*add)(const double* terms, std::int64_t n, double* sums);
+};
+
+struct BitLoops {
+  // Bits of every level, eight levels at a time; the first is in the lowest
+  // bits. 1 <= bits <= 8.
+  // SHAPE: levels[n rounded up to 8], packed[bits bytes for eight of them,
+  //        + kPackedSlack]
+  void (*pack)(const std::uint8_t* levels, std::int64_t n, int bits,
+               std::uint8_t* packed);
+  void (*unpack)(const std::uint8_t* packed, std::int64_t n, int bits,
+                 std::uint8_t* levels);
+};
+
+// REQUIRES: IsSupported(level)
+template <typename T>
+ConvertLoops<T> ConvertLoopsFor(SimdLevel level);
+template <typename T>
+LevelLoops<T> LevelLoopsFor(SimdLevel level);
+template <typename T>
+MeanLoops<T> MeanLoopsFor(SimdLevel level);
+BitLoops BitLoopsFor(SimdLevel level);
+
+}  // namespace fedplug::value_loops
+
+#endif  // FEDPLUG_CORE_CODES_VALUES_LOOPS_H_

@@ -1,0 +1,177 @@
+// The halving is done to all the terms of a strip of the last level at once:
+// level l of the sum is [sizes[l]], and its element i is element i of the level
+// below plus element i + sizes[l]. So a strip needs no more memory than one
+// buffer per level, and strips are independent.
+#include "core/codes/values/mean_magnitude.h"
+
+#include <algorithm>
+#include <cstring>
+#include <vector>
+
+#include "core/base/float_bits.h"
+#include "core/base/float_environment.h"
+#include "core/base/tiles.h"
+#include "core/codes/values/loops.h"
+
+namespace fedplug {
+namespace {
+
+// Elements of a strip. A strip reads as many neighbours at a time, here and
+// there: with fewer, it waits for the first of them. The buffers of all levels
+// fit a second-level cache.
+constexpr std::int64_t kStrip = 4096;
+
+// The level at which strips end; what is left is added by one thread.
+constexpr std::int64_t kLastLevel = 1 << 14;
+
+constexpr std::int64_t kSmallestShare = 1 << 16;
+
+void Round(double value, float* rounded) {
+  *rounded = static_cast<float>(value);
+}
+void Round(double value, double* rounded) { *rounded = value; }
+void Round(double value, Half* rounded) {
+  *rounded = ToHalf(static_cast<float>(value));
+}
+void Round(double value, BFloat16* rounded) {
+  *rounded = ToBFloat16(static_cast<float>(value));
+}
+
+std::int64_t HalfOf(std::int64_t size) { return (size + 1) / 2; }
+
+template <typename T>
+class Halving {
+ public:
+  // What is added up are values, or sums of values and `addends`.
+  Halving(const T* values, const T* addends, std::int64_t n, SimdLevel level)
+      : loops_(value_loops::MeanLoopsFor<T>(level)),
+        values_(values),
+        addends_(addends),
+        share_(1.0 / static_cast<double>(n)),
+        sizes_{n} {
+    while (sizes_.back() > kLastLevel) sizes_.push_back(HalfOf(sizes_.back()));
+  }
+
+  std::int64_t terms() const { return sizes_.back(); }
+
+  // Elements first .. first + width of the last level.
+  // SHAPE: sum[width], spare[spare()]
+  void Strip(std::int64_t first, std::int64_t width, double* spare,
+             double* sum) const {
+    Add(sizes_.size() - 1, first, width, spare, sum);
+  }
+
+  std::int64_t spare() const {
+    return static_cast<std::int64_t>(sizes_.size()) * kStrip;
+  }
+
+ private:
+  void Add(std::size_t level, std::int64_t first, std::int64_t width,
+           double* spare, double* sum) const {
+    if (level == 0) {
+      return Leaf(loops_.shares, loops_.shares_of_sum, first, width, sum);
+    }
+    if (level == 2 && first + sizes_[2] + sizes_[1] + width <= sizes_[0]) {
+      return FourLeaves(first, width, sum);
+    }
+    Add(level - 1, first, width, spare, sum);
+    const std::int64_t second = first + sizes_[level];
+    const std::int64_t pairs = std::min(width, sizes_[level - 1] - second);
+    if (pairs <= 0) return;
+    if (level == 1) {
+      return Leaf(loops_.add_shares, loops_.add_shares_of_sum, second, pairs,
+                  sum);
+    }
+    Add(level - 1, second, pairs, spare + kStrip, spare);
+    loops_.add(spare, pairs, sum);
+  }
+
+  using Loops = value_loops::MeanLoops<T>;
+  void Leaf(typename Loops::Shares* shares,
+            typename Loops::SharesOfSum* shares_of_sum, std::int64_t first,
+            std::int64_t width, double* sum) const {
+    if (addends_ == nullptr) {
+      shares(values_ + first, width, share_, sum);
+    } else {
+      shares_of_sum(values_ + first, addends_ + first, width, share_, sum);
+    }
+  }
+
+  // What Add would do at level 2 where all four leaves are whole: no terms are
+  // written and read again between them.
+  void FourLeaves(std::int64_t first, std::int64_t width, double* sum) const {
+    const T* const values = values_ + first;
+    if (addends_ == nullptr) {
+      loops_.four_shares(values, sizes_[1], sizes_[2], width, share_, sum);
+    } else {
+      loops_.four_shares_of_sum(values, addends_ + first, sizes_[1], sizes_[2],
+                                width, share_, sum);
+    }
+  }
+
+  value_loops::MeanLoops<T> loops_;
+  const T* values_;
+  const T* addends_;
+  double share_;
+  std::vector<std::int64_t> sizes_;
+};
+
+template <typename T>
+T Mean(const T* values, const T* addends, std::int64_t n, SimdLevel level,
+       Parallel& parallel) {
+  if (n == 0) return T{};
+  const DefaultFloatEnvironment environment;
+  const Halving<T> halving(values, addends, n, level);
+  std::vector<double> terms(static_cast<std::size_t>(halving.terms()));
+  const int tiles = static_cast<int>(std::min<std::int64_t>(
+      halving.terms(), TileCount(n, kSmallestShare, parallel)));
+  parallel.Run(tiles, [&](int t) {
+    const DefaultFloatEnvironment task_environment;
+    std::vector<double> spare(static_cast<std::size_t>(halving.spare()));
+    const Range mine = TileOf(halving.terms(), tiles, t);
+    for (std::int64_t first = mine.begin; first < mine.end; first += kStrip) {
+      halving.Strip(first, std::min(kStrip, mine.end - first), spare.data(),
+                    terms.data() + first);
+    }
+  });
+  for (std::int64_t left = halving.terms(); left > 1;) {
+    const std::int64_t half = HalfOf(left);
+    for (std::int64_t i = 0; i < left - half; ++i) {
+      const auto low = static_cast<std::size_t>(i);
+      terms[low] += terms[low + static_cast<std::size_t>(half)];
+    }
+    left = half;
+  }
+  T mean;
+  Round(terms[0], &mean);
+  const auto bits = static_cast<FloatBitsOf<T>>(
+      ToBits(mean) - !IsFinite(mean));  // beyond the largest comes infinity
+  std::memcpy(&mean, &bits, sizeof(mean));
+  return mean;
+}
+
+}  // namespace
+
+template <typename T>
+T MeanMagnitude(const T* values, std::int64_t n, SimdLevel level,
+                Parallel& parallel) {
+  return Mean<T>(values, nullptr, n, level, parallel);
+}
+
+template <typename T>
+T MeanMagnitudeOfSum(const T* x, const T* y, std::int64_t n, SimdLevel level,
+                     Parallel& parallel) {
+  return Mean(x, y, n, level, parallel);
+}
+
+#define FEDPLUG_INSTANTIATE(T)                                               \
+  template T MeanMagnitude(const T*, std::int64_t, SimdLevel, Parallel&);    \
+  template T MeanMagnitudeOfSum(const T*, const T*, std::int64_t, SimdLevel, \
+                                Parallel&)
+FEDPLUG_INSTANTIATE(float);
+FEDPLUG_INSTANTIATE(double);
+FEDPLUG_INSTANTIATE(Half);
+FEDPLUG_INSTANTIATE(BFloat16);
+#undef FEDPLUG_INSTANTIATE
+
+}  // namespace fedplug

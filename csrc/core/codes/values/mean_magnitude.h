@@ -1,0 +1,41 @@
+// The mean of |x| in one fixed order of additions, which depends on n alone, so
+// that threads, vector width and plain-TensorFlow references give the same
+// bits.
+#ifndef FEDPLUG_CORE_CODES_VALUES_MEAN_MAGNITUDE_H_
+#define FEDPLUG_CORE_CODES_VALUES_MEAN_MAGNITUDE_H_
+
+#include <cstdint>
+
+#include "core/base/parallel.h"
+#include "core/simd/level.h"
+
+namespace fedplug {
+
+// Each magnitude times 1 / n in double; then the upper half of the terms (the
+// smaller one where they are odd) is added to the lower half, until one is
+// left. At most the largest finite number of T; 0 for n = 0.
+//
+// REQUIRES: 0 <= n < 2^31; every value is finite;
+//           IsSupported(level). T is float, double, Half or
+//           BFloat16
+// SHAPE:    values[n]
+// THREADS:  uses `parallel`; the result depends neither on the number of
+//           threads nor on the SIMD level
+// COST:     reads sizeof(T) bytes per element
+template <typename T>
+T MeanMagnitude(const T* values, std::int64_t n, SimdLevel level,
+                Parallel& parallel);
+
+// The same of the sums x + y, each rounded once in T.
+//
+// REQUIRES: as MeanMagnitude; but where a sum is not finite, the mean is the
+//           largest finite number, or not finite itself
+// SHAPE:    x[n], y[n]
+// COST:     reads 2 * sizeof(T) bytes per element
+template <typename T>
+T MeanMagnitudeOfSum(const T* x, const T* y, std::int64_t n, SimdLevel level,
+                     Parallel& parallel);
+
+}  // namespace fedplug
+
+#endif  // FEDPLUG_CORE_CODES_VALUES_MEAN_MAGNITUDE_H_

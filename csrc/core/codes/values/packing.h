@@ -1,0 +1,34 @@
+// Levels of a chunk to bytes and back. Knows neither values nor scales.
+#ifndef FEDPLUG_CORE_CODES_VALUES_PACKING_H_
+#define FEDPLUG_CORE_CODES_VALUES_PACKING_H_
+
+#include <array>
+#include <cstdint>
+
+#include "core/codes/values/layout.h"
+#include "core/codes/values/loops.h"
+
+namespace fedplug {
+
+using LevelChunk = std::array<std::uint8_t, value_loops::kChunk>;
+
+// Room for the 16 bits of each cast.
+using PackedChunk = std::array<std::uint8_t, 2 * value_loops::kChunk +
+                                                 value_loops::kPackedSlack>;
+
+// Writes the first n levels; those after them are lost.
+//
+// REQUIRES: 0 <= n <= layout.chunk; `form` is no cast
+void PackLevels(ValueForm form, const ValueLayout& layout,
+                const value_loops::BitLoops& loops, std::int64_t n,
+                LevelChunk* levels, PackedChunk* packed);
+
+// The inverse, which is false where bytes that nobody vouches for are not the
+// levels of any n values. Here the levels of kSign become 0 and 2.
+bool UnpackLevels(ValueForm form, const ValueLayout& layout,
+                  const value_loops::BitLoops& loops, std::int64_t n,
+                  const PackedChunk& packed, LevelChunk* levels);
+
+}  // namespace fedplug
+
+#endif  // FEDPLUG_CORE_CODES_VALUES_PACKING_H_

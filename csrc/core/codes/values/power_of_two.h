@@ -1,0 +1,34 @@
+// Powers of two, by which doubles are scaled without loss.
+#ifndef FEDPLUG_CORE_CODES_VALUES_POWER_OF_TWO_H_
+#define FEDPLUG_CORE_CODES_VALUES_POWER_OF_TWO_H_
+
+#include <algorithm>
+#include <cstdint>
+#include <cstring>
+
+#include "core/base/float_bits.h"
+
+namespace fedplug {
+
+// 2^power, for the powers of normal numbers.
+inline double PowerOfTwo(int power) {
+  const std::uint64_t bits = static_cast<std::uint64_t>(power + 1023) << 52;
+  double value;
+  std::memcpy(&value, &bits, sizeof(value));
+  return value;
+}
+
+// The power of what brings a magnitude to [1, 2): the largest ones only to [2,
+// 4), as the inverse is to be a normal number too, and denormal ones below 1.
+inline int PowerOfScale(double largest) {
+  const auto exponent = static_cast<int>(ToBits(largest) >> 52) - 1023;
+  return -std::min(1022, std::max(-1022, exponent));
+}
+
+inline double ScaleOf(double largest) {
+  return PowerOfTwo(PowerOfScale(largest));
+}
+
+}  // namespace fedplug
+
+#endif  // FEDPLUG_CORE_CODES_VALUES_POWER_OF_TWO_H_

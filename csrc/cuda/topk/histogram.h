@@ -1,0 +1,153 @@
+// Counts of keys by one digit, in the shared memory of a block and in that of a
+// scope, and the threshold that follows from them. Must not know what is
+// counted, nor who is to clear the counts of a scope.
+#ifndef FEDPLUG_CUDA_TOPK_HISTOGRAM_H_
+#define FEDPLUG_CUDA_TOPK_HISTOGRAM_H_
+
+#include <cstdint>
+
+#include "core/base/host_device.h"
+#include "cuda/block.h"
+#include "cuda/exclusive_scan.h"
+#include "cuda/topk/job.h"
+
+namespace fedplug::cuda::topk {
+
+// The addition of a constant 1 is an instruction of its own, which takes lanes
+// of a warp that count the same digit together: so a tensor of zeros does not
+// queue up at one counter.
+FEDPLUG_HOST_DEVICE inline void CountOne(std::uint32_t* counter) {
+  AtomicAdd(counter, 1);
+}
+
+// Which keys are counted, and by what: the digits of a round, of those keys
+// that have the digits of the k-th largest so far. Whoever counts takes as
+// Digits anything that has
+//   Counts(a)  whether the key of a is counted
+//   Of(a)      in which bin
+//   Lists(a)   whether a may be chosen
+template <typename T>
+struct RoundDigits {
+  FloatBitsOf<T> prefix;
+  int round;
+
+  FEDPLUG_HOST_DEVICE bool Counts(T a) const {
+    return PrefixOf(a, round - 1) == prefix;
+  }
+  FEDPLUG_HOST_DEVICE int Of(T a) const { return DigitOf(a, round); }
+  FEDPLUG_HOST_DEVICE bool Lists(T a) const {
+    return PrefixOf(a, round - 1) >= prefix;
+  }
+};
+
+// REQUIRES: 0 < round; the threshold of the round before is known
+template <typename T>
+FEDPLUG_HOST_DEVICE RoundDigits<T> DigitsBehind(const Scope& scope, int round) {
+  return {PrefixOfThreshold<T>(scope.decisions->thresholds[round - 1]), round};
+}
+
+template <typename Block>
+FEDPLUG_HOST_DEVICE void ClearHistogram(const Block& block,
+                                        std::uint32_t* histogram) {
+  block.Each([&](int thread) {
+    for (int item = 0; item < kBinsPerThread; ++item) {
+      histogram[item * kThreads + thread] = 0;
+    }
+  });
+}
+
+template <typename Block>
+FEDPLUG_HOST_DEVICE void AddHistogram(const Block& block,
+                                      const std::uint32_t* histogram,
+                                      std::uint32_t* sum) {
+  block.Each([&](int thread) {
+    for (int item = 0; item < kBinsPerThread; ++item) {
+      const int bin = item * kThreads + thread;
+      if (histogram[bin] > 0) AtomicAdd(&sum[bin], histogram[bin]);
+    }
+  });
+}
+
+// The bins of a scope from the top down, with what is counted above each.
+//
+// REQUIRES: all blocks of the scope have arrived, and none counts any more
+struct BinsFromTheTop {
+  std::uint32_t counts[kBins];
+  ExclusiveScan<kThreads> scan;
+
+  // body(bin, above, here) for every bin, by any one thread: how many are
+  // counted in the bins above it, and how many in it.
+  template <typename Block, typename Body>
+  FEDPLUG_HOST_DEVICE void ForEach(const Block& block,
+                                   const std::uint32_t* histogram,
+                                   const Body& body) {
+    // A few in a row to each thread.
+    const auto bin_of = [](int thread, int item) {
+      return kBins - 1 - (thread * kBinsPerThread + item);
+    };
+    // Once, and neighbours by neighbours: all blocks may want them at a time.
+    block.Each([&](int thread) {
+      for (int item = 0; item < kBinsPerThread; ++item) {
+        const int bin = item * kThreads + thread;
+        counts[bin] = LoadArrived(&histogram[bin]);
+      }
+    });
+    block.Each([&](int thread) {
+      std::uint32_t sum = 0;
+      for (int item = 0; item < kBinsPerThread; ++item) {
+        sum += counts[bin_of(thread, item)];
+      }
+      scan.value[thread] = sum;
+    });
+    scan.Run(block, kThreads);
+    block.Each([&](int thread) {
+      std::uint32_t above = scan.Before(thread);
+      for (int item = 0; item < kBinsPerThread; ++item) {
+        const int bin = bin_of(thread, item);
+        body(bin, above, counts[bin]);
+        above += counts[bin];
+      }
+    });
+  }
+};
+
+// Whether rank `rank` from the top, counted from 1, is in a bin that `here` are
+// counted in, and `above` in those above it.
+FEDPLUG_HOST_DEVICE inline bool IsInBin(std::uint32_t rank, std::uint32_t above,
+                                        std::uint32_t here) {
+  return above < rank && rank <= above + here;
+}
+
+// Finds the bin of the k-th largest among what all blocks of the scope counted.
+//
+// REQUIRES: as BinsFromTheTop
+template <typename T>
+struct FindThreshold {
+  int round;
+
+  using Shared = BinsFromTheTop;
+
+  template <typename Block, typename Part>
+  FEDPLUG_HOST_DEVICE void operator()(const Block& block, const Job<T>& job,
+                                      const Part&, Shared& shared) const {
+    const Scope& scope = job.scope;
+    Threshold* const thresholds = scope.decisions->thresholds;
+    const Threshold before =
+        round == 0 ? Threshold{0, scope.chosen} : thresholds[round - 1];
+    Threshold* const threshold = &thresholds[round];
+    block.Each([&](int thread) {
+      if (thread == 0) *threshold = {kAboveAll, 0};  // holds if none is wanted
+    });
+    shared.ForEach(block, scope.histogram,
+                   [&](int bin, std::uint32_t above, std::uint32_t here) {
+                     if (!IsInBin(before.wanted, above, here)) return;
+                     *threshold = {(before.prefix << BitsOfDigit<T>(round)) |
+                                       static_cast<std::uint64_t>(bin),
+                                   before.wanted - above};
+                   });
+  }
+};
+
+}  // namespace fedplug::cuda::topk
+
+#endif  // FEDPLUG_CUDA_TOPK_HISTOGRAM_H_

@@ -1,0 +1,239 @@
+// What the steps of the selection work on: a tensor with its part of the
+// workspace, cut into tiles, and these put together in chunks; the tensors that
+// share one k; and keys cut into digits. Must not know the steps.
+#ifndef FEDPLUG_CUDA_TOPK_JOB_H_
+#define FEDPLUG_CUDA_TOPK_JOB_H_
+
+#include <cstdint>
+
+#include "core/base/float_bits.h"
+#include "core/base/host_device.h"
+#include "cuda/topk_residual.h"
+
+// How many blocks of kThreads run at a time where this is to be fast: 4 on each
+// of 132 multiprocessors. Tests compile with fewer, for long chunks of short
+// tensors.
+#ifndef FEDPLUG_CUDA_BLOCKS_AT_A_TIME
+#define FEDPLUG_CUDA_BLOCKS_AT_A_TIME 528
+#endif
+
+namespace fedplug::cuda::topk {
+
+inline constexpr int kThreads = 512;
+inline constexpr int kItems = 16;  // elements of a tile for each thread
+inline constexpr int kTile = kThreads * kItems;
+inline constexpr int kDigitBits = 11;
+inline constexpr int kBins = 1 << kDigitBits;
+inline constexpr int kBinsPerThread = kBins / kThreads;
+inline constexpr int kMostRounds = 6;  // of double
+// In turn, where all steps are one launch (together.h).
+inline constexpr int kHistograms = 3;
+
+// A key is cut into digits of 11 bits from the top; the last may be shorter.
+template <typename T>
+inline constexpr int kRounds = (kKeyBits<T> + kDigitBits - 1) / kDigitBits;
+
+// The number of bits below digit `round`.
+template <typename T>
+FEDPLUG_HOST_DEVICE constexpr int BitsBelow(int round) {
+  const int bits = kKeyBits<T> - kDigitBits * (round + 1);
+  return bits > 0 ? bits : 0;
+}
+
+template <typename T>
+FEDPLUG_HOST_DEVICE constexpr int BitsOfDigit(int round) {
+  return kKeyBits<T> - kDigitBits * round - BitsBelow<T>(round);
+}
+
+// The digits of a key up to and with number `round`.
+template <typename T>
+FEDPLUG_HOST_DEVICE FloatBitsOf<T> PrefixOf(T a, int round) {
+  return static_cast<FloatBitsOf<T>>(MagnitudeKey(a) >> BitsBelow<T>(round));
+}
+
+template <typename T>
+FEDPLUG_HOST_DEVICE int DigitOf(T a, int round) {
+  const int mask = (1 << BitsOfDigit<T>(round)) - 1;
+  return static_cast<int>(PrefixOf(a, round)) & mask;
+}
+
+// Of the entries whose digits so far are above `prefix` all leave, of those
+// with just these digits the `wanted` largest do.
+struct Threshold {
+  std::uint64_t prefix;
+  std::uint32_t wanted;
+};
+
+// No finite number has this prefix in any round, nor its low bits, where keys
+// are narrower.
+inline constexpr std::uint64_t kAboveAll = ~std::uint64_t{0};
+
+// As wide as the prefixes of T, so that none is widened to be compared.
+template <typename T>
+FEDPLUG_HOST_DEVICE FloatBitsOf<T> PrefixOfThreshold(
+    const Threshold& threshold) {
+  return static_cast<FloatBitsOf<T>>(threshold.prefix);
+}
+
+struct TensorState {
+  std::uint32_t non_finite;
+  std::uint32_t first_non_finite_from_end;  // n - its index; 0 for none
+};
+
+// Some keys, and the rank of the k-th largest among them, from the top
+// (band.h).
+struct BandState {
+  std::uint64_t base;
+  int bits;
+  int shift;
+  std::uint32_t wanted;
+};
+
+// The entries above the k-th key and those equal to it: in some chunk, or
+// before it in the scope.
+struct ChunkState {
+  std::uint32_t above;
+  std::uint32_t ties;
+};
+
+// What follows from the counts of a scope.
+struct alignas(16) Decisions {
+  Threshold thresholds[kMostRounds];  // one per round
+  BandState band;                     // of a banded selection, as the next
+  std::uint32_t lists_again;          // whether the list is not what it must be
+  ChunkState before;  // of a block that walks over the scope with others
+};
+
+struct ScopeState {
+  Decisions decisions;      // of a selection in several launches
+  std::uint32_t taken;      // tiles, by blocks that take what is left
+  std::uint32_t held_back;  // whether any sum is (undo.h)
+  std::uint32_t arrived;    // blocks with which this launch is through
+};
+
+// The tensors among which one k is shared out: a single one, or all of a call.
+// Their chunks lie one behind the other, so that entries are numbered through a
+// list as through one tensor.
+struct Scope {
+  ScopeState* state;
+  Decisions* decisions;          // that of the state, or one in every block
+  std::uint32_t* histogram;      // [kBins]: of the step that is under way
+  ChunkState* chunks;            // [chunk_count]
+  std::uint32_t chunk_count;     // 1 or more
+  std::uint32_t tile_count;      // 1 or more
+  int tiles_of_chunk;            // of each chunk but the last of a tensor
+  std::uint32_t chosen;          // min(k, elements)
+  std::int64_t* row_splits_end;  // the last of row_splits, or null
+};
+
+// A tensor and its part of the workspace. The first step finds the states and
+// the histogram zeroed.
+template <typename T>
+struct Job {
+  TopKTensor<T> tensor;  // values and indices are those of the scope
+  Scope scope;
+  TensorState* state;
+  ChunkState* chunks;          // of those of the scope, its own
+  std::uint32_t* shortlisted;  // [TilesOf(n)]: how many entries of each
+  std::uint16_t* shortlist;    // [n]: places within the tile, from its start on
+  std::uint32_t* any_non_finite;  // shared by all tensors of the call
+  TopKReport* report;
+  std::int64_t* row_split;  // takes the rank of its first entry; or null
+};
+
+// Tile and Chunk are the parts of tensors that a block works on, where it does
+// not keep a share of its own (resident.h) or go on from one part
+// to the next (banded.h). Of a kind of parts, Of is number
+// `number` of a tensor, CountIn how many a scope has, and NumberedIn how those
+// of a group are numbered.
+
+// At least one: the first tile of a tensor also does what is done once for it.
+FEDPLUG_HOST_DEVICE constexpr std::int64_t TilesOf(std::int64_t n) {
+  return n > 0 ? (n + kTile - 1) / kTile : 1;
+}
+
+// Of the passes over all sums.
+struct Tile {
+  std::int64_t number;
+  std::int64_t begin;
+  int size;
+
+  FEDPLUG_HOST_DEVICE static Tile At(std::int64_t number, std::int64_t n) {
+    const std::int64_t begin = number * kTile;
+    const std::int64_t left = n - begin;
+    return {number, begin, static_cast<int>(left < kTile ? left : kTile)};
+  }
+  template <typename T>
+  FEDPLUG_HOST_DEVICE static Tile Of(const Job<T>& job, std::int64_t number) {
+    return At(number, job.tensor.n);
+  }
+  FEDPLUG_HOST_DEVICE static std::uint32_t CountIn(const Scope& scope) {
+    return scope.tile_count;
+  }
+  template <typename Group>
+  FEDPLUG_HOST_DEVICE static const auto& NumberedIn(const Group& group) {
+    return group.tiles;
+  }
+};
+
+inline constexpr int kMostTilesOfChunk = 16;
+
+// Of a call with so many tiles: as few of them as let all blocks run at once,
+// so that no block waits for another to end, and few tiles are spread over all.
+constexpr int TilesOfChunk(std::int64_t tiles) {
+  constexpr std::int64_t kBlocks = FEDPLUG_CUDA_BLOCKS_AT_A_TIME;
+  const std::int64_t each = (tiles + kBlocks - 1) / kBlocks;
+  return static_cast<int>(each < kMostTilesOfChunk ? each : kMostTilesOfChunk);
+}
+
+constexpr std::int64_t ChunksOf(std::int64_t n, int tiles_of_chunk) {
+  return (TilesOf(n) + tiles_of_chunk - 1) / tiles_of_chunk;
+}
+
+// Of the walks over the shortlist, of which a tile of a sparse selection has a
+// hundred entries: some tiles, one behind the other.
+struct Chunk {
+  std::int64_t number;
+  std::int64_t first_tile;
+  int tiles;
+
+  template <typename T>
+  FEDPLUG_HOST_DEVICE static Chunk Of(const Job<T>& job, std::int64_t number) {
+    const int tiles = job.scope.tiles_of_chunk;
+    const std::int64_t first = number * tiles;
+    const std::int64_t left = TilesOf(job.tensor.n) - first;
+    return {number, first, static_cast<int>(left < tiles ? left : tiles)};
+  }
+  FEDPLUG_HOST_DEVICE static std::uint32_t CountIn(const Scope& scope) {
+    return scope.chunk_count;
+  }
+
+  // As entries.h has it.
+  template <typename T, typename Body>
+  FEDPLUG_HOST_DEVICE void ForPages(const Job<T>& job, const Body& body) const {
+    body(job, *this);
+  }
+  FEDPLUG_HOST_DEVICE bool BeginsTensor() const { return first_tile == 0; }
+  template <typename T>
+  FEDPLUG_HOST_DEVICE ChunkState Before(const Job<T>& job) const {
+    return job.chunks[number];
+  }
+
+  template <typename Group>
+  FEDPLUG_HOST_DEVICE static const auto& NumberedIn(const Group& group) {
+    return group.chunks;
+  }
+};
+
+inline constexpr std::int64_t kLeastShare = kThreads;
+inline constexpr std::int64_t kMostShares = 1024;
+
+// As many shares as a tensor is cut into on any device.
+FEDPLUG_HOST_DEVICE constexpr std::int64_t MostSharesOf(std::int64_t n) {
+  const std::int64_t shares = (n + kLeastShare - 1) / kLeastShare;
+  return shares < 1 ? 1 : shares > kMostShares ? kMostShares : shares;
+}
+
+}  // namespace fedplug::cuda::topk
+
+#endif  // FEDPLUG_CUDA_TOPK_JOB_H_

@@ -1,0 +1,308 @@
+// The two steps that walk over all sums: CountPass, which counts them, and
+// PartitionPass, which lists those that may be chosen. Must not know what
+// becomes of the list.
+#ifndef FEDPLUG_CUDA_TOPK_SUMS_H_
+#define FEDPLUG_CUDA_TOPK_SUMS_H_
+
+#include <cstdint>
+
+#include "core/base/float_bits.h"
+#include "core/base/host_device.h"
+#include "cuda/block.h"
+#include "cuda/exclusive_scan.h"
+#include "cuda/topk/histogram.h"
+#include "cuda/topk/job.h"
+#include "cuda/topk_residual.h"
+
+namespace fedplug::cuda::topk {
+
+// Whether the sums may be written before all were seen: where none is refused,
+// or where residual_in stays. So PartitionPass reads one array instead of two.
+template <typename T>
+FEDPLUG_HOST_DEVICE bool CountPassWrites(const TopKTensor<T>& tensor,
+                                         NonFinitePolicy policy) {
+  return policy == NonFinitePolicy::kDrop ||
+         tensor.residual_out != tensor.residual_in;
+}
+
+// body(item) for those of a thread's kItems elements of the tile that are
+// inside it; the thread takes every kThreads-th, so that a warp reads
+// neighbours wherever the tensor begins. Nearly every tile is full, and then
+// nothing is asked.
+//
+// REQUIRES: left = tile.size - thread
+template <typename Body>
+FEDPLUG_HOST_DEVICE void ForItems(int left, const Body& body) {
+  if (left > kTile - kThreads) {
+    for (int item = 0; item < kItems; ++item) body(item);
+  } else {
+    for (int item = 0; item < kItems; ++item) {
+      if (item * kThreads < left) body(item);
+    }
+  }
+}
+
+// items[item] = array[begin + item * kThreads] where that is inside the tile,
+// else zero. A loop of its own, without a use of what it loads: so all loads
+// are under way before the first is waited for.
+template <typename T>
+FEDPLUG_HOST_DEVICE void LoadItems(const T* array, std::int64_t begin, int left,
+                                   T (&items)[kItems]) {
+  for (int item = 0; item < kItems; ++item) items[item] = T{};
+  ForItems(left,
+           [&](int item) { items[item] = array[begin + item * kThreads]; });
+}
+
+// The sums of delta and residual_in.
+template <typename T>
+FEDPLUG_HOST_DEVICE void LoadSums(const TopKTensor<T>& tensor,
+                                  std::int64_t begin, int left,
+                                  T (&sums)[kItems]) {
+  T residuals[kItems];
+  LoadItems(tensor.delta, begin, left, sums);
+  LoadItems(tensor.residual_in, begin, left, residuals);
+  for (int item = 0; item < kItems; ++item) {
+    sums[item] = sums[item] + residuals[item];
+  }
+}
+
+// Which sums of a thread are not finite: a bit for each item.
+struct NonFiniteItems {
+  std::uint32_t bits = 0;
+  static_assert(kItems <= 32);
+
+  // a, or zero where it is not finite
+  template <typename T>
+  FEDPLUG_HOST_DEVICE T Drop(T a, int item) {
+    if (IsFinite(a)) return a;
+    bits |= 1u << item;
+    return T{};
+  }
+
+  FEDPLUG_HOST_DEVICE std::uint32_t Count() const { return CountOnes(bits); }
+
+  // REQUIRES: there is one
+  FEDPLUG_HOST_DEVICE std::uint32_t First() const {
+    return CountOnes(~bits & (bits - 1));
+  }
+};
+
+// How many sums of a block are not finite, and where the first is.
+struct NonFiniteCounts {
+  std::uint32_t count;
+  std::uint32_t first_from_end;
+
+  template <typename Block>
+  FEDPLUG_HOST_DEVICE void Clear(const Block& block) {
+    block.Each([&](int thread) {
+      if (thread == 0) *this = {0, 0};
+    });
+  }
+
+  // Of a thread whose items begin at element `begin` of a tensor of n.
+  FEDPLUG_HOST_DEVICE void Add(const NonFiniteItems& items, std::int64_t begin,
+                               std::int64_t n) {
+    if (items.bits == 0) return;
+    AtomicAdd(&count, items.Count());
+    AtomicMax(&first_from_end, static_cast<std::uint32_t>(
+                                   n - (begin + items.First() * kThreads)));
+  }
+
+  template <typename Block, typename T>
+  FEDPLUG_HOST_DEVICE void Publish(const Block& block,
+                                   const Job<T>& job) const {
+    block.Each([&](int thread) {
+      if (thread != 0 || count == 0) return;
+      AtomicAdd(&job.state->non_finite, count);
+      AtomicMax(&job.state->first_non_finite_from_end, first_from_end);
+      AtomicMax(job.any_non_finite, 1u);
+    });
+  }
+};
+
+// What is counted of sums as they are made, in the shared memory of a block:
+// their first digits, and those that are not finite, which become zeros.
+template <typename T>
+struct SumCounts {
+  std::uint32_t histogram[kBins];
+  NonFiniteCounts non_finite;
+
+  template <typename Block>
+  FEDPLUG_HOST_DEVICE void Clear(const Block& block) {
+    ClearHistogram(block, histogram);
+    non_finite.Clear(block);
+  }
+
+  // Counts a thread's sums of the tile; keep(place in the tile, sum)
+  template <typename Keep>
+  FEDPLUG_HOST_DEVICE void Add(const TopKTensor<T>& tensor, const Tile& tile,
+                               int thread, const Keep& keep) {
+    const int left = tile.size - thread;
+    const std::int64_t begin = tile.begin + thread;
+    T sums[kItems];
+    LoadSums(tensor, begin, left, sums);
+    NonFiniteItems items;
+    ForItems(left, [&](int item) {
+      const T a = items.Drop(sums[item], item);
+      keep(item * kThreads + thread, a);
+      CountOne(&histogram[DigitOf(a, 0)]);
+    });
+    non_finite.Add(items, begin, tensor.n);
+  }
+
+  template <typename Block>
+  FEDPLUG_HOST_DEVICE void Publish(const Block& block, const Job<T>& job) {
+    AddHistogram(block, histogram, job.scope.histogram);
+    non_finite.Publish(block, job);
+  }
+};
+
+template <typename T>
+struct CountPass {
+  NonFinitePolicy policy;
+
+  using Shared = SumCounts<T>;
+
+  template <typename Block>
+  FEDPLUG_HOST_DEVICE void operator()(const Block& block, const Job<T>& job,
+                                      const Tile& tile, Shared& shared) const {
+    const bool writes = CountPassWrites(job.tensor, policy);
+    T* const out = job.tensor.residual_out + tile.begin;
+    shared.Clear(block);
+    block.Each([&](int thread) {
+      shared.Add(job.tensor, tile, thread, [=](int place, T a) {
+        if (writes) out[place] = a;
+      });
+    });
+    shared.Publish(block, job);
+  }
+};
+
+// Whether nothing is selected, and the residual stays what it was. Known once
+// all sums of the call were counted.
+template <typename T>
+FEDPLUG_HOST_DEVICE bool IsRefused(const Job<T>& job, NonFinitePolicy policy) {
+  return policy == NonFinitePolicy::kError && *job.any_non_finite != 0;
+}
+
+// The work of one block of the tensor.
+template <typename Block, typename T>
+FEDPLUG_HOST_DEVICE void WriteReport(const Block& block, const Job<T>& job) {
+  block.Each([&](int thread) {
+    if (thread != 0) return;
+    const TensorState& state = *job.state;
+    job.report->non_finite = state.non_finite;
+    job.report->first_non_finite =
+        state.non_finite > 0 ? job.tensor.n - state.first_non_finite_from_end
+                             : -1;
+  });
+}
+
+// The residual of a refused call: what it was, from element `begin` on.
+template <typename Block, typename T>
+FEDPLUG_HOST_DEVICE void CopyResidual(const Block& block,
+                                      const TopKTensor<T>& tensor,
+                                      std::int64_t begin, int size) {
+  if (tensor.residual_out == tensor.residual_in) return;
+  block.Each([&](int thread) {
+    for (int place = thread; place < size; place += kThreads) {
+      tensor.residual_out[begin + place] = tensor.residual_in[begin + place];
+    }
+  });
+}
+
+// What is counted and listed of the tiles of one block, in its shared memory.
+template <typename T>
+struct Partition {
+  std::uint32_t histogram[kBins];
+  RankedBits<kTile> listed;
+
+  // Of the places in the tile that `digits` lists calls list(number, place),
+  // numbered in ascending order, and by every thread tell(thread, how many
+  // there are); counts those that it counts. load(thread, sums) has the sums of
+  // a thread, all of them finite.
+  //
+  // REQUIRES: the histogram is cleared before the first tile
+  template <typename Block, typename Digits, typename Load, typename List,
+            typename Tell>
+  FEDPLUG_HOST_DEVICE void Add(const Block& block, int size,
+                               const Digits& digits, const Load& load,
+                               const List& list, const Tell& tell) {
+    block.Each([&](int thread) {
+      T sums[kItems];
+      load(thread, sums);
+      for (int item = 0; item < kItems; ++item) {
+        const bool inside = item * kThreads < size - thread;
+        const T a = sums[item];
+        if (inside && digits.Counts(a)) CountOne(&histogram[digits.Of(a)]);
+        listed.Mark(thread, item * kThreads + thread,
+                    inside && digits.Lists(a));
+      }
+    });
+    listed.Run(block, kThreads, kTile);
+    block.Each([&](int thread) {
+      for (int place = thread; place < size; place += kThreads) {
+        if (listed.Has(place)) {
+          list(listed.Before(place), static_cast<std::uint16_t>(place));
+        }
+      }
+      tell(thread, listed.Total());
+    });
+  }
+
+  // The same, into the shortlist of the tensor.
+  template <typename Block, typename Digits, typename Load>
+  FEDPLUG_HOST_DEVICE void Add(const Block& block, const Job<T>& job,
+                               const Tile& tile, const Digits& digits,
+                               const Load& load) {
+    Add(
+        block, tile.size, digits, load,
+        [&](std::uint32_t number, std::uint16_t place) {
+          job.shortlist[tile.begin + number] = place;
+        },
+        [&](int thread, std::uint32_t count) {
+          if (thread == 0) job.shortlisted[tile.number] = count;
+        });
+  }
+};
+
+template <typename T>
+struct PartitionPass {
+  NonFinitePolicy policy;
+
+  using Shared = Partition<T>;
+
+  template <typename Block>
+  FEDPLUG_HOST_DEVICE void operator()(const Block& block, const Job<T>& job,
+                                      const Tile& tile, Shared& shared) const {
+    if (tile.number == 0) WriteReport(block, job);
+    if (IsRefused(job, policy)) {
+      block.Each([&](int thread) {
+        if (thread == 0) job.shortlisted[tile.number] = 0;
+      });
+      CopyResidual(block, job.tensor, tile.begin, tile.size);
+      return;
+    }
+    const bool written = CountPassWrites(job.tensor, policy);
+    ClearHistogram(block, shared.histogram);
+    shared.Add(block, job, tile, DigitsBehind<T>(job.scope, 1),
+               [&](int thread, T(&sums)[kItems]) {
+                 const int left = tile.size - thread;
+                 const std::int64_t begin = tile.begin + thread;
+                 T* const out = job.tensor.residual_out;
+                 if (written) {
+                   LoadItems(out, begin, left, sums);
+                 } else {
+                   LoadSums(job.tensor, begin, left, sums);
+                   ForItems(left, [&](int item) {
+                     out[begin + item * kThreads] = sums[item];
+                   });
+                 }
+               });
+    AddHistogram(block, shared.histogram, job.scope.histogram);
+  }
+};
+
+}  // namespace fedplug::cuda::topk
+
+#endif  // FEDPLUG_CUDA_TOPK_SUMS_H_
