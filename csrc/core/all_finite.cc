@@ -1,6 +1,6 @@
-// The key of a value that is not finite is at least that of infinity: adding
-// what lacks from there to the sign bit sets that bit in these, and in no
-// others. So a loop without comparisons looks at a block.
+// The key of a value that is not finite is at least that of infinity. Adding
+// the distance from infinity to the sign bit sets that bit in these values
+// only, so a loop without comparisons checks a block.
 #include "core/all_finite.h"
 
 #include <algorithm>
@@ -42,7 +42,7 @@ Block<T> BlockFor(SimdLevel level) {
   return Baseline<BlockLoop<T>>;
 }
 
-// `block_at(begin, elements)` says where a block lies.
+// `block_at(begin, elements)` returns a block.
 template <typename T, typename BlockAt>
 bool AllFiniteBlocks(std::int64_t n, Parallel& parallel,
                      const BlockAt& block_at) {

@@ -1,5 +1,5 @@
-// Whether values that nobody vouches for are numbers, before they are used; and
-// a copy of them, which costs no second walk.
+// Checks untrusted values for NaN and infinity, and copies them in the same
+// walk.
 #ifndef FEDPLUG_CORE_ALL_FINITE_H_
 #define FEDPLUG_CORE_ALL_FINITE_H_
 
@@ -10,7 +10,7 @@
 
 namespace fedplug {
 
-// Whether no value is NaN or infinite.
+// Returns whether no value is NaN or infinite.
 //
 // REQUIRES: n >= 0; T is float, double, Half or BFloat16
 // SHAPE:    values[n]
@@ -20,9 +20,8 @@ namespace fedplug {
 template <typename T>
 bool AllFinite(const T* values, std::int64_t n, Parallel& parallel);
 
-// The same of values that lie anywhere among bytes, in the order of bytes of
-// this machine, and where it is so a copy of them; else `values` holds
-// anything.
+// The same for values at any address, in the byte order of this machine. Copies
+// them if all are finite; otherwise `values` is unspecified.
 //
 // REQUIRES: as AllFinite; the two do not overlap
 // SHAPE:    bytes[n * sizeof(T)], values[n]

@@ -1,5 +1,5 @@
-// Checks, and threads that take runs of neighbouring chunks; how a chunk is
-// selected from is topk/chunk_selection.h.
+// Checks the arguments, and gives runs of neighbouring chunks to threads. The
+// selection of a chunk is topk/chunk_selection.h.
 #include "core/chunked_topk_residual.h"
 
 #include <algorithm>
@@ -18,10 +18,11 @@ using topk::ChunkedUpdate;
 using topk::ChunkScratch;
 using topk::ChunkSelection;
 
-// Below this many elements a second thread takes longer to wake than to work.
+// Below this number of elements, waking a second thread takes longer than its
+// work.
 constexpr std::int64_t kSmallestShare = 1 << 18;
 
-// The bits of numbers from 0 to 1 are those of +0 to those of 1.
+// Numbers from 0 to 1 have the bits of +0 to those of 1.
 template <typename T>
 Status CheckDecay(T decay) {
   if (ToBits(decay) <= ToBits(T{1})) return {};

@@ -1,5 +1,5 @@
-// Exact top-k within chunks, fused with error feedback whose residual decays.
-// Arithmetic, order and ties are those of topk_residual.h.
+// Exact top-k within chunks, fused with error feedback with a decaying
+// residual. Arithmetic, order and ties as in topk_residual.h.
 #ifndef FEDPLUG_CORE_CHUNKED_TOPK_RESIDUAL_H_
 #define FEDPLUG_CORE_CHUNKED_TOPK_RESIDUAL_H_
 
@@ -13,18 +13,18 @@ namespace fedplug {
 // Refuses n outside [0, 2^31), a negative k and a chunk of less than 1.
 Status CheckChunks(std::int64_t n, std::int64_t k, std::int64_t chunk);
 
-// How many entries leave: min(k, chunk) of each chunk, of a last one that is
-// shorter min(k, its length).
+// The number of selected entries: min(k, length) of each chunk.
 //
 // REQUIRES: CheckChunks is ok
 std::int64_t ChunkedEntries(std::int64_t n, std::int64_t k, std::int64_t chunk);
 
-// a = delta + decay * residual_in, product and sum each rounded once. Of every
-// `chunk` neighbours in it the k with the largest |a| leave, ties to the lower
-// index; the rest stays in residual_out, with +0 where they were. A sum that is
-// NaN or infinite is refused (kNonFinite, and *non_finite is their number); in
-// place, everything is then as it was; elsewhere, residual_out holds anything.
-// residual_in may be null, which is as zeros and one read less.
+// a = delta + decay * residual_in, product and sum each rounded once. Selects
+// the k entries with the largest |a| from each chunk of `chunk` elements, ties
+// to the lower index; residual_out is a with +0 in their places. Sums that are
+// NaN or infinite are refused (kNonFinite, with their number in *non_finite).
+// After a refusal nothing has changed in place; elsewhere residual_out is
+// unspecified. residual_in may be null, which stands for zeros and saves one
+// read.
 //
 // REQUIRES: CheckChunks is ok, 0 <= decay <= 1 (both checked); residual_in ==
 //           residual_out (in place) or the two do not overlap; delta does not

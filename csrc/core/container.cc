@@ -56,12 +56,12 @@ Status Truncated(std::int64_t bytes) {
                  " bytes is truncated; its header announces more");
 }
 
-// Length and checksum, which come after a header that is good.
+// Checks the length and checksum that follow a valid header.
 Status CheckBody(const std::uint8_t* data, std::int64_t bytes,
                  std::int64_t header_bytes, BodyRange* body) {
   const std::int64_t around = ContainerBytes(header_bytes, 0);
   if (bytes < around) return Truncated(bytes);
-  // Compared unsigned, as a hostile length may be anything.
+  // Compared as unsigned, because an untrusted length may have any value.
   const auto length = Get<std::uint64_t>(data + header_bytes);
   if (length != static_cast<std::uint64_t>(bytes - around)) {
     return Corrupt(

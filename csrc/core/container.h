@@ -1,4 +1,4 @@
-// The container every payload travels in.
+// The container of every payload.
 //
 // Layout, all integers little-endian and unsigned:
 //   offset   size  field
@@ -12,8 +12,8 @@
 //   ...      8     length of the body
 //   ...            body
 //   ...      4     CRC-32 (zlib) of everything before it
-// What comes before the body's length is called the header: it is the same for
-// all payloads of one tensor under one encoder.
+// The header is what precedes the length of the body; it is equal for all
+// payloads of one tensor under one encoder.
 #ifndef FEDPLUG_CORE_CONTAINER_H_
 #define FEDPLUG_CORE_CONTAINER_H_
 
@@ -25,10 +25,10 @@
 
 namespace fedplug {
 
-// NumPy's name of a dtype code, "float32" for 1; null where there is none.
+// NumPy's name of a dtype code, "float32" for 1; null if there is none.
 const char* DTypeName(int code);
 
-// The inverse; 0 where there is none.
+// The inverse; 0 if there is none.
 int DTypeCode(const std::string& name);
 
 struct ContainerHeader {
@@ -37,18 +37,17 @@ struct ContainerHeader {
   std::vector<std::uint32_t> shape;
 };
 
-// Refuses (kInvalidArgument) a header that has no place in the format.
+// Refuses (kInvalidArgument) a header that does not fit the format.
 Status EncodeHeader(const ContainerHeader& header,
                     std::vector<std::uint8_t>* bytes);
 
-// How many bytes a container of such a header and body takes.
+// The number of bytes of a container with this header and body.
 std::int64_t ContainerBytes(std::int64_t header_bytes, std::int64_t body_bytes);
 
-// Where in a container of such a header its body begins.
+// The offset of the body in a container with this header.
 std::int64_t BodyBegin(std::int64_t header_bytes);
 
-// Writes what is around a body that lies where it belongs: header, length and
-// checksum.
+// Writes header, length and checksum around a body that is already in place.
 //
 // REQUIRES: `header` is from EncodeHeader, and does not overlap `data`
 // SHAPE:    header[header_bytes], data[ContainerBytes(header_bytes,
@@ -68,13 +67,13 @@ void WriteContainer(const std::uint8_t* header, std::int64_t header_bytes,
                     const std::uint8_t* body, std::int64_t body_bytes,
                     std::uint8_t* data);
 
-// A piece of a body that lies in memory by itself.
+// A part of a body, contiguous in memory.
 struct BodyPart {
   const std::uint8_t* data;
   std::int64_t bytes;
 };
 
-// The same of a body that lies in pieces, which become one behind the other.
+// The same for a body in several parts, which are concatenated.
 //
 // REQUIRES, THREADS, COST: as WriteContainer of one piece
 // SHAPE:    header[header_bytes], data[ContainerBytes(header_bytes, the bytes
@@ -88,15 +87,15 @@ struct BodyRange {
   std::int64_t bytes = 0;
 };
 
-// Reads a container that nobody vouches for; refuses (kDataLoss) one that is
-// not whole, of another format, or has another checksum.
+// Reads an untrusted container; refuses (kDataLoss) one that is incomplete, of
+// another format, or has a wrong checksum.
 //
 // SHAPE:    data[bytes]
 // COST:     reads every byte once
 Status ReadContainer(const std::uint8_t* data, std::int64_t bytes,
                      ContainerHeader* header, BodyRange* body);
 
-// The same, and refuses every other header than the one expected.
+// The same, and refuses a header other than the expected one.
 Status ReadContainerOf(const std::uint8_t* header, std::int64_t header_bytes,
                        const std::uint8_t* data, std::int64_t bytes,
                        BodyRange* body);

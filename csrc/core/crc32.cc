@@ -1,4 +1,4 @@
-// Two ways to the same register.
+// Two methods compute the same register.
 //
 // Slicing-by-8: eight bytes a step through eight tables, table t holding the
 // effect of a byte that is followed by t zero bytes. Source: Kounavis & Berry,
@@ -72,10 +72,10 @@ std::uint32_t UpdateBySlicing(std::uint32_t crc, const std::uint8_t* data,
   return crc;
 }
 
-// Below this a thread takes longer to wake than to work.
+// Below this size, waking a thread takes longer than its work.
 constexpr std::int64_t kSmallestTile = std::int64_t{1} << 19;
 
-// What stays in the second-level cache until it has been visited.
+// A size that stays in the second-level cache until it is visited.
 constexpr std::int64_t kPiece = 1 << 16;
 
 // The product modulo the polynomial, both in the mirrored order of bits.
@@ -88,7 +88,7 @@ std::uint32_t Product(std::uint32_t a, std::uint32_t b) {
   return product;
 }
 
-// What becomes of a checksum when so many bytes follow, beside what they add.
+// Advances a checksum over `bytes` zero bytes.
 std::uint32_t MovedOver(std::int64_t bytes, std::uint32_t crc) {
   std::uint32_t square = 0x00800000u;  // x^8
   for (; bytes > 0; bytes >>= 1) {
@@ -213,7 +213,7 @@ bool CanFold() {
 
 #endif
 
-// The register after so many bytes more.
+// The register after `bytes` more bytes.
 std::uint32_t Update(std::uint32_t crc, const std::uint8_t* data,
                      std::int64_t bytes) {
 #if FEDPLUG_SIMD_X86

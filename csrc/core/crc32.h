@@ -16,9 +16,9 @@ namespace fedplug {
 // COST:     reads each byte once
 std::uint32_t Crc32(const std::uint8_t* data, std::int64_t bytes);
 
-// The same number. Calls visit(begin, n) for pieces of the data, each once,
-// when they are in the cache of the thread that does. They begin at multiples
-// of 8 bytes.
+// The same checksum. Calls visit(begin, n) once for each piece of the data,
+// while it is in the cache of the calling thread. Pieces begin at multiples of
+// 8 bytes.
 //
 // THREADS: those of `parallel`, for bytes that are worth it
 std::uint32_t Crc32(

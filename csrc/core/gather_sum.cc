@@ -1,5 +1,5 @@
-// What is gathered is far apart and seldom in the cache, so it is asked for
-// ahead. What leaves a sum is marked, a block at a time, for the walk that
+// Gathered elements are far apart and seldom in the cache, so they are
+// prefetched. Taken entries are marked, a block at a time, for the walk that
 // writes the residual.
 #include "core/gather_sum.h"
 
@@ -22,13 +22,13 @@ namespace {
 
 using topk::kBlock;
 
-// Below so many a second thread takes longer to wake than to work.
+// Below this number, waking a second thread takes longer than its work.
 constexpr std::int64_t kFewestIndices = 1 << 14;
 constexpr std::int64_t kFewestElements = 1 << 19;
 
 constexpr std::int64_t kAhead = 32;
 
-// Each must be above the one before where they shall `ascend`.
+// With `ascend`, each must be above its predecessor.
 Status CheckIndices(const std::int32_t* indices, std::int64_t count,
                     std::int64_t n, bool ascend) {
   if (Status status = topk::CheckSizes(n, count); !status.ok()) return status;
@@ -100,7 +100,7 @@ Status TakeFromSum(const T* delta, const T* residual_in, T* residual_out,
   std::memcpy(&mark, &kInfinity, sizeof(mark));
   const auto kernels = topk::BlockKernelsFor<T>(level);
   auto* const take = streams ? kernels.take_streaming : kernels.take;
-  // Blocks begin with a cache line of the residual, all but the first.
+  // All blocks but the first begin with a cache line of the residual.
   const topk::Update<T> update{nullptr, residual_in, residual_out, n};
   const std::int64_t past = topk::PastLine(update, 0);
   const std::int64_t blocks = (n + past + kBlock - 1) / kBlock;

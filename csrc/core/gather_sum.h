@@ -1,5 +1,5 @@
-// Entries of the sum of an update and its residual, at places that are already
-// known: drawn at random, say. Arithmetic is that of topk_residual.h.
+// Entries of the sum of an update and its residual at given indices, for
+// example random ones. Arithmetic as in topk_residual.h.
 #ifndef FEDPLUG_CORE_GATHER_SUM_H_
 #define FEDPLUG_CORE_GATHER_SUM_H_
 
@@ -12,7 +12,7 @@
 namespace fedplug {
 
 // values[j] = delta[indices[j]] + residual[indices[j]]; a null residual adds
-// nothing. Sums that are not finite are given as they are.
+// nothing. Sums may be NaN or infinite.
 //
 // REQUIRES: 0 <= n < 2^31; 0 <= indices[j] < n, in any order (checked); values
 //           overlaps nothing. T is float or double.
@@ -24,11 +24,11 @@ Status GatherSum(const T* delta, const T* residual, std::int64_t n,
                  const std::int32_t* indices, std::int64_t count,
                  Parallel& parallel, T* values);
 
-// a = delta + residual_in; the entries at `indices` leave as values, the rest
-// stays in residual_out, with +0 where they were. A sum that is NaN or infinite
-// is refused (kNonFinite, and *non_finite is their number); in place,
-// everything is then as it was; elsewhere, residual_out holds anything.
-// residual_in may be null, which is as zeros and one read less.
+// With a = delta + residual_in: values are the entries of a at `indices`, and
+// residual_out is a with +0 in their places. Sums that are NaN or infinite are
+// refused (kNonFinite, with their number in *non_finite). After a refusal
+// nothing has changed in place; elsewhere residual_out is unspecified.
+// residual_in may be null, which stands for zeros and saves one read.
 //
 // REQUIRES: 0 <= n < 2^31; 0 <= indices[j] < n, strictly ascending (checked,
 //           before anything is written); residual_in == residual_out (in place)

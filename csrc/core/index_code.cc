@@ -1,4 +1,4 @@
-// Checks what every form asks for, and calls the one that is wanted.
+// Checks what all forms require, and calls the requested one.
 #include "core/index_code.h"
 
 #include <algorithm>
@@ -72,8 +72,8 @@ void Append(const std::int32_t* indices, std::int64_t count, std::int64_t size,
   }
 }
 
-// The length of each of kChoices; that of a Rice code only if it is wanted, as
-// it takes a walk over the indices.
+// The length of each of kChoices; of a Rice code only if requested, because it
+// takes a walk over the indices.
 struct Lengths {
   index_codes::RicePlan rice;
   std::array<std::int64_t, kChoices.size()> bytes;

@@ -62,12 +62,12 @@ namespace fedplug {
 
 enum class IndexForm { kRice, kBitPack, kBitmap, kShortest, kGaps };
 
-// By its name: "rice", "bitpack", "bitmap", "shortest" or "gaps"; false when it
-// is none of them.
+// Finds a form by its name: "rice", "bitpack", "bitmap", "shortest" or "gaps";
+// false if there is no such form.
 bool FindIndexForm(const std::string& name, IndexForm* form);
 
 // REQUIRES: indices ascend strictly and lie in [0, size); size < 2^31. Anything
-//           else is kInvalidArgument, and *code is as it was
+//           else is kInvalidArgument, and *code is unchanged
 // SHAPE:    indices[count]; *code is replaced
 // THREADS:  the caller's only
 // COST:     O(count); kBitmap O(count + size / 8)
@@ -76,19 +76,18 @@ Status EncodeIndices(const std::int32_t* indices, std::int64_t count,
                      std::vector<std::uint8_t>* code);
 
 // Refuses counts that are not in [0, size] (kInvalidArgument) and codes too
-// short or too long for so many indices (kDataLoss): to be asked before memory
-// is taken for the indices, of which there are at most 8 a byte, and
-// one; of kGaps 256 a byte.
+// short or too long for `count` indices (kDataLoss). Call it before allocating
+// the indices: there are at most 8 per byte plus one, and 256 per byte with
+// kGaps.
 //
 // SHAPE: code[bytes]
 Status CheckIndexCode(const std::uint8_t* code, std::int64_t bytes,
                       std::int64_t count, std::int64_t size, IndexForm form);
 
-// The inverse of EncodeIndices. Every byte is treated as hostile: a code that
-// is not laid out in this way for so many indices (length, padding, an index at
-// or beyond `size` or not above the one before it) is kDataLoss, and nothing
-// outside indices[0, count) is written. What is accepted is what EncodeIndices
-// writes.
+// The inverse of EncodeIndices. Untrusted bytes: a code that is not the layout
+// of `count` indices (length, padding, an index at or beyond `size` or not
+// above its predecessor) is kDataLoss, and nothing outside indices[0, count) is
+// written. Only what EncodeIndices writes is accepted.
 //
 // REQUIRES: 0 <= count <= size < 2^31 (checked)
 // SHAPE:    code[bytes], indices[count]

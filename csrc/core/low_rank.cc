@@ -1,5 +1,5 @@
-// The matrix is made a block at a time, whatever its rows, in the first-level
-// cache; from there it goes to memory, past the caches where it is large.
+// The matrix is computed in blocks in the first-level cache, regardless of
+// rows. Blocks of a large matrix are written past the caches.
 #include "core/low_rank.h"
 
 #include <algorithm>
@@ -22,7 +22,7 @@ using value_loops::WideOf;
 constexpr std::int64_t kBlock = 2048;
 constexpr std::int64_t kSmallestShare = 1 << 15;
 
-// What all blocks share.
+// State shared by all blocks.
 template <typename T>
 class Factors {
  public:
@@ -48,7 +48,7 @@ class Factors {
       Part(row, at - row * shape_.columns, stop - at, wide + (at - begin));
       at = stop;
     }
-    // What is too large for 16 bits, `narrow` takes care of.
+    // `narrow` handles numbers too large for 16 bits.
     loops_.times_scale(scale_, std::numeric_limits<Wide>::max(), end - begin,
                        wide);
     if constexpr (std::is_same_v<T, Wide>) {

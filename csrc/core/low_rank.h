@@ -1,7 +1,7 @@
-// The product of two thin matrices as a large one, and what it misses of
-// another: p[i, 0] q[c, 0] + p[i, 1] q[c, 1] ..., one after the other, times
-// `scale`. Everything is rounded once, in float, of doubles in double; then to
-// T, where what is too large becomes the largest number. NaN stays.
+// The product of two thin matrices, and the residual of another matrix: p[i, 0]
+// q[c, 0] + p[i, 1] q[c, 1] ..., in this order, times `scale`. Each operation
+// is rounded once, in float, or in double for doubles, then to T; numbers too
+// large become the largest number. NaN stays NaN.
 #ifndef FEDPLUG_CORE_LOW_RANK_H_
 #define FEDPLUG_CORE_LOW_RANK_H_
 
@@ -28,7 +28,7 @@ Status LowRankMatrix(const value_loops::WideOf<T>* p,
                      value_loops::WideOf<T> scale, const MatrixShape& shape,
                      Parallel& parallel, T* matrix);
 
-// residual = a - what LowRankMatrix makes, with the difference rounded to T.
+// residual = a - LowRankMatrix, with the difference rounded to T.
 //
 // REQUIRES: as LowRankMatrix; `residual` is `a`, or overlaps nothing
 // SHAPE:    a[rows, columns], residual[rows, columns]

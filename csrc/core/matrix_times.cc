@@ -1,4 +1,4 @@
-// Cuts the work to be done into tasks; what a task does is in matrix/.
+// Cuts the work into tasks, which matrix/ computes.
 #include "core/matrix_times.h"
 
 #include <algorithm>
@@ -22,7 +22,7 @@ using matrix::Products;
 using matrix::RowSums;
 using value_loops::WideOf;
 
-// Vectors that share a walk through A.
+// Number of vectors that share a walk through A.
 constexpr std::int64_t kMostVectors = 8;
 
 constexpr std::int64_t kLine = 64;

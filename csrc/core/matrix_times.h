@@ -1,13 +1,12 @@
-// A large matrix times a few vectors, in an order of additions that depends on
-// the shape alone, so that threads, vector width and plain-TensorFlow
-// references give the same bits.
+// A large matrix times a few vectors. The order of additions depends on the
+// shape alone, so that results do not depend on threads, vector width or
+// implementation.
 //
 // Elements of A are divided by `scale` (all are +0 where it is 0), then
 // multiplied with those of B; then the upper half of the products (the smaller
-// one where they are odd) is added to the lower half, until one is left. What
-// lacks a partner is added to +0; a sum over nothing is +0. Everything is
-// rounded once, in float, of doubles in double: 16-bit elements of A are
-// widened first.
+// one of an odd number) is added to the lower half until one is left. A product
+// without a partner is added to +0; an empty sum is +0. Everything is rounded
+// once, in float, of doubles in double: 16-bit elements of A are widened first.
 #ifndef FEDPLUG_CORE_MATRIX_TIMES_H_
 #define FEDPLUG_CORE_MATRIX_TIMES_H_
 
@@ -19,7 +18,7 @@
 
 namespace fedplug {
 
-// Of A, and how many vectors there are.
+// The shape of A, and the number of vectors.
 struct MatrixShape {
   std::int64_t rows;
   std::int64_t columns;

@@ -1,5 +1,4 @@
-// Numbers are drawn some at a time; the runs are walked beside them without a
-// division.
+// Draws numbers in batches, and advances the runs without a division.
 #include "core/random_indices.h"
 
 #include <algorithm>
@@ -18,7 +17,7 @@ constexpr std::int64_t kSmallestShare = 1 << 14;
 constexpr std::int64_t kDraws = 4 * philox::kGroup;
 constexpr std::int64_t kNumbers = kDraws * Philox::kDoubles;
 
-// Where run i of `count` begins; walks to the next one.
+// The begin of run i of `count`; Next() advances.
 class Runs {
  public:
   Runs(std::int64_t i, std::int64_t count, std::int64_t size)

@@ -1,5 +1,5 @@
-// Random indices that two sides can draw alike: one of each of `count` runs of
-// as nearly equal length as can be.
+// Random indices that client and server draw alike: one from each of `count`
+// runs of nearly equal length.
 #ifndef FEDPLUG_CORE_RANDOM_INDICES_H_
 #define FEDPLUG_CORE_RANDOM_INDICES_H_
 

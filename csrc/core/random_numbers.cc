@@ -1,4 +1,4 @@
-// Words are drawn some at a time, and become numbers while in the cache.
+// Draws words in batches, and converts them while they are in the cache.
 #include "core/random_numbers.h"
 
 #include <algorithm>
@@ -20,7 +20,7 @@ template <typename T>
 constexpr std::int64_t kBatch =
     kWords * 4 / static_cast<std::int64_t>(sizeof(T));
 
-// The numbers that the words of a batch are, as many as are wanted.
+// Converts the first words of a batch to numbers.
 void NumbersOf(const std::uint32_t* words, std::int64_t n,
                std::uint32_t* numbers) {
   std::copy_n(words, n, numbers);

@@ -1,5 +1,5 @@
-// Random numbers that two sides draw alike: those of TensorFlow's stateless
-// random ops.
+// Random numbers that client and server draw alike: those of TensorFlow's
+// stateless random ops.
 #ifndef FEDPLUG_CORE_RANDOM_NUMBERS_H_
 #define FEDPLUG_CORE_RANDOM_NUMBERS_H_
 

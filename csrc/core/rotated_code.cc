@@ -1,5 +1,5 @@
-// Threads take whole blocks. What a block needs on its way lies in the caches;
-// its codes are packed when all of them are there.
+// Threads take whole blocks, which stay in the caches. The codes of a block are
+// packed when all of them are known.
 #include "core/rotated_code.h"
 
 #include <algorithm>
@@ -64,7 +64,7 @@ hadamard_loops::Levels<T> LevelsOf(const RotatedCode& code) {
   return levels;
 }
 
-// What all blocks of a vector share.
+// State shared by all blocks of a vector.
 template <typename T>
 struct RotatedJob {
   using Wide = WideOf<T>;
@@ -90,14 +90,14 @@ struct RotatedJob {
   value_loops::LevelLoops<Wide> level_loops;
   value_loops::BitLoops bit_loops;
 
-  // Where the codes of all blocks begin.
+  // The offset of the codes of all blocks.
   std::int64_t CodesAt() const {
     return blocks * static_cast<std::int64_t>(sizeof(Wide));
   }
 };
 
-// Calls block(b, RotatedBlock, codes, words) for all blocks, and says whether
-// all were good. Everything that needs memory gets it first.
+// Calls block(b, RotatedBlock, codes, words) for all blocks, and returns
+// whether all succeeded. All memory is allocated first.
 template <typename T, typename Block>
 bool ForEachBlock(const RotatedJob<T>& job, const RotatedCode& code,
                   Parallel& parallel, const Block& block) {
@@ -215,7 +215,7 @@ std::array<Wide, 2 * kMostLevels> TableOf(
   return table;
 }
 
-// False where a scale is no scale.
+// False if a scale is negative or not finite.
 template <typename T>
 bool DecodeBlock(const RotatedJob<T>& job, const std::uint8_t* data,
                  const WideOf<T>* table, std::int64_t b,
@@ -249,7 +249,7 @@ bool DecodeBlock(const RotatedJob<T>& job, const std::uint8_t* data,
   return true;
 }
 
-// Blocks shorter than a byte's codes would begin within a byte.
+// Shorter blocks would begin within a byte.
 bool AreWholeBytes(const RotatedCode& code, std::int64_t count) {
   return code.block_size % 8 == 0 || count <= code.block_size;
 }

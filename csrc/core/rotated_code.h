@@ -1,6 +1,5 @@
-// A quantizer that rotates at random first, after which the elements of any
-// vector are all but normally distributed, and the same levels are good for all
-// of them.
+// A quantizer with a random rotation: after it the elements of any vector are
+// almost normally distributed, so one set of levels suits all vectors.
 //
 // A vector is cut into blocks of B elements, the last one filled up with zeros.
 // Of a block x with p = max |x|:
@@ -47,17 +46,18 @@ struct RotatedCode {
                // them up to 128; the others are their negatives
 };
 
-// Refuses what is not as it says above, and counts that are not in [0, 2^31).
+// Refuses configurations that violate the comments above, and counts outside
+// [0, 2^31).
 Status CheckRotatedCode(const RotatedCode& code, std::int64_t count = 0);
 
-// How many bytes `count` values take, each of `value_bytes` before.
+// The number of encoded bytes of `count` values of `value_bytes` bytes each.
 //
 // REQUIRES: CheckRotatedCode(code, count) is ok; value_bytes is 2, 4 or 8
 std::int64_t RotatedCodeBytes(const RotatedCode& code, std::int64_t count,
                               std::int64_t value_bytes);
 
-// Refuses what CheckRotatedCode does, and another number of bytes than `count`
-// values take (kDataLoss): to be asked before memory is taken for the values.
+// Refuses what CheckRotatedCode does, and a wrong number of bytes for `count`
+// values (kDataLoss). Call it before allocating the values.
 Status CheckRotatedBytes(std::int64_t bytes, std::int64_t count,
                          const RotatedCode& code, std::int64_t value_bytes);
 
@@ -75,9 +75,9 @@ Status EncodeRotated(const T* values, std::int64_t count,
                      const RotatedCode& code, Parallel& parallel,
                      std::uint8_t* data);
 
-// The inverse, for bytes that nobody vouches for: refuses (kDataLoss) another
-// length, scales that are negative (-0 included) or not finite, unused bits
-// that are set. What is decoded is finite. `values` then holds anything.
+// The inverse, for untrusted bytes: refuses (kDataLoss) a wrong length, scales
+// that are negative (-0 included) or not finite, unused bits that are set.
+// Decoded values are finite. After a refusal `values` is unspecified.
 //
 // REQUIRES: as EncodeRotated
 // SHAPE:    data[bytes], values[count]

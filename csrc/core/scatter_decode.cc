@@ -1,13 +1,12 @@
 // First every index is checked, in parallel; then the accumulator is cut into
-// tiles that stay in the cache, and whoever takes a tile adds what all payloads
+// tiles that stay in the cache, and a thread adds to its tile what all payloads
 // have in it, payload by payload. So no two threads write the same element, and
 // the order of the additions to an element is the order of the payloads
 // whatever the number of threads or tiles.
 // COST: reads the indices twice and the values once; reads and writes once each
 // cache line of the accumulator that is named; finding the tiles inside the
-// payloads adds O(tiles * payloads) steps, which are kept below the entries.
-// A sum from nothing differs in one thing: whoever takes a tile zeroes it
-// first.
+// payloads adds O(tiles * payloads) steps, which are kept below the entries. A
+// sum from zeros differs in one point: a thread zeroes its tile first.
 #include "core/scatter_decode.h"
 
 #include <algorithm>
@@ -148,10 +147,10 @@ class EntryPrefetcher {
   std::int64_t count_;
 };
 
-// Adds `count` entries, and returns `asking`, which is told before each step.
-// The processor foresees a few streams, not two for each of a hundred payloads;
-// so each run asks for as many entries behind it as it has itself, which is
-// where the payload goes on in the next tile.
+// Adds `count` entries, and returns `asking`, which is called before each step.
+// Hardware prefetches a few streams, not two for each of a hundred payloads.
+// Each run therefore prefetches as many entries beyond it as it has, for the
+// next tile.
 template <typename T, bool kWeighted, typename Asking>
 Asking AddEntries(T* accumulator, const T* values, const std::int32_t* indices,
                   std::int64_t count, T weight, Asking asking) {

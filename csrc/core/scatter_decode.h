@@ -13,9 +13,9 @@ namespace fedplug {
 // accumulator[indices[j]] += weights[p] * values[j] for every payload p and
 // every j of it, payloads in order. Each product and each sum is rounded once
 // (no fused multiply-add). Payload p owns the entries row_splits[p] up to
-// row_splits[p + 1]. Everything is validated, and all memory taken, before the
-// first write: on an error, which names the payload, and where std::bad_alloc
-// is thrown, the accumulator is untouched.
+// row_splits[p + 1]. Validates everything and allocates all memory before the
+// first write: after an error, which names the payload, or std::bad_alloc the
+// accumulator is unchanged.
 //
 // REQUIRES: 0 <= n < 2^31; row_splits ascends from 0 to `entries`; within a
 //           payload the indices ascend strictly and lie in [0, n). Anything
@@ -31,8 +31,8 @@ Status ScatterDecodeAdd(T* accumulator, std::int64_t n, const T* values,
                         const std::int64_t* row_splits, std::int64_t payloads,
                         const T* weights, Parallel& parallel);
 
-// The sum of the payloads: bit for bit what ScatterDecodeAdd makes of +0
-// everywhere, whatever `sum` held before. On an error `sum` is untouched.
+// The sum of the payloads: bit for bit what ScatterDecodeAdd adds to zeros.
+// After an error `sum` is unchanged.
 //
 // REQUIRES: as ScatterDecodeAdd
 // SHAPE:    sum[n], the others as for ScatterDecodeAdd
@@ -45,7 +45,7 @@ Status ScatterDecode(T* sum, std::int64_t n, const T* values,
                      const std::int64_t* row_splits, std::int64_t payloads,
                      const T* weights, Parallel& parallel);
 
-// Refuses what both refuse of n, for a caller that has to allocate first.
+// Checks n, for a caller that allocates before it calls one of them.
 Status CheckDenseSize(std::int64_t n);
 
 }  // namespace fedplug

@@ -46,9 +46,9 @@ struct SparseBodyParts {
   std::int64_t values_begin = 0;
 };
 
-// Reads a body that nobody vouches for; refuses (kDataLoss) numbers that
-// WriteSparseBody would not have written so, more entries than the tensor has
-// elements, and an index code that is longer than the body.
+// Reads an untrusted body; refuses (kDataLoss) numbers that are not in their
+// fewest bytes, more entries than the tensor has elements, and an index code
+// that is longer than the body.
 //
 // SHAPE: body[bytes]
 // COST:  reads at most ten bytes

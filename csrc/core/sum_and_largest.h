@@ -1,5 +1,5 @@
-// An update and its residual added up, for who scales the sum by its largest
-// magnitude. Arithmetic is that of topk_residual.h.
+// Adds an update and its residual, and finds the largest magnitude of the sum.
+// Arithmetic as in topk_residual.h.
 #ifndef FEDPLUG_CORE_SUM_AND_LARGEST_H_
 #define FEDPLUG_CORE_SUM_AND_LARGEST_H_
 

@@ -42,7 +42,7 @@ bool HasBitsLeftOver(const std::uint8_t* packed, std::int64_t count, int bits) {
   return used % 8 != 0 && packed[used / 8] >> (used % 8) != 0;
 }
 
-// What was sent as it is.
+// Symbols that were sent uncoded.
 Status CopyPacked(const std::uint8_t* code, std::int64_t count, int bits,
                   std::uint8_t* packed) {
   if (HasBitsLeftOver(code, count, bits)) {

@@ -76,7 +76,7 @@ Status CheckSymbols(std::int64_t count, std::int64_t bits);
 // REQUIRES: CheckSymbols(count, bits) is ok
 std::int64_t PackedSymbolBytes(std::int64_t count, int bits);
 
-// Where so many bytes of a code go; null: nowhere, they are not written.
+// Returns the place for `bytes` bytes of a code; null: they are not written.
 using CodePlace = std::function<std::uint8_t*(std::int64_t bytes)>;
 
 // Refuses (kInvalidArgument) what CheckSymbols does, another number of bytes
@@ -100,10 +100,10 @@ Status EncodeSymbols(const std::uint8_t* packed, std::int64_t bytes,
                      std::int64_t count, int bits, SymbolForm form,
                      std::vector<std::uint8_t>* code);
 
-// Refuses what CheckSymbols does, and (kDataLoss) bytes that cannot be the code
-// of so many symbols as far as its first byte and its length tell: to be asked
-// before memory is taken for the symbols. Many equal symbols have a short code,
-// so the count must come from where the caller knows it.
+// Refuses what CheckSymbols does, and (kDataLoss) bytes whose first byte or
+// length cannot be those of `count` symbols. Call it before allocating the
+// symbols. Many equal symbols have a short code, so the caller must know the
+// count.
 //
 // SHAPE: code[bytes]
 Status CheckSymbolCode(const std::uint8_t* code, std::int64_t bytes,

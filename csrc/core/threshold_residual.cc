@@ -25,7 +25,8 @@ using topk::kSlack;
 using topk::PivotRange;
 using topk::Update;
 
-// Below this many elements a second thread takes longer to wake than to work.
+// Below this number of elements, waking a second thread takes longer than its
+// work.
 constexpr std::int64_t kSmallestShare = 1 << 19;
 
 // From this density on, most vectors have an entry.

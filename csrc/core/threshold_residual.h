@@ -37,15 +37,15 @@ class ThresholdSelection {
   //           32 MiB on, writes 2 bytes per element of a log. Scratch memory is
   //           kept for the next call.
   //
-  // `before_writing`, where there is one, is told in place how many entries
-  // leave, to take memory for them, while everything can still be as it was:
-  // what it throws, Run throws, and it is.
+  // `before_writing`, if given, is called with the number of entries for an
+  // update in place, so that their memory can be allocated. If it throws, Run
+  // rethrows and nothing has changed.
   Status Run(const T* delta, const T* residual_in, T* residual_out,
              std::int64_t n, T threshold, Parallel& parallel,
              std::int64_t* non_finite,
              const std::function<void(std::int64_t)>& before_writing = nullptr);
 
-  // How many entries left.
+  // The number of selected entries.
   std::int64_t count() const;
 
   // The entries, in ascending order of their indices.
@@ -55,7 +55,7 @@ class ThresholdSelection {
   void Write(Parallel& parallel, T* values, std::int32_t* indices) const;
 
  private:
-  // The entries of one contiguous share of the elements, which a thread found.
+  // The entries that a thread found in its contiguous share.
   struct Found {
     const T* values;
     const std::int32_t* indices;

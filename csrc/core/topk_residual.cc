@@ -1,4 +1,4 @@
-// Checks, and the choice of what the selection of topk_select.h runs over.
+// Checks the arguments, and selects what topk/select.h runs over.
 #include "core/topk_residual.h"
 
 #include <algorithm>
@@ -65,8 +65,8 @@ std::vector<PlainDelta<T>> SourcesOf(
   return sources;
 }
 
-// Where there is no residual, the delta takes its place, and zeros are added to
-// it: the sums are the same, and what is behind knows of one case only.
+// Without a residual, the delta takes its place and zeros are added to it: the
+// sums are equal, and the code below has one case.
 template <typename T>
 Update<T> UpdateOf(const TensorUpdate<T>& tensor, const PlainDelta<T>& source) {
   static const ZeroDelta<T> zeros;
@@ -179,7 +179,7 @@ Status GroupedTopKResidual(const std::vector<TensorUpdate<T>>& tensors,
     }
   }
 
-  // Every sum has been seen, or may be dropped, or what is done can be undone.
+  // Every sum has been checked, or may be dropped, or the writes can be undone.
   const auto policy_of_each =
       logged ? NonFinitePolicy::kError : NonFinitePolicy::kDrop;
   std::atomic<bool> refused{false};
@@ -206,8 +206,8 @@ Status GroupedTopKResidual(const std::vector<TensorUpdate<T>>& tensors,
     dropped += selection.dropped();
     done[t] = 1;
   };
-  // A tensor that many threads share makes them meet several times; one thread
-  // to a tensor needs no meeting, as long as no tensor is a large part of all.
+  // Threads that share a tensor synchronise several times. One thread per
+  // tensor avoids that, unless a tensor is a large part of all.
   const std::int64_t most_for_one_thread =
       std::max(topk::kOneThread, total / (4 * parallel.MaxThreads()));
   try {
@@ -221,7 +221,7 @@ Status GroupedTopKResidual(const std::vector<TensorUpdate<T>>& tensors,
         in_alone += updates[t].n;
       }
     }
-    // The large ones first, so that the threads end together.
+    // The largest first, so that the threads end together.
     std::sort(alone.begin(), alone.end(), [&](std::size_t a, std::size_t b) {
       return updates[a].n > updates[b].n;
     });

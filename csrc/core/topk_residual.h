@@ -32,10 +32,9 @@ enum class NonFinitePolicy {
           // counted
 };
 
-// a = delta + residual_in; the k entries with the largest |a| leave as (values,
-// indices), the rest stays in residual_out. Ties go to the lower index; indices
-// ascend. residual_in may be null, which is as zeros and one read less;
-// residual_out then holds anything after an error.
+// Selects the k entries with the largest |a| as (values, indices) and leaves
+// the rest in residual_out. If residual_in is null, residual_out is unspecified
+// after an error.
 //
 // REQUIRES: 0 <= n < 2^31; k >= 0; residual_in == residual_out (in place) or
 //           the two do not overlap; delta does not overlap residual_out. T is
@@ -44,21 +43,21 @@ enum class NonFinitePolicy {
 //           indices[min(k, n)]
 // THREADS:  uses `parallel` from 2^19 elements on; the result does not depend
 //           on the number of threads
-// COST:     for k <= n / 5, under kDrop or out of place, one pass: reads
-//           2 * sizeof(T) bytes per element and writes sizeof(T), and writes
-//           twice and reads once about k entries. In place under kError the
-//           same, and writes 2 bytes per element of a log to undo it with;
-//           below 32 MiB, and for larger k or heavy ties, looks at every sum
-//           before it writes: reads 2 * sizeof(T) bytes per element more, but
-//           writes the entries once. A sample that misled costs two more reads
-//           of everything. Scratch memory is kept for the next call.
+// COST:     for k <= n / 5, under kDrop or out of place, one pass: reads 2 *
+//           sizeof(T) bytes per element and writes sizeof(T), and writes twice
+//           and reads once about k entries. In place under kError also writes a
+//           log of 2 bytes per element. Below 32 MiB, and for larger k or heavy
+//           ties, checks every sum before it writes: reads 2 * sizeof(T) bytes
+//           per element more, but writes the entries once. A misleading sample
+//           costs two more reads of everything. Scratch memory is kept for the
+//           next call.
 //
-// Where memory lacks, std::bad_alloc is thrown, and nothing is lost: an array
-// that is updated in place is then as it was or, under kDrop or in a list with
-// a k for each, as after k = 0, with the delta in it.
+// Throws std::bad_alloc if there is no memory, and no data is lost: an array
+// updated in place is unchanged or, under kDrop or in a list with a k for each,
+// as after k = 0.
 //
-// *non_finite is the number of NaN or infinite sums that were found (also when
-// an error is returned).
+// *non_finite is the number of NaN or infinite sums, also if an error is
+// returned.
 template <typename T>
 Status TopKResidual(const T* delta, const T* residual_in, T* residual_out,
                     std::int64_t n, std::int64_t k, NonFinitePolicy policy,
@@ -69,10 +68,10 @@ Status TopKResidual(const T* delta, const T* residual_in, T* residual_out,
 // Compression", ICLR 2018, sections 3.1 and 3.2), in one pass:
 //   velocity_out = momentum * velocity_in + gradient
 //   a = residual_in + velocity_out
-// The k entries of a with the largest magnitude leave, the rest stays in
-// residual_out, and both outputs are +0 where an entry left. Where a sum is not
-// finite, kDrop makes both +0; kError leaves in-place arrays as they were,
-// residual_out elsewhere exactly residual_in, and velocity_out elsewhere
+// Selects the k entries of a with the largest magnitude; residual_out is a and
+// velocity_out the velocity, both with +0 at selected entries. If a sum is not
+// finite, kDrop makes both +0 there; kError leaves in-place arrays unchanged,
+// another residual_out equal to residual_in, and another velocity_out
 // unspecified.
 //
 // REQUIRES: as TopKResidual, but residual_in is not null; velocity_in ==
@@ -89,7 +88,7 @@ Status TopKMomentum(const T* gradient, T momentum, const T* velocity_in,
                     Parallel& parallel, T* values, std::int32_t* indices,
                     std::int64_t* non_finite);
 
-// One tensor of a list; what TopKResidual says of its arguments holds.
+// One tensor of a list, as the arguments of TopKResidual.
 template <typename T>
 struct TensorUpdate {
   const T* delta;
@@ -98,11 +97,10 @@ struct TensorUpdate {
   std::int64_t n;
 };
 
-// The k entries with the largest |a| of all tensors together, as if they lay
-// one behind the other: ties go to the lower tensor, then to the lower index.
-// Entries row_splits[t] up to row_splits[t + 1] are those of tensor t, with
-// their indices in it. Under kError a sum that is not finite in any tensor
-// leaves all of them as they were.
+// Selects the k entries with the largest |a| of all tensors together: ties go
+// to the lower tensor, then to the lower index. Entries row_splits[t] up to
+// row_splits[t + 1] are those of tensor t, with their indices in it. Under
+// kError a sum that is not finite in any tensor leaves all tensors unchanged.
 //
 // REQUIRES: as TopKResidual; together the tensors have fewer than 2^31 elements
 // SHAPE:    values[min(k, sum of n)], indices[min(k, sum of n)],
@@ -114,8 +112,8 @@ Status GroupedTopKResidual(const std::vector<TensorUpdate<T>>& tensors,
                            Parallel& parallel, T* values, std::int32_t* indices,
                            std::int64_t* row_splits, std::int64_t* non_finite);
 
-// ks[t] entries of each tensor t. The tensors are still one update: under
-// kError a sum that is not finite in any of them leaves all as they were.
+// Selects ks[t] entries of each tensor t. The tensors are one update: under
+// kError a sum that is not finite in any of them leaves all unchanged.
 //
 // REQUIRES: as TopKResidual for each tensor
 // SHAPE:    ks[tensors]; values, indices: the sum of min(ks[t], n of t);
@@ -130,11 +128,11 @@ Status GroupedTopKResidual(const std::vector<TensorUpdate<T>>& tensors,
                            T* values, std::int32_t* indices,
                            std::int64_t* row_splits, std::int64_t* non_finite);
 
-// How many of the sums delta + residual are NaN or infinite: what the policy
-// kDrop would drop.
+// Returns the number of NaN or infinite sums delta + residual, which kDrop
+// would drop.
 //
 // REQUIRES: 0 <= n < 2^31
-// SHAPE:    delta[n], residual[n] or null, which is as zeros
+// SHAPE:    delta[n], residual[n] or null for zeros
 // THREADS:  as TopKResidual
 // COST:     reads 2 * sizeof(T) bytes per element
 template <typename T>

@@ -1,7 +1,7 @@
-// A tensor is cut into units, whole blocks and whole chunks, which threads take
-// one after the other. In a unit come first its scales, if it has its own; then
-// each chunk is widened, turned into levels and packed without leaving the
-// cache. Decoding goes the same way back, and checks a chunk before using it.
+// A tensor is cut into units of whole blocks and chunks, which threads take one
+// after the other. In a unit the scales are computed first, if it has its own;
+// then each chunk is widened, quantized and packed in the cache. Decoding is
+// the reverse, and checks a chunk before using it.
 #include "core/value_code.h"
 
 #include <algorithm>
@@ -48,7 +48,7 @@ bool EncodeScales(const Job<T>& job, const T* values, std::int64_t first,
   return true;
 }
 
-// The scale of kSign; EncodeChunk looks whether all values are finite.
+// The scale of kSign; EncodeChunk checks that all values are finite.
 template <typename T>
 void EncodeMean(const Job<T>& job, const T* values, Parallel& parallel,
                 std::uint8_t* data) {
@@ -58,8 +58,8 @@ void EncodeMean(const Job<T>& job, const T* values, Parallel& parallel,
   WriteScale(job, wide, 0, data);
 }
 
-// The checksum of all values and, in the same walk, their scale where they
-// share one; false if that is not finite.
+// The checksum of all values and, in the same walk, their common scale, if
+// there is one; false if it is not finite.
 template <typename T>
 bool EncodeScaleAndCheck(const Job<T>& job, const T* values, Parallel& parallel,
                          std::uint8_t* data, std::uint32_t* checksum) {
@@ -93,8 +93,8 @@ void EncodeRuns(const Job<T>& job, const std::uint8_t* data, std::int64_t first,
              });
 }
 
-// With noise that never leaves the registers, as far as there are whole groups
-// that share a scale and loops for them; returns how many values that are.
+// Quantizes with noise in registers as many whole groups with one scale as
+// there are loops for; returns the number of values.
 template <typename T>
 std::int64_t EncodeInRegisters(const Job<T>& job, const WideOf<T>* wide,
                                std::int64_t first, std::int64_t n,
@@ -187,7 +187,7 @@ bool EncodeScaled(const Job<T>& job, const T* values, std::uint64_t seed,
   const auto encode_chunk = [&](std::int64_t first, std::int64_t n) {
     WideChunk<T> staging;
     const auto* const wide = Widened(job, values + first, n, &staging);
-    // The scales of the other forms have told.
+    // The scales of the other forms show it.
     if (job.code.form == ValueForm::kSign &&
         !IsFiniteKey<WideOf<T>>(job.level_loops.largest(wide, n))) {
       return false;
@@ -283,7 +283,7 @@ Status CheckScales(const Job<T>& job, const std::uint8_t* data) {
     if (job.count == 0 && scale != 0) {
       return Corrupt("the scale of no values is not 0");
     }
-    // -0 is 0 as well, and would be a second code for the same values.
+    // -0 would be a second code for the same values.
     if (!IsFinite(scale) || ToBits(scale) != MagnitudeKey(scale)) {
       return Corrupt("scale " + std::to_string(block) +
                      " is negative or not finite");

@@ -1,5 +1,4 @@
-// The forms in which payloads carry values in fewer bits: the counterpart of
-// index_code.h. What leaves the encoder is ready to be sent.
+// The codes of values in payloads; index_code.h has those of indices.
 //
 // All forms but the two casts, kCodebook and kBounded write a value as a level
 // times a scale:
@@ -102,33 +101,33 @@ struct ValueCode {
   float relative = 0;  // kBounded: 2^-15 to 1/4
 };
 
-// By its name: "float16", "bfloat16", "blockwise8", "qsgd", "terngrad", "sign",
-// "codebook", "bounded" or "bfp"; false when it is none of them.
+// Finds a form by its name: "float16", "bfloat16", "blockwise8", "qsgd",
+// "terngrad", "sign", "codebook", "bounded" or "bfp"; false if there is no such
+// form.
 bool FindValueForm(const std::string& name, ValueForm* form);
 
-// Refuses bits and block sizes that are out of range for the form, and counts
-// that are not in [0, 2^31).
+// Refuses bits and block sizes out of range for the form, and counts outside
+// [0, 2^31).
 Status CheckValueCode(const ValueCode& code, std::int64_t count = 0);
 
-// How many bytes `count` values take, each of `value_bytes` before.
+// The number of encoded bytes of `count` values of `value_bytes` bytes each.
 //
 // REQUIRES: CheckValueCode(code) is ok; 0 <= count < 2^31; value_bytes is 2, 4
 //           or 8
 std::int64_t ValueCodeBytes(const ValueCode& code, std::int64_t count,
                             std::int64_t value_bytes);
 
-// Refuses what CheckValueCode does, and bytes that have another header
-// (kDataLoss) or another length than `count` values have: to be asked before
-// memory is taken for the values.
+// Refuses what CheckValueCode does, and bytes with a wrong header or length for
+// `count` values (kDataLoss). Call it before allocating the values.
 //
 // SHAPE: data[bytes]
 Status CheckValueBytes(const std::uint8_t* data, std::int64_t bytes,
                        std::int64_t count, const ValueCode& code,
                        std::int64_t value_bytes);
 
-// Writes `values` in the form `code` says. T is float, double, Half or
-// BFloat16. Values that are NaN or infinite are refused (kNonFinite) and
-// counted in *non_finite; `data` then holds anything.
+// Encodes `values` in the form of `code`. T is float, double, Half or BFloat16.
+// Values that are NaN or infinite are refused (kNonFinite) and counted in
+// *non_finite; `data` is then unspecified.
 //
 // REQUIRES: 0 <= count < 2^31 (checked); `data` does not overlap `values`
 // SHAPE:    values[count], data[ValueCodeBytes(code, count, sizeof(T))]
@@ -142,14 +141,13 @@ Status EncodeValues(const T* values, std::int64_t count, const ValueCode& code,
                     std::uint64_t seed, Parallel& parallel, std::uint8_t* data,
                     std::int64_t* non_finite);
 
-// The inverse, for bytes that nobody vouches for: refuses (kDataLoss) what
-// EncodeValues does not write with this code for so many values: another
-// length or header, scales that are negative (-0 included) or not finite,
-// exponents out of their range,
+// The inverse, for untrusted bytes: refuses (kDataLoss) what EncodeValues does
+// not write with this code for `count` values: another length or header, scales
+// that are negative (-0 included) or not finite, exponents out of their range,
 // levels that do not exist, unused bits that are set, casts, means or extremes
-// that are not finite or in the wrong order. So what is decoded is finite. That
-// scales and levels are those which EncodeValues would choose is not checked.
-// `values` then holds anything.
+// that are not finite or in the wrong order. Decoded values are therefore
+// finite. Whether EncodeValues would choose these scales and levels is not
+// checked. After a refusal `values` is unspecified.
 //
 // REQUIRES: 0 <= count < 2^31 (checked); `data` does not overlap `values`
 // SHAPE:    data[bytes], values[count]

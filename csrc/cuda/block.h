@@ -16,7 +16,7 @@
 // thread writes in it. Blocks run at the same time and share the memory of the
 // GPU: what one writes there another may read in a later launch, behind a
 // barrier of the grid (device_grid.cuh), or if it is the last to arrive
-// (IsLastToArrive). Must not know any kernel, nor the CUDA runtime.
+// (IsLastToArrive).
 #ifndef FEDPLUG_CUDA_BLOCK_H_
 #define FEDPLUG_CUDA_BLOCK_H_
 
@@ -58,9 +58,9 @@ FEDPLUG_HOST_DEVICE void AtomicMax(Unsigned* largest, Unsigned value) {
 #endif
 }
 
-// Counts the arrival of a block, and says whether all `count` have arrived.
-// Only the last one is told so, and may go on with what the others wrote before
-// they arrived; no block waits. The counter is back at zero after it.
+// Counts the arrival of a block. Returns true to the last of `count` blocks
+// only, which may then read what the others wrote before they arrived; no block
+// waits. Resets the counter to zero.
 //
 // REQUIRES: one thread of the block calls, after a barrier behind all that the
 //           block writes and others may read; *arrived begins at zero

@@ -1,5 +1,5 @@
 // The copies a caller of the kernels needs around them, so that it can do
-// without the CUDA runtime. Must not know any kernel.
+// without the CUDA runtime.
 #ifndef FEDPLUG_CUDA_COPY_H_
 #define FEDPLUG_CUDA_COPY_H_
 

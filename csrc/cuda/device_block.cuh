@@ -1,5 +1,4 @@
-// The block of threads a kernel runs in, as the steps want it (block.h). Must
-// not know any kernel.
+// The block of threads a kernel runs in, as the steps want it (block.h).
 #ifndef FEDPLUG_CUDA_DEVICE_BLOCK_CUH_
 #define FEDPLUG_CUDA_DEVICE_BLOCK_CUH_
 

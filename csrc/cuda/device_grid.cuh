@@ -1,6 +1,5 @@
 // A grid whose blocks all run at the same time (a cooperative launch), and so
-// may wait for each other; and the shared memory that a launch asks for. Must
-// not know any kernel.
+// may wait for each other; and the shared memory that a launch asks for.
 #ifndef FEDPLUG_CUDA_DEVICE_GRID_CUH_
 #define FEDPLUG_CUDA_DEVICE_GRID_CUH_
 

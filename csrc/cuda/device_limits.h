@@ -1,5 +1,4 @@
 // What a device has to offer to a kernel whose blocks all run at the same time.
-// Must not know any kernel.
 #ifndef FEDPLUG_CUDA_DEVICE_LIMITS_H_
 #define FEDPLUG_CUDA_DEVICE_LIMITS_H_
 

@@ -1,5 +1,5 @@
 // Sums before an element and ones before a bit, for the shared memory of one
-// block. Must not know what is counted.
+// block.
 #ifndef FEDPLUG_CUDA_EXCLUSIVE_SCAN_H_
 #define FEDPLUG_CUDA_EXCLUSIVE_SCAN_H_
 

@@ -1,6 +1,5 @@
 // How kernels are queued, one after the other, up to the first that the runtime
-// refuses: the ones behind it would work on what it has not written. Must not
-// know any kernel.
+// refuses: the ones behind it would work on what it has not written.
 #ifndef FEDPLUG_CUDA_LAUNCH_CUH_
 #define FEDPLUG_CUDA_LAUNCH_CUH_
 

@@ -1,4 +1,4 @@
-// The errors of the CUDA runtime as a Status. Must not know any kernel.
+// The errors of the CUDA runtime as a Status.
 #ifndef FEDPLUG_CUDA_LAUNCH_H_
 #define FEDPLUG_CUDA_LAUNCH_H_
 
@@ -8,10 +8,9 @@
 
 namespace fedplug::cuda {
 
-// kDevice unless `error` is cudaSuccess; `operation` begins the message. What
-// the runtime remembers of the error is cleared, so that nobody else finds it.
-// An error of a kernel that is still running shows up later, wherever the
-// stream is waited for.
+// kDevice unless `error` is cudaSuccess; `operation` begins the message. Clears
+// the error that the runtime stores. Errors of running kernels appear later, at
+// the next wait for the stream.
 Status ToStatus(cudaError_t error, const char* operation);
 
 }  // namespace fedplug::cuda

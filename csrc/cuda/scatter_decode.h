@@ -1,7 +1,6 @@
 // Adds sparse payloads into one dense accumulator, or makes their dense sum, on
 // a GPU. Bit for bit what core/scatter_decode.h gives. All work is queued on a
-// stream; nothing is allocated and nothing waits for the GPU. Must not know
-// TensorFlow.
+// stream; nothing is allocated and nothing waits for the GPU.
 #ifndef FEDPLUG_CUDA_SCATTER_DECODE_H_
 #define FEDPLUG_CUDA_SCATTER_DECODE_H_
 

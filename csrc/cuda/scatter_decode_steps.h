@@ -11,7 +11,6 @@
 // COST: reads the indices twice and the values once; reads and writes one
 // accumulator element per entry; every tile of 8192 elements costs two binary
 // searches and a barrier per payload. 2 launches.
-// Must not know the CUDA runtime: tests run these steps on the CPU.
 #ifndef FEDPLUG_CUDA_SCATTER_DECODE_STEPS_H_
 #define FEDPLUG_CUDA_SCATTER_DECODE_STEPS_H_
 

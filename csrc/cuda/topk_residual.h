@@ -1,7 +1,7 @@
 // Exact top-k sparsification fused with the error-feedback update, on a GPU,
 // for one tensor or a list of them, with a k for each or one k for all. Bit for
 // bit what core/topk_residual.h gives. All work is queued on a stream; nothing
-// is allocated and nothing waits for the GPU. Must not know TensorFlow.
+// is allocated and nothing waits for the GPU.
 #ifndef FEDPLUG_CUDA_TOPK_RESIDUAL_H_
 #define FEDPLUG_CUDA_TOPK_RESIDUAL_H_
 

@@ -1,6 +1,6 @@
 // NumPy arrays seen as plain memory, and errors seen as exceptions. An array
 // that a kernel cannot use as it lies is refused with a message that says how
-// to mend it; nothing here ever copies. Must not know any kernel.
+// to mend it; nothing here ever copies.
 #ifndef FEDPLUG_PYTHON_ARRAYS_H_
 #define FEDPLUG_PYTHON_ARRAYS_H_
 
@@ -108,8 +108,8 @@ ResidualUpdate CheckResidual(const Flat& delta, const char* delta_name,
                              const py::object& residual, const char* name,
                              const py::object& out, const char* out_name);
 
-// A new array of a dtype that may be one NumPy itself does not have (bfloat16).
-// The memory of a large one goes to the next, once nobody has it any more.
+// A new array, also of a dtype that NumPy itself does not have (bfloat16). The
+// memory of a large array is reused after it is freed.
 py::array NewArrayOfShape(const py::dtype& dtype,
                           const std::vector<py::ssize_t>& shape);
 Flat NewArray(const py::dtype& dtype, std::int64_t size);

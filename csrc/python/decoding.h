@@ -1,5 +1,5 @@
 // Parts of a payload as arrays, for bindings that read one part and for those
-// that read several. Must not know how the parts lie in a payload.
+// that read several.
 #ifndef FEDPLUG_PYTHON_DECODING_H_
 #define FEDPLUG_PYTHON_DECODING_H_
 
@@ -15,16 +15,16 @@ namespace fedplug::python {
 // Raises: ArgumentError when no form has this name.
 IndexForm IndexFormCalled(const std::string& name);
 
-// The indices of a code that nobody vouches for: in `place`, or in a new array,
-// once the length of the code allows for so many.
+// The indices of an untrusted code, in `place` or in a new array, after a check
+// that the length of the code fits `count`.
 // REQUIRES: `place` has `count` elements, and does not overlap the code
-// Raises: PayloadError when it is not the code of so many
+// Raises: PayloadError if it is not the code of `count` indices
 py::array DecodedIndices(const Bytes& code, std::int64_t count,
                          std::int64_t size, IndexForm form,
                          std::optional<Flat> place);
 
-// Bytes that nobody vouches for as values: in `place`, or where they lie if
-// that is aligned, or in a new array.
+// Untrusted bytes as values: in `place`, or without a copy if they are aligned,
+// or in a new array.
 // REQUIRES: there are whole values; `place` has as many, and does not overlap
 //           the bytes
 // Raises: PayloadError when one is not finite

@@ -1,6 +1,6 @@
 // The memory of other array libraries, as DLPack describes it: the structs of
 // its specification, version 1 and before it
-// (https://dmlc.github.io/dlpack/latest/c_api.html). Must not know Python.
+// (https://dmlc.github.io/dlpack/latest/c_api.html).
 #ifndef FEDPLUG_PYTHON_DLPACK_H_
 #define FEDPLUG_PYTHON_DLPACK_H_
 
@@ -39,8 +39,8 @@ struct Tensor {
   std::uint64_t byte_offset;
 };
 
-// What a capsule called kName points to until it is taken over; who takes it
-// over renames it, and calls `deleter`, if there is one, when it is done.
+// The content of a capsule named kName. A consumer renames the capsule and
+// calls `deleter`, if there is one, when it is done.
 struct Unversioned {
   static constexpr const char* kName = "dltensor";
   static constexpr const char* kUsedName = "used_dltensor";

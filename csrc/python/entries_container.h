@@ -1,4 +1,4 @@
-// Entries as the container of a sparse payload. Must not know who chose them.
+// Entries as the container of a sparse payload.
 #ifndef FEDPLUG_PYTHON_ENTRIES_CONTAINER_H_
 #define FEDPLUG_PYTHON_ENTRIES_CONTAINER_H_
 

@@ -1,5 +1,5 @@
 // A container as Python bytes, into which a binding writes the body where it
-// belongs, in place of a copy of it. Must not know what is in a body.
+// belongs, in place of a copy of it.
 #ifndef FEDPLUG_PYTHON_NEW_CONTAINER_H_
 #define FEDPLUG_PYTHON_NEW_CONTAINER_H_
 

@@ -125,7 +125,7 @@ py::object Called(const py::object& object, const char* name,
   });
 }
 
-// Who does not know versions refuses the argument.
+// Older producers refuse the version argument.
 py::object CapsuleOf(const py::object& object) {
   const auto exported = [&](const py::dict& keywords) {
     return Called(object, "__dlpack__", keywords);

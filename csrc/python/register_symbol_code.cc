@@ -20,8 +20,8 @@ SymbolForm FormCalled(const std::string& name) {
   return form;
 }
 
-// What EncodeSymbols writes to where `place`, which is called with the GIL,
-// puts a code of so many bytes.
+// EncodeSymbols, with a `place` that is called with the GIL and allocates the
+// code.
 void EncodeTo(const std::uint8_t* packed, std::int64_t bytes,
               std::int64_t count, std::int64_t bits, SymbolForm form,
               const CodePlace& place) {

@@ -107,7 +107,7 @@ TEST(BlockPool, KeepsNoMoreThanItsLimit) {
   EXPECT_TRUE(pool.IdleBytes() <= 10 * kMiB);
 }
 
-TEST(BlockPool, GivesUpWhatNobodyHasUsedForLong) {
+TEST(BlockPool, FreesBlocksThatAreIdleForLong) {
   BlockPool pool({0, 64 * kMiB, 5});
   pool.GiveBack(pool.Take(32 * kMiB));
   for (int take = 0; take < 5; ++take) pool.GiveBack(pool.Take(kMiB));

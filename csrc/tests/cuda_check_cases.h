@@ -252,7 +252,8 @@ void TopKTakesTensorsInOrderAndOfZeros(Machine& machine) {
   }
 }
 
-// So many chunks that ScanChunks gives several to a thread.
+// A tensor with so long a shortlist that ScanChunks gives a thread several
+// chunks.
 template <typename Machine>
 void TopKTakesALongTensor(Machine& machine) {
   Random random(5);

@@ -1,5 +1,4 @@
-// A GPU as a Machine of cuda_check_cases.h, and its memory. Must not know what
-// is checked or timed on it.
+// A GPU as a Machine of cuda_check_cases.h, and its memory.
 #ifndef FEDPLUG_TESTS_CUDA_CHECK_DEVICE_CUH_
 #define FEDPLUG_TESTS_CUDA_CHECK_DEVICE_CUH_
 

@@ -1,5 +1,5 @@
-// The index code: a round trip, uniqueness, and a decoder that meets bytes
-// nobody encoded.
+// The index code: a round trip, uniqueness, and a decoder given arbitrary
+// bytes.
 #include "core/index_code.h"
 
 #include <array>

@@ -1,5 +1,5 @@
-// Shared work where helpers come late, never, or stay: what a pool of somebody
-// else's threads may do. With a pool of our own: thread_pool_test.
+// Shared work where helpers come late, never, or stay: what a foreign pool may
+// do. thread_pool_test tests our own pool.
 #include "core/base/shared_work.h"
 
 #include <atomic>
@@ -19,7 +19,7 @@ int CountTasks(SharedWork& work, int count, const std::function<void()>& call) {
   return calls;
 }
 
-TEST(SharedWork, IsDoneByTheCallerAloneIfNobodyComes) {
+TEST(SharedWork, IsDoneByTheCallerAloneIfNoHelperComes) {
   SharedWork work;
   EXPECT_EQ(CountTasks(work, 7, [] {}), 7);
   EXPECT_EQ(CountTasks(work, 0, [] {}), 0);
@@ -63,7 +63,7 @@ TEST(SharedWork, AHelperOfOneJobMayHelpWithTheNextOnes) {
   EXPECT_EQ(tasks, 500);
 }
 
-TEST(SharedWork, AJobWithinATaskIsRunByWhoeverHasTheTask) {
+TEST(SharedWork, AJobWithinATaskIsRunByTheThreadOfTheTask) {
   SharedWork work;
   std::atomic<int> inner{0};
   std::thread helper;

@@ -1,5 +1,5 @@
 // The symbol code: a round trip, its length beside the entropy, and a decoder
-// that meets bytes nobody encoded.
+// given arbitrary bytes.
 #include "core/symbol_code.h"
 
 #include <cmath>

@@ -50,7 +50,7 @@ TEST(ThreadPool, RunsOneJobAfterTheOtherWhileItIsKeptAwake) {
   }
 }
 
-// As many at once as there are tasks, whoever was called before.
+// As many at once as there are tasks, also after earlier calls.
 TEST(ThreadPool, HelpersWhoWereCalledForNothingComeAgain) {
   ThreadPool pool(5);
   for (int call = 0; call < 50; ++call) {
@@ -185,7 +185,8 @@ TEST(ThreadPool, WorksWithTheThreadsThatCouldBeStarted) {
   pthread_attr_t usual, huge;
   pthread_getattr_default_np(&usual);
   pthread_getattr_default_np(&huge);
-  pthread_attr_setstacksize(&huge, std::size_t{1} << 50);  // nobody has that
+  pthread_attr_setstacksize(&huge,
+                            std::size_t{1} << 50);  // more than any machine has
   EXPECT_EQ(pthread_setattr_default_np(&huge), 0);
   ThreadPool pool(4);
   EXPECT_EQ(pthread_setattr_default_np(&usual), 0);

@@ -130,7 +130,7 @@ TEST(ValueCode, StepsReachFromTheLargestNumbersToTheSmallest) {
         ASSERT_EQ(bytes, reference::EncodeValues(values, code, 0));
         std::vector<T> back(values.size());
         ASSERT_EQ(Decode(bytes, code, serial, &back).message(), "");
-        // What is decoded is encoded as it is.
+        // Decoded bytes encode to themselves.
         ASSERT_EQ(Encoded(back, code, 0, serial), bytes);
       }
     }

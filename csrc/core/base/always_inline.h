@@ -1,4 +1,4 @@
-// For a loop that is compiled with the instruction set of whoever calls it.
+// For a loop that is compiled with the instruction set of its caller.
 #ifndef FEDPLUG_CORE_BASE_ALWAYS_INLINE_H_
 #define FEDPLUG_CORE_BASE_ALWAYS_INLINE_H_
 

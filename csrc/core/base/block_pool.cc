@@ -29,9 +29,8 @@ std::size_t RoundUp(std::size_t bytes, std::size_t step) {
   return (bytes + step - 1) / step * step;
 }
 
-// Few capacities, so that a result that is a little larger or smaller than the
-// last one, as with a k that changes, still finds its block; and whole huge
-// pages, where that is little more.
+// Few capacities, so that results of similar sizes (a k that changes) reuse a
+// block; whole huge pages if that adds little.
 std::size_t CapacityFor(std::size_t bytes) {
   const std::size_t huge = RoundUp(bytes, kHugePage);
   if (huge <= bytes + bytes / 4) return huge;
@@ -49,9 +48,9 @@ std::size_t PageSize() {
   return size;
 }
 
-// Pages of the system's, of which huge ones begin with the block: their number
-// is what its first use pays for, and whoever walks through it looks up fewer
-// addresses. What malloc has may lie on small pages that were used before.
+// Pages from the system, so that huge ones begin with the block: the first use
+// costs one fault per page, and a walk needs fewer address lookups. Memory from
+// malloc may lie on small pages.
 //
 // REQUIRES: `capacity` is at least kPagesFrom
 void* AllocatePages(std::size_t capacity) {

@@ -1,7 +1,6 @@
-// Memory for results, which outlive the call that makes them: the block of a
-// result that is no longer needed goes to the next one. Fresh pages cost ten
-// times the kernel that fills them, and malloc gives large blocks back to the
-// system. Must not know what a block holds.
+// Memory for results, which outlive their call: the block of a freed result is
+// reused. Fresh pages cost ten times the kernel that fills them, and malloc
+// returns large blocks to the system.
 #ifndef FEDPLUG_CORE_BASE_BLOCK_POOL_H_
 #define FEDPLUG_CORE_BASE_BLOCK_POOL_H_
 
@@ -14,12 +13,13 @@ namespace fedplug {
 
 class BlockPool {
  public:
-  // What the pool may hold while nobody uses it. The block that has been idle
-  // for longest goes first.
+  // Limits for idle blocks. The block that has been idle for longest is freed
+  // first.
   struct Limits {
-    std::size_t kept_from;    // bytes; smaller blocks are freed at once
-    std::size_t idle_bytes;   // never more than this
-    std::int64_t idle_takes;  // nothing that so many calls of Take passed over
+    std::size_t kept_from;   // bytes; smaller blocks are freed at once
+    std::size_t idle_bytes;  // never more than this
+    std::int64_t
+        idle_takes;  // calls of Take after which an idle block is freed
   };
 
   static constexpr std::size_t kAlignment = 64;
@@ -30,14 +30,13 @@ class BlockPool {
   BlockPool(const BlockPool&) = delete;
   BlockPool& operator=(const BlockPool&) = delete;
 
-  // `bytes` bytes or up to a quarter more, aligned to kAlignment and
-  // uninitialised; null where there is no memory, not even without what is
-  // idle.
+  // Returns `bytes` bytes or up to a quarter more, aligned to kAlignment and
+  // uninitialised; null if there is no memory, even after freeing idle blocks.
   //
   // THREADS: any, also GiveBack
   void* Take(std::size_t bytes);
 
-  // Without memory to remember it by, the block is freed.
+  // If there is no memory to record it, the block is freed.
   //
   // REQUIRES: Take returned `block`, which is not null
   void GiveBack(void* block) noexcept;
@@ -52,11 +51,11 @@ class BlockPool {
 
   // The most recently used idle block of this capacity, or null.
   void* TakeIdle(std::size_t capacity);
-  // False where there is no memory to remember the block by.
+  // False if there is no memory to record the block.
   bool Keep(void* block) noexcept;
   // A block that is idle beyond the limits, or null.
   void* TakeExcess() noexcept;
-  // Freeing takes time, and is done without the lock.
+  // Frees without the lock, because freeing takes time.
   void FreeExcess() noexcept;
   void FreeIdle() noexcept;
 

@@ -1,4 +1,4 @@
-// How many bytes hold so many bits.
+// The number of bytes that hold `bits` bits.
 #ifndef FEDPLUG_CORE_BASE_BYTES_FOR_H_
 #define FEDPLUG_CORE_BASE_BYTES_FOR_H_
 

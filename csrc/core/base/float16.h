@@ -2,8 +2,7 @@
 // binary16 and of bfloat16. Arithmetic widens to float, computes, and rounds
 // once to nearest even. Rounding to float in between changes nothing: 24 bits
 // are at least 2p + 2 for p = 11 and p = 8 (Figueroa, "When is double rounding
-// innocuous?", SIGNUM 1995). Must not know Eigen; its types have the same
-// layout, so that pointers to them can be handed over.
+// innocuous?", SIGNUM 1995).
 #ifndef FEDPLUG_CORE_BASE_FLOAT16_H_
 #define FEDPLUG_CORE_BASE_FLOAT16_H_
 

@@ -1,6 +1,6 @@
-// Floating numbers seen as bits. For finite numbers the order of |a| is the
-// order of the bits without the sign, as unsigned integers: that is the key
-// every selection uses. It is total, and -0 ties with +0.
+// The bits of floating-point numbers. For finite numbers the order of |a| is
+// the order of the bits without the sign, as unsigned integers: the key of
+// every selection. It is total, and -0 ties with +0.
 #ifndef FEDPLUG_CORE_BASE_FLOAT_BITS_H_
 #define FEDPLUG_CORE_BASE_FLOAT_BITS_H_
 

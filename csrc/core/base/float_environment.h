@@ -1,7 +1,7 @@
-// The floating-point environment the contract is written for: round to nearest
-// even, denormals kept. Threads that belong to somebody else may flush
-// denormals to zero (TensorFlow's pool does), and then the bits of a result
-// would depend on the thread that computed them.
+// The floating-point environment of the contract: round to nearest even,
+// denormals kept. Threads of other libraries may flush denormals to zero
+// (TensorFlow's pool does), and then the bits of a result would depend on the
+// thread.
 #ifndef FEDPLUG_CORE_BASE_FLOAT_ENVIRONMENT_H_
 #define FEDPLUG_CORE_BASE_FLOAT_ENVIRONMENT_H_
 

@@ -13,7 +13,7 @@ std::atomic<std::uint64_t> forks{0};
 
 bool Count() {
 #if defined(__unix__) || defined(__APPLE__)
-  // To ask for the process id instead would be a system call every time.
+  // Asking for the process id would cost a system call each time.
   pthread_atfork(nullptr, nullptr, [] { ++forks; });
 #endif
   return true;

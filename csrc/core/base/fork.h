@@ -1,5 +1,5 @@
-// What a forked child must know: that it is one. Threads do not live on in it,
-// and what another thread had locked stays locked. Must not know who asks.
+// Detects that this process is a forked child, in which other threads do not
+// exist and their locks stay locked.
 #ifndef FEDPLUG_CORE_BASE_FORK_H_
 #define FEDPLUG_CORE_BASE_FORK_H_
 
@@ -7,9 +7,9 @@
 
 namespace fedplug {
 
-// How many forks lie between this process and the one that first asked: who
-// keeps the number beside what does not survive a fork sees that it is gone.
-// Always 0 where there is no fork().
+// The number of forks between this process and the first caller. Code that
+// stores the number beside state that does not survive a fork can detect the
+// loss. Always 0 without fork().
 //
 // THREADS: any
 std::uint64_t ForksSoFar();

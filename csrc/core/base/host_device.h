@@ -1,5 +1,5 @@
-// Marks the functions that a GPU kernel may call too. Nothing at all unless a
-// CUDA compiler reads it, so that the core stays plain C++17.
+// Marks functions that a GPU kernel may call. Empty unless a CUDA compiler
+// reads it, so the core stays plain C++17.
 #ifndef FEDPLUG_CORE_BASE_HOST_DEVICE_H_
 #define FEDPLUG_CORE_BASE_HOST_DEVICE_H_
 

@@ -1,6 +1,5 @@
-// How a kernel asks for threads: it is handed somebody else's pool
-// (TensorFlow's inside an op, our own small one in the NumPy module) or none.
-// Must not know who owns the threads.
+// The threads of a kernel: a pool passed by the caller (TensorFlow's inside an
+// op, a small one in the NumPy module), or none.
 #ifndef FEDPLUG_CORE_BASE_PARALLEL_H_
 #define FEDPLUG_CORE_BASE_PARALLEL_H_
 
@@ -12,26 +11,25 @@ class Parallel {
  public:
   virtual ~Parallel() = default;
 
-  // At most this many tasks run at the same time (the caller's thread counts as
-  // one).
+  // The most tasks that run at the same time, including one on the caller's
+  // thread.
   virtual int MaxThreads() const = 0;
 
   // Calls task(0) ... task(count - 1), each exactly once, and returns when all
-  // are done. Throws what a task throws, and then need not have begun them all;
-  // none still runs.
+  // are done. Rethrows an exception of a task; then some tasks may not have
+  // started, and none still runs.
   virtual void Run(int count, const std::function<void(int)>& task) = 0;
 
  protected:
   friend class KeepAwake;
 
-  // Nothing to do for a pool that has its own mind about sleeping. `helpers`
-  // are woken at once, to be there when tasks come. THREADS: any
+  // Wakes `helpers` threads and keeps them awake; pools that manage sleeping
+  // themselves do nothing. THREADS: any
   virtual void BeginAwake(int /*helpers*/) {}
   virtual void EndAwake() {}
 };
 
-// For the length of a call that runs tasks several times: meanwhile threads
-// that find none need not go to sleep at once, only to be woken for the next.
+// Keeps idle threads awake during a call that runs tasks several times.
 class KeepAwake {
  public:
   // REQUIRES: `threads` outlives the object

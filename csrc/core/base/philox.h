@@ -1,8 +1,8 @@
-// Random numbers that follow from a seed and a position alone, so that any
-// thread can make any part of them: Philox4x32-10. Source: Salmon, Moraes,
-// Dror, Shaw, "Parallel random numbers: as easy as 1, 2, 3", SC 2011. Seeds
-// become a key, and words numbers in [0, 1), as in TensorFlow's stateless
-// random ops, so that plain-TensorFlow references can draw the same numbers.
+// Random numbers that depend on a seed and a position alone, so that any thread
+// can compute any part of them: Philox4x32-10. Source: Salmon, Moraes, Dror,
+// Shaw, "Parallel random numbers: as easy as 1, 2, 3", SC 2011. Seeds become a
+// key, and words become numbers in [0, 1), as in TensorFlow's stateless random
+// ops, so that the references draw the same numbers.
 #ifndef FEDPLUG_CORE_BASE_PHILOX_H_
 #define FEDPLUG_CORE_BASE_PHILOX_H_
 

@@ -23,7 +23,7 @@ int SmallerQuota(int a, int b) {
   return std::min(a, b);
 }
 
-// What a small file holds; nothing where it cannot be read. C's files, as the
+// The text of a small file; empty if it cannot be read. C's files, as the
 // streams of C++ crash where the library is linked with a libstdc++ of its own
 // (seen with GCC 13).
 std::string ReadFile(const std::string& path) {
@@ -54,8 +54,8 @@ int QuotaOfVersion1(const std::string& group) {
   return Quota(number_in("/cpu.cfs_quota_us"), number_in("/cpu.cfs_period_us"));
 }
 
-// The smallest quota of a group and all those around it. A container often sees
-// its own group as the outermost one, and not the path to it.
+// The smallest quota of a group and its parents. A container often sees its own
+// group as the root.
 template <typename QuotaOf>
 int SmallestQuota(const std::string& mount, std::string path,
                   const QuotaOf& quota_of) {

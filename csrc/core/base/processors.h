@@ -1,6 +1,5 @@
-// How many processors a process may keep busy: those of the machine, less what
-// its CPU affinity and the quota of its control group (a container's) deny it.
-// Must not know who asks.
+// The number of processors a process may use: those of the machine, limited by
+// its CPU affinity and the quota of its control group (container).
 #ifndef FEDPLUG_CORE_BASE_PROCESSORS_H_
 #define FEDPLUG_CORE_BASE_PROCESSORS_H_
 
@@ -11,11 +10,12 @@ namespace fedplug {
 // 1 or more.
 int AvailableProcessors();
 
-// The quota of the control group, or of one around it, in processors, rounded
-// up; 0 where there is none, or none that can be read. Both versions of Linux's
-// control groups are understood.
+// The quota of the control group or of a parent group, in processors, rounded
+// up; 0 if there is none or it cannot be read. Supports both versions of
+// Linux's control groups.
 //
-// `root` is where /proc and /sys are found: "" on a machine, a folder in tests.
+// `root` is the folder of /proc and /sys: "" on a machine, another one in
+// tests.
 int ProcessorQuota(const std::string& root);
 
 }  // namespace fedplug

@@ -1,5 +1,4 @@
-// The pool that results come from, be they tensors or arrays. Must not know
-// what they are.
+// The pool of the memory of results, both tensors and arrays.
 #ifndef FEDPLUG_CORE_BASE_RESULT_POOL_H_
 #define FEDPLUG_CORE_BASE_RESULT_POOL_H_
 
@@ -9,12 +8,12 @@
 
 namespace fedplug {
 
-// Below this malloc keeps what is freed, and its pages, to itself.
+// Below this size malloc keeps freed blocks and their pages.
 constexpr std::size_t kPooledFrom = std::size_t{256} << 10;
 
-// Never destroyed: results may be gone later than anything else. It keeps
-// enough for the results of an update of 10^8 parameters, and a block not for
-// long in a process that has gone on to other sizes.
+// Never destroyed, because results may outlive other statics. Holds the results
+// of an update of 10^8 parameters; a process that changes sizes soon frees the
+// old blocks.
 //
 // THREADS: any
 inline BlockPool& ResultPool() {

@@ -16,8 +16,8 @@ struct Shelf {
   std::unique_ptr<Scratch> free;
 };
 
-// Never destroyed: threads may still compute while the process ends. A forked
-// child has one of its own, as it may find its parent's locked.
+// Never destroyed, because threads may still compute at exit. A forked child
+// has its own, as its parent's may be locked.
 Shelf& TheShelf() {
   static std::atomic<Shelf*> the_shelf{new Shelf};
   Shelf* shelf = the_shelf.load(std::memory_order_acquire);

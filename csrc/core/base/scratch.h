@@ -1,6 +1,5 @@
-// Memory a kernel needs for the time of a call. Fresh pages cost ten times the
-// kernel that fills them, so what a call has touched is kept for the next one.
-// Must not know what is kept in it.
+// Memory for the time of a call. Fresh pages cost ten times the kernel that
+// fills them, so the memory is kept for the next call.
 #ifndef FEDPLUG_CORE_BASE_SCRATCH_H_
 #define FEDPLUG_CORE_BASE_SCRATCH_H_
 
@@ -10,7 +9,7 @@
 
 namespace fedplug {
 
-// One growing piece of uninitialised memory, for numbers of any type.
+// A growing block of uninitialised memory, for numbers of any type.
 class ScratchBuffer {
  public:
   // The contents are lost when it grows.
@@ -39,16 +38,16 @@ struct Scratch {
   ScratchBuffer ranked;
   ScratchBuffer undo;
 
-  std::unique_ptr<Scratch> next;  // of those that nobody has
+  std::unique_ptr<Scratch> next;  // in the list of free ones
 };
 
-// Lends one Scratch for its own life. There are as many as ever were lent at
-// the same time, and they live as long as the process.
+// Lends a Scratch for its lifetime. There are as many as were ever lent at the
+// same time; they live as long as the process.
 class ScratchLease {
  public:
   // Throws: std::bad_alloc
   ScratchLease();
-  // Takes no memory: a call that ran out of it ends here too.
+  // Allocates nothing, because it also runs after std::bad_alloc.
   ~ScratchLease();
   ScratchLease(const ScratchLease&) = delete;
   ScratchLease& operator=(const ScratchLease&) = delete;

@@ -7,8 +7,8 @@
 namespace fedplug {
 namespace {
 
-// Waits until `done()`, but not long. Whoever else wants the core has it: on a
-// busy machine that is the very thread that is waited for.
+// Spins until `done()`, for a bounded time. It yields the core, because on a
+// busy machine the awaited thread may need it.
 template <typename Done>
 void LookFor(const Done& done) {
   using Clock = std::chrono::steady_clock;
@@ -38,7 +38,7 @@ struct SharedWork::Job {
     }
   }
 
-  // REQUIRES: nobody is at the job any more
+  // REQUIRES: no thread works on the job any more
   void RethrowFailure() const {
     if (failure != nullptr) std::rethrow_exception(failure);
   }
@@ -60,11 +60,11 @@ void SharedWork::Run(int count, const std::function<void(int)>& task,
   try {
     call_helpers();
   } catch (...) {
-    // Without memory to call helpers with, the caller runs the tasks himself.
+    // Without memory to call helpers, the caller runs all tasks.
   }
   job.RunRemaining();
-  // With `job_` cleared no helper joins any more; those at it are finishing the
-  // tasks they have begun.
+  // With `job_` cleared no helper joins; the active ones finish their current
+  // tasks.
   {
     const std::lock_guard<std::mutex> lock(mutex_);
     job_ = nullptr;

@@ -1,5 +1,4 @@
-// Tasks that threads share, whoever these threads belong to. Must not know
-// where helpers come from, nor what they do when there is nothing to help with.
+// Tasks shared by threads of any pool.
 #ifndef FEDPLUG_CORE_BASE_SHARED_WORK_H_
 #define FEDPLUG_CORE_BASE_SHARED_WORK_H_
 
@@ -11,32 +10,29 @@
 
 namespace fedplug {
 
-// One job at a time: while there is one, a second caller runs his tasks by
-// himself, which is never wrong and, with every core at work already, seldom
-// slower. A caller waits for the tasks that were begun, not for helpers to
-// come; so where none comes, he simply runs all the tasks himself.
+// One job at a time: while it runs, a second caller runs its tasks alone, which
+// is correct and, with all cores busy, seldom slower. A caller waits only for
+// tasks that have started; if no helper comes, it runs all tasks.
 //
-// To wake a thread takes a third of the time of a walk over a million elements.
-// So who waits for what will soon be there looks for it a while before he goes
-// to sleep: a caller for the last tasks of his job, and, as long as he is to
-// stay awake, a helper for the next job.
+// Waking a thread takes a third of a walk over a million elements. Waiting
+// threads therefore spin briefly before they sleep: a caller for the last tasks
+// of its job, and a helper for the next job.
 //
 // THREADS: any, for all of it
 class SharedWork {
  public:
   // Calls task(0) ... task(count - 1), each exactly once, and returns when all
-  // are done. `call_helpers` is to make others call Help(), soon or never; if
-  // it throws, fewer come. What a task throws, on whatever thread, is thrown to
-  // the caller when every task that was begun has ended; those that were not
-  // are left out.
+  // are done. `call_helpers` makes other threads call Help(), soon or never; it
+  // may throw. An exception of a task is rethrown to the caller after all
+  // started tasks have ended; the others are skipped.
   void Run(int count, const std::function<void(int)>& task,
            const std::function<void()>& call_helpers);
 
-  // Runs tasks with the caller of Run(), if there is one, and of every next one
-  // that comes while helpers are to stay awake.
+  // Runs tasks of the current Run(), and of later ones while helpers stay
+  // awake.
   void Help();
 
-  // From one to the other, helpers stay awake.
+  // Between the two calls, helpers stay awake.
   void BeginAwake() { ++awake_; }
   void EndAwake() { --awake_; }
 
@@ -46,8 +42,8 @@ class SharedWork {
   std::atomic<bool> busy_{false};  // somebody's job is running
   std::atomic<int> awake_{0};      // BeginAwake() without EndAwake()
 
-  // Guards what follows. What is atomic of it is looked at without the mutex by
-  // who has not gone to sleep yet, and written under it.
+  // Guards the members below. Spinning threads read the atomic ones without the
+  // mutex; writes hold it.
   std::mutex mutex_;
   std::condition_variable helpers_left_;
   Job* job_ = nullptr;

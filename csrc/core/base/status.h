@@ -1,5 +1,4 @@
-// The result of an operation that can refuse its input. Must not know
-// TensorFlow, Python or CUDA.
+// The result of an operation that can refuse its input.
 #ifndef FEDPLUG_CORE_BASE_STATUS_H_
 #define FEDPLUG_CORE_BASE_STATUS_H_
 

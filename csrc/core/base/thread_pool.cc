@@ -44,7 +44,7 @@ class ThreadPool::Team {
 
   SharedWork& work() { return work_; }
 
-  // Wakes as many as are missing of so many helpers.
+  // Wakes helpers until `count` are awake.
   void Call(int helpers) {
     int missing;
     {
@@ -66,7 +66,7 @@ class ThreadPool::Team {
       if (stopping_) return;
       --calls_;
       std::uint64_t seen;
-      do {  // who was counted on while he left comes back
+      do {  // it was counted on while it left
         seen = times_called_;
         lock.unlock();
         work_.Help();
@@ -82,7 +82,7 @@ class ThreadPool::Team {
 
   std::mutex mutex_;  // guards what follows
   std::condition_variable called_;
-  int calls_ = 0;    // to help, that nobody has followed yet
+  int calls_ = 0;    // to help, not yet answered
   int helpers_ = 0;  // that were called and have not left
   std::uint64_t times_called_ = 0;
   bool stopping_ = false;

@@ -1,5 +1,4 @@
-// A small pool for callers that bring no threads of their own. Must not know
-// what it runs.
+// A small pool for callers without threads.
 #ifndef FEDPLUG_CORE_BASE_THREAD_POOL_H_
 #define FEDPLUG_CORE_BASE_THREAD_POOL_H_
 
@@ -10,12 +9,12 @@
 
 namespace fedplug {
 
-// Runs one job at a time, as SharedWork does. No thread lives on in a forked
-// child, where the pool begins new ones when it is next used.
+// Runs one job at a time, as SharedWork does. In a forked child, the next use
+// starts new threads.
 class ThreadPool final : public Parallel {
  public:
-  // Where so many cannot be started (a container may limit them), the pool has
-  // those that could.
+  // If fewer threads can be started (a container may limit them), the pool has
+  // these.
   // REQUIRES: threads >= 1, the caller's own included
   explicit ThreadPool(int threads);
   ~ThreadPool() override;
@@ -34,8 +33,8 @@ class ThreadPool final : public Parallel {
  private:
   class Team;
 
-  // That of this process: what a fork left of the parent's is never touched
-  // again, its locks may be held by threads that are not there.
+  // The pool of this process. The parent's is never used after a fork: its
+  // locks may be held by threads that no longer exist.
   Team& Here() const;
 
   const int threads_;

@@ -1,4 +1,4 @@
-// How a range [0, n) is cut into one contiguous tile per task.
+// Cuts a range [0, n) into one contiguous tile per task.
 #ifndef FEDPLUG_CORE_BASE_TILES_H_
 #define FEDPLUG_CORE_BASE_TILES_H_
 
@@ -14,9 +14,8 @@ struct Range {
   std::int64_t end;
 };
 
-// As many tiles as there are threads, but none that holds fewer than `smallest`
-// units of work: below that, waking a thread costs more than it saves. At least
-// one.
+// One tile per thread, but none with fewer than `smallest` units of work, for
+// which waking a thread costs more than it saves. At least one.
 inline int TileCount(std::int64_t work, std::int64_t smallest,
                      const Parallel& parallel) {
   const std::int64_t useful = work / smallest;

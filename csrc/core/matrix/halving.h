@@ -1,8 +1,7 @@
-// The order in which a product of matrices adds up: the upper half of the terms
-// (the smaller one where they are odd) is added to the lower half, until one is
-// left; what lacks a partner is added to +0. So level 0 are the terms, and
+// The order of additions in a product of matrices: the upper half of the terms
+// (the smaller one of an odd number) is added to the lower half until one is
+// left; a term without a partner is added to +0. So level 0 are the terms, and
 // entry i of level l is entry i of level l - 1 plus its entry i + size(l).
-// Must not know what a term is.
 #ifndef FEDPLUG_CORE_MATRIX_HALVING_H_
 #define FEDPLUG_CORE_MATRIX_HALVING_H_
 
@@ -29,7 +28,7 @@ class Halving {
     return sizes_[static_cast<std::size_t>(level)];
   }
 
-  // The first level of at most so many entries.
+  // The first level with at most `entries` entries.
   int LevelBelow(std::int64_t most) const {
     int level = 0;
     while (size(level) > most) ++level;

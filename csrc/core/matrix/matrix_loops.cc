@@ -45,7 +45,8 @@ FEDPLUG_ALWAYS_INLINE void VectorsLoop(const T* x, std::int64_t x_stride,
                                        const T* y, std::int64_t y_stride,
                                        std::int64_t n, T* __restrict sums) {
   for (std::int64_t at = 0; at < n; at += kLoopBlock) {
-    T block[kLoopBlock];  // so many pointers, GCC does not compare with `sums`
+    T block[kLoopBlock];  // GCC checks too many pointers for aliasing without
+                          // it
     for (std::int64_t i = 0; i < kLoopBlock; ++i) {
       block[i] = Tree<kDepth>(
           [&](std::int64_t s) {

@@ -1,7 +1,6 @@
 // The inner loops of products of a large matrix with a few vectors. Written
 // plainly, for the compiler to vectorise; each is compiled for every SIMD
-// level, with equal results. They know numbers and strides, neither matrices
-// nor threads.
+// level, with equal results.
 #ifndef FEDPLUG_CORE_MATRIX_MATRIX_LOOPS_H_
 #define FEDPLUG_CORE_MATRIX_MATRIX_LOOPS_H_
 
@@ -12,8 +11,8 @@
 
 namespace fedplug::matrix {
 
-// Loops that say so work on whole blocks of so many elements: they read and
-// write what is beyond n there, whatever it is, and leave whatever.
+// Marked loops work on whole blocks of this size: beyond n they read and write
+// arbitrary values.
 inline constexpr std::int64_t kLoopBlock = 16;
 
 inline std::int64_t InWholeBlocks(std::int64_t n) {

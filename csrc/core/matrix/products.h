@@ -36,7 +36,7 @@ class Products {
  public:
   using Wide = WideOf<T>;
 
-  // Leaves are entries of the level `depth` of sums of so many terms.
+  // Leaves are the entries of level `depth` of sums of kLeaf terms.
   Products(std::int64_t terms, int depth, Wide scale, SimdLevel level)
       : halving_(terms),
         depth_(depth),

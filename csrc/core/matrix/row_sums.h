@@ -11,7 +11,7 @@
 
 namespace fedplug::matrix {
 
-// Sums of a row that are added up beside those of other rows, so many at once.
+// The sums of a row, several vectors at once.
 constexpr std::int64_t kFewTerms = 16;
 constexpr std::int64_t kRowsAtOnce = 32;
 
@@ -35,7 +35,7 @@ class RowSums {
                     Halving(columns).LevelBelow(kFewTerms));
   }
 
-  // Of a thread, for so many vectors.
+  // The state of a thread, for `rank` vectors.
   std::int64_t Memory(std::int64_t vectors) const {
     return products_.stretches() * kPiece + kHalves +
            vectors * ((strip_ - products_.depth() + 1) * kSums +

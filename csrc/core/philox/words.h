@@ -1,5 +1,4 @@
-// Many draws of Philox at once, for every SIMD level with equal results. Must
-// not know what becomes of the words.
+// Many draws of Philox at once, for every SIMD level with equal results.
 #ifndef FEDPLUG_CORE_PHILOX_WORDS_H_
 #define FEDPLUG_CORE_PHILOX_WORDS_H_
 
@@ -10,7 +9,7 @@
 
 namespace fedplug::philox {
 
-// Draws come in groups of so many.
+// Number of draws in a group.
 inline constexpr std::int64_t kGroup = 32;
 
 // The words of the draws first_draw, first_draw + 1 ...

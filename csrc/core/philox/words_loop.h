@@ -1,7 +1,7 @@
 // The loop of words.h, written once over the Words of simd/avx512.h or avx2.h:
 // registers of which each 64-bit lane has one word of a draw in its lower half.
-// The multiplication does not look at the upper one, so that a product is the
-// next word as it is, and nothing is moved between lanes until the end.
+// The multiplication ignores the upper half, so a product is the next word in
+// place, and lanes are shuffled only at the end.
 #ifndef FEDPLUG_TARGET
 #error "define FEDPLUG_TARGET before including core/philox/words_loop.h"
 #endif

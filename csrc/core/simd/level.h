@@ -1,13 +1,13 @@
-// Which instruction set the kernels use: the best one this processor has, or
-// the one FEDPLUG_SIMD asks for. One binary holds all of them; the results are
-// the same bits. Must not know any kernel.
+// The instruction set of the kernels: the best one of this processor, or the
+// one that FEDPLUG_SIMD names. One binary holds all of them; results are equal
+// bit for bit.
 #ifndef FEDPLUG_CORE_SIMD_LEVEL_H_
 #define FEDPLUG_CORE_SIMD_LEVEL_H_
 
 #include "core/base/status.h"
 
-// Other processors, and a build with -DFEDPLUG_SIMD_BASELINE_ONLY, have the
-// baseline alone.
+// Other processors, and a build with -DFEDPLUG_SIMD_BASELINE_ONLY, have only
+// the baseline.
 #if defined(__x86_64__) && !defined(FEDPLUG_SIMD_BASELINE_ONLY)
 #define FEDPLUG_SIMD_X86 1
 #define FEDPLUG_TARGET_AVX2 __attribute__((target("avx2,f16c,popcnt,bmi")))
@@ -30,9 +30,9 @@ const char* NameOf(SimdLevel level);
 
 bool IsSupported(SimdLevel level);
 
-// *level is what the kernels use in this process. The environment is read once.
-// Refuses, with kInvalidArgument and at every call, when FEDPLUG_SIMD names no
-// level or one that this processor does not have.
+// Sets *level to the level of this process; reads the environment once. Refuses
+// with kInvalidArgument, at every call, if FEDPLUG_SIMD names an unknown level
+// or one that this processor lacks.
 Status FindSimdLevel(SimdLevel* level);
 
 }  // namespace fedplug

@@ -1,6 +1,5 @@
-// Plain loops, written once and compiled for every SIMD level: the baseline and
-// AVX2, with which simple loops already wait for memory. Must not know any
-// loop.
+// Plain loops, written once and compiled for the baseline and AVX2, with which
+// simple loops are already limited by memory.
 #ifndef FEDPLUG_CORE_SIMD_LOOPS_H_
 #define FEDPLUG_CORE_SIMD_LOOPS_H_
 
@@ -9,8 +8,7 @@
 
 namespace fedplug {
 
-// A loop, marked FEDPLUG_ALWAYS_INLINE, compiled for the processors everything
-// is built for.
+// A loop, marked FEDPLUG_ALWAYS_INLINE, compiled for the baseline.
 template <auto kLoop, typename Result, typename... Arguments>
 Result Baseline(Arguments... arguments) {
   return kLoop(arguments...);

@@ -23,8 +23,8 @@ inline constexpr std::int64_t kBlock = 2048;
 inline constexpr std::int64_t kSlack = 16;
 
 // Keys in [lo, hi) are in the range: whether they leave is not known yet. Those
-// at hi and above leave. When `edge` is lo - 1, keys equal to it are so many
-// that they are counted and not collected; otherwise it is kNoEdge.
+// at hi and above leave. If `edge` is lo - 1, keys equal to it are counted
+// instead of collected, because there are many; otherwise it is kNoEdge.
 template <typename T>
 struct PivotRange {
   static constexpr auto kNoEdge = static_cast<FloatBitsOf<T>>(-1);

@@ -3,8 +3,7 @@
 // last the exact rank among these. The bound is the k-th largest of the maxima
 // of groups: k groups have a number that large, so that the k-th largest of all
 // is not smaller. With four groups to an entry, of 16 numbers for 64 of 4,096,
-// about k / 7 entries are listed in vain, wherever the largest ones lie. Must
-// not know of threads.
+// about k / 7 entries are listed in vain, wherever the largest ones lie.
 #ifndef FEDPLUG_CORE_TOPK_CHUNK_SELECTION_H_
 #define FEDPLUG_CORE_TOPK_CHUNK_SELECTION_H_
 
@@ -111,7 +110,7 @@ class ChunkSelection {
   }
 
  private:
-  // Groups of so many are as good as smaller ones, and fewer.
+  // Groups of this size are as good as smaller ones, and there are fewer.
   static constexpr std::int64_t kMostRows = 16;
   static constexpr std::int64_t kGroupsPerEntry = 4;
 

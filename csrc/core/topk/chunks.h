@@ -1,5 +1,4 @@
 // What a selection knows of each chunk, and how chunks are handed to threads.
-// Must not know how the selection is made.
 #ifndef FEDPLUG_CORE_TOPK_CHUNKS_H_
 #define FEDPLUG_CORE_TOPK_CHUNKS_H_
 
@@ -19,7 +18,7 @@ namespace fedplug::topk {
 // even if it is woken once for all the walks of a call.
 inline constexpr std::int64_t kOneThread = 1 << 19;
 
-// And every further thread is worth waking for so many more.
+// Number of elements for which another thread is worth waking.
 inline constexpr std::int64_t kSmallestShare = 1 << 18;
 
 struct ChunkState {
@@ -38,8 +37,8 @@ struct ChunkState {
   std::int64_t first_entry = 0;  // where its entries begin in the output
 };
 
-// The chunks of an update. Whoever calls has set the default floating-point
-// environment for its own thread; the other threads are given it here.
+// The chunks of an update. The caller has set the default floating-point
+// environment on its own thread; this sets it on the others.
 class ChunkStates {
  public:
   // REQUIRES: `parallel` outlives the object

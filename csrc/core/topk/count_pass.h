@@ -1,5 +1,5 @@
 // The pass that only reads: counts what is above a pivot range and collects the
-// keys in it. Must not know what the range is for.
+// keys in it.
 #ifndef FEDPLUG_CORE_TOPK_COUNT_PASS_H_
 #define FEDPLUG_CORE_TOPK_COUNT_PASS_H_
 

@@ -1,6 +1,5 @@
 // What is left of a residual when it is added to the next update: a share of
-// it, a block at a time, in the first-level cache. Must not know what is
-// selected.
+// it, a block at a time, in the first-level cache.
 #ifndef FEDPLUG_CORE_TOPK_DECAY_H_
 #define FEDPLUG_CORE_TOPK_DECAY_H_
 

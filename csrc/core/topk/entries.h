@@ -1,5 +1,4 @@
 // Where chosen entries go: the part of the output that belongs to one chunk.
-// Must not know how they were chosen.
 #ifndef FEDPLUG_CORE_TOPK_ENTRIES_H_
 #define FEDPLUG_CORE_TOPK_ENTRIES_H_
 

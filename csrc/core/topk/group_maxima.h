@@ -1,5 +1,5 @@
 // The largest keys of groups of numbers: a bound for a rank among all of them,
-// from a fraction of the keys. Must not know what is selected.
+// from a fraction of the keys.
 #ifndef FEDPLUG_CORE_TOPK_GROUP_MAXIMA_H_
 #define FEDPLUG_CORE_TOPK_GROUP_MAXIMA_H_
 
@@ -10,7 +10,8 @@
 
 namespace fedplug::topk {
 
-// So many groups lie side by side: element i of `rows` rows is in group i.
+// Number of groups side by side: element i of each of `rows` rows is in group
+// i.
 inline constexpr std::int64_t kGroupsAbreast = 16;
 
 // The largest key of each group of `rows` elements, of as many whole sets of

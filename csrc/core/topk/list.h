@@ -1,6 +1,5 @@
 // The list of entries that a partition by the pivot range leaves, and how the
-// chosen ones of them get from it to the output. Must not know how the
-// threshold was found.
+// chosen ones of them get from it to the output.
 #ifndef FEDPLUG_CORE_TOPK_LIST_H_
 #define FEDPLUG_CORE_TOPK_LIST_H_
 

@@ -1,5 +1,5 @@
 // The pass that writes: the residual becomes the sums, and what is above a
-// pivot range leaves it. Must not know what becomes of the entries.
+// pivot range leaves it.
 #ifndef FEDPLUG_CORE_TOPK_PARTITION_PASS_H_
 #define FEDPLUG_CORE_TOPK_PARTITION_PASS_H_
 

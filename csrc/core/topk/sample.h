@@ -1,5 +1,5 @@
 // Where a sample of an update is taken, and between which of its ranks a rank
-// of all elements lies, probably. Must not know what is sampled, nor what for.
+// of all elements lies, probably.
 #ifndef FEDPLUG_CORE_TOPK_SAMPLE_H_
 #define FEDPLUG_CORE_TOPK_SAMPLE_H_
 

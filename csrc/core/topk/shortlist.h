@@ -1,6 +1,6 @@
 // The few of many keys among which some ranks lie. Where they are is guessed
 // from every eighth key, and a vector walk over all of them tells whether the
-// guess was right. Must not know where the keys are from.
+// guess was right.
 #ifndef FEDPLUG_CORE_TOPK_SHORTLIST_H_
 #define FEDPLUG_CORE_TOPK_SHORTLIST_H_
 

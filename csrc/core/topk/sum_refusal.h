@@ -14,7 +14,7 @@ namespace fedplug {
 // kNonFinite if some of the sums are NaN or infinite; *non_finite is how many.
 //
 // REQUIRES: 0 <= n < 2^31
-// SHAPE:    delta[n], residual[n] or null, which is as zeros
+// SHAPE:    delta[n], residual[n] or null for zeros
 // THREADS:  uses `parallel`
 // COST:     reads 2 * sizeof(T) bytes per element
 template <typename T>

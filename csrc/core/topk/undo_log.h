@@ -1,6 +1,5 @@
 // What updates in place overwrite, kept so that a call which meets a sum that
-// is not finite can still leave everything as it was. Must not know why
-// anything is written, or undone.
+// is not finite can still leave everything as it was.
 #ifndef FEDPLUG_CORE_TOPK_UNDO_LOG_H_
 #define FEDPLUG_CORE_TOPK_UNDO_LOG_H_
 
@@ -89,8 +88,8 @@ class UndoLog {
   bool* noted_;         // of each block
 };
 
-// Where updates in place have at least so many bytes together, to note what is
-// written over takes less time than to look at all sums before.
+// For updates in place of at least this many bytes, a log takes less time than
+// a first look at all sums.
 inline constexpr std::int64_t kLoggedBytes = std::int64_t{32} << 20;
 
 template <typename T>

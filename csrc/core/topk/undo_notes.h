@@ -1,5 +1,4 @@
-// How a residual that became a sum is found again. Must not know why anybody
-// would want it back.
+// How a residual that became a sum is found again.
 #ifndef FEDPLUG_CORE_TOPK_UNDO_NOTES_H_
 #define FEDPLUG_CORE_TOPK_UNDO_NOTES_H_
 

@@ -1,6 +1,5 @@
 // What is selected from: one or more tensors, each with its residual and a
-// source of its delta, seen as one long row that is cut into chunks. Must not
-// know how the selection is made.
+// source of its delta, seen as one long row that is cut into chunks.
 #ifndef FEDPLUG_CORE_TOPK_UPDATE_H_
 #define FEDPLUG_CORE_TOPK_UPDATE_H_
 
@@ -52,7 +51,7 @@ class DeltaSource {
                      std::int64_t /*count*/) const {}
   virtual bool Clears() const { return false; }
 
-  // Whether Take changes anything that a refused call must leave as it is.
+  // Whether Take changes anything that a refused call must not change.
   virtual bool TakeWrites() const { return false; }
 };
 

@@ -1,7 +1,7 @@
 // The band: of which keys the k-th largest is, probably or surely, and how it
 // becomes narrower until it is the key itself. A sample gives the first one; it
 // decides nothing, as the counts of the keys that are in it and above it say
-// whether it holds. Must not know where the keys are from.
+// whether it holds.
 #ifndef FEDPLUG_CUDA_TOPK_BAND_H_
 #define FEDPLUG_CUDA_TOPK_BAND_H_
 

@@ -16,17 +16,15 @@
 //   CountChosen, Emit
 //                  as in steps.h
 // Behind each but Settle and Emit is a barrier of the whole grid, and every
-// block does for itself what follows from all counts
-// (together.h): all come to the same, and so take the same way.
-// COST, per element: AddAndList reads delta
+// block does for itself what follows from all counts (together.h): all come to
+// the same, and so take the same way. COST, per element: AddAndList reads delta
 // and residual_in and writes residual_out, 3 * sizeof(T) bytes; under kError in
 // place it writes 2 bytes of log besides. Per listed entry, 2 bytes of scratch
 // and one gather from residual_out for each later step. Before, a sample of
 // 1/16 of the elements, 2^17 at most, is read, twice where they have 8 bytes. A
-// band that missed costs 2 * sizeof(T) + 2 bytes an element more; a refusal,
-// 3 * sizeof(T), and 2 where there is a log. 1 launch; barriers of the grid,
-// where the band is no wider than usual: 5 for float, 9 for
-// double. Must not know the CUDA runtime: tests run these steps on the CPU.
+// band that missed costs 2 * sizeof(T) + 2 bytes an element more; a refusal, 3
+// * sizeof(T), and 2 where there is a log. 1 launch; barriers of the grid,
+// where the band is no wider than usual: 5 for float, 9 for double.
 #ifndef FEDPLUG_CUDA_TOPK_BANDED_H_
 #define FEDPLUG_CUDA_TOPK_BANDED_H_
 
@@ -54,7 +52,7 @@ struct Sample {
   SampleRanks ranks;
 };
 
-// So many lines are one element to each thread of 256 blocks.
+// This number of lines is one element for each thread of 256 blocks.
 inline constexpr std::int64_t kMostLines = 8192;
 
 // Nothing of less than 256 elements: the band is all keys then.
@@ -278,8 +276,8 @@ struct AddAndList {
   }
 };
 
-// Nobody waits for the others here: what follows walks over the same tiles.
-// Also writes the report.
+// No barrier follows, because the next step walks over the same tiles. Also
+// writes the report.
 template <typename T>
 struct Settle {
   NonFinitePolicy policy;

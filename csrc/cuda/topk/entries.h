@@ -10,7 +10,6 @@
 //   Open(block, job, page)    finds those of a page; ends with a barrier
 //   Total(page)               how many there are, in the order of indices
 //   At(job, page, j)          number j of them; its value is in the residual
-// Must not know delta.
 #ifndef FEDPLUG_CUDA_TOPK_ENTRIES_H_
 #define FEDPLUG_CUDA_TOPK_ENTRIES_H_
 
@@ -31,14 +30,14 @@ struct Entry {
   T value;
 };
 
-// So many entries of a thread are fetched before the first is looked at: each
-// is two reads, the second of an address that the first one gives.
+// Number of entries that a thread fetches before it uses the first: each takes
+// two dependent reads.
 inline constexpr int kEntriesAtOnce = 4;
 
 // fetched[i] is entry first + i * kThreads of a page of `total`, or the first
 // again where that is beyond its end.
 //
-// REQUIRES: first < total, or nobody changes the residual
+// REQUIRES: first < total, or no thread changes the residual
 template <typename T, typename Entries, typename Page>
 FEDPLUG_HOST_DEVICE void FetchEntries(const Entries& entries, const Job<T>& job,
                                       const Page& page, int first, int total,
@@ -239,7 +238,7 @@ struct SumBefore {
 
 template <typename T, typename Entries>
 struct Emit {
-  // So many entries of a page are ranked at a time: nearly always all.
+  // Number of entries of a page that are ranked at a time: nearly always all.
   static constexpr int kBatch = kTile;
 
   struct Shared {

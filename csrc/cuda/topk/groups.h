@@ -1,6 +1,6 @@
 // Lays out the workspace of a selection and cuts its tensors into groups, small
 // enough each to be the argument of a kernel: so no table of pointers has to be
-// copied to the GPU. Must not know the CUDA runtime.
+// copied to the GPU.
 #ifndef FEDPLUG_CUDA_TOPK_GROUPS_H_
 #define FEDPLUG_CUDA_TOPK_GROUPS_H_
 

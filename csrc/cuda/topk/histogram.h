@@ -1,6 +1,5 @@
 // Counts of keys by one digit, in the shared memory of a block and in that of a
-// scope, and the threshold that follows from them. Must not know what is
-// counted, nor who is to clear the counts of a scope.
+// scope, and the threshold that follows from them.
 #ifndef FEDPLUG_CUDA_TOPK_HISTOGRAM_H_
 #define FEDPLUG_CUDA_TOPK_HISTOGRAM_H_
 
@@ -21,8 +20,7 @@ FEDPLUG_HOST_DEVICE inline void CountOne(std::uint32_t* counter) {
 }
 
 // Which keys are counted, and by what: the digits of a round, of those keys
-// that have the digits of the k-th largest so far. Whoever counts takes as
-// Digits anything that has
+// that have the digits of the k-th largest so far. Digits is any type with
 //   Counts(a)  whether the key of a is counted
 //   Of(a)      in which bin
 //   Lists(a)   whether a may be chosen

@@ -1,6 +1,6 @@
 // What the steps of the selection work on: a tensor with its part of the
 // workspace, cut into tiles, and these put together in chunks; the tensors that
-// share one k; and keys cut into digits. Must not know the steps.
+// share one k; and keys cut into digits.
 #ifndef FEDPLUG_CUDA_TOPK_JOB_H_
 #define FEDPLUG_CUDA_TOPK_JOB_H_
 
@@ -178,8 +178,8 @@ struct Tile {
 
 inline constexpr int kMostTilesOfChunk = 16;
 
-// Of a call with so many tiles: as few of them as let all blocks run at once,
-// so that no block waits for another to end, and few tiles are spread over all.
+// Number of tiles per chunk of a call: the fewest that let all blocks run at
+// once.
 constexpr int TilesOfChunk(std::int64_t tiles) {
   constexpr std::int64_t kBlocks = FEDPLUG_CUDA_BLOCKS_AT_A_TIME;
   const std::int64_t each = (tiles + kBlocks - 1) / kBlocks;

@@ -8,11 +8,10 @@
 //   Refine, CountChosen, Emit
 //                  as there, of the entries listed
 // Behind each but the last is a barrier of the whole grid, and every block does
-// for itself what follows from all counts (together.h). Nothing
-// is written before all sums were seen. COST, per element: reads delta and
-// residual_in and writes residual_out, 3 * sizeof(T) bytes whatever the policy;
-// per listed entry 2 bytes of scratch. 1 launch, 2 + rounds barriers of the
-// grid. Must not know the CUDA runtime: tests run these steps on the CPU.
+// for itself what follows from all counts (together.h). Nothing is written
+// before all sums were seen. COST, per element: reads delta and residual_in and
+// writes residual_out, 3 * sizeof(T) bytes whatever the policy; per listed
+// entry 2 bytes of scratch. 1 launch, 2 + rounds barriers of the grid.
 #ifndef FEDPLUG_CUDA_TOPK_RESIDENT_H_
 #define FEDPLUG_CUDA_TOPK_RESIDENT_H_
 
@@ -149,7 +148,7 @@ struct PartitionKept {
 
 // The order of the steps. Launcher has Each(step), which runs a step on every
 // share, after all that was asked for before, and Last(step), the same for the
-// step that nobody waits for.
+// last step, without a barrier.
 template <typename T, typename Launcher>
 FEDPLUG_HOST_DEVICE void RunResidentSteps(NonFinitePolicy policy,
                                           Launcher& launcher) {

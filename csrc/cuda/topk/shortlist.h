@@ -1,5 +1,5 @@
 // The shortlist that a partition made, as the entries of a part of the tensor
-// (entries.h). Must not know the steps.
+// (entries.h).
 #ifndef FEDPLUG_CUDA_TOPK_SHORTLIST_H_
 #define FEDPLUG_CUDA_TOPK_SHORTLIST_H_
 

@@ -27,8 +27,7 @@
 // the sums, or, under kError in place, both addends: 4 or 5 * sizeof(T) bytes.
 // Per shortlisted entry, 2 bytes of scratch and one gather from residual_out
 // for each later step. 5 launches for float, 2 + rounds in general, again for
-// every group of tensors. Must not know the CUDA runtime: tests run these steps
-// on the CPU.
+// every group of tensors.
 #ifndef FEDPLUG_CUDA_TOPK_STEPS_H_
 #define FEDPLUG_CUDA_TOPK_STEPS_H_
 

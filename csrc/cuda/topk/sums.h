@@ -1,6 +1,5 @@
 // The two steps that walk over all sums: CountPass, which counts them, and
-// PartitionPass, which lists those that may be chosen. Must not know what
-// becomes of the list.
+// PartitionPass, which lists those that may be chosen.
 #ifndef FEDPLUG_CUDA_TOPK_SUMS_H_
 #define FEDPLUG_CUDA_TOPK_SUMS_H_
 

@@ -1,11 +1,10 @@
 // What the selections of one launch have in common. All their blocks run
 // together: behind each step is a barrier of the whole grid, and then every
 // block draws its own conclusions from the counts of all, into its own shared
-// memory, so that none waits for another to do it. Counts are therefore cleared
-// while nobody looks at them: three histograms take turns. The blocks also zero
-// the workspace, which takes less time than an operation of its own before the
-// launch. Must not know the steps, nor the CUDA runtime: tests run them on the
-// CPU.
+// memory, so that none waits for another to do it. Three histograms take turns,
+// so that one is cleared while no block reads it. The blocks also zero the
+// workspace, which takes less time than an operation of its own before the
+// launch.
 #ifndef FEDPLUG_CUDA_TOPK_TOGETHER_H_
 #define FEDPLUG_CUDA_TOPK_TOGETHER_H_
 

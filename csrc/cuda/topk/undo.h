@@ -2,7 +2,7 @@
 // them, and how a refused call gets them back. It is the log of
 // core/topk/undo_notes.h, without room for residuals: an element whose distance
 // does not fit is held back, so that residual_out has its residual until all
-// sums were seen, and its sum after that. Must not know which keys are chosen.
+// sums were seen, and its sum after that.
 #ifndef FEDPLUG_CUDA_TOPK_UNDO_H_
 #define FEDPLUG_CUDA_TOPK_UNDO_H_
 

@@ -248,7 +248,7 @@ TEST(CudaDevice, WhatItRefusesOfASelectionInOneLaunchIsSaid) {
   }
 }
 
-// Only who wants all of it asks.
+// Only the ways with one launch ask for it.
 TEST(CudaDevice, ThatItDoesNotSayWhatRoomItHasIsSaid) {
   TopKCall call(Input(), TopKWay::kBanded);
   fake_cuda::TakeLog();

@@ -53,7 +53,7 @@ std::vector<Queued> TakeLog();
 extern "C" __attribute__((visibility("default"))) int fedplug_fake_cuda_calls(
     Operation operation);
 
-// Work that was queued and has not run. Nothing runs before somebody waits for
+// Work that was queued and has not run. Work runs only when something waits for
 // it.
 std::size_t Waiting(cudaStream_t stream);
 

@@ -10,8 +10,7 @@
 // follow each other on one thread of the system: every third. Fences are taken
 // to order each what came before any other, and warps run out of step.
 //
-// This file and fibers.cc are not instrumented themselves. Must not know any
-// kernel.
+// This file and fibers.cc are not instrumented themselves.
 #ifndef FEDPLUG_TESTS_FAKE_CUDA_FIBERS_H_
 #define FEDPLUG_TESTS_FAKE_CUDA_FIBERS_H_
 
@@ -46,8 +45,8 @@ void GridBarrier();
 void Fence();
 void MaybeYield();
 
-// So many blocks run at a time, and may wait for each other if there are no
-// more.
+// Number of blocks that run at a time; they may wait for each other if there
+// are no more.
 inline constexpr unsigned kResidentBlocks = 3;
 
 // What a launch may ask for, of memory that a block shares.

@@ -20,7 +20,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data,
       fedplug::CheckIndexCode(code.data(), bytes, count, limit, form).ok();
   Require(
       !plausible || count <= (form == IndexForm::kGaps ? 256 : 8) * bytes + 1,
-      "so many indices are likely");
+      "this number of indices is likely");
 
   std::vector<std::int32_t> indices(static_cast<std::size_t>(count));
   const bool accepted = fedplug::DecodeIndices(code.data(), bytes, count, limit,

@@ -85,7 +85,7 @@ def symbols():
 
 
 def sparse_bodies():
-    """Few entries; so many that both numbers take two bytes; more than the tensor has elements."""
+    """Bodies with few entries, with numbers of two bytes, and with too many entries for the tensor."""
     for name, elements, count, code_bytes in [
         ("few", 400, 5, 7),
         ("many", 400, 300, 150),

@@ -23,7 +23,7 @@ std::vector<int> UnpackTrits(const std::vector<std::uint8_t>& bytes,
   return levels;
 }
 
-// A level as it is meant.
+// The value of a level.
 int Signed(int level, const ValueCode& code, int top) {
   switch (code.form) {
     case ValueForm::kBlockwise8:

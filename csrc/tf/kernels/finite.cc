@@ -56,7 +56,7 @@ class FiniteFromBytesOp : public OpKernel {
     OP_REQUIRES_OK(context, RequireVector(data, "data"));
     std::int64_t count;
     OP_REQUIRES_OK(context, ReadScalar(context->input(1), "count", &count));
-    // Beyond it no tensor has so many, and the product below would overflow.
+    // No tensor has more elements, and the product below would overflow.
     count = std::clamp(count, std::int64_t{-1}, std::int64_t{1} << 56);
     constexpr std::int64_t kBytes{sizeof(T)};
     OP_REQUIRES(context, data.NumElements() == count * kBytes,

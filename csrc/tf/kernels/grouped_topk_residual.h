@@ -1,5 +1,5 @@
 // The inputs of Fedplug>GroupedTopKResidual, checked, and its outputs,
-// allocated, on any device. Must not know how entries are selected.
+// allocated, on any device.
 #ifndef FEDPLUG_TF_KERNELS_GROUPED_TOPK_RESIDUAL_H_
 #define FEDPLUG_TF_KERNELS_GROUPED_TOPK_RESIDUAL_H_
 

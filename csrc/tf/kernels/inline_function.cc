@@ -152,7 +152,8 @@ tensorflow::Status InlineFunction::Run(OpKernelContext* context,
   options.source_device = library->device()->name();
   options.allow_dead_tensors = true;
   options.create_rendezvous = true;
-  // Shared, as who says that it has ended may be within it when we go on.
+  // Shared, because the thread that signals the end may still use it when this
+  // one continues.
   const auto ended = std::make_shared<std::promise<tensorflow::Status>>();
   library->Run(
       options, handle_, arguments, results,

@@ -1,4 +1,4 @@
-// A function that a kernel calls in its own thread. Must not know what for.
+// A function that a kernel calls in its own thread.
 #ifndef FEDPLUG_TF_KERNELS_INLINE_FUNCTION_H_
 #define FEDPLUG_TF_KERNELS_INLINE_FUNCTION_H_
 
@@ -13,7 +13,7 @@
 
 namespace fedplug {
 
-// A pool without threads: who hands it work does it.
+// A pool without threads: the caller runs the work.
 class NoThreads : public tensorflow::thread::ThreadPoolInterface {
  public:
   void Schedule(std::function<void()> work) override { work(); }

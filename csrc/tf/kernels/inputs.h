@@ -1,4 +1,4 @@
-// What kernels ask of the shapes of their inputs. Must not know any kernel.
+// What kernels ask of the shapes of their inputs.
 #ifndef FEDPLUG_TF_KERNELS_INPUTS_H_
 #define FEDPLUG_TF_KERNELS_INPUTS_H_
 

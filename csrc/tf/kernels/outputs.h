@@ -1,6 +1,5 @@
-// Where the kernels put their outputs: into the buffer of an input that nobody
-// needs any more, or, on a CPU, into memory that an earlier output has left
-// behind. Must not know any kernel.
+// The memory of outputs: the buffer of an input that is no longer used or, on a
+// CPU, memory of an earlier output.
 #ifndef FEDPLUG_TF_KERNELS_OUTPUTS_H_
 #define FEDPLUG_TF_KERNELS_OUTPUTS_H_
 

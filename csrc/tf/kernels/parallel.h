@@ -1,5 +1,4 @@
-// Lends TensorFlow's intra-op threads to the core. Must not know what runs on
-// them.
+// Lends TensorFlow's intra-op threads to the core.
 #ifndef FEDPLUG_TF_KERNELS_PARALLEL_H_
 #define FEDPLUG_TF_KERNELS_PARALLEL_H_
 

@@ -1,5 +1,4 @@
-// TensorFlow's interface to memory, over the pool that results come from. Must
-// not know who asks.
+// TensorFlow's interface to memory, over the pool that results come from.
 #ifndef FEDPLUG_TF_KERNELS_POOLED_ALLOCATOR_H_
 #define FEDPLUG_TF_KERNELS_POOLED_ALLOCATOR_H_
 

@@ -1,5 +1,5 @@
 // TensorFlow's executors, with memory that an earlier operation has left
-// behind. Must not know what they execute.
+// behind.
 #ifndef FEDPLUG_TF_KERNELS_POOLED_EXECUTORS_H_
 #define FEDPLUG_TF_KERNELS_POOLED_EXECUTORS_H_
 

@@ -1,6 +1,5 @@
 // What Fedplug>ResourceTopKResidual does on any device before it runs: lock the
-// variables, check the inputs, allocate the outputs. Must not know how entries
-// are selected.
+// variables, check the inputs, allocate the outputs.
 #ifndef FEDPLUG_TF_KERNELS_RESOURCE_TOPK_RESIDUAL_H_
 #define FEDPLUG_TF_KERNELS_RESOURCE_TOPK_RESIDUAL_H_
 

@@ -5,7 +5,6 @@
 //   Device::Add(context, payloads, sum)     to what is in `sum`, which is
 //                                           untouched if one is refused
 //   Device::Decode(context, payloads, sum)  whatever was in `sum`
-// Must not know how payloads are added.
 #ifndef FEDPLUG_TF_KERNELS_SCATTER_DECODE_OPS_H_
 #define FEDPLUG_TF_KERNELS_SCATTER_DECODE_OPS_H_
 

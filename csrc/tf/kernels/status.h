@@ -1,4 +1,4 @@
-// Turns the core's Status into TensorFlow's. Must not know any kernel.
+// Turns the core's Status into TensorFlow's.
 #ifndef FEDPLUG_TF_KERNELS_STATUS_H_
 #define FEDPLUG_TF_KERNELS_STATUS_H_
 
@@ -7,9 +7,9 @@
 
 namespace fedplug {
 
-// Every refusal of an input is InvalidArgument: that is what the assertions of
-// the plain-TensorFlow references raise, and a caller must not need to know
-// which of the two ran. A GPU that does not do its work is nobody's argument.
+// Every refusal of an input is InvalidArgument, as the assertions of the
+// references in TensorFlow raise, so that a caller sees one error. Device
+// failures are Internal errors.
 inline tensorflow::Status ToTensorFlow(const Status& status) {
   if (status.ok()) return tensorflow::OkStatus();
   if (status.code() == StatusCode::kDevice) {

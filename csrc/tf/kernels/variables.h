@@ -1,5 +1,5 @@
 // Variables that an op updates in place, as TensorFlow's optimizers do, on any
-// device. Must not know any kernel.
+// device.
 #ifndef FEDPLUG_TF_KERNELS_VARIABLES_H_
 #define FEDPLUG_TF_KERNELS_VARIABLES_H_
 
@@ -12,8 +12,8 @@
 
 namespace fedplug {
 
-// Locked for writing from Lock() until this is gone; so nobody reads a
-// variable, or begins to share its buffer, while it is written to.
+// Holds a write lock from Lock() until it is destroyed, so no reader shares a
+// buffer that is being written.
 class LockedVariables {
  public:
   // The variables that the inputs [first, first + count) are handles of. All
@@ -29,9 +29,8 @@ class LockedVariables {
     return *variables_[static_cast<std::size_t>(i)]->tensor();
   }
 
-  // Where the new value goes: into the variable's own buffer or, where somebody
-  // still holds what was read from it, into one that holds nothing yet. What
-  // was read does not change.
+  // The buffer of the new value: the variable's own or, if a value read from it
+  // is still in use, a new one. Values that were read do not change.
   tensorflow::Status ForwardOrAllocate(tensorflow::OpKernelContext* context,
                                        int i, tensorflow::Tensor** new_value);
 

@@ -1,5 +1,4 @@
-// Declares Fedplug>CallInline: types, documentation. Must not know how it is
-// computed.
+// Declares Fedplug>CallInline: types, documentation.
 #include "tensorflow/core/framework/common_shape_fns.h"
 #include "tensorflow/core/framework/op.h"
 #include "tensorflow/core/framework/shape_inference.h"
@@ -26,7 +25,7 @@ than what it does. The results are those of a call by name.
 
 arguments: Of `f`.
 results: Of `f`.
-f: A function of the context. TensorFlow leaves its graph as it is.
+f: A function of the context. TensorFlow does not change its graph.
 one_thread: Whether an operation does its work in that thread, too, and not
   among those of TensorFlow, where as many calls are under way as there are
   processors. Of an operation that adds up in parts, one to a thread, the last

@@ -1,6 +1,5 @@
 // Declares Fedplug>Frame and Fedplug>Unframe: types, shapes, documentation. The
-// layout of a container is described in core/container.h. Must not know how it
-// is computed.
+// layout of a container is described in core/container.h.
 #include "tensorflow/core/framework/op.h"
 #include "tensorflow/core/framework/shape_inference.h"
 
@@ -36,7 +35,7 @@ REGISTER_OP("Fedplug>Unframe")
     .Attr("header: string")
     .SetShapeFn(VectorShape)
     .Doc(R"doc(
-The inverse of Fedplug>Frame with the same header, for bytes that nobody vouches for.
+The inverse of Fedplug>Frame with the same header, for untrusted bytes.
 
 Errors (InvalidArgument): the container is truncated or too long, its header is another one, or its checksum is wrong.
 

@@ -1,5 +1,5 @@
 // Declares Fedplug>AllFinite and Fedplug>FiniteFromBytes: types, shapes,
-// documentation. Must not know how they are computed.
+// documentation.
 #include "tensorflow/core/framework/op.h"
 #include "tensorflow/core/framework/shape_inference.h"
 
@@ -43,9 +43,9 @@ REGISTER_OP("Fedplug>FiniteFromBytes")
     .Attr("T: {half, bfloat16, float, double}")
     .SetShapeFn(FiniteFromBytesShape)
     .Doc(R"doc(
-Little-endian floats, for bytes that nobody vouches for.
+Little-endian floats, for untrusted bytes.
 
-Errors (InvalidArgument): `data` is not so many values, or one of them is NaN or infinite.
+Errors (InvalidArgument): `data` has another length, or one of them is NaN or infinite.
 
 data: Shape [b].
 count: Shape []; how many values there must be.

@@ -1,5 +1,5 @@
 // Declares Fedplug>GatherSum and Fedplug>TakeFromSum: types, shapes,
-// documentation. Must not know how they are computed.
+// documentation.
 #include "tensorflow/core/framework/op.h"
 #include "tensorflow/core/framework/shape_inference.h"
 

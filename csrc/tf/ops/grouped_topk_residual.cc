@@ -1,5 +1,4 @@
-// Declares Fedplug>GroupedTopKResidual: types, shapes, documentation. Must not
-// know how it is computed.
+// Declares Fedplug>GroupedTopKResidual: types, shapes, documentation.
 #include <cstdint>
 
 #include "tensorflow/core/framework/op.h"

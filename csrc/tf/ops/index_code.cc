@@ -1,6 +1,5 @@
 // Declares Fedplug>EncodeIndices and Fedplug>DecodeIndices: types, shapes,
-// documentation. The layout of a code is described in core/index_code.h. Must
-// not know how it is computed.
+// documentation. The layout of a code is described in core/index_code.h.
 #include "tensorflow/core/framework/op.h"
 #include "tensorflow/core/framework/shape_inference.h"
 
@@ -54,7 +53,7 @@ REGISTER_OP("Fedplug>DecodeIndices")
     .Attr("form: {'rice', 'bitpack', 'bitmap', 'shortest', 'gaps'} = 'rice'")
     .SetShapeFn(DecodeIndicesShape)
     .Doc(R"doc(
-The inverse of Fedplug>EncodeIndices with the same form, for bytes that nobody vouches for.
+The inverse of Fedplug>EncodeIndices with the same form, for untrusted bytes.
 
 Memory is asked for only after `count` was found to be possible for a code of this length.
 

@@ -1,6 +1,5 @@
 // Declares Fedplug>SumAndLargest, Fedplug>MatrixTimes, Fedplug>LowRankMatrix
-// and Fedplug>LowRankResidual: types, shapes, documentation. Must not know how
-// they are computed.
+// and Fedplug>LowRankResidual: types, shapes, documentation.
 #include "tensorflow/core/framework/op.h"
 #include "tensorflow/core/framework/shape_inference.h"
 

@@ -1,5 +1,5 @@
 // Declares Fedplug>DrawIndices: types, shapes, documentation. Which indices are
-// drawn is specified in core/random_indices.h. Must not know how.
+// drawn is specified in core/random_indices.h.
 #include "tensorflow/core/framework/op.h"
 #include "tensorflow/core/framework/shape_inference.h"
 

@@ -1,5 +1,4 @@
-// Declares Fedplug>ReduceInline: types, documentation. Must not know how it is
-// computed.
+// Declares Fedplug>ReduceInline: types, documentation.
 #include "tensorflow/core/framework/common_shape_fns.h"
 #include "tensorflow/core/framework/op.h"
 #include "tensorflow/core/framework/shape_inference.h"

@@ -1,5 +1,4 @@
-// Declares Fedplug>ResourceTopKResidual: types, shapes, documentation. Must not
-// know how it is computed.
+// Declares Fedplug>ResourceTopKResidual: types, shapes, documentation.
 #include <algorithm>
 #include <cstdint>
 #include <vector>

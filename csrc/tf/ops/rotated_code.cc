@@ -1,6 +1,6 @@
 // Declares Fedplug>EncodeRotated and Fedplug>DecodeRotated: types, shapes,
 // documentation. The method and the layout are described in
-// core/rotated_code.h. Must not know how they are computed.
+// core/rotated_code.h.
 #include "tensorflow/core/framework/op.h"
 #include "tensorflow/core/framework/shape_inference.h"
 
@@ -71,7 +71,7 @@ The inverse of Fedplug>EncodeRotated, up to the error of the levels, for untrust
 
 Memory is asked for only after the code was found to have the length that `count` values take.
 
-Errors (InvalidArgument): the bytes are not what Fedplug>EncodeRotated writes for so many values; those of
+Errors (InvalidArgument): the bytes are not what Fedplug>EncodeRotated writes for `count` values; those of
 Fedplug>EncodeRotated.
 
 code: Shape [b].

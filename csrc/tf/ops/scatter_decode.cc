@@ -1,6 +1,5 @@
 // Declares Fedplug>ScatterDecodeAdd, Fedplug>ResourceScatterDecodeAdd and
-// Fedplug>ScatterDecode: types, shapes, documentation. Must not know how they
-// are computed.
+// Fedplug>ScatterDecode: types, shapes, documentation.
 #include "tensorflow/core/framework/op.h"
 #include "tensorflow/core/framework/shape_inference.h"
 #include "tf/ops/variables.h"

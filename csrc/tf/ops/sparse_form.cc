@@ -1,6 +1,5 @@
 // Declares Fedplug>SparseBody and Fedplug>SplitSparseBody: types, shapes,
-// documentation. The layout of a body is described in core/sparse_form.h. Must
-// not know how it is computed.
+// documentation. The layout of a body is described in core/sparse_form.h.
 #include "tensorflow/core/framework/op.h"
 #include "tensorflow/core/framework/shape_inference.h"
 
@@ -50,7 +49,7 @@ REGISTER_OP("Fedplug>SplitSparseBody")
       return tensorflow::OkStatus();
     })
     .Doc(R"doc(
-The inverse of Fedplug>SparseBody, for bytes that nobody vouches for.
+The inverse of Fedplug>SparseBody, for untrusted bytes.
 
 Errors (InvalidArgument): the lengths cannot be read, are not in their fewest bytes, or do not fit the body or the
 tensor.

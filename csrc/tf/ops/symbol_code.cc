@@ -1,6 +1,5 @@
 // Declares Fedplug>EncodeSymbols and Fedplug>DecodeSymbols: types, shapes,
-// documentation. The layout of a code is described in core/symbol_code.h. Must
-// not know how it is computed.
+// documentation. The layout of a code is described in core/symbol_code.h.
 #include "tensorflow/core/framework/op.h"
 #include "tensorflow/core/framework/shape_inference.h"
 

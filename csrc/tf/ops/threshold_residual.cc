@@ -1,5 +1,4 @@
-// Declares Fedplug>ThresholdResidual: types, shapes, documentation. Must not
-// know how it is computed.
+// Declares Fedplug>ThresholdResidual: types, shapes, documentation.
 #include "tensorflow/core/framework/op.h"
 #include "tensorflow/core/framework/shape_inference.h"
 

@@ -1,5 +1,4 @@
-// Declares Fedplug>TopKMomentum: types, shapes, documentation. Must not know
-// how it is computed.
+// Declares Fedplug>TopKMomentum: types, shapes, documentation.
 #include "tensorflow/core/framework/op.h"
 #include "tensorflow/core/framework/shape_inference.h"
 #include "tf/ops/topk_shapes.h"

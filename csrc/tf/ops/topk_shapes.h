@@ -1,5 +1,5 @@
 // How many entries a top-k selection returns, as far as that is known while a
-// graph is being built. Must not know any op.
+// graph is being built.
 #ifndef FEDPLUG_TF_OPS_TOPK_SHAPES_H_
 #define FEDPLUG_TF_OPS_TOPK_SHAPES_H_
 

@@ -1,6 +1,5 @@
 // Declares Fedplug>EncodeValues and Fedplug>DecodeValues: types, shapes,
-// documentation. The layout of a code is described in core/value_code.h. Must
-// not know how it is computed.
+// documentation. The layout of a code is described in core/value_code.h.
 #include "tensorflow/core/framework/op.h"
 #include "tensorflow/core/framework/shape_inference.h"
 
@@ -74,7 +73,7 @@ The inverse of Fedplug>EncodeValues with the same `bits` and attributes, for unt
 
 Memory is asked for only after the code was found to have the length that `count` values take.
 
-Errors (InvalidArgument): the bytes are not what Fedplug>EncodeValues writes for so many values; `bits` or `block_size`
+Errors (InvalidArgument): the bytes are not what Fedplug>EncodeValues writes for `count` values; `bits` or `block_size`
 are out of range for the form.
 
 code: Shape [b].

@@ -39,8 +39,8 @@ inline Share ShareOfRaw(int bits, std::uint32_t value) {
           static_cast<std::uint16_t>(each)};
 }
 
-// Notes the shares of all bits. A model says in ProbabilityOfOne(context) how
-// likely a bit is, and is told in Learn(context, bit) which it was.
+// Records the shares of all bits. A model has ProbabilityOfOne(context), and
+// Learn(context, bit) updates it.
 class Writer {
  public:
   template <typename Model>

@@ -16,7 +16,7 @@ static_assert(kBlock % value_loops::kChunk == 0);
 
 constexpr std::int64_t kHeaderBytes = 1 + adaptive_bits::kStateBytes;
 
-// Of so many and no more: every bit takes its share of a state.
+// A bounded number of symbols: every bit takes its share of a state.
 constexpr std::int64_t kMostSymbolsPerByte = 2048;
 
 // In [-2^(bits-1), 2^(bits-1)).

@@ -23,8 +23,8 @@ using value_loops::BoundedLoops;
 using value_loops::Multiples;
 using value_loops::WideOf;
 
-// What a dtype rounds off: half a place of the largest magnitude, of a
-// significand of so many bits, or of the smallest denormal number.
+// The rounding error of a dtype: half a unit in the last place of the largest
+// magnitude, or half the smallest denormal number.
 template <typename T>
 struct Places;
 template <>
@@ -118,7 +118,7 @@ bool FindExtremes(const Job<T>& job, const T* values,
     all->lowest = std::min(all->lowest, unit.lowest);
     all->highest = std::max(all->highest, unit.highest);
   }
-  // -0 is 0 as well, and would be a second code for the same values.
+  // -0 would be a second code for the same values.
   if (all->lowest == 0) all->lowest = 0;
   if (all->highest == 0) all->highest = 0;
   return finite;

@@ -12,7 +12,7 @@
 
 namespace fedplug::value_loops {
 
-// Values come in groups of so many.
+// Number of values in a group.
 inline constexpr std::int64_t kDitherGroup = philox::kGroup * Philox::kWords;
 
 // The loops `at_random` and `ternary` of LevelLoops<float>, with the words of

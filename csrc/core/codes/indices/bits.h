@@ -1,5 +1,5 @@
 // Bits one after the other, the lowest of a byte first: numbers of one width,
-// and the places of ones. Must not know what they mean.
+// and the places of ones.
 #ifndef FEDPLUG_CORE_CODES_INDICES_BITS_H_
 #define FEDPLUG_CORE_CODES_INDICES_BITS_H_
 

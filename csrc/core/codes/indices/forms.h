@@ -1,5 +1,5 @@
 // The codes of index_code.h, one by one, for callers that have checked indices,
-// counts and sizes. Must not know which form is chosen.
+// counts and sizes.
 #ifndef FEDPLUG_CORE_CODES_INDICES_FORMS_H_
 #define FEDPLUG_CORE_CODES_INDICES_FORMS_H_
 

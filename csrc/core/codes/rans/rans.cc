@@ -72,8 +72,7 @@ Encoder::Encoder(const Frequencies& frequencies, int lanes, SimdLevel level,
 
 template <int kLanes>
 bool Encoder::EncodeIn(const std::uint8_t* symbols, std::int64_t n) {
-  // Copies that nobody else can see: as far as a compiler knows, the words may
-  // be anywhere.
+  // Local copies, because the compiler must assume that the words alias.
   States states = states_;
   std::uint16_t* next = next_;
   for (std::int64_t i = n; i > 0;) {
@@ -130,8 +129,7 @@ Decoder::Decoder(const Frequencies& frequencies, int lanes, SimdLevel level,
 
 template <int kLanes>
 bool Decoder::DecodeIn(std::int64_t n, std::uint8_t* symbols) {
-  // Copies that nobody else can see: as far as a compiler knows, symbols may
-  // lie anywhere.
+  // Local copies, because the compiler must assume that the symbols alias.
   const std::uint32_t* const table = table_.data();
   const std::uint8_t* next = next_;
   States states = states_;

@@ -78,8 +78,8 @@ class Encoder {
 
 class Decoder {
  public:
-  // The words are little-endian, at any address, and nobody vouches for them,
-  // nor for the states, which must only be kLowest or above.
+  // The words are little-endian, at any address, and untrusted; so are the
+  // states, which must be kLowest or above.
   //
   // REQUIRES: lanes is 4 or 32; IsSupported(level); words[2 * count] outlives
   //           the decoder

@@ -30,9 +30,9 @@ rans::Frequencies FrequenciesOf(const SymbolCounts& counts) {
     left -= 1;
     sharing -= count;
   }
-  // Somebody shares: s rare ones would be fewer than n s / (4096 - s) symbols,
-  // which is less than n. And who shares gets 1 or more: a count of at least
-  // n / (4096 - s) is at least sharing / left.
+  // At least one symbol is not rare: s rare ones are fewer than n s / (4096 -
+  // s) < n symbols. Each of the others gets 1 or more: its count is at least n
+  // / (4096 - s), which is at least sharing / left.
   rans::Frequencies frequencies{};
   std::int64_t so_far = 0;
   std::int64_t given = 0;

@@ -32,7 +32,7 @@ rans::Frequencies FrequenciesOf(const SymbolCounts& counts);
 std::vector<std::uint8_t> FrequenciesToBytes(
     const rans::Frequencies& frequencies, int bits);
 
-// The inverse, for bytes that nobody vouches for.
+// The inverse, for untrusted bytes.
 Status FrequenciesFromBytes(const std::uint8_t* data, std::int64_t bytes,
                             int bits, rans::Frequencies* frequencies);
 

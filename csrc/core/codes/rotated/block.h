@@ -1,7 +1,6 @@
 // One block of the rotated code: a matrix of rows that fit into the first-level
 // cache. The Hadamard transform is done within each row, and then across rows
-// in strips of a few columns that fit there, too. Must not know what blocks
-// there are, nor threads.
+// in strips of a few columns that fit there, too.
 #ifndef FEDPLUG_CORE_CODES_ROTATED_BLOCK_H_
 #define FEDPLUG_CORE_CODES_ROTATED_BLOCK_H_
 
@@ -47,8 +46,8 @@ class RotatedBlock {
            const Row& row) {
     std::array<T, kRow> squares;
     int level = 0;
-    // In this order every row of sums is added as soon as it is there, and few
-    // wait: rows half of all apart first, and so on.
+    // In this order each row of sums is added as soon as it exists, and few are
+    // pending: first rows half of all apart, and so on.
     for (std::int64_t done = 0; done < rows_; ++done) {
       const std::int64_t begin = Reversed(done) * columns_;
       T* const x = RowAt(begin / columns_);
@@ -66,9 +65,8 @@ class RotatedBlock {
     return *sum;
   }
 
-  // The codes, of so many bits, of the elements over `norm`, and the sum of
-  // their products with their levels. Rotate has been called. SHAPE:
-  // codes[size]
+  // The codes of the elements divided by `norm`, and the sum of the products of
+  // elements and levels. Rotate has been called. SHAPE: codes[size]
   T Quantize(T norm, int bits, const Levels& levels, std::uint8_t* codes) {
     std::array<std::uint8_t, kMostRows * kStrip> of_strip;
     ForEachStrip([&](std::int64_t column, T* strip) {

@@ -24,7 +24,7 @@ struct ValueLayout {
   std::int64_t scale_bytes = 0;  // of each
   std::int64_t levels_at = 0;
 
-  // Of kBounded: so many bits of every level lie here, before the others.
+  // kBounded: number of low bits of every level, which precede the levels.
   int low_bits = 0;
   std::int64_t low_at = 0;
 

@@ -23,8 +23,8 @@ void PackLevels(ValueForm form, const ValueLayout& layout,
                 const value_loops::BitLoops& loops, std::int64_t n,
                 LevelChunk* levels, PackedChunk* packed);
 
-// The inverse, which is false where bytes that nobody vouches for are not the
-// levels of any n values. Here the levels of kSign become 0 and 2.
+// The inverse; false if untrusted bytes are not the levels of any n values. The
+// levels of kSign become 0 and 2.
 bool UnpackLevels(ValueForm form, const ValueLayout& layout,
                   const value_loops::BitLoops& loops, std::int64_t n,
                   const PackedChunk& packed, LevelChunk* levels);
