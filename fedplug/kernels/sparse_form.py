@@ -127,6 +127,6 @@ def frame_entries_of_each(
         form: The form of the index codes.
 
     Raises:
-        ArgumentError, NonFiniteError: As for :func:`frame_entries`.
+        ArgumentError, NonFiniteError: See :func:`frame_entries`.
     """
     return _kernels.frame_entries_of_each(list(indices), list(elements), list(values), list(headers), form)

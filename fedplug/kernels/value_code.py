@@ -85,7 +85,7 @@ def encode_values_of_each(
         The bytes of each vector.
 
     Raises:
-        ArgumentError, NonFiniteError: As for :func:`encode_values`.
+        ArgumentError, NonFiniteError: See :func:`encode_values`.
     """
     return _kernels.encode_values_of_each(
         list(values), list(exact), errors, form, bits, block_size, relative, seed

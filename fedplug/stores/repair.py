@@ -37,8 +37,8 @@ class Report(NamedTuple):
     """The findings and actions of a repair, as lines for its caller.
 
     Attributes:
-        done: What was recovered or, on request, dropped.
-        lost: What could not be recovered.
+        done: Recovered data and, on request, dropped data.
+        lost: Lost data.
     """
 
     done: list[str]

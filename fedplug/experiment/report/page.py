@@ -29,14 +29,14 @@ __all__ = ["render", "write_report"]
 
 
 def write_report(folders: Sequence[Path], out: Path) -> None:
-    """Writes a page about experiments, compared if there are several; also while they are going on.
+    """Writes a page about experiments, with comparisons if there are several; they may still be running.
 
     Args:
-        folders: That `fedplug run` wrote.
-        out: The file, replaced when all of it is there.
+        folders: Folders from `fedplug run`.
+        out: The file, which is replaced atomically.
 
     Raises:
-        ConfigError: A folder is not there, or holds no metrics, or there is none or one twice.
+        ConfigError: There is no folder, or a folder is missing, has no metrics or is named twice.
         MissingDependencyError: Matplotlib is not installed.
         StoreError: A file of a folder is damaged, or the page cannot be written.
     """
@@ -45,7 +45,7 @@ def write_report(folders: Sequence[Path], out: Path) -> None:
 
 
 def render(experiments: Sequence[Experiment]) -> str:
-    """The page as text."""
+    """Renders the page as text."""
     data = times(experiments)
     sections = [
         ("results", "Results", results(experiments)),
