@@ -1,4 +1,4 @@
-"""Queries on TFF's building blocks, and a computation's argument taken apart into its placed parts."""
+"""Queries on TFF's building blocks, and the placed parts of a computation's argument."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ Block: TypeAlias = tff.framework.ComputationBuildingBlock
 
 
 class CannotCutError(Exception):
-    """The computation is not of the form that can be cut; it must be run as a whole."""
+    """The computation does not have the form that can be cut, so it runs as a whole."""
 
 
 @dataclass(frozen=True)
 class Leaf:
-    """A placed part of the computation's argument: its name, where it lies there, and its type."""
+    """A placed part of the computation's argument: its name, its path in the argument, and its type."""
 
     name: str
     path: tuple[int, ...]
@@ -30,7 +30,7 @@ def leaves_of(type_spec: tff.Type, path: tuple[int, ...] = ()) -> Iterator[Leaf]
     """Yields the leaves of an argument of this type.
 
     Raises:
-        CannotCutError: It holds a function.
+        CannotCutError: The argument contains a function.
     """
     if isinstance(type_spec, tff.FunctionType):
         raise CannotCutError
@@ -46,7 +46,7 @@ def _leaf_name(path: tuple[int, ...]) -> str:
 
 
 def with_leaves(block: Block, parameter: str, type_spec: tff.Type) -> Block:
-    """Returns `block` with what it selects from the parameter looked up as leaves."""
+    """Returns `block`, with references to leaves in place of selections from the parameter."""
 
     def leaf(part: tff.Type, path: tuple[int, ...]) -> Block:
         if not isinstance(part, tff.StructType):
@@ -86,7 +86,7 @@ def with_leaves(block: Block, parameter: str, type_spec: tff.Type) -> Block:
 
 
 def looks_up(block: Block | None) -> set[str]:
-    """Returns the names that a building block looks up outside of itself."""
+    """Returns the free names of a building block."""
     if isinstance(block, tff.framework.Reference):
         return {block.name}
     if isinstance(block, tff.framework.Lambda):
@@ -106,7 +106,7 @@ def looks_up(block: Block | None) -> set[str]:
 
 
 def varies(type_spec: tff.Type) -> bool:
-    """Whether it is the type of a value that differs from client to client."""
+    """Returns whether values of this type differ from client to client."""
     return (
         isinstance(type_spec, tff.FederatedType)
         and type_spec.placement is tff.CLIENTS
@@ -115,6 +115,6 @@ def varies(type_spec: tff.Type) -> bool:
 
 
 def uri_of(value: Block) -> str:
-    """Returns the name of the intrinsic that is called, "" where none is."""
+    """Returns the name of the intrinsic that `value` calls, or "" if it calls none."""
     called = value.function if isinstance(value, tff.framework.Call) else None
     return str(called.uri) if isinstance(called, tff.framework.Intrinsic) else ""

@@ -1,6 +1,6 @@
-"""Clients' values that are not in this process: results that stay where they were made, arguments made there.
+"""Clients' values outside of this process: results that stay on workers, and arguments made there.
 
-A list with one value per client may hold them among ordinary values.
+A list with one value per client may mix them with ordinary values.
 """
 
 from __future__ import annotations
@@ -38,15 +38,15 @@ __all__ = [
 
 
 class ClientHandle:
-    """One client's part of a result. It stays in the cluster as long as the handle exists in this process.
+    """One client's part of a result. The value stays in the cluster as long as the handle exists.
 
-    Given back as an argument, it goes from worker to worker, not through this process.
+    As an argument of a later computation, the value goes from worker to worker, not through this process.
 
     Args:
-        task: It has the value among its `others`, at `position`; None: the client was left out.
-        position: There.
+        task: The task with the value in `others`; None if the client was left out.
+        position: Index of the value in `task.others`.
         type_signature: The TFF type of the value.
-        client: Its position in the round.
+        client: The client's position in the round.
 
     Attributes:
         type_signature: The TFF type of the value.
@@ -54,7 +54,7 @@ class ClientHandle:
 
     __slots__ = ("_client", "_held", "_position", "type_signature")
 
-    # There is a handle per client, and Python's garbage collector visits every object: no more than one.
+    # One object per client and no more: Python's garbage collector visits every object.
     def __init__(self, task: Task | None, position: int, type_signature: tff.Type, client: int) -> None:
         self._held: Task | Shelf | ray.ObjectRef[Any] | None = task
         self._position = position
@@ -63,30 +63,30 @@ class ClientHandle:
 
     @property
     def place(self) -> Place | None:
-        """Where the value is; None: there is none."""
+        """The place of the value; None if there is no value."""
         held = self._keeper()
         return OnShelf(held, self._position) if isinstance(held, Shelf) else held
 
     def settle(self) -> None:
-        """Forgets the task, which until then may be done again, and elsewhere."""
+        """Drops the task. Until then, the task may run again on another worker."""
         self._held = self._keeper()
 
     @property
     def lost(self) -> bool:
-        """Whether there is no value, because the client was left out of its round (`on_lost="skip"`)."""
+        """Whether the value is missing because its round skipped the client (`on_lost="skip"`)."""
         return self._held is None
 
     def read(self) -> Any:
         """Fetches the value.
 
         Raises:
-            WorkerError: The client was left out of its round, or the machine that held the value is gone.
+            WorkerError: The round skipped the client, or the machine with the value is gone.
         """
         place = self.place
         if place is None:
             raise WorkerError(
-                f"client {self._client} (counted from 0) has no result; it was left out of its round, "
-                "because workers died or took too long; look at `lost` before reading"
+                f"client {self._client} (counted from 0) has no result: its round skipped it, because its "
+                "workers died or took too long; check `lost` before reading"
             )
         (fetched,) = _fetch([place], f"client {self._client} (counted from 0)")
         value = deserialize(fetched, self.type_signature)
@@ -105,11 +105,11 @@ class ClientHandle:
 class ClientValues(list[Any]):
     """One `Given`, `OnWorker`, `StateReference` or `ClientHandle` per client, in client order.
 
-    Or, as the result of clients whose states were references, `Staged` ones.
+    In a result whose clients had references as states, the values are `Staged`.
 
     Attributes:
-        request: What the caller asks, where these are candidates.
-        stay: Whether the values are left beside the clients' states.
+        request: The caller's request if the values are candidates.
+        stay: Whether the values stay on the machines that keep the clients' states.
     """
 
     request: Request | None = None
@@ -117,10 +117,10 @@ class ClientValues(list[Any]):
 
 
 def here(value: Any, type_spec: tff.Type) -> Any:
-    """Returns a value with the clients' values fetched or made in this process.
+    """Returns a value whose clients' values have been fetched to, or made in, this process.
 
     Raises:
-        WorkerError: A handle has no value, or the machine that held it is gone.
+        WorkerError: A handle has no value, or the machine with the value is gone.
     """
     if isinstance(value, ClientValues):
         handles = [one for one in value if isinstance(one, ClientHandle)]
@@ -139,8 +139,8 @@ def _fetch(places: list[Place], whose: str) -> list[Any]:
     except ray.exceptions.ObjectLostError as error:
         raise WorkerError(
             f"the value of {whose} is lost with the machine, or the coordinator, that held it; "
-            "run the round again that made it, and read what must survive a machine, for instance into a "
-            "store, once in a while"
+            "run the round again, and read values that must survive a machine from time to time, for "
+            "instance into a store"
         ) from error
 
 
@@ -157,14 +157,14 @@ def _here(
 
 
 def holds_staged(value: Any) -> bool:
-    """Whether a result of clients is on the machines that keep their states."""
+    """Returns whether a clients' result is on the machines that keep the clients' states."""
     if isinstance(value, ClientValues):
         return any(isinstance(one, Staged) for one in value)
     return type(value) is tuple and any(map(holds_staged, value))
 
 
 class _Leaf:
-    """Clients' values in the cluster, for TFF to pass by, which else looks into every list for structures."""
+    """Clients' values in the cluster as one leaf; TFF would search a list for structures."""
 
     __slots__ = ("values",)
 
@@ -173,7 +173,7 @@ class _Leaf:
 
 
 def set_apart(argument: Any) -> Any:
-    """A computation's argument, in which clients' values in the cluster are leaves until `to_arrays`."""
+    """Returns a computation's argument in which clients' values in the cluster are leaves."""
     if isinstance(argument, tff.structure.Struct):
         return tff.structure.Struct(
             (name, set_apart(part)) for name, part in tff.structure.iter_elements(argument)
@@ -182,7 +182,7 @@ def set_apart(argument: Any) -> Any:
 
 
 def to_arrays(value: Any) -> Any:
-    """TFF's `transform_args`, which does not go through the clients whose values are in the cluster."""
+    """Applies TFF's `transform_args`, except to clients' values in the cluster; undoes `set_apart`."""
     if isinstance(value, _Leaf):
         return value.values
     if _is_elsewhere(value):
@@ -202,7 +202,7 @@ def _is_elsewhere(value: Any) -> bool:
 
 
 def hand_out_handles(value: Any, type_spec: tff.Type, num_clients: int) -> Any:
-    """Hands a value out like `inprocess.values.materialize`, but leaves handles what they are."""
+    """Returns a value like `inprocess.values.materialize`, but keeps handles."""
     if isinstance(value, ClientValues):
         return [
             one
@@ -220,10 +220,10 @@ def hand_out_handles(value: Any, type_spec: tff.Type, num_clients: int) -> Any:
 
 
 def take_in(value: Any, type_spec: tff.Type) -> Any:
-    """Takes a caller's argument in like `inprocess.values.ingest`, but leaves clients' values serialized.
+    """Converts a caller's argument like `inprocess.values.ingest`, but keeps clients' values serialized.
 
     Raises:
-        TypeError: Or whatever TFF raises for a value of another type.
+        TypeError: The value has another type. TFF may raise another error for it.
         WorkerError: A handle has no value.
     """
     if isinstance(type_spec, tff.StructType):
@@ -243,7 +243,7 @@ def take_in(value: Any, type_spec: tff.Type) -> Any:
 
 
 def _take_in_one(value: Any, kind: tff.Type, known: set[int]) -> Any:
-    """Takes in one client's value; `known` are ids of types that were found to be of this kind."""
+    """Converts one client's value; `known` has the ids of types that were found to match."""
     if isinstance(value, ClientHandle):
         if value.lost:
             value.read()  # raises

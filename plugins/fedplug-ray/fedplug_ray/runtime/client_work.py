@@ -1,7 +1,7 @@
-"""The work of one worker of a cluster: runs a stage for a slice of the clients, merges accumulators.
+"""The work of one worker: it runs a stage for a slice of clients, and merges accumulators.
 
-Everything here is a pure function of what it is given, so that another worker can do it again. Programs and
-the driver's values come as references that are followed once per worker.
+Both are pure functions of their arguments, so that another worker can repeat them. A worker fetches programs
+and the driver's values once.
 """
 
 from __future__ import annotations
@@ -31,22 +31,22 @@ from fedplug_ray.shards.references import StateReference
 
 __all__ = ["ClientWork"]
 
-# The driver's values of so many stages are kept; a stage that comes back to older ones reads them again.
+# Number of stages whose driver values are kept; older ones are fetched again.
 _KEPT_INPUTS = 2
 
-# Likewise the programs used last: a training process has about ten, of which two run in every round.
+# Number of programs that are kept; a training process has about ten, of which two run in every round.
 _KEPT_PROGRAMS = 32
 
 
 class ClientWork:
-    """What a `Worker` does in its process, with one thread of TensorFlow per client.
+    """Runs the tasks of a `Worker`, with one TensorFlow thread per client.
 
-    The order in which an operation adds up its terms may depend on the number of its threads; with one, a
-    client's result does not depend on the machine's processors.
+    The order of additions in an operation may depend on its number of threads. With one thread, a client's
+    result does not depend on the machine's processors.
 
     Args:
-        clients: How many clients run at a time.
-        setup: Called first, for instance to load a library of custom ops.
+        clients: Number of clients that run at a time.
+        setup: A function that is called first, for instance to load a library of custom ops.
     """
 
     def __init__(self, clients: int, setup: Callable[[], Any] | None) -> None:
@@ -65,18 +65,18 @@ class ClientWork:
         """Runs a stage for some clients.
 
         Args:
-            task: What `stop` is given.
+            task: The number of the task, for `stop`.
             program: `Stage.run`.
             inputs: The values of `Stage.inputs`, serialized.
             part: The clients.
-            *fetched: The values that stayed in the cluster.
+            *fetched: Clients' values that stayed in the cluster.
 
         Returns:
-            None, the accumulators, and for every value of `Stage.keeps` one value per client; serialized, or
-            `Staged`.
+            None, the accumulators, and one value per client for every value of `Stage.keeps`. Values are
+            serialized or `Staged`.
 
         Raises:
-            ComputationError: Something in it failed; the client's position is that in the round.
+            ComputationError: A part of the stage failed; `client` is the position in the round.
         """
         function, signature = self._program(program)
         kinds = [kind for _, kind in tff.structure.iter_elements(signature.parameter)]
@@ -99,12 +99,12 @@ class ClientWork:
         return None, shrink(serialize(totals, totals_kind)), *kept
 
     def merge(self, task: int, program: Shared, *totals: Any) -> tuple[None, Any]:
-        """Returns None and the merged accumulators, merged from left to right; serialized.
+        """Merges accumulators from left to right; returns None and the result, serialized.
 
         Args:
-            task: What `stop` is given.
+            task: The number of the task, for `stop`.
             program: `Stage.merge`.
-            *totals: The accumulators.
+            *totals: Accumulators to merge.
         """
         function, signature = self._program(program)
         invocation = Invocation("the merge of accumulators", 0, self._pool)
@@ -115,7 +115,7 @@ class ClientWork:
         return None, shrink(serialize(total, signature.result))
 
     def stop(self, task: int) -> None:
-        """Makes a task under way end soon, with an error."""
+        """Cancels a running task, which then ends with an error."""
         with self._changing:
             self._stopped.add(task)
             if task in self._running:
@@ -123,7 +123,7 @@ class ClientWork:
 
     def _program(self, program: Shared) -> tuple[Any, tff.FunctionType]:
         known = self._programs.pop(program.name, None) or self._planned(program)
-        self._programs[program.name] = known  # the last is the one used last
+        self._programs[program.name] = known  # most recently used last
         while len(self._programs) > _KEPT_PROGRAMS:
             del self._programs[next(iter(self._programs))]
         return known
@@ -163,7 +163,7 @@ class ClientWork:
 
 @contextmanager
 def _in_the_round(part: Slice) -> Iterator[None]:
-    """Lets an error name the client by its position in the round, and hold nothing that cannot be sent."""
+    """Converts errors so that they name the client's position in the round and can be pickled."""
     try:
         yield
     except ComputationError as error:

@@ -1,7 +1,6 @@
-"""Clients' values on their way to a coordinator: what neighbours have in common travels once.
+"""Packs clients' values for a coordinator: parts that neighbouring clients share are sent once.
 
-Ray's pickler calls Python for every object that is not built in, and a block has hundreds of clients. Knows
-which values have something in common, and not what any of them is for.
+Ray's pickler calls Python for every object that is not built in, and a block has hundreds of clients.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ Value: TypeAlias = "Given | OnWorker | Place"
 
 
 class _Run(NamedTuple):
-    """Neighbours of one kind: `kind(common, own)` is a value again; without a kind, `own` is the value."""
+    """Neighbours of one kind. `kind(common, own)` makes a value; if `kind` is None, `own` is the value."""
 
     kind: type[OnWorker] | type[OnShelf] | None
     common: Any
@@ -29,7 +28,7 @@ Column: TypeAlias = list[_Run]
 
 
 def pack(values: Sequence[Value]) -> Column:
-    """Returns one client value of a block's clients, for `unpack`."""
+    """Packs the values of a block's clients; the inverse of `unpack`."""
     column: Column = []
     for value in values:
         kind, common, own = _parts(value)
@@ -40,7 +39,7 @@ def pack(values: Sequence[Value]) -> Column:
 
 
 def unpack(column: Column) -> list[Value]:
-    """The inverse of `pack`."""
+    """Returns the values that `pack` packed."""
     return [own if kind is None else kind(common, own) for kind, common, owns in column for own in owns]
 
 

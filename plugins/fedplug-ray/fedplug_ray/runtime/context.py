@@ -1,6 +1,6 @@
-"""The execution context of the "ray" runtime: connects to a cluster, starts the workers, runs computations.
+"""The execution context of the "ray" runtime: it connects to a cluster, starts workers and runs computations.
 
-What cannot be spread over workers runs in this process.
+Computations that cannot be spread over workers run in this process.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ from fedplug_ray.runtime.worker import start_worker
 
 __all__ = ["RayContext", "create_ray_execution_context", "start_coordinators"]
 
-# One driver keeps about 80 workers busy whose clients take 17 ms, a coordinator some 50: see docs/scaling.md.
+# With clients of 17 ms, a driver keeps about 80 workers busy, and a coordinator about 50: docs/scaling.md.
 _ALONE = 64
 _SHARE = 32
 
@@ -62,31 +62,31 @@ def create_ray_execution_context(
     worker_setup: Callable[[], Any] | None = None,
     default_num_clients: int = 0,
 ) -> RayContext:
-    """Returns a context whose clients run on the workers of a Ray cluster; custom ops work.
+    """Returns a context that runs clients on the workers of a Ray cluster; custom ops work.
 
-    Results depend on the clients, their order and `clients_per_slice`; not on workers, coordinators, timing,
-    or faults that were recovered from. Rounds take turns: each uses all workers.
+    Results depend on the clients, their order and `clients_per_slice`. They do not depend on workers,
+    coordinators, timing or recovered faults. Rounds take turns; each uses all workers.
 
     Args:
-        address: Of the cluster, as in `ray.init`. None: the one this process is connected to, or else what
-            `ray.init()` finds or starts.
-        workers: How many; None: as many as the cluster has processors for.
-        coordinators: How many processes there are between this one and the workers, each of which hands out
-            and adds up for its share of them; None: one for every 32 workers, where there are more than 64.
-        clients_at_a_time: How many clients a worker runs at a time, each on one processor.
-        clients_per_slice: How many clients a worker is given at a time, added up there into one accumulator.
-        client_results: How results with one value per client are returned: `"values"`, or `"handles"`, lists
-            of `ClientHandle`, which leave them in the cluster.
-        retries: How often a slice is tried again after its worker died or took too long.
-        slice_timeout: Seconds a worker may take for a slice.
-        on_lost: What happens when all tries failed: `"fail"`: the computation raises an error; `"skip"`: it
-            goes on as if the slice's clients had not taken part.
-        start_timeout: Seconds a worker may take to start.
-        worker_setup: Called by every worker when it starts, for instance to load a library of custom ops.
-        default_num_clients: The number of clients of a computation whose arguments do not tell.
+        address: The cluster's address, as in `ray.init`. None: the cluster that this process is connected
+            to, or else the one that `ray.init()` finds or starts.
+        workers: Number of workers. None: as many as the cluster has processors for.
+        coordinators: Number of processes between this one and the workers; each serves a share of the
+            workers. None: one for every 32 workers if there are more than 64, else 0.
+        clients_at_a_time: Number of clients that a worker runs at a time, each on one processor.
+        clients_per_slice: Number of clients in a slice, which a worker adds up into one accumulator.
+        client_results: How results with one value per client are returned: `"values"`, or `"handles"` for
+            lists of `ClientHandle`, which leave the values in the cluster.
+        retries: Number of further tries for a slice after its worker died or took too long.
+        slice_timeout: Seconds that a worker may take for a slice.
+        on_lost: What happens after the last try. `"fail"`: the computation raises an error. `"skip"`: it
+            continues as if the slice's clients had not taken part.
+        start_timeout: Seconds that a worker may take to start.
+        worker_setup: A function that every worker calls when it starts, for instance to load custom ops.
+        default_num_clients: Number of clients of a computation whose arguments do not determine it.
 
     Raises:
-        ConfigError: An option has no such value.
+        ConfigError: An option has an invalid value.
     """
     _check_choice("client_results", client_results, ["handles", "values"])
     _check_choice("on_lost", on_lost, ["fail", "skip"])
@@ -108,29 +108,29 @@ def create_ray_execution_context(
 
 
 def start_coordinators(starts: Sequence[Callable[[], Any]], coordinators: int, limits: Limits) -> Workers:
-    """Returns coordinators, with as many workers each as the others, or one more.
+    """Starts coordinators and divides the workers among them; their shares differ by at most one.
 
     Args:
-        starts: Each makes the actor of one worker.
-        coordinators: How many; not more than workers.
-        limits: Of the workers.
+        starts: Functions that each make the actor of one worker.
+        coordinators: Number of coordinators; at most the number of workers.
+        limits: Time and retry limits of the workers.
     """
     shares = [starts[first::coordinators] for first in range(coordinators)]
-    # Its own workers are given up after the times in `limits`; a block may wait for several of them.
+    # A coordinator gives up a worker after the times in `limits`, and a block may wait for several workers.
     own = Limits(
         start_timeout=limits.start_timeout,
         task_timeout=4 * (limits.retries + 1) * (limits.start_timeout + limits.task_timeout),
         retries=limits.retries,
         silence=limits.start_timeout,
     )
-    # So many slices that a worker has another one when it is done.
+    # Enough slices that a worker finds the next one when it has finished.
     capacity = len(shares[0]) + FAN_IN**2
     actor = ray.remote(Coordinator).options(num_cpus=0, max_restarts=0, max_concurrency=capacity + 4)
     return Workers([functools.partial(actor.remote, share, limits) for share in shares], own, capacity)
 
 
 class _AsyncContext(InProcessAsyncContext):
-    """Shows TFF no client's value that is in the cluster."""
+    """Hides clients' values in the cluster from TFF."""
 
     async def invoke(self, comp: Any, arg: Any) -> Any:
         return await super().invoke(comp, set_apart(arg))
@@ -142,12 +142,11 @@ class RayContext(InProcessSyncContext):
     Args:
         cluster: The cluster.
         client_results: `"values"` or `"handles"`.
-        default_num_clients: The number of clients of a computation whose arguments do not tell.
-        connected: Whether the connection to the cluster is ours to end.
+        default_num_clients: Number of clients of a computation whose arguments do not determine it.
+        connected: Whether `close` ends the connection to the cluster.
 
     Attributes:
-        takes_references: Whether clients' states may be given as `fedplug.stores.base.PlacedState` refers to
-            them; coordinators do not know which worker is beside which state.
+        takes_references: See `Runtime`; False with coordinators, which do not know where states are.
     """
 
     takes_candidates = True
@@ -166,7 +165,7 @@ class RayContext(InProcessSyncContext):
         super().__init__(_AsyncContext(factory, rounds, self._compile, to_arrays))
 
     def close(self) -> None:
-        """Ends the workers, and the connection to the cluster if it was made here."""
+        """Ends the workers, and the connection to the cluster if this context made it."""
         self._cluster.workers.close()
         super().close()
         if self._connected:

@@ -1,9 +1,8 @@
-"""Hands out slices for the driver: a process between it and some of the workers, which are its own.
+"""A coordinator: a process between the driver and a share of the workers, which hands out slices.
 
-To the driver a coordinator is a worker that is given blocks of slices, several at a time. It computes a
-subtree of the tree of merges, so results are the same bits with coordinators and without. Accumulators and
-clients' values stay with the workers; a coordinator has references to them. Must not import TensorFlow, so
-that it starts soon, and in little memory.
+To the driver, a coordinator is a worker that takes several blocks of slices at a time. It computes a subtree
+of the tree of merges, so it does not change the bits of a result. Accumulators and clients' values stay with
+the workers; a coordinator has references to them. It does not import TensorFlow, to start fast and small.
 """
 
 from __future__ import annotations
@@ -34,7 +33,7 @@ class Block:
 
     Attributes:
         stage: The stage.
-        slices: The positions in the round of the clients of each.
+        slices: For every slice, the positions of its clients in the round.
         columns: For every client value of the stage, one `Given`, `OnWorker` or `Place` per client, packed.
     """
 
@@ -45,7 +44,7 @@ class Block:
 
 @dataclass(eq=False)
 class _Job:
-    """Some tasks that the driver waits for."""
+    """Tasks that the driver waits for."""
 
     number: int
     tasks: list[Task]
@@ -54,7 +53,7 @@ class _Job:
     error: BaseException | None = None
 
     def attempt(self, step: Callable[[], None]) -> None:
-        """Does a step; an error ends this job and no other."""
+        """Runs a step; an error in it ends only this job."""
         try:
             step()
         except Exception as error:
@@ -62,11 +61,11 @@ class _Job:
 
 
 class Coordinator:
-    """Lives in a process of its own.
+    """A Ray actor that hands out blocks of slices to its own workers.
 
     Args:
-        starts: Each makes the actor of one worker, a `fedplug_ray.runtime.worker.Worker`.
-        limits: Of the workers.
+        starts: Functions that each make the actor of one `fedplug_ray.runtime.worker.Worker`.
+        limits: Time and retry limits of the workers.
     """
 
     def __init__(self, starts: Sequence[Callable[[], Any]], limits: Limits) -> None:
@@ -77,19 +76,19 @@ class Coordinator:
         threading.Thread(target=self._hand_out, daemon=True).start()
 
     def ready(self) -> None:
-        """Returns when the coordinator has started; its workers may not have."""
+        """Returns when the coordinator has started; its workers may still be starting."""
 
     def run(self, number: int, block: Block) -> tuple[list[int], list[ray.ObjectRef[Any]]]:
         """Runs a stage for a block of slices, and keeps the clients' values under the task's number.
 
         Returns:
-            The indices of slices that were lost, and a list with the reference of the accumulators, which is
-            empty if all were.
+            The indices of lost slices, and a list with the reference to the accumulators. The list is empty
+            if all slices were lost.
 
         Raises:
-            ComputationError: Something in it failed; the client's position is that in the round.
-            ObjectLostError: Of Ray: a value that it was given is lost.
-            WorkerError: Workers died, or took too long, more often than is allowed.
+            ComputationError: A part of the stage failed; `client` is the position in the round.
+            ObjectLostError: Ray has lost an argument.
+            WorkerError: Workers died or took too long more often than `retries` allows.
         """
         self._kept[number] = []
         stage, values = block.stage, [unpack(column) for column in block.columns]
@@ -108,7 +107,7 @@ class Coordinator:
             for task, clients in zip(tasks, block.slices, strict=True):
                 mine = task.others[name * len(clients) : (name + 1) * len(clients)]
                 kept += [None] * len(clients) if task.lost else mine
-        if number in self._kept:  # the driver has not let go of it meanwhile
+        if number in self._kept:  # the driver still needs it
             self._kept[number] = kept
         last = (merges or tasks)[-1]
         lost = [index for index, task in enumerate(tasks) if task.lost]
@@ -117,7 +116,7 @@ class Coordinator:
     def merge(
         self, number: int, program: Shared, *totals: list[ray.ObjectRef[Any]]
     ) -> tuple[None, list[ray.ObjectRef[Any]]]:
-        """Merges accumulators from left to right, each given, and returned, as `run` returns them."""
+        """Merges accumulators from left to right; they have the form of the result of `run`."""
         references = [reference for total in totals for reference in total]
         if not references:
             return None, []
@@ -131,7 +130,7 @@ class Coordinator:
         return None, [task.result]
 
     def stop(self, number: int) -> None:
-        """Makes what was given under this number end soon, with an error."""
+        """Cancels the task with this number, which then ends with an error."""
         self._stopped.add(number)
         self._workers.wake()
 
@@ -139,7 +138,7 @@ class Coordinator:
         """Returns references to clients' values, by task number and position.
 
         Raises:
-            ObjectLostError: Of Ray: they are not there, or never were.
+            ObjectLostError: The coordinator does not have them.
         """
         found = [self._mine(number, position) for number, position in places]
         there = [reference for reference in found if reference is not None]
@@ -148,7 +147,7 @@ class Coordinator:
         return there
 
     def let_go(self, numbers: list[int]) -> None:
-        """Keeps the clients' values of these tasks no longer."""
+        """Drops the clients' values of these tasks."""
         for number in numbers:
             self._kept.pop(number, None)
 
@@ -157,7 +156,7 @@ class Coordinator:
         return kept[position] if kept else None
 
     def _do(self, number: int, tasks: list[Task]) -> None:
-        """Has tasks done, and waits for them."""
+        """Runs tasks and waits for them."""
         job = _Job(
             number, tasks, Run(tasks, self._workers.idle, self._workers.give, self._workers.limits.retries)
         )
@@ -168,7 +167,7 @@ class Coordinator:
             raise job.error
 
     def _hand_out(self) -> None:
-        """What one thread does as long as the process lives: jobs have the workers in the order they came."""
+        """Runs in a thread for the life of the process; earlier jobs get workers first."""
         jobs: list[_Job] = []
         while True:
             while not self._jobs.empty():

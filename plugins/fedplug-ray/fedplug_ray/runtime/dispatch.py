@@ -1,4 +1,4 @@
-"""Gives tasks to workers: a few at a time each, in order; replaces workers that die or take too long."""
+"""Gives tasks to workers in order, and replaces workers that die or take too long."""
 
 from __future__ import annotations
 
@@ -22,19 +22,19 @@ __all__ = ["Limits", "Task", "Workers"]
 _POLL_SECONDS = 0.1
 _MAX_FAILED_STARTS = 3
 
-_numbers = itertools.count(1)  # of tasks: a worker is never given one of them twice
+_numbers = itertools.count(1)  # task numbers, unique for each attempt
 _READY = 0
 
 
 @dataclass(frozen=True)
 class Limits:
-    """How long to wait, and how often to try again.
+    """Time and retry limits.
 
     Attributes:
-        start_timeout: Seconds until a worker must have started.
-        task_timeout: Seconds until a task must be done, including the transfer of what it needs.
-        retries: How often a task is tried again.
-        silence: Seconds until a worker must answer when asked whether it is there; None: it is not asked.
+        start_timeout: Seconds in which a worker must start.
+        task_timeout: Seconds in which a task must end, including the transfer of its arguments.
+        retries: Number of further tries of a failed task.
+        silence: Seconds in which a worker must answer a health check; None: there are no health checks.
     """
 
     start_timeout: float
@@ -45,7 +45,7 @@ class Limits:
 
 @dataclass(frozen=True)
 class _Given:
-    """A task that a worker was given: what its submission returned, and when."""
+    """A task that a worker has: the references that its submission returned, and the time of submission."""
 
     task: Task
     taken: Sequence[Any]
@@ -54,7 +54,7 @@ class _Given:
 
 @dataclass(eq=False)
 class _Worker:
-    """One worker, and what it is doing, by number. It was asked last, at `asked`, whether it is there."""
+    """A worker and its running tasks by number. `asked` is the time of the last health check."""
 
     start: Callable[[], Any]
     actor: Any
@@ -67,7 +67,7 @@ class _Worker:
 
 
 class _Event(NamedTuple):
-    """A worker is ready, and its number is `_READY`, or a task has ended; or there is an error."""
+    """A task has ended, or a worker is ready (then the number is `_READY`); either may have an error."""
 
     worker: _Worker
     number: int
@@ -79,10 +79,10 @@ class Workers:
     """Workers that are replaced when they die.
 
     Args:
-        starts: Each makes the actor of one worker, and again when that dies; it has the methods `ready()`,
-            which returns the id of its node or None, and `stop(number)`.
-        limits: How long to wait, and how often to try again.
-        capacity: A worker is given tasks until these together are of this size.
+        starts: Functions that each make the actor of one worker, and its replacements. The actor has the
+            methods `ready()`, which returns the id of its node or None, and `stop(number)`.
+        limits: Time and retry limits.
+        capacity: Total size of the tasks that a worker has at a time.
     """
 
     def __init__(self, starts: Sequence[Callable[[], Any]], limits: Limits, capacity: int = 1) -> None:
@@ -90,26 +90,26 @@ class Workers:
         self._to_start = collections.deque(starts)
         self._count = len(starts)
         self._capacity = capacity
-        self._turn = threading.Lock()  # every call uses all workers
+        self._turn = threading.Lock()  # each call of `run` uses all workers
         self._events: queue.SimpleQueue[_Event | None] = queue.SimpleQueue()
         self._workers: set[_Worker] = set()
-        self._free: dict[_Worker, None] = {}  # those that may be given more, the longest idle first
+        self._free: dict[_Worker, None] = {}  # workers with spare capacity, the longest idle first
         self._failed_starts = 0
         self._failure: BaseException | str = ""
         self._closed = False
         self._next_look = 0.0
 
     def run(self, tasks: Sequence[Task], check: Callable[[], None], choose: Choose | None = None) -> None:
-        """Runs tasks, those given first as early as may be.
+        """Runs tasks, the first ones as early as possible.
 
         Args:
-            tasks: They may need one another, and tasks of earlier calls.
-            check: Called several times a second; what it raises ends the call.
-            choose: As `Run` takes it.
+            tasks: Tasks, which may need one another and tasks of earlier calls.
+            check: A function that is called several times a second; an error in it ends the call.
+            choose: See `Run`.
 
         Raises:
             WorkerError: A task failed too often, or no worker can be started.
-            BaseException: What a task raised, or `check`.
+            BaseException: A task or `check` raised it.
         """
         while not self._turn.acquire(timeout=_POLL_SECONDS):
             check()
@@ -126,16 +126,16 @@ class Workers:
                     self.stop(run.left_out.__contains__)
                     run.left_out.clear()
         finally:
-            # A worker is given nothing new before it has ended.
+            # A worker gets no new task before these have ended.
             self.stop(lambda task: True)
             self._turn.release()
 
     def try_starting_again(self) -> None:
-        """Forgets failed starts: what was the reason may be fixed by now."""
+        """Resets the count of failed starts, because the reason may be fixed by now."""
         self._failed_starts = 0
 
     def stop(self, which: Callable[[Task], bool]) -> None:
-        """Tells workers to end what they do of these tasks."""
+        """Tells workers to cancel the running tasks that `which` selects."""
         for worker in self._workers:
             for number, given in worker.given.items():
                 if which(given.task):
@@ -149,10 +149,10 @@ class Workers:
                 ray.kill(worker.actor)
 
     def look_after(self) -> None:
-        """Gives up workers that take too long, and replaces those that were given up.
+        """Gives up workers that take too long, and replaces them.
 
         Raises:
-            WorkerError: There is none, and none can be started.
+            WorkerError: There are no workers, and none can be started.
         """
         now = time.monotonic()
         if self._closed:
@@ -181,15 +181,15 @@ class Workers:
             )
 
     def idle(self) -> list[str]:
-        """The nodes of the workers that may be given more, those of the longest idle first."""
+        """Returns the nodes of workers with spare capacity, the longest idle first."""
         return list(dict.fromkeys(worker.node for worker in self._free))
 
     def give(self, task: Task, node: str) -> None:
-        """Gives a task to the worker of a node that has least to do."""
+        """Gives a task to the least loaded worker of a node."""
         on_node = (worker for worker in self._free if worker.node == node)
         worker, number = min(on_node, key=lambda worker: worker.load), next(_numbers)
         ended, *taken = task.submit(worker.actor, number)
-        # Not before: what cannot be pickled raises an error and keeps no worker busy.
+        # After `submit`, which raises if a task cannot be pickled: then no worker is busy.
         worker.given[number] = _Given(task, taken, time.monotonic())
         worker.load += task.size
         if worker.load >= self._capacity:
@@ -197,7 +197,7 @@ class Workers:
         self._watch(worker, number, ended)
 
     def wait(self) -> tuple[Task, Sequence[Any], Any, BaseException | None] | None:
-        """Waits a little for the end of a task; returns it, and what `Run.take` takes besides."""
+        """Waits up to 0.1 s for the end of a task; returns the arguments of `Run.take`, or None."""
         try:
             event = self._events.get(timeout=_POLL_SECONDS)
         except queue.Empty:
@@ -207,7 +207,7 @@ class Workers:
         worker, number, told, error = event
         given = worker.given.pop(number, None)
         if given is None and number != _READY:
-            return None  # of one that took too long
+            return None  # the task took too long and was given up
         if given is not None:
             worker.load -= given.task.size
         if worker in self._workers:
@@ -223,15 +223,15 @@ class Workers:
         return None if given is None else (given.task, given.taken, told, error)
 
     def has(self, actor: Any) -> bool:
-        """Whether this is a worker's actor, and was not given up."""
+        """Returns whether this actor is a worker that was not given up."""
         return any(worker.actor is actor for worker in self._workers)
 
     def wake(self) -> None:
-        """Ends `wait`; any thread may call it."""
+        """Makes `wait` return; any thread may call this."""
         self._events.put(None)
 
     def _waits_of(self, worker: _Worker) -> list[tuple[int, float, float]]:
-        """What is waited for from a worker: number, since when, and how many seconds at most."""
+        """Returns what a worker must still answer: number, time of the request, and limit in seconds."""
         waits = [(number, given.since, self.limits.task_timeout) for number, given in worker.given.items()]
         if not worker.answered:
             limit = self.limits.silence if worker.ready else self.limits.start_timeout
@@ -247,7 +247,7 @@ class Workers:
         self._free.pop(worker, None)
         self._to_start.append(worker.start)
         with contextlib.suppress(ray.exceptions.RayError):
-            ray.kill(worker.actor)  # and so ends whatever else it was given
+            ray.kill(worker.actor)  # which also ends its other tasks
         if not worker.ready:
             self._failed_starts += 1
             self._failure = error

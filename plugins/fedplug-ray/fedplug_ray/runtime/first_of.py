@@ -1,6 +1,6 @@
-"""Which slices a round takes where it asks more clients than it needs.
+"""Decides which slices a round takes if it has more clients than it needs.
 
-The slices are in an order of preference: first those of the clients that are needed, then the reserve.
+The slices are in order of preference: first those of the needed clients, then the reserve.
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ class FirstOf:
     """Decides on the tasks of slices as they end.
 
     Args:
-        tasks: Of the slices, in the order of preference.
-        clients: How many clients each has.
-        needed: How many clients are needed.
-        first: `"order"`: the needed ones are taken, and for those that were given up as many of the reserve,
-            in its order; so what is taken follows from which slices were given up, not from when others
-            ended. `"done"`: what ends first is taken.
+        tasks: Tasks of the slices, in order of preference.
+        clients: Number of clients in each slice.
+        needed: Number of clients that the round needs.
+        first: `"order"`: takes the needed slices, and one of the reserve, in its order, for each that was
+            given up. The choice depends on which slices were given up, not on timing. `"done"`: takes the
+            slices that end first.
 
     Attributes:
-        taken: How many clients the round has by now.
+        taken: Number of clients that have been taken.
     """
 
     def __init__(self, tasks: Sequence[Task], clients: Sequence[int], needed: int, first: str) -> None:
@@ -44,10 +44,10 @@ class FirstOf:
             before += count
 
     def ended(self, task: Task, well: bool) -> tuple[list[Task], list[Task]]:
-        """Takes note of a task's end, whether it was done or given up.
+        """Records the end of a task: `well` says whether it succeeded or was given up.
 
         Returns:
-            The tasks that the round takes, and those that it leaves out, as far as that is known only now.
+            The tasks that this decides the round takes, and those that it leaves out.
         """
         taken: list[Task] = []
         if task in self._first:
@@ -57,7 +57,7 @@ class FirstOf:
         elif task in self._reserve:
             self._reserve_done[task] = well
         elif well:
-            taken.append(task)  # done again, or no slice
+            taken.append(task)  # repeated, or not a slice
             return taken, []
         self.taken += sum(self._clients[each] for each in taken)
         while not self._first and self.taken < self._needed and self._reserve:

@@ -1,6 +1,6 @@
-"""What travels to the workers of a cluster: clients' arguments, slices of them, what many tasks share.
+"""Messages to workers: clients' arguments, slices of clients, and values that tasks share.
 
-Must not import TensorFlow: coordinators pass these on without looking into them.
+This module does not import TensorFlow, because coordinators forward these messages.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ __all__ = ["Fetched", "Given", "OnWorker", "Shared", "Slice", "on_worker"]
 
 @dataclass(frozen=True)
 class OnWorker:
-    """A client's argument that a worker makes by calling `function(*arguments)`."""
+    """A client's argument that a worker makes with `function(*arguments)`."""
 
     function: Callable[..., Any]
     arguments: tuple[Any, ...]
@@ -32,19 +32,19 @@ class Given:
 
 
 def on_worker(function: Callable[..., Any], *arguments: Any) -> OnWorker:
-    """Stands for one client's argument, made on the worker that uses it: data is loaded there, not sent.
+    """Returns a placeholder for one client's argument, which the worker makes: no data is sent.
 
     Args:
-        function: Returns the value, for instance a `tf.data.Dataset`; it is called again when a worker died
-            and the client is done by another, and must return the same then. It is pickled by Ray.
-        *arguments: Its arguments, for instance a client id.
+        function: A function that returns the value, for instance a `tf.data.Dataset`. Ray pickles it. If a
+            worker dies, another one calls the function again, which must then return an equal value.
+        *arguments: The function's arguments, for instance a client id.
     """
     return OnWorker(function, arguments)
 
 
 @dataclass(frozen=True)
 class Shared:
-    """A value that many tasks use: its name, and a list with the reference, which Ray does not follow."""
+    """A value that many tasks use: its name, and its reference in a list, so that Ray does not fetch it."""
 
     name: str
     reference: list[ray.ObjectRef[Any]]
@@ -52,24 +52,24 @@ class Shared:
 
 @dataclass(frozen=True)
 class Fetched:
-    """A client's value among those that Ray fetched for the task."""
+    """A client's value, by its position among the values that Ray fetched for the task."""
 
     position: int
 
 
 @dataclass(frozen=True)
 class Slice:
-    """Some clients of a round.
+    """Neighbouring clients of a round.
 
     Attributes:
-        computation: The name of the computation, for errors.
-        first: The position of the first client in the round.
-        count: How many clients these are.
-        of: How many clients the round has.
+        computation: Name of the computation, for errors.
+        first: Position of the first client in the round.
+        count: Number of clients in the slice.
+        of: Number of clients in the round.
         values: For every client value of the stage, one `Given`, `OnWorker`, `StateReference` or `Fetched`
             per client.
-        homes: The references to the clients' states, where a store on the machines keeps these; else empty.
-        stays: Of every value of `Stage.keeps`, whether it is left beside the clients' states.
+        homes: References to the clients' states if a store on the machines keeps them; else empty.
+        stays: For every value of `Stage.keeps`, whether it stays on the machine of the client's state.
     """
 
     computation: str

@@ -1,4 +1,4 @@
-"""Aggregations in two steps: the accumulator of some clients, and the result of the merged accumulators."""
+"""Splits aggregations into two steps: one accumulator per slice, and the result of all accumulators."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from fedplug_ray.runtime.building_blocks import Block, CannotCutError, looks_up,
 
 __all__ = ["PartialAggregation", "call", "partial_aggregation_of"]
 
-# Bounds of secure sums hold for each client, so sums of some clients are merged by adding them up.
+# The bounds of secure sums hold for each client, so partial sums are merged by addition.
 _SUMS = {"federated_sum", "federated_secure_sum", "federated_secure_sum_bitwidth"}
 
 
@@ -22,9 +22,9 @@ class PartialAggregation:
     """An aggregation in two steps.
 
     Attributes:
-        partial: The accumulator of the clients there are, placed at the server.
-        merge: Returns the call that merges two accumulators.
-        total: The name under which `finish` looks up the merged accumulator.
+        partial: The accumulator of a slice's clients, placed at the server.
+        merge: A function that returns the call that merges two accumulators.
+        total: The name by which `finish` refers to the merged accumulator.
         finish: The result.
     """
 
@@ -35,10 +35,10 @@ class PartialAggregation:
 
 
 def partial_aggregation_of(name: str, value: Block) -> PartialAggregation | None:
-    """Returns the two steps of an aggregation whose result is called `name`; None, if `value` is none.
+    """Returns the two steps of an aggregation with the result `name`; None if `value` is not an aggregation.
 
     Raises:
-        CannotCutError: Its arguments are not spelled out, or its `merge` looks up names.
+        CannotCutError: The arguments are not a struct, or `merge` has free names.
     """
     uri, total = uri_of(value), f"{name}/total"
     if uri == "federated_aggregate":
@@ -52,13 +52,13 @@ def partial_aggregation_of(name: str, value: Block) -> PartialAggregation | None
 
 
 def call(function: Block, *arguments: Block) -> Block:
-    """Returns the call of a function with several arguments."""
+    """Returns a call of a function with several arguments."""
     names = [name for name, _ in tff.structure.iter_elements(function.type_signature.parameter)]
     return tff.framework.Call(function, tff.framework.Struct(list(zip(names, arguments, strict=True))))
 
 
 def _arguments(value: Block) -> tuple[list[Block], list[tff.Type]]:
-    """Returns the arguments of an intrinsic, and the types it takes them as, which may be wider."""
+    """Returns the arguments of an intrinsic, and its parameter types, which may be wider."""
     if not isinstance(value.argument, tff.framework.Struct):
         raise CannotCutError
     kinds = [kind for _, kind in tff.structure.iter_elements(value.function.type_signature.parameter)]
@@ -74,7 +74,7 @@ def _at_server(name: str, member: tff.Type) -> Block:
 
 
 def _apply(function: Block, total: str, kind: tff.Type) -> Block:
-    """Returns `function`, applied at the server to the merged accumulator."""
+    """Returns the application of `function` to the merged accumulator at the server."""
     result = _server(function.type_signature.result)
     signature = tff.FunctionType([function.type_signature, _server(kind)], result)
     return call(tff.framework.Intrinsic("federated_apply", signature), function, _at_server(total, kind))
@@ -93,7 +93,7 @@ def _aggregate(total: str, value: Block) -> PartialAggregation:
 
 
 def _modular_sum(total: str, value: Block) -> PartialAggregation:
-    """A sum, of whose total the driver takes the modulus."""
+    """Returns the steps of a modular sum: a plain sum, of which the driver takes the modulus."""
     (clients, modulus), (clients_kind, _) = _arguments(value)
     kind = clients_kind.member
 
@@ -125,5 +125,5 @@ def _leaves(value: Any) -> list[tf.Tensor]:
 
 
 def _like(value: Any, leaves: list[tf.Tensor]) -> Any:
-    """Returns a value of the structure of `value`."""
+    """Returns the leaves in the structure of `value`."""
     return tff.structure.pack_sequence_as(tff.structure.from_container((value,), recursive=True), leaves)[0]

@@ -1,6 +1,6 @@
-"""The tasks that can begin: in order, and each rather on its node than on another.
+"""A queue of tasks that can begin: in order, and preferably each on its own node.
 
-A worker that finds nothing of its node takes what others would have done: none is idle while there is work.
+A worker without a task for its node takes one for another node: no worker is idle while there is work.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ T = TypeVar("T")
 
 
 class ReadyTasks(Generic[T]):
-    """A queue for each node, and one, named "", for tasks that may be done anywhere.
+    """One queue for each node, and the queue "" for tasks that may run on any node.
 
     Args:
-        waits: Whether a task has still to begin; those that have not are left out.
+        waits: A function that says whether a task still has to begin; other tasks are skipped.
     """
 
     def __init__(self, waits: Callable[[T], bool]) -> None:
@@ -28,17 +28,17 @@ class ReadyTasks(Generic[T]):
         self._pushes = itertools.count()
 
     def push(self, position: int, task: T, node: str) -> None:
-        """Adds a task; lower positions begin first."""
+        """Adds a task; tasks with lower positions begin first."""
         heapq.heappush(self._queues.setdefault(node, []), (position, next(self._pushes), task))
 
     def pop(self, nodes: Sequence[str]) -> tuple[T, str] | None:
-        """Takes out the next task for workers that are idle.
+        """Removes and returns the next task for idle workers.
 
         Args:
-            nodes: Theirs; the longest idle first.
+            nodes: Nodes of the idle workers, the longest idle first.
 
         Returns:
-            The task, and the node on which to do it; None when there is no task, or no worker.
+            The task and the node to run it on; None if there is no task or no worker.
         """
         for node in nodes:
             if queues := [queue for queue in {"", node} if self._head(queue)]:
@@ -51,7 +51,7 @@ class ReadyTasks(Generic[T]):
         return heapq.heappop(self._queues[queue])[-1]
 
     def _head(self, queue: str) -> tuple[int, ...]:
-        """The order of a queue's first task; () when it has none."""
+        """Returns the order of a queue's first task, or () if the queue is empty."""
         entries = self._queues.get(queue, [])
         while entries and not self._waits(entries[0][-1]):
             heapq.heappop(entries)

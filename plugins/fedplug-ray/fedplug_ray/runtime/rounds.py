@@ -1,4 +1,4 @@
-"""Runs a staged computation: slices of its clients on workers, the rest here."""
+"""Runs a staged computation: slices of its clients on workers, and the other steps in this process."""
 
 from __future__ import annotations
 
@@ -34,8 +34,8 @@ from fedplug_ray.shards.references import StateReference
 
 __all__ = ["Cluster"]
 
-# Coordinators are given blocks of so many slices where a stage has more than so many: subtrees of the tree of
-# merges. Large ones are cheap to hand out, small ones give each coordinator as much to do.
+# (slices in a stage, slices in a block): a stage with more slices uses blocks of this size. Large blocks are
+# cheap to hand out; small blocks balance the coordinators' loads. A block is a subtree of the tree of merges.
 _BLOCKS = ((4096, FAN_IN**2), (256, FAN_IN))
 
 
@@ -47,7 +47,7 @@ class _Programs(NamedTuple):
 
 
 class _ClientsLostError(Exception):
-    """Slices (their numbers) were lost after some of their values had been used."""
+    """Slices, given by number, were lost after some of their values had been used."""
 
     def __init__(self, slices: set[int]) -> None:
         super().__init__(slices)
@@ -56,15 +56,15 @@ class _ClientsLostError(Exception):
 
 @dataclass(eq=False)
 class _Round:
-    """One run of a computation, while its steps are done one after the other.
+    """The state of one run of a computation, whose steps run one after the other.
 
     Attributes:
-        invocation: The call that it is.
-        values: By name; every step adds its own.
-        slices: The clients of those that take part, by number.
-        request: What is asked of it where it need not take all of its clients.
-        homes: Where its clients' states are, if a store on the machines keeps them.
-        tasks: Of the stage before, by slice.
+        invocation: The call of the computation.
+        values: Values by name; every step adds its own.
+        slices: The clients of the slices that take part, by slice number.
+        request: The caller's request if the round may leave out clients.
+        homes: References to the clients' states if a store on the machines keeps them.
+        tasks: Tasks of the previous stage, by slice number.
     """
 
     invocation: Invocation
@@ -75,15 +75,15 @@ class _Round:
     tasks: dict[int, Task] = field(default_factory=dict)
 
     def check(self) -> None:
-        """Raises if the round was cancelled."""
+        """Raises an error if the round was cancelled."""
         self.invocation.cancellation.check()
 
     def leave_out(self, lost: set[int]) -> set[int]:
-        """Goes on without slices; returns their clients.
+        """Removes slices from the round; returns their clients.
 
         Raises:
-            WorkerError: Nobody would be left.
-            _ClientsLostError: They took part in a stage before.
+            WorkerError: No slice is left.
+            _ClientsLostError: The slices took part in an earlier stage.
         """
         if len(lost) == len(self.slices):
             raise WorkerError(
@@ -94,7 +94,7 @@ class _Round:
         return {client for number in lost for client in self.slices.pop(number)}
 
     def results(self) -> dict[str, Any]:
-        """The values, those of clients for who took part."""
+        """Returns the values; clients' values are those of the clients that took part."""
         took_part = None
         if self.request is not None:
             took_part = self.request.took_part = [client for part in self.slices.values() for client in part]
@@ -110,9 +110,9 @@ class Cluster:
 
     Args:
         workers: The workers.
-        clients_per_slice: How many clients a worker is given at a time.
-        skip_lost: Whether a round goes on without clients whose workers died too often.
-        coordinated: Whether the workers are coordinators, with workers of their own.
+        clients_per_slice: Number of clients in a slice.
+        skip_lost: Whether a round continues without clients whose workers died too often.
+        coordinated: Whether the workers are coordinators with workers of their own.
     """
 
     def __init__(
@@ -126,18 +126,18 @@ class Cluster:
         self._programs: WeakKeyDictionary[Stage, _Programs] = WeakKeyDictionary()
 
     def run(self, staged: Staged, argument: Any, invocation: Invocation) -> Any:
-        """Runs a computation; values that differ from client to client come as `ClientValues`.
+        """Runs a computation; values that differ from client to client are `ClientValues`.
 
         Raises:
-            ComputationError: Something in it failed.
-            WorkerError: Workers died, or took too long, more often than is allowed.
+            ComputationError: A part of the computation failed.
+            WorkerError: Workers died or took too long more often than `retries` allows.
         """
         let_go(self._gone.popleft() for _ in range(len(self._gone)))
         lost: set[int] = set()
         while True:
             try:
                 return self._run(staged, argument, invocation, lost)
-            except _ClientsLostError as late:  # as if they had not taken part
+            except _ClientsLostError as late:  # run again as if they had not taken part
                 lost |= late.slices
 
     def _run(self, staged: Staged, argument: Any, invocation: Invocation, lost: set[int]) -> Any:
@@ -152,7 +152,7 @@ class Cluster:
         return staged.result.run(current.results(), invocation)
 
     def _begin(self, staged: Staged, argument: Any, invocation: Invocation, lost: set[int]) -> _Round:
-        """The round before its first step, without the slices that are lost."""
+        """Returns the round before its first step, without the lost slices."""
         values = {leaf.name: _at(argument, leaf.path) for leaf in staged.leaves}
         request, homes = _request(values.values()), _homes(values.values())
         count, size = invocation.num_clients, self._clients_per_slice
@@ -164,7 +164,7 @@ class Cluster:
         return _Round(invocation, values, taking_part, request, homes)
 
     def _stage(self, current: _Round, stage: Stage, stays: tuple[bool, ...]) -> None:
-        """Runs a stage of a round, and adds what it gives to the round's values."""
+        """Runs a stage of a round, and adds its results to the round's values."""
         of_round = self._of_round(current, stage, stays)
         units = self._units(current, of_round, [current.values[name] for name, _ in stage.clients])
         merges = merge_tasks(of_round, [unit.task for unit in units])
@@ -196,9 +196,9 @@ class Cluster:
         )
 
     def _units(self, current: _Round, stage: StageOfRound, columns: list[ClientValues]) -> list[Unit]:
-        """Returns what is handed out."""
+        """Returns the slices, or blocks of slices, to hand out."""
         numbers = list(current.slices)
-        # A block is taken or left out as one, so candidates' slices are handed out one by one.
+        # Candidates' slices are handed out one by one, because a block is taken or left out as a whole.
         in_blocks = self.coordinated and current.request is None
         size = next((size for least, size in _BLOCKS if in_blocks and len(numbers) > least), 1)
         units = []
@@ -213,7 +213,7 @@ class Cluster:
         return units
 
     def _do(self, current: _Round, units: list[Unit], merges: list[Task]) -> None:
-        """Lets the workers do a stage; of candidates, the first stage takes as many as are needed."""
+        """Runs a stage on the workers; the first stage takes as many candidates as are needed."""
         tasks, request, invocation = [unit.task for unit in units], current.request, current.invocation
         if request is None or current.tasks:
             self.workers.run(in_order(tasks, merges), current.check)
@@ -227,7 +227,7 @@ class Cluster:
             )
 
     def _do_again_what_died(self, units: list[Unit], current: _Round) -> None:
-        """Does again what coordinators did that died since, as they held the clients' values."""
+        """Repeats the tasks of coordinators that have died, because they held the clients' values."""
         while again := [unit.task for unit in units if not unit.task.lost and self._died_with(unit.task)]:
             for task in again:
                 task.done = False
@@ -255,7 +255,7 @@ class Cluster:
                 self.workers.run([task], current.check)
 
     def _shared(self, stage: Stage) -> _Programs:
-        """The stage's programs; they leave the cluster with the computation that the stage is cut from."""
+        """Returns the stage's programs, which leave the cluster together with the stage's computation."""
         if stage not in self._programs:
             self._programs[stage] = _Programs(_share(stage.run), _share(stage.merge))
         return self._programs[stage]
@@ -278,6 +278,6 @@ def _request(values: Iterable[Any]) -> Request | None:
 
 
 def _homes(values: Iterable[Any]) -> Sequence[StateReference]:
-    """The references to the clients' states among the arguments; none where these are values."""
+    """Returns the arguments that are references to clients' states; empty if states are values."""
     columns = [value for value in values if isinstance(value, ClientValues)]
     return next((c for c in columns if c and all(isinstance(v, StateReference) for v in c)), [])

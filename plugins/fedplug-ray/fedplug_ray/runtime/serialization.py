@@ -1,7 +1,6 @@
-"""Values on their way between processes: arrays, bytes and tuples instead of TensorFlow's tensors.
+"""Serialized values: a tensor is an array, a struct a tuple, and a sequence the graph of its data set.
 
-A tensor travels as an array, a sequence as the graph of its data set (as in TFF's own runtime), a struct as a
-tuple. Accumulators of sparse updates are mostly zeros; those travel as indices and values.
+Accumulators of sparse updates are mostly zeros; `shrink` reduces them to indices and values.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ __all__ = ["deserialize", "expand", "serialize", "shrink"]
 
 
 def serialize(value: Any, type_spec: tff.Type) -> Any:
-    """Returns a value of one member (not one per client) in serialized form."""
+    """Serializes the value of one member, not one per client."""
     if isinstance(type_spec, tff.FederatedType):
         return serialize(value, type_spec.member)
     if isinstance(type_spec, tff.StructType):
@@ -28,7 +27,7 @@ def serialize(value: Any, type_spec: tff.Type) -> Any:
 
 
 def deserialize(value: Any, type_spec: tff.Type) -> Any:
-    """The inverse of `serialize`; arrays are not copied, so they must not be written to."""
+    """Undoes `serialize`. Arrays are not copied, so the caller must not write to them."""
     if isinstance(type_spec, tff.FederatedType):
         return deserialize(value, type_spec.member)
     if isinstance(type_spec, tff.StructType):
@@ -40,27 +39,27 @@ def deserialize(value: Any, type_spec: tff.Type) -> Any:
 
 
 class _Sparse(NamedTuple):
-    """An array that is zero but for the bits of `values` at `indices` of its flattened form."""
+    """An array of zeros, except for `values` at `indices` of the flattened array."""
 
     shape: tuple[int, ...]
     indices: np.ndarray[Any, Any]
     values: np.ndarray[Any, Any]
 
 
-# Below this an array is not worth looking through.
+# Smaller arrays are not worth the search for zeros.
 _MIN_SIZE = 1024
 _BITS = {1: np.uint8, 2: np.uint16, 4: np.uint32, 8: np.uint64}
 
 
 def shrink(value: Any) -> Any:
-    """Returns a serialized value whose arrays, where mostly zeros, hold the rest only; `expand` undoes it."""
+    """Returns a serialized value in which arrays of mostly zeros are `_Sparse`; `expand` undoes it."""
     if type(value) is tuple:
         return tuple(map(shrink, value))
     if not isinstance(value, np.ndarray) or value.size < _MIN_SIZE or value.dtype.itemsize not in _BITS:
         return value
     if value.dtype == object or value.size > np.iinfo(np.int32).max:
         return value
-    # By its bits: a negative zero is not a zero, and comes back.
+    # Compare bits, because a negative zero must come back.
     bits = np.ascontiguousarray(value).reshape(-1).view(_BITS[value.dtype.itemsize])
     if 2 * np.count_nonzero(bits) * (4 + value.dtype.itemsize) > value.nbytes:
         return value
@@ -69,7 +68,7 @@ def shrink(value: Any) -> Any:
 
 
 def expand(value: Any) -> Any:
-    """Returns the serialized value that was given to `shrink`, bit for bit."""
+    """Undoes `shrink`, bit for bit."""
     if isinstance(value, _Sparse):
         array = np.zeros(value.shape, value.values.dtype)
         array.reshape(-1)[value.indices] = value.values

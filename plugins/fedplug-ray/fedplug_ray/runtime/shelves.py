@@ -1,7 +1,6 @@
-"""Clients' values that a coordinator holds for the driver: how they are named, found, and let go of.
+"""Clients' values that a coordinator holds for the driver: their names, lookup and release.
 
-The driver would otherwise have a reference to every client's value, and Ray tell it of each; it has one
-`Shelf` for a block of clients.
+The driver has one `Shelf` for a block of clients, instead of a Ray reference for every client's value.
 """
 
 from __future__ import annotations
@@ -17,14 +16,14 @@ __all__ = ["OnShelf", "Place", "Shelf", "find", "let_go", "lost"]
 
 
 class Shelf:
-    """The values that a coordinator holds of one task. They are let go of when the driver's object is gone.
+    """The values of one task that a coordinator holds until the driver's `Shelf` is collected.
 
-    Copies in other processes, as those in a task, only name it.
+    Copies of a `Shelf` in other processes do not keep the values.
 
     Args:
         actor: The coordinator.
-        number: Of the task.
-        gone: Told of actor and number when the values are needed no more.
+        number: The number of the task.
+        gone: A function that is called with actor and number when the values are no longer needed.
     """
 
     def __init__(
@@ -52,14 +51,14 @@ Place: TypeAlias = "ray.ObjectRef[Any] | OnShelf"
 def find(
     places: Sequence[Place], mine: Callable[[int, int], ray.ObjectRef[Any] | None] | None = None
 ) -> list[ray.ObjectRef[Any]]:
-    """Returns references to values, which every coordinator is asked for once.
+    """Returns references to values; asks each coordinator once.
 
     Args:
-        places: Of the values.
-        mine: Looks values up that this process holds itself, by number and position.
+        places: Places of the values.
+        mine: A function that looks up values in this process, by task number and position.
 
     Raises:
-        ObjectLostError: Of Ray: a coordinator that held some of them is gone.
+        ObjectLostError: A coordinator that held some of the values is gone.
     """
     found: list[Any] = list(places)
     asked: dict[Any, dict[int, tuple[int, int]]] = collections.defaultdict(dict)
@@ -80,12 +79,12 @@ def find(
 
 
 def lost() -> BaseException:
-    """Ray's own error for a value that is lost."""
+    """Returns Ray's error for a lost value."""
     return ray.exceptions.ObjectLostError("", None, "")  # type: ignore[no-untyped-call]
 
 
 def let_go(gone: Iterable[tuple[Any, int]]) -> None:
-    """Tells coordinators which of their shelves nobody needs any more."""
+    """Tells coordinators which of their shelves are no longer needed."""
     numbers: dict[Any, list[int]] = collections.defaultdict(list)
     for actor, number in gone:
         numbers[actor].append(number)

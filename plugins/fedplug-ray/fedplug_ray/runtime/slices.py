@@ -1,8 +1,7 @@
-"""The slices of a round's clients, the task of each, and the tree in which accumulators are merged.
+"""The slices of a round, their tasks, and the tree that merges their accumulators.
 
-Slices and tree are part of what makes the bits of a result. They depend on the number of clients only, or on
-the partitions of the store that keeps their states. Whoever hands out these tasks, the driver or a
-coordinator, may hand out any subtree.
+Slices and tree determine the bits of a result. They depend only on the number of clients, or on the
+partitions of the store that keeps the clients' states. The driver or a coordinator may run any subtree.
 """
 
 from __future__ import annotations
@@ -29,28 +28,27 @@ __all__ = [
     "slices_of_partitions",
 ]
 
-# Each node of the tree takes so many neighbours. Merges are done by workers: the driver gets one accumulator,
-# however many slices there are.
 FAN_IN = 8
+"""Number of neighbouring accumulators that one merge combines; workers merge, so the driver gets one."""
 
 
 def clients_of_slices(count: int, needed: int, size: int) -> list[range]:
-    """Returns the clients of every slice; those that are needed have slices of their own.
+    """Returns the clients of every slice. No slice has both needed clients and clients of the reserve.
 
-    So a round that takes just these has the slices of a round that asks no others.
+    A round that takes exactly the needed clients thus has the same slices as a round without a reserve.
 
     Args:
-        count: How many clients the round asks.
-        needed: How many of them, the first, it needs.
-        size: How many clients a slice has at most.
+        count: Number of clients in the round.
+        needed: Number of clients that it needs; they come first.
+        size: Maximum number of clients in a slice.
     """
-    # Without clients there is one slice, which is empty: aggregations have a result all the same.
+    # A round without clients has one empty slice, so that aggregations have a result.
     firsts = [*range(0, max(needed, 1), size), *range(needed, count, size)]
     return [range(first, min(first + size, needed if first < needed else count)) for first in firsts]
 
 
 def slices_of_partitions(homes: Sequence[StateReference], size: int) -> Iterator[range]:
-    """The clients of every slice where a store keeps states by partition: no slice is of two of them."""
+    """Yields the clients of every slice; no slice has clients of two partitions of the store."""
     first = 0
     for _, group in itertools.groupby(homes, lambda reference: reference.home.partition):
         end = first + len(list(group))
@@ -60,17 +58,17 @@ def slices_of_partitions(homes: Sequence[StateReference], size: int) -> Iterator
 
 @dataclass(frozen=True)
 class StageOfRound:
-    """What the tasks of a stage have in common in one round.
+    """The values that the tasks of a stage share in one round.
 
     Attributes:
         run: `Stage.run`, shared in the cluster.
-        merge: `Stage.merge`, likewise.
-        inputs: The values of `Stage.inputs`, likewise.
-        stays: Of every value of `Stage.keeps`, whether it is left beside the clients' states.
+        merge: `Stage.merge`, shared in the cluster.
+        inputs: The values of `Stage.inputs`, shared in the cluster.
+        stays: For every value of `Stage.keeps`, whether it stays on the machine of the client's state.
         adds_up: Whether there are accumulators.
-        computation: Its name, for errors.
-        clients: How many clients the round has.
-        may_be_lost: Whether the round goes on without slices whose workers died too often.
+        computation: Name of the computation, for errors.
+        clients: Number of clients in the round.
+        may_be_lost: Whether the round continues without slices whose workers died too often.
     """
 
     run: Shared
@@ -95,11 +93,11 @@ def slice_task(
 
     Args:
         stage: The stage.
-        clients: The positions in the round of its clients.
+        clients: Positions of the slice's clients in the round.
         columns: For every client value of the stage, one value per client of the slice.
-        reference: Where to find values that are not in the task themselves.
-        needs: Tasks that these are the results of.
-        homes: Where its clients' states are, if a store on the machines keeps them.
+        reference: A function that returns the reference to a value that the task does not contain.
+        needs: Tasks whose results are among the values.
+        homes: References to the clients' states if a store on the machines keeps them.
     """
 
     def submit(actor: Any, number: int) -> Sequence[ray.ObjectRef[Any]]:
@@ -123,13 +121,13 @@ def slice_task(
 
 
 def label(stage: StageOfRound, clients: Sequence[int]) -> str:
-    """What an error calls some clients of a round."""
+    """Returns the description of a round's clients for an error."""
     which = f"clients {clients[0]} to {clients[-1]} of {stage.clients}" if clients else "no client"
     return f"{which} (counted from 0) of {stage.computation}"
 
 
 def merge_tasks(stage: StageOfRound, tasks: list[Task]) -> list[Task]:
-    """Returns the tasks that merge the accumulators of others, the last one into one."""
+    """Returns the tasks that merge accumulators; the last one returns the total."""
     if not stage.adds_up:
         return []
 
@@ -148,7 +146,7 @@ def merge_tasks(stage: StageOfRound, tasks: list[Task]) -> list[Task]:
 
 
 def in_order(slices: list[Task], merges: list[Task]) -> list[Task]:
-    """Puts every merge behind the last of what it needs, so that accumulators do not pile up."""
+    """Puts every merge directly after the last task it needs, so that few accumulators exist at a time."""
     places = {task: float(position) for position, task in enumerate(slices)}
     for task in merges:
         places[task] = max(places[need] for need in task.needs)

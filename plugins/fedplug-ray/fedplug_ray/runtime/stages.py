@@ -1,9 +1,9 @@
-"""Cuts a compiled computation into what the driver does and what is done for every slice of the clients.
+"""Cuts a compiled computation into steps of the driver and stages that run for every slice of clients.
 
-A computation in call-dominant form is a list of named steps. Those placed at the clients, and the first step
-of every aggregation (up to its accumulator), form *stages*: TFF computations of their own that run over any
-number of clients. The rest stays with the driver. Stage 0 waits for no aggregation, stage 1 for one of stage
-0, and so on; nearly every learning process has one stage.
+A computation in call-dominant form is a list of named steps. Steps placed at the clients, and the first step
+of every aggregation (up to its accumulator), form *stages*: TFF computations over any number of clients. The
+driver runs the other steps. Stage 0 needs no aggregation, stage 1 needs one of stage 0, and so on. Nearly
+every learning process has one stage.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _PER_CLIENT = {
 
 @dataclass(frozen=True)
 class DriverStep:
-    """Gives a value of the driver a name."""
+    """A named value that the driver computes."""
 
     name: str
     plan: Plan
@@ -49,15 +49,15 @@ class DriverStep:
 
 @dataclass(frozen=True, eq=False)
 class Stage:
-    """What is done for every slice; equal to itself only.
+    """The computation of one slice. Stages compare by identity.
 
     Attributes:
-        inputs: The names, with types, of the driver's values it takes; the same for every slice.
-        clients: The names, with types, of the clients' values it takes.
-        keeps: The names, with types, of the clients' values that leave it.
-        accumulators: The names, with types, that the merged accumulators are given.
+        inputs: Names and types of the driver's values that the stage reads, the same for every slice.
+        clients: Names and types of the clients' values that the stage reads.
+        keeps: Names and types of the clients' values that later steps read.
+        accumulators: Names and types of the merged accumulators.
         run: `<inputs..., clients...> -> <<accumulators...>, keeps...>`, a serialized computation.
-        merge: `<<accumulators...>, <accumulators...>> -> <accumulators...>`, likewise.
+        merge: `<<accumulators...>, <accumulators...>> -> <accumulators...>`, a serialized computation.
     """
 
     inputs: tuple[tuple[str, tff.Type], ...]
@@ -70,7 +70,7 @@ class Stage:
 
 @dataclass(frozen=True)
 class Staged:
-    """A computation cut into steps. `result` looks up the names that they give, and those of the leaves."""
+    """A computation cut into steps. `result` refers to steps and leaves by name."""
 
     leaves: tuple[Leaf, ...]
     steps: tuple[DriverStep | Stage, ...]
@@ -78,13 +78,13 @@ class Staged:
 
 
 def cut(block: Block) -> Staged | None:
-    """Returns the computation in steps, or None where it has to be run as a whole.
+    """Returns the computation in steps, or None if it must run as a whole.
 
-    That is so where nothing belongs to clients, for computations that take functions, and for
-    those that TFF's compiler could not bring into call-dominant form.
+    It runs as a whole if it has no clients, takes a function as an argument, or if TFF's compiler did not
+    bring it into call-dominant form.
 
     Args:
-        block: A computation as TFF's native compiler leaves it.
+        block: The output of TFF's native compiler.
     """
     try:
         leaves, locals_, result = _flat(block)
@@ -95,7 +95,7 @@ def cut(block: Block) -> Staged | None:
 
 
 def _flat(block: Block) -> tuple[list[Leaf], list[tuple[str, Block]], Block]:
-    """Returns the leaves of the argument, and the steps and the result, which look up leaves by name."""
+    """Returns the leaves of the argument, the steps, and the result; the latter refer to leaves by name."""
     leaves: list[Leaf] = []
     if isinstance(block, tff.framework.Lambda):
         parameter, kind, block = block.parameter_name, block.parameter_type, block.result
@@ -106,12 +106,12 @@ def _flat(block: Block) -> tuple[list[Leaf], list[tuple[str, Block]], Block]:
         return leaves, [], block
     names = [name for name, _ in block.locals]
     if len({*names, *(leaf.name for leaf in leaves)}) < len(names) + len(leaves):
-        raise CannotCutError  # a name that means two things
+        raise CannotCutError  # an ambiguous name
     return leaves, list(block.locals), block.result
 
 
 def _arrange(leaves: list[Leaf], locals_: Sequence[tuple[str, Block]], result: Block) -> Staged:
-    """Sorts the steps into stages and puts together each stage."""
+    """Sorts the steps into stages and builds each stage."""
     types = {leaf.name: leaf.type_signature for leaf in leaves}
     stage_of = dict.fromkeys(types, 0)
     driver: list[list[tuple[str, Block]]] = [[]]
@@ -154,7 +154,7 @@ def _stage(
     types: dict[str, tff.Type],
     wanted_later: set[str],
 ) -> Stage:
-    """Puts together one stage."""
+    """Builds one stage."""
     made = {name for name, _ in clients}
     blocks = [value for _, value in clients] + [aggregation.partial for aggregation in aggregations]
     used = sorted(set[str]().union(*map(looks_up, blocks)) - made)

@@ -1,6 +1,6 @@
-"""Clients' states that a sharded store keeps, as values of TFF types: read and left behind by workers.
+"""Reads and stages clients' states of a sharded store, as values of TFF types, on a worker.
 
-Arrays are named as everywhere else, by `structures.paths`.
+The names of the arrays are those of `structures.paths`.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ __all__ = ["leave_states", "read_states"]
 
 
 def read_states(references: Sequence[StateReference], kind: tff.Type) -> list[Any]:
-    """Clients' states, as executors have values; neighbours of one home are fetched together.
+    """Returns clients' states as executor values; fetches neighbours with one home together.
 
     Raises:
-        StoreError: One cannot be read.
+        StoreError: A state cannot be read.
     """
     paths = structures.paths(kind)
     return [
@@ -33,15 +33,15 @@ def read_states(references: Sequence[StateReference], kind: tff.Type) -> list[An
 
 
 def leave_states(references: Sequence[StateReference], values: Iterable[Any], kind: tff.Type) -> list[Staged]:
-    """Leaves one value per client where their states are; returns when they are there.
+    """Stages one value per client on the machines of the clients' states.
 
     Args:
-        references: Of the clients.
-        values: As executors have them, one per client.
-        kind: Their type.
+        references: References to the clients' states.
+        values: One executor value per client.
+        kind: The type of the values.
 
     Raises:
-        StoreError: A shard refuses.
+        StoreError: A shard refuses a value.
     """
     paths = structures.paths(kind)
     leaves = (map(np.asarray, structures.flatten(value, kind)) for value in values)

@@ -1,7 +1,7 @@
-"""What is to be done, what has to come first, and what has to be done again; not by whom.
+"""Tasks, their dependencies and their repetitions; `dispatch` chooses the workers.
 
-A task is a pure function of other tasks' results, so it can be repeated: when a worker dies, when a machine
-takes a result with it. Results are counted by task, so nothing counts twice.
+A task is a pure function of other tasks' results. It is repeated if a worker dies, or if a result is lost
+with a machine. A task has one result, so a repeated task never counts twice.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ __all__ = ["Choose", "InputLostError", "Run", "Task", "one_line"]
 
 
 class InputLostError(WorkerError):
-    """A value that a task was given, and that is no other task's result, is lost."""
+    """An argument of a task that is not the result of another task is lost."""
 
 
 @dataclass(eq=False)
@@ -27,20 +27,20 @@ class Task:
     """A piece of work.
 
     Attributes:
-        label: What an error calls it.
-        submit: Hands it to a worker under a number; returns references: one to what it tells at its end,
-            its result, and whatever else there is to keep of it.
-        needs: Tasks that come first.
-        consumes: Whether the results of `needs` are used up by it, and released.
-        node: The id of the node on which it is best done, "" where that does not matter.
-        size: Of the work, in slices.
-        may_be_lost: Whether, when all tries failed, `lost` is set instead of an error raised.
-        result: The result, once it is done and until it is consumed.
-        others: What else there is to keep of it.
-        told: What it told at its end.
-        done: Whether it ended well.
-        lost: Whether it was given up.
-        tries: How often it failed.
+        label: Description of the task in errors.
+        submit: A function that submits the task to a worker under a number. It returns references to the
+            report, to the result, and to other values to keep.
+        needs: Tasks that must be done first.
+        consumes: Whether the task releases the results of `needs`.
+        node: Id of the preferred node; "" if there is none.
+        size: Number of slices in the task.
+        may_be_lost: Whether the last failure sets `lost`, instead of raising an error.
+        result: The result, from the end of the task until it is consumed.
+        others: Other values to keep.
+        told: The report of the task.
+        done: Whether the task succeeded.
+        lost: Whether the task was given up.
+        tries: Number of failures.
     """
 
     label: str
@@ -58,7 +58,7 @@ class Task:
     tries: int = 0
 
     def has_what(self, need: Task) -> bool:
-        """Whether one of the tasks it needs is there for it."""
+        """Returns whether a needed task no longer blocks this one."""
         return need.lost or (need.done and not (self.consumes and need.result is None))
 
 
@@ -66,18 +66,18 @@ Choose: TypeAlias = Callable[[Task, bool], tuple[list[Task], list[Task]]]
 
 
 class Run:
-    """Tasks to be done: which can begin, which are under way, which have to be done again.
+    """A run of tasks: which can begin, which are running, and which must be repeated.
 
     Args:
-        tasks: They may need one another, and tasks of earlier runs.
-        idle: Returns the nodes that have workers with nothing to do.
-        give: Gives a task to a worker of such a node.
-        retries: How often a task is tried again.
-        choose: Told of a task's end, and whether it was done or given up, returns which are to be taken, and
-            which left out, as if they had been given up; others wait. None: every task is taken.
+        tasks: Tasks, which may need one another and tasks of earlier runs.
+        idle: A function that returns the nodes with idle workers.
+        give: A function that gives a task to a worker of such a node.
+        retries: Number of further tries of a failed task.
+        choose: A function of a task that has ended, and of whether it succeeded. It returns the tasks to take
+            and the tasks to leave out, as if they were given up; others wait. None: every task is taken.
 
     Attributes:
-        left_out: Tasks that were left out, and may be under way.
+        left_out: Tasks that were left out; they may still be running.
     """
 
     def __init__(
@@ -94,51 +94,51 @@ class Run:
         self._retries = retries
         self._choose = choose
         self._order = {task: position for position, task in enumerate(tasks)}
-        self._waiting: dict[Task, list[Task]] = {}  # a task, and those that need it
+        self._waiting: dict[Task, list[Task]] = {}  # a task, and the tasks that need it
         left, under_way = set(tasks), set[Task]()
         self._left, self._under_way = left, under_way
-        # Not by way of self: a circle would keep what tasks hold until garbage is collected.
+        # Without a reference to self: a cycle would keep the tasks' values until garbage collection.
         self._can_begin = ReadyTasks[Task](lambda task: task in left and task not in under_way)
         for task in self._order:
             self._require(task)
 
     @property
     def left(self) -> bool:
-        """Whether anything is left to do."""
+        """Whether there are tasks left."""
         return bool(self._left)
 
     def begin(self) -> None:
-        """Gives tasks to workers, as long as there are both."""
+        """Gives tasks to workers until either run out."""
         while chosen := self._can_begin.pop(self._idle()):
             task, node = chosen
             self._give(task, node)
             self._under_way.add(task)
 
     def take(self, task: Task, taken: Sequence[Any], told: Any, error: BaseException | None) -> None:
-        """Takes the end of a task that was given to a worker.
+        """Records the end of a task.
 
         Args:
-            task: The task; those that are not under way, as of a run that was broken off, are passed over.
-            taken: What its submission returned, but for the first.
-            told: What it told at its end.
-            error: What it ended with, or None.
+            task: The task; it is ignored if this run has not begun it.
+            taken: The references that its submission returned, without the first.
+            told: The report of the task.
+            error: The task's error, or None.
 
         Raises:
             WorkerError: The task failed too often.
-            BaseException: What it raised.
+            BaseException: The task raised it.
         """
         if task not in self._under_way:
             return
         self._under_way.remove(task)
         if task not in self._left:
-            return  # it was left out
+            return  # the task was left out
         if error is None:
             task.result, *task.others = taken
             task.told = told
             if task.consumes:
                 for need in task.needs:
                     need.result = None
-            # A coordinator tells which slices it gave up; those among which is chosen come one by one.
+            # A coordinator reports lost slices; if tasks are chosen, each has one slice.
             self._decide(task, well=not (self._choose and told))
         elif _is_lost(error):
             self._count_failure(task, error)
@@ -152,7 +152,7 @@ class Run:
             self._require(task)
 
     def _require(self, task: Task) -> None:
-        """Sees to it that a task begins as soon as what it needs is there."""
+        """Lets a task begin as soon as the tasks that it needs are done."""
         self._left.add(task)
         if task.consumes and all(need.lost for need in task.needs):
             task.lost = True
@@ -165,7 +165,7 @@ class Run:
                 need.done = False
                 self._require(need)
         if not missing:
-            position = self._order.get(task, -1)  # one of an earlier call holds up all others
+            position = self._order.get(task, -1)  # a task of an earlier run blocks all others
             self._can_begin.push(position, task, task.node)
 
     def _decide(self, task: Task, *, well: bool) -> None:
@@ -195,22 +195,22 @@ class Run:
         self._decide(task, well=False)
 
     def _redo_needs(self, task: Task, error: BaseException) -> None:
-        """Lets those whose results a task needs run again; which result was lost is not known."""
+        """Repeats all tasks that a task needs, because it is not known whose result was lost."""
         if not task.needs:
             raise InputLostError(
                 f"{task.label}: a value that it was given as a handle is lost with the machine, or the "
-                "coordinator, that held it; give it the value itself, for instance from a store"
+                "coordinator, that held it; pass the value itself, for instance from a store"
             ) from error
         for need in task.needs:
             need.done, need.result = False, None
 
 
 def _is_lost(error: BaseException) -> bool:
-    """Whether a value that a task was given is lost."""
+    """Returns whether the error says that an argument of a task is lost."""
     cause = error.cause if isinstance(error, ray.exceptions.RayTaskError) else error
     return isinstance(cause, ray.exceptions.ObjectLostError | InputLostError)
 
 
 def one_line(error: BaseException | str) -> str:
-    """What an error says, short enough to be a part of another one."""
+    """Returns an error's text as one line of at most 500 characters."""
     return " ".join(str(error).split())[:500]

@@ -1,4 +1,4 @@
-"""What a stage of a round hands out, a slice or a block of slices, and the clients' values that it keeps."""
+"""The units that a stage hands out, slices or blocks of slices, and the clients' values that it keeps."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ __all__ = ["Unit", "block_unit", "kept", "returned", "slice_unit"]
 
 @dataclass(eq=False)
 class Unit:
-    """Slices (their numbers) that are handed out together, their clients, and the task that does them."""
+    """Slices that are handed out together (by number), their clients, and their task."""
 
     slices: list[int]
     clients: Sequence[int]
@@ -31,7 +31,7 @@ class Unit:
 
     @property
     def lost(self) -> set[int]:
-        """The slices that were given up."""
+        """The numbers of the lost slices."""
         return set(self.slices) if self.task.lost else {self.slices[index] for index in self.task.told or ()}
 
 
@@ -47,11 +47,11 @@ def slice_unit(
 
     Args:
         stage: The stage.
-        number: Of the slice.
-        clients: Its clients.
+        number: Number of the slice.
+        clients: Positions of its clients in the round.
         columns: For every client value of the stage, one value per client of the round.
-        needs: Tasks that some of the values are results of.
-        homes: Where the states of the round's clients are, if a store on the machines keeps them.
+        needs: Tasks whose results are among the values.
+        homes: References to the states of the round's clients if a store on the machines keeps them.
     """
     theirs = tuple(homes[clients.start : clients.stop])
     task = slice_task(stage, clients, _values(columns, clients), _reference, needs, theirs)
@@ -71,9 +71,9 @@ def block_unit(
         stage: The stage.
         slices: The clients of each slice, by its number.
         columns: For every client value of the stage, one value per client of the round.
-        needs: Tasks that some of the values are results of.
-        let_go: Called with the coordinator and a number, when nobody needs the values any more that it keeps
-            under this number.
+        needs: Tasks whose results are among the values.
+        let_go: A function that is called with the coordinator and a task number when the coordinator may drop
+            the values of this task.
     """
     clients = [client for part in slices.values() for client in part]
     values = _values(columns, clients)
@@ -91,22 +91,22 @@ def block_unit(
 def kept(
     units: Sequence[Unit], position: int, type_signature: tff.Type, count: int, gone: set[int], stays: bool
 ) -> ClientValues:
-    """What the stage's client value at a position is for every client; those that were left out are lost.
+    """Returns handles to one client value of a stage; clients that were left out have lost ones.
 
     Args:
-        units: Of the stage, done.
-        position: Of the value, among those that are kept.
-        type_signature: Of one client's.
-        count: How many clients the round has.
-        gone: Those of lost slices.
-        stays: Whether the values are left beside the clients' states.
+        units: The units of the stage, which are done.
+        position: Position of the value among the kept ones.
+        type_signature: The type of one client's value.
+        count: Number of clients in the round.
+        gone: Clients of lost slices.
+        stays: Whether the values stay on the machines of the clients' states.
     """
     column: list[Any] = [None] * count
     for unit in units:
         first = position * len(unit.clients)
         for place, client in enumerate(unit.clients, first):
             column[client] = ClientHandle(unit.task, place, type_signature, client)
-    # Also those of slices that had been left out before.
+    # Clients of slices that an earlier stage left out have no value either.
     for client in gone.union(client for client, value in enumerate(column) if value is None):
         column[client] = ClientHandle(None, 0, type_signature, client)
     values = ClientValues(column)
@@ -115,11 +115,11 @@ def kept(
 
 
 def returned(column: ClientValues, clients: Sequence[int] | None) -> ClientValues:
-    """What a computation returns of its clients: handles, or what they are called beside their states.
+    """Returns a computation's result per client: handles, or the `Staged` names of stored values.
 
     Args:
         column: One value per client of the round.
-        clients: The positions of those that took part; None: all did.
+        clients: Positions of the clients that took part; None: all clients.
     """
     values = column if clients is None else ClientValues(column[client] for client in clients)
     handles = [one for one in values if isinstance(one, ClientHandle)]
@@ -146,5 +146,5 @@ def _reference(value: ClientHandle) -> ray.ObjectRef[Any]:
 
 def _place_of(value: ClientHandle) -> Place:
     place = value.place
-    assert place is not None  # what is lost is refused, or takes part no more
+    assert place is not None  # lost values are refused or left out earlier
     return place
