@@ -1,4 +1,4 @@
-"""More clients than a round needs, so that it need not wait for the slowest, or for one that died."""
+"""Candidates: more clients than a round needs, so that it need not wait for slow or dead ones."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ __all__ = ["Candidate", "Candidates", "Request"]
 
 @dataclass
 class Request:
-    """What is asked of a round: how many clients it needs, which first, and then which took part."""
+    """A round's request: the number of clients it needs, the preference, and later who took part."""
 
     needed: int
     first: str
@@ -27,21 +27,21 @@ class Candidate:
 
 
 class Candidates(list[Any]):
-    """One argument per client, given to a computation like any list: more clients than it needs.
+    """A list argument of a computation, with one value per client and more clients than it needs.
 
-    For runtimes that can end a computation when enough clients are done (`takes_candidates` of the context).
-    To the computation, and in its results with one value per client, the others did not take part.
+    The runtime must have `Runtime.takes_candidates`. It ends the computation when enough clients are done.
+    For the computation and its results, the other clients did not take part.
 
     Args:
-        values: One per client, in order of preference.
-        needed: How many clients are needed.
-        first: `"order"`: the first `needed` in their order, but for those whose workers died or took too
-            long; in their place come the following. The result depends on who failed, not on timing.
-            `"done"`: those that are done first. The result depends on timing.
+        values: One value per client, in order of preference.
+        needed: Number of clients that the round needs.
+        first: `"order"`: takes the first `needed` clients; the next ones replace clients whose workers died
+            or took too long. The result depends on which clients failed, not on timing. `"done"`: takes the
+            clients that are done first. The result depends on timing.
     """
 
     def __init__(self, values: Iterable[Any], needed: int | None = None, first: str = "order") -> None:
-        if needed is None:  # TFF makes the lists of an argument anew, of their elements alone
+        if needed is None:  # TFF copies the list of an argument, with its elements alone
             super().__init__(values)
             self.request: Request = self[0].request
         else:
@@ -50,5 +50,5 @@ class Candidates(list[Any]):
 
     @property
     def took_part(self) -> list[int] | None:
-        """After the computation, the positions of the clients that took part; before, None."""
+        """The positions of the clients that took part; None before the computation."""
         return self.request.took_part

@@ -13,29 +13,29 @@ __all__ = ["computation_error"]
 
 
 def computation_error(message: str, cause: BaseException, client: int | None = None) -> ComputationError:
-    """Returns a `ComputationError` that is also of the class of `cause`, where that is TensorFlow's.
+    """Returns a `ComputationError` that also has the TensorFlow class of `cause`, if that has one.
 
     Args:
         message: The text of the error.
-        cause: The error that it replaces, which may be a result of this function.
+        cause: The error to replace, which may be a result of this function.
         client: The position of the client; None at the server.
     """
     if not isinstance(cause, tf.errors.OpError):
         return ComputationError(message, client)
-    # An operation belongs to a graph: it cannot be pickled, and would add its stack to the text.
+    # Without the operation: it cannot be pickled, and it would add its stack to the text.
     attributes = {**vars(cause), "_message": message, "_op": None, "client": client}
     return _restored(_kind_of(cause), message, attributes)
 
 
 class _TensorFlowComputationError(ComputationError):
-    """The part of such a class that is not TensorFlow's."""
+    """The base of errors that also have a TensorFlow class."""
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _restored, (_kind_of(self), self.args[0], vars(self))
 
 
 def _kind_of(error: BaseException) -> type[Any]:
-    """Returns TensorFlow's class of an error that may be of both."""
+    """Returns the TensorFlow class of an error, also of a result of `computation_error`."""
     kinds = (base for base in type(error).__mro__ if issubclass(base, tf.errors.OpError))
     return next(kind for kind in kinds if not issubclass(kind, ComputationError))
 

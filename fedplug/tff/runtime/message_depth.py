@@ -1,9 +1,8 @@
 """Lifts the nesting limit of protobuf, which about 13 nested aggregators reach.
 
-TFF holds computations as protocol buffers, and both what an aggregator does and the type of its state lie one
-within the other. From the 100th nested message on, protobuf refuses (`DecodeError: Error parsing message`);
-TFF trips over that while a process is being built, where no execution context can help. The limit protects
-parsers of foreign bytes; the messages here are the program's own.
+TFF stores computations as protocol buffers. Nested aggregators nest both their computations and the types of
+their states. protobuf refuses the 100th nested message (`DecodeError: Error parsing message`), already while
+TFF builds a process. The limit protects parsers of untrusted bytes; these messages come from the program.
 """
 
 from __future__ import annotations
@@ -14,7 +13,7 @@ __all__ = ["allow_deep_messages"]
 
 
 def allow_deep_messages() -> None:
-    """Lifts the limit in this process, where protobuf runs on C (`upb`); its pure Python form has none."""
+    """Lifts the limit in this process if protobuf runs on C (`upb`); its pure Python form has no limit."""
     if api_implementation.Type() == "upb":
         from google._upb import _message
 

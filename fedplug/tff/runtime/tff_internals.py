@@ -1,7 +1,7 @@
-"""The parts of TFF 0.87 that a runtime needs and TFF does not export, so that a port has one list.
+"""The private parts of TFF 0.87 that a runtime needs, as one list for a port to another release.
 
-An execution context accepts only values and executors of these two base classes; the rest keeps our
-behaviour TFF's own (how a list becomes a dataset, how tensors in arguments become arrays).
+An execution context accepts only values and executors of these two base classes. The other parts keep TFF's
+behaviour: how a list becomes a data set, and how tensors in arguments become arrays.
 """
 
 from __future__ import annotations

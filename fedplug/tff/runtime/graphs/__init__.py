@@ -1,1 +1,1 @@
-"""Serialized TensorFlow graphs: rewriting them, and calling them as functions."""
+"""Rewrites serialized TensorFlow graphs and calls them as functions."""

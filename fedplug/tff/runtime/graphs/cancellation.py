@@ -12,7 +12,7 @@ __all__ = ["Cancellation"]
 
 
 class Cancellation:
-    """Stops the calls that were given it: those under way and those to come. Safe to use from any thread."""
+    """Cancels running and later calls that use it. Any thread may use it."""
 
     def __init__(self) -> None:
         self._changing = threading.Lock()
@@ -34,13 +34,13 @@ class Cancellation:
             raise tf.errors.CancelledError(None, None, "the computation was cancelled")
 
     def run(self, call: Callable[[cancellation.CancellationManager], list[tf.Tensor]]) -> list[tf.Tensor]:
-        """Makes a call, with a manager that no other call under way has.
+        """Runs a call with a manager that no other running call has.
 
-        TensorFlow cancels the one it is given when the call fails.
+        TensorFlow cancels the manager if the call fails.
         """
         manager = self._manager()
         results = call(manager)
-        self._idle.append(manager)  # as it was: nothing was cancelled
+        self._idle.append(manager)  # reusable: nothing was cancelled
         return results
 
     def _manager(self) -> cancellation.CancellationManager:

@@ -1,12 +1,12 @@
-"""Calls functions of the eager context in the thread of the caller, by `Fedplug>CallInline`.
+"""Calls functions of the eager context in the caller's thread, with `Fedplug>CallInline`.
 
-A call by name goes to TensorFlow's threads, and from one to the other within: for a client of a small model
-that costs more than its training. Iterators have threads of their own, which go on with what comes after an
-element: they are given the kernels of `csrc/tf/kernels/inline_iterators.cc`. Results are the same. Where
-TensorFlow sees a GPU, or there is no op library, functions are called by name.
+A call by name runs on TensorFlow's threads and changes threads within. For a client of a small model, that
+costs more than its training. Iterators have threads of their own, so they get the kernels of
+`csrc/tf/kernels/inline_iterators.cc`. Results are the same. Functions are called by name if TensorFlow sees a
+GPU, or if there is no op library.
 
-Uses private parts of TensorFlow 2.14: `execute_with_cancellation`, and how the eager runtime keeps the kernel
-of an op, within a function of its own whose name tells the numbers of inputs and outputs.
+This module uses private parts of TensorFlow 2.14: `execute_with_cancellation`, and the eager runtime's cache
+of kernels, each in a function whose name has its numbers of inputs and outputs.
 """
 
 from __future__ import annotations
@@ -29,20 +29,20 @@ __all__ = ["InlineFunction", "call_inline", "can_call_inline", "forget", "inline
 
 _OP = "Fedplug>CallInline"
 _ITERATING = ("MakeIterator", "IteratorGetNext", "IteratorGetNextAsOptional")
-_LABEL = b"fedplug_inline"  # of the kernels that need no thread
+_LABEL = b"fedplug_inline"  # the label of kernels that need no thread
 
 _counting = threading.Lock()
 _running = 0
-_forgotten: collections.deque[str] = collections.deque()  # what kernels to drop begin with
+_forgotten: collections.deque[str] = collections.deque()  # prefixes of kernels to drop
 
 
 class InlineFunction:
-    """How to call a function.
+    """The data of an inline call of one function.
 
     Args:
-        name: Of the function in the eager context.
-        inputs: The dtypes of its inputs, as TensorFlow numbers them.
-        outputs: The same of its outputs.
+        name: Name of the function in the eager context.
+        inputs: TensorFlow's dtype numbers of the inputs.
+        outputs: TensorFlow's dtype numbers of the outputs.
     """
 
     def __init__(self, name: str, inputs: Sequence[int], outputs: Sequence[int]) -> None:
@@ -51,13 +51,13 @@ class InlineFunction:
         self.kernels = f"__wrapped__{_OP}_Tin_{len(inputs)}_Tout_{len(outputs)}_"
 
     def attributes(self, one_thread: bool) -> tuple[Any, ...]:
-        """Those of a call."""
+        """Returns the attributes of a call."""
         return (*self._attributes, one_thread)
 
 
 @functools.cache
 def can_call_inline() -> bool:
-    """Whether functions can be called so in this process; loads the op library to find out."""
+    """Returns whether this process can call functions inline; loads the op library."""
     return not tf.config.list_physical_devices("GPU") and resolve_lowering("auto") == "fused"
 
 
@@ -67,9 +67,9 @@ def call_inline(
     """Calls a function.
 
     Args:
-        function: It.
-        inputs: As many as it has, of its dtypes.
-        one_thread: Whether its operations do without TensorFlow's threads, too.
+        function: The function.
+        inputs: One tensor per input, of the input's dtype.
+        one_thread: Whether its operations also run without TensorFlow's threads.
         manager: A `CancellationManager` for this call.
     """
     global _running
@@ -93,10 +93,10 @@ def call_inline(
 
 
 def inlined(function: Any) -> Callable[[Sequence[tf.Tensor]], list[tf.Tensor]]:
-    """How to call a concrete function that captures nothing and lives as long as the process.
+    """Returns a callable for a concrete function that captures nothing; the function is never released.
 
     Args:
-        function: From `get_concrete_function`; it takes tensors and returns one, or a list of them.
+        function: A result of `get_concrete_function`; it takes tensors and returns a tensor or a list.
     """
     if not can_call_inline():
         return lambda inputs: tf.nest.flatten(function(*inputs))
@@ -108,18 +108,18 @@ def inlined(function: Any) -> Callable[[Sequence[tf.Tensor]], list[tf.Tensor]]:
     )
 
     def call(inputs: Sequence[tf.Tensor]) -> list[tf.Tensor]:
-        assert function is not None  # it is in the eager context as long as somebody holds it
+        assert function is not None  # keeps the function in the eager context
         return call_inline(inline, inputs, False, cancellation.CancellationManager())
 
     return call
 
 
 def iterate_inline(graph_def: tf.compat.v1.GraphDef) -> None:
-    """Lets nodes that make iterators, and ask them for elements, do so in the thread that they are called in.
+    """Makes nodes that create and read iterators run in the calling thread.
 
-    For functions that are called inline: by name, TensorFlow would wait in one of its few threads. The
-    functions of data sets run there, too, and stay as they are: who makes the element may need the thread
-    that waits.
+    This is only for functions that are called inline: called by name, they would block one of TensorFlow's
+    few threads. Functions of data sets run on those threads and keep their nodes, because the producer of an
+    element may need the thread that waits for it.
 
     Args:
         graph_def: A graph with its library; changed in place.
@@ -136,11 +136,11 @@ def iterate_inline(graph_def: tf.compat.v1.GraphDef) -> None:
 
 
 def forget(function: InlineFunction) -> None:
-    """Lets TensorFlow drop what it keeps of a function, at the end of a call when no other is under way.
+    """Lets TensorFlow drop a function's kernels, at the end of a call when no other call is running.
 
-    Functions with as many inputs and outputs lose their kernels, too, and get new ones when they are called.
+    Functions with as many inputs and outputs lose their kernels too, and get new ones when called.
     """
-    _forgotten.append(function.kernels)  # no lock: garbage collection calls this, at any time
+    _forgotten.append(function.kernels)  # no lock: garbage collection may call this at any time
 
 
 def _drop_kernels() -> None:

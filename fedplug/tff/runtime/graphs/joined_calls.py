@@ -1,8 +1,8 @@
-"""Makes one function of several that are called one after the other.
+"""Joins functions that are called one after the other into one function.
 
-A call costs TensorFlow as much as a dozen small operations. What calls functions is traced once, with symbols
-in the place of tensors; the functions become calls within one graph, in whose place TensorFlow puts their
-operations. So the operations are the same, and so are the bits.
+A call costs TensorFlow as much as a dozen small operations. The calling code is traced once with symbolic
+tensors, so that the functions become calls in one graph, and TensorFlow inlines their operations. The
+operations are the same, and so are the bits.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ __all__ = ["JoinedFunction", "NotJoinable", "needs_values"]
 
 
 class NotJoinable(BaseException):
-    """Something that is traced cannot be part of a graph. Not an error: who handles those lets it pass."""
+    """A traced step cannot be part of a graph. It is no `Exception`, so that error handlers let it pass."""
 
 
 def needs_values() -> None:
-    """What looks at values calls this first.
+    """Must be called before code that reads the values of tensors.
 
     Raises:
-        NotJoinable: There are only symbols, as a graph is being built.
+        NotJoinable: A graph is being built, so tensors have no values.
     """
     if not tf.executing_eagerly():
         raise NotJoinable
@@ -35,7 +35,7 @@ def needs_values() -> None:
 
 class _Graph(tf.__internal__.FuncGraph):
     def capture(self, tensor: Any, name: str | None = None, shape: Any = None) -> Any:
-        """Refuses what is not made of the function's arguments: it would be the same in every later call."""
+        """Refuses tensors from outside of the function, whose values would be frozen for later calls."""
         if getattr(tensor, "graph", None) is not self:
             raise NotJoinable
         return tensor
@@ -45,11 +45,11 @@ class JoinedFunction:
     """A function of flat lists of tensors. Calls may run concurrently.
 
     Args:
-        make: Calls functions, as `GraphFunction` and TensorFlow's operations are; always the same ones.
-        dtypes: Of the arguments.
+        make: A function that always calls the same `GraphFunction`s and TensorFlow operations.
+        dtypes: Dtypes of the arguments.
 
     Raises:
-        NotJoinable: Something in `make` cannot be part of a graph, or nothing would be gained.
+        NotJoinable: A part of `make` cannot be part of a graph, or `make` has at most one call.
     """
 
     def __init__(
@@ -58,16 +58,16 @@ class JoinedFunction:
         name = new_name()
         with _Graph(name).as_default() as graph:
             arguments = [tf.compat.v1.placeholder(dtype) for dtype in dtypes]
-            # Through an identity, because a function's output must not be one of its inputs.
+            # An identity, because a function's output must not be one of its inputs.
             outputs = [tf.identity(result) for result in make(arguments)]
         kinds = [operation.type for operation in graph.get_operations()]
         calls = kinds.count("StatefulPartitionedCall")
         if calls == 0 or calls + kinds.count("AddV2") == 1:
-            raise NotJoinable  # one call takes the place of one
+            raise NotJoinable  # one call would replace one call
         self._used = [i for i, argument in enumerate(arguments) if argument.consumers()]
         inputs = [arguments[i] for i in self._used]
         names = register(name, graph, inputs, outputs, unused=arguments)
-        # Exclusive, because there may be kernels that read data sets.
+        # Exclusive, because it may have kernels that read data sets.
         self._function = RegisteredFunction(names, inputs, outputs, inline=True, exclusive=True)
 
     def __call__(

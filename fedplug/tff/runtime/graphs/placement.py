@@ -1,8 +1,7 @@
-"""Keeps data sets on the CPU where TensorFlow has a GPU for the rest: a pure function on graph protos.
+"""Keeps data sets on the CPU if TensorFlow has a GPU: a pure function on graph protos.
 
-TensorFlow places a node that asks for nothing where it has a kernel, and iterators have kernels for the GPU
-too, for pipelines that end in a copy to the device. Where a client's data is read must not depend on which of
-them TensorFlow prefers.
+TensorFlow places a node without a device wherever it has a kernel, and iterators have GPU kernels for
+pipelines that end in a copy to the device. A client's data must be read on the CPU in any case.
 """
 
 from __future__ import annotations
@@ -17,11 +16,11 @@ _CPU = "/device:CPU:0"
 
 
 def keep_data_on_cpu(nodes: Iterable[tf.compat.v1.NodeDef]) -> None:
-    """Places every node that makes, reads or passes on a data set, an iterator or an element not yet read.
+    """Places all nodes that make, read or forward data sets, iterators or unread elements on the CPU.
 
     Args:
-        nodes: Of a graph and of its library; changed in place. All others keep the device they ask for, or
-            leave it to TensorFlow.
+        nodes: Nodes of a graph and of its library; changed in place. Other nodes keep their device, or let
+            TensorFlow choose.
     """
     for node in nodes:
         if "Dataset" in node.op or "Iterator" in node.op or node.op.startswith("Optional"):

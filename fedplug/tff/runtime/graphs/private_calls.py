@@ -1,8 +1,8 @@
 """Rewrites a serialized TensorFlow graph so that every call of it is private: pure functions on protos.
 
-A TFF computation is a pure function, but its graph may hold state: variables, tables, queues. Run as it is,
-two clients would share that state through its `shared_name`, and a second call would see what the first one
-left. The rewrites below make state private to one call and order it after its initializer.
+A TFF computation is a pure function, but its graph may hold state: variables, tables, queues. Without a
+rewrite, two clients would share that state through its `shared_name`, and a second call would see the state
+of the first. The rewrites make state private to one call, and order its reads after its initializer.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from fedplug.tff.runtime.graphs.reduce_loops import draws_on, iterate_reductions
 
 __all__ = ["PrivateGraph", "all_nodes", "make_private", "node_of"]
 
-# TensorFlow's reserved name: a handle op so called makes a new, reference-counted resource each time it runs.
+# TensorFlow's reserved name: a handle op with it makes a new, reference-counted resource in each run.
 _ANONYMOUS = b"cd2c89b7-88b7-44c8-ad83-06c2a9158347"
 _ANONYMOUS_OPS = {
     "HashTableV2": "AnonymousHashTable",
@@ -30,16 +30,16 @@ _NAMING_ATTRS = ("container", "shared_name", "use_node_name_sharing")
 
 @dataclass(frozen=True)
 class PrivateGraph:
-    """A graph that shares nothing with other graphs, and what its caller has to respect.
+    """A graph that shares nothing with other graphs, and the constraints on its callers.
 
     Attributes:
-        graph_def: The graph; its library functions carry the given prefix.
-        fetches: The tensors to fetch, as asked for, after merged nodes were replaced.
-        one_shot: It holds state without an anonymous form (queues, named iterators, random ops with seeds,
-            which draw on): a copy may run only once.
-        inline: It is to be called inline, as was asked for: it is not one-shot, which is not worth a kernel.
-        exclusive: It holds tf.data kernels, each of which owns one background thread: a copy shared by
-            concurrent callers would run them one after another.
+        graph_def: The graph; its library functions have the given prefix.
+        fetches: The tensors to fetch, with the names they have after nodes were merged.
+        one_shot: Whether a copy may run only once, because the graph holds state without an anonymous form
+            (queues, named iterators, random ops with seeds).
+        inline: Whether it is called inline. One-shot graphs are not: they are not worth a kernel.
+        exclusive: Whether each concurrent caller needs a copy, because the graph holds tf.data kernels, each
+            of which owns one background thread.
     """
 
     graph_def: tf.compat.v1.GraphDef
@@ -63,9 +63,8 @@ def make_private(
         graph_def: The graph; not changed.
         fetches: Names of tensors, such as `"add:0"`.
         initialize_op: Name of the operation that initializes the state, or `""`.
-        prefix: What to put before the names of library functions and of state that must keep a name.
-            TensorFlow's eager runtime has one namespace for functions, and TFF's compiler rewrites bodies but
-            keeps names.
+        prefix: A prefix for the names of library functions, and of state that must keep a name. TensorFlow's
+            eager runtime has one namespace for functions, and TFF's compiler rewrites bodies but keeps names.
         inline: Whether functions can be called inline.
     """
     fetches = list(fetches)
@@ -153,7 +152,7 @@ def _replace(name: str, replaced: dict[str, str]) -> str:
 
 
 def _merge_shared_handles(graph_def: tf.compat.v1.GraphDef) -> dict[str, str]:
-    """Lets nodes that name the same state be one node, which anonymous names would tell apart."""
+    """Merges nodes that name the same state, which anonymous names would otherwise separate."""
     first: dict[tuple[str, bytes, bytes], str] = {}
     replaced: dict[str, str] = {}
     for node in graph_def.node:
@@ -172,7 +171,7 @@ def _merge_shared_handles(graph_def: tf.compat.v1.GraphDef) -> dict[str, str]:
 
 
 def _privatize_state(graph_def: tf.compat.v1.GraphDef, prefix: str) -> bool:
-    """Gives state an anonymous name; returns whether some has none, so that a copy may run only once."""
+    """Makes state anonymous; returns whether some state has no anonymous form, so that copies run once."""
     # State named in a function body cannot be merged with its namesakes: it keeps a name, made unique.
     named = {_shared_name(n) for f in graph_def.library.function for n in f.node_def} - {b"", _ANONYMOUS}
     one_shot = bool(named)
@@ -189,8 +188,7 @@ def _privatize_state(graph_def: tf.compat.v1.GraphDef, prefix: str) -> bool:
             for attr in _NAMING_ATTRS:
                 node.attr.pop(attr, None)
         else:
-            # Without a shared name the state belongs to the kernel, which lives as long as the copy of the
-            # function.
+            # Without a shared name, the state belongs to the kernel and lives as long as the function's copy.
             node.attr["shared_name"].s = b""
             node.attr["container"].s = b""
             one_shot = True
@@ -198,7 +196,7 @@ def _privatize_state(graph_def: tf.compat.v1.GraphDef, prefix: str) -> bool:
 
 
 def _forget_missing_colocations(graph_def: tf.compat.v1.GraphDef) -> None:
-    """Drops wishes to share a device with nodes that are gone."""
+    """Drops colocations with nodes that no longer exist."""
     present = {b"loc:@" + node.name.encode() for node in graph_def.node}
     for node in graph_def.node:
         if "_class" in node.attr:
@@ -207,9 +205,9 @@ def _forget_missing_colocations(graph_def: tf.compat.v1.GraphDef) -> None:
 
 
 def _run_after_initializer(graph_def: tf.compat.v1.GraphDef, initialize_op: str) -> None:
-    """Makes everything outside the initializer that reads something the initializer touches wait for it.
+    """Makes the readers of state outside the initializer wait for it.
 
-    Direct readers are enough, and safe in old-style loops: what enters a loop does so through an Enter node.
+    Direct readers are enough, and safe in old-style loops, which values enter through an Enter node.
     """
     nodes = {node.name: node for node in graph_def.node}
     before = _ancestors(nodes, [initialize_op])

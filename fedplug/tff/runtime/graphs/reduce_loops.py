@@ -1,10 +1,9 @@
 """Rewrites data set reductions into loops over an iterator: pure functions on graph protos.
 
 TFF's client loops are by default `dataset.reduce(...)`. TensorFlow's `ReduceDataset` kernel instantiates the
-reducing function again each time it runs, which for a training step costs far more than the step itself. The
-rewrite is step for step the same: one element at a time, the next one only after the function has returned.
-Where functions are called inline, `Fedplug>ReduceInline` is the loop; elsewhere a `While`, whose body is
-instantiated once, too.
+reducing function in each run, which costs far more than a training step. The rewrite runs the same steps:
+one element at a time, and the next one only after the function has returned. The loop is
+`Fedplug>ReduceInline` in functions that are called inline, else a `While`, which both instantiate it once.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ _RESOURCE = tf.resource.as_datatype_enum
 
 
 class Loop(NamedTuple):
-    """What took the place of a reduction: a node, and which output of it is the first of the state."""
+    """The loop that replaces a reduction: a node, and the index of its first state output."""
 
     name: str
     first: int
@@ -30,13 +29,13 @@ class Loop(NamedTuple):
 def iterate_reductions(
     graph_def: tf.compat.v1.GraphDef, prefix: str, *, inline: bool = False
 ) -> dict[str, Loop]:
-    """Replaces every `ReduceDataset` node of the graph itself by a loop.
+    """Replaces every `ReduceDataset` node of the graph, but not of its library, by a loop.
 
-    Returns the loop for every replaced node; `loop_output` tells what stands for its outputs.
+    Returns the loop for every replaced node, for `loop_output`.
 
     Args:
         graph_def: The graph; changed in place.
-        prefix: What to put before the names of new library functions.
+        prefix: A prefix for the names of new library functions.
         inline: Whether the graph is a function that is called inline.
     """
     functions = {function.signature.name: function for function in graph_def.library.function}
@@ -63,7 +62,7 @@ def iterate_reductions(
 
 
 def loop_output(source: str, loops: dict[str, Loop]) -> str:
-    """Returns what stands for an input of a node after `loops` replaced some nodes."""
+    """Returns the tensor that replaces the input `source` of a node, given the loops."""
     control, name = source.startswith("^"), source.removeprefix("^")
     node, _, index = name.partition(":")
     if node not in loops:
@@ -73,21 +72,21 @@ def loop_output(source: str, loops: dict[str, Loop]) -> str:
 
 
 def draws_on(node: tf.compat.v1.NodeDef) -> bool:
-    """Whether a node is a random op with a seed, whose state lives in the kernel: it goes on where it was."""
+    """Returns whether a node is a random op with a seed, whose kernel keeps its state between runs."""
     return any(seed in node.attr and node.attr[seed].i for seed in ("seed", "seed2"))
 
 
 def called_by(node: tf.compat.v1.NodeDef) -> set[str]:
-    """Names among which are those of all functions that a node calls, or has called."""
+    """Returns a set of names that includes those of all functions that a node calls."""
     return {node.op} | {
         reference.name for attr in node.attr.values() for reference in (attr.func, *attr.list.func)
     }
 
 
 def _draws_random_numbers(node: tf.compat.v1.NodeDef, functions: dict[str, function_pb2.FunctionDef]) -> bool:
-    """Whether a node, or a function it calls, holds random ops with seeds.
+    """Returns whether a node, or a function it calls, has random ops with seeds.
 
-    With an instance of the function per run, as the data set has it, every run draws the same numbers.
+    The data set makes an instance of the function per run, so every run draws the same numbers.
     """
     if draws_on(node):
         return True
@@ -120,19 +119,19 @@ class _Reduction:
         self._function_name = f"{prefix}{node.name.replace('/', '_')}"
 
     def inline_nodes(self) -> list[tf.compat.v1.NodeDef]:
-        """Returns the nodes that take the place of the reduction in a function that is called inline."""
+        """Returns the nodes that replace the reduction in a function that is called inline."""
         iterator, made = self._iterator()
         loop = tf.compat.v1.NodeDef(
             name=self.loop, op="Fedplug>ReduceInline", input=[iterator.name, *self._values, f"^{made.name}"]
         )
         loop.attr["f"].func.CopyFrom(self._node.attr["f"].func)
         loop.attr["Tstate"].list.type.extend(self._state)
-        loop.attr["Tcaptured"].list.SetInParent()  # where there is none, an empty list
+        loop.attr["Tcaptured"].list.SetInParent()  # an empty list if there are none
         loop.attr["Tcaptured"].list.type.extend(self._captured)
         return self._placed([iterator, made, loop])
 
     def nodes(self) -> list[tf.compat.v1.NodeDef]:
-        """Returns the nodes that take the place of the reduction elsewhere; they call the functions below."""
+        """Returns the nodes that replace the reduction elsewhere; they call `condition` and `body`."""
         iterator, made = self._iterator()
         first = self._typed(
             tf.compat.v1.NodeDef(
@@ -156,7 +155,7 @@ class _Reduction:
         return self._placed([iterator, made, first, loop])
 
     def _iterator(self) -> tuple[tf.compat.v1.NodeDef, tf.compat.v1.NodeDef]:
-        """An iterator, and what has it begin."""
+        """Returns an iterator, and the node that initializes it."""
         iterator = self._typed(
             tf.compat.v1.NodeDef(
                 name=f"{self._node.name}/iterator", op="AnonymousIteratorV3", input=self._after
@@ -173,7 +172,7 @@ class _Reduction:
         return nodes
 
     def condition(self) -> function_pb2.FunctionDef:
-        """Returns the function that tells whether there is an element."""
+        """Returns the function that says whether there is an element."""
         function = self._function("condition")
         function.signature.output_arg.add(name="go_on", type=tf.bool.as_datatype_enum)
         function.node_def.add(name="has", op="OptionalHasValue", input=["element"])
@@ -221,7 +220,7 @@ class _Reduction:
         return function
 
     def _typed(self, node: tf.compat.v1.NodeDef) -> tf.compat.v1.NodeDef:
-        """Tells an iterator op the types of the elements; shapes are found at run time."""
+        """Gives an iterator op the types of the elements; shapes are found at run time."""
         node.attr["output_types"].list.type.extend(self.elements)
         node.attr["output_shapes"].list.shape.extend([tf.TensorShape(None).as_proto()] * len(self.elements))
         return node

@@ -1,6 +1,6 @@
-"""A function in TensorFlow's eager context, and how its callers get out of each other's way.
+"""A function in TensorFlow's eager context, and its copies for concurrent callers.
 
-Kernels belong to the name of a function, and those that read data sets take one caller at a time.
+Kernels belong to the name of a function, and kernels that read data sets serve one caller at a time.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from fedplug.tff.runtime.graphs.registration import register_copy, unregister
 
 __all__ = ["RegisteredFunction"]
 
-# TFF's compiler has optimized the graph once; TensorFlow's own pass would do it again for every copy. Set on
-# the call, so that the rest of the program keeps its settings.
+# TFF's compiler has optimized the graph, and TensorFlow would optimize every copy again. This is set on the
+# call, so that the rest of the program keeps its settings.
 _NO_GRAPPLER = tf.compat.v1.ConfigProto()
 _NO_GRAPPLER.graph_options.rewrite_options.disable_meta_optimizer = True
 _CALL_ATTRS = ("executor_type", "", "config_proto", _NO_GRAPPLER.SerializeToString())
@@ -29,22 +29,22 @@ _Call = Callable[[Sequence[tf.Tensor], bool, cancellation.CancellationManager], 
 
 
 class RegisteredFunction:
-    """A function of flat lists of tensors, in the eager context for as long as somebody holds it.
+    """A function of flat lists of tensors, which the eager context has as long as this object exists.
 
     Calls may run concurrently.
 
     Args:
-        names: What `register` put into the context: the function, and what it calls.
-        inputs: What the function was made with.
-        outputs: The same.
-        inline: Whether it is called in the thread of the caller.
-        exclusive: Whether every caller needs a copy of its own.
+        names: The names that `register` put into the context: the function and the functions it calls.
+        inputs: Symbolic inputs of the function.
+        outputs: Symbolic outputs of the function.
+        inline: Whether it is called in the caller's thread.
+        exclusive: Whether every concurrent caller needs a copy.
 
     Attributes:
-        name: Of the function.
-        input_dtypes: As TensorFlow numbers them.
-        output_dtypes: As TensorFlow numbers them.
-        is_inline: Whether it is called in the thread of the caller.
+        name: Name of the function.
+        input_dtypes: TensorFlow's dtype numbers of the inputs.
+        output_dtypes: TensorFlow's dtype numbers of the outputs.
+        is_inline: Whether it is called in the caller's thread.
     """
 
     def __init__(
@@ -61,7 +61,7 @@ class RegisteredFunction:
         self.output_dtypes = [tensor.dtype.as_datatype_enum for tensor in outputs]
         self.is_inline = inline
         self._is_exclusive = exclusive
-        # Everything to take out of the eager context again.
+        # Everything to remove from the eager context again.
         self._registered = list(names)
         self._inlined: list[InlineFunction] = []
         weakref.finalize(self, unregister, self._registered, self._inlined).atexit = False
@@ -74,9 +74,9 @@ class RegisteredFunction:
         """Calls the function; raises what TensorFlow raises.
 
         Args:
-            inputs: As many as it has, of its dtypes.
-            cancel: Stops the call.
-            one_thread: Whether operations leave TensorFlow's threads to others; where it is called inline.
+            inputs: One tensor per input, of the input's dtype.
+            cancel: An object that can cancel the call.
+            one_thread: Whether operations run without TensorFlow's threads; only for inline calls.
         """
         if not self._is_exclusive:
             return cancel.run(functools.partial(self._call, inputs, one_thread))
@@ -91,7 +91,7 @@ class RegisteredFunction:
             self._idle.append(call)
 
     def _callable(self, name: str) -> _Call:
-        """Returns how to call a copy of the function."""
+        """Returns a callable for a copy of the function."""
         if not self.is_inline:
             return functools.partial(_call_by_name, name, len(self.output_dtypes))
         self._inlined.append(InlineFunction(name, self.input_dtypes, self.output_dtypes))
@@ -105,7 +105,7 @@ def _call_by_name(
     one_thread: bool,
     manager: cancellation.CancellationManager,
 ) -> list[tf.Tensor]:
-    del one_thread  # TensorFlow has no such choice
+    del one_thread  # not possible for calls by name
     outputs: list[tf.Tensor] = execute.execute_with_cancellation(
         name, num_outputs, inputs, _CALL_ATTRS, eager_context.context(), manager
     )

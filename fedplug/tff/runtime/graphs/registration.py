@@ -1,6 +1,6 @@
-"""Puts graphs into TensorFlow's eager context as functions, and takes them out again.
+"""Registers graphs as functions in TensorFlow's eager context, and removes them.
 
-The context has one namespace for the whole process: names are counted.
+The context has one namespace for the whole process, so names have a counter.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from fedplug.tff.runtime.graphs.inline_calls import InlineFunction, forget
 
 __all__ = ["new_name", "register", "register_copy", "unregister"]
 
-_names = itertools.count()  # no two functions of this process have one name
+_names = itertools.count()  # makes function names unique in this process
 
 
 def new_name() -> str:
-    """Returns a name that no function has."""
+    """Returns an unused function name."""
     return f"fedplug_{next(_names)}"
 
 
@@ -34,15 +34,15 @@ def register(
     *,
     unused: Sequence[tf.Tensor] = (),
 ) -> list[str]:
-    """Puts a graph and its library into the eager context; returns the names it put there.
+    """Registers a graph and its library; returns the registered names.
 
     Args:
-        name: Of the function.
-        graph: All of its operations become part of the function.
-        inputs: What the function is given.
-        outputs: What it returns; none of the inputs.
-        library: The definitions of the functions that the graph calls, but those that are there already.
-        unused: Placeholders that nothing reads, which do not become part of it.
+        name: Name of the function.
+        graph: A graph whose operations all become part of the function.
+        inputs: Inputs of the function.
+        outputs: Outputs of the function; none of the inputs.
+        library: Definitions of the functions that the graph calls and the context does not have.
+        unused: Placeholders without readers, which are left out.
     """
     outside = {tensor.op for tensor in (*inputs, *unused)}
     with graph._c_graph.get() as c_graph:
@@ -54,7 +54,7 @@ def register(
             [tensor._as_tf_output() for tensor in inputs],
             [tensor._as_tf_output() for tensor in outputs],
             [],  # output names: any
-            [],  # control outputs: what the results do not need has been left out
+            [],  # control outputs: unneeded operations have been left out
             [],
             None,
             "",
@@ -70,7 +70,7 @@ def register(
 
 
 def register_copy(name: str) -> str:
-    """Registers a function once more under another name, which it returns; kernels belong to a name."""
+    """Registers a copy of a function, with kernels of its own; returns the name of the copy."""
     definition = eager_context.context().get_function_def(name)
     definition.signature.name = new_name()
     eager_context.context().add_function_def(definition)
@@ -78,7 +78,7 @@ def register_copy(name: str) -> str:
 
 
 def unregister(names: Iterable[str], inlined: Iterable[InlineFunction]) -> None:
-    """Takes functions, with their kernels, out of the eager context."""
+    """Removes functions and their kernels from the eager context."""
     for function in inlined:
         forget(function)
     for name in names:

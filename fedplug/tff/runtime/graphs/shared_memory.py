@@ -1,6 +1,6 @@
-"""Tensors in the memory of NumPy arrays.
+"""Tensors that share the memory of NumPy arrays.
 
-Uses a private part of TensorFlow 2.14, what makes its eager tensors: the public ways copy every array.
+This module uses TensorFlow 2.14's private constructor of eager tensors; public functions copy every array.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ __all__ = ["tensor_of"]
 
 
 def tensor_of(array: NDArray[Any]) -> tf.Tensor:
-    """The values of an array: where they lie, if it is aligned and nobody can write to it, else a copy.
+    """Returns a tensor that shares the array's memory if it is aligned and read-only, else a copy.
 
-    TensorFlow writes no result over what it does not own, so the array stays as it is.
+    TensorFlow never overwrites memory that it does not own.
     """
     if can_be_written(array):
         return tf.constant(array)

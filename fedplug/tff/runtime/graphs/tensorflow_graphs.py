@@ -1,9 +1,9 @@
 """Turns a TFF computation's serialized graph into a function that TensorFlow's eager runtime calls.
 
-This file, `registration`, `registered_function`, `cancellation`, `inline_calls` and `shared_memory` alone use
-private parts of TensorFlow 2.14; TFF 0.87 pins that version. The public ways were tried and do not do:
-`tf.compat.v1.wrap_function(...).prune()` now and then fails on lowered loops, and a `Session` copies every
-tensor in and out, and cannot hand over a dataset. What is used here:
+Only this file, `registration`, `registered_function`, `cancellation`, `inline_calls` and `shared_memory` use
+private parts of TensorFlow 2.14, the version that TFF 0.87 pins. The public functions do not suffice:
+`tf.compat.v1.wrap_function(...).prune()` sometimes fails on lowered loops; a `Session` copies every tensor
+and cannot pass data sets. This file uses:
 
 - `TF_GraphToFunction` and the eager context's function table: a graph as a function, and copies of it under
   other names;
@@ -39,10 +39,10 @@ _loading = threading.Lock()
 
 @contextlib.contextmanager
 def naming_missing_ops() -> Iterator[None]:
-    """Says what to do where TensorFlow does not know an op.
+    """Converts TensorFlow's error about an unknown op into one that names the remedy.
 
     Raises:
-        OpLibraryError: No library loaded in this process provides an op of a graph that the block takes in.
+        OpLibraryError: No library loaded in this process provides an op of a graph that the block imports.
     """
     try:
         yield
@@ -59,17 +59,17 @@ Shape = tuple[int | None, ...] | None
 
 
 def load(computation: computation_pb2.Computation, shapes: Sequence[Shape]) -> GraphFunction:
-    """Returns the function of a TensorFlow computation; equal computations share one.
+    """Returns the function of a TensorFlow computation; equal computations share one function.
 
-    The identity the compiler writes into the proto is a hash that differs from process to process and is not
-    trusted: the key is the content. A function lives as long as somebody holds it.
+    The key is the content, because the identity in the proto differs from process to process. A function is
+    released with its last reference.
 
     Args:
         computation: The computation, with its graph.
-        shapes: For every leaf of the result the shape its type declares; the graph may know less.
+        shapes: The declared shape of every leaf of the result; the graph may know less.
 
     Raises:
-        OpLibraryError: The graph holds an op that no library loaded in this process provides.
+        OpLibraryError: The graph has an op that no library loaded in this process provides.
     """
     keyed = computation_pb2.Computation()
     keyed.CopyFrom(computation)
@@ -83,7 +83,7 @@ def load(computation: computation_pb2.Computation, shapes: Sequence[Shape]) -> G
 
 
 class GraphFunction:
-    """A callable on flat lists of tensors: a computation's parameter leaves in, its result leaves out.
+    """A callable from a computation's parameter leaves to its result leaves, as flat lists of tensors.
 
     Every call has its own variables and tables. Calls may run concurrently. Datasets are variant scalars.
     """
@@ -103,19 +103,18 @@ class GraphFunction:
     def __call__(
         self, arguments: Sequence[tf.Tensor], cancel: Cancellation, *, one_thread: bool = False
     ) -> list[tf.Tensor]:
-        """Calls the function; where a graph is being built, it becomes part of that.
+        """Calls the function, or adds the call to the graph that is being built.
 
         Args:
-            arguments: Of the parameters that the graph reads, and others.
-            cancel: Stops the call.
-            one_thread: Whether operations leave TensorFlow's threads to others; where functions are called
-                inline.
+            arguments: One tensor per parameter, also for parameters that the graph does not read.
+            cancel: An object that can cancel the call.
+            one_thread: Whether operations run without TensorFlow's threads; only for inline calls.
 
         Raises:
             tf.errors.CancelledError: `cancel.cancel()` was called before the end.
             tf.errors.OpError: An op failed.
             TypeError: An argument has another dtype, or a result another shape, than the graph declares.
-            NotJoinable: A graph is being built that it cannot be part of.
+            NotJoinable: A graph is being built, and this call cannot be part of it.
         """
         built = self._built
         inputs = [arguments[i] if i < len(arguments) else tf.constant("fedplug") for i in built.inputs]
@@ -160,12 +159,12 @@ class GraphFunction:
             with naming_missing_ops():
                 tf.graph_util.import_graph_def(private.graph_def, name="")
             present = {node.name for node in private.graph_def.node}
-            # The session token, where the graph reads it, is fed like one more parameter.
+            # The session token, if the graph reads it, is one more parameter.
             feeds = [*self._parameters, self._session_token]
             used = [i for i, feed in enumerate(feeds) if feed and node_of(feed) in present]
             inputs = [graph.get_tensor_by_name(feeds[i]) for i in used]
             results = list(dict.fromkeys(private.fetches))
-            # Through an identity, because a function's output must not be one of its inputs.
+            # An identity, because a function's output must not be one of its inputs.
             outputs = [tf.identity(graph.get_tensor_by_name(result)) for result in results]
             names = register(name, graph, inputs, outputs, private.graph_def.library.function)
         return _Built(
@@ -180,16 +179,16 @@ class GraphFunction:
 
 @dataclass(frozen=True)
 class _Built:
-    """A registered function: what to feed (positions among the parameters) and what comes out."""
+    """A registered function, with the positions of the parameters that it reads."""
 
     function: RegisteredFunction
-    one_shot: bool  # it may be called once
+    one_shot: bool  # whether it may be called only once
     inputs: list[int]
-    outputs: list[int]  # for every result leaf, which output of the function it is
+    outputs: list[int]  # the output index of every result leaf
 
 
 def _tensor_names(binding: computation_pb2.TensorFlow.Binding) -> Iterator[str]:
-    """Yields the tensor of every leaf of a binding, in the order of the type it binds."""
+    """Yields the tensor name of every leaf of a binding, in the order of its type."""
     kind = binding.WhichOneof("binding")
     if kind == "tensor":
         yield binding.tensor.tensor_name
@@ -201,7 +200,7 @@ def _tensor_names(binding: computation_pb2.TensorFlow.Binding) -> Iterator[str]:
 
 
 def fits(actual: tuple[int, ...], declared: Shape) -> bool:
-    """Whether a tensor has the shape its type declares; None is any rank, or any size."""
+    """Returns whether a shape fits the declared one; None is any rank or any size."""
     if declared is None or actual == declared:
         return True
     return len(actual) == len(declared) and all(

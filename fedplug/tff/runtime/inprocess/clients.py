@@ -1,7 +1,7 @@
 """Runs one piece of work per client, several at a time, and takes the results in client order.
 
-A client's result is taken as soon as those of the clients before it are, and then released: however many
-clients there are, only a few results exist at a time.
+A client's result is taken as soon as the results of all earlier clients are, and then released. Only a few
+results exist at a time, whatever the number of clients.
 """
 
 from __future__ import annotations
@@ -21,12 +21,11 @@ class ClientPool:
     """A bounded number of threads that share the clients of a round.
 
     Args:
-        width: How many clients run at a time; the processors this process may use, if None.
+        width: Number of clients that run at a time. None: the number of processors of this process.
 
     Attributes:
-        width: How many clients run at a time.
-        window: How far clients may be ahead of the first one whose result has not been taken; no more results
-            than this wait for their turn.
+        width: Number of clients that run at a time.
+        window: Maximum number of results that wait for an earlier client's result.
 
     Raises:
         ConfigError: The width is less than 1.
@@ -38,12 +37,11 @@ class ClientPool:
         if self.width < 1:
             raise ConfigError(f"max_concurrent_clients is {width}; at least one client must run at a time")
         self.window = 2 * self.width
-        # The calling thread takes its share, so a pool of one needs no thread, and pools never wait for one
-        # another.
+        # The calling thread works too, so a pool of one needs no thread, and pools never wait for each other.
         self._helpers = ThreadPoolExecutor(max(1, self.width - 1), thread_name_prefix="fedplug-client")
 
     def is_full(self, clients: int) -> bool:
-        """Whether so many clients, as far as they run at a time, leave no processor idle."""
+        """Returns whether this many clients leave no processor idle."""
         return min(clients, self.width) >= self._processors
 
     def run(
@@ -55,25 +53,24 @@ class ClientPool:
     ) -> None:
         """Calls `take(client, work(client))` for every client.
 
-        `work` runs concurrently. `take` is called in client order, never twice at a time, by any thread.
-        After the first failure of either no further client starts, and `on_failure` is called, so that it can
-        stop those that run.
+        `work` runs concurrently. `take` runs in client order, one call at a time, in any thread. After the
+        first failure, no further client starts, and `on_failure` is called to stop running clients.
 
         Raises:
-            BaseException: Whatever `work` or `take` raised, the first failure in time.
+            BaseException: The first error, in time, of `work` or `take`.
         """
         line = _Line(clients, self.window, work, take, on_failure)
         helpers = [self._helpers.submit(line.share) for _ in range(min(self.width, clients) - 1)]
         line.share()
         for helper in helpers:
-            helper.cancel()  # one that has not begun has nothing left to do
+            helper.cancel()  # a helper that has not begun has nothing to do
         wait(helpers)
         if line.failures:
             raise line.failures[0]
 
 
 class _Line:
-    """The clients of one run: some not begun, some at work, some done and waiting to be taken."""
+    """The clients of one run: not begun, running, or done and waiting to be taken."""
 
     def __init__(
         self,
@@ -86,14 +83,14 @@ class _Line:
         self.failures: list[BaseException] = []
         self._work, self._take, self._on_failure = work, take, on_failure
         self._window = window
-        self._clients = iter(range(clients))  # shared: `next` on it is atomic
+        self._clients = iter(range(clients))  # shared, because `next` is atomic
         self._changed = threading.Condition()
         self._waiting: dict[int, Any] = {}
         self._taken = 0
         self._taking = False
 
     def share(self) -> None:
-        """Works for one client after the other, until none is left or one failed."""
+        """Runs one client after the other, until none is left or one fails."""
         try:
             for client in self._clients:
                 with self._changed:
@@ -115,7 +112,7 @@ class _Line:
     def _take_those_whose_turn_it_is(self) -> None:
         while True:
             with self._changed:
-                # A thread that is taking looks here again before it stops: nothing put down is forgotten.
+                # The thread that takes looks here again before it stops, so that no result is forgotten.
                 if self._taking or self._taken not in self._waiting or self.failures:
                     return
                 self._taking = True

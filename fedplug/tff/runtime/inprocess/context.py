@@ -1,8 +1,8 @@
-"""TFF execution contexts that run computations in this process: what a program sets as its default.
+"""TFF execution contexts that run computations in this process.
 
-The asynchronous context adds to TFF's own a compiler cache by identity, and a guard against use after a fork.
-The synchronous one runs it on an event loop in a thread of its own, so that it works inside a running loop
-(notebooks) and an interrupt ends a round at once.
+The asynchronous context adds a compiler cache by identity to TFF's context, and refuses to work after a fork.
+The synchronous context runs it on an event loop in a thread of its own. It thus works inside a running loop
+(notebooks), and an interrupt ends a round at once.
 """
 
 from __future__ import annotations
@@ -25,18 +25,18 @@ from fedplug.tff.runtime.inprocess.values import to_arrays
 
 __all__ = ["create_async_execution_context", "create_sync_execution_context"]
 
-# A round under way holds one thread that mostly waits; more rounds than this at a time queue up.
+# A running round uses one thread, which mostly waits; further rounds queue.
 _MAX_ROUNDS = 64
 
 
 def create_async_execution_context(
     *, max_concurrent_clients: int | None = None, default_num_clients: int = 0
 ) -> InProcessAsyncContext:
-    """Returns a context whose computations are awaited; they run in this process, with this TensorFlow.
+    """Returns a context that runs computations in this process as coroutines.
 
     Args:
-        max_concurrent_clients: How many clients run at a time; the processors this process may use, if None.
-        default_num_clients: The number of clients of a computation whose arguments do not tell.
+        max_concurrent_clients: Number of clients that run at a time. None: the number of processors.
+        default_num_clients: Number of clients of a computation whose arguments do not determine it.
     """
     rounds = create_round_threads()
     factory = InProcessExecutorFactory(ClientPool(max_concurrent_clients), rounds, default_num_clients)
@@ -46,13 +46,13 @@ def create_async_execution_context(
 def create_sync_execution_context(
     *, max_concurrent_clients: int | None = None, default_num_clients: int = 0
 ) -> InProcessSyncContext:
-    """Returns a context whose computations run in this process, with this TensorFlow: custom ops work.
+    """Returns a context that runs computations in this process, with its TensorFlow; custom ops work.
 
-    It may be used from several threads at a time, and inside a running event loop.
+    Several threads may use it at a time, also inside a running event loop.
 
     Args:
-        max_concurrent_clients: How many clients run at a time; the processors this process may use, if None.
-        default_num_clients: The number of clients of a computation whose arguments do not tell.
+        max_concurrent_clients: Number of clients that run at a time. None: the number of processors.
+        default_num_clients: Number of clients of a computation whose arguments do not determine it.
     """
     return InProcessSyncContext(
         create_async_execution_context(
@@ -62,7 +62,7 @@ def create_sync_execution_context(
 
 
 def create_round_threads() -> ThreadPoolExecutor:
-    """Returns the threads that a context runs rounds in."""
+    """Returns the threads in which a context runs rounds."""
     return ThreadPoolExecutor(_MAX_ROUNDS, thread_name_prefix="fedplug-round")
 
 
@@ -70,10 +70,11 @@ class InProcessAsyncContext(tff.framework.AsyncExecutionContext):
     """TFF's execution context on our executor.
 
     Args:
-        factory: Makes executors.
-        rounds: Threads to compile in.
-        compile_: Makes the programs that the executors run.
-        to_arrays: Makes arrays of the tensors in arguments and results, as TFF's `transform_args` does.
+        factory: The factory of executors.
+        rounds: Threads in which computations are compiled.
+        compile_: A function that compiles a computation for the executors.
+        to_arrays: A function that converts tensors in arguments and results to arrays, such as TFF's
+            `transform_args`.
     """
 
     runs_custom_ops = True
@@ -96,18 +97,18 @@ class InProcessAsyncContext(tff.framework.AsyncExecutionContext):
         """Runs a computation.
 
         Raises:
-            ComputationError: Something in it failed; the message names it and, if there is one, the client.
+            ComputationError: A part of it failed; the message names it and, if there is one, the client.
             TypeError: The argument does not fit; the text is TFF's.
         """
         self.refuse_after_fork()
         program = self._programs.get(id(comp))
         if program is None:
-            # Tracing and compiling take up to seconds: not on the event loop.
+            # Not on the event loop: tracing and compiling take up to seconds.
             program = await asyncio.get_running_loop().run_in_executor(self._rounds, self._compile, comp)
         return await super().invoke(program, arg)
 
     def refuse_after_fork(self) -> None:
-        """Raises an error in a forked child, where a call would wait for threads that are not there."""
+        """Raises an error in a forked child, where a call would wait for threads that do not exist."""
         if os.getpid() != self._process:
             raise RuntimeError(
                 "this execution context was made before a fork(), which TensorFlow's threads do not survive; "
@@ -115,8 +116,8 @@ class InProcessAsyncContext(tff.framework.AsyncExecutionContext):
             )
 
     def _compile(self, comp: Any) -> Program:
-        # By identity, as TFF's own cache in effect is (computations have no equality), but without hashing
-        # the whole proto in every round.
+        # By identity, like TFF's cache (computations have no equality), but without hashing the whole proto
+        # in every round.
         with self._compiling:
             program = self._programs.get(id(comp))
             if program is None:
@@ -126,7 +127,7 @@ class InProcessAsyncContext(tff.framework.AsyncExecutionContext):
 
 
 class InProcessSyncContext(Runtime):
-    """Runs an asynchronous context on a loop of its own."""
+    """A synchronous context that runs an asynchronous one on an event loop of its own."""
 
     runs_custom_ops = True
 
@@ -136,7 +137,7 @@ class InProcessSyncContext(Runtime):
 
     @property
     def executor_factory(self) -> tff.framework.ExecutorFactory:
-        """The executor factory, as TFF's contexts show it."""
+        """The executor factory, which TFF's contexts also have."""
         return self._context.executor_factory
 
     def invoke(self, comp: Any, arg: Any) -> Any:
@@ -145,5 +146,5 @@ class InProcessSyncContext(Runtime):
         return self._loop.run(self._context.invoke(comp, arg))
 
     def close(self) -> None:
-        """Ends the context's thread; it cannot be used any more."""
+        """Ends the context's thread."""
         self._loop.close()

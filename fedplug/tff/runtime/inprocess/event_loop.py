@@ -1,4 +1,4 @@
-"""An event loop in a thread of its own: synchronous code runs coroutines, also inside a running loop."""
+"""An event loop in a thread of its own, with which synchronous code runs coroutines."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ __all__ = ["LoopThread"]
 
 
 class LoopThread:
-    """A running event loop; it ends with the object."""
+    """A running event loop, which ends with this object."""
 
     def __init__(self) -> None:
         self._loop = asyncio.new_event_loop()
@@ -21,7 +21,7 @@ class LoopThread:
         self._stop = weakref.finalize(self, _stop_loop, self._loop, thread)
 
     def run(self, coroutine: Coroutine[Any, Any, Any]) -> Any:
-        """Returns the coroutine's result; any thread but the loop's own may call this.
+        """Returns the coroutine's result; any thread except the loop's own may call this.
 
         An exception in the calling thread, such as Ctrl-C, cancels the coroutine and is raised at once.
 
@@ -39,7 +39,7 @@ class LoopThread:
             raise
 
     def close(self) -> None:
-        """Ends the loop and its thread; again does nothing."""
+        """Ends the loop and its thread; a second call does nothing."""
         self._stop()
 
 

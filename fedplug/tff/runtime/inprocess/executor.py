@@ -1,7 +1,6 @@
-"""The executor behind our execution context: TFF asks it to take values in, to call, and to hand results out.
+"""The executor of the in-process context: TFF asks it to ingest values, to call, and to return results.
 
-Plans do the work, off TFF's event loop, so that several computations can run at a time and
-one that is cancelled stops.
+Plans run outside of TFF's event loop, so that several computations run at a time and can be cancelled.
 """
 
 from __future__ import annotations
@@ -36,9 +35,9 @@ class Program:
     """A compiled computation.
 
     Attributes:
-        type_signature: The type of the computation as it was written, Python containers included.
-        name: What errors call it.
-        make: Returns what to call, for one round.
+        type_signature: The type of the original computation, including Python containers.
+        name: Name of the computation in errors.
+        make: A function that returns the callable for one round.
     """
 
     type_signature: tff.FunctionType
@@ -47,14 +46,13 @@ class Program:
 
 
 def compile_program(computation: tff.framework.ConcreteComputation) -> Program:
-    """Compiles a computation with TFF's own compiler and plans how to run it.
+    """Compiles a computation with TFF's compiler and plans how to run it.
 
-    The compiler hands a computation that it cannot bring into its usual form back as it was (it says so in a
-    debug log only). That is no harm here: plans run any form.
+    The compiler returns a computation unchanged if it cannot normalize it; plans run any form.
 
     Raises:
-        LoweringError: It holds something that cannot run in this process.
-        OpLibraryError: It holds an op that no library loaded in this process provides.
+        LoweringError: A part of the computation cannot run in this process.
+        OpLibraryError: It has an op that no library loaded in this process provides.
     """
     with naming_missing_ops():
         compiled = tff.backends.native.desugar_and_transform_to_native(computation)
@@ -66,14 +64,14 @@ def compile_program(computation: tff.framework.ConcreteComputation) -> Program:
 
 
 class InProcessExecutorFactory(tff.framework.ExecutorFactory):
-    """Makes executors, which hold nothing that would have to be cleaned up.
+    """A factory of executors, which need no clean-up.
 
     Args:
-        pool: Runs the clients of a round.
-        rounds: Threads to run rounds in.
-        default_num_clients: The number of clients where arguments do not tell.
-        take_in: How a caller's value is taken in: as `values.ingest`.
-        hand_out: How a value is handed out: as `values.materialize`.
+        pool: The pool that runs the clients of a round.
+        rounds: Threads in which rounds run.
+        default_num_clients: Number of clients if the arguments do not determine it.
+        take_in: A function that converts a caller's value, such as `values.ingest`.
+        hand_out: A function that converts a result, such as `values.materialize`.
     """
 
     def __init__(
@@ -97,7 +95,7 @@ class InProcessExecutorFactory(tff.framework.ExecutorFactory):
         return _InProcessExecutor(num_clients, self._pool, self._rounds, self._take_in, self._hand_out)
 
     def clean_up_executor(self, cardinalities: tff.framework.CardinalitiesType) -> None:
-        """Does nothing: a failed call leaves nothing behind."""
+        """Does nothing, because a failed call leaves nothing behind."""
 
 
 class _Value(ExecutorValue):
@@ -189,7 +187,7 @@ def _run(program: Program, argument: Any, invocation: Invocation) -> Any:
 
 
 def _as_called(argument: Any) -> Any:
-    """Lets a program that is an argument be called like every other function."""
+    """Converts programs in an argument into callables."""
     if isinstance(argument, Program):
         return lambda value, invocation: argument.make({}, invocation)(value, invocation)
     if type(argument) is tuple:

@@ -1,9 +1,9 @@
-"""What each intrinsic of TFF does with values in this process: one function per intrinsic.
+"""TFF's intrinsics on values in this process: one function per intrinsic.
 
-Every function takes the value of the intrinsic's argument (a tuple where there are several), the intrinsic's
-type and the round; functional arguments are called as `function(argument, round)`. What belongs to clients is
-called once for each of them, with that client's values, so that it looks the same as what belongs to the
-server. What makes one value of all clients' is in `reductions`.
+Every function takes the value of the intrinsic's argument (a tuple if there are several), the intrinsic's
+type and the round. Functional arguments are called as `function(argument, round)`. An intrinsic placed at
+clients is called once per client, with that client's values, so that it needs no case of its own. Intrinsics
+that combine all clients' values are in `reductions`.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ Intrinsic = Callable[[Any, tff.FunctionType, Invocation], Any]
 
 
 def federated_map(argument: Any, signature: tff.FunctionType, invocation: Invocation) -> Any:
-    """`<(T -> U), {T}@CLIENTS> -> {U}@CLIENTS`, and the same of what the server or all clients have."""
+    """`<(T -> U), {T}@CLIENTS> -> {U}@CLIENTS`, also for values of the server and all-equal values."""
     function, value = argument
     return function(value, invocation)
 
 
 def federated_eval(argument: Any, signature: tff.FunctionType, invocation: Invocation) -> Any:
-    """`(-> T) -> {T}@CLIENTS`, `(-> T) -> T@SERVER`: by every client for itself, as it may draw numbers."""
+    """`(-> T) -> {T}@CLIENTS`, `(-> T) -> T@SERVER`: once per client, because it may draw random numbers."""
     return argument(None, invocation)
 
 
@@ -83,8 +83,7 @@ def _elements(sequence: tf.Tensor, element: tff.Type) -> Any:
     """Yields the elements of a sequence as values."""
     needs_values()
     for value in dataset_from_variant(sequence, element):
-        # TensorFlow flattens dictionaries in the order of their sorted keys, a TFF type has an order of its
-        # own.
+        # TensorFlow flattens dictionaries in the order of their sorted keys; a TFF type has its own order.
         yield _in_type_order(value)
 
 

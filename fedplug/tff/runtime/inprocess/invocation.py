@@ -1,4 +1,4 @@
-"""One call of a computation: its clients, how their work is run and stopped, what an error says."""
+"""One call of a computation: its clients, how their work runs and stops, and the text of errors."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ class Invocation:
     """The state of one call.
 
     Attributes:
-        name: The computation, as an error names it.
-        num_clients: How many clients take part.
-        cancellation: Stops the call's TensorFlow functions; any thread may use it.
-        client: The position of the client whose part of the call this is; None in the part of the server.
-        one_thread: Whether this part has one thread: the clients beside it have the other processors.
+        name: Name of the computation in errors.
+        num_clients: Number of clients that take part.
+        cancellation: The object that cancels the call's TensorFlow functions, from any thread.
+        client: The position of the client whose part of the call this is; None in the server's part.
+        one_thread: Whether this part runs in one thread, because other clients use the other processors.
     """
 
     def __init__(self, name: str, num_clients: int, pool: ClientPool) -> None:
@@ -36,7 +36,7 @@ class Invocation:
         self._pool = pool
 
     def of(self, client: int | None) -> Invocation:
-        """Returns the part of one client; or of the server while clients run."""
+        """Returns the part of one client, or of the server while clients run."""
         part = Invocation.__new__(Invocation)
         part.__dict__.update(self.__dict__, client=client, one_thread=self._pool.is_full(self.num_clients))
         return part
@@ -51,10 +51,10 @@ class Invocation:
 
     @contextlib.contextmanager
     def naming_failures(self, intrinsic: str) -> Iterator[None]:
-        """Says which client met an error in an intrinsic, unless what it calls has said so.
+        """Converts an error in an intrinsic into one that names the client, unless it does already.
 
         Raises:
-            ComputationError: In the place of the error; of its class, too, where that is TensorFlow's.
+            ComputationError: Replaces the error; it is also an instance of the error's TensorFlow class.
         """
         try:
             yield

@@ -1,6 +1,6 @@
-"""Calls TensorFlow once for all that is done in a row, not once for each function in it.
+"""Calls TensorFlow once for a sequence of steps, not once for each function in it.
 
-Rounds repeat: what was called one after the other in the first one is a function from then on.
+Rounds repeat, so the functions that the first round calls one after the other become one function.
 """
 
 from __future__ import annotations
@@ -23,21 +23,21 @@ Steps = Callable[[tuple[Any, ...]], tuple[Any, ...]]
 
 
 class JoinedSteps:
-    """Steps that are run again and again, with values of the same types."""
+    """Steps that run repeatedly, with values of the same types."""
 
     def __init__(self) -> None:
         self._tracing = threading.Lock()
         self._traced = False
         self._function: JoinedFunction | None = None
-        self._result: tuple[Any, ...] = ()  # as the steps return it, with None for the leaves
+        self._result: tuple[Any, ...] = ()  # the structure of the result, with None for the leaves
 
     def run(self, steps: Steps, values: tuple[Any, ...], invocation: Invocation) -> tuple[Any, ...]:
         """Returns `steps(values)`; raises what they raise.
 
         Args:
-            steps: Call functions of what they are given, and look at nothing; or else they are run as they
-                are. They are traced the first time, and those of later calls must do the same.
-            values: Values, in a tuple.
+            steps: A function that calls functions of its arguments. It is traced in the first call, and must
+                do the same in later calls. If it reads values, it runs without tracing.
+            values: A tuple of values.
             invocation: The part of a call that the steps belong to.
         """
         leaves = flatten(values)
@@ -65,5 +65,5 @@ class JoinedSteps:
 
 
 def _arranged(like: Any, leaves: Iterator[Any]) -> Any:
-    """Returns the value with these leaves whose tuples are as those of another."""
+    """Returns the leaves in the tuple structure of `like`."""
     return tuple([_arranged(part, leaves) for part in like]) if type(like) is tuple else next(leaves)

@@ -1,7 +1,7 @@
-"""Gives a name of its own to everything that is computed within the argument of another call.
+"""Names every value that is computed within the argument of another call.
 
-TFF's compiler leaves computations in this form. What it hands back as it was (see `executor.compile_program`)
-is brought into it here, so that plans have one form to think of.
+TFF's compiler returns most computations in this form. This module converts the others (see
+`executor.compile_program`), so that plans handle one form.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ Local = tuple[str, Block]
 
 
 def with_named_arguments(name: str, value: Block) -> Iterator[Local]:
-    """Yields what to name before, and then `value` with an argument that only looks up names.
+    """Yields the locals to name first, and then `value` with an argument that only refers to names.
 
     Args:
-        name: The name of `value`. Names derived from it hold a slash, which no name of TFF's does.
-        value: Whatever a block gives a name.
+        name: The name of `value`. Names derived from it have a slash, which TFF's names never have.
+        value: The value of a block's local.
     """
     if isinstance(value, tff.framework.Call) and value.argument is not None:
         before: list[Local] = []
@@ -33,14 +33,14 @@ def with_named_arguments(name: str, value: Block) -> Iterator[Local]:
 
 
 def elements_of(argument: Block) -> list[Block]:
-    """Returns the elements of an argument that is a struct, or is a name of one."""
+    """Returns the elements of an argument that is a struct, or a reference to one."""
     if isinstance(argument, tff.framework.Struct):
         return [part for _, part in tff.structure.iter_elements(argument)]
     return [tff.framework.Selection(argument, index=index) for index in range(len(argument.type_signature))]
 
 
 def _looked_up(name: str, argument: Block, before: list[Local]) -> Block:
-    """Returns `argument` with names for what it computes, which go to `before`."""
+    """Returns `argument` with references to its computed values, whose locals it appends to `before`."""
     if isinstance(argument, tff.framework.Struct):
         return tff.framework.Struct(
             [(key, _looked_up(name, part, before)) for key, part in tff.structure.iter_elements(argument)]

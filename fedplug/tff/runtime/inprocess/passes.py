@@ -1,8 +1,7 @@
-"""Goes over the clients of a round once: runs each client's steps in turn, and reduces what comes out.
+"""Runs all steps of each client in one pass over the clients of a round, and reduces their results.
 
-The steps of a block that belong to clients are not run one after the other for all clients, but all of them
-for one client after the other: a client's results are reduced and released while others still run, so memory
-does not grow with the number of clients. Independent reductions are made in one pass.
+A client's results are reduced and released while other clients still run, so memory does not grow with the
+number of clients. Independent reductions share a pass.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ Names = dict[str, Any]
 
 @dataclass(frozen=True)
 class Step:
-    """Gives values names: `run(names, round)` returns one for each; `uses` are the names it looks up."""
+    """A step that names values: `run(names, round)` returns them; `uses` are the names it refers to."""
 
     names: tuple[str, ...]
     uses: frozenset[str]
@@ -32,9 +31,9 @@ class Step:
 
 @dataclass(frozen=True)
 class ClientStep(Step):
-    """A step that belongs to clients: it is given one client's values and returns that client's.
+    """A step placed at clients: it maps one client's values to that client's results.
 
-    `intrinsic` is what an error calls it; None where it calls nothing that could fail.
+    `intrinsic` is the step's name in errors; None if it makes no call that could fail.
     """
 
     intrinsic: str | None
@@ -42,7 +41,7 @@ class ClientStep(Step):
 
 @dataclass(frozen=True)
 class ReductionStep:
-    """A name for a value made of all clients': `make` returns how, `value` what one client contributes."""
+    """A step that combines all clients' values: `make` returns the reduction, `value` one client's part."""
 
     names: tuple[str]
     uses: frozenset[str]
@@ -55,23 +54,23 @@ AnyStep = Step | ReductionStep
 
 
 class Steps:
-    """Steps in order; a value is released after the last step that looks it up.
+    """Steps in order; a value is released after the last step that refers to it.
 
     Args:
         steps: The steps.
-        wanted: The names of the values that outlive them.
+        wanted: Names of the values to keep.
     """
 
     def __init__(self, steps: Sequence[Step], wanted: Collection[str]) -> None:
         self._steps = steps
-        self._used_up: list[list[str]] = []  # per step, the names that nothing looks up after it
+        self._used_up: list[list[str]] = []  # per step, the names without a later use
         needed = set(wanted)
         for step in reversed(steps):
             self._used_up.insert(0, [name for name in {*step.uses, *step.names} if name not in needed])
             needed |= step.uses
 
     def run(self, names: Names, invocation: Invocation) -> None:
-        """Adds the values to `names`, and removes from it those that are used up."""
+        """Adds the values to `names`, and removes those without a later use."""
         for step, used_up in zip(self._steps, self._used_up, strict=True):
             names.update(zip(step.names, step.run(names, invocation), strict=True))
             for name in used_up:
@@ -79,14 +78,14 @@ class Steps:
 
 
 def in_passes(steps: Sequence[AnyStep], wanted: frozenset[str]) -> Steps:
-    """Brings steps into an order that takes few passes over the clients.
+    """Orders steps so that they take few passes over the clients.
 
-    Stage 0 is what needs no reduction, stage 1 needs one of stage 0, and so on. A stage ends with its pass.
+    Stage 0 needs no reduction, stage 1 needs one of stage 0, and so on. A stage ends with its pass.
 
     Args:
-        steps: The steps; each uses names given by those before it, or from outside. No name is given twice,
-            or after it was looked up outside.
-        wanted: The names of the values that outlive the steps.
+        steps: Steps that use names of earlier steps, or names from outside. No name is defined twice, or
+            after a use of the same name from outside.
+        wanted: Names of the values to keep.
     """
     makers: dict[str, AnyStep] = {}
     stage_of: dict[str, int] = {}
@@ -113,12 +112,12 @@ def _belongs_to_clients(step: AnyStep) -> bool:
 
 
 def _is_after_pass(step: AnyStep, maker: AnyStep) -> bool:
-    """Whether `step`, which uses what `maker` gives, comes after the pass that `maker` is part of."""
+    """Returns whether `step`, which uses a value of `maker`, must come after the pass with `maker`."""
     return isinstance(maker, ReductionStep) or (_belongs_to_clients(maker) and not _belongs_to_clients(step))
 
 
 def _pass(steps: Sequence[AnyStep], wanted: frozenset[str]) -> Step:
-    """Returns the one step that runs `steps`, which belong to clients, in one pass."""
+    """Returns the step that runs `steps`, which belong to clients, in one pass."""
     clients = [step for step in steps if isinstance(step, ClientStep)]
     reductions = [step for step in steps if isinstance(step, ReductionStep)]
     kept = [name for step in clients for name in step.names if name in wanted]
@@ -158,7 +157,7 @@ def _pass(steps: Sequence[AnyStep], wanted: frozenset[str]) -> Step:
                         added.append(reduction.add(total, value))
                 return tuple(added)
 
-            if client == 0:  # a sum begins with nothing, which is not a tensor
+            if client == 0:  # a sum begins with None, which is not a tensor
                 totals = add((totals, contributed))
             else:
                 with mine.naming_failures(_named(reductions)):
@@ -174,5 +173,5 @@ def _pass(steps: Sequence[AnyStep], wanted: frozenset[str]) -> Step:
 
 
 def _named(steps: Sequence[ClientStep | ReductionStep]) -> str:
-    """What an error says of steps that are one call."""
+    """Returns the name, in errors, of steps that are one call."""
     return " or ".join(sorted({step.intrinsic for step in steps if step.intrinsic is not None}))

@@ -1,6 +1,6 @@
 """Turns a compiled computation into a plan: nested Python closures that are built once and run every round.
 
-A plan knows nothing of one particular call; what it needs of it comes in the `Invocation`.
+The state of a single call is in the `Invocation`.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ Function = Callable[[Any, Invocation], Any]
 
 @dataclass(frozen=True)
 class Plan:
-    """What a building block does: `run(names, round)` returns its value; `uses` are the names it looks up."""
+    """The plan of a building block: `run(names, round)` returns its value; `uses` are its free names."""
 
     run: Callable[[Names, Invocation], Any]
     uses: frozenset[str] = frozenset()
@@ -39,8 +39,8 @@ def plan(block: tff.framework.ComputationBuildingBlock) -> Plan:
     """Returns the plan of a building block that TFF's native compiler made.
 
     Raises:
-        LoweringError: It holds something that cannot run in this process.
-        OpLibraryError: It holds an op that no library loaded in this process provides.
+        LoweringError: A part of it cannot run in this process.
+        OpLibraryError: It has an op that no library loaded in this process provides.
     """
     for kind, make in _MAKERS.items():
         if isinstance(block, kind):
@@ -51,7 +51,7 @@ def plan(block: tff.framework.ComputationBuildingBlock) -> Plan:
 
 
 def computation_name(computation: tff.Computation) -> str:
-    """Returns the name of the Python function behind a computation as far as TFF keeps it, else its type."""
+    """Returns the name of a computation's Python function if TFF keeps it, else its type."""
     block = computation.to_building_block()
     text = block.parameter_name if isinstance(block, tff.framework.Lambda) else ""
     if match := re.fullmatch(r"(.+)_arg", text or ""):
@@ -83,7 +83,7 @@ def _tensorflow(block: tff.framework.CompiledComputation) -> Plan:
 
 
 def _shapes(type_spec: tff.Type) -> Iterator[Shape]:
-    """Yields the shape every leaf declares; a sequence is a scalar."""
+    """Yields the declared shape of every leaf; a sequence is a scalar."""
     if isinstance(type_spec, tff.StructType):
         for _, element in tff.structure.iter_elements(type_spec):
             yield from _shapes(element)
@@ -107,14 +107,14 @@ def _intrinsic(block: tff.framework.Intrinsic) -> Plan:
 
 
 def _belongs_to_clients(intrinsic: tff.framework.Intrinsic) -> bool:
-    """Whether it takes a pass over the clients: it reduces, or its result differs from client to client."""
+    """Returns whether it needs a pass over the clients: a reduction, or a result per client."""
     result = intrinsic.type_signature.result
     varies = isinstance(result, tff.FederatedType) and not result.all_equal
     return intrinsic.uri in REDUCTIONS or (intrinsic.uri in INTRINSICS and varies)
 
 
 def _as_block(intrinsic: tff.framework.Intrinsic) -> Plan:
-    """Returns the plan of an intrinsic as the one step of a function's body."""
+    """Returns the plan of an intrinsic as the only step of a function's body."""
     signature = intrinsic.type_signature
     argument = tff.framework.Reference("argument", signature.parameter)
     step = ("result", tff.framework.Call(intrinsic, argument))
@@ -127,7 +127,7 @@ def _lambda(block: tff.framework.Lambda) -> Plan:
     uses = body.uses - {parameter}
 
     def make(names: Names, invocation: Invocation) -> Function:
-        # Only what the body looks up: a closure must not keep the rest of a round's values alive.
+        # Only the body's free names: a closure must not keep a round's other values alive.
         kept = {name: names[name] for name in uses}
 
         def call(argument: Any, invocation: Invocation) -> Any:
@@ -139,12 +139,12 @@ def _lambda(block: tff.framework.Lambda) -> Plan:
 
 
 def _block(block: tff.framework.Block) -> Plan:
-    looked_up: set[str] = set()  # or given a name
+    looked_up: set[str] = set()  # or defined
     steps: list[Step | ReductionStep] = []
     for position, (name, value) in enumerate(block.locals):
         added = [_step(*local) for local in with_named_arguments(name, value)]
         looked_up = looked_up.union(*(step.uses for step in added))
-        if name in looked_up:  # means something else from here on, but steps will change places
+        if name in looked_up:  # has another meaning from here on, and steps are reordered
             rest = tff.framework.Block(block.locals[position + 1 :], block.result)
             rest = tff.framework.Call(tff.framework.Lambda(name, value.type_signature, rest), value)
             return plan(tff.framework.Block(block.locals[:position], rest))
@@ -163,7 +163,7 @@ def _block(block: tff.framework.Block) -> Plan:
 
 
 def _step(name: str, value: tff.framework.ComputationBuildingBlock) -> Step | ReductionStep:
-    """Returns the step that gives `value` a name."""
+    """Returns the step that names `value`."""
     function = value.function if isinstance(value, tff.framework.Call) else None
     if not isinstance(function, tff.framework.Intrinsic) or not _belongs_to_clients(function):
         planned = plan(value)
@@ -183,7 +183,7 @@ def _step(name: str, value: tff.framework.ComputationBuildingBlock) -> Step | Re
 def _reduction(
     name: str, intrinsic: tff.framework.Intrinsic, argument: tff.framework.ComputationBuildingBlock
 ) -> ReductionStep:
-    """Returns the step that gives the result of a reduction a name; its first argument is the clients'."""
+    """Returns the step that names the result of a reduction, whose first argument is the clients' value."""
     if isinstance(intrinsic.type_signature.parameter, tff.FederatedType):
         value, *others = [plan(argument)]
     else:

@@ -1,7 +1,7 @@
-"""The intrinsics that make one value of the clients': what they begin with, how they add one, how they end.
+"""The intrinsics that combine clients' values: their zero, how they add one value, and their report.
 
-Values come one at a time, in client order, into one accumulator, so a result does not depend on timing, and
-the `merge` of an aggregation has nothing to merge.
+Values are added one at a time, in client order, to one accumulator. A result thus does not depend on timing,
+and the `merge` of an aggregation is never called.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class Reduction:
     report: Callable[[Any], Any]
 
 
-# Of the intrinsic's arguments after the clients' value, its type, and the round.
+# A function of the intrinsic's arguments after the clients' value, its type, and the round.
 MakeReduction = Callable[[list[Any], tff.FunctionType, Invocation], Reduction]
 
 
@@ -54,7 +54,7 @@ def federated_sum(arguments: list[Any], signature: tff.FunctionType, invocation:
 def federated_secure_sum(
     arguments: list[Any], signature: tff.FunctionType, invocation: Invocation
 ) -> Reduction:
-    """`<{V}@CLIENTS, M> -> V@SERVER`: a plain sum, the bound enforced. A simulation, not cryptography."""
+    """`<{V}@CLIENTS, M> -> V@SERVER`: a plain sum with enforced bounds. A simulation, not cryptography."""
     (bound,) = arguments
     return _bounded_sum(flatten(bound), signature)
 
@@ -83,7 +83,7 @@ def federated_secure_modular_sum(
     return _sum(signature, finish=modulo)
 
 
-# With 63 bits of an int64, at least one must be left for the sum of two clients.
+# An int64 has 63 bits, and the sum of two clients needs one more than each.
 _MAX_SECURE_BITS = 62
 
 
@@ -92,7 +92,7 @@ def _sum(
     check: Callable[[list[tf.Tensor]], None] = lambda leaves: None,
     finish: Callable[[list[tf.Tensor]], list[tf.Tensor]] = lambda total: total,
 ) -> Reduction:
-    """A sum of every leaf; each client's leaves are checked before they are added."""
+    """Returns the sum of every leaf; each client's leaves are checked before they are added."""
     member = signature.result.member
 
     def add_one(total: tuple[tf.Tensor, ...] | None, value: Any) -> tuple[tf.Tensor, ...]:
@@ -122,7 +122,7 @@ def _bounded_sum(bounds: list[tf.Tensor], signature: tff.FunctionType) -> Reduct
 
 
 def _spread(parts: list[tf.Tensor], count: int) -> list[tf.Tensor]:
-    """One number for all leaves, or one per leaf."""
+    """Returns one number per leaf; a single number applies to all leaves."""
     return parts * count if len(parts) == 1 else parts
 
 

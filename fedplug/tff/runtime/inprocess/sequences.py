@@ -1,9 +1,8 @@
-"""How data sets come into a computation: as variant tensors that are quick to begin.
+"""Converts data sets into variant tensors over which iteration starts fast.
 
-Whenever something begins to iterate over a data set, TensorFlow optimizes its graph, tunes its buffers, and
-starts a thread for each processor, for what the data set does in parallel. That pays off over thousands of
-elements. A client has few, its data set is begun anew in every round, and clients run side by side already.
-What the caller chose stays.
+At the start of an iteration, TensorFlow optimizes the data set's graph, tunes its buffers, and starts a
+thread per processor for parallel steps. That pays off over thousands of elements. A client has few elements,
+its iteration starts anew in every round, and clients run in parallel. The caller's options are kept.
 """
 
 from __future__ import annotations
@@ -20,16 +19,16 @@ from fedplug.tff.runtime.tff_internals import make_data_set_from_elements
 
 __all__ = ["ingest_sequence", "quick_to_begin"]
 
-# The variants of data sets that are handed in round after round; neither changes. With the type they fit.
+# The variants, with their types, of data sets that are passed round after round; neither ever changes.
 _taken_in: weakref.WeakKeyDictionary[tf.data.Dataset, tuple[tff.SequenceType, tf.Tensor]]
 _taken_in = weakref.WeakKeyDictionary()
 
 
 def ingest_sequence(value: Any, type_spec: tff.SequenceType) -> tf.Tensor:
-    """Takes a data set in, or a list of elements.
+    """Converts a data set, or a list of elements.
 
     Raises:
-        TypeError: Or whatever TFF raises for a value of another type.
+        TypeError: The value has another type. TFF may raise another error for it.
     """
     if isinstance(value, list):
         value = make_data_set_from_elements(None, value, type_spec.element)
@@ -57,7 +56,7 @@ def _by_tff(value: Any, type_spec: tff.SequenceType) -> tf.data.Dataset:
 
 
 def _flattens_alike(spec: Any) -> bool:
-    """Whether TensorFlow flattens such elements as it does those of the types TFF makes of them."""
+    """Returns whether TensorFlow flattens these elements in the order of their TFF type."""
     if isinstance(spec, dict):
         return all(map(_flattens_alike, spec.values()))
     if type(spec) in (list, tuple):
@@ -66,7 +65,7 @@ def _flattens_alike(spec: Any) -> bool:
 
 
 def _variant(dataset: tf.data.Dataset) -> tf.Tensor:
-    """The variant of a data set, with the options that its caller left open."""
+    """Returns the variant of a data set, with fast options where the caller set none."""
     chosen = dataset.options()
     optimizations = chosen.experimental_optimization.apply_default_optimizations is None
     autotune = chosen.autotune.enabled is None
@@ -82,14 +81,14 @@ def _variant(dataset: tf.data.Dataset) -> tf.Tensor:
 def quick_to_begin(
     *, optimizations: bool = True, autotune: bool = True, threads: bool = True
 ) -> tf.data.Options:
-    """Options by which TensorFlow begins to iterate over a data set without preparations.
+    """Returns the options with which an iteration over a data set starts without preparations.
 
-    A data set that brings them need not be given them here.
+    A data set that has them already needs no change.
 
     Args:
-        optimizations: Whether to switch the optimizations of the graph off.
-        autotune: Whether to switch the tuning of buffers off.
-        threads: Whether what runs in parallel shares TensorFlow's threads, as operations do.
+        optimizations: Whether to disable graph optimizations.
+        autotune: Whether to disable the tuning of buffers.
+        threads: Whether parallel steps share TensorFlow's threads.
     """
     options = tf.data.Options()
     if optimizations:
@@ -97,5 +96,5 @@ def quick_to_begin(
     if autotune:
         options.autotune.enabled = False
     if threads:
-        options.threading.private_threadpool_size = -1  # none; 0, as by default, is one for each processor
+        options.threading.private_threadpool_size = -1  # no threads; the default 0 means one per processor
     return options

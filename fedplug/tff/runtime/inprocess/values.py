@@ -1,7 +1,7 @@
-"""How values of TFF types are held while a computation runs, and how they come in and go out.
+"""The representation of TFF values while a computation runs, and conversions from and to callers' values.
 
 ========================  ==============================================================
-type                      held as
+type                      representation
 ========================  ==============================================================
 tensor                    an eager tensor
 sequence                  the variant tensor of a `tf.data.Dataset`
@@ -11,10 +11,9 @@ placed, all equal         the value itself
 placed, one per client    `Clients`, a list in client order
 ========================  ==============================================================
 
-Values are held by reference and never changed, so nothing is copied between two steps. Arrays that a caller
-could still write to are copied on the way in, others are used where they lie; arrays on the way out are
-read-only, as they are in TFF's stock runtime. Where a value does not fit its type, TFF's own serialization is
-asked, so that the rules and the error texts are TFF's.
+Values are references and never change, so no step copies them. Callers' arrays are copied if they are
+writable. Returned arrays are read-only, as in TFF's stock runtime. If a value does not fit its type, TFF's
+serialization converts or refuses it, so that the rules and the error texts are TFF's.
 """
 
 from __future__ import annotations
@@ -53,7 +52,7 @@ __all__ = [
 
 
 _KEPT = 4096
-"""Types whose ways in and out are kept."""
+"""Number of types whose converters are cached."""
 
 
 class Clients(list[Any]):
@@ -76,7 +75,7 @@ def unflatten(type_spec: tff.Type, leaves: Iterator[tf.Tensor]) -> Any:
 
 
 def builder(type_spec: tff.Type) -> Callable[[Iterator[tf.Tensor]], Any]:
-    """Returns what builds values of `type_spec` from their leaves."""
+    """Returns a function that builds values of `type_spec` from their leaves."""
     if isinstance(type_spec, tff.StructType):
         parts = [builder(element) for element in structures.member_types(type_spec)]
         return lambda leaves: tuple([part(leaves) for part in parts])
@@ -84,46 +83,46 @@ def builder(type_spec: tff.Type) -> Callable[[Iterator[tf.Tensor]], Any]:
 
 
 def holds_clients(value: Any) -> bool:
-    """Whether a value, or a part of it, is different from client to client."""
+    """Returns whether a part of a value differs from client to client."""
     return isinstance(value, Clients) or (type(value) is tuple and any(map(holds_clients, value)))
 
 
 def of_client(value: Any, client: int) -> Any:
-    """Returns a value as one client has it."""
+    """Returns one client's part of a value."""
     if isinstance(value, Clients):
         return value[client]
     return tuple([of_client(part, client) for part in value]) if type(value) is tuple else value
 
 
 def zeros(type_spec: tff.Type) -> list[tf.Tensor]:
-    """Returns the leaves of the value of `type_spec` that is zero; dimensions that are not known are 0."""
+    """Returns the leaves of the zero of `type_spec`; unknown dimensions are 0."""
     if isinstance(type_spec, tff.StructType):
         return [zero for _, element in tff.structure.iter_elements(type_spec) for zero in zeros(element)]
     return [tf.zeros([size or 0 for size in type_spec.shape], type_spec.dtype)]
 
 
 def add(total: Sequence[tf.Tensor] | None, leaves: list[tf.Tensor]) -> list[tf.Tensor]:
-    """Returns the sum of two values, given as their leaves; None is the sum of nothing."""
+    """Returns the sum of two values, given as their leaves; None is an empty sum."""
     return leaves if total is None else [a + b for a, b in zip(total, leaves, strict=True)]
 
 
 def ingest(value: Any, type_spec: tff.Type) -> Any:
-    """Takes a caller's value in.
+    """Converts a caller's value.
 
     Args:
-        value: What TFF accepts for the type: arrays and Python scalars, containers, data sets or lists of
-            elements, and lists with one value per client.
+        value: A value that TFF accepts for the type: arrays and Python scalars, containers, data sets or
+            lists of elements, and lists with one value per client.
         type_spec: The type; not a function.
 
     Raises:
-        TypeError: Or whatever TFF raises for a value of another type.
+        TypeError: The value has another type. TFF may raise another error for it.
     """
     return _ingester(type_spec)(value)
 
 
 @functools.lru_cache(_KEPT)
 def _ingester(type_spec: tff.Type) -> Callable[[Any], Any]:
-    """What takes values of a type in: a type is looked at once."""
+    """Returns the function that converts callers' values of a type."""
     if isinstance(type_spec, tff.TensorType):
         return functools.partial(_ingest_tensor, type_spec=type_spec)
     if isinstance(type_spec, tff.SequenceType):
@@ -161,12 +160,12 @@ def _clients_ingester(type_spec: tff.FederatedType, of_one: Callable[[Any], Any]
     return ingest_clients
 
 
-# Kinds of NumPy's types that TFF takes Python's scalars for.
+# The kinds of NumPy dtypes for which TFF accepts each Python scalar type.
 _KINDS = {bool: "b", int: "iu", float: "f"}
 
 
 def _is_scalar_of(value: Any, type_spec: tff.TensorType) -> bool:
-    """Whether TFF takes a Python scalar for a value of the type; it looks at what it is worth, too."""
+    """Returns whether TFF accepts a Python scalar as a value of the type; its range matters too."""
     of_kind = type_spec.dtype.kind in _KINDS.get(type(value), "") and type_spec.shape == ()
     return of_kind and bool(np.can_cast(value, type_spec.dtype))
 
@@ -185,7 +184,7 @@ def _ingest_tensor(value: Any, type_spec: tff.TensorType) -> tf.Tensor:
 
 
 def to_arrays(value: Any) -> Any:
-    """TFF's `transform_args`, which goes through all of a value, where there is something for it to do."""
+    """Applies TFF's `transform_args`, which traverses the whole value, only if the value has tensors."""
     return value if _is_plain(value) else transform_args(value)
 
 
@@ -193,20 +192,20 @@ _PLAIN: tuple[type, ...] = (np.ndarray, np.generic, bool, int, float, complex, s
 
 
 def _is_plain(value: Any) -> bool:
-    """Whether there is no tensor in a value, as far as its containers are common ones."""
+    """Returns whether a value of common containers has no tensors."""
     return isinstance(value, _PLAIN) or (
         structures.is_common(value) and all(map(_is_plain, structures.members(value)))
     )
 
 
 def materialize(value: Any, type_spec: tff.Type, num_clients: int) -> Any:
-    """Hands a value out as TFF's stock runtime does: arrays, structs, data sets, lists per client."""
+    """Converts a result like TFF's stock runtime: to arrays, structs, data sets and lists per client."""
     return _materializer(type_spec)(value, num_clients)
 
 
 @functools.lru_cache(_KEPT)
 def _materializer(type_spec: tff.Type) -> Callable[[Any, int], Any]:
-    """What hands values of a type out."""
+    """Returns the function that converts results of a type."""
     if isinstance(type_spec, tff.TensorType):
         return lambda value, num_clients: _materialize_tensor(value)
     if isinstance(type_spec, tff.SequenceType):
@@ -235,12 +234,12 @@ def _materialize_tensor(tensor: tf.Tensor) -> Any:
     array = np.asarray(tensor)
     if array.ndim == 0:
         return array[()]
-    array.flags.writeable = False  # it may share its memory with a constant of the graph
+    array.flags.writeable = False  # it may share memory with a constant of the graph
     return array
 
 
 def dataset_from_variant(variant: tf.Tensor, element: tff.Type) -> tf.data.Dataset:
-    """Returns the data set behind a sequence; its elements are tensors, tuples and ordered dictionaries."""
+    """Returns the data set of a sequence; its elements are tensors, tuples and ordered dictionaries."""
     return tf.data.experimental.from_variant(variant, structure=_element_spec(element))
 
 
@@ -257,7 +256,7 @@ def _element_spec(type_spec: tff.Type) -> Any:
 
 
 def dataset_of_elements(elements: list[Any], element: tff.Type) -> tf.Tensor:
-    """Returns the sequence of `elements`, values of type `element` whose shapes may differ."""
+    """Returns a sequence of `elements`, values of the type `element` whose shapes may differ."""
     spec = _element_spec(element)
 
     def shapes(value: Any) -> list[tuple[int, ...]]:
@@ -279,7 +278,7 @@ def dataset_of_elements(elements: list[Any], element: tff.Type) -> tf.Tensor:
 
 
 def _pack(spec: Any, leaves: Iterator[tf.Tensor]) -> Any:
-    """Arranges leaves in the order of the type as `spec` is."""
+    """Returns leaves, given in the order of the type, in the structure of `spec`."""
     if isinstance(spec, dict):
         return collections.OrderedDict((name, _pack(part, leaves)) for name, part in spec.items())
     if isinstance(spec, tuple):

@@ -1,4 +1,4 @@
-"""Computations as TFF's stock worker takes them. Must not know how it is started or spoken to."""
+"""Compiles computations for TFF's stock worker."""
 
 from __future__ import annotations
 
@@ -11,11 +11,10 @@ __all__ = ["compiled_for_worker"]
 
 
 def compiled_for_worker(computation: tff.framework.ConcreteComputation) -> tff.framework.ConcreteComputation:
-    """What `tff.backends.native.desugar_and_transform_to_native` does, but what is a function remains one.
+    """Compiles like `tff.backends.native.desugar_and_transform_to_native`, without inlining functions.
 
-    That one puts the nodes of every function in place of every call, for the sake of GPUs, which this worker
-    has none of, and then optimizes all of it: a graph of references becomes ten times as large, and to
-    optimize it takes most of the first round.
+    TFF inlines every function call for GPUs, which this worker does not use, and optimizes the result. A
+    graph of reference ops becomes ten times as large, and its optimization takes most of the first round.
     """
     bodies, _ = replace_intrinsics_with_bodies(computation.to_building_block())
     return tff.backends.native.transform_to_native_form(
@@ -24,7 +23,7 @@ def compiled_for_worker(computation: tff.framework.ConcreteComputation) -> tff.f
 
 
 def _optimizations() -> tf.compat.v1.ConfigProto:
-    """TFF's, but that functions stay what they are."""
+    """Returns TFF's optimizations, without function inlining."""
     config = tf.compat.v1.ConfigProto()
     options = config.graph_options.rewrite_options
     options.memory_optimization = options.AGGRESSIVE

@@ -1,4 +1,4 @@
-"""TFF's stock worker as a runtime: refuses what it cannot run, and supervises the worker."""
+"""TFF's stock worker as a runtime: it refuses unsupported computations, and supervises the worker."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _MAX_DEATHS = 3  # in a row, in one computation
 _interrupted: contextvars.ContextVar[threading.Event | None] = contextvars.ContextVar(
     "interrupted", default=None
 )
-"""Of the computation under way: set once its caller has pressed Ctrl-C."""
+"""The event of the running computation that is set once its caller has pressed Ctrl-C."""
 
 _NOT_IN_WORKER = (
     "federated_secure_modular_sum",
@@ -39,8 +39,8 @@ _NOT_IN_WORKER = (
 
 def custom_ops_of(computation: tff.framework.ConcreteComputation) -> list[str]:
     """Returns the names of fedplug's custom ops that a computation's graphs hold, sorted."""
-    # Graphs lie in the proto as plain bytes, however deep. An op's name has letters and digits only; the
-    # names of nodes, which begin with it, go on with an underscore and a number.
+    # Nested graphs are plain bytes in the proto. An op's name has letters and digits only; node names that
+    # begin with it continue with an underscore and a number.
     return sorted({name.decode() for name in re.findall(rb"Fedplug>[A-Za-z0-9]+", _bytes_of(computation))})
 
 
@@ -54,11 +54,11 @@ def create_native_execution_context(
     """Returns a context on TFF's stock worker, which starts at the first computation.
 
     Args:
-        max_concurrent_clients: How many calls of one computation run at a time; no limit, if None.
-        default_num_clients: The number of clients of a computation whose arguments do not tell.
-        start_timeout: Seconds until the worker must answer.
-        max_worker_mib: The worker grows from round to round; one that holds more resident memory than this
-            (MiB) when no computation runs is replaced before the next. It is never replaced, if None.
+        max_concurrent_clients: Number of calls of one computation that run at a time; None: no limit.
+        default_num_clients: Number of clients of a computation whose arguments do not determine it.
+        start_timeout: Seconds in which the worker must answer.
+        max_worker_mib: Resident memory in MiB above which the worker, which grows from round to round, is
+            replaced between two computations; None: it is never replaced.
     """
     workers = _Workers(
         lambda: Worker(max_concurrent_clients, start_timeout),
@@ -68,9 +68,9 @@ def create_native_execution_context(
 
 
 class NativeContext(Runtime):
-    """TFF's context on a worker of its own; custom ops do not run there.
+    """TFF's context on a worker process of its own; custom ops do not run there.
 
-    TFF repeats a computation when the connection to the worker is lost; computations are functions, so the
+    TFF repeats a computation if the connection to the worker is lost. Computations are pure functions, so the
     result is that of an undisturbed run.
     """
 
@@ -93,7 +93,7 @@ class NativeContext(Runtime):
 
     @property
     def executor_factory(self) -> tff.framework.ExecutorFactory:
-        """The executor factory, as TFF's contexts show it."""
+        """The executor factory, which TFF's contexts also have."""
         return self._context.executor_factory
 
     @property
@@ -105,8 +105,8 @@ class NativeContext(Runtime):
         """Runs a computation.
 
         Raises:
-            LoweringError: It holds custom ops, or intrinsics that the worker does not have.
-            WorkerError: The worker does not start, or dies again and again.
+            LoweringError: It has custom ops, or intrinsics that the worker does not have.
+            WorkerError: The worker does not start, or dies repeatedly.
             TypeError: The argument does not fit; the text is TFF's.
         """
         interrupted = threading.Event()
@@ -115,8 +115,8 @@ class NativeContext(Runtime):
             try:
                 return self._loop.run(self._context.invoke(comp, arg))
             except KeyboardInterrupt:
-                interrupted.set()  # before TFF sees a dead worker, and repeats the computation on another
-                self._workers.stop()  # the loop waits for the worker, whatever becomes of the call
+                interrupted.set()  # before TFF sees a dead worker and repeats the computation on another
+                self._workers.stop()  # the loop waits for the worker even if the call ends
                 raise
             finally:
                 _interrupted.reset(before)
@@ -128,24 +128,24 @@ class NativeContext(Runtime):
 
 
 class _Workers:
-    """The worker of a context: started when needed, replaced when it died or has grown too large.
+    """The worker of a context: started on first use, and replaced if it died or has grown too large.
 
     Args:
-        start: Starts a worker.
-        max_mib: Resident memory above which it is replaced between two computations.
+        start: A function that starts a worker.
+        max_mib: Resident memory in MiB above which the worker is replaced between two computations.
     """
 
     def __init__(self, start: Callable[[], Worker], max_mib: float) -> None:
         self._start = start
         self._max_mib = max_mib
         self._changing = threading.Lock()
-        self._calls = 0  # under way
-        self._deaths = 0  # since a computation ended well, or began alone
+        self._calls = 0  # running
+        self._deaths = 0  # since a computation succeeded, or began without others
         self.current: Worker | None = None
 
     @contextlib.contextmanager
     def in_use(self) -> Iterator[None]:
-        """Keeps the worker from being replaced for its size during a computation."""
+        """Prevents the replacement of a large worker during a computation."""
         with self._changing:
             if not self._calls:
                 self._deaths = 0
@@ -161,10 +161,10 @@ class _Workers:
                 self._calls -= 1
 
     def running(self) -> Worker:
-        """Returns a worker that is alive as far as one can tell.
+        """Returns a worker whose process is alive.
 
         Raises:
-            asyncio.CancelledError: The caller of the computation under way has gone.
+            asyncio.CancelledError: The caller of the running computation was interrupted.
         """
         interrupted = _interrupted.get()
         if interrupted is not None and interrupted.is_set():
@@ -183,7 +183,7 @@ class _Workers:
             return self.current
 
     def stop(self) -> None:
-        """Ends the worker; the next computation gets a new one."""
+        """Ends the worker; the next computation starts a new one."""
         with self._changing:
             if self.current is not None:
                 self.current.stop()
@@ -206,7 +206,7 @@ def _compile(computation: Any) -> Any:
 
 
 def _missing_intrinsics_of(compiled: tff.framework.ConcreteComputation) -> list[str]:
-    # In the proto, the length of a text goes before it: what only begins like an intrinsic is another name.
+    # In the proto, a text follows its length, so a longer name that begins like an intrinsic does not match.
     proto = _bytes_of(compiled)
     return [uri for uri in _NOT_IN_WORKER if b"\n%c%b" % (len(uri), uri.encode()) in proto]
 

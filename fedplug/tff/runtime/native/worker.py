@@ -1,7 +1,7 @@
-"""The process of TFF's stock worker: started with a time limit, and never left behind.
+"""The process of TFF's stock worker: it starts with a time limit, and never outlives this process.
 
-TFF stops its worker in a `__del__` only, so that it outlives a parent that is killed, and waits for it for
-ever. Here the kernel kills the worker when this process ends, however it ends.
+TFF stops its worker only in a `__del__`, so its worker outlives a killed parent, and TFF waits for it without
+a limit. Here, the kernel kills the worker when this process ends for any reason.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from fedplug.errors import WorkerError
 
 __all__ = ["Worker"]
 
-# Run by a fresh interpreter, which becomes the worker: the request to be killed survives the exec.
+# A new interpreter runs this and becomes the worker; the request to be killed survives the exec.
 _BECOME_WORKER = """
 import ctypes, os, sys
 ctypes.CDLL(None).prctl(1, 9)  # PR_SET_PDEATHSIG, SIGKILL
@@ -37,7 +37,7 @@ _CHANNEL_OPTIONS = [
     ("grpc.max_message_length", _MAX_MESSAGE),
     ("grpc.max_receive_message_length", _MAX_MESSAGE),
     ("grpc.max_send_message_length", _MAX_MESSAGE),
-    # The first attempts come before the worker listens; gRPC would wait a second before the next.
+    # The first attempts fail, as the worker does not listen yet; gRPC would wait a second before the next.
     ("grpc.initial_reconnect_backoff_ms", 50),
     ("grpc.min_reconnect_backoff_ms", 50),
     ("grpc.max_reconnect_backoff_ms", 500),
@@ -49,14 +49,14 @@ class Worker:
     """A running worker.
 
     Args:
-        max_concurrent_calls: How many calls of one computation run at a time; no limit, if None.
-        start_timeout: Seconds until it must answer.
+        max_concurrent_calls: Number of calls of one computation that run at a time; None: no limit.
+        start_timeout: Seconds in which the worker must answer.
 
     Attributes:
-        stub: What TFF's remote executor talks to.
+        stub: The gRPC stub for TFF's remote executor.
 
     Raises:
-        WorkerError: It did not start in time, or ended; the message holds the last lines it wrote.
+        WorkerError: The worker did not start in time, or ended; the message has the last lines it wrote.
     """
 
     def __init__(self, max_concurrent_calls: int | None, start_timeout: float) -> None:
@@ -64,7 +64,7 @@ class Worker:
         limit = -1 if max_concurrent_calls is None else max_concurrent_calls
         binary = Path(tff.__file__).parent / "data" / "worker_binary"
         command = [str(binary), f"--port={port}", f"--max_concurrent_computation_calls={limit}"]
-        self._log = tempfile.TemporaryFile()  # noqa: SIM115 (the worker writes to it as long as it lives)
+        self._log = tempfile.TemporaryFile()  # noqa: SIM115 (the worker writes to it until it ends)
         try:
             self._process = _start(command, self._log.fileno())
         except BaseException:
@@ -98,7 +98,7 @@ class Worker:
 
     @property
     def resident_mib(self) -> float:
-        """Its resident memory in MiB; 0 once it has ended."""
+        """The worker's resident memory in MiB; 0 once it has ended."""
         try:
             pages = int(Path(f"/proc/{self.pid}/statm").read_text().split()[1])
         except (FileNotFoundError, ProcessLookupError):
@@ -106,7 +106,7 @@ class Worker:
         return pages * os.sysconf("SC_PAGE_SIZE") / 2**20
 
     def stop(self) -> None:
-        """Ends the process; again does nothing."""
+        """Ends the process; a second call does nothing."""
         self._stop()
 
     def _said(self) -> str:
@@ -119,16 +119,16 @@ def _start(command: list[str], log: int) -> subprocess.Popen[bytes]:
     """Starts a process that the kernel kills when this process ends.
 
     Raises:
-        WorkerError: The system refuses, for want of memory for instance.
+        WorkerError: The system refuses, for instance because it lacks memory.
     """
     started: Future[subprocess.Popen[bytes]] = Future()
 
     def watch() -> None:
-        # The kernel acts when the thread that started the process ends, so this one stays as long as it.
+        # The kernel acts when the starting thread ends, so this thread lives as long as the process.
         launcher = [sys.executable, "-I", "-S", "-c", _BECOME_WORKER, str(os.getpid()), *command]
         try:
             process = subprocess.Popen(launcher, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
-        except BaseException as error:  # whoever waits has to be told
+        except BaseException as error:  # the waiting thread must get it
             started.set_exception(error)
         else:
             started.set_result(process)
@@ -137,7 +137,7 @@ def _start(command: list[str], log: int) -> subprocess.Popen[bytes]:
     try:
         threading.Thread(target=watch, name="fedplug-worker", daemon=True).start()
         return started.result()
-    except (OSError, RuntimeError) as error:  # Python has a RuntimeError for a thread that does not start
+    except (OSError, RuntimeError) as error:  # RuntimeError: a thread cannot start
         raise WorkerError(f"TFF's worker cannot be started: {error}") from error
 
 
