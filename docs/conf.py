@@ -1,7 +1,7 @@
-"""The site of the documentation: the repository's Markdown as it is, and a reference from the docstrings.
+"""The documentation's site: the repository's Markdown files, and a reference from the docstrings.
 
-``make docs`` builds it. The sources are the whole repository, not this folder alone: pages link to the
-README, to those of the plugins and to measurements, and these links work on a code host, too.
+``make docs`` builds it. The sources are the whole repository, because pages link to the READMEs and the
+measurements, and these links must work on a code host, too.
 """
 
 from __future__ import annotations
@@ -45,9 +45,9 @@ include_patterns = [
 ]
 exclude_patterns = [".*", "build", "dist", "runs", "plugins/*/.venv", "plugins/*/build"]
 
-myst_heading_anchors = 4  # named as code hosts name them, so that one link serves both
+myst_heading_anchors = 4  # with the names that code hosts use, so that links work in both places
 
-autoclass_content = "both"  # a constructor's arguments are described by it
+autoclass_content = "both"  # the constructor's docstring describes its arguments
 autodoc_member_order = "groupwise"
 autodoc_default_options = {"members": True}
 autodoc_preserve_defaults = True
@@ -55,10 +55,10 @@ napoleon_numpy_docstring = False
 napoleon_use_ivar = True
 python_maximum_signature_line_length = 88
 python_use_unqualified_type_names = True
-default_role = "py:obj"  # a name in single backticks: a link where it has a place in the reference, else code
+default_role = "py:obj"  # a name in single backticks is a link if the reference has it, else code
 
-# Every name of fedplug that a type or a role states in full has to be in the reference. Names of others would
-# need the indices of their sites, and the build should need no network; private bases are no interface.
+# The reference must have every full name of fedplug in a type or role. Names of other projects would need
+# their indices from the network; private base classes are not part of the interface.
 nitpick_ignore_regex = [
     ("py:obj", r".*"),
     ("py:.*", r"(?!fedplug\.).*"),
@@ -66,36 +66,36 @@ nitpick_ignore_regex = [
     ("py:class", r"fedplug\..*\.(CodedStage|InProcessAsyncContext|ValueCoder)"),
 ]
 
-# What a package imports on first use, autodoc should find at once.
+# autodoc must find the names that a package imports on first use.
 for name in ("fedplug", "fedplug.tff.runtime", "fedplug.testing"):
     package = importlib.import_module(name)
     for public in package.__all__:
         setattr(package, public, getattr(package, public))
 
 
-smartquotes = False  # what llms.txt says is plain text
+smartquotes = False  # llms.txt is plain text
 
 html_theme = "furo"
 html_title = f"fedplug {release}"
 html_static_path = ["static"]
 html_css_files = ["tables.css"]
-html_extra_path = ["redirect"]  # the front page is docs/index.html: this leads there from the site's root
+html_extra_path = ["redirect"]  # redirects the site's root to the front page, docs/index.html
 copybutton_exclude = ".linenos, .gp, .go"
 
 llms_summary = "fedplug compresses federated-learning updates; error feedback keeps what was not sent."
 
 
 def setup(app: Sphinx) -> None:
-    """Mends what has no setting."""
-    gc.freeze()  # else most of a build goes over what TensorFlow brought, again and again
+    """Adjusts what has no setting."""
+    gc.freeze()  # otherwise the garbage collector examines TensorFlow's objects again and again
     gc.set_threshold(100_000, 50, 1000)
     app.connect("autodoc-process-docstring", mark_returns_as_text, priority=400)  # before napoleon
-    # Lets go of the context that TFF's import makes: it complains when it ends with the interpreter.
+    # Releases the context that importing TFF creates, which complains at the interpreter's end.
     app.connect("build-finished", lambda *_: tff.test.set_no_default_context())
 
 
 def mark_returns_as_text(*event: Any) -> None:
-    """Napoleon takes what "Returns:" has before a colon for a type; our types are annotations."""
+    """Keeps Napoleon from taking text before a colon in "Returns:" as a type; types are annotations here."""
     lines: list[str] = event[-1]
     for number, line in enumerate(lines[:-1]):
         if line.strip() in ("Returns:", "Yields:"):

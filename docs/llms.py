@@ -1,7 +1,7 @@
 """A Sphinx extension that writes llms.txt and llms-full.txt beside the site (https://llmstxt.org).
 
-llms.txt lists all pages by section, each with the first sentence of its text. llms-full.txt has all of them
-as plain text, signatures and docstrings of the reference included. Both are in the order of the front page.
+llms.txt lists all pages by section, each with its first sentence. llms-full.txt has all pages as plain text,
+including the signatures and docstrings of the reference. Both follow the order of the front page.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from sphinx.writers.text import TextTranslator
 
 
 class PlainText(TextTranslator):
-    """Sphinx's own text, without what is only for HTML, the links of viewcode say."""
+    """Sphinx's plain text without nodes that are only for HTML, such as the links of viewcode."""
 
     def unknown_visit(self, node: nodes.Node) -> None:
-        """Skips it."""
+        """Skips an unknown node."""
         raise nodes.SkipNode
 
 
@@ -33,7 +33,7 @@ def setup(app: Sphinx) -> dict[str, Any]:
 
 
 def write(app: Sphinx, error: Exception | None) -> None:
-    """Writes both files, if the build of the site succeeded."""
+    """Writes both files if the build of the site succeeded."""
     if error is not None or app.builder.format != "html":
         return
     head = f"# {app.config.project}\n\n> {app.config.llms_summary}\n"
@@ -45,7 +45,7 @@ def write(app: Sphinx, error: Exception | None) -> None:
             title, address = app.env.titles[page].astext(), app.builder.get_target_uri(page)
             lines.append(f"- [{title}]({address}): {first_sentence(doctree)}\n")
             for name in list(doctree.findall(addnodes.pending_xref_condition)):
-                if name["condition"] == "*":  # the full name of a type, beside its short one
+                if name["condition"] == "*":  # the full name of a type, which repeats its short name
                     name.parent.remove(name)
             translator = PlainText(doctree, app.builder)
             doctree.walkabout(translator)
@@ -55,21 +55,21 @@ def write(app: Sphinx, error: Exception | None) -> None:
 
 
 def sections(app: Sphinx) -> Iterator[tuple[str, list[str]]]:
-    """The captions of the front page's toctrees, with the pages below each, at any depth."""
+    """Yields the captions of the front page's toctrees, with all pages below each."""
     for toctree in app.env.get_doctree(app.config.root_doc).findall(addnodes.toctree):
         pages = [page for entry in toctree["includefiles"] for page in below(app, entry)]
         yield toctree["caption"], pages
 
 
 def below(app: Sphinx, page: str) -> Iterator[str]:
-    """A page, and all that its own toctrees lead to."""
+    """Yields a page and all pages below it."""
     yield page
     for child in app.env.toctree_includes.get(page, ()):
         yield from below(app, child)
 
 
 def first_sentence(doctree: nodes.document) -> str:
-    """What a page says of itself: where its first paragraph ends, or its first sentence."""
+    """Returns a page's first sentence, or its first paragraph if that is shorter."""
     for paragraph in doctree.findall(nodes.paragraph):
         text = " ".join(paragraph.astext().split())
         if text:

@@ -1,6 +1,6 @@
-"""The picture on docs/error-feedback.md: what a residual does to one entry, and to a model.
+"""Draws the picture on docs/error-feedback.md: the effect of a residual on one entry, and on a model.
 
-``python docs/figures/error_feedback.py`` computes and draws it, in seconds. Knows fedplug only by its codec.
+``python docs/figures/error_feedback.py`` takes some seconds.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ ENCODERS = {
     "top-k 5 %, error feedback": "topk(0.05)",
     "top-k 5 %, no feedback": "topk(0.05, error_feedback=False)",
 }
-# Of middle lightness, so that they are read on white as well as on black.
+# These colors have medium lightness: they are legible on white and on black.
 COLORS = ("#808080", "#3584e4", "#e66100")
 
 Floats = NDArray[np.float32]
 
 
 def targets() -> Floats:
-    """What each client's own data ask of the model: something common, and much that cancels in the mean."""
+    """Returns the optimum of each client's loss: a common part, and parts that cancel in the mean."""
     rng = np.random.default_rng(0)
     common = rng.normal(size=ENTRIES)
     own = rng.normal(scale=5, size=(CLIENTS, ENTRIES))
@@ -36,16 +36,16 @@ def targets() -> Floats:
 
 
 def train(encoder: str) -> tuple[Floats, Floats, Floats]:
-    """Clients with the loss ||w - target||^2 / 2 each send a gradient step a round; the server adds the mean.
+    """Trains a model with the client losses ||w - target||^2 / 2 by one gradient step per round.
 
     Returns:
-        The distance of the model from the best one before every round, over that of the first model,
-        ``[ROUNDS + 1]``; and of one entry of the first client, ``[ROUNDS + 1]`` each, the sums of its updates
-        and of what was received of them.
+        The distance of the model from the optimum before every round, relative to that of the first model,
+        ``[ROUNDS + 1]``. For one entry of the first client, the sums of its updates and of the received
+        values, ``[ROUNDS + 1]`` each.
     """
     codec, wanted = fedplug.codec(encoder), targets()
     best = wanted.mean(axis=0)
-    entry = int(np.argsort(abs(wanted[0]))[ENTRIES // 2])  # of middle size: never among the largest
+    entry = int(np.argsort(abs(wanted[0]))[ENTRIES // 2])  # of medium size: never among the largest
     w = np.zeros(ENTRIES, np.float32)
     states: list[dict[str, NDArray[np.generic]] | None] = [None] * CLIENTS
     distances, updates, received = [1.0], [0.0], [0.0]
@@ -64,7 +64,7 @@ def train(encoder: str) -> tuple[Floats, Floats, Floats]:
 
 
 def draw(runs: dict[str, tuple[Floats, Floats, Floats]], path: Path) -> None:
-    """Both halves, without a background; equal runs give equal files."""
+    """Draws both halves with a transparent background; equal runs give equal files."""
     mpl.use("svg")
     from matplotlib import pyplot
 

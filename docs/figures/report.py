@@ -1,4 +1,4 @@
-"""Draws docs/images/report.png: a report as a reader sees it, at a slow uplink. Needs Chromium.
+"""Draws docs/images/report.png: a screenshot of a report with a slow uplink. It needs Chromium.
 
 Usage: python docs/figures/report.py runs/digits
 """
@@ -18,11 +18,11 @@ from playwright.sync_api import sync_playwright
 from fedplug.experiment.report import write_report
 
 _WIDTH, _MARGIN = 1100, 24
-_COLORS = 96  # enough for text and lines, and a third of the bytes
+_COLORS = 96  # enough for text and lines, with a third of the bytes
 
 
 def main(folder: Path) -> None:
-    """Writes the picture."""
+    """Writes the picture of a folder's report."""
     root = ["--no-sandbox"] if os.geteuid() == 0 else []
     with tempfile.TemporaryDirectory() as work, sync_playwright() as playwright:
         page = Path(work) / "report.html"

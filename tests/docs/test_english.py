@@ -16,7 +16,7 @@ SUFFIXES = (".py", ".pyi", ".txt", ".cc", ".h", ".cu", ".cuh", ".md")
 
 # Parts that are not rewritten yet; this list only shrinks.
 NOT_YET = (
-    *("csrc", "docs/figures", "docs/llms.py", "docs/ops.md"),
+    "docs/ops.md",
     *("fedplug/codecs", "fedplug/encoders", "fedplug/ops", "fedplug/testing", "fedplug/tff"),
     "plugins",
 )

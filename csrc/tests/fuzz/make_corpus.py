@@ -2,8 +2,7 @@
 
     python csrc/tests/fuzz/make_corpus.py
 
-A seed is an input as the target of that name takes it apart (see the `Take` calls in its source). Knows the
-container and the golden files; must not know the encoders.
+A seed is an input in the format of the target with that name; see the `Take` calls in its source.
 """
 
 from __future__ import annotations

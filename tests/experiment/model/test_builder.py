@@ -185,7 +185,12 @@ def test_the_type_of_a_batch_is_offered_to_the_function(built) -> None:
         (LABELS, "", {"metrics": ("mse", "mse")}, "their names must be different"),
         (LABELS, "", {"loss": ":text"}, "returned a str; it must be a Keras loss"),
         (LABELS, "", {"metrics": ("MeanIoU",)}, "needs arguments .*name a function that creates it"),
-        (LABELS, "", {"filters": (3,)}, r"filters is \[3\]; it must be left out, because inputs of shape \[3\]"),
+        (
+            LABELS,
+            "",
+            {"filters": (3,)},
+            r"filters is \[3\]; it must be left out, because inputs of shape \[3\]",
+        ),
     ],
 )
 def test_what_is_wrong_with_a_model_is_one_line(built, examples, function, keys, message) -> None:
