@@ -53,7 +53,7 @@ std::int64_t CountNonFinite(const ChunkedUpdate<T>& update, int tasks,
   return count;
 }
 
-// False where a sum is not finite.
+// False if a sum is not finite.
 template <typename T>
 bool SelectFromShare(const ChunkedUpdate<T>& update, const Range& share,
                      const ChunkScratch<T>& scratch, T* values,

@@ -29,7 +29,7 @@ using topk::Update;
 // work.
 constexpr std::int64_t kSmallestShare = 1 << 19;
 
-// From this density on, most vectors have an entry.
+// At this density and above, most vectors have an entry.
 constexpr std::int64_t kDense = 20;
 
 template <typename T>

@@ -1,5 +1,5 @@
-// What the steps of a kernel may use of a GPU: atomic operations, votes within
-// a warp, and a block whose threads meet at barriers. A step is written against
+// The operations of a GPU for the steps of a kernel: atomics, votes within a
+// warp, and a block whose threads meet at barriers. A step uses
 //   block.Each(body)      body(thread) once for every thread of the block, then
 //                         a barrier
 //   block.Agree(decide)   decide() once, for the whole block, and a barrier:
@@ -10,13 +10,11 @@
 //                         set(lane, get(0) + ... + get(lane - 1)) for every
 //                         lane, and returns the sum of all
 //     warp.Once(body)     body(), by one lane
-// so that the same code runs on a GPU (device_block.cuh) and, one thread after
-// the other, in a test on the CPU. Two rules make that sound: shared memory is
-// touched inside Each only, and no thread reads within one Each what another
-// thread writes in it. Blocks run at the same time and share the memory of the
-// GPU: what one writes there another may read in a later launch, behind a
-// barrier of the grid (device_grid.cuh), or if it is the last to arrive
-// (IsLastToArrive).
+// (device_block.cuh). Shared memory is used inside Each only, and no thread
+// reads within one Each what another thread writes in it. Blocks run at the
+// same time. A block may read what another wrote to global memory in a later
+// launch, after a barrier of the grid (device_grid.cuh), or if it is the last
+// to arrive (IsLastToArrive).
 #ifndef FEDPLUG_CUDA_BLOCK_H_
 #define FEDPLUG_CUDA_BLOCK_H_
 
@@ -45,7 +43,7 @@ FEDPLUG_HOST_DEVICE inline std::uint32_t AtomicAdd(std::uint32_t* sum,
 template <typename Unsigned>
 FEDPLUG_HOST_DEVICE void AtomicMax(Unsigned* largest, Unsigned value) {
 #ifdef __CUDA_ARCH__
-  // std::uint64_t is another type than the one CUDA has a function for.
+  // CUDA's function takes another type than std::uint64_t.
   using Cuda = std::conditional_t<sizeof(Unsigned) == 8, unsigned long long,
                                   unsigned int>;
   atomicMax(reinterpret_cast<Cuda*>(largest), Cuda{value});
@@ -82,8 +80,8 @@ FEDPLUG_HOST_DEVICE inline bool IsLastToArrive(std::uint32_t* arrived,
 #endif
 }
 
-// Reads, where all blocks have arrived, what another one wrote in this launch:
-// from L2, where they meet, whatever L1 holds.
+// Reads what another block wrote in this launch, after all have arrived: from
+// L2, because L1 is not coherent.
 template <typename Unsigned>
 FEDPLUG_HOST_DEVICE Unsigned LoadArrived(const Unsigned* written) {
 #ifdef __CUDA_ARCH__
@@ -93,7 +91,7 @@ FEDPLUG_HOST_DEVICE Unsigned LoadArrived(const Unsigned* written) {
 #endif
 }
 
-// Bit thread % 32 of *word says `yes` for this thread.
+// Sets bit thread % 32 of *word to `yes`.
 //
 // REQUIRES: all threads of the warp vote, together and on the same word
 FEDPLUG_HOST_DEVICE inline void Vote(int thread, bool yes,

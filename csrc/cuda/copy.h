@@ -1,5 +1,4 @@
-// The copies a caller of the kernels needs around them, so that it can do
-// without the CUDA runtime.
+// Copies for callers of the kernels, which then need no CUDA runtime.
 #ifndef FEDPLUG_CUDA_COPY_H_
 #define FEDPLUG_CUDA_COPY_H_
 
@@ -15,8 +14,8 @@ namespace fedplug::cuda {
 Status QueueCopy(void* to, const void* from, std::size_t bytes,
                  CUstream_st* stream);
 
-// Copies from device memory to host memory once all that was queued before is
-// done, and waits for it. An error of any kernel before it surfaces here.
+// Copies from device memory to host memory after all queued work, and waits.
+// Returns errors of earlier kernels.
 Status Fetch(void* host, const void* device, std::size_t bytes,
              CUstream_st* stream);
 

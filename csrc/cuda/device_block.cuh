@@ -1,4 +1,4 @@
-// The block of threads a kernel runs in, as the steps want it (block.h).
+// The block of threads of a kernel, as block.h describes it.
 #ifndef FEDPLUG_CUDA_DEVICE_BLOCK_CUH_
 #define FEDPLUG_CUDA_DEVICE_BLOCK_CUH_
 

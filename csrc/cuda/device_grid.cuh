@@ -10,13 +10,13 @@
 
 namespace fedplug::cuda {
 
-// As many bytes as the launch asked for.
+// The shared memory of the launch.
 alignas(16) extern __shared__ std::byte shared_of_launch[];
 
 struct DeviceGrid {
-  // A barrier of all threads of all blocks: what any of them wrote before it,
-  // all may read from here on. Its counters are CUDA's own, so that it works
-  // before anything else is in order.
+  // A barrier of all threads of all blocks: afterwards all may read what any
+  // wrote before. It needs no initialised memory, because its counters are
+  // CUDA's.
   __device__ void Meet() const { cooperative_groups::this_grid().sync(); }
 };
 

@@ -1,4 +1,4 @@
-// What a device has to offer to a kernel whose blocks all run at the same time.
+// The limits of a device for kernels whose blocks all run at the same time.
 #ifndef FEDPLUG_CUDA_DEVICE_LIMITS_H_
 #define FEDPLUG_CUDA_DEVICE_LIMITS_H_
 
@@ -14,7 +14,7 @@ struct DeviceLimits {
   bool cooperative = false;       // whether blocks may wait for each other
 };
 
-// Those of the calling thread's current device.
+// The limits of the calling thread's current device.
 //
 // THREADS: any number at the same time
 // COST:    asks the runtime once for each device

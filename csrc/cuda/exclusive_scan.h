@@ -1,5 +1,4 @@
-// Sums before an element and ones before a bit, for the shared memory of one
-// block.
+// Prefix sums and prefix counts of bits, in the shared memory of one block.
 #ifndef FEDPLUG_CUDA_EXCLUSIVE_SCAN_H_
 #define FEDPLUG_CUDA_EXCLUSIVE_SCAN_H_
 
@@ -57,10 +56,9 @@ struct ExclusiveScan {
   FEDPLUG_HOST_DEVICE std::uint32_t Total() const { return part[kParts]; }
 };
 
-// Which of up to kBits positions are marked, and how many marked ones come
-// before.
+// A set of up to kBits positions, and the number of members before each.
 //
-// Positions are unsigned, for a shift and a mask instead of a division.
+// Positions are unsigned, so that divisions are shifts and masks.
 //
 // REQUIRES: every position is marked or not, in an Each of the block, before
 //           Run; the rest is called, in an Each, after it

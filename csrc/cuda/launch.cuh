@@ -1,5 +1,5 @@
-// How kernels are queued, one after the other, up to the first that the runtime
-// refuses: the ones behind it would work on what it has not written.
+// Queues kernels one after the other. After the first failed launch nothing
+// else is queued, because later kernels would read unwritten data.
 #ifndef FEDPLUG_CUDA_LAUNCH_CUH_
 #define FEDPLUG_CUDA_LAUNCH_CUH_
 
@@ -27,9 +27,9 @@ class LaunchQueue {
                                 std::forward<Arguments>(arguments)...);
   }
 
-  // How many blocks of a kernel the device runs at the same time, each with
-  // memory that they share of `shared_bytes`; 0 where they may not wait for
-  // each other, or where the runtime refuses to say.
+  // The number of blocks of a kernel that the device runs at the same time with
+  // `shared_bytes` of shared memory each; 0 if it has no cooperative launches
+  // or the runtime refuses to answer.
   template <typename... Parameters>
   unsigned MostTogether(const DeviceLimits& limits, std::size_t shared_bytes,
                         void (*kernel)(Parameters...), int threads) {
@@ -43,9 +43,9 @@ class LaunchQueue {
 
   bool refused() const { return error_ != cudaSuccess; }
 
-  // Queues a kernel whose blocks all run at the same time, with memory that
-  // they share each of `shared_bytes`. Says whether the device has room for
-  // all of them together; if not, nothing was queued.
+  // Queues a kernel whose blocks all run at the same time with `shared_bytes`
+  // of shared memory each. Returns false, and queues nothing, if the device has
+  // no room for all of them.
   //
   // REQUIRES: 0 < blocks; shared_bytes <= limits.shared_bytes
   template <typename... Parameters, typename... Arguments>
@@ -53,8 +53,8 @@ class LaunchQueue {
                       void (*kernel)(Parameters...), unsigned blocks,
                       int threads, Arguments&&... arguments) {
     if (error_ != cudaSuccess) return true;
-    // The most there is, not what this call wants: another thread may set it
-    // for a call of its own.
+    // The device's limit, not this call's size, because other threads set the
+    // same attribute.
     error_ = cudaFuncSetAttribute(reinterpret_cast<const void*>(kernel),
                                   cudaFuncAttributeMaxDynamicSharedMemorySize,
                                   static_cast<int>(limits.shared_bytes));

@@ -1,4 +1,4 @@
-// Puts what the GPU found into words: those the core would have used.
+// Turns reports of the GPU into the core's messages.
 #include <string>
 
 #include "cuda/scatter_decode.h"
@@ -7,7 +7,7 @@
 namespace fedplug::cuda {
 namespace {
 
-// `of_tensor` says which tensor of a list, or nothing.
+// `of_tensor` names the tensor of a list, or is empty.
 Status ToStatus(const TopKReport& report, std::int64_t n,
                 NonFinitePolicy policy, const std::string& of_tensor) {
   if (report.non_finite == 0 || policy == NonFinitePolicy::kDrop) return {};

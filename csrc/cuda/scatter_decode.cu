@@ -40,7 +40,7 @@ class StreamLauncher {
   LaunchQueue* queue_;
 };
 
-// What the host can see; the rest is Check's.
+// Checks on the host; Check does the others.
 Status CheckSizes(std::int64_t n, std::int64_t entries, std::int64_t payloads,
                   std::size_t workspace_bytes) {
   const auto invalid = [](std::string message) {

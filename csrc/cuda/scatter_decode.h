@@ -1,6 +1,6 @@
 // Adds sparse payloads into one dense accumulator, or makes their dense sum, on
-// a GPU. Bit for bit what core/scatter_decode.h gives. All work is queued on a
-// stream; nothing is allocated and nothing waits for the GPU.
+// a GPU. Results equal core/scatter_decode.h bit for bit. All work is queued on
+// a stream; nothing is allocated and nothing waits for the GPU.
 #ifndef FEDPLUG_CUDA_SCATTER_DECODE_H_
 #define FEDPLUG_CUDA_SCATTER_DECODE_H_
 
@@ -13,7 +13,7 @@ struct CUstream_st;  // cudaStream_t is a pointer to one
 
 namespace fedplug::cuda {
 
-// What can be wrong with the payloads of a call, and the numbers to say it.
+// The kinds of invalid payloads, and the numbers of their messages.
 enum class ScatterFlaw : std::int64_t {
   kNone,
   kSplitsBegin,   // row_splits begins with `found`
@@ -23,7 +23,7 @@ enum class ScatterFlaw : std::int64_t {
   kNotAscending,  // index `found` is not above `before`
 };
 
-// The first flaw the GPU found, in the order of the payloads.
+// The first error in the order of the payloads.
 struct ScatterReport {
   ScatterFlaw flaw;
   std::int64_t payload;
@@ -34,12 +34,12 @@ struct ScatterReport {
   std::int64_t limit;
 };
 
-// What both take. COST: 256 bytes, whatever the call
+// The workspace of both: 256 bytes for every call
 std::size_t ScatterDecodeWorkspaceBytes();
 
-// Queues the checks, and the additions that happen only if all is well: the
-// same contract as the core's, on pointers to device memory. Whether it was
-// refused the caller learns from the report, once it has waited for the stream.
+// Queues the checks, and the additions, which run only if all checks pass: the
+// core's contract on device memory. The report says whether it was refused;
+// wait for the stream before reading it.
 //
 // REQUIRES: what the core requires; `workspace` (aligned to 256 bytes) and
 //           `report` (to 8) are device memory and stay until the stream is
@@ -59,8 +59,8 @@ Status ScatterDecodeAdd(T* accumulator, std::int64_t n, const T* values,
                         std::size_t workspace_bytes, ScatterReport* report,
                         CUstream_st* stream);
 
-// Queues the same on +0 everywhere, whatever `sum` held before: the core's
-// ScatterDecode. Where a payload is refused, `sum` is without meaning.
+// Queues the core's ScatterDecode: the same, added to zeros. If a payload is
+// refused, `sum` is unspecified.
 //
 // REQUIRES: as ScatterDecodeAdd
 // SHAPE:    sum[n], the others as for ScatterDecodeAdd

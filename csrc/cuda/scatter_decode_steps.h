@@ -27,8 +27,8 @@ inline constexpr int kThreads = 256;
 inline constexpr std::int64_t kTile = 8192;       // elements, in Add
 inline constexpr std::int64_t kCheckTile = 2048;  // entries, in Check
 
-// The first mistakes, counted from the end: so the first is the largest, and 0
-// is none. Check finds everything zeroed.
+// The first errors, counted from the end: the largest number is the first
+// error, and 0 is none. All are zero before Check.
 struct Mistakes {
   // payloads + 2 - i, where i is 0 if row_splits does not begin with 0, 1 + p
   // if it falls at payload p, payloads + 1 if it does not end with `entries`.
@@ -218,8 +218,8 @@ struct Add {
   }
 };
 
-// The order of the steps. Launcher has Each(step), which runs a step on all its
-// tiles after all that was asked for before.
+// The order of the steps. Launcher::Each(step) runs a step on all tiles after
+// all earlier steps.
 template <typename T, typename Launcher>
 void RunSteps(Launcher& launcher) {
   launcher.Each(Check<T>{});

@@ -1,7 +1,7 @@
 // The loops of blocks.h, written once over a vector V of simd/avx512.h, avx2.h
-// or neon.h, whose operations they are made of. Each file that includes this
-// defines FEDPLUG_TARGET, the instruction set its functions are compiled for.
-// What whole vectors leave over goes through the plain loops.
+// or neon.h. Each file that includes this defines FEDPLUG_TARGET, the
+// instruction set of its functions. Elements that do not fill a vector take the
+// plain loops.
 #ifndef FEDPLUG_TARGET
 #error "define FEDPLUG_TARGET before including core/topk/block_loops.h"
 #endif
@@ -20,14 +20,14 @@ namespace {
 template <typename V>
 using BitsOf = FloatBitsOf<typename V::Element>;
 
-// Whether whole vectors can be written there past the caches.
+// Whether whole vectors can be streamed past the caches to this address.
 template <typename V>
 inline bool IsAligned(const typename V::Element* to) {
   constexpr std::uintptr_t kVector = V::kLanes * sizeof(typename V::Element);
   return reinterpret_cast<std::uintptr_t>(to) % kVector == 0;
 }
 
-// The vectors of a block that have an entry, by their first element.
+// The first elements of those vectors of a block that have an entry.
 template <typename V>
 using Hits = std::int32_t[kBlock / V::kLanes + 1];
 
@@ -127,8 +127,8 @@ FEDPLUG_TARGET inline void CollectInRange(
   }
 }
 
-// Ends a partition that has come to element i: the range of what was listed,
-// and then the rest of the block.
+// Ends a partition at element i: collects keys in the range from the list, then
+// handles the rest of the block.
 template <typename V, bool kNoting>
 FEDPLUG_TARGET inline BitsOf<V> FinishPartition(
     const typename V::Element* delta, const typename V::Element* residual_in,
@@ -148,7 +148,7 @@ FEDPLUG_TARGET inline BitsOf<V> FinishPartition(
   return LargerOf<V>(rest, largest);
 }
 
-// Notes what the lanes at element i are about to be written over.
+// Logs the residuals that the lanes at element i will overwrite.
 template <typename V, bool kStreaming>
 FEDPLUG_TARGET inline void Note(typename V::Register a,
                                 typename V::Register keys, std::int64_t i,
@@ -168,19 +168,19 @@ FEDPLUG_TARGET inline void Note(typename V::Register a,
   }
 }
 
-// How a partition writes: to the residual past the caches, or to the notes.
+// How a partition writes: streaming, or with notes.
 enum class Writes { kPlain, kStreaming, kNoting, kNotingStreaming };
 
 template <Writes kWrites>
 inline constexpr bool kNotes =
     kWrites == Writes::kNoting || kWrites == Writes::kNotingStreaming;
 
-// A bit for each element of a block: whether it is an entry.
+// A bit for each element of a block: set if it is an entry.
 inline constexpr std::int64_t kMarksInWord = 64;
 using Marks = std::uint64_t[kBlock / kMarksInWord + 1];
 
-// Appends the indices of what is marked, and as many beyond as fit the slack:
-// how few a word has is hard to predict, whether it has more than three is not.
+// Appends the indices of marked elements in groups of a fixed size, with slack
+// beyond them: the branch on more than three per word is predictable.
 FEDPLUG_TARGET inline std::int64_t ListMarked(const Marks& marks,
                                               std::int64_t words,
                                               std::int32_t first_index,
@@ -214,10 +214,9 @@ FEDPLUG_TARGET inline typename V::Element SumAt(
   return lanes[i - begin];
 }
 
-// Two loops: the first adds and marks the entries, the second goes to those. A
-// branch for every vector would be mispredicted too often, and to pack vectors
-// with an entry or two takes longer than to list these one by one. What is
-// streamed is not read again: the second loop repeats the additions.
+// Two loops: the first adds and marks the entries, the second lists them,
+// because a branch per vector would be mispredicted. Streamed sums are not read
+// again: the second loop repeats the additions.
 template <typename V, Writes kWrites>
 FEDPLUG_TARGET BitsOf<V> PartitionInTwoLoops(
     const typename V::Element* delta, const typename V::Element* residual_in,
@@ -264,7 +263,7 @@ FEDPLUG_TARGET BitsOf<V> PartitionInTwoLoops(
     } else {
       T* const rest = residual_out + place;
       at.values[j] = *rest;
-      // As a product, for which no compiler makes a branch.
+      // A product, so that compilers emit no branch.
       const auto kept = static_cast<BitsOf<V>>(
           ToBits(*rest) * BitsOf<V>{MagnitudeKey(*rest) < range.hi});
       std::memcpy(rest, &kept, sizeof(kept));

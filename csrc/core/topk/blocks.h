@@ -1,7 +1,6 @@
 // The two inner loops of the selection, over one block of a tensor: `CountPass`
-// looks, `Partition` writes. Each exists for every SIMD level, with equal
-// results. They compare keys (the bits of |a|) with bounds and know neither
-// ranks nor threads nor how many blocks there are.
+// reads, `Partition` writes. They compare keys (the bits of |a|) with bounds,
+// at every SIMD level with equal results.
 #ifndef FEDPLUG_CORE_TOPK_BLOCKS_H_
 #define FEDPLUG_CORE_TOPK_BLOCKS_H_
 
@@ -13,18 +12,17 @@
 
 namespace fedplug::topk {
 
-// Elements per block: what a caller stages for a block stays in the first-level
-// cache.
+// Elements per block: data staged for a block stay in the first-level cache.
 inline constexpr std::int64_t kBlock = 2048;
 
-// The vector loops store whole vectors, of which only the front counts: every
-// array written through a CountPass or Partition cursor has this many elements
-// to spare.
+// The vector loops store whole vectors: every array written through a cursor
+// needs this number of spare elements.
 inline constexpr std::int64_t kSlack = 16;
 
-// Keys in [lo, hi) are in the range: whether they leave is not known yet. Those
-// at hi and above leave. If `edge` is lo - 1, keys equal to it are counted
-// instead of collected, because there are many; otherwise it is kNoEdge.
+// Keys in [lo, hi) are in the range: it is not known yet whether they are
+// selected. Keys at hi and above are selected. If `edge` is lo - 1, keys equal
+// to it are counted instead of collected, because there are many; otherwise it
+// is kNoEdge.
 template <typename T>
 struct PivotRange {
   static constexpr auto kNoEdge = static_cast<FloatBitsOf<T>>(-1);
@@ -34,7 +32,7 @@ struct PivotRange {
   FloatBitsOf<T> edge = kNoEdge;
 };
 
-// What a count adds to, block by block.
+// The output of a count, which grows block by block.
 template <typename T>
 struct CountCursor {
   FloatBitsOf<T>* range_keys;  // in the order of the elements
@@ -43,8 +41,8 @@ struct CountCursor {
   std::int64_t at_edge = 0;
 };
 
-// What a partition adds to, block by block: the entries at lo and above, and
-// the keys of those in the range.
+// The output of a partition, which grows block by block: the entries at lo and
+// above, and the keys of those in the range.
 template <typename T>
 struct PartitionCursor {
   T* values;
@@ -55,8 +53,8 @@ struct PartitionCursor {
   UndoNotes<T> notes{};  // of the block that comes next
 };
 
-// What a compaction writes, from the front on: the entries that stay in the
-// list, and the indices of those of them that were in the range.
+// The output of a compaction: the selected entries, and the indices of those
+// that were in the range.
 template <typename T>
 struct CompactCursor {
   T* values;
@@ -66,8 +64,8 @@ struct CompactCursor {
   std::int64_t in_range = 0;
 };
 
-// A delta that is made where it is read, and which a velocity becomes:
-// momentum * velocity_in + gradient.
+// A delta computed when it is read, which becomes the velocity: momentum *
+// velocity_in + gradient.
 template <typename T>
 struct MovedDelta {
   const T* gradient;
@@ -76,8 +74,7 @@ struct MovedDelta {
   T* velocity_out;
 };
 
-// Where a sum is NaN, "its key" is some number above infinity, and "its value"
-// some NaN.
+// If a sum is NaN, its key is a number above infinity, and its value a NaN.
 template <typename T>
 struct BlockKernels {
   // The keys of delta + residual; zero where a sum is not finite.
@@ -106,20 +103,20 @@ struct BlockKernels {
   Partition* partition_sparse;  // faster where few vectors have an entry
   Partition* partition_dense;   // faster where most have; with equal results
 
-  // The same two, in place: what they write over goes to the notes of the
-  // cursor, past the caches where these begin with a quarter of a line.
+  // The same two, in place: overwritten residuals go to the notes of the
+  // cursor, streamed if these begin with a quarter of a line.
   Partition* partition_noting_sparse;
   Partition* partition_noting_dense;
 
-  // As partition_sparse, but past the caches where residual_out begins with a
-  // cache line: a large residual would not stay in them, and a store to a line
-  // that is not there reads it first.
+  // As partition_sparse, but streams if residual_out begins with a cache line:
+  // a large residual does not fit the caches, and a cached store would read the
+  // line first.
   // REQUIRES: residual_in and residual_out do not overlap
   // THREADS:  others may read residual_out after a FenceStreamedStores
   Partition* partition_streaming;
 
-  // As partition_streaming, of a delta that becomes the new velocity: both are
-  // written past the caches, where both begin with a cache line.
+  // As partition_streaming, for a delta that becomes the new velocity: both are
+  // streamed if both begin with a cache line.
   // REQUIRES: no array overlaps another
   using PartitionMoved = FloatBitsOf<T>(const MovedDelta<T>& delta,
                                         const T* residual_in, T* residual_out,
@@ -138,8 +135,8 @@ struct BlockKernels {
   Take* take;
   Take* take_streaming;
 
-  // Of the entries that a partition left, takes those whose keys are `from` and
-  // above; those below `hi` were in the range.
+  // Takes the entries of a partition with keys at `from` and above; those below
+  // `hi` were in the range.
   // REQUIRES: kSlack elements behind values and indices may be read
   // SHAPE:    values[n], indices[n]
   void (*compact)(const T* values, const std::int32_t* indices, std::int64_t n,

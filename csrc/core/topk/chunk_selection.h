@@ -1,9 +1,8 @@
-// Top-k within chunks, each while it is in the cache: first the sums, then a
-// bound, then a list of what is not below it, some more than k entries, and
-// last the exact rank among these. The bound is the k-th largest of the maxima
-// of groups: k groups have a number that large, so that the k-th largest of all
-// is not smaller. With four groups to an entry, of 16 numbers for 64 of 4,096,
-// about k / 7 entries are listed in vain, wherever the largest ones lie.
+// Top-k within chunks in the cache: the sums, a bound, a list of the entries
+// not below it, and the exact rank among these. The bound is the k-th largest
+// of the maxima of groups: k groups have a number that large, so the k-th
+// largest of all is not smaller. With four groups per entry the list has about
+// k / 7 entries too many, wherever the largest ones lie.
 #ifndef FEDPLUG_CORE_TOPK_CHUNK_SELECTION_H_
 #define FEDPLUG_CORE_TOPK_CHUNK_SELECTION_H_
 
@@ -21,8 +20,8 @@
 
 namespace fedplug::topk {
 
-// What all chunks of an update have in common: a = delta + decay * residual_in,
-// of which k entries leave every `chunk` elements.
+// An update: a = delta + decay * residual_in, from which k entries of every
+// `chunk` elements are selected.
 // REQUIRES: chunk <= n
 template <typename T>
 struct ChunkedUpdate {
@@ -52,7 +51,7 @@ void ForEachBlock(const Range& range, const Body& body) {
   }
 }
 
-// How many sums of a range are not finite.
+// The number of sums of a range that are not finite.
 template <typename T>
 std::int64_t CountNonFiniteIn(const ChunkedUpdate<T>& update,
                               const Range& range) {
@@ -68,7 +67,7 @@ std::int64_t CountNonFiniteIn(const ChunkedUpdate<T>& update,
   return cursor.above;
 }
 
-// What one thread needs to select from a chunk.
+// The memory of one thread to select from a chunk.
 // SHAPE: values, indices, keys [chunk + kSlack]
 template <typename T>
 struct ChunkScratch {
@@ -86,7 +85,7 @@ class ChunkSelection {
   ChunkSelection(const ChunkedUpdate<T>& update, const ChunkScratch<T>& scratch)
       : update_(update), list_{scratch.values, scratch.indices, scratch.keys} {}
 
-  // False where a sum is not finite.
+  // False if a sum is not finite.
   // SHAPE: values[min(k, length of chunk)], and so indices
   bool Select(const Range& chunk, T* values, std::int32_t* indices) {
     chunk_ = chunk;
@@ -131,8 +130,8 @@ class ChunkSelection {
     return largest;
   }
 
-  // A key that is not above the k-th largest, unless that is zero's, 0: at
-  // least 1. REQUIRES: all keys are below hi
+  // A key not above the k-th largest, unless that is 0: at least 1. REQUIRES:
+  // all keys are below hi
   Bits BoundBelow(std::int64_t k, Bits hi) const {
     std::int64_t rows = kMostRows;
     while (rows > 1 && length() < kGroupsPerEntry * k * rows) rows /= 2;
@@ -157,7 +156,7 @@ class ChunkSelection {
     });
   }
 
-  // From this density on, most vectors have an entry.
+  // At this density and above, most vectors have an entry.
   static constexpr std::int64_t kDense = 20;
 
   // The k entries above `key` and, of those that are equal to it, the first
@@ -175,7 +174,7 @@ class ChunkSelection {
     }
   }
 
-  // All entries that are not zero, which are the list, and the first zeros.
+  // All entries that are not zero, which are listed, and the first zeros.
   void TakeWithZeros(std::int64_t k, T* values, std::int32_t* indices) const {
     std::int64_t zeros = k - list_.count;
     std::int64_t taken = 0;

@@ -1,4 +1,5 @@
-// What a selection knows of each chunk, and how chunks are handed to threads.
+// The state of a selection for each chunk, and the distribution of chunks to
+// threads.
 #ifndef FEDPLUG_CORE_TOPK_CHUNKS_H_
 #define FEDPLUG_CORE_TOPK_CHUNKS_H_
 
@@ -14,8 +15,8 @@
 
 namespace fedplug::topk {
 
-// Below this many elements a second thread takes longer to wake than to work,
-// even if it is woken once for all the walks of a call.
+// Below this number of elements, waking a second thread takes longer than its
+// work, even if it is woken once per call.
 inline constexpr std::int64_t kOneThread = 1 << 19;
 
 // Number of elements for which another thread is worth waking.
@@ -54,7 +55,7 @@ class ChunkStates {
 
   std::int64_t elements() const { return elements_; }
 
-  // How many elements of scratch the chunks need together.
+  // The number of scratch elements of all chunks.
   std::int64_t room() const { return room_; }
 
   std::vector<ChunkState>::iterator begin() { return states_.begin(); }
@@ -64,14 +65,14 @@ class ChunkStates {
   }
   std::vector<ChunkState>::const_iterator end() const { return states_.end(); }
 
-  // How many threads are worth waking.
+  // The number of threads worth waking.
   int UsefulThreads() const {
     if (elements_ < kOneThread) return 1;
     return TileCount(elements_, kSmallestShare, parallel_);
   }
 
-  // Calls body(first, last) for runs of neighbouring chunks. There are more of
-  // them than threads, so that no thread waits long; but only as many tasks as
+  // Calls body(first, last) for runs of neighbouring chunks. There are more
+  // runs than threads, so that no thread waits long, but only as many tasks as
   // threads, so that no more are woken.
   template <typename Body>
   void ForEachRun(const Body& body) {

@@ -1,5 +1,5 @@
-// The pass that only reads: counts what is above a pivot range and collects the
-// keys in it.
+// The pass that only reads: counts the keys above a pivot range and collects
+// the keys in it.
 #ifndef FEDPLUG_CORE_TOPK_COUNT_PASS_H_
 #define FEDPLUG_CORE_TOPK_COUNT_PASS_H_
 
@@ -10,9 +10,9 @@
 
 namespace fedplug::topk {
 
-// Counts in `state`, and collects from `range_keys` on. Where a sum is not
-// finite, it counts as zero, and in state->dropped; or, if it must not `drop`,
-// the count ends and is false.
+// Counts in `state`, and collects from `range_keys` on. A sum that is not
+// finite counts as zero and in state->dropped; without `drop` the count ends
+// and returns false.
 //
 // SHAPE: range_keys[elements of the chunk + kSlack]
 // COST:  reads 2 * sizeof(T) bytes per element

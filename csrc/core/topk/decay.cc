@@ -11,8 +11,8 @@ namespace {
 template <typename T>
 FEDPLUG_ALWAYS_INLINE void TimesLoop(const T* x, std::int64_t n, T share,
                                      T* __restrict product) {
-  // Asks for what is 6 KiB ahead: a block at a time, a processor's own
-  // prefetchers begin anew with each.
+  // Prefetches 6 KiB ahead, because hardware prefetchers restart with each
+  // block.
   constexpr auto kLine = static_cast<std::int64_t>(64 / sizeof(T));
   constexpr std::int64_t kAhead = 96 * kLine;
   std::int64_t i = 0;

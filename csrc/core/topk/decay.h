@@ -1,5 +1,5 @@
-// What is left of a residual when it is added to the next update: a share of
-// it, a block at a time, in the first-level cache.
+// Multiplies a residual by the decay, a block at a time, in the first-level
+// cache.
 #ifndef FEDPLUG_CORE_TOPK_DECAY_H_
 #define FEDPLUG_CORE_TOPK_DECAY_H_
 
@@ -11,7 +11,7 @@
 
 namespace fedplug::topk {
 
-// Room for the blocks a Decay makes.
+// Memory for the blocks of a Decay.
 template <typename T>
 using DecayedBlock = std::array<T, kBlock>;
 
@@ -23,7 +23,7 @@ class Decay {
   Decay(T share, SimdLevel level);
 
   // share * residual, each product rounded once: in `block`, or the residual
-  // itself where the share is 1. A null residual is as zeros.
+  // itself if the share is 1. A null residual stands for zeros.
   // SHAPE: residual[n], n <= kBlock
   const T* Of(const T* residual, std::int64_t n, DecayedBlock<T>* block) const;
 

@@ -1,4 +1,4 @@
-// Where chosen entries go: the part of the output that belongs to one chunk.
+// The output of the selected entries of one chunk.
 #ifndef FEDPLUG_CORE_TOPK_ENTRIES_H_
 #define FEDPLUG_CORE_TOPK_ENTRIES_H_
 
@@ -11,8 +11,8 @@
 namespace fedplug::topk {
 
 // The output of a chunk, filled a block at a time. The vector loops write some
-// elements more than they mean to: where these would be another chunk's, the
-// block is staged.
+// elements beyond the end: if these belong to another chunk, the block is
+// staged.
 template <typename T>
 class EntryWriter {
  public:
@@ -20,13 +20,13 @@ class EntryWriter {
   EntryWriter(T* values, std::int32_t* indices, std::int64_t count)
       : values_(values), indices_(indices), left_(count) {}
 
-  // Where the next block goes: at most kBlock entries.
+  // The place of the next block of at most kBlock entries.
   T* values() { return Staged() ? staged_values_.data() : values_; }
   std::int32_t* indices() {
     return Staged() ? staged_indices_.data() : indices_;
   }
 
-  // Says that the block has `count` entries.
+  // Sets the number of entries of the block.
   void Advance(std::int64_t count) {
     if (Staged()) {
       std::copy_n(staged_values_.data(), count, values_);

@@ -15,7 +15,7 @@ namespace fedplug::topk {
 inline constexpr std::int64_t kGroupsAbreast = 16;
 
 // The largest key of each group of `rows` elements, of as many whole sets of
-// kGroupsAbreast groups as there are in x[n]. Returns how many groups that is.
+// kGroupsAbreast groups as there are in x[n]. Returns the number of groups.
 // SHAPE: x[n], maxima[n / rows]
 template <typename T>
 using GroupMaxima = std::int64_t(const T* x, std::int64_t n, std::int64_t rows,

@@ -1,5 +1,5 @@
-// The list of entries that a partition by the pivot range leaves, and how the
-// chosen ones of them get from it to the output.
+// The list of entries of a partition by the pivot range, and the copy of its
+// selected entries to the output.
 #ifndef FEDPLUG_CORE_TOPK_LIST_H_
 #define FEDPLUG_CORE_TOPK_LIST_H_
 
@@ -21,7 +21,7 @@ struct EntryList {
   std::int64_t count;
 };
 
-// Up to this place in the list, the keys just below `from` leave too.
+// Up to this place in the list, keys just below `from` are selected too.
 template <typename T>
 std::int64_t EndOfTies(const EntryList<T>& list, FloatBitsOf<T> from,
                        const ChunkState& state) {
@@ -34,9 +34,9 @@ std::int64_t EndOfTies(const EntryList<T>& list, FloatBitsOf<T> from,
   return place;
 }
 
-// Copies those of the listed entries [begin, end) whose keys are `from` and
-// above. Those below `hi` still are in the residual, and leave it: they are far
-// apart there and seldom in the cache, so that they are asked for ahead.
+// Copies the listed entries [begin, end) with keys at `from` and above. Those
+// below `hi` are removed from the residual, with prefetches, because they are
+// far apart there.
 template <typename T>
 void Compact(const EntryList<T>& list, std::int64_t begin, std::int64_t end,
              FloatBitsOf<T> from, FloatBitsOf<T> hi,

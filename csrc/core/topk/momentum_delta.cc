@@ -76,8 +76,7 @@ FloatBitsOf<T> MomentumDelta<T>::TakeAndPartition(
                     static_cast<std::int32_t>(begin), range, cursor);
 }
 
-// They are far apart, and each waits for memory; so they are asked for well
-// before.
+// They are far apart, so they are prefetched.
 template <typename T>
 void MomentumDelta<T>::Clear(const std::int32_t* indices,
                              std::int64_t count) const {

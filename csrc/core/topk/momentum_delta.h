@@ -1,5 +1,5 @@
-// Deltas that are not simply there: they are made, a block at a time, while the
-// residual that waits for them is in the cache.
+// Deltas computed from momentum, a block at a time, while the residual is in
+// the cache.
 #ifndef FEDPLUG_CORE_TOPK_MOMENTUM_DELTA_H_
 #define FEDPLUG_CORE_TOPK_MOMENTUM_DELTA_H_
 

@@ -1,6 +1,5 @@
-// The partition of block_loops.h where the delta is a velocity that moves:
-// three arrays are read and two are written in one walk, as the second would
-// otherwise be read before it is written.
+// The partition of block_loops.h for a delta that becomes the velocity: one
+// walk reads three arrays and streams two.
 #ifndef FEDPLUG_CORE_TOPK_MOVED_LOOPS_H_
 #define FEDPLUG_CORE_TOPK_MOVED_LOOPS_H_
 

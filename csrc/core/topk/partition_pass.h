@@ -1,5 +1,5 @@
-// The pass that writes: the residual becomes the sums, and what is above a
-// pivot range leaves it.
+// The pass that writes: the residual becomes the sums, with +0 for keys above a
+// pivot range.
 #ifndef FEDPLUG_CORE_TOPK_PARTITION_PASS_H_
 #define FEDPLUG_CORE_TOPK_PARTITION_PASS_H_
 
@@ -12,8 +12,8 @@
 
 namespace fedplug::topk {
 
-// Sums that are not finite were taken for large ones: the residual holds
-// nothing of them, but the entries since `before` do. Returns how many.
+// Removes sums that are not finite, which were taken for large ones, from the
+// entries since `before`. Returns their number.
 template <typename T>
 std::int64_t DropNonFinite(const Update<T>& update, const PivotRange<T>& range,
                            const PartitionCursor<T>& before,
@@ -38,9 +38,8 @@ std::int64_t DropNonFinite(const Update<T>& update, const PivotRange<T>& range,
 }
 
 // Partitions [begin, end) of a tensor by `range`, with the partition of its
-// delta where `partition` is null. The entries of each block go
-// behind those of the block before; `after_block` may move the cursor. Returns
-// how many sums were not finite, and dropped.
+// delta where `partition` is null. Appends the entries of each block;
+// `after_block` may move the cursor. Returns the number of dropped sums.
 //
 // COST: reads 2 * sizeof(T) bytes per element and writes sizeof(T)
 template <typename T, typename AfterBlock>

@@ -1,7 +1,6 @@
-// The pivot range: the keys between which the k-th largest lies, probably, from
-// a sample, or surely, from all of them. A range decides nothing; the counts of
-// the pass that follows verify it. (Floyd and Rivest, "Expected time bounds for
-// selection", CACM 18(3), 1975.)
+// The pivot range: keys between which the k-th largest lies, probably (from a
+// sample) or certainly (from all keys). The counts of the next pass verify it.
+// (Floyd and Rivest, "Expected time bounds for selection", CACM 18(3), 1975.)
 #ifndef FEDPLUG_CORE_TOPK_PIVOT_RANGE_H_
 #define FEDPLUG_CORE_TOPK_PIVOT_RANGE_H_
 
@@ -21,7 +20,7 @@
 
 namespace fedplug::topk {
 
-// Up to this size all keys are looked at: a sample would hardly cost less.
+// Up to this size all keys are read: a sample would cost nearly as much.
 inline constexpr std::int64_t kSampleNothing = 1024;
 
 // Every key sampled costs about as much as a key in the range, which is
@@ -108,8 +107,8 @@ PivotRange<T> PivotRangeFromSample(FloatBitsOf<T>* keys, std::int64_t count,
   }
   if (ranks.lower <= count) range.lo = key_at(ranks.lower);
 
-  // A key that is itself a part of all elements (zero, mostly) is not worth
-  // collecting: the first few of them will do.
+  // A key shared by many elements (mostly zero) is not collected: the first few
+  // suffice.
   const auto at_lo = std::count(list.keys, list.keys + list.count, range.lo);
   if (at_lo > count / 64) {
     range.edge = range.lo;
@@ -119,7 +118,7 @@ PivotRange<T> PivotRangeFromSample(FloatBitsOf<T>* keys, std::int64_t count,
 }
 
 // The leading bits of the k-th largest key, from a histogram of them all: a
-// range that cannot miss, for when a sample misled.
+// range that cannot miss, used after a misleading sample.
 //
 // REQUIRES: 0 < k
 // COST:     reads everything once

@@ -16,7 +16,7 @@ struct Ranked {
   std::int64_t above;  // how many keys are larger
 };
 
-// How many bits a number needs: none for 0.
+// The number of bits of a number: none for 0.
 template <typename Bits>
 int BitWidth(Bits number) {
   return number == 0 ? 0 : 64 - __builtin_clzll(number);

@@ -1,5 +1,5 @@
-// What becomes of a call that is refused for sums that are not finite: how many
-// there are, where the first is, and residuals that are as they were.
+// The refusal of a call with sums that are not finite: their number, the
+// position of the first, and restored residuals.
 #ifndef FEDPLUG_CORE_TOPK_REFUSAL_H_
 #define FEDPLUG_CORE_TOPK_REFUSAL_H_
 
@@ -16,7 +16,7 @@
 
 namespace fedplug::topk {
 
-// How many sums of each tensor are not finite.
+// The number of sums of each tensor that are not finite.
 template <typename T>
 std::vector<std::int64_t> CountNonFiniteIn(
     const std::vector<Update<T>>& updates, SimdLevel level,
@@ -46,7 +46,7 @@ std::vector<std::int64_t> CountNonFiniteIn(
   return counts;
 }
 
-// Only after a refusal, and so without haste.
+// Runs only after a refusal.
 template <typename T>
 std::int64_t FirstNonFinite(const Update<T>& update) {
   const DefaultFloatEnvironment environment;
@@ -59,7 +59,7 @@ std::int64_t FirstNonFinite(const Update<T>& update) {
   return i;
 }
 
-// `of_tensor` says which tensor of a list, or nothing.
+// `of_tensor` names the tensor of a list, or is empty.
 template <typename T>
 Status NonFiniteStatus(const Update<T>& update, std::int64_t count,
                        const std::string& of_tensor) {
@@ -72,7 +72,7 @@ Status NonFiniteStatus(const Update<T>& update, std::int64_t count,
               "policy \"drop\" to count such sums as zero"};
 }
 
-// What a call refused for sums that are not finite has to say and to restore.
+// The message and the restoration after a refusal.
 // REQUIRES: the residuals and the sources are as they were
 // SHAPE:    counts[updates], how many such sums each tensor has
 template <typename T>

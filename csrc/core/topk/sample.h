@@ -1,5 +1,5 @@
-// Where a sample of an update is taken, and between which of its ranks a rank
-// of all elements lies, probably.
+// The places of a sample of an update, and the ranks of the sample that
+// probably bracket a rank of all elements.
 #ifndef FEDPLUG_CORE_TOPK_SAMPLE_H_
 #define FEDPLUG_CORE_TOPK_SAMPLE_H_
 
@@ -34,8 +34,8 @@ FEDPLUG_HOST_DEVICE inline std::int64_t PlaceOfLine(std::int64_t line,
   return (line * stratum + (stratum >> 16) * random) >> 32;
 }
 
-// Ranks from the top, counted from 1; below 1, or above the number of keys,
-// where the sample does not reach so far.
+// Ranks from the top, counted from 1; below 1, or above the number of keys, if
+// the sample does not reach that far.
 struct SampleRanks {
   std::int64_t upper;
   std::int64_t lower;

@@ -5,13 +5,12 @@
 //   CountPass      only reads: counts the keys above a pivot range, collects
 //                  those in it
 //   PartitionPass  writes the residual and takes out what is above a bound
-// Where nothing must be taken back, one partition by the pivot range does both,
-// and a short finish settles the range. Elsewhere a count finds the exact
-// threshold, and a partition by it puts every entry straight into its place. A
-// range that missed is detected by the counts; what was written is then made
-// whole (the residual holds the sums), and a histogram of all keys gives a
-// range that cannot miss. The steps are in the headers named after them; here
-// is their order.
+// If nothing has to be undone, one partition by the pivot range does both, and
+// a short finish settles the range. Otherwise a count finds the exact
+// threshold, and a partition by it puts every entry into its place. The counts
+// detect a range that missed; then the sums are restored, and a histogram of
+// all keys gives a range that cannot miss. The steps are in the headers named
+// after them.
 #ifndef FEDPLUG_CORE_TOPK_SELECT_H_
 #define FEDPLUG_CORE_TOPK_SELECT_H_
 
@@ -41,7 +40,7 @@ namespace fedplug::topk {
 inline constexpr std::int64_t kDense = 20;
 
 // Above k = n / kMany, a partition by a range, which writes each entry twice,
-// takes longer than to look first.
+// takes longer than a count.
 inline constexpr std::int64_t kMany = 5;
 
 // Until when the logs of updates are kept.
@@ -71,10 +70,10 @@ class Selection {
     no_deltas_.reserve(updates_.size());
   }
 
-  // False when a sum is not finite and the policy is kError: every residual_in
-  // then is as it was, and a residual_out elsewhere is of no use. Where an
-  // update has a log, its residual is as it was once that has been undone; the
-  // same holds when it throws.
+  // False if a sum is not finite under kError: every residual_in is then
+  // unchanged, and another residual_out unspecified. The residual of an update
+  // with a log is unchanged after the log has been undone, also after an
+  // exception.
   bool Run(T* values, std::int32_t* indices) {
     const DefaultFloatEnvironment environment;
     const KeepAwake awake(parallel_, states_.UsefulThreads() - 1);
@@ -97,7 +96,7 @@ class Selection {
     return true;
   }
 
-  // Of the sums, how many were replaced by zero.
+  // The number of sums that were replaced by zero.
   std::int64_t dropped() const { return dropped_; }
 
   // SHAPE: row_splits[tensors + 1]
@@ -174,7 +173,7 @@ class Selection {
     }
   }
 
-  // False when it met a sum that is not finite under kError.
+  // False if a sum is not finite under kError.
   bool CountAll(const PivotRange<T>& range) {
     range_keys_ = scratch_->keys.template Reserve<Bits>(states_.room());
     const bool drop = policy_ == NonFinitePolicy::kDrop;
@@ -194,8 +193,7 @@ class Selection {
     return !refused;
   }
 
-  // False when it met a sum that is not finite under kError: everything that
-  // has left is back then.
+  // False if a sum is not finite under kError: all entries are then restored.
   bool PartitionAll(const PivotRange<T>& range) {
     const std::int64_t room = states_.room();
     listed_values_ = scratch_->values.template Reserve<T>(room);
@@ -234,8 +232,8 @@ class Selection {
     return true;
   }
 
-  // Settles the range after PartitionAll: its chosen entries leave the
-  // residual, and all chosen entries go to the output, in order.
+  // Settles the range after PartitionAll: removes its selected entries from the
+  // residual, and writes all selected entries to the output, in order.
   void FinishPartition(const PivotRange<T>& range, T* values,
                        std::int32_t* indices) {
     states_.ForEach([&](ChunkState& state) {
@@ -254,8 +252,7 @@ class Selection {
     });
   }
 
-  // False when the range missed. Where memory for it lacks, what has left goes
-  // back.
+  // False if the range missed. Restores the entries if there is no memory.
   bool Settle(const PivotRange<T>& range, T* values, std::int32_t* indices) {
     try {
       if (!FindThresholdIn(range)) return false;
@@ -267,7 +264,7 @@ class Selection {
     }
   }
 
-  // What left a chunk in PartitionAll returns to it.
+  // Restores the entries that PartitionAll took from a chunk.
   void PutBack(const ChunkState& state) {
     T* const residual = UpdateOf(state).residual_out;
     for (std::int64_t j = state.start; j < state.start + state.listed; ++j) {
@@ -275,7 +272,7 @@ class Selection {
     }
   }
 
-  // After a partition by a range that missed: everything that left comes back.
+  // Restores all entries after a partition by a range that missed.
   void RestoreSums() {
     states_.ForEach([&](const ChunkState& state) { PutBack(state); });
     for (Update<T>& update : updates_) {
@@ -321,7 +318,7 @@ class Selection {
     return equal;
   }
 
-  // Up to here the keys just below the threshold leave too.
+  // Up to here the keys just below the threshold are selected too.
   std::int64_t EndOfTiesIn(const ChunkState& state) const {
     if (state.ties == 0) return state.chunk.begin;
     if (state.ties == state.tied) return state.chunk.end;

@@ -1,6 +1,5 @@
-// The few of many keys among which some ranks lie. Where they are is guessed
-// from every eighth key, and a vector walk over all of them tells whether the
-// guess was right.
+// Finds the few keys that contain some ranks: a guess from every eighth key,
+// verified by a vector walk over all keys.
 #ifndef FEDPLUG_CORE_TOPK_SHORTLIST_H_
 #define FEDPLUG_CORE_TOPK_SHORTLIST_H_
 
@@ -44,7 +43,7 @@ PivotRange<T> GuessPivotRange(const FloatBitsOf<T>* keys, std::int64_t count,
     ++histogram[digit];
     bin = std::max(bin, digit);
   }
-  // About how many of the keys seen are as large as the one at a rank.
+  // The approximate number of sampled keys as large as the one at a rank.
   const auto seen_at = [count](std::int64_t rank, double deviations) {
     const double share = static_cast<double>(rank) / static_cast<double>(count);
     const double expected = static_cast<double>(rank) / kStride;
@@ -100,8 +99,8 @@ FloatBitsOf<T> LargestKey(const FloatBitsOf<T>* keys, std::int64_t count,
 //
 // REQUIRES: 1 <= first <= last <= count; all keys are in [lo, hi), and finite
 // SHAPE:    keys[count], room[count + kSlack], where the shortlist is put
-// COST:     one read of all keys, two where hi is infinity; a guess that is
-//           wrong costs a copy of them
+// COST:     one read of all keys, two where hi is infinity; a wrong guess costs
+//           a copy of them
 template <typename T>
 Shortlist<FloatBitsOf<T>> ShortlistRanks(const FloatBitsOf<T>* keys,
                                          std::int64_t count, std::int64_t first,
@@ -110,7 +109,7 @@ Shortlist<FloatBitsOf<T>> ShortlistRanks(const FloatBitsOf<T>* keys,
                                          const BlockKernels<T>& kernels,
                                          FloatBitsOf<T>* room) {
   constexpr std::int64_t kFew = 1024;  // below this a guess costs more
-  // Bins are of use where keys are: most of an open range is beyond them all.
+  // Bins cover only the keys: most of an open range is beyond them all.
   if (hi == FloatTraits<T>::kInfinity) {
     hi = static_cast<FloatBitsOf<T>>(LargestKey(keys, count, kernels) + 1);
   }

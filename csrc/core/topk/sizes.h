@@ -1,4 +1,4 @@
-// What a selection of k of n entries asks of both numbers.
+// The limits of k and n of a selection.
 #ifndef FEDPLUG_CORE_TOPK_SIZES_H_
 #define FEDPLUG_CORE_TOPK_SIZES_H_
 

@@ -1,4 +1,4 @@
-// What kernels that have no policy say of sums that are not finite.
+// The refusal of sums that are not finite, for kernels without a policy.
 #ifndef FEDPLUG_CORE_TOPK_SUM_REFUSAL_H_
 #define FEDPLUG_CORE_TOPK_SUM_REFUSAL_H_
 

@@ -1,5 +1,4 @@
-// Sums that lose the elements at places that are known, over a vector of
-// block_loops.h.
+// Sums with +0 at given places, over a vector of block_loops.h.
 #ifndef FEDPLUG_CORE_TOPK_TAKEN_LOOPS_H_
 #define FEDPLUG_CORE_TOPK_TAKEN_LOOPS_H_
 

@@ -1,7 +1,7 @@
 // The exact threshold, from the keys that a pass found in the pivot range, and
-// how the entries that leave are allocated across the chunks. A threshold is a
-// key, `from`: keys at it and above leave, and of those just below it the first
-// few, the ties.
+// the allocation of the selected entries to chunks. Keys at the threshold
+// `from` and above are selected, and the first few of those just below it, the
+// ties.
 #ifndef FEDPLUG_CORE_TOPK_THRESHOLD_H_
 #define FEDPLUG_CORE_TOPK_THRESHOLD_H_
 

@@ -1,5 +1,5 @@
-// What updates in place overwrite, kept so that a call which meets a sum that
-// is not finite can still leave everything as it was.
+// A log of the values that updates in place overwrite, so that a refused call
+// can restore them.
 #ifndef FEDPLUG_CORE_TOPK_UNDO_LOG_H_
 #define FEDPLUG_CORE_TOPK_UNDO_LOG_H_
 
@@ -16,8 +16,8 @@
 
 namespace fedplug::topk {
 
-// The log of one tensor. Its memory has a place for every element, most of
-// which is never touched: 2 bytes of each, mostly.
+// The log of one tensor. It reserves a place for every element, of which mostly
+// only 2 bytes are used.
 template <typename T>
 class UndoLog {
  public:
@@ -42,9 +42,8 @@ class UndoLog {
     std::fill_n(noted_, blocks, false);
   }
 
-  // Where a block, or a part of it, is noted that is about to be overwritten.
-  // The notes begin with a quarter of a cache line, or better, where the
-  // residual begins with a line.
+  // The notes of a block, or a part of it, that will be overwritten. They begin
+  // with a quarter of a cache line if the residual begins with a line.
   //
   // REQUIRES: it lies within one of ForEachBlock for the whole tensor
   // THREADS:  any, for different blocks
@@ -53,7 +52,7 @@ class UndoLog {
     return Notes(begin);
   }
 
-  // Every block that was noted becomes what it was.
+  // Restores every noted block.
   //
   // REQUIRES: they hold their sums, at least where these are finite
   void Undo() const {

@@ -1,4 +1,4 @@
-// How a residual that became a sum is found again.
+// Recovers a residual from its sum.
 #ifndef FEDPLUG_CORE_TOPK_UNDO_NOTES_H_
 #define FEDPLUG_CORE_TOPK_UNDO_NOTES_H_
 
@@ -10,11 +10,10 @@
 
 namespace fedplug::topk {
 
-// For a residual r that became a = delta + r: how far the bits of r are from
-// those of a - delta. This subtraction gives the same number each time, however
-// far that is from r, so that r follows to the bit. The distance mostly fits in
-// 16 bits; r itself is noted where it does not or the sum is not finite, and,
-// with a vector, for all of its lanes.
+// For a residual r that became a = delta + r: the distance of the bits of r
+// from those of a - delta. The subtraction is reproducible, so r follows
+// exactly. The distance mostly fits in 16 bits; otherwise, or if the sum is not
+// finite, r itself is noted, for all lanes of a vector.
 //
 // SHAPE: distances[elements], residuals[elements] of a block
 template <typename T>
@@ -36,7 +35,7 @@ struct UndoNotes {
     return ToBits(residual) - ToBits<T>(a - delta) + kMiddle;
   }
 
-  // Says whether the distance fits: otherwise r itself is noted.
+  // Returns whether the distance fits; otherwise notes r itself.
   FEDPLUG_HOST_DEVICE bool Note(std::int64_t i, T a, T delta,
                                 T residual) const {
     const Bits distance = DistanceOf(a, delta, residual);

@@ -1,5 +1,5 @@
-// What is selected from: one or more tensors, each with its residual and a
-// source of its delta, seen as one long row that is cut into chunks.
+// The input of a selection: one or more tensors, each with its residual and a
+// source of its delta, as one sequence cut into chunks.
 #ifndef FEDPLUG_CORE_TOPK_UPDATE_H_
 #define FEDPLUG_CORE_TOPK_UPDATE_H_
 
@@ -12,7 +12,7 @@
 
 namespace fedplug::topk {
 
-// Where the deltas of a tensor come from, at most kBlock at a time.
+// The source of the deltas of a tensor, at most kBlock at a time.
 template <typename T>
 class DeltaSource {
  public:
@@ -24,7 +24,7 @@ class DeltaSource {
   virtual const T* Read(std::int64_t begin, std::int64_t count,
                         T* staging) const = 0;
 
-  // Says that the deltas from `begin` on are about to be read.
+  // Announces a read of the deltas from `begin` on.
   virtual void Prefetch(std::int64_t begin) const = 0;
 
   // As Read, called exactly once for each element and when its residual is
@@ -44,8 +44,7 @@ class DeltaSource {
   }
   virtual bool TakesAndPartitions() const { return false; }
 
-  // Called with all elements that leave, when they have been taken, where
-  // Clears().
+  // Called with all selected elements after they were taken, if Clears().
   // SHAPE: indices[count]
   virtual void Clear(const std::int32_t* /*indices*/,
                      std::int64_t /*count*/) const {}
@@ -72,7 +71,7 @@ class PlainDelta final : public DeltaSource<T> {
   const T* delta_;
 };
 
-// Zeros that change nothing when added, not even the sign of -0: -0 itself.
+// -0, which changes nothing when added, not even the sign of -0.
 template <typename T>
 const T* MinusZeros() {
   static const auto* const zeros = [] {
@@ -92,7 +91,7 @@ const T* PlusZeros() {
   return kZeros.data();
 }
 
-// Deltas that are +0 everywhere, and take no memory.
+// Deltas that are +0, without memory.
 template <typename T>
 class ZeroDelta final : public DeltaSource<T> {
  public:
@@ -103,8 +102,8 @@ class ZeroDelta final : public DeltaSource<T> {
   void Prefetch(std::int64_t /*begin*/) const override {}
 };
 
-// No deltas any more: the residual holds the sums. What the source that was
-// there before wants to hear when entries leave, it still hears.
+// No deltas, because the residual holds the sums. Calls to Clear reach the
+// earlier source.
 template <typename T>
 class NoDelta final : public DeltaSource<T> {
  public:
@@ -142,10 +141,10 @@ struct Chunk {
   std::int64_t end;
 };
 
-// How many elements `index` is past the begin of a cache line of the residual.
-// Vectors that lie across two lines cost up to 15 % of the time, and NumPy and
-// malloc begin a large array 16 bytes into a line: so chunks and blocks begin
-// with a line, all but the first of a tensor.
+// The number of elements from the begin of a cache line of the residual to
+// `index`. All chunks and blocks but the first begin with a line, because
+// vectors across two lines cost up to 15 % and large arrays of NumPy begin 16
+// bytes into a line.
 template <typename T>
 std::int64_t PastLine(const Update<T>& update, std::int64_t index) {
   constexpr std::int64_t kLineBytes = 64;
@@ -155,8 +154,8 @@ std::int64_t PastLine(const Update<T>& update, std::int64_t index) {
   return (bytes / kBytes + index) % (kLineBytes / kBytes);
 }
 
-// Not a power of two, so that what is kept per chunk does not compete for the
-// same lines of a cache.
+// Not a power of two, so that the data of chunks do not compete for the same
+// sets of a cache.
 inline constexpr std::int64_t kChunk = 27 * kBlock;
 
 template <typename T>

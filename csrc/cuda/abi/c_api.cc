@@ -35,8 +35,7 @@ std::int32_t Returned(const Status& status) {
   return static_cast<std::int32_t>(status.code());
 }
 
-// No exception crosses a C ABI: what `work` throws, a lack of memory, is a
-// failure like any other.
+// No exception crosses the C ABI: std::bad_alloc becomes a status.
 template <typename Work>
 std::int32_t Guarded(const Work& work) {
   try {
@@ -47,7 +46,7 @@ std::int32_t Guarded(const Work& work) {
   }
 }
 
-// Makes a device the current one of this thread while it lives.
+// Sets the current device of this thread for the lifetime of the object.
 class ScopedDevice {
  public:
   explicit ScopedDevice(int device) {

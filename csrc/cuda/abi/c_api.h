@@ -1,6 +1,6 @@
 // The C ABI of the CUDA kernels: what libfedplug_cuda.so exports, for callers
-// in any language. Pointers are to device memory of the device that is named,
-// unless they are called `host`. Python's side is plugins/fedplug-cuda.
+// in any language. Pointers are to memory of the given device, unless they are
+// called `host`. plugins/fedplug-cuda calls it from Python.
 //
 // Every function returns 0, or the StatusCode of its failure; the message is
 // then fedplug_cuda_last_error(). Kernels are queued on the caller's stream
@@ -41,13 +41,13 @@ typedef struct FedplugCudaUpdate {
   int64_t n;
 } FedplugCudaUpdate;
 
-// What the device found in one tensor.
+// The sums of one tensor that are not finite.
 typedef struct FedplugCudaTopKReport {
   int64_t non_finite;
   int64_t first_non_finite;
 } FedplugCudaTopKReport;
 
-// What the device found wrong with payloads to add; see cuda/scatter_decode.h.
+// The first invalid payload; see cuda/scatter_decode.h.
 typedef struct FedplugCudaScatterReport {
   int64_t words[7];
 } FedplugCudaScatterReport;

@@ -1,7 +1,6 @@
-// The band: of which keys the k-th largest is, probably or surely, and how it
-// becomes narrower until it is the key itself. A sample gives the first one; it
-// decides nothing, as the counts of the keys that are in it and above it say
-// whether it holds.
+// The band: the keys that contain the k-th largest, probably or certainly. It
+// becomes narrower until it is one key. A sample gives the first band; counts
+// of the keys in it and above it verify it.
 #ifndef FEDPLUG_CUDA_TOPK_BAND_H_
 #define FEDPLUG_CUDA_TOPK_BAND_H_
 
@@ -83,7 +82,7 @@ FEDPLUG_HOST_DEVICE inline BandState BandOfBin(const BandState& band, int bin,
           bits > kDigitBits ? bits - kDigitBits : 0, wanted};
 }
 
-// One digit tells few keys of float64 apart: nearly all of it is the exponent.
+// One digit separates few keys of float64, because it is nearly all exponent.
 template <typename T>
 inline constexpr int kSampleRounds = sizeof(T) == 8 ? 2 : 1;
 

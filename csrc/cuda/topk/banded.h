@@ -15,16 +15,16 @@
 //                  that is one key
 //   CountChosen, Emit
 //                  as in steps.h
-// Behind each but Settle and Emit is a barrier of the whole grid, and every
-// block does for itself what follows from all counts (together.h): all come to
-// the same, and so take the same way. COST, per element: AddAndList reads delta
-// and residual_in and writes residual_out, 3 * sizeof(T) bytes; under kError in
-// place it writes 2 bytes of log besides. Per listed entry, 2 bytes of scratch
-// and one gather from residual_out for each later step. Before, a sample of
-// 1/16 of the elements, 2^17 at most, is read, twice where they have 8 bytes. A
-// band that missed costs 2 * sizeof(T) + 2 bytes an element more; a refusal, 3
-// * sizeof(T), and 2 where there is a log. 1 launch; barriers of the grid,
-// where the band is no wider than usual: 5 for float, 9 for double.
+// After each step but Settle and Emit there is a barrier of the whole grid, and
+// every block computes the consequences of all counts itself (together.h), with
+// equal results. COST, per element: AddAndList reads delta and residual_in and
+// writes residual_out, 3 * sizeof(T) bytes; under kError in place it writes 2
+// bytes of log besides. Per listed entry, 2 bytes of scratch and one gather
+// from residual_out for each later step. Before, a sample of 1/16 of the
+// elements, 2^17 at most, is read, twice where they have 8 bytes. A missed band
+// costs 2 * sizeof(T) + 2 bytes an element more; a refusal, 3 * sizeof(T), and
+// 2 where there is a log. 1 launch; barriers of the grid, where the band is no
+// wider than usual: 5 for float, 9 for double.
 #ifndef FEDPLUG_CUDA_TOPK_BANDED_H_
 #define FEDPLUG_CUDA_TOPK_BANDED_H_
 
@@ -46,7 +46,7 @@
 
 namespace fedplug::cuda::topk {
 
-// What is sampled, and between which of its ranks the k-th largest lies.
+// The sample, and the ranks that bracket the k-th largest.
 struct Sample {
   std::int64_t lines;
   SampleRanks ranks;
@@ -55,7 +55,7 @@ struct Sample {
 // This number of lines is one element for each thread of 256 blocks.
 inline constexpr std::int64_t kMostLines = 8192;
 
-// Nothing of less than 256 elements: the band is all keys then.
+// Fewer than 256 elements are not sampled: the band is then all keys.
 inline Sample SampleOf(std::int64_t n, std::int64_t k) {
   using fedplug::topk::kLine;
   const std::int64_t lines = std::min(kMostLines, n / (16 * kLine));
@@ -77,10 +77,9 @@ FEDPLUG_HOST_DEVICE inline std::int64_t LineAt(std::int64_t line,
   return begin < last ? begin : last;
 }
 
-// What one block of the grid takes: some tiles in a row, as many as any other,
-// or one more. In AddAndList, whose time is that of the memory, blocks take
-// instead whichever tile is next: none waits for one that is slower, and all
-// walk through the memory together.
+// The tiles of one block of the grid, in a row, in equal numbers. In
+// AddAndList, which is limited by memory, blocks take the next free tile
+// instead, so that none waits for a slower one.
 template <typename T, int kMost>
 struct Span {
   const Group<T, kMost>& list;
@@ -135,7 +134,7 @@ struct Span {
   }
 };
 
-// What a launch is for: all tensors of a scope, kMost at most.
+// The tensors of a launch: a whole scope, at most kMost.
 template <typename T, int kMost>
 struct BandedCall {
   Group<T, kMost> list;
@@ -176,7 +175,8 @@ BandedCall<T, kMost> MakeBandedCall(const Request<T>& request,
           {workspace.distances, workspace.held_back}};
 }
 
-// Sums that are not finite count as zeros: they are refused later, or are.
+// Sums that are not finite count as zeros, which they become unless they are
+// refused.
 template <typename T>
 struct CountSample {
   int round;
@@ -221,7 +221,7 @@ struct AddAndList {
     const Band<T> band = BandOf<T>(job.scope.decisions->band);
     ClearHistogram(block, shared.partition.histogram);
     shared.non_finite.Clear(block);
-    // The first one needs no asking, and the next is asked for early.
+    // The first tile is given; the next is requested early.
     const std::uint32_t tiles = span.list.tiles.first[span.list.tensors];
     auto number = static_cast<std::uint32_t>(span.number);
     for (int turn = 0; number < tiles; turn = 1 - turn) {

@@ -5,8 +5,8 @@
 //   part.Before(job)          how many are chosen in the parts before it, known
 //                             from ScanChunks or SumBefore on
 //   page.BeginsTensor()       whether none of its tensor comes before
-// Where a block finds them is the business of a struct in its shared memory,
-// for a step a parameter, Entries:
+// A struct in the shared memory of a block finds them, Entries, a parameter of
+// a step:
 //   Open(block, job, page)    finds those of a page; ends with a barrier
 //   Total(page)               how many there are, in the order of indices
 //   At(job, page, j)          number j of them; its value is in the residual
@@ -147,7 +147,7 @@ struct ChunksOfThread {
   std::int64_t step;
 };
 
-// What CountChosen found in the chunks of the threads of a block, added up.
+// The sums of the counts of CountChosen over the chunks of a block.
 //
 // REQUIRES: all blocks of the scope have arrived
 struct ChosenSums {
@@ -174,7 +174,7 @@ struct ChosenSums {
   }
 };
 
-// Adds up, chunk by chunk, what CountChosen found in those before it.
+// Computes for each chunk the sum of the counts before it.
 //
 // REQUIRES: the block is the last of the scope to arrive
 template <typename T>
@@ -211,8 +211,7 @@ struct ScanChunks {
   }
 };
 
-// The same by every block of a grid, for itself: CountChosen found what it did
-// in the part of each.
+// The same in every block of a grid, over the parts of all blocks.
 //
 // REQUIRES: all blocks of the scope have arrived
 template <typename T>
@@ -275,8 +274,8 @@ struct Emit {
     });
   }
 
-  // Ties leave in the order of their positions, so that those which leave of
-  // all before an entry are the first `wanted` of them.
+  // Ties are selected in the order of their positions: the first `wanted` of
+  // them.
   FEDPLUG_HOST_DEVICE static std::uint32_t Leaving(std::uint32_t ties,
                                                    const Threshold& threshold) {
     return ties < threshold.wanted ? ties : threshold.wanted;

@@ -1,6 +1,6 @@
-// Lays out the workspace of a selection and cuts its tensors into groups, small
-// enough each to be the argument of a kernel: so no table of pointers has to be
-// copied to the GPU.
+// Lays out the workspace of a selection and cuts its tensors into groups small
+// enough for kernel arguments, so that no table of pointers is copied to the
+// GPU.
 #ifndef FEDPLUG_CUDA_TOPK_GROUPS_H_
 #define FEDPLUG_CUDA_TOPK_GROUPS_H_
 
@@ -19,8 +19,7 @@ enum class Sharing {
   kOneForAll,   // one k, and one array of values and of indices, for all
 };
 
-// What is asked for. Under kOneForAll k, values and indices are the same in all
-// tensors.
+// The request. Under kOneForAll k, values and indices are equal in all tensors.
 //
 // REQUIRES: for every tensor 0 <= n < 2^31 and k >= 0; under kOneForAll the sum
 //           of n is below 2^31. LayOut looks at the n only
@@ -37,8 +36,8 @@ struct Request {
   }
 };
 
-// As many tensors as fit: kernel arguments may hold 4 KB, or, at a little more
-// to launch and where the toolkit and its driver can, 32 KB.
+// The tensors that fit kernel arguments of 4 KB or, if toolkit and driver
+// support it, 32 KB, which launch slightly slower.
 inline constexpr int kFew = 22;
 inline constexpr int kMany = 180;
 
@@ -90,8 +89,8 @@ struct Group {
 static_assert(sizeof(Group<double, kFew>) <= 4000);
 static_assert(sizeof(Group<double, kMany>) <= 32700);
 
-// Cuts arrays off a piece of memory, one after the other; with none, only
-// counts.
+// Allocates arrays from a block of memory, one after the other; without one,
+// only counts.
 class Cutter {
  public:
   explicit Cutter(void* memory) : memory_(static_cast<std::byte*>(memory)) {}

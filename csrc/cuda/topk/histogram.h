@@ -12,9 +12,8 @@
 
 namespace fedplug::cuda::topk {
 
-// The addition of a constant 1 is an instruction of its own, which takes lanes
-// of a warp that count the same digit together: so a tensor of zeros does not
-// queue up at one counter.
+// Adding the constant 1 compiles to an instruction that combines lanes with the
+// same digit, so that a tensor of zeros does not serialize on one counter.
 FEDPLUG_HOST_DEVICE inline void CountOne(std::uint32_t* counter) {
   AtomicAdd(counter, 1);
 }

@@ -10,9 +10,8 @@
 #include "core/base/host_device.h"
 #include "cuda/topk_residual.h"
 
-// How many blocks of kThreads run at a time where this is to be fast: 4 on each
-// of 132 multiprocessors. Tests compile with fewer, for long chunks of short
-// tensors.
+// The number of blocks of kThreads that run at a time: 4 on each of 132
+// multiprocessors. Tests compile with fewer, for long chunks of short tensors.
 #ifndef FEDPLUG_CUDA_BLOCKS_AT_A_TIME
 #define FEDPLUG_CUDA_BLOCKS_AT_A_TIME 528
 #endif
@@ -96,7 +95,7 @@ struct ChunkState {
   std::uint32_t ties;
 };
 
-// What follows from the counts of a scope.
+// The consequences of the counts of a scope.
 struct alignas(16) Decisions {
   Threshold thresholds[kMostRounds];  // one per round
   BandState band;                     // of a banded selection, as the next
@@ -111,9 +110,9 @@ struct ScopeState {
   std::uint32_t arrived;    // blocks with which this launch is through
 };
 
-// The tensors among which one k is shared out: a single one, or all of a call.
-// Their chunks lie one behind the other, so that entries are numbered through a
-// list as through one tensor.
+// The tensors that share one k: a single one, or all of a call. Their chunks
+// are consecutive, so that entries of a list are numbered as those of one
+// tensor.
 struct Scope {
   ScopeState* state;
   Decisions* decisions;          // that of the state, or one in every block

@@ -7,11 +7,12 @@
 //                  by the next 11 bits
 //   Refine, CountChosen, Emit
 //                  as there, of the entries listed
-// Behind each but the last is a barrier of the whole grid, and every block does
-// for itself what follows from all counts (together.h). Nothing is written
-// before all sums were seen. COST, per element: reads delta and residual_in and
-// writes residual_out, 3 * sizeof(T) bytes whatever the policy; per listed
-// entry 2 bytes of scratch. 1 launch, 2 + rounds barriers of the grid.
+// After each step but the last there is a barrier of the whole grid, and every
+// block computes the consequences of all counts itself (together.h). Nothing is
+// written before all sums were checked. COST, per element: reads delta and
+// residual_in and writes residual_out, 3 * sizeof(T) bytes whatever the policy;
+// per listed entry 2 bytes of scratch. 1 launch, 2 + rounds barriers of the
+// grid.
 #ifndef FEDPLUG_CUDA_TOPK_RESIDENT_H_
 #define FEDPLUG_CUDA_TOPK_RESIDENT_H_
 
@@ -32,8 +33,7 @@
 
 namespace fedplug::cuda::topk {
 
-// The part of a tensor that one block keeps, in its shared memory, for the
-// whole launch.
+// The part of a tensor that one block keeps in its shared memory.
 template <typename T>
 struct Share {
   std::int64_t number;
@@ -193,8 +193,8 @@ struct Shares {
   std::uint32_t elements = 0;  // of each but the last
 };
 
-// One share to a multiprocessor. They begin with whole warps, and are so long
-// that no thread goes without an element.
+// One share per multiprocessor. Shares begin with whole warps and give every
+// thread an element.
 template <typename T>
 Shares SharesOf(std::int64_t n, const DeviceLimits& limits) {
   if (!limits.cooperative || limits.multiprocessors < 1) return {};

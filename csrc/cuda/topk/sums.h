@@ -15,8 +15,8 @@
 
 namespace fedplug::cuda::topk {
 
-// Whether the sums may be written before all were seen: where none is refused,
-// or where residual_in stays. So PartitionPass reads one array instead of two.
+// Whether the sums may be written before all were checked: if none is refused,
+// or residual_in is kept. PartitionPass then reads one array instead of two.
 template <typename T>
 FEDPLUG_HOST_DEVICE bool CountPassWrites(const TopKTensor<T>& tensor,
                                          NonFinitePolicy policy) {
@@ -26,8 +26,7 @@ FEDPLUG_HOST_DEVICE bool CountPassWrites(const TopKTensor<T>& tensor,
 
 // body(item) for those of a thread's kItems elements of the tile that are
 // inside it; the thread takes every kThreads-th, so that a warp reads
-// neighbours wherever the tensor begins. Nearly every tile is full, and then
-// nothing is asked.
+// neighbours wherever the tensor begins. Full tiles, nearly all, need no check.
 //
 // REQUIRES: left = tile.size - thread
 template <typename Body>
@@ -42,8 +41,8 @@ FEDPLUG_HOST_DEVICE void ForItems(int left, const Body& body) {
 }
 
 // items[item] = array[begin + item * kThreads] where that is inside the tile,
-// else zero. A loop of its own, without a use of what it loads: so all loads
-// are under way before the first is waited for.
+// else zero. A separate loop, so that all loads are issued before the first is
+// used.
 template <typename T>
 FEDPLUG_HOST_DEVICE void LoadItems(const T* array, std::int64_t begin, int left,
                                    T (&items)[kItems]) {
@@ -65,7 +64,7 @@ FEDPLUG_HOST_DEVICE void LoadSums(const TopKTensor<T>& tensor,
   }
 }
 
-// Which sums of a thread are not finite: a bit for each item.
+// The sums of a thread that are not finite: a bit for each item.
 struct NonFiniteItems {
   std::uint32_t bits = 0;
   static_assert(kItems <= 32);
@@ -86,7 +85,8 @@ struct NonFiniteItems {
   }
 };
 
-// How many sums of a block are not finite, and where the first is.
+// The number of sums of a block that are not finite, and the position of the
+// first.
 struct NonFiniteCounts {
   std::uint32_t count;
   std::uint32_t first_from_end;
@@ -177,8 +177,8 @@ struct CountPass {
   }
 };
 
-// Whether nothing is selected, and the residual stays what it was. Known once
-// all sums of the call were counted.
+// Whether the call is refused, and the residual unchanged. Known after all sums
+// of the call were counted.
 template <typename T>
 FEDPLUG_HOST_DEVICE bool IsRefused(const Job<T>& job, NonFinitePolicy policy) {
   return policy == NonFinitePolicy::kError && *job.any_non_finite != 0;
@@ -197,7 +197,7 @@ FEDPLUG_HOST_DEVICE void WriteReport(const Block& block, const Job<T>& job) {
   });
 }
 
-// The residual of a refused call: what it was, from element `begin` on.
+// Restores the residual of a refused call, from element `begin` on.
 template <typename Block, typename T>
 FEDPLUG_HOST_DEVICE void CopyResidual(const Block& block,
                                       const TopKTensor<T>& tensor,

@@ -1,10 +1,9 @@
-// What the selections of one launch have in common. All their blocks run
-// together: behind each step is a barrier of the whole grid, and then every
-// block draws its own conclusions from the counts of all, into its own shared
-// memory, so that none waits for another to do it. Three histograms take turns,
-// so that one is cleared while no block reads it. The blocks also zero the
-// workspace, which takes less time than an operation of its own before the
-// launch.
+// Shared parts of the selections of one launch. All blocks run together: after
+// each step there is a barrier of the whole grid, and then every block computes
+// the consequences of all counts in its own shared memory, so that none waits
+// for another. Three histograms take turns, so that one is cleared while no
+// block reads it. The blocks also zero the workspace, which takes less time
+// than an operation of its own before the launch.
 #ifndef FEDPLUG_CUDA_TOPK_TOGETHER_H_
 #define FEDPLUG_CUDA_TOPK_TOGETHER_H_
 
