@@ -27,18 +27,17 @@ using scatter::Payloads;
 constexpr std::int64_t kTileBytes = 1 << 16;
 constexpr std::int64_t kLineBytes = 64;
 
-// An accumulator of more bytes than this is not in the caches when a call
-// begins.
+// An accumulator larger than this is not in the caches when a call begins.
 constexpr std::int64_t kCachedBytes = 1 << 24;
 
-// Fewer entries than this of a payload in a tile do not repay finding them.
+// Number of entries of a payload in a tile below which searching them does not
+// pay.
 constexpr std::int64_t kEntriesPerTile = 64;
 
-// Entries that are added between two requests to memory.
+// Entries added between two prefetches.
 constexpr std::int64_t kStep = 16;
 
-// Where the entry that comes next may be: the walk from tile to tile is a
-// search from the last place on, in steps that double.
+// Finds the next entry: a search from the last place in doubling steps.
 std::int64_t FirstAtOrAbove(const std::int32_t* indices, std::int64_t from,
                             std::int64_t end, std::int64_t bound) {
   std::int64_t step = kEntriesPerTile;
@@ -52,7 +51,7 @@ std::int64_t FirstAtOrAbove(const std::int32_t* indices, std::int64_t from,
          indices;
 }
 
-// How lines of the accumulator come into the cache.
+// The prefetching of lines of the accumulator.
 enum class PrefetchMode {
   kNone,        // when an entry comes to them: they are near anyway
   kByEntry,     // asked for some entries ahead
@@ -97,8 +96,8 @@ Tiles ChooseTiles(Start start, std::int64_t n, std::int64_t entries,
           ChoosePrefetchMode<T>(start, n, entries), lines_per_step * kLine};
 }
 
-// Asks for a range of elements, a few lines for every step of additions: a
-// processor that is asked for many lines at once waits for them.
+// Prefetches a range of elements, a few lines per step of additions, because
+// many prefetches at once would stall.
 template <typename T>
 class SequentialPrefetcher {
  public:
@@ -123,8 +122,7 @@ class SequentialPrefetcher {
   std::int64_t per_step_;
 };
 
-// Asks for the elements that the same payload names later, in this tile or
-// behind it.
+// Prefetches the elements of later entries of the same payload.
 // SHAPE: indices[count]
 template <typename T>
 class EntryPrefetcher {
@@ -187,8 +185,8 @@ Asking AddRun(T* accumulator, const Payloads<T>& payloads, std::int64_t p,
                              payloads.weights[p], asking);
 }
 
-// Adds everything that falls into [range.begin, range.end), tile by tile. Takes
-// no memory: what others have added could not be taken back.
+// Adds everything that falls into [range.begin, range.end), tile by tile.
+// Allocates nothing, because earlier additions could not be undone.
 // SHAPE: next[payloads.count], where each payload goes on
 template <typename T>
 void AddRange(T* accumulator, Range range, Tiles tiles,
@@ -251,7 +249,7 @@ Status CheckAndAdd(Start start, T* accumulator, std::int64_t n,
     return status;
   }
   const Tiles tiles = ChooseTiles<T>(start, n, entries, payloads.count);
-  // Apart by a line at least, so that no two threads write into one.
+  // At least a cache line apart, to avoid false sharing.
   const std::int64_t room = payloads.count + kLineBytes / 8;
   std::vector<std::int64_t> next(static_cast<std::size_t>(shares * room));
   parallel.Run(shares, [&](int s) {

@@ -1,5 +1,5 @@
-// The body of a sparse payload: what a container holds of a tensor of which
-// only some entries are sent.
+// The body of a sparse payload, of a tensor of which only some entries are
+// sent.
 //
 // Layout:
 //   1 to 5 bytes  k, the number of entries
@@ -22,7 +22,7 @@ namespace fedplug {
 // that is not in [0, 2^31).
 Status CheckSparseBody(std::int64_t count, std::int64_t code_bytes);
 
-// How many bytes a body of such parts takes.
+// The number of bytes of a body with these parts.
 //
 // REQUIRES: CheckSparseBody(count, code_bytes) is ok
 std::int64_t SparseBodyBytes(std::int64_t count, std::int64_t code_bytes,
@@ -38,8 +38,8 @@ void WriteSparseBody(std::int64_t count, const std::uint8_t* code,
                      std::int64_t code_bytes, const std::uint8_t* values,
                      std::int64_t value_bytes, std::uint8_t* body);
 
-// Where the parts of a body are: the index code is in [code_begin,
-// values_begin), the values are in [values_begin, the body's end).
+// The parts of a body: the index code is in [code_begin, values_begin), the
+// values are in [values_begin, the body's end).
 struct SparseBodyParts {
   std::int64_t count = 0;
   std::int64_t code_begin = 0;

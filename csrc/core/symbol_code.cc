@@ -52,8 +52,8 @@ Status CopyPacked(const std::uint8_t* code, std::int64_t count, int bits,
   return {};
 }
 
-// Counts bytes: of a few at a time, each in a table of its own, as equal ones
-// one after the other would wait for each other in one.
+// Counts bytes in several tables, because equal bytes in a row would wait for
+// each other in one.
 class ByteCounts {
  public:
   void Add(const std::uint8_t* bytes, std::int64_t n) {
@@ -78,8 +78,8 @@ class ByteCounts {
   std::array<SymbolCounts, 4> tables_{};
 };
 
-// How often each symbol comes, from how often each byte does, which holds
-// 8 / bits of them.
+// The counts of symbols from the counts of bytes, each of which holds 8 / bits
+// symbols.
 SymbolCounts CountsInBytes(const SymbolCounts& bytes, int bits) {
   SymbolCounts counts{};
   for (std::size_t byte = 0; byte < bytes.size(); ++byte) {
@@ -96,7 +96,7 @@ SymbolCounts Count(const std::uint8_t* packed, std::int64_t count, int bits,
   if (8 % bits == 0) {
     counts.Add(packed, PackedSymbolBytes(count, bits));
     SymbolCounts symbols = CountsInBytes(counts.Sums(), bits);
-    // What fills the last byte was counted as well.
+    // Removes the padding of the last byte from the counts.
     symbols[0] -= PackedSymbolBytes(count, bits) * (8 / bits) - count;
     return symbols;
   }
@@ -107,7 +107,7 @@ SymbolCounts Count(const std::uint8_t* packed, std::int64_t count, int bits,
   return counts.Sums();
 }
 
-// The packed symbols behind `head`, as they are.
+// The packed symbols after `head`, uncoded.
 void WritePacked(const std::vector<std::uint8_t>& head,
                  const std::uint8_t* packed, std::int64_t bytes,
                  const CodePlace& place) {
@@ -117,8 +117,8 @@ void WritePacked(const std::vector<std::uint8_t>& head,
   std::copy_n(packed, bytes, std::copy(head.begin(), head.end(), code));
 }
 
-// Writes `head`, the states and the words; false, and nothing is written, when
-// that is not below `limit` bytes.
+// Writes `head`, the states and the words; writes nothing and returns false if
+// that takes `limit` bytes or more.
 bool WriteEncoded(const std::vector<std::uint8_t>& head,
                   const std::uint8_t* packed, std::int64_t count,
                   const rans::Frequencies& frequencies, SimdLevel level,

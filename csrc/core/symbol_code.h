@@ -1,6 +1,5 @@
-// rANS codes for symbols of a few bits: what an entropy coder makes of the
-// levels of a value code (value_code.h), in about as many bits as their
-// empirical entropy.
+// rANS codes of symbols of a few bits, such as the levels of a value code
+// (value_code.h), in about as many bits as their empirical entropy.
 //
 // Symbols are numbers of b bits, 1 <= b <= 8. Packed, they are one after the
 // other, lowest bit first, and unused bits are 0.

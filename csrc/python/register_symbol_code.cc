@@ -52,7 +52,7 @@ py::array_t<std::uint8_t> Encode(const py::object& packed_object,
   return code;
 }
 
-// The container of the first bytes as they are and the code of the others.
+// A container of the first bytes uncoded, and the code of the others.
 py::bytes FrameSymbols(const py::object& bytes_object, std::int64_t start,
                        std::int64_t count, std::int64_t bits,
                        const std::string& name, const py::bytes& header) {

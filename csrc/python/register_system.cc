@@ -1,5 +1,5 @@
-// `num_threads` and `simd_level`, what the kernels run with; `empty`, memory
-// for what others write.
+// `num_threads` and `simd_level` of the kernels, and `empty`, which allocates
+// from the pool.
 #include <pybind11/stl.h>
 
 #include <vector>

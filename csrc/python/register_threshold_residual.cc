@@ -32,7 +32,8 @@ py::tuple ThresholdResidual(const py::object& delta_object,
     ThresholdSelection<T> selection;
     std::optional<Flat> values;
     py::array_t<std::int32_t> indices;
-    // In place before anything leaves: without memory nothing may be lost.
+    // In place, allocates before anything is written, so that std::bad_alloc
+    // loses nothing.
     const auto allocate = [&](std::int64_t count) {
       values = NewArrayLike(delta, count);
       indices = NewArrayOf<std::int32_t>(count);

@@ -41,18 +41,18 @@ NonFinitePolicy PolicyOf(bool drop) {
   return drop ? NonFinitePolicy::kDrop : NonFinitePolicy::kError;
 }
 
-// How many entries leave; a negative k is for the kernel to refuse.
+// The number of selected entries; the kernel refuses a negative k.
 std::int64_t Chosen(std::int64_t k, std::int64_t n) {
   return std::max<std::int64_t>(0, std::min(k, n));
 }
 
-// The arrays a selection fills.
+// The output arrays of a selection.
 struct Entries {
   Entries(const Flat& like, std::int64_t count)
       : values(NewArrayLike(like, count)),
         indices(NewArrayOf<std::int32_t>(count)) {}
 
-  // Those the caller brought: `out` is None, or (values, indices).
+  // The caller's arrays: `out` is None, or (values, indices).
   Entries(const Flat& like, const char* like_name, std::int64_t count,
           const py::object& out)
       : values(like), indices(0) {
@@ -119,8 +119,8 @@ py::tuple TopK(const py::object& delta_object, const py::object& residual,
   return py::make_tuple(entries.values.array, entries.indices);
 }
 
-// The entries in the container of a sparse payload, with no arrays of Python's
-// in between.
+// Writes the entries into the container of a sparse payload, without arrays of
+// Python in between.
 py::bytes FrameTopK(const py::object& delta, const py::object& residual,
                     std::int64_t k, const py::bytes& header,
                     const std::string& form, const py::object& residual_out) {
@@ -177,7 +177,8 @@ py::tuple Momentum(const py::object& gradient_object, double momentum,
   return py::make_tuple(entries.values.array, entries.indices);
 }
 
-// What a call writes may overlap nothing else it is given. `out` may be null.
+// Requires that no output overlaps another array of the call. `out` may be
+// null.
 void RequireAllDisjoint(const std::vector<Update>& updates,
                         const Entries* out) {
   struct Span {

@@ -6,10 +6,9 @@
 
 namespace fedplug::python {
 
-// One pool for the process, begun on first use and never ended: to join threads
-// while the interpreter shuts down is a way to hang. As many threads as
-// FEDPLUG_NUM_THREADS says, or else as there are cores; as many again in a
-// forked child.
+// One pool per process, started on first use and never joined, because joining
+// threads at interpreter shutdown can hang. FEDPLUG_NUM_THREADS sets the number
+// of threads; the default is the number of cores.
 // REQUIRES: the GIL
 // Raises: ConfigError when FEDPLUG_NUM_THREADS is set to anything but an
 // integer in [1, 1024]

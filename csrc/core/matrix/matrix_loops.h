@@ -1,6 +1,6 @@
-// The inner loops of products of a large matrix with a few vectors. Written
-// plainly, for the compiler to vectorise; each is compiled for every SIMD
-// level, with equal results.
+// The inner loops of products of a large matrix with a few vectors. Plain
+// loops, which the compiler vectorises for every SIMD level, with equal
+// results.
 #ifndef FEDPLUG_CORE_MATRIX_MATRIX_LOOPS_H_
 #define FEDPLUG_CORE_MATRIX_MATRIX_LOOPS_H_
 

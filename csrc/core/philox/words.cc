@@ -3,7 +3,7 @@
 namespace fedplug::philox {
 namespace {
 
-// Draws side by side, which a compiler makes vectors of where it can.
+// Independent draws, which a compiler may vectorise.
 void PlainWords(const Philox& philox, std::int64_t first_draw,
                 std::int64_t draws, std::uint32_t* words) {
   for (std::int64_t done = 0; done < draws; done += kGroup) {

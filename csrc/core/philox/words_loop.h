@@ -16,7 +16,7 @@
 namespace fedplug::philox {
 namespace {
 
-// How many words come at once, and in how many registers.
+// The number of words per step, and of registers.
 template <typename V>
 constexpr int kWordsAtOnce = Philox::kWords * V::kSideBySide * V::kLanes;
 template <typename V>
@@ -28,7 +28,7 @@ FEDPLUG_TARGET FEDPLUG_ALWAYS_INLINE void DrawAtOnce(
     const Philox& philox, std::int64_t first_draw,
     typename V::Register (&words)[kRegisters<V>]) {
   using Register = typename V::Register;
-  // As many registers side by side as there are for their four words.
+  // The number of independent registers.
   constexpr int kSide = V::kSideBySide;
   const Register factor0 = V::Broadcast(Philox::kFactors[0]);
   const Register factor2 = V::Broadcast(Philox::kFactors[1]);

@@ -14,8 +14,8 @@ constexpr SimdLevel kBestFirst[] = {SimdLevel::kAvx512, SimdLevel::kAvx2,
                                     SimdLevel::kNeon, SimdLevel::kBaseline};
 
 #if FEDPLUG_SIMD_X86
-// Clang 14 knows no __builtin_cpu_supports("f16c"). Asked once: in a virtual
-// machine the question costs microseconds.
+// Clang 14 lacks __builtin_cpu_supports("f16c"). Cached, because the query
+// costs microseconds in a virtual machine.
 // REQUIRES: the processor has AVX2, so that its registers are in use
 bool HasF16c() {
   static const bool has = [] {

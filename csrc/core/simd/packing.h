@@ -1,5 +1,5 @@
-// Tables for instruction sets that have no compressing move: how a permutation
-// brings the chosen lanes of a register to its front.
+// Permutations that move the chosen lanes of a register to its front, for
+// instruction sets without a compressing move.
 #ifndef FEDPLUG_CORE_SIMD_PACKING_H_
 #define FEDPLUG_CORE_SIMD_PACKING_H_
 

@@ -1,5 +1,5 @@
-// Stores past the caches, for arrays too large to stay there: an ordinary store
-// to a line that is not in them reads it first.
+// Streaming stores, for arrays too large for the caches: an ordinary store to a
+// missing line reads it first.
 #ifndef FEDPLUG_CORE_SIMD_STREAM_H_
 #define FEDPLUG_CORE_SIMD_STREAM_H_
 
@@ -14,13 +14,12 @@
 
 namespace fedplug {
 
-// An array of this many bytes and more would not stay in the caches until it is
-// read again.
+// Arrays of this size or more do not stay in the caches until they are read
+// again.
 inline constexpr std::int64_t kStreamedBytes = std::int64_t{32} << 20;
 
 // Copies past the caches where it can: on x86, whole registers to an aligned
-// address. The copy may be made of the registers everything is built for, as
-// four of them fill a line before it leaves.
+// address. Baseline registers suffice, because four of them fill a line.
 //
 // REQUIRES: the two do not overlap
 // SHAPE:    from[n], to[n]
@@ -41,8 +40,7 @@ void StreamCopy(const T* from, std::int64_t n, T* to) {
   std::copy(from + i, from + n, to + i);
 }
 
-// Orders what this thread has written past the caches before what it writes
-// next, as other stores are by themselves.
+// Orders streaming stores of this thread before its next stores.
 inline void FenceStreamedStores() {
 #if FEDPLUG_SIMD_X86
   _mm_sfence();

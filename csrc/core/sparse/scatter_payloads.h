@@ -1,4 +1,4 @@
-// What a decoder wants to know of sparse payloads before it writes anything.
+// The checks of sparse payloads before a decoder writes.
 #ifndef FEDPLUG_CORE_SPARSE_SCATTER_PAYLOADS_H_
 #define FEDPLUG_CORE_SPARSE_SCATTER_PAYLOADS_H_
 
@@ -9,11 +9,11 @@
 
 namespace fedplug::scatter {
 
-// Fewer entries than this are not worth a thread of their own.
+// Number of entries below which another thread does not pay.
 inline constexpr std::int64_t kSmallestShare = 1 << 15;
 
-// Sparse payloads, one behind the other: payload p owns the entries
-// row_splits[p] up to row_splits[p + 1].
+// Concatenated sparse payloads: payload p owns the entries row_splits[p] up to
+// row_splits[p + 1].
 // SHAPE: values[entries], indices[entries], row_splits[count + 1],
 //        weights[count] or null
 template <typename T>

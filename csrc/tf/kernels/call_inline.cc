@@ -1,4 +1,4 @@
-// Fedplug>CallInline on the CPU: hands the function its arguments.
+// Fedplug>CallInline on the CPU: calls the function with its arguments.
 #include <cstddef>
 #include <memory>
 #include <utility>
@@ -42,7 +42,7 @@ class CallInlineOp : public OpKernel {
   bool one_thread_;
 };
 
-// Functions on a GPU are best run as TensorFlow does: not registered for it.
+// Not registered for GPUs, where TensorFlow's own calls are better.
 REGISTER_KERNEL_BUILDER(
     Name("Fedplug>CallInline").Device(tensorflow::DEVICE_CPU), CallInlineOp);
 

@@ -42,8 +42,8 @@ class ChunkedTopKResidualOp : public OpKernel {
     Tensor *values, *indices, *new_residual;
     OP_REQUIRES_OK(context, AllocateOutput(context, 0, {count}, &values));
     OP_REQUIRES_OK(context, AllocateOutput(context, 1, {count}, &indices));
-    // Not the residual's own buffer: nothing may be written there before every
-    // sum was seen, which would take another walk over both.
+    // Not the residual's own buffer: writing there would require another walk
+    // that checks every sum first.
     OP_REQUIRES_OK(context,
                    AllocateOutput(context, 2, residual.shape(), &new_residual));
     IntraOpPool pool(context);

@@ -64,8 +64,8 @@ class UnframeOp : public HeaderOp {
     OP_REQUIRES_OK(context, ToTensorFlow(ReadContainerOf(
                                 header(), header_bytes(), data,
                                 container.NumElements(), &range)));
-    // A copy, as a part of a buffer would not be aligned as TensorFlow's
-    // kernels need it.
+    // A copy, because a part of a buffer is not aligned for TensorFlow's
+    // kernels.
     Tensor* body;
     OP_REQUIRES_OK(context, AllocateOutput(context, 0, {range.bytes}, &body));
     std::copy_n(data + range.begin, range.bytes,

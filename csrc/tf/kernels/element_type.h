@@ -44,14 +44,14 @@ CoreType<T>* MutableElements(tensorflow::Tensor* tensor) {
 
 }  // namespace fedplug
 
-// REGISTER(T); for every type an element may have.
+// REGISTER(T); for every element type.
 #define FEDPLUG_FOR_EACH_ELEMENT_TYPE(REGISTER) \
   REGISTER(float);                              \
   REGISTER(double);                             \
   REGISTER(Eigen::half);                        \
   REGISTER(Eigen::bfloat16)
 
-// REGISTER(T); for every type that selections add up in.
+// REGISTER(T); for the types of selections.
 #define FEDPLUG_FOR_EACH_WIDE_TYPE(REGISTER) \
   REGISTER(float);                           \
   REGISTER(double)

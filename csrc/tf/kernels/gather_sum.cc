@@ -70,8 +70,8 @@ class TakeFromSumOp : public OpKernel {
     Tensor *values, *new_residual;
     OP_REQUIRES_OK(context,
                    AllocateOutput(context, 0, indices.shape(), &values));
-    // Not the residual's own buffer: nothing may be written there before every
-    // sum was seen, which would take another walk over both.
+    // Not the residual's own buffer: writing there would require another walk
+    // that checks every sum first.
     OP_REQUIRES_OK(context,
                    AllocateOutput(context, 1, residual.shape(), &new_residual));
     IntraOpPool pool(context);

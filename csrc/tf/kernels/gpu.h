@@ -1,6 +1,6 @@
-// What the GPU kernels share: the stream they run on and scratch memory of the
-// device. The CUDA runtime stays in csrc/cuda, and TensorFlow's CUDA headers,
-// which the wheel does not ship whole, stay out.
+// Shared by the GPU kernels: their stream and scratch memory of the device. The
+// CUDA runtime stays in csrc/cuda, and TensorFlow's CUDA headers, which the
+// wheel does not ship whole, stay out.
 #ifndef FEDPLUG_TF_KERNELS_GPU_H_
 #define FEDPLUG_TF_KERNELS_GPU_H_
 
@@ -16,8 +16,8 @@ namespace fedplug {
 // The stream of the op. REQUIRES: the op runs on a GPU
 CUstream_st* StreamOf(tensorflow::OpKernelContext* context);
 
-// Device memory that may be given back, as a Tensor is, as soon as the work
-// that uses it is queued on the op's stream.
+// Device memory that may be released after the work that uses it is queued on
+// the op's stream.
 class Scratch {
  public:
   tensorflow::Status Allocate(tensorflow::OpKernelContext* context,

@@ -54,8 +54,8 @@ class GroupedTopKResidualGpuOp : public TopKOp {
  private:
   using Updates = std::vector<TensorUpdate<CoreType<T>>>;
 
-  // Waits for what the GPU has to say of each tensor: the op may have to fail,
-  // and the number of all that was dropped is added up on the host.
+  // Waits for the reports of the GPU: the op may have to fail, and the host
+  // adds up the dropped sums.
   Status Judge(const Updates& updates, const cuda::TopKReport* reports,
                Tensor* non_finite, CUstream_st* stream) const {
     std::vector<cuda::TopKReport> found(updates.size());

@@ -65,7 +65,7 @@ class DecodeIndicesOp : public OpKernel {
     OP_REQUIRES_OK(context, ReadScalar(context->input(2), "size", &size));
     const std::uint8_t* const bytes = code.flat<std::uint8_t>().data();
     const std::int64_t length = code.NumElements();
-    // Without this check a few hostile bytes could ask for 8 GB.
+    // Without this check a few untrusted bytes could allocate 8 GB.
     OP_REQUIRES_OK(context, ToTensorFlow(CheckIndexCode(bytes, length, count,
                                                         size, form_)));
     Tensor* indices;

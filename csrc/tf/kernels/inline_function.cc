@@ -34,9 +34,8 @@ using tensorflow::Tensor;
 
 using Runner = std::function<void(std::function<void()>)>;
 
-// An operation that ends at once, though it need not, has those after it run
-// within its own call: without a bound, a long loop of them would exhaust the
-// stack.
+// An asynchronous operation that ends at once runs its successors within its
+// own call: without a bound, a long loop would overflow the stack.
 constexpr int kMaxDepth = 32;
 thread_local int depth = 0;
 
@@ -100,10 +99,9 @@ bool IsStraight(const FunctionLibraryDefinition& library,
              [&](const NodeDef& node) { return IsStraight(library, node); });
 }
 
-// Leaves out nodes that compute nothing: what calls leave behind when the
-// function is put in their place is half of a training step. The other passes
-// of TensorFlow's optimizer are not run, as some change the last bits of
-// results.
+// Removes nodes that compute nothing, which inlined calls leave behind: half of
+// a training step. Other passes of TensorFlow's optimizer are not run, because
+// some change the last bits of results.
 tensorflow::Status LeaveOutIdentities(
     std::vector<std::string> results, std::vector<std::string> kept,
     FunctionLibraryDefinition* library, const tensorflow::DeviceSet& devices,

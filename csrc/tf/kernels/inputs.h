@@ -1,4 +1,4 @@
-// What kernels ask of the shapes of their inputs.
+// Checks of the shapes of inputs.
 #ifndef FEDPLUG_TF_KERNELS_INPUTS_H_
 #define FEDPLUG_TF_KERNELS_INPUTS_H_
 
@@ -37,8 +37,7 @@ inline tensorflow::Status ReadScalar(const tensorflow::Tensor& tensor,
 }
 
 // Bits of a symbol or a level. The core refuses those that it does not take, by
-// the range it takes; here only what an int cannot hold, which must not come
-// out as a small number.
+// the range it takes; this refuses only what an int cannot hold.
 inline tensorflow::Status ReadBits(const tensorflow::Tensor& tensor,
                                    int* bits) {
   std::int64_t value;

@@ -10,9 +10,9 @@
 
 namespace fedplug {
 
-// As context->allocate_output, but a large output for which TensorFlow would
-// ask malloc lies in a block of our own BlockPool, to which it returns when the
-// last tensor that shares it is gone, whatever has become of the op by then.
+// As context->allocate_output, but large outputs that TensorFlow would allocate
+// by malloc use a block of our BlockPool, which returns to it with the last
+// tensor that shares it.
 tensorflow::Status AllocateOutput(tensorflow::OpKernelContext* context,
                                   int index,
                                   const tensorflow::TensorShape& shape,

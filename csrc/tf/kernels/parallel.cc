@@ -8,8 +8,8 @@
 
 namespace fedplug {
 
-// A thread of the pool may come when the op has long ended; it finds nothing to
-// do. So the team lives as long as anyone is still to come.
+// A thread of the pool may arrive after the op has ended, and finds no work.
+// The team therefore lives until all have arrived.
 struct IntraOpPool::Team {
   SharedWork work;
   std::atomic<int> members{0};  // threads that were called and have not left

@@ -1,4 +1,4 @@
-// TensorFlow's interface to memory, over the pool that results come from.
+// TensorFlow's allocator interface over the pool of results.
 #ifndef FEDPLUG_TF_KERNELS_POOLED_ALLOCATOR_H_
 #define FEDPLUG_TF_KERNELS_POOLED_ALLOCATOR_H_
 
@@ -6,14 +6,14 @@
 
 namespace fedplug {
 
-// Never destroyed: tensors may be gone later than anything else.
+// Never destroyed, because tensors may outlive other statics.
 //
 // THREADS: any
 tensorflow::Allocator* ThePooledAllocator();
 
-// Whether an allocator of TensorFlow's asks malloc, which gives large blocks
-// back to the system. With oneDNN it has one that keeps memory itself, and what
-// goes on to a GPU needs memory of another kind.
+// Whether an allocator of TensorFlow uses malloc, which returns large blocks to
+// the system. oneDNN's allocator keeps memory itself, and transfers to a GPU
+// need other memory.
 bool AsksMalloc(tensorflow::Allocator* allocator);
 
 }  // namespace fedplug

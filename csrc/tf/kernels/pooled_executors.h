@@ -1,14 +1,12 @@
-// TensorFlow's executors, with memory that an earlier operation has left
-// behind.
+// TensorFlow's executors, with pooled memory.
 #ifndef FEDPLUG_TF_KERNELS_POOLED_EXECUTORS_H_
 #define FEDPLUG_TF_KERNELS_POOLED_EXECUTORS_H_
 
 namespace fedplug {
 
-// Names of executors that make the same results as TensorFlow's. The tensors
-// that operations ask a CPU for lie in the pool of results, if TensorFlow would
-// ask malloc. That gives every large tensor back to the system, and to take new
-// pages for the next one costs as much as to fill it.
+// Names of executors with the results of TensorFlow's. Tensors on a CPU come
+// from the pool of results if TensorFlow would use malloc, which returns large
+// blocks to the system: fresh pages cost as much as filling them.
 inline constexpr char kPooledExecutor[] = "FEDPLUG_DEFAULT";
 inline constexpr char kPooledSingleThreadedExecutor[] =
     "FEDPLUG_SINGLE_THREADED";

@@ -1,5 +1,5 @@
-// What Fedplug>ResourceTopKResidual does on any device before it runs: lock the
-// variables, check the inputs, allocate the outputs.
+// The first part of Fedplug>ResourceTopKResidual on any device: locks the
+// variables, checks the inputs, allocates the outputs.
 #ifndef FEDPLUG_TF_KERNELS_RESOURCE_TOPK_RESIDUAL_H_
 #define FEDPLUG_TF_KERNELS_RESOURCE_TOPK_RESIDUAL_H_
 

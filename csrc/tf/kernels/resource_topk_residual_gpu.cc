@@ -89,8 +89,8 @@ class ResourceTopKResidualGpuOp : public TopKOp {
         reports->As<cuda::TopKReport>(), StreamOf(context)));
   }
 
-  // Waits for what the GPU has to say of each tensor: the op may have to fail,
-  // and the number of all that was dropped is added up on the host.
+  // Waits for the reports of the GPU: the op may have to fail, and the host
+  // adds up the dropped sums.
   Status Judge(CUstream_st* stream, const Call& call, Scratch* reports) const {
     std::vector<cuda::TopKReport> found(call.updates.size());
     if (Status status = cuda::Fetch(found.data(), reports->As<void>(),

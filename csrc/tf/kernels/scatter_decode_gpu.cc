@@ -36,7 +36,7 @@ struct Gpu {
   }
 
  private:
-  // Waits for what the GPU has to say of the payloads: the op may have to fail.
+  // Waits for the report of the GPU: the op may have to fail.
   template <typename Kernel>
   static tensorflow::Status Call(Kernel kernel, OpKernelContext* context,
                                  const PayloadInputs<T>& payloads,

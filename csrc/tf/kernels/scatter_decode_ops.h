@@ -61,8 +61,8 @@ class ScatterDecodeAddOp : public tensorflow::OpKernel {
   void Compute(tensorflow::OpKernelContext* context) override {
     OP_REQUIRES_OK(context, CheckPayloadInputs(context));
     const tensorflow::Tensor& accumulator = context->input(0);
-    // A refused payload leaves the accumulator untouched, so that its own
-    // buffer can be handed over at once.
+    // A refused payload leaves the accumulator unchanged, so its own buffer can
+    // be used.
     tensorflow::Tensor* sum;
     OP_REQUIRES_OK(context, ForwardInputOrAllocateOutput(
                                 context, 0, 0, accumulator.shape(), &sum));

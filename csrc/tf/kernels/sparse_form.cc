@@ -66,8 +66,7 @@ class SplitSparseBodyOp : public OpKernel {
   }
 
  private:
-  // A copy, as a part of a buffer would not be aligned as TensorFlow's kernels
-  // need it.
+  // A copy, because a part of a buffer is not aligned for TensorFlow's kernels.
   static tensorflow::Status OutputCopy(OpKernelContext* context, int index,
                                        const std::uint8_t* begin,
                                        const std::uint8_t* end) {

@@ -1,4 +1,4 @@
-// Turns the core's Status into TensorFlow's.
+// Converts the core's Status to TensorFlow's.
 #ifndef FEDPLUG_TF_KERNELS_STATUS_H_
 #define FEDPLUG_TF_KERNELS_STATUS_H_
 

@@ -1,5 +1,5 @@
-// Finds the CUDA stream of an op. Apart from the kernels, because the header it
-// needs is a large one.
+// Finds the CUDA stream of an op, in a separate file because its header is
+// large.
 #include "tensorflow/compiler/xla/stream_executor/stream.h"
 #include "tf/kernels/gpu.h"
 

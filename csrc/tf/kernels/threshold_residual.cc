@@ -28,8 +28,8 @@ class ThresholdResidualOp : public OpKernel {
     const Tensor& residual = context->input(1);
     OP_REQUIRES_OK(context, RequireSameShape(delta, residual));
     OP_REQUIRES_OK(context, RequireScalar(context->input(2), "threshold"));
-    // Not the residual's own buffer: nothing may be written there before every
-    // sum was seen, which would take another walk over both.
+    // Not the residual's own buffer: writing there would require another walk
+    // that checks every sum first.
     Tensor* new_residual;
     OP_REQUIRES_OK(context,
                    AllocateOutput(context, 2, residual.shape(), &new_residual));

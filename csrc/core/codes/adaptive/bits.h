@@ -1,7 +1,6 @@
-// Bits whose probabilities are learnt, in a rANS code of one state: what codes
-// of gaps and of symbols are written with. Knows neither. What was decoded last
-// must have been encoded first, so a writer first notes how likely everything
-// was that it met, and then goes back.
+// Bits with learnt probabilities, in a rANS code of one state, for the codes of
+// gaps and of symbols. The encoder works backwards, so a writer first records
+// the probabilities of all bits.
 //
 // Source: Duda, "Asymmetric numeral systems", 2013 (arXiv:1311.2540).
 #ifndef FEDPLUG_CORE_CODES_ADAPTIVE_BITS_H_
@@ -20,8 +19,7 @@ inline constexpr std::uint32_t kScale = 1u << kScaleBits;
 inline constexpr std::uint32_t kLowest = 1u << 16;
 inline constexpr int kStateBytes = 3;
 
-// A share of all that could have come: `frequency` of kScale, after `start`
-// others.
+// A share of the outcomes: `frequency` of kScale, after `start` others.
 struct Share {
   std::uint16_t start;
   std::uint16_t frequency;
@@ -56,7 +54,7 @@ class Writer {
     return value;
   }
 
-  // Appends the state and the bytes of all that was noted, and begins again.
+  // Appends the state and the bytes of all recorded bits, and starts anew.
   void AppendTo(std::vector<std::uint8_t>* code) {
     std::uint32_t state = kLowest;
     backwards_.clear();
@@ -81,13 +79,13 @@ class Writer {
   std::vector<std::uint8_t> backwards_;
 };
 
-// Takes bits out of a state; where bytes are missing, zeros.
+// Decodes bits from a state; missing bytes are zeros.
 class Reader {
  public:
   Reader(const std::uint8_t* code, std::int64_t bytes)
       : next_(code), end_(code + bytes) {}
 
-  // Reads a state; false where there is none.
+  // Reads a state; false if there is none.
   bool Begin() {
     if (end_ - next_ < kStateBytes) return false;
     state_ =
@@ -96,7 +94,7 @@ class Reader {
     return state_ >= kLowest;
   }
 
-  // Whether all that was written after the last state was read.
+  // Whether all bytes after the last state were read.
   bool IsBack() const { return state_ == kLowest && !missed_; }
   bool IsAtEnd() const { return IsBack() && next_ == end_; }
   bool Missed() const { return missed_; }

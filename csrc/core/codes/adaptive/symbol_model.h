@@ -1,5 +1,5 @@
-// How likely each bit of a symbol's distance to the centre is, as kAdaptive of
-// symbol_code.h says. Knows no code.
+// The probability of each bit of a symbol's distance to the centre, as
+// symbol_code.h specifies for kAdaptive.
 #ifndef FEDPLUG_CORE_CODES_ADAPTIVE_SYMBOL_MODEL_H_
 #define FEDPLUG_CORE_CODES_ADAPTIVE_SYMBOL_MODEL_H_
 
@@ -22,9 +22,9 @@ class SymbolModel {
     }
   }
 
-  // Where the probabilities of a bit are: that the class is above e, where the
-  // two symbols before are of classes that add up to `before`; of the sign in
-  // class e, of the half of it that a distance is in, and of the quarter.
+  // The contexts of bits: whether the class is above e, where the classes of
+  // the two previous symbols add up to `before`; the sign in class e, the half
+  // of the class that contains the distance, and the quarter.
   static int AboveOf(int before, int e) {
     const int near = before == 0 ? 0 : before <= 2 ? 1 : 2;
     return near * kMostClasses + e;
@@ -33,7 +33,7 @@ class SymbolModel {
   static int HalfOf(int e) { return kHalves + e; }
   static int QuarterOf(int e, int half) { return kQuarters + 2 * e + half; }
 
-  // That the bit is 1, in parts of adaptive_bits::kScale.
+  // The probability of a 1, in parts of adaptive_bits::kScale.
   std::uint32_t ProbabilityOfOne(int context) const {
     const std::uint32_t one = one_[static_cast<std::size_t>(context)] >> 4;
     return std::min(adaptive_bits::kScale - kLeast, std::max(kLeast, one));

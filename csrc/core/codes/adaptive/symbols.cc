@@ -10,7 +10,7 @@
 namespace fedplug {
 namespace {
 
-// Symbols of one state, so that few bits are remembered at a time.
+// Symbols of one state, which limits the recorded bits.
 constexpr std::int64_t kBlock = 1 << 16;
 static_assert(kBlock % value_loops::kChunk == 0);
 
@@ -54,12 +54,12 @@ int CentreOf(const SymbolCounts& counts, int bits) {
   return best;
 }
 
-// Codes one distance after the other, with what it learns of them.
+// Codes distances one after the other, and learns from them.
 class DistanceCoder {
  public:
   explicit DistanceCoder(int bits) : bits_(bits) {}
 
-  // Returns the distance, at which a reader does not look.
+  // Returns the distance, which a reader ignores.
   template <typename Coder>
   int Code(int distance, Coder* coder) {
     const int wanted = ClassOf(distance);

@@ -1,5 +1,5 @@
-// The form kAdaptive of symbol_code.h, where it is shorter than the packed
-// symbols. Knows nothing of the other form.
+// The form kAdaptive of symbol_code.h, if it is shorter than the packed
+// symbols.
 #ifndef FEDPLUG_CORE_CODES_ADAPTIVE_SYMBOLS_H_
 #define FEDPLUG_CORE_CODES_ADAPTIVE_SYMBOLS_H_
 
@@ -12,8 +12,8 @@
 
 namespace fedplug {
 
-// Appends the code. False when it is not shorter than the packed symbols, and
-// then *code is anything.
+// Appends the code. False if it is not shorter than the packed symbols; *code
+// is then unspecified.
 //
 // REQUIRES: `counts` are those of the symbols; `chunks` is of `count` and
 // `bits`
@@ -21,7 +21,7 @@ bool EncodeAdaptively(const std::uint8_t* packed, std::int64_t count, int bits,
                       const SymbolCounts& counts, SymbolChunks* chunks,
                       std::vector<std::uint8_t>* code);
 
-// As CheckSymbolCode, which asks here. REQUIRES: CheckSymbols(count, bits)
+// As CheckSymbolCode, which calls this. REQUIRES: CheckSymbols(count, bits)
 Status CheckAdaptiveCode(std::int64_t bytes, std::int64_t count, int bits);
 
 // As DecodeSymbols, of a code that CheckAdaptiveCode takes and that is shorter

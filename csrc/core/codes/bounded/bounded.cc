@@ -1,8 +1,8 @@
-// The step is as wide as the bound allows, less what the arithmetic and the
-// dtype may round off. Where that leaves nothing, it is a power of two: then
-// every multiple is a number of the dtype, or nearer to one than it matters.
-// All is done with the values times a power of two that brings the largest to
-// [1, 4), so that nothing overflows and denormals do not lose their digits.
+// The step is as wide as the bound allows, less the rounding errors of
+// arithmetic and dtype. If that leaves nothing, it is a power of two: then
+// every multiple is a number of the dtype or close enough to one. Values are
+// scaled by a power of two to a largest magnitude in [1, 4), so that nothing
+// overflows and denormals keep their digits.
 #include "core/codes/bounded/bounded.h"
 
 #include <algorithm>
@@ -54,7 +54,7 @@ struct Extremes {
   T highest;
 };
 
-// The largest power of two that is not above x, or 0; x is 0 or normal.
+// The largest power of two not above x, or 0; x is 0 or normal.
 double PowerBelow(double x) {
   const std::uint64_t bits = ToBits(x) & 0x7ff0000000000000u;
   double power;
@@ -155,7 +155,7 @@ void WritePlane(const value_loops::BitLoops& loops, std::int64_t n, int bits,
   std::copy_n(packed.begin(), BytesFor(n * bits), to);
 }
 
-// False where a bit after the last level is set.
+// False if a bit after the last level is set.
 bool ReadPlane(const value_loops::BitLoops& loops, const std::uint8_t* from,
                std::int64_t n, int bits, LevelChunk* levels) {
   if (bits == 0) {

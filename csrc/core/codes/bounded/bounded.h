@@ -10,14 +10,14 @@
 
 namespace fedplug {
 
-// As EncodeValues, for job.code.form == kBounded; false where a value is NaN or
+// As EncodeValues, for job.code.form == kBounded; false if a value is NaN or
 // infinite.
 template <typename T>
 bool EncodeBounded(const Job<T>& job, const T* values, Parallel& parallel,
                    std::uint8_t* data);
 
-// As DecodeValues, for bytes of the right length and header; false where they
-// are refused.
+// As DecodeValues, for bytes of the right length and header; false if they are
+// refused.
 template <typename T>
 bool DecodeBounded(const Job<T>& job, const std::uint8_t* data,
                    Parallel& parallel, T* values);

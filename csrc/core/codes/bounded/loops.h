@@ -27,13 +27,13 @@ struct Multiples {
 // T is float or double.
 template <typename T>
 struct BoundedLoops {
-  // Lowers *lowest and raises *highest to what x has.
+  // Lowers *lowest and raises *highest to the extremes of x.
   void (*extremes)(const T* x, std::int64_t n, T* lowest, T* highest);
   // REQUIRES: lowest <= x <= highest
   void (*levels)(const T* x, std::int64_t n, const Multiples& multiples,
                  std::uint8_t* high, std::uint8_t* low);
-  // The values, none outside of [lowest, highest]; false where a level is above
-  // the last, and then they are of no use.
+  // The values, none outside [lowest, highest]; false if a level is above the
+  // last, and the values are then unspecified.
   bool (*values)(const std::uint8_t* high, const std::uint8_t* low,
                  std::int64_t n, const Multiples& multiples, T* x);
 };

@@ -1,7 +1,6 @@
-// Every number follows from the values in one way: sums of doubles are made in
-// a fixed order, and those of a bin are of whole numbers, which have no order.
-// All is done with the values times a power of two that brings the largest to
-// [1, 4), so that no square is too large or too small.
+// Results are reproducible: doubles are summed in a fixed order, and bins in
+// integers. Values are scaled by a power of two to a largest magnitude in [1,
+// 4), so that squares neither overflow nor underflow.
 #include "core/codes/codebook/codebook.h"
 
 #include <algorithm>
@@ -25,7 +24,7 @@ using value_loops::WideOf;
 
 constexpr double kRangeInSigmas = 6;
 
-// The sums of whole chunks of terms; what is missing from the last is +0.
+// The sums of whole chunks of terms; the last is filled with +0.
 // `terms_of(first, n, terms)` writes n of them.
 template <typename Terms>
 std::vector<double> SumsOfChunks(std::int64_t count, Parallel& parallel,
@@ -43,7 +42,7 @@ std::vector<double> SumsOfChunks(std::int64_t count, Parallel& parallel,
   return sums;
 }
 
-// Chunks of terms are added up, then their sums, until one is left.
+// Adds up chunks of terms, then their sums, until one is left.
 template <typename Terms>
 double Sum(std::int64_t count, Parallel& parallel, double (*halved)(double*),
            const Terms& terms_of) {
@@ -89,8 +88,8 @@ Bins FindBins(const Job<T>& job, const T* values, WideOf<T> largest,
   return bins;
 }
 
-// What the values of each bin add up to, in units of 1 / (scale * 2^fraction):
-// whole numbers of less than 2^62.
+// The sum of the values of each bin, in units of 1 / (scale * 2^fraction):
+// integers below 2^62.
 struct BinSums {
   std::array<std::int64_t, 256> sum{};
   std::array<std::int64_t, 256> count{};

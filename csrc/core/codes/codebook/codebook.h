@@ -1,4 +1,4 @@
-// The value code whose levels are the means of bins. Knows no other form.
+// The value code whose levels are the means of bins.
 #ifndef FEDPLUG_CORE_CODES_CODEBOOK_CODEBOOK_H_
 #define FEDPLUG_CORE_CODES_CODEBOOK_CODEBOOK_H_
 
@@ -9,12 +9,12 @@
 
 namespace fedplug {
 
-// False where a value is not finite.
+// False if a value is not finite.
 template <typename T>
 bool EncodeCodebook(const Job<T>& job, const T* values, Parallel& parallel,
                     std::uint8_t* data);
 
-// False where a mean is not finite or unused bits are set.
+// False if a mean is not finite or unused bits are set.
 template <typename T>
 bool DecodeCodebook(const Job<T>& job, const std::uint8_t* data,
                     Parallel& parallel, T* values);

@@ -9,7 +9,7 @@
 
 namespace fedplug::value_loops {
 
-// Which bin is a value's: round((scale * x - mean) * per_bin) + middle, ties to
+// The bin of a value: round((scale * x - mean) * per_bin) + middle, ties to
 // even, and of those beyond 0 and `last` the nearest.
 struct Bins {
   double scale;

@@ -1,6 +1,6 @@
-// Rounding at random with noise that is drawn in the same registers: the words
-// of Philox are used up as they are made, and quotients are computed meanwhile.
-// Equal to drawing first (philox/words.h) and rounding then (values/loops.h).
+// Random rounding with noise drawn in the same registers, while quotients are
+// computed. Results equal drawing first (philox/words.h) and then rounding
+// (values/loops.h).
 #ifndef FEDPLUG_CORE_CODES_DITHER_DITHER_H_
 #define FEDPLUG_CORE_CODES_DITHER_DITHER_H_
 

@@ -1,6 +1,6 @@
 // The loops of dither.h, written once over the Words and Floats of
-// simd/avx512.h or avx2.h. All quotients of a step come first: the processor
-// divides while it draws.
+// simd/avx512.h or avx2.h. All quotients of a step come first, so that the
+// processor divides while it draws.
 #ifndef FEDPLUG_TARGET
 #error "define FEDPLUG_TARGET before including core/codes/dither/loop.h"
 #endif
@@ -77,7 +77,7 @@ FEDPLUG_TARGET void DitherTernary(const Philox& philox, std::int64_t first_draw,
       const auto negative =
           F::Below(F::Load(x + done + r * F::kLanes), F::Broadcast(0.0f));
       const auto chosen = F::Below(Uniform<F>(words[r]), chance[r]);
-      // Of 0 the chance is none.
+      // 0 has probability 0.
       F::StoreBytes(levels + done + r * F::kLanes,
                     F::Choose(chosen, F::Choose(negative, minus, plus), zero));
     }

@@ -1,4 +1,4 @@
-// Indices as they are, each in the bits that the largest one needs.
+// Indices in fixed width, the bits of the largest one.
 #include <cstdint>
 #include <string>
 

@@ -1,5 +1,5 @@
-// Bits one after the other, the lowest of a byte first: numbers of one width,
-// and the places of ones.
+// Streams of bits, the lowest of a byte first: numbers of one width, and the
+// places of ones.
 #ifndef FEDPLUG_CORE_CODES_INDICES_BITS_H_
 #define FEDPLUG_CORE_CODES_INDICES_BITS_H_
 
@@ -23,7 +23,7 @@ inline std::uint64_t LoadWord(const std::uint8_t* stream, std::int64_t bytes,
   return word;
 }
 
-// Whether no bit from `position` on is set in the byte it lies in.
+// Whether no bit from `position` on is set in its byte.
 inline bool IsZeroFrom(const std::uint8_t* stream, std::int64_t position) {
   return position % 8 == 0 || (stream[position / 8] >> (position % 8)) == 0;
 }
@@ -49,7 +49,7 @@ class NumberWriter {
     filled_ -= 32;
   }
 
-  // Writes what is left, filled up with zeros to a whole byte.
+  // Writes the rest, padded with zeros to a whole byte.
   void Finish() {
     if (filled_ == 0) return;  // `to` may be null where nothing is written
     std::memcpy(to_, &window_, static_cast<std::size_t>(BytesFor(filled_)));
@@ -62,7 +62,7 @@ class NumberWriter {
   int filled_ = 0;
 };
 
-// Reads what a NumberWriter wrote; zeros behind the end of stream[bytes].
+// Reads the output of a NumberWriter; zeros after the end of stream[bytes].
 class NumberReader {
  public:
   NumberReader(const std::uint8_t* stream, std::int64_t bytes, int width)
@@ -92,7 +92,7 @@ class OnesReader {
   OnesReader(const std::uint8_t* stream, std::int64_t bytes)
       : stream_(stream), bytes_(bytes), word_(LoadWord(stream, bytes, 0)) {}
 
-  // The position of the next one; 8 * bytes or more when there is none.
+  // The position of the next one; 8 * bytes or more if there is none.
   std::int64_t Next() {
     while (word_ == 0) {
       at_ += 8;

@@ -18,7 +18,7 @@ inline Status Corrupt(const std::string& what) {
 // Bits of the largest index below `size`.
 int IndexWidth(std::int64_t size);
 
-// A Rice code is written in two steps, as only the first knows its length.
+// A Rice code is written in two steps; the first computes its length.
 struct RicePlan {
   int parameter = 0;
   std::int64_t bytes = 0;
@@ -36,7 +36,7 @@ void EncodeBitPack(const std::int32_t* indices, std::int64_t count,
 void EncodeBitmap(const std::int32_t* indices, std::int64_t count,
                   std::uint8_t* code);
 
-// As the others, with a code that grows; what `code` holds stays.
+// As the others, but appends to `code`.
 void EncodeGaps(const std::int32_t* indices, std::int64_t count,
                 std::int64_t size, std::vector<std::uint8_t>* code);
 

@@ -1,6 +1,5 @@
-// How likely each bit of a gap between indices is, as kGaps of index_code.h
-// says: begun from the share of elements that are indices, then learnt from the
-// bits seen. Knows no code.
+// The probability of each bit of a gap between indices, as index_code.h
+// specifies for kGaps: initialised from the share of indices, then learnt.
 #ifndef FEDPLUG_CORE_CODES_INDICES_GAP_MODEL_H_
 #define FEDPLUG_CORE_CODES_INDICES_GAP_MODEL_H_
 
@@ -51,16 +50,15 @@ class GapModel {
     }
   }
 
-  // Where the probabilities of a bit are: of bit `node` of the tree of classes,
-  // of the half of class e that a gap is in, and of the quarter.
+  // The contexts of bits: bit `node` of the tree of classes, the half of class
+  // e that contains the gap, and the quarter.
   static int HalfOf(int e) { return kHalves + e; }
   static int QuarterOf(int e, int half) { return kQuarters + 2 * e + half; }
 
-  // Whether there can be a gap of class e; bits that tell are left out where
-  // there is no choice.
+  // Whether a gap of class e is possible; bits without a choice are omitted.
   bool MayBe(int e) const { return e <= top_; }
 
-  // That the bit is 1, in parts of kScale.
+  // The probability of a 1, in parts of kScale.
   std::uint32_t ProbabilityOfOne(int context) const {
     const auto i = static_cast<std::size_t>(context);
     const std::uint32_t mean = (fast_[i] + slow_[i]) >> 5;
@@ -95,7 +93,7 @@ class GapModel {
     }
   }
 
-  // `ones` of `all`; as likely as not where there is none.
+  // `ones` of `all`; 1/2 if `all` is 0.
   void Begin(int context, std::int64_t ones, std::int64_t all) {
     const std::int64_t share = all == 0 ? kCertain / 2 : (ones << 16) / all;
     const auto i = static_cast<std::size_t>(context);

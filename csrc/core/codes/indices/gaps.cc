@@ -19,8 +19,8 @@ int ClassOf(std::int64_t number) {
   return e;
 }
 
-// Codes one gap: `number` is the gap and 1, which a reader does not look at.
-// Returns it.
+// Codes one gap: `number` is the gap plus 1, which a reader ignores. Returns
+// it.
 template <typename Coder>
 std::int64_t CodeNumber(std::int64_t number, GapModel* model, Coder* coder) {
   const int wanted = ClassOf(number);

@@ -1,5 +1,5 @@
-// The Rice code of gaps. Both directions go through the gaps in one sequence;
-// the decoder checks every bound before it uses a number.
+// The Rice code of gaps. The decoder checks every bound before it uses a
+// number.
 #include <algorithm>
 #include <cstdint>
 #include <string>
@@ -29,8 +29,8 @@ std::int64_t CodeBits(const std::int32_t* indices, std::int64_t count, int b) {
 }
 
 // The smallest b with the fewest bits. The number of bits is convex in b
-// (floor(gap / 2^b) falls by ever less as b grows), so a walk downhill ends at
-// the minimum; it begins next to it, at the logarithm of the mean gap.
+// (floor(gap / 2^b) falls by ever less as b grows), so descending from the
+// logarithm of the mean gap finds the minimum.
 int BestParameter(const std::int32_t* indices, std::int64_t count) {
   const std::int64_t mean = indices[count - 1] / count;
   int b = 0;

@@ -1,5 +1,4 @@
 // The inner loops of rans::Encoder and rans::Decoder over registers of lanes.
-// Know states, words and a table.
 #ifndef FEDPLUG_CORE_CODES_RANS_LOOPS_H_
 #define FEDPLUG_CORE_CODES_RANS_LOOPS_H_
 
@@ -10,15 +9,15 @@
 
 namespace fedplug::rans {
 
-// Of every symbol frequency - 1 (12 bits) and start (12 bits), the frequencies
-// of those before it together.
+// For every symbol, frequency - 1 (12 bits) and start (12 bits), the sum of the
+// frequencies before it.
 struct EncoderTable {
   std::array<std::uint32_t, 256> entries;
   int largest;  // of the symbols that have a frequency
 };
 
-// Encodes the last groups of kMostLanes symbols while there surely is room for
-// their words, and returns how many symbols that were.
+// Encodes the last groups of kMostLanes symbols while there is room for their
+// words, and returns the number of symbols.
 //
 // REQUIRES: n is a multiple of kMostLanes
 // SHAPE:    symbols[n], states[kMostLanes]; *next is moved down, and not below
@@ -35,8 +34,8 @@ EncodeLoop EncodeGroupsAvx2;
 EncodeLoop EncodeGroupsAvx512;
 EncodeLoop EncodeGroupsNeon;
 
-// Decodes groups of kMostLanes symbols while there surely are enough words, and
-// returns how many symbols that were.
+// Decodes groups of kMostLanes symbols while there are enough words, and
+// returns the number of symbols.
 //
 // REQUIRES: IsSupported(SimdLevel::kAvx512); `table` is that of Decoder
 // SHAPE:    table[kScale], states[kMostLanes], symbols[n]; *next is moved on,

@@ -1,6 +1,5 @@
-// The lanes are independent, so that a processor works at several symbols at
-// once; whether a word moves is never asked by a branch, which would be a coin
-// toss.
+// The lanes are independent, so that a processor works on several symbols at
+// once. Words move without branches, which would be unpredictable.
 #include "core/codes/rans/rans.h"
 
 #include <algorithm>
@@ -22,8 +21,8 @@ constexpr std::uint64_t LimitOf(std::uint32_t frequency) {
   return std::uint64_t{frequency} << (32 - kScaleBits);
 }
 
-// The symbol that was put into a state last. The word that left the state
-// before is not put back.
+// Decodes the last symbol of a state, without restoring the word that left the
+// state before it.
 FEDPLUG_ALWAYS_INLINE std::uint8_t Take(const std::uint32_t* table,
                                         std::uint32_t* state) {
   const std::uint32_t entry = table[*state % kScale];
@@ -32,7 +31,8 @@ FEDPLUG_ALWAYS_INLINE std::uint8_t Take(const std::uint32_t* table,
   return static_cast<std::uint8_t>(entry);
 }
 
-// What encodes many lanes of `level`; nothing where they are taken one by one.
+// The loop that encodes many lanes at `level`; null if they are encoded one by
+// one.
 EncodeLoop* EncodeLoopFor(SimdLevel level) {
 #if FEDPLUG_SIMD_X86
   if (level == SimdLevel::kAvx512) return EncodeGroupsAvx512;
@@ -76,8 +76,8 @@ bool Encoder::EncodeIn(const std::uint8_t* symbols, std::int64_t n) {
   States states = states_;
   std::uint16_t* next = next_;
   for (std::int64_t i = n; i > 0;) {
-    // A word is written before it is known whether it stays, so one place more
-    // than the lanes must be free.
+    // A word is written before it is known whether it stays, so one extra place
+    // must be free.
     if (next - begin_ <= kLanes) return false;
     const int group = i % kLanes == 0 ? kLanes : static_cast<int>(i % kLanes);
     i -= group;

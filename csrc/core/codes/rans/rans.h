@@ -1,6 +1,6 @@
 // Interleaved rANS: symbols of one byte to words of 16 bits and back, for given
 // frequencies. The layout in which states and words travel is described in
-// symbol_code.h. Knows neither packing nor how frequencies are chosen.
+// symbol_code.h.
 //
 // Sources: Duda, "Asymmetric numeral systems", 2013 (arXiv:1311.2540);
 // interleaving: Giesen, "Interleaved entropy coders", 2014 (arXiv:1402.3392).
@@ -16,7 +16,7 @@
 
 namespace fedplug::rans {
 
-// Frequencies are in parts of kScale = 2^kScaleBits.
+// Frequencies are in units of 1 / kScale, with kScale = 2^kScaleBits.
 inline constexpr int kScaleBits = 12;
 inline constexpr std::uint32_t kScale = 1u << kScaleBits;
 
@@ -25,13 +25,13 @@ inline constexpr std::uint32_t kLowest = 1u << 16;
 
 inline constexpr int kMostLanes = 32;
 
-// Of every symbol; their sum is kScale.
+// The frequency of every symbol; their sum is kScale.
 using Frequencies = std::array<std::uint32_t, 256>;
 
-// State i is that of the symbols i, i + lanes, i + 2 lanes and so on.
+// State i has the symbols i, i + lanes, i + 2 lanes and so on.
 using States = std::array<std::uint32_t, kMostLanes>;
 
-// What comes last is encoded first.
+// The last symbols are encoded first.
 class Encoder {
  public:
   // REQUIRES: lanes is 4 or 32; IsSupported(level); words[capacity] outlives
@@ -39,8 +39,8 @@ class Encoder {
   Encoder(const Frequencies& frequencies, int lanes, SimdLevel level,
           std::uint16_t* words, std::int64_t capacity);
 
-  // Encodes the n symbols before those that were encoded already. False when
-  // the words no longer fit, and then nothing more can be done with it.
+  // Encodes the n symbols before those already encoded. False if the words no
+  // longer fit; the encoder is then unusable.
   //
   // REQUIRES: no symbol has frequency 0; n is a multiple of the lanes in every
   //           call but the first
@@ -86,14 +86,14 @@ class Decoder {
   Decoder(const Frequencies& frequencies, int lanes, SimdLevel level,
           const States& states, const std::uint8_t* words, std::int64_t count);
 
-  // Decodes the next n symbols. False when there are not enough words.
+  // Decodes the next n symbols. False if there are not enough words.
   //
   // REQUIRES: n is a multiple of the lanes in every call but the last
   // COST:     one look into a table of 16 KB per symbol
   bool Decode(std::int64_t n, std::uint8_t* symbols);
 
-  // Whether all words were used and every state is as before encoding: so it is
-  // at the end of what an encoder wrote.
+  // Whether all words were used and every state has its initial value: the end
+  // of what an encoder wrote.
   bool IsAtEnd() const;
 
  private:

@@ -1,4 +1,4 @@
-// Eight lanes at a time do what rans::Encoder does for one.
+// rans::Encoder for eight lanes at a time.
 #include "core/codes/rans/loops.h"
 
 #if FEDPLUG_SIMD_X86

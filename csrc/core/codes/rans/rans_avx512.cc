@@ -1,5 +1,5 @@
-// Sixteen lanes at a time do what Encoder and Decoder do for one. Of the
-// decoder, the next words then go to the lanes that need one, in order.
+// Encoder and Decoder for sixteen lanes at a time. The decoder distributes the
+// next words to the lanes that need one, in order.
 #include "core/codes/rans/loops.h"
 
 #if FEDPLUG_SIMD_X86
@@ -24,7 +24,7 @@ struct Lanes {
   using Register = __m512i;
   using Mask = __mmask16;
 
-  // Of few symbols the table is in a register.
+  // The table of few symbols is in a register.
   class Lookup {
    public:
     FEDPLUG_TARGET_AVX512 explicit Lookup(const EncoderTable& table)

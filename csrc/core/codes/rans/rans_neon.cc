@@ -1,4 +1,4 @@
-// Four lanes at a time do what rans::Encoder does for one.
+// rans::Encoder for four lanes at a time.
 #include "core/codes/rans/loops.h"
 
 #if FEDPLUG_SIMD_NEON

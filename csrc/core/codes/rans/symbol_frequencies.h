@@ -1,5 +1,4 @@
-// How often each symbol comes, in 4096ths: from counts, and as bytes. Knows
-// neither states nor symbols in a row.
+// The frequency of each symbol in 4096ths: from counts, and as bytes.
 #ifndef FEDPLUG_CORE_CODES_RANS_SYMBOL_FREQUENCIES_H_
 #define FEDPLUG_CORE_CODES_RANS_SYMBOL_FREQUENCIES_H_
 
@@ -14,19 +13,19 @@ namespace fedplug {
 
 using SymbolCounts = std::array<std::int64_t, 256>;
 
-// Every symbol that comes gets 1 or more, the others 0, and the sum is 4096. Of
-// n symbols, of which s are different, those that come fewer than
-// n / (4096 - s) times get 1; the others share the rest. With c[0] to c[i] of
-// them being symbols up to i, and r left to share, those up to i get
-// floor((c[0] + ... + c[i]) r / (c[0] + ... + c[255])).
+// Every occurring symbol gets 1 or more, the others 0, and the sum is 4096. Of
+// n symbols, s of them distinct, those that occur fewer than n / (4096 - s)
+// times get 1; the others share the rest. With c[0] to c[i] of them being
+// symbols up to i, and r left to share, those up to i get floor((c[0] + ... +
+// c[i]) r / (c[0] + ... + c[255])).
 //
 // REQUIRES: the counts are not negative; their sum is in [1, 2^31)
 rans::Frequencies FrequenciesOf(const SymbolCounts& counts);
 
 // The frequencies of 2^bits symbols as bytes; never more than 255, nor none.
-// Think of 4096 stars in a row, and a bar after those of each symbol but the
-// last: the bytes are the Rice code (index_code.h) of the bars' places. So the
-// gaps of that code are the frequencies, and every code is some frequencies'.
+// With 4096 stars in a row, and a bar after those of each symbol but the last,
+// the bytes are the Rice code (index_code.h) of the bars' places. The gaps of
+// that code are the frequencies, and every code has valid frequencies.
 //
 // REQUIRES: 1 <= bits <= 8; only the first 2^bits symbols come
 std::vector<std::uint8_t> FrequenciesToBytes(

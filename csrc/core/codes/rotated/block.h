@@ -22,7 +22,7 @@ class RotatedBlock {
   using Loops = hadamard_loops::HadamardLoops<T>;
   using Levels = hadamard_loops::Levels<T>;
 
-  // What a block of `size` elements needs for its work.
+  // The memory of a block of `size` elements.
   // SHAPE: memory[Memory(size)]
   static std::int64_t Memory(std::int64_t size) {
     return (size / kRow) * (kRow + kGap) +
@@ -38,9 +38,9 @@ class RotatedBlock {
         sums_(memory),
         rows_of_block_(memory + kMostSums * columns_) {}
 
-  // Transforms x / peak, its signs changed as bit (first + i) of the words
-  // says. `row(begin, n, to)` writes elements of x. Returns the sum of the
-  // squares of x / peak.
+  // Transforms x / peak after changing signs by bits (first + i) of the words.
+  // `row(begin, n, to)` writes elements of x. Returns the sum of the squares of
+  // x / peak.
   template <typename Row>
   T Rotate(T peak, const std::uint32_t* words, std::int64_t first,
            const Row& row) {
@@ -83,7 +83,7 @@ class RotatedBlock {
   }
 
   // Transforms numbers that `row(begin, n, to)` writes, changes signs, and
-  // multiplies by the scale; `take(begin, n, from)` gets what comes out.
+  // multiplies by the scale; `take(begin, n, from)` receives the results.
   template <typename Row, typename Take>
   void RotateBack(T scale, const std::uint32_t* words, std::int64_t first,
                   const Row& row, const Take& take) {
@@ -106,7 +106,7 @@ class RotatedBlock {
  private:
   static constexpr std::int64_t kRow = 4096;
   static constexpr std::int64_t kStrip = 32;
-  // Rows a power of two apart would share a few places in the caches.
+  // Rows a power of two apart would compete for the same sets of a cache.
   static constexpr std::int64_t kGap = 32;
   static constexpr std::int64_t kMostRows = kLargestRotatedBlock / kRow;
   static constexpr std::int64_t kMostSums = 9;  // 1 + log2 kMostRows

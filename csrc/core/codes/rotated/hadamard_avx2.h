@@ -1,7 +1,5 @@
-// Two of the loops of hadamard_loops.h for float with AVX2, where the compiler
-// makes too much of the plain ones: a group of neighbours is transformed in 1.0
-// instead of 2.3 us per 4,096 elements, and eight levels are chosen from in 1.8
-// instead of 3.1.
+// Two loops of hadamard_loops.h for float with AVX2, which compilers vectorise
+// badly.
 #ifndef FEDPLUG_CORE_CODES_ROTATED_HADAMARD_AVX2_H_
 #define FEDPLUG_CORE_CODES_ROTATED_HADAMARD_AVX2_H_
 

@@ -1,5 +1,5 @@
-// Three stages of butterflies are done in a walk: eight numbers fit into the
-// registers, and a walk waits for loads and stores.
+// Three stages of butterflies share a walk, because eight numbers fit into
+// registers and a walk is limited by loads and stores.
 #include "core/codes/rotated/hadamard_loops.h"
 
 #include <algorithm>
@@ -193,10 +193,9 @@ FEDPLUG_ALWAYS_INLINE void FoldLoop(T* x, std::int64_t n, std::int64_t left) {
   }
 }
 
-// How many borders are below a quotient is counted among magnitudes, as whole
-// numbers, which have the same order: of a quotient that is not above 0 a
-// border at its magnitude counts too, and those are the ones below the next
-// number. No condition is left, which a compiler might make a branch of.
+// Counts the borders below a quotient by magnitude, as integers, which have the
+// same order. For a quotient not above 0, a border at its magnitude counts too:
+// those below the next number. Compilers emit no branch.
 template <int kCount, typename T>
 FEDPLUG_ALWAYS_INLINE void QuantizeLoop(T* __restrict x, std::int64_t n,
                                         T divisor, const Levels<T>& given,

@@ -1,7 +1,6 @@
 // The inner loops of the rotated code, over stretches that stay in the
-// first-level cache. Written plainly, for the compiler to vectorise; each is
-// compiled for every SIMD level, with equal results. They know numbers and
-// signs, but neither blocks nor threads.
+// first-level cache. Plain loops, which the compiler vectorises for every SIMD
+// level, with equal results.
 #ifndef FEDPLUG_CORE_CODES_ROTATED_HADAMARD_LOOPS_H_
 #define FEDPLUG_CORE_CODES_ROTATED_HADAMARD_LOOPS_H_
 
@@ -36,7 +35,7 @@ struct HadamardLoops {
   void (*divide)(const T* x, std::int64_t n, T divisor, T* rows, T* squares);
   // sums += x
   void (*add)(const T* x, std::int64_t n, T* sums);
-  // Changes the sign of x[i] where bit (first + i) of the words is set.
+  // Changes the sign of x[i] if bit (first + i) of the words is set.
   void (*flip)(const std::uint32_t* words, std::int64_t first, std::int64_t n,
                T* x);
   // Sums and differences of elements `half`, 2 half ... n / 2 apart, in this
@@ -51,7 +50,7 @@ struct HadamardLoops {
   // x = table[codes]; any n
   void (*look_up)(const std::uint8_t* codes, std::int64_t n, const T* table,
                   T* x);
-  // x *= scale, and of what is too large the largest number.
+  // x *= scale; numbers too large become the largest number.
   void (*scale)(std::int64_t n, T scale, T* x);
 };
 

@@ -1,4 +1,4 @@
-// Packed symbols, a chunk of them at a time as bytes. Knows no code.
+// Packed symbols as bytes, one chunk at a time.
 #ifndef FEDPLUG_CORE_CODES_SYMBOLS_CHUNKS_H_
 #define FEDPLUG_CORE_CODES_SYMBOLS_CHUNKS_H_
 
@@ -21,7 +21,7 @@ class SymbolChunks {
     return (count_ + value_loops::kChunk - 1) / value_loops::kChunk;
   }
 
-  // How many symbols chunk c has.
+  // The number of symbols of chunk c.
   std::int64_t SymbolsIn(std::int64_t c) const {
     return std::min(value_loops::kChunk, count_ - c * value_loops::kChunk);
   }
@@ -35,7 +35,7 @@ class SymbolChunks {
     return symbols_.data();
   }
 
-  // Where to put the symbols of chunk c before they are packed there.
+  // The place for the symbols of chunk c before they are packed.
   std::uint8_t* Symbols(std::uint8_t* packed, std::int64_t c) {
     return bits_ == 8 ? packed + c * value_loops::kChunk : symbols_.data();
   }

@@ -1,4 +1,4 @@
-// How the codes of symbol_code.h refuse what is none.
+// The refusals of the codes of symbol_code.h.
 #ifndef FEDPLUG_CORE_CODES_SYMBOLS_CORRUPT_H_
 #define FEDPLUG_CORE_CODES_SYMBOLS_CORRUPT_H_
 

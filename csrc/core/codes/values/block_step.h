@@ -11,8 +11,8 @@
 
 namespace fedplug {
 
-// The exponents that steps may have. Half of the smallest step is no denormal
-// number, which some would take for zero, and multiples of it are numbers of T.
+// The range of exponents of steps. Half of the smallest step is a normal
+// number, and its multiples are numbers of T.
 template <typename T>
 struct StepExponents {
   static constexpr int kLowest = std::is_same_v<T, double> ? -1021
@@ -23,8 +23,8 @@ struct StepExponents {
                                                             : 127;
 };
 
-// The smallest e for which largest <= (2^(bits - 1) - 1/2) * 2^e, or the
-// nearest there is.
+// The smallest e for which largest <= (2^(bits - 1) - 1/2) * 2^e, clamped to
+// the range.
 //
 // REQUIRES: 0 <= largest, finite
 template <typename T>

@@ -1,4 +1,4 @@
-// The value codes that are a cast to 16 bits. Knows no scales.
+// The value codes that are a cast to 16 bits.
 #ifndef FEDPLUG_CORE_CODES_VALUES_CAST_H_
 #define FEDPLUG_CORE_CODES_VALUES_CAST_H_
 
@@ -14,7 +14,7 @@ namespace fedplug {
 
 using SingleChunk = std::array<float, value_loops::kChunk>;
 
-// Narrow is Half or BFloat16. False where a value is not finite.
+// Narrow is Half or BFloat16. False if a value is not finite.
 template <typename Narrow, typename T>
 bool EncodeCast(const Job<T>& job, const T* values, Parallel& parallel,
                 std::uint8_t* data) {
@@ -39,7 +39,7 @@ bool EncodeCast(const Job<T>& job, const T* values, Parallel& parallel,
       });
 }
 
-// False where a number in `data` is not finite.
+// False if a number in `data` is not finite.
 template <typename Narrow, typename T>
 bool DecodeCast(const Job<T>& job, const std::uint8_t* data, Parallel& parallel,
                 T* values) {

@@ -1,5 +1,5 @@
-// Plain loops, for the compiler to vectorise; but binary16, for which the
-// processor has instructions.
+// Plain loops, which the compiler vectorises; binary16 uses the processor's
+// instructions.
 #include "core/codes/values/cast_loops.h"
 
 #include <cstring>
@@ -24,7 +24,7 @@ FEDPLUG_ALWAYS_INLINE std::uint16_t WithoutInfinity(std::uint16_t bits) {
 FEDPLUG_ALWAYS_INLINE std::uint16_t Nearest(float x, Half /*format*/) {
   return ToHalf(x).bits;
 }
-// As ToBFloat16 does, save for NaN.
+// As ToBFloat16, except for NaN.
 FEDPLUG_ALWAYS_INLINE std::uint16_t Nearest(float x, BFloat16 /*format*/) {
   return static_cast<std::uint16_t>(internal::ShiftRounded(ToBits(x), 16));
 }

@@ -1,5 +1,5 @@
-// What coding the values of one tensor needs at every step, and how its values
-// are walked: units for threads, chunks for the cache, runs for a scale.
+// The shared state of coding one tensor, and the walk over its values: units
+// for threads, chunks for the cache, runs with one scale.
 #ifndef FEDPLUG_CORE_CODES_VALUES_JOB_H_
 #define FEDPLUG_CORE_CODES_VALUES_JOB_H_
 
@@ -24,7 +24,7 @@
 
 namespace fedplug {
 
-// What the loops over one tensor share.
+// State shared by the loops over one tensor.
 template <typename T>
 struct Job {
   using Wide = value_loops::WideOf<T>;
@@ -98,11 +98,11 @@ void WriteScale(const Job<T>& job, value_loops::WideOf<T> wide,
   std::memcpy(to, &scale, sizeof(T));
 }
 
-// Values below which waking a thread costs more than it saves.
+// Number of values below which waking a thread costs more than it saves.
 inline constexpr std::int64_t kSmallestShare = 1 << 15;
 
-// Calls unit(first, n) for all units of `size`, and says whether all were good;
-// the others are left out once one is not.
+// Calls unit(first, n) for units of `size` until one fails; returns whether all
+// succeeded.
 template <typename Unit>
 bool ForEachUnit(std::int64_t count, std::int64_t size, Parallel& parallel,
                  const Unit& unit) {
@@ -122,7 +122,7 @@ bool ForEachUnit(std::int64_t count, std::int64_t size, Parallel& parallel,
   return good;
 }
 
-// Calls chunk(first, n) for the chunks of a unit, until one is not good.
+// Calls chunk(first, n) for the chunks of a unit until one fails.
 template <typename Chunk>
 bool ForEachChunk(const ValueLayout& layout, std::int64_t first, std::int64_t n,
                   const Chunk& chunk) {

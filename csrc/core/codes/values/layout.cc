@@ -15,7 +15,7 @@ constexpr std::int64_t kExponentBytes = 2;
 constexpr float kLeastRelative = 0x1p-15f;
 constexpr float kMostRelative = 0x1p-2f;
 
-// The fewest bits of a level; none for forms that do not look at them.
+// The fewest bits of a level; 0 for forms without levels of variable width.
 int LeastBits(ValueForm form) {
   if (form == ValueForm::kQsgd || form == ValueForm::kBfp) return 2;
   return form == ValueForm::kCodebook ? 1 : 0;

@@ -1,5 +1,5 @@
-// Where header, scales and levels of a value code lie, and how the levels are
-// packed. Knows neither arithmetic nor threads.
+// The layout of header, scales and levels of a value code, and the packing of
+// the levels.
 #ifndef FEDPLUG_CORE_CODES_VALUES_LAYOUT_H_
 #define FEDPLUG_CORE_CODES_VALUES_LAYOUT_H_
 
@@ -15,9 +15,9 @@ struct ValueLayout {
   std::array<std::uint8_t, 4> header{};
   std::int64_t header_bytes = 0;
 
-  // `block` values share a scale; all of them where it is not per_block. Casts
-  // have none. The scales of kCodebook are the means of its bins, those
-  // of kBounded its extremes. Those of kBfp are written as their exponents.
+  // `block` values share a scale; all of them unless per_block. Casts have
+  // none. The scales of kCodebook are the means of its bins, those of kBounded
+  // its extremes. Those of kBfp are written as their exponents.
   bool per_block = false;
   std::int64_t block = 1;
   std::int64_t scales = 0;
@@ -37,14 +37,14 @@ struct ValueLayout {
   std::int64_t group_bytes = 1;
   std::int64_t chunk = value_loops::kChunk;
 
-  // How many bytes the levels of `count` values take.
+  // The number of bytes of the levels of `count` values.
   std::int64_t LevelBytes(std::int64_t count) const {
     return count / group * group_bytes +
            (count % group * group_bytes + group - 1) / group;
   }
 
-  // What a thread takes at once: whole blocks with scales of their own, and
-  // whole chunks.
+  // The work of a thread at a time: whole blocks with their scales, and whole
+  // chunks.
   std::int64_t Unit() const {
     return per_block && block > chunk ? block : chunk;
   }

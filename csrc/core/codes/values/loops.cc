@@ -1,5 +1,5 @@
-// Every loop is written once, and inlined into one function per SIMD level: the
-// baseline and AVX2, which already waits for memory.
+// Every loop is written once, and inlined into one function for the baseline
+// and one for AVX2, which is limited by memory.
 #include "core/codes/values/loops.h"
 
 #include <algorithm>

@@ -1,7 +1,6 @@
 // The inner loops of the value codes, over a chunk of a tensor that stays in
-// the first-level cache. Written plainly, for the compiler to vectorise; each
-// is compiled for every SIMD level, with equal results. They know numbers,
-// levels and bits, but neither the forms nor threads.
+// the first-level cache. Plain loops, which the compiler vectorises for every
+// SIMD level, with equal results.
 #ifndef FEDPLUG_CORE_CODES_VALUES_LOOPS_H_
 #define FEDPLUG_CORE_CODES_VALUES_LOOPS_H_
 
@@ -16,11 +15,11 @@ namespace fedplug::value_loops {
 // The most elements in a chunk.
 inline constexpr std::int64_t kChunk = 1024;
 
-// Packed levels are written and read eight bytes at a time: buffers for them
-// have this many bytes to spare.
+// Packed levels are written and read eight bytes at a time: their buffers need
+// this number of spare bytes.
 inline constexpr std::int64_t kPackedSlack = 8;
 
-// In which arithmetic is done: double stays, everything else becomes float.
+// The type of arithmetic: double for double, float for everything else.
 template <typename T>
 using WideOf = std::conditional_t<std::is_same_v<T, double>, double, float>;
 
@@ -29,16 +28,16 @@ template <typename T>
 struct ConvertLoops {
   void (*widen)(const T* x, std::int64_t n, WideOf<T>* wide);
 
-  // To nearest, ties to even; what is too large for 16 bits becomes the
-  // largest number.
+  // To nearest, ties to even; numbers too large for 16 bits become the largest
+  // number.
   void (*narrow)(const WideOf<T>* wide, std::int64_t n, T* x);
 };
 
 // T is float or double.
 template <typename T>
 struct LevelLoops {
-  // The largest magnitude, as a key (see float_bits.h), which also tells
-  // whether all are finite.
+  // The largest magnitude as a key (see float_bits.h), which also shows whether
+  // all are finite.
   FloatBitsOf<T> (*largest)(const T* x, std::int64_t n);
 
   // level + `top` for every x / scale, which must be in [-1, 1]: the level
@@ -63,12 +62,12 @@ struct LevelLoops {
   // x = scale * ((level - top) / top)
   void (*times_scale)(const std::uint8_t* levels, std::int64_t n, int top,
                       T scale, T* x);
-  // x = (level - top) * step, or the largest number where that is too large
+  // x = (level - top) * step, or the largest number if that is too large
   void (*times_step)(const std::uint8_t* levels, std::int64_t n, int top,
                      T step, T* x);
 };
 
-// What a mean is made of; T as for ConvertLoops.
+// The loops of a mean; T as for ConvertLoops.
 template <typename T>
 struct MeanLoops {
   // terms = |x| * share, or of x + y
@@ -77,7 +76,7 @@ struct MeanLoops {
                            double* terms);
   Shares* shares;
   SharesOfSum* shares_of_sum;
-  // The same, added to the terms that are there.
+  // The same, added to the existing terms.
   Shares* add_shares;
   SharesOfSum* add_shares_of_sum;
   // Of four stretches, at 0, near, far and far + near, in one walk:

@@ -1,7 +1,7 @@
 // The halving is done to all the terms of a strip of the last level at once:
 // level l of the sum is [sizes[l]], and its element i is element i of the level
-// below plus element i + sizes[l]. So a strip needs no more memory than one
-// buffer per level, and strips are independent.
+// below plus element i + sizes[l]. A strip needs one buffer per level, and
+// strips are independent.
 #include "core/codes/values/mean_magnitude.h"
 
 #include <algorithm>
@@ -16,12 +16,11 @@
 namespace fedplug {
 namespace {
 
-// Elements of a strip. A strip reads as many neighbours at a time, here and
-// there: with fewer, it waits for the first of them. The buffers of all levels
-// fit a second-level cache.
+// Elements of a strip, which are read from neighbouring addresses: fewer would
+// wait for memory. The buffers of all levels fit a second-level cache.
 constexpr std::int64_t kStrip = 4096;
 
-// The level at which strips end; what is left is added by one thread.
+// The level at which strips end; one thread adds the rest.
 constexpr std::int64_t kLastLevel = 1 << 14;
 
 constexpr std::int64_t kSmallestShare = 1 << 16;
@@ -42,7 +41,7 @@ std::int64_t HalfOf(std::int64_t size) { return (size + 1) / 2; }
 template <typename T>
 class Halving {
  public:
-  // What is added up are values, or sums of values and `addends`.
+  // Adds up values, or sums of values and `addends`.
   Halving(const T* values, const T* addends, std::int64_t n, SimdLevel level)
       : loops_(value_loops::MeanLoopsFor<T>(level)),
         values_(values),
@@ -97,8 +96,7 @@ class Halving {
     }
   }
 
-  // What Add would do at level 2 where all four leaves are whole: no terms are
-  // written and read again between them.
+  // Add at level 2 for four whole leaves, without writing terms in between.
   void FourLeaves(std::int64_t first, std::int64_t width, double* sum) const {
     const T* const values = values_ + first;
     if (addends_ == nullptr) {

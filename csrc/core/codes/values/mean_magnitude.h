@@ -1,6 +1,5 @@
-// The mean of |x| in one fixed order of additions, which depends on n alone, so
-// that threads, vector width and plain-TensorFlow references give the same
-// bits.
+// The mean of |x|. The order of additions depends on n alone, so that results
+// do not depend on threads, vector width or implementation.
 #ifndef FEDPLUG_CORE_CODES_VALUES_MEAN_MAGNITUDE_H_
 #define FEDPLUG_CORE_CODES_VALUES_MEAN_MAGNITUDE_H_
 
@@ -12,8 +11,8 @@
 namespace fedplug {
 
 // Each magnitude times 1 / n in double; then the upper half of the terms (the
-// smaller one where they are odd) is added to the lower half, until one is
-// left. At most the largest finite number of T; 0 for n = 0.
+// smaller one of an odd number) is added to the lower half until one is left.
+// At most the largest finite number of T; 0 for n = 0.
 //
 // REQUIRES: 0 <= n < 2^31; every value is finite;
 //           IsSupported(level). T is float, double, Half or
@@ -26,7 +25,7 @@ template <typename T>
 T MeanMagnitude(const T* values, std::int64_t n, SimdLevel level,
                 Parallel& parallel);
 
-// The same of the sums x + y, each rounded once in T.
+// The same for the sums x + y, each rounded once in T.
 //
 // REQUIRES: as MeanMagnitude; but where a sum is not finite, the mean is the
 //           largest finite number, or not finite itself

@@ -40,7 +40,7 @@ void PackTrits(const std::uint8_t* levels, std::int64_t n,
   }
 }
 
-// A byte that stands for no levels gives levels above 2.
+// An invalid byte gives levels above 2.
 void UnpackTrits(const std::uint8_t* packed, std::int64_t n,
                  std::uint8_t* levels) {
   for (std::int64_t i = 0; i < n; i += 5, levels += 5, ++packed) {
@@ -54,7 +54,7 @@ bool AllAtMost(const std::uint8_t* levels, std::int64_t n, int highest) {
   return above == 0;
 }
 
-// The level that stands in for what is missing in the last group.
+// The level that fills the last group.
 std::uint8_t Filler(ValueForm form) {
   return form == ValueForm::kTernGrad ? 1 : 0;
 }

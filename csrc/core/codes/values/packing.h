@@ -1,4 +1,4 @@
-// Levels of a chunk to bytes and back. Knows neither values nor scales.
+// Packs the levels of a chunk into bytes, and unpacks them.
 #ifndef FEDPLUG_CORE_CODES_VALUES_PACKING_H_
 #define FEDPLUG_CORE_CODES_VALUES_PACKING_H_
 
@@ -16,7 +16,7 @@ using LevelChunk = std::array<std::uint8_t, value_loops::kChunk>;
 using PackedChunk = std::array<std::uint8_t, 2 * value_loops::kChunk +
                                                  value_loops::kPackedSlack>;
 
-// Writes the first n levels; those after them are lost.
+// Writes the first n levels; overwrites those after them.
 //
 // REQUIRES: 0 <= n <= layout.chunk; `form` is no cast
 void PackLevels(ValueForm form, const ValueLayout& layout,

@@ -1,4 +1,4 @@
-// Powers of two, by which doubles are scaled without loss.
+// Powers of two that scale doubles exactly.
 #ifndef FEDPLUG_CORE_CODES_VALUES_POWER_OF_TWO_H_
 #define FEDPLUG_CORE_CODES_VALUES_POWER_OF_TWO_H_
 
@@ -18,8 +18,8 @@ inline double PowerOfTwo(int power) {
   return value;
 }
 
-// The power of what brings a magnitude to [1, 2): the largest ones only to [2,
-// 4), as the inverse is to be a normal number too, and denormal ones below 1.
+// The power that scales a magnitude to [1, 2); the largest ones to [2, 4), so
+// that the inverse is a normal number, and denormal ones below 1.
 inline int PowerOfScale(double largest) {
   const auto exponent = static_cast<int>(ToBits(largest) >> 52) - 1023;
   return -std::min(1022, std::max(-1022, exponent));
