@@ -17,18 +17,18 @@ __all__ = ["Aggregator", "Update", "zero_sums"]
 
 
 class Update:
-    """One client's encoded model update, as an aggregator sees it on the server."""
+    """A client's encoded model update on the server."""
 
     def __init__(self, encoder: ModelEncoder, buffers: Sequence[tf.Tensor]) -> None:
         self._encoder = encoder
         self._buffers = buffers
 
     def decode(self) -> tuple[tf.Tensor, ...]:
-        """The dense tensors; use `add_to` where a weighted sum is all that is needed."""
+        """Returns the dense tensors; `add_to` is cheaper for a weighted sum."""
         return self._encoder.decode(self._buffers)
 
     def add_to(self, sums: Sequence[tf.Tensor], weight: tf.Tensor) -> tuple[tf.Tensor, ...]:
-        """``sums + weight * decode()``, without building the dense tensors where the encoder is sparse."""
+        """Returns ``sums + weight * decode()``, without dense tensors if the encoder is sparse."""
         return self._encoder.accumulate(sums, self._buffers, weight)
 
 
@@ -43,27 +43,27 @@ class Aggregator(Component):
 
     @property
     def capabilities(self) -> Capabilities:
-        """What this aggregator, as configured, promises. Default: nothing."""
+        """The promises of this aggregator as configured. Default: none."""
         return Capabilities()
 
     @property
     def weights_by_examples(self) -> bool:
-        """Whether a client's weight is its number of examples (else every client weighs 1)."""
+        """Whether a client's weight is its number of examples; else every weight is 1."""
         return True
 
     @property
     def clients(self) -> int | None:
-        """How many clients there must be in all, where the result depends on it. Default: None, any."""
+        """The number of all clients, if the result depends on it. Default: None, any number."""
         return None
 
     def init_state(self, specs: Sequence[tf.TensorSpec]) -> Any:
-        """The server state before the first round. Default: none, an empty tuple."""
+        """Returns the server's state before the first round. Default: an empty tuple."""
         del specs
         return ()
 
     @abc.abstractmethod
     def zero(self, specs: Sequence[tf.TensorSpec]) -> Any:
-        """The accumulator before the first client."""
+        """Returns the accumulator before the first client."""
 
     @abc.abstractmethod
     def accumulate(self, accumulator: Any, update: Update, weight: tf.Tensor) -> Any:
@@ -75,13 +75,13 @@ class Aggregator(Component):
 
     @abc.abstractmethod
     def finish(self, accumulator: Any, state: Any) -> tuple[tuple[tf.Tensor, ...], Any]:
-        """The update, one tensor per spec, and the next state.
+        """Returns the update, one tensor per spec, and the next state.
 
-        Without any client the update is zero, or what the state remembers of earlier rounds. A float of
-        another width than the spec's is rounded to that afterwards.
+        Without any client the update is zero, or comes from the state. The process rounds floats to the dtype
+        of the spec afterwards.
         """
 
 
 def zero_sums(specs: Sequence[tf.TensorSpec]) -> tuple[tf.Tensor, ...]:
-    """Zeros to add updates to: float32 for 16-bit tensors, whose sums would soon stop growing."""
+    """Returns zero accumulators: float32 for 16-bit tensors, whose sums would soon stop growing."""
     return tuple(ops.zeros(ops.wide_spec(spec) if spec.dtype.is_floating else spec) for spec in specs)

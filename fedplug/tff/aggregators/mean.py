@@ -17,7 +17,7 @@ _WEIGHTS = ("examples", "uniform")
 
 
 class Mean(Aggregator):
-    """``sum(w_c * update_c) / sum(w_c)`` over the clients of a round; zero when all weights are.
+    """``sum(w_c * update_c) / sum(w_c)`` over the clients of a round; zero if all weights are zero.
 
     The server holds one dense accumulator per tensor, however many clients there are, and a sparse payload
     touches only its own entries.
@@ -32,8 +32,8 @@ class Mean(Aggregator):
         """Makes a mean.
 
         Args:
-            weights: ``"examples"``: a client weighs as many examples as it has; ``"uniform"``: every client
-                weighs 1.
+            weights: ``"examples"``: a client's weight is its number of examples; ``"uniform"``: every weight
+                is 1.
 
         Raises:
             ConfigError: ``weights`` is neither.

@@ -1,4 +1,4 @@
-"""The mean of what clients last said, kept on the server and moved by the differences that they send."""
+"""The mean of all clients' memories, which the server moves by the differences that clients send."""
 
 from __future__ import annotations
 
@@ -58,17 +58,17 @@ class MemoryMean(Aggregator):
 
     @property
     def weights_by_examples(self) -> bool:
-        """No: every client counts as one."""
+        """False: every weight is 1."""
         return False
 
     @property
     def clients(self) -> int:
-        """All, not those of a round."""
+        """The number of all clients, not of a round's."""
         return self._clients
 
     @property
     def capabilities(self) -> Capabilities:
-        """A sum, and what was summed before."""
+        """The promises of a sum with a memory."""
         return Capabilities(commutes_with_sum=True, secure_aggregation_safe=True, sends_differences=True)
 
     def get_config(self) -> dict[str, Any]:
@@ -84,7 +84,7 @@ class MemoryMean(Aggregator):
         return {"sums": zero_sums(specs), "count": tf.constant(0)}
 
     def accumulate(self, accumulator: Any, update: Update, weight: tf.Tensor) -> Any:
-        """Adds the differences; the weight is not looked at."""
+        """Adds the differences, without their weight."""
         del weight
         sums = update.add_to(accumulator["sums"], tf.constant(1.0))
         return {"sums": sums, "count": accumulator["count"] + 1}
@@ -95,7 +95,7 @@ class MemoryMean(Aggregator):
         return {"sums": sums, "count": left["count"] + right["count"]}
 
     def finish(self, accumulator: Any, state: Any) -> tuple[tuple[tf.Tensor, ...], Any]:
-        """The estimate; without any client, and without differences, that is the memory."""
+        """Returns the estimate and the next memory; without clients the estimate is the memory."""
         one = tf.constant(1.0, tf.float64)
         share = one / self._clients
         if self._estimate == "sampled":
@@ -106,7 +106,7 @@ class MemoryMean(Aggregator):
 
 
 def _add(memory: Sequence[tf.Tensor], sums: Sequence[tf.Tensor], share: tf.Tensor) -> tuple[tf.Tensor, ...]:
-    """Times a share, not divided by a number: TensorFlow's optimizer would make the former of the latter."""
+    """Multiplies by a share, because TensorFlow's optimizer would replace a division by it."""
     return tuple(
         known + total * tf.cast(share, total.dtype) for known, total in zip(memory, sums, strict=True)
     )

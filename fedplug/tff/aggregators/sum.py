@@ -14,7 +14,7 @@ __all__ = ["Sum"]
 
 
 class Sum(Aggregator):
-    """``sum(w_c * update_c)`` over the clients of a round; every client weighs 1 in federated averaging.
+    """``sum(w_c * update_c)`` over the clients of a round; in federated averaging every weight is 1.
 
     The server holds one dense accumulator per tensor, however many clients there are, and a sparse payload
     touches only its own entries.
@@ -24,12 +24,12 @@ class Sum(Aggregator):
 
     @property
     def weights_by_examples(self) -> bool:
-        """False: a sum of updates times numbers of examples is no update."""
+        """False: a sum of updates times numbers of examples is not an update."""
         return False
 
     @property
     def capabilities(self) -> Capabilities:
-        """A sum; it is no unbiased mean."""
+        """The promises of a sum, which is not an unbiased mean."""
         return Capabilities(commutes_with_sum=True, secure_aggregation_safe=True)
 
     def get_config(self) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""For programs that come from elsewhere: other libraries' encoders, and names that TFF no longer has.
+"""Adapters for programs from elsewhere: other libraries' encoders, and names that TFF no longer has.
 
-Everything here is thin and stands on the public parts of fedplug; nothing else in fedplug knows it.
+They use only the public parts of fedplug.
 """

@@ -1,8 +1,8 @@
-"""Named tensors of known dtypes as bytes and back: the wire form of encoders that know nothing of wires.
+"""Converts named tensors of known dtypes to bytes and back, for encoders without a wire form.
 
-Both sides know the layout, which is a `tf.TensorSpec` for each name, of which at most one dimension is
-unknown. On the wire, for each name in the layout's order: that dimension, if there is one, as uint32; then
-the elements, row by row, little-endian.
+Both sides know the layout: a `tf.TensorSpec` for each name, with at most one unknown dimension. The bytes
+have, for each name in the layout's order, the unknown dimension (if any) as uint32, then the elements, row by
+row, little-endian.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def check_layout(layout: Layout, what: str) -> None:
 
 
 def to_bytes(tensors: Mapping[str, tf.Tensor], layout: Layout) -> tf.Tensor:
-    """A uint8 vector; ``tensors`` may hold more than the layout, which is left out."""
+    """Returns a uint8 vector; tensors outside the layout are left out."""
     pieces = [tf.zeros([0], tf.uint8)]
     for key, spec in layout.items():
         if not spec.shape.is_fully_defined():
@@ -52,7 +52,7 @@ def to_bytes(tensors: Mapping[str, tf.Tensor], layout: Layout) -> tf.Tensor:
 
 
 def from_bytes(body: tf.Tensor, layout: Layout, what: str) -> dict[str, tf.Tensor]:
-    """The inverse of `to_bytes`, for bytes from anywhere.
+    """Inverts `to_bytes`, for untrusted bytes.
 
     Raises:
         tf.errors.InvalidArgumentError: The number of bytes does not fit the layout and its sizes, a bool is

@@ -1,4 +1,4 @@
-"""Names that TFF had and has no longer, or that did more than they do now, as thin functions over fedplug.
+"""Functions for names that TFF removed or reduced, on top of fedplug.
 
 | was | is |
 | --- | --- |
@@ -38,9 +38,10 @@ __all__ = [
 def build_encoded_broadcast_process(
     value_type: Any, encoder: Encoder | str, *, min_size: int = DEFAULT_MIN_SIZE
 ) -> Any:
-    """A `tff.learning.templates.DistributionProcess`; see `fedplug.tff.process.build_encoded_distributor`.
+    """Returns a `tff.learning.templates.DistributionProcess`, see `build_encoded_distributor`.
 
-    TFF's encoded every value by itself; this one encodes the difference to what was sent before.
+    TFF's process sent the whole encoded value in every round; this one counts only the changed entries if
+    they are shorter.
     """
     return build_encoded_distributor(value_type, encoder, min_size=min_size)
 
@@ -48,7 +49,7 @@ def build_encoded_broadcast_process(
 def build_encoded_mean_process(
     value_type: Any, encoder: Encoder | str, *, min_size: int = DEFAULT_MIN_SIZE
 ) -> Any:
-    """A `tff.templates.AggregationProcess` for the mean of encoded values with float32 weights.
+    """Returns a `tff.templates.AggregationProcess` for the mean of encoded values with float32 weights.
 
     ``next`` has the type ``(<S@SERVER,{V}@CLIENTS,{float32}@CLIENTS> -> <state=...,result=V@SERVER,
     measurements=...>)``. Raises as `fedplug.tff.process.build_aggregation_factory`.
@@ -60,7 +61,7 @@ def build_encoded_mean_process(
 def build_encoded_sum_process(
     value_type: Any, encoder: Encoder | str, *, min_size: int = DEFAULT_MIN_SIZE
 ) -> Any:
-    """A `tff.templates.AggregationProcess` for the sum of encoded values.
+    """Returns a `tff.templates.AggregationProcess` for the sum of encoded values.
 
     ``next`` has the type ``(<S@SERVER,{V}@CLIENTS> -> <state=...,result=V@SERVER,measurements=...>)``. Raises
     as `fedplug.tff.process.build_sum_factory`.
@@ -76,16 +77,16 @@ def compression_aggregator(
     weighted: bool = True,
     min_size: int = DEFAULT_MIN_SIZE,
 ) -> Any:
-    """`tff.learning.compression_aggregator` with an encoder of one's choice, for ``model_aggregator=``.
+    """Returns `tff.learning.compression_aggregator` with any encoder, for ``model_aggregator=``.
 
-    Zeroes extremely large updates, clips large ones by norms that follow what was seen, weighs, encodes and
-    adds up. The estimates begin and move as in TFF.
+    The aggregator zeroes extremely large updates, clips large ones to an adaptive norm, applies weights,
+    encodes and sums. The estimates begin and move as in TFF.
 
     Args:
-        encoder: One that needs no client state; it meets updates times their weight.
-        zeroing: Zero updates with an entry far beyond what was seen: twice the 0.98 quantile, and 1.
-        clipping: Clip updates to about the 0.8 quantile of the norms seen.
-        weighted: A `tff.aggregators.MeanFactory`, else an unweighted mean.
+        encoder: An encoder without client state; its input is the update times its weight.
+        zeroing: Whether to zero updates with an entry above twice the 0.98 quantile plus 1.
+        clipping: Whether to clip updates to about the 0.8 quantile of the earlier norms.
+        weighted: Whether the mean is weighted.
         min_size: Tensors with fewer elements are sent uncompressed.
 
     Raises:
@@ -112,18 +113,18 @@ def compression_aggregator(
 
 
 class SizeInfo(NamedTuple):
-    """What was sent in each round, all clients together, in bits as in TFF.
+    """The traffic of each round, summed over the clients, in bits as in TFF.
 
     Attributes:
-        broadcast_bits: From the server to the clients; 0 where the process does not count them.
-        aggregated_bits: From the clients to the server.
+        broadcast_bits: Bits from the server to the clients; 0 if the process does not count them.
+        aggregated_bits: Bits from the clients to the server.
     """
 
     broadcast_bits: list[int]
     aggregated_bits: list[int]
 
     def __str__(self) -> str:
-        """One line for people."""
+        """Returns one line for people."""
         down, up = (sum(bits) / 8 for bits in self)
         rounds = max(len(self.broadcast_bits), 1)
         return (
@@ -135,12 +136,11 @@ class SizeInfo(NamedTuple):
 def size_info(metrics: Iterable[Mapping[str, Any]]) -> SizeInfo:
     """Counts the bits of rounds from their metrics, however deep the aggregators are nested.
 
-    TFF's sizing executor looked at every value that went to or from a client. Here the parts that send count
-    their own bytes: ``uplink_bytes`` and ``downlink_bytes``, which fedplug's aggregators and distributors
-    report.
+    TFF's sizing executor measured every value to or from a client. fedplug's aggregators and distributors
+    count their own bytes, ``uplink_bytes`` and ``downlink_bytes``.
 
     Args:
-        metrics: What ``next`` gave as metrics (or measurements), one for each round.
+        metrics: The metrics (or measurements) of ``next``, one for each round.
 
     Raises:
         ConfigError: A round's metrics hold neither.

@@ -1,7 +1,7 @@
-"""Adapts encoding stages of TensorFlow Model Optimization (tfmot): each is an encoder, unchanged.
+"""Adapts encoding stages of TensorFlow Model Optimization (tfmot) as encoders.
 
-A stage is known by its methods (`EncodingStageInterface`, `AdaptiveEncodingStageInterface`), so that tfmot
-itself need not be imported.
+A stage is recognized by its methods (`EncodingStageInterface`, `AdaptiveEncodingStageInterface`), so tfmot
+need not be imported.
 """
 
 from __future__ import annotations
@@ -30,25 +30,24 @@ _ENCODED, _PARAM, _SUMMANDS = "encoded ", "param ", "num_summands"
 class StageEncoder(Encoder):
     """One tfmot encoding stage as a fedplug encoder.
 
-    It goes wherever an encoder goes::
+    Example::
 
         encoder = StageEncoder(MyTopKStage, fraction=0.4)
         process = fedplug.tff.process.build_weighted_fed_avg(model_fn, sgd, encoder=encoder)
 
-    The state of an adaptive stage is kept on each client: after every ``encode`` the client's own
-    ``state_update_tensors`` go through ``update_state`` as if they had been aggregated over this client alone
-    (a sum, minimum or maximum over one is itself; a stack gets a first axis of length 1).
+    Each client keeps the state of an adaptive stage. After every ``encode``, ``update_state`` receives the
+    client's own ``state_update_tensors``, as if they were aggregated over this client alone (a stack gets a
+    first axis of length 1).
 
-    Tensors among a stage's decode parameters are sent along, as the server has neither the client's state nor
-    its random numbers; Python constants are asked for again where they are needed.
+    Decode parameters that are tensors are part of the payload, because the server has neither the client's
+    state nor its random numbers. Python constants are recomputed.
 
-    ``commutes_with_sum`` becomes the capability of that name, unless decode parameters are sent: those are
-    not the same on all clients, so that such payloads cannot be summed. It is the stage's claim;
-    `fedplug.testing.EncoderSuite` checks it, as everything else. A stage that draws random numbers from
-    TensorFlow's generators does not give equal bits for equal seeds, which the suite finds too.
+    ``commutes_with_sum`` becomes the capability of that name, unless decode parameters are sent: these differ
+    between clients, so such payloads cannot be summed. `fedplug.testing.EncoderSuite` checks the claim. It
+    also detects stages that draw random numbers from TensorFlow's generators and so ignore the seed.
 
-    Wire form "tfmot+<name of the stage>/1": see `fedplug.tff.compat.serialization`; in it the encoded
-    tensors, then the decode parameters that are tensors, each sorted by key.
+    The wire form "tfmot+<name of the stage>/1" has the encoded tensors, then the decode parameters that are
+    tensors, each sorted by key, see `fedplug.tff.compat.serialization`.
 
     The interfaces: tensorflow_model_optimization 0.7, ``core/internal/tensor_encoding/core``.
     """
@@ -65,7 +64,7 @@ class StageEncoder(Encoder):
             **arguments: Passed to ``stage``; JSON values.
 
         Raises:
-            ConfigError: It cannot be named or imported, refuses the arguments, or makes something else than a
+            ConfigError: It cannot be found by name or imported, refuses the arguments, or does not make a
                 stage.
         """
         self._target = stage if isinstance(stage, str) else _target_of(stage)
@@ -90,7 +89,7 @@ class StageEncoder(Encoder):
 
     @property
     def capabilities(self) -> Capabilities:
-        """``commutes_with_sum`` as the stage says; client state if the stage has an initial state."""
+        """``commutes_with_sum`` as the stage declares; client state if the stage has an initial state."""
         return self._capabilities
 
     def get_config(self) -> dict[str, Any]:
@@ -122,7 +121,7 @@ class StageEncoder(Encoder):
         return self._with_summands(payload), next_state
 
     def decode(self, payload: Payload, spec: tf.TensorSpec) -> tf.Tensor:
-        """What the stage decodes; refused where it is not finite."""
+        """Decodes with the stage; refuses results that are not finite."""
         stage = self._stage(spec)
         encoded = {key[len(_ENCODED) :]: x for key, x in payload.items() if key.startswith(_ENCODED)}
         sent = {key[len(_PARAM) :]: x for key, x in payload.items() if key.startswith(_PARAM)}
@@ -145,12 +144,12 @@ class StageEncoder(Encoder):
         return serialization.to_bytes(payload, self._layout(spec))
 
     def from_wire(self, body: tf.Tensor, spec: tf.TensorSpec) -> Payload:
-        """Refuses what `serialization.from_bytes` refuses; what values mean is for the stage to check."""
+        """Refuses malformed bytes, see `serialization.from_bytes`; the stage checks the values."""
         payload = serialization.from_bytes(body, self._layout(spec), self.wire_id)
         return self._with_summands(payload)
 
     def _with_summands(self, payload: dict[str, tf.Tensor]) -> Payload:
-        """A payload that may be summed counts of how many it is the sum; it is not sent, as it then is 1."""
+        """Adds the number of summands, which is 1 and not sent, to payloads that may be summed."""
         return {**payload, _SUMMANDS: tf.constant(1.0)} if self._capabilities.commutes_with_sum else payload
 
     def _stage(self, spec: tf.TensorSpec) -> Any:
@@ -171,7 +170,7 @@ class StageEncoder(Encoder):
             )
 
     def _layout(self, spec: tf.TensorSpec) -> Mapping[str, tf.TensorSpec]:
-        """The payload's tensors for this spec, found by tracing `encode` once."""
+        """Returns the specs of the payload's tensors, found by tracing `encode` once."""
         if spec not in self._layouts:
 
             def payload(x: tf.Tensor) -> Payload:

@@ -1,4 +1,4 @@
-"""What a caller hands to a process builder: components or expressions that name them, models, optimizers."""
+"""Checks and reads the arguments of process builders: components or expressions, models, optimizers."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ AnyEncoder = Encoder | EncoderAssignment | str | Mapping[str, Any] | Sequence[An
 
 
 def as_encoder(encoder: AnyEncoder | None) -> Encoder | EncoderAssignment:
-    """The encoder that is meant; None is the one that sends everything.
+    """Returns the encoder of an expression or of rules; None means uncompressed.
 
     Raises:
         ConfigError: It is neither an encoder nor a valid expression nor valid rules.
@@ -40,17 +40,17 @@ def as_encoder(encoder: AnyEncoder | None) -> Encoder | EncoderAssignment:
 
 
 def as_broadcast_encoder(encoder: AnyEncoder) -> Encoder | EncoderAssignment:
-    """The same of what models are sent through; see `EncoderAssignment.for_models`.
+    """Returns the encoder of a broadcast, see `EncoderAssignment.for_models`.
 
     Raises:
-        ConfigError: As `as_encoder`.
+        ConfigError: See `as_encoder`.
     """
     chosen = as_encoder(encoder)
     return chosen.for_models() if isinstance(chosen, EncoderAssignment) else chosen
 
 
 def as_aggregator(aggregator: Aggregator | str | None) -> Aggregator:
-    """The aggregator that is meant; None is the weighted mean.
+    """Returns the aggregator of an expression; None means the weighted mean.
 
     Raises:
         ConfigError: It is neither an aggregator nor a valid expression.
@@ -74,7 +74,7 @@ def as_aggregator(aggregator: Aggregator | str | None) -> Aggregator:
 
 
 def check_model(model_fn: Callable[[], Any] | Any) -> None:
-    """Raises unless this is what TFF makes models from; it would fail on a Keras model in other words.
+    """Checks that TFF can make models from the argument; TFF's own error for a Keras model is unclear.
 
     Raises:
         TypeError: It is neither a function without arguments nor a `tff.learning.models.FunctionalModel`.
@@ -94,14 +94,14 @@ def check_model(model_fn: Callable[[], Any] | Any) -> None:
 
 
 def check_optimizers(**optimizers: Any) -> None:
-    """Raises unless all are optimizers of TFF, or None.
+    """Checks that all are optimizers of TFF, or None.
 
     Args:
-        optimizers: By the names of the arguments they came in.
+        optimizers: The optimizers by the names of their arguments.
 
     Raises:
-        TypeError: One is something else, for instance a function that makes a Keras optimizer, as TFF
-            took them earlier.
+        TypeError: One is something else, for instance a function that makes a Keras optimizer, which older
+            versions of TFF took.
     """
     for argument, optimizer in optimizers.items():
         if optimizer is not None and not isinstance(optimizer, tff.learning.optimizers.Optimizer):

@@ -1,7 +1,6 @@
-"""Which parts do not go together, as rules that are checked when a process is assembled: a function each.
+"""Rules for components that cannot be combined, checked when a process is built; one function per rule.
 
-A rule looks at what parts declare (`fedplug.registry.specs.Capabilities`) and at nothing they do. Must not
-know any process.
+A rule reads only declared capabilities (`fedplug.registry.specs.Capabilities`).
 """
 
 from __future__ import annotations
@@ -22,14 +21,14 @@ __all__ = ["RULES", "Configuration", "Conflict", "Rule", "check"]
 
 @dataclass(frozen=True, kw_only=True)
 class Configuration:
-    """What a process is to be made of, as far as the rules are concerned.
+    """The components and properties of a process that the rules read.
 
     Attributes:
-        encoders: Each with the dtypes of the tensors it gets, if they are known yet.
-        aggregator: Of the clients' updates.
-        keeps_client_state: Whether the process has a place for what an encoder keeps on each client.
-        secure_sum: Whether the server is to see nothing but sums over clients.
-        private: Whether noise is added that hides one client whose update was clipped.
+        encoders: The encoders, each with the dtypes of its tensors if these are known.
+        aggregator: The aggregator of the updates.
+        keeps_client_state: Whether the process keeps an encoder's state on each client.
+        secure_sum: Whether the server may see only sums over clients.
+        private: Whether noise hides single clients, whose updates are clipped.
     """
 
     encoders: tuple[tuple[Encoder | EncoderAssignment, frozenset[str]], ...]
@@ -42,7 +41,7 @@ class Configuration:
     def of(
         cls, model: ModelEncoder, aggregator: Aggregator, *, keeps_client_state: bool, private: bool = False
     ) -> Configuration:
-        """Returns the stack in which every tensor of a model has its encoder."""
+        """Returns the configuration of a model whose tensors have their encoders."""
         dtypes: dict[Encoder, set[str]] = {}
         for encoder, spec in zip(model.encoders, model.specs, strict=True):
             if spec.dtype.is_floating:
@@ -58,9 +57,9 @@ class Conflict:
     """Two parts that break a rule.
 
     Attributes:
-        parts: The two.
-        reason: Why they do not go together.
-        instead: An expression for the first part with which the stack works.
+        parts: The two parts.
+        reason: The reason why they do not go together.
+        instead: An expression that works in place of the first part.
     """
 
     parts: tuple[str, str]
@@ -68,7 +67,7 @@ class Conflict:
     instead: str
 
     def message(self, rule: str) -> str:
-        """One line for the user."""
+        """Returns one line for the user."""
         first, second = self.parts
         return f"rule {rule!r}: {first} does not go with {second}: {self.reason}; use {self.instead} instead"
 
@@ -78,9 +77,9 @@ class Rule:
     """A rule.
 
     Attributes:
-        name: As it stands in messages.
-        conflicts: Finds what breaks it.
-        warns: Whether breaking it is only worth a warning.
+        name: The name in messages.
+        conflicts: A function that finds the conflicts of a configuration.
+        warns: Whether a conflict is only a warning.
     """
 
     name: str
@@ -89,14 +88,14 @@ class Rule:
 
 
 def check(configuration: Configuration, *, warn: bool = True) -> None:
-    """Holds a configuration against all `RULES`.
+    """Checks a configuration against all `RULES`.
 
     Args:
-        configuration: What a process is to be made of.
-        warn: Whether rules that only warn are looked at.
+        configuration: The configuration of a process.
+        warn: Whether to check the rules that only warn.
 
     Raises:
-        CapabilityError: A rule is broken; the message names it, the two parts, and one that would work.
+        CapabilityError: A rule is broken; the message names it, the two parts, and an alternative.
     """
     for rule in RULES:
         for conflict in rule.conflicts(configuration) if warn or not rule.warns else ():
@@ -107,7 +106,7 @@ def check(configuration: Configuration, *, warn: bool = True) -> None:
 
 
 def _client_state(configuration: Configuration) -> Iterator[Conflict]:
-    """What an encoder keeps on the client must have a place to be kept."""
+    """Requires a process that keeps client states, if the encoder has one."""
     for encoder, _ in configuration.encoders:
         if encoder.capabilities.needs_client_state and not configuration.keeps_client_state:
             yield Conflict(
@@ -119,7 +118,7 @@ def _client_state(configuration: Configuration) -> Iterator[Conflict]:
 
 
 def _secure_sum(configuration: Configuration) -> Iterator[Conflict]:
-    """Where only sums are seen, parts must need no more than sums."""
+    """Requires parts that need only sums, if the server sees only sums."""
     if not configuration.secure_sum:
         return
     for encoder, _ in configuration.encoders:
@@ -138,7 +137,7 @@ def _secure_sum(configuration: Configuration) -> Iterator[Conflict]:
 
 
 def _sensitivity(configuration: Configuration) -> Iterator[Conflict]:
-    """Noise that hides a clipped update does not hide one that grew after it was clipped."""
+    """Requires that decoding does not lengthen a clipped update, which the noise would no longer hide."""
     for encoder, _ in configuration.encoders:
         if configuration.private and not encoder.capabilities.bounded_sensitivity:
             yield Conflict(
@@ -149,7 +148,7 @@ def _sensitivity(configuration: Configuration) -> Iterator[Conflict]:
 
 
 def _dtype(configuration: Configuration) -> Iterator[Conflict]:
-    """A tensor's encoder and the aggregator take its dtype."""
+    """Requires that encoder and aggregator accept the dtype of each tensor."""
     for encoder, dtypes in configuration.encoders:
         taken = encoder.capabilities.dtypes
         for name in sorted(dtypes.difference(taken)):
@@ -168,10 +167,10 @@ def _dtype(configuration: Configuration) -> Iterator[Conflict]:
 
 
 def _bias(configuration: Configuration) -> Iterator[Conflict]:
-    """A mean keeps what every client leaves out of its update, round after round.
+    """Warns about biased encoders without error feedback: the mean loses the same entries in every round.
 
-    An encoder that sends every entry, if coarsely, is not meant: what it loses is small. Differential privacy
-    leaves no choice: no encoder is unbiased and never lengthens an update but the lossless ones.
+    Encoders that send every entry lose little, so they are exempt. Differential privacy leaves no choice:
+    only lossless encoders are unbiased and never lengthen an update.
     """
     if configuration.private:
         return
@@ -208,7 +207,7 @@ def _memory(configuration: Configuration) -> Iterator[Conflict]:
 
 
 def _without_error_feedback(encoder: Encoder | EncoderAssignment) -> str:
-    """The same encoder if it can do without state, else one that can."""
+    """Returns the encoder without error feedback, or another one if it always has state."""
     stateless = without_error_feedback(encoder)
     return "qsgd(8)" if stateless.capabilities.needs_client_state else repr(stateless)
 
@@ -221,4 +220,4 @@ RULES = (
     Rule("memory", _memory),
     Rule("bias", _bias, warns=True),
 )
-"""All rules. That stages of a pipeline stand in their order is checked by `fedplug.encoders.Pipeline`."""
+"""All rules; `fedplug.encoders.Pipeline` checks the order of stages itself."""

@@ -1,7 +1,7 @@
-"""Chooses, when a process is built, between the fused custom ops and their plain-TensorFlow references.
+"""Chooses between the fused custom ops and their TensorFlow references when a process is built.
 
-Both give the same bits; the fused ops are faster, and only some runtimes can load them, those whose context
-has ``runs_custom_ops = True``.
+Both give the same bits. The fused ops are faster, but only runtimes whose context has
+``runs_custom_ops = True`` can load them.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ __all__ = ["choose_lowering"]
 
 
 def choose_lowering(requested: str) -> str:
-    """Resolves ``"auto"``, ``"fused"`` or ``"reference"`` for the TFF context that is current now.
+    """Resolves ``"auto"``, ``"fused"`` or ``"reference"`` for the current TFF context.
 
     Returns:
         ``"fused"`` or ``"reference"``.

@@ -1,4 +1,4 @@
-"""Pure TensorFlow functions as TFF computations, with their ops in a chosen lowering."""
+"""Traces TensorFlow functions as TFF computations, with their ops in a chosen lowering."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ __all__ = ["trace"]
 
 
 def trace(lowering: str, function: Callable[..., Any], *types: Any) -> Any:
-    """`tff.tensorflow.computation` with the ops in that lowering.
+    """Returns a `tff.tensorflow.computation` with the ops in that lowering.
 
-    The body is traced as a TensorFlow 2 function first: in the graphs that TFF makes, a mere ``==`` between
-    tensors compares Python objects, and encoders should not have to know.
+    The body is first traced as a TensorFlow 2 function: in the graphs of TFF, ``==`` between tensors compares
+    Python objects.
     """
     specs = [
         tf.TensorSpec(t.shape, t.dtype) for type_spec in types for t in structures.tensor_types(type_spec)

@@ -1,4 +1,4 @@
-"""Training loops over TFF processes whose clients have states: `fedplug.Trainer` and what it works with."""
+"""Training loops over TFF processes whose clients have states: `fedplug.Trainer` and its parts."""
 
 from __future__ import annotations
 

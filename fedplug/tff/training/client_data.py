@@ -1,4 +1,4 @@
-"""The clients' data as a trainer takes it: by client id, and as a function of the round."""
+"""The clients' data for a trainer: functions of the round, by client id."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ __all__ = ["ClientData", "ClientDataset", "Selection", "by_client", "check_clien
 
 @runtime_checkable
 class ClientData(Protocol):
-    """What `tff.simulation.datasets.ClientData` offers, as far as it is needed here."""
+    """The part of `tff.simulation.datasets.ClientData` that a trainer needs."""
 
     client_ids: Sequence[str]
 
@@ -25,7 +25,7 @@ class ClientData(Protocol):
 
 
 class ClientDataset(NamedTuple):
-    """One client's part in a round: who it is, so that its state is found, and its data."""
+    """A client in a round: its id, which finds its state, and its data."""
 
     client_id: str
     dataset: tf.data.Dataset
@@ -35,8 +35,8 @@ class Selection(list[ClientDataset]):
     """The clients of a round.
 
     Attributes:
-        round_num: Of which round.
-        needed: How many of them, the first, are needed; the others are the reserve.
+        round_num: The number of the round.
+        needed: Number of clients needed; the others at the end of the list are the reserve.
     """
 
     def __init__(self, clients: Iterable[ClientDataset], round_num: int, needed: int | None = None) -> None:
@@ -46,13 +46,13 @@ class Selection(list[ClientDataset]):
 
 
 def by_client(client_data: Any) -> dict[str, Callable[[int], tf.data.Dataset]]:
-    """The clients' data as functions of the round number, by client id.
+    """Returns the clients' data as functions of the round number, by client id.
 
     Args:
-        client_data: As `fedplug.Trainer` takes it.
+        client_data: The argument of `fedplug.Trainer`.
 
     Raises:
-        ConfigError: It is something else.
+        ConfigError: The argument has another type.
     """
     if isinstance(client_data, Mapping):
         strangers = [client_id for client_id in client_data if not isinstance(client_id, str)]
@@ -74,10 +74,10 @@ def by_client(client_data: Any) -> dict[str, Callable[[int], tf.data.Dataset]]:
 
 
 def check_clients(clients: Sequence[ClientDataset]) -> list[str]:
-    """The ids of the clients of a round, as `fedplug.Trainer.next` takes them.
+    """Checks the clients of a round and returns their ids.
 
     Raises:
-        ConfigError: They are something else, there is none, or one is there twice.
+        ConfigError: They have another type, there is none, or one is there twice.
     """
     if not isinstance(clients, Sequence):
         raise ConfigError(f"the clients of a round must be a list, as `select` makes it, not {clients!r}")
@@ -113,7 +113,7 @@ def _by_round(client_id: str, data: Any) -> Callable[[int], tf.data.Dataset]:
             "it is called with the number of the round, so write for instance lambda round_num: dataset"
         ) from error
     except ValueError:
-        pass  # a function of C says nothing of its arguments
+        pass  # functions written in C have no signature
     return cast("Callable[[int], tf.data.Dataset]", data)
 
 

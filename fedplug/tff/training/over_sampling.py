@@ -1,8 +1,8 @@
 """Over-sampling: a round asks more clients than it needs, and does not wait for the rest.
 
-Bonawitz et al., "Towards Federated Learning at Scale: System Design" (MLSys 2019), ask 1.3 times as many, as
-does FedScale (Lai et al., ICML 2022). Both take whoever is done first, which prefers fast clients, and gives
-other results every time; here that is `first="done"`, and not the default.
+Bonawitz et al., "Towards Federated Learning at Scale: System Design" (MLSys 2019), ask 1.3 times as many, and
+so does FedScale (Lai et al., ICML 2022). Both take the clients that finish first, which prefers fast clients
+and is not reproducible; here that is `first="done"`, which is not the default.
 """
 
 from __future__ import annotations
@@ -26,16 +26,16 @@ __all__ = ["OverSampling", "asked", "with_participation"]
 class OverSampling:
     """Asks more clients than a round needs.
 
-    Clients that were asked and did not take part are as if they had not been sampled: nothing of them is in
-    the model, and their states, residuals included, stay what they were.
+    Clients that were asked but did not take part do not change the model, and their states, including
+    residuals, stay the same.
 
     Attributes:
-        extra: How many more are asked, as a fraction of those needed, rounded up.
-        first: `"order"`: a round takes the clients that would be sampled without over-sampling; where their
-            workers died or took too long (`slice_timeout`, `retries`), it takes the next ones in a seeded
-            order. If none fails, training has the bits of one without over-sampling; if some do, the bits
-            follow from which. `"done"`: a round takes those that are done first. Bits depend on timing; the
-            metrics of the round say how many took part, its metadata in the store who.
+        extra: Additional clients as a fraction of the needed ones, rounded up.
+        first: `"order"`: a round takes the clients that would be sampled without over-sampling. If their
+            workers die or take too long (`slice_timeout`, `retries`), it takes the next clients in a seeded
+            order, so the bits depend only on which clients fail. `"done"`: a round takes the clients that
+            finish first, so the bits depend on timing. The metrics of the round have the number of
+            participants, and its metadata in the store has their ids.
     """
 
     extra: float = 0.3
@@ -48,12 +48,12 @@ class OverSampling:
             raise ConfigError(f"first must be 'done' or 'order', found {self.first!r}")
 
     def reserve(self, needed: int) -> int:
-        """How many more clients are asked."""
+        """Returns the number of additional clients."""
         return math.ceil(needed * self.extra)
 
 
 def asked(data: list[Any], needed: int, over_sampling: OverSampling) -> list[Any]:
-    """The data of the clients that are asked: of the needed ones only, where the runtime takes no others."""
+    """Returns the data of the asked clients; only of the needed ones if the runtime takes no candidates."""
     context = tff.framework.get_context_stack().current
     if not getattr(context, "takes_candidates", False):
         return data[:needed]
@@ -63,7 +63,7 @@ def asked(data: list[Any], needed: int, over_sampling: OverSampling) -> list[Any
 def with_participation(
     metrics: Mapping[str, Any], candidates: Candidates, ids: list[str]
 ) -> tuple[Mapping[str, Any], dict[str, list[str]]]:
-    """The metrics of a round with how many of the candidates took part; and which did, and which did not."""
+    """Adds the number of participants to the metrics, and returns which candidates took part."""
     positions = range(len(ids)) if candidates.took_part is None else candidates.took_part
     took_part = [ids[position] for position in positions]
     left_out = sorted({*ids} - {*took_part})

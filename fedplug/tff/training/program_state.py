@@ -1,4 +1,4 @@
-"""A trainer's store as the state manager of TFF's loops, so that a round has one record, not two."""
+"""A trainer's store as the state manager of TFF's loops, so that a round has only one record."""
 
 from __future__ import annotations
 
@@ -19,24 +19,24 @@ class _Trainer(Protocol):
 
 
 class CommittedRounds(tff.program.ProgramStateManager[Any]):
-    """For ``program_state_manager`` of `tff.simulation.run_training_process`, whose process is the trainer.
+    """The ``program_state_manager`` of `tff.simulation.run_training_process` if its process is the trainer.
 
-    `Trainer.next` has committed a round before the loop saves it, so `save` has nothing to do. A training of
-    which only the initial state is kept counts as new, so that a loop which evaluates round 0 does so.
+    `Trainer.next` commits a round before the loop saves it, so `save` only checks. A training with only its
+    initial state counts as new, so that the loop evaluates round 0.
     """
 
     def __init__(self, trainer: _Trainer) -> None:
         self._trainer = trainer
 
     async def get_versions(self) -> list[int] | None:
-        """The last finished round, if there is one: a store keeps no older."""
+        """Returns the last finished round, if there is one; a store keeps no older one."""
         return [self._trainer.last_round] if self._trainer.last_round else None
 
     async def load(self, version: int, structure: Any) -> Any:
-        """The server's state after round ``version``.
+        """Returns the server's state after round ``version``.
 
         Raises:
-            ProgramStateNotFoundError: That is not the last finished round.
+            ProgramStateNotFoundError: It is not the last finished round.
         """
         del structure  # the process knows it
         if version != self._trainer.last_round:
@@ -44,10 +44,10 @@ class CommittedRounds(tff.program.ProgramStateManager[Any]):
         return self._trainer.initialize()
 
     async def save(self, program_state: Any, version: int) -> None:
-        """Makes sure that round ``version`` is in the store.
+        """Checks that round ``version`` is in the store.
 
         Raises:
-            StoreError: It is not, as when the loop runs another process than this trainer.
+            StoreError: It is not, for instance because the loop runs another process than this trainer.
         """
         del program_state
         if version != self._trainer.last_round:

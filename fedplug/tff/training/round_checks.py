@@ -1,4 +1,4 @@
-"""What a round of a trainer must be given; the errors say what to do instead."""
+"""Checks the arguments of a trainer's round; the errors name a remedy."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ __all__ = ["check_context", "check_elements", "check_round", "check_weights", "r
 
 
 def check_context() -> None:
-    """Raises where computations return promises of values instead of values."""
+    """Checks that computations return values, not promises of values."""
     if isinstance(tff.framework.get_context_stack().current, tff.program.FederatedContext):
         raise ConfigError(
             "a trainer does not run in a tff.program.FederatedContext, as tff.learning.programs.train_model "
@@ -26,7 +26,7 @@ def check_context() -> None:
 
 
 def round_of(state: Any) -> int:
-    """The round that a server state is of."""
+    """Returns the round number of a server state."""
     try:
         return int(np.asarray(state.aggregator["round_num"]))
     except (AttributeError, KeyError, TypeError) as error:
@@ -37,7 +37,7 @@ def round_of(state: Any) -> int:
 
 
 def check_elements(client_data: Sequence[ClientDataset], element_type: tff.Type) -> None:
-    """Raises where a client's data is not of the type that the process takes."""
+    """Checks that each client's data has the type that the process takes."""
     for client_id, dataset in client_data:
         found = structures.element_type(dataset.element_spec)
         if not element_type.is_assignable_from(found):
@@ -48,7 +48,7 @@ def check_elements(client_data: Sequence[ClientDataset], element_type: tff.Type)
 
 
 def check_round(round_num: int, kept: int | None, client_data: Sequence[ClientDataset]) -> None:
-    """Raises where a round does not follow on the last one in the store, `kept`."""
+    """Checks that a round follows the last one in the store, `kept`."""
     given = round_num - 1
     if kept is None or kept < given:
         behind = "no round" if kept is None else f"round {kept}"
@@ -73,7 +73,7 @@ def check_round(round_num: int, kept: int | None, client_data: Sequence[ClientDa
 
 
 def check_weights(weights: Any, weights_type: Any) -> None:
-    """Raises where initial weights are not of the model."""
+    """Checks that initial weights have the shapes and dtypes of the model."""
     if not isinstance(weights, tff.learning.models.ModelWeights):
         raise ConfigError(
             f"initial_weights is a {type(weights).__name__}; it must be a tff.learning.models.ModelWeights, "

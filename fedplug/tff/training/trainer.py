@@ -1,4 +1,4 @@
-"""Trains a process with stateful clients: samples them, hands in their states, commits every round."""
+"""Trains a process with stateful clients: samples them, passes their states, commits every round."""
 
 from __future__ import annotations
 
@@ -36,12 +36,12 @@ class Trainer:
     """Trains round by round; every finished round is committed to the store before the next begins.
 
     Round 0 is the initial state. After an interruption, a trainer with the same arguments goes on from the
-    last finished round and ends with the same bits as one that was never interrupted, provided that the
-    datasets are functions of client and round.
+    last finished round. It ends with the same bits as an uninterrupted one if the datasets depend only on
+    client and round.
 
-    Usable in `tff.simulation.run_training_process`, with `select` as the selection function and
-    `program_state_manager` as the state manager. Another state manager keeps the server's state once more;
-    where that is not of the store's last round, `next` refuses it.
+    It works in `tff.simulation.run_training_process`, with `select` as the selection function and
+    `program_state_manager` as the state manager. Another state manager keeps a second copy of the server's
+    state; `next` refuses a state that is not of the store's last round.
     """
 
     def __init__(
@@ -59,21 +59,21 @@ class Trainer:
         """Opens the store for the process.
 
         Args:
-            process: From `fedplug.tff.process.build_weighted_fed_avg`.
+            process: A process of `fedplug.tff.process.build_weighted_fed_avg` or of another builder there.
             client_data: Datasets by client id, or functions that make one from the round number, or a
                 `tff.simulation.datasets.ClientData`.
-            store: Default: one in memory. See `fedplug.open_store`.
-            process_id: Under which the store keeps this training; a store can hold several.
-            clients_per_round: How many are sampled, without replacement; default: all.
-            seed: Of the sampling; the clients of a round depend on it and the round number only.
-            initial_weights: `tff.learning.models.ModelWeights` to begin with, for instance those of a trained
-                Keras model; default: those the process makes. Not looked at when the store has a round.
-            over_sampling: Lets rounds ask more clients than `clients_per_round`, and go on without those
-                whose workers die or take long. Runtimes with no such workers ask no others.
+            store: The store, see `fedplug.open_store`; default: a store in memory.
+            process_id: The name of this training in the store, which can hold several.
+            clients_per_round: Number of clients sampled without replacement; default: all.
+            seed: Seed of the sampling; the clients of a round depend only on it and the round number.
+            initial_weights: `tff.learning.models.ModelWeights` to begin with, for instance of a trained Keras
+                model; default: the weights of the process. Ignored if the store has a round.
+            over_sampling: Lets rounds ask more clients than `clients_per_round`, and continue without those
+                whose workers die or take long. Runtimes without workers ask no additional clients.
 
         Raises:
-            ConfigError: There are no clients, or more are to be sampled than there are; or an argument is
-                something else than is described here.
+            ConfigError: There are no clients or fewer than ``clients_per_round``, or an argument has another
+                type or value than described here.
             StoreMismatchError: The store holds another model or encoder under this process id.
         """
         if not isinstance(process, StatefulClientsProcess):
@@ -135,7 +135,7 @@ class Trainer:
         return CommittedRounds(self)
 
     def initialize(self) -> Any:
-        """The server state of the last finished round, or a new one, committed as round 0.
+        """Returns the server state of the last finished round, or commits a new one as round 0.
 
         Raises:
             ConfigError: It is called in a `tff.program.FederatedContext`.
@@ -159,11 +159,11 @@ class Trainer:
         return state
 
     def client_states(self, client_ids: Sequence[str]) -> dict[str, Any]:
-        """The states of these clients as of the last finished round; of new clients, the initial state."""
+        """Returns the clients' states after the last finished round; new clients have the initial state."""
         return self._as_states(client_ids, self._states.read_clients(client_ids))
 
     def sample(self, round_num: int) -> list[str]:
-        """The clients of a round, sorted; a function of seed and round only.
+        """Returns the clients of a round, sorted; they depend only on seed and round.
 
         Raises:
             ConfigError: ``round_num`` is not a whole number of at least 0.
@@ -171,7 +171,7 @@ class Trainer:
         return self._sample(round_num)[: self._clients_per_round]
 
     def _sample(self, round_num: int) -> list[str]:
-        """The clients of a round, the same with a reserve and without, and those in reserve."""
+        """Returns the clients of a round, which do not depend on the reserve, then the reserve."""
         if not (_is_whole(round_num) and round_num >= 0):
             raise ConfigError(f"round_num is {round_num!r}; it must be a whole number of at least 0")
         generator = np.random.default_rng([self._seed, round_num])
@@ -185,26 +185,26 @@ class Trainer:
         return [self._client_ids[i] for i in [*sorted(chosen), *reserve]]
 
     def select(self, round_num: int) -> Selection:
-        """The sampled clients of a round with their data, as `sample`, and behind them those in reserve."""
+        """Returns the clients of `sample` with their data, then the clients in reserve."""
         clients = [ClientDataset(name, self._datasets[name](round_num)) for name in self._sample(round_num)]
         return Selection(clients, round_num, self._clients_per_round)
 
     def next(self, state: Any, client_data: Sequence[ClientDataset]) -> Any:
-        """Runs one round and commits it: the server's state and the clients' states, together or not at all.
+        """Runs one round and commits the states of server and clients in one transaction.
 
         Args:
-            state: From `initialize` or the previous `next`.
-            client_data: From `select`, or any clients with their data; each client at most once.
+            state: The result of `initialize`, or the state of the previous `next`.
+            client_data: The result of `select`, or any clients with their data; each client at most once.
 
         Returns:
             A `tff.learning.templates.LearningProcessOutput` of the next state and the metrics; with
             over-sampling these have ``participation=<asked=int32,took_part=int32>``.
 
         Raises:
-            ConfigError: No client, a client twice, something else than a dataset of the process's element
-                type, or what `select` returned for another round; or as `initialize`.
-            StoreError: The state is not that of the last finished round, or the round could not be committed;
-                the store then still holds the previous round.
+            ConfigError: There is no client, a client is there twice, a dataset has another element type than
+                the process, or `select` was called for another round; or see `initialize`.
+            StoreError: The state is not of the last finished round, or the commit failed; the store then
+                still has the previous round.
         """
         check_context()
         check_clients(client_data)
@@ -238,7 +238,7 @@ class Trainer:
         """Trains up to round ``rounds``, from the last finished one.
 
         Args:
-            rounds: The number of the last round; nothing is done where the store is already there.
+            rounds: The number of the last round; nothing is done if the store already has it.
             on_round: Called after each commit with the round number, the state and the metrics.
 
         Returns:
@@ -259,13 +259,13 @@ class Trainer:
         return state
 
     def log_metrics(self, round_num: int, metrics: Mapping[str, float]) -> None:
-        """Tells observers what was measured of a round's model: its accuracy on test data, say.
+        """Passes metrics of a round's model, such as its test accuracy, to observers and nowhere else.
 
-        Nothing else is done with it. For instance in ``on_round`` of `run`.
+        It can be called in ``on_round`` of `run`.
 
         Args:
             round_num: The round; 0 is the initial model.
-            metrics: By name.
+            metrics: The metrics by name.
         """
         resolve.notify(
             "fedplug_round_evaluated",
@@ -276,7 +276,7 @@ class Trainer:
         )
 
     def _as_states(self, client_ids: Sequence[str], known: Mapping[str, Tensors]) -> dict[str, Any]:
-        """What a store knows of these clients, as the process takes it."""
+        """Converts stored arrays to client states; new clients get the initial state."""
         return {client_id: self._client_state(known.get(client_id)) for client_id in client_ids}
 
     def _client_state(self, arrays: Mapping[str, np.ndarray[Any, Any]] | None) -> Any:
@@ -286,7 +286,7 @@ class Trainer:
         return structures.unflatten([arrays[path] for path in paths], self._client_state_type)
 
     def _asked(self, client_data: Sequence[ClientDataset]) -> tuple[list[str], list[Any]]:
-        """The clients that are asked, in the order in which the runtime is given them, and their data."""
+        """Returns the ids and the data of the asked clients, in the order for the runtime."""
         ids, data = [client.client_id for client in client_data], [client.dataset for client in client_data]
         if isinstance(client_data, Selection) and self._over_sampling is not None:
             data = asked(data, client_data.needed, self._over_sampling)
@@ -298,15 +298,15 @@ class Trainer:
         return ids, data
 
     def _states_of(self, client_ids: Sequence[str], data: Sequence[Any]) -> list[Any]:
-        """The clients' states; references to them where they are beside those who do the work."""
+        """Returns the clients' states, or references if the store keeps them on the workers."""
         by_reference = _takes_references() and not isinstance(data, Candidates)
         if isinstance(self._states, PlacedState) and by_reference:
             return self._states.references(client_ids, self._first_arrays)
-        known = self._states.view_clients(client_ids)  # which the runtime need not copy
+        known = self._states.view_clients(client_ids)  # the runtime need not copy these
         return list(self._as_states(client_ids, known).values())
 
     def _next_states(self, client_ids: Sequence[str], states: Sequence[Any]) -> dict[str, Any]:
-        """What is to be committed of the clients of a round; those that were lost keep what they have."""
+        """Returns the states to commit; lost clients keep their old states."""
         return {
             client_id: state if isinstance(state, Staged) else _to_arrays(state, self._client_state_type)
             for client_id, state in zip(client_ids, states, strict=True)
@@ -323,7 +323,7 @@ class Trainer:
 
 
 def _takes_references() -> bool:
-    """Whether what runs computations here knows the references of `PlacedState`."""
+    """Whether the current runtime accepts references of `PlacedState`."""
     return getattr(tff.framework.get_context_stack().current, "takes_references", False)
 
 

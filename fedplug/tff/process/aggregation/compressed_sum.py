@@ -1,8 +1,7 @@
-"""A compressed sum: TFF adds the payloads up before anything is decoded.
+"""A compressed sum: TFF sums the payloads, and the server decodes the sum once.
 
-The floats of a payload are summed, not its bytes, so that the inner sum may be a secure one: the server need
-not see a single client's. All else in a payload is the same for every client of a round, and the server
-recomputes it.
+Only the floats of a payload are summed, so the inner sum can be a secure one, which hides the payloads of
+single clients. The other parts of a payload are equal for all clients of a round; the server recomputes them.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ __all__ = ["build_compressed_sum_factory"]
 
 
 class _Encoded(Transform):
-    """The payloads of a value's tensors; the state is the round, from which random choices follow."""
+    """Encodes a value's tensors; the state is the round number, which seeds the random choices."""
 
     def __init__(self, encoder: Encoder, value_type: Any) -> None:
         self._encoder = encoder
@@ -75,17 +74,17 @@ class _CompressedSumFactory(tff.aggregators.UnweightedAggregationFactory):
 
 
 def build_compressed_sum_factory(encoder: Encoder | str, inner: Any = None) -> Any:
-    """A `tff.aggregators.UnweightedAggregationFactory` that sums payloads by another one, then decodes once.
+    """Returns a `tff.aggregators.UnweightedAggregationFactory` that sums payloads and decodes the sum once.
 
     Args:
-        encoder: One whose decoding commutes with sums and that is secure_aggregation_safe, or an expression:
-            ``"randomk(0.1)"`` sends the same random entries of every client.
-        inner: Adds the payloads up, for instance a `tff.aggregators.SecureSumFactory`; default
+        encoder: An encoder that is secure_aggregation_safe, or an expression, such as ``"randomk(0.1)"``,
+            which sends the same random entries of every client.
+        inner: The factory that sums the payloads, such as a `tff.aggregators.SecureSumFactory`; default:
             `tff.aggregators.SumFactory`.
 
     Raises:
         CapabilityError: The encoder is not secure_aggregation_safe.
-        ConfigError: The expression is not valid, or is one for a whole model, as rules are.
+        ConfigError: The expression is not valid, or is for a whole model, such as rules.
     """
     chosen = as_encoder(encoder)
     if not isinstance(chosen, Encoder):

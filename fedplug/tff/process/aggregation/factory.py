@@ -1,4 +1,4 @@
-"""A stateless encoder as a plain TFF aggregation factory: the drop-in for processes fedplug did not build."""
+"""A stateless encoder as a TFF aggregation factory, for processes that fedplug did not build."""
 
 from __future__ import annotations
 
@@ -51,8 +51,8 @@ class EncodedAggregationFactory(tff.aggregators.WeightedAggregationFactory):
         """Builds the aggregation process for values of ``value_type``.
 
         Raises:
-            ConfigError: The type holds something else than tensors of known shapes, or tensors whose
-                type the aggregator cannot keep: a mean of integers is no integer.
+            ConfigError: The type has something else than tensors of known shapes, or tensors whose dtype the
+                aggregator cannot keep: the mean of integers is not an integer.
             CapabilityError: The components are not compatible with each other or with this type.
             TypeError: The weight is not a float32 scalar.
         """
@@ -104,18 +104,19 @@ def build_aggregation_factory(
 ) -> EncodedAggregationFactory:
     """Makes a stateless encoder usable as ``model_aggregator=`` of TFF's own weighted federated averaging.
 
-    For other places there is `build_sum_factory`, a sum: as ``model_aggregator=`` of TFF's unweighted
-    averaging it needs a mean around it, ``tff.aggregators.UnweightedMeanFactory(build_sum_factory(...))``.
+    In other places use `build_sum_factory`. As ``model_aggregator=`` of TFF's unweighted averaging the sum
+    needs a mean around it: ``tff.aggregators.UnweightedMeanFactory(build_sum_factory(...))``.
 
     Args:
-        encoder: One that needs no client state, for instance ``fedplug.encoder("topk", fraction=0.01,
-            error_feedback=False)``; or an expression, or rules.
+        encoder: An encoder without client state, for instance ``fedplug.encoder("topk", fraction=0.01,
+            error_feedback=False)``; an expression, or rules.
         aggregator: An aggregator, an expression such as ``"mean"``, or None for the weighted mean.
         lowering: ``"auto"``, ``"fused"`` or ``"reference"``; see `fedplug.tff.process.lowering`.
         min_size: Tensors with fewer elements are sent uncompressed.
-        names: Of the tensors, for rules to match, such as ``variable_names(model_fn).trainable``; default:
-            their paths in the type of the values, which for a model are positions.
-        tensor_metrics: As in `fedplug.tff.process.build_weighted_fed_avg`, in the aggregator's measurements.
+        names: The tensor names that rules match, such as ``variable_names(model_fn).trainable``; default: the
+            paths in the type of the values, which are positions for a model.
+        tensor_metrics: Whether the aggregator's measurements have ``tensors``, see
+            `fedplug.tff.process.build_weighted_fed_avg`.
 
     Raises:
         CapabilityError: The encoder needs client state, which a TFF aggregation process cannot hold.

@@ -1,4 +1,4 @@
-"""A stateless encoder as a sum: the innermost factory of TFF's aggregators, which weigh, clip and divide."""
+"""A stateless encoder as a sum: the innermost factory inside TFF's aggregators."""
 
 from __future__ import annotations
 
@@ -56,19 +56,20 @@ def build_sum_factory(
 ) -> EncodedSumFactory:
     """Makes a stateless encoder usable as ``value_sum_factory=`` of `tff.aggregators.MeanFactory`.
 
-    Also as the innermost factory of `tff.aggregators.clipping_factory`, `zeroing_factory` and
+    It is also the innermost factory of `tff.aggregators.clipping_factory`, `zeroing_factory` and
     `DifferentiallyPrivateFactory`. A client with a NaN or an infinity in its value sends nothing.
 
     Args:
-        encoder: One that needs no client state, or an expression.
-        lowering: As in `fedplug.tff.process.build_aggregation_factory`.
+        encoder: An encoder without client state, or an expression.
+        lowering: ``"auto"``, ``"fused"`` or ``"reference"``; see `fedplug.tff.process.lowering`.
         min_size: Tensors with fewer elements are sent uncompressed.
-        private: Whether it goes into a `tff.aggregators.DifferentiallyPrivateFactory`, which clips before it
-            and adds noise afterwards: then the encoder must have bounded_sensitivity.
-        tensor_metrics: As in `fedplug.tff.process.build_aggregation_factory`.
+        private: Whether the sum is inside a `tff.aggregators.DifferentiallyPrivateFactory`, which clips
+            updates first and adds noise later; the encoder must then have bounded_sensitivity.
+        tensor_metrics: Whether the measurements have ``tensors``, see `build_weighted_fed_avg`.
 
     Raises:
-        CapabilityError: The encoder needs client state, or its sensitivity is not bounded and has to be.
+        CapabilityError: The encoder needs client state, or ``private`` is true and its sensitivity is not
+            bounded.
         ConfigError: The expression is not valid.
         LoweringError: The current runtime cannot run what ``lowering`` asks for.
     """

@@ -18,32 +18,32 @@ __all__ = ["Transform", "TransformFactory"]
 
 
 class Transform(abc.ABC):
-    """What clients do to a value before it is added up, and what the server does to the sum.
+    """Transforms a value on the client before the sum, and the sum on the server.
 
-    Pure TensorFlow functions. Values come in the containers of their TFF type, `dict` or `tuple` or a single
-    tensor; what `forward` returns is what is added up, and may have other dtypes and another structure.
+    The methods are pure TensorFlow functions. Values have the containers of their TFF type: `dict`, `tuple`
+    or a single tensor. The results of `forward` are summed, and may have other dtypes and another structure.
     States and measurements are tensors or (nested) mappings of tensors.
     """
 
     def init_state(self) -> Any:
-        """The server's state before the first round, of which clients get a copy. Default: none."""
+        """Returns the server's first state; clients receive a copy. Default: none."""
         return ()
 
     @abc.abstractmethod
     def forward(self, value: Any, state: Any) -> Any:
-        """On a client: what it adds to the sum."""
+        """Returns a client's term of the sum."""
 
     @abc.abstractmethod
     def backward(self, total: Any, state: Any) -> Any:
-        """On the server: what the sum stands for, of the type of a value."""
+        """Returns the value that the sum represents, on the server."""
 
     def next_state(self, total: Any, state: Any) -> Any:
-        """On the server, after the sum: the state of the next round. Default: the same."""
+        """Returns the server's state for the next round. Default: the same."""
         del total
         return state
 
     def measure(self, total: Any, state: Any) -> Any:
-        """On the server: what to report of a round. Default: nothing."""
+        """Returns the server's measurements of a round. Default: none."""
         del total, state
         return ()
 
@@ -60,7 +60,7 @@ class TransformFactory(tff.aggregators.UnweightedAggregationFactory):
         """Makes a factory.
 
         Args:
-            transform: What is done before and after the sum.
+            transform: The transform before and after the sum.
             inner: A `tff.aggregators.UnweightedAggregationFactory`; default `tff.aggregators.SumFactory`.
 
         Raises:

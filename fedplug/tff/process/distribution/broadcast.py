@@ -42,7 +42,7 @@ class EncodedBroadcast:
 
     Attributes:
         encoder: The encoder of the model.
-        change_coders: For each tensor, the coder of changed entries, or None.
+        change_coders: The coder of changed entries of each tensor, or None.
         init: ``( -> S)``
         publish: ``(<V,S> -> <server_message=N,state=S>)``; the clients of the round train on ``state.sent``.
         init_client: ``( -> C)``, the state of a client that has received nothing.

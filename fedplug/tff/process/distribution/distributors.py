@@ -1,4 +1,4 @@
-"""Distributors: how the server's model gets to the clients of a round, and how many bytes that takes."""
+"""Distributors send the server's model to the clients of a round and count the bytes."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ __all__ = ["build_catch_up_distributor", "build_distributor", "build_encoded_dis
 
 
 def build_distributor(value_type: Any) -> Any:
-    """A `tff.learning.templates.DistributionProcess` that sends values uncompressed and counts their bytes.
+    """Returns a `tff.learning.templates.DistributionProcess` that sends values uncompressed.
 
-    Its measurement is ``<downlink_bytes=int64>``, of all clients of the round.
+    Its measurement is ``<downlink_bytes=int64>``, the sum over all clients of the round.
 
     Raises:
-        ConfigError: The type has something else than tensors.
+        ConfigError: The type has members that are not tensors.
     """
     dense = np.int64(sum(_bytes(t) for t in structures.tensor_types(value_type)))
 
@@ -54,17 +54,17 @@ def build_encoded_distributor(
     lowering: str = "auto",
     min_size: int = DEFAULT_MIN_SIZE,
 ) -> Any:
-    """A `tff.learning.templates.DistributionProcess` that sends an encoded model, for TFF's own processes.
+    """Returns a `tff.learning.templates.DistributionProcess` that sends an encoded model.
 
-    For ``model_distributor=`` of `tff.learning.algorithms.build_weighted_fed_avg` and the like. There,
-    clients do not remember which rounds they missed: all are taken to receive every broadcast, and the
-    measurement ``<downlink_bytes=int64>`` is that of the clients of the round. For clients that catch up, see
-    ``broadcast_encoder`` of `fedplug.tff.process.build_weighted_fed_avg`.
+    It is for TFF's own processes: ``model_distributor=`` of `tff.learning.algorithms.build_weighted_fed_avg`.
+    Their clients keep no state, so the measurement ``<downlink_bytes=int64>`` assumes that the clients of the
+    round received all earlier broadcasts. For clients that missed rounds, see ``broadcast_encoder`` of
+    `fedplug.tff.process.build_weighted_fed_avg`.
 
     Args:
-        value_type: Of what is distributed, for instance the type of the model's weights.
+        value_type: The TFF type of the distributed value, such as the model's weights.
         encoder: An encoder that sends every entry, an expression or rules; see `EncodedBroadcast`.
-        lowering: As in `build_weighted_fed_avg`.
+        lowering: See `build_weighted_fed_avg`.
         min_size: Tensors with fewer elements are sent uncompressed.
 
     Raises:
@@ -99,10 +99,10 @@ def build_encoded_distributor(
 
 
 def build_catch_up_distributor(broadcast: EncodedBroadcast) -> Any:
-    """An encoded broadcast to clients that remember which one they heard last.
+    """Returns an encoded broadcast to clients that know which round they received last.
 
-    A `tff.templates.IterativeProcess` with ``initialize`` of type ``( -> S@SERVER)`` and ``next`` of type
-    ``(<S@SERVER,V@SERVER,{C}@CLIENTS> -> <state=S@SERVER,result={V}@CLIENTS,
+    It is a `tff.templates.IterativeProcess` with ``initialize`` of type ``( -> S@SERVER)`` and ``next`` of
+    type ``(<S@SERVER,V@SERVER,{C}@CLIENTS> -> <state=S@SERVER,result={V}@CLIENTS,
     measurements=<downlink_bytes=int64>@SERVER,clients={C}@CLIENTS>)``.
     """
 
@@ -133,7 +133,7 @@ def build_catch_up_distributor(broadcast: EncodedBroadcast) -> Any:
 
 
 def _of_all_clients(size: Any) -> Any:
-    """What every client is sent, times the clients of the round; counted on the server, once."""
+    """Returns the size times the number of clients of the round."""
     return tff.federated_sum(tff.federated_broadcast(size))
 
 

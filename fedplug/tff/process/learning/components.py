@@ -39,32 +39,32 @@ class LearningComponents:
 
     @property
     def update_type(self) -> Any:
-        """Of what a client learned: the trainable weights."""
+        """The type of a client's update: the trainable weights."""
         return self.weights_type.trainable
 
     @property
     def data_type(self) -> Any:
-        """Of a client's data set."""
+        """The type of a client's dataset."""
         return self.client_work.next.type_signature.parameter[2].member
 
     @property
     def client_result_type(self) -> Any:
-        """Of a client's result: ``<update=V,update_weight=float32>``."""
+        """The type of a client's result: ``<update=V,update_weight=float32>``."""
         return self.client_work.next.type_signature.result.result.member
 
 
 Shared = dict[tuple[int, ...], tuple[tuple[Any, ...], LearningComponents]]
-"""Components, and what they were built of, by the identities of the latter."""
+"""Components and their arguments, by the identities of the arguments."""
 
 _shared: contextvars.ContextVar[Shared | None] = contextvars.ContextVar("shared_components", default=None)
 
 
 @contextlib.contextmanager
 def sharing(shared: Shared) -> Iterator[None]:
-    """Within the ``with`` block, what is in `shared` is not built again of the same objects.
+    """Reuses the components in `shared` for equal arguments, within the ``with`` block.
 
-    Most of what it takes to build a process is to trace the clients' training. Who uses this promises that a
-    model function makes the same model every time.
+    Tracing the clients' training takes most of the time to build a process. The caller guarantees that a
+    model function always makes the same model.
     """
     token = _shared.set(shared)
     try:
@@ -90,13 +90,13 @@ def build_learning_components(
         client_optimizer: A `tff.learning.optimizers.Optimizer`.
         server_optimizer: See `build_finalizer`.
         weighting: A `tff.learning.ClientWeighting`.
-        metrics_aggregator: As in TFF.
+        metrics_aggregator: See TFF.
         loop_implementation: A `tff.learning.LoopImplementation`; default: `DATASET_ITERATOR`. In the
             in-process runtime `DATASET_REDUCE` takes a little less time, in TFF's stock runtime twice as
             much; the last bits may differ.
 
     Raises:
-        TypeError: The model or an optimizer is something else than TFF takes.
+        TypeError: TFF cannot use the model or an optimizer.
     """
     check_model(model_fn)
     check_optimizers(client_optimizer=client_optimizer, server_optimizer=server_optimizer)
@@ -160,12 +160,12 @@ def _build(
 def build_finalizer(server_optimizer: Any, weights_type: Any) -> Any:
     """Builds a `tff.learning.templates.FinalizerProcess` that applies a server optimizer.
 
-    A step that would make a finite number of the model or of the optimizer's state infinite or NaN is not
-    taken: Adam squares a large update, say, and would never recover.
+    It skips a step that would make a finite number of the model or of the optimizer's state infinite or NaN.
+    For example, Adam squares a large update and would never recover.
 
     Args:
-        server_optimizer: A `tff.learning.optimizers.Optimizer`; None is SGD with learning rate 1, which is
-            plain averaging.
+        server_optimizer: A `tff.learning.optimizers.Optimizer`; None means plain averaging, which is SGD with
+            learning rate 1.
         weights_type: The type of the model.
     """
     if server_optimizer is None:

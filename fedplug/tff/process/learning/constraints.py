@@ -21,21 +21,20 @@ Constraint = Callable[[tf.Tensor], tf.Tensor]
 def constrain_weights(
     process: StatefulClientsProcess, constraints: Sequence[Constraint | None]
 ) -> StatefulClientsProcess:
-    """The same process, with the server's trainable weights projected when it starts and after every round.
+    """Returns a process that projects the server's trainable weights at the start and after every round.
 
-    The projection is part of the computations ``initialize`` and ``next``, traced once: a round costs the
-    same whether it is the first or the thousandth.
+    The projection is part of the computations ``initialize`` and ``next``, which are traced once.
 
     Args:
-        process: From a builder of `fedplug.tff.process`.
+        process: A process of a builder of `fedplug.tff.process`.
         constraints: One per trainable tensor, in their order: a `tf.keras.constraints.Constraint`, any other
             function from a tensor to one of the same shape and dtype, or None for no constraint.
 
     Returns:
-        A process of the same types; its signature is that of the given one, so that a store can go on.
+        A process with the same types and the same signature, so a store can go on.
 
     Raises:
-        ConfigError: There are not as many constraints as tensors, or one changes a shape or dtype.
+        ConfigError: The numbers of constraints and tensors differ, or one changes a shape or dtype.
     """
     state_type = process.initialize.type_signature.result.member
     tensors = list(state_type.global_model_weights.trainable)

@@ -1,7 +1,7 @@
-"""Federated averaging whose encoder keeps state on each client: what TFF's own averaging process cannot do.
+"""Federated averaging whose encoder keeps state on each client, which TFF's own process cannot do.
 
-Everything but the encoding is TFF's: client work, model distribution, server optimizer. `fedplug.Trainer`
-drives the process and keeps the clients' states between rounds.
+Client work and server optimizer are TFF's. `fedplug.Trainer` runs the process and keeps the clients' states
+between rounds.
 """
 
 from __future__ import annotations
@@ -47,41 +47,42 @@ def build_weighted_fed_avg(
 ) -> StatefulClientsProcess:
     """Builds federated averaging with compressed updates and client-local encoder state.
 
-    A round: the server's model goes to the clients; each trains on its data; the difference is encoded
-    together with what that client kept from earlier rounds; the server sums the payloads, averages and
-    applies its optimizer. The metrics are
+    In a round, the server sends its model, and each client trains on its data. The client encodes its update
+    with its state from earlier rounds. The server sums the payloads, divides and applies its optimizer. The
+    metrics are
     ``<distributor=<downlink_bytes=int64>,client_work=<train=...>,aggregator=<uplink_bytes=int64,clients=int32,
-    payloads=int32,nonfinite_updates=int32>,finalizer=...>``; bytes are those of all clients of the round,
-    uplink the lengths of the buffers sent, downlink those of the model, its snapshot or its changed entries.
+    payloads=int32,nonfinite_updates=int32>,finalizer=...>``. Bytes are summed over all clients of the round:
+    the buffers sent up, and the model, its snapshots or its changed entries sent down.
 
-    With ``broadcast_encoder`` the clients train on the model as sent, see
-    `fedplug.tff.process.distribution.broadcast.EncodedBroadcast`; a client's state is then
-    ``<encoder=C,broadcast=<round_num=int32>>``, where the latter is the broadcast that it received last. It
-    is sent the entries that changed since, or a snapshot if that is shorter.
+    With ``broadcast_encoder`` the clients train on the decoded model, see
+    `fedplug.tff.process.distribution.broadcast.EncodedBroadcast`. A client's state is then
+    ``<encoder=C,broadcast=<round_num=int32>>``, with the broadcast that it received last. It receives the
+    entries that changed since, or a snapshot if that is shorter.
 
     A client whose update has a NaN or an infinity sends nothing, keeps its state and is counted in
     ``nonfinite_updates``. A client without examples does the same, uncounted.
 
     Args:
-        model_fn: As for `tff.learning.algorithms.build_weighted_fed_avg`: a function that makes a
-            `tff.learning.models.VariableModel`, or a `tff.learning.models.FunctionalModel`.
+        model_fn: A function that makes a `tff.learning.models.VariableModel`, or a
+            `tff.learning.models.FunctionalModel`.
         client_optimizer: A `tff.learning.optimizers.Optimizer`.
-        server_optimizer: Another; default: plain averaging (SGD with learning rate 1).
+        server_optimizer: The server's optimizer; default: plain averaging (SGD with learning rate 1).
         encoder: An encoder; an expression such as ``"topk(0.01)"``; rules such as ``{"*/bias": "identity",
-            "*": "topk(0.01)"}``, which go by `variable_names`; or None for none.
-        broadcast_encoder: The same for the way to the clients, for instance ``"bfp(5) | rans"``. It must send
-            every entry, with a small error.
+            "*": "topk(0.01)"}``, which match `variable_names`; None: uncompressed.
+        broadcast_encoder: The same for the server's model, such as ``"bfp(5) | rans"``. It must send every
+            entry with a small error.
         aggregator: An aggregator, an expression such as ``"mean"``, or None for the weighted mean.
-        lowering: ``"auto"``: the fused ops where the current runtime can load them, else their
-            TensorFlow references, with equal results; or ``"fused"`` or ``"reference"``.
+        lowering: ``"fused"``, ``"reference"`` or ``"auto"``: the fused ops if the current runtime can load
+            them, else their TensorFlow references, with equal results.
         min_size: Tensors with fewer elements are sent uncompressed.
-        tensor_metrics: Whether ``aggregator`` of the metrics also has ``tensors``, what became of each
-            tensor: bytes by use, entropy bound, error and residual, see
-            `fedplug.tff.process.aggregation.encoded_aggregation.EncodedAggregation`. Changes nothing else.
-        metrics_aggregator: As in TFF; default `tff.learning.metrics.sum_then_finalize`.
-        loop_implementation: A `tff.learning.LoopImplementation`; default: `DATASET_ITERATOR`. In the
-            in-process runtime `DATASET_REDUCE` takes a little less time, in TFF's stock runtime twice as
-            much; the last bits may differ.
+        tensor_metrics: Whether ``aggregator`` of the metrics also has ``tensors`` with the bytes, the entropy
+            bound, the error and the residual of each tensor, see
+            `fedplug.tff.process.aggregation.encoded_aggregation.EncodedAggregation`.
+        metrics_aggregator: The aggregator of training metrics, see TFF; default:
+            `tff.learning.metrics.sum_then_finalize`.
+        loop_implementation: A `tff.learning.LoopImplementation`; default: `DATASET_ITERATOR`.
+            `DATASET_REDUCE` takes a little less time in the in-process runtime and twice as much in TFF's
+            stock runtime; the last bits may differ.
 
     Raises:
         CapabilityError: The components are not compatible with each other or with the model, see
@@ -89,7 +90,7 @@ def build_weighted_fed_avg(
             error.
         ConfigError: An expression is not valid, or the model has tensors of unknown shape.
         LoweringError: The current runtime cannot run what ``lowering`` asks for.
-        TypeError: The model or an optimizer is something else than TFF takes.
+        TypeError: TFF cannot use the model or an optimizer.
     """
     chosen_encoder = as_encoder(encoder)
     chosen_aggregator = as_aggregator(aggregator)

@@ -1,4 +1,4 @@
-"""Keras models into a federated training and out of it, with their weights."""
+"""Converts Keras models with their weights to TFF models and back."""
 
 from __future__ import annotations
 
@@ -21,23 +21,22 @@ def from_keras(
     input_spec: Any,
     metrics: Sequence[Callable[[], tf.keras.metrics.Metric]] = (),
 ) -> Any:
-    """A `tff.learning.models.FunctionalModel` that begins with the weights of a Keras model.
+    """Returns a `tff.learning.models.FunctionalModel` that begins with the weights of a Keras model.
 
-    Its layers are cloned in TFF's graphs, and not all can be: this refuses those that cannot, where
-    `tff.learning.models.functional_model_from_keras` fails later or, for nested models, mixes up the weights.
-    `to_keras` is the way back.
+    TFF clones the layers in its graphs. This function refuses layers that cannot be cloned;
+    `tff.learning.models.functional_model_from_keras` fails later or, for nested models, confuses the weights.
+    `to_keras` converts the weights back.
 
     Args:
-        keras_model: Built; sequential or functional, not compiled or as good as. It is not changed.
-        loss: Of the model's output.
-        input_spec: As for `tff.learning.models.from_keras_model`: of features and labels, a pair or a mapping
-            from "x" and "y".
-        metrics: Functions that make a metric each, of different names, for the training metrics beside the
-            loss.
+        keras_model: A built sequential or functional model; it is not changed, and its ``compile`` is
+            ignored.
+        loss: The loss of the model's output.
+        input_spec: The specs of features and labels: a pair, or a mapping with the keys "x" and "y".
+        metrics: Functions that each make a training metric; the names must differ.
 
     Raises:
-        ConfigError: The model has no weights yet, or has a layer that cannot be cloned; the message names it
-            and what to use instead. Or loss or ``input_spec`` are something else than described here.
+        ConfigError: The model has no weights yet, or a layer that cannot be cloned; the message names it and
+            an alternative. Or loss or ``input_spec`` have another type.
     """
     _check(keras_model)
     if not isinstance(loss, tf.keras.losses.Loss):
@@ -66,19 +65,19 @@ def from_keras(
 
 
 def to_keras(keras_model: tf.keras.Model, weights: Any) -> tf.keras.Model:
-    """A plain Keras model of the given layers with trained weights; to evaluate, to save, to generate with.
+    """Returns a new Keras model with the given layers and trained weights.
 
-    A new one, as Keras leaves models that were made before TFF built a graph unable to read or save their
+    The model is new because Keras models that were made before TFF built a graph cannot read or save their
     weights until another model is made.
 
     Args:
-        keras_model: Given to `from_keras`, or one like it. It is not changed.
+        keras_model: The argument of `from_keras`, or an equal model. It is not changed.
         weights: A `tff.learning.models.ModelWeights`, for instance ``state.global_model_weights``.
 
     Raises:
         ConfigError: The weights are those of another model.
     """
-    tf.keras.Sequential()  # makes Keras whole again, see above
+    tf.keras.Sequential()  # repairs Keras, see above
     model = tf.keras.models.clone_model(keras_model)
     found = [np.asarray(weight) for weight in weights.trainable]
     wanted = [tuple(variable.shape) for variable in model.trainable_weights]
@@ -115,13 +114,13 @@ def _check(keras_model: tf.keras.Model) -> None:
 
 
 def _metrics(loss: tf.keras.losses.Loss, makers: Sequence[Callable[[], Any]]) -> dict[str, Any]:
-    """Metrics by name; the mean loss of all examples is the first, as in TFF's other models."""
+    """Returns the metrics by name; the mean loss of all examples comes first, as in TFF."""
     mean_loss = tf.keras.metrics.MeanMetricWrapper(loss.call, name="loss")
     return collections.OrderedDict((metric.name, metric) for metric in (mean_loss, *(m() for m in makers)))
 
 
 def _features(input_spec: Any) -> Any:
-    """The part of a specification that goes into the model."""
+    """Returns the spec of the model's input."""
     if isinstance(input_spec, Mapping) and set(input_spec) == {"x", "y"}:
         return input_spec["x"]
     if isinstance(input_spec, Sequence) and not isinstance(input_spec, str) and len(input_spec) == 2:
@@ -133,7 +132,7 @@ def _features(input_spec: Any) -> Any:
 
 
 def _trace(model: Any, features: Any) -> None:
-    """Fails where TFF will, but now."""
+    """Traces the model in a graph, so that errors of TFF occur now."""
     with tf.Graph().as_default():
         weights = tf.nest.map_structure(tf.convert_to_tensor, model.initial_weights)
         x = tf.nest.map_structure(lambda spec: tf.compat.v1.placeholder(spec.dtype, spec.shape), features)

@@ -1,4 +1,4 @@
-"""Client training of a model with local variables: first these, then the global ones."""
+"""Trains the local variables of a model on a client, then the global ones."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ _Reconstruction = tff.learning.models.ReconstructionModel
 
 
 class ModelWithLocals:
-    """What the model says of itself, and the initial values of its variables.
+    """A model with local variables: its types, its names and the initial values of its variables.
 
     Raises:
-        ConfigError: It has no local or no global trainable variables.
+        ConfigError: The model has no local or no global trainable variables.
     """
 
     def __init__(self, model_fn: Callable[[], Any], loss_fn: Callable[[], Any]) -> None:

@@ -48,13 +48,13 @@ def build_local_variables_fed_avg(
     min_size: int = DEFAULT_MIN_SIZE,
     tensor_metrics: bool = False,
 ) -> StatefulClientsProcess:
-    """Builds federated averaging in which some variables stay on each client and the others are averaged.
+    """Builds federated averaging of the global variables; the local variables stay on each client.
 
-    A round: the server's global variables go to the clients; each first trains its local variables for some
-    passes over its data with the global ones frozen, then the global ones for one pass with the local ones
-    frozen; the change of the global variables is encoded, averaged and applied as in
-    `build_weighted_fed_avg`. A client's state is ``<local=ModelWeights,encoder=...>``: its local variables
-    persist, whereas `tff.learning.algorithms.build_fed_recon_eval` and the like reinitialize them each round.
+    In a round, the server sends its global variables. Each client trains its local variables for
+    ``local_epochs`` passes over its data, then the global ones for one pass. The update of the global
+    variables is encoded, averaged and applied as in `build_weighted_fed_avg`. A client's state is
+    ``<local=ModelWeights,encoder=...>``: its local variables persist, whereas
+    `tff.learning.algorithms.build_fed_recon_eval` reinitializes them each round.
 
     The metrics are those of `build_weighted_fed_avg`, with ``client_work=<train=<loss=float32,
     num_examples=float32>>``: the mean loss over all examples, as seen before each step of the global pass.
@@ -67,21 +67,20 @@ def build_local_variables_fed_avg(
     NeurIPS 2021 (arXiv 2102.03448).
 
     Args:
-        model_fn: Makes a `tff.learning.models.ReconstructionModel`, which says which variables are global and
-            which are local. The initial values it gives the local ones are those of a client that takes part
-            for the first time.
-        loss_fn: Makes a `tf.keras.losses.Loss`, the mean over a batch.
+        model_fn: A function that makes a `tff.learning.models.ReconstructionModel`, which separates global
+            and local variables. A new client starts with its local initial values.
+        loss_fn: A function that makes a `tf.keras.losses.Loss`, the mean over a batch.
         client_optimizer: A `tff.learning.optimizers.Optimizer` for the global variables on the clients.
-        local_optimizer: Another, for the local variables.
-        server_optimizer: Another; default: plain averaging (SGD with learning rate 1).
-        local_epochs: Passes over the data for the local variables.
-        encoder: As in `build_weighted_fed_avg`.
-        broadcast_encoder: As in `build_weighted_fed_avg`; of the global variables. A client's state then has
-            ``broadcast`` as well.
-        aggregator: As in `build_weighted_fed_avg`.
-        lowering: As in `build_weighted_fed_avg`.
-        min_size: As in `build_weighted_fed_avg`.
-        tensor_metrics: As in `build_weighted_fed_avg`; of the global variables.
+        local_optimizer: The optimizer of the local variables.
+        server_optimizer: The server's optimizer; default: plain averaging (SGD with learning rate 1).
+        local_epochs: Number of passes over the data for the local variables.
+        encoder: The encoder of updates, see `build_weighted_fed_avg`.
+        broadcast_encoder: The encoder of the global variables, see `build_weighted_fed_avg`. A client's state
+            then also has ``broadcast``.
+        aggregator: The aggregator, see `build_weighted_fed_avg`.
+        lowering: See `build_weighted_fed_avg`.
+        min_size: See `build_weighted_fed_avg`.
+        tensor_metrics: See `build_weighted_fed_avg`.
 
     Raises:
         CapabilityError: The components are not compatible, see `build_weighted_fed_avg`.

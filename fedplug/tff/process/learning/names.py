@@ -12,15 +12,15 @@ __all__ = ["names_of", "variable_names"]
 
 
 def variable_names(model_fn: Callable[[], Any] | Any) -> Any:
-    """The names of a model's variables, as `tff.learning.models.ModelWeights` of lists of texts.
+    """Returns the names of a model's variables, as `tff.learning.models.ModelWeights` of lists of strings.
 
-    ``trainable`` has those of the tensors of an update, in their order: a Keras layer called "dense" has
-    "dense/kernel" and "dense/bias". As in TFF, the model is made in a graph of its own, so that layers
-    without a name are called the same however many models were made before. A functional model has weights
-    without names; they are called by their place, "0", "1" and so on.
+    ``trainable`` has the names of an update's tensors, in their order: a Keras layer "dense" has
+    "dense/kernel" and "dense/bias". The model is made in a graph of its own, so that unnamed layers have the
+    same names however many models were made before. The weights of a functional model are named by position:
+    "0", "1" and so on.
 
     Args:
-        model_fn: As for `fedplug.tff.process.build_weighted_fed_avg`.
+        model_fn: The argument of `fedplug.tff.process.build_weighted_fed_avg`.
     """
     if isinstance(model_fn, tff.learning.models.FunctionalModel):
         return tff.learning.models.ModelWeights(
@@ -31,7 +31,7 @@ def variable_names(model_fn: Callable[[], Any] | Any) -> Any:
 
 
 def names_of(weights: Any) -> Any:
-    """The names of variables without the number of the output that TensorFlow puts behind them."""
+    """Returns the names of variables without TensorFlow's suffix, such as ``:0``."""
     return tff.learning.models.ModelWeights(
         *([v.name.rpartition(":")[0] for v in variables] for variables in weights)
     )

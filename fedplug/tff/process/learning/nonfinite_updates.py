@@ -1,6 +1,6 @@
-"""Tells a non-finite update from that of a client without data.
+"""Distinguishes a non-finite update from the update of a client without data.
 
-TFF's client work replaces a non-finite update by zeros of weight zero, the same as a client without data.
+TFF's client work returns zeros of weight zero in both cases.
 """
 
 from __future__ import annotations
@@ -12,16 +12,15 @@ __all__ = ["weight_to_encode"]
 
 
 def weight_to_encode(update_weight: tf.Tensor, dataset: tf.data.Dataset, *, by_examples: bool) -> tf.Tensor:
-    """The weight under which `EncodedAggregation.encode` drops the update and counts it where it must.
+    """Returns the weight for `EncodedAggregation.encode`: NaN for a non-finite update, 0 without data.
 
-    A client that has data and no weight had its update replaced; a NaN in place of the weight says so. One
-    without data weighs nothing, also where TFF weighs all clients the same.
+    If a client has data but no weight, TFF replaced its update.
 
     Args:
-        update_weight: Of TFF's client work, float32 scalar.
-        dataset: Of the client.
-        by_examples: Whether the weight is the number of examples. One above 0 then says that there are some,
-            and the dataset is left alone: to begin it once more costs as much as to train on a batch.
+        update_weight: The weight from TFF's client work, a float32 scalar.
+        dataset: The client's dataset.
+        by_examples: Whether the weight is the number of examples. If it is above 0, the dataset is not read
+            again, which would cost as much as training on a batch.
     """
 
     def has_data() -> tf.Tensor:

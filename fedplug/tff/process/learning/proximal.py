@@ -1,4 +1,4 @@
-"""FedProx: a proximal term keeps clients near the model they were sent."""
+"""FedProx: a proximal term keeps clients near the model of the round."""
 
 from __future__ import annotations
 
@@ -15,10 +15,11 @@ __all__ = ["ProximalOptimizer"]
 
 
 class ProximalOptimizer(tff.learning.optimizers.Optimizer):
-    """Another optimizer, for the loss ``f(w) + strength / 2 ||w - v||^2``, v the weights it is given first.
+    """Adds a proximal term to an optimizer: the loss is ``f(w) + strength / 2 ||w - v||^2``.
 
-    So a gradient g becomes ``g + strength (w - v)``. On a client, v is the model of the round. The state is
-    ``<optimizer=S,start=V,began=bool>``, S the other's and V like the weights.
+    v are the first weights; on a client, the model of the round. A gradient g becomes ``g + strength (w -
+    v)``. The state is ``<optimizer=S,start=V,began=bool>``, with the optimizer's state S and V like the
+    weights.
 
     Source: Li et al., "Federated Optimization in Heterogeneous Networks", MLSys 2020 (arXiv 1812.06127),
     equation 2. `tff.learning.algorithms.build_weighted_fed_prox` of TFF 0.87 adds ``strength (v - w)``, which
@@ -30,10 +31,10 @@ class ProximalOptimizer(tff.learning.optimizers.Optimizer):
 
         Args:
             optimizer: A `tff.learning.optimizers.Optimizer`.
-            strength: 0 or more; the paper's mu.
+            strength: The weight of the proximal term, at least 0; the paper's mu.
 
         Raises:
-            ConfigError: The strength is no such number.
+            ConfigError: The strength is not a number of at least 0.
         """
         if (
             isinstance(strength, bool)
@@ -55,7 +56,7 @@ class ProximalOptimizer(tff.learning.optimizers.Optimizer):
         )
 
     def next(self, state: Any, weights: Any, gradients: Any) -> Any:
-        """See the class; what has no gradient is left to the other optimizer."""
+        """See the class; weights without a gradient get no proximal term."""
         began = state["began"]
         start = tf.nest.map_structure(lambda v, w: tf.where(began, v, w), state["start"], weights)
 
@@ -68,10 +69,10 @@ class ProximalOptimizer(tff.learning.optimizers.Optimizer):
         return collections.OrderedDict(optimizer=inner, start=start, began=tf.constant(True)), weights
 
     def get_hparams(self, state: Any) -> Any:
-        """Those of the other."""
+        """Returns the hyperparameters of the inner optimizer."""
         return self._optimizer.get_hparams(state["optimizer"])
 
     def set_hparams(self, state: Any, hparams: Any) -> Any:
-        """Those of the other."""
+        """Sets the hyperparameters of the inner optimizer."""
         optimizer = self._optimizer.set_hparams(state["optimizer"], hparams)
         return collections.OrderedDict(optimizer=optimizer, start=state["start"], began=state["began"])

@@ -1,6 +1,6 @@
-"""The server's state of a learning process, and what each of its rounds returns.
+"""The server's state of a learning process and the output of its rounds.
 
-The state is TFF's, so that TFF's own tools read it.
+The state is TFF's, so that TFF's own tools can read it.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ def build_initialize(
 
     Args:
         initial_weights: ``( -> W)``
-        distributor: A process, as are finalizer and client work.
+        distributor: The process that sends the model.
         init_aggregator: ``( -> A)``
-        finalizer: See above.
-        client_work: See above; None: it has no state.
+        finalizer: The process that applies the update.
+        client_work: The process that trains; None if it has no state.
     """
 
     @tff.federated_computation
@@ -43,13 +43,13 @@ def build_initialize(
 def round_output(
     *, distributor: Any, client_work: Any, aggregator: Any, finalizer: Any, client_states: Any
 ) -> Any:
-    """What a round returns, for the end of a `tff.federated_computation`.
+    """Returns the output of a round, for the end of a `tff.federated_computation`.
 
     Args:
-        distributor: What it returned: ``<state=...,measurements=...>@SERVER`` at least, as do the next three.
-        client_work: See above.
-        aggregator: See above.
-        finalizer: Its ``result`` is the next model.
+        distributor: The distributor's output, ``<state=...,measurements=...>@SERVER`` at least.
+        client_work: The output of the client work, with the same fields.
+        aggregator: The aggregator's output, with the same fields.
+        finalizer: The finalizer's output; its ``result`` is the next model.
         client_states: ``{C}@CLIENTS``
 
     Returns:
@@ -68,7 +68,7 @@ def round_output(
 
 
 def with_model_weights(state: Any, weights: Any) -> Any:
-    """The same state with other weights, for the body of a `tff.tensorflow.computation`."""
+    """Returns the state with other weights, for the body of a `tff.tensorflow.computation`."""
     return tff.learning.templates.LearningAlgorithmState(
         global_model_weights=weights,
         distributor=state.distributor,

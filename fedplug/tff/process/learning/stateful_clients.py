@@ -1,4 +1,4 @@
-"""Processes whose clients keep state, and what every builder of one ends with."""
+"""Processes whose clients keep state, and the last step of their builders."""
 
 from __future__ import annotations
 
@@ -24,15 +24,14 @@ class StatefulClientsProcess(tff.templates.IterativeProcess):
             client_states={C}@CLIENTS>)``; client states are in the order of the clients.
         initialize_client: ``( -> C)``, the state of a client that takes part for the first time.
         get_model_weights: ``(S -> W)``, W a `tff.learning.models.ModelWeights`.
-        set_model_weights: ``(<S,W> -> S)``, the same state with other weights, for instance trained ones to
-            begin with. Client states, and what was broadcast, stay as they were.
-        signature: What a store compares before it returns its states to this process; JSON values only.
-        dense_bytes: Of one uncompressed model update, without any header.
-        tensors: Of an update, in order: ``{"name": str, "shape": [int], "dtype": str}`` each.
+        set_model_weights: ``(<S,W> -> S)``, the state with other weights, for instance pretrained ones.
+            Client states and the reference model do not change.
+        signature: JSON values that a store compares before it returns its states to this process.
+        dense_bytes: Bytes of one uncompressed model update, without headers.
+        tensors: The tensors of an update, in order: ``{"name": str, "shape": [int], "dtype": str}`` each.
         lowering: ``"fused"`` or ``"reference"``.
-        clients: How many there must be in all, where the aggregator depends on it; None: any number.
-        provenance: Its components with the distribution and version each came from, see
-            `fedplug.registry.provenance`.
+        clients: The number of all clients, if the aggregator depends on it; None: any number.
+        provenance: The components with their distributions and versions, see `fedplug.registry.provenance`.
     """
 
     def __init__(
@@ -74,16 +73,16 @@ def assemble_process(
     update_type: Any,
     lowering: str,
 ) -> StatefulClientsProcess:
-    """What every builder ends with: the process, and the signature that stores compare.
+    """Builds the process and the signature that stores compare; the last step of every builder.
 
     Args:
-        name: Of the builder, for the signature.
+        name: The name of the builder, for the signature.
         initialize: ``( -> S@SERVER)``, S with a field ``global_model_weights``.
-        next_fn: As `StatefulClientsProcess.next`.
+        next_fn: The computation `StatefulClientsProcess.next`.
         initialize_client: ``( -> C)``.
-        encoder: Of the model's update.
+        encoder: The encoder of updates.
         broadcast_encoder: The encoder of the server's model; None if it is sent uncompressed.
-        aggregator: Of the updates.
+        aggregator: The aggregator of updates.
         update_type: The TFF type of an update.
         lowering: ``"fused"`` or ``"reference"``.
     """
@@ -137,6 +136,6 @@ def assemble_process(
 
 
 def _different(specs: Sequence[Any]) -> list[str]:
-    """The names of tensors; those that several have, with their places."""
+    """Returns the names of tensors; repeated names get their positions."""
     names = [spec.name for spec in specs]
     return [name if names.count(name) == 1 else f"{name} {place}" for place, name in enumerate(names)]
