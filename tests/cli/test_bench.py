@@ -125,7 +125,7 @@ def test_the_picture(tmp_path, capsys):
         (["--plot", "a.jpg"], "a picture must be a .png or .svg file, found a.jpg"),
     ],
 )
-def test_a_mistake_is_told_before_anything_is_measured(arguments, message, capsys, monkeypatch):
+def test_a_mistake_is_reported_before_any_measurement(arguments, message, capsys, monkeypatch):
     monkeypatch.delattr(bench, "measure")
     assert main(["bench", *arguments]) == 2
     caught = capsys.readouterr()

@@ -105,7 +105,7 @@ def test_debug_shows_the_traceback_wherever_it_stands(arguments, make_run):
         main(arguments)
 
 
-def test_a_mistake_of_ours_is_not_passed_off_as_the_users(make_run):
+def test_an_internal_error_keeps_its_traceback(make_run):
     make_run(ZeroDivisionError())
     with pytest.raises(ZeroDivisionError):
         main(["run", "some.toml"])
@@ -119,7 +119,7 @@ def test_an_interrupted_run_says_that_it_can_be_resumed(make_run, capsys):
     )
 
 
-def test_a_reader_that_leaves_early_is_no_error():
+def test_a_closed_output_pipe_is_no_error():
     reading, writing = os.pipe()
     os.close(reading)
     command = [sys.executable, "-m", "fedplug", "plugins", "list"]

@@ -95,12 +95,12 @@ def test_numpy_fits_the_installed_tensorflow(monkeypatch, numpy, tensorflow, fix
     assert fix in found.fix
 
 
-def test_a_codec_that_does_not_give_back_the_update_is_a_failure(monkeypatch):
+def test_a_codec_that_does_not_return_the_update_is_a_failure(monkeypatch):
     monkeypatch.setattr("fedplug.codecs.decode", lambda payload: 0)
     found = doctor.check_codec()
     assert (found.status, "plus residual are not the update" in found.detail) == ("fail", True)
 
 
-def test_what_is_skipped_is_no_failure(monkeypatch, capsys):
+def test_a_skipped_check_is_no_failure(monkeypatch, capsys):
     assert run_doctor(monkeypatch, absent=lambda: Finding("skip", "not installed")) == 0
     assert capsys.readouterr().out.endswith("all checks passed; 1 skipped, because not installed\n")

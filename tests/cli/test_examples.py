@@ -49,6 +49,6 @@ def test_copy_makes_the_same_file_and_never_overwrites_one(tmp_path, capsys) -> 
     assert "already exists" in capsys.readouterr().err
 
 
-def test_a_name_that_is_none_is_refused_with_the_nearest(capsys) -> None:
+def test_an_unknown_example_is_refused_with_the_nearest_name(capsys) -> None:
     assert main(["examples", "run", "digit"]) == 2
     assert "did you mean 'digits'" in capsys.readouterr().err

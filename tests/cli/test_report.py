@@ -28,7 +28,7 @@ def test_a_report_of_one_folder_goes_into_it(folder, capsys):
 
 
 @pytest.mark.needs("matplotlib")
-def test_a_report_of_several_goes_into_the_current_folder_or_where_one_wants_it(
+def test_a_report_of_several_goes_into_the_current_folder_or_the_given_file(
     folder, tmp_path, monkeypatch, capsys
 ):
     other = tmp_path / "runs/y"

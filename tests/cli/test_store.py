@@ -32,7 +32,7 @@ def test_show_has_a_line_for_each_process(prefix, folder, capsys):
     assert lines == [["dense", "0", "0"], ["new", "-", "0"], ["sparse", "7", "2"]]
 
 
-def test_show_can_tell_all_as_json(folder, capsys):
+def test_show_prints_everything_as_json(folder, capsys):
     assert main(["store", "show", "--json", str(folder)]) == 0
     assert json.loads(capsys.readouterr().out)[2] == {
         "process": "sparse",
@@ -95,7 +95,7 @@ def test_verify_lists_damaged_rows_of_the_index_besides_damaged_states(folder, c
 
 @pytest.mark.parametrize("command", ["show", "verify"])
 @pytest.mark.parametrize("prefix", ["", "sqlite:///"])
-def test_a_mistyped_folder_is_told_and_does_not_become_a_store(command, prefix, tmp_path, capsys):
+def test_a_mistyped_folder_is_reported_and_does_not_become_a_store(command, prefix, tmp_path, capsys):
     (tmp_path / "empty").mkdir()
     for name in ("empty", "typo"):
         assert main(["store", command, f"{prefix}{tmp_path / name}"]) == 2
@@ -118,7 +118,7 @@ def test_a_store_in_use_can_be_shown_and_copied(folder, tmp_path, capsys):
     assert main(["store", "verify", str(tmp_path / "copy")]) == 0
 
 
-def test_rewind_sets_the_process_that_is_named_back(tmp_path, capsys):
+def test_rewind_rolls_back_the_named_process(tmp_path, capsys):
     where = str(tmp_path / "s")
     with open_store(f"sqlite:///{where}?keep_rounds=2") as store:
         for name in ("p", "q"):

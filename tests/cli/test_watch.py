@@ -118,7 +118,7 @@ def test_once_without_an_experiment_is_an_error(tmp_path, capsys):
     assert f"there is no experiment in {tmp_path}" in capsys.readouterr().err
 
 
-def test_an_interval_that_is_none_is_an_error(tmp_path, capsys):
+def test_an_invalid_interval_is_an_error(tmp_path, capsys):
     assert main(["watch", "--interval", "0", str(tmp_path)]) == 2
     assert "--interval is 0" in capsys.readouterr().err
 

@@ -1,4 +1,4 @@
-"""What needs TensorFlow says so in one line where it is not installed; what does not need it works."""
+"""Tests the command line without TensorFlow: errors are one line, and everything else works."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 
 from fedplug.errors import MissingDependencyError
 
-# As if these were not installed: importing one that is None is the same ModuleNotFoundError.
+# Importing a module that is None raises ModuleNotFoundError, as if it were not installed.
 WITHOUT = "import sys\nsys.modules.update(tensorflow=None, tensorflow_federated=None)\n"
 EXTRA = "`pip install 'fedplug[tff]'` on Python 3.11"
 MISSING = f"needs TensorFlow Federated, which is not installed: {EXTRA}"

@@ -1,4 +1,4 @@
-"""What is measured of an encoder is what the encoder does, and every timed run is checked."""
+"""The figures of `fedplug bench` are those of the codec, and every timed run is checked."""
 
 from __future__ import annotations
 
@@ -33,11 +33,11 @@ def test_the_figures_are_those_of_the_codec(expression):
     assert found.runs >= 7
 
 
-def test_what_loses_nothing_has_no_error():
+def test_a_lossless_encoder_has_no_error():
     assert bench.measure("identity", UPDATE, rounds=3).nmse == 0
 
 
-def test_over_rounds_error_feedback_brings_what_was_left_out():
+def test_error_feedback_reduces_the_error_over_rounds():
     codec, state, received = fedplug.codec("topk(0.1)"), None, np.zeros(2000)
     sizes = []
     for round_num in range(20):
@@ -103,7 +103,7 @@ def test_a_timed_run_with_another_result_is_an_error(when, message):
         bench.measure("topk(0.1)", UPDATE, execution=lambda *given: Forgetful(*given, **when))
 
 
-def test_it_takes_a_round():
+def test_zero_rounds_are_refused():
     with pytest.raises(ConfigError, match="rounds is 0; it must be 1 or more"):
         bench.measure("identity", UPDATE, rounds=0)
 
@@ -135,6 +135,6 @@ def test_in_tensorflow_everything_but_the_time_is_the_same(expression):
 
 
 @pytest.mark.needs("tensorflow")
-def test_in_tensorflow_what_a_server_steers_is_refused():
+def test_in_tensorflow_an_encoder_that_a_server_controls_is_refused():
     with pytest.raises(CapabilityError, match="it can be timed without --tensorflow"):
         executions.TensorFlowExecution("budget('topk(0.1)', 500)", MODEL.arrays)

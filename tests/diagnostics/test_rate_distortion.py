@@ -37,7 +37,7 @@ def test_every_encoder_is_a_point(figures, tmp_path, monkeypatch, suffix, magic)
     }
 
 
-def test_what_is_wrong_is_told_before(tmp_path, monkeypatch):
+def test_a_mistake_is_reported_before_the_measurement(tmp_path, monkeypatch):
     with pytest.raises(ConfigError, match=r"a picture must be a \.png or \.svg file, found .*a\.jpg"):
         rate_distortion.require(tmp_path / "a.jpg")
     with pytest.raises(ConfigError, match=r"there is no folder .*absent"):

@@ -17,7 +17,7 @@ def test_every_run_has_its_own_argument_and_is_checked():
     assert seen == [-number for number in range(runs + 1)]
 
 
-def test_what_takes_long_is_timed_a_few_times_and_one_long_run_does_not_count():
+def test_a_slow_call_is_timed_few_times_and_an_outlier_does_not_count():
     pauses = iter([0.3, 0.2, *[0.05] * 20])
     seconds, runs = median_seconds(time.sleep, lambda: next(pauses), lambda _: None)
     assert 7 <= runs < 20

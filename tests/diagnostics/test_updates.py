@@ -1,4 +1,4 @@
-"""What `fedplug bench` encodes: read from files as it is, and refused with the file and the array named."""
+"""The updates of `fedplug bench`: values are read unchanged, and errors name the file and the array."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def save(tmp_path):
 
 
 def save_bfloat16(path, name, array):
-    """As other libraries write it; safetensors for NumPy cannot in every release."""
+    """Writes bfloat16 like other libraries; not every release of safetensors for NumPy can."""
     data = array.tobytes()
     part = {"dtype": "BF16", "shape": list(array.shape), "data_offsets": [0, len(data)]}
     header = json.dumps({name: part}).encode()
@@ -137,14 +137,14 @@ def test_arrays_of_another_shape_or_dtype_are_refused(save, other, found):
         difference(old, new)
 
 
-def test_a_checkpoint_and_itself_are_no_update(save):
+def test_equal_checkpoints_are_refused(save):
     path = save("a.safetensors", {"k": KERNEL})
     with pytest.raises(ConfigError, match="all numbers are 0"):
         difference(path, path)
 
 
 @pytest.mark.parametrize("wrong", [np.nan, np.inf])
-def test_what_is_not_finite_is_named(save, wrong):
+def test_an_array_that_is_not_finite_is_named(save, wrong):
     array = KERNEL.copy()
     array[3, 4] = wrong
     with pytest.raises(ConfigError, match=r"a\.safetensors: array 'k' contains NaN or infinity"):
@@ -169,7 +169,7 @@ def test_a_file_without_floats_is_refused(save):
 
 
 @pytest.mark.parametrize("name", ["a.safetensors", "a.npy", "a.npz"])
-def test_a_file_that_is_none_is_refused(tmp_path, name):
+def test_a_damaged_file_is_refused(tmp_path, name):
     path = tmp_path / name
     with pytest.raises(ConfigError, match=rf"{name} cannot be read: No such file"):
         read_update(path)

@@ -24,7 +24,7 @@ def blocks(text: str, language: str) -> list[str]:
 
 
 def printed(program: Sequence[str], folder: Path, *, warnings: str = "error") -> str:
-    """What blocks of Python print that run in a folder, one after the other."""
+    """Runs blocks of Python in a folder, one after the other; returns what they print."""
     done = subprocess.run(
         [sys.executable, "-W", warnings, "-c", "\n".join(program)],
         cwd=folder,
@@ -43,7 +43,7 @@ def prose(text: str) -> str:
 
 
 def anchors(text: str) -> set[str]:
-    """Those that code hosts give to headings."""
+    """Returns the anchors that code hosts give to headings."""
     headings = re.findall(
         r"^#+ (.+)$", re.sub(r"^```.*?^```$", "", text, flags=re.DOTALL | re.MULTILINE), re.MULTILINE
     )

@@ -1,4 +1,4 @@
-"""What docs/error-feedback.md says of its picture is what the committed program computes."""
+"""The numbers on docs/error-feedback.md are those that the program of its picture computes."""
 
 from __future__ import annotations
 

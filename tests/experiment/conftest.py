@@ -82,7 +82,7 @@ def row(
     clients: int,
     tensor_metrics: bool,
 ) -> dict[str, Any]:
-    """What is logged of a round: sparse runs learn slower, send less, and compute longer."""
+    """Makes the log row of a round: sparse runs learn slower, send less, and compute longer."""
     rng = np.random.default_rng([seed, round_num, len(run)])
     sampled = np.random.default_rng([seed, round_num]).choice(clients, 5, replace=False)
     tensors = {name: tensor(encoder, shape, round_num, rng) for name, shape in shapes.items()}

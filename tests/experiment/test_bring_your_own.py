@@ -69,7 +69,7 @@ def fedplug(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
 
 
 def rows(folder: Path) -> list[dict[str, object]]:
-    """What the runs reached, in an order that does not depend on the jobs."""
+    """Returns the runs' results, in an order that does not depend on the jobs."""
     lines = (folder / "question" / "metrics.jsonl").read_text(encoding="utf-8").splitlines()
     found = [{key: value for key, value in json.loads(line).items() if key != "seconds"} for line in lines]
     return sorted(found, key=lambda row: (row["run"], row["round"]))
@@ -87,7 +87,7 @@ def _wait_until_gone(group: int) -> None:
 
 @pytest.fixture(scope="module")
 def question(tmp_path_factory) -> Path:
-    """What the user has, an array and a model, and the one file that is written for the question."""
+    """Writes a user's array and model, and the configuration file."""
     folder = tmp_path_factory.mktemp("mine")
     x = np.random.default_rng(0).normal(size=(300, 4))
     np.savez(folder / "measurements.npz", x=x, y=np.sin(x).sum(axis=1))

@@ -178,7 +178,7 @@ def test_a_setting_replaces_a_value_of_the_file(tmp_path) -> None:
         ("rounds.a=3", "--set 'rounds.a=3' must name a key of a table, but rounds is not a table"),
     ],
 )
-def test_a_setting_that_cannot_be_is_named(tmp_path, setting, message) -> None:
+def test_an_invalid_setting_is_named(tmp_path, setting, message) -> None:
     with pytest.raises(ConfigError, match=message):
         load(GOOD, tmp_path, setting)
 

@@ -61,12 +61,6 @@ def examples(value: float, count: int) -> Examples:
     return Examples(np.full([count, 5], value, np.float32), np.arange(count, dtype=np.int32))
 
 
-def test_another_experiment_does_not_go_into_the_same_folder(folder, read) -> None:
-    claim(folder, read(CONFIG), {})
-    with pytest.raises(ConfigError, match=r"other settings \(clients_per_round\)"):
-        check_settings(folder, read(CONFIG.replace("per_round = 3", "per_round = 2")))
-
-
 def test_runs_may_be_added_to_a_folder_but_not_changed_or_left_out(folder, read) -> None:
     claim(folder, read(CONFIG), {})
     check_settings(folder, read(CONFIG + '[[runs]]\nname = "more"\nencoder = "qsgd(4)"\n'))
@@ -75,7 +69,7 @@ def test_runs_may_be_added_to_a_folder_but_not_changed_or_left_out(folder, read)
             check_settings(folder, read(other))
 
 
-def test_a_folder_from_before_there_was_a_key_is_gone_on_with(folder, read) -> None:
+def test_a_folder_without_a_newer_key_is_continued(folder, read) -> None:
     claim(folder, read(CONFIG), {})
     found = json.loads((folder / "config.json").read_text(encoding="utf-8"))
     del found["target_accuracy"]
@@ -104,7 +98,7 @@ def test_a_disk_that_is_full_leaves_the_description_of_the_folder(folder, read, 
 
 
 @pytest.mark.parametrize("other", [data(ones=2.0), data(client="c"), data(test=1.0)])
-def test_rounds_of_other_data_are_not_gone_on_with(folder, read, other) -> None:
+def test_rounds_of_other_data_are_not_continued(folder, read, other) -> None:
     claim(folder, read(CONFIG), {0: fingerprint(data())})
     check_data(folder, {0: fingerprint(data())})
     with pytest.raises(
@@ -144,7 +138,7 @@ def test_data_that_are_made_when_they_are_read_are_not_compared(folder, read) ->
     check_data(folder, {0: fingerprint(data())})
 
 
-def test_a_folder_from_before_data_were_compared_is_gone_on_with(folder, read) -> None:
+def test_a_folder_without_fingerprints_is_continued(folder, read) -> None:
     claim(folder, read(CONFIG), {0: fingerprint(data())})
     (folder / "data.json").unlink()
     check_data(folder, {0: fingerprint(data(2.0))})

@@ -1,4 +1,4 @@
-"""Which number of a row is shown."""
+"""The displayed metric of a row."""
 
 from fedplug.experiment.metric import in_words, row_keys, shown_of
 

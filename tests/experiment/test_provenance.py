@@ -1,4 +1,4 @@
-"""What a folder of runs remembers of the plugins it was made with."""
+"""The record of the plugins with which a folder's runs were made."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def test_a_part_that_is_gone_is_named_with_what_to_install(tmp_path):
 
 
 @pytest.mark.parametrize("run", ["dense", "another"])
-def test_a_name_that_never_was_there_is_the_error_it_is(tmp_path, run):
+def test_an_unknown_name_stays_the_same_error(tmp_path, run):
     provenance = Provenance(tmp_path / "provenance.json")
     provenance.write({"sparse": [HERE, GONE], "dense": [HERE]})
     with pytest.raises(UnknownNameError, match="known: topk"):

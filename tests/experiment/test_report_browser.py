@@ -87,7 +87,7 @@ def open_page(browser: Browser, report: Callable[..., Path]) -> Iterator[Open]:
 
 
 def cells(page: Page, run: str) -> list[str]:
-    """Of the table of times: what is said of a run."""
+    """Returns a run's verdict in the table of times."""
     row = page.locator("#times-body tr").filter(has=page.get_by_role("rowheader", name=run, exact=True))
     return [text.strip() for text in row.locator("td").all_inner_texts()]
 
@@ -181,7 +181,7 @@ def test_a_target_that_a_run_does_not_reach(open_page, make_folder) -> None:
     assert cells(page, "top-k 1 %")[1] != "not reached"
 
 
-def test_seeds_that_do_not_get_there_are_told(open_page, make_folder) -> None:
+def test_seeds_that_do_not_reach_the_target_are_named(open_page, make_folder) -> None:
     folder = make_folder(rounds=40, repeats=2)
     log = folder / "metrics.jsonl"
     rows = [json.loads(line) for line in log.read_text().splitlines()]

@@ -1,4 +1,4 @@
-"""What is read of an experiment's folder: old ones, unfinished ones, damaged ones."""
+"""Reading the folder of an experiment: incomplete, unfinished and damaged ones."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def test_rounds_and_seeds_beyond_the_configuration_are_left_out(make_folder) -> 
     assert {len(rows) for run in experiment.runs for rows in run.repeats} == {3}
 
 
-def test_keys_of_tomorrow_are_no_error(make_folder) -> None:
+def test_unknown_keys_are_no_error(make_folder) -> None:
     folder = make_folder(rounds=1)
     config = json.loads((folder / "config.json").read_text())
     (folder / "config.json").write_text(json.dumps({**config, "of_tomorrow": {"a": [1]}}))
@@ -105,7 +105,7 @@ def test_experiments_of_one_name_are_told_apart_by_their_paths(tmp_path) -> None
     assert experiments[1].runs[0].label == f"{folders[1]}: a"
 
 
-def test_what_is_not_there_is_named(tmp_path) -> None:
+def test_missing_files_are_named(tmp_path) -> None:
     with pytest.raises(ConfigError, match=r"there is no folder .*absent"):
         read_experiments([tmp_path / "absent"])
     with pytest.raises(ConfigError, match=r"has no metrics\.jsonl"):
@@ -132,7 +132,7 @@ def test_what_is_not_there_is_named(tmp_path) -> None:
         ("environment.json", "[", r"environment\.json is not JSON"),
     ],
 )
-def test_what_is_damaged_is_named(tmp_path, file, text, message) -> None:
+def test_damaged_files_are_named(tmp_path, file, text, message) -> None:
     folder = log(tmp_path / "x", ROW)
     (folder / file).write_text(text, encoding="latin-1")
     with pytest.raises(StoreError, match=message):

@@ -208,23 +208,21 @@ def test_a_damaged_description_of_a_folder_is_named(config, tmp_path, text) -> N
 
 
 @pytest.mark.parametrize("change", ["topk(0.05)", "topk(0.1)"])
-def test_an_unknown_encoder_is_told_before_anything_is_written(config, tmp_path, change) -> None:
+def test_an_unknown_encoder_is_reported_before_anything_is_written(config, tmp_path, change) -> None:
     config.write_text(CONFIG.replace(change, f"topp{change[4:]}"), encoding="utf-8")
     with pytest.raises(UnknownNameError, match=r"run 'sparse': unknown .*did you mean 'topk'"):
         experiment.main(config, tmp_path / "runs")
     assert not (tmp_path / "runs").exists()
 
 
-def test_an_unknown_store_is_told_before_anything_is_written(config, tmp_path) -> None:
+def test_an_unknown_store_is_reported_before_anything_is_written(config, tmp_path) -> None:
     config.write_text(CONFIG.replace("rounds = 3", "rounds = 3\nstore = 'sqlit'"), encoding="utf-8")
     with pytest.raises(UnknownNameError, match="did you mean 'sqlite'"):
         experiment.main(config, tmp_path / "runs")
     assert not (tmp_path / "runs").exists()
 
 
-def test_a_missing_matplotlib_is_told_before_the_training_and_not_after_it(
-    config, tmp_path, monkeypatch
-) -> None:
+def test_a_missing_matplotlib_is_reported_before_the_training(config, tmp_path, monkeypatch) -> None:
     find_spec = importlib.util.find_spec
     monkeypatch.setattr(
         importlib.util, "find_spec", lambda name: None if name == "matplotlib" else find_spec(name)
@@ -246,7 +244,7 @@ def test_a_folder_in_use_keeps_its_description(config, tmp_path) -> None:
     assert (tmp_path / "runs/small/config.json").read_bytes() == before
 
 
-def test_a_rule_for_no_variable_is_told_before_anything_is_written(config, tmp_path) -> None:
+def test_a_rule_for_no_variable_is_reported_before_anything_is_written(config, tmp_path) -> None:
     config.write_text(CONFIG.replace("*/bias", "*/bais"), encoding="utf-8")
     with pytest.raises(ConfigError, match=r"'\*/bais' matches no tensor"):
         experiment.main(config, tmp_path / "runs")

@@ -57,7 +57,7 @@ def test_before_the_first_round_everything_is_to_do(folder):
     ]
 
 
-def test_a_run_is_told_with_all_its_seeds(folder):
+def test_the_progress_of_a_run_includes_all_its_seeds(folder):
     write(
         folder,
         row("dense", 5, 1, test_accuracy=0.1),
@@ -126,7 +126,7 @@ def test_it_has_ended_with_the_table_of_the_command_that_trained_some_of_the_run
     assert not progress_of(folder).ended
 
 
-def test_a_model_without_an_accuracy_is_told_by_its_own_metric(folder):
+def test_the_progress_of_a_model_without_an_accuracy_has_its_own_metric(folder):
     rows = [row("dense", 5, 1, test_error=2.0), row("dense", 6, 1, test_error=None)]
     for each in rows:
         del each["test_accuracy"]

@@ -23,7 +23,7 @@ entries = st.builds(
 
 @settings(max_examples=100)
 @given(st.lists(entries, max_size=6), st.randoms(use_true_random=False))
-def test_who_gets_a_name_does_not_depend_on_the_order_of_installation(found, random):
+def test_the_owner_of_a_name_does_not_depend_on_the_order_of_installation(found, random):
     shuffled = list(found)
     random.shuffle(shuffled)
 
@@ -46,7 +46,7 @@ def test_every_entry_is_json():
     assert json.loads(json.dumps(facts)) == facts
 
 
-def test_every_hook_declares_one_kind_of_part_or_observes_one_thing():
+def test_every_hook_declares_one_kind_of_component_or_observes_one_thing():
     hooks = {name for name in vars(hookspecs) if name.startswith("fedplug_")}
     declaring = {hook for hook, _ in resolve.KINDS.values()}
     assert declaring | set(resolve.OBSERVED.values()) == hooks

@@ -21,7 +21,7 @@ def test_an_expression_and_keywords_make_equal_encoders():
 
 
 @pytest.mark.needs("tensorflow")
-def test_one_maker_takes_an_expression_a_name_with_arguments_a_configuration_rules_and_the_object():
+def test_encoder_accepts_expressions_names_configurations_rules_and_encoders():
     topk = fedplug.encoder("topk(0.01)")
     assert fedplug.encoder("topk", fraction=0.01) == topk
     assert fedplug.encoder(fedplug.to_config(topk)) == fedplug.encoder(topk) == topk
@@ -52,7 +52,7 @@ def test_a_configuration_of_another_kind_is_refused():
 @pytest.mark.parametrize(
     "text", ["identity", "topk(0.01)", "topk(count=3, error_feedback=False)", "topk(0.1) | sign"]
 )
-def test_a_part_goes_through_json_and_comes_back_equal(text):
+def test_a_component_goes_through_json_and_comes_back_equal(text):
     part = fedplug.encoder(text)
     config = json.loads(json.dumps(fedplug.to_config(part)))
     assert fedplug.from_config(config) == part
@@ -114,12 +114,12 @@ def test_an_unknown_name_lists_the_nearest():
         ("sqlite", "'sqlite' is one of the stores.*`fedplug.open_store`"),
     ],
 )
-def test_a_part_of_another_kind_is_refused_with_how_to_write_it(text, remedy):
+def test_a_component_of_another_kind_is_refused_with_how_to_write_it(text, remedy):
     with pytest.raises(ConfigError, match=remedy):
         fedplug.encoder(text)
 
 
-def test_names_that_are_clearly_less_near_are_left_out():
+def test_clearly_less_similar_names_are_left_out():
     with pytest.raises(UnknownNameError, match=r"did you mean 'randomk'\?$"):  # and not 'rans', too
         fedplug.encoder("randmk(0.01)")
     with pytest.raises(UnknownNameError, match=r"did you mean 'float16' or 'bfloat16'\?$"):
@@ -127,12 +127,12 @@ def test_names_that_are_clearly_less_near_are_left_out():
 
 
 @pytest.mark.parametrize(("text", "nearest"), [("TopK(0.1)", "topk"), ("qSgd", "qsgd")])
-def test_a_name_may_be_meant_that_differs_in_capital_letters(text, nearest):
+def test_a_name_with_other_capitals_is_suggested(text, nearest):
     with pytest.raises(UnknownNameError, match=f"did you mean '{nearest}'"):
         fedplug.encoder(text)
 
 
-def test_where_nothing_is_near_and_there_are_many_the_message_says_how_to_see_them():
+def test_without_a_similar_name_the_message_says_how_to_list_them():
     with pytest.raises(
         UnknownNameError, match=r"none of the \d+ known names is similar; `fedplug plugins list` lists them$"
     ):

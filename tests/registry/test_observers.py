@@ -56,9 +56,3 @@ def test_observers_are_listed_and_two_of_them_are_no_clash(install, monkeypatch)
         ("round_finished", "acme-watch", "ok"),
     ]
     assert found[1].spec.summary == "Writes down what every round sent."
-
-
-def test_an_argument_that_the_hook_does_not_have_is_reported(install):
-    install("acme-watch", OBSERVER.replace("(round_num: int", "(round_number: int"))
-    (problem,) = resolve.catalog().problems()
-    assert "round_number" in problem.reason

@@ -48,7 +48,7 @@ def test_a_library_is_listed_without_loading_it_or_importing_its_package():
     assert (entry.kind, entry.status, entry.distribution) == ("op_library", "ok", "acme-codec")
 
 
-def test_one_built_for_another_tensorflow_is_listed_with_both_versions_and_the_command(package):
+def test_a_library_for_another_tensorflow_is_listed_with_both_versions_and_the_command(package):
     record(package, "2.13.0")
     problem = the_problem()
     assert problem.status == "incompatible"
@@ -60,20 +60,20 @@ def test_one_built_for_another_tensorflow_is_listed_with_both_versions_and_the_c
     assert resolve.resolve("store", "memory").name == "memory"
 
 
-def test_one_that_was_never_built_says_where_it_was_looked_for(package):
+def test_a_library_that_was_never_built_names_the_searched_folders(package):
     (package / "_ops.so").unlink()
     resolve.catalog.cache_clear()
     assert f"no _ops.so in {package}" in the_problem().reason
 
 
-def test_one_that_was_never_built_is_no_problem_where_there_is_no_tensorflow(package, monkeypatch):
+def test_a_library_that_was_never_built_is_no_problem_without_tensorflow(package, monkeypatch):
     (package / "_ops.so").unlink()
     monkeypatch.setattr(op_libraries, "installed_tensorflow", lambda: None)
     resolve.catalog.cache_clear()
     assert not resolve.catalog().problems()
 
 
-def test_one_without_a_record_is_not_trusted(package):
+def test_a_library_without_a_record_is_not_trusted(package):
     (package / op_libraries.BUILD_RECORD).unlink()
     resolve.catalog.cache_clear()
     assert "does not say which TensorFlow" in the_problem().reason
@@ -97,7 +97,7 @@ def test_a_library_has_no_class(package):
 
 @pytest.fixture
 def op_library():
-    """What a library is loaded with; forgets what it loaded."""
+    """Returns the loader of libraries, and makes it forget them afterwards."""
     from fedplug.ops import lowering
     from fedplug.ops._tensorflow import loader
 
@@ -106,11 +106,11 @@ def op_library():
 
 
 @pytest.mark.usefixtures("package")
-def test_a_damaged_one_is_our_error_with_the_command_that_builds_it_anew(op_library):
+def test_a_damaged_library_is_an_error_with_the_command_that_rebuilds_it(op_library):
     with pytest.raises(OpLibraryError, match=r"cannot be loaded(.|\n)*--no-binary acme-codec acme-codec"):
         op_library("acme_ops")
 
 
-def test_an_unknown_one_names_the_known(op_library):
+def test_an_unknown_library_names_the_known_ones(op_library):
     with pytest.raises(UnknownNameError, match="unknown op_library 'acme'"):
         op_library("acme")

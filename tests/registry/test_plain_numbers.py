@@ -67,7 +67,7 @@ def test_a_codec_and_its_state_do_not_tell_the_kinds_of_numbers_apart():
 @pytest.mark.parametrize(
     "number", [np.int64(0), np.float32(2.5), np.bool_(True), np.array([5]), np.str_("5")]
 )
-def test_what_is_no_such_number_is_refused_as_ever(number):
+def test_an_invalid_number_is_refused(number):
     with pytest.raises(ConfigError, match=r"topk count is .*; it must be a whole number of at least 1"):
         fedplug.encoder("topk", count=number)
 

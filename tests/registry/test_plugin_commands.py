@@ -19,7 +19,7 @@ def _acme(install, install_encoder):
 
 
 @pytest.mark.usefixtures("_acme")
-def test_list_shows_every_part_and_every_problem_with_its_fix(capsys):
+def test_list_shows_every_component_and_every_problem_with_its_fix(capsys):
     assert main(["plugins", "list"]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert lines[0].split() == ["KIND", "NAME", "FROM", "STATUS", "SUMMARY"]
@@ -42,7 +42,7 @@ def test_list_as_json_says_the_same(capsys):
 
 @pytest.mark.usefixtures("_acme")
 @pytest.mark.parametrize("name", ["acme", "acme-codec"])
-def test_show_takes_a_part_or_a_distribution(name, capsys):
+def test_show_takes_a_component_or_a_distribution(name, capsys):
     assert main(["plugins", "show", name]) == 0
     facts = dict(line.split(":", 1) for line in capsys.readouterr().out.splitlines())
     assert facts["distribution"].strip() == "acme-codec"
@@ -65,7 +65,7 @@ def test_list_and_show_know_what_an_encoder_executes_on(capsys):
 
 
 @pytest.mark.needs("fedplug.encoders")
-def test_show_tells_of_a_part_that_cannot_be_made_what_is_wrong(install_encoder, capsys):
+def test_show_tells_of_a_component_that_cannot_be_made_what_is_wrong(install_encoder, capsys):
     install_encoder("abstract-codec", "abstract", "fedplug.encoders:Encoder")
     assert main(["plugins", "show", "abstract"]) == 0
     problem = capsys.readouterr().out.splitlines()[-1]
@@ -118,7 +118,7 @@ def test_show_of_an_unknown_name_names_the_nearest(capsys):
 
 
 @pytest.mark.parametrize("command", ["show", "check"])
-def test_an_unknown_name_that_is_like_no_other_says_how_to_see_them_all(command, capsys):
+def test_an_unknown_name_without_a_similar_one_says_how_to_list_them(command, capsys):
     assert main(["plugins", command, "zzz"]) == 2
     message = capsys.readouterr().err
     assert "none of the" in message
@@ -127,7 +127,7 @@ def test_an_unknown_name_that_is_like_no_other_says_how_to_see_them_all(command,
 
 
 @pytest.mark.needs("tensorflow")
-def test_check_tells_of_a_part_that_cannot_be_made_and_goes_on(install_encoder, capsys):
+def test_check_tells_of_a_component_that_cannot_be_made_and_goes_on(install_encoder, capsys):
     install_encoder("abstract-codec", "abstract", "fedplug.encoders:Encoder")
     assert main(["plugins", "check", "abstract"]) == 1
     output = capsys.readouterr().out
@@ -159,7 +159,7 @@ def test_check_of_an_unknown_name_names_the_nearest(name, message, capsys):
         ),
     ],
 )
-def test_what_was_mistyped_is_an_error_and_no_failed_check(name, message, capsys):
+def test_a_mistyped_argument_is_an_error_and_not_a_failed_check(name, message, capsys):
     assert main(["plugins", "check", name]) == 2
     printed = capsys.readouterr()
     assert message in printed.err

@@ -1,4 +1,4 @@
-"""Which distributions something was made with, and what to say when one is gone."""
+"""Records of distributions, and the advice if one is missing."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import fedplug
 from fedplug.registry import provenance
 
 
-def test_every_part_in_a_configuration_is_recorded_once_with_its_distribution(install_encoder):
+def test_every_component_in_a_configuration_is_recorded_once_with_its_distribution(install_encoder):
     install_encoder("acme-codec", "acme", version="2.5")
     stages = [{"name": "acme", "config": {"fraction": {"name": "linear", "config": {}}}}] * 2
     found = provenance.records("encoder", "pipeline", {"stages": stages})

@@ -1,4 +1,4 @@
-"""What a type checker makes of programs of users: `make lint` checks this file; `assert_type` is for that."""
+"""Types of users' programs: `make lint` checks this file, and `assert_type` the types."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ def test_either_can_be_handed_to_a_process_as_it_is() -> None:
     assert encoders
 
 
-def test_other_parts_by_name_are_of_their_kind() -> None:
+def test_other_components_by_name_are_of_their_kind() -> None:
     assert isinstance(assert_type(fedplug.aggregator("mean"), Aggregator), Aggregator)
     assert isinstance(assert_type(fedplug.schedule("constant(0.1)"), Schedule), Schedule)
 
 
-def test_a_part_read_from_a_config_has_the_class_of_the_one_that_was_written() -> None:
+def test_a_component_read_from_a_config_has_the_class_of_the_one_that_was_written() -> None:
     for text in ("topk(0.5)", "rules({'*': 'sign'})"):
         part = fedplug.encoder(text)
         again = assert_type(fedplug.from_config(fedplug.to_config(part)), Component)

@@ -58,7 +58,7 @@ def test_a_schedule_goes_through_json_as_part_and_as_argument(schedule):
     assert fedplug.schedule(repr(schedule)) == schedule
 
 
-def test_whatever_stands_for_a_schedule_is_taken():
+def test_every_form_of_a_schedule_is_accepted():
     linear = Linear(0.1, 0.01, 20)
     assert as_schedule(linear) is linear
     assert as_schedule("linear(0.1, 0.01, 20)") == linear

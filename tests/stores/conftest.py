@@ -1,4 +1,4 @@
-"""What the tests of the stores share: equality of states, what committer.py leaves."""
+"""Helpers of the stores' tests: equality of states, and checks of committer.py's store."""
 
 import pytest
 

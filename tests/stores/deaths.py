@@ -19,7 +19,7 @@ PHASES = {
 
 
 def phase():
-    """What this thread is doing."""
+    """Returns what this thread is doing."""
     running, frame = set(), sys._getframe()
     while frame is not None:
         running.add(frame.f_code.co_name)
@@ -31,10 +31,10 @@ def die_at(count, calls=CALLS, during=None, tell=None):
     """Lets this process die at the count-th file operation from now on.
 
     Args:
-        count: From 1 on.
-        calls: The functions of `os` that count.
-        during: The phase in which they count; None: always.
-        tell: Called with the phase, right before.
+        count: Number of the operation, from 1.
+        calls: The functions of `os` to count.
+        during: The phase in which to count; always if None.
+        tell: A function to call with the phase just before.
     """
     left = [count]
 

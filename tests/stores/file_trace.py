@@ -59,7 +59,7 @@ class Trace:
         self.ops = [op for line in lines if line for op in self._ops(*line.groups())]
 
     def states(self, random: Random, dropped: int) -> Iterator[tuple[list[str], dict[str, bytes]]]:
-        """What may be left: what the program had said by then, and contents by name.
+        """Yields possible remains of a crash: the program's output so far, and contents by name.
 
         For every point between two changes: all of them; only those that are certain; the last write torn;
         and ``dropped`` times all but some that are not certain.

@@ -31,7 +31,7 @@ def state_of(stamp):
 
 
 def stamps_of(process):
-    """Of every round so far, what its values are: another number each time that a round is made."""
+    """Records the values of every round: a different number each time that a round is made."""
     return process.metadata or []
 
 

@@ -1,4 +1,4 @@
-"""What the built-in stores say when they refuse; what they promise is tested in test_conformance.py."""
+"""The errors of the built-in stores; test_conformance.py tests their promises."""
 
 import numpy as np
 import pytest
@@ -22,7 +22,7 @@ def process(store):
     return store.open_process("p", SIGNATURE)
 
 
-def test_a_memory_store_keeps_what_nobody_can_write_to_as_it_is():
+def test_a_memory_store_does_not_copy_read_only_arrays():
     residual, weights = np.zeros(3), np.ones(3)
     residual.flags.writeable = False
     with MemoryStore() as opened:
@@ -56,7 +56,7 @@ def test_a_dtype_that_cannot_be_stored_is_refused_with_its_name_and_nothing_is_c
     ],
     ids=["clients", "client", "server"],
 )
-def test_what_is_no_state_is_refused_and_nothing_is_committed(process, arguments, message):
+def test_an_invalid_state_is_refused_and_nothing_is_committed(process, arguments, message):
     with pytest.raises(StoreError, match=message):
         process.commit(0, **arguments)
     assert process.last_round is None

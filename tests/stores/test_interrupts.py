@@ -17,7 +17,7 @@ STORES = str(Path(fedplug.stores.__file__).parent)
 
 
 def interrupted(line, call, *arguments, **keywords):
-    """Whether a call came to its so many-th line in the stores, where it was interrupted."""
+    """Returns whether a call reached its n-th line in the stores, where it was interrupted."""
     left = line
 
     def trace(frame, event, argument):
@@ -52,7 +52,7 @@ def opened_elsewhere(folder):
     return number
 
 
-# A file that was opened when the interrupt came is closed by whoever collects it.
+# A file that was open at the interrupt is closed by the garbage collector.
 @pytest.mark.filterwarnings("ignore::ResourceWarning")
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 @pytest.mark.parametrize("kind", ["memory", "sqlite"])

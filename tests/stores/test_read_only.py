@@ -22,7 +22,7 @@ def fixed(array):
     return array
 
 
-def test_what_is_writable_can_be_written():
+def test_a_writable_array_can_be_written():
     assert can_be_written(np.zeros(3))
     assert can_be_written(kernels.empty((3,), np.dtype(np.float32)))
 
@@ -32,7 +32,7 @@ def test_what_is_writable_can_be_written():
     [fixed(np.zeros(3)), read_only(fixed(np.zeros(3))), fixed(kernels.empty((3,), np.dtype(np.float32)))],
     ids=["array", "view", "of a kernel"],
 )
-def test_what_nobody_can_write_to_cannot(array):
+def test_a_read_only_array_cannot_be_written(array):
     assert not can_be_written(array)
 
 
@@ -41,7 +41,7 @@ def test_bytes_cannot_be_written(data):
     assert not can_be_written(np.frombuffer(data, np.uint8))
 
 
-def test_who_gave_memory_away_is_taken_at_their_word():
+def test_a_read_only_flag_on_foreign_memory_is_trusted():
     assert not can_be_written(fixed(np.frombuffer(bytearray(b"abcd"), np.uint8)))
 
 
@@ -49,7 +49,7 @@ def test_an_array_is_found_behind_a_view():
     assert can_be_written(read_only(read_only(np.zeros(3))))
 
 
-def test_an_array_is_given_up_with_those_it_is_a_view_of():
+def test_giving_up_an_array_includes_its_bases():
     array = np.zeros(6)
     view = array[1:].reshape(5, 1)
     give_up(view)

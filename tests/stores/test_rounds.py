@@ -27,7 +27,7 @@ def folder(store_type, tmp_path):
     return tmp_path / "s"
 
 
-def test_going_back_restores_replaced_states_and_removes_clients_that_came_later(store_type, folder):
+def test_a_rewind_restores_replaced_states_and_removes_later_clients(store_type, folder):
     with store_type(folder, keep_rounds=3) as store:
         process = store.open_process("p")
         assert process.kept_rounds() == [2, 3, 4]
@@ -43,7 +43,7 @@ def test_going_back_restores_replaced_states_and_removes_clients_that_came_later
         assert values(store.open_process("p")) == {"a": 2, "b": 1}
 
 
-def test_training_goes_on_from_the_round_that_was_gone_back_to(store_type, folder):
+def test_training_continues_from_the_round_of_a_rewind(store_type, folder):
     with store_type(folder, keep_rounds=3) as store:
         process = store.open_process("p")
         process.rewind(3)
@@ -55,7 +55,7 @@ def test_training_goes_on_from_the_round_that_was_gone_back_to(store_type, folde
         assert values(process) == {"a": 2, "b": 1}
 
 
-def test_going_back_to_the_last_round_changes_nothing(store_type, folder):
+def test_a_rewind_to_the_last_round_changes_nothing(store_type, folder):
     with store_type(folder, keep_rounds=3) as store:
         process = store.open_process("p")
         process.rewind(4)
@@ -63,7 +63,7 @@ def test_going_back_to_the_last_round_changes_nothing(store_type, folder):
         assert values(process) == {"a": 4, "b": 3, "late": 4}
 
 
-def test_rounds_are_let_go_of_at_a_commit_and_not_at_an_opening(store_type, folder):
+def test_rounds_are_removed_by_a_commit_and_not_by_an_opening(store_type, folder):
     with store_type(folder) as store:
         process = store.open_process("p")
         assert process.kept_rounds() == [2, 3, 4]
@@ -74,7 +74,7 @@ def test_rounds_are_let_go_of_at_a_commit_and_not_at_an_opening(store_type, fold
         assert values(process) == {"a": 4, "b": 5, "late": 4}
 
 
-def test_a_commit_that_fails_lets_go_of_no_round(store_type, folder):
+def test_a_failed_commit_removes_no_round(store_type, folder):
     with store_type(folder) as store:
         process = store.open_process("p")
         with pytest.raises(StoreError, match="was not committed"):
@@ -85,7 +85,7 @@ def test_a_commit_that_fails_lets_go_of_no_round(store_type, folder):
 
 
 @pytest.mark.parametrize("number", [0, -1, 1.5, "3"])
-def test_a_number_of_rounds_that_is_none_is_refused(store_type, tmp_path, number):
+def test_an_invalid_number_of_rounds_is_refused(store_type, tmp_path, number):
     with pytest.raises(ConfigError, match="keep_rounds"):
         store_type(tmp_path / "s", keep_rounds=number)
     assert list(tmp_path.iterdir()) == []

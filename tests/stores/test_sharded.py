@@ -188,7 +188,7 @@ def test_states_that_were_staged_are_committed(folder):
         assert process.last_round == 2
 
 
-def test_a_prepared_round_can_be_prepared_again_and_one_given_up_cannot(folder):
+def test_a_prepared_round_can_be_prepared_again_and_an_abandoned_one_cannot(folder):
     with LocalStore(folder) as store:
         store.open_process("p", {})
         call = store.fleet._shards["a"].prepare
@@ -292,7 +292,7 @@ def after(number):
 
 # Of a store that had shards a, b and c in rounds 1 and 2, and these in rounds 3 and 4.
 @pytest.mark.parametrize("names", ["abc", "bcd"])
-def test_a_crash_before_every_step_of_going_back_leaves_one_round_whole(tmp_path, names):
+def test_a_crash_before_every_step_of_a_rewind_leaves_one_round_whole(tmp_path, names):
     crashed, steps, found = True, 0, []
     while crashed:
         folder = tmp_path / str(steps)
@@ -323,7 +323,7 @@ def test_a_crash_before_every_step_of_going_back_leaves_one_round_whole(tmp_path
     assert set(found) == {2, 4}
 
 
-def test_when_the_index_cannot_go_back_nothing_has_changed(five):
+def test_a_failed_rewind_of_the_index_changes_nothing(five):
     with LocalStore(five, replicas=1, keep_rounds=4) as store:
         process = store.open_process("p", {})
         real = process.index.rewind
@@ -342,7 +342,7 @@ def test_when_the_index_cannot_go_back_nothing_has_changed(five):
         process.verify()
 
 
-def test_when_a_shard_cannot_go_back_the_next_use_does_it(five):
+def test_a_failed_rewind_of_a_shard_is_completed_by_the_next_use(five):
     with CrashingStore(five, "abcd", replicas=1, keep_rounds=4) as store:
         process = store.open_process("p", {})
         real = store.fleet._shards["b"].settle
@@ -364,7 +364,7 @@ def test_when_a_shard_cannot_go_back_the_next_use_does_it(five):
         process.verify()
 
 
-def test_states_stay_with_the_machines_that_there_are_when_going_back(five):
+def test_states_stay_on_the_current_machines_after_a_rewind(five):
     with LocalStore(five, "abcd", replicas=1, keep_rounds=4) as store:
         process = store.open_process("p", {})
         store.drain({"a"})
@@ -380,7 +380,7 @@ def test_states_stay_with_the_machines_that_there_are_when_going_back(five):
         assert values(process) == after(2)
 
 
-def test_a_machine_that_was_away_goes_back_with_the_others(five):
+def test_a_machine_that_was_away_rewinds_with_the_others(five):
     with LocalStore(five, "ab", replicas=1, keep_rounds=4) as store:
         process = store.open_process("p", {})
         process.rewind(3)
@@ -396,7 +396,7 @@ def test_a_machine_that_was_away_goes_back_with_the_others(five):
         process.verify()
 
 
-def test_a_round_whose_machine_is_not_there_is_named_and_not_gone_back_to(tmp_path):
+def test_a_rewind_to_a_round_of_a_missing_machine_is_refused(tmp_path):
     folder = tmp_path / "s"
     with LocalStore(folder, keep_rounds=4) as store:
         process = store.open_process("p", {})
@@ -423,7 +423,7 @@ def test_a_round_whose_machine_is_not_there_is_named_and_not_gone_back_to(tmp_pa
         process.verify()
 
 
-def test_clients_that_begin_anew_take_the_rounds_before_with_them(five):
+def test_restarted_clients_end_the_earlier_rounds(five):
     with LocalStore(five, keep_rounds=4) as store:
         process = store.open_process("p", {})
         process.commit(5, **round_of(5, cohort(5)))
@@ -453,7 +453,7 @@ def test_what_no_kept_round_needs_is_deleted_on_all_shards(five):
             assert len(shards[name].kept_rounds()) == 3  # two, and what an attempt can undo
 
 
-def test_a_shard_that_was_repaired_cannot_go_back_and_goes_on(five):
+def test_a_repaired_shard_cannot_rewind_but_continues(five):
     (five / "shards" / "a" / "states" / "index.sqlite3").unlink()
     assert repair_store(five / "shards" / "a" / "states").lost == []
     with LocalStore(five, replicas=1, keep_rounds=4) as store:
@@ -505,7 +505,7 @@ def test_the_index_of_a_part_is_repaired_in_its_folder(folder, part):
         assert set(values(process).values()) == {2}
 
 
-def test_options_without_sense_are_refused(folder):
+def test_invalid_options_are_refused(folder):
     for options, message in (
         ({"lost": "ignore"}, "lost must be one of 'fail', 'restart'"),
         ({"replicas": -1}, "replicas must be a whole number of at least 0, found -1"),

@@ -116,7 +116,7 @@ def test_a_running_store_can_be_looked_into(tmp_path, running):
         assert "client 0" in process.client_ids()
 
 
-def test_what_is_no_store_or_there_already_is_refused(tmp_path):
+def test_a_missing_source_or_an_existing_target_is_refused(tmp_path):
     with pytest.raises(StoreError, match="there is no store in"):
         copy_store(tmp_path / "s", tmp_path / "copy")
     assert list(tmp_path.iterdir()) == []

@@ -1,4 +1,4 @@
-"""What a store's folder may be, who may open it, and how much space it takes."""
+"""The folder of a store: valid contents, locking, and disk space."""
 
 import os
 import pathlib
@@ -56,11 +56,6 @@ def test_a_store_is_not_opened_twice_by_two_processes(folder):
     assert second.returncode == 1
     assert "StoreInUseError" in second.stderr
     assert "open elsewhere" in second.stderr
-
-
-def test_a_new_store_is_locked_from_the_first_moment(tmp_path):
-    with SqliteStore(tmp_path / "s"), pytest.raises(StoreError, match="open elsewhere"):
-        SqliteStore(tmp_path / "s")
 
 
 def test_a_file_is_no_store(tmp_path):
@@ -172,7 +167,7 @@ def test_segments_never_take_more_than_twice_what_is_alive(tmp_path):
 
 
 def test_a_segment_of_which_half_is_alive_is_left_where_it_is(tmp_path):
-    """So that every byte freed costs at most one byte copied."""
+    """Every byte freed then costs at most one byte copied."""
     clients = ["a", "b", "c", "d", "e"]
     with SqliteStore(tmp_path / "s") as store:
         process = store.open_process("p", {})

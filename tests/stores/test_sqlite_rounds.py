@@ -71,7 +71,7 @@ def test_the_option_is_part_of_the_url_and_of_the_config(tmp_path):
 
 
 @pytest.mark.parametrize("count", ["", "0", "-1", "x", "1.5", "5&x=1"])
-def test_a_number_of_rounds_that_is_none_is_refused(tmp_path, count):
+def test_an_invalid_number_of_rounds_is_refused(tmp_path, count):
     with pytest.raises(ConfigError, match="keep_rounds"):
         open_store(f"sqlite:///{tmp_path}/s?keep_rounds={count}")
     assert list(tmp_path.iterdir()) == []
