@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import importlib.util
 from collections.abc import Callable
 from types import ModuleType
@@ -15,6 +16,7 @@ def imported_on_first_use(package: str) -> Callable[[str], ModuleType]:
     Imports under ``if TYPE_CHECKING:`` beside it tell readers and type checkers the names of the modules.
     """
 
+    @functools.cache  # every call of an op asks
     def module(name: str) -> ModuleType:
         full_name = f"{package}.{name}"
         if importlib.util.find_spec(full_name) is None:

@@ -163,7 +163,7 @@ class TopK(Sparsifier, ContainerSparsifier):
         k = self.sparsity.of_size(sum(ops.num_elements(x) for x in xs), round_num)
         deltas = list(xs)
         residuals = [self._decayed(x, state) for x, state in zip(xs, states, strict=True)]
-        mixed = len({x.dtype.name for x in xs}) > 1
+        mixed = len({x.dtype for x in xs}) > 1
         if mixed:  # sums are rounded in their dtype, compared in float64
             deltas, residuals = ([on_host(each) for each in kind] for kind in (deltas, residuals))
             if self.error_feedback:
