@@ -11,8 +11,7 @@
 
 namespace fedplug::python {
 
-// Before Python 3.12 its header declares these as if they were C++. Here they
-// are what they are, whatever it says.
+// Before Python 3.12 its header declares these with C++ linkage.
 extern "C" {
 int PyTraceMalloc_Track(unsigned int domain, std::uintptr_t block,
                         std::size_t bytes);
@@ -21,7 +20,7 @@ int PyTraceMalloc_Untrack(unsigned int domain, std::uintptr_t block);
 
 namespace {
 
-// What tracemalloc knows NumPy's memory by.
+// The domain of NumPy's memory in tracemalloc.
 constexpr unsigned int kTraceDomain = 389047;
 
 void GiveBack(void* block) {
@@ -29,7 +28,7 @@ void GiveBack(void* block) {
   ResultPool().GiveBack(block);
 }
 
-// Nothing where there cannot be such an array, as NumPy will say.
+// Empty if there cannot be such an array, which NumPy then refuses.
 std::optional<std::size_t> BytesOfArray(const py::dtype& dtype,
                                         const std::vector<py::ssize_t>& shape) {
   auto bytes = static_cast<std::size_t>(dtype.itemsize());
@@ -70,12 +69,12 @@ std::string Text(const py::handle& object) {
       .cast<std::string>();
 }
 
-// As code written in Python may give it.
+// The attribute may run Python code.
 py::object Attribute(const py::handle& object, const char* name) {
   return FromPython([&] { return PyObject_GetAttrString(object.ptr(), name); });
 }
 
-// Whatever the dtype: does the array lie in memory as the kernels need it?
+// Checks the memory layout of an array of any dtype.
 Flat UsableArray(const py::object& object, const char* name, Access access) {
   const std::string parameter = name;
   if (!py::isinstance<py::array>(object)) {
@@ -113,7 +112,7 @@ Flat UsableArray(const py::object& object, const char* name, Access access) {
 DType DTypeOf(const py::dtype& dtype) {
   constexpr char kOrderOfThisMachine = PY_BIG_ENDIAN ? '>' : '<';
   const char order = dtype.byteorder();
-  // NumPy says '=' of most dtypes of this machine's order, but not of all.
+  // NumPy reports '=' for most native dtypes, but not for all.
   if (order != '=' && order != '|' && order != kOrderOfThisMachine) {
     return DType::kOther;
   }

@@ -1,6 +1,6 @@
-// NumPy arrays seen as plain memory, and errors seen as exceptions. An array
-// that a kernel cannot use as it lies is refused with a message that says how
-// to mend it; nothing here ever copies.
+// NumPy arrays as plain memory, and errors as exceptions. An array that a
+// kernel cannot use is refused with a message that names the remedy; nothing
+// here copies.
 #ifndef FEDPLUG_PYTHON_ARRAYS_H_
 #define FEDPLUG_PYTHON_ARRAYS_H_
 
@@ -34,14 +34,14 @@ DType DTypeOf(const py::dtype& dtype);
 
 enum class Access { kRead, kWrite };
 
-// The bytes of an array or of anything with a buffer, as they lie.
+// The bytes of an array or of any object with a buffer.
 struct Bytes {
   py::object owner;  // as long as it lives, the memory stays where it is
   const std::uint8_t* data;
   std::int64_t size;
 };
 
-// The memory of a C-contiguous array of any shape, taken as flat.
+// The memory of a C-contiguous array of any shape, as a flat array.
 struct Flat {
   py::array array;
   DType dtype;
@@ -62,11 +62,11 @@ struct Flat {
 
 // Arrays of any dtype, also of those that NumPy does not export as a buffer
 // (bfloat16).
-// Raises: ArgumentError when `object` has no bytes, or is not C-contiguous.
+// Raises: ArgumentError if `object` has no bytes, or is not C-contiguous.
 Bytes BytesOf(const py::object& object, const char* name);
 
-// `name` is the parameter the messages speak of.
-// Raises: ArgumentError when `object` is no C-contiguous, aligned array of that
+// `name` is the parameter that messages name.
+// Raises: ArgumentError if `object` is no C-contiguous, aligned array of that
 // dtype in native byte order, or is read-only where Access::kWrite is asked
 // for.
 Flat FlatArray(const py::object& object, const char* name, DType dtype,
@@ -76,17 +76,16 @@ Flat FlatArray(const py::object& object, const char* name, DType dtype,
 Flat FloatArray(const py::object& object, const char* name,
                 Access access = Access::kRead);
 
-// The same for float32 and float64, which selections add up in.
+// The same for float32 and float64, the dtypes of selections.
 Flat WideFloatArray(const py::object& object, const char* name,
                     Access access = Access::kRead);
 
-// The same for an array of the dtype that `like` has.
+// The same for an array with the dtype of `like`.
 Flat ArrayLike(const Flat& like, const char* like_name,
                const py::object& object, const char* name,
                Access access = Access::kRead);
 
-// What a kernel that updates `residual` is given: the old residual, and where
-// the new one goes.
+// The arrays of a residual update: the old residual and the new one.
 struct ResidualUpdate {
   std::optional<Flat> in;  // nothing is as zeros
   Flat out;                // the same array when it is updated in place
@@ -100,9 +99,9 @@ struct ResidualUpdate {
   }
 };
 
-// `residual` is an array or None, `out` where its update goes, or None: in
-// place.
-// Raises: ArgumentError when one of them is unlike `delta`, has not its size,
+// `residual` is an array or None; `out` is the array of its update, or None for
+// an update in place.
+// Raises: ArgumentError if one of them is unlike `delta`, has not its size,
 // or shares memory that is written; or both are None.
 ResidualUpdate CheckResidual(const Flat& delta, const char* delta_name,
                              const py::object& residual, const char* name,
@@ -121,8 +120,8 @@ py::array_t<T> NewArrayOf(std::int64_t size) {
       NewArray(py::dtype::of<T>(), size).array);
 }
 
-// `out`, or a new array where it is None.
-// Raises: ArgumentError when `out` is no such array, or cannot be written.
+// `out`, or a new array if it is None.
+// Raises: ArgumentError if `out` is no such array, or cannot be written.
 Flat NewOrGiven(const py::dtype& dtype, std::int64_t size,
                 const py::object& out);
 
@@ -135,15 +134,15 @@ py::array ReadOnlyArray(const py::dtype& dtype, std::int64_t size,
 py::array ReadOnlyPart(const Bytes& bytes, std::int64_t begin,
                        std::int64_t size);
 
-// Raises: ArgumentError when the two share memory.
+// Raises: ArgumentError if the two share memory.
 void RequireDisjoint(const Flat& a, const char* a_name, const Flat& b,
                      const char* b_name);
 
-// The same, save that the two may be one array.
+// The same, but the two may be one array.
 void RequireDisjointOrSame(const Flat& a, const char* a_name, const Flat& b,
                            const char* b_name);
 
-// Raises: ArgumentError when the two have not as many elements.
+// Raises: ArgumentError if the two have not as many elements.
 void RequireSameSize(const Flat& a, const char* a_name, const Flat& b,
                      const char* b_name);
 
@@ -153,8 +152,8 @@ void RequireSameSize(const Flat& a, const char* a_name, const Flat& b,
 
 [[noreturn]] void ThrowArgumentError(const std::string& message);
 
-// Turns a refusal into the exception of fedplug.errors that belongs to it.
-// `non_finite` becomes the `count` of a NonFiniteError.
+// Raises the exception of fedplug.errors for a refusal. `non_finite` becomes
+// the `count` of a NonFiniteError.
 void ThrowUnlessOk(const Status& status, std::int64_t non_finite = 0);
 
 // Calls body(T{}) with the C++ type of a floating dtype.
@@ -174,7 +173,7 @@ void WithFloatType(DType dtype, const Body& body) {
   }
 }
 
-// The same for what WideFloatArray accepts.
+// The same for the dtypes of WideFloatArray.
 template <typename Body>
 void WithWideFloatType(DType dtype, const Body& body) {
   if (dtype == DType::kFloat32) return body(float{});

@@ -12,7 +12,7 @@
 
 namespace fedplug::python {
 
-// Raises: ArgumentError when no form has this name.
+// Raises: ArgumentError if no form has this name.
 IndexForm IndexFormCalled(const std::string& name);
 
 // The indices of an untrusted code, in `place` or in a new array, after a check
@@ -27,7 +27,7 @@ py::array DecodedIndices(const Bytes& code, std::int64_t count,
 // or in a new array.
 // REQUIRES: there are whole values; `place` has as many, and does not overlap
 //           the bytes
-// Raises: PayloadError when one is not finite
+// Raises: PayloadError if one is not finite
 py::array FiniteValues(const Bytes& bytes, const py::dtype& dtype,
                        std::optional<Flat> place);
 

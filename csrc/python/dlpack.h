@@ -50,7 +50,7 @@ struct Unversioned {
   void (*deleter)(Unversioned*);
 };
 
-// What follows `deleter` is as here in versions 1.x.
+// Versions 1.x have this layout after `deleter`.
 struct Versioned {
   static constexpr const char* kName = "dltensor_versioned";
   static constexpr const char* kUsedName = "used_dltensor_versioned";

@@ -12,9 +12,8 @@
 
 namespace fedplug::python {
 
-// Calls task(i, threads) for every array, without the GIL. Small arrays are
-// worked on side by side. Large ones come one after the other, each with all
-// threads.
+// Calls task(i, threads) for every array, without the GIL. Small arrays run in
+// parallel; large ones one after the other, each with all threads.
 //
 // REQUIRES: the GIL; task touches no Python object
 template <typename Task>

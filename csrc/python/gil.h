@@ -1,5 +1,5 @@
-// The GIL around kernels and around calls of Python, also in a thread that
-// outlives the interpreter.
+// The GIL around kernels and calls of Python, also in a thread that outlives
+// the interpreter.
 #ifndef FEDPLUG_PYTHON_GIL_H_
 #define FEDPLUG_PYTHON_GIL_H_
 

@@ -1,5 +1,5 @@
-// A container as Python bytes, into which a binding writes the body where it
-// belongs, in place of a copy of it.
+// A container as Python bytes, into which a binding writes the body without a
+// copy.
 #ifndef FEDPLUG_PYTHON_NEW_CONTAINER_H_
 #define FEDPLUG_PYTHON_NEW_CONTAINER_H_
 
@@ -30,10 +30,10 @@ class NewContainer {
         data_(
             reinterpret_cast<std::uint8_t*>(PyBytes_AS_STRING(bytes_.ptr()))) {}
 
-  // body[body_bytes], where it is to be written. THREADS: needs no GIL
+  // The place of body[body_bytes]. THREADS: needs no GIL
   std::uint8_t* body() const { return data_ + BodyBegin(header_bytes_); }
 
-  // Writes what is around a body that is there. THREADS: needs no GIL
+  // Writes header, length and checksum around the body. THREADS: needs no GIL
   void Close() const {
     CloseContainer(header_, header_bytes_, body_bytes_, data_);
   }

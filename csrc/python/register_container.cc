@@ -11,8 +11,7 @@
 namespace fedplug::python {
 namespace {
 
-// A header that cannot be written is an error of the payload, as one that
-// cannot be read is.
+// An invalid header is a PayloadError, when written as when read.
 void ThrowUnlessPayload(const Status& status) {
   if (!status.ok()) Throw("PayloadError", status.message());
 }
@@ -83,7 +82,7 @@ py::bytes Pack(const py::object& body, const std::string& wire_id,
   return Frame(body, header.data(), static_cast<std::int64_t>(header.size()));
 }
 
-// What a container says, and where its body is.
+// The fields of a container, and the offset of its body.
 struct Container {
   Bytes bytes;
   ContainerHeader header;

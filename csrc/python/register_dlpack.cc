@@ -146,8 +146,8 @@ py::array FromDLPack(const py::object& object) {
         py::str(py::type::of(object).attr("__name__")).cast<std::string>() +
         ". Pass numpy.asarray of it where an array is asked for");
   }
-  // To be asked first: an array elsewhere may be costly to export. The capsule
-  // says it too, also of what cannot be asked (older JAX).
+  // Checked first, because exporting an array on another device may be costly.
+  // The capsule has it too, also for older JAX.
   if (Has(object, "__dlpack_device__")) {
     const py::tuple device = Called(object, "__dlpack_device__");
     RequireCpu(py::int_(py::object(device[0])).cast<std::int64_t>());
@@ -172,7 +172,7 @@ py::array FromDLPack(const py::object& object) {
                     (managed->flags & dlpack::Versioned::kReadOnly) != 0);
   }
   if (PyCapsule_IsValid(capsule.ptr(), dlpack::Unversioned::kName) != 0) {
-    // It does not say whether it may be written to.
+    // Older versions do not say whether it is writable.
     return TakeOver(capsule,
                     static_cast<dlpack::Unversioned*>(PyCapsule_GetPointer(
                         capsule.ptr(), dlpack::Unversioned::kName)),

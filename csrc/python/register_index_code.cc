@@ -25,7 +25,7 @@ IndexForm IndexFormCalled(const std::string& name) {
 py::array DecodedIndices(const Bytes& code, std::int64_t count,
                          std::int64_t size, IndexForm form,
                          std::optional<Flat> place) {
-  // `count` comes from the same untrusted place as the code.
+  // `count` is as untrusted as the code.
   ThrowUnlessOk(CheckIndexCode(code.data, code.size, count, size, form));
   if (!place.has_value()) {
     place = NewArray(py::dtype::of<std::int32_t>(), count);

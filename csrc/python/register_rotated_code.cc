@@ -51,7 +51,7 @@ py::array DecodeRotation(const py::object& data_object, std::int64_t count,
                          const py::object& out) {
   const Flat data = FlatArray(data_object, "data", DType::kUInt8);
   const RotatedCode code = ToRotatedCode(key, levels, block_size);
-  // `count` comes from the same untrusted place as the bytes.
+  // `count` is as untrusted as the bytes.
   ThrowUnlessOk(CheckRotatedBytes(data.size, count, code, dtype.itemsize()));
   Flat values = NewOrGiven(dtype, count, out);
   RequireDisjoint(data, "data", values, "out");

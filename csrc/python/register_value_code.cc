@@ -188,7 +188,7 @@ py::array Decode(const py::object& data_object, std::int64_t count,
   const Flat data = FlatArray(data_object, "data", DType::kUInt8);
   const ValueCode code = ToValueCode(form, bits, block_size, relative);
   const auto* const bytes = data.Read<std::uint8_t>();
-  // `count` comes from the same untrusted place as the bytes.
+  // `count` is as untrusted as the bytes.
   ThrowUnlessOk(
       CheckValueBytes(bytes, data.size, count, code, dtype.itemsize()));
   Flat values = NewOrGiven(dtype, count, out);

@@ -7,7 +7,7 @@
 namespace fedplug::python {
 
 // REQUIRES: the GIL
-// Raises: ConfigError when FEDPLUG_SIMD is set, but not to a level this
+// Raises: ConfigError if FEDPLUG_SIMD is set, but not to a level this
 // processor has
 SimdLevel RequireSimdLevel();
 

@@ -10,7 +10,7 @@ namespace fedplug::python {
 // threads at interpreter shutdown can hang. FEDPLUG_NUM_THREADS sets the number
 // of threads; the default is the number of cores.
 // REQUIRES: the GIL
-// Raises: ConfigError when FEDPLUG_NUM_THREADS is set to anything but an
+// Raises: ConfigError if FEDPLUG_NUM_THREADS is set to anything but an
 // integer in [1, 1024]
 Parallel& Threads();
 

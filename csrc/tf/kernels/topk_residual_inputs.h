@@ -1,5 +1,4 @@
-// What Fedplug>TopKResidual and those like it for lists and variables ask of
-// their attribute and their inputs, on any device.
+// Checks of the attribute and the inputs of the top-k ops, on any device.
 #ifndef FEDPLUG_TF_KERNELS_TOPK_RESIDUAL_INPUTS_H_
 #define FEDPLUG_TF_KERNELS_TOPK_RESIDUAL_INPUTS_H_
 
@@ -12,8 +11,7 @@
 
 namespace fedplug {
 
-// An op that was told, when it was made, what to do about sums that are NaN or
-// infinite.
+// An op with the attribute on_nonfinite.
 class TopKOp : public tensorflow::OpKernel {
  public:
   explicit TopKOp(tensorflow::OpKernelConstruction* context)

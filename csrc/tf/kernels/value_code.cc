@@ -22,7 +22,7 @@ using tensorflow::OpKernelContext;
 using tensorflow::Tensor;
 using tensorflow::errors::InvalidArgument;
 
-// What the attributes say of a code, and then what the inputs do.
+// The configuration of a code, from the attributes and then from the inputs.
 class ValueCodeOp : public OpKernel {
  public:
   explicit ValueCodeOp(OpKernelConstruction* context) : OpKernel(context) {

@@ -38,7 +38,7 @@ Status LockedVariables::Lock(OpKernelContext* context, int first, int count,
     TF_RETURN_IF_ERROR(found);
   }
 
-  // By address, as every op does that locks several.
+  // By address, as every op that locks several does.
   std::vector<Var*> ordered;
   for (const auto& variable : variables_) ordered.push_back(variable.get());
   std::sort(ordered.begin(), ordered.end(),

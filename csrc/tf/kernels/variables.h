@@ -19,8 +19,8 @@ class LockedVariables {
   // The variables that the inputs [first, first + count) are handles of. All
   // ops lock in the same order, so that no two wait for each other.
   //
-  // Errors: FailedPrecondition where one has no value yet; InvalidArgument
-  // where it is not one of this type, or is listed twice.
+  // Errors: FailedPrecondition if one has no value yet; InvalidArgument if it
+  // has another type, or is listed twice.
   tensorflow::Status Lock(tensorflow::OpKernelContext* context, int first,
                           int count, tensorflow::DataType type);
 
@@ -34,7 +34,7 @@ class LockedVariables {
   tensorflow::Status ForwardOrAllocate(tensorflow::OpKernelContext* context,
                                        int i, tensorflow::Tensor** new_value);
 
-  // Gives the variables the values that are not in them already.
+  // Assigns the values that are not yet in the variables.
   void Commit();
 
  private:

@@ -19,17 +19,16 @@ REGISTER_OP("Fedplug>CallInline")
 Calls a function, and runs its operations one after the other in the thread of
 the caller.
 
-TensorFlow hands every call of a function, and every operation that it deems
-expensive, to its pool of threads; for small ones to wake a thread costs more
-than what it does. The results are those of a call by name.
+TensorFlow runs every call of a function, and every operation that it deems
+expensive, in its pool of threads; for small ones, waking a thread costs more
+than the work. The results are those of a call by name.
 
-arguments: Of `f`.
-results: Of `f`.
+arguments: The arguments of `f`.
+results: The results of `f`.
 f: A function of the context. TensorFlow does not change its graph.
-one_thread: Whether an operation does its work in that thread, too, and not
-  among those of TensorFlow, where as many calls are under way as there are
-  processors. Of an operation that adds up in parts, one to a thread, the last
-  bits may differ.
+one_thread: Whether operations do their work in that thread instead of
+  TensorFlow's pool, for as many parallel calls as there are processors. The
+  last bits of operations that add up in parts, one per thread, may differ.
 )doc");
 
 }  // namespace

@@ -33,24 +33,24 @@ REGISTER_OP("Fedplug>ChunkedTopKResidual")
     .Attr("chunk: int >= 1")
     .SetShapeFn(ChunkedTopKResidualShape)
     .Doc(R"doc(
-Takes the k largest entries out of every chunk of an update and keeps the rest for the next round.
+Selects the k largest entries of every chunk of an update; the rest is the next residual.
 
 With a = delta + decay * residual, flattened and cut into chunks of `chunk` elements, of which the last may be shorter:
-`values` and `indices` are the k entries of each chunk with the largest |a|, all of a chunk that has no more; ties go to
-the lower index. `new_residual` is a with exactly these entries set to zero. The result does not depend on the number of
+`values` and `indices` are the k entries of each chunk with the largest |a|, or all of a shorter chunk; ties go to the
+lower index. `new_residual` is a with exactly these entries set to zero. The result does not depend on the number of
 threads. Not differentiable.
 
 Errors (InvalidArgument): the shapes of `delta` and `residual` differ; `k` or `decay` is not a scalar, `k` is negative,
 `decay` is not in [0, 1]; there are 2^31 elements or more; an entry of a is NaN or infinite.
 
-delta: The update of this round. Shape [S], any shape of n elements.
-residual: What earlier rounds left behind. Shape [S].
-k: How many entries leave each chunk. Shape [].
-decay: The share of the residual that is added. Shape [].
-values: The entries taken, with their sign. Shape [c].
-indices: Their places in the flattened update, strictly ascending. Shape [c].
-new_residual: What is left for the next round. Shape [S].
-chunk: How many neighbouring elements are one chunk.
+delta: The update. Shape [S], any shape of n elements.
+residual: The residual of earlier rounds. Shape [S].
+k: Number of entries to select from each chunk. Shape [].
+decay: The factor of the residual. Shape [].
+values: The selected entries. Shape [c].
+indices: Their flat indices, strictly ascending. Shape [c].
+new_residual: The residual for the next round. Shape [S].
+chunk: Number of elements of a chunk.
 )doc");
 
 }  // namespace

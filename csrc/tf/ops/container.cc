@@ -22,11 +22,11 @@ REGISTER_OP("Fedplug>Frame")
     .Attr("header: string")
     .SetShapeFn(VectorShape)
     .Doc(R"doc(
-Puts a header, the length and a checksum around an encoder's bytes.
+Writes a header, the length and a checksum around the bytes of an encoder.
 
 body: Shape [b].
 container: Shape [b + 12 + the length of the header].
-header: What comes before the body's length: the same for all payloads of one tensor under one encoder.
+header: The bytes before the body's length, equal for all payloads of one tensor under one encoder.
 )doc");
 
 REGISTER_OP("Fedplug>Unframe")
@@ -41,7 +41,7 @@ Errors (InvalidArgument): the container is truncated or too long, its header is 
 
 container: Shape [c].
 body: Shape [c - 12 - the length of the header].
-header: What the container must begin with.
+header: The expected header.
 )doc");
 
 }  // namespace

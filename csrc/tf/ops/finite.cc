@@ -30,7 +30,7 @@ REGISTER_OP("Fedplug>AllFinite")
     .Attr("T: list({half, bfloat16, float, double}) >= 1")
     .SetShapeFn(AllFiniteShape)
     .Doc(R"doc(
-Whether no element of any of the tensors is NaN or infinite.
+Tells whether all elements of all tensors are finite.
 
 xs: Any shapes.
 finite: Shape [].
@@ -43,12 +43,12 @@ REGISTER_OP("Fedplug>FiniteFromBytes")
     .Attr("T: {half, bfloat16, float, double}")
     .SetShapeFn(FiniteFromBytesShape)
     .Doc(R"doc(
-Little-endian floats, for untrusted bytes.
+Reads little-endian floats from untrusted bytes.
 
-Errors (InvalidArgument): `data` has another length, or one of them is NaN or infinite.
+Errors (InvalidArgument): `data` has another length, or a value is NaN or infinite.
 
 data: Shape [b].
-count: Shape []; how many values there must be.
+count: The number of values. Shape [].
 values: Shape [count], in the buffer of `data`.
 )doc");
 

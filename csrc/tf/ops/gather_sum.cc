@@ -39,14 +39,14 @@ REGISTER_OP("Fedplug>GatherSum")
     .Attr("T: {float, double}")
     .SetShapeFn(GatherSumShape)
     .Doc(R"doc(
-Gathers elements of a tensor, or of the sum of two, which is computed nowhere else. Not differentiable.
+Gathers elements of a tensor, or of the sum of two, without computing other sums. Not differentiable.
 
 Errors (InvalidArgument): there are more than two addends, or their shapes differ; there are 2^31 elements or more; an
-index is not of an element.
+index is out of range.
 
 addends: One or two tensors. Shape [S], any shape of n elements.
-indices: Places in the flattened tensors, in any order. Shape [k].
-values: The sums at these places. Shape [k].
+indices: Flat indices in any order. Shape [k].
+values: The sums at these indices. Shape [k].
 )doc");
 
 REGISTER_OP("Fedplug>TakeFromSum")
@@ -58,19 +58,19 @@ REGISTER_OP("Fedplug>TakeFromSum")
     .Attr("T: {float, double}")
     .SetShapeFn(TakeFromSumShape)
     .Doc(R"doc(
-Takes entries at given places out of an update and keeps the rest for the next round.
+Takes the entries at given indices from an update; the rest is the next residual.
 
 With a = delta + residual, flattened: `values` are the entries of a at `indices`, and `new_residual` is a with exactly
 these entries set to zero. Not differentiable.
 
-Errors (InvalidArgument): the shapes of `delta` and `residual` differ; there are 2^31 elements or more; an index is not
-of an element, or not above the one before; an entry of a is NaN or infinite.
+Errors (InvalidArgument): the shapes of `delta` and `residual` differ; there are 2^31 elements or more; an index is out
+of range, or not above its predecessor; an entry of a is NaN or infinite.
 
-delta: The update of this round. Shape [S], any shape of n elements.
-residual: What earlier rounds left behind. Shape [S].
-indices: Places in the flattened update, strictly ascending. Shape [k].
-values: The entries taken, with their sign. Shape [k].
-new_residual: What is left for the next round. Shape [S].
+delta: The update. Shape [S], any shape of n elements.
+residual: The residual of earlier rounds. Shape [S].
+indices: Flat indices, strictly ascending. Shape [k].
+values: The selected entries. Shape [k].
+new_residual: The residual for the next round. Shape [S].
 )doc");
 
 }  // namespace

@@ -47,24 +47,24 @@ REGISTER_OP("Fedplug>GroupedTopKResidual")
     .Attr("on_nonfinite: {'error', 'drop'} = 'error'")
     .SetShapeFn(GroupedTopKResidualShape)
     .Doc(R"doc(
-Takes the k largest entries out of a list of tensors and keeps the rest for the next round.
+Selects the k largest entries of a list of tensors; the rest is the next residuals.
 
-With a = delta + residual of the n elements of all tensors, laid end to end: `values` and `indices` are the min(k, n)
+With a = delta + residual of the n elements of all tensors, as one concatenated tensor: `values` and `indices` are the min(k, n)
 entries of largest magnitude, and `new_residuals` are a with exactly these entries set to zero, so that scattering the
 values into them gives a back bit for bit. Ties go to the lower tensor, then to the lower index. A tensor may lose many
 entries or none. The result does not depend on the number of threads. Nothing is concatenated, and the buffers of
-`residuals` are reused for `new_residuals` where TensorFlow allows it. Not differentiable.
+`residuals` are reused for `new_residuals` if TensorFlow allows it. Not differentiable.
 
 Errors (InvalidArgument): the shapes of a delta and its residual differ; `k` is not a scalar or is negative; the tensors
 have 2^31 elements or more together; a sum is NaN or infinite and `on_nonfinite` is "error".
 
-deltas: The update of this round. Shapes [S_t], any shapes.
-residuals: What earlier rounds left behind. Shapes [S_t].
-k: How many entries to take of all together. Shape []. More than n means all.
-values: The entries taken, tensor after tensor, with their sign. Shape [min(k, n)].
-indices: Their places in their flattened tensor, strictly ascending in each. Shape [min(k, n)].
+deltas: The update. Shapes [S_t], any shapes.
+residuals: The residuals of earlier rounds. Shapes [S_t].
+k: Number of entries to select from all tensors together; more than n means all. Shape [].
+values: The selected entries, tensor after tensor. Shape [min(k, n)].
+indices: Their flat indices in their own tensor, strictly ascending in each. Shape [min(k, n)].
 row_splits: Entries row_splits[t] up to row_splits[t + 1] are those of tensor t. Shape [N + 1].
-new_residuals: What is left for the next round. Shapes [S_t].
+new_residuals: The residuals for the next round. Shapes [S_t].
 nonfinite: The number of NaN or infinite sums that were dropped. Shape [].
 on_nonfinite: "error" refuses an update with a NaN or infinite sum; "drop" replaces such a sum by zero.
 )doc");

@@ -55,7 +55,7 @@ REGISTER_OP("Fedplug>DecodeIndices")
     .Doc(R"doc(
 The inverse of Fedplug>EncodeIndices with the same form, for untrusted bytes.
 
-Memory is asked for only after `count` was found to be possible for a code of this length.
+Allocates only after a check that a code of this length can have `count` indices.
 
 Errors (InvalidArgument): `count` is not in [0, size]; `size` is 2^31 or more; the bytes are not a code of `count`
 indices below `size`.

@@ -77,7 +77,7 @@ Errors (InvalidArgument): the shapes differ.
 delta: Any shape.
 residual: The shape of `delta`.
 sum: delta + residual, which need not be finite. The shape of `delta`.
-largest: max |sum|; 0 where there is none, NaN where one is NaN. Shape [].
+largest: max |sum|; 0 for an empty sum, NaN if one is NaN. Shape [].
 )doc");
 
 REGISTER_OP("Fedplug>MatrixTimes")
@@ -98,7 +98,7 @@ Errors (InvalidArgument): the shapes do not fit.
 
 a: Shape [m, n].
 b: Shape [n, r], or [m, r] with `transposed`.
-scale: Elements of `a` are divided by it, and are 0 where it is 0. Shape [].
+scale: The divisor of the elements of `a`, which are 0 if it is 0. Shape [].
 product: (a / scale) b, or (a / scale)' b with `transposed`. Shape [m, r] or [n, r].
 Wide: double for double, float for others.
 )doc");
@@ -119,7 +119,7 @@ Errors (InvalidArgument): the shapes do not fit, or there is no column.
 p: Shape [m, r].
 q: Shape [n, r].
 scale: Shape [].
-matrix: scale p q'; what is too large for T is its largest number. Shape [m, n].
+matrix: scale p q'; numbers too large for T become its largest number. Shape [m, n].
 Wide: double for double, float for others.
 )doc");
 
@@ -133,7 +133,7 @@ REGISTER_OP("Fedplug>LowRankResidual")
     .Attr("Wide: {float, double}")
     .SetShapeFn(LowRankResidualShape)
     .Doc(R"doc(
-What the product of two thin matrices misses of a large one.
+The residual of a large matrix after the product of two thin ones.
 
 Errors (InvalidArgument): the shapes do not fit, or there is no column.
 
@@ -141,7 +141,7 @@ a: Shape [m, n].
 p: Shape [m, r].
 q: Shape [n, r].
 scale: Shape [].
-residual: a - what Fedplug>LowRankMatrix makes. Shape [m, n].
+residual: a - the matrix of Fedplug>LowRankMatrix. Shape [m, n].
 Wide: double for double, float for others.
 )doc");
 

@@ -28,7 +28,7 @@ REGISTER_OP("Fedplug>DrawIndices")
     .Output("indices: int32")
     .SetShapeFn(DrawIndicesShape)
     .Doc(R"doc(
-Draws one index of each of `count` runs of as nearly equal length as can be, the same for the same seed.
+Draws one index from each of `count` runs of nearly equal length, reproducibly from the seed.
 
 Errors (InvalidArgument): not 0 <= count <= size < 2^31.
 

@@ -17,18 +17,17 @@ REGISTER_OP("Fedplug>ReduceInline")
     .SetIsStateful()
     .SetShapeFn(tensorflow::shape_inference::UnknownShape)
     .Doc(R"doc(
-Reduces the elements that an iterator has left, one after the other, in the
-thread of the caller: as ReduceDataset does it, whose kernel instantiates the
-function anew each time.
+Reduces the remaining elements of an iterator, one after the other, in the
+thread of the caller, as ReduceDataset does, but instantiates the function once.
 
 Whether operations of the function share their work among TensorFlow's threads
 is as in the function that this is a part of.
 
-It can be cancelled between two elements, too.
+It can be cancelled between two elements.
 
-iterator: Of elements of any number of components.
-state: What to begin with.
-captured: What the function is given besides.
+iterator: An iterator over elements of any number of components.
+state: The initial state.
+captured: Further arguments of the function.
 reduced: The last state.
 f: `(state, components of an element, captured) -> state`, a function of the
   context. TensorFlow's optimizer only leaves out of it what computes nothing.

@@ -17,8 +17,8 @@ using tensorflow::shape_inference::ShapeHandle;
 
 constexpr std::int64_t kUnknown = InferenceContext::kUnknownDim;
 
-// How many entries leave, as far as that is known while the graph is being
-// built. `sizes` are the elements of each tensor.
+// The number of selected entries, as far as it is known while the graph is
+// being built. `sizes` are the elements of each tensor.
 tensorflow::Status NumSelected(InferenceContext* c, int k_input,
                                const std::vector<std::int64_t>& sizes,
                                DimensionHandle* selected) {
@@ -82,11 +82,11 @@ REGISTER_OP("Fedplug>ResourceTopKResidual")
     .SetIsStateful()
     .SetShapeFn(ResourceTopKResidualShape)
     .Doc(R"doc(
-Takes the k largest entries out of a list of tensors and keeps the rest in variables, which are updated in place.
+Selects the k largest entries of a list of tensors; the rest stays in variables, which are updated in place.
 
 As Fedplug>GroupedTopKResidual where k is a scalar, and as that op for each tensor alone where it is a vector. The list
-is one update either way: after an error all variables are what they were. They are locked meanwhile. What was read
-from a variable before, and is still held, does not change: such a variable gets a new buffer. Not differentiable.
+is one update either way: after an error all variables are unchanged. They are locked meanwhile. A value read from a
+variable earlier does not change: such a variable gets a new buffer. Not differentiable.
 
 Errors (FailedPrecondition): a variable is not initialized.
 
@@ -94,11 +94,11 @@ Errors (InvalidArgument): a variable is listed twice or is not one of T; the sha
 `k` has another shape, or is negative; the tensors have 2^31 elements or more, together where k is a scalar; a sum is NaN
 or infinite and `on_nonfinite` is "error".
 
-residuals: Variables with what earlier rounds left behind, and then with what is left for the next. Shapes [S_t].
-deltas: The update of this round. Shapes [S_t], any shapes.
-k: How many entries to take, of all together (shape []) or of each (shape [N]). More than there are means all.
-values: The entries taken, tensor after tensor, with their sign. Shape [m]: m = min(k, n), or the sum of min(k_t, n_t).
-indices: Their places in their flattened tensor, strictly ascending in each. Shape [m].
+residuals: Variables with the residuals of earlier rounds, which receive the next ones. Shapes [S_t].
+deltas: The update. Shapes [S_t], any shapes.
+k: Number of entries to select, from all tensors together (shape []) or from each (shape [N]).
+values: The selected entries, tensor after tensor. Shape [m]: m = min(k, n), or the sum of min(k_t, n_t).
+indices: Their flat indices in their own tensor, strictly ascending in each. Shape [m].
 row_splits: Entries row_splits[t] up to row_splits[t + 1] are those of tensor t. Shape [N + 1].
 nonfinite: The number of NaN or infinite sums that were dropped. Shape [].
 on_nonfinite: "error" refuses an update with a NaN or infinite sum; "drop" replaces such a sum by zero.

@@ -43,16 +43,15 @@ REGISTER_OP("Fedplug>EncodeRotated")
     .Attr("T: {half, bfloat16, float, double}")
     .SetShapeFn(EncodeRotatedShape)
     .Doc(R"doc(
-Rotates blocks of a vector at random, and takes every element to the nearest level.
+Rotates blocks of a vector at random, and quantizes every element to the nearest level.
 
 A block with an element that is NaN or infinite becomes bytes that Fedplug>DecodeRotated refuses.
 
-Errors (InvalidArgument): `key` has not two elements; `levels` or `block_size` are not what core/rotated_code.h asks
-for.
+Errors (InvalidArgument): `key` has not two elements; `levels` or `block_size` violate core/rotated_code.h.
 
 values: Shape [n].
-key: Of the rotation. Shape [2].
-levels: The positive ones, ascending; the others are their negatives. Shape [l], l a power of two up to 128.
+key: The key of the rotation. Shape [2].
+levels: The positive levels, ascending; the others are their negatives. Shape [l], l a power of two up to 128.
 block_size: A power of two up to 2^20; at least 8, where there is more than one block. Shape [].
 code: Shape [b]; b follows from n, T, l and `block_size`.
 )doc");
@@ -69,17 +68,17 @@ REGISTER_OP("Fedplug>DecodeRotated")
     .Doc(R"doc(
 The inverse of Fedplug>EncodeRotated, up to the error of the levels, for untrusted bytes.
 
-Memory is asked for only after the code was found to have the length that `count` values take.
+Allocates only after a check that the code has the length of `count` values.
 
 Errors (InvalidArgument): the bytes are not what Fedplug>EncodeRotated writes for `count` values; those of
 Fedplug>EncodeRotated.
 
 code: Shape [b].
 count: Below 2^31. Shape [].
-key: As for Fedplug>EncodeRotated, and so `levels` and `block_size`. Shape [2].
+key: As for Fedplug>EncodeRotated, like `levels` and `block_size`. Shape [2].
 levels: Shape [l].
 block_size: Shape [].
-values: Finite; what is too large for T is its largest number. Shape [count].
+values: Finite; numbers too large for T become its largest number. Shape [count].
 )doc");
 
 }  // namespace

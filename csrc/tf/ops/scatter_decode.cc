@@ -61,7 +61,7 @@ Adds p sparse payloads into one dense accumulator, without ever building a dense
 
 sum is `accumulator`, flattened, after sum[indices[j]] += weights[i] * values[j] for every payload i, in order, and
 every entry j in [row_splits[i], row_splits[i + 1]). Each product and each sum is rounded once. The result does not
-depend on the number of threads. The buffer of `accumulator` is reused where TensorFlow allows it; the cost beyond
+depend on the number of threads. The buffer of `accumulator` is reused if TensorFlow allows it; the cost beyond
 that is O(e). Not differentiable.
 
 Errors (InvalidArgument), all found before anything is written: `values` and `indices` differ in length;
@@ -70,7 +70,7 @@ ascend strictly or leave [0, n), in which case the payload is named; there are 2
 
 accumulator: The dense sum so far. Shape [S], any shape of n elements.
 values: The values of all payloads, one payload after the other. Shape [e].
-indices: Their places in the flattened accumulator, strictly ascending within a payload. Shape [e].
+indices: Their flat indices, strictly ascending within a payload. Shape [e].
 row_splits: Where each payload starts and ends in `values`. Shape [p + 1].
 weights: The factor of each payload. Shape [p].
 sum: The new accumulator. Shape [S].
@@ -86,10 +86,10 @@ REGISTER_OP("Fedplug>ResourceScatterDecodeAdd")
     .SetIsStateful()
     .SetShapeFn(ResourceScatterDecodeAddShape)
     .Doc(R"doc(
-Adds p sparse payloads into a variable, in place: afterwards it holds what ScatterDecodeAdd gives.
+Adds p sparse payloads into a variable, in place: afterwards it holds the result of ScatterDecodeAdd.
 
-The variable is locked meanwhile. What was read from it before, and is still held, does not change: it gets a new buffer
-then. After an error it is what it was.
+The variable is locked meanwhile. A value read from it earlier does not change: the variable then gets a new buffer. After
+an error the variable is unchanged.
 
 Errors (FailedPrecondition): the variable is not initialized.
 
@@ -97,7 +97,7 @@ Errors (InvalidArgument): the variable is not one of T; those of ScatterDecodeAd
 
 accumulator: A variable with the dense sum so far. Shape [S], any shape of n elements.
 values: The values of all payloads, one payload after the other. Shape [e].
-indices: Their places in the flattened accumulator, strictly ascending within a payload. Shape [e].
+indices: Their flat indices, strictly ascending within a payload. Shape [e].
 row_splits: Where each payload starts and ends in `values`. Shape [p + 1].
 weights: The factor of each payload. Shape [p].
 )doc");
@@ -112,13 +112,13 @@ REGISTER_OP("Fedplug>ScatterDecode")
     .Attr("T: {float, double, bfloat16, half}")
     .SetShapeFn(ScatterDecodeShape)
     .Doc(R"doc(
-The dense sum of p sparse payloads: bit for bit what ScatterDecodeAdd makes of zeros, which are neither read nor copied.
+The dense sum of p sparse payloads: bit for bit the result of ScatterDecodeAdd on zeros, which are neither read nor copied.
 
 Errors (InvalidArgument): those of ScatterDecodeAdd; not 0 <= size < 2^31.
 
 size: The number of elements of the sum. Shape [].
 values: The values of all payloads, one payload after the other. Shape [e].
-indices: Their places in the sum, strictly ascending within a payload. Shape [e].
+indices: Their indices in the sum, strictly ascending within a payload. Shape [e].
 row_splits: Where each payload starts and ends in `values`. Shape [p + 1].
 weights: The factor of each payload. Shape [p].
 sum: Shape [size].

@@ -23,12 +23,12 @@ REGISTER_OP("Fedplug>SparseBody")
       return tensorflow::OkStatus();
     })
     .Doc(R"doc(
-Puts the number of entries of a sparse payload, their index code and their values into one buffer.
+Concatenates the number of entries of a sparse payload, their index code and their values.
 
 Errors (InvalidArgument): `count` is not in [0, 2^31).
 
 count: The number of entries. Shape [].
-index_code: Where they are. Shape [c].
+index_code: The code of their indices. Shape [c].
 values: The bytes of their values. Shape [v].
 body: Shape [b].
 )doc");
@@ -55,9 +55,9 @@ Errors (InvalidArgument): the lengths cannot be read, are not in their fewest by
 tensor.
 
 body: Shape [b].
-size: Of the tensor the entries are of. Shape [].
+size: The number of elements of the tensor. Shape [].
 count: The number of entries, in [0, size]. Shape [].
-index_code: Where they are. Shape [c].
+index_code: The code of their indices. Shape [c].
 values: The bytes of their values. Shape [v].
 )doc");
 

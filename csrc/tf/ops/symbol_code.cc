@@ -32,7 +32,7 @@ Errors (InvalidArgument): `bits` is not in [1, 8]; `packed` is not `count` symbo
 
 packed: The symbols one after the other, lowest bit first. Shape [ceil(count * bits / 8)].
 count: The number of symbols, below 2^31. Shape [].
-bits: Of each symbol, 1 to 8. Shape [].
+bits: Bits per symbol, 1 to 8. Shape [].
 code: At most a byte longer than `packed`. Shape [b].
 form: The layout, see core/symbol_code.h.
 )doc");
@@ -47,14 +47,14 @@ REGISTER_OP("Fedplug>DecodeSymbols")
     .Doc(R"doc(
 The inverse of Fedplug>EncodeSymbols with the same form, for untrusted bytes.
 
-Many equal symbols have a short code: the memory asked for follows from `count`, which must come from elsewhere.
+Many equal symbols have a short code: `count` determines the allocated memory, and must come from a trusted source.
 
 Errors (InvalidArgument): `bits` is not in [1, 8]; `count` is not in [0, 2^31); the bytes are not the code of `count`
 symbols.
 
 code: Shape [b].
 count: The number of symbols in the code. Shape [].
-bits: Of each symbol, 1 to 8. Shape [].
+bits: Bits per symbol, 1 to 8. Shape [].
 packed: Shape [ceil(count * bits / 8)].
 form: The layout, see core/symbol_code.h.
 )doc");

@@ -30,7 +30,7 @@ REGISTER_OP("Fedplug>ThresholdResidual")
     .Attr("T: {float, double}")
     .SetShapeFn(ThresholdResidualShape)
     .Doc(R"doc(
-Takes the entries that reach a threshold out of an update and keeps the rest for the next round.
+Selects the entries of an update that reach a threshold; the rest is the next residual.
 
 With a = delta + residual, flattened: `values` and `indices` are the entries with |a| >= threshold that are not zero,
 and `new_residual` is a with exactly these entries set to zero. The result does not depend on the number of threads.
@@ -39,12 +39,12 @@ Not differentiable.
 Errors (InvalidArgument): the shapes of `delta` and `residual` differ; `threshold` is not a scalar, or is negative or
 NaN; there are 2^31 elements or more; an entry of a is NaN or infinite.
 
-delta: The update of this round. Shape [S], any shape of n elements.
-residual: What earlier rounds left behind. Shape [S].
-threshold: The smallest magnitude that leaves. Shape [].
-values: The entries taken, with their sign. Shape [c].
-indices: Their places in the flattened update, strictly ascending. Shape [c].
-new_residual: What is left for the next round. Shape [S].
+delta: The update. Shape [S], any shape of n elements.
+residual: The residual of earlier rounds. Shape [S].
+threshold: The smallest selected magnitude. Shape [].
+values: The selected entries. Shape [c].
+indices: Their flat indices, strictly ascending. Shape [c].
+new_residual: The residual for the next round. Shape [S].
 )doc");
 
 }  // namespace

@@ -1,4 +1,4 @@
-// How many entries a top-k selection returns, as far as that is known while a
+// The number of entries of a top-k selection, as far as it is known while a
 // graph is being built.
 #ifndef FEDPLUG_TF_OPS_TOPK_SHAPES_H_
 #define FEDPLUG_TF_OPS_TOPK_SHAPES_H_
@@ -11,7 +11,7 @@
 
 namespace fedplug {
 
-// min(k, n), where k, an input, and n are known; n is kUnknownDim otherwise.
+// min(k, n), if the input k and n are known; an unknown n is kUnknownDim.
 inline tensorflow::Status NumSelected(
     tensorflow::shape_inference::InferenceContext* c, int k_input,
     std::int64_t n, tensorflow::shape_inference::DimensionHandle* selected) {

@@ -42,17 +42,16 @@ REGISTER_OP("Fedplug>EncodeValues")
     .Attr("relative: float = 0.01")
     .SetShapeFn(EncodeValuesShape)
     .Doc(R"doc(
-Quantizes and packs a vector: the bytes that travel.
+Quantizes and packs a vector into the bytes of a payload.
 
 Errors (InvalidArgument): a value is NaN or infinite; `bits`, `block_size` or `relative` are out of range for the form.
 
 values: Shape [n].
-seed: For forms that round at random: the first of the two seeds of the noise. The other one is the checksum of the
-values. Shape [].
-bits: Of each level, for 'qsgd', 'bfp' and 'codebook'; other forms do not look at it. Shape [].
+seed: The first of the two seeds of the noise of random forms; the other is the checksum of the values. Shape [].
+bits: Bits per level, for 'qsgd', 'bfp' and 'codebook'; other forms ignore it. Shape [].
 code: Shape [b]; b follows from n, T, `bits` and the attributes.
 form: The layout, see core/value_code.h.
-block_size: How many values share a scale, for 'qsgd', 'bfp' and 'blockwise8'.
+block_size: Number of values that share a scale, for 'qsgd', 'bfp' and 'blockwise8'.
 relative: The largest error as a share of the range, for 'bounded'.
 )doc");
 
@@ -71,17 +70,17 @@ REGISTER_OP("Fedplug>DecodeValues")
     .Doc(R"doc(
 The inverse of Fedplug>EncodeValues with the same `bits` and attributes, for untrusted bytes.
 
-Memory is asked for only after the code was found to have the length that `count` values take.
+Allocates only after a check that the code has the length of `count` values.
 
 Errors (InvalidArgument): the bytes are not what Fedplug>EncodeValues writes for `count` values; `bits` or `block_size`
 are out of range for the form.
 
 code: Shape [b].
 count: Below 2^31. Shape [].
-bits: Of each level, for 'qsgd', 'bfp' and 'codebook'; other forms do not look at it. Shape [].
+bits: Bits per level, for 'qsgd', 'bfp' and 'codebook'; other forms ignore it. Shape [].
 values: Finite. Shape [count].
 form: The layout, see core/value_code.h.
-block_size: How many values share a scale, for 'qsgd', 'bfp' and 'blockwise8'.
+block_size: Number of values that share a scale, for 'qsgd', 'bfp' and 'blockwise8'.
 relative: The largest error as a share of the range, for 'bounded'.
 )doc");
 

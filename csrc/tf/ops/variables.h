@@ -1,4 +1,4 @@
-// What is known of a variable while a graph is being built.
+// The known properties of a variable while a graph is being built.
 #ifndef FEDPLUG_TF_OPS_VARIABLES_H_
 #define FEDPLUG_TF_OPS_VARIABLES_H_
 
