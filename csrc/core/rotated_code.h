@@ -21,8 +21,8 @@
 // order; a sum over a block adds the right half to the left half until one is
 // left. 16-bit values are widened to float first. Everything is rounded once,
 // in float, of doubles in double; levels are rounded to that, and so are the
-// numbers in the middle between two of them, which are computed in double. What
-// is too large becomes the largest number.
+// numbers in the middle between two of them, which are computed in double.
+// Numbers too large become the largest number.
 //
 // Source: Vargaftik et al., "EDEN: Communication-Efficient and Robust
 // Distributed Mean Estimation for Federated Learning", ICML 2022, algorithm 1.

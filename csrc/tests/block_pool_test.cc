@@ -1,5 +1,5 @@
-// The pool of blocks: what was given back is used again, within its limits, by
-// any number of threads.
+// The pool of blocks: freed blocks are reused, within its limits, by any number
+// of threads.
 #include "core/base/block_pool.h"
 
 #include <algorithm>
@@ -33,7 +33,7 @@ TEST(BlockPool, DoesNotGiveABlockToTwo) {
   EXPECT_TRUE(first != second);
   pool.GiveBack(first);
   pool.GiveBack(second);
-  // The one used last is the likelier to be in the cache.
+  // The last used block is more likely in the cache.
   void* const third = pool.Take(kMiB);
   EXPECT_EQ(third, second);
   pool.GiveBack(third);

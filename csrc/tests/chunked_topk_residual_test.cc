@@ -96,8 +96,8 @@ TEST(ChunkedTopKResidual, EqualsTheReference) {
   });
 }
 
-// Where neighbouring chunks differ by orders of magnitude, every guess is far
-// off, and in both directions.
+// If neighbouring chunks differ by orders of magnitude, every guess is far off,
+// in both directions.
 TEST(ChunkedTopKResidual, NeedsNoSimilarChunks) {
   Random random(2);
   Serial serial;

@@ -1,4 +1,4 @@
-// The container: its bytes, and what is refused.
+// Tests the container: its bytes and its refusals.
 #include "core/container.h"
 
 #include <cstring>

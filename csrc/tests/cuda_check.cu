@@ -1,5 +1,5 @@
-// Holds a GPU to the cases of cuda_check_cases.h. Needs no TensorFlow. Without
-// a GPU it says so and exits with 77, which ctest counts as skipped.
+// Runs the cases of cuda_check_cases.h on a GPU, without TensorFlow. Without a
+// GPU it exits with 77, which ctest counts as skipped.
 #include "tests/cuda_check_device.cuh"
 
 namespace fedplug::testing {

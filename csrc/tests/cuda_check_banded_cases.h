@@ -1,6 +1,6 @@
-// What the banded CUDA selection is held to besides: what its log has no room
-// for, and what its sample does not show. A Machine is one of
-// cuda_check_cases.h.
+// Further test cases of the banded CUDA selection: residuals that its log
+// cannot describe, and misleading samples. cuda_check_cases.h describes a
+// Machine.
 #ifndef FEDPLUG_TESTS_CUDA_CHECK_BANDED_CASES_H_
 #define FEDPLUG_TESTS_CUDA_CHECK_BANDED_CASES_H_
 
@@ -17,8 +17,8 @@
 
 namespace fedplug::testing {
 
-// Sums that do not tell their residuals to 16 bits, in some of the tiles: the
-// residual is negligible, or is -0.
+// Residuals that do not fit the log of 16 bits, in some of the tiles:
+// negligible ones, and -0.
 template <typename T>
 TopKInput<T> TensorFarFromItsSums() {
   Random random(17);
@@ -33,7 +33,7 @@ TopKInput<T> TensorFarFromItsSums() {
   return input;
 }
 
-// Also where it is refused, for a sum beside these and one in another tile.
+// Also with a refused sum beside these and one in another tile.
 template <typename T, typename Machine>
 void TopKTakesResidualsFarFromTheirSums(Machine& machine) {
   TopKInput<T> input = TensorFarFromItsSums<T>();
@@ -45,12 +45,11 @@ void TopKTakesResidualsFarFromTheirSums(Machine& machine) {
                                                NonFinitePolicy::kError)[0]);
 }
 
-// What a sample of a tensor finds, unlike the rest of it.
+// The elements of a sample, unlike the rest of the tensor.
 enum class Sampled { kLarge, kSmall };
 
-// Tensors whose elements are of some size where a banded selection looks, and
-// of another everywhere else: the k-th largest is below what it expects, or
-// above.
+// Tensors whose sampled elements differ in size from all others: the k-th
+// largest is below or above the band.
 template <typename T>
 std::vector<TopKInput<T>> MisleadingInputs(Sampled sampled) {
   Random random(18);
@@ -106,7 +105,7 @@ std::vector<TopKInput<T>> PiecesOf(const TopKInput<T>& input) {
   return pieces;
 }
 
-// The same of a list: it is sampled as the one tensor.
+// The same for a list, which is sampled as one tensor.
 template <typename T, typename Machine>
 void GroupedTopKTakesWhatItsLogAndItsSampleAreNotFor(Machine& machine) {
   std::vector<TopKInput<T>> inputs = {TensorFarFromItsSums<T>()};

@@ -25,8 +25,8 @@ struct TopKInput {
   std::vector<T> residual;
   std::int64_t k = 0;
   bool in_place = true;
-  // Elements before the first, in every buffer: a part of a larger tensor is
-  // no more aligned than its dtype.
+  // Elements before the first in every buffer, because a part of a larger
+  // tensor is only aligned to its dtype.
   std::size_t shift = 0;
 
   std::int64_t n() const { return static_cast<std::int64_t>(delta.size()); }
@@ -196,7 +196,7 @@ void TopKRefusesTheWholeListAndChangesNothing(Machine& machine) {
   ExpectRefusedAsByTheCore(bad, outputs[40]);
 }
 
-// One value everywhere: a single tie, or nothing but sums that are refused.
+// One value everywhere: a single tie, or only refused sums.
 template <typename T, typename Machine>
 void TopKTakesTensorsOfOneValue(Machine& machine) {
   const T infinity = FromBits<T>(FloatTraits<T>::kInfinity);
@@ -227,7 +227,8 @@ void TopKTakesTensorsOfOneValue(Machine& machine) {
   }
 }
 
-// In order, either way; and mostly zeros, of which some are chosen or none.
+// Ascending and descending tensors, and tensors with mostly zeros, of which
+// some or none are selected.
 template <typename T, typename Machine>
 void TopKTakesTensorsInOrderAndOfZeros(Machine& machine) {
   Random random(19);

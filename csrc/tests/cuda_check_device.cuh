@@ -25,8 +25,8 @@ inline void Check(const Status& status) {
   if (!status.ok()) throw std::runtime_error(status.message());
 }
 
-// Device memory that begins as garbage; the elements lie `shift` elements
-// behind the start of an allocation.
+// Device memory filled with garbage; the elements begin `shift` elements after
+// an allocation.
 template <typename Element>
 class DeviceArray {
  public:
@@ -196,8 +196,8 @@ class Gpu {
   cuda::TopKWay way_;
 };
 
-// Says which device there is; without one, ends the process with 77. The first
-// test of a program: the others need what it finds.
+// Prints the device; without one, ends the process with 77. The first test of a
+// program.
 inline void FindDevice() {
   int devices = 0;
   if (cudaGetDeviceCount(&devices) != cudaSuccess || devices == 0) {

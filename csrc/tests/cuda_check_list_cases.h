@@ -1,5 +1,5 @@
-// What the CUDA selection from a list of tensors with one k is held to. A
-// Machine (cuda_check_cases.h) has
+// Test cases of the CUDA selection from a list of tensors with one k. A Machine
+// (cuda_check_cases.h) has
 //   GroupedTopK(inputs, k, policy)
 //                         ->  GroupedTopKOutput; no input's own k counts
 #ifndef FEDPLUG_TESTS_CUDA_CHECK_LIST_CASES_H_
@@ -35,7 +35,7 @@ std::size_t ChosenOfGroup(const std::vector<TopKInput<T>>& inputs,
   return static_cast<std::size_t>(std::min(k, n));
 }
 
-// The core, itself held against the obvious loop, says what is right.
+// The core, which is tested against the reference, is the oracle.
 template <typename T, typename Machine>
 void ExpectSameAsCore(const std::vector<TopKInput<T>>& inputs, std::int64_t k,
                       NonFinitePolicy policy, Machine& machine) {

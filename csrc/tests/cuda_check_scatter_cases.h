@@ -1,4 +1,4 @@
-// What the CUDA decoding is held to. A Machine (cuda_check_cases.h) has
+// Test cases of the CUDA decoding. A Machine (cuda_check_cases.h) has
 //   Scatter(input)        ->  ScatterOutput of ScatterDecodeAdd
 //   Decode(input)         ->  ScatterOutput of ScatterDecode, which must not
 //   see
@@ -57,7 +57,7 @@ ScatterInput<T> RandomPayloads(std::int64_t n, std::int64_t payloads,
   return input;
 }
 
-// The core, itself held against the obvious loop, says what is right.
+// The core, which is tested against the reference, is the oracle.
 template <typename T, typename Machine>
 void ExpectSameAsCore(const ScatterInput<T>& input, Machine& machine) {
   Serial serial;
@@ -88,7 +88,7 @@ void ScatterEqualsTheCore(Machine& machine) {
       }
     }
   }
-  // More payloads than a block looks up at once.
+  // More payloads than a block searches at once.
   ExpectSameAsCore(
       RandomPayloads<T>(9000, 600, 40, true, Fill::kNormal, random), machine);
 }
@@ -115,15 +115,15 @@ void DecodeEqualsTheCore(Machine& machine) {
   }
 }
 
-// One number changed anywhere: the same words as the core's, and nothing
-// written.
+// One changed number: the core's message, and nothing written.
 template <typename Machine>
 void ScatterRefusesInTheWordsOfTheCore(Machine& machine) {
   Random random(7);
   constexpr std::int64_t kWrong[] = {-1, 0, 1, 5, 39, 9000, INT32_MAX};
   for (int trial = 0; trial < 400; ++trial) {
     SCOPED_TRACE("trial " + std::to_string(trial));
-    // Short payloads, often empty ones, so that their first entries are hit.
+    // Short payloads, often empty ones, so that changes hit their first
+    // entries.
     const std::int64_t largest_k = trial % 2 == 0 ? 4 : 900;
     auto input =
         RandomPayloads<float>(9000, 6, largest_k, true, Fill::kNormal, random);

@@ -1,6 +1,6 @@
-// Prints how long the kernels take on a GPU, next to a copy on the device and,
-// where the toolkit has it, cub::DeviceTopK; what it times, it checks. No test
-// of ctest; benchmarks/cuda_torch.py has the same sizes in PyTorch.
+// Prints and checks the times of the kernels on a GPU beside a copy on the
+// device and, if the toolkit has it, cub::DeviceTopK. Not a test of ctest;
+// benchmarks/cuda_torch.py has the same sizes in PyTorch.
 #include <numeric>
 #include <thread>
 
@@ -43,8 +43,8 @@ double MedianMicroseconds(const Prepare& prepare, const Work& work) {
 }
 
 #ifdef FEDPLUG_HAS_DEVICE_TOPK
-// Only the selection, of keys that are already there: no sum, no residual, no
-// order, ties as they come. So it does less than the row it stands next to.
+// Only the selection of existing keys, without sums, residuals, order or
+// defined ties: less work than its row.
 double DeviceTopKMicroseconds(const DeviceArray<float>& keys, std::int64_t n,
                               std::int64_t k) {
   const DeviceArray<float> out(static_cast<std::size_t>(k));
@@ -71,8 +71,7 @@ double DeviceTopKMicroseconds(const DeviceArray<float>&, std::int64_t,
 }
 #endif
 
-// The core, itself held against the reference: to sort 5 * 10^7 numbers takes
-// minutes, in which a GPU would idle.
+// The core is the oracle, because sorting 5 * 10^7 numbers takes minutes.
 void ExpectSameAsCore(const TopKInput<float>& input, NonFinitePolicy policy,
                       const TopKOutput<float>& output) {
   static ThreadPool threads(
@@ -221,8 +220,8 @@ class GroupedOnDevice {
   DeviceArray<std::byte> workspace_;
 };
 
-// The same numbers as a list of layers and as one tensor: the same values leave
-// in the same order.
+// The same numbers as a list of layers and as one tensor: equal values in equal
+// order.
 TEST(CudaTimes, ListWithOneKAgainstOneTensor) {
   const auto sizes = LayerSizes();
   const std::int64_t n =

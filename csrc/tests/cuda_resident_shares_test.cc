@@ -1,4 +1,4 @@
-// Which tensors the resident selection takes, and how it cuts them.
+// Tests which tensors the resident selection accepts, and how it cuts them.
 #include "cuda/topk/resident.h"
 #include "tests/kernel_inputs.h"
 

@@ -93,7 +93,7 @@ TEST(GatherSum, GivesAndTakesTheSumsOnAnyNumberOfThreads) {
   });
 }
 
-// What is written past the caches.
+// Sizes that are written past the caches.
 TEST(GatherSum, TakesFromAResidualThatIsTooLargeForTheCaches) {
   ThreadPool three(3);
   ExpectTheSumsOneByOne(RandomCase<float>(9000001, 101), three);

@@ -83,7 +83,7 @@ TEST(LowRank, WhatIsTooLargeBecomesTheLargestNumber) {
   });
 }
 
-// What is written past the caches.
+// Sizes that are written past the caches.
 TEST(LowRank, MakesAMatrixThatIsTooLargeForTheCaches) {
   Random random(3);
   ThreadPool three(3);

@@ -1,5 +1,5 @@
-// Calls for which there is not enough memory: whichever request is the one that
-// fails, no entry is lost, no sum is half made, and nothing ends the process.
+// Tests calls without enough memory: whichever allocation fails, no entry is
+// lost, no sum is partial, and the process goes on.
 #include <atomic>
 #include <cstdlib>
 #include <new>
@@ -15,13 +15,13 @@
 
 namespace {
 
-// Requests that a test of a kernel makes beside the kernel's are smaller.
+// The test's own allocations are smaller.
 constexpr std::size_t kLarge = 1 << 14;
 
-// Requests smaller than this are always met.
+// Smaller allocations always succeed.
 std::atomic<std::size_t> smallest{kLarge};
 
-// Other requests until one fails; 0: none does.
+// The number of allocations before one fails; 0: none fails.
 std::atomic<int> requests_left{0};
 
 void* Allocate(std::size_t bytes) {
@@ -206,7 +206,7 @@ TEST(NoMemory, ASelectionThatWritesAtOnceLeavesTheResidual) {
   EXPECT_TRUE(request > 4);
 }
 
-// Tells a kernel of many threads; runs its tasks one after the other.
+// Reports many threads, and runs tasks one after the other.
 class FourInTurn final : public Parallel {
  public:
   int MaxThreads() const override { return 4; }

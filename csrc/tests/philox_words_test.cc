@@ -14,7 +14,7 @@ constexpr SimdLevel kLevels[] = {SimdLevel::kBaseline, SimdLevel::kAvx2,
 TEST(PhiloxWords, AreThoseOfOneDrawAfterTheOther) {
   const Philox random(0x123456789abcdef0u, ~std::uint64_t{6});
   constexpr std::int64_t kDraws = 3 * philox::kGroup;
-  // Also where the lower half of the counter overflows.
+  // Also at an overflow of the lower half of the counter.
   for (const std::int64_t first :
        {std::int64_t{0}, std::int64_t{250}, (std::int64_t{1} << 32) - 40}) {
     std::vector<std::uint32_t> expected;

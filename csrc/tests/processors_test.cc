@@ -13,7 +13,7 @@
 namespace fedplug::testing {
 namespace {
 
-// A folder of its own, which goes with it.
+// A temporary folder, removed with the object.
 class Root {
  public:
   Root() {

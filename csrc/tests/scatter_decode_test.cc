@@ -107,8 +107,8 @@ TEST(ScatterDecodeAdd, DoesNotDependOnTheNumberOfThreads) {
   });
 }
 
-// Long enough for several tiles of the cache; dense payloads, which ask for
-// tiles ahead, and thin ones, for which tiles are made longer.
+// Long enough for several tiles; dense payloads, which prefetch tiles, and thin
+// ones, which have longer tiles.
 TEST(ScatterDecodeAdd, EqualsTheReferenceAcrossTiles) {
   ForEachDtype([](auto zero) {
     using T = decltype(zero);

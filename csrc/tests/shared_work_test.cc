@@ -1,5 +1,5 @@
-// Shared work where helpers come late, never, or stay: what a foreign pool may
-// do. thread_pool_test tests our own pool.
+// Tests shared work with helpers that come late, never, or stay: what a foreign
+// pool may do. thread_pool_test tests our own pool.
 #include "core/base/shared_work.h"
 
 #include <atomic>
@@ -74,7 +74,7 @@ TEST(SharedWork, AJobWithinATaskIsRunByTheThreadOfTheTask) {
   helper.join();
 }
 
-// What Run throws; nothing is "".
+// The exception of Run; "" if there is none.
 std::string ThrownBy(SharedWork& work, int count,
                      const std::function<void(int)>& task,
                      const std::function<void()>& call) {

@@ -1,4 +1,4 @@
-// The body of a sparse payload: its bytes, and what is refused.
+// Tests the body of a sparse payload: its bytes and its refusals.
 #include "core/sparse_form.h"
 
 #include "tests/kernel_inputs.h"

@@ -23,12 +23,10 @@ std::vector<TestCase>& AllTests();
 
 bool Register(std::string name, std::function<void()> body);
 
-// Notes a failure of the running test, with the traces around it; the test goes
-// on.
+// Records a failure of the running test, with its traces; the test continues.
 void Fail(const char* file, int line, const std::string& what);
 
-// While it lives, `text` is shown with every failure: which size, which seed,
-// which type.
+// Adds `text` (a size, a seed, a type) to failures during its lifetime.
 class ScopedTrace {
  public:
   explicit ScopedTrace(std::string text);

@@ -1,6 +1,6 @@
-// Runs every registered test, or those whose names have an argument in them,
-// prints what failed, and exits with 1 if anything did; with 77 (skipped) where
-// FEDPLUG_SIMD asks for what is not there.
+// Runs every registered test, or those whose names contain an argument, prints
+// failures, and exits with 1 if there are any, or with 77 (skipped) if
+// FEDPLUG_SIMD names an unavailable level.
 #include <algorithm>
 #include <cstdio>
 #include <exception>

@@ -35,7 +35,7 @@ TEST(ThreadPool, RunsEveryTaskExactlyOnceAndReturnsWhenAllAreDone) {
   }
 }
 
-// With pauses that are shorter and longer than the workers stay awake.
+// With pauses shorter and longer than workers stay awake.
 TEST(ThreadPool, RunsOneJobAfterTheOtherWhileItIsKeptAwake) {
   for (const int threads : {1, 2, 5}) {
     ThreadPool pool(threads);
@@ -108,7 +108,7 @@ TEST(ThreadPool, ThrowsWhatATaskThrowsAndGoesOn) {
 // The thread sanitizer does not follow a process with threads into its child.
 #ifndef __SANITIZE_THREAD__
 
-// What a child says of itself: true is 0. One that hangs is ended.
+// The result of a child: true is 0. A hanging child is killed.
 template <typename Check>
 bool HoldsInForkedChild(const Check& check) {
   const pid_t child = fork();
@@ -120,7 +120,7 @@ bool HoldsInForkedChild(const Check& check) {
   return child > 0 && waitpid(child, &status, 0) == child && status == 0;
 }
 
-// Whether two tasks ran at the same time, which takes two threads.
+// Whether two tasks ran at the same time, on two threads.
 bool RunsTwoAtOnce(ThreadPool& pool) {
   std::atomic<int> here{0};
   std::atomic<bool> met{true};

@@ -1,5 +1,4 @@
-// Stands in for CUDA's header of this name: what csrc/cuda uses of it, and
-// nothing else.
+// Replaces CUDA's header of this name: the parts that csrc/cuda uses.
 #ifndef FEDPLUG_TESTS_FAKE_CUDA_COOPERATIVE_GROUPS_H_
 #define FEDPLUG_TESTS_FAKE_CUDA_COOPERATIVE_GROUPS_H_
 

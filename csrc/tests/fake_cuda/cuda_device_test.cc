@@ -1,6 +1,6 @@
-// What launches the CUDA kernels (csrc/cuda/*.cu), on a device that refuses, or
-// has not come to it yet, or is asked on a stream of the caller's; and their
-// device code against the core, on fibers.
+// Tests the launches of the CUDA kernels (csrc/cuda/*.cu) on a device that
+// refuses or delays them, and on streams of the caller; and the device code
+// against the core, on fibers.
 #include <array>
 
 #include "cuda/copy.h"
@@ -91,8 +91,8 @@ std::size_t LaunchesLogged() {
       }));
 }
 
-// One of a single tensor does, with its row splits; a longer one only if it is
-// not to stay in shared memory.
+// A list of one tensor takes one launch, with its row splits; a longer one only
+// in the banded way.
 TEST(CudaOnFibers, ListsAskedToTakeOneLaunchEqualTheCore) {
   Random random(7);
   for (const TopKWay way : kWaysOfOneLaunch) {
@@ -209,8 +209,8 @@ TEST(CudaDevice, ACopyOnTheSameStreamComesFirst) {
               call.device.Residual(input), call.report.ToVector()[0]});
 }
 
-// Whatever the runtime refuses, says `queue` of it, and nothing is queued
-// behind it: a kernel would work on what the one before it has not written.
+// Checks that `queue` reports every refusal of the runtime, and that nothing is
+// queued after it.
 template <typename Queue>
 void ExpectStopsAtTheFirstRefusal(int sets, int launches, const Queue& queue) {
   for (const auto& [operation, count] :
@@ -259,7 +259,7 @@ TEST(CudaDevice, ThatItDoesNotSayWhatRoomItHasIsSaid) {
   EXPECT_TRUE(cudaGetLastError() == cudaSuccess);
 }
 
-// How many a selection from n elements takes.
+// The number of launches of a selection from n elements.
 std::size_t LaunchesOn(FakeDevice device, TopKWay way, std::int64_t n) {
   const ScopedDevice scoped(device);
   Random random(6);

@@ -1,7 +1,6 @@
-// The CUDA kernels, as nvcc would read them, under a race detector: every
-// thread of every block is a thread of its own to it (fibers.h). They are right
-// and free of races; and where a barrier or the fences are left out, the
-// detector says so.
+// Tests the CUDA kernels under a race detector, which treats every CUDA thread
+// as a thread (fibers.h). They are correct and free of races; without a barrier
+// or the fences, the detector reports races.
 #include <cstdio>
 
 #include "cuda/device_grid.cuh"
@@ -17,7 +16,7 @@ using fake_cuda::RacesReported;
 constexpr auto kError = NonFinitePolicy::kError;
 constexpr auto kDrop = NonFinitePolicy::kDrop;
 
-// Races met during `body`.
+// The number of races during `body`.
 template <typename Body>
 int RacesOf(const Body& body) {
   const int before = RacesReported();
@@ -25,7 +24,7 @@ int RacesOf(const Body& body) {
   return RacesReported() - before;
 }
 
-// Races where the mistake is made in everything `body` launches.
+// The number of races with a mistake in all launches of `body`.
 template <typename Body>
 int RacesOfMistake(const fake_cuda::Mistakes& mistakes, const Body& body) {
   fake_cuda::Make(mistakes);
@@ -34,8 +33,8 @@ int RacesOfMistake(const fake_cuda::Mistakes& mistakes, const Body& body) {
   return races;
 }
 
-// The same, some times over: a race whose first half the detector no longer
-// remembers is not reported, nor one of blocks that came in a lucky order.
+// The same, repeated, because the detector misses races whose first access it
+// has forgotten, and races of blocks in a lucky order.
 template <typename Body>
 int RacesOfMistakeInAWhile(const fake_cuda::Mistakes& mistakes,
                            const Body& body) {
@@ -163,15 +162,15 @@ TEST(CudaRaces, PassesOfPayloadsHaveNone) {
             0);
 }
 
-// What the kernels make of it does not count then.
+// Results are ignored here.
 TEST(CudaRaces, AreFoundWhereABarrierIsLeftOut) {
   const auto input = Input<float>(9000, 100, Fill::kNormal, true);
   Random random(5);
   const auto payloads =
       RandomPayloads<float>(9000, 5, 3000, true, Fill::kNormal, random);
   Gpu gpu;
-  // The first of a block lies behind the clearing of its counters, or where it
-  // has found its entries.
+  // The first barrier of a block follows the clearing of its counters, or the
+  // search for its entries.
   const fake_cuda::Mistakes no_first_barrier = {/*barrier_to_skip=*/0};
   EXPECT_TRUE(RacesOfMistake(no_first_barrier, [&] {
                 gpu.TopK(std::vector<TopKInput<float>>{input}, kDrop);
@@ -189,10 +188,10 @@ TEST(CudaRaces, AreFoundWhereFencesAreLeftOut) {
       }) > 0);
 }
 
-// One before a block waits for the others, and one behind it.
+// One fence before a block waits for the others, and one after it.
 constexpr int kFencesOfABarrier[] = {0, 1};
 
-// Those that leave out something of what orders blocks.
+// Mistakes that omit a part of the ordering of blocks.
 std::vector<fake_cuda::Mistakes> MistakesOfTheGrid(int barrier) {
   std::vector<fake_cuda::Mistakes> all(1);
   all[0].grid_barrier_to_skip = barrier;
@@ -203,7 +202,7 @@ std::vector<fake_cuda::Mistakes> MistakesOfTheGrid(int barrier) {
   return all;
 }
 
-// Of the first barriers: behind the zeroing of the workspace, and a count.
+// The first barriers follow the zeroing of the workspace, and a count.
 TEST(CudaRaces, AreFoundWhereABarrierOfATopKInASingleLaunchIsLeftOut) {
   const auto input = Input<float>(17000, 100, Fill::kNormal, true);
   for (const TopKWay way : kWaysOfOneLaunch) {
@@ -223,7 +222,8 @@ TEST(CudaRaces, AreFoundWhereABarrierOfATopKInASingleLaunchIsLeftOut) {
 constexpr unsigned kBlocks = 3;
 constexpr unsigned kThreadsOfBlock = 64;
 
-// Every thread writes a number, and adds up those of its like in all blocks.
+// Every thread writes a number, and adds up the numbers of its place in all
+// blocks.
 __global__ void AddUp(unsigned* numbers, unsigned* sums) {
   const auto place = [](unsigned block) {
     return block * kThreadsOfBlock + threadIdx.x;

@@ -1,7 +1,7 @@
-// Stands in for CUDA's header of this name, so that a C++ compiler takes the
-// .cu files as they are, device halves included, and runs them without a GPU:
-// kernels on fibers (fibers.h), memory and streams on the host (device.h). Has
-// what csrc/cuda and its checks use, and nothing else.
+// Replaces CUDA's header of this name, so that a C++ compiler compiles the
+// unchanged .cu files, and runs them without a GPU: kernels on fibers
+// (fibers.h), memory and streams on the host (device.h). Has only the parts
+// that csrc/cuda and its checks use.
 #ifndef FEDPLUG_TESTS_FAKE_CUDA_CUDA_RUNTIME_H_
 #define FEDPLUG_TESTS_FAKE_CUDA_CUDA_RUNTIME_H_
 
@@ -18,12 +18,12 @@
 #define __device__
 #define __grid_constant__
 #define __launch_bounds__(...)
-// A block has an operating system's thread to itself, its threads are fibers of
-// that: what belongs to the one belongs to the other. It begins as what the
-// block before left there; what is declared `extern`, as garbage.
+// Shared memory is thread-local, because a block is an operating system's
+// thread and its CUDA threads are fibers of it. It begins with the values of
+// the block before; `extern` memory begins as garbage.
 #define __shared__ thread_local
 
-// A number that is another one in every fiber.
+// A number with a value for every fiber.
 template <unsigned (*kAsk)()>
 struct FiberIndex {
   struct {
@@ -56,7 +56,7 @@ Unsigned __ldcg(const Unsigned* from) {
   return *from;
 }
 
-// Atomic operations order nothing but themselves, as on a GPU.
+// Atomic operations order no other accesses, as on a GPU.
 inline unsigned atomicAdd(unsigned* sum, unsigned value) {
   fedplug::fake_cuda::MaybeYield();
   return __atomic_fetch_add(sum, value, __ATOMIC_RELAXED);
@@ -83,8 +83,7 @@ inline unsigned atomicInc(unsigned* counter, unsigned limit) {
   return old;
 }
 
-// The arguments are copied now, as by CUDA, and the kernel runs when the stream
-// comes to it.
+// Copies the arguments now, as CUDA does; the kernel runs later on the stream.
 template <typename... Parameters, typename... Arguments>
 cudaError_t cudaLaunchKernelEx(const cudaLaunchConfig_t* config,
                                void (*kernel)(Parameters...),

@@ -1,6 +1,6 @@
-// Stands in for CUDA's header of this name: the functions of the runtime that
-// csrc/cuda and its checks call, on a device that is a part of the host's
-// memory. What a test may ask of that device is in device.h.
+// Replaces CUDA's header of this name: the functions of the runtime that
+// csrc/cuda and its checks call, on a device in host memory. device.h has the
+// test's interface to that device.
 #ifndef FEDPLUG_TESTS_FAKE_CUDA_CUDA_RUNTIME_API_H_
 #define FEDPLUG_TESTS_FAKE_CUDA_CUDA_RUNTIME_API_H_
 

@@ -31,7 +31,8 @@ struct Failure {
   cudaError_t error;
 };
 
-// What a device says of itself, and the blocks that it really takes together.
+// The reported limits of a device, and the number of blocks that it really runs
+// together.
 struct Abilities {
   int multiprocessors;
   int shared_bytes;
@@ -75,7 +76,7 @@ cudaError_t Note(cudaError_t error) {
   return error;
 }
 
-// What a test has this call return.
+// The error that a test injects into this call.
 cudaError_t Planned(Operation operation) {
   ++TheDevice().calls[operation];
   for (Failure& failure : TheDevice().failures) {

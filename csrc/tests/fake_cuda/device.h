@@ -1,5 +1,5 @@
-// The fake device, as a test sees it: how it is made to fail, and what has been
-// asked of it.
+// The test's interface to the fake device: injected failures, and a log of
+// calls.
 #ifndef FEDPLUG_TESTS_FAKE_CUDA_DEVICE_H_
 #define FEDPLUG_TESTS_FAKE_CUDA_DEVICE_H_
 
@@ -12,8 +12,8 @@ namespace fedplug::fake_cuda {
 
 enum class Operation { kSet, kCopy, kLaunch, kSynchronize, kAskForRoom };
 
-// While it lives, the `at`th call of this operation, counted from 0, returns
-// `error`, and does nothing.
+// For its lifetime, call number `at` of this operation, counted from 0, returns
+// `error` and does nothing.
 class ScopedFailure {
  public:
   ScopedFailure(Operation operation, int at, cudaError_t error);
@@ -22,7 +22,7 @@ class ScopedFailure {
   ScopedFailure& operator=(const ScopedFailure&) = delete;
 };
 
-// There are several devices, which differ in what they can do: see FakeDevice.
+// The fake devices, which differ in their abilities.
 enum class FakeDevice {
   kFibers,          // the one that is there at first
   kNotCooperative,  // its blocks may not wait for each other
@@ -31,7 +31,7 @@ enum class FakeDevice {
   kDevices
 };
 
-// While it lives, this device is the current one.
+// Sets the current device for its lifetime.
 class ScopedDevice {
  public:
   explicit ScopedDevice(FakeDevice device);
@@ -40,8 +40,8 @@ class ScopedDevice {
   ScopedDevice& operator=(const ScopedDevice&) = delete;
 };
 
-// What was queued on a stream since the last call, in order, whether it has run
-// or not.
+// The operations queued on a stream since the last call, in order, also those
+// that have not run.
 struct Queued {
   Operation operation;
   cudaStream_t stream;

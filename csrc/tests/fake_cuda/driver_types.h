@@ -1,2 +1,2 @@
-// Stands in for CUDA's header of this name: see cuda_runtime_api.h.
+// Replaces CUDA's header of this name: see cuda_runtime_api.h.
 #include "cuda_runtime_api.h"

@@ -48,11 +48,10 @@ bool AnyMistake() {
          made.fence_to_skip >= 0 || made.grid_barrier_to_skip >= 0;
 }
 
-// Ends a thread of a block that has given up.
+// Thrown to end a thread of a block that gave up.
 struct GivenUp {};
 
-// More than any kernel needs that is right: a kernel that a mistake sends
-// around a loop for ever comes to an end.
+// More than any correct kernel needs, so that an endless loop ends.
 constexpr int kMostGridBarriers = 100;
 
 // Orders, for the race detector alone, what follows Acquire() behind all that
@@ -83,7 +82,7 @@ struct Grid {
   Order ended{};
 };
 
-// A place where `members` fibers wait for each other, again and again.
+// A reusable barrier of `members` fibers.
 struct Meeting {
   unsigned arrived = 0;
   unsigned phase = 0;
@@ -265,8 +264,8 @@ class Worker {
   std::vector<Fiber> fibers_{kMostThreads};
 };
 
-// Waits until `members` fibers have come; `last` is what the last of them does
-// before anyone goes on.
+// Waits until `members` fibers have arrived; the last one runs `last` before
+// any continues.
 template <typename Last>
 void Meet(Meeting* meeting, unsigned members, const Last& last) {
   const unsigned phase = meeting->phase;
@@ -322,8 +321,8 @@ void Barrier(bool yes) {
 
 bool BarrierOr(bool yes) { return MeetAtBarrier(yes); }
 
-// A mistake can let blocks take different ways. A block that then waits for one
-// that has ended, or has been here too often, gives up, so that no grid hangs.
+// A mistake can let blocks diverge. A block that waits for an ended one, or
+// waits too often, gives up, so that no grid hangs.
 void GridBarrier() {
   Block& block = current->worker->block;
   Grid& grid = *block.grid;
@@ -405,7 +404,8 @@ void RunGrid(unsigned blocks, unsigned threads, std::size_t shared_bytes,
   grid.begun.Release();
   std::atomic<int> present{0};
   pool.Run(kWorkers, [&](int number) {
-    // One block after the other on one thread would hide what they share.
+    // Running blocks one after the other on one thread would hide races between
+    // them.
     ++present;
     while (present < kWorkers) std::this_thread::yield();
     static thread_local Worker worker;
@@ -426,7 +426,7 @@ int RacesReported() { return races_reported; }
 #ifdef FEDPLUG_RACE_DETECTOR
 #define FEDPLUG_EXPORT __attribute__((visibility("default")))
 extern "C" {
-// Races are counted, and it is the tests that judge them.
+// Counts races; the tests check the counts.
 FEDPLUG_EXPORT void __tsan_on_report(void* /*report*/) {
   ++fedplug::fake_cuda::races_reported;
 }

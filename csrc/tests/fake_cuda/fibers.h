@@ -5,10 +5,10 @@
 //
 // Under the thread sanitizer a fiber is a thread of its own, ordered after
 // others by what orders CUDA threads and nothing else: the launch, barriers of
-// its block, fences. So it reports the data races of a GPU, between blocks and
-// within one, whichever way they ran. Not seen are races between blocks that
-// follow each other on one thread of the system: every third. Fences are taken
-// to order each what came before any other, and warps run out of step.
+// its block, fences. It reports the data races of a GPU, between blocks and
+// within one, in any order of execution. It misses races between blocks that
+// follow each other on one system thread (every third). Fences are taken to
+// order everything before them, and warps are not in lockstep.
 //
 // This file and fibers.cc are not instrumented themselves.
 #ifndef FEDPLUG_TESTS_FAKE_CUDA_FIBERS_H_
@@ -19,25 +19,25 @@
 
 namespace fedplug::fake_cuda {
 
-// What a fiber asks for itself.
+// Queries of a fiber.
 unsigned ThreadIndex();
 unsigned BlockIndex();
 unsigned GridSize();
 
-// All threads of the block meet. The process ends, with a message, where some
-// have returned from the kernel instead.
+// A barrier of the block. Ends the process with a message if some threads have
+// returned from the kernel.
 void Barrier(bool yes);
 bool BarrierOr(bool yes);
 
-// The 32 lanes of a warp meet, whose memory that does not order.
+// A barrier of the 32 lanes of a warp, which orders no memory.
 // REQUIRES: the mask names all of them
 unsigned Ballot(unsigned mask, bool yes);
 unsigned ShuffleUp(unsigned mask, unsigned value, unsigned delta);
 unsigned Shuffle(unsigned mask, unsigned value, unsigned lane);
 
-// All threads of all blocks meet, as cooperative_groups has them do: a barrier
-// of the block, and for one thread of it a fence, the wait for the other
-// blocks, and another fence; and a barrier of the block again.
+// A barrier of the grid, as cooperative_groups implements it: a barrier of the
+// block; a fence, the wait for the other blocks and another fence by one
+// thread; and a barrier of the block.
 //
 // REQUIRES: there are no more than kResidentBlocks
 void GridBarrier();
@@ -49,19 +49,19 @@ void MaybeYield();
 // are no more.
 inline constexpr unsigned kResidentBlocks = 3;
 
-// What a launch may ask for, of memory that a block shares.
+// The limit of a launch's shared memory.
 inline constexpr std::size_t kMostSharedBytes = 227 * 1024;
 
 // Calls `thread_body` on a fiber for every thread of every block, and waits.
-// The process ends, with a message, where one wrote beyond the `shared_bytes`
-// of the launch.
+// Ends the process with a message if one wrote beyond the `shared_bytes` of the
+// launch.
 //
 // REQUIRES: 0 < threads <= 512, a multiple of 32; blocks > 0;
 //           shared_bytes <= kMostSharedBytes
 void RunGrid(unsigned blocks, unsigned threads, std::size_t shared_bytes,
              const std::function<void()>& thread_body);
 
-// Mistakes to make, for a test that wants to see them found.
+// Deliberate mistakes, for tests of the detector.
 struct Mistakes {
   int barrier_to_skip = -1;  // the how manieth of every block; -1 for none
   bool skip_fences = false;

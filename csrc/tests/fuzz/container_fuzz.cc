@@ -1,5 +1,6 @@
-// ReadContainer and ReadContainerOf on hostile bytes: they stay inside them,
-// and accept only what WriteContainer writes for the same header and body.
+// ReadContainer and ReadContainerOf on untrusted bytes: they stay inside the
+// bytes, and accept only what WriteContainer writes for the same header and
+// body.
 #include <algorithm>
 #include <cstring>
 
@@ -9,7 +10,7 @@
 
 namespace {
 
-// Mostly right, or nothing would get past them.
+// Mostly valid, so that inputs pass the first checks.
 void Mend(std::uint8_t what, std::vector<std::uint8_t>* data) {
   const std::size_t size = data->size();
   if (size < 8) return;
@@ -42,7 +43,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* input_data,
   Mend(what, &data);
   const auto size = static_cast<std::int64_t>(data.size());
 
-  // One that should have another header, or any bytes as its header.
+  // A container with another header, or arbitrary bytes as its header.
   fedplug::BodyRange body;
   std::vector<std::uint8_t> wanted(data);
   wanted.resize(wanted_bytes);

@@ -1,7 +1,6 @@
-// Stands in for libFuzzer where there is none: runs the target over the seeds
-// in the folder named on the command line, over changed seeds, and over inputs
-// made up from nothing. All of it follows from a fixed seed, so that every
-// build runs the same.
+// Replaces libFuzzer where it is missing: runs the target over the seeds in the
+// given folder, over changed seeds, and over random inputs. All inputs follow
+// from a fixed seed, so that every build runs the same.
 #include <filesystem>
 #include <fstream>
 #include <iterator>
@@ -34,7 +33,7 @@ std::vector<Bytes> ReadSeeds(const std::filesystem::path& folder) {
   return seeds;
 }
 
-// Few distinct bytes make runs and repetitions, and so codes that are valid.
+// Few distinct bytes give runs and repetitions, and so valid codes.
 Bytes MakeUp(Random& random) {
   const std::uint64_t distinct = std::uint64_t{1} << (1 + random() % 8);
   Bytes bytes(random() % 200);

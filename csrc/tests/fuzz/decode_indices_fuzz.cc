@@ -1,4 +1,4 @@
-// DecodeIndices on hostile bytes, of every form: it stays inside its buffers,
+// DecodeIndices on untrusted bytes, of every form: it stays inside its buffers,
 // which the sanitizers watch, and accepts a code only if its indices have just
 // that code, in small cases those of the obvious decoder.
 #include "core/index_code.h"

@@ -1,6 +1,6 @@
-// DecodeRotated on hostile bytes, of every dtype: it stays inside its buffers,
-// which the sanitizers watch, accepts what the obvious decoder accepts, with
-// the same bits, and nothing that is not finite.
+// DecodeRotated on untrusted bytes, of every dtype: it stays inside its buffers
+// (sanitizers check), accepts what the obvious decoder accepts, with the same
+// bits, and nothing that is not finite.
 #include "core/base/float_bits.h"
 #include "core/base/parallel.h"
 #include "core/rotated_code.h"

@@ -1,4 +1,4 @@
-// DecodeSymbols on hostile bytes: it stays inside its buffers, which the
+// DecodeSymbols on untrusted bytes: it stays inside its buffers, which the
 // sanitizers watch, and what it accepts can be encoded and decoded again.
 #include "core/symbol_code.h"
 #include "tests/fuzz/fuzz_input.h"
@@ -22,7 +22,8 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data,
   if (what % 8 == 0) count += kManySymbols;
   auto code = input.TakeVector<std::uint8_t>(input.size());
   if (what >= 128) {
-    // Not the code, but what one is made of: or few would be valid.
+    // The input describes the parts of a code, because few arbitrary bytes are
+    // a valid code.
     std::vector<std::uint8_t> packed = code;
     packed.resize(
         static_cast<std::size_t>(fedplug::PackedSymbolBytes(count, bits)));

@@ -1,6 +1,6 @@
-// DecodeValues on hostile bytes, of every form and dtype: it stays inside its
-// buffers, which the sanitizers watch, accepts what the obvious decoder
-// accepts, with the same bits, and nothing that is not finite.
+// DecodeValues on untrusted bytes, of every form and dtype: it stays inside its
+// buffers (sanitizers check), accepts what the obvious decoder accepts, with
+// the same bits, and nothing that is not finite.
 #include "core/base/float_bits.h"
 #include "core/base/parallel.h"
 #include "core/value_code.h"
@@ -18,7 +18,8 @@ void DecodeAs(std::vector<std::uint8_t> bytes, std::size_t count,
   const auto signed_count = static_cast<std::int64_t>(count);
   const bool valid_code = fedplug::CheckValueCode(code).ok();
   if (right_length && valid_code) {
-    // Mostly so, or nothing would be decoded; and with the right header.
+    // Mostly the right length, so that inputs are decoded, and with the right
+    // header.
     bytes.resize(static_cast<std::size_t>(
         fedplug::ValueCodeBytes(code, signed_count, sizeof(T))));
     auto header = fedplug::reference::EncodeValues<T>({}, code, 0);
@@ -58,7 +59,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data,
   code.relative =
       1.0f / static_cast<float>(2 + input.Take<std::uint16_t>() % 32768);
   const int dtype = input.Take<std::uint8_t>() % 4;
-  // Up to a few of the chunks the kernel works in.
+  // Up to a few chunks of the kernel.
   const std::size_t count = input.Take<std::uint16_t>() % 4096;
   const bool right_length = input.Take<std::uint8_t>() % 4 != 0;
   const auto bytes = input.TakeVector<std::uint8_t>(input.size());

@@ -1,5 +1,4 @@
-// Bytes that come from anywhere, taken apart from the front. Where they end,
-// zeros follow.
+// Arbitrary bytes, consumed from the front. After their end, zeros follow.
 #ifndef FEDPLUG_TESTS_FUZZ_FUZZ_INPUT_H_
 #define FEDPLUG_TESTS_FUZZ_FUZZ_INPUT_H_
 
@@ -42,7 +41,7 @@ class FuzzInput {
   std::size_t size_;
 };
 
-// Ends the process, which is how a fuzzer learns of a broken promise.
+// Ends the process, which reports a broken promise to the fuzzer.
 inline void Require(bool promise, const char* what) {
   if (promise) return;
   std::fprintf(stderr, "broken promise: %s\n", what);

@@ -1,5 +1,5 @@
-// ScatterDecodeAdd and ScatterDecode on hostile row splits and indices: a
-// refusal leaves the accumulator as it was, and what is accepted adds up as in
+// ScatterDecodeAdd and ScatterDecode on untrusted row splits and indices: a
+// refusal leaves the accumulator unchanged, and accepted payloads add up as in
 // the reference.
 #include "core/base/parallel.h"
 #include "core/scatter_decode.h"
@@ -39,7 +39,7 @@ std::vector<std::vector<T>> Cut(const std::vector<T>& all,
 
 template <typename T>
 void AddAs(FuzzInput input) {
-  // Up to several of the tiles the kernel works in.
+  // Up to several tiles of the kernel.
   const std::size_t n =
       input.Take<std::uint16_t>() >> (input.Take<std::uint8_t>() % 12);
   const std::size_t payloads = input.Take<std::uint8_t>() % 16;

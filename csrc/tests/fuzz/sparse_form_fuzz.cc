@@ -1,5 +1,5 @@
-// ReadSparseBody on hostile bytes: it stays inside them, and accepts only what
-// WriteSparseBody writes for the same parts.
+// ReadSparseBody on untrusted bytes: it stays inside the bytes, and accepts
+// only what WriteSparseBody writes for the same parts.
 #include "core/sparse_form.h"
 #include "tests/fuzz/fuzz_input.h"
 

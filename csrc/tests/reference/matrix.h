@@ -27,7 +27,7 @@ std::vector<T> LowRankMatrix(const std::vector<value_loops::WideOf<T>>& p,
 template <typename T>
 std::vector<T> Difference(const std::vector<T>& x, const std::vector<T>& y);
 
-// The bits; of every NaN, which has no particular ones, the same.
+// The bits, with one pattern for all NaNs.
 template <typename T>
 std::vector<FloatBitsOf<T>> WithoutNaNs(const std::vector<T>& values) {
   std::vector<FloatBitsOf<T>> bits;

@@ -64,7 +64,7 @@ void Append(std::int64_t number, int bytes, Bytes* code) {
   }
 }
 
-// The number in `bytes` bytes at *place, which moves on; nothing at the end.
+// The number in `bytes` bytes at *place, which advances; empty at the end.
 std::optional<std::int64_t> Read(const Bytes& code, std::size_t bytes,
                                  std::size_t* place) {
   if (*place + bytes > code.size()) return std::nullopt;

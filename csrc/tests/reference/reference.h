@@ -43,12 +43,11 @@ void ScatterDecodeAdd(std::vector<T>* accumulator,
                       const std::vector<std::vector<std::int32_t>>& indices,
                       const std::vector<T>& weights);
 
-// Bit by bit, the best parameter found by trying all of them.
+// Encodes bit by bit, with the best of all parameters.
 std::vector<std::uint8_t> EncodeIndices(
     const std::vector<std::int32_t>& indices);
 
-// The only indices whose code this is, or nothing if it is the code of none.
-// Bit by bit.
+// The indices of a code, bit by bit; empty if the code is invalid.
 std::optional<std::vector<std::int32_t>> DecodeIndices(
     const std::vector<std::uint8_t>& code, std::int64_t count,
     std::int64_t size);
@@ -59,7 +58,8 @@ std::vector<std::uint8_t> EncodeValues(const std::vector<T>& values,
                                        const ValueCode& code,
                                        std::uint64_t seed);
 
-// What EncodeValues(values, ...) stands for: each value rounded to its level.
+// The decoded values of EncodeValues(values, ...): each value rounded to its
+// level.
 template <typename T>
 std::vector<T> QuantizedValues(const std::vector<T>& values,
                                const ValueCode& code, std::uint64_t seed);
@@ -69,12 +69,12 @@ std::vector<T> QuantizedValues(const std::vector<T>& values,
 std::vector<std::uint8_t> EncodeSymbols(
     const std::vector<std::uint8_t>& symbols, int bits);
 
-// The only symbols that decode from this code; nothing if it is none.
+// The symbols of a code; empty if the code is invalid.
 std::optional<std::vector<std::uint8_t>> DecodeSymbols(
     const std::vector<std::uint8_t>& code, std::int64_t count, int bits);
 
-// The values whose code this is, or nothing if it is the code of none. One
-// value after the other, one bit after the other. REQUIRES: the code is valid
+// The values of a code, one value and one bit after the other; empty if the
+// bytes are invalid. REQUIRES: the code is valid
 template <typename T>
 std::optional<std::vector<T>> DecodeValues(
     const std::vector<std::uint8_t>& bytes, std::size_t count,

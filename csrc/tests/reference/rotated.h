@@ -14,7 +14,7 @@ template <typename T>
 std::vector<std::uint8_t> EncodeRotated(const std::vector<T>& values,
                                         const RotatedCode& code);
 
-// Nothing where the bytes are refused.
+// Empty if the bytes are refused.
 template <typename T>
 std::optional<std::vector<T>> DecodeRotated(
     const std::vector<std::uint8_t>& data, std::size_t count,

@@ -1,6 +1,6 @@
-// What the reference encoders and decoders of values share: the levels and
-// scales of a code, and how they are written. Only values*.cc and rotated.cc
-// include it.
+// Shared by the reference encoders and decoders of values: the levels and
+// scales of a code, and their encoding. Only values*.cc and rotated.cc include
+// it.
 #ifndef FEDPLUG_TESTS_REFERENCE_VALUES_H_
 #define FEDPLUG_TESTS_REFERENCE_VALUES_H_
 
@@ -25,7 +25,7 @@ inline double Widen(double x) { return x; }
 inline float Widen(Half x) { return ToFloat(x); }
 inline float Widen(BFloat16 x) { return ToFloat(x); }
 
-// What is too large becomes the largest number.
+// Numbers too large become the largest number.
 template <typename T>
 T Narrow(double x) {
   T narrow;

@@ -16,7 +16,7 @@ std::vector<int> UnpackTrits(const std::vector<std::uint8_t>& bytes,
   std::vector<int> levels;
   for (std::size_t at = begin; at < bytes.size(); ++at) {
     for (int byte = bytes[at], j = 0; j < 5; ++j, byte /= 3) {
-      // What is left of a byte of 243 or more makes its last level too large.
+      // A byte of 243 or more has a last level that is too large.
       levels.push_back(j < 4 ? byte % 3 : byte);
     }
   }
@@ -104,7 +104,7 @@ std::optional<std::vector<T>> DecodeValues(
   q.levels = code.form == ValueForm::kTernGrad
                  ? UnpackTrits(bytes, at)
                  : UnpackBits(bytes, at, BitsOfLevel(code));
-  // A last byte is filled up with bits 0, or with levels 0.
+  // A last byte is padded with bits 0, or with levels 0.
   const int filler = code.form == ValueForm::kTernGrad ? q.top : 0;
   for (std::size_t i = count; i < q.levels.size(); ++i) {
     if (q.levels[i] != filler) return std::nullopt;

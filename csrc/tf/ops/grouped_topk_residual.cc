@@ -49,8 +49,8 @@ REGISTER_OP("Fedplug>GroupedTopKResidual")
     .Doc(R"doc(
 Selects the k largest entries of a list of tensors; the rest is the next residuals.
 
-With a = delta + residual of the n elements of all tensors, as one concatenated tensor: `values` and `indices` are the min(k, n)
-entries of largest magnitude, and `new_residuals` are a with exactly these entries set to zero, so that scattering the
+With a = delta + residual of the n elements of all tensors, as one concatenated tensor: `values` and `indices` are the
+min(k, n) entries of largest magnitude, and `new_residuals` are a with exactly these entries set to zero, so that scattering the
 values into them gives a back bit for bit. Ties go to the lower tensor, then to the lower index. A tensor may lose many
 entries or none. The result does not depend on the number of threads. Nothing is concatenated, and the buffers of
 `residuals` are reused for `new_residuals` if TensorFlow allows it. Not differentiable.

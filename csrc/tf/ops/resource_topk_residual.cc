@@ -91,7 +91,7 @@ variable earlier does not change: such a variable gets a new buffer. Not differe
 Errors (FailedPrecondition): a variable is not initialized.
 
 Errors (InvalidArgument): a variable is listed twice or is not one of T; the shapes of a delta and its residual differ;
-`k` has another shape, or is negative; the tensors have 2^31 elements or more, together where k is a scalar; a sum is NaN
+`k` has another shape, or is negative; the tensors have 2^31 elements or more, together if k is a scalar; a sum is NaN
 or infinite and `on_nonfinite` is "error".
 
 residuals: Variables with the residuals of earlier rounds, which receive the next ones. Shapes [S_t].

@@ -88,7 +88,7 @@ REGISTER_OP("Fedplug>ResourceScatterDecodeAdd")
     .Doc(R"doc(
 Adds p sparse payloads into a variable, in place: afterwards it holds the result of ScatterDecodeAdd.
 
-The variable is locked meanwhile. A value read from it earlier does not change: the variable then gets a new buffer. After
+The variable is locked meanwhile. Values read from it earlier do not change: it then gets a new buffer. After
 an error the variable is unchanged.
 
 Errors (FailedPrecondition): the variable is not initialized.
@@ -112,7 +112,7 @@ REGISTER_OP("Fedplug>ScatterDecode")
     .Attr("T: {float, double, bfloat16, half}")
     .SetShapeFn(ScatterDecodeShape)
     .Doc(R"doc(
-The dense sum of p sparse payloads: bit for bit the result of ScatterDecodeAdd on zeros, which are neither read nor copied.
+The dense sum of p sparse payloads: bit for bit the result of ScatterDecodeAdd on zeros, without reading or copying them.
 
 Errors (InvalidArgument): those of ScatterDecodeAdd; not 0 <= size < 2^31.
 
