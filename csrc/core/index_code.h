@@ -33,7 +33,7 @@
 // With start s and frequency f of that (0 and p; p and 4096 - p; v << (12 - b)
 // and 1 << (12
 // - b)) x becomes f * (x >> 12) + r - s, and while it is below 2^16, 256 x +
-// the next byte. In the end no byte is left, and x is 2^16. At first both
+// the next byte. At the end no byte is left, and x is 2^16. At first both
 // probabilities are those of gaps that are geometric, in parts of 2^30: q =
 // (size - count) / size; u[0] = 1, u[e + 1] = u[e]^2 q is that of m >= 2^e, and
 // u[32] = 0. A bit that chooses between classes [a, c) and [c, b) has (u[c] -

@@ -9,9 +9,10 @@
 
 namespace fedplug {
 
-// What tf.random.stateless_uniform([count], seed=[first, second], alg="philox")
-// draws: all words (T is std::uint32_t; as int32 those of dtype=int32 without
-// bounds), or numbers in [0, 1), multiples of 2^-23 (float) or 2^-52 (double).
+// The draws of tf.random.stateless_uniform([count], seed=[first, second],
+// alg="philox"): all words (T is std::uint32_t; as int32 those of dtype=int32
+// without bounds), or numbers in [0, 1), multiples of 2^-23 (float) or 2^-52
+// (double).
 //
 // REQUIRES: count >= 0; T is std::uint32_t, float or double
 // SHAPE:    numbers[count]

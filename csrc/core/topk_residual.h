@@ -26,10 +26,9 @@
 namespace fedplug {
 
 enum class NonFinitePolicy {
-  kError,  // a NaN or infinite sum is an error; residual_out is then exactly
-           // residual_in (if in place: untouched)
-  kDrop,  // a NaN or infinite sum is replaced by zero before the selection, and
-          // counted
+  kError,  // refuses NaN and infinite sums; residual_out is then residual_in
+           // (unchanged if in place)
+  kDrop,   // counts NaN and infinite sums, and replaces them by zero
 };
 
 // Selects the k entries with the largest |a| as (values, indices) and leaves

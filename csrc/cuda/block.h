@@ -3,7 +3,7 @@
 //   block.Each(body)      body(thread) once for every thread of the block, then
 //                         a barrier
 //   block.Agree(decide)   decide() once, for the whole block, and a barrier:
-//                         what it says, told to every thread
+//                         returns the result to every thread
 //   block.EachWarp(body)  body(warp, number) for every warp of the block, and
 //                         a barrier; in it, for all lanes of the warp together,
 //     warp.ExclusiveSums(get, set)

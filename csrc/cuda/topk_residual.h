@@ -51,7 +51,7 @@ enum class TopKWay {
   kBanded,
 };
 
-// What the GPU found in one tensor.
+// The sums of one tensor that are not finite.
 struct TopKReport {
   std::int64_t non_finite;        // sums that are NaN or infinite
   std::int64_t first_non_finite;  // the index of the first, or -1

@@ -91,7 +91,7 @@ py::array Times(const py::object& a_object, const py::object& b_object,
   return product.array;
 }
 
-// Of the matrix that two factors make.
+// The shape of the product of two factors.
 MatrixShape ShapeOf(const Flat& p, const Flat& q) {
   RequireMatrix(p, "p");
   RequireMatrix(q, "q");

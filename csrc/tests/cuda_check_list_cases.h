@@ -85,8 +85,8 @@ std::vector<TopKInput<T>> ListOf(const std::vector<std::int64_t>& sizes,
   return inputs;
 }
 
-// Of all sizes, with empty tensors anywhere, or with no tensor at all; and ties
-// that begin in one tensor and end in another.
+// Lists of all sizes, with empty tensors or without tensors, and with ties that
+// begin in one tensor and end in another.
 template <typename T, typename Machine>
 void GroupedTopKEqualsTheCore(Machine& machine) {
   Random random(8);

@@ -18,8 +18,7 @@ std::int64_t SizeOf(const Bytes& bytes) {
   return static_cast<std::int64_t>(bytes.size());
 }
 
-// What the reference writes where nothing can be gained, without its first
-// byte.
+// The reference's uncoded form, without its first byte.
 Bytes Pack(const Bytes& symbols, int bits) {
   Bytes packed(
       static_cast<std::size_t>(PackedSymbolBytes(SizeOf(symbols), bits)));

@@ -36,7 +36,7 @@ bool IsAskedFor(const TestCase& test, const std::vector<std::string>& parts) {
          });
 }
 
-// Those asked for.
+// The requested tests.
 std::vector<TestCase> Tests(const std::vector<std::string>& parts) {
   std::vector<TestCase> tests;
   for (const TestCase& test : AllTests()) {

@@ -22,7 +22,7 @@ using topk::PivotRange;
 constexpr SimdLevel kLevels[] = {SimdLevel::kBaseline, SimdLevel::kAvx2,
                                  SimdLevel::kAvx512, SimdLevel::kNeon};
 
-// Which NaN a sum is, levels need not agree on.
+// Levels may give different NaNs.
 template <typename T>
 std::int64_t OneNaN(FloatBitsOf<T> bits) {
   T value;

@@ -39,7 +39,7 @@ class SharedWork {
  private:
   struct Job;
 
-  std::atomic<bool> busy_{false};  // somebody's job is running
+  std::atomic<bool> busy_{false};  // a job is running
   std::atomic<int> awake_{0};      // BeginAwake() without EndAwake()
 
   // Guards the members below. Spinning threads read the atomic ones without the

@@ -117,7 +117,7 @@ ThreadPool::Team& ThreadPool::Here() const {
   Team* team = team_.load(std::memory_order_acquire);
   if (team->IsHere()) return *team;
   auto fresh = std::make_unique<Team>(threads_);
-  // Of several threads that get here at once, one is the first.
+  // Only the first of concurrent threads sets it.
   if (!team_.compare_exchange_strong(team, fresh.get())) return *team;
   return *fresh.release();
 }

@@ -73,7 +73,7 @@ class ColumnSums {
                     kWidest);
   }
 
-  // What is left to be added up.
+  // The remaining entries.
   // SHAPE: product[columns, rank], from the column `first` on
   void Finish(Wide* sums, std::int64_t rank, std::int64_t first,
               Wide* product) const {

@@ -21,7 +21,7 @@ using WordsLoop = void(const Philox& philox, std::int64_t first_draw,
 // REQUIRES: IsSupported(level)
 WordsLoop* WordsLoopFor(SimdLevel level);
 
-// Those of words_loop.h.
+// The loops of words_loop.h.
 WordsLoop Avx2Words;
 WordsLoop Avx512Words;
 

@@ -53,7 +53,7 @@ struct UndoNotes {
     return IsNone(distances[i]);
   }
 
-  // What the residual was.
+  // Returns the old residual.
   FEDPLUG_HOST_DEVICE T Recall(std::int64_t i, T a, T delta) const {
     if (HasResidual(i)) return residuals[i];
     const auto bits =

@@ -84,7 +84,7 @@ const T* MinusZeros() {
   return zeros->data();
 }
 
-// What an array of +0 holds.
+// An array of +0.
 template <typename T>
 const T* PlusZeros() {
   static constexpr std::array<T, kBlock> kZeros{};

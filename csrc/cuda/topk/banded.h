@@ -1,18 +1,17 @@
 // The selection from one tensor that is too large to stay in shared memory, or
 // from a list with one k: one launch, of as many blocks as the device runs
-// together, which wait for each other and go each from tile to tile. The method
+// together, which wait for each other and walk from tile to tile. The method
 // is the core's, Floyd and Rivest's SELECT (core/topk/select.h):
-//   CountSample    counts a sample of the keys; a band of them follows that
-//                  holds the k-th largest, probably
-//   AddAndList     adds up, writes the sums to residual_out, and lists, tile by
-//                  tile, what is in the band or above it; counts it by the bins
-//                  of the band
-//   Settle         where a sum is refused, gives every residual back: the end;
-//                  otherwise writes the few sums that the log has held back
-//   ListAgain      where the band missed, which it hardly ever does: lists from
-//                  the sums
-//   RefineBand     counts what is listed by the bins of a narrower band, until
-//                  that is one key
+//   CountSample    counts a sample of the keys, which gives a band that
+//                  probably contains the k-th largest
+//   AddAndList     adds, writes the sums to residual_out, and lists, tile by
+//                  tile, the entries in the band or above it; counts them by
+//                  the bins of the band
+//   Settle         if a sum is refused, restores every residual and ends;
+//                  otherwise writes the few sums that the log held back
+//   ListAgain      if the band missed, which is rare: lists from the sums
+//   RefineBand     counts the listed entries by the bins of a narrower band,
+//                  until that is one key
 //   CountChosen, Emit
 //                  as in steps.h
 // After each step but Settle and Emit there is a barrier of the whole grid, and

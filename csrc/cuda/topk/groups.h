@@ -41,8 +41,8 @@ struct Request {
 inline constexpr int kFew = 22;
 inline constexpr int kMany = 180;
 
-// Which of up to kMost tensors a block works on, where their tiles, chunks or
-// elements are numbered through.
+// The first tile, chunk or element of each of up to kMost tensors, in one
+// numbering.
 template <int kMost>
 struct Numbering {
   std::uint32_t first[kMost + 1];  // of each tensor, and their number
@@ -125,7 +125,7 @@ struct Workspace {
   ChunkState* chunks;          // [chunks, or shares where it is more]
   std::uint32_t* shortlisted;  // [tiles]
   std::uint16_t* shortlist;    // [elements]
-  // Of a banded selection, otherwise of no elements.
+  // Used by a banded selection; otherwise empty.
   std::uint16_t* distances;  // [elements]
   std::uint32_t* held_back;  // [tiles]
   std::size_t zeroed_bytes;

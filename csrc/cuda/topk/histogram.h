@@ -18,8 +18,8 @@ FEDPLUG_HOST_DEVICE inline void CountOne(std::uint32_t* counter) {
   AtomicAdd(counter, 1);
 }
 
-// Which keys are counted, and by what: the digits of a round, of those keys
-// that have the digits of the k-th largest so far. Digits is any type with
+// The counted keys and their bins: the digits of a round, for keys with the
+// digits of the k-th largest so far. Digits is any type with
 //   Counts(a)  whether the key of a is counted
 //   Of(a)      in which bin
 //   Lists(a)   whether a may be chosen

@@ -1,6 +1,6 @@
-// What the steps of the selection work on: a tensor with its part of the
-// workspace, cut into tiles, and these put together in chunks; the tensors that
-// share one k; and keys cut into digits.
+// The data of the steps: a tensor with its part of the workspace, cut into
+// tiles and chunks of tiles; the tensors that share one k; and the digits of
+// keys.
 #ifndef FEDPLUG_CUDA_TOPK_JOB_H_
 #define FEDPLUG_CUDA_TOPK_JOB_H_
 
@@ -56,8 +56,8 @@ FEDPLUG_HOST_DEVICE int DigitOf(T a, int round) {
   return static_cast<int>(PrefixOf(a, round)) & mask;
 }
 
-// Of the entries whose digits so far are above `prefix` all leave, of those
-// with just these digits the `wanted` largest do.
+// Selects all entries whose digits so far are above `prefix`, and the `wanted`
+// largest of those with these digits.
 struct Threshold {
   std::uint64_t prefix;
   std::uint32_t wanted;
@@ -151,7 +151,7 @@ FEDPLUG_HOST_DEVICE constexpr std::int64_t TilesOf(std::int64_t n) {
   return n > 0 ? (n + kTile - 1) / kTile : 1;
 }
 
-// Of the passes over all sums.
+// The part of a tensor that a block takes in the passes over all sums.
 struct Tile {
   std::int64_t number;
   std::int64_t begin;
@@ -189,8 +189,8 @@ constexpr std::int64_t ChunksOf(std::int64_t n, int tiles_of_chunk) {
   return (TilesOf(n) + tiles_of_chunk - 1) / tiles_of_chunk;
 }
 
-// Of the walks over the shortlist, of which a tile of a sparse selection has a
-// hundred entries: some tiles, one behind the other.
+// Consecutive tiles that a block takes in the walks over the shortlist, of which
+// a tile has few entries.
 struct Chunk {
   std::int64_t number;
   std::int64_t first_tile;

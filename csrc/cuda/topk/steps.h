@@ -15,19 +15,18 @@
 //   CountChosen, Emit
 //                give every chosen entry its place, in the order of the
 //                tensors and their indices, and move it out of the residual
-// What follows from the counts of a whole scope, the tensors that share a k, is
-// the work of the block that is the last of them to have counted: FindThreshold
-// after every round, ScanChunks after CountChosen. The tensors of a scope share
-// its histogram, its thresholds and the numbering of its entries; what is done
-// once for a tensor, its report and its row split, its first block does. No
-// step depends on the order in which blocks or threads run: the only atomic
-// operations are integer additions and maxima and the count of arrivals, and
-// every place is computed, not drawn. No block waits for another. COST, per
-// element: reads delta and residual_in and writes residual_out, and reads again
-// the sums, or, under kError in place, both addends: 4 or 5 * sizeof(T) bytes.
-// Per shortlisted entry, 2 bytes of scratch and one gather from residual_out
-// for each later step. 5 launches for float, 2 + rounds in general, again for
-// every group of tensors.
+// The last block of a scope (the tensors that share a k) to finish counting
+// computes the consequences: FindThreshold after every round, ScanChunks after
+// CountChosen. The tensors of a scope share its histogram, thresholds and
+// numbering of entries; the first block of a tensor writes its report and its
+// row split. No step depends on the order in which blocks or threads run: the
+// only atomic operations are integer additions and maxima and the count of
+// arrivals, and every place is computed, not drawn. No block waits for another.
+// COST, per element: reads delta and residual_in and writes residual_out, and
+// reads again the sums, or, under kError in place, both addends: 4 or 5 *
+// sizeof(T) bytes. Per shortlisted entry, 2 bytes of scratch and one gather
+// from residual_out for each later step. 5 launches for float, 2 + rounds in
+// general, again for every group of tensors.
 #ifndef FEDPLUG_CUDA_TOPK_STEPS_H_
 #define FEDPLUG_CUDA_TOPK_STEPS_H_
 

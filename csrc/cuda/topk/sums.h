@@ -119,8 +119,8 @@ struct NonFiniteCounts {
   }
 };
 
-// What is counted of sums as they are made, in the shared memory of a block:
-// their first digits, and those that are not finite, which become zeros.
+// The counts of new sums, in the shared memory of a block: their first digits,
+// and those that are not finite, which become zeros.
 template <typename T>
 struct SumCounts {
   std::uint32_t histogram[kBins];
@@ -210,7 +210,7 @@ FEDPLUG_HOST_DEVICE void CopyResidual(const Block& block,
   });
 }
 
-// What is counted and listed of the tiles of one block, in its shared memory.
+// The counts and lists of the tiles of one block, in its shared memory.
 template <typename T>
 struct Partition {
   std::uint32_t histogram[kBins];

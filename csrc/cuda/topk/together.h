@@ -69,8 +69,8 @@ struct ZeroedMemory {
   }
 };
 
-// What a block works on: the job of the launch, with the block's conclusions
-// and the histogram whose turn it is.
+// The job of a block: that of the launch, with the block's decisions and the
+// current histogram.
 template <typename T>
 class JobOfBlock {
  public:

@@ -123,7 +123,7 @@ TEST(CudaRaces, BandedWaysOutHaveNone) {
             0);
 }
 
-// Of all sizes; ties begin in one tensor and end in another.
+// Tensors of all sizes; ties begin in one tensor and end in another.
 TEST(CudaRaces, PassesOfAListHaveNone) {
   Random random(2);
   const auto inputs =

@@ -231,7 +231,8 @@ class Worker {
     swapcontext(&context_, &fiber->context);
   }
 
-  // What a launch asks for begins as garbage, and so does what lies behind it.
+  // The shared memory of a launch begins as garbage, and so does the memory
+  // after it.
   void SpoilShared() {
     if (block.grid->shared_bytes == 0) return;
     memory_.Acquire();
@@ -372,7 +373,7 @@ unsigned ShuffleUp(unsigned mask, unsigned value, unsigned delta) {
 
 unsigned Shuffle(unsigned mask, unsigned value, unsigned lane) {
   Warp& warp = MyWarp(mask);
-  // What the next meeting brings does not overwrite what is read now.
+  // The next meeting writes elsewhere than this one reads.
   unsigned* const values = warp.values[warp.meeting.phase % 2];
   values[current->thread % kWarp] = value;
   Meet(&warp.meeting, kWarp, [] {});

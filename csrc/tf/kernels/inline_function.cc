@@ -69,8 +69,7 @@ bool HasFunction(const NodeDef& node) {
 bool IsStraight(const FunctionLibraryDefinition& library,
                 const std::string& name);
 
-// Of a node: whether it is an operation, or a call that TensorFlow puts the
-// operations of the function in the place of.
+// Whether a node is an operation, or a call that TensorFlow inlines.
 bool IsStraight(const FunctionLibraryDefinition& library, const NodeDef& node) {
   namespace grappler = tensorflow::grappler;
   if (grappler::IsSwitch(node) || grappler::IsMerge(node) ||
@@ -85,7 +84,7 @@ bool IsStraight(const FunctionLibraryDefinition& library, const NodeDef& node) {
   return !HasFunction(node);
 }
 
-// Of a function: whether every node is.
+// Whether every node of a function is.
 bool IsStraight(const FunctionLibraryDefinition& library,
                 const std::string& name) {
   const FunctionDef* const function = library.Find(name);

@@ -103,7 +103,7 @@ class MatrixTimesOp : public OpKernel {
   bool transposed_ = false;
 };
 
-// What factors `p` and p + 1, and the scale that follows, say.
+// The factors `p` and p + 1, and the scale that follows.
 template <typename Wide>
 struct Factors {
   const Wide* p;

@@ -100,7 +100,7 @@ class PooledExecutor final : public Executor {
                  std::unique_ptr<Executor> executor)
       : device_(std::move(device)), executor_(std::move(executor)) {}
 
-  // Of the first two, TensorFlow 2.14 and newer ones declare one each.
+  // TensorFlow 2.14 and newer versions declare one of the first two each.
   void RunAsync(const Args& args, DoneCallback done) {
     executor_->RunAsync(args, std::move(done));
   }

@@ -20,7 +20,7 @@ using tensorflow::OpKernelContext;
 using tensorflow::Tensor;
 using tensorflow::errors::InvalidArgument;
 
-// What inputs `key`, key + 1 and key + 2 say.
+// The configuration in inputs `key`, key + 1 and key + 2.
 tensorflow::Status ReadRotatedCode(OpKernelContext* context, int key,
                                    RotatedCode* code) {
   const Tensor& seeds = context->input(key);

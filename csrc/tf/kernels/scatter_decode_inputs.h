@@ -1,5 +1,5 @@
-// What Fedplug>ScatterDecodeAdd and Fedplug>ScatterDecode ask of the shapes of
-// the payloads, which are the inputs after the first, on any device.
+// Checks of the shapes of the payloads of Fedplug>ScatterDecodeAdd and
+// Fedplug>ScatterDecode, which are the inputs after the first, on any device.
 #ifndef FEDPLUG_TF_KERNELS_SCATTER_DECODE_INPUTS_H_
 #define FEDPLUG_TF_KERNELS_SCATTER_DECODE_INPUTS_H_
 

@@ -39,7 +39,7 @@ inline tensorflow::Status CheckTopKElements(std::int64_t n) {
   return tensorflow::errors::InvalidArgument("n = ", n, " is not in [0, 2^31)");
 }
 
-// Of tensor t of a list.
+// Checks the shapes of tensor t of a list.
 inline tensorflow::Status CheckTopKListInput(
     int t, const tensorflow::Tensor& delta,
     const tensorflow::Tensor& residual) {

@@ -68,7 +68,7 @@ Status LockedVariables::ForwardOrAllocate(OpKernelContext* context, int i,
     *new_value = variable->tensor();
     return tensorflow::OkStatus();
   }
-  // What another device, or the network, copies the value from.
+  // The memory from which another device, or the network, copies the value.
   tensorflow::AllocatorAttributes attributes;
   attributes.set_gpu_compatible(true);
   attributes.set_nic_compatible(true);

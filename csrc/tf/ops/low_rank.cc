@@ -33,7 +33,7 @@ tensorflow::Status MatrixTimesShape(InferenceContext* c) {
   return tensorflow::OkStatus();
 }
 
-// Of what factors `p` and p + 1 make, times the scale that follows.
+// The shape of the product of factors `p` and p + 1.
 tensorflow::Status ProductShape(InferenceContext* c, int p,
                                 ShapeHandle* product) {
   ShapeHandle of_rows, of_columns, ignored;

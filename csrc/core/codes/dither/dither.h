@@ -29,7 +29,7 @@ struct DitherLoops {
 // REQUIRES: IsSupported(level)
 DitherLoops DitherLoopsFor(SimdLevel level);
 
-// Those of loop.h.
+// The loops of loop.h.
 extern const DitherLoops kAvx2DitherLoops;
 extern const DitherLoops kAvx512DitherLoops;
 

@@ -125,7 +125,7 @@ class RotatedBlock {
     }
   }
 
-  // Of what lies in one row of a strip.
+  // Copies the elements of one row of a strip.
   template <typename U>
   void CopyStrip(const U* from, U* to) const {
     if (rows_ == 1) {

@@ -81,7 +81,7 @@ value_loops::WideOf<T> ReadScale(const Job<T>& job, const std::uint8_t* data,
   return wide;
 }
 
-// Of kBfp, the exponent of the step that follows from it.
+// The exponent of the step of kBfp.
 template <typename T>
 void WriteScale(const Job<T>& job, value_loops::WideOf<T> wide,
                 std::int64_t block, std::uint8_t* data) {

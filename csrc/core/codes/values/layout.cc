@@ -32,7 +32,7 @@ std::uint8_t Log2(std::int64_t power) {
   return log;
 }
 
-// Of a level of kBounded: those that floor(1 / relative) + 2 has.
+// The bits of a level of kBounded: those of floor(1 / relative) + 2.
 int BitsOfLevels(float relative) {
   auto last = static_cast<std::uint32_t>(1 / static_cast<double>(relative)) + 2;
   int bits = 0;

@@ -79,8 +79,8 @@ struct MeanLoops {
   // The same, added to the existing terms.
   Shares* add_shares;
   SharesOfSum* add_shares_of_sum;
-  // Of four stretches, at 0, near, far and far + near, in one walk:
-  // sums = (terms + terms at near) + (terms at far + terms at far + near).
+  // Adds four stretches, at 0, near, far and far + near, in one walk: sums =
+  // (terms + terms at near) + (terms at far + terms at far + near).
   void (*four_shares)(const T* x, std::int64_t near, std::int64_t far,
                       std::int64_t n, double share, double* sums);
   void (*four_shares_of_sum)(const T* x, const T* y, std::int64_t near,
