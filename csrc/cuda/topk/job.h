@@ -189,8 +189,8 @@ constexpr std::int64_t ChunksOf(std::int64_t n, int tiles_of_chunk) {
   return (TilesOf(n) + tiles_of_chunk - 1) / tiles_of_chunk;
 }
 
-// Consecutive tiles that a block takes in the walks over the shortlist, of which
-// a tile has few entries.
+// Consecutive tiles that a block takes in the walks over the shortlist, of
+// which a tile has few entries.
 struct Chunk {
   std::int64_t number;
   std::int64_t first_tile;
