@@ -1,8 +1,8 @@
 """Trains in several processes: workers compute; this process alone has the stores, logs and progress line.
 
-Workers access these over a pipe, see `_Remote`. A store therefore has only one user, folders do not depend on
-the number of jobs, and a worker may be stopped at any time, because rounds are committed atomically. A worker
-ends itself when this process is gone.
+Workers access these over a pipe, see `_Remote`. A store therefore has only one user, and folders do not
+depend on the number of jobs. A worker may be stopped at any time, because rounds are committed atomically.
+It ends itself when this process is gone.
 """
 
 from __future__ import annotations

@@ -126,8 +126,8 @@ class Experiment:
         """Reads the data and builds the model, to find all errors early; writes nothing.
 
         Raises:
-            ConfigError: The folder holds an experiment with other settings, an encoder is invalid, or the
-                data or the model cannot be loaded or do not fit each other.
+            ConfigError: The folder holds an experiment with other settings; an encoder, the data or the
+                model is invalid; or data and model do not fit each other.
             MissingDependencyError: scikit-learn or Matplotlib is not installed.
             PluginError: A component of an earlier run of this folder is not installed now.
             StoreError: The folder's description cannot be read.

@@ -177,8 +177,8 @@ class _Told:
     def add_rows(self, path: Path) -> dict[str, ProcessRow]:
         """Adds the blobs whose segments have no readable note; returns the rows of the processes.
 
-        If the index is older than the notes, only its rows for segments without a note are used, and the
-        rounds of its processes are ignored.
+        If the index is older than the notes, only its rows for segments without a note are used. The rounds
+        of its processes are then ignored.
         """
         generation, processes, entries = _salvage(path)
         is_older = generation is not None and generation + 1 < self.generation

@@ -1,7 +1,7 @@
 """``source = "package.module:function"``: data from a user's function.
 
-The function is called with the keys of ``[data.arguments]`` as keyword arguments, and with ``seed``,
-``path``, ``batch_size`` and ``epochs`` if it has parameters of these names. It returns one of two values:
+The function is called with the keys of ``[data.arguments]`` as keyword arguments. If it has parameters of
+these names, it also gets ``seed``, ``path``, ``batch_size`` and ``epochs``. It returns one of two values:
 
 - Arrays by name, as in a file of ``source = "npz"``: ``{"x": ..., "y": ...}``, optionally with ``"client"``,
   ``"x_test"`` and ``"y_test"``. ``[data]`` determines their division among clients.

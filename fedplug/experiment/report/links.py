@@ -31,11 +31,11 @@ def times(experiments: Sequence[Experiment]) -> dict[str, Any]:
 
     Returns:
         ``{"speeds": ..., "targets": [accuracy], "target": position, "runs": [...]}``; without targets if
-        nothing was measured. A run has its ``label``, the position of the run to compare it with
-        (``against``, None if there is none), and its mean number of ``clients`` per round. ``timed`` says
-        whether any round but the first was timed. ``startup`` has the start-up seconds (mean of the seeds,
-        None if unknown). For each of its ``seeds``, lists have the ``rounds``, the ``seconds``, and the bytes
-        of one client ``up`` and ``down``, until each target that it reached.
+        nothing was measured. A run has its ``label`` and its mean number of ``clients`` per round.
+        ``against`` is the position of the run to compare it with, or None. ``timed`` says whether any round
+        but the first was timed. ``startup`` has the start-up seconds (mean of the seeds, None if unknown).
+        Each of its ``seeds`` has lists with one number per reached target: the ``rounds``, the ``seconds``,
+        and the bytes of one client ``up`` and ``down``.
     """
     experiments = [experiment for experiment in experiments if experiment.more_is_better]
     runs = [run for experiment in experiments for run in experiment.runs]
