@@ -1,4 +1,4 @@
-"""What tests of several kernels need."""
+"""Fixtures for tests of several kernels."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from fedplug import kernels
 
 @pytest.fixture
 def has_the_same_bits_everywhere():
-    """Runs a program, which prints SIMD level and digest, at every level there is and with three threads."""
+    """Runs a program that prints SIMD level and digest, at every available level and with three threads."""
 
     def check(program):
         best = kernels.simd_level()

@@ -1,4 +1,4 @@
-"""Programs that end while daemon threads are inside kernels."""
+"""Programs that exit while daemon threads are inside kernels."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Decoders of indices and values accept one code only for what they return: no unused bits, no padding."""
+"""Decoders of indices and values accept one code for each result: no unused bits, no padding."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Containers written from parts and read without a copy; tests/wire has the format itself."""
+"""Containers written from parts and read without a copy. tests/wire checks the format."""
 
 from __future__ import annotations
 

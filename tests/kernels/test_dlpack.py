@@ -1,4 +1,4 @@
-"""fedplug.kernels.from_dlpack: NumPy's own exporter, and one made by hand that exports anything."""
+"""fedplug.kernels.from_dlpack, with NumPy's exporter and with one that can export anything."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ EXPORTED = []
 
 
 class Exporter:
-    """Exports `array` as DLPack says, in version 1 or (major None) as before there were versions."""
+    """Exports `array` in version 1 of DLPack, or unversioned (major None)."""
 
     def __init__(
         self, array, *, major=1, read_only=False, strides=True, code=None, lanes=1, device=CPU, offset=0
@@ -97,7 +97,7 @@ class Exporter:
         return self.device, 0
 
     def capsule(self):
-        EXPORTED.append(self)  # whoever takes the capsule has nothing but addresses of it
+        EXPORTED.append(self)  # keeps it alive: the capsule holds only addresses
         name = b"dltensor" if self.major is None else b"dltensor_versioned"
         return new_capsule(ctypes.addressof(self.managed), name, None)
 
@@ -163,7 +163,7 @@ def test_an_array_of_another_library_goes_into_a_kernel():
 
 
 class Unasked(Exporter):
-    """Has no ``__dlpack_device__``."""
+    """An exporter without ``__dlpack_device__``."""
 
     def __getattribute__(self, name):
         if name == "__dlpack_device__":

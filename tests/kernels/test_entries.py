@@ -1,4 +1,4 @@
-"""Entries are read and written in one call as by several, good ones and bad ones."""
+"""Functions that read or write entries in one call equal the separate calls, for valid and invalid input."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ NUMBERS = (0, -0.0, 1, -2.5, 3e4)
 
 @st.composite
 def bodies(draw):
-    """Of up to forty entries, with what it takes to read them."""
+    """Bodies of at most forty entries, with the arguments that read them."""
     size = draw(st.sampled_from([1, 40, 3000, 2**31 - 1]))
     indices = np.array(sorted(draw(st.sets(st.integers(0, min(size, 10**6) - 1), max_size=40))), np.int32)
     form, dtype = draw(st.sampled_from(FORMS)), draw(st.sampled_from(DTYPES))
@@ -36,7 +36,7 @@ def one_after_the_other(body, size, dtype, form):
 
 
 def outcome(read, body, size, dtype, form):
-    """The bits of the entries, or what is wrong with them."""
+    """The bits of the entries, or the error."""
     try:
         values, indices = read(body, size, dtype, form)
     except (errors.ArgumentError, errors.PayloadError) as error:

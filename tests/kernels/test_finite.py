@@ -1,4 +1,4 @@
-"""Whether values are finite, against NumPy; and read-only and unaligned parts of a buffer as inputs."""
+"""Checks for finite values, compared with NumPy; read-only and unaligned inputs."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def test_bytes_that_are_not_the_values_wanted_are_refused():
 
 
 def test_parts_of_a_container_are_read_where_they_lie():
-    """The bytes of a code may begin anywhere; values that do not lie as their dtype asks for are refused."""
+    """A code may begin at any address; values must be aligned to their dtype."""
     code = kernels.encode_values(np.float32([1, -2, 3]), "sign")
     packed = wire.frame([b"x", code], "sign/1", "float32", (3,))
     body = kernels.unframe(packed)[3]

@@ -1,4 +1,4 @@
-"""Entries of sums at given places, on NumPy arrays."""
+"""Entries of sums at given indices, on NumPy arrays."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The codes of indices and the checksum, from Python."""
+"""The codes of indices and the checksum, on NumPy arrays."""
 
 from __future__ import annotations
 
@@ -20,36 +20,6 @@ def index_sets(draw):
 
 
 FORMS = ("rice", "bitpack", "bitmap", "shortest", "gaps")
-
-
-def bit_string(code):
-    return "".join(str(bit) for bit in np.unpackbits(code, bitorder="little"))
-
-
-def read_as_the_layout_says(code, count):
-    """The decoder of the header's text, on a string of '0' and '1'."""
-    b = int(code[0])
-    low, unary = bit_string(code[1:]), bit_string(code[1 + (count * b + 7) // 8 :])
-    indices, following = [], 0
-    for i in range(count):
-        quotient = unary.index("1")
-        unary = unary[quotient + 1 :]
-        remainder = int(low[i * b : (i + 1) * b][::-1] or "0", 2)
-        indices.append(following + (quotient << b) + remainder)
-        following = indices[-1] + 1
-    return indices
-
-
-@given(index_sets())
-@settings(deadline=None, max_examples=200)
-def test_a_code_decodes_to_the_indices_it_was_made_of(case):
-    indices, size = case
-    code = kernels.encode_indices(indices, size)
-    decoded = kernels.decode_indices(code, len(indices), size)
-    assert code.dtype == np.uint8
-    assert decoded.dtype == np.int32
-    np.testing.assert_array_equal(decoded, indices)
-    assert not len(indices) or read_as_the_layout_says(code, len(indices)) == indices.tolist()
 
 
 @pytest.mark.parametrize("form", FORMS)
@@ -96,37 +66,6 @@ def test_a_form_that_does_not_exist_is_refused():
         kernels.encode_indices(np.int32([1]), 9, form="rise")
     with pytest.raises(errors.ArgumentError, match="form is 'rise'; it must be rice"):
         kernels.decode_indices(np.uint8([1]), 1, 9, form="rise")
-
-
-def assert_refused_or_canonical(code, count, size, form="rice"):
-    try:
-        indices = kernels.decode_indices(code, count, size, form=form)
-    except errors.PayloadError:
-        return
-    again = kernels.encode_indices(indices, size, form=form)
-    assert np.array_equal(again, code)
-
-
-def test_a_flipped_bit_is_refused_or_gives_other_valid_indices_with_exactly_that_code():
-    indices = np.sort(np.random.default_rng(3).choice(2000, 40, replace=False)).astype(np.int32)
-    code = kernels.encode_indices(indices, 2000)
-    for bit in range(8 * len(code)):
-        flipped = code.copy()
-        flipped[bit // 8] ^= 1 << (bit % 8)
-        assert_refused_or_canonical(flipped, 40, 2000)
-
-
-@given(st.binary(max_size=40), st.integers(0, 50), st.integers(50, 5000), st.sampled_from(FORMS))
-@settings(deadline=None, max_examples=600)
-def test_random_bytes_are_refused_or_the_code_of_what_they_decode_to(code, count, size, form):
-    assert_refused_or_canonical(np.frombuffer(code, np.uint8), count, size, form)
-
-
-def test_a_truncated_code_is_refused():
-    code = kernels.encode_indices(np.int32([3, 8, 60]), 100)
-    for length in range(len(code)):
-        with pytest.raises(errors.PayloadError, match="index code"):
-            kernels.decode_indices(code[:length], 3, 100)
 
 
 def test_a_claim_of_many_indices_is_refused_before_memory_is_taken_for_them():

@@ -24,7 +24,7 @@ def wide(dtype):
 
 
 def column_sums(rows):
-    """Halves added to halves, as ``csrc/core/matrix_times.h`` says."""
+    """Adds halves to halves, as ``csrc/core/matrix_times.h`` specifies."""
     if not len(rows):
         return np.zeros(rows.shape[1], rows.dtype)
     while len(rows) > 1:

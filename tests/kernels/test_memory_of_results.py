@@ -1,4 +1,4 @@
-"""Large arrays that kernels return lie in memory that earlier ones have left; else they are as any other."""
+"""Large results of kernels reuse the memory of earlier results, and are ordinary arrays otherwise."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ import resource
 import numpy as np
 from fedplug import kernels
 
-kernels.empty((1 << 26,), np.dtype(np.uint8))  # which nobody keeps
+kernels.empty((1 << 26,), np.dtype(np.uint8))  # freed at once
 used = int(open("/proc/self/statm").read().split()[0]) * resource.getpagesize()
 resource.setrlimit(resource.RLIMIT_AS, (used + (1 << 24), resource.RLIM_INFINITY))
 print(kernels.empty((3 << 24,), np.dtype(np.uint8)).size)
@@ -89,7 +89,7 @@ print(kernels.empty((3 << 24,), np.dtype(np.uint8)).size)
 
 
 def test_where_memory_is_short_what_nobody_has_makes_room():
-    """48 MiB, where 64 lie idle and the system gives no more than 16."""
+    """Allocates 48 MiB while 64 MiB are idle and the system gives at most 16 MiB."""
     result = subprocess.run(
         [sys.executable, "-c", _WITHOUT_MEMORY], capture_output=True, text=True, check=True
     )

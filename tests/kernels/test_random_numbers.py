@@ -1,4 +1,4 @@
-"""Random numbers against TensorFlow where it is there, and against each other."""
+"""Random numbers, compared with TensorFlow's if it is installed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""New residuals written elsewhere, and none at all before: against the update in place."""
+"""Residuals written to other arrays, and missing residuals, compared with the update in place."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def read_only(array):
 
 @st.composite
 def updates(draw, dtypes=DTYPES):
-    """(delta, residual, where the new one goes): numbers, many ties and zeros of both signs."""
+    """(delta, residual, residual_out): normal numbers, or many ties and zeros of both signs."""
     dtype = draw(st.sampled_from(dtypes))
     n = draw(st.one_of(st.integers(0, 40), st.sampled_from([255, 1000, 5000])))
     random = np.random.default_rng(draw(st.integers(0, 2**32)))
@@ -121,14 +121,22 @@ def test_a_refused_sum_leaves_the_old_residual(select):
     if select is SELECTIONS["topk, dropping"]:
         assert kernels.count_nonfinite(delta, None) == 1
         return
-    for before in (read_only(residual), None):
+    before = residual.copy()
+    for old, out in ((read_only(residual), True), (None, True), (residual, False)):
         with pytest.raises(errors.NonFiniteError, match="1 of 700 sums") as caught:
-            select(delta, before, residual_out=np.empty(700, np.float32))
+            select(delta, old, residual_out=np.empty(700, np.float32) if out else None)
         assert caught.value.count == 1
+    np.testing.assert_array_equal(residual, before)
 
 
 X = np.zeros(8, np.float32)
 REFUSED = {
+    "a residual of another size": (
+        {"residual": np.zeros(7, np.float32)},
+        "delta has 8 elements and residual has 7",
+    ),
+    "a residual of another dtype": ({"residual": np.zeros(8)}, "residual has dtype float64"),
+    "the residual is delta": ({"residual": X}, "delta and residual share memory"),
     "nowhere": ({"residual": None}, "residual is None; then residual_out must be an array"),
     "another size": (
         {"residual_out": np.zeros(7, np.float32)},
@@ -148,7 +156,7 @@ REFUSED = {
 
 
 @pytest.mark.parametrize(("changes", "message"), REFUSED.values(), ids=REFUSED.keys())
-@pytest.mark.parametrize("select", [SELECTIONS["topk"], SELECTIONS["threshold"]], ids=["topk", "threshold"])
+@pytest.mark.parametrize("select", SELECTIONS.values(), ids=SELECTIONS.keys())
 def test_what_cannot_be_written_to_is_refused(select, changes, message):
     arguments = {"delta": X, "residual": np.zeros(8, np.float32), **changes}
     with pytest.raises(errors.ArgumentError, match=message):

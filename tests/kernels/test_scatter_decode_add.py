@@ -1,4 +1,4 @@
-"""fedplug.kernels.scatter_decode_add and scatter_decode against a loop in plain NumPy."""
+"""fedplug.kernels.scatter_decode_add and scatter_decode, compared with a loop in NumPy."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def test_the_dense_sum_is_what_adding_to_zeros_gives(case, into_out):
     accumulator, payloads, weights = case
     expected = np.zeros_like(accumulator)
     reference(expected, payloads, weights)
-    out = accumulator.reshape(1, -1) if into_out else None  # what it held before is written over
+    out = accumulator.reshape(1, -1) if into_out else None  # its contents are overwritten
     parts = join(payloads, accumulator.dtype)
     for array in parts:
         array.flags.writeable = False
@@ -158,12 +158,3 @@ def test_the_accumulator_must_not_share_memory_with_what_is_added():
     memory = np.zeros(10)
     with pytest.raises(errors.ArgumentError, match="accumulator and values share memory"):
         kernels.scatter_decode_add(**call(accumulator=memory, values=memory[:5]))
-
-
-def test_what_topk_took_out_scatter_puts_back():
-    random = np.random.default_rng(1)
-    delta, residual = random.standard_normal((2, 500)).astype(np.float32)
-    a = delta + residual
-    values, indices = kernels.topk_residual(delta, residual, 20)
-    kernels.scatter_decode_add(residual, values, indices, np.int64([0, 20]))
-    np.testing.assert_array_equal(residual, a)

@@ -1,4 +1,4 @@
-"""The codes of packed symbols, from Python: read by the layout's words, and held to the entropy."""
+"""The codes of packed symbols: decoded by the specified layout, and compared with the entropy."""
 
 from __future__ import annotations
 
@@ -32,20 +32,20 @@ def decode(code, count, bits, form="rans"):
 
 
 def entropy(symbols):
-    """In bits a symbol."""
+    """The empirical entropy in bits per symbol."""
     shares = np.unique(symbols, return_counts=True)[1] / len(symbols)
     return -np.sum(shares * np.log2(shares))
 
 
 def levels(count, bits, spread, seed=0):
-    """Like those of a quantizer of normally distributed values."""
+    """Levels of a quantizer of normally distributed values."""
     top = 2**bits - 1
     normal = np.random.default_rng(seed).normal(top / 2, spread, count)
     return np.clip(np.rint(normal), 0, top).astype(np.uint8)
 
 
 def read_as_the_layout_says(code, count, bits):
-    """The decoder of the header's text."""
+    """Decodes as csrc/core/symbol_code.h specifies for "rans"."""
     if code[0] == 0:
         return unpacked(code[1:], count, bits)
     table, rest = code[1 : 1 + code[0]], code[1 + code[0] :].tobytes()
@@ -68,7 +68,7 @@ def read_as_the_layout_says(code, count, bits):
 
 
 class LearntBits:
-    """Takes bits out of an adaptive code, as the header's text says."""
+    """Reads bits from an adaptive code as csrc/core/symbol_code.h specifies."""
 
     def __init__(self, code):
         self.bytes, self.contexts = iter(bytes(code)), {}

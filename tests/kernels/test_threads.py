@@ -1,4 +1,4 @@
-"""Threads, and the module in processes of their own: what is read from the environment is read once."""
+"""Threads and processes: the environment is read once, forks work, and results do not depend on threads."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def select():
 def threads():
     return len(os.listdir("/proc/self/task"))
 
-expected = select()  # begins the threads
+expected = select()  # starts the threads
 stop = threading.Event()
 
 def go_on():
@@ -73,7 +73,7 @@ others = [threading.Thread(target=go_on) for _ in range(2)]
 for other in others:
     other.start()
 statuses = set()
-for _ in range(10):  # whatever the others are at
+for _ in range(10):  # while the other threads are in kernels
     child = os.fork()
     if child == 0:
         signal.alarm(20)

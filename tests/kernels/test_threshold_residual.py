@@ -1,4 +1,4 @@
-"""fedplug.kernels.threshold_residual against a comparison in plain NumPy."""
+"""fedplug.kernels.threshold_residual, compared with NumPy."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def bits(array):
 
 @st.composite
 def updates(draw):
-    """(delta, residual): normal numbers, a few levels with many zeros, or denormals."""
+    """(delta, residual): normal numbers, a few levels with many zeros, or denormal numbers."""
     dtype = draw(st.sampled_from(DTYPES))
     n = draw(st.one_of(st.integers(0, 40), st.sampled_from([255, 2048, 5000])))
     random = np.random.default_rng(draw(st.integers(0, 2**32)))
@@ -56,32 +56,11 @@ def test_what_reaches_the_threshold_leaves_and_the_rest_stays_bit_for_bit(update
     np.testing.assert_array_equal(bits(residual), bits(a))
 
 
-@pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
-def test_a_sum_that_is_not_finite_is_refused_and_nothing_is_changed(bad):
-    delta, residual = np.ones((2, 5000), np.float32)
-    delta[[7, 4000]] = bad
-    before = residual.copy()
-    with pytest.raises(errors.NonFiniteError, match="2 of 5000 sums") as caught:
-        kernels.threshold_residual(delta, residual, 0.5)
-    assert caught.value.count == 2
-    np.testing.assert_array_equal(residual, before)
-
-
 @pytest.mark.parametrize("threshold", [-1, np.nan, -1e-45])
 def test_a_threshold_below_zero_is_refused(threshold):
     x = np.zeros((2, 3), np.float32)
     with pytest.raises(errors.ArgumentError, match="threshold is negative or no number"):
         kernels.threshold_residual(x[0], x[1], threshold)
-
-
-def test_arrays_that_do_not_fit_are_refused():
-    x = np.zeros(6, np.float32)
-    with pytest.raises(errors.ArgumentError, match="delta has 6 elements and residual has 3"):
-        kernels.threshold_residual(x, np.zeros(3, np.float32), 1)
-    with pytest.raises(errors.ArgumentError, match="share memory"):
-        kernels.threshold_residual(x, x, 1)
-    with pytest.raises(errors.ArgumentError, match="residual"):
-        kernels.threshold_residual(x, np.zeros(6), 1)
 
 
 _DIGEST = """

@@ -1,4 +1,4 @@
-"""The other forms of the selection (lists, momentum) against the plain one; SIMD levels."""
+"""Selections from lists and with momentum, compared with the plain selection; SIMD levels."""
 
 from __future__ import annotations
 

@@ -100,14 +100,14 @@ def test_a_codebook_is_laid_out_as_documented():
 
 
 def test_bounded_values_are_laid_out_as_documented():
-    # A fifth of the range is 1, so multiples are of almost 2: 1, -2, 0 and 1. There may be 7 levels.
+    # The error bound is 0.2 * 5 = 1, so steps are almost 2 and the levels are 1, -2, 0 and 1, of 7 levels.
     code = kernels.encode_values(np.float32([2, -3, 0, 1.5]), "bounded", relative=0.2)
     assert code[:12].view(np.float32).tolist() == [np.float32(0.2), -3, 2]
     assert list(code[12:]) == [0b10_000_011, 0b011_0]
 
 
 def test_block_floating_point_is_laid_out_as_documented():
-    # Three bits reach 3 steps and a half: steps of a half in the first block, of an eighth in the other.
+    # Three bits reach 3.5 steps, so steps are 1/2 in the first block and 1/8 in the second.
     code = kernels.encode_values(np.float32([1.75, -1.3, 0.25, 0]), "bfp", bits=3, block_size=2)
     assert list(code[:2]) == [3, 1]
     assert code[2:6].view("<i2").tolist() == [-1, -3]

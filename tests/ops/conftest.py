@@ -1,4 +1,4 @@
-"""What the tests of the ops share: both lowerings, all dtypes, and equality bit for bit."""
+"""Fixtures for the tests of the ops: both lowerings, all dtypes, and equality bit for bit."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def _outcome(op, *arguments, **options):
 
 @pytest.fixture(scope="session")
 def agree():
-    """Asserts that the compiled op and its reference refuse the same call, or give the same bits."""
+    """Asserts that the compiled op and its reference refuse the same call, or return the same bits."""
 
     def check(op, *arguments, **options):
         fused = _outcome(op, *arguments, lowering="fused", **options)
@@ -53,9 +53,9 @@ def agree():
 
 @pytest.fixture(scope="session")
 def agree_on_normals(agree):
-    """The same of an example of hypothesis, which is given up where a result is next to a denormal.
+    """Asserts as `agree` does, but skips examples of hypothesis whose results are close to a denormal number.
 
-    TensorFlow's arithmetic takes denormals for zero, the kernels' does not.
+    TensorFlow flushes denormal numbers to zero; the kernels keep them.
     """
 
     def check(op, *arguments, **options):
@@ -70,7 +70,7 @@ def agree_on_normals(agree):
 
 @pytest.fixture(scope="session")
 def as_dtype(dtype):
-    """Casts arrays to the dtype under test; what does not fit becomes infinite."""
+    """Casts arrays to the dtype under test; an overflow becomes infinite."""
 
     def cast(*arrays):
         with np.errstate(over="ignore"):
@@ -81,5 +81,5 @@ def as_dtype(dtype):
 
 @pytest.fixture(scope="session")
 def denormal(dtype):
-    """A number that TensorFlow's threads would flush to zero, were it not float16."""
+    """A number that TensorFlow's threads flush to zero, except in float16."""
     return {tf.float64: 1e-310, tf.float16: 1e-6}.get(dtype, 1e-39)

@@ -1,4 +1,4 @@
-"""The index code "gaps" as csrc/core/index_code.h words it, with whole numbers of any size."""
+"""The index code "gaps" as csrc/core/index_code.h specifies it, with Python integers."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class _Model:
         self.estimates = {shift: list(first) for shift in (4, 7)}
 
     def share(self, context, bit):
-        """Start and frequency of a bit; learns it."""
+        """Returns start and frequency of a bit, and learns the bit."""
         p = min(4064, max(32, sum(estimate[context] for estimate in self.estimates.values()) // 32))
         for shift, estimate in self.estimates.items():
             now = estimate[context]
@@ -60,7 +60,7 @@ def encode(indices, size):
         return b""
     x, taken_in = 2**16, []
     for start, frequency in reversed(list(_shares(indices, size))):
-        # The state before is that from which decoding reaches this one: below 2^16 it took a byte in.
+        # Inverts a decoding step, which reads a byte when the state falls below 2^16.
         while x >= frequency << 12:
             taken_in.append(x % 256)
             x //= 256

@@ -1,4 +1,4 @@
-"""Where outputs lie: in the buffer of an argument nobody needs any more, or where an earlier output lay."""
+"""The buffers of outputs: those of arguments that are not used again, or those of earlier outputs."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import tensorflow as tf
 
 from fedplug import ops
 
-SIZES = [1_000, 300_000]  # elements; an output of the larger size may lie in our own pool
+SIZES = [1_000, 300_000]  # elements; outputs of the larger size use fedplug's memory pool
 # Without oneDNN, as on processors that it has nothing for, TensorFlow's allocator is malloc.
 NO_ONEDNN = ("TF_ENABLE_ONEDNN_OPTS", "0")
 FROM_MALLOC = os.environ.get(NO_ONEDNN[0]) == NO_ONEDNN[1]
@@ -58,7 +58,7 @@ def test_an_argument_that_nobody_needs_any_more_becomes_the_output(op, size):
 
 @in_place
 def test_a_loop_goes_on_in_one_buffer(op):
-    """What our runtimes make of a reduction; TensorFlow's own kernel for reductions holds on to its state."""
+    """The runtimes reduce with such a loop. TensorFlow's own kernel for reductions keeps its state in use."""
 
     @tf.function(autograph=False)
     def reduce(x):
@@ -87,7 +87,7 @@ def test_an_argument_that_is_still_needed_is_left_as_it_is(op, size):
     argument, output = step(x)
     assert address(output) != address(argument)
     np.testing.assert_array_equal(argument, x * 2.0)
-    # What Python holds is needed, too.
+    # Tensors that Python refers to are still needed, too.
     assert address(op(x, argument)) != address(argument)
     np.testing.assert_array_equal(argument, x * 2.0)
 
@@ -95,7 +95,7 @@ def test_an_argument_that_is_still_needed_is_left_as_it_is(op, size):
 @pytest.mark.skipif(not FROM_MALLOC, reason="TensorFlow keeps memory itself; the last test runs this one")
 @in_place
 def test_a_large_output_lies_where_an_earlier_one_lay(op, fresh_pages):
-    argument = tf.ones([12_000_000])  # malloc gives blocks of this size back as soon as they are free
+    argument = tf.ones([12_000_000])  # malloc returns freed blocks of this size to the system
     pages = argument.shape.num_elements() * 4 / resource.getpagesize()
     if fresh_pages(lambda: argument + 1.0) < pages:
         pytest.skip("this machine does not count page faults")
@@ -115,7 +115,7 @@ def test_an_output_outlives_its_session():
     with tf.Graph().as_default(), tf.compat.v1.Session() as session:
         numbers = tf.range(float(SIZES[1]))
         output = session.run(topk(tf.ones_like(numbers), numbers))
-    topk(tf.zeros(SIZES[1]), tf.zeros(SIZES[1]))  # takes what is free
+    topk(tf.zeros(SIZES[1]), tf.zeros(SIZES[1]))  # would reuse freed memory
     np.testing.assert_array_equal(output[:-10], np.arange(1, SIZES[1] - 9, dtype=np.float32))
     np.testing.assert_array_equal(output[-10:], 0)
 

@@ -1,4 +1,4 @@
-"""What may not be sent is refused on arrays: of any shape, scalars of NumPy included."""
+"""Arrays of any shape, and NumPy scalars, are refused if they are not finite."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`fedplug.ops.crc32`: the compiled op and its reference, against zlib."""
+"""`fedplug.ops.crc32`, the compiled op and its reference, equals zlib's checksum."""
 
 from __future__ import annotations
 

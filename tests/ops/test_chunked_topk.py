@@ -1,4 +1,4 @@
-"""The op for top-k within chunks: the same as its reference, bit for bit, in graphs and eagerly."""
+"""The op for top-k within chunks gives the bits of its reference, in graphs and eagerly."""
 
 from __future__ import annotations
 
@@ -20,15 +20,17 @@ def dtype(wide_dtype):
 @given(
     seed=st.integers(0, 2**32),
     size=st.integers(0, 300),
-    k=st.sampled_from([0, 1, 5, 70]),
+    k=st.sampled_from([-1, 0, 1, 5, 70]),
     chunk=st.sampled_from([1, 8, 64, 299, 1000]),
-    decay=st.sampled_from([0.0, 0.5, 0.95, 1.0]),
+    decay=st.sampled_from([0.0, 0.5, 0.95, 1.0, 1.5]),
+    bad=st.sampled_from([0, np.nan, np.inf]),
 )
-def test_op_and_reference_give_the_same_bits(agree, as_dtype, seed, size, k, chunk, decay):
+def test_op_and_reference_give_the_same_bits(agree, as_dtype, seed, size, k, chunk, decay, bad):
     random = np.random.default_rng(seed)
     delta, residual, share = as_dtype(
         random.integers(-3, 4, size) / 2, random.integers(-3, 4, size) / 2, np.float64(decay)
     )
+    delta[:1] += delta.dtype.type(bad)
     agree(ops.chunked_topk_residual, delta, residual, k, chunk=chunk, decay=share)
 
 
@@ -39,18 +41,6 @@ def test_a_matrix_keeps_its_shape_and_a_short_last_chunk_gives_what_it_has(lower
     assert got.values.numpy().tolist() == [3, 3, -4, 9, 5]
     assert got.indices.numpy().tolist() == [0, 1, 4, 6, 8]
     assert got.residual.numpy().tolist() == [[0, 0, 2], [0, 0, 1], [0, 0, 0]]
-
-
-@pytest.mark.parametrize("bad", [float("nan"), float("inf")])
-def test_a_sum_that_is_not_finite_is_refused(lowering, bad):
-    with pytest.raises(tf.errors.InvalidArgumentError, match="NaN or infinite"):
-        ops.chunked_topk_residual([1.0, bad], [0.0, 0.0], 1, chunk=2, decay=1.0, lowering=lowering)
-
-
-@pytest.mark.parametrize(("k", "decay", "what"), [(-1, 1.0, "k"), (1, 1.5, "decay"), (1, -1.0, "decay")])
-def test_numbers_out_of_range_are_refused(lowering, k, decay, what):
-    with pytest.raises(tf.errors.InvalidArgumentError, match=what):
-        ops.chunked_topk_residual([1.0], [0.0], k, chunk=2, decay=decay, lowering=lowering)
 
 
 def test_a_denormal_is_an_entry_like_any_other(as_dtype, denormal):

@@ -1,4 +1,4 @@
-"""The container around a payload: the op, its reference, and containers that are refused."""
+"""The ops for containers: layout, round trip, and refused containers."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def as_tensor(data):
 
 
 def slow_frame(body, header):
-    """The layout as csrc/core/container.h words it."""
+    """The layout that csrc/core/container.h specifies."""
     content = header + len(body).to_bytes(8, "little") + body
     return content + zlib.crc32(content).to_bytes(4, "little")
 
@@ -52,16 +52,6 @@ def test_op_and_reference_refuse_the_same_containers_and_agree_on_the_rest(agree
 def test_op_and_reference_agree_on_any_bytes_at_all(agree, container):
     agree(ops.unframe, as_tensor(container), HEADER)
     agree(ops.unframe, as_tensor(HEADER + container), HEADER)
-
-
-@settings(deadline=None)
-@given(body=BODIES, bit=st.integers(0))
-def test_one_bit_that_is_changed_is_found(lowering, body, bit):
-    container = bytearray(slow_frame(body, HEADER))
-    bit %= 8 * len(container)
-    container[bit // 8] ^= 1 << bit % 8
-    with pytest.raises(tf.errors.InvalidArgumentError):
-        ops.unframe(as_tensor(container), HEADER, lowering=lowering)
 
 
 @pytest.mark.parametrize("length", [3, 5, 2**32 + 4, 2**63, 2**64 - 1])

@@ -1,4 +1,4 @@
-"""docs/ops.md: its program runs, learns, and sends what it says; its table names what there is."""
+"""docs/ops.md: its program runs and learns, and its tables name existing ops."""
 
 from __future__ import annotations
 

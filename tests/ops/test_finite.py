@@ -1,4 +1,4 @@
-"""Whether tensors, and bytes of unknown origin, are numbers: the op and its reference, against NumPy."""
+"""Checks for NaN and infinity, of tensors and untrusted bytes: the op and its reference against NumPy."""
 
 from __future__ import annotations
 

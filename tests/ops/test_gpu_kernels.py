@@ -1,4 +1,4 @@
-"""Which ops have kernels for a GPU, if the library was built with CUDA: known without one."""
+"""The ops with GPU kernels in a library that was built with CUDA. The tests need no GPU."""
 
 from __future__ import annotations
 

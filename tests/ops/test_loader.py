@@ -1,4 +1,4 @@
-"""Loading the op library: which one is taken, and which are refused with a remedy."""
+"""Loading the op library: the choice of the file, and refusals that say how to fix it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from fedplug.ops.lowering import resolve_lowering
 
 @pytest.fixture
 def copied_library(tmp_path, monkeypatch):
-    """A folder with a copy of the library and of its build record, from which the next load is made."""
+    """A folder with a copy of the library and its build record, which the next load uses."""
     library = _loader.find_library(ops.__path__)
     for file in (library, library.with_name("build_info.json")):
         shutil.copy(file, tmp_path)
@@ -58,7 +58,7 @@ def test_a_library_that_is_older_than_the_sources_is_not_loaded(copied_library):
     (copied_library / "build_info.json").write_text(json.dumps(record))
     with pytest.raises(OpLibraryError, match=r"other sources than .*; run `make setup`"):
         _loader.library()
-    # Nor does fedplug go on without it, slower, and say nothing.
+    # fedplug does not silently continue without it, which would be slower.
     with pytest.raises(OpLibraryError, match=r"other sources than .*; run `make setup`"):
         resolve_lowering("auto")
 

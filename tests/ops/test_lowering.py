@@ -15,7 +15,7 @@ from fedplug.ops.lowering import available, resolve_lowering, use_lowering
 
 @pytest.fixture
 def without_library(monkeypatch, tmp_path):
-    """As if fedplug had been installed without its compiled ops."""
+    """Simulates an installation without the compiled ops."""
     monkeypatch.setattr(ops, "__path__", [str(tmp_path)])
     _loader.library.cache_clear()
     yield

@@ -1,4 +1,4 @@
-"""Packing numbers of a few bits, against Python's integers."""
+"""Packing of numbers of a few bits, compared with Python's integers."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ bits_and_codes = st.integers(1, 8).flatmap(
 
 
 def as_integer(codes, bits):
-    """The packed bytes, as one long little-endian integer would have them."""
+    """The packed bytes of one long little-endian integer."""
     number = sum(code << (bits * i) for i, code in enumerate(codes))
     return number.to_bytes(-(-len(codes) * bits // 8), "little")
 

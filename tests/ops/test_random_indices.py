@@ -1,4 +1,4 @@
-"""Random indices: one of each run, the same from op, reference and kernel, on any number of threads."""
+"""Random indices: one from each range, equal from op, reference and kernel, for any number of threads."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Values quantized after a rotation as tensors: the op, its reference, and bytes that are refused."""
+"""Quantization after a rotation, on tensors: op and reference agree, and refuse the same bytes."""
 
 from __future__ import annotations
 

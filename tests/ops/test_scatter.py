@@ -1,4 +1,7 @@
-"""`fedplug.ops.scatter_decode_add` and `scatter_decode`: compiled ops and references, against a slow loop."""
+"""`fedplug.ops.scatter_decode_add` and `scatter_decode` give the bits of their references.
+
+tests/kernels compares the kernels with a slow loop.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +16,7 @@ from fedplug import ops
 
 @st.composite
 def sums(draw):
-    """An accumulator, payloads and weights; all numbers far from the denormals."""
+    """An accumulator, payloads and weights; no number is close to a denormal one."""
     n = draw(st.integers(1, 20))
     number = st.sampled_from([0.0, -0.0, 1.0, -1.0, 0.1]) | st.integers(-9999, 9999).map(lambda i: i / 77)
     payloads = draw(st.lists(st.sets(st.integers(0, n - 1)).map(sorted), max_size=5))
@@ -26,32 +29,16 @@ def sums(draw):
     return take(n), take(len(indices)), np.array(indices, np.int32), row_splits, take(len(payloads))
 
 
-def slow_sum(accumulator, values, indices, row_splits, weights):
-    """The contract, word for word."""
-    total = accumulator.copy()
-    for p, weight in enumerate(weights):
-        for j in range(row_splits[p], row_splits[p + 1]):
-            total[indices[j]] = total[indices[j]] + weight * values[j]
-    return total
-
-
-@settings(deadline=None)
-@given(case=sums())
-def test_it_is_the_slow_loop_over_payloads(as_dtype, lowering, case):
-    accumulator, values, indices, row_splits, weights = case
-    accumulator, values, weights = as_dtype(accumulator, values, weights)
-    got = ops.scatter_decode_add(accumulator, values, indices, row_splits, weights, lowering=lowering)
-    assert got.numpy().tobytes() == slow_sum(accumulator, values, indices, row_splits, weights).tobytes()
-
-
 @settings(deadline=None)
 @given(case=sums(), data=st.data())
-def test_op_and_reference_refuse_the_same_payloads_and_agree_on_the_rest(agree, case, data):
+def test_op_and_reference_refuse_the_same_payloads_and_agree_on_the_rest(agree, as_dtype, case, data):
     accumulator, values, indices, row_splits, weights = case
+    accumulator, values, weights = as_dtype(accumulator, values, weights)
     for vector in (indices, row_splits):
         if vector.size and data.draw(st.booleans()):
             vector[data.draw(st.integers(0, vector.size - 1))] = data.draw(st.integers(-2, 22))
     agree(ops.scatter_decode_add, accumulator, values, indices, row_splits, weights)
+    agree(ops.scatter_decode, accumulator.size, values, indices, row_splits, weights)
 
 
 def test_op_and_reference_agree_where_many_threads_and_payloads_meet(agree, as_dtype):
@@ -156,16 +143,6 @@ def test_an_accumulator_that_is_used_again_keeps_its_value(lowering):
     assert after.numpy().tolist() == [3, 2, 2]
 
 
-@settings(deadline=None)
-@given(case=sums())
-def test_the_sum_of_payloads_is_what_adding_them_to_zeros_gives(as_dtype, lowering, case):
-    accumulator, *payloads = case
-    accumulator, values, weights = as_dtype(accumulator, payloads[0], payloads[-1])
-    zeros = np.zeros_like(accumulator)
-    got = ops.scatter_decode(zeros.size, values, *payloads[1:3], weights, lowering=lowering)
-    assert got.numpy().tobytes() == slow_sum(zeros, values, *payloads[1:3], weights).tobytes()
-
-
 def test_op_and_reference_agree_on_a_sum_of_many_tiles(agree, as_dtype):
     rng = np.random.default_rng(12)
     n, k, payloads = 300_000, 3_000, 3
@@ -184,14 +161,6 @@ def test_the_sum_of_no_payloads_is_zeros(lowering, size):
 def test_a_sum_of_impossible_size_is_refused_before_anything_is_allocated(lowering, size):
     with pytest.raises(tf.errors.InvalidArgumentError, match="2\\^31"):
         ops.scatter_decode(tf.constant(size, tf.int64), [1.0], [0], [0, 1], lowering=lowering)
-
-
-@pytest.mark.parametrize(
-    ("indices", "row_splits", "message"), [([0, 5], [0, 2], "payload"), ([0, 1], [0, 1], "row_splits")]
-)
-def test_a_sum_of_payloads_that_are_not_valid_is_refused(lowering, indices, row_splits, message):
-    with pytest.raises(tf.errors.InvalidArgumentError, match=message):
-        ops.scatter_decode(5, tf.ones(2), indices, row_splits, lowering=lowering)
 
 
 def test_a_sum_has_the_static_shape_its_size_gives(lowering):

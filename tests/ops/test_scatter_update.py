@@ -1,4 +1,4 @@
-"""`fedplug.ops.scatter_decode_update`: what `scatter_decode_add` gives, in the variable it came from."""
+"""`fedplug.ops.scatter_decode_update` leaves the result of `scatter_decode_add` in its variable."""
 
 from __future__ import annotations
 

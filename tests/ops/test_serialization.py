@@ -1,4 +1,4 @@
-"""Tensors as bytes, against NumPy; bytes that are no tensor are refused."""
+"""Bytes of tensors equal NumPy's; invalid bytes are refused."""
 
 from __future__ import annotations
 

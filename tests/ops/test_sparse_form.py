@@ -1,4 +1,4 @@
-"""The body of a sparse payload: op, reference and NumPy against plain Python; hostile bytes are refused."""
+"""The body of a sparse payload: op, reference and NumPy against plain Python, and refused bytes."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from fedplug.errors import ArgumentError, PayloadError
 
 COUNTS = st.one_of(
     st.integers(0, 2**31 - 1),
-    # Both sides of where a number needs a byte more.
+    # Both sides of the numbers from which one more byte is needed.
     st.sampled_from([edge for bits in range(0, 31, 7) for edge in (2**bits - 1, 2**bits)]),
     st.just(2**31 - 1),
 )
@@ -23,7 +23,7 @@ REFUSALS = (PayloadError, tf.errors.InvalidArgumentError)
 
 
 def slow_leb128(number: int) -> bytes:
-    """Seven bits a byte, the lowest first, the high bit set on all bytes but the last."""
+    """Seven bits per byte, the lowest first; the high bit is set on all bytes but the last."""
     groups = [number % 128]
     while number := number // 128:
         groups.append(number % 128)
@@ -31,7 +31,7 @@ def slow_leb128(number: int) -> bytes:
 
 
 def slow_split(body: bytes, size: int) -> tuple[int, bytes, bytes] | None:
-    """The parts; None for what is no body of a tensor of this size."""
+    """The parts of a body; None if it is not a body of a tensor of this size."""
     numbers, rest = [], body
     for _ in range(2):
         length = next((place for place, byte in enumerate(rest[:5], 1) if byte < 128), None)
@@ -54,7 +54,7 @@ def array(data: bytes) -> np.ndarray:
 
 @pytest.fixture(scope="module", params=["numpy", "fused", "reference"])
 def execution(request) -> dict[str, str]:
-    """The ``lowering=`` of each; none where NumPy arrays are to be worked on at once."""
+    """The keyword arguments of an execution: a ``lowering``, or none for NumPy arrays."""
     return {} if request.param == "numpy" else {"lowering": request.param}
 
 

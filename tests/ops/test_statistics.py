@@ -1,4 +1,4 @@
-"""Squared norms and bounds on codes, against slow and obvious ones; of arrays and of tensors."""
+"""Squared norms and bounds on code lengths, compared with simple computations, on arrays and tensors."""
 
 from __future__ import annotations
 

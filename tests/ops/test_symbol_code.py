@@ -1,4 +1,4 @@
-"""The codes of symbols as tensors: the op, its reference, and codes that are refused."""
+"""Codes of symbols on tensors: op and reference agree, and refuse the same codes."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def packed(symbols, bits):
 
 @st.composite
 def cases(draw):
-    """Symbols that are mostly a few of those there are, as packed bytes; their number; their bits."""
+    """Packed symbols with few distinct values, their number and their bit width."""
     bits = draw(st.integers(1, 8))
     few = draw(st.lists(st.integers(0, 2**bits - 1), min_size=1, max_size=3))
     symbols = draw(hnp.arrays(np.uint8, st.integers(0, 90), elements=st.sampled_from(few)))
@@ -89,7 +89,7 @@ def test_it_works_in_a_graph_with_shapes_known_only_when_run(lowering):
         code = ops.encode_symbols(data, count, bits=3, lowering=lowering)
         return ops.decode_symbols(code, count, bits=3, lowering=lowering), tf.size(code)
 
-    for count in (0, 1, 1000, 65_536 + 5):  # the last one with more lanes
+    for count in (0, 1, 1000, 65_536 + 5):  # the last one uses more lanes
         symbols = np.clip(np.rint(np.random.default_rng(0).normal(3, 0.4, count)), 0, 7)
         data = packed(symbols, 3)
         got, length = there_and_back(data, count)

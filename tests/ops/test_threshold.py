@@ -1,4 +1,4 @@
-"""The threshold op: the same as its reference, bit for bit, in graphs and eagerly."""
+"""The threshold op gives the bits of its reference, in graphs and eagerly."""
 
 from __future__ import annotations
 
@@ -17,12 +17,18 @@ def dtype(wide_dtype):
 
 
 @settings(deadline=None)
-@given(seed=st.integers(0, 2**32), size=st.integers(0, 300), threshold=st.sampled_from([0, 0.5, 1, 2, 1e9]))
-def test_op_and_reference_give_the_same_bits(agree, as_dtype, seed, size, threshold):
+@given(
+    seed=st.integers(0, 2**32),
+    size=st.integers(0, 300),
+    threshold=st.sampled_from([-1, 0, 0.5, 1, 2, 1e9, np.nan]),
+    bad=st.sampled_from([0, np.nan, np.inf]),
+)
+def test_op_and_reference_give_the_same_bits(agree, as_dtype, seed, size, threshold, bad):
     random = np.random.default_rng(seed)
     delta, residual, bound = as_dtype(
         random.integers(-3, 4, size) / 2, random.integers(-3, 4, size) / 2, np.float64(threshold)
     )
+    delta[:1] += delta.dtype.type(bad)
     agree(ops.threshold_residual, delta, residual, bound)
 
 
@@ -32,18 +38,6 @@ def test_a_matrix_keeps_its_shape_and_its_entries_are_those_that_reach(lowering,
     assert got.values.numpy().tolist() == [4, -3]
     assert got.indices.numpy().tolist() == [0, 3]
     assert got.residual.numpy().tolist() == [[0, 0], [1, 0]]
-
-
-@pytest.mark.parametrize("bad", [float("nan"), float("inf")])
-def test_a_sum_that_is_not_finite_is_refused(lowering, bad):
-    with pytest.raises(tf.errors.InvalidArgumentError, match="NaN or infinite"):
-        ops.threshold_residual([1.0, bad], [0.0, 0.0], 2.0, lowering=lowering)
-
-
-@pytest.mark.parametrize("threshold", [-1.0, float("nan")])
-def test_a_threshold_below_zero_is_refused(lowering, threshold):
-    with pytest.raises(tf.errors.InvalidArgumentError, match="threshold"):
-        ops.threshold_residual([1.0], [0.0], threshold, lowering=lowering)
 
 
 def test_a_denormal_is_an_entry_like_any_other(as_dtype, denormal):

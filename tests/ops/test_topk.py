@@ -1,4 +1,4 @@
-"""`fedplug.ops.topk_residual`: the compiled op and its reference, against a slow sort."""
+"""`fedplug.ops.topk_residual` gives the bits of its reference; tests/kernels compares with a sort."""
 
 from __future__ import annotations
 
@@ -28,18 +28,8 @@ def dtype(wide_dtype):
     return wide_dtype
 
 
-def slow_topk(delta, residual, k):
-    """The contract, word for word."""
-    a = delta + residual
-    order = sorted(range(a.size), key=lambda i: (-abs(float(a[i])), i))
-    indices = np.array(sorted(order[:k]), np.int32)
-    rest = a.copy()
-    rest[indices] = 0
-    return a[indices], indices, rest
-
-
 def without_denormals(delta, residual):
-    """Both arrays with zeros wherever TensorFlow's threads would flush one of them or their sum to zero."""
+    """Sets entries to zero where TensorFlow would flush one of them or their sum to zero."""
     tiny = np.finfo(delta.dtype).tiny
     with np.errstate(all="ignore"):
         wide = [a.astype(np.float64) for a in (delta, residual, delta + residual)]
@@ -55,16 +45,6 @@ def test_op_and_reference_agree_bit_for_bit(agree, as_dtype, on_nonfinite, updat
     agree(ops.topk_residual, delta, residual, k, on_nonfinite=on_nonfinite)
 
 
-@settings(deadline=None)
-@given(update=UPDATES, k=st.integers(0, 45))
-def test_it_is_the_slow_sort_of_magnitudes(as_dtype, lowering, update, k):
-    finite = (np.where(abs(a) < 1e4, a, 9) for a in update)
-    delta, residual = without_denormals(*as_dtype(*finite))
-    got = ops.topk_residual(delta, residual, k, lowering=lowering)
-    for mine, expected in zip(got, slow_topk(delta, residual, k), strict=False):
-        assert mine.numpy().tobytes() == expected.tobytes()
-
-
 def test_op_and_reference_agree_where_many_threads_and_ties_meet(agree, as_dtype):
     rng = np.random.default_rng(7)
     delta, residual = as_dtype(*(rng.integers(-9, 9, 200_003) / 4 for _ in range(2)))
@@ -72,22 +52,15 @@ def test_op_and_reference_agree_where_many_threads_and_ties_meet(agree, as_dtype
         agree(ops.topk_residual, delta, residual, k)
 
 
-def test_values_scattered_into_the_residual_give_the_sum_back(as_dtype, lowering):
-    rng = np.random.default_rng(3)
-    delta, residual = as_dtype(*rng.normal(size=(2, 50, 7)))
-    got = ops.topk_residual(delta, residual, 31, lowering=lowering)
-    back = tf.tensor_scatter_nd_add(tf.reshape(got.residual, [-1]), got.indices[:, None], got.values)
-    assert back.numpy().tobytes() == (delta + residual).tobytes()
-
-
 @pytest.mark.parametrize("n", [5, 100_000])
 def test_the_op_keeps_denormals_as_numpy_does_on_every_thread(as_dtype, denormal, n):
     tiny = np.full(n, denormal)
     delta, residual = as_dtype(tiny, tiny)
     got = ops.topk_residual(delta, residual, 2, lowering="fused")
-    for mine, expected in zip(got, slow_topk(delta, residual, 2), strict=False):
-        assert mine.numpy().tobytes() == expected.tobytes()
-    assert np.count_nonzero(got.residual) == n - 2
+    total = delta + residual
+    assert got.values.numpy().tobytes() == total[:2].tobytes()
+    assert got.indices.numpy().tolist() == [0, 1]
+    assert got.residual.numpy()[2:].tobytes() == total[2:].tobytes()
 
 
 def test_the_reference_takes_denormals_for_zero(as_dtype, denormal):

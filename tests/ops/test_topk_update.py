@@ -1,4 +1,4 @@
-"""`topk_residual_update` and `..._many`: what the functional ops give, in the variables they came from."""
+"""`topk_residual_update` and its grouped form leave the results of the functional ops in variables."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def bits(tensors):
 
 
 def tensors_of(as_dtype, sizes, seed):
-    """Deltas and residuals of small whole numbers, so that there are ties within and between tensors."""
+    """Deltas and residuals of small integers, with ties within and between tensors."""
     rng = np.random.default_rng(seed)
     return zip(*(as_dtype(*rng.integers(-4, 5, (2, size)).astype(float)) for size in sizes), strict=True)
 
@@ -78,7 +78,7 @@ def test_a_k_each_gives_what_the_functional_op_gives_for_each(as_dtype, lowering
 @pytest.mark.parametrize("k", [3, [2, 1]])
 def test_an_update_that_is_refused_changes_no_variable(lowering, k):
     residuals = [tf.Variable([1.0, 2.0]), tf.Variable([3.0, np.inf])]
-    held = residuals[0].read_value()  # so that the first one would go into a new buffer
+    held = residuals[0].read_value()  # forces the first update into a new buffer
     before = bits([r.read_value() for r in residuals])
     deltas = [tf.ones(2), tf.ones(2)]
 
@@ -128,7 +128,7 @@ def test_what_was_read_before_does_not_change(lowering):
 
 
 def test_a_variable_that_is_read_in_pieces_can_be_updated(lowering):
-    """`sparse_read` makes of it one that is copied whenever it is read."""
+    """`sparse_read` makes TensorFlow copy the variable on every read."""
     residual = tf.Variable([1.0, 2.0, 3.0])
     piece = residual.sparse_read([2])
     ops.topk_residual_update(residual, tf.zeros(3), 1, lowering=lowering)
@@ -143,7 +143,7 @@ def test_updates_and_reads_in_a_function_happen_in_the_order_they_are_written(lo
         first = ops.topk_residual_update(residual, delta, 1, lowering=lowering)
         between = residual.read_value()
         second = ops.topk_residual_update(residual, between, 1, lowering=lowering)
-        ops.topk_residual_update(residual, delta, 1, lowering=lowering)  # nobody asks what it takes
+        ops.topk_residual_update(residual, delta, 1, lowering=lowering)  # its result is unused
         return first.values, between, second.values
 
     for _ in range(2):
@@ -154,13 +154,13 @@ def test_updates_and_reads_in_a_function_happen_in_the_order_they_are_written(lo
 
 
 def test_threads_that_update_one_variable_take_turns():
-    """Each turn adds one everywhere and takes one entry: whatever the order, nothing is lost."""
+    """Each call adds 1 to every element and selects one entry: in any order, no data is lost."""
     n, turns = 50_000, 40
     residuals = [tf.Variable(tf.zeros(n)), tf.Variable(tf.zeros(n))]
     delta = tf.ones(n)
 
     def turn(i):
-        order = residuals if i % 2 else residuals[::-1]  # locks in one order all the same
+        order = residuals if i % 2 else residuals[::-1]  # both orders lock in the same order
         return ops.grouped_topk_residual_update(order, [delta, delta], [1, 1], lowering="fused").values
 
     with ThreadPoolExecutor(4) as pool:

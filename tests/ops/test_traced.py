@@ -1,4 +1,4 @@
-"""Graphs of references: traced once for all calls alike, without a compiled op in them."""
+"""Graphs of references are traced once for equal calls, and contain no compiled op."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from fedplug.ops.lowering import use_lowering
 
 @pytest.fixture
 def counted():
-    """A reference, and what it was traced with."""
+    """A reference, and the arguments of each trace."""
     traced = []
 
     @traced_once
@@ -53,7 +53,7 @@ def test_eager_calls_leave_no_graph_behind(counted) -> None:
 
 
 def test_what_a_reference_calls_is_a_reference_whoever_traced_it_first() -> None:
-    """A graph for a runtime without compiled ops may share what one beside them has traced."""
+    """A graph for a runtime without compiled ops may use a function that another lowering traced."""
 
     def framed():
         return ops.frame(tf.zeros([2], tf.uint8), b"header", lowering="reference")

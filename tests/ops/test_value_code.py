@@ -1,4 +1,4 @@
-"""Quantized values as tensors: the op, its reference, and bytes that are refused."""
+"""Quantized values on tensors: op and reference agree, and refuse the same bytes."""
 
 from __future__ import annotations
 
@@ -47,22 +47,13 @@ def test_op_and_reference_write_the_same_bytes(agree, form, x, dtype, options, s
 
 
 @settings(deadline=None)
-@given(x=VECTORS, dtype=DTYPES, options=OPTIONS, seed=SEEDS)
-def test_what_is_written_is_read_as_that_many_finite_values(form, lowering, x, dtype, options, seed):
-    code = ops.encode_values(tf.cast(x, dtype), form, **options, seed=seed, lowering=lowering)
-    values = ops.decode_values(code, len(x), form, **options, dtype=dtype, lowering=lowering)
-    assert (values.dtype, values.shape) == (dtype, x.shape)
-    assert np.isfinite(values.numpy().astype(np.float64)).all()
-
-
-@settings(deadline=None)
 @given(x=VECTORS, dtype=DTYPES, options=OPTIONS, data=st.data())
 def test_op_and_reference_refuse_the_same_bytes_and_agree_on_the_rest(
     agree_on_normals, form, x, dtype, options, data
 ):
     code = bytearray(ops.encode_values(tf.cast(x, dtype), form, **options).numpy())
     for _ in range(data.draw(st.integers(0, 2)) if code else 0):
-        # Bit 6 makes a denormal of the scale 3.
+        # Flipping bit 6 would turn the scale 3 into a denormal number.
         code[data.draw(st.integers(0, len(code) - 1))] ^= data.draw(st.sampled_from([1, 2, 8, 32, 128]))
     code += data.draw(st.sampled_from([b"", b"", b"", b"\0"]))
     count = len(x) + data.draw(st.sampled_from([0, 0, 0, 1, -1]))
@@ -108,11 +99,6 @@ def test_a_claim_of_many_values_is_refused_before_memory_is_taken_for_them(form,
         ops.decode_values(tf.zeros([3], tf.uint8), 2**31 - 1, form, dtype=tf.float32, lowering=lowering)
 
 
-def test_the_op_says_how_many_bytes_so_many_values_take():
-    with pytest.raises(tf.errors.InvalidArgumentError, match="2147483647 values take 268435460 bytes, not 3"):
-        ops.decode_values(tf.zeros([3], tf.uint8), 2**31 - 1, "sign", dtype=tf.float32, lowering="fused")
-
-
 def test_a_constant_count_gives_a_static_shape():
     def decode(code):
         return ops.decode_values(code, 5, "float16", dtype=tf.float32)
@@ -128,20 +114,6 @@ def test_bits_out_of_range_are_refused(lowering, bits):
     code = ops.encode_values(tf.ones([4]), "qsgd", bits=4)
     with pytest.raises(tf.errors.InvalidArgumentError, match="bits"):
         ops.decode_values(code, 4, "qsgd", bits=bits, dtype=tf.float32, lowering=lowering)
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"form": "qsgd", "bits": 9}, r"bits = 9 is not in \[2, 8\]"),
-        ({"form": "qsgd", "bits": 2**32 + 4}, "bits = 4294967300 is not in"),
-        ({"form": "blockwise8", "block_size": 3}, "block_size = 3 is not a power of two"),
-        ({"form": "bounded", "relative": 0.5}, r"relative = 0.5(0*) is not in \[2\^-15, 1/4\]"),
-    ],
-)
-def test_the_op_says_which_option_is_out_of_range(options, message):
-    with pytest.raises(tf.errors.InvalidArgumentError, match=message):
-        ops.encode_values(tf.ones([4]), **options, lowering="fused")
 
 
 @pytest.mark.parametrize("bits", range(2, 9))
