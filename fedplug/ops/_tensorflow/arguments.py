@@ -79,11 +79,10 @@ def require_wide(**tensors: Any) -> None:
 
 
 def require_variable(**variables: Any) -> None:
-    """Raises TypeError unless every argument is a variable of a dtype that the ops support."""
+    """Raises TypeError unless every argument is a variable."""
     for name, variable in variables.items():
         if not isinstance(variable, tf.Variable):
             raise TypeError(f"{name} must be a tf.Variable, not a {type(variable).__name__}")
-    require_floating(**variables)
 
 
 def refuse_without_op(kind: str, form: str, instead: str) -> NoReturn:

@@ -52,6 +52,7 @@ def scatter_decode_update(
     lowering: str | None = None,
 ) -> Any:
     require_variable(accumulator=accumulator)
+    require_floating(accumulator=accumulator)
     payloads = _payloads(tf.convert_to_tensor(values, accumulator.dtype), indices, row_splits, weights)
     if resolve_lowering(lowering) == "fused":
         return loader.library().fedplug_resource_scatter_decode_add(accumulator.handle, *payloads)
