@@ -38,11 +38,9 @@ from fedplug.ops.arrays import (
     divide_no_nan,
     ensure_shape,
     floor,
-    full,
     identity,
     max,
     maximum,
-    min,
     minimum,
     multiply,
     no_residual,
@@ -51,9 +49,7 @@ from fedplug.ops.arrays import (
     reshape,
     round,
     saturate_cast,
-    searchsorted,
     segment_sum,
-    shape,
     size,
     sqrt,
     stack,
@@ -66,7 +62,7 @@ from fedplug.ops.arrays import (
     zeros,
     zeros_like,
 )
-from fedplug.ops.block_scaling import block_count, block_scales, scales_from_bytes
+from fedplug.ops.block_scaling import block_count, block_scales
 from fedplug.ops.checks import of_length, require, require_finite
 from fedplug.ops.checksum import crc32
 from fedplug.ops.chunked_topk import chunked_topk_residual
@@ -127,7 +123,6 @@ __all__ = [
     "floor",
     "frame",
     "from_bytes",
-    "full",
     "gather_sum",
     "grouped_topk_residual",
     "grouped_topk_residual_update",
@@ -141,7 +136,6 @@ __all__ = [
     "max",
     "maximum",
     "mean_magnitude",
-    "min",
     "minimum",
     "multiply",
     "narrowed",
@@ -160,13 +154,10 @@ __all__ = [
     "round",
     "round_seed",
     "saturate_cast",
-    "scales_from_bytes",
     "scatter_decode",
     "scatter_decode_add",
     "scatter_decode_update",
-    "searchsorted",
     "segment_sum",
-    "shape",
     "shared_uniform",
     "size",
     "sparse_body",

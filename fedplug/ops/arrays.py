@@ -38,11 +38,9 @@ __all__ = [
     "divide_no_nan",
     "ensure_shape",
     "floor",
-    "full",
     "identity",
     "max",
     "maximum",
-    "min",
     "minimum",
     "multiply",
     "no_residual",
@@ -51,9 +49,7 @@ __all__ = [
     "reshape",
     "round",
     "saturate_cast",
-    "searchsorted",
     "segment_sum",
-    "shape",
     "size",
     "sqrt",
     "stack",
@@ -99,22 +95,10 @@ def no_residual(x: Array) -> Array | None:
     return None
 
 
-@also_on(tensors=lambda: _tensorflow.arrays.full)
-def full(count: Any, value: Array) -> Array:
-    """Creates a vector that holds the scalar ``value`` ``count`` times."""
-    return np.full(int(count), value)
-
-
 @also_on(tensors=lambda: _tensorflow.arrays.size)
 def size(x: Array) -> Any:
     """The number of elements: an int, or an int32 scalar of a tensor. `num_elements` reads static shapes."""
     return x.size
-
-
-@also_on(tensors=lambda: _tensorflow.arrays.shape)
-def shape(x: Array) -> Any:
-    """The shape, for `reshape`: a tuple, or an int32 vector for a tensor."""
-    return x.shape
 
 
 @also_on(tensors=lambda: _tensorflow.arrays.identity)
@@ -315,12 +299,6 @@ def max(x: Array, axis: int | None = None) -> Array:
     return np.max(x, axis, initial=-np.inf)
 
 
-@also_on(tensors=lambda: _tensorflow.arrays.min)
-def min(x: Array) -> Array:
-    """The smallest element; infinity for an empty array."""
-    return np.min(x, initial=np.inf)
-
-
 @also_on(tensors=lambda: _tensorflow.arrays.cumulative_sum)
 def cumulative_sum(x: Array) -> Array:
     """The exclusive cumulative sum: element i is the sum of the elements before i."""
@@ -331,12 +309,6 @@ def cumulative_sum(x: Array) -> Array:
 def argsort_descending(x: Array) -> Array:
     """The indices that sort a vector from largest to smallest; equal elements keep their order."""
     return np.argsort(-x, kind="stable")
-
-
-@also_on(tensors=lambda: _tensorflow.arrays.searchsorted)
-def searchsorted(sorted_: Array, values: Array) -> Array:
-    """For each value, the number of elements of the ascending ``sorted_`` that are smaller; int32."""
-    return np.searchsorted(sorted_, values).astype(np.int32)
 
 
 @also_on(tensors=lambda: _tensorflow.arrays.segment_sum)

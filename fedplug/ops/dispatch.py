@@ -14,7 +14,7 @@ from typing import Any, Literal, ParamSpec, TypeAlias, TypeVar
 from fedplug.errors import CapabilityError
 from fedplug.ops.device_array import DeviceArray
 
-__all__ = ["also_on", "are_of_tensorflow"]
+__all__ = ["also_on"]
 
 _P = ParamSpec("_P")
 _R = TypeVar("_R")
@@ -60,11 +60,6 @@ def also_on(
         return dispatch
 
     return decorate
-
-
-def are_of_tensorflow(values: Iterable[Any]) -> bool:
-    """Whether the first value that is not NumPy's is a tensor, variable, spec or dtype of TensorFlow."""
-    return _kind_of(values) == "tensorflow"
 
 
 def _refuse(name: str) -> _Function:

@@ -13,12 +13,11 @@ from typing import Any, Literal
 
 from fedplug.errors import OpLibraryError, StaleBuildError, UnknownNameError
 
-__all__ = ["Lowering", "available", "op_library", "resolve_lowering", "use_lowering"]
-
-Lowering = Literal["auto", "fused", "reference"]
-"""``"fused"``: the compiled op; ``"reference"``: stock ops; ``"auto"``: fused if the op library loads."""
+__all__ = ["available", "op_library", "resolve_lowering", "use_lowering"]
 
 _LOWERINGS = ("auto", "fused", "reference")
+"""``"fused"``: the compiled op; ``"reference"``: stock ops; ``"auto"``: fused if the op library loads."""
+
 _preferred: contextvars.ContextVar[str] = contextvars.ContextVar("fedplug_lowering", default="auto")
 
 

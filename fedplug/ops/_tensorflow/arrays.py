@@ -26,16 +26,8 @@ def no_residual(x: tf.Tensor) -> tf.Tensor:
     return tf.zeros_like(x)
 
 
-def full(count: Any, value: tf.Tensor) -> tf.Tensor:
-    return tf.fill([count], value)
-
-
 def size(x: tf.Tensor) -> tf.Tensor:
     return tf.size(x)
-
-
-def shape(x: tf.Tensor) -> tf.Tensor:
-    return tf.shape(x)
 
 
 def identity(x: tf.Tensor) -> tf.Tensor:
@@ -155,10 +147,6 @@ def max(x: tf.Tensor, axis: int | None = None) -> tf.Tensor:
     return tf.reduce_max(x, axis)
 
 
-def min(x: tf.Tensor) -> tf.Tensor:
-    return tf.reduce_min(x)
-
-
 def cumulative_sum(x: tf.Tensor) -> tf.Tensor:
     return tf.cumsum(x, exclusive=True)
 
@@ -169,10 +157,6 @@ def argsort_descending(x: tf.Tensor) -> tf.Tensor:
 
 def nonzero(x: tf.Tensor) -> tf.Tensor:
     return tf.cast(tf.reshape(tf.where(x), [-1]), tf.int32)
-
-
-def searchsorted(sorted_: tf.Tensor, values: tf.Tensor) -> tf.Tensor:
-    return tf.searchsorted(sorted_, values)
 
 
 def segment_sum(x: tf.Tensor, segments: tf.Tensor, count: int) -> tf.Tensor:
