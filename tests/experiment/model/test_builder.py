@@ -176,7 +176,7 @@ def test_the_type_of_a_batch_is_offered_to_the_function(built) -> None:
             LABELS,
             "dense",
             {"arguments": {"outputs": 2}},
-            "labels up to 2, and .* has 2 outputs; .* at least 3",
+            "labels up to 2, but .* has 2 outputs; .* at least 3",
         ),
         (LABELS, "other_variable", {}, "returned a model of .* it must accept the clients' data"),
         (LABELS, "variable", {"loss": "mse"}, "has its own loss and metrics: leave these out"),
