@@ -64,7 +64,7 @@ def encode_rotated(
     code = kernels.encode_rotated(values, _key(key), np.asarray(levels, np.float64), int(block_size))
     wide = wide_dtype(values.dtype)
     scales = code[: block_count(len(values), int(block_size)) * wide.itemsize].view(wide)
-    require_finite(scales, "what is to be rotated")
+    require_finite(scales, "the vector to rotate")
     return code
 
 

@@ -1,4 +1,4 @@
-"""Which function runs an op, and which names `fedplug.ops` exports."""
+"""The choice of the function that runs an op, and the names that `fedplug.ops` exports."""
 
 from __future__ import annotations
 
