@@ -9,15 +9,15 @@ from fedplug.ops.types import Array
 
 __all__ = ["orthonormal_columns"]
 
-_EPSILONS = {4: 2.0**-23, 8: 2.0**-52}  # by the bytes of a number
+_EPSILONS = {4: 2.0**-23, 8: 2.0**-52}  # by the size of a number in bytes
 
 
 def orthonormal_columns(p: Array) -> Array:
     """Makes the columns orthonormal in their order; a column that depends on those before becomes zero.
 
-    Each is projected twice, which is enough for orthogonality to rounding (Giraud et al., "The loss of
-    orthogonality in the Gram-Schmidt orthogonalization process", 2005). What is left of a dependent column is
-    rounding noise; made a unit vector, it would point anywhere.
+    Each column is projected twice, which is enough for orthogonality up to rounding (Giraud et al., "The loss
+    of orthogonality in the Gram-Schmidt orthogonalization process", 2005). The rest of a dependent column is
+    rounding noise; normalized, it would point in an arbitrary direction.
     """
     noise = ops.asarray(8 * math.sqrt(p.shape[0]) * _EPSILONS[ops.itemsize(p.dtype)], like=p)
     columns, done = ops.transpose(p), list[Array]()

@@ -1,4 +1,4 @@
-"""PowerSGD: a matrix sent as the product of two thin ones, with warm start and error feedback."""
+"""PowerSGD: low-rank compression of matrices, with warm start and error feedback."""
 
 from __future__ import annotations
 
@@ -25,30 +25,35 @@ _MOST_RANK = 2**31 - 1
 
 
 class PowerSGD(Encoder):
-    """Sends a matrix as the product of two thin ones; what that misses waits on the client.
+    """Sends a matrix as the product of two thin matrices, and keeps what the product misses as the residual.
 
-    A tensor is taken as the matrix ``A`` whose columns are its last axis: m by n. With ``A = x + residual``
-    and ``Q`` (n by r) from the round before: ``P = orthonormal(A Q)``, ``Q' = A^T P``. The payload is P and
-    Q', decoded as ``P Q'^T``, the projection of A on the columns of P; ``residual' = A - P Q'^T``, and Q'
-    waits for the next round (warm start: one step of the power iteration a round). A column of Q' that is
-    zero starts anew.
+    The tensor is read as an m by n matrix, where n is the size of its last axis. With ``A = x + residual``
+    and ``Q`` (n by r) from the previous round, ``P = orthonormal(A Q)`` and ``Q' = A^T P``. The payload is P
+    and Q', and decodes to ``P Q'^T``, the projection of A on the columns of P. Then
+    ``residual' = A - P Q'^T``, and the next round starts from Q' (warm start: one step of the power iteration
+    per round). A column of Q' that is zero is drawn again.
 
-    A tensor is sent as it is, without state, where the two matrices have not at least ``min_ratio`` times
-    fewer elements than it: vectors, and small matrices.
+    Vectors and small matrices are sent uncompressed and without state: those with fewer than ``min_ratio``
+    times the elements of the two thin matrices.
 
-    Each client sends its own two matrices. (In data-parallel training P and Q are averaged over all workers
-    in two rounds of messages, which a client that takes part now and then cannot wait for.)
+    Each client sends its own two matrices. Data-parallel training averages P and Q over all workers in two
+    rounds of messages, which clients that take part occasionally cannot wait for.
 
     Source: Vogels, Karimireddy, Jaggi, "PowerSGD: Practical Low-Rank Gradient Compression for Distributed
     Optimization", NeurIPS 2019 (arXiv 1905.13727), algorithms 1 and 2.
 
-    Wire form "powersgd/1": where the tensor is sent as it is, uint32 0, then its elements. Else uint32 r; one
-    number s, float64 for a float64 tensor and float32 for others; the elements of P and of ``Q' / s``, in the
-    tensor's dtype. All are little-endian, in row-major order. That is ``r (m + n) / (m n)`` elements per
-    element.
+    Wire form "powersgd/1": for an uncompressed tensor, uint32 0, then its elements. Otherwise uint32 r; a
+    scale s, float64 for a float64 tensor and float32 for others; the elements of P and of ``Q' / s``, in the
+    tensor's dtype. All numbers are little-endian, matrices in row-major order. This takes
+    ``r (m + n) / (m n)`` elements per element.
 
-    Takes float16, bfloat16, float32 and float64. Denormal numbers are zero to TensorFlow's own arithmetic:
-    to the references of ops, and to what makes the columns of P orthonormal.
+    Accepts float16, bfloat16, float32 and float64. TensorFlow's own arithmetic, in references of ops and in
+    the orthogonalization, treats denormal numbers as zero.
+
+    >>> import numpy as np, fedplug
+    >>> payload, state = fedplug.codec("powersgd(rank=1)").encode(np.ones((100, 50), np.float32))
+    >>> len(payload)  # of 20,000 bytes
+    646
     """
 
     name: ClassVar[str] = "powersgd"
@@ -75,11 +80,11 @@ class PowerSGD(Encoder):
 
     @property
     def capabilities(self) -> Capabilities:
-        """Biased, and useless without its state."""
+        """The encoder is biased and needs its state."""
         return Capabilities(needs_client_state=True, decode_copies=1, executes_on=EXECUTIONS)
 
     def get_config(self) -> dict[str, Any]:
-        """The arguments."""
+        """Returns the arguments."""
         return {"rank": self._rank, "min_ratio": self._min_ratio, "seed": self._seed}
 
     @classmethod
@@ -97,19 +102,19 @@ class PowerSGD(Encoder):
         return reader
 
     def init_state(self, spec: Spec) -> State:
-        """``{"residual": zeros, "q": float[n, r]}``, or nothing where the tensor is sent as it is."""
+        """Returns ``{"residual": zeros, "q": float[n, r]}``; ``{}`` for an uncompressed tensor."""
         if not self._is_factored(spec):
             return {}
         return {"residual": ops.zeros(ops.wide_spec(spec)), "q": self._first_q(spec)}
 
     def encode(self, x: Array, state: State, round_num: Array) -> tuple[Payload, State]:
-        """``{"p": [m, r], "q": [n, r], "scale": scalar}``, or ``{"values": x}`` where that is sent."""
+        """Returns ``{"p": [m, r], "q": [n, r], "scale": scalar}``, or ``{"values": x}`` uncompressed."""
         del round_num
         spec = ops.spec_of(x)
         if not self._is_factored(spec):
             return {"values": ops.require_finite(x, "the update")}, {}
         carried, scale = ops.sum_and_largest(widened(x), state["residual"])
-        # Divided by it, or the products of large numbers would overflow.
+        # The products of large numbers would overflow without the scale.
         scale = ops.require_finite(scale, "the update, or its sum with the residual,")
         a = ops.reshape(carried, _matrix_shape(spec))
         p = orthonormal_columns(ops.matrix_times(a, state["q"], scale=scale))
@@ -119,7 +124,7 @@ class PowerSGD(Encoder):
         payload = {"p": p, "q": q, "scale": scale}
         if x.dtype == a.dtype:
             residual = ops.low_rank_residual(a, p, q, scale=scale)
-        else:  # a receiver rounds the product
+        else:  # the receiver rounds the product
             residual = ops.subtract(a, widened(ops.reshape(self.decode(payload, spec), a.shape)))
         return payload, {
             "residual": ops.reshape(residual, spec.shape),
@@ -127,7 +132,7 @@ class PowerSGD(Encoder):
         }
 
     def decode(self, payload: Payload, spec: Spec) -> Array:
-        """``P Q'^T``; what is too large for the dtype becomes its largest number."""
+        """Returns ``P Q'^T``; values beyond the range of the dtype become its largest number."""
         if not self._is_factored(spec):
             return payload["values"]
         p, q = widened(payload["p"]), widened(payload["q"])
@@ -141,7 +146,7 @@ class PowerSGD(Encoder):
         return ops.concat([self._rank_bytes(spec, like=parts[0]), *parts])
 
     def from_wire(self, body: Array, spec: Spec) -> Payload:
-        """Refuses another rank or length, numbers that cannot be those of the factors, or are not finite."""
+        """Refuses a wrong rank or length, factors out of range, and numbers that are not finite."""
         if not self._is_factored(spec):
             length = ops.num_elements(spec) * ops.itemsize(spec.dtype)
             values = _finite(self._after_rank(body, length, spec), spec.dtype)
@@ -179,7 +184,7 @@ class PowerSGD(Encoder):
         return ops.asarray(list(rank.to_bytes(_RANK_BYTES, "little")), like=like)
 
     def _after_rank(self, body: Array, length: int, spec: Spec) -> Array:
-        """The ``length`` bytes after the rank, which must be this encoder's."""
+        """Returns the ``length`` bytes after the rank, which must be this encoder's."""
         body = of_length(body, _RANK_BYTES + length, "the bytes of a powersgd payload")
         same = ops.all(body[:_RANK_BYTES] == self._rank_bytes(spec, like=body))
         with require(same, f"a powersgd payload was not made by {self!r}"):
