@@ -18,7 +18,7 @@ from typing import BinaryIO
 
 from fedplug.errors import CorruptStoreError, StoreError
 from fedplug.stores.index import copy_index
-from fedplug.stores.lock import LOCK_FILE, FolderLock
+from fedplug.stores.lock import FolderLock
 from fedplug.stores.segment import SegmentFolder, sync_folder
 from fedplug.stores.sqlite import INDEX, SEGMENTS, SqliteStore
 
@@ -39,8 +39,7 @@ def copy_store(source: str | Path, target: str | Path) -> None:
         target: A folder that does not exist.
 
     Raises:
-        StoreError: There is no store in ``source``, or an older release used it last; ``target`` exists; or
-            a disk operation fails.
+        StoreError: There is no store in ``source``; ``target`` exists; or a disk operation fails.
         CorruptStoreError: The index is damaged. Damaged segments are copied unchanged, and `fedplug store
             verify` reports them in the copy, too.
     """
@@ -108,8 +107,6 @@ def _quiet(source: Path) -> Iterator[None]:
 def _require_store(source: Path) -> None:
     if not (source / INDEX).is_file():
         raise StoreError(f"there is no store in {source}; name its folder, for example runs/digits/state")
-    if not (source / LOCK_FILE).exists():  # a release without this lock may have it open
-        raise StoreError(f"{source} was last used by an older release; open it with this one first")
 
 
 def _copy_segments(source: Path, target: Path, copied: dict[str, _Identity]) -> int:

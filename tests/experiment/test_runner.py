@@ -207,10 +207,11 @@ def test_a_damaged_description_of_a_folder_is_named(config, tmp_path, text) -> N
         experiment.main(config, tmp_path / "runs")
 
 
-@pytest.mark.parametrize("change", ["topk(0.05)", "topk(0.1)"])
-def test_an_unknown_encoder_is_reported_before_anything_is_written(config, tmp_path, change) -> None:
-    config.write_text(CONFIG.replace(change, f"topp{change[4:]}"), encoding="utf-8")
-    with pytest.raises(UnknownNameError, match=r"run 'sparse': unknown .*did you mean 'topk'"):
+@pytest.mark.parametrize(("old", "new"), [("topk(0.05)", "topp(0.05)"), ("bfp(5)", "bpf(5)")])
+def test_an_unknown_encoder_is_reported_before_anything_is_written(config, tmp_path, old, new) -> None:
+    config.write_text(CONFIG.replace(old, new), encoding="utf-8")
+    known = old.partition("(")[0]
+    with pytest.raises(UnknownNameError, match=rf"run 'sparse': unknown .*did you mean '{known}'"):
         experiment.main(config, tmp_path / "runs")
     assert not (tmp_path / "runs").exists()
 
