@@ -66,7 +66,7 @@ def found(name):
 def test_docstrings_have_a_subject_and_no_file_has_an_odd_word() -> None:
     command = ["git", "ls-files", "--cached", "--others", "--exclude-standard", "--", *FOLDERS]
     names = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout.splitlines()
-    read = [name for name in names if name.endswith(SUFFIXES) and (ROOT / name).is_file()]
+    read = [name for name in names if name.endswith(SUFFIXES) and not re.match("plugins/.*/tests/", name)]
     assert [line for name in read if not name.startswith(NOT_YET) for line in found(name)] == []
 
 

@@ -1,6 +1,6 @@
-"""MLflow for fedplug: a run per training, with what it was built of and every round's metrics.
+"""MLflow for fedplug: one run per training, with its components and every round's metrics.
 
-Installed it does nothing. ``FEDPLUG_MLFLOW=file:mlruns``, or `log_to`, says where to.
+The package does nothing unless ``FEDPLUG_MLFLOW=file:mlruns``, or `log_to`, names a destination.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What fedplug calls: passes the metrics of rounds on to MLflow, where that is asked for.
+"""The hooks that fedplug calls: they forward the metrics of rounds to MLflow if it is configured.
 
 MLflow is imported with the first number.
 """
@@ -18,16 +18,16 @@ if TYPE_CHECKING:
 __all__ = ["VARIABLE", "log_to"]
 
 VARIABLE = "FEDPLUG_MLFLOW"
-"""Environment variable: the tracking URI; unset or empty: nothing is logged."""
+"""Environment variable with the tracking URI; nothing is logged if it is unset or empty."""
 
 
 class _Sink:
-    """Where the trainings of this Python process are logged.
+    """The destination of this Python process's trainings.
 
     Attributes:
-        uri: As `log_to` says; None: as the environment variable says.
-        experiment: Of MLflow, as `log_to` says; None: that of `fedplug run`, or "fedplug".
-        running: The experiment of `fedplug run`; empty before one begins.
+        uri: The URI from `log_to`; None for the environment variable.
+        experiment: The MLflow experiment from `log_to`; None for that of `fedplug run`, or "fedplug".
+        running: The experiment of `fedplug run`; empty before it starts.
     """
 
     def __init__(self) -> None:
@@ -40,11 +40,11 @@ class _Sink:
     def log(
         self, process: Any, process_id: str, round_num: int, numbers: Mapping[str, float], *, begins: bool
     ) -> None:
-        """Logs numbers of a training; ``begins``: nothing can have come before them.
+        """Logs numbers of a training; ``begins`` says that they are its first.
 
         Raises:
-            Exception: What MLflow raises; from then on nothing is logged, as every attempt at a server that
-                does not answer can take minutes.
+            Exception: MLflow raised it. Logging then stops, because each request to a server that does not
+                answer can take minutes.
         """
         uri = self.uri or os.environ.get(VARIABLE)
         if not uri or self._broken:
@@ -62,7 +62,7 @@ class _Sink:
             raise
 
     def close(self) -> None:
-        """Ends the runs; numbers that come later continue them."""
+        """Ends the runs; later numbers continue them."""
         if self._tracking is not None:
             self._tracking.close()
         self._tracking, self._broken = None, False
@@ -72,28 +72,28 @@ _sink = _Sink()
 
 
 def log_to(tracking_uri: str | os.PathLike[str] | None, experiment: str | None = None) -> None:
-    """Logs the rounds from now on to MLflow, whatever the environment says.
+    """Logs the rounds from now on to MLflow, regardless of the environment.
 
     Args:
-        tracking_uri: A folder, ``"file:mlruns"``, a server, whatever MLflow takes; None: as the environment
-            variable says.
-        experiment: Of MLflow; default: the name of `fedplug run`'s experiment, elsewhere "fedplug".
+        tracking_uri: A folder such as ``"file:mlruns"``, a server, or another URI of MLflow; None for the
+            environment variable.
+        experiment: The MLflow experiment; by default that of `fedplug run`, or "fedplug".
     """
     _sink.close()
     _sink.uri = None if tracking_uri is None else os.fspath(tracking_uri)
     _sink.experiment = experiment
-    _sink.running = ""  # an experiment that began before is not what comes now
+    _sink.running = ""  # the rounds from now on belong to another experiment
 
 
 @hookimpl
 def fedplug_experiment_started(name: str) -> None:
-    """Remembers the name, which is that of an experiment in MLflow."""
+    """Remembers the name of the experiment for MLflow."""
     _sink.running = name
 
 
 @hookimpl
 def fedplug_round_finished(process: Any, process_id: str, round_num: int, metrics: Mapping[str, Any]) -> None:
-    """Logs the metrics of a round, those of tensors by their names."""
+    """Logs the metrics of a round; tensor metrics have the tensors' names."""
     numbers = scalars(metrics, process.tensors)
     _sink.log(process, process_id, round_num, numbers, begins=round_num == 1)
 
@@ -102,6 +102,6 @@ def fedplug_round_finished(process: Any, process_id: str, round_num: int, metric
 def fedplug_round_evaluated(
     process: Any, process_id: str, round_num: int, metrics: Mapping[str, float]
 ) -> None:
-    """Logs what was measured of a round's model."""
+    """Logs the evaluation of a round's model."""
     numbers = {f"evaluation/{name}": value for name, value in scalars(metrics).items()}
     _sink.log(process, process_id, round_num, numbers, begins=round_num == 0)

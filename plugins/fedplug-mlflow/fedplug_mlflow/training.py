@@ -1,4 +1,4 @@
-"""Trainings as runs of MLflow: made, found again by what they are of, and continued."""
+"""Trainings as MLflow runs: created, found again by their identity, and continued."""
 
 from __future__ import annotations
 
@@ -16,31 +16,31 @@ from mlflow.entities import Metric, Param, RunStatus
 __all__ = ["Tracking", "Training"]
 
 _TAG = "fedplug.tff.training"
-"""Of a run: the same for trainings of one process under one id, which a store tells apart in the same way."""
+"""A tag of runs that identifies the process and its id, as in a store."""
 
 _COMPONENTS = ("process", "encoder", "broadcast_encoder", "aggregator", "distributions")
 
 _LONGEST_PARAM = 500
 _MOST_METRICS = 1000
-"""Of one request, as MLflow limits it."""
+"""MLflow's limit for one request."""
 
 
 _NO_NAME = re.compile(r"[^\w\-. :/]")
-"""What MLflow allows in no name of a metric."""
+"""Characters that MLflow does not allow in names of metrics."""
 
 
 class Training:
-    """One run of MLflow. A number is logged once for a step, and none for steps before."""
+    """One run of MLflow. A number is logged once per step, and never for earlier steps."""
 
     def __init__(self, client: MlflowClient, run_id: str, *, continued: bool) -> None:
-        """For a run that is there; ``continued``: it may have metrics already."""
+        """Uses an existing run; ``continued`` says that it may have metrics already."""
         self._client = client
         self._continued = continued
         self._last: dict[str, int] = {}
         self.run_id = run_id
 
     def log(self, step: int, numbers: Mapping[str, float]) -> None:
-        """Logs numbers by name, but those of which this step, or a later one, is there."""
+        """Logs numbers by name, except those that already have this step or a later one."""
         now = int(time.time() * 1000)
         named = {_NO_NAME.sub("_", key): value for key, value in numbers.items()}
         new = [Metric(key, value, now, step) for key, value in named.items() if step > self._last_of(key)]
@@ -56,30 +56,29 @@ class Training:
 
 
 class Tracking:
-    """The runs of this Python process at one tracking URI; they end with `close`, or with the process."""
+    """The runs of this Python process at a tracking URI; they end with `close`, or with the process."""
 
     def __init__(self, uri: str) -> None:
         self._client = MlflowClient(tracking_uri=uri)
         self._trainings: dict[tuple[str, str], Training] = {}
         self._last: dict[tuple[str, str], int] = {}
-        # Unlike atexit, also where this is a process that multiprocessing has started.
+        # Unlike atexit, this also runs in a process that multiprocessing has started.
         self._at_exit = Finalize(None, self.close, exitpriority=0)
 
     def training(
         self, experiment: str, process: Any, process_id: str, round_num: int, *, begins: bool
     ) -> Training:
-        """The run of a training.
+        """Returns the run of a training.
 
-        One that begins is a new run, also where the same was trained before. One that goes on continues the
-        newest run of a process with the same signature under the same id; without one, as when logging was
-        switched on later, it is a new run, too.
+        A training that begins gets a new run, even if it was trained before. A training that continues uses
+        the newest run with the same signature and id, or a new run if there is none.
 
         Args:
-            experiment: In MLflow; made if it is not there.
+            experiment: The MLflow experiment, created if missing.
             process: The `fedplug.tff.process.StatefulClientsProcess`.
-            process_id: Under which a store keeps the training.
-            round_num: To be logged.
-            begins: Whether a training begins with it, unless it has begun already.
+            process_id: The id of the training in a store.
+            round_num: The round to log.
+            begins: Whether a training begins with this round, unless it has begun already.
         """
         fingerprint = _fingerprint(process, process_id)
         place = (experiment, fingerprint)
@@ -128,7 +127,7 @@ class Tracking:
 
 
 def _params(signature: Mapping[str, Any]) -> dict[str, str]:
-    """The components in a process's signature as texts, configurations as JSON; the rest are TFF's types."""
+    """Returns the components of a process's signature as texts, with configurations as JSON."""
     return {
         key: value if isinstance(value, str) else json.dumps(value)
         for key in _COMPONENTS

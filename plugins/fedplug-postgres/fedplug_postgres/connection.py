@@ -1,7 +1,4 @@
-"""A connection that gives up on a server that no longer answers, and makes `StoreError`s of what goes wrong.
-
-Must not know what is kept in the database.
-"""
+"""A connection that times out if the server stops answering, and raises `StoreError`s."""
 
 from __future__ import annotations
 
@@ -21,13 +18,13 @@ __all__ = ["Connection", "connect", "one_line", "parameters", "place", "translat
 
 _DEFAULTS = {
     "connect_timeout": "10",
-    # A server whose machine or network is gone is noticed within half a minute, whatever is waited for.
+    # Dead machines and networks are detected within half a minute.
     "keepalives_idle": "10",
     "keepalives_interval": "5",
     "keepalives_count": "4",
     "tcp_user_timeout": "30000",
 }
-# Of the server's end: the lock of a client whose machine is gone is released within half a minute.
+# The server releases the lock of a client whose machine is gone within half a minute.
 _SESSION = {
     "tcp_keepalives_idle": "10",
     "tcp_keepalives_interval": "5",
@@ -40,23 +37,23 @@ _Result = TypeVar("_Result")
 
 
 class Connection(psycopg.Connection[Any]):
-    """Raises `TimeoutError` when nothing moves for `silence` seconds; then it can only be closed."""
+    """Raises `TimeoutError` if nothing arrives for `silence` seconds; then it can only be closed."""
 
     silence: float = 300.0
 
     def wait(self, gen: Generator[Any, Any, _Result], interval: float | None = 0.1) -> _Result:
-        """How psycopg waits for everything but the connecting itself."""
-        # Not the fastest of psycopg's ways, which in some releases do not tell an interval that has passed.
+        """Waits for the server; psycopg calls this for everything except connecting."""
+        # psycopg's fastest way does not report a passed interval in some releases.
         return psycopg.waiting.wait_selector(_limited(gen, self.silence), self.pgconn.socket, interval)
 
     def cancel_safe(self, *, timeout: float = 30.0) -> None:
-        """Closes it: whoever leaves a statement unfinished must not wait for a server that may be gone."""
+        """Closes the connection: an unfinished statement must not wait for a server that may be gone."""
         del timeout
         self.close()
 
 
 def _limited(gen: Generator[Any, Any, _Result], silence: float) -> Generator[Any, Any, _Result]:
-    """The same, but an error when it was told `silence` seconds long that nothing is ready."""
+    """Yields like ``gen``; raises `TimeoutError` after `silence` seconds in which nothing was ready."""
     since = time.monotonic()
     answer = None
     while True:
@@ -72,10 +69,10 @@ def _limited(gen: Generator[Any, Any, _Result], silence: float) -> Generator[Any
 
 
 def parameters(url: str) -> dict[str, Any]:
-    """The parameters of a URL, or of another connection string, as libpq reads it.
+    """Returns the parameters of a URL, or of another connection string of libpq.
 
     Raises:
-        ConfigError: It is none. The message does not repeat it, as there may be a password in it.
+        ConfigError: The string is invalid. The message omits it, because it may have a password.
     """
     try:
         return psycopg.conninfo.conninfo_to_dict(url)
@@ -87,17 +84,17 @@ def parameters(url: str) -> dict[str, Any]:
 
 
 def place(found: Mapping[str, Any]) -> str:
-    """Where these parameters lead, for messages: without a password."""
+    """Returns the location of the database without a password, for messages."""
     user = f"{found['user']}@" if "user" in found else ""
     port = f":{found['port']}" if "port" in found else ""
     return f"postgresql://{user}{found.get('host', '')}{port}/{found.get('dbname', '')}"
 
 
 def connect(found: Mapping[str, Any], silence: float) -> Connection:
-    """Connects, with the time limits of this file.
+    """Connects with the time limits of this file.
 
     Raises:
-        StoreError: There is no server, it refuses, or it does not answer.
+        StoreError: There is no server, or it rejects the connection or does not answer.
     """
     name = f"fedplug, process {os.getpid()} on {socket.gethostname()}"[:63]
     try:
@@ -112,7 +109,7 @@ def connect(found: Mapping[str, Any], silence: float) -> Connection:
         with translated(place(found)):
             for setting, value in _SESSION.items():
                 connection.execute("SELECT set_config(%s, %s, false)", (setting, value))
-            # A commit returns when the round is on the server's disk, also where the default is sooner.
+            # A commit must return only when the round is on the server's disk, whatever the default is.
             connection.execute(
                 "SELECT set_config('synchronous_commit', 'on', false) "
                 "WHERE current_setting('synchronous_commit') = 'off'"
@@ -125,7 +122,7 @@ def connect(found: Mapping[str, Any], silence: float) -> Connection:
 
 @contextmanager
 def translated(where: str) -> Iterator[None]:
-    """Turns psycopg's errors into ours."""
+    """Translates psycopg's errors to `StoreError`."""
     try:
         yield
     except errors.InsufficientPrivilege as error:
@@ -145,6 +142,6 @@ def translated(where: str) -> Iterator[None]:
 
 
 def one_line(error: BaseException) -> str:
-    """The message without line breaks, and without the statement that the server quotes after its own."""
+    """Returns the server's message in one line, without the statement that it quotes."""
     said = error.diag.message_primary if isinstance(error, psycopg.Error) else None
     return " ".join((said or str(error)).split()) or type(error).__name__

@@ -1,4 +1,4 @@
-"""States as rows: cut into parts with a checksum each, which says of what the part is, too."""
+"""States as rows: parts with a checksum each, which also covers the part's identity."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ SIZE = 4 << 20
 
 
 class Part(NamedTuple):
-    """A row of the table ``state``, as it is in the database."""
+    """A row of the table ``state`` in the database."""
 
     process: bytes
     owner: bytes
@@ -34,17 +34,17 @@ TYPES = ("bytea", "bytea", "int8", "int4", "int4", "bytea", "int8", "bytea")
 
 
 def cut(process: str, owner: str, round_num: int, document: bytes) -> Iterator[Part]:
-    """The rows of a state; an empty one has a row, too."""
+    """Yields the rows of a state; an empty state has a row, too."""
     parts = max(1, -(-len(document) // SIZE))
     for part in range(parts):
         yield _part(process, owner, round_num, part, parts, document[part * SIZE : (part + 1) * SIZE])
 
 
 def joined(process: str, owner: str, parts: list[Part], where: str) -> bytes:
-    """The document of a state, from all its rows in order.
+    """Returns the document of a state from all its rows in order.
 
     Raises:
-        CorruptStoreError: A row is missing, or not what was written.
+        CorruptStoreError: A row is missing or damaged.
     """
     for number, part in enumerate(parts):
         if part != _part(process, owner, part.round, number, len(parts), part.data):

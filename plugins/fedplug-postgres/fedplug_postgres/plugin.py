@@ -1,4 +1,4 @@
-"""What fedplug finds: the store, named, and imported when it is asked for."""
+"""The plugin's declaration of its store, which is imported on first use."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ __all__: list[str] = []
 
 @hookimpl
 def fedplug_stores() -> list[StoreSpec]:
-    """The store in a database."""
+    """Declares the store in a database."""
     return [
         StoreSpec(
             name="postgresql",
             target="fedplug_postgres.store:PostgresStore",
             summary="a PostgreSQL database; each commit is one transaction",
-            examples=("postgresql:///?schema={folder}",),  # of the server that PGHOST and the like name
+            examples=("postgresql:///?schema={folder}",),  # on the server named by PGHOST and so on
         )
     ]

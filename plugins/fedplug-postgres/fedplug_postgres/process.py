@@ -1,4 +1,4 @@
-"""What a store in a database keeps of one training process: reading it, adding a round, going back some."""
+"""The state of one training process in a database: reading, committing and rewinding rounds."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _NEWEST = (
     "(SELECT max(round) FROM state WHERE process = one.process AND owner = one.owner) ORDER BY owner, part"
 )
 _ALL = f"SELECT {COLUMNS} FROM state WHERE process = %s ORDER BY owner, round, part"
-# What the rounds from %s to %s replaced.
+# This deletes the states that the rounds from %s to %s replaced.
 _LET_GO = (
     "DELETE FROM state AS old USING state AS new WHERE new.process = %s AND new.round BETWEEN %s AND %s "
     "AND new.part = 0 AND old.process = new.process AND old.owner = new.owner AND old.round < new.round"
@@ -34,7 +34,7 @@ _LET_GO = (
 
 
 class PostgresProcess(ProcessState):
-    """Of a `fedplug_postgres.store.PostgresStore`, which makes it."""
+    """A process of a `fedplug_postgres.store.PostgresStore`, which creates it."""
 
     def __init__(self, process_id: str, session: Session, keep_rounds: int) -> None:
         self._process_id = process_id
@@ -44,39 +44,39 @@ class PostgresProcess(ProcessState):
 
     @property
     def signature(self) -> Any:
-        """As in `ProcessState`."""
+        """See `ProcessState.signature`."""
         return json.loads(self._column("signature"))
 
     @property
     def last_round(self) -> int | None:
-        """As in `ProcessState`."""
+        """See `ProcessState.last_round`."""
         found: int | None = self._column("round")
         return found
 
     @property
     def metadata(self) -> Any:
-        """As in `ProcessState`."""
+        """See `ProcessState.metadata`."""
         return json.loads(self._column("metadata"))
 
     def kept_rounds(self) -> list[int]:
-        """The rounds that `rewind` can go to, oldest first; the last one is the current."""
+        """Returns the rounds that `rewind` accepts, oldest first; the last one is the current round."""
         query = "SELECT round FROM round WHERE process = %s ORDER BY round"
         return [number for (number,) in self._session.rows(query, self._key)]
 
     def client_ids(self) -> list[str]:
-        """As in `ProcessState`."""
+        """See `ProcessState.client_ids`."""
         query = "SELECT DISTINCT name FROM state WHERE process = %s AND part = 0 AND owner <> %s"
         found = self._session.rows(query, self._key, digest(SERVER))
         return sorted(name.decode().removeprefix(client_owner("")) for (name,) in found)
 
     def read_clients(self, client_ids: Iterable[str]) -> dict[str, dict[str, np.ndarray[Any, Any]]]:
-        """As in `ProcessState`."""
+        """See `ProcessState.read_clients`."""
         asked = [rules.check_text("client id", client) for client in client_ids]
         found = dict(self._read([client_owner(client) for client in asked]))
         return {client: found[owner] for client in asked if (owner := client_owner(client)) in found}
 
     def read_server(self) -> dict[str, np.ndarray[Any, Any]] | None:
-        """As in `ProcessState`."""
+        """See `ProcessState.read_server`."""
         return dict(self._read([SERVER])).get(SERVER)
 
     def commit(
@@ -87,11 +87,11 @@ class PostgresProcess(ProcessState):
         server_state: Tensors,
         metadata: Any = None,
     ) -> None:
-        """As in `ProcessState`; of a mapping that makes states when asked, one is in memory at a time.
+        """Commits a round; see `ProcessState.commit`. A lazy mapping of states is read one at a time.
 
         Raises:
-            StoreError: As there; also when the connection is lost, and then nothing was committed, unless the
-                message says that it is not known.
+            StoreError: The round is not committed, because it is invalid or the connection is lost. The
+                message says so if the outcome is unknown.
         """
         last = self.last_round
         number, text = rules.check_commit(self._process_id, last, round_num, client_states, metadata)
@@ -111,12 +111,10 @@ class PostgresProcess(ProcessState):
             raise rules.not_committed(self._process_id, number, last, error) from error
 
     def rewind(self, round_num: int) -> None:
-        """Goes back to a round that is kept; those after it are gone, and the next commit follows it.
-
-        All of it happens or, when this raises, nothing of it.
+        """Rolls back to a kept round, atomically; see `ProcessState.rewind`.
 
         Raises:
-            StoreError: The round is not kept, or the server refuses or is lost.
+            StoreError: The round is not kept, or the server raises an error or is lost.
         """
         query = "SELECT round, metadata FROM round WHERE process = %s ORDER BY round"
         rounds = dict(self._session.rows(query, self._key))
@@ -133,7 +131,7 @@ class PostgresProcess(ProcessState):
             self._settle(round_num, error)
 
     def damage(self) -> Iterator[str]:
-        """Reads everything; see `ProcessState.damage`."""
+        """Reads everything and yields one line for each damage; see `ProcessState.damage`."""
         owners = set()
         with self._parts(_ALL, self._key) as rows:
             for _, group in itertools.groupby(rows, lambda part: (part.owner, part.round)):
@@ -146,7 +144,7 @@ class PostgresProcess(ProcessState):
                     yield str(error)
         if self.last_round is not None and SERVER not in owners:
             yield (
-                f"process {self._process_id!r}: {self._session.where} is corrupt: there is a round, and no "
+                f"process {self._process_id!r}: {self._session.where} is corrupt: there is a round, but no "
                 "server state; restore the database from a backup, or start a new store"
             )
 
@@ -164,7 +162,7 @@ class PostgresProcess(ProcessState):
 
     @contextmanager
     def _parts(self, query: str, *values: Any) -> Iterator[Iterator[Part]]:
-        """The rows of a query; those that an error leaves are read, too, to free the connection."""
+        """Yields the rows of a query; after an error it reads the rest, to free the connection."""
         rows = map(Part._make, self._session.rows(query, *values))
         try:
             yield rows
@@ -176,7 +174,7 @@ class PostgresProcess(ProcessState):
         cursor.execute(query, (number, metadata, self._key))
 
     def _let_go_of_rounds_before(self, cursor: Any, oldest: int) -> None:
-        """Removes what only rounds before ``oldest`` need."""
+        """Removes the states that only rounds before ``oldest`` need."""
         cursor.execute("SELECT min(round) FROM round WHERE process = %s", (self._key,))
         (first,) = cursor.fetchone()
         if first < oldest:
@@ -184,14 +182,14 @@ class PostgresProcess(ProcessState):
             cursor.execute("DELETE FROM round WHERE process = %s AND round < %s", (self._key, oldest))
 
     def _settle(self, number: int, error: InDoubtError) -> None:
-        """Returns when the transaction that led to round ``number`` went through, and raises otherwise."""
+        """Raises an error unless the transaction to round ``number`` was committed."""
         try:
             reached = self.last_round == number
         except StoreError as again:
             raise StoreError(
-                f"the connection was lost while round {number} of process {self._process_id!r} was made "
-                f"permanent ({error}), and cannot be made again: {again}; when it can, `last_round` says "
-                "whether it was: all of it, or nothing"
+                f"the connection was lost while round {number} of process {self._process_id!r} was being "
+                f"committed ({error}), and cannot be restored: {again}; when it can, `last_round` shows "
+                "whether the round was committed"
             ) from error
         if not reached:
             raise StoreError(

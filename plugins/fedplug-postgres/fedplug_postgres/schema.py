@@ -1,8 +1,8 @@
 """The tables of a store, in a schema of the database that holds nothing else.
 
-A state is cut into parts of at most 4 MiB, so that neither end ever holds a statement of the size of a state,
-and none is bound by PostgreSQL's limit of 1 GB for a value. Ids are of any length and hold any character,
-also those that PostgreSQL's text cannot; so rows are found by digests of them.
+A state is cut into parts of at most 4 MiB. No statement is then as large as a state, and PostgreSQL's limit
+of 1 GB for a value does not apply. Rows are found by digests of ids, because ids have any length and may
+contain characters that PostgreSQL's text cannot hold.
 """
 
 from __future__ import annotations
@@ -34,23 +34,23 @@ CREATE TABLE state (
     PRIMARY KEY (process, owner, round, part)
 );
 CREATE INDEX state_by_round ON state (process, round);
-ALTER TABLE state ALTER COLUMN data SET STORAGE EXTERNAL; -- no compression: it saves nothing of floats
+ALTER TABLE state ALTER COLUMN data SET STORAGE EXTERNAL; -- no compression: it does not shrink floats
 INSERT INTO fedplug_store VALUES (%d, 0);
 """
 
 
 def digest(name: str) -> bytes:
-    """What stands for an id in the keys."""
+    """Returns the digest of an id for the keys."""
     return hashlib.blake2b(name.encode(), digest_size=16).digest()
 
 
 def select(connection: Connection, schema: str) -> None:
-    """Lets names of tables mean those of this schema, for the rest of the connection."""
+    """Makes unqualified table names refer to this schema for the rest of the connection."""
     connection.execute(sql.SQL("SET search_path = {}, pg_temp").format(sql.Identifier(schema)))
 
 
 def exists(connection: Connection, schema: str) -> bool:
-    """Whether there is a store in the schema."""
+    """Returns whether there is a store in the schema."""
     found = connection.execute(
         "SELECT FROM pg_tables WHERE schemaname = %s AND tablename = 'fedplug_store'", (schema,)
     )
@@ -58,16 +58,16 @@ def exists(connection: Connection, schema: str) -> bool:
 
 
 def create(connection: Connection, schema: str) -> None:
-    """Makes the tables, and the schema where there is none; all of them or, when this raises, none."""
+    """Creates the tables atomically, and the schema if there is none."""
     with connection.transaction():
         found = connection.execute("SELECT FROM pg_namespace WHERE nspname = %s", (schema,))
-        if found.fetchone() is None:  # IF NOT EXISTS would ask for a right that is not needed
+        if found.fetchone() is None:  # IF NOT EXISTS would require an additional privilege
             connection.execute(sql.SQL("CREATE SCHEMA {}").format(sql.Identifier(schema)))
         connection.execute(_TABLES % VERSION)
 
 
 def check_version(connection: Connection, where: str) -> None:
-    """Raises `StoreError` unless the tables are those of this release."""
+    """Raises `StoreError` unless the tables have this release's format."""
     (version,) = connection.execute("SELECT version FROM fedplug_store").fetchone() or (None,)
     if version != VERSION:
         raise StoreError(

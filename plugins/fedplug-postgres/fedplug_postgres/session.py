@@ -1,8 +1,8 @@
-"""Who may use a store: one session at a time, also across lost connections; and its transactions.
+"""The session of a store's only user, also across lost connections, and its transactions.
 
-The user holds an advisory lock, which PostgreSQL releases when the session ends. After a lost connection
-nobody knows whether another had the store meanwhile; so each opening has a number, which is looked at when
-the connection is made again and in every transaction.
+The user holds an advisory lock, which PostgreSQL releases when the session ends. After a lost connection,
+another user may have opened the store meanwhile. Each opening therefore has a number, which is checked after
+reconnecting and in every transaction.
 """
 
 from __future__ import annotations
@@ -23,22 +23,22 @@ from fedplug_postgres.connection import Connection, connect, one_line, place, tr
 __all__ = ["InDoubtError", "Session"]
 
 _LOCKS = 0xFED91  # the class of our advisory locks
-_PATIENCE = "2s"  # for a user that was killed just now: its lock goes when the server has noticed
+_PATIENCE = "2s"  # time for the server to notice that a killed user is gone, and release its lock
 
 
 class InDoubtError(StoreError):
-    """The connection was lost between a transaction's end and the server's word that it is permanent."""
+    """The connection was lost between a transaction's end and the server's confirmation."""
 
 
 class Session:
-    """A store's connection to its server, made again when it was lost; of the process that made it."""
+    """A store's connection to its server, restored after a loss; usable in one process only."""
 
     def __init__(self, parameters: Mapping[str, Any], schema: str, timeout: float, *, looking: bool) -> None:
-        """Connects, and takes the lock; or, ``looking``, shows the store as it is now, and takes none.
+        """Connects and takes the lock; with ``looking``, shows a snapshot of the store without a lock.
 
         Raises:
-            StoreError: There is no server, it refuses, or what is there is no store of this release.
-            StoreInUseError: Another has the store open.
+            StoreError: There is no server, it rejects the connection, or the schema has no valid store.
+            StoreInUseError: The store is open elsewhere.
         """
         self._parameters = parameters
         self._schema = schema
@@ -54,16 +54,16 @@ class Session:
         self._connection = self._look() if looking else self._open()
 
     def close(self) -> None:
-        """Ends the session; legal twice, and without effect in a forked child."""
+        """Ends the session; closing twice is allowed. It does nothing in a forked child."""
         if os.getpid() == self._process:
             self._closed = True
             self._drop()
 
     def rows(self, query: str, *values: Any) -> Iterator[tuple[Any, ...]]:
-        """The rows of a query, as they come from the server.
+        """Yields the rows of a query as they arrive.
 
         Raises:
-            StoreError: The server refuses or is lost; the next use connects again.
+            StoreError: The server raises an error or is lost; the next use connects again.
         """
         connection = self._connected()
         try:
@@ -75,11 +75,12 @@ class Session:
 
     @contextmanager
     def transaction(self) -> Iterator[psycopg.Cursor[Any]]:
-        """What is done with the cursor is permanent when the block ends, or undone when it raises.
+        """Commits the block's changes when it ends, or undoes them if it raises.
 
         Raises:
-            StoreError: The server refuses or is lost, and nothing was done; the next use connects again.
-            InDoubtError: It was lost while it made the transaction permanent.
+            StoreError: The server raises an error or is lost, and nothing was committed; the next use
+                connects again.
+            InDoubtError: The connection was lost during the commit.
         """
         if self._looking:
             raise StoreError(f"{self.where} was opened to look into it; open it with fedplug.open_store")
@@ -102,19 +103,19 @@ class Session:
     def _connected(self) -> Connection:
         if os.getpid() != self._process:
             raise StoreError(
-                f"{self.where} was opened before a fork(), by the parent of this process; use it there only, "
+                f"{self.where} was opened before a fork(), by the parent of this process; use it only there, "
                 "or start processes with the 'spawn' method"
             )
         if self._closed:
             raise StoreError(f"the store of {self.where} is closed")
         if self._connection is None:
             if self._looking:
-                raise StoreError(f"{self.where}: the connection was lost, and what it showed with it")
+                raise StoreError(f"{self.where}: the connection was lost, and its snapshot with it")
             self._connection = self._open()
         return self._connection
 
     def _recover(self) -> None:
-        """After an error: goes back to before the transaction, or drops a connection that cannot."""
+        """Rolls back after an error, or drops the connection if it cannot."""
         status = psycopg.pq.TransactionStatus
         if self._connection is None:
             return
@@ -135,7 +136,7 @@ class Session:
         connection = connect(self._parameters, self._timeout)
         try:
             with translated(self.where):
-                # All that is read is of one moment, whatever others commit meanwhile.
+                # All reads see the same snapshot, whatever others commit meanwhile.
                 connection.execute("BEGIN ISOLATION LEVEL REPEATABLE READ, READ ONLY")
                 if not tables.exists(connection, self._schema):
                     raise StoreError(f"there is no store in {self.where}")
@@ -173,9 +174,9 @@ class Session:
         return connection
 
     def _end_lost_session(self, connection: Connection) -> None:
-        """Ends the session that this one replaces, should the server not know yet that it was lost.
+        """Ends the session that this one replaces, if the server has not noticed its loss.
 
-        So what it was doing is done, or undone, before anything is read.
+        Its last transaction is then committed or undone before anything is read.
         """
         if self._backend is not None:
             query = (
@@ -205,5 +206,5 @@ class Session:
         row = cursor.execute("SELECT opened FROM fedplug_store FOR UPDATE").fetchone()
         if row != (self._opening,):
             raise StoreInUseError(
-                f"{self.where} was opened by another while the connection was lost; open it again"
+                f"{self.where} was opened by another user while the connection was lost; open it again"
             )

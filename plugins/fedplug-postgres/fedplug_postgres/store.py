@@ -24,7 +24,7 @@ _SCHEME = "postgresql://"
 
 
 class PostgresStore(StateStore):
-    """In the tables of one schema of a database, which it makes."""
+    """A store in the tables of one schema of a database, which it creates."""
 
     name: ClassVar[str] = "postgresql"
 
@@ -37,20 +37,21 @@ class PostgresStore(StateStore):
         *,
         looking: bool = False,
     ) -> None:
-        """Opens the store, and makes its tables where there are none.
+        """Opens the store, and creates its tables if there are none.
 
         Args:
-            url: Where the server is, as libpq takes it.
-            schema: Of the database: each is a store.
-            keep_rounds: How many rounds of each process to keep: `PostgresProcess.rewind` goes back to one of
-                them. It may be another at each opening; fewer rounds are let go of at the next commit.
+            url: The location of the server, in a form of libpq.
+            schema: The schema of the database; each schema is a store.
+            keep_rounds: Number of rounds of each process to keep for `PostgresProcess.rewind`. It may differ
+                at each opening; the next commit removes rounds beyond it.
             timeout: Seconds that the server may take to answer a statement. Dead machines and networks are
-                noticed sooner.
-            looking: Only reads what is there now; makes nothing, and locks nobody out. See `look_into`.
+                detected sooner.
+            looking: Whether to open a read-only snapshot, without creating tables or taking the lock; see
+                `look_into`.
 
         Raises:
-            ConfigError: An argument is not as said here.
-            StoreError: There is no server, it refuses, or the schema holds something else or a store of a
+            ConfigError: An argument is invalid.
+            StoreError: There is no server, it rejects the connection, or the schema has something else or a
                 newer format.
             StoreInUseError: The store is open elsewhere.
         """
@@ -68,23 +69,23 @@ class PostgresStore(StateStore):
     def from_url(cls, url: str) -> Self:
         """Opens ``postgresql://user@host:port/database?schema=fedplug&keep_rounds=1&timeout=300``.
 
-        All but the scheme may be left out; what libpq knows besides (``sslmode``, ``host=/run/postgresql``
-        ...) may stand in the query, too.
+        All parts except the scheme are optional. Other parameters of libpq (``sslmode``,
+        ``host=/run/postgresql`` ...) are allowed in the query, too.
         """
         return cls(*_arguments(url))
 
     @classmethod
     def look_into(cls, url: str) -> Self:
-        """Opens the same for who only reads, also while it is open elsewhere: as it was at this moment."""
+        """Opens a read-only snapshot of the store, even while it is open elsewhere."""
         return cls(*_arguments(url), looking=True)
 
     def get_config(self) -> dict[str, Any]:
-        """The arguments, but without a password: PGPASSWORD or ~/.pgpass have it."""
+        """Returns the arguments without a password, which PGPASSWORD or ~/.pgpass must provide."""
         found = {name: value for name, value in self._parameters.items() if name != "password"}
         return {"url": psycopg.conninfo.make_conninfo("", **found), **self._options}
 
     def open_process(self, process_id: str, signature: Mapping[str, Any] | None = None) -> PostgresProcess:
-        """As in `StateStore`."""
+        """Opens a process; see `StateStore.open_process`."""
         key = digest(rules.check_text("process id", process_id))
         query = "SELECT signature FROM process WHERE process = %s"
         kept = list(self._session.rows(query, key))
@@ -99,16 +100,16 @@ class PostgresStore(StateStore):
         return PostgresProcess(process_id, self._session, self._keep_rounds)
 
     def processes(self) -> list[str]:
-        """As in `StateStore`."""
+        """Returns the ids of all processes; see `StateStore.processes`."""
         return sorted(name.decode() for (name,) in self._session.rows("SELECT name FROM process"))
 
     def close(self) -> None:
-        """As in `StateStore`."""
+        """Releases the lock and the connection; see `StateStore.close`."""
         self._session.close()
 
 
 def _arguments(url: str) -> tuple[str, str, int, float]:
-    """What a URL says, as the first arguments of `PostgresStore`."""
+    """Splits a URL into the first arguments of `PostgresStore`."""
     if not url.startswith(_SCHEME):
         raise ConfigError(f"the URL of a database begins with {_SCHEME!r}")
     place, _, options = url.partition("?")

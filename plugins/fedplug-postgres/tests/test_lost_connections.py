@@ -82,7 +82,7 @@ def test_a_store_that_another_had_meanwhile_is_not_used_on(process, way, server,
         with pytest.raises(StoreInUseError, match=r"in use by fedplug, process \d+"):
             process.read_server()
         store.open_process("p").commit(1, **round_of(1, ["b"]))
-    with pytest.raises(StoreInUseError, match="was opened by another while the connection was lost"):
+    with pytest.raises(StoreInUseError, match="was opened by another user while the connection was lost"):
         process.commit(1, **round_of(1, ["a"]))
 
 

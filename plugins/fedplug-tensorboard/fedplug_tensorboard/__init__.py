@@ -1,7 +1,7 @@
 """TensorBoard for fedplug: every round's metrics as scalars.
 
-Installed it does nothing. ``FEDPLUG_TENSORBOARD=logs``, or `log_to`, says where to write; `Writer` writes
-numbers that no `fedplug.Trainer` measured, such as a codec's.
+The package does nothing unless ``FEDPLUG_TENSORBOARD=logs``, or `log_to`, names a folder. `Writer` writes
+numbers from elsewhere, such as a codec's.
 """
 
 from __future__ import annotations

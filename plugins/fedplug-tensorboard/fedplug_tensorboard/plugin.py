@@ -1,4 +1,4 @@
-"""What fedplug calls: passes the metrics of rounds on to a writer per training, where one is asked for.
+"""The hooks that fedplug calls: they forward the metrics of rounds to one writer per training.
 
 Nothing heavy is imported before the first number is written.
 """
@@ -17,15 +17,15 @@ from fedplug_tensorboard.writer import Writer
 __all__ = ["VARIABLE", "log_to"]
 
 VARIABLE = "FEDPLUG_TENSORBOARD"
-"""Environment variable: the folder to write to; unset or empty: nothing is written."""
+"""Environment variable with the folder; nothing is written if it is unset or empty."""
 
 
 class _Sink:
-    """The writers of this Python process, and where they write.
+    """The writers of this Python process, and their folder.
 
     Attributes:
-        folder: As `log_to` says; None: as the environment variable says.
-        experiment: Of `fedplug run`; empty before one begins.
+        folder: The folder from `log_to`; None for the environment variable.
+        experiment: The experiment of `fedplug run`; empty before it starts.
     """
 
     def __init__(self) -> None:
@@ -35,19 +35,19 @@ class _Sink:
         self._last: dict[Path, int] = {}
 
     def write(self, process_id: str, first_step: int, step: int, numbers: Mapping[str, float]) -> None:
-        """Writes numbers of a training; ``first_step`` is where a training that begins here begins."""
+        """Writes numbers of a training; ``first_step`` is its first step if it begins here."""
         folder = self.folder or os.environ.get(VARIABLE)
         if not folder:
             return
         place = Path(folder) / _as_folder(self.experiment) / _as_folder(process_id)
         writer = self._writers.setdefault(place, Writer(place))
-        if first_step <= self._last.get(place, first_step):  # the first one, or trained anew
+        if first_step <= self._last.get(place, first_step):  # the training begins, or begins again
             writer.begin_at(first_step)
         self._last[place] = step
         writer.write(step, numbers)
 
     def close(self) -> None:
-        """Closes all files; the next number begins others."""
+        """Closes all files; the next number starts new ones."""
         for writer in self._writers.values():
             writer.close()
         self._writers, self._last = {}, {}
@@ -57,42 +57,42 @@ _sink = _Sink()
 
 
 def log_to(folder: str | Path | None) -> None:
-    """Writes the rounds from now on to ``folder``, whatever the environment says.
+    """Writes the rounds from now on to ``folder``, regardless of the environment.
 
-    Each training has a folder of its own in it: its ``process_id``, under `fedplug run` within one of the
-    experiment's name.
+    Each training has its own folder there, named by its ``process_id``; under `fedplug run` it is inside a
+    folder with the experiment's name.
 
     Args:
-        folder: Of the logs, which ``tensorboard --logdir`` shows; None: as the environment variable says.
+        folder: The folder of the logs for ``tensorboard --logdir``; None for the environment variable.
     """
     _sink.close()
     _sink.folder = None if folder is None else Path(folder)
-    _sink.experiment = ""  # one that began before is not what comes now
+    _sink.experiment = ""  # the rounds from now on belong to another experiment
 
 
 @hookimpl
 def fedplug_experiment_started(name: str) -> None:
-    """Remembers the name, which is that of a folder."""
+    """Remembers the name of the experiment for its folder."""
     _sink.experiment = name
 
 
 @hookimpl
 def fedplug_round_finished(process: Any, process_id: str, round_num: int, metrics: Mapping[str, Any]) -> None:
-    """Writes the metrics of a round, those of tensors by their names."""
+    """Writes the metrics of a round; tensor metrics have the tensors' names."""
     _sink.write(process_id, round_num, round_num, scalars(metrics, process.tensors))
 
 
 @hookimpl
 def fedplug_round_evaluated(process_id: str, round_num: int, metrics: Mapping[str, float]) -> None:
-    """Writes what was measured of a round's model.
+    """Writes the evaluation of a round's model.
 
-    Where this is the first that is heard of a training, an interruption came before the evaluation: the
-    round's own metrics were written by the process before.
+    If it is the first event of a training, that was interrupted before the evaluation: the previous process
+    wrote the round's own metrics.
     """
     numbers = {f"evaluation/{name}": value for name, value in scalars(metrics).items()}
     _sink.write(process_id, round_num + 1, round_num, numbers)
 
 
 def _as_folder(name: str) -> str:
-    """A name without what makes folders of it."""
+    """Replaces the characters of a name that would create folders."""
     return name.replace("/", "_").replace("\\", "_").replace("..", "_")

@@ -1,7 +1,7 @@
-"""Scalars of one training in TensorBoard's event files.
+"""Writes the scalars of one training to TensorBoard's event files.
 
-Written at once, and not by the thread of TensorBoard's own writer: an error is raised where it happens, and a
-training that is killed has lost nothing.
+Writing is synchronous, unlike in TensorBoard's own writer: errors are raised where they happen, and a killed
+training has lost nothing.
 """
 
 from __future__ import annotations
@@ -25,22 +25,22 @@ _numbers = itertools.count()
 
 
 class Writer:
-    """Appends scalars to a folder, which is a run in TensorBoard; its files are begun with the first of them.
+    """Appends scalars to a folder, which is a run in TensorBoard; the first scalar starts a file.
 
-    Steps may begin again: TensorBoard forgets those from the first step of a new file on, so a round that was
-    run again after an interruption is shown once. The same where a writer is told to `begin_at` a step.
+    Steps may start again: TensorBoard drops the steps of earlier files from a new file's first step on, so a
+    round that ran again after an interruption is shown once. `begin_at` does the same.
     """
 
     def __init__(self, folder: str | Path) -> None:
-        """For ``folder``, which need not exist."""
+        """Initializes a writer for ``folder``, which need not exist."""
         self._folder = Path(folder)
         self._file: BinaryIO | None = None
 
     def begin_at(self, step: int) -> None:
-        """Begins a file: what was written before for this step and later ones is forgotten.
+        """Starts a file; earlier values of this step and later ones are dropped.
 
         Raises:
-            OSError: It cannot be written.
+            OSError: The file cannot be written.
         """
         from tensorboard.compat.proto.event_pb2 import Event, SessionLog
 
@@ -53,11 +53,11 @@ class Writer:
         self._append(Event(wall_time=time.time(), step=step, session_log=start))
 
     def write(self, step: int, scalars: Mapping[str, float]) -> None:
-        """Adds numbers by tag; they are in the file when this returns.
+        """Writes numbers by tag; they are in the file when this returns.
 
         Raises:
-            OSError: They cannot be written. The next call begins another file, as what follows a torn record
-                cannot be read.
+            OSError: The numbers cannot be written. The next call starts another file, because nothing after
+                an incomplete record can be read.
         """
         from tensorboard.compat.proto.event_pb2 import Event
         from tensorboard.compat.proto.summary_pb2 import Summary
@@ -70,9 +70,9 @@ class Writer:
         self._append(Event(wall_time=time.time(), step=step, summary=Summary(value=values)))
 
     def close(self) -> None:
-        """Closes the file; the next `write` begins another."""
+        """Closes the file; the next `write` starts another."""
         if self._file is not None:
-            with contextlib.suppress(OSError):  # there is nothing left to be written
+            with contextlib.suppress(OSError):  # all data were already flushed
                 self._file.close()
             self._file = None
 
