@@ -1,8 +1,8 @@
-"""Any encoder on NumPy arrays: bytes out, arrays in. Must not know TensorFlow, processes or runtimes.
+"""Any encoder on NumPy arrays, without TensorFlow: arrays to payloads, and payloads to arrays.
 
-``codec`` makes bytes of arrays, ``decode`` arrays of bytes without any configuration, ``Sum`` and
-``ModelSum`` add payloads up, ``ClientCodec`` keeps a client's state in a store, and ``TensorMetrics`` tells
-what became of each array. docs/codec.md says what is promised.
+`codec` returns a codec, which encodes arrays. `decode` decodes payloads without a configuration. `Sum` and
+`ModelSum` add payloads. `ClientCodec` keeps a client's state in a store. `TensorMetrics` measures how each
+array is compressed. docs/codec.md has the guarantees.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What counts as an array: NumPy's, and those of other libraries without a copy. Must not know encoders."""
+"""Arrays that a codec accepts: NumPy arrays, and arrays of other libraries without a copy."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import sys
 from collections.abc import Callable, Mapping
 from typing import Any, NoReturn
 
-import ml_dtypes  # noqa: F401  # teaches NumPy the name bfloat16
+import ml_dtypes  # noqa: F401  # registers bfloat16 with NumPy
 import numpy as np
 from numpy.typing import NDArray
 
@@ -22,12 +22,13 @@ __all__ = [
     "as_array",
     "difference",
     "named_arrays",
+    "require_dense",
     "require_mapping",
     "require_output",
 ]
 
 DTYPES = {name: np.dtype(name) for name in wire.DTYPE_CODES}
-"""Those that have a place in a payload, by name; NumPy takes microseconds to find out either."""
+"""The dtypes that a payload can have, by name; a table, because NumPy takes microseconds to find either."""
 
 DTYPE_NAMES = {dtype: name for name, dtype in DTYPES.items()}
 
@@ -35,15 +36,15 @@ FLOATING = frozenset(filter(ops.is_floating, DTYPE_NAMES))
 
 
 def as_array(value: Any) -> NDArray[Any]:
-    """A C-contiguous array of native byte order, of a dtype that has a place in a payload.
+    """Returns a C-contiguous array of native byte order, with a dtype that a payload can have.
 
-    NumPy arrays and what has ``__dlpack__`` (PyTorch, JAX; on the CPU, bfloat16 too) or else ``__array__``
-    are read in place; an array that is not C-contiguous or not aligned is copied. Gradients of PyTorch's
-    tensors are not recorded. A `fedplug.ops.device_array.DeviceArray` is returned as it is.
+    NumPy arrays and objects with ``__dlpack__`` (PyTorch, JAX; on the CPU, bfloat16 too) or ``__array__`` are
+    read in place. An array that is not C-contiguous or not aligned is copied. PyTorch records no gradient. A
+    `fedplug.ops.device_array.DeviceArray` is returned unchanged.
 
     Raises:
-        ArgumentError: It is none of these, of another byte order, of a dtype that no payload has, or has
-            2^31 elements or more.
+        ArgumentError: ``value`` is none of these, has another byte order or a dtype that no payload can
+            have, or has 2^31 elements or more.
     """
     _require_size(value)
     if is_on_device(value):
@@ -61,10 +62,10 @@ def as_array(value: Any) -> NDArray[Any]:
 def difference(after: NDArray[Any], before: NDArray[Any], dtype: np.dtype[Any]) -> NDArray[Any]:
     """Returns ``after - before``, rounded to ``dtype``.
 
-    An entry that has not changed is 0, also where it is infinite or NaN, as in masks and sentinels.
+    An unchanged entry is 0 even if it is infinite or NaN, as in masks and sentinels.
     """
     wide = np.result_type(after, before, dtype, np.float32)
-    with np.errstate(over="ignore", invalid="ignore"):  # encoders refuse what is not finite
+    with np.errstate(over="ignore", invalid="ignore"):  # encoders refuse infinities and NaNs
         found = np.asarray(np.subtract(after, before, dtype=wide))
         if not np.isfinite(found).all():
             unchanged = (after == before) | (np.isnan(after) & np.isnan(before))
@@ -76,11 +77,11 @@ def named_arrays(arrays: Any) -> dict[str, NDArray[Any]]:
     """Reads the arrays of a model by name, as `as_array` does.
 
     Raises:
-        ArgumentError: It is no mapping, a name is no text, or `as_array` refuses an array; the message names
-            the array.
+        ArgumentError: ``arrays`` is not a mapping, a name is not a string, or `as_array` refuses an array;
+            the message names the array.
     """
     require_mapping("a model", "arrays", arrays)
-    for name, array in arrays.items():  # all sizes, before an array is copied
+    for name, array in arrays.items():  # check all sizes before an array is copied
         if not isinstance(name, str):
             raise ArgumentError(f"the name of an array is {name!r}; names are text, such as {str(name)!r}")
         _named(name, _require_size, array)
@@ -102,7 +103,7 @@ def _named(name: str, read: Callable[[Any], Any], array: Any) -> Any:
 
 
 def _require_size(value: Any) -> None:
-    """Raises ArgumentError for an array whose elements the kernels cannot count."""
+    """Raises ArgumentError for an array with more elements than kernels can count."""
     try:
         shape = None if getattr(value, "is_nested", False) else getattr(value, "shape", None)
     except RuntimeError as error:  # of a lazy parameter of PyTorch
@@ -115,7 +116,7 @@ def _require_size(value: Any) -> None:
 
 
 def _refuse(dtype: np.dtype[Any]) -> NoReturn:
-    if dtype.name in wire.DTYPE_CODES:  # so only the order of its bytes is another one
+    if dtype.name in wire.DTYPE_CODES:  # only the byte order differs
         other = "big" if sys.byteorder == "little" else "little"
         raise ArgumentError(f"the array is {other}-endian; pass array.astype('{dtype.name}')")
     known = ", ".join(wire.DTYPE_CODES)
@@ -123,7 +124,7 @@ def _refuse(dtype: np.dtype[Any]) -> NoReturn:
 
 
 def require_output(out: Any, shape: tuple[int, ...], dtype: np.dtype[Any]) -> None:
-    """Raises ArgumentError unless ``out`` is an array that can be written over with such a result."""
+    """Raises ArgumentError unless a result of this shape and dtype can be written to ``out``."""
     if not isinstance(out, np.ndarray) or out.shape != shape or out.dtype != dtype:
         found = f"{out.dtype}{list(out.shape)}" if isinstance(out, np.ndarray) else type(out).__name__
         raise ArgumentError(f"out is {found}; the payload is of {dtype}{list(shape)}")
@@ -133,32 +134,32 @@ def require_output(out: Any, shape: tuple[int, ...], dtype: np.dtype[Any]) -> No
 
 def _seen_as_array(value: Any) -> NDArray[Any]:
     if isinstance(value, np.ma.MaskedArray):
-        raise ArgumentError("a masked array has elements that are none; pass array.filled(0), say")
-    if isinstance(value, np.ndarray):  # a matrix is two-dimensional whatever one does with it
+        raise ArgumentError("a masked array has missing elements; pass array.filled(0), for example")
+    if isinstance(value, np.ndarray):  # a np.matrix would stay two-dimensional
         return value.view(np.ndarray)
     try:
         if "torch" in sys.modules and isinstance(value, sys.modules["torch"].Tensor):
-            value = _dense(value)
+            require_dense(value)
+            value = value.detach().resolve_conj().resolve_neg().contiguous()
         if hasattr(value, "__dlpack__"):
             return kernels.from_dlpack(value)
         if hasattr(value, "__array__") or isinstance(value, int | float):
             return np.asarray(value)
     except ArgumentError:
         raise
-    except Exception as error:  # other libraries have their own
-        raise ArgumentError(f"a {type(value).__name__} cannot be made an array: {error}") from error
+    except Exception as error:  # other libraries have their own error types
+        raise ArgumentError(f"a {type(value).__name__} cannot be converted to an array: {error}") from error
     raise ArgumentError(
-        f"a {type(value).__name__} is no array; pass a NumPy array, such as np.asarray(numbers, np.float32), "
-        "or one with __dlpack__ or __array__; several arrays by name are for encode_model"
+        f"a {type(value).__name__} is not an array; pass a NumPy array, such as np.asarray(x, np.float32), "
+        "or one with __dlpack__ or __array__; pass several arrays by name to encode_model"
     )
 
 
-def _dense(tensor: Any) -> Any:
-    """A tensor of PyTorch that others can read: without a gradient, of plain strides."""
+def require_dense(tensor: Any) -> None:
+    """Raises ArgumentError unless a PyTorch tensor is one dense array on this rank."""
     if hasattr(tensor, "to_local"):
         raise ArgumentError("a DTensor lies on several ranks; pass tensor.to_local(), this rank's part")
     if tensor.is_nested:
         raise ArgumentError("a nested tensor has parts of several shapes; give each part a name of its own")
     if str(tensor.layout) != "torch.strided":
         raise ArgumentError(f"a tensor of layout {tensor.layout} cannot be encoded; pass tensor.to_dense()")
-    return tensor.detach().resolve_conj().resolve_neg().contiguous()

@@ -1,4 +1,4 @@
-"""A codec together with one client's state, kept in a store. Must not know who carries the payloads."""
+"""A codec with one client's state in a store; any transport can carry the payloads."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ _log = logging.getLogger("fedplug")
 
 
 class _Slots(NamedTuple):
-    """Where the store has a client's state, and one that is not accepted yet: two slots take turns.
+    """The places of a client's state and of the pending one in the store: two slots take turns.
 
     Attributes:
-        current: The slot of the client's state; None before anything was accepted.
-        pending: The receipt of what was encoded last, until it is settled.
-        accepted: The receipt of what ``current`` was encoded with.
+        current: The slot of the client's state; None before a payload was accepted.
+        pending: The receipt of the last payloads, until it is settled.
+        accepted: The receipt of the payloads that belong to ``current``.
         training: The name of the training in which they were encoded.
     """
 
@@ -41,46 +41,47 @@ class _Slots(NamedTuple):
         return "second" if self.current == "first" else "first"
 
     def settled(self, is_accepted: bool) -> _Slots:
-        """The slots after the decision on what is pending."""
+        """Returns the slots after the decision on the pending payloads."""
         if is_accepted:
             return self._replace(current=self.free, pending=None, accepted=self.pending)
         return self._replace(pending=None)
 
 
 class ClientCodec:
-    """Encodes what one client sends; its residual moves on only when the server has accepted a payload.
+    """Encodes the updates of one client, and updates its residual only after the server accepted a payload.
 
-    In two steps, as a payload may be lost on its way, or refused. `encode_model` keeps the next state in the
-    store as pending, durably, before there are bytes that could leave; `settle` makes it the state when the
-    server names its receipt, and forgets it otherwise, so that the residual is what it was before. The update
-    that was not accepted is lost then, as it is without compression. The order in each round::
+    A payload may be lost or refused, so there are two steps. `encode_model` stores the next state durably as
+    pending before it returns payloads. `settle` makes it the client's state if the server names its receipt,
+    and drops it otherwise, so that the residual is unchanged. The update that was not accepted is then lost,
+    as it is without compression. The order in each round::
 
         client.settle(accepted)  # the receipt that the server's message names, or None
         payloads, receipt = client.encode_model(update, round_num)
 
-    If a message is delivered twice, both answers are the same bytes. A message of an older round changes
-    nothing, whatever is settled for it. Only `encode_model` writes: one state of the model's size, the
-    payloads, and the decision before it, in one commit. If the process ends between the two, the decision is
-    open again, and is made again. Used by one thread at a time, one object a client.
+    If a message is delivered twice, both answers have the same bytes. A message of an older round changes
+    nothing, whatever is settled for it. Only `encode_model` writes: one commit has the next state, the
+    payloads, and the decision before them. If the process ends between the two steps, the decision is made
+    again. An object belongs to one client, and is not thread-safe.
 
-    The arrays of the model may change: a new array begins without a residual, and so does one of another
-    shape or dtype; the residual of an array that is gone is dropped, with a warning in the log.
+    The arrays of the model may change: a new array begins without a residual, and so does an array with
+    another shape or dtype. The residual of a removed array is dropped, with a warning in the log.
     """
 
     def __init__(self, codec: Codec, store: StateStore, client_id: str, *, training: str = "") -> None:
-        """Opens what the store keeps for the client; nothing for a new one.
+        """Opens the state of the client in the store; a new client has none.
 
         Args:
             codec: The codec of all rounds of this client.
             store: The store, from `fedplug.open_store`; the caller closes it. Any number of clients of one
                 process may share it.
-            client_id: Any text.
-            training: The name of the training. Rounds rise within a training; another may begin at 0 again.
+            client_id: The client's name; any text.
+            training: The name of the training. Round numbers rise within a training; another one may begin
+                at 0 again.
 
         Raises:
-            ArgumentError: ``codec`` is no codec, or ``store`` is no store.
-            StoreMismatchError: The client's state is of another codec.
-            StoreError: The store is closed, damaged ...
+            ArgumentError: ``codec`` is not a codec, or ``store`` is not a store.
+            StoreMismatchError: The client's state belongs to another codec.
+            StoreError: The store is closed or damaged, for example.
         """
         if not isinstance(codec, Codec):
             raise ArgumentError(
@@ -97,7 +98,7 @@ class ClientCodec:
 
     @property
     def pending(self) -> str | None:
-        """The receipt of what was encoded last, unless it is settled."""
+        """The receipt of the last payloads; None if it is settled."""
         return self._now.pending
 
     def encode_model(
@@ -105,23 +106,23 @@ class ClientCodec:
     ) -> tuple[dict[str, bytes], str]:
         """Compresses the arrays of an update together, as `Codec.encode_model` does.
 
-        For a round before the one that was encoded last nothing is encoded. If it is the round that was
-        accepted last, its payloads and receipt are returned once more.
+        A round before the last encoded one is not encoded. If it is the last accepted round, its payloads and
+        receipt are returned again.
 
         Args:
             arrays: The arrays by name.
-            round_num: Number of the round, 0 or more, for schedules and seeds; it must not fall.
+            round_num: The round number, 0 or more, for schedules and seeds; it must not fall.
             metrics: As for `Codec.encode_model`.
 
         Returns:
-            A payload for each array, and the receipt that stands for all of them: a text to be sent along.
+            The payloads by name, and their receipt: a text to send along.
 
         Raises:
-            ArgumentError: The payload that was encoded before is not settled; the round is older than that
-                of all payloads that are kept; or as for `Codec.encode_model`.
+            ArgumentError: The previous payloads are not settled, or the round is older than all stored
+                payloads; or as for `Codec.encode_model`.
             ConfigError: As for `Codec.encode_model`.
             NonFiniteError: As for `Codec.encode_model`.
-            StoreError: The next state cannot be stored. Like all errors, it leaves the state as it was.
+            StoreError: The next state cannot be stored. Like all errors, it leaves the state unchanged.
         """
         current, pending = self._now.current, self._now.pending
         if pending is not None:
@@ -132,7 +133,7 @@ class ClientCodec:
         round_num = as_round(round_num)
         if self._stored.training == self._training and round_num < _round_of(self._stored.pending):
             if self._now.accepted != self._stored.pending:
-                self._now = self._stored  # an old message decides nothing
+                self._now = self._stored  # an old message does not decide
             return self._answer_again(list(arrays), round_num)
         kept = self._kept.read_clients([current]).get(current) if current else None
         state, dropped = self._codec.carry_over(kept, arrays)
@@ -156,14 +157,14 @@ class ClientCodec:
         return payloads, receipt
 
     def settle(self, accepted: str | None) -> bool:
-        """Decides on what was encoded last; an acceptance is final.
+        """Decides on the last payloads; an acceptance is final.
 
         Args:
-            accepted: The receipt of this client's payload that the server accepted last; untrusted. None: the
-                server knows of none.
+            accepted: The untrusted receipt of this client's payloads that the server accepted last; None if
+                it accepted none.
 
         Returns:
-            Whether that was the pending one, so that its state is the client's from now on.
+            Whether it was the pending receipt, so that its state is now the client's state.
         """
         pending = self._stored.pending
         if pending is None or (self._now.pending is None and self._now.accepted == pending):
@@ -173,7 +174,7 @@ class ClientCodec:
         return is_accepted
 
     def _answer_again(self, names: list[str], round_num: int) -> tuple[dict[str, bytes], str]:
-        """The payloads that were accepted last, if they are of this round."""
+        """Returns the payloads that were accepted last, if they belong to this round."""
         current, accepted = self._now.current, self._now.accepted
         if current is not None and accepted is not None and _round_of(accepted) == round_num:
             answer = self._kept.read_clients([_answer(current)])[_answer(current)]
@@ -186,17 +187,17 @@ class ClientCodec:
 
 
 def _answer(slot: str) -> str:
-    """Where the store has the payloads that a slot's state was encoded with."""
+    """Returns the key of the payloads that belong to a slot's state."""
     return f"{slot} answer"
 
 
 def _round_of(receipt: str | None) -> int:
-    """The round that a receipt begins with; -1 without one."""
+    """Returns the round that a receipt begins with; -1 without a receipt."""
     return -1 if receipt is None else int(receipt.partition("-")[0])
 
 
 def _receipt(payloads: Mapping[str, bytes], round_num: int) -> str:
-    """The same for the same bytes in the same round, and no other."""
+    """Returns a text that identifies these bytes in this round."""
     digest = hashlib.sha256()
     for name, payload in payloads.items():
         digest.update(f"{len(name.encode())} {len(payload)} {name}".encode())

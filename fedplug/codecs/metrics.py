@@ -16,26 +16,26 @@ __all__ = ["TensorMetrics"]
 
 
 class TensorMetrics:
-    """What became of each array of a model: bytes by use, entropy bound, error, residual.
+    """Measurements of each array of a model: bytes by use, entropy bound, error, residual.
 
-    Hand it to `Codec.encode_model`, once or often: what is measured is added up. The same numbers as the
+    Pass it to `Codec.encode_model`, once or often: the measurements add up. They are the same numbers as the
     ``tensors`` of a TFF process (`fedplug.tff.process.build_weighted_fed_avg`), up to rounding. It is
     not thread-safe: give each thread one of its own and `merge` them.
     """
 
     def __init__(self) -> None:
-        """Of nothing yet."""
+        """Makes metrics without measurements."""
         self._names: list[str] = []
         self._sums: dict[str, NDArray[Any]] = {}
 
     def value(self) -> dict[str, dict[str, int | float | None]]:
-        """Of everything measured so far, by the array's name, as JSON values; None: not known.
+        """Returns the measurements so far by the array's name, as JSON values; None if they are unknown.
 
-        ``uplink_bytes`` is the sum of ``header_bytes`` (container, checksum, and what is in neither of the
-        others), ``index_bytes`` (which entries were sent) and ``value_bytes``; ``entropy_bytes`` is what
-        ideal codes of indices and values would take; ``nmse`` is ``sum ||a - decoded||^2 / sum ||a||^2``,
-        where a is the array with its residual; ``residual_ratio`` is the root of ``sum ||residual||^2 / sum
-        ||array||^2``, after encoding. docs/observe.md has the details.
+        ``uplink_bytes`` is the sum of ``index_bytes``, ``value_bytes`` and ``header_bytes`` (container,
+        checksum and the rest). ``entropy_bytes`` is the size of ideal codes of indices and values. ``nmse``
+        is ``sum ||a - decoded||^2 / sum ||a||^2``, where a is the array with its residual.
+        ``residual_ratio`` is the root of ``sum ||residual||^2 / sum ||array||^2``, after encoding.
+        docs/observe.md has the details.
         """
         if not self._names:
             return {}
@@ -43,10 +43,10 @@ class TensorMetrics:
             return tensor_metrics.by_name(self._names, tensor_metrics.summarize(self._sums))
 
     def merge(self, other: TensorMetrics) -> None:
-        """Adds what another one measured.
+        """Adds the measurements of another object.
 
         Raises:
-            ArgumentError: It is none, or measured arrays of other names.
+            ArgumentError: ``other`` is not such an object, or measured arrays of other names.
         """
         if not isinstance(other, TensorMetrics) or other is self:
             raise ArgumentError("merge takes another TensorMetrics")
@@ -54,7 +54,7 @@ class TensorMetrics:
             self._add(other._names, other._sums)
 
     def require(self, names: Sequence[str]) -> None:
-        """Raises ArgumentError unless nothing was measured yet, or arrays of these names."""
+        """Raises ArgumentError if arrays of other names were measured."""
         if self._names and self._names != list(names):
             raise ArgumentError(
                 f"these metrics are of the arrays {self._names}, not of {list(names)}; use others for "
@@ -77,4 +77,4 @@ class TensorMetrics:
         self.require(names)
         before = self._sums or {key: np.zeros_like(vector) for key, vector in sums.items()}
         after = {key: before[key] + vector for key, vector in sums.items()}
-        self._names, self._sums = list(names), after  # no call in between, so no signal handler
+        self._names, self._sums = list(names), after  # without a call in between, no signal handler runs

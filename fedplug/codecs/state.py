@@ -1,7 +1,6 @@
-"""What a client keeps between rounds, as plain arrays by name: of one array, and of a whole model.
+"""The state of a client between rounds: plain arrays by name, for one array or a whole model.
 
-Beside the encoder's own arrays lies a text, under ``"codec"``, that says which codec they are of. Must not
-know how anything is encoded.
+A text under ``"codec"`` identifies the codec that the arrays belong to.
 """
 
 from __future__ import annotations
@@ -18,24 +17,24 @@ from fedplug.ops.device_array import is_on_device
 __all__ = ["OWNER", "ArrayState", "StateForm", "owner", "require_owner"]
 
 ArrayState = Mapping[str, NDArray[Any]]
-"""A state: goes into `fedplug.stores` and safetensors as it is."""
+"""A state; `fedplug.stores` and safetensors can save it directly."""
 
 OWNER = "codec"
-"""The key of the text that says whose state it is."""
+"""The key of the text that identifies the codec."""
 
 _VERSION = "fedplug state 1"
 
 
 def owner(encoder: object) -> NDArray[np.uint8]:
-    """The text, as an array."""
+    """Returns the text that identifies an encoder's states, as an array."""
     return np.frombuffer(f"{_VERSION}: {encoder!r}".encode(), np.uint8)
 
 
 class StateForm:
-    """What the state of one array, or of the arrays of a model, must look like."""
+    """The expected keys, shapes and dtypes of a state."""
 
     def __init__(self, first: ArrayState, text: NDArray[np.uint8]) -> None:
-        """Reads it off the state of the first round, and the text of its owner."""
+        """Takes the form of the state of the first round, and the text of its codec."""
         if OWNER in first:
             raise ArgumentError(f"the name {OWNER!r} is taken; neither a tensor nor a state can have it")
         self._arrays = {key: (array.shape, array.dtype) for key, array in first.items()}
@@ -45,20 +44,21 @@ class StateForm:
         self._text_bytes = text.tobytes()
 
     def tagged(self, state: ArrayState) -> dict[str, NDArray[Any]]:
-        """With the text; an empty state stays empty."""
+        """Returns the state with the text; an empty state stays empty."""
         return {**state, OWNER: self._text} if state else {}
 
     def require(self, state: Any, *, donated: bool = False) -> ArrayState:
-        """The arrays without the text, C-contiguous and aligned.
+        """Returns the arrays without the text, C-contiguous and aligned.
 
         Args:
-            state: Untrusted.
-            donated: They are to be written over; what cannot be, of a mapped file say, is copied.
+            state: The state; untrusted.
+            donated: Whether the arrays will be written over; read-only arrays, such as those of a mapped
+                file, are copied.
 
         Raises:
-            StateError: It is of another codec, version, shape or dtype.
+            StateError: The state belongs to another codec, version, shape or dtype.
         """
-        # What `tagged` made is seen at a glance, and nothing is wrong with it.
+        # A quick check recognizes what `tagged` returned.
         if type(state) is not dict or state.get(OWNER) is not self._text or len(state) != self._entries:
             self._require_ours(state)
         arrays = {}
@@ -92,11 +92,11 @@ class StateForm:
 
     @property
     def keys(self) -> Set[str]:
-        """The keys of such a state, without that of the text."""
+        """The keys of such a state, without the key of the text."""
         return self._arrays.keys()
 
     def fitting(self, state: ArrayState) -> set[str]:
-        """The keys whose arrays have the right shape and dtype."""
+        """Returns the keys whose arrays have the right shape and dtype."""
         return {
             key
             for key, form in self._arrays.items()
@@ -104,24 +104,24 @@ class StateForm:
         }
 
     def spare(self, out: Any, given: ArrayState) -> list[NDArray[Any]]:
-        """The arrays of a state that is not needed any more.
+        """Returns the arrays of a state that is no longer needed.
 
         Raises:
-            StateError: It is no such state, or still needed: the one that was given.
+            StateError: ``out`` is not such a state, or is the given state, which is still needed.
         """
         if out is None:
             return []
         arrays = self.require(out, donated=True)
         for key, array in arrays.items():
             if np.may_share_memory(array, given[key]):
-                raise StateError(f"{key!r} of out is that of the state itself; pass in_place=True instead")
+                raise StateError(f"{key!r} of out shares memory with the state; pass in_place=True instead")
             if array is not out[key]:
                 raise StateError(f"{key!r} of out cannot be written; it must be writable and C-contiguous")
         return list(arrays.values())
 
 
 def require_owner(state: Any, text: NDArray[np.uint8]) -> None:
-    """Raises StateError unless a state is of the codec that this text stands for."""
+    """Raises StateError unless a state belongs to the codec with this text."""
     expected = text.tobytes()
     if not isinstance(state, Mapping):
         raise StateError(f"a state is a dictionary of arrays, not a {type(state).__name__}")

@@ -1,4 +1,4 @@
-"""The contract of an assignment: which encoder each tensor of a model gets, and rate control over them."""
+"""The contract of an assignment: the encoder of each tensor of a model, and rate control over them."""
 
 from __future__ import annotations
 
@@ -15,55 +15,57 @@ __all__ = ["EncoderAssignment", "promised_by_all"]
 
 
 class EncoderAssignment(Component):
-    """Stands wherever an encoder does, and says which encoder each tensor of a model gets."""
+    """Chooses the encoder of each tensor of a model; usable wherever an encoder is."""
 
     @property
     @abc.abstractmethod
     def capabilities(self) -> Capabilities:
-        """What it promises of a model's update as a whole."""
+        """The promises for a model's update as a whole."""
 
     @abc.abstractmethod
     def assign(self, specs: Sequence[Spec]) -> list[Encoder]:
-        """The encoder of each tensor.
+        """Returns the encoder of each tensor.
 
-        Tensors that have the same object are encoded together, see `Encoder.grouped_encode`.
+        Tensors with the same encoder object are encoded together, see `Encoder.grouped_encode`.
 
         Args:
-            specs: Of the model's tensors, in order; their names are those of `fedplug.tff.process`.
+            specs: The specs of the model's tensors, in order; `fedplug.tff.process` names them in the same
+                way.
 
         Raises:
-            ConfigError: It does not fit this model.
+            ConfigError: The assignment does not fit this model.
         """
 
     def for_models(self) -> Encoder | EncoderAssignment:
-        """What stands in its place where models are sent and no updates, in a broadcast. Default: itself."""
+        """Returns the encoder or assignment for models, in a broadcast. Default: itself."""
         return self
 
     def encodes_statistic(self, spec: Spec) -> bool:
-        """Whether this statistic gets the encoder of `assign`. Default: no, it is sent uncompressed.
+        """Returns whether `assign` decides for this statistic. Default: no, statistics are sent uncompressed.
 
         Args:
-            spec: A tensor for which `fedplug.encoders.model.statistics.is_statistic` is true.
+            spec: The spec of a tensor for which `fedplug.encoders.model.statistics.is_statistic` is true.
         """
         del spec
         return False
 
     def rate_control(self, encoders: Sequence[Encoder], specs: Sequence[Spec]) -> RateControl | None:
-        """What adjusts the encoders from round to round. Default: nothing does.
+        """Returns what adjusts the encoders from round to round. Default: None.
 
         Args:
-            encoders: Of each tensor: as `assign` said, and `Identity` where tensors are sent uncompressed.
-            specs: Of the model's tensors, in order.
+            encoders: The encoder of each tensor from `assign`, or `Identity` for tensors that are sent
+                uncompressed.
+            specs: The specs of the model's tensors, in order.
 
         Raises:
-            ConfigError: It cannot work for this model.
+            ConfigError: Rate control cannot work for this model.
         """
         del encoders, specs
         return None
 
 
 def promised_by_all(capabilities: Iterable[Capabilities]) -> Capabilities:
-    """What encoders of different tensors promise together: no more than each of them does."""
+    """Returns the capabilities that all these encoders have."""
     each = list(capabilities)
     bounds = [c.relative_error_bound for c in each if c.relative_error_bound is not None]
     return Capabilities(

@@ -1,4 +1,4 @@
-"""How many entries of a tensor a sparsifier keeps, in which round. Must not know which ones."""
+"""The number of entries that a sparsifier keeps in each round."""
 
 from __future__ import annotations
 
@@ -22,16 +22,21 @@ _MOST_SIZES = 1024
 
 @dataclass(frozen=True)
 class Sparsity:
-    """A fraction of the elements, which may change with the round, or a count.
+    """A fraction of the elements, which may change with the round, or a count of entries.
+
+    >>> Sparsity("topk", 0.01, None).of_size(5000), Sparsity("topk", None, 100).of_size(5000)
+    (50, 100)
 
     Attributes:
-        encoder: Its name, for errors.
-        fraction: Above 0 and at most 1, or a schedule of such numbers, or what `as_schedule` reads.
-        count: A whole number of at least 1. Exactly one of the two is given.
-        rate: Scalar, above 0, by which what they say is multiplied; see `Sparsifier.at_rate`.
+        encoder: The name of the sparsifier, for errors.
+        fraction: A number above 0 and at most 1, a schedule of such numbers, or anything that `as_schedule`
+            reads.
+        count: A whole number of at least 1. Exactly one of ``fraction`` and ``count`` is given.
+        rate: A scalar above 0 that multiplies the number of entries, or None; see
+            `fedplug.encoders.Adjustment`.
 
     Raises:
-        ConfigError: Neither or both are given, or the one given is out of range.
+        ConfigError: Neither or both are given, or the given one is out of range.
     """
 
     encoder: str
@@ -57,26 +62,26 @@ class Sparsity:
 
     @functools.cached_property
     def _fractions(self) -> list[Any]:
-        """Of each round up to the one from which on it stays as it is."""
+        """The fractions of each round, up to the round from which they stay constant."""
         if isinstance(self.fraction, Schedule):
             return list(self.fraction.values())
         return [self.fraction]
 
     def get_config(self) -> dict[str, Any]:
-        """The one argument that was given."""
+        """Returns the argument that was given."""
         if self.fraction is None:
             return {"count": self.count}
         fraction = self.fraction
         return {"fraction": schedule_config(fraction) if isinstance(fraction, Schedule) else fraction}
 
     def at_rate(self, rate: Array) -> Sparsity:
-        """As many times ``rate``."""
+        """Returns a copy with the entry count scaled by ``rate``."""
         return dataclasses.replace(self, rate=rate)
 
     def of_size(self, size: int, round_num: Array | int = 0) -> int | Array:
-        """Of n elements ``min(n, max(1, round(fraction * n)))``, or ``min(n, count)``.
+        """Returns ``min(n, max(1, round(fraction * n)))`` or ``min(n, count)`` for a tensor of n elements.
 
-        A number where that is known while a graph is built, else an int32 scalar.
+        The result is a number if it is known while a graph is built, else an int32 scalar.
         """
         if self.rate is None:
             known = self._known.get(size) or self._found(size)
@@ -86,12 +91,12 @@ class Sparsity:
         return ops.minimum(ops.maximum(ops.astype(entries, "int32"), 1), size)
 
     def in_each_round(self, size: int) -> list[int]:
-        """How many in each round up to the one from which on it stays as it is, at rate 1."""
+        """Returns the counts of each round at rate 1, up to the round from which they stay constant."""
         return [_at_most(size, entries) for entries in self._wanted(size)]
 
     @functools.cached_property
     def _known(self) -> dict[int, list[int]]:
-        """What `in_each_round` says of some sizes, as it is asked for every array that is encoded."""
+        """A cache of `in_each_round` by size, because every encoded array needs it."""
         return {}
 
     def _found(self, size: int) -> list[int]:

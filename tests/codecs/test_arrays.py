@@ -83,7 +83,7 @@ def test_what_is_no_array_is_refused(thing):
 
 @pytest.mark.parametrize("thing", [[1.0, 2.0], (1, 2), [], [np.ones(3)], (x for x in [1.0])])
 def test_a_list_is_no_array(thing):
-    with pytest.raises(ArgumentError, match=rf"a {type(thing).__name__} is no array; pass a NumPy array"):
+    with pytest.raises(ArgumentError, match=rf"a {type(thing).__name__} is not an array; pass a NumPy array"):
         payload_of(thing)
 
 

@@ -1,4 +1,4 @@
-"""The encoder to take without choosing one, by the size of the model. Must not know TFF."""
+"""The default encoder, chosen by the size of the model."""
 
 from __future__ import annotations
 
@@ -26,19 +26,25 @@ _MOST = 0.05
 
 
 class Auto(EncoderAssignment):
-    """What to begin with, and often to stay with: some 270 times fewer bytes, or 8 without memory.
+    """Compresses without choosing an encoder: about 270 times fewer bytes, or 8 times without client state.
 
-    With error feedback, where clients come back, it is ``stc(fraction, scope="model")``: of the entries
-    of all tensors together the largest 1 %, of a small model 500, as their signs and one magnitude for
-    each tensor. Where fewer than a fifth of the clients take part in a round it is more in proportion, at
-    most 5 %: a client that is asked half as often sends twice as much. It is the same in all rounds: a
-    warm-up did not win at equal bytes, see benchmarks/results/feedback.md.
-    Without error feedback it is ``qsgd(4) | rans``, unbiased, for clients that come once.
+    >>> import fedplug, numpy as np
+    >>> model = {"kernel": np.ones((100, 100), np.float32), "bias": np.ones(10, np.float32)}
+    >>> payloads, _ = fedplug.codec("auto").encode_model(model)
+    >>> {name: fedplug.wire.unframe(payload).wire_id for name, payload in payloads.items()}
+    {'kernel': 'sparse/1+sign/1', 'bias': 'identity/1'}
 
-    Of a broadcast it is ``bfp(5) | rans``, whose levels few entries leave while a model is trained.
+    With error feedback, for clients that return, it is ``stc(fraction, scope="model")``: of the entries of
+    all tensors together it sends the largest 1 %, and of a small model 500, as signs and one magnitude per
+    tensor. If fewer than a fifth of the clients take part in a round, the fraction grows in proportion, up to
+    5 %: a client that takes part half as often sends twice as much. The fraction is the same in all rounds: a
+    warm-up was not better at equal bytes, see benchmarks/results/feedback.md. Without error feedback, for
+    clients that come once, it is ``qsgd(4) | rans``, which is unbiased.
 
-    The tables of benchmarks/results/learning.md show 1 % and 5 bits; those of benchmarks/results/auto.md the
-    500 entries, and what rare clients gain by sending more.
+    For a broadcast it is ``bfp(5) | rans``: few entries change their level while a model is trained.
+
+    benchmarks/results/learning.md has the results for 1 % and 5 bits, and benchmarks/results/auto.md those
+    for the 500 entries and for rare clients.
     """
 
     name: ClassVar[str] = "auto"
@@ -47,11 +53,11 @@ class Auto(EncoderAssignment):
         """Makes the assignment.
 
         Args:
-            participation: Clients of a round over all clients, above 0 and at most 1.
+            participation: The share of all clients in a round, above 0 and at most 1.
             error_feedback: Whether clients keep what was not sent, and send it later.
 
         Raises:
-            ConfigError: One of them is out of range.
+            ConfigError: An argument is out of range.
         """
         check_share("auto participation", participation)
         check_error_feedback("auto", error_feedback)
@@ -60,19 +66,18 @@ class Auto(EncoderAssignment):
 
     @property
     def capabilities(self) -> Capabilities:
-        """Those of the encoder that it takes, which do not depend on the model."""
+        """The capabilities of the chosen encoder, which do not depend on the model."""
         return self._encoder(elements=1).capabilities
 
     def get_config(self) -> dict[str, Any]:
         return {"participation": self._participation, "error_feedback": self._error_feedback}
 
     def assign(self, specs: Sequence[Spec]) -> list[Encoder]:
-        """One encoder for all tensors."""
+        """Returns the same encoder for all tensors."""
         elements = sum(ops.num_elements(spec) for spec in specs if ops.is_floating(spec.dtype))
         return [self._encoder(elements)] * len(specs)
 
     def for_models(self) -> Encoder:
-        """See the class."""
         return Pipeline([BlockFloatingPoint(5), Rans()])
 
     def _encoder(self, elements: int) -> Encoder:

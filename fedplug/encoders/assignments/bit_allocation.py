@@ -1,4 +1,4 @@
-"""Sharing bits out among tensors so that the squared error is least. Must not know encoders or wire forms."""
+"""Allocates bits to tensors so that the squared error is minimal."""
 
 from __future__ import annotations
 
@@ -13,22 +13,23 @@ __all__ = ["share_out"]
 def share_out(
     total: Array, sizes: Sequence[Array | int], energies: Sequence[Array], gains: Sequence[float]
 ) -> list[Array]:
-    """How many of ``total`` bits each tensor gets beyond the fewest it must have.
+    """Returns the number of bits that each tensor gets beyond its minimum.
 
-    An element of tensor t with i bits more than the fewest has the expected squared error ``energies[t] *
-    (c - gains[0] - ... - gains[i - 1])``. Where the gains fall, as those of all quantizers in use do, the
-    greedy way is the best one: bit after bit is given to the tensor whose error falls most by it, each tensor
-    as a whole, until the total is spent; only the last tensor served may get a bit for some of its elements.
+    An element of tensor t with i bits more than the minimum has the expected squared error ``energies[t] * (c
+    - gains[0] - ... - gains[i - 1])``. If the gains fall, as they do for all quantizers in use, the greedy
+    way is optimal: each bit goes to the tensor whose error it reduces most, for all elements of the tensor,
+    until all bits are spent. Only the last tensor may get a bit for some of its elements.
 
     Source: Fox, "Discrete Optimization via Marginal Analysis", Management Science 13(3), 1966; for quantizers
     Gersho and Gray, "Vector Quantization and Signal Compression", 1992, section 8.4, and Shoham and Gersho,
     "Efficient Bit Allocation for an Arbitrary Set of Quantizers", IEEE TASSP 36(9), 1988.
 
     Args:
-        total: Bits, int64 scalar; what is beyond the most that all tensors can have is not spent.
-        sizes: Elements of each tensor.
-        energies: Of each tensor; float64 scalars, 0 or more. Equal ones are served in order.
-        gains: Above 0, falling; one for each bit an element can have beyond the fewest.
+        total: Number of bits, an int64 scalar; bits beyond the maximum of all tensors are not spent.
+        sizes: Number of elements of each tensor.
+        energies: The energy of each tensor; float64 scalars, 0 or more. Tensors of equal energy are served in
+            order.
+        gains: Positive, falling numbers; one for each bit that an element can have beyond the minimum.
 
     Returns:
         The bits of each tensor, an int64 scalar, at most ``len(gains)`` times its size.

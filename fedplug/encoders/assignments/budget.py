@@ -1,4 +1,4 @@
-"""A budget for what a client sends in a round, kept by feedback from what was sent."""
+"""A budget for the bytes that a client sends in a round, kept by feedback from what was sent."""
 
 from __future__ import annotations
 
@@ -33,34 +33,41 @@ _ERROR = ("squared_error", "squared_norm")
 
 
 class Budget(EncoderAssignment):
-    """Sends as much as a number of bytes or an error allows, whatever the data are like.
+    """Adjusts encoders from round to round, so that a client sends a number of bytes or reaches an error.
 
-    The encoder's own fractions, counts and bits are where it begins, and how they stand to each other stays
-    as it is; a rate, the same for all clients, multiplies them from round to round. What the tensors that
-    share an encoder get of it follows from the update, so that of all ways to spend the bytes the one is
-    taken that loses least: the entries with ``topk(..., scope="model")``, and always the bits of ``qsgd``,
-    which are a mean over its tensors then, see `MixedQSGD`. In a pipeline entries are adjusted, and bits
-    stay.
+    >>> import fedplug, numpy as np
+    >>> codec, state = fedplug.codec("budget('topk(0.1)', 1000)"), None
+    >>> rng = np.random.default_rng(0)
+    >>> for round_num in range(5):
+    ...     model = {"kernel": rng.standard_normal(10_000).astype(np.float32)}
+    ...     payloads, state = codec.encode_model(model, state, round_num)
+    >>> len(payloads["kernel"])
+    1002
 
-    After a round in which the mean payload had b bytes, f of them fixed (headers, and tensors whose encoders
-    always send the same), the rate is multiplied by ``(budget - f) / (b - f)``, which the next round needs if
+    The encoder's own fractions, counts and bits are the start, and their proportions stay the same; a rate,
+    equal for all clients, multiplies them from round to round. The update decides how tensors that share an
+    encoder divide the rate, so that the error is minimal for the bytes: for entries with ``topk(...,
+    scope="model")``, and always for the bits of ``qsgd``, which are then a mean over its tensors, see
+    `MixedQSGD`. In a pipeline entries are adjusted, and bits are not.
+
+    After a round in which the mean payload had b bytes, of which f are fixed (headers, and tensors whose
+    encoders always send the same), the rate is multiplied by ``(budget - f) / (b - f)``. That is right if
     bytes grow in proportion to entries or bits. They nearly do, so that the mean payload is within 2 % of the
     budget after four rounds, unless it is out of reach: no element has more than 8 bits.
 
     With ``nmse`` the rate is multiplied by ``(1 - nmse) / (1 - measured)``: the energy sent grows with the
-    entries, but never faster than they do, so the step never goes too far; an error below that of a quantizer
-    in the encoder cannot be reached. Where only bits are adjusted it is ``(measured / nmse)^(1/12)``, as
+    entries, but never faster, so the step never goes too far. An error below that of a quantizer in the
+    encoder cannot be reached. If only bits are adjusted, the factor is ``(measured / nmse)^(1/12)``, because
     one bit more makes the error 4 to 9 times smaller: around b bits it falls as the rate to the power -1.4 b
     or faster.
 
-    No step is larger than 8 or smaller than 1/8, and a tensor of which anything is sent sends one entry at
-    least.
+    A step is between 1/8 and 8, and a tensor that sends anything sends at least one entry.
 
     The normalised mean squared error is ``sum ||a - sent||^2 / sum ||a||^2`` over the clients of a round,
-    where a is the update, with error feedback together with what earlier rounds left. Statistics that are
-    sent exactly do not count: theirs are larger than those of all weights.
+    where a is the update, plus the residual with error feedback. Statistics that are sent exactly do not
+    count, because they are larger than all weights.
 
-    The rate is part of the server's state: a restarted run goes on with it.
+    The rate is part of the server's state, so a restarted run continues with it.
     """
 
     name: ClassVar[str] = "budget"
@@ -72,17 +79,18 @@ class Budget(EncoderAssignment):
         *,
         nmse: float | None = None,
     ) -> None:
-        """Exactly one of ``bytes_per_client`` and ``nmse`` is given.
+        """Makes the budget; exactly one of ``bytes_per_client`` and ``nmse`` is given.
 
         Args:
-            encoder: What is adjusted: an encoder, an expression, or rules, see `Rules`. Of its components
-                those with a fraction or a count can be, and ``qsgd`` where it stands alone.
-            bytes_per_client: That a client sends in a round, on average: all buffers of its update.
+            encoder: The encoder, expression or rules (see `Rules`) to adjust. Components with a fraction or a
+                count can be adjusted, and a ``qsgd`` that stands alone.
+            bytes_per_client: The mean number of bytes that a client sends in a round: all buffers of its
+                update.
             nmse: The normalised mean squared error of what is sent, above 0 and below 1.
 
         Raises:
-            CapabilityError: It is one encoder, and that has nothing to adjust.
-            ConfigError: Neither or both are given, or something is out of range.
+            CapabilityError: ``encoder`` is one encoder with nothing to adjust.
+            ConfigError: Neither or both are given, or an argument is out of range.
         """
         inner = Rules(encoder) if _are_rules(encoder) else as_encoder(encoder)
         if not isinstance(inner, Encoder | EncoderAssignment) or isinstance(inner, Budget):
@@ -103,7 +111,7 @@ class Budget(EncoderAssignment):
 
     @property
     def capabilities(self) -> Capabilities:
-        """Those of the encoder."""
+        """The capabilities of the encoder."""
         return self._encoder.capabilities
 
     def get_config(self) -> dict[str, Any]:
@@ -114,7 +122,7 @@ class Budget(EncoderAssignment):
         }
 
     def assign(self, specs: Sequence[Spec]) -> list[Encoder]:
-        """As without a budget, each in the form that can be adjusted."""
+        """Returns the encoders as without a budget, each in its adjustable form."""
         if isinstance(self._encoder, Encoder):
             assigned = [self._encoder] * len(specs)
         else:
@@ -126,11 +134,11 @@ class Budget(EncoderAssignment):
         return [adjustable[id(encoder)] for encoder in assigned]
 
     def encodes_statistic(self, spec: Spec) -> bool:
-        """Whether the encoder that is adjusted says how this statistic is encoded."""
+        """Returns whether the adjusted assignment decides for this statistic."""
         return isinstance(self._encoder, EncoderAssignment) and self._encoder.encodes_statistic(spec)
 
     def rate_control(self, encoders: Sequence[Encoder], specs: Sequence[Spec]) -> RateControl:
-        """Refuses a model of which more has to be sent than the budget allows."""
+        """Refuses a model that needs more bytes than the budget allows."""
         control = _Feedback(self._bytes_per_client, self._nmse, tuple(encoders), tuple(specs))
         least = control.min_bytes
         if self._bytes_per_client is not None and self._bytes_per_client <= least:
@@ -143,7 +151,7 @@ class Budget(EncoderAssignment):
 
 @dataclass(frozen=True)
 class _Feedback(RateControl):
-    """The rate that `Budget` describes: the control is ``{"rate": float32}``."""
+    """The rate of a `Budget`; the control is ``{"rate": float32}``."""
 
     bytes_per_client: int | None
     nmse: float | None
@@ -152,35 +160,35 @@ class _Feedback(RateControl):
 
     @property
     def reported(self) -> tuple[str, ...]:  # type: ignore[override]  # a constant of most others
-        """What the error is made of, where it is wanted."""
+        """The parts of the error, if it is needed."""
         return () if self.nmse is None else _ERROR
 
     @property
     def min_bytes(self) -> int:
-        """Of all buffers of an update, whatever is sent."""
+        """The least size of all buffers of an update."""
         return sum(map(_min_bytes, self.encoders, self.specs))
 
     @property
     def _counts(self) -> list[bool]:
-        """Whether each tensor counts in the error: those of floats, but for statistics that are exact."""
+        """Whether each tensor counts in the error: floats do, but exactly sent statistics do not."""
         return [
             ops.is_floating(spec.dtype) and not (encoder.capabilities.lossless and is_statistic(spec.name))
             for encoder, spec in zip(self.encoders, self.specs, strict=True)
         ]
 
     def init(self) -> Control:
-        """As the encoders are configured."""
+        """Returns rate 1."""
         return {"rate": np.float32(1)}
 
     def adjust(self, encoder: Encoder, control: Control) -> Encoder:
-        """At the rate, if it can be."""
+        """Returns the encoder at the rate, if it can be adjusted."""
         adjustment = adjustment_of(encoder)
         return encoder if adjustment is None else adjustment.at_rate(control["rate"])
 
     def report(
         self, xs: Sequence[Array], received: Sequence[Array], next_states: Sequence[State]
     ) -> dict[str, Array]:
-        """The squared error of the update and its squared norm."""
+        """Returns the squared error of the update and its squared norm."""
         if self.nmse is None:
             return {}
         squares = [
@@ -194,7 +202,7 @@ class _Feedback(RateControl):
         return dict(zip(_ERROR, sums, strict=True))
 
     def next(self, control: Control, measured: Mapping[str, Array]) -> Control:
-        """See `Budget`; without payloads the rate stays."""
+        """See `Budget`; without payloads the rate does not change."""
         if self.bytes_per_client is not None:
             step = self._step_to_bytes(self.bytes_per_client, measured)
         else:
@@ -206,7 +214,7 @@ class _Feedback(RateControl):
         }
 
     def metrics(self, control: Control, measured: Mapping[str, Array]) -> dict[str, Array]:
-        """The rate, and the error where it is wanted."""
+        """Returns the rate, and the error if it is needed."""
         return dict(control) if self.nmse is None else {**control, "nmse": _measured_nmse(measured)}
 
     def _step_to_bytes(self, bytes_per_client: int, measured: Mapping[str, Array]) -> Array:
@@ -231,7 +239,7 @@ class _Feedback(RateControl):
 
 
 def _are_rules(encoder: object) -> TypeGuard[Mapping[str, Any] | Sequence[Any]]:
-    """A mapping with a name is what `component_config` writes of a component."""
+    """Returns whether these are rules; `component_config` writes a component as a mapping with a name."""
     return isinstance(encoder, list | tuple) or (isinstance(encoder, Mapping) and "name" not in encoder)
 
 
@@ -250,7 +258,7 @@ def _require_adjustable(encoders: Sequence[Encoder]) -> None:
 
 
 def _min_bytes(encoder: Encoder, spec: Spec) -> int:
-    """Of a tensor's buffer: 0 for a body of unknown size, which is never wrong."""
+    """Returns the least size of a tensor's buffer; a body of unknown size counts 0."""
     adjustment = adjustment_of(encoder)
     if adjustment is not None:
         body = adjustment.min_bytes(spec)
@@ -260,12 +268,12 @@ def _min_bytes(encoder: Encoder, spec: Spec) -> int:
 
 
 def _measured_nmse(measured: Mapping[str, Array]) -> Array:
-    """The normalised mean squared error of a round; 0 where nothing was to be sent. float32 scalar."""
+    """Returns the normalised mean squared error of a round, a float32 scalar; 0 if all tensors were zero."""
     return ops.divide_no_nan(measured["squared_error"], measured["squared_norm"])
 
 
 def _squares(x: Array, sent: Array, next_state: State) -> tuple[Array, Array]:
-    """``||a - sent||^2`` and ``||a||^2``; with a residual a is what is sent and what is left together."""
+    """Returns ``||a - sent||^2`` and ``||a||^2``, where a is ``sent`` plus the residual if there is one."""
     lost = ops.astype(next_state.get("residual", x - sent), "float64")
     return _square(lost), _square(lost + ops.astype(sent, "float64"))
 

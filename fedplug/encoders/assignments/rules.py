@@ -1,4 +1,4 @@
-"""Rules by which the tensors of a model get their encoders: name, size, dtype. Must not know TFF."""
+"""Rules that choose the encoder of each tensor of a model by name, size and dtype."""
 
 from __future__ import annotations
 
@@ -28,18 +28,18 @@ _SHOWN = 3
 
 @dataclass(frozen=True)
 class Rule:
-    """The encoder of some tensors.
+    """The encoder of the tensors that match.
 
     Attributes:
-        encoder: Of every tensor for which all that follows is so; an expression will do.
-        match: A pattern of names: ``*`` stands for anything, ``?`` for any character, ``[ab]`` for one of
-            some; capital and small letters differ.
-        min_elements: The least number of elements.
-        max_elements: The greatest; None for no limit.
-        dtype: For instance ``"float32"``; None for any.
+        encoder: The encoder of the tensors that match, or an expression for one.
+        match: A pattern of names: ``*`` matches anything, ``?`` any character, ``[ab]`` one of several; it is
+            case-sensitive.
+        min_elements: Minimum number of elements.
+        max_elements: Maximum number of elements; None for no limit.
+        dtype: A dtype such as ``"float32"``; None for any.
 
     Raises:
-        ConfigError: One of them is out of range or cannot be read.
+        ConfigError: An attribute is out of range or cannot be read.
     """
 
     encoder: Encoder
@@ -64,7 +64,7 @@ class Rule:
             )
 
     def applies_to(self, spec: Spec) -> bool:
-        """Whether it is for a tensor of this spec, name and all."""
+        """Returns whether the rule matches a tensor with this spec."""
         size = ops.num_elements(spec)
         return (
             fnmatch.fnmatchcase(spec.name or "", self.match)
@@ -74,7 +74,7 @@ class Rule:
         )
 
     def get_config(self) -> dict[str, Any]:
-        """The attributes that are not the default, as JSON values."""
+        """Returns the attributes without defaults, as JSON values."""
         config: dict[str, Any] = {"encoder": component_config(self.encoder), "match": self.match}
         if self.min_elements:
             config["min_elements"] = self.min_elements
@@ -86,15 +86,22 @@ class Rule:
 
 
 class Rules(EncoderAssignment):
-    """The first rule that applies to a tensor says how it is encoded; without one it is sent uncompressed.
+    """Encodes each tensor by the first rule that matches it; tensors without a rule are sent uncompressed.
 
-    ``{"*/bias": "identity", "embedding*": "topk(0.001)", "*": "topk(0.01)"}`` are three rules by name; as a
-    list they can also look at size and dtype:
-    ``[{"min_elements": 10000, "encoder": "topk(0.001)"}, {"encoder": "topk(0.01)"}]``.
+    >>> import fedplug, numpy as np
+    >>> model = {"dense/kernel": np.ones((9, 99), np.float32), "out/kernel": np.ones((9, 99), np.float32)}
+    >>> codec = fedplug.codec({"out/*": "qsgd(8)", "*": "topk(0.01)"})
+    >>> payloads, _ = codec.encode_model(model)
+    >>> {name: fedplug.wire.unframe(payload).wire_id for name, payload in payloads.items()}
+    {'dense/kernel': 'sparse/1', 'out/kernel': 'qsgd/1'}
 
-    Whatever the rules, tensors below a process's ``min_size`` and those not of floats are sent uncompressed.
-    Statistics are, too, unless the pattern names them: ``"*running_var"`` does, while ``"*"`` and ``"bn1.*"``
-    match weights of the same layer as well.
+    ``{"*/bias": "identity", "embedding*": "topk(0.001)", "*": "topk(0.01)"}`` are three rules by name. A list
+    of rules can also match size and dtype: ``[{"min_elements": 10000, "encoder": "topk(0.001)"}, {"encoder":
+    "topk(0.01)"}]``.
+
+    Tensors below the ``min_size`` of a process or codec, integers and booleans are sent uncompressed whatever
+    the rules. Statistics are, too, unless the pattern names them: ``"*running_var"`` does, while ``"*"`` and
+    ``"bn1.*"`` also match weights of the same layer.
     """
 
     name: ClassVar[str] = "rules"
@@ -103,12 +110,12 @@ class Rules(EncoderAssignment):
         """Makes the rules.
 
         Args:
-            rules: Encoders, or expressions, by pattern of names; or a list of rules, each a `Rule` or a
+            rules: The encoders, or expressions, by pattern of names; or a list of rules, each a `Rule` or a
                 mapping of its attributes.
 
         Raises:
-            ConfigError: There are none, or one is not valid.
-            UnknownNameError: A rule has an attribute that does not exist, or an encoder that does not.
+            ConfigError: There are no rules, or one is not valid.
+            UnknownNameError: A rule has an unknown attribute or encoder.
         """
         if isinstance(rules, Mapping):
             rules = [Rule(encoder, match) for match, encoder in rules.items()]
@@ -121,18 +128,18 @@ class Rules(EncoderAssignment):
 
     @property
     def capabilities(self) -> Capabilities:
-        """What all the encoders promise."""
+        """The capabilities that all encoders have."""
         return promised_by_all(rule.encoder.capabilities for rule in self.rules)
 
     def get_config(self) -> dict[str, Any]:
-        """The rules as a list."""
+        """Returns the rules as a list."""
         return {"rules": [rule.get_config() for rule in self.rules]}
 
     def assign(self, specs: Sequence[Spec]) -> list[Encoder]:
-        """The encoder of the first rule that applies to each tensor.
+        """Returns the encoder of the first rule that matches each tensor.
 
         Raises:
-            ConfigError: A rule applies to no tensor, or only to such as an earlier rule takes.
+            ConfigError: A rule matches no tensor, or only tensors of an earlier rule.
         """
         chosen = [self._rule_for(spec) for spec in specs]
         for rule in self.rules:
@@ -142,7 +149,7 @@ class Rules(EncoderAssignment):
         return [as_it_is if rule is None else rule.encoder for rule in chosen]
 
     def encodes_statistic(self, spec: Spec) -> bool:
-        """Whether the pattern of its rule matches no weight that the same layer could have."""
+        """Returns whether the pattern of its rule matches no weight that the same layer could have."""
         rule = self._rule_for(spec)
         if rule is None:
             return False
@@ -170,7 +177,7 @@ def _read(rule: Any) -> Rule:
 
 
 def _unused(rule: Rule, specs: Sequence[Spec]) -> str:
-    """Why no tensor is encoded by this rule, and what to do."""
+    """Returns why no tensor is encoded by this rule, and the remedy."""
     names = [spec.name or "" for spec in specs]
     mine = [spec.name for spec in specs if rule.applies_to(spec)]
     if mine:

@@ -1,4 +1,4 @@
-"""An entropy coder that learns the frequencies of symbols. Must not know quantizers or pipelines."""
+"""An entropy coder that learns the frequencies of symbols."""
 
 from __future__ import annotations
 
@@ -13,15 +13,20 @@ __all__ = ["Adaptive"]
 
 
 class Adaptive(EntropyCoder):
-    """Symbols in an adaptive binary code: no table, and less than their entropy where neighbours are alike.
+    """Writes symbols in an adaptive binary code without a table; below their entropy if neighbours are alike.
 
-    Of every symbol goes the distance to the most usual one, its magnitude roughly first. Every bit is coded
-    by how often it was 1 so far, where the two symbols before were near that one, or far. So a few symbols
-    cost some 4 bytes beside what they carry where `Rans` takes 20 to 200, and many of a real update 2 to 4 %
-    less than the entropy of their frequencies, as large entries stand together. To write or read a symbol
-    takes 10 to 90 ns, 20 to 90 times what `Rans` takes. In TensorFlow it needs the compiled op.
-    Where the code would not be shorter, the symbols go as they are. Those of `TernGrad` are five elements
-    each, and come as these, 2 bits each.
+    >>> import fedplug, numpy as np
+    >>> x = np.random.default_rng(0).standard_normal(10_000).astype(np.float32)
+    >>> [len(fedplug.codec(text).encode(x)[0]) for text in ("qsgd(8)", "qsgd(8) | adaptive")]
+    [10112, 9406]
+
+    Each symbol is coded as its distance to the most usual symbol, its magnitude roughly first. The
+    probability of a bit is how often it was 1 so far, given whether the two symbols before were near that
+    symbol. So a few symbols cost about 4 bytes beside their information, where `Rans` takes 20 to 200. Many
+    symbols of a real update take 2 to 4 % less than the entropy of their frequencies, because large entries
+    are clustered. Writing or reading a symbol takes 10 to 90 ns, 20 to 90 times as long as `Rans`. In
+    TensorFlow it needs the compiled op. If the code would not be shorter, the symbols are sent uncompressed.
+    Symbols of `TernGrad`, five elements each, are coded element by element, 2 bits each.
 
     Sources: Moffat, Neal, Witten, "Arithmetic coding revisited", ACM Trans. Inf. Syst. 1998; Marpe, Schwarz,
     Wiegand, "Context-based adaptive binary arithmetic coding", IEEE Trans. Circuits Syst. Video Technol.

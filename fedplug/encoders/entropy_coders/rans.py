@@ -1,4 +1,4 @@
-"""rANS, the entropy coder that comes with fedplug. Must not know quantizers or pipelines."""
+"""rANS, an entropy coder with a table of frequencies."""
 
 from __future__ import annotations
 
@@ -13,11 +13,16 @@ __all__ = ["Rans"]
 
 
 class Rans(EntropyCoder):
-    """Asymmetric numeral systems with the frequencies of the symbols at hand: about their empirical entropy.
+    """Writes symbols by asymmetric numeral systems with their own frequencies: about their empirical entropy.
 
-    On top come the frequencies (up to 193 bytes for symbols of 8 bits, about 20 for those of 4) and the
-    states (about 8 bytes; from 65536 symbols on, 64). Where that is not shorter, the symbols go as they are,
-    with one byte before them.
+    >>> import fedplug, numpy as np
+    >>> x = np.random.default_rng(0).standard_normal(10_000).astype(np.float32)
+    >>> [len(fedplug.codec(text).encode(x)[0]) for text in ("qsgd(8)", "qsgd(8) | rans")]
+    [10112, 9519]
+
+    The frequencies take up to 193 bytes for symbols of 8 bits, and about 20 for those of 4. The states take
+    about 8 bytes, and 64 from 65536 symbols on. If the code is not shorter, the symbols are sent uncompressed
+    after one byte.
 
     Sources: Duda, "Asymmetric numeral systems: entropy coding combining speed of Huffman coding with
     compression rate of arithmetic coding", 2013 (arXiv 1311.2540); Giesen, "Interleaved entropy coders", 2014

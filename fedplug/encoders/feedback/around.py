@@ -1,4 +1,4 @@
-"""An encoder around another: payloads are the inner one's; what is kept on the client is its own business."""
+"""An encoder around another one: payloads are those of the inner encoder, and the state is its own."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ __all__ = ["Around"]
 
 
 class Around(Encoder, Measured, Adjustable):
-    """Sends what the inner encoder makes of something, in its wire form, under its wire id."""
+    """Sends a payload of the inner encoder, in its wire form and under its wire id."""
 
     def __init__(self, encoder: Encoder | str | Mapping[str, Any]) -> None:
         """Takes an encoder of one tensor, as `as_tensor_encoder` reads it."""
@@ -30,24 +30,24 @@ class Around(Encoder, Measured, Adjustable):
 
     @property
     def wire_id(self) -> str:  # type: ignore[override]  # a constant of most others
-        """That of the inner encoder."""
+        """The wire id of the inner encoder."""
         return self._encoder.wire_id
 
     @abc.abstractmethod
     def arguments(self) -> dict[str, Any]:
-        """The keyword arguments beside the encoder, those that are the default left out."""
+        """Returns the keyword arguments beside the encoder, without those at their default."""
 
     def get_config(self) -> dict[str, Any]:
         return {"encoder": component_config(self._encoder), **self.arguments()}
 
     def around(self, encoder: Encoder) -> Self:
-        """The same around another encoder."""
+        """Returns a copy around another encoder."""
         other = copy.copy(self)
         other._encoder = encoder
         return other
 
     def encode(self, x: Array, state: State, round_num: Array) -> tuple[Payload, State]:
-        """As `grouped_encode` of this tensor alone."""
+        """Encodes one tensor by `grouped_encode`."""
         return self.grouped_encode([x], [state], round_num)[0]
 
     def decode(self, payload: Payload, spec: Spec) -> Array:

@@ -20,6 +20,13 @@ __all__ = ["EF21"]
 class EF21(Around):
     """Encodes the difference from a memory: ``payload = C(x - g)``, ``g' = g + decode(payload)``.
 
+    >>> import fedplug, numpy as np
+    >>> codec = fedplug.codec("ef21('topk(0.5)')")
+    >>> payload, state = codec.encode(np.float32([1, -5, 2, 4]))
+    >>> payload, state = codec.encode(np.float32([1, -5, 2, 4]), state)
+    >>> fedplug.decode(payload), state["memory"]
+    (array([1., 0., 2., 0.], dtype=float32), array([ 1., -5.,  2.,  4.], dtype=float32))
+
     The decoded tensor is a difference, not an update. The aggregator `fedplug.tff.aggregators.MemoryMean`,
     ``memory_mean(clients)``, adds it to the mean of all clients' memories; a plain mean is refused. The state
     is ``{"memory": g}``, initially zeros, in float32 for a 16-bit tensor.

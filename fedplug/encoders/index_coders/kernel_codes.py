@@ -1,4 +1,4 @@
-"""The index coders that come with fedplug. Must not know sparsifiers or pipelines."""
+"""fedplug's own index coders."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["BitPack", "Bitmap", "Gaps", "Rice", "Shortest"]
 
 
 class _Coder(IndexCoder):
-    """A coder with an op of its own; its layout is specified in csrc/core/index_code.h."""
+    """An index coder with an op of its own; csrc/core/index_code.h specifies its layout."""
 
     name: ClassVar[IndexForm]
     kernel_form: ClassVar[IndexForm]
@@ -32,7 +32,12 @@ class _Coder(IndexCoder):
 
 
 class Rice(_Coder):
-    """Gaps between indices in Rice code: about ``log2(n / k) + 1.5`` bits an index where they lie at random.
+    """Writes the gaps of indices in Rice code: about ``log2(n / k) + 1.5`` bits per index if they are random.
+
+    >>> import fedplug, numpy as np
+    >>> x = np.random.default_rng(0).standard_normal(10_000).astype(np.float32)
+    >>> len(fedplug.codec("topk(0.01) | rice").encode(x)[0])
+    537
 
     Sources: Rice & Plaunt, IEEE Trans. Commun. 1971; Golomb, IEEE Trans. Inf. Theory 1966.
     """
@@ -42,7 +47,12 @@ class Rice(_Coder):
 
 
 class Bitmap(_Coder):
-    """A bit for every element, set where there is an index: ``n / 8`` bytes, whatever the indices.
+    """Writes one bit per element, set at the indices: ``n / 8`` bytes for any indices.
+
+    >>> import fedplug, numpy as np
+    >>> x = np.random.default_rng(0).standard_normal(10_000).astype(np.float32)
+    >>> len(fedplug.codec("topk(0.01) | bitmap").encode(x)[0])
+    1694
 
     Layout: the bit of element ``8 i + j`` is bit j of byte i; unused bits are 0.
     """
@@ -52,9 +62,14 @@ class Bitmap(_Coder):
 
 
 class BitPack(_Coder):
-    """Every index as it is, in the fewest bits that hold any: ``bits(n - 1)`` bits an index.
+    """Writes every index in the fewest bits that hold any index: ``bits(n - 1)`` bits per index.
 
-    Layout: one index after the other, its lowest bit first, eight bits a byte; unused bits are 0.
+    >>> import fedplug, numpy as np
+    >>> x = np.random.default_rng(0).standard_normal(10_000).astype(np.float32)
+    >>> len(fedplug.codec("topk(0.01) | bitpack").encode(x)[0])
+    620
+
+    Layout: one index after the other, its lowest bit first, eight bits per byte; unused bits are 0.
     """
 
     name = kernel_form = "bitpack"
@@ -62,9 +77,15 @@ class BitPack(_Coder):
 
 
 class Shortest(_Coder):
-    """The shortest of the codes of `Rice`, `BitPack` and `Bitmap`, chosen anew for every tensor.
+    """Writes the shortest of the codes of `Rice`, `BitPack` and `Bitmap`, chosen for every tensor.
 
-    Layout: a byte that says which, 0, 1 or 2 in this order (the first of equally short ones), and the code.
+    >>> import fedplug, numpy as np
+    >>> x = np.random.default_rng(0).standard_normal(10_000).astype(np.float32)
+    >>> len(fedplug.codec("topk(0.01) | shortest").encode(x)[0])
+    549
+
+    Layout: a byte that names the code, 0, 1 or 2 in this order (the first of equally short ones), and the
+    code.
     """
 
     name = kernel_form = "shortest"
@@ -72,11 +93,16 @@ class Shortest(_Coder):
 
 
 class Gaps(_Coder):
-    """Gaps in an adaptive binary code: what sets at random take, and less where entries are close together.
+    """Writes gaps in an adaptive binary code: the size of random sets, and less if entries are clustered.
 
-    It begins with the probabilities of gaps at random, and learns those of the gaps at hand, so that a few
-    indices take hardly more than ``log2 C(n, k)`` bits, and many of a real update less: there the largest
-    entries stand in rows and columns. To write an index takes some 100 ns, 30 times what `Rice` takes. In
+    >>> import fedplug, numpy as np
+    >>> x = np.random.default_rng(0).standard_normal(10_000).astype(np.float32)
+    >>> len(fedplug.codec("topk(0.01) | gaps").encode(x)[0])
+    545
+
+    The code begins with the probabilities of random gaps and learns those of the actual gaps. A few indices
+    take hardly more than ``log2 C(n, k)`` bits. Many indices of a real update take less, because its largest
+    entries stand in rows and columns. Writing an index takes about 100 ns, 30 times as long as `Rice`. In
     TensorFlow it needs the compiled op.
 
     Sources: Moffat, Neal, Witten, "Arithmetic coding revisited", ACM Trans. Inf. Syst. 1998; Marpe, Schwarz,

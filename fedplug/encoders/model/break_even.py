@@ -1,4 +1,4 @@
-"""Whether it pays to compress for a link of a given speed, measured on this machine."""
+"""Measures on this machine whether compression saves time on a link of a given speed."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ _MEGABIT_BYTES = 1e6 / 8
 
 @dataclass(frozen=True)
 class BreakEven:
-    """What a client's update takes with an encoder, and uncompressed.
+    """The time of a client's update with an encoder, and uncompressed.
 
     Attributes:
-        megabits_per_second: Of the link.
-        encode_seconds: Of the encoder, from tensors to buffers.
-        sent_bytes: Of its buffers in a client's first round, before rate control adjusts anything.
-        plain_seconds: What it takes to make buffers of the tensors as they are.
-        plain_bytes: Of those buffers.
+        megabits_per_second: The speed of the link.
+        encode_seconds: The time of the encoder, from tensors to buffers.
+        sent_bytes: The size of its buffers in a client's first round, before rate control adjusts anything.
+        plain_seconds: The time to make buffers of the uncompressed tensors.
+        plain_bytes: The size of those buffers.
     """
 
     megabits_per_second: float
@@ -41,12 +41,12 @@ class BreakEven:
 
     @property
     def seconds(self) -> float:
-        """To encode and to send."""
+        """The time to encode and to send."""
         return self.encode_seconds + self._transfer(self.sent_bytes)
 
     @property
     def seconds_as_it_is(self) -> float:
-        """To send without an encoder."""
+        """The time to send the uncompressed update."""
         return self.plain_seconds + self._transfer(self.plain_bytes)
 
     @property
@@ -56,7 +56,7 @@ class BreakEven:
 
     @property
     def pays_below(self) -> float:
-        """The speed in megabits a second below which it saves time; infinite where encoding costs nothing."""
+        """The speed in megabits per second below which it saves time; infinite if encoding takes no time."""
         extra = self.encode_seconds - self.plain_seconds
         saved = max(self.plain_bytes - self.sent_bytes, 0) / _MEGABIT_BYTES
         return saved / extra if extra > 0 else float("inf")
@@ -78,18 +78,18 @@ class BreakEven:
 
 
 def break_even(model: ModelEncoder, megabits_per_second: float, *, lowering: str | None = None) -> BreakEven:
-    """Measures the encoder on normally distributed numbers, as the median of a few runs.
+    """Measures an encoder on normally distributed numbers, as the median of a few runs.
 
-    On NumPy arrays where it executes on these and no lowering is named, else in TensorFlow's graphs. A
-    client's processor may be slower than this machine's, and then it pays less.
+    It uses NumPy arrays if the encoder executes on them and no lowering is given, else TensorFlow's graphs.
+    The processor of a client may be slower than this machine's; then compression pays less.
 
     Args:
-        model: For the model in question; its specs may be of either.
-        megabits_per_second: Of the link from a client to the server, above 0.
-        lowering: Of TensorFlow's ops; see `fedplug.ops.lowering.use_lowering`.
+        model: The encoder for the model; its specs may be NumPy's or TensorFlow's.
+        megabits_per_second: The speed of the link from a client to the server, above 0.
+        lowering: The lowering of TensorFlow's ops; see `fedplug.ops.lowering.use_lowering`.
 
     Raises:
-        ConfigError: The speed is no number above 0.
+        ConfigError: The speed is not a number above 0.
         MissingDependencyError: It needs TensorFlow, which is not installed.
     """
     check_number("break_even megabits_per_second", megabits_per_second, lambda speed: speed > 0, "above 0")
@@ -109,7 +109,7 @@ def break_even(model: ModelEncoder, megabits_per_second: float, *, lowering: str
 
 
 def _numpy_encoder(model: ModelEncoder) -> Callable[[], Sequence[Array]]:
-    """Makes the buffers of a client's first round, at once."""
+    """Returns a function that makes the buffers of a client's first round from NumPy arrays."""
     specs = [ArraySpec(spec.shape, spec.dtype.name, spec.name) for spec in model.specs]
     model = ModelEncoder(model.encoder, specs, min_size=model.min_size)
     xs, states = normal_numbers(specs), model.init_state()
@@ -117,7 +117,7 @@ def _numpy_encoder(model: ModelEncoder) -> Callable[[], Sequence[Array]]:
 
 
 def _tensorflow_encoder(model: ModelEncoder) -> Callable[[], Sequence[Array]]:
-    """The same in a graph."""
+    """Returns a function that does the same in a graph."""
     try:
         import tensorflow as tf  # must not be needed to import the encoders
     except ModuleNotFoundError as error:
@@ -131,7 +131,7 @@ def _tensorflow_encoder(model: ModelEncoder) -> Callable[[], Sequence[Array]]:
 
 
 def _measure(encode: Callable[[], Sequence[Array]]) -> tuple[float, int]:
-    """Seconds and bytes; the first run is not counted."""
+    """Returns seconds and bytes; the first run is not counted."""
     buffers = encode()
     times = []
     for _ in range(_REPEATS):

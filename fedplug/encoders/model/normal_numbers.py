@@ -1,4 +1,4 @@
-"""Arrays to try an encoder with. Must not know what is tried."""
+"""Arrays for trying an encoder."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ __all__ = ["normal_numbers"]
 
 
 def normal_numbers(specs: Iterable[Spec]) -> list[Array]:
-    """Arrays to try an encoder with, always the same: normal numbers, or zeros where they are not floats."""
+    """Returns the same arrays in every call: normal numbers for floats, and zeros for other dtypes."""
 
     def numbers(spec: Spec, seed: int) -> Array:
         zeros = ops.zeros(spec)

@@ -1,4 +1,4 @@
-"""Statistics among the tensors of a model, known by their names: a layer keeps them, and nothing trains them.
+"""Statistics among the tensors of a model, known by their names: a layer keeps them, and training does not.
 
 A variance that is sent lossily can become negative, and the model NaN. So `ModelEncoder` sends statistics
 uncompressed unless an assignment asks for another encoder, see `EncoderAssignment.encodes_statistic`.
@@ -18,7 +18,7 @@ _COLLECTION = re.compile(r"(?:^|[^a-zA-Z0-9])(batch_stats)(?![a-zA-Z0-9])")
 
 
 def is_statistic(name: str | None) -> bool:
-    """Whether a tensor of this name is a statistic of PyTorch, Keras or Flax, and no weight.
+    """Returns whether a tensor with this name is a statistic of PyTorch, Keras or Flax.
 
     >>> [name for name in ("bn.running_var", "bn.weight", "bn/moving_mean") if is_statistic(name)]
     ['bn.running_var', 'bn/moving_mean']
@@ -27,7 +27,7 @@ def is_statistic(name: str | None) -> bool:
 
 
 def layer_mates(name: str) -> list[str]:
-    """Names that weights of the same layer could have; none for a tensor that is no statistic."""
+    """Returns names that weights of the same layer could have; none unless the tensor is a statistic."""
     mates = []
     if match := _LAST.search(name):
         mates.append(name[: match.start(1)] + "weight" + name[match.end(1) :])

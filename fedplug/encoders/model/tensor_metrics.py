@@ -1,8 +1,8 @@
-"""What became of each tensor of an update: bytes by use, entropy bound, error, residual.
+"""Measurements of each tensor of an update: bytes by use, entropy bound, error, residual.
 
-Measured on what was encoded: the buffers as they are sent, and the client's next states. Sums over any
-number of clients (`measure`) and what is told of them (`summarize`) are vectors with one number a tensor, so
-that they fit a TFF process. docs/observe.md says what the numbers mean.
+They are measured on the buffers that are sent and on the client's next states. The sums over any number of
+clients (`measure`) and the metrics (`summarize`) are vectors with one number per tensor, so that they fit a
+TFF process. docs/observe.md explains the numbers.
 """
 
 from __future__ import annotations
@@ -38,16 +38,16 @@ SUMS = {
 def measure(
     encoder: ModelEncoder, xs: Sequence[Array], buffers: Sequence[Array], next_states: Sequence[State]
 ) -> dict[str, Array]:
-    """Measures an encoded update; the results of several are added up key by key.
+    """Measures an encoded update; add the results of several updates key by key.
 
     Args:
-        encoder: Of the model.
+        encoder: The encoder of the model.
         xs: The tensors that were encoded.
-        buffers: What `ModelEncoder.encode` made of them.
-        next_states: The states it returned.
+        buffers: The buffers from `ModelEncoder.encode`.
+        next_states: The next states from `ModelEncoder.encode`.
 
     Returns:
-        For each key of `SUMS` a vector with one number a tensor.
+        For each key of `SUMS` a vector with one number per tensor.
     """
     measured = [
         _measure_tensor(*each)
@@ -59,10 +59,10 @@ def measure(
 
 
 def summarize(sums: Mapping[str, Array]) -> dict[str, Array]:
-    """The metrics of everything that was added up: vectors with one number a tensor; NaN: not known.
+    """Returns the metrics of the sums: vectors with one number per tensor; NaN if it is unknown.
 
-    ``uplink_bytes``, ``header_bytes``, ``index_bytes`` and ``value_bytes`` (int64), ``entropy_bytes``,
-    ``nmse`` and ``residual_ratio`` (float64).
+    They are ``uplink_bytes``, ``header_bytes``, ``index_bytes`` and ``value_bytes`` (int64),
+    ``entropy_bytes``, ``nmse`` and ``residual_ratio`` (float64).
     """
     of_body = sums["index_bytes"] + sums["value_bytes"]
     return {
@@ -77,7 +77,7 @@ def summarize(sums: Mapping[str, Array]) -> dict[str, Array]:
 
 
 def by_name(names: Sequence[str], metrics: Mapping[str, Any]) -> dict[str, dict[str, int | float | None]]:
-    """What `summarize` returns, once it has values, as JSON values by tensor; None: not known."""
+    """Returns the metrics of `summarize` as JSON values by tensor; None if a value is unknown."""
     return {
         name: {key: _plain(vector[position]) for key, vector in metrics.items()}
         for position, name in enumerate(names)
@@ -104,10 +104,10 @@ def _measure_tensor(
 def _squares(
     encoder: Encoder, spec: Spec, x: Array, body: Array, next_state: State
 ) -> tuple[Any, Any, Any, Any]:
-    """Squared norms: of the error, of what was to be sent, of the residual (NaN without) and of ``x``.
+    """Returns squared norms: of the error, of what was to be sent, of the residual (or NaN) and of ``x``.
 
-    With a residual the error is the residual, and what was to be sent is that and what a receiver gets: so
-    the state before is not needed, which may have been written over.
+    With a residual, the error is the residual, and what was to be sent is the residual plus the decoded
+    tensor. So the state before, which may have been overwritten, is not needed.
     """
     update = ops.sum_of_squares(x)
     if encoder.capabilities.lossless:

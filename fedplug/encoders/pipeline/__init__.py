@@ -1,1 +1,1 @@
-"""The pipeline, the only composite of stages, and the parts that it is made of."""
+"""The pipeline, which is the only composite of stages, and its parts."""

@@ -1,4 +1,4 @@
-"""Encoders as they are written inside other components' arguments."""
+"""Encoders as arguments of other components."""
 
 from __future__ import annotations
 
@@ -15,30 +15,30 @@ __all__ = ["as_encoder", "as_tensor_encoder", "without_error_feedback"]
 
 
 def as_encoder(value: Any) -> Any:
-    """The encoder or assignment that an argument stands for; anything else is returned unchanged.
+    """Returns the encoder or assignment that an argument describes; other values are returned unchanged.
 
     Args:
-        value: As for `fedplug.registry.config.as_component`; a sparsifier or quantizer stands for a pipeline
-            of that stage.
+        value: The argument, as for `fedplug.registry.config.as_component`; a sparsifier or quantizer becomes
+            a pipeline of that stage.
 
     Raises:
-        ConfigError: It cannot be read, or a component refuses its arguments.
-        UnknownNameError: No such component, or no such argument.
+        ConfigError: The argument cannot be read, or a component refuses its arguments.
+        UnknownNameError: There is no such component or argument.
     """
     component = as_component(value)
     return Pipeline([component]) if isinstance(component, Sparsifier | Quantizer) else component
 
 
 def as_tensor_encoder(value: Any, what: str) -> Encoder:
-    """The same where only an encoder of one tensor will do.
+    """Returns the encoder of one tensor that an argument describes.
 
     Args:
-        value: As for `as_encoder`.
-        what: What it is needed for, as in "the encoder of a rule"; for the message.
+        value: The argument, as for `as_encoder`.
+        what: The purpose for the error message, as in "the encoder of a rule".
 
     Raises:
-        ConfigError: It is something else, or cannot be read.
-        UnknownNameError: No such component.
+        ConfigError: The argument is something else, or cannot be read.
+        UnknownNameError: There is no such component.
     """
     encoder = as_encoder(value)
     if not isinstance(encoder, Encoder):
@@ -47,12 +47,12 @@ def as_tensor_encoder(value: Any, what: str) -> Encoder:
 
 
 def without_error_feedback(encoder: Any) -> Any:
-    """The same encoder or assignment with every error feedback in it switched off."""
+    """Returns the same encoder or assignment with all error feedback switched off."""
     return encoder.from_config(_switched_off(encoder.get_config()))
 
 
 def _switched_off(config: Any) -> Any:
-    """A configuration with every ``error_feedback`` in it set to false."""
+    """Returns a configuration with every ``error_feedback`` set to false."""
     if isinstance(config, Mapping):
         return {key: key != "error_feedback" and _switched_off(value) for key, value in config.items()}
     return [_switched_off(value) for value in config] if isinstance(config, list) else config

@@ -1,7 +1,6 @@
-"""The entries of a quantized tensor that changed, as a payload for who has the others.
+"""The changed entries of a quantized tensor, as a payload for a receiver that has the other entries.
 
-Written from a payload of the whole tensor, so that who reads it has the same bits as who read that. Must not
-know why some entries changed and others did not.
+It is written from a payload of the whole tensor, so that both kinds of receivers have the same bits.
 """
 
 from __future__ import annotations
@@ -24,8 +23,8 @@ class ChangeCoder:
     """Writes and reads payloads of the changed entries of one tensor.
 
     Wire form ``"changes/1+"`` and the wire id of the whole tensor's payload: the body of a sparse payload,
-    see csrc/core/sparse_form.h, its indices under ``shortest/1``; its values are what the quantizer writes
-    before the symbols, all of it, and the symbols of these entries, entropy-coded where those of the whole
+    see csrc/core/sparse_form.h, its indices under ``shortest/1``. Its values are all bytes that the quantizer
+    writes before the symbols, and the symbols of these entries, entropy-coded if those of the whole tensor
     are.
     """
 
@@ -33,9 +32,9 @@ class ChangeCoder:
         """Makes the coder; see `change_coder`.
 
         Args:
-            encoder: Of the whole tensor.
-            values: What writes the values there.
-            spec: Of the tensor.
+            encoder: The encoder of the whole tensor.
+            values: The coder of its values.
+            spec: The spec of the tensor.
         """
         self._encoder = encoder
         self._values = values
@@ -44,11 +43,11 @@ class ChangeCoder:
         self.wire_id = _PREFIX + encoder.wire_id
 
     def encode(self, buffer: Array, changed: Array) -> Array:
-        """The container of the changed entries.
+        """Returns the container of the changed entries.
 
         Args:
             buffer: The container of the whole tensor.
-            changed: Which entries are sent; bool, of the tensor's shape.
+            changed: Whether each entry is sent; bool, of the tensor's shape.
         """
         body = framing.unframe(buffer, self._encoder.wire_id, self._spec)
         places = ops.nonzero(ops.reshape(changed, [-1]))
@@ -57,11 +56,11 @@ class ChangeCoder:
         return framing.frame(ops.sparse_body(ops.size(places), index_code, code), self.wire_id, self._spec)
 
     def decode(self, buffer: Array, old: Array) -> Array:
-        """The tensor with the entries that were sent in the place of the old ones.
+        """Returns the old tensor with the entries that were sent.
 
         Args:
-            buffer: As from `encode`; untrusted.
-            old: The tensor as the receiver has it.
+            buffer: The untrusted container from `encode`.
+            old: The tensor that the receiver has.
 
         Raises:
             PayloadError, tf.errors.InvalidArgumentError: On NumPy arrays, or when the graph runs: `encode`
@@ -77,7 +76,7 @@ class ChangeCoder:
 
 
 def change_coder(encoder: Encoder, spec: Spec) -> ChangeCoder | None:
-    """The coder for what ``encoder`` writes; None where entries cannot be sent one by one."""
+    """Returns the coder for an encoder's payloads; None if entries cannot be sent one by one."""
     values = encoder.entry_coder if isinstance(encoder, Pipeline) else None
     if values is None or len(_PREFIX + encoder.wire_id) > wire.MAX_WIRE_ID:
         return None

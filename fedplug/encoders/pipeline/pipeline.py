@@ -1,7 +1,4 @@
-"""Pipelines: ``sparsifier | quantizer | entropy coder | index coder`` as one encoder, the only composite.
-
-Must not know any particular stage but the defaults.
-"""
+"""Pipelines: ``sparsifier | quantizer | entropy coder | index coder`` as one encoder, the only composite."""
 
 from __future__ import annotations
 
@@ -44,24 +41,29 @@ __all__ = ["Pipeline"]
 
 
 class Pipeline(Encoder, ContainerEncoder, Measured, Adjustable):
-    """The sparsifier chooses entries, the quantizer shortens their values, the index coder their indices.
+    """Selects entries, quantizes their values, shortens the symbols, and writes the indices.
 
-    An entropy coder after the quantizer shortens what that wrote. Every stage may be left out: without a
-    sparsifier all entries are sent and there are no indices; without a quantizer values are sent
-    uncompressed; indices go through the sparsifier's own coder, or through ``rice``. So ``topk(0.01)`` means
-    ``topk(0.01) | raw | rice``, and ``qsgd(8)`` is a pipeline of one stage.
+    >>> import fedplug, numpy as np
+    >>> fedplug.encoder("topk(0.01) | qsgd(8) | rans | rice")
+    topk(fraction=0.01, error_feedback=True) | qsgd(bits=8, block_size=512, seed=0) | rans | rice
+    >>> fedplug.encoder("topk(0.01) | qsgd(8) | rans").wire_id
+    'sparse/1+qsgd/1+rans/1'
 
-    With error feedback the sparsifier's residual also takes what the quantizer lost of the chosen entries, so
-    that ``decode(payload) + residual' == x + residual``: bit for bit where values are sent uncompressed, else
-    up to the rounding of one subtraction. Without a sparsifier the error of a quantizer with error feedback
-    is kept in a residual of the pipeline.
+    Every stage may be left out. Without a sparsifier all entries are sent, and there are no indices. Without
+    a quantizer values are sent uncompressed. Indices use the sparsifier's own coder, or ``rice``. So
+    ``topk(0.01)`` means ``topk(0.01) | raw | rice``, and ``qsgd(8)`` is a pipeline of one stage.
 
-    Residuals of 16-bit tensors are float32, and so are the sums that entries are chosen from. What is sent is
+    With error feedback, the sparsifier's residual also takes what the quantizer lost of the selected entries,
+    so that ``decode(payload) + residual' == x + residual``: bit for bit if values are sent uncompressed, else
+    up to the rounding of one subtraction. Without a sparsifier the pipeline keeps the error of a quantizer
+    with error feedback in a residual.
+
+    Residuals of 16-bit tensors are float32, and entries are selected from float32 sums. What is sent is
     rounded to the tensor's dtype, at most to its largest number, and the residual takes the rest.
 
-    Wire form with a sparsifier: see csrc/core/sparse_form.h; the wire id is ``"sparse/1"`` and the
-    wire ids of those stages that are not the defaults, for instance ``"sparse/1+qsgd/1"``. Without one: the
-    quantizer's bytes, entropy-coded perhaps; the wire id names the stages: ``"qsgd/1+rans/1"``.
+    Wire form: see `BodyForm`. With a sparsifier the wire id is ``"sparse/1"`` and the wire ids of the stages
+    that are not the defaults, such as ``"sparse/1+qsgd/1"``; without one it names the stages:
+    ``"qsgd/1+rans/1"``.
     """
 
     name: ClassVar[str] = "pipeline"
@@ -70,13 +72,13 @@ class Pipeline(Encoder, ContainerEncoder, Measured, Adjustable):
         """Makes the encoder.
 
         Args:
-            stages: A sparsifier, a quantizer, an entropy coder for it, an index coder, in this order and each
-                at most once; each the stage itself, an expression, or ``{"name": ..., "config": {...}}``.
+            stages: A sparsifier, a quantizer, an entropy coder and an index coder, in this order, each at
+                most once; each the stage itself, an expression, or ``{"name": ..., "config": {...}}``.
 
         Raises:
-            CapabilityError: The stages are not in this order, or one finds nothing to do.
-            ConfigError: A configuration cannot be read, or together they have too long a wire id.
-            UnknownNameError: No such stage.
+            CapabilityError: The stages are not in this order, or a stage has nothing to do.
+            ConfigError: A configuration cannot be read, or the wire id would be too long.
+            UnknownNameError: There is no such stage.
         """
         if isinstance(stages, str | Mapping):
             raise ConfigError(f"the stages of a pipeline are {stages!r}; give a list of them")
@@ -94,7 +96,7 @@ class Pipeline(Encoder, ContainerEncoder, Measured, Adjustable):
 
     @classmethod
     def compose(cls, components: Sequence[Any]) -> Encoder | EncoderAssignment:
-        """What these components mean together: a single encoder is itself, stages are a pipeline."""
+        """Returns what these components mean together: a single encoder itself, or a pipeline of stages."""
         if len(components) == 1 and isinstance(components[0], Encoder | EncoderAssignment):
             return components[0]
         return cls(components)
@@ -106,7 +108,7 @@ class Pipeline(Encoder, ContainerEncoder, Measured, Adjustable):
 
     @property
     def capabilities(self) -> Capabilities:
-        """What the sparsifier promises, as far as the quantizer keeps it."""
+        """The promises of the sparsifier, as far as the quantizer keeps them."""
         values = self._values.capabilities
         executes_on = self._executes_on()
         compiled = any(stage.capabilities.needs_op_library for stage in self._used())
@@ -147,11 +149,11 @@ class Pipeline(Encoder, ContainerEncoder, Measured, Adjustable):
         return common
 
     def get_config(self) -> dict[str, Any]:
-        """The stages that were given, by name and configuration."""
+        """Returns the given stages, by name and configuration."""
         return {"stages": [component_config(stage) for stage in self._given]}
 
     def init_state(self, spec: Spec) -> State:
-        """The sparsifier's; without one ``{"residual": zeros}`` where the quantizer has error feedback."""
+        """Returns the sparsifier's state; without one the residual of a quantizer with error feedback."""
         if self._stages.sparsifier is not None:
             return self._stages.sparsifier.init_state(ops.wide_spec(spec))
         keeps_error = self._stages.quantizer.error_feedback
@@ -166,7 +168,7 @@ class Pipeline(Encoder, ContainerEncoder, Measured, Adjustable):
     def grouped_encode(
         self, xs: Sequence[Array], states: Sequence[State], round_num: Array
     ) -> list[tuple[Payload, State]]:
-        """What the sparsifier chooses from all of them, each as a payload of its own."""
+        """Encodes what the sparsifier selects from all tensors, each as a payload of its own."""
         if self._stages.sparsifier is None:
             return super().grouped_encode(xs, states, round_num)
         selections = self._stages.sparsifier.grouped_select([ops.widened(x) for x in xs], states, round_num)
@@ -186,7 +188,7 @@ class Pipeline(Encoder, ContainerEncoder, Measured, Adjustable):
         return {**values, "indices": chosen.indices, "index_code": index_code}, next_state
 
     def _quantized(self, chosen: Selection, dtype: DType, round_num: Array) -> tuple[Payload, State]:
-        """Quantizes the chosen values in this dtype; returns them, and the next state with what is lost."""
+        """Quantizes the selected values in this dtype; returns them, and the next state with what is lost."""
         assert self._stages.sparsifier is not None
         narrow = ops.narrowed(chosen.values, dtype)
         loses = bool(chosen.state) and not (self._values.lossless and narrow is chosen.values)
@@ -275,7 +277,7 @@ class Pipeline(Encoder, ContainerEncoder, Measured, Adjustable):
         return self._form.decode(payload, spec)
 
     def accumulate(self, accumulator: Array, payload: Payload, weight: Array, spec: Spec) -> Array:
-        """With a sparsifier touches the payload's entries only."""
+        """Touches only the payload's entries if there is a sparsifier."""
         if self._stages.sparsifier is None:
             return super().accumulate(accumulator, payload, weight, spec)
         values = self._values.values_of(payload, ops.size(payload["indices"]), spec.dtype)
@@ -295,7 +297,7 @@ class Pipeline(Encoder, ContainerEncoder, Measured, Adjustable):
 
     @property
     def entry_coder(self) -> ValueCoder | None:
-        """What writes the values where all entries are sent and each has a symbol of its own; else None."""
+        """The coder of the values if all entries are sent and each has a symbol of its own; else None."""
         return self._values if self._stages.sparsifier is None and self._values.has_symbols else None
 
     def adjustment(self) -> Adjustment | None:

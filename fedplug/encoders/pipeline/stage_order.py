@@ -1,4 +1,4 @@
-"""Which stages make a pipeline, in which order, and what is said of those that do not."""
+"""The order of the stages of a pipeline, and errors for other orders."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _SPARSIFIER, _QUANTIZER, _ENTROPY_CODER, _INDEX_CODER = range(4)
 
 
 class Stages(NamedTuple):
-    """The stages of a pipeline by their roles, defaults filled in."""
+    """The stages of a pipeline by their roles, with defaults."""
 
     sparsifier: Sparsifier | None
     quantizer: Quantizer
@@ -38,11 +38,11 @@ class Stages(NamedTuple):
 
 
 def arrange(given: Sequence[Any]) -> Stages:
-    """The roles of stages that stand in their order.
+    """Returns the stages by their roles.
 
     Raises:
-        CapabilityError: They do not, or one of them finds nothing to do.
-        ConfigError: There are none.
+        CapabilityError: The stages are not in order, or one of them has nothing to do.
+        ConfigError: There are no stages.
     """
     if not given:
         raise ConfigError("a pipeline has no stages; give it at least one, for instance topk(0.01)")
@@ -103,7 +103,7 @@ def _role(stage: Any, given: Sequence[Any]) -> int:
 
 
 def _remedy(given: Sequence[Any]) -> str:
-    """Stages that work, those that were given as far as there is a place for them."""
+    """Returns stages that work, with the given stages as far as there is a place for them."""
     found = {
         role: next((stage for stage in given if isinstance(stage, contract)), None)
         for role, (contract, _, _) in enumerate(_ROLES)

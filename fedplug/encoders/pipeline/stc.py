@@ -1,4 +1,4 @@
-"""Sparse ternary compression: a pipeline with a name of its own. Must not know TFF."""
+"""Sparse ternary compression: a pipeline with a name of its own."""
 
 from __future__ import annotations
 
@@ -16,16 +16,21 @@ __all__ = ["STC"]
 
 
 class STC(Pipeline):
-    """Top-k, then the mean magnitude of the kept entries times their signs, with error feedback.
+    """Selects the top k entries, and sends their signs and their mean magnitude, with error feedback.
 
-    The mean is over the kept entries: over all n it would shrink the update by the sparsity.
+    >>> import fedplug, numpy as np
+    >>> payload, _ = fedplug.codec("stc(0.5)").encode(np.float32([1, -5, 2, 4]))
+    >>> fedplug.decode(payload)
+    array([ 0. , -4.5,  0. ,  4.5], dtype=float32)
+
+    The mean is over the selected entries: over all n it would shrink the update by the sparsity.
 
     Source: Sattler, Wiedemann, Müller, Samek, "Robust and Communication-Efficient Federated Learning from
     Non-IID Data", IEEE TNNLS 2019 (arXiv 1903.02891), algorithm 1, equations 8 to 10 and the Golomb code of
     algorithm 3.
 
-    Wire form "sparse/1+sign/1": that of ``topk(fraction) | sign | rice``. About ``log2(n / k) + 2.5``
-    bits per entry kept; at k/n = 1 % 0.011 bytes per element.
+    Wire form "sparse/1+sign/1": that of ``topk(fraction) | sign | rice``. About ``log2(n / k) + 2.5`` bits
+    per entry kept; at k/n = 1 % 0.011 bytes per element.
 
     Takes float16, bfloat16, float32 and float64.
     """
@@ -40,7 +45,7 @@ class STC(Pipeline):
         error_feedback: bool = True,
         scope: str = "tensor",
     ) -> None:
-        """Arguments and errors as for `TopK`."""
+        """Makes the encoder; arguments and errors as for `TopK`."""
         try:
             self._topk = TopK(fraction, count=count, error_feedback=error_feedback, scope=scope)
         except ConfigError as error:

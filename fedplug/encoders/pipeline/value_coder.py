@@ -1,4 +1,4 @@
-"""What a pipeline does with values: a quantizer, and perhaps an entropy coder for the symbols it writes."""
+"""The values of a pipeline: a quantizer, and optionally an entropy coder for its symbols."""
 
 from __future__ import annotations
 
@@ -25,12 +25,13 @@ _SOME = 1000
 
 @dataclass(frozen=True)
 class ValueCoder:
-    """The payload ``{"value_code": uint8[...]}``, and ``"values": dtype[k]`` where they are known already.
+    """Writes and reads the payload ``{"value_code": uint8[...]}``, and ``"values": dtype[k]`` if known.
 
-    With a lossless quantizer there are the values alone, as the code follows from them; so such values can be
-    added up before anything is decoded (`Capabilities.commutes_with_sum`).
+    With a lossless quantizer the payload has the values alone, because the code follows from them. Such
+    payloads can be added before they are decoded (`Capabilities.commutes_with_sum`).
 
-    Bytes: the quantizer's, with the code of the entropy coder in place of the packed symbols at their end.
+    The bytes are the quantizer's, with the code of the entropy coder instead of the packed symbols at their
+    end.
     """
 
     quantizer: Quantizer
@@ -38,7 +39,7 @@ class ValueCoder:
 
     @property
     def wire_id(self) -> str:
-        """Names both."""
+        """The wire ids of both."""
         coder = self.entropy_coder
         return self.quantizer.wire_id if coder is None else f"{self.quantizer.wire_id}+{coder.wire_id}"
 
@@ -49,16 +50,16 @@ class ValueCoder:
 
     @property
     def capabilities(self) -> Capabilities:
-        """The quantizer's: the entropy coder loses nothing."""
+        """The capabilities of the quantizer; the entropy coder is lossless."""
         return self.quantizer.capabilities
 
     @functools.cached_property
     def lossless(self) -> bool:
-        """Whether a receiver gets the values as they are."""
+        """Whether a receiver gets the values unchanged."""
         return self.quantizer.capabilities.lossless
 
     def payload(self, values: Array, round_num: Array, *, known: bool) -> Payload:
-        """Of a vector; ``known`` says that what a receiver gets is needed here, too."""
+        """Returns the payload of a vector; with ``known`` it has the values that a receiver gets."""
         if self.lossless:
             return {"values": values}
         code = self.quantizer.encode(values, round_num)
@@ -85,7 +86,7 @@ class ValueCoder:
         return codes, lost
 
     def values_of(self, payload: Payload, count: Array | int, dtype: DType) -> Array:
-        """What a receiver gets, a vector."""
+        """Returns the values that a receiver gets, a vector."""
         if "values" in payload:
             return payload["values"]
         return self.decode(payload["value_code"], count, dtype)
@@ -97,7 +98,7 @@ class ValueCoder:
         return self._shortened(self.quantizer.encode(values, 0), values)
 
     def encode_container(self, values: NDArray[Any], round_num: int, header: bytes) -> bytes:
-        """`to_bytes` of the payload of a NumPy array, in its container; the quantizer must lose something."""
+        """Returns the container of a NumPy array's payload; the quantizer must be lossy."""
         coder = self.entropy_coder
         if coder is None and isinstance(self.quantizer, ContainerQuantizer):
             return self.quantizer.encode_container(values, round_num, header)
@@ -110,19 +111,19 @@ class ValueCoder:
         return kernels.frame_symbols(code, start, number, header, bits=bits, form=coder.kernel_form)
 
     def from_bytes(self, data: Array, count: Array | int, dtype: DType) -> Payload:
-        """The payload of ``count`` values; refuses what entropy coder and quantizer refuse."""
+        """Returns the payload of ``count`` values; refuses what entropy coder and quantizer refuse."""
         values = self.decode(data, count, dtype)
         return {"values": values} if self.lossless else {"values": values, "value_code": data}
 
     def decode(self, data: Array, count: Array | int, dtype: DType) -> Array:
-        """The values that `from_bytes` finds."""
+        """Returns the values in the bytes."""
         return self.quantizer.decode(self._restored(data, count, dtype), count, dtype)
 
     def entropy_bytes(self, data: Array, count: Array | int, dtype: DType) -> Array:
-        """What an ideal entropy coder in this place would make of `count` values; float64 scalar.
+        """Returns the size that an ideal entropy coder would reach for ``count`` values; a float64 scalar.
 
-        The quantizer's symbols at their empirical entropy, or of trits at that of these, and what comes
-        before them, or all where there are none, as it is.
+        It is the empirical entropy of the quantizer's symbols, or of their base-3 digits, and the size of the
+        bytes before them. Without symbols it is the size of all bytes.
         """
         code = self._restored(data, count, dtype)
         symbols = self.quantizer.symbols(count, dtype)
@@ -136,18 +137,18 @@ class ValueCoder:
 
     @property
     def has_symbols(self) -> bool:
-        """Whether every value has a symbol of its own, so that there are parts of a code."""
+        """Whether every value has a symbol of its own, so that a code has parts."""
         found = self.quantizer.symbols(_SOME, dtype_for(self.capabilities.executes_on, "float32"))
         return found is not None and bool(found.number == _SOME)
 
     def part(self, data: Array, places: Array, count: Array | int, dtype: DType) -> Array:
-        """The code of some of the values: what comes before the symbols, and theirs.
+        """Returns the code of some of the values: the bytes before the symbols, and their symbols.
 
         Args:
-            data: The code of all.
-            places: Of those that are wanted, ascending; int32 vector.
-            count: Of all values.
-            dtype: Theirs.
+            data: The code of all values.
+            places: The indices of the values, ascending; an int32 vector.
+            count: Number of all values.
+            dtype: The dtype of the values.
         """
         code = self._restored(data, count, dtype)
         start, number, bits, _ = self._symbols(count, dtype)
@@ -158,7 +159,7 @@ class ValueCoder:
         return ops.concat([code[:start], packed])
 
     def with_part(self, part: Array, places: Array, count: Array | int, dtype: DType) -> Array:
-        """``count`` values, those at ``places`` as `part` has them; of the others nothing is known."""
+        """Returns ``count`` values: those at ``places`` from a `part`, the others undefined."""
         start, number, bits, _ = self._symbols(count, dtype)
         with ops.require(
             ops.size(part) >= start, f"a part of a {self.wire_id} payload is too short for its head"

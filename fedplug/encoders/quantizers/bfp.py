@@ -1,4 +1,4 @@
-"""Block floating point: few bits an element and an exponent for each block, rounded to the nearest."""
+"""Block floating point: few bits per element and an exponent per block, rounded to the nearest."""
 
 from __future__ import annotations
 
@@ -25,20 +25,25 @@ _EXPONENT_BYTES = 2
 
 
 class BlockFloatingPoint(ValueFormQuantizer):
-    """``round(x / step)`` in few bits, where ``step`` is a power of two, one for each block; ties to even.
+    """Rounds each element to the nearest multiple of a power of two, which each block shares; ties to even.
+
+    >>> import fedplug, numpy as np
+    >>> payload, _ = fedplug.codec("bfp(3)").encode(np.float32([3, -1.4, 0.4]))
+    >>> fedplug.decode(payload)
+    array([ 3., -1.,  0.], dtype=float32)
 
     With ``L = 2^(bits-1) - 1``, the step is the smallest power of two for which the block's largest magnitude
-    is at most ``(L + 1/2) step``. So what is decoded is encoded as it is, without any error, and as long as
-    the largest magnitude stays between the same two powers of two, an entry that changes by less than its
-    distance to the middle between two levels does not change at all: of a model that is sent again and again,
-    few entries are new. See `fedplug.tff.process.distribution.broadcast`.
+    is at most ``(L + 1/2) step``, and the level is ``round(x / step)``. So a decoded tensor is encoded
+    without error. As long as the largest magnitude stays between the same two powers of two, an entry does
+    not change if it moves by less than its distance to the middle between two levels. If a model is sent
+    again and again, few entries are new; see `fedplug.tff.process.distribution.broadcast`.
 
-    Not random: the error is at most half a step, which is below ``scale / L`` where ``scale`` is the block's
-    largest magnitude.
+    The error is deterministic and at most half a step, which is below ``scale / L``, where ``scale`` is the
+    block's largest magnitude.
 
     Sources: Wilkinson, "Rounding Errors in Algebraic Processes", 1963, for block floating point; Rouhani et
     al., "Microscaling Data Formats for Deep Learning", 2023 (arXiv 2310.10537), of which this is MXINT8 with
-    other numbers of bits and larger blocks.
+    other bit widths and larger blocks.
 
     Wire form "bfp/1": uint8 bits; uint8 log2 of the block size; the exponent of each block's step, int16,
     little-endian; level + L of every element in ``bits`` bits, one after the other, the lowest bit first.
@@ -51,14 +56,14 @@ class BlockFloatingPoint(ValueFormQuantizer):
     wire_id: ClassVar[str] = "bfp/1"
 
     def __init__(self, bits: int = 8, *, block_size: int = 512) -> None:
-        """Makes the encoder.
+        """Makes the quantizer.
 
         Args:
-            bits: Of each element, 2 to 8.
-            block_size: How many elements share an exponent, a power of two.
+            bits: Bits per element, 2 to 8.
+            block_size: Number of elements that share an exponent, a power of two.
 
         Raises:
-            ConfigError: One of them is out of range.
+            ConfigError: An argument is out of range.
         """
         check_whole("bfp bits", bits, _LEAST_BITS, _MOST_BITS)
         check_block_size("bfp", block_size)
@@ -74,7 +79,7 @@ class BlockFloatingPoint(ValueFormQuantizer):
 
     @classmethod
     def from_payload(cls, code: Array) -> Self:
-        """With the bits and the block size that the code begins with."""
+        """Reads the bit width and block size from the start of the code."""
         if (
             code.size < _HEADER_BYTES
             or not _LEAST_BITS <= code[0] <= _MOST_BITS
@@ -88,7 +93,7 @@ class BlockFloatingPoint(ValueFormQuantizer):
         return {"form": "bfp", "bits": self._bits, "block_size": self._block_size}
 
     def symbols(self, count: Array | int, dtype: DType) -> PackedSymbols:
-        """The levels."""
+        """Returns where the levels are."""
         del dtype
         start = _HEADER_BYTES + ops.block_count(count, self._block_size) * _EXPONENT_BYTES
         return PackedSymbols(start, count, self._bits)

@@ -1,4 +1,4 @@
-"""How many bits a quantizer writes an element with, in which round. Must not know what the bits mean."""
+"""The number of bits that a quantizer writes per element in each round."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ class BitWidths:
     """A whole number of bits, which may change with the round.
 
     Attributes:
-        encoder: Its name, for errors.
-        bits: A whole number, or a schedule of such, or what `as_schedule` reads. A schedule's values may be
-            off by the rounding of its arithmetic.
-        least: Of the bits.
-        most: Of the bits.
-        hint: For the error where they are out of range.
+        encoder: The name of the quantizer, for errors.
+        bits: A whole number, a schedule of whole numbers, or anything that `as_schedule` reads. A schedule's
+            values may be off by the rounding of its arithmetic.
+        least: Smallest allowed bit width.
+        most: Largest allowed bit width.
+        hint: A hint for the error if a number is out of range.
 
     Raises:
         ConfigError: A number is not whole, or out of range.
@@ -69,23 +69,23 @@ class BitWidths:
         return f"a whole number from {self.least} to {self.most}{self.hint}"
 
     def get_config(self) -> Any:
-        """The bits as a JSON value."""
+        """Returns the bits as a JSON value."""
         return schedule_config(self.bits) if isinstance(self.bits, Schedule) else self.bits
 
     @functools.cached_property
     def in_each_round(self) -> list[int]:
-        """The bits of each round up to the one from which on they stay as they are."""
+        """Returns the bits of each round, up to the round from which they stay constant."""
         if isinstance(self.bits, Schedule):
             return [round(value) for value in self.bits.values()]
         return [self.bits]
 
     @functools.cached_property
     def all(self) -> list[int]:
-        """The bits of some round or other; ascending."""
+        """The bit widths of all rounds, ascending."""
         return sorted(set(self.in_each_round))
 
     def of(self, round_num: Array | int) -> Array | int:
-        """The bits of a round; a number where all rounds have the same, else an int32 scalar."""
+        """Returns the bits of a round: a number if all rounds have the same, else an int32 scalar."""
         table = self.in_each_round
         if len(table) == 1:
             return table[0]

@@ -1,4 +1,4 @@
-"""Eight bits an element, to the nearest of 255 levels within each block."""
+"""Eight bits per element: the nearest of 255 levels within each block."""
 
 from __future__ import annotations
 
@@ -21,10 +21,15 @@ _HEADER_BYTES = 1
 
 
 class Blockwise8(ValueFormQuantizer):
-    """``round(127 x / scale)`` as int8, where ``scale`` is the block's largest magnitude; ties to even.
+    """Rounds ``127 x / scale`` to int8, where ``scale`` is the block's largest magnitude; ties to even.
 
-    Blocks keep an outlier's harm to its neighbours. Not random, so the error (below ``scale / 254``) is the
-    same every time.
+    >>> import fedplug, numpy as np
+    >>> payload, _ = fedplug.codec("blockwise8").encode(np.float32([127, -2.4, 0]))
+    >>> fedplug.decode(payload)
+    array([127.,  -2.,   0.], dtype=float32)
+
+    Blocks limit the harm of an outlier to its neighbours. The error is deterministic and below ``scale /
+    254``.
 
     Source: Dettmers, Lewis, Shleifer, Zettlemoyer, "8-bit Optimizers via Block-wise Quantization", ICLR 2022
     (arXiv 2110.02861), section 2, with evenly spaced levels instead of their dynamic tree.
@@ -40,20 +45,20 @@ class Blockwise8(ValueFormQuantizer):
     wire_id: ClassVar[str] = "blockwise8/1"
 
     def __init__(self, *, block_size: int = 256) -> None:
-        """Makes the encoder.
+        """Makes the quantizer.
 
         Args:
-            block_size: How many elements share a scale, a power of two.
+            block_size: Number of elements that share a scale, a power of two.
 
         Raises:
-            ConfigError: It is not.
+            ConfigError: ``block_size`` is not a power of two.
         """
         check_block_size("blockwise8", block_size)
         self._block_size = block_size
 
     @classmethod
     def from_payload(cls, code: Array) -> Self:
-        """With the block size that the code begins with."""
+        """Reads the block size from the start of the code."""
         if code.size < _HEADER_BYTES or code[0] > MOST_LOG2_BLOCK_SIZE:
             raise PayloadError("a blockwise8 payload does not say its block size, or too large a one")
         return cls(block_size=2 ** int(code[0]))
@@ -66,6 +71,6 @@ class Blockwise8(ValueFormQuantizer):
         return {"form": "blockwise8", "block_size": self._block_size}
 
     def symbols(self, count: Array | int, dtype: DType) -> PackedSymbols:
-        """The levels, as the bytes they are."""
+        """Returns where the levels are, a byte each."""
         start = _HEADER_BYTES + ops.block_count(count, self._block_size) * ops.itemsize(dtype)
         return PackedSymbols(start, count, 8)

@@ -1,4 +1,4 @@
-"""Error-bounded quantization: every element arrives within a share of the tensor's range."""
+"""Error-bounded quantization: the error of every element is at most a share of the range."""
 
 from __future__ import annotations
 
@@ -27,24 +27,28 @@ _MOST_SYMBOL_BITS = 8
 
 
 class Bounded(ValueFormQuantizer):
-    """Rounds to multiples of a step so wide that no element is off by more than ``rel * (max - min)``.
+    """Rounds to multiples of a step, so that no element is off by more than ``rel * (max - min)``.
 
-    Range and bound are of the values encoded: of the whole tensor, or of what a sparsifier chose of it. The
-    bound holds for every element, whatever the dtype: the step is ``2 * rel * (max - min)``, less what dtype
-    and arithmetic round off; where values have so few digits that this leaves nothing, it is a power of two
-    from which nothing is rounded off. Zeros stay zeros, equal values stay as they are, and nothing leaves the
-    range. Of updates most multiples are near zero, so an entropy coder belongs behind it: ``bounded(0.01) |
-    rans``.
+    >>> import fedplug, numpy as np
+    >>> payload, _ = fedplug.codec("bounded(0.1)").encode(np.float32([0, 1.5, 10]))
+    >>> fedplug.decode(payload)
+    array([0.       , 1.9999983, 9.999992 ], dtype=float32)
+
+    Range and bound are those of the encoded values: the whole tensor, or the values that a sparsifier
+    selected. The bound holds for every element and dtype: the step is ``2 * rel * (max - min)``, less the
+    rounding errors of dtype and arithmetic. If values have so few digits that nothing is left, the step is a
+    power of two without rounding errors. Zeros stay zeros, equal values stay equal, and no value leaves the
+    range. Most multiples in an update are near zero, so add an entropy coder: ``bounded(0.01) | rans``.
 
     Source: Tao, Di, Chen, Cappello, "Significantly Improving Lossy Compression for Scientific Data Sets Based
     on Multidimensional Prediction and Error-Controlled Quantization", IPDPS 2017 (SZ), its quantization,
-    without prediction (neighbours in an update say nothing of each other, see
-    benchmarks/results/bounded.md); Wilkins et al., "FedSZ: Leveraging Error-Bounded Lossy Compression for
-    Federated Learning Communications", ICDCS 2024 (arXiv 2312.13461), for updates and the bound of 1e-2.
+    without prediction (neighbours in an update do not predict each other, see benchmarks/results/bounded.md);
+    Wilkins et al., "FedSZ: Leveraging Error-Bounded Lossy Compression for Federated Learning Communications",
+    ICDCS 2024 (arXiv 2312.13461), for updates and the bound of 1e-2.
 
     Wire form "bounded/1": float32 rel; the lowest and the highest value in the tensor's dtype; the level of
-    every element in the bits that the number ``floor(1 / rel) + 2`` has, as csrc/core/value_code.h says: 7
-    for 0.01. Bits beyond 8 are written apart, before those that an entropy coder sees.
+    every element in the bit width of the number ``floor(1 / rel) + 2``, see csrc/core/value_code.h: 7 bits
+    for 0.01. Bits beyond 8 are written apart, before the symbols that an entropy coder shortens.
 
     Takes float16, bfloat16, float32 and float64.
     """
@@ -53,15 +57,15 @@ class Bounded(ValueFormQuantizer):
     wire_id: ClassVar[str] = "bounded/1"
 
     def __init__(self, rel: float = 1e-2, *, error_feedback: bool = False) -> None:
-        """Makes the encoder.
+        """Makes the quantizer.
 
         Args:
             rel: The largest error of an element as a share of the range, 2^-15 (about 3.1e-5) to 1/4.
-            error_feedback: Keep the error in the client's state and add it the next time. Without effect
-                after a sparsifier, which keeps it.
+            error_feedback: Whether the client keeps the error and adds it to its next update. It has no
+                effect after a sparsifier, which keeps the error.
 
         Raises:
-            ConfigError: The bound is out of range, or error_feedback is no boolean.
+            ConfigError: ``rel`` is out of range, or ``error_feedback`` is not a boolean.
         """
         check_number("bounded rel", rel, lambda share: _LEAST <= share <= _MOST, "from 2^-15 to 1/4")
         check_error_feedback("bounded", error_feedback)
@@ -70,7 +74,7 @@ class Bounded(ValueFormQuantizer):
 
     @classmethod
     def from_payload(cls, code: Array) -> Self:
-        """With the bound that the code begins with."""
+        """Reads the bound from the start of the code."""
         if code.size < _HEADER_BYTES:
             raise PayloadError("a bounded payload is too short to hold its bound")
         rel = float(np.ascontiguousarray(code[:_HEADER_BYTES]).view("<f4")[0])
@@ -80,7 +84,7 @@ class Bounded(ValueFormQuantizer):
 
     @property
     def capabilities(self) -> Capabilities:
-        """Within the bound."""
+        """Within the bound; biased."""
         return dataclasses.replace(super().capabilities, relative_error_bound=self._rel)
 
     def get_config(self) -> dict[str, Any]:
@@ -91,7 +95,7 @@ class Bounded(ValueFormQuantizer):
         return {"form": "bounded", "relative": _rounded_down(self._rel)}
 
     def symbols(self, count: Array | int, dtype: DType) -> PackedSymbols:
-        """The highest bits of the levels; those below, where there are any, are as good as random."""
+        """Returns where the highest bits of the levels are; lower bits are nearly random."""
         bits = (int(1 / _rounded_down(self._rel)) + 2).bit_length()
         low_bits = max(0, bits - _MOST_SYMBOL_BITS)
         start = _HEADER_BYTES + 2 * ops.itemsize(dtype) + ops.packed_size(count, low_bits)
@@ -99,6 +103,6 @@ class Bounded(ValueFormQuantizer):
 
 
 def _rounded_down(rel: float) -> float:
-    """To float32, in which it travels."""
+    """Returns a bound rounded down to float32, in which it is sent."""
     nearest = np.float32(rel)
     return float(nearest if float(nearest) <= rel else np.nextafter(nearest, np.float32(0)))

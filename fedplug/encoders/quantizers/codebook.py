@@ -1,4 +1,4 @@
-"""Few bits an element, each the mean of the values near it."""
+"""Few bits per element: each value becomes the mean of the values near it."""
 
 from __future__ import annotations
 
@@ -22,21 +22,26 @@ _HEADER_BYTES = 1
 
 
 class Codebook(ValueFormQuantizer):
-    """Cuts the range of 6 standard deviations around the mean into ``2^bits`` bins; sends a value's bin.
+    """Divides 6 standard deviations around the mean into ``2^bits`` bins; sends the bin of each value.
+
+    >>> import fedplug, numpy as np
+    >>> payload, _ = fedplug.codec("codebook(2)").encode(np.float32([-3, -2, -1, 1, 2, 3]))
+    >>> fedplug.decode(payload)
+    array([-2.5, -2.5,  0. ,  0. ,  2.5,  2.5], dtype=float32)
 
     With mean m and standard deviation s of all values, x is in bin ``round(2^bits (x - m) / (6 s)) +
-    2^(bits-1)``, or in the nearest there is, and becomes the mean of the values in its bin. So the mean of
-    all values stays as it is, and what is far out does not stretch the bins. Of the largest entries of an
-    update, which are far from their mean on both sides, ``codebook(2)`` keeps little more than the signs:
-    an entropy coder after it needs about one bit a value. ``codebook(8)`` is hivemind's uniform 8 bits.
+    2^(bits-1)``, or in the nearest bin, and becomes the mean of the values in its bin. So the mean of all
+    values does not change, and outliers do not widen the bins. The largest entries of an update are far from
+    their mean on both sides: ``codebook(2)`` keeps little more than their signs, and an entropy coder then
+    needs about one bit per value. ``codebook(8)`` is hivemind's uniform 8-bit quantization.
 
     Sources: Ryabinin, Borzunov, Diskin, et al., "hivemind" (`Uniform8BitQuantization`); Sarfi et al.,
-    "Communication Efficient LLM Pre-training with SparseLoCo", arXiv 2508.15706, section 3, for 2 bits. What
-    is rounded where, so that results are the same bits everywhere, csrc/core/value_code.h says.
+    "Communication Efficient LLM Pre-training with SparseLoCo", arXiv 2508.15706, section 3, for 2 bits.
+    csrc/core/value_code.h specifies all roundings, so that results have the same bits everywhere.
 
-    Wire form "codebook/1": uint8 bits; the means of the bins in the tensor's dtype, little-endian, 0 of a bin
-    without values; the bin of every element in ``bits`` bits, one after the other, the lowest bit first. That
-    is ``bits / 8`` bytes per element, and ``2^bits * itemsize + 1`` more.
+    Wire form "codebook/1": uint8 bits; the means of the bins in the tensor's dtype, little-endian, 0 for an
+    empty bin; the bin of every element in ``bits`` bits, one after the other, the lowest bit first. That is
+    ``bits / 8`` bytes per element, and ``2^bits * itemsize + 1`` more.
 
     Takes float16, bfloat16, float32 and float64.
     """
@@ -45,20 +50,20 @@ class Codebook(ValueFormQuantizer):
     wire_id: ClassVar[str] = "codebook/1"
 
     def __init__(self, bits: int = 8) -> None:
-        """Makes the encoder.
+        """Makes the quantizer.
 
         Args:
-            bits: Of each element, 1 to 8.
+            bits: Bits per element, 1 to 8.
 
         Raises:
-            ConfigError: They are not.
+            ConfigError: ``bits`` is out of range.
         """
         check_whole("codebook bits", bits, _LEAST_BITS, _MOST_BITS)
         self._bits = bits
 
     @classmethod
     def from_payload(cls, code: Array) -> Self:
-        """With the bits that the code begins with."""
+        """Reads the bit width from the start of the code."""
         if code.size < _HEADER_BYTES or not _LEAST_BITS <= code[0] <= _MOST_BITS:
             raise PayloadError("a codebook payload does not say its bits, or not 1 to 8")
         return cls(int(code[0]))
@@ -71,5 +76,5 @@ class Codebook(ValueFormQuantizer):
         return {"form": "codebook", "bits": self._bits}
 
     def symbols(self, count: Array | int, dtype: DType) -> PackedSymbols:
-        """The bins."""
+        """Returns where the bins are."""
         return PackedSymbols(_HEADER_BYTES + 2**self._bits * ops.itemsize(dtype), count, self._bits)

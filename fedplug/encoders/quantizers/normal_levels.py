@@ -1,8 +1,8 @@
 """The levels that represent a standard normal number with the least mean squared error.
 
 Sources: Lloyd, "Least squares quantization in PCM", IEEE Trans. Inf. Theory 1982; Max, "Quantizing for
-minimum distortion", IRE Trans. Inf. Theory 1960. Every level is the mean of the normal numbers nearer to it
-than to the others. The levels are part of the wire form, so they are constants.
+minimum distortion", IRE Trans. Inf. Theory 1960. Every level is the mean of the normal numbers nearest to it.
+The levels are part of the wire form, so they are constants.
 """
 
 from __future__ import annotations

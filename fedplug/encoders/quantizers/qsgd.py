@@ -1,4 +1,4 @@
-"""Stochastic uniform quantization: few bits an element, right on average."""
+"""Stochastic uniform quantization: few bits per element, unbiased."""
 
 from __future__ import annotations
 
@@ -27,19 +27,23 @@ __all__ = ["QSGD"]
 class QSGD(ValueFormQuantizer, Adjustable):
     """Rounds every element at random to one of ``2 L + 1`` evenly spaced levels, ``L = 2^(bits-1) - 1``.
 
+    >>> import fedplug, numpy as np
+    >>> payload, _ = fedplug.codec("qsgd(3)").encode(np.float32([3, -1.5, 0]))
+    >>> fedplug.decode(payload)
+    array([ 3., -2.,  0.], dtype=float32)
+
     With the block's largest magnitude as ``scale`` and ``y = L x / scale``, the level is ``floor(y)`` or
-    ``floor(y) + 1``, the latter with probability ``y - floor(y)``, so that the expectation is ``x`` and the
-    error below ``scale / L``. The random numbers follow from seed, round and values (see
+    ``floor(y) + 1``, the latter with probability ``y - floor(y)``. So the expectation is ``x``, and the error
+    is below ``scale / L``. The random numbers depend on the seed, the round and the values (see
     `fedplug.ops.dither`): equal calls give equal bits.
 
     Source: Alistarh, Grubic, Li, Tomioka, Vojnovic, "QSGD: Communication-Efficient SGD via Gradient
     Quantization and Encoding", NIPS 2017 (arXiv 1610.02132), section 3, with the buckets and the scaling by
-    the maximum of section 4; levels are written with a fixed number of bits instead of Elias codes.
+    the maximum of section 4. Levels have a fixed number of bits instead of Elias codes.
 
     Wire form "qsgd/1": uint8 bits; uint8 log2 of the block size; a scale per block in the tensor's dtype,
-    little-endian; level + L of every element in ``bits`` bits, one after the other, the
-    lowest bit first. That is ``bits / 8 +
-    itemsize / block_size`` bytes per element: 1.008 for 8 bits of float32.
+    little-endian; level + L of every element in ``bits`` bits, one after the other, the lowest bit first.
+    That is ``bits / 8 + itemsize / block_size`` bytes per element: 1.008 for 8 bits of float32.
 
     Takes float16, bfloat16, float32 and float64.
     """
@@ -48,15 +52,15 @@ class QSGD(ValueFormQuantizer, Adjustable):
     wire_id: ClassVar[str] = "qsgd/1"
 
     def __init__(self, bits: int | Schedule = 8, *, block_size: int = 512, seed: int = 0) -> None:
-        """Makes the encoder.
+        """Makes the quantizer.
 
         Args:
-            bits: Of each element, 2 to 8; or a schedule of such numbers.
-            block_size: How many elements share a scale, a power of two.
-            seed: 0 to 2^31 - 1; other seeds, other random numbers.
+            bits: Bits per element, 2 to 8, or a schedule of bit widths.
+            block_size: Number of elements that share a scale, a power of two.
+            seed: The seed of the random numbers, 0 to 2^31 - 1.
 
         Raises:
-            ConfigError: One of them is out of range.
+            ConfigError: An argument is out of range.
         """
         hint = " (for one bit an element, use sign)"
         self._widths = BitWidths("qsgd", bits, LEAST_BITS, MOST_BITS, hint)
@@ -75,7 +79,7 @@ class QSGD(ValueFormQuantizer, Adjustable):
 
     @classmethod
     def from_payload(cls, code: Array) -> Self:
-        """With the bits and the block size that the code begins with."""
+        """Reads the bit width and block size from the start of the code."""
         if len(code) < QSGD_HEADER_BYTES:
             raise PayloadError("a qsgd payload is too short to hold its bits and block size")
         bits, log2_block_size = int(code[0]), int(code[1])
@@ -89,7 +93,7 @@ class QSGD(ValueFormQuantizer, Adjustable):
 
     @property
     def value_form(self) -> Mapping[str, Any]:
-        """With the bits of the first round; see `form_in` and `decode` for those of others."""
+        """The form with the bits of the first round; see `form_in` and `decode` for other rounds."""
         return {"form": "qsgd", "bits": self._widths.all[0], "block_size": self._block_size}
 
     def form_in(self, round_num: Array) -> Mapping[str, Any]:
@@ -98,7 +102,7 @@ class QSGD(ValueFormQuantizer, Adjustable):
         return {**self._form, "bits": self._widths.of(round_num)}
 
     def decode(self, code: Array, count: Array | int, dtype: DType) -> Array:
-        """With the bits that the payload says it has, if they are those of some round."""
+        """Decodes with the bit width in the payload, if some round has it."""
         if len(self._widths.all) == 1:
             return super().decode(code, count, dtype)
         with ops.require(ops.size(code) > 0, "a qsgd payload is too short to hold its bits"):
@@ -111,7 +115,7 @@ class QSGD(ValueFormQuantizer, Adjustable):
         return ops.decode_values(code, count, **form, dtype=dtype)
 
     def symbols(self, count: Array | int, dtype: DType) -> PackedSymbols | None:
-        """The levels, where all rounds have the same bits: entropy coders are told how many there are."""
+        """Returns where the levels are; None if bit widths change, because entropy coders need them."""
         if len(self._widths.all) > 1:
             return None
         return PackedSymbols(levels_at(count, self._block_size, dtype), count, self._widths.all[0])
@@ -123,5 +127,5 @@ class QSGD(ValueFormQuantizer, Adjustable):
 
 @functools.lru_cache(maxsize=(MOST_BITS - LEAST_BITS + 1) * (MOST_LOG2_BLOCK_SIZE + 1))
 def _configured(kind: type[QSGD], bits: int, block_size: int) -> Any:
-    """Made once, as a receiver meets few configurations, and reads one off every payload."""
+    """Returns a cached quantizer: a receiver meets few configurations, and reads one from every payload."""
     return kind(bits, block_size=block_size)

@@ -1,4 +1,4 @@
-"""The quantizer that does not quantize: the values of a pipeline that names no quantizer."""
+"""The quantizer of a pipeline without a quantizer: values are sent uncompressed."""
 
 from __future__ import annotations
 
@@ -13,7 +13,13 @@ __all__ = ["Raw"]
 
 
 class Raw(Quantizer):
-    """Sends values uncompressed, little-endian: ``itemsize`` bytes per value."""
+    """Sends values uncompressed, little-endian: ``itemsize`` bytes per value.
+
+    >>> import fedplug, numpy as np
+    >>> payload, _ = fedplug.codec("topk(0.5) | raw").encode(np.float32([1, 2]))
+    >>> fedplug.decode(payload)
+    array([0., 2.], dtype=float32)
+    """
 
     name: ClassVar[str] = "raw"
     wire_id: ClassVar[str] = "raw/1"
@@ -21,7 +27,7 @@ class Raw(Quantizer):
 
     @property
     def capabilities(self) -> Capabilities:
-        """Nothing is lost."""
+        """Lossless."""
         return Capabilities(
             unbiased=True,
             commutes_with_sum=True,

@@ -1,4 +1,4 @@
-"""Signs and one scale: one bit an element."""
+"""Signs and one scale: one bit per element."""
 
 from __future__ import annotations
 
@@ -15,11 +15,16 @@ __all__ = ["Sign"]
 
 
 class Sign(ValueFormQuantizer):
-    """``mean(|x|) * sign(x)``, where ``sign(0) = +1``: of all vectors of one magnitude the nearest to ``x``.
+    """Sends ``mean(|x|) * sign(x)``, where ``sign(0) = +1``: the nearest vector to ``x`` with one magnitude.
+
+    >>> import fedplug, numpy as np
+    >>> payload, state = fedplug.codec("sign").encode(np.float32([1, -2, 3]))
+    >>> fedplug.decode(payload), state["residual"]
+    (array([ 2., -2.,  2.], dtype=float32), array([-1.,  0.,  1.], dtype=float32))
 
     Sources: Seide, Fu, Droppo, Li, Yu, "1-Bit Stochastic Gradient Descent", Interspeech 2014; Karimireddy,
     Rebjock, Stich, Jaggi, "Error Feedback Fixes SignSGD and other Gradient Compression Schemes", ICML 2019
-    (arXiv 1901.09847), algorithm 1 and equation 4. Without error feedback it need not converge.
+    (arXiv 1901.09847), algorithm 1 and equation 4. Without error feedback training need not converge.
 
     Wire form "sign/1": the scale in the tensor's dtype, little-endian; the bit of element ``8 i + j`` is bit
     j of byte i, 1 for ``+``; unused bits are 0. That is 1/8 byte per element.
@@ -31,14 +36,14 @@ class Sign(ValueFormQuantizer):
     wire_id: ClassVar[str] = "sign/1"
 
     def __init__(self, *, error_feedback: bool = True) -> None:
-        """Makes the encoder.
+        """Makes the quantizer.
 
         Args:
-            error_feedback: Keep the error in the client's state and add it the next time. Without effect
-                after a sparsifier, which keeps it.
+            error_feedback: Whether the client keeps the error and adds it to its next update. It has no
+                effect after a sparsifier, which keeps the error.
 
         Raises:
-            ConfigError: It is no boolean.
+            ConfigError: ``error_feedback`` is not a boolean.
         """
         check_error_feedback("sign", error_feedback)
         self.error_feedback = error_feedback
@@ -51,5 +56,5 @@ class Sign(ValueFormQuantizer):
         return {"form": "sign"}
 
     def symbols(self, count: Array | int, dtype: DType) -> PackedSymbols:
-        """The signs."""
+        """Returns where the signs are."""
         return PackedSymbols(ops.itemsize(dtype), count, 1)

@@ -1,4 +1,4 @@
-"""TernGrad: minus one, zero or plus one times a scale, right on average."""
+"""TernGrad: minus one, zero or plus one times a scale, unbiased."""
 
 from __future__ import annotations
 
@@ -18,17 +18,22 @@ _TRITS = 5
 
 
 class TernGrad(ValueFormQuantizer):
-    """``sign(x)`` with probability ``|x| / scale``, else zero; ``scale`` is the tensor's largest magnitude.
+    """Sends ``scale * sign(x)`` with probability ``|x| / scale``, else 0; ``scale`` is the largest magnitude.
 
-    The random numbers follow from seed, round and values (see `fedplug.ops.dither`):
-    equal calls give equal bits. Gradient clipping, which the paper adds and which is biased, is left out.
+    >>> import fedplug, numpy as np
+    >>> payload, _ = fedplug.codec("terngrad").encode(np.float32([2, -2, 0, 1]))
+    >>> fedplug.decode(payload)
+    array([ 2., -2.,  0.,  0.], dtype=float32)
+
+    The random numbers depend on the seed, the round and the values (see `fedplug.ops.dither`): equal calls
+    give equal bits. The gradient clipping of the paper, which is biased, is left out.
 
     Source: Wen, Xu, Yan, Wu, Wang, Chen, Li, "TernGrad: Ternary Gradients to Reduce Communication in
     Distributed Deep Learning", NIPS 2017 (arXiv 1705.07878), equations 1 to 3 and section 4 (one scale per
     layer).
 
-    Wire form "terngrad/1": the scale in the tensor's dtype, little-endian; five elements a byte, the sum of
-    ``(sign + 1) * 3^i`` over them; what is missing from the last five counts as zero. That is 1/5 byte per
+    Wire form "terngrad/1": the scale in the tensor's dtype, little-endian; five elements per byte, the sum of
+    ``(sign + 1) * 3^i`` over them; elements missing from the last five count as zero. That is 1/5 byte per
     element.
 
     Takes float16, bfloat16, float32 and float64.
@@ -38,13 +43,13 @@ class TernGrad(ValueFormQuantizer):
     wire_id: ClassVar[str] = "terngrad/1"
 
     def __init__(self, *, seed: int = 0) -> None:
-        """Makes the encoder.
+        """Makes the quantizer.
 
         Args:
-            seed: 0 to 2^31 - 1; other seeds, other random numbers.
+            seed: The seed of the random numbers, 0 to 2^31 - 1.
 
         Raises:
-            ConfigError: It is out of range.
+            ConfigError: ``seed`` is out of range.
         """
         check_seed("terngrad", seed)
         self.seed = seed
@@ -62,5 +67,5 @@ class TernGrad(ValueFormQuantizer):
         return {"form": "terngrad"}
 
     def symbols(self, count: Array | int, dtype: DType) -> PackedSymbols:
-        """Bytes of five elements each."""
+        """Returns where the bytes of five elements each are."""
         return PackedSymbols(ops.itemsize(dtype), (count + _TRITS - 1) // _TRITS, 8, _TRITS)

@@ -21,7 +21,7 @@ __all__ = ["ValueFormQuantizer"]
 
 
 class ValueFormQuantizer(Quantizer, ContainerQuantizer):
-    """A subclass says which form of the op it is."""
+    """A quantizer by a form of these ops, which the subclass names."""
 
     seed: int = 0
     """For forms that round at random."""
@@ -33,14 +33,14 @@ class ValueFormQuantizer(Quantizer, ContainerQuantizer):
     @property
     @abc.abstractmethod
     def value_form(self) -> Mapping[str, Any]:
-        """The arguments of both ops: ``form``, and ``bits`` and ``block_size`` where it has them."""
+        """The arguments of both ops: ``form``, and ``bits`` and ``block_size`` if the form has them."""
 
     @functools.cached_property
     def _form(self) -> Mapping[str, Any]:
         return self.value_form
 
     def form_in(self, round_num: Array) -> Mapping[str, Any]:
-        """`value_form` where it may change with the round. Default: it does not."""
+        """Returns `value_form` of a round, if it may change with the round. Default: it does not."""
         del round_num
         return self._form
 
@@ -62,10 +62,10 @@ class ValueFormQuantizer(Quantizer, ContainerQuantizer):
         return codes, np.split(errors, ends[:-1])
 
     def encode_container(self, values: NDArray[Any], round_num: int, header: bytes) -> bytes:
-        """In one call, without the bytes in between."""
+        """Writes values and container in one call of a kernel."""
         seed = ops.round_seed(self.seed, round_num)
         return kernels.frame_values(values, header, **self.form_in(round_num), seed=seed)
 
     def decode(self, code: Array, count: Array | int, dtype: DType) -> Array:
-        """Refuses what `encode` does not write for so many values with this configuration."""
+        """Refuses bytes that `encode` does not write for ``count`` values with this configuration."""
         return ops.decode_values(code, count, **self._form, dtype=dtype)

@@ -1,4 +1,4 @@
-"""Deep gradient compression: top-k whose unsent part gathers momentum."""
+"""Deep gradient compression: top-k with momentum of what is not sent."""
 
 from __future__ import annotations
 
@@ -18,20 +18,26 @@ __all__ = ["DGC"]
 
 
 class DGC(Sparsifier):
-    """Adds updates up with momentum, sends the largest sums, and forgets the momentum of what was sent.
+    """Accumulates updates with momentum, sends the largest sums, and clears the momentum of what was sent.
+
+    >>> import fedplug, numpy as np
+    >>> codec = fedplug.codec("dgc(0.25, momentum=0.5)")
+    >>> payload, state = codec.encode(np.float32([1, -5, 2, 4]))
+    >>> fedplug.decode(payload), state["momentum"]
+    (array([ 0., -5.,  0.,  0.], dtype=float32), array([1., 0., 2., 4.], dtype=float32))
 
     With the client's ``u`` and ``v``: ``u' = momentum u + x`` and ``v' = v + u'`` (momentum correction); the
     k entries of largest ``|v'|`` are sent, and ``u'`` and ``v'`` are zero there afterwards (momentum factor
     masking). In round r, from 0, ``fraction^((r + 1) / (warmup_rounds + 1))`` of the entries are sent until r
-    is ``warmup_rounds``: for ``dgc(0.001, warmup_rounds=4)`` 25, 6.3, 1.6, 0.4 and from then on 0.1 %. That
-    follows from the round alone, so a restarted run goes on where it was. The paper's clipping of local
-    gradients is the client optimizer's business.
+    is ``warmup_rounds``: for ``dgc(0.001, warmup_rounds=4)`` 25, 6.3, 1.6, 0.4 and from then on 0.1 %. This
+    depends on the round alone, so a restarted run continues. The paper's clipping of local gradients is left
+    to the client optimizer.
 
     Source: Lin, Han, Mao, Wang, Dally, "Deep Gradient Compression: Reducing the Communication Bandwidth for
     Distributed Training", ICLR 2018 (arXiv 1712.01887), sections 3.1 to 3.3.
 
-    With the default stages after it, for float32 about 5 bytes per entry sent where 1 % are,
-    0.05 bytes per element. The state takes 2 numbers per element.
+    With the default stages after it, for float32 about 5 bytes per entry sent if 1 % are sent, 0.05 bytes per
+    element. The state has 2 numbers per element.
 
     Takes float16, bfloat16, float32 and float64.
     """
@@ -40,16 +46,16 @@ class DGC(Sparsifier):
     sparsity: Sparsity
 
     def __init__(self, fraction: float | Schedule, *, momentum: float = 0.9, warmup_rounds: int = 0) -> None:
-        """Makes the encoder.
+        """Makes the sparsifier.
 
         Args:
-            fraction: Of the elements of each tensor, above 0 and at most 1; at least one entry is sent. Or a
-                schedule of such numbers.
-            momentum: 0 to below 1; with 0 this is `TopK`.
-            warmup_rounds: In which more is sent; 0 or more, and 0 with a schedule, which has its own way.
+            fraction: The share of the elements of each tensor, above 0 and at most 1, or a schedule of such
+                numbers; at least one entry is sent.
+            momentum: The momentum, 0 to below 1; 0 is `TopK`.
+            warmup_rounds: Number of rounds in which more is sent, 0 or more; 0 with a schedule.
 
         Raises:
-            ConfigError: One of them is out of range.
+            ConfigError: An argument is out of range.
         """
         plain = Sparsity("dgc", fraction, None)
         check_number("dgc momentum", momentum, lambda part: 0 <= part < 1, "of at least 0 and below 1")

@@ -1,4 +1,4 @@
-"""Random-k: entries chosen by a seed that both sides know, so that no indices travel."""
+"""Random-k: entries drawn from a seed that both sides know, so that no indices are sent."""
 
 from __future__ import annotations
 
@@ -18,12 +18,17 @@ __all__ = ["RandomK"]
 
 
 class RandomK(Sparsifier):
-    """Keeps one random entry out of each of k runs of (as nearly as can be) equal length ``n / k``.
+    """Sends one random entry of each of k runs of equal length ``n / k``, as nearly as possible.
 
-    The entry is sent times the length of its run, so that the expectation is ``x`` and the variance
-    ``(n/k - 1) ||x||^2`` where k divides n: as for k entries drawn from all n, but in O(k), in
-    ascending order, and with neighbours spread evenly. Which ones depends on seed and round only, so that all
-    clients send the same entries. With error feedback values are not scaled, and the others stay in the
+    >>> import fedplug, numpy as np
+    >>> payload, _ = fedplug.codec("randomk(0.5)").encode(np.float32([1, 2, 3, 4]))
+    >>> fedplug.decode(payload)
+    array([0., 4., 6., 0.], dtype=float32)
+
+    The entry is sent times the length of its run, so that the expectation is ``x`` and the variance ``(n/k -
+    1) ||x||^2`` if k divides n. That is the variance of k entries drawn from all n, but in O(k), in ascending
+    order, and with evenly spread neighbours. The entries depend on the seed and the round only, so all
+    clients send the same ones. With error feedback values are not scaled, and the others stay in the
     residual.
 
     Source: Stich, Cordonnier, Jaggi, "Sparsified SGD with Memory", NeurIPS 2018 (arXiv 1809.07599),
@@ -47,18 +52,18 @@ class RandomK(Sparsifier):
         seed: int = 0,
         error_feedback: bool = False,
     ) -> None:
-        """Exactly one of ``fraction`` and ``count`` is given.
+        """Makes the sparsifier; exactly one of ``fraction`` and ``count`` is given.
 
         Args:
-            fraction: Of the elements of each tensor, above 0 and at most 1; at least one entry is kept. Or a
-                schedule of such numbers.
-            count: Entries kept in each tensor, at least 1; all of a smaller tensor.
-            seed: 0 to 2^31 - 1; other seeds, other entries.
-            error_feedback: Keep what was not sent in the client's state and add it the next time, instead of
-                scaling up what is sent.
+            fraction: The share of the elements of each tensor, above 0 and at most 1, or a schedule of such
+                numbers; at least one entry is sent.
+            count: Number of entries to send of each tensor, at least 1; all entries of a smaller tensor.
+            seed: The seed of the drawn entries, 0 to 2^31 - 1.
+            error_feedback: Whether the client keeps what was not sent and adds it to its next update, instead
+                of scaling up what is sent.
 
         Raises:
-            ConfigError: Neither or both are given, or something is out of range.
+            ConfigError: Neither or both are given, or an argument is out of range.
         """
         self.sparsity = Sparsity("randomk", fraction, count)
         check_seed("randomk", seed)
@@ -69,7 +74,7 @@ class RandomK(Sparsifier):
 
     @property
     def capabilities(self) -> Capabilities:
-        """Unbiased without error feedback; state with it. All clients send the same entries of a round."""
+        """Unbiased without error feedback; keeps state with it. All clients send the same entries."""
         return Capabilities(
             unbiased=not self.error_feedback,
             commutes_with_sum=True,
@@ -97,6 +102,6 @@ class RandomK(Sparsifier):
 
 
 def _run_begins(count: Array | int, size: int) -> Array:
-    """Where the runs of `ops.draw_indices` begin, and the end of the last; int64 ``[count + 1]``."""
+    """Returns where the runs of `ops.draw_indices` begin, and the end of the last; int64 ``[count + 1]``."""
     count = ops.astype(count, "int64")
     return ops.arange(count + 1) * size // ops.maximum(count, 1)

@@ -1,4 +1,4 @@
-"""Threshold sparsification: whatever is large enough is sent."""
+"""Threshold sparsification: sends all entries that are large enough."""
 
 from __future__ import annotations
 
@@ -15,17 +15,22 @@ __all__ = ["Threshold"]
 
 
 class Threshold(Sparsifier):
-    """Keeps the entries of ``a = x + residual`` with ``|a| >= value``, none or all of them if so it happens.
+    """Sends the entries of ``a = x + residual`` with ``|a| >= value``, which may be none or all of them.
+
+    >>> import fedplug, numpy as np
+    >>> payload, _ = fedplug.codec("threshold(3)").encode(np.float32([1, -5, 2, 4]))
+    >>> fedplug.decode(payload)
+    array([ 0., -5.,  0.,  4.], dtype=float32)
 
     With error feedback the others stay in the residual: ``decode(payload) + residual' == a`` bit for bit.
 
     Sources: Strom, "Scalable Distributed DNN Training Using Commodity GPU Cloud Computing", Interspeech 2015
-    (which sends the threshold in place of the value: ``threshold(...) | sign``); Dutta et al., "On the
+    (which sends the threshold instead of the value: ``threshold(...) | sign``); Dutta et al., "On the
     Discrepancy between the Theoretical Analysis and Practical Implementations of Compressed Communication for
     Distributed Deep Learning", AAAI 2020 (arXiv 1911.08250).
 
-    With the default stages after it, for float32 about 5 bytes per entry kept where 1 % are
-    kept, 0.05 bytes per element. How many are kept, the data decide.
+    With the default stages after it, for float32 about 5 bytes per entry sent if 1 % are sent, 0.05 bytes per
+    element. The data decide how many are sent.
 
     Takes float16, bfloat16, float32 and float64.
     """
@@ -33,15 +38,15 @@ class Threshold(Sparsifier):
     name: ClassVar[str] = "threshold"
 
     def __init__(self, value: float, *, error_feedback: bool = True) -> None:
-        """Makes the encoder.
+        """Makes the sparsifier.
 
         Args:
-            value: The smallest magnitude that is sent; finite, above 0; rounded to float32, or
-                to float64 for float64 tensors.
-            error_feedback: Keep what was not sent in the client's state and add it the next time.
+            value: The smallest magnitude that is sent; finite, above 0; rounded to float32, or to float64 for
+                float64 tensors.
+            error_feedback: Whether the client keeps what was not sent and adds it to its next update.
 
         Raises:
-            ConfigError: ``value`` is no such number.
+            ConfigError: ``value`` is not such a number.
         """
         check_number("threshold value", value, lambda magnitude: magnitude > 0, "above 0")
         check_error_feedback("threshold", error_feedback)
@@ -50,7 +55,7 @@ class Threshold(Sparsifier):
 
     @property
     def capabilities(self) -> Capabilities:
-        """Biased; state with error feedback only."""
+        """Biased; keeps state only with error feedback."""
         return Capabilities(
             needs_client_state=self.error_feedback,
             bounded_sensitivity=not self.error_feedback,

@@ -27,20 +27,27 @@ _SCOPES = ("tensor", "model")
 
 
 class TopK(Sparsifier, ContainerSparsifier):
-    """Keeps the k entries of largest magnitude; with error feedback the others stay in the client's residual.
+    """Sends the k entries of largest magnitude; with error feedback the residual keeps the others.
+
+    >>> import fedplug, numpy as np
+    >>> codec = fedplug.codec("topk(0.5)")
+    >>> payload, state = codec.encode(np.float32([1, -5, 2, 4]))
+    >>> fedplug.decode(payload), state["residual"]
+    (array([ 0., -5.,  0.,  4.], dtype=float32), array([1., 0., 2., 0.], dtype=float32))
 
     ``a = x + residual``; the payload is the k entries of ``a`` with the largest ``|a|`` (ties: the lower
     index), and ``residual' = a`` with those set to zero, so that ``decode(payload) + residual' == a`` bit for
-    bit. Without error feedback the residual is always zero and what is not sent is lost.
+    bit. Without error feedback the residual is always zero, and what is not sent is lost.
 
     With ``scope="model"`` the tensors that share this encoder are one: k is a share of all their elements,
-    and the largest of them all are kept, so that of all ways to allocate k entries the least is lost. A
-    tensor may then send nothing. They may be of several dtypes, and have fewer than 2^31 elements together.
+    and the largest of all entries are sent, which minimises the loss over all ways to allocate k entries. A
+    tensor may then send nothing. The tensors may have several dtypes, and have fewer than 2^31 elements
+    together.
 
-    With ``chunk`` every so many neighbours of the flattened tensor send their own k entries; the last chunk,
-    which may be shorter, sends all it has where that is no more. No part of a tensor waits for the others,
-    and the selection stays in the processor's cache. With ``decay`` what was not sent fades: ``a = x +
-    decay * residual``, product and sum each rounded once. Together they are SparseLoCo's:
+    With ``chunk``, the flattened tensor is split into chunks of that many elements, and k entries are
+    selected from each; a shorter last chunk sends all its elements if it has no more. No part of a tensor
+    waits for the others, and the selection stays in the processor's cache. With ``decay``, what was not sent
+    fades: ``a = x + decay * residual``, product and sum each rounded once. Together they are SparseLoCo's:
     ``topk(count=64, chunk=4096, decay=0.95) | codebook(2) | rans``.
 
     Sources: Stich et al., "Sparsified SGD with Memory", NeurIPS 2018 (arXiv 1809.07599), algorithm 1;
@@ -49,8 +56,8 @@ class TopK(Sparsifier, ContainerSparsifier):
     2024 (arXiv 2411.19870), and Sarfi et al., "Communication Efficient LLM Pre-training with SparseLoCo",
     2025 (arXiv 2508.15706).
 
-    With the default stages after it, for float32 about 5 bytes per entry kept where 1 % are kept, 0.05 bytes
-    per element.
+    With the default stages after it, for float32 about 5 bytes per entry sent if 1 % are sent, 0.05 bytes per
+    element.
 
     Takes float16, bfloat16, float32 and float64.
     """
@@ -68,21 +75,22 @@ class TopK(Sparsifier, ContainerSparsifier):
         error_feedback: bool = True,
         scope: str = "tensor",
     ) -> None:
-        """Exactly one of ``fraction`` and ``count`` is given.
+        """Makes the sparsifier; exactly one of ``fraction`` and ``count`` is given.
 
         Args:
-            fraction: Of the elements of each tensor, above 0 and at most 1; at least one entry is kept. Or a
-                schedule of such numbers.
-            count: Entries kept in each tensor, at least 1; all of a smaller tensor.
-            chunk: Of how many elements a chunk is, at least 1: fraction and count are of each chunk of a
-                tensor. Default: of the tensor.
+            fraction: The share of the elements of each tensor, above 0 and at most 1, or a schedule of such
+                numbers; at least one entry is sent.
+            count: Number of entries to send of each tensor, at least 1; all entries of a smaller tensor.
+            chunk: Number of elements of a chunk, at least 1; ``fraction`` and ``count`` then apply to each
+                chunk. Default: the tensor is one chunk.
             decay: The share of the residual that is added, above 0 and at most 1; rounded to the residual's
                 dtype.
-            error_feedback: Keep what was not sent in the client's state and add it the next time.
-            scope: ``"tensor"``, or ``"model"``: fraction and count are of all tensors together.
+            error_feedback: Whether the client keeps what was not sent and adds it to its next update.
+            scope: ``"tensor"``, or ``"model"``: ``fraction`` and ``count`` then apply to all tensors
+                together.
 
         Raises:
-            ConfigError: Neither or both are given, or something is out of range.
+            ConfigError: Neither or both are given, or an argument is out of range.
         """
         self.sparsity = Sparsity("topk", fraction, count)
         if chunk is not None:
@@ -105,7 +113,7 @@ class TopK(Sparsifier, ContainerSparsifier):
 
     @property
     def capabilities(self) -> Capabilities:
-        """Biased; a payload's sum is not the payload of a sum. State only with error feedback."""
+        """Biased; a sum of payloads is not the payload of a sum. Keeps state only with error feedback."""
         has_cuda_kernel = self._chunk is None and self._decay == 1
         return Capabilities(
             needs_client_state=self.error_feedback,
@@ -145,14 +153,14 @@ class TopK(Sparsifier, ContainerSparsifier):
         return payload, self.state_of(residual)
 
     def _decayed(self, x: Array, state: State) -> Array:
-        """What of the residual is added to ``x``."""
+        """Returns the share of the residual that is added to ``x``."""
         residual = self.residual_of(x, state)
         return residual if self._decay == 1 else ops.multiply(residual, ops.asarray(self._decay, like=x))
 
     def grouped_select(
         self, xs: Sequence[Array], states: Sequence[State], round_num: Array
     ) -> list[Selection]:
-        """From each tensor by itself, or with ``scope="model"`` from all of them."""
+        """Selects from each tensor by itself, or with ``scope="model"`` from all of them."""
         if self._scope == "tensor":
             if self._chunk is not None or type(self).select is not TopK.select:  # a subclass has its own way
                 return super().grouped_select(xs, states, round_num)

@@ -1,4 +1,4 @@
-"""The encoder that changes nothing: the baseline, and what small tensors are sent with."""
+"""The encoder without compression: the baseline, and the encoder of small tensors."""
 
 from __future__ import annotations
 
@@ -14,14 +14,20 @@ __all__ = ["Identity"]
 
 
 class Identity(Encoder, Measured):
-    """Sends every element uncompressed: ``itemsize`` bytes each. Takes any numeric or boolean dtype."""
+    """Sends every element uncompressed: ``itemsize`` bytes each. Takes any numeric or boolean dtype.
+
+    >>> import fedplug, numpy as np
+    >>> payload, _ = fedplug.codec("identity").encode(np.int8([1, 2, 3]))
+    >>> fedplug.decode(payload)
+    array([1, 2, 3], dtype=int8)
+    """
 
     name: ClassVar[str] = "identity"
     wire_id: ClassVar[str] = "identity/1"
 
     @property
     def capabilities(self) -> Capabilities:
-        """Everything but client state."""
+        """All promises but client state."""
         return Capabilities(
             unbiased=True,
             commutes_with_sum=True,
@@ -37,16 +43,16 @@ class Identity(Encoder, Measured):
         return {}
 
     def encode(self, x: Array, state: State, round_num: Array) -> tuple[Payload, State]:
-        """The payload is ``{"values": x}``, with the shape of ``x``."""
+        """Returns the payload ``{"values": x}``, with the shape of ``x``."""
         del round_num
         return {"values": x}, state
 
     def decode(self, payload: Payload, spec: Spec) -> Array:
-        """The values, unchanged."""
+        """Returns the values unchanged."""
         return ops.ensure_shape(payload["values"], spec.shape)
 
     def to_wire(self, payload: Payload, spec: Spec) -> Array:
-        """The elements in row-major order, little-endian."""
+        """Returns the elements in row-major order, little-endian."""
         del spec
         return ops.to_bytes(payload["values"])
 

@@ -1,4 +1,4 @@
-"""QSGD with as many bits as there are to spend: more for one tensor, fewer for another."""
+"""QSGD with a mean number of bits: more for one tensor, fewer for another."""
 
 from __future__ import annotations
 
@@ -28,22 +28,27 @@ QSGD_HEADER_BYTES = 2
 
 
 def levels_at(count: Any, block_size: int, dtype: DType) -> Any:
-    """Where the levels begin in the "qsgd/1" form of so many values; a number, or a scalar."""
+    """Returns where the levels begin in the "qsgd/1" form of ``count`` values; a number, or a scalar."""
     return QSGD_HEADER_BYTES + ops.block_count(count, block_size) * ops.itemsize(dtype)
 
 
 class MixedQSGD(Encoder, Adjustable):
-    """``qsgd`` with a mean number of bits over all elements of all tensors that share it.
+    """Quantizes by ``qsgd`` with a mean number of bits over all elements of all tensors that share it.
 
-    Which tensor gets how many follows from the update: a block of n elements with the largest magnitude s
-    and b bits has an expected squared error of about ``n s^2 / (6 L^2)`` with ``L = 2^(b-1) - 1``, the
-    variance of rounding at random to levels ``s / L`` apart; bits are given where that falls most, see
-    `share_out`. The last tensor served gets a bit more for its first elements than for the others, so that
-    the bits are spent to the last one. Every element has 2 bits at least, and so remains unbiased.
+    >>> import fedplug, numpy as np
+    >>> payload, _ = fedplug.codec("mixed_qsgd(2.5)").encode(np.float32([3, -3, 0, 3]))
+    >>> fedplug.decode(payload)
+    array([ 3., -3.,  0.,  3.], dtype=float32)
+
+    The update decides how many bits each tensor gets. A block of n elements with the largest magnitude s and
+    b bits has an expected squared error of about ``n s^2 / (6 L^2)`` with ``L = 2^(b-1) - 1``: the variance
+    of rounding at random to levels ``s / L`` apart. Each bit goes where it reduces the error most, see
+    `share_out`. The last tensor served gets one bit more for its first elements than for the others, so that
+    all bits are spent. Every element has at least 2 bits, and so remains unbiased.
 
     Wire form "mixed_qsgd/1": uint8 b; uint32 m; the "qsgd/1" form of the first m elements with b + 1 bits,
-    and that of the others with b bits; m is 0 where b is 8. That is 7 bytes more than "qsgd/1" takes, and
-    up to one scale.
+    and that of the others with b bits; m is 0 if b is 8. That is 7 bytes more than "qsgd/1" takes, and up to
+    one scale.
     """
 
     name: ClassVar[str] = "mixed_qsgd"
@@ -53,12 +58,12 @@ class MixedQSGD(Encoder, Adjustable):
         """Makes the encoder.
 
         Args:
-            bits: The mean, a number from 2 to 8; or a schedule of such numbers.
+            bits: The mean number of bits per element, 2 to 8, or a schedule of such numbers.
             block_size: As for ``qsgd``.
             seed: As for ``qsgd``.
 
         Raises:
-            ConfigError: One of them is out of range.
+            ConfigError: An argument is out of range.
         """
         mean = as_schedule(bits)
         for value in mean.values():
@@ -73,7 +78,7 @@ class MixedQSGD(Encoder, Adjustable):
 
     @classmethod
     def from_payload(cls, body: Array, spec: Spec) -> Self:
-        """With the block size that the "qsgd/1" form begins with."""
+        """Reads the block size from the "qsgd/1" form."""
         del spec
         at = _HEADER_BYTES + QSGD_HEADER_BYTES - 1
         if ops.size(body) <= at or body[at] > MOST_LOG2_BLOCK_SIZE:
@@ -94,14 +99,14 @@ class MixedQSGD(Encoder, Adjustable):
         return {"bits": schedule_config(self._mean), "block_size": self._block_size, "seed": self._seed}
 
     def encode(self, x: Array, state: State, round_num: Array) -> tuple[Payload, State]:
-        """With all bits for this tensor."""
+        """Spends all bits on this tensor."""
         (encoded,) = self.grouped_encode([x], [state], round_num)
         return encoded
 
     def grouped_encode(
         self, xs: Sequence[Array], states: Sequence[State], round_num: Array
     ) -> list[tuple[Payload, State]]:
-        """The bits are allocated across all of them."""
+        """Allocates the bits across all tensors."""
         vectors = [ops.reshape(x, [-1]) for x in xs]
         extra = self._extra_bits(vectors, round_num)
         return [
@@ -119,7 +124,7 @@ class MixedQSGD(Encoder, Adjustable):
         return payload["code"]
 
     def from_wire(self, body: Array, spec: Spec) -> Payload:
-        """Refuses a header that is none, and what ``qsgd`` refuses of the two forms after it."""
+        """Refuses an invalid header, and what ``qsgd`` refuses of the two forms after it."""
         with ops.require(
             ops.size(body) >= _HEADER_BYTES, "a mixed qsgd payload is too short to hold its header"
         ):
@@ -150,18 +155,18 @@ class MixedQSGD(Encoder, Adjustable):
         return "bits"
 
     def at_rate(self, rate: Array) -> Self:
-        """With a mean of ``rate`` times as many bits, from 2 to 8."""
+        """Returns the encoder with a mean of ``rate`` times as many bits, from 2 to 8."""
         adjusted = copy.copy(self)
         adjusted._rate = rate
         return adjusted
 
     def min_bytes(self, spec: Spec) -> int:
-        """Of two bits for every element."""
+        """Returns the size with two bits for every element."""
         sizes = (self._qsgd_bytes(count, LEAST_BITS, spec.dtype) for count in (0, ops.num_elements(spec)))
         return _HEADER_BYTES + sum(map(int, sizes))
 
     def _extra_bits(self, vectors: Sequence[Array], round_num: Array) -> list[Array]:
-        """Of each vector, beyond 2 bits for each of its elements."""
+        """Returns the bits of each vector, beyond 2 bits for each of its elements."""
         sizes = [ops.astype(ops.size(values), "int64") for values in vectors]
         mean = ops.astype(self._mean.value(round_num), "float64")
         if self._rate is not None:
@@ -171,12 +176,12 @@ class MixedQSGD(Encoder, Adjustable):
         return share_out(total, sizes, [self._energy(values) for values in vectors], _gains())
 
     def _energy(self, values: Array) -> Array:
-        """The mean of ``s^2``, over the blocks; float64 scalar."""
+        """Returns the mean of ``s^2`` over the blocks, a float64 scalar."""
         scales = ops.astype(ops.block_scales(values, self._block_size), "float64")
         return ops.mean_magnitude(scales * scales)
 
     def _payload(self, values: Array, extra: Array, round_num: Array) -> Payload:
-        """Of a vector that has so many bits beyond 2 for each of its elements."""
+        """Returns the payload of a vector with ``extra`` bits beyond 2 for each of its elements."""
         count = ops.maximum(ops.astype(ops.size(values), "int64"), 1)
         bits, split = ops.astype(LEAST_BITS + extra // count, "int32"), ops.astype(extra % count, "int32")
         seed = ops.round_seed(self._seed, round_num)
@@ -194,11 +199,11 @@ class MixedQSGD(Encoder, Adjustable):
         return {"form": "qsgd", "block_size": self._block_size}
 
     def _qsgd_bytes(self, count: Any, bits: Any, dtype: DType) -> Any:
-        """What the "qsgd/1" form of so many values takes; a number, or a scalar."""
+        """Returns the size of the "qsgd/1" form of ``count`` values; a number, or a scalar."""
         return levels_at(count, self._block_size, dtype) + ops.packed_size(count, bits)
 
 
 def _gains() -> list[float]:
-    """By what every further bit, from the third on, makes the squared error smaller, in units of s^2 / 6."""
+    """Returns how much every bit from the third on reduces the squared error, in units of s^2 / 6."""
     errors = [(2 ** (bits - 1) - 1) ** -2 for bits in range(LEAST_BITS, MOST_BITS + 1)]
     return [before - after for before, after in pairwise(errors)]

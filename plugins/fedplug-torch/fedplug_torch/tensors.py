@@ -13,6 +13,7 @@ from torch.nn.parameter import is_lazy
 from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 
 from fedplug import wire
+from fedplug.codecs import arrays
 from fedplug.errors import ArgumentError
 
 __all__ = [
@@ -63,15 +64,14 @@ def require_dense(tensor: Any) -> None:
     if type(tensor) not in _PLAIN:
         if not isinstance(tensor, torch.Tensor):
             raise ArgumentError(f"a {type(tensor).__name__} is no tensor; arrays are for fedplug.codec")
-        if hasattr(tensor, "to_local"):
-            raise ArgumentError("a DTensor lies on several ranks; pass tensor.to_local(), this rank's part")
         if is_lazy(tensor):
             raise ArgumentError("the shape of a lazy parameter is not known; run the model once first")
+        arrays.require_dense(tensor)
         if is_traceable_wrapper_subclass(tensor):
             kind = type(tensor).__name__
             raise ArgumentError(f"a {kind} is made of other tensors; pass those, or tensor.dequantize()")
     if tensor.layout is not torch.strided:
-        raise ArgumentError(f"a tensor of layout {tensor.layout} cannot be encoded; pass tensor.to_dense()")
+        arrays.require_dense(tensor)
     if tensor.device.type == "meta":
         raise ArgumentError("a tensor on the meta device has no elements that could be encoded")
     if tensor.numel() > wire.MAX_ELEMENTS:  # before it is copied from a GPU
