@@ -16,7 +16,8 @@ from fedplug.encoders.model import framing
 from fedplug.ops.lowering import available
 from fedplug.ops.types import Array, Spec
 from fedplug.testing import tensors
-from fedplug.testing.executions import Execution, OnEachExecution
+from fedplug.testing.execution import Execution
+from fedplug.testing.executions import OnEachExecution
 
 __all__ = ["Case", "EncoderSubject", "Step", "round_trip"]
 

@@ -19,7 +19,8 @@ from fedplug.encoders.pipeline.changes import change_coder
 from fedplug.ops.types import Array, Spec
 from fedplug.testing import expect, golden, hostile, tensors
 from fedplug.testing.encoder_subject import EncoderSubject
-from fedplug.testing.executions import Execution, Reader, on_each_execution
+from fedplug.testing.execution import Execution, Reader
+from fedplug.testing.executions import on_each_execution
 from fedplug.testing.suite import NotApplicable, after
 
 __all__ = ["WireChecks"]

@@ -1,4 +1,4 @@
-"""TensorFlow's tensors, as the suites see them. Imported where TensorFlow is installed."""
+"""TensorFlow's tensors, as the suites see them; imported only if TensorFlow is installed."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import tensorflow as tf
 from numpy.typing import NDArray
 
 from fedplug.testing import memory
-from fedplug.testing.executions import Execution, Reader
+from fedplug.testing.execution import Execution, Reader
 
 __all__ = ["TensorFlow"]
 

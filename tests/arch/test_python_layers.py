@@ -112,6 +112,14 @@ def is_type_checking(node: ast.AST) -> TypeGuard[ast.If]:
     return isinstance(node, ast.If) and isinstance(node.test, ast.Name) and node.test.id == "TYPE_CHECKING"
 
 
+def imported_by_name(node: ast.AST) -> str:
+    """The module of fedplug in ``importlib.import_module("...")``; empty for anything else."""
+    if not isinstance(node, ast.Call) or not ast.unparse(node.func).endswith("import_module"):
+        return ""
+    name = node.args[0].value if node.args and isinstance(node.args[0], ast.Constant) else ""
+    return name if isinstance(name, str) and name.startswith("fedplug.") else ""
+
+
 def imports_of(path: Path, *, when_loaded: bool = False) -> Iterator[Import]:
     """All imports of a file, or only those that run when it is imported."""
     todo: list[ast.AST] = [ast.parse(path.read_text(encoding="utf-8"))]
@@ -124,6 +132,8 @@ def imports_of(path: Path, *, when_loaded: bool = False) -> Iterator[Import]:
             yield from (Import(path, node.lineno, node.module or "", alias.name) for alias in node.names)
         elif when_loaded and isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
             continue
+        elif name := imported_by_name(node):
+            yield Import(path, node.lineno, name)
         elif when_loaded and is_type_checking(node):
             todo += node.orelse
         else:
@@ -138,9 +148,10 @@ def test_the_import_finder_sees_every_import(tmp_path):
     source = tmp_path / "example.py"
     source.write_text(
         "import a\nfrom b import c\nif TYPE_CHECKING:\n    import d\nelse:\n    import e\n"
-        "def f():\n    import g\nclass C:\n    import h\ntry:\n    import i\nexcept ImportError:\n    pass\n"
+        "def f():\n    import g\n    importlib.import_module('fedplug.j')\n"
+        "class C:\n    import h\ntry:\n    import i\nexcept ImportError:\n    pass\n"
     )
-    assert {found.module for found in imports_of(source)} == {"a", "b", "d", "e", "g", "h", "i"}
+    assert {found.module for found in imports_of(source)} == {"a", "b", "d", "e", "g", "h", "i", "fedplug.j"}
     assert {found.module for found in imports_of(source, when_loaded=True)} == {"a", "b", "e", "h", "i"}
 
 

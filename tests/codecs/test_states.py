@@ -183,5 +183,5 @@ def test_a_state_that_cannot_be_written_over_is_copied(expression):
 def test_the_next_state_is_not_written_over_the_one_it_is_made_of():
     codec = fedplug.codec("topk(0.2)")
     _, state = after_rounds(codec, 1)
-    with pytest.raises(StateError, match="out is that of the state itself"):
+    with pytest.raises(StateError, match="of out shares memory with the state"):
         codec.encode(update(1), state, out=state)
