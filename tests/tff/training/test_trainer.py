@@ -241,11 +241,6 @@ def test_a_dataset_may_be_a_function_of_the_round(process, client_data) -> None:
     assert asked == [1, 2, 3]
 
 
-def test_a_stateless_encoder_needs_no_client_state(build, client_data) -> None:
-    trainer = Trainer(build("topk(0.1, error_feedback=False)"), client_data)
-    assert weights_of(trainer.run(2)).any()
-
-
 def test_the_metrics_of_the_last_round_are_kept(process, client_data) -> None:
     trainer = Trainer(process, client_data, clients_per_round=2)
     assert trainer.last_metrics is None
