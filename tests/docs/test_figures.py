@@ -20,8 +20,8 @@ def test_the_numbers_about_the_picture_are_computed():
     spec.loader.exec_module(program)
     dense, feedback, without = (program.train(encoder) for encoder in program.ENCODERS.values())
     assert f"{dense[0][-1]:.5f}" in PAGE
-    assert f"up to {feedback[0][-1]:.2f} of the first" in re.sub(r"\s+", " ", PAGE)
-    assert f"{without[0][-1]:.2f} times the first" in re.sub(r"\s+", " ", PAGE)
+    assert f"down to {feedback[0][-1]:.2f} of the initial distance" in re.sub(r"\s+", " ", PAGE)
+    assert f"{without[0][-1]:.2f} times the initial distance" in re.sub(r"\s+", " ", PAGE)
     shown = slice(program.ENTRY_ROUNDS + 1)
     assert not without[2][shown].any()  # nothing of the entry is received
     assert np.all(abs(feedback[2] - feedback[1])[shown] < 1)  # a step of the stairs at most

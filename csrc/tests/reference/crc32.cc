@@ -1,3 +1,4 @@
+// The reference of the checksum.
 #include "tests/reference/reference.h"
 
 namespace fedplug::reference {

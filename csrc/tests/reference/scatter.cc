@@ -1,3 +1,4 @@
+// The reference of the sums of sparse payloads.
 #include "tests/reference/reference.h"
 
 namespace fedplug::reference {

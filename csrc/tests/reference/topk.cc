@@ -1,3 +1,4 @@
+// The reference of the selection of the largest entries.
 #include <algorithm>
 #include <numeric>
 
