@@ -18,7 +18,7 @@ SUFFIXES = (".py", ".pyi", ".txt", ".cc", ".h", ".cu", ".cuh", ".md")
 NOT_YET = (
     "docs/ops.md",
     *("fedplug/codecs", "fedplug/encoders", "fedplug/ops", "fedplug/testing", "fedplug/tff"),
-    "plugins",
+    *("plugins/fedplug-flower", "plugins/fedplug-nvflare", "plugins/fedplug-ray", "plugins/fedplug-torch"),
 )
 
 # Text that begins with one of these words continues the name in front of it and has no subject.

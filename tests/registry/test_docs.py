@@ -17,7 +17,7 @@ BLOCKS = re.findall(r"```python\n(.*?)```", TEXT, re.DOTALL)
 
 
 @pytest.mark.parametrize("block", BLOCKS, ids=lambda block: block.strip().splitlines()[1])
-def test_every_block_is_component_of_a_plugin(block):
+def test_every_block_is_part_of_a_plugin(block):
     sources = [*ROOT.glob("plugins/*/fedplug_*/plugin.py"), Path(__file__).with_name("observer_plugin.py")]
     assert any(block in source.read_text(encoding="utf-8") for source in sources)
 

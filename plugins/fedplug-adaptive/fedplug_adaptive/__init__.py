@@ -1,4 +1,4 @@
-"""FedMed-style adaptive aggregation for fedplug; used as ``fedplug_adaptive.process.build_adaptive_fed_avg``.
+"""FedMed-style adaptive aggregation for fedplug: ``fedplug_adaptive.process.build_adaptive_fed_avg``.
 
-Imports nothing: fedplug looks at `fedplug_adaptive.plugin`, and at the rest only when it is asked for.
+This file imports nothing, so that listing plugins stays cheap.
 """

@@ -1,4 +1,4 @@
-"""How far a client's model is from the server's, layer by layer."""
+"""The divergence of a client's model from the server's, by layer."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ __all__ = ["layer_divergences"]
 def layer_divergences(
     client: Sequence[tf.Tensor], server: Sequence[tf.Tensor], layers: Sequence[int]
 ) -> tf.Tensor:
-    """The Kullback-Leibler divergence of each layer's normalized weights from those of the server.
+    """Returns the Kullback-Leibler divergence of each layer's normalized weights from the server's.
 
-    The weights of a layer, normalized by a softmax over all of them, are a distribution; the divergence of
-    the client's P from the server's Q is ``sum(P log(P / Q))``.
+    A softmax over all weights of a layer makes them a distribution. The divergence of the client's P from the
+    server's Q is ``sum(P log(P / Q))``.
 
     Args:
-        client: The tensors of one model.
-        server: Those of another.
-        layers: For each tensor the number of the layer it belongs to, 0 up.
+        client: The tensors of the client's model.
+        server: The tensors of the server's model.
+        layers: The layer number of each tensor, from 0.
 
     Returns:
         float32 ``[number of layers]``, each 0 or more and finite.
@@ -43,7 +43,7 @@ def _log_softmax(x: tf.Tensor) -> tf.Tensor:
 
 
 def _sum(x: tf.Tensor) -> tf.Tensor:
-    """Of a vector of known length, halves added to halves: its bits do not depend on threads."""
+    """Sums a vector of static length by pairwise halves, so that the bits do not depend on threads."""
     while x.shape[0] > 1:
         half = (x.shape[0] + 1) // 2
         x = tf.pad(x, [[0, 2 * half - x.shape[0]]])

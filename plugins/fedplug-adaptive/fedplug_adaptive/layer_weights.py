@@ -1,4 +1,4 @@
-"""Means in which a client's weight in each layer follows from what it reported beside its update."""
+"""Means in which a client's weight in each layer depends on its report beside the update."""
 
 from __future__ import annotations
 
@@ -17,44 +17,44 @@ __all__ = ["DivergenceSoftmax", "LayerWeights", "ReportedWeights", "check_layers
 class LayerWeights(Aggregator):
     """``sum(w_c[l] update_c) / sum(w_c[l])`` in each layer l, or the plain weighted mean.
 
-    The last tensor of an update is the client's report, a number for each layer; the others are the model's.
-    Which of the two means it is, the state says: ``{"adaptive": bool, "previous_loss": float32}``. It is up
-    to the process to set it before `finish`; left alone, every round is adaptive. The report that results is
-    the plain mean of reports in either case. A layer in which all weights are 0 is averaged plainly.
+    The last tensor of an update is the client's report, one number per layer; the others are the model's.
+    The state selects the mean: ``{"adaptive": bool, "previous_loss": float32}``. The process sets it before
+    `finish`; by default every round is adaptive. The resulting report is the plain mean of reports in either
+    case. A layer whose weights are all 0 gets the plain mean.
 
-    One pass over the updates, as they arrive; the accumulator holds two dense models.
+    The updates are processed in one pass as they arrive; the accumulator holds two dense models.
     """
 
     def __init__(self, layers: Sequence[int]) -> None:
-        """Sets which tensor belongs to which layer.
+        """Sets the layer of each tensor.
 
         Args:
-            layers: For each of the model's tensors the number of its layer; all numbers from 0 up occur.
+            layers: The layer number of each of the model's tensors; all numbers from 0 occur.
 
         Raises:
-            ConfigError: They do not.
+            ConfigError: A layer number is missing.
         """
         check_layers(self.name, layers)
         self.layers = tuple(layers)
 
     @abc.abstractmethod
     def weigh(self, report: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-        """A client's ``a`` and ``b``, each ``[layers]``, for its weight ``a * exp(b)`` in each layer.
+        """Returns ``a`` and ``b``, each ``[layers]``, for a client's weight ``a * exp(b)`` in each layer.
 
         Args:
-            report: float32 ``[layers]``.
+            report: The client's report, float32 ``[layers]``.
         """
 
     def init_state(self, specs: Sequence[tf.TensorSpec]) -> Any:
-        """Adaptive; no loss is known yet."""
+        """Returns an adaptive state without a known loss."""
         del specs
         return {"adaptive": tf.constant(True), "previous_loss": tf.constant(float("inf"))}
 
     def zero(self, specs: Sequence[tf.TensorSpec]) -> Any:
-        """Zero sums and zero total weights.
+        """Returns zero sums and zero total weights.
 
         Raises:
-            ConfigError: The tensors are not those of ``layers``, and a report.
+            ConfigError: The tensors do not match ``layers`` and a report.
         """
         *tensors, report = specs
         count = max(self.layers) + 1
@@ -72,7 +72,7 @@ class LayerWeights(Aggregator):
         }
 
     def accumulate(self, accumulator: Any, update: Update, weight: tf.Tensor) -> Any:
-        """Decodes the update and adds it with one weight, and with one for each layer."""
+        """Decodes the update and adds it with the plain weight and with the weights by layer."""
         *tensors, report = update.decode()
         factor, exponent = self.weigh(tf.cast(tf.reshape(report, [-1]), tf.float32))
         client = {
@@ -85,7 +85,7 @@ class LayerWeights(Aggregator):
         return self.merge(accumulator, client)
 
     def merge(self, left: Any, right: Any) -> Any:
-        """Adds both up, the weights brought to the larger of the two exponents first."""
+        """Adds both accumulators, with weights relative to the larger of the two exponents."""
         exponent = tf.maximum(left["exponent"], right["exponent"])
         a, b = (tf.exp(side["exponent"] - exponent) for side in (left, right))
         return {
@@ -97,7 +97,7 @@ class LayerWeights(Aggregator):
         }
 
     def finish(self, accumulator: Any, state: Any) -> tuple[tuple[tf.Tensor, ...], Any]:
-        """Divides, and chooses by the state."""
+        """Divides the sums, and selects the mean by the state."""
         plain = [_divided(total, accumulator["plain_weight"]) for total in accumulator["plain"]]
         weights = tf.gather(accumulator["weights"], self.layers)
         update = [
@@ -111,28 +111,28 @@ class LayerWeights(Aggregator):
 
 
 class ReportedWeights(LayerWeights):
-    """A client weighs its number of examples times what it reports, kept within 0 and 1.
+    """Weighs a client by its number of examples times its report, limited to 0 to 1.
 
-    The sum is that of any weighted mean. A client decides on its weight by itself; when the weights of all
-    are too small for float32, the layer is averaged plainly.
+    The sum is that of any weighted mean. Each client decides on its own weight. If the weights of all clients
+    are too small for float32, the layer gets the plain mean.
     """
 
     name: ClassVar[str] = "reported_weights"
 
     def get_config(self) -> dict[str, Any]:
-        """The layers."""
+        """Returns the layers."""
         return {"layers": list(self.layers)}
 
     def weigh(self, report: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-        """The report itself."""
+        """Returns the report and zero exponents."""
         return tf.clip_by_value(report, 0, 1), tf.zeros_like(report)
 
 
 class DivergenceSoftmax(LayerWeights):
-    """A client weighs its number of examples times ``exp(-divergence / temperature)``.
+    """Weighs a client by its number of examples times ``exp(-divergence / temperature)``.
 
-    The softmax over clients is taken while they arrive: sums are kept relative to the largest weight so far,
-    and brought down when a larger one comes, so that no temperature makes all weights vanish.
+    The softmax over clients is computed as they arrive. Sums are relative to the largest weight so far and
+    rescaled when a larger one arrives, so that no temperature makes all weights vanish.
 
     Source of the one-pass softmax: Milakov & Gimelshein, "Online normalizer calculation for softmax", 2018
     (arXiv 1805.02867), algorithm 3.
@@ -141,48 +141,47 @@ class DivergenceSoftmax(LayerWeights):
     name: ClassVar[str] = "divergence_softmax"
 
     def __init__(self, layers: Sequence[int], *, temperature: float = 0.001) -> None:
-        """Sets layers and temperature.
+        """Sets the layers and the temperature.
 
         Args:
-            layers: As for `LayerWeights`.
-            temperature: In the unit of the divergences: a client whose divergence is larger by this weighs e
-                times less.
+            layers: The layer number of each tensor; see `LayerWeights`.
+            temperature: Increase of the divergence that divides a client's weight by e.
 
         Raises:
-            ConfigError: One of them is not valid.
+            ConfigError: An argument is invalid.
         """
         super().__init__(layers)
         check_temperature(self.name, temperature)
         self._temperature = temperature
 
     def get_config(self) -> dict[str, Any]:
-        """The arguments."""
+        """Returns the constructor's arguments."""
         return {"layers": list(self.layers), "temperature": self._temperature}
 
     def weigh(self, report: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-        """1, and the exponent."""
+        """Returns 1 and the exponent."""
         return tf.ones_like(report), tf.maximum(-tf.maximum(report, 0) / self._temperature, tf.float32.min)
 
 
 def check_layers(what: str, layers: Sequence[int]) -> None:
-    """Refuses what is no list of the numbers 0, 1, 2 ... of layers.
+    """Checks that ``layers`` is a list in which all layer numbers from 0 occur.
 
     Raises:
-        ConfigError: A number is left out, or there are none.
+        ConfigError: A number is missing, or the list is empty.
     """
     numbers = set(layers) if isinstance(layers, (list, tuple)) else set()
     if not numbers or numbers != set(range(len(numbers))):
         raise ConfigError(
             f"{what} layers is {layers!r}; give the number of the layer of each tensor, 0 up and none left "
-            "out, for instance [0, 0, 1, 1] for two layers with kernel and bias"
+            "out, for example [0, 0, 1, 1] for two layers with kernel and bias"
         )
 
 
 def check_temperature(what: str, temperature: float) -> None:
-    """Refuses what is no positive, finite number.
+    """Checks that the temperature is a positive finite number.
 
     Raises:
-        ConfigError: It is.
+        ConfigError: The temperature is not.
     """
     number = isinstance(temperature, (int, float)) and not isinstance(temperature, bool)
     if not number or not 0 < temperature < float("inf"):

@@ -1,6 +1,6 @@
-"""What this distribution brings; named by its entry point in the group ``fedplug.v1``.
+"""The declarations of this distribution, found through its entry point in the group ``fedplug.v1``.
 
-Imports nothing but fedplug's hooks and specs, as fedplug imports it whenever it lists its plugins.
+fedplug imports this module whenever it lists plugins, so it imports only fedplug's hooks and specs.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from fedplug.registry.specs import AggregatorSpec
 
 @hookimpl
 def fedplug_aggregators() -> list[AggregatorSpec]:
-    """What `fedplug_adaptive.process.build_adaptive_fed_avg` aggregates with, in its two forms."""
+    """Declares the two aggregators of `fedplug_adaptive.process.build_adaptive_fed_avg`."""
     return [
         AggregatorSpec(
             name="reported_weights",

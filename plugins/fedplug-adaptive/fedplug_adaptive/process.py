@@ -1,8 +1,8 @@
-"""Federated averaging that chooses, by layer and by round, how much each client weighs.
+"""Federated averaging that determines the weight of each client by layer and by round.
 
-A process of its own, as weights by divergence need the server's model on the client, and the choice of a
-round needs the clients' losses; fedplug's aggregators are given neither. All components are fedplug's and
-TFF's: client work, encoding, one-pass aggregation, finalizer. `fedplug.Trainer` drives the process.
+It is a process of its own: weights by divergence need the server's model on the client, and the choice in a
+round needs the clients' losses, neither of which aggregators receive. The components are fedplug's and TFF's:
+client work, encoding, one-pass aggregation, finalizer. A `Trainer` can drive the process.
 """
 
 from __future__ import annotations
@@ -63,46 +63,47 @@ def build_adaptive_fed_avg(
     tensor_metrics: bool = False,
     metrics_aggregator: Any = None,
 ) -> StatefulClientsProcess:
-    """Builds federated averaging in which a client weighs less in the layers where it is far from the others.
+    """Builds federated averaging in which a client weighs less in layers where it diverges from the server.
 
     In an adaptive round, client c with ``n_c`` examples weighs ``n_c exp(-D_c[l] / temperature)`` in layer l,
     where ``D_c[l]`` is the divergence of its trained model from the server's
     (`fedplug_adaptive.divergence.layer_divergences`). In a plain round it weighs ``n_c``. A round is adaptive
-    when the clients' mean training loss is not below that of the previous round; the first is plain.
+    if the clients' mean training loss is not below that of the previous round; the first round is plain.
 
-    Each client sends one number a layer beside its update, in the same wire form. Either the clients turn
-    their divergences into weights, and the server adds up; or the server takes a softmax of the divergences
-    while the updates arrive. Both are one pass, and equal but for rounding, as long as no weight is too small
-    for float32.
+    Each client sends one number per layer with its update. Either the clients convert their divergences to
+    weights, and the server adds; or the server computes a softmax of the divergences as updates arrive. Both
+    need one pass, and differ only by rounding if no weight is too small for float32.
 
     The metrics are those of `fedplug.tff.process.build_weighted_fed_avg`, with two more for the aggregator:
-    ``adaptive=bool`` and ``report=float32[layers]``, the mean over clients of the divergences, or of the
-    weights where clients weigh. What happens to updates that are not finite and to clients without examples
-    is the same as there.
+    ``adaptive=bool``, and ``report=float32[layers]``, the mean over clients of the divergences, or of the
+    weights if clients compute them. Updates that are not finite and clients without examples are treated as
+    in that function.
 
-    Follows Wu, Liang & Wang, "FedMed: A Federated Learning Framework for Language Modeling", Sensors 2020,
-    20(14), 4048, in its two ideas: weights by layer from a divergence, and a choice between these and plain
-    averaging by the change of the loss. The formulas are those written here.
+    The process follows Wu, Liang & Wang, "FedMed: A Federated Learning Framework for Language Modeling",
+    Sensors 2020, 20(14), 4048, in two ideas: weights by layer from a divergence, and a choice between these
+    and plain averaging by the change of the loss. The formulas are the ones above.
 
     Args:
-        model_fn: Makes a `tff.learning.models.VariableModel` with a metric ``loss``, as those of
-            `tff.learning.models.from_keras_model` have.
+        model_fn: A function that makes a `tff.learning.models.VariableModel` with a metric ``loss``, such as
+            one of `tff.learning.models.from_keras_model`.
         client_optimizer: A `tff.learning.optimizers.Optimizer`.
-        server_optimizer: Another; default: SGD with learning rate 1.
-        layers: For each trainable tensor the number of its layer, 0 up; default: each by itself.
-        temperature: In the unit of the divergences, which are small: begin with what ``report`` shows.
+        server_optimizer: A `tff.learning.optimizers.Optimizer`; SGD with learning rate 1 by default.
+        layers: The layer number of each trainable tensor, from 0; by default each tensor is a layer.
+        temperature: Increase of the divergence that divides a client's weight by e. Divergences are small;
+            the metric ``report`` shows their size.
         weighed_on: ``"server"`` or ``"clients"``.
-        weighting: ``"auto"``: chosen in each round as above; or ``"adaptive"`` or ``"plain"`` in all.
-        encoder: As for `fedplug.tff.process.build_weighted_fed_avg`.
-        lowering: The same.
-        min_size: The same; more than the number of layers, so that reports are sent uncompressed.
-        tensor_metrics: The same; the reports are the last tensor.
-        metrics_aggregator: The same.
+        weighting: ``"auto"`` to choose in each round as above; ``"adaptive"`` or ``"plain"`` for all rounds.
+        encoder: See `fedplug.tff.process.build_weighted_fed_avg`.
+        lowering: See `fedplug.tff.process.build_weighted_fed_avg`.
+        min_size: Minimum number of elements to encode. It must exceed the number of layers, so that reports
+            are sent uncompressed.
+        tensor_metrics: Whether the metrics include each tensor; the reports are the last one.
+        metrics_aggregator: See `fedplug.tff.process.build_weighted_fed_avg`.
 
     Raises:
-        CapabilityError: The encoder does not go with the model, see `fedplug.tff.process.compatibility`.
-        ConfigError: An argument is not valid, or the model has no metric ``loss``.
-        LoweringError: The current runtime cannot run what ``lowering`` asks for.
+        CapabilityError: The encoder does not fit the model, see `fedplug.tff.process.compatibility`.
+        ConfigError: An argument is invalid, or the model has no metric ``loss``.
+        LoweringError: The current runtime does not support ``lowering``.
     """
     _check_choice("weighting", weighting, _WEIGHTINGS)
     check_temperature("build_adaptive_fed_avg", temperature)
@@ -185,7 +186,7 @@ def _require_loss(learning: LearningComponents) -> None:
 
 
 def _build_report(learning: LearningComponents, aggregator: LayerWeights, temperature: float) -> Any:
-    """``(<W,V> -> float32[layers])``: of the server's weights and a client's update, what the client says."""
+    """Builds ``(<W,V> -> float32[layers])``, from server weights and a client's update to its report."""
 
     @tff.tensorflow.computation(learning.weights_type, learning.update_type)
     @tf.function
@@ -228,7 +229,7 @@ def _build_next(
         previous = state["inner"]["previous_loss"]
         fallen = loss < previous
         adaptive = tf.constant(weighting == "adaptive") if weighting != "auto" else ~fallen
-        # A loss that is not finite is nothing to compare with.
+        # A loss that is not finite cannot be compared with later ones.
         known = tf.where(tf.math.is_finite(loss), loss, previous)
         inner = collections.OrderedDict(adaptive=adaptive, previous_loss=known)
         return collections.OrderedDict(state, inner=inner)

@@ -16,7 +16,7 @@ def self_check() -> str:
     """Selects 100 of 10,000 entries on device 0 and compares the bits with the CPU's.
 
     Returns:
-        What was found, in a few words.
+        A short description of the result.
 
     Raises:
         DeviceError: The device refused the work, or its bits are not the CPU's.

@@ -1,4 +1,4 @@
-"""Robust aggregators for fedplug; used as ``fedplug.aggregator("median")`` and the like.
+"""Robust aggregators for fedplug, used as ``fedplug.aggregator("median")`` and so on.
 
-Imports nothing: fedplug looks at `fedplug_robust.plugin`, and at an aggregator only when it is asked for.
+This file imports nothing, so that listing plugins stays cheap.
 """

@@ -1,4 +1,4 @@
-"""The base of aggregators that must see all updates of a round at once, side by side."""
+"""The base of aggregators that need all updates of a round at once."""
 
 from __future__ import annotations
 
@@ -22,37 +22,37 @@ Rows = Sequence[tf.Tensor]
 class AllUpdates(Aggregator):
     """Decodes every update into a row of a buffer and combines the rows at the end.
 
-    The accumulator is ``{"rows": one [max_clients, *shape] per tensor, "count": int32}``, in client order: it
-    costs ``max_clients`` dense models, whatever the encoder is and however few clients there are. Weights are
-    ignored, as a client that chose its weight could outvote the others.
+    The accumulator is ``{"rows": one [max_clients, *shape] per tensor, "count": int32}``, in client order. It
+    takes the memory of ``max_clients`` dense models, whatever the encoder and the number of clients. Weights
+    are ignored, because a client that chose its weight could outvote the others.
 
-    How clients are spread over accumulators that are merged does not change a bit of the result. A round with
-    more updates than rows fails with an error that says so, and nothing of it is used.
+    The result does not depend on how clients are spread over merged accumulators, bit for bit. A round with
+    more updates than rows fails, and nothing of it is used.
     """
 
     def __init__(self, max_clients: int) -> None:
         """Sets the number of rows.
 
         Args:
-            max_clients: The most updates a round may have, 1 up.
+            max_clients: Maximum number of updates of a round, at least 1.
 
         Raises:
-            ConfigError: It is no whole number of at least 1.
+            ConfigError: ``max_clients`` is not a whole number of at least 1.
         """
         check_whole_number(f"{self.name} max_clients", max_clients, at_least=1)
         self.max_clients = max_clients
 
     @abc.abstractmethod
     def combine(self, rows: Rows) -> Rows:
-        """Of each tensor's rows ``[clients, n]``, one vector ``[n]`` of the same dtype; clients >= 1."""
+        """Combines each tensor's rows ``[clients, n]``, clients >= 1, into ``[n]`` of equal dtype."""
 
     @property
     def weights_by_examples(self) -> bool:
-        """No: every client counts as one."""
+        """False: every client counts equally."""
         return False
 
     def zero(self, specs: Sequence[tf.TensorSpec]) -> Any:
-        """No rows yet."""
+        """Returns an accumulator without rows."""
         rows = tuple(tf.zeros([self.max_clients, *spec.shape], spec.dtype) for spec in specs)
         return {"rows": rows, "count": tf.constant(0)}
 
@@ -69,7 +69,7 @@ class AllUpdates(Aggregator):
         return {"rows": rows, "count": count + 1}
 
     def merge(self, left: Any, right: Any) -> Any:
-        """Puts the rows of ``right`` below those of ``left``."""
+        """Appends the rows of ``right`` to those of ``left``."""
         count = left["count"] + right["count"]
         with self._room_for(count):
             shift = tf.identity(left["count"])
@@ -80,7 +80,7 @@ class AllUpdates(Aggregator):
         return {"rows": rows, "count": count}
 
     def finish(self, accumulator: Any, state: Any) -> tuple[tuple[tf.Tensor, ...], Any]:
-        """Combines the rows that are used; a round without any is one with an update of zeros."""
+        """Combines the used rows; a round without updates counts as one update of zeros."""
         used = tf.maximum(accumulator["count"], 1)
         sizes = [rows.shape[1:].num_elements() for rows in accumulator["rows"]]
         combined = self.combine(
@@ -104,15 +104,15 @@ class AllUpdates(Aggregator):
 
 
 def _column(flags: tf.Tensor, like: tf.Tensor) -> tf.Tensor:
-    """``flags[i]`` for everything in row i."""
+    """Returns ``flags[i]`` in the shape of row i, for broadcasting."""
     return tf.reshape(flags, [-1] + [1] * (like.shape.rank - 1))
 
 
 def check_whole_number(what: str, value: int, *, at_least: int) -> None:
-    """Refuses what is no whole number, or too small.
+    """Checks that a value is a whole number of at least ``at_least``.
 
     Raises:
-        ConfigError: It is.
+        ConfigError: The value is not.
     """
     if not isinstance(value, int) or isinstance(value, bool) or value < at_least:
         raise ConfigError(f"{what} is {value!r}; it must be a whole number of at least {at_least}")

@@ -13,15 +13,14 @@ __all__ = ["Krum"]
 
 
 class Krum(AllUpdates):
-    """The update with the smallest sum of squared distances to its nearest neighbours, or a mean of several.
+    """The update with the smallest sum of squared distances to its nearest neighbors, or a mean of several.
 
-    Of m updates, f of them assumed to be hostile, the score of one is the sum of the squared distances to the
-    ``m - f - 2`` nearest others, over all tensors together. The ``selected`` updates with the lowest scores
-    are averaged (multi-Krum), at most ``m - f`` of them; of equal scores, the earlier client's counts as
-    lower.
+    Let m be the number of updates, of which up to f may be hostile. The score of an update is the sum of the
+    squared distances to its ``m - f - 2`` nearest others, over all tensors together. The ``selected`` updates
+    with the lowest scores are averaged (multi-Krum), at most ``m - f`` of them. Ties favor earlier clients.
 
-    What it promises needs ``m >= 2 f + 3``. In a round with fewer updates f is taken to be
-    ``max(0, (m - 3) // 2)``, the most that can be withstood then: sample enough clients.
+    The guarantee requires ``m >= 2 f + 3``. In a round with fewer updates, f is lowered to
+    ``max(0, (m - 3) // 2)``, the maximum that can be tolerated; so sample enough clients.
 
     Source: Blanchard, El Mhamdi, Guerraoui, Stainer, "Machine Learning with Adversaries: Byzantine Tolerant
     Gradient Descent", NeurIPS 2017 (arXiv 1703.02757), section 4.
@@ -32,15 +31,15 @@ class Krum(AllUpdates):
     def __init__(
         self, byzantine: int = 1, *, selected: int = 1, max_clients: int = DEFAULT_MAX_CLIENTS
     ) -> None:
-        """Makes Krum.
+        """Initializes Krum.
 
         Args:
-            byzantine: f, how many updates of a round may be hostile.
-            selected: How many updates are averaged; 1 is Krum, more is multi-Krum.
-            max_clients: The most updates a round may have; memory grows with it.
+            byzantine: Number f of updates of a round that may be hostile.
+            selected: Number of updates to average; 1 is Krum, more is multi-Krum.
+            max_clients: Maximum number of updates of a round; memory grows with it.
 
         Raises:
-            ConfigError: One of them is no whole number or too small.
+            ConfigError: An argument is not a whole number, or too small.
         """
         super().__init__(max_clients)
         check_whole_number(f"{self.name} byzantine", byzantine, at_least=0)
@@ -49,11 +48,11 @@ class Krum(AllUpdates):
         self._selected = selected
 
     def get_config(self) -> dict[str, Any]:
-        """The arguments."""
+        """Returns the constructor's arguments."""
         return {"byzantine": self._byzantine, "selected": self._selected, "max_clients": self.max_clients}
 
     def combine(self, rows: Rows) -> Rows:
-        """Scores, selects, averages."""
+        """Scores the updates, selects the best and averages them."""
         count = tf.shape(rows[0])[0]
         byzantine = tf.clip_by_value((count - 3) // 2, 0, self._byzantine)
         scores = _scores(_squared_distances(rows), neighbours=tf.maximum(count - byzantine - 2, 1))
@@ -63,10 +62,10 @@ class Krum(AllUpdates):
 
 
 def _squared_distances(rows: Rows) -> tf.Tensor:
-    """``||x_i - x_j||^2`` over all tensors, float64 ``[m, m]``.
+    """Returns ``||x_i - x_j||^2`` over all tensors, float64 ``[m, m]``.
 
-    By differences: with ``|x|^2 + |y|^2 - 2 x y`` a hostile update of huge numbers would spoil the others'
-    distances as well.
+    The differences are squared: with ``|x|^2 + |y|^2 - 2 x y``, a hostile update of huge numbers would also
+    spoil the distances between others.
     """
     wide = [tf.cast(r, tf.float64) for r in rows]
 
@@ -77,6 +76,6 @@ def _squared_distances(rows: Rows) -> tf.Tensor:
 
 
 def _scores(squared_distances: tf.Tensor, neighbours: tf.Tensor) -> tf.Tensor:
-    """The sums of each row's smallest entries, one besides that to itself, which is 0."""
+    """Returns the sums of each row's smallest entries, besides the distance 0 to itself."""
     nearest = tf.transpose(tf.sort(squared_distances))[: neighbours + 1]
     return tf.foldl(tf.add, nearest)

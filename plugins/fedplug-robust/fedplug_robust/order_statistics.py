@@ -16,14 +16,13 @@ __all__ = ["Median", "TrimmedMean"]
 
 
 class TrimmedMean(AllUpdates):
-    """The mean of every coordinate without its ``ceil(fraction * m)`` largest and as many smallest values.
+    """The mean of every coordinate without its ``ceil(fraction * m)`` largest and smallest values.
 
-    m is the number of updates in the round; at least the middle one, or the middle two, are always left.
-    Hostile clients move the result only between values that honest ones sent, as long as they are no more
-    than that fraction of all.
+    m is the number of updates in the round; at least the middle one or two values always remain. Hostile
+    clients move the result only within the range of honest values, if they are at most that fraction of all.
 
-    With a sparse encoder it is 0 where so few clients send a coordinate that all their values are among the
-    extreme ones; quantizing encoders have no such effect.
+    With a sparse encoder, a coordinate is 0 if few clients send it and all their values are extreme.
+    Quantizers have no such effect.
 
     Source: Yin, Chen, Ramchandran, Bartlett, "Byzantine-Robust Distributed Learning: Towards Optimal
     Statistical Rates", ICML 2018 (arXiv 1803.01498), definition 2.
@@ -32,14 +31,14 @@ class TrimmedMean(AllUpdates):
     name: ClassVar[str] = "trimmed_mean"
 
     def __init__(self, fraction: float = 0.1, *, max_clients: int = DEFAULT_MAX_CLIENTS) -> None:
-        """Makes a trimmed mean.
+        """Initializes the trimmed mean.
 
         Args:
-            fraction: Left out at either end, from 0 (the mean) to less than 0.5.
-            max_clients: The most updates a round may have; memory grows with it.
+            fraction: Fraction to leave out at either end, from 0 (the mean) to less than 0.5.
+            max_clients: Maximum number of updates of a round; memory grows with it.
 
         Raises:
-            ConfigError: One of them is out of range.
+            ConfigError: An argument is out of range.
         """
         super().__init__(max_clients)
         if not isinstance(fraction, (int, float)) or isinstance(fraction, bool) or not 0 <= fraction < 0.5:
@@ -50,24 +49,24 @@ class TrimmedMean(AllUpdates):
         self._fraction = fraction
 
     def get_config(self) -> dict[str, Any]:
-        """The arguments."""
+        """Returns the constructor's arguments."""
         return {"fraction": self._fraction, "max_clients": self.max_clients}
 
     def combine(self, rows: Rows) -> Rows:
-        """Sorts each coordinate and takes the mean of the middle."""
-        # As written in decimals: in floating point, 0.07 of 100 clients would be more than 7.
+        """Sorts each coordinate and averages the middle values."""
+        # The fraction is exact in decimals; in floating point, 0.07 of 100 clients would exceed 7.
         share = Fraction(str(self._fraction))
         table = [_left_out(share, count) for count in range(1, self.max_clients + 1)]
         return tuple(_mean_of_middle(r, tf.constant(table)[tf.shape(r)[0] - 1]) for r in rows)
 
 
 class Median(AllUpdates):
-    """The median of every coordinate; of an even number of updates, the mean of the middle two.
+    """The median of every coordinate; for an even number of updates, the mean of the middle two.
 
-    Hostile clients move it only between values that honest ones sent, as long as they are fewer than half.
+    Hostile clients move it only within the range of honest values, if they are fewer than half.
 
-    With a sparse encoder it is 0 where fewer than half of the clients send a coordinate; quantizing encoders
-    have no such effect.
+    With a sparse encoder, a coordinate is 0 if fewer than half of the clients send it. Quantizers have no
+    such effect.
 
     Source: Yin, Chen, Ramchandran, Bartlett, "Byzantine-Robust Distributed Learning: Towards Optimal
     Statistical Rates", ICML 2018 (arXiv 1803.01498), definition 1.
@@ -76,22 +75,22 @@ class Median(AllUpdates):
     name: ClassVar[str] = "median"
 
     def __init__(self, *, max_clients: int = DEFAULT_MAX_CLIENTS) -> None:
-        """Makes a median.
+        """Initializes the median.
 
         Args:
-            max_clients: The most updates a round may have; memory grows with it.
+            max_clients: Maximum number of updates of a round; memory grows with it.
 
         Raises:
-            ConfigError: It is no whole number of at least 1.
+            ConfigError: ``max_clients`` is not a whole number of at least 1.
         """
         super().__init__(max_clients)
 
     def get_config(self) -> dict[str, Any]:
-        """The argument."""
+        """Returns the constructor's argument."""
         return {"max_clients": self.max_clients}
 
     def combine(self, rows: Rows) -> Rows:
-        """Sorts each coordinate and takes the middle."""
+        """Sorts each coordinate and takes the middle value."""
         return tuple(_mean_of_middle(r, (tf.shape(r)[0] - 1) // 2) for r in rows)
 
 

@@ -1,5 +1,5 @@
-// Count-sketch on plain arrays: adding a vector into a table, and reading
-// estimates of its elements back. Must not know TensorFlow or Python.
+// Count-sketch on plain arrays: adds a vector to a table, and estimates the
+// vector's elements from the table.
 //
 // In one row, element i is in column
 //   (hash >> 32) * columns >> 32, negated if hash & 1, hash = Mix(i + key)
@@ -16,9 +16,9 @@
 
 namespace fedplug_sketch {
 
-// Into how many parts to cut the columns of a row, for so many threads: 1 for
-// few elements, for doubles, and where the processor has no AVX-512. Every part
-// hashes all elements, so that more than four would gain little.
+// Number of parts into which to cut the columns of a row. It is 1 for few
+// elements, for doubles, and without AVX-512. Every part hashes all elements,
+// so more than four parts would gain little.
 template <typename T>
 int ColumnParts(std::int64_t n, int threads);
 
@@ -27,12 +27,12 @@ int ColumnParts(std::int64_t n, int threads);
 // REQUIRES: row zeroed by the caller; columns in [1, 2^31), or any if n is 0;
 //           all columns where ColumnParts is 1.
 // SHAPE: x[n], row[columns].
-// THREADS: rows, and parts of their columns, may be done in parallel; a number
-//          of the table is one thread's, so that the order of its additions,
-//          and with it every bit, is fixed.
+// THREADS: rows, and parts of their columns, may run in parallel. One thread
+//          computes each number of the table, so the order of its additions
+//          is fixed, and with it every bit.
 // COST: reads n elements and hashes them, 0.3 ns each on an EPYC with AVX-512;
-//       adds them to the row in no order, 1.2 ns each as long as the row fits
-//       in the third-level cache. To take a part of them out, 0.2 ns each.
+//       adds them to the row in random order, 1.2 ns each if the row fits into
+//       the L3 cache. Selecting a part of them costs 0.2 ns each.
 template <typename T>
 void SketchColumns(const T* x, std::int64_t n, std::uint64_t key,
                    std::int64_t columns, std::int64_t begin, std::int64_t end,
@@ -44,9 +44,9 @@ void SketchColumns(const T* x, std::int64_t n, std::uint64_t key,
 // REQUIRES: at least one row; columns as above; no NaN where there are several
 //           rows.
 // SHAPE: keys[rows], table[rows * columns], estimates[>= end].
-// THREADS: ranges may be done in parallel.
-// COST: reads rows elements in no order and writes one, for each i; sorts them
-//       with rows * log2(rows)^2 / 4 exchanges, a vector of elements at a time.
+// THREADS: ranges may run in parallel.
+// COST: reads rows elements in random order and writes one, for each i; sorts
+//       them with rows * log2(rows)^2 / 4 exchanges, a vector at a time.
 //       May throw std::bad_alloc for 512 bytes a row.
 template <typename T>
 void EstimateRange(const T* table, const std::uint64_t* keys, std::int64_t rows,

@@ -1,5 +1,5 @@
-// The kernels by C names, for fedplug_sketch/kernel.py: no TensorFlow in sight.
-// Whoever calls has checked shapes and numbers. False where memory was short.
+// The kernels with C linkage, for fedplug_sketch/kernel.py. The caller has
+// checked shapes and numbers. They return false if allocation fails.
 #include <algorithm>
 #include <atomic>
 #include <cstdint>
@@ -18,8 +18,8 @@
 
 namespace {
 
-// Calls task(0) ... task(count - 1), each once, on so many threads at most; on
-// fewer where the system has no more.
+// Calls task(0) ... task(count - 1), each once, on at most the given number of
+// threads; on fewer if the system cannot start more.
 template <typename Task>
 void Run(std::int64_t count, std::int64_t threads, const Task& task) {
   std::atomic<std::int64_t> next{0};

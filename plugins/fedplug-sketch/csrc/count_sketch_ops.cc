@@ -1,5 +1,5 @@
-// FedplugSketch>CountSketch and FedplugSketch>Estimate: declaration, checks,
-// allocation. Must not know how a sketch is computed.
+// The ops FedplugSketch>CountSketch and FedplugSketch>Estimate: declaration,
+// checks and allocation.
 #include <cstdint>
 #include <limits>
 

@@ -1,7 +1,4 @@
-"""The compiled count-sketch on NumPy arrays, where the build found a compiler. Must not know any encoder.
-
-csrc/count_sketch.h says what it computes.
-"""
+"""The compiled count-sketch on NumPy arrays, if the build found a compiler; see csrc/count_sketch.h."""
 
 from __future__ import annotations
 
@@ -24,7 +21,7 @@ _POINTER, _INTEGER = ctypes.c_void_p, ctypes.c_int64
 
 
 def is_built() -> bool:
-    """Whether it is there; NumPy gives the same bits, in ten times the time and more."""
+    """Returns whether the kernel exists; NumPy gives the same bits more than ten times slower."""
     return _library() is not None
 
 
@@ -53,7 +50,7 @@ def estimate(table: Array, keys: Array, size: int) -> Array:
 
 
 def _require(condition: bool, message: str) -> None:
-    """What the kernel takes for granted."""
+    """Checks an assumption of the kernel."""
     if not condition:
         raise ValueError(message)
 
@@ -66,7 +63,7 @@ def _library() -> ctypes.CDLL | None:
 
 
 def _call(name: str, first: Array, *rest: Any) -> None:
-    """The function of that name for the dtype of its first argument."""
+    """Calls the function of that name for the dtype of its first argument."""
     function = getattr(_library(), f"{name}_{first.dtype.name}")
     arguments = (first, *rest)
     function.argtypes = [_POINTER if isinstance(each, np.ndarray) else _INTEGER for each in arguments]

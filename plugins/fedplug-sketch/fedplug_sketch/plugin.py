@@ -1,6 +1,6 @@
-"""What this distribution brings; named by its entry point in the group ``fedplug.v1``.
+"""The declarations of this distribution, found through its entry point in the group ``fedplug.v1``.
 
-Must import nothing but fedplug's hooks and specs, as it is looked at whenever fedplug lists its plugins.
+fedplug imports this module whenever it lists plugins, so it imports only fedplug's hooks and specs.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from fedplug.registry.specs import EXECUTIONS, EncoderSpec, OpLibrarySpec
 
 @hookimpl
 def fedplug_encoders() -> list[EncoderSpec]:
-    """One encoder."""
+    """Declares the encoder."""
     return [
         EncoderSpec(
             name="countsketch",
@@ -26,7 +26,7 @@ def fedplug_encoders() -> list[EncoderSpec]:
 
 @hookimpl
 def fedplug_op_libraries() -> list[OpLibrarySpec]:
-    """One library."""
+    """Declares the op library."""
     return [
         OpLibrarySpec(
             name="sketch",
