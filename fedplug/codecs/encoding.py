@@ -388,7 +388,7 @@ class _Model:
 
     def _encode(
         self, xs: Sequence[NDArray[Any]], state: ArrayState, round_num: int
-    ) -> tuple[tuple[bytes, ...], tuple[ArrayState, ...], Mapping[str, Any]]:
+    ) -> tuple[Sequence[bytes], Sequence[ArrayState], Mapping[str, Any]]:
         """Returns the payloads, the next state of each array, and the next control."""
         rate_control = self.encoder.rate_control
         states = self._split(state)

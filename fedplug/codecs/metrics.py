@@ -65,7 +65,7 @@ class TensorMetrics:
         self,
         encoder: ModelEncoder,
         arrays: Sequence[NDArray[Any]],
-        buffers: Sequence[NDArray[np.uint8]],
+        buffers: Sequence[bytes],
         next_states: Sequence[Mapping[str, NDArray[Any]]],
     ) -> None:
         """Adds an encoded update; arguments as for `fedplug.encoders.model.tensor_metrics.measure`."""

@@ -128,10 +128,11 @@ class _PipelineReader(PayloadReader):
 
     def _form_of(self, index_code: NDArray[np.uint8], code: NDArray[np.uint8]) -> BodyForm:
         quantizer, entropy_coder, index_coder = self._stages
-        values = ValueCoder(quantizer.from_payload(code), entropy_coder and entropy_coder.from_payload(code))
-        if entropy_coder is not None and values.quantizer.symbols(0, DTYPES["float32"]) is None:
+        coder = None if entropy_coder is None else entropy_coder.from_payload(code)
+        values = ValueCoder(quantizer.from_payload(code), coder)
+        if coder is not None and values.quantizer.symbols(0, DTYPES["float32"]) is None:
             raise PayloadError(f"{quantizer.wire_id} has no symbols that could have been entropy-coded")
-        return BodyForm(values, index_coder and index_coder.from_payload(index_code))
+        return BodyForm(values, None if index_coder is None else index_coder.from_payload(index_code))
 
 
 def _always_the_same(stage: type[CodedStage]) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 from fedplug import ops, wire
@@ -109,8 +109,10 @@ class ModelEncoder:
                 compared = [self.specs[place] for place in places]
                 largest = max(compared, key=ops.num_elements).name
                 _require_size(compared, f"the tensors of {shared!r}, such as {largest!r}, have together")
-        only = self.encoders[0] if self._on_arrays and len(specs) == 1 else None
-        self._alone = only.encode_container if isinstance(only, ContainerEncoder) else None
+        self._alone: Callable[..., tuple[bytes, State]] | None = None
+        only: Encoder = self.encoders[0]
+        if self._on_arrays and len(specs) == 1 and isinstance(only, ContainerEncoder):
+            self._alone = only.encode_container
         self.rate_control: RateControl | None = None
         if isinstance(encoder, EncoderAssignment):
             self.rate_control = encoder.rate_control(self.encoders, self.specs)
@@ -264,8 +266,9 @@ def _require_size(specs: Sequence[Spec], subject: str) -> None:
 
 def _uncompressed(encoder: Encoder, spec: Spec) -> Encoder:
     """Returns the encoder that sends this tensor exactly; an encoder of differences keeps its memory."""
-    keeps_memory = isinstance(encoder, Around) and ops.is_floating(spec.dtype)
-    return encoder.around(_AS_IT_IS) if keeps_memory else _AS_IT_IS
+    if isinstance(encoder, Around) and ops.is_floating(spec.dtype):
+        return encoder.around(_AS_IT_IS)
+    return _AS_IT_IS
 
 
 def _like(state: State, next_state: State, encoder: Encoder) -> State:
