@@ -1,7 +1,7 @@
-"""The conformance suite: what fedplug expects of a plugin, as test suites that its author subclasses.
+"""The conformance suites: test suites that the authors of plugins subclass.
 
-Every suite runs under pytest as it is; `run` runs one without pytest, as ``fedplug plugins check`` does. Only
-tests and that command import this package. Importing it loads nothing; a suite loads what it tests with.
+pytest runs every suite; `run` runs one without pytest, as ``fedplug plugins check`` does. Only tests and that
+command import this package. Importing it loads nothing; a suite imports what it needs.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""The suite for aggregators: pure, order kept, empty rounds legal, the same in a graph as eagerly.
-
-Must not know TFF or any aggregator.
-"""
+"""The suite for aggregators: purity, order, empty rounds, equal results in graphs and eagerly."""
 
 from __future__ import annotations
 
@@ -33,7 +30,7 @@ _STRUCTURE = "test_accumulators_and_states_keep_their_structure"
 
 
 class AggregatorSuite(Suite, abc.ABC):
-    """What `fedplug.tff.aggregators.base.Aggregator` promises; clients send through the identity encoder.
+    """Checks the promises of `fedplug.tff.aggregators.base.Aggregator`; clients use the identity encoder.
 
     An author writes, in a test module::
 
@@ -50,7 +47,7 @@ class AggregatorSuite(Suite, abc.ABC):
 
     @abc.abstractmethod
     def make_aggregator(self) -> Aggregator:
-        """A new aggregator, every time with the same configuration."""
+        """Returns a new aggregator, always with the same configuration."""
 
     def test_it_has_a_name_for_the_registry(self) -> None:
         name = self.make_aggregator().name
@@ -201,7 +198,7 @@ class AggregatorSuite(Suite, abc.ABC):
 
     @after(_DETERMINISM, _STRUCTURE, _ARGUMENTS)
     def test_a_graph_computes_what_eager_execution_does(self) -> None:
-        """Each function in a graph of its own, as in a process."""
+        """Each function runs in its own graph, as in a process."""
         eager, traced = self.make_aggregator(), self.make_aggregator()
 
         def add(accumulator: Any, buffers: Sequence[tf.Tensor], weight: tf.Tensor) -> Any:
@@ -221,7 +218,7 @@ class AggregatorSuite(Suite, abc.ABC):
         return aggregator
 
     def _of(self, aggregator: Aggregator, updates: Sequence[Sequence[tf.Tensor]]) -> Sequence[tf.Tensor]:
-        """The result for these updates; the first client has weight 1, the next 2, and so on."""
+        """Returns the result for these updates; the clients have the weights 1, 2, and so on."""
         accumulator = aggregator.zero(_SPECS)
         for number, update in enumerate(updates, start=1):
             buffers, _ = _MODEL.encode(update, _MODEL.init_state(), tf.constant(0))
@@ -253,7 +250,7 @@ def _update(client: int) -> list[tf.Tensor]:
 
 @functools.cache
 def _message(client: int, scale: float) -> tuple[tuple[tf.Tensor, ...], tf.Tensor]:
-    """What a client sends, and its weight; made once."""
+    """Returns a client's message and its weight."""
     buffers, _ = _MODEL.encode(_update(client), _MODEL.init_state(), tf.constant(0))
     return buffers, tf.constant(scale * (client + 1), tf.float32)
 

@@ -1,7 +1,4 @@
-"""The suite for what encodes a whole model: an encoder for every tensor, and promises that hold for all.
-
-Must not know TFF. What the encoders themselves promise is tested by `EncoderSuite`.
-"""
+"""The suite for assignments. `EncoderSuite` tests the promises of the assigned encoders."""
 
 from __future__ import annotations
 
@@ -39,7 +36,7 @@ class _Sent(NamedTuple):
 
 
 class AssignmentSuite(OnEachExecution, abc.ABC):
-    """What `fedplug.encoders.assignment.EncoderAssignment` promises.
+    """Checks the promises of `fedplug.encoders.assignment.EncoderAssignment`.
 
     An author writes, in a test module::
 
@@ -47,7 +44,7 @@ class AssignmentSuite(OnEachExecution, abc.ABC):
             def make_assignment(self):
                 return ByDepth(0.1)
 
-    and overrides `specs` where it is for models of certain names, shapes or dtypes only.
+    and overrides `specs` if it supports only certain names, shapes or dtypes.
     """
 
     specs: ClassVar[Sequence[Spec]] = (
@@ -60,14 +57,14 @@ class AssignmentSuite(OnEachExecution, abc.ABC):
 
     @abc.abstractmethod
     def make_assignment(self) -> EncoderAssignment:
-        """A new one, every time with the same configuration."""
+        """Returns a new assignment, always with the same configuration."""
 
     def executes_on(self) -> tuple[str, ...]:
-        """What it declares."""
+        """Returns the declared executions."""
         return self.make_assignment().capabilities.executes_on
 
     def tried_specs(self) -> list[Spec]:
-        """`specs` for the arrays that are being tried."""
+        """Returns `specs` for the current kind of arrays."""
         return [self.on.spec(tuple(spec.shape), spec.dtype.name, spec.name) for spec in self.specs]
 
     def test_it_has_a_name_for_the_registry(self) -> None:
@@ -144,7 +141,7 @@ class AssignmentSuite(OnEachExecution, abc.ABC):
                 expect.same_bits(f"{spec.name!r}, decoded", got, want)
 
     def _rounds(self, rounds: int = 2) -> Iterator[_Sent]:
-        """What one client sends in its first rounds."""
+        """Returns the payloads of one client in its first rounds."""
         model = ModelEncoder(self.make_assignment(), self.tried_specs(), min_size=0)
         states = model.init_state()
         for number in range(rounds):

@@ -1,4 +1,4 @@
-"""From a part in the registry to the suite that tests it. Must not hold a check."""
+"""Finds the suite that tests a component of the registry."""
 
 from __future__ import annotations
 
@@ -44,10 +44,10 @@ _MAKE: dict[str, Callable[[str], Any]] = {
 
 
 def check_base(kind: str, found: type[Any]) -> None:
-    """Refuses a class that is not derived from the base of its kind. A runtime is checked when it is made.
+    """Refuses a class that does not derive from the base of its kind. Runtimes are checked when created.
 
     Raises:
-        PluginError: It is not; the message names the base.
+        PluginError: It does not; the message names the base.
     """
     bases = tuple(_resolve(base) for base in _BASES.get(kind, ()))
     if bases and not issubclass(found, bases):
@@ -58,7 +58,7 @@ def check_base(kind: str, found: type[Any]) -> None:
 
 @contextlib.contextmanager
 def made(kind: str, example: str) -> Iterator[Any]:
-    """Makes the component that an example describes; stores and runtimes are closed at the end."""
+    """Creates the component that an example describes; closes stores and runtimes at the end."""
     if kind == "runtime":
         with _use(example) as handle:
             yield handle.context
@@ -70,7 +70,7 @@ def made(kind: str, example: str) -> Iterator[Any]:
 
 
 def suite(kind: str, example: str) -> type[Suite]:
-    """The suite for a part, with every attribute as it is by default."""
+    """Returns the suite for a component, with default attributes."""
     if kind == "encoder":
         from fedplug.encoders.assignment import EncoderAssignment
         from fedplug.testing.assignment import AssignmentSuite

@@ -1,4 +1,4 @@
-"""Copies of a folder as a kill would leave them, taken while a function runs; and flipped bits in files."""
+"""Copies a folder as a kill would leave it while a function runs, and flips bits in files."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ __all__ = ["find", "flip", "images"]
 
 
 def images(folder: Path, target: Path, action: Callable[[], object]) -> list[Path]:
-    """Runs a function and copies a folder each time when a call of a built-in changed its files.
+    """Runs a function and copies a folder after every call of a built-in that changed its files.
 
-    The copies hold what a kill at this moment would leave: content that Python still buffers is missing.
+    The copies are what a kill at that moment would leave: content that Python still buffers is missing.
 
     Args:
         folder: The folder.
         target: A new folder, for the copies.
-        action: The function; what other threads do is seen late.
+        action: The function; changes by other threads are noticed late.
 
     Returns:
-        The copies, one at least if there are files; the last one is of the end.
+        The copies, at least one if there are files; the last one shows the end.
     """
     taken: list[Path] = []
     seen = _files(folder)
@@ -51,7 +51,7 @@ def images(folder: Path, target: Path, action: Callable[[], object]) -> list[Pat
 
 
 def find(folder: Path, content: bytes) -> Iterator[tuple[Path, int]]:
-    """Yields the files of a folder that contain some bytes, relative to it, each with the first position."""
+    """Yields the files of a folder that contain the bytes, with the first offset of each."""
     for path in sorted(folder.rglob("*")):
         if path.is_file() and (position := path.read_bytes().find(content)) >= 0:
             yield path.relative_to(folder), position
@@ -65,7 +65,7 @@ def flip(path: Path, position: int) -> None:
 
 
 def _files(folder: Path) -> dict[str, tuple[int, int, int]]:
-    """Tells the files of a folder, and their contents, from what they were before."""
+    """Returns a key for the files of a folder and their contents."""
     found = {}
     for path in folder.rglob("*"):
         try:

@@ -1,4 +1,4 @@
-"""The suite for encoders: all checks together, run from the last base to the first. Holds no check itself."""
+"""The suite for encoders, which combines all checks; they run from the last base to the first."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class EncoderSuite(
     CapabilityChecks,
     ContractChecks,
 ):
-    """What `fedplug.encoders.base.Encoder` promises, check by check.
+    """Checks the promises of `fedplug.encoders.base.Encoder`.
 
     An author writes, in a test module::
 

@@ -1,7 +1,4 @@
-"""Checks that an encoder is what it declares to be: stateful, linear, lossless, unbiased.
-
-Must not know wire forms.
-"""
+"""Checks of declared capabilities: stateful, linear, lossless, unbiased."""
 
 from __future__ import annotations
 
@@ -175,7 +172,7 @@ class CapabilityChecks(EncoderSubject):
 
     @on_each_execution
     def test_unbiased_means_that_the_mean_over_rounds_is_the_input(self) -> None:
-        """A z-test in several directions: along the input, along its sum, and along random signs."""
+        """Runs a z-test along the input, along its sum, and along random signs."""
         encoder = self._declaring("unbiased")
         spec = self.on.spec((48,), self.tried_dtypes()[0])
         x = self.on.tensor("normal", spec)
@@ -193,7 +190,7 @@ class CapabilityChecks(EncoderSubject):
             )
 
     def expect_conserved(self, encoder: Encoder, step: Step) -> None:
-        """What is decoded and the next residual are together what went in and `decay` times the residual."""
+        """Fails unless decoded values + next residual = input + `decay` * residual."""
         dtype, wide = step.state["residual"].dtype, ops.wide_dtype(step.case.spec.dtype)
         expect.that(
             dtype == wide,

@@ -1,7 +1,4 @@
-"""Checks of what every encoder promises, whatever it declares: config, purity, shapes, sums.
-
-Must not know wire forms.
-"""
+"""Checks of the promises of every encoder: configuration, purity, shapes, sums."""
 
 from __future__ import annotations
 
@@ -93,7 +90,7 @@ class ContractChecks(EncoderSubject):
     @after("test_equal_encoders_give_equal_bits", "test_nothing_is_shared_between_clients")
     @on_each_execution
     def test_a_round_done_again_later_has_the_same_result(self) -> None:
-        """As after a restart: rounds are done again from the last to the first, with the state they had."""
+        """Repeats the rounds from the last to the first with their states, as after a restart."""
         done = self.long_history(self.make_encoder())
         again = self.make_encoder()
         for number, step in reversed(list(enumerate(done))):
@@ -105,7 +102,7 @@ class ContractChecks(EncoderSubject):
     @after("test_nothing_is_shared_between_clients", "test_a_round_done_again_later_has_the_same_result")
     @on_each_execution
     def test_it_keeps_nothing_of_a_client_on_itself(self) -> None:
-        """A cache may keep what depends on the shape; what depends on the data is state."""
+        """A cache may depend on the shape; anything that depends on the data must be state."""
         encoder = self.make_encoder()
         for spec in self.specs():
             found = []
@@ -225,7 +222,7 @@ class ContractChecks(EncoderSubject):
 
 
 def _digest(value: object) -> object:
-    """Stands for a value and what is in it, to tell whether it has changed."""
+    """Returns a digest of a value, to detect changes."""
     if isinstance(value, Mapping):
         return [(repr(key), _digest(each)) for key, each in value.items()]
     if isinstance(value, list | tuple):
@@ -244,5 +241,5 @@ def _kind(value: object) -> str:
 
 
 def _form(value: Array) -> str:
-    """Shape and dtype."""
+    """Returns shape and dtype."""
     return f"{value.dtype.name}{list(value.shape)}"

@@ -1,7 +1,4 @@
-"""Checks of what an encoder declares for others: seeds, secure sums, sensitivity, error bounds, dtypes.
-
-Must not know wire forms.
-"""
+"""Checks of declarations for other components: seeds, secure sums, sensitivity, error bounds, dtypes."""
 
 from __future__ import annotations
 
@@ -132,7 +129,7 @@ class DeclarationChecks(EncoderSubject):
         return tuple((key, *self._form_and_bits(payload[key])) for key in sorted(payload))
 
     def _in_the_clear(self, value: Array) -> tuple[object, ...]:
-        """What is seen of an array when all clients' floats are summed in secret."""
+        """Returns the parts of an array that remain visible when the clients' floats are summed securely."""
         form, bits = self._form_and_bits(value)
         return (form,) if ops.is_floating(value.dtype) else (form, bits)
 

@@ -1,7 +1,4 @@
-"""Checks that an encoder computes the same on NumPy arrays as on TensorFlow's tensors.
-
-Must not know what it computes.
-"""
+"""Checks that an encoder computes the same on NumPy arrays as on TensorFlow's tensors."""
 
 from __future__ import annotations
 
@@ -32,7 +29,7 @@ _SPARSE = "sparse/1"  # of every pipeline with a sparsifier
 
 
 class ExecutionChecks(EncoderSubject):
-    """They apply where "numpy" is among what the encoder executes on."""
+    """They apply if the encoder executes on "numpy"."""
 
     @after(_DETERMINISM, _STATE, _ROUND_TRIP, _WIRE_ID)
     def test_numpy_arrays_and_tensors_give_the_same_bits(self) -> None:
@@ -45,7 +42,7 @@ class ExecutionChecks(EncoderSubject):
 
     @after(_DETERMINISM, _ARGUMENTS)
     def test_donated_residuals_give_the_same_bits(self) -> None:
-        """With `fedplug.ops.donation`, only state and accumulator may be written over."""
+        """Donates with `fedplug.ops.donation`: only the state and the accumulator may be overwritten."""
         self.require("numpy")
         encoder = self.make_encoder()
         for spec in self.few_specs():
@@ -64,7 +61,7 @@ class ExecutionChecks(EncoderSubject):
 
     @after(_ROUND_TRIP, _WIRE_ID)
     def test_it_is_read_without_its_configuration(self) -> None:
-        """By `fedplug.decode`, which finds what reads it by its wire id; see `Encoder.from_payload`."""
+        """Uses `fedplug.decode`, which finds the decoder by its wire id; see `Encoder.from_payload`."""
         self.require("numpy")
         encoder = self.make_encoder()
         declared = {entry.spec.wire_id for entry in catalog().entries if isinstance(entry.spec, EncoderSpec)}
@@ -79,7 +76,7 @@ class ExecutionChecks(EncoderSubject):
 
     @after(_ARGUMENTS, _STATE)
     def test_no_array_is_sent_that_is_not_finite(self) -> None:
-        """By `fedplug.codec`, which raises NonFiniteError; the state, be it donated, is what it was."""
+        """Uses `fedplug.codec`, which raises NonFiniteError; the state does not change, even if donated."""
         self.require("numpy")
         codec = codecs.Codec(self.make_encoder())
         for spec in self.few_specs():
@@ -99,7 +96,7 @@ class ExecutionChecks(EncoderSubject):
                     expect.that(False, f"{what} was encoded; refuse it, see fedplug.ops.require_finite")
 
     def _rounds(self) -> dict[str, Mapping[str, Array]]:
-        """Everything that is computed in the first rounds, for comparing two executions."""
+        """Returns all results of the first rounds, to compare two executions."""
         found: dict[str, Mapping[str, Array]] = {}
         for spec in self.few_specs():
             encoder = self.make_encoder()

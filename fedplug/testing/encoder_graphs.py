@@ -1,7 +1,4 @@
-"""Checks that an encoder computes the same wherever it runs: eagerly, in a graph, fused, inside TFF.
-
-Must not know what it computes.
-"""
+"""Checks that an encoder computes the same wherever it runs: eagerly, in a graph, fused, inside TFF."""
 
 from __future__ import annotations
 
@@ -31,14 +28,14 @@ _REFERENCES = "test_compiled_ops_and_their_references_give_the_same"
 
 
 class GraphChecks(EncoderSubject):
-    """Everything but where it runs stays the same: the comparison is bit for bit."""
+    """The comparisons are bit for bit."""
 
     check_tff: ClassVar[bool] = True
     """Whether to run the encoder inside TFF too, which takes seconds to import."""
 
     @after("test_its_arguments_are_not_changed")
     def test_it_makes_no_numpy_arrays_of_its_arguments(self) -> None:
-        """Read off the source, and so found where TensorFlow, whose graphs refuse it, is not installed."""
+        """Reads the source, so it works without TensorFlow, whose graphs refuse such calls."""
         if "tensorflow" not in self.executes_on():
             raise NotApplicable("it does not declare that it executes on tensorflow")
         for part in (encoder := self.make_encoder(), *getattr(encoder, "stages", ())):
@@ -57,7 +54,7 @@ class GraphChecks(EncoderSubject):
 
     @after(_DETERMINISM, _ROUND_TRIP, _WIRE_ID, _GRAPH)
     def test_compiled_ops_and_their_references_give_the_same(self) -> None:
-        """Only the references in a graph: that compiled ops give the same there is tested above."""
+        """Runs only the references in a graph; a check above covers the compiled ops."""
         self.require("tensorflow")
         if self.make_encoder().capabilities.needs_op_library:
             raise NotApplicable("it declares that it needs the op library")

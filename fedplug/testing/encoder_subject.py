@@ -1,7 +1,4 @@
-"""What every check of an encoder works with: the encoder, the tensors it is tried with, one whole round trip.
-
-Must not know what is checked.
-"""
+"""The basis of all checks of an encoder: the encoder, its test tensors, and a round trip."""
 
 from __future__ import annotations
 
@@ -25,7 +22,7 @@ _MANY_ROUNDS = 24
 
 
 class Case(NamedTuple):
-    """A tensor to encode, and how to speak of it."""
+    """A tensor to encode, and its description."""
 
     x: Array
     spec: Spec
@@ -33,7 +30,7 @@ class Case(NamedTuple):
 
 
 class Step(NamedTuple):
-    """One call of `Encoder.encode`, with what went in."""
+    """One call of `Encoder.encode` with its arguments."""
 
     case: Case
     state: State
@@ -42,7 +39,7 @@ class Step(NamedTuple):
 
 
 class EncoderSubject(OnEachExecution, abc.ABC):
-    """The encoder under test. Override the attributes where the encoder's documentation says so."""
+    """The encoder under test. Override attributes if the encoder's documentation justifies it."""
 
     shapes: ClassVar[tuple[tuple[int, ...], ...]] = tensors.SHAPES
     """All are tried with the first of the dtypes."""
@@ -53,7 +50,7 @@ class EncoderSubject(OnEachExecution, abc.ABC):
 
     @abc.abstractmethod
     def make_encoder(self) -> Encoder:
-        """A new encoder, every time with the same configuration."""
+        """Returns a new encoder, always with the same configuration."""
 
     def executes_on(self) -> tuple[str, ...]:
         """The declared executions, without TensorFlow if the encoder lacks the op library that it needs."""
@@ -64,14 +61,14 @@ class EncoderSubject(OnEachExecution, abc.ABC):
         return found
 
     def tried_dtypes(self) -> tuple[str, ...]:
-        """The names of the dtypes that are tried."""
+        """Returns the names of the tested dtypes."""
         if self.dtypes is not None:
             return tuple(map(tensors.dtype_name, self.dtypes))
         declared = self.make_encoder().capabilities.dtypes
         return tuple(dtype for dtype in tensors.DTYPES if dtype in declared)
 
     def specs(self) -> list[Spec]:
-        """The specs that are tried."""
+        """Returns the tested specs."""
         first, *others = self.tried_dtypes()
         by_shape = [self.on.spec(shape, first) for shape in self.shapes]
         return by_shape + [self.on.spec((7,), dtype) for dtype in others]
@@ -80,7 +77,7 @@ class EncoderSubject(OnEachExecution, abc.ABC):
         """Four of the specs, from the smallest to the largest, for checks that take long.
 
         Args:
-            largest: Leave out those of more elements.
+            largest: The maximum number of elements.
         """
         specs = sorted(self.specs(), key=ops.num_elements)
         specs = [spec for spec in specs if largest is None or ops.num_elements(spec) <= largest]
@@ -88,20 +85,20 @@ class EncoderSubject(OnEachExecution, abc.ABC):
         return [spec for position, spec in enumerate(specs) if position in chosen]
 
     def cases(self, seed: int = 0) -> Iterator[Case]:
-        """Every kind of tensor for every spec; made anew, so that a check owns them."""
+        """Returns every kind of tensor for every spec, as new arrays that a check may change."""
         for spec in self.specs():
             for kind in tensors.KINDS if ops.num_elements(spec) else ("normal",):
                 what = f"{tensors.name_of(spec)} ({kind})"
                 yield Case(self.on.tensor(kind, spec, seed), spec, what)
 
     def first_steps(self) -> Iterator[Step]:
-        """Encodes every case as a client does that takes part for the first time."""
+        """Encodes every case as in a client's first round."""
         encoder = self.make_encoder()
         for case in self.cases():
             yield self._step(encoder, case, encoder.init_state(case.spec), 0)
 
     def history(self, encoder: Encoder, spec: Spec, seed: int = 0, rounds: int = 3) -> Iterator[Step]:
-        """What one client encodes in its first rounds, each with another tensor and its previous state."""
+        """Encodes the first rounds of one client, each with another tensor and the previous state."""
         state = encoder.init_state(spec)
         for number in range(rounds):
             x = self.on.tensor("normal", spec, seed=100 * seed + number)
@@ -111,7 +108,7 @@ class EncoderSubject(OnEachExecution, abc.ABC):
             state = step.next_state
 
     def long_history(self, encoder: Encoder) -> list[Step]:
-        """The same over many rounds, of the smallest tensor of some elements for which there is state."""
+        """Encodes many rounds of the smallest non-empty tensor with a state."""
         several = [spec for spec in self.specs() if ops.num_elements(spec) > 1] or self.specs()
         kept = [spec for spec in several if encoder.init_state(spec)] or several
         smallest = min(kept, key=ops.num_elements)
@@ -125,7 +122,7 @@ class EncoderSubject(OnEachExecution, abc.ABC):
 def round_trip(
     on: Execution, encoder: Encoder, x: Array, state: State, round_num: Array, spec: Spec
 ) -> Mapping[str, Any]:
-    """Everything an encoder computes on the way to the server and there, for comparing two ways to run it."""
+    """Returns all results of an encoder on the client and on the server, to compare two ways to run it."""
     payload, next_state = encoder.encode(x, state, round_num)
     wire = encoder.to_wire(payload, spec)
     buffer = framing.frame(wire, encoder.wire_id, spec)

@@ -1,7 +1,4 @@
-"""Checks of an encoder that looks at all tensors of a model before it encodes each.
-
-Must not know how it shares anything out.
-"""
+"""Checks of an encoder that encodes the tensors of a model together."""
 
 from __future__ import annotations
 
@@ -26,7 +23,7 @@ _RECEIVED = "test_tensors_encoded_together_are_received_one_by_one"
 
 
 class TogetherChecks(CapabilityChecks):
-    """See `Encoder.grouped_encode`; they apply where it is overridden, with every shape twice."""
+    """See `Encoder.grouped_encode`. They apply if it is overridden, and use every shape twice."""
 
     @after("test_equal_encoders_give_equal_bits")
     @on_each_execution
@@ -97,7 +94,7 @@ class TogetherChecks(CapabilityChecks):
         return 2 * [self.on.spec(shape, self.tried_dtypes()[0]) for shape in self.shapes]
 
     def _steps(self, encoder: Encoder, rounds: int) -> list[Step]:
-        """What one client encodes in its first rounds, tensor by tensor."""
+        """Encodes the first rounds of one client, tensor by tensor."""
         specs = self._model()
         states = [encoder.init_state(spec) for spec in specs]
         factors = np.array([1, 4, 16], tensors.numpy_dtype(specs[0]))
@@ -123,7 +120,7 @@ class TogetherChecks(CapabilityChecks):
         return steps
 
     def _encoded(self, encoder: Encoder) -> Mapping[str, Any]:
-        """Everything that a first round computes, for comparing two ways to run it."""
+        """Returns all results of a first round, to compare two ways to run it."""
         return {
             f"{what} {key!r} of {step.case.what}": value
             for step in self._steps(encoder, rounds=1)

@@ -1,4 +1,4 @@
-"""Checks of an encoder's wire form: read back exactly, frozen, and safe against bytes that nobody encoded."""
+"""Checks of an encoder's wire form: exact reading, golden payloads, and untrusted bytes."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _TINY = 16
 
 
 class WireChecks(EncoderSubject):
-    """In TensorFlow ``from_wire`` is run in graphs with an unknown number of bytes, as on a server."""
+    """They run ``from_wire`` in TensorFlow graphs with an unknown number of bytes, as on a server."""
 
     golden: ClassVar[Path | None] = None
     """The folder of golden payloads, see `fedplug.testing.golden`; None: there are none yet."""
@@ -80,7 +80,7 @@ class WireChecks(EncoderSubject):
     @after(_ROUND_TRIP)
     @on_each_execution
     def test_entries_are_read_from_their_own_symbols(self) -> None:
-        """Where `fedplug.encoders.pipeline.changes` takes a few of them out of a payload."""
+        """Tests `fedplug.encoders.pipeline.changes`, which takes some entries out of a payload."""
         encoder = self.make_encoder()
         for step in self.first_steps():
             spec = step.case.spec
@@ -138,7 +138,7 @@ class WireChecks(EncoderSubject):
     @after(_ROUND_TRIP, _REFUSED, _FINITE)
     @on_each_execution
     def test_hostile_bytes_never_become_nan_or_infinity(self) -> None:
-        """One of them in one payload would spoil the sum over all clients."""
+        """A single one would make the sum over all clients non-finite."""
         encoder = self.make_encoder()
         for spec, body in self._bodies(encoder):
             read, *_ = self._readers(encoder, spec)
@@ -185,7 +185,7 @@ class WireChecks(EncoderSubject):
             expect.same_bits(f"golden payload {vector.name}, decoded", decoded, vector.decoded)
 
     def _bodies(self, encoder: Encoder) -> Iterator[tuple[Spec, Array]]:
-        """Good payloads of small tensors."""
+        """Returns valid payloads of small tensors."""
         for spec in self.few_specs(largest=_TINY):
             x = self.on.tensor("normal", spec)
             payload, _ = encoder.encode(x, encoder.init_state(spec), self.on.round_num(0))
@@ -203,7 +203,7 @@ class WireChecks(EncoderSubject):
 
 
 def _decoded(on: Execution, read: Reader, data: Array, what: str) -> Any:
-    """What a reader makes of the bytes; None when it refuses them in the right way."""
+    """Returns the decoded value, or None if the reader refuses the bytes correctly."""
     try:
         return read(data)
     except on.refuses:
@@ -217,13 +217,13 @@ def _decoded(on: Execution, read: Reader, data: Array, what: str) -> Any:
 
 
 def _attempt(read: Reader, data: Array) -> None:
-    """Errors are the business of another check."""
+    """Ignores errors, which another check covers."""
     with contextlib.suppress(Exception):
         read(data)
 
 
 def _all_ones(data: bytes) -> Iterator[tuple[bytes, str]]:
-    """Every aligned run of bytes set to ones, which is a NaN in all floating-point dtypes."""
+    """Yields the bytes with each aligned run set to ones, which is a NaN in all floating dtypes."""
     for width in (2, 4, 8):
         for at in range(0, len(data) - width + 1, width):
             yield data[:at] + b"\xff" * width + data[at + width :], f"bytes {at} to {at + width} set to ones"

@@ -1,4 +1,4 @@
-"""The executions that can be tried here: NumPy arrays and, if it is installed, TensorFlow's tensors.
+"""The executions available here: NumPy arrays and, if TensorFlow is installed, its tensors.
 
 A check works with ``self.on`` and does not know the kind; `on_each_execution` runs it on each kind that the
 component declares.
@@ -24,7 +24,7 @@ _Check = TypeVar("_Check", bound=Callable[[Any], None])
 
 @functools.cache
 def installed() -> tuple[Execution, ...]:
-    """Returns all executions that can be tried here, NumPy first."""
+    """Returns all available executions, NumPy first."""
     if importlib.util.find_spec("tensorflow") is None:
         return (NumPy(),)
     from fedplug.testing.on_tensorflow import TensorFlow
@@ -43,7 +43,7 @@ class OnEachExecution(Suite, abc.ABC):
         """Returns the kinds of arrays that the component declares."""
 
     def executions(self) -> list[Execution]:
-        """Returns the declared executions that can be tried here.
+        """Returns the declared executions that are available.
 
         Raises:
             CannotRun: There are none.
@@ -56,7 +56,7 @@ class OnEachExecution(Suite, abc.ABC):
 
     @functools.cached_property
     def on(self) -> Execution:
-        """The execution that is being tried; outside a check, the first."""
+        """The current execution; outside a check, the first."""
         return self.executions()[0]
 
     def all_executions(self) -> list[Execution]:
@@ -70,7 +70,7 @@ class OnEachExecution(Suite, abc.ABC):
         return self.executions()
 
     def require(self, name: str) -> None:
-        """Sets ``self.on`` to an execution, for a check of that one alone.
+        """Sets ``self.on`` to an execution, for a check of only that one.
 
         Raises:
             NotApplicable: It is not declared, or cannot be tried here.

@@ -1,7 +1,4 @@
-"""The comparisons that checks are made of; a failure says what was compared and where it differs first.
-
-Knows arrays and anything NumPy can take for one; must not know suites or parts.
-"""
+"""Comparisons for checks; a failure says what was compared and where it differs first."""
 
 from __future__ import annotations
 
@@ -15,7 +12,7 @@ __all__ = ["ConformanceError", "close", "eps", "same_bits", "same_tensors", "tha
 
 
 class ConformanceError(AssertionError):
-    """A part does not keep a promise; the message says which one and where."""
+    """A component breaks a promise; the message says which one and where."""
 
 
 def that(condition: object, message: str) -> None:
@@ -29,7 +26,7 @@ def that(condition: object, message: str) -> None:
 
 
 def same_bits(what: str, got: Any, want: Any) -> None:
-    """Fails unless dtype, shape and every bit are equal, the sign of a zero and of a NaN included.
+    """Fails unless dtype, shape and every bit are equal, including the sign of zeros and NaNs.
 
     Raises:
         ConformanceError: They are not.
@@ -46,7 +43,7 @@ def same_bits(what: str, got: Any, want: Any) -> None:
 
 
 def same_tensors(what: str, got: Mapping[str, Any], want: Mapping[str, Any]) -> None:
-    """Fails unless two mappings have the same keys, and under each the same bits.
+    """Fails unless two mappings have the same keys and values with the same bits.
 
     Raises:
         ConformanceError: They have not.
@@ -71,12 +68,12 @@ def close(what: str, got: Any, want: Any, tolerance: float) -> None:
 
 
 def eps(dtype: Any) -> float:
-    """The distance of 1 to the next number of a floating-point dtype."""
+    """Returns the distance from 1 to the next number of a floating dtype."""
     return float(_facts(dtype).eps)
 
 
 def tiny(dtype: Any) -> float:
-    """The smallest positive normal number of a floating-point dtype: TensorFlow takes smaller ones for 0."""
+    """Returns the smallest positive normal number of a floating dtype; TensorFlow flushes smaller ones."""
     return float(_facts(dtype).smallest_normal)
 
 

@@ -1,7 +1,4 @@
-"""Bytes that no encoder wrote: a good payload damaged in every way a stranger, or a bad line, would.
-
-Must not know encoders.
-"""
+"""Bytes that no encoder wrote: a valid payload, damaged as by an attacker or a bad connection."""
 
 from __future__ import annotations
 
@@ -21,7 +18,7 @@ _RANDOM = 16
 
 
 def damaged(body: bytes) -> Iterator[tuple[bytes, str]]:
-    """Damaged copies of a payload, and what was done to each; always the same ones for the same payload."""
+    """Yields damaged copies of a payload with a description of the damage; the same for equal payloads."""
     rng = np.random.default_rng(len(body))
     for length in sorted({*range(min(len(body), _CUTS // 2)), *_some(rng, len(body), _CUTS)}):
         yield body[:length], f"cut to {length} of {len(body)} bytes"

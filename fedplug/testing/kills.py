@@ -1,4 +1,4 @@
-"""A program that commits one round after the other until it is killed, and what a store must hold then.
+"""A program that commits rounds until it is killed, and a check of the store afterwards.
 
 Run as ``python -m fedplug.testing.kills MODULE:CLASS CONFIG``, with the JSON of a store's `get_config`; it
 prints the number of each round when the round is committed.
@@ -26,7 +26,7 @@ _VALUES = 50_000  # of a state: 400 kB
 
 
 def commit_next(process: ProcessState, values: int = _VALUES) -> int:
-    """Commits a round whose number is in all of its values, with the next two of six clients in turn."""
+    """Commits a round for the next two of six clients; all values are the number of the round."""
     number = 0 if process.last_round is None else process.last_round + 1
     state, cohort = {"w": np.full(values, number, np.int64)}, _cohort(number)
     process.commit(
@@ -36,7 +36,7 @@ def commit_next(process: ProcessState, values: int = _VALUES) -> int:
 
 
 def check_whole(process: ProcessState, last_said: int) -> None:
-    """Raises unless all of the round that was said to be committed is there, or all of the next one."""
+    """Raises unless the store has the complete confirmed round, or the complete next one."""
     number = process.last_round
     expect.that(
         number in (last_said, last_said + 1), f"round {last_said} was committed, and it is at round {number}"
@@ -55,13 +55,13 @@ def check_whole(process: ProcessState, last_said: int) -> None:
 def commit_until_killed(
     store: type[StateStore], config: dict[str, Any], seconds: float, by: Sequence[str] = ()
 ) -> int:
-    """Starts the program, kills it so long after its first commit; returns the last round that it printed.
+    """Starts the program, kills it after its first commit, and returns the last round that it printed.
 
     Args:
-        store: What it commits to.
-        config: What `get_config` of such a store returned.
-        seconds: How long.
-        by: A command that turns into the one after it, such as ``["nice"]``.
+        store: The class of the store.
+        config: The configuration from the store's `get_config`.
+        seconds: The time between the first commit and the kill.
+        by: A command prefix that executes the rest, such as ``["nice"]``.
     """
     name = f"{store.__module__}:{store.__qualname__}"
     command = [*by, sys.executable, "-m", __name__, name, json.dumps(config)]

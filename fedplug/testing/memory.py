@@ -1,7 +1,4 @@
-"""How much memory a call takes: what it asked for, whether or not a page of it was ever touched.
-
-Must not know what is called.
-"""
+"""Measures the memory that a call allocates, whether or not its pages are ever touched."""
 
 from __future__ import annotations
 
@@ -21,19 +18,19 @@ _Action = Callable[[], object]
 
 
 def of_arrays(action: _Action, allowance: int = 0) -> int:
-    """The most bytes that a call asked Python and NumPy for at once; not what C++ code keeps to itself.
+    """Returns the peak bytes that a call allocates through Python and NumPy, without allocations in C++.
 
-    As for `of_tensors`, what other threads ask for is in it.
+    Allocations by other threads count too, as for `of_tensors`.
     """
     return _least(_peak_of_arrays, action, allowance)
 
 
 def of_tensors(action: _Action, allowance: int = 0) -> int:
-    """The most bytes of tensors that a call asked TensorFlow's CPU allocator for at once.
+    """Returns the peak bytes of tensors that a call allocates through TensorFlow's CPU allocator.
 
-    The memory of the process would not tell, as TensorFlow keeps what it once had. The count is of the whole
-    process: what another thread asks for meanwhile is in it. So a call that seems to take more than
-    ``allowance`` is made again, and the least of three counts is the answer.
+    The memory of the process is no measure, because TensorFlow does not return memory. Allocations by other
+    threads count too. Therefore a call above ``allowance`` is repeated, and the result is the minimum of
+    three counts.
 
     Raises:
         NotApplicable: This TensorFlow does not count.
@@ -75,7 +72,7 @@ def _tensorflow_counts() -> bool:
 
 
 def _peak_of_tensors(action: _Action) -> int:
-    """At least what the call took: what others free during it, be it all they had, hides nothing of that."""
+    """Returns an upper bound of the call's peak, even if other threads free memory during the call."""
     import tensorflow as tf  # arrays are counted without it
 
     try:

@@ -1,4 +1,4 @@
-"""NumPy arrays, as the suites see them."""
+"""The execution on NumPy arrays."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ __all__ = ["NumPy"]
 
 
 class NumPy(Execution):
-    """NumPy arrays, on which everything runs at once."""
+    """Runs encoders eagerly on NumPy arrays."""
 
     name: ClassVar[str] = "numpy"
     refuses: ClassVar[type[Exception]] = PayloadError

@@ -1,4 +1,4 @@
-"""TensorFlow's tensors, as the suites see them; imported only if TensorFlow is installed."""
+"""The execution on TensorFlow tensors; imported only if TensorFlow is installed."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ __all__ = ["TensorFlow"]
 
 
 class TensorFlow(Execution):
-    """Eager tensors; bytes are also read in graphs, as on a server."""
+    """Runs encoders on eager tensors, and reads bytes also in graphs, as on a server."""
 
     name: ClassVar[str] = "tensorflow"
     refuses: ClassVar[type[Exception]] = tf.errors.InvalidArgumentError

@@ -1,7 +1,4 @@
-"""The suite for plugin packages: what an installed distribution must look like for fedplug to find its parts.
-
-Must not know what the parts do.
-"""
+"""The suite for plugin packages: requirements for an installed distribution."""
 
 from __future__ import annotations
 
@@ -33,7 +30,7 @@ _IMPORTED = "test_every_class_can_be_imported_and_has_the_base_of_its_kind"
 
 
 class PluginPackageSuite(Suite, abc.ABC):
-    """What `docs/write-a-plugin.md` asks of a distribution.
+    """Checks the requirements of `docs/write-a-plugin.md` for a distribution.
 
     An author writes, in a test module of a package that is installed::
 
@@ -169,14 +166,14 @@ class PluginPackageSuite(Suite, abc.ABC):
         return (entry for entry in resolve.load().entries if _normalized(entry.distribution) == wanted)
 
     def _parts(self) -> Iterator[tuple[Entry, ComponentSpec]]:
-        """The entries that have a class."""
+        """Returns the entries that have a class."""
         for entry in self._entries():
             if isinstance(entry.spec, ComponentSpec):
                 yield entry, entry.spec
 
 
 def _named(name: str, made: Any) -> Any:
-    """The component of that name: what was made, or one of its stages."""
+    """Returns the component of that name: the created one, or one of its stages."""
     stages = [as_component(stage) for stage in made.get_config().get("stages", ())]
     return next((stage for stage in stages if stage.name == name), made)
 

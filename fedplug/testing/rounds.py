@@ -1,4 +1,4 @@
-"""Rounds for the tests of a store, which show in every value of which round it is."""
+"""Rounds for the tests of a store; every value is the number of its round."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ __all__ = ["round_of", "state_of"]
 
 
 def state_of(number: int, size: int = 100) -> Tensors:
-    """A state of one float32 tensor ``"w"`` of so many values, each the number of the round."""
+    """Returns a state with one float32 tensor ``"w"``, ``[values]``, filled with the round's number."""
     return {"w": np.full(size, number, np.float32)}
 
 
 def round_of(number: int, client_ids: Iterable[str], size: int = 100) -> dict[str, Any]:
-    """The arguments of `ProcessState.commit`, but for the round's number, with `state_of` for everyone."""
+    """Returns the arguments of `ProcessState.commit` except the round's number, with `state_of` for all."""
     return {
         "client_states": {client_id: state_of(number, size) for client_id in client_ids},
         "server_state": state_of(number, size),

@@ -91,7 +91,7 @@ class RuntimeSuite(Suite, abc.ABC):
 
     @after(_BASICS)
     def test_aggregations_have_the_bits_of_inprocess(self) -> None:
-        """With numbers whose sums are exact, so that the order of additions does not matter."""
+        """Uses numbers whose sums are exact, so the order of additions does not matter."""
         wanted = _aggregated_in_process()
         with self._runtime():
             found = _aggregated()

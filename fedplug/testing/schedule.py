@@ -1,7 +1,4 @@
-"""The suite for schedules: finite, a function of the round, constant in the end, the same in a graph.
-
-Must not know any schedule, nor what a value is used for.
-"""
+"""The suite for schedules: finite values, determined by the round, finally constant, equal in a graph."""
 
 from __future__ import annotations
 
@@ -28,7 +25,7 @@ _SAME = "test_a_round_has_the_same_value_whenever_it_is_asked_for"
 
 
 class ScheduleSuite(Suite, abc.ABC):
-    """What `fedplug.schedules.base.Schedule` promises.
+    """Checks the promises of `fedplug.schedules.base.Schedule`.
 
     An author writes, in a test module::
 
@@ -39,7 +36,7 @@ class ScheduleSuite(Suite, abc.ABC):
 
     @abc.abstractmethod
     def make_schedule(self) -> Schedule:
-        """A new schedule, every time with the same configuration."""
+        """Returns a new schedule, always with the same configuration."""
 
     def test_it_has_a_name_for_the_registry(self) -> None:
         name = self.make_schedule().name
@@ -107,7 +104,7 @@ class ScheduleSuite(Suite, abc.ABC):
 
 
 def _rounds(schedule: Schedule) -> list[int]:
-    """The first rounds, those around the one in which it settles, and some between."""
+    """Returns the first rounds, those around the round in which it settles, and some between."""
     settled = schedule.settled
     some = range(0, settled + 1, max(1, settled // _MANY))
     return sorted({0, 1, 2, *some, max(0, settled - 1), settled})

@@ -1,4 +1,4 @@
-"""Reads off the source of an encoder where it makes NumPy arrays of its arguments."""
+"""Finds conversions of arguments to NumPy arrays in the source of an encoder."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ _FUNCTIONS = ("array", "asarray", "asanyarray", "ascontiguousarray", "asfortrana
 
 
 def conversions(part: type) -> Iterator[str]:
-    """Yields ``file:line: np.asarray(x)`` for every conversion of what a method was given.
+    """Yields ``file:line: np.asarray(x)`` for every conversion of an argument of a method.
 
     Args:
-        part: The class of an encoder or a stage; fedplug's own bases are not looked at.
+        part: The class of an encoder or a stage; fedplug's own bases are not read.
     """
     for base in part.__mro__:
         if base is object or base.__module__.partition(".")[0] == "fedplug":

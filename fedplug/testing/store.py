@@ -1,7 +1,4 @@
-"""The suite for client-state stores: what `fedplug.stores.base` promises, on NumPy arrays.
-
-Must not import TensorFlow, or know where a store keeps anything.
-"""
+"""The suite for client-state stores, on NumPy arrays."""
 
 from __future__ import annotations
 
@@ -43,7 +40,7 @@ _BASICS = "test_a_committed_round_is_read_back"
 
 
 class StateStoreSuite(Suite, abc.ABC):
-    """What `fedplug.stores.base.StateStore` and `ProcessState` promise.
+    """Checks the promises of `fedplug.stores.base.StateStore` and `ProcessState`.
 
     An author writes, in a test module::
 
@@ -57,7 +54,7 @@ class StateStoreSuite(Suite, abc.ABC):
 
     @abc.abstractmethod
     def make_store(self, folder: Path) -> StateStore:
-        """Opens a store: a new one where the folder is empty, else the one that was opened there before."""
+        """Opens the store of a folder, or a new one if the folder is empty."""
 
     def test_a_new_process_is_empty(self) -> None:
         with self._process() as process:
@@ -171,8 +168,8 @@ class StateStoreSuite(Suite, abc.ABC):
             _commit(process, 0, {client: state_of(0) for client in ["b", "ä", "a", "B"]})
             listed = process.client_ids()
             expect.that(listed == ["B", "a", "b", "ä"], f"client_ids() is {listed}")
-            read = list(process.read_clients(["b", "nobody", "ä", "B"]))
-            expect.that(read == ["b", "ä", "B"], f"asked for 'b', 'nobody', 'ä' and 'B', it reads {read}")
+            read = list(process.read_clients(["b", "none", "ä", "B"]))
+            expect.that(read == ["b", "ä", "B"], f"asked for 'b', 'none', 'ä' and 'B', it reads {read}")
 
     @after(_BASICS)
     def test_changing_arrays_handed_in_or_out_changes_nothing(self) -> None:
@@ -195,8 +192,8 @@ class StateStoreSuite(Suite, abc.ABC):
     def test_arrays_to_look_at_cannot_be_written(self) -> None:
         with self._process() as process:
             _commit(process, 0, {"c": state_of(0)})
-            views = process.view_clients(["c", "nobody"])
-            expect.that(list(views) == ["c"], f"asked for 'c' and 'nobody', it shows {list(views)}")
+            views = process.view_clients(["c", "none"])
+            expect.that(list(views) == ["c"], f"asked for 'c' and 'none', it shows {list(views)}")
             expect.same_tensors("the client's state", views["c"], state_of(0))
             for name, array in views["c"].items():
                 expect.that(not can_be_written(array), f"somebody can write to tensor {name!r}")
@@ -407,7 +404,7 @@ def _server(process: ProcessState) -> dict[str, np.ndarray[Any, Any]]:
 
 @contextlib.contextmanager
 def _no_errors(when: str) -> Iterator[None]:
-    """Turns any error into one that says when it came."""
+    """Adds the time of an error to its message."""
     try:
         yield
     except expect.ConformanceError:
@@ -417,7 +414,7 @@ def _no_errors(when: str) -> Iterator[None]:
 
 
 def _refused(what: str, action: Callable[..., object], *arguments: Any, **keywords: Any) -> StoreError:
-    """The `StoreError` of one line that a call raises."""
+    """Returns the `StoreError` that a call raises; it must have one line."""
     try:
         action(*arguments, **keywords)
     except StoreError as error:

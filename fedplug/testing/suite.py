@@ -1,6 +1,6 @@
-"""What all suites have in common: a check is a method ``test_*`` without arguments that raises when it fails.
+"""The base of all suites. A check is a method ``test_*`` without arguments that raises if it fails.
 
-pytest finds and runs such methods by itself; `run` does it without pytest. Must not know what is tested.
+pytest finds and runs such methods; `run` does so without pytest.
 """
 
 from __future__ import annotations
@@ -15,29 +15,29 @@ from typing import ClassVar, Literal, TypeVar
 __all__ = ["CannotRun", "NotApplicable", "Result", "Suite", "after", "run"]
 
 NotApplicable = unittest.SkipTest
-"""Raised by a check that has nothing to say about this part; pytest takes it for a skip."""
+"""Raised by a check that does not apply to this component; pytest counts it as a skip."""
 
 
 class CannotRun(NotApplicable):
-    """Raised by a check that applies and cannot be run here, as something is not installed."""
+    """Raised by a check that applies but cannot run here, because something is not installed."""
 
 
 _NOT_THE_AUTHORS = {"fedplug", "numpy", "tensorflow", "tensorflow_federated", *sys.stdlib_module_names}
-"""Packages whose lines do not tell an author where to look."""
+"""Packages whose lines do not help an author to find an error."""
 
 _Function = TypeVar("_Function", bound=Callable[..., object])
 
 
 @dataclass(frozen=True)
 class Result:
-    """What became of one check.
+    """The result of one check.
 
     Attributes:
         check: The name of the method.
-        status: ``"skip"``: it does not apply, or cannot be judged as another one failed.
-        reason: Why it failed or was skipped, in one line; empty when it is ok.
+        status: ``"skip"`` if it does not apply, or if a check that it needs failed.
+        reason: The reason of a failure or a skip, in one line; empty if it is ok.
         not_run: Whether it was skipped although it applies.
-        waits_for: The check that failed and must pass before this one is run; empty if there is none.
+        waits_for: The failed check that must pass first; empty if there is none.
     """
 
     check: str
@@ -48,12 +48,12 @@ class Result:
 
     @property
     def promise(self) -> str:
-        """The name as a sentence."""
+        """Returns the name as a sentence."""
         return self.check.removeprefix("test_").replace("_", " ")
 
 
 def after(*checks: str) -> Callable[[_Function], _Function]:
-    """Marks a check that says nothing new where one of these failed; `run` leaves it out then."""
+    """Marks a check that `run` skips if one of these checks failed."""
 
     def mark(function: _Function) -> _Function:
         function.__dict__["after"] = checks
@@ -63,20 +63,20 @@ def after(*checks: str) -> Callable[[_Function], _Function]:
 
 
 class Suite:
-    """Base of the suites. A subclass says what to test; a new instance is made for every check."""
+    """Base class of the suites. A subclass defines the component; every check gets a new instance."""
 
     foundation: ClassVar[str] = ""
-    """The check without which no later one says anything new."""
+    """The check that all later checks need."""
 
     @classmethod
     def checks(cls) -> list[str]:
-        """The names of the checks, in the order in which they were written, bases first."""
+        """Returns the names of the checks in source order, bases first."""
         names = [name for base in reversed(cls.__mro__) for name in vars(base) if name.startswith("test_")]
         return list(dict.fromkeys(names))
 
 
 def run(suite: type[Suite]) -> Iterator[Result]:
-    """Runs every check of a suite, and goes on whatever happens in one."""
+    """Runs every check of a suite, and continues after failures."""
     unsettled: set[str] = set()
     waiting: dict[str, str] = {}
     for name in suite.checks():
@@ -111,7 +111,7 @@ def _sentence(name: str) -> str:
 
 
 def _place(error: BaseException) -> str:
-    """The last line of the author's own that was reached, in parentheses."""
+    """Returns the last executed line of the author's own code, in parentheses."""
     frames = [(frame, line) for frame, line in traceback.walk_tb(error.__traceback__)]
     for frame, line in reversed(frames):
         if str(frame.f_globals.get("__name__")).partition(".")[0] not in _NOT_THE_AUTHORS:
@@ -120,6 +120,6 @@ def _place(error: BaseException) -> str:
 
 
 def _one_line(error: BaseException) -> str:
-    """The message, and in parentheses what was added to it on the way."""
+    """Returns the message, and its notes in parentheses."""
     notes = [f"({note})" for note in getattr(error, "__notes__", ())]
     return " ".join(" ".join([str(error), *notes]).split())

@@ -1,7 +1,4 @@
-"""The tensors encoders are tried with: every kind of awkward input, the same ones every time.
-
-Knows nothing of encoders.
-"""
+"""The test tensors for encoders: all kinds of unusual input, deterministic."""
 
 from __future__ import annotations
 
@@ -49,7 +46,7 @@ KINDS = tuple(_MAKE)
 
 
 def tensor(kind: str, spec: Spec, seed: int = 0) -> NDArray[Any]:
-    """A finite tensor of one of `KINDS`; a new one for every call, equal for equal arguments."""
+    """Returns a new finite tensor of one of `KINDS`, equal for equal arguments."""
     rng = np.random.default_rng([seed, zlib.crc32(kind.encode())])
     dtype = numpy_dtype(spec)
     largest = float(ml_dtypes.finfo(dtype).max) if is_floating(dtype) else 1.0  # type: ignore[no-untyped-call]
@@ -57,7 +54,7 @@ def tensor(kind: str, spec: Spec, seed: int = 0) -> NDArray[Any]:
 
 
 def denormals(spec: Spec) -> NDArray[Any]:
-    """Numbers too small for the exponent of the dtype, of both signs."""
+    """Returns denormal numbers of both signs."""
     pattern = np.arange(1, num_elements(spec) + 1, dtype=np.uint64)
     dtype = numpy_dtype(spec)
     signs = (pattern % 2) << np.uint64(8 * dtype.itemsize - 1)
@@ -66,15 +63,15 @@ def denormals(spec: Spec) -> NDArray[Any]:
 
 
 def name_of(spec: Spec) -> str:
-    """For messages: ``float32[3, 5]``."""
+    """Returns a text for messages, such as ``float32[3, 5]``."""
     return f"{spec.dtype.name}{list(spec.shape)}"
 
 
 def dtype_name(dtype: Any) -> str:
-    """Of a dtype by name, of NumPy or of TensorFlow."""
+    """Returns the name of a dtype of NumPy or TensorFlow."""
     return str(getattr(dtype, "name", None) or np.dtype(dtype).name)
 
 
 def numpy_dtype(spec: Spec) -> np.dtype[Any]:
-    """That of a spec, which may be TensorFlow's."""
+    """Returns the NumPy dtype of a spec, which may be TensorFlow's."""
     return np.dtype(spec.dtype.name)
