@@ -31,7 +31,7 @@ _CLIENTS = 7
 _FAILING = 3
 _THREADS = 4
 _SECONDS = 120.0  # until a call that must end counts as hanging
-_MERGED = 10  # more than one slice or group of clients, for runtimes that have some
+_MERGED = 10  # more clients than a slice, for runtimes that divide rounds into slices
 _F32, _I32 = np.float32, np.int32
 _CONTRACT = "test_it_is_derived_from_the_contract"
 _BASICS = "test_clients_values_are_in_client_order"
@@ -233,14 +233,11 @@ def _at_clients(kind: Any) -> Any:
 def _odd_values() -> collections.OrderedDict[str, Any]:
     """Returns values of many dtypes and shapes; the fields are not in the order of their names."""
     specials = np.array([0x7FC12345, 0xFF800000, 0x80000000, 1], np.uint32).view(_F32)
-    of_dtypes = {
-        np.dtype(dtype).name: np.array([[0, 1, 2]]).astype(dtype)
-        for dtype in (np.bool_, np.int8, np.uint8, np.int32, np.int64, np.float16, np.float64)
-    }
+    of_dtypes = {np.dtype(code).name: np.array([[0, 1, 2]]).astype(code) for code in "?bBhHiIlLedFD"}
     return collections.OrderedDict(
         special_floats=specials,
         bfloat16=np.array([1.5, -2], ml_dtypes.bfloat16),
-        text=np.array([b"\xc3\xbc", b""], object),
+        text=np.array([b"\xc3\xbc", b"\0bytes\0"], object),
         empty=np.zeros([0, 3], _F32),
         a_scalar=_F32(-0.0),
         **of_dtypes,

@@ -24,18 +24,18 @@ SLICE = 8
 
 @dataclass
 class Costs:
-    """What was measured; seconds and bytes.
+    """Measured costs in seconds and bytes.
 
     Attributes:
-        client: Of one client in its slice, as the driver sees it, transfer included; a sample.
-        merge: Of one merge of accumulators, likewise; a sample.
+        client: Samples of the time of one client in its slice, as the driver sees it, with transfers.
+        merge: Samples of the time of one merge of accumulators, as the driver sees it.
         driver_round: The driver's processor time for a round, whatever its size.
-        driver_slice: And for every slice that it hands out itself.
-        block_slice: And for every slice that it hands to a coordinator in blocks of 8 and of 64.
+        driver_slice: The driver's processor time for every slice that it hands out itself.
+        block_slice: The driver's processor time per slice in blocks of 8 and of 64, by block size.
         coordinator_slice: The coordinator's processor time for every slice.
         values_client: The driver's time for a client before the first and after the last block.
-        round_bytes: What the driver sends and receives once a round.
-        slice_bytes: What it sends with every slice.
+        round_bytes: Bytes that the driver sends and receives once per round.
+        slice_bytes: Bytes that the driver sends with every slice.
     """
 
     client: list[float] = field(default_factory=list)
@@ -50,7 +50,7 @@ class Costs:
 
 
 def data_of(client: int) -> tf.data.Dataset:
-    """The data of a client, about as large as that of one client of examples/digits.toml."""
+    """Returns the data of a client, about as large as in examples/digits.toml."""
     rng = np.random.default_rng(client)
     x = rng.normal(size=(EXAMPLES, FEATURES)).astype(np.float32)
     y = rng.integers(0, CLASSES, EXAMPLES).astype(np.int32)
@@ -58,7 +58,7 @@ def data_of(client: int) -> tf.data.Dataset:
 
 
 def build_process() -> Any:
-    """Federated averaging of 38,410 parameters that sends 1 % of every update, with error feedback."""
+    """Builds federated averaging of 38,410 parameters that sends 1 % of every update, with error feedback."""
     import fedplug
 
     def model_fn() -> Any:
@@ -76,7 +76,7 @@ def build_process() -> Any:
 
 @contextmanager
 def watched(costs: Costs) -> Iterator[collections.Counter[str]]:
-    """Counts the bytes that the driver hands to Ray and gets from it, and times slices and merges."""
+    """Counts the bytes that the driver exchanges with Ray, and times slices and merges."""
     import ray
     from fedplug_ray.runtime import dispatch, slices
 
@@ -127,7 +127,7 @@ def watched(costs: Costs) -> Iterator[collections.Counter[str]]:
 
 
 class Training:
-    """Rounds of the process on the current runtime; data is made by the workers, states stay with them."""
+    """Rounds of the process on the current runtime; workers make the data and keep the states."""
 
     def __init__(self, clients: int) -> None:
         from fedplug_ray.runtime import on_worker
@@ -159,7 +159,7 @@ def measure(workers: int, clients: int, rounds: int) -> float:
 
 
 class Bookkeeping:
-    """Rounds with next to no work for the clients, but as much for the driver to hand out."""
+    """Rounds with almost no work for the clients, but the usual work for the driver."""
 
     def __init__(self, clients: int) -> None:
         from fedplug_ray.runtime import on_worker
@@ -180,7 +180,7 @@ class Bookkeeping:
         self._states: list[Any] = [0.0] * clients
 
     def round(self) -> ProcessorTimes:
-        """Runs a round; returns what it took of processors."""
+        """Runs a round; returns its processor times."""
         before, coordinators = [time.process_time()], _coordinators_time()
         with _marks_of_handing_out(before):
             total, self._states = self._next(self._data, self._states)
@@ -190,7 +190,7 @@ class Bookkeeping:
 
 
 class ProcessorTimes(NamedTuple):
-    """Seconds of a round: the driver's before and after handing out, while it does, and the coordinators'."""
+    """Processor seconds of a round: the driver's outside of and during handing out, and the coordinators'."""
 
     values: float
     handing_out: float
@@ -225,7 +225,7 @@ def _coordinators_time() -> float:
 
 
 def times_per_client(few: int, many: int, rounds: int) -> ProcessorTimes:
-    """Returns what a client takes of processors: what rounds of many take more than rounds of few."""
+    """Returns the processor times per client: the difference between rounds of many and of few."""
     medians = []
     for clients in (few, many):
         bookkeeping = Bookkeeping(clients)

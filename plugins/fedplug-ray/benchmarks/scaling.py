@@ -193,32 +193,31 @@ def page(
                 ["through the driver, per client", f"{number(costs.slice_bytes / SLICE)} bytes"],
             ],
         ),
-        "Those of driver and coordinator are processor times of their processes, Ray's threads included, in",
-        "rounds whose clients have next to nothing to do. Through the driver go, once a",
-        "round, the model and one accumulator, and for each client what its data is made from. Ray's own",
-        "messages, about references to states for instance, are not counted.",
+        "The costs of driver and coordinator are processor times of their processes, with Ray's threads, in",
+        "rounds whose clients have almost no work. The model and one accumulator pass through the driver",
+        "once per round, and the arguments of `on_worker` once per client. Ray's own messages, for instance",
+        "about references to states, are not counted.",
         "",
         "## Simulated",
         "",
         "![Clients per second over workers](scaling.svg)",
         "",
-        "Seconds of a round (share of them that driver and workers are busy), without coordinators:",
+        "Seconds of a round (busy shares of driver and workers), without coordinators:",
         "",
         *_rounds_table({key[:2]: each for key, each in simulated.items() if not key[2]}),
         f"With a coordinator for every {SHARE} workers:",
         "",
         *_rounds_table({key[:2]: each for key, each in simulated.items() if key[2]}),
-        f"And where a client takes {number(LONGER * 1e3)} ms on a worker, and everything else what it was "
-        "measured to:",
+        f"And if a client takes {number(LONGER * 1e3)} ms on a worker, with all other costs as measured:",
         "",
         *_rounds_table({key[:2]: each for key, each in longer.items() if key[2]}),
         f"A driver without coordinators hands out {number(1 / costs.driver_slice)} slices a second, "
         f"{number(SLICE / costs.driver_slice)} clients.",
-        f"With clients of {number(client * 1e3)} ms it is saturated by about "
-        f"{client * SLICE / costs.driver_slice:.0f} workers;",
-        "with clients, or slices, that take ten times as long, by ten times as many. Coordinators were two,",
-        "with one worker each. The simulation has no network: bytes per second through the",
-        "driver are the last two costs times what it hands out.",
+        f"With clients of {number(client * 1e3)} ms, about {client * SLICE / costs.driver_slice:.0f} workers "
+        "saturate it;",
+        "with clients, or slices, that take ten times as long, ten times as many. There were two",
+        "coordinators, with one worker each. The simulation has no network: the bytes per second through",
+        "the driver are the last two costs times the clients per second.",
     ]
     return "\n".join(lines) + "\n"
 

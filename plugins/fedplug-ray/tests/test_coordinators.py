@@ -17,7 +17,7 @@ from fedplug_ray import on_worker
 from fedplug_ray.runtime import rounds
 
 import fedplug
-from fedplug.errors import ComputationError, ConfigError, WorkerError
+from fedplug.errors import ConfigError, WorkerError
 
 I32, F32 = np.int32, np.float32
 STATE = tff.TensorType(F32, [50])
@@ -188,16 +188,6 @@ def test_a_round_may_go_on_without_slices_that_a_coordinator_lost(in_blocks, on_
 
 def die():
     os.kill(os.getpid(), signal.SIGKILL)
-
-
-def test_an_error_names_the_client_by_its_position_in_the_round(in_blocks, on_ray):
-    on_ray(coordinators=1)
-    values = [*range(40), -2, *range(41, CLIENTS)]
-    with pytest.raises(ComputationError, match=r"among clients 39 to 41 of 61: client 1 .*no log") as caught:
-        round_of(values, states_of(CLIENTS))
-    assert caught.value.client == 40
-    assert isinstance(caught.value, tf.errors.InvalidArgumentError)
-    assert round_of([*range(CLIENTS)], states_of(CLIENTS))[1] == CLIENTS
 
 
 def test_more_coordinators_than_workers_are_refused(cluster):

@@ -194,9 +194,3 @@ def test_a_trainer_keeps_its_store_on_the_driver(process, on_ray):
     trainer = fedplug.Trainer(process, {f"client {i}": data_of(i) for i in range(6)}, clients_per_round=4)
     trainer.run(2)
     assert trainer.last_metrics["aggregator"]["clients"] == 4
-
-
-def test_a_wrong_argument_is_refused_in_tffs_words(on_ray):
-    on_ray()
-    with pytest.raises(TypeError, match="Failed to serialize a value"):
-        sums_and_means([1, "two"])

@@ -220,22 +220,6 @@ def test_ctrl_c_ends_a_round_and_the_next_one_runs(on_ray):
     assert two_stages([1, 2]) == 9
 
 
-def test_threads_take_turns(on_ray):
-    context = on_ray()
-    results = []
-
-    def run(n):
-        with tff.framework.get_context_stack().install(context):
-            results.append((n, two_stages([n] * 7)))
-
-    threads = [threading.Thread(target=run, args=[n]) for n in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert sorted(results) == [(n, n * 7 + 7 * n * 7) for n in range(4)]
-
-
 @pytest.mark.parametrize(
     ("options", "message"),
     [

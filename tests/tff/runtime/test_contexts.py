@@ -1,10 +1,9 @@
-"""How the runtimes are chosen, what they refuse, and how they behave in threads, loops and on Ctrl-C."""
+"""How runtimes are chosen, what they refuse, and how they behave in event loops and after a fork."""
 
 from __future__ import annotations
 
 import asyncio
 import os
-from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -16,7 +15,7 @@ from fedplug.tff.runtime import create_async_execution_context, create_sync_exec
 from fedplug.tff.runtime.native.context import custom_ops_of
 from fedplug.tff.runtime.tff_internals import computation_pb2
 
-F32, I32 = np.float32, np.int32
+I32 = np.int32
 
 
 def run_async(coroutine):
@@ -32,25 +31,11 @@ def current_context():
     return tff.framework.get_context_stack().current
 
 
-def test_use_runtime_sets_the_default_and_brings_back_the_one_before(total):
-    before = current_context()
-    with use_runtime("inprocess", max_concurrent_clients=1) as handle:
-        assert current_context() is handle.context
-        assert total([1, 2]) == 5
-    assert current_context() is before
-
-
 def test_an_unknown_runtime_is_named_with_the_nearest_one():
     before = current_context()
     with pytest.raises(UnknownNameError, match=r"unknown runtime 'inproces'; did you mean 'inprocess'\?"):
         use_runtime("inproces")
     assert current_context() is before
-
-
-def test_contexts_say_whether_custom_ops_run_in_them(inprocess, native):
-    assert inprocess.runs_custom_ops is True
-    assert create_async_execution_context().runs_custom_ops is True
-    assert native.runs_custom_ops is False
 
 
 def holding_custom_op(add_one) -> tff.framework.ConcreteComputation:
@@ -153,44 +138,17 @@ class TestErrorsAreThoseOfTff:
             reduce(3)
 
 
-class TestFailures:
-    @pytest.fixture
-    def failing(self):
-        @tff.tensorflow.computation(I32)
-        def check(x):
-            with tf.control_dependencies([tf.debugging.assert_less(x, 5, message="too big")]):
-                return x + 1
+def test_a_failure_outside_the_clients_names_the_computation(on_inprocess):
+    @tff.tensorflow.computation(I32)
+    def check(x):
+        with tf.control_dependencies([tf.debugging.assert_less(x, 5, message="too big")]):
+            return x + 1
 
-        @tff.federated_computation(tff.FederatedType(I32, tff.CLIENTS))
-        def checked_total(values):
-            return tff.federated_sum(tff.federated_map(check, values))
-
-        return check, checked_total
-
-    def test_a_failing_client_is_named_with_its_position_and_the_computation(self, on_inprocess, failing):
-        with pytest.raises(
-            ComputationError, match=r"client 7 of 10 .*federated_map of 'checked_total'.*too big"
-        ) as caught:
-            failing[1]([1, 2, 3, 4, 1, 2, 3, 9, 1, 2])
-        assert caught.value.client == 7
-        assert isinstance(caught.value.__cause__, tf.errors.InvalidArgumentError)
-
-    def test_a_failure_outside_the_clients_names_the_computation(self, on_inprocess, failing):
-        with pytest.raises(
-            ComputationError, match=r"\(int32 -> int32\) failed: InvalidArgumentError: .*too big"
-        ) as caught:
-            failing[0](9)
-        assert caught.value.client is None
-
-    def test_the_context_stays_usable(self, on_inprocess, failing):
-        for _ in range(3):
-            with pytest.raises(ComputationError):
-                failing[1]([9])
-            assert failing[1]([1, 2]) == 5
-
-    def test_a_client_that_meets_nan_is_not_an_error(self, on_inprocess):
-        total = tff.federated_computation(lambda v: tff.federated_sum(v), tff.FederatedType(F32, tff.CLIENTS))
-        assert np.isnan(total([1.0, np.nan]))
+    with pytest.raises(
+        ComputationError, match=r"\(int32 -> int32\) failed: InvalidArgumentError: .*too big"
+    ) as caught:
+        check(9)
+    assert caught.value.client is None
 
 
 def test_computations_run_inside_a_running_event_loop(inprocess, total):
@@ -207,25 +165,6 @@ def test_asynchronous_computations_run_concurrently_on_one_loop(total):
             return await asyncio.gather(*(total([n, n]) for n in range(5)))
 
     assert run_async(program()) == [2 * n + 2 for n in range(5)]
-
-
-def test_one_context_is_used_by_many_threads(inprocess, total):
-    def work(n):
-        with tff.framework.get_context_stack().install(inprocess):
-            return total(list(range(n)))
-
-    with ThreadPoolExecutor(8) as pool:
-        assert list(pool.map(work, range(20))) == [n * (n - 1) // 2 + n for n in range(20)]
-
-
-def test_contexts_nest(inprocess, total):
-    other = create_sync_execution_context(max_concurrent_clients=1)
-    stack = tff.framework.get_context_stack()
-    with stack.install(inprocess):
-        with stack.install(other):
-            assert total([1]) == 2
-        assert total([2]) == 3
-    other.close()
 
 
 def test_a_context_refuses_to_work_after_a_fork(inprocess, add_one):
