@@ -301,7 +301,7 @@ def test_the_commands_copy_it_and_say_what_is_not_for_it(cluster, second_node, t
     assert "there is no sharded store in" in capsys.readouterr().err
     assert not (tmp_path / "typo").exists()
     assert main(["store", "repair", url]) == 2
-    assert "the folders 'index' and 'shards/NAME/states' are such" in capsys.readouterr().err
+    assert "the folders 'index' and 'shards/NAME/states' on their machines" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
