@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <numeric>
 #include <vector>
 
 #include "core/base/parallel.h"
@@ -19,6 +20,8 @@ namespace fedplug::python {
 template <typename Task>
 void ForEach(const std::vector<std::int64_t>& sizes, const Task& task) {
   constexpr std::int64_t kLarge = std::int64_t{1} << 18;
+  // Less work takes less time than waking a thread.
+  constexpr std::int64_t kWorthThreads = std::int64_t{1} << 15;
   Parallel& threads = Threads();
   const WithoutGil released;
   std::vector<std::size_t> small;
@@ -31,8 +34,12 @@ void ForEach(const std::vector<std::int64_t>& sizes, const Task& task) {
   }
   if (small.empty()) return;
   Serial serial;
-  threads.Run(static_cast<int>(small.size()),
-              [&](int i) { task(small[static_cast<std::size_t>(i)], serial); });
+  const std::int64_t total =
+      std::accumulate(sizes.begin(), sizes.end(), std::int64_t{0});
+  Parallel& pool =
+      total < kWorthThreads ? static_cast<Parallel&>(serial) : threads;
+  pool.Run(static_cast<int>(small.size()),
+           [&](int i) { task(small[static_cast<std::size_t>(i)], serial); });
 }
 
 }  // namespace fedplug::python

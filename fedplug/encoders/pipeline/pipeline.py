@@ -209,7 +209,9 @@ class Pipeline(Encoder, ContainerEncoder, Measured, Adjustable):
         on_device = is_on_device(x)
         if sparsifier is None and not (on_device or quantizer.error_feedback or self._values.lossless):
             return self._values.encode_container(x.reshape(-1), round_num, header), {}
-        if sparsifier is None or on_device or form is None:
+        if on_device and sparsifier is not None:
+            return self.encode_containers([x], [state], round_num, [spec], [header])[0]
+        if sparsifier is None or form is None:
             return framing.encode_by_contract(self, [x], [state], round_num, [spec], [header])[0]
         if self._values.lossless and not quantizer.uncompressed:
             return framing.encode_by_contract(self, [x], [state], round_num, [spec], [header])[0]
