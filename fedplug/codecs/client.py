@@ -112,7 +112,7 @@ class ClientCodec:
         Args:
             arrays: The arrays by name.
             round_num: The round number, 0 or more, for schedules and seeds; it must not fall.
-            metrics: As for `Codec.encode_model`.
+            metrics: Adds up measurements of each array, see `TensorMetrics`.
 
         Returns:
             The payloads by name, and their receipt: a text to send along.
@@ -120,8 +120,8 @@ class ClientCodec:
         Raises:
             ArgumentError: The previous payloads are not settled, or the round is older than all stored
                 payloads; or as for `Codec.encode_model`.
-            ConfigError: As for `Codec.encode_model`.
-            NonFiniteError: As for `Codec.encode_model`.
+            ConfigError: The encoder does not fit this model, see `Codec.encode_model`.
+            NonFiniteError: An array has a NaN or an infinity, see `Codec.encode_model`.
             StoreError: The next state cannot be stored. Like all errors, it leaves the state unchanged.
         """
         current, pending = self._now.current, self._now.pending

@@ -1,4 +1,4 @@
-"""From payloads to arrays, without a configuration; every byte is untrusted.
+"""Decodes payloads into arrays, without a configuration; every byte is untrusted.
 
 This module refuses a payload whose header, size or wire id the receiver does not expect. `wire_ids` finds the
 reader of its bytes, which refuses the rest.
@@ -115,8 +115,8 @@ def decode_model(
             returns them.
 
     Raises:
-        PayloadError: As for `decode`; the message names the tensor.
-        ArgumentError: As for `decode`; the message names the tensor.
+        PayloadError: A payload is refused, see `decode`; the message names the tensor.
+        ArgumentError: An argument is refused, see `decode`; the message names the tensor.
     """
     require_mapping("what a client sent", "payloads", payloads)
     if isinstance(wire_ids, Mapping) and (unknown := sorted(payloads.keys() - wire_ids.keys())):
@@ -160,7 +160,7 @@ def receive(
         wire_ids: The expected wire ids, as for `decode`.
 
     Raises:
-        PayloadError: As for `decode`; or the payload has another shape.
+        PayloadError: The payload is refused, see `decode`; or it has another shape.
     """
     plan, body = _opened(payload, wire_ids)
     if plan.spec.shape != shape:
@@ -172,7 +172,7 @@ def receive(
 
 
 class _Plan(NamedTuple):
-    """What follows from a header."""
+    """The properties of a payload that its header determines."""
 
     wire_id: str
     spec: ArraySpec

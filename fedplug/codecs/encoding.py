@@ -1,4 +1,4 @@
-"""From arrays to payloads: one array, or the arrays of a model."""
+"""Encodes one array, or the arrays of a model, into payloads."""
 
 from __future__ import annotations
 
@@ -173,8 +173,8 @@ class Codec:
             states: The state from this client's previous call; None the first time. It is one flat dictionary
                 for the whole model, ``{"dense/kernel/residual": ...}``, and includes the state of a budget.
             round_num: The round number, as for `encode`.
-            in_place: As for `encode`.
-            out: As for `encode`.
+            in_place: Whether to overwrite the state, as for `encode`.
+            out: Memory for the next state, as for `encode`.
             metrics: Adds up measurements of each array, see `TensorMetrics`; docs/observe.md has the cost.
                 The payloads do not change.
 
@@ -182,10 +182,11 @@ class Codec:
             The payloads by name, and the state for the next round.
 
         Raises:
-            ArgumentError: As for `encode`; the message names the array. Or ``metrics`` has other arrays.
+            ArgumentError: An argument is refused, see `encode`; the message names the array. Or
+                ``metrics`` has other arrays.
             ConfigError: The encoder does not fit this model: a rule matches nothing, say, or a budget is too
                 small.
-            NonFiniteError: As for `encode`; the message names the array.
+            NonFiniteError: An array is refused, see `encode`; the message names it.
             StateError: ``states`` belong to another codec or another model.
         """
         named = named_arrays(arrays)
@@ -230,8 +231,8 @@ class Codec:
             arrays: The arrays by name, as for `encode_model`; only names, shapes and dtypes matter.
 
         Raises:
-            ArgumentError: As for `encode_model`.
-            ConfigError: As for `encode_model`.
+            ArgumentError: An array is refused, see `encode_model`.
+            ConfigError: The encoder does not fit this model.
         """
         encoders = self._model(_specs(named_arrays(arrays))).encoder.encoders
         return {
@@ -255,8 +256,8 @@ class Codec:
             The state to pass to `encode_model`, and the names of arrays whose residual is dropped.
 
         Raises:
-            ArgumentError: As for `encode_model`.
-            ConfigError: As for `encode_model`.
+            ArgumentError: An array is refused, see `encode_model`.
+            ConfigError: The encoder does not fit this model.
             StateError: ``states`` belong to another codec.
         """
         if not states:
@@ -332,8 +333,8 @@ class _Model:
 
     Attributes:
         encoder: The encoder.
-        keys: For each array, the keys of its own state by their keys in the model's state. An array without a
-            name is alone, and both are the same.
+        keys: The keys of each array's own state, by their keys in the model's state. If there is one array
+            without a name, both are the same.
     """
 
     def __init__(self, encoder: ModelEncoder, text: NDArray[np.uint8]) -> None:

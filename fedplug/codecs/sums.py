@@ -286,8 +286,8 @@ class Sum(_WeightedSum):
             weight: A finite number.
 
         Raises:
-            PayloadError: As for `fedplug.decode`; or the payload has another shape or dtype, or would make
-                the sum infinite. Nothing is added.
+            PayloadError: The payload is refused, see `fedplug.decode`; or it has another shape or dtype,
+                or would make the sum infinite. Nothing is added.
             ConfigError: ``weight`` is not a finite number, or the sum's dtype cannot hold it or the sum of
                 all weights. Nothing is added.
         """

@@ -1,4 +1,4 @@
-"""What reads the payloads of a wire id, without a configuration.
+"""Finds the reader of the payloads of a wire id, without a configuration.
 
 A wire id names an encoder, or the stages of a pipeline, by the wire ids that plugins declare
 (`EncoderSpec.wire_id`). Parameters such as bits, block sizes and seeds are read from the untrusted bytes, see

@@ -58,7 +58,7 @@ class Encoder(Component):
     @property
     @abc.abstractmethod
     def capabilities(self) -> Capabilities:
-        """What this encoder promises in its configuration."""
+        """The promises of this encoder in its configuration."""
 
     def init_state(self, spec: Spec) -> State:
         """Returns the state of a client in its first round. Default: an empty state."""
@@ -92,7 +92,7 @@ class Encoder(Component):
             round_num: The round number, as for `encode`.
 
         Returns:
-            What `encode` returns, for each tensor.
+            The payload and the next state of each tensor.
 
         Raises:
             ConfigError: These tensors cannot be encoded together, for instance because their dtypes differ.

@@ -24,7 +24,7 @@ class Adjustment(Protocol):
 
     @property
     def adjusts(self) -> Literal["entries", "bits"]:
-        """What the rate multiplies: the number of entries sent, or the bits of each entry."""
+        """The quantity that the rate scales: the number of entries sent, or the bits of each entry."""
 
     def at_rate(self, rate: Array) -> Encoder:
         """Returns the encoder for one round, which sends ``rate`` times as much, as nearly as it can.

@@ -70,7 +70,7 @@ class Sparsifier(Component):
     @property
     @abc.abstractmethod
     def capabilities(self) -> Capabilities:
-        """What this sparsifier promises in its configuration if values are sent uncompressed."""
+        """The promises of this sparsifier in its configuration if values are sent uncompressed."""
 
     @abc.abstractmethod
     def select(self, x: Array, state: State, round_num: Array) -> Selection:

@@ -42,7 +42,7 @@ def topk_residual(
     Raises:
         ArgumentError: ``k`` is negative, or the shapes differ.
         NonFiniteError: A sum is NaN or infinite, under "error".
-        UnknownNameError: In TensorFlow, ``on_nonfinite`` is another word.
+        UnknownNameError: ``on_nonfinite`` has another value (in TensorFlow only).
 
     Example:
         >>> import numpy as np
@@ -115,7 +115,7 @@ def grouped_topk_residual(
         ArgumentError: There are no deltas, the numbers of deltas and residuals differ, ``k`` is negative, or
             shapes differ.
         NonFiniteError: A sum is NaN or infinite, under "error".
-        UnknownNameError: In TensorFlow, ``on_nonfinite`` is another word.
+        UnknownNameError: ``on_nonfinite`` has another value (in TensorFlow only).
     """
     rest = [place_for(r, d) for r, d in zip(residuals, deltas, strict=True)]
     nonfinite = _nonfinite(deltas, residuals, on_nonfinite)

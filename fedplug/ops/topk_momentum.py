@@ -46,7 +46,7 @@ def topk_momentum(
     Raises:
         ArgumentError: ``k`` is negative, or the shapes differ.
         NonFiniteError: A sum is NaN or infinite, under "error".
-        UnknownNameError: In TensorFlow, ``on_nonfinite`` is another word.
+        UnknownNameError: ``on_nonfinite`` has another value (in TensorFlow only).
     """
     speed, rest = place_for(velocity, gradient), place_for(residual, gradient)
     nonfinite = np.int64(0)

@@ -43,7 +43,7 @@ def topk_residual_update(
         ArgumentError: ``k`` is negative or not a scalar, or the shapes differ.
         TypeError: ``residual`` is not a variable, or has another dtype.
         NonFiniteError: A sum is NaN or infinite, under "error".
-        UnknownNameError: In TensorFlow, ``on_nonfinite`` is another word.
+        UnknownNameError: ``on_nonfinite`` has another value (in TensorFlow only).
         tf.errors.FailedPreconditionError: The variable is not initialized.
     """
     with donate_residuals():
@@ -78,7 +78,7 @@ def grouped_topk_residual_update(
             differ, shapes differ, or ``k`` is negative or neither a scalar nor a vector of that length.
         TypeError: A residual is not a variable, or the dtypes differ.
         NonFiniteError: A sum is NaN or infinite, under "error".
-        UnknownNameError: In TensorFlow, ``on_nonfinite`` is another word.
+        UnknownNameError: ``on_nonfinite`` has another value (in TensorFlow only).
         tf.errors.FailedPreconditionError: A variable is not initialized.
     """
     with donate_residuals():

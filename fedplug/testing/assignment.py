@@ -53,7 +53,7 @@ class AssignmentSuite(OnEachExecution, abc.ABC):
         ArraySpec((5, 13), np.dtype("bfloat16"), name="dense_1/kernel"),
         ArraySpec((), np.dtype("float32"), name="dense_1/bias"),
     )
-    """Of the model it is tried with; also `tf.TensorSpec`."""
+    """Specs of the model that the suite encodes; also `tf.TensorSpec`."""
 
     @abc.abstractmethod
     def make_assignment(self) -> EncoderAssignment:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 __all__ = ["check_base", "made", "suite"]
 
 FOLDER = "{folder}"
-"""In the example URL of a store: an empty folder goes here. A store without one keeps nothing when closed."""
+"""The place of an empty folder in the example URL of a store. A store whose URL has none is not durable."""
 
 _BASES = {
     "encoder": (

@@ -29,14 +29,14 @@ class CapabilityChecks(EncoderSubject):
     """See `fedplug.registry.specs.Capabilities`; each check applies where its capability is declared."""
 
     conservation_tolerance: ClassVar[float] = 4.0
-    """In units of the last place of the largest magnitude, in the residual's dtype; 0 where the docstring
-    says bit for bit."""
+    """The tolerance in units in the last place of the largest magnitude, in the residual's dtype; 0 where the
+    docstring says bit for bit."""
 
     decay: ClassVar[float] = 1.0
     """The share of a residual that the encoder adds to the next tensor, rounded to the residual's dtype."""
 
     linear_tolerance: ClassVar[float] = 16.0
-    """In units of the last place of the largest magnitude."""
+    """The tolerance in units in the last place of the largest magnitude."""
 
     trials: ClassVar[int] = 2000
     """Rounds over which the test of unbiasedness averages."""

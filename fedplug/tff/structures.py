@@ -1,9 +1,8 @@
-"""Values of TFF types as flat lists of tensors and back, in TFF's own order.
+"""Converts values of TFF types to flat lists of tensors and back, in TFF's own order.
 
-`tf.nest` sorts mappings by key and TFF does not, so neither may be mixed with the other. TFF's conversions
-ask of every container whether it has the methods of a named tuple, once the larger part of what a round of a
-small model cost in Python. Here such questions are asked once for a type, whose answers are kept: TFF has one
-object for equal types.
+`tf.nest` sorts mappings by key and TFF does not, so the two must not be mixed. TFF's conversions inspect
+every container for the methods of a named tuple, which once dominated the time of a round of a small model.
+This module inspects each type once and caches the result: TFF has one object for equal types.
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ __all__ = [
 ]
 
 _KEPT = 4096
-"""Types whose answers are kept; a training has some hundred."""
+"""Number of cached types; a training has a few hundred."""
 
 
 def _leaves(type_spec: Any, path: str) -> Iterator[tuple[str, Any]]:
@@ -52,27 +51,27 @@ def _named_leaves(type_spec: Any) -> tuple[tuple[str, Any], ...]:
 
 
 def tensor_types(type_spec: Any) -> list[Any]:
-    """The tensor types of a tensor or (nested) structure type, in order.
+    """Returns the tensor types of a tensor or (nested) structure type, in order.
 
     Raises:
-        ConfigError: There is something else in it, for instance a sequence.
+        ConfigError: The type contains something else, for instance a sequence.
     """
     return [member for _, member in _named_leaves(type_spec)]
 
 
 def paths(type_spec: Any) -> list[str]:
-    """A name for each tensor of `tensor_types`: its field names or positions, joined by ``/``."""
+    """Returns a name for each tensor of `tensor_types`: its field names or positions, joined by ``/``."""
     return [path for path, _ in _named_leaves(type_spec)]
 
 
 @functools.lru_cache(_KEPT)
 def member_types(type_spec: Any) -> tuple[Any, ...]:
-    """The types of the members of a structure type, in order."""
+    """Returns the types of the members of a structure type, in order."""
     return tuple(member for _, member in tff.structure.iter_elements(type_spec))
 
 
 def flatten(value: Any, type_spec: Any) -> list[Any]:
-    """The tensors (or arrays) of a value of this type, in the order of `tensor_types`."""
+    """Returns the tensors (or arrays) of a value of this type, in the order of `tensor_types`."""
     leaves: list[Any] = []
     _collector(type_spec)(value, leaves)
     return leaves
@@ -80,7 +79,7 @@ def flatten(value: Any, type_spec: Any) -> list[Any]:
 
 @functools.lru_cache(_KEPT)
 def _collector(type_spec: Any) -> Callable[[Any, list[Any]], None]:
-    """What appends the tensors of a value of the type to a list."""
+    """Returns a function that appends the tensors of a value of the type to a list."""
     if isinstance(type_spec, tff.TensorType):
         return lambda value, leaves: leaves.append(value)
     parts = [_collector(member) for member in member_types(type_spec)]
@@ -93,13 +92,13 @@ def _collector(type_spec: Any) -> Callable[[Any, list[Any]], None]:
 
 
 def unflatten(leaves: Sequence[Any], type_spec: Any) -> Any:
-    """The inverse of `flatten`, with the Python containers the type remembers."""
+    """Inverts `flatten`; the result has the Python containers that the type remembers."""
     return _builder(type_spec)(iter(leaves))
 
 
 @functools.lru_cache(_KEPT)
 def _builder(type_spec: Any) -> Callable[[Iterator[Any]], Any]:
-    """What makes a value of the type of its tensors."""
+    """Returns a function that builds a value of the type from its tensors."""
     if isinstance(type_spec, tff.TensorType):
         return next
     parts = [_builder(member) for member in member_types(type_spec)]
@@ -108,10 +107,10 @@ def _builder(type_spec: Any) -> Callable[[Iterator[Any]], Any]:
 
 
 def members(value: Any) -> Sequence[Any]:
-    """The members of a container in order, as `tff.structure.from_container` has them.
+    """Returns the members of a container in order, as `tff.structure.from_container` does.
 
     Raises:
-        TypeError: It is no container; the text is TFF's.
+        TypeError: The value is not a container; the text is TFF's.
     """
     kind: Any = type(value)
     if kind is tuple or kind is list:
@@ -124,7 +123,7 @@ def members(value: Any) -> Sequence[Any]:
 
 
 def is_common(value: Any) -> bool:
-    """Whether it is a container whose members are read here, without TFF."""
+    """Whether the value is a container whose members are read here, without TFF."""
     kind: Any = type(value)
     return kind in _COMMON or _takes_keywords(kind)
 
@@ -133,21 +132,21 @@ _COMMON = frozenset({tuple, list, dict, collections.OrderedDict})
 
 
 def contain(members: Sequence[Any], type_spec: Any) -> Any:
-    """Puts members into the container their type remembers, as `tff.types.type_to_py_container` does.
+    """Puts members into the container that their type remembers, as `tff.types.type_to_py_container` does.
 
     Args:
-        members: In order; in their containers.
+        members: The members in order, themselves in their containers.
         type_spec: A structure type.
 
     Raises:
-        ValueError: The type has members with and without names; the text is TFF's.
+        ValueError: The type has both named and unnamed members; the text is TFF's.
     """
     return _maker(type_spec)(members)
 
 
 @functools.lru_cache(_KEPT)
 def _maker(type_spec: Any) -> Callable[[Sequence[Any]], Any]:
-    """What makes the container of a structure type from its members."""
+    """Returns a function that builds the container of a structure type from its members."""
     names = [name for name, _ in tff.structure.iter_elements(type_spec)]
     container = type_spec.python_container
     if container in _OF_UNNAMED and not any(names):
@@ -171,7 +170,7 @@ _OF_NAMED = (None, dict, collections.OrderedDict)
 
 @functools.lru_cache(_KEPT)
 def _takes_keywords(container: Any) -> bool:
-    """Whether it is a named tuple or a class of attrs, as most of TFF's own containers are."""
+    """Whether the type is a named tuple or an attrs class, as most of TFF's own containers are."""
     return container is not None and (
         (issubclass(container, tuple) and hasattr(container, "_fields"))
         or "__attrs_attrs__" in vars(container)
@@ -180,14 +179,14 @@ def _takes_keywords(container: Any) -> bool:
 
 @functools.lru_cache(_KEPT)
 def _keywords(container: Any) -> list[str]:
-    """The names of its members, in order."""
+    """The names of the container's members, in order."""
     if issubclass(container, tuple):
         return list(container._fields)
     return [attribute.name for attribute in container.__attrs_attrs__]
 
 
 def element_type(spec: Any) -> Any:
-    """The type of a dataset's elements, as `tff.types.tensorflow_to_type` has it.
+    """Returns the type of a dataset's elements, as `tff.types.tensorflow_to_type` does.
 
     Args:
         spec: The dataset's ``element_spec``.
@@ -197,7 +196,7 @@ def element_type(spec: Any) -> Any:
 
 @dataclass(frozen=True)
 class _Spec:
-    """An element spec that can be looked up; a mapping in it is another one in another order."""
+    """A hashable element spec; mappings with different orders have different keys."""
 
     key: Hashable
     spec: Any = field(compare=False)

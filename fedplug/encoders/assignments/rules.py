@@ -23,7 +23,7 @@ from fedplug.registry.specs import FLOATS, Capabilities
 __all__ = ["Rule", "Rules"]
 
 _SHOWN = 3
-"""So many names of tensors go into a message."""
+"""Maximum number of tensor names in a message."""
 
 
 @dataclass(frozen=True)

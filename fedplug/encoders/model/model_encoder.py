@@ -42,7 +42,7 @@ class ModelEncoder:
     NumPy arrays, buffers are bytes; with TensorFlow's specs they are uint8 vectors.
 
     Attributes:
-        sent_exactly: For each tensor the reason why it is sent uncompressed, or None.
+        sent_exactly: The reason why each tensor is sent uncompressed, or None.
     """
 
     def __init__(

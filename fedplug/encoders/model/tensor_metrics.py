@@ -32,7 +32,7 @@ SUMS = {
     "squared_residual": "float64",
     "squared_update": "float64",
 }
-"""What `measure` returns, with the dtypes. A NaN stays one in every sum: the number is not known."""
+"""The keys of the result of `measure`, with their dtypes. A NaN in a sum means that the number is unknown."""
 
 
 def measure(

@@ -15,7 +15,7 @@ from fedplug.schedules import Schedule, as_schedule, schedule_config
 __all__ = ["LEAST_BITS", "MOST_BITS", "BitWidths"]
 
 LEAST_BITS, MOST_BITS = 2, 8
-"""Of an element of ``qsgd``."""
+"""Limits of the bits per element in ``qsgd``."""
 
 _ROUNDING = 1e-6
 

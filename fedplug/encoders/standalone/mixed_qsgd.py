@@ -59,8 +59,8 @@ class MixedQSGD(Encoder, Adjustable):
 
         Args:
             bits: The mean number of bits per element, 2 to 8, or a schedule of such numbers.
-            block_size: As for ``qsgd``.
-            seed: As for ``qsgd``.
+            block_size: Number of elements that share a scale, a power of two.
+            seed: The seed of the random numbers, 0 to 2^31 - 1.
 
         Raises:
             ConfigError: An argument is out of range.

@@ -79,7 +79,7 @@ def create_ray_execution_context(
             lists of `ClientHandle`, which leave the values in the cluster.
         retries: Number of further tries for a slice after its worker died or took too long.
         slice_timeout: Seconds that a worker may take for a slice.
-        on_lost: What happens after the last try. `"fail"`: the computation raises an error. `"skip"`: it
+        on_lost: The action after the last try. `"fail"`: the computation raises an error. `"skip"`: it
             continues as if the slice's clients had not taken part.
         start_timeout: Seconds that a worker may take to start.
         worker_setup: A function that every worker calls when it starts, for instance to load custom ops.
