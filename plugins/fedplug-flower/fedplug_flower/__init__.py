@@ -1,8 +1,8 @@
-"""fedplug for Flower: updates travel as compressed payloads, with error feedback that survives a restart.
+"""fedplug for Flower: compressed updates, with error feedback that survives a restart.
 
-`CompressMod` goes into a ClientApp, `Compressed` around a strategy. Their modules, in the order in which an
-update goes through them: ``mod`` and ``states`` on the client, ``records`` on the way, ``strategy`` and
-``round_sum`` on the server; ``differences`` is the arithmetic of both.
+`CompressMod` belongs into a ClientApp, and `Compressed` around a strategy. An update passes through these
+modules: ``mod`` and ``states`` on the client, ``records`` for messages, ``strategy`` and ``round_sum`` on the
+server. ``differences`` has the arithmetic of both sides.
 """
 
 from fedplug_flower.mod import CompressMod

@@ -23,13 +23,13 @@ _HEADERS = {
     (1, 0): np.lib.format.read_array_header_1_0,
     (2, 0): np.lib.format.read_array_header_2_0,
 }
-"""What reads the header of an array that `numpy.save` wrote, by its version."""
+"""The function that reads the header of an array from `numpy.save`, by its version."""
 
 
 def read(name: str, array: Array) -> NDArray[Any]:
     """Returns the elements of an array without a copy. Every byte is untrusted.
 
-    A header can declare any size; memory is taken for none of it.
+    A header can declare any size, so memory is never allocated by it.
 
     Raises:
         ValueError: The bytes are not one array of this size; the message names the array.
@@ -51,19 +51,18 @@ def read(name: str, array: Array) -> NDArray[Any]:
 def between(
     trained: ArrayRecord, received: ArrayRecord, values: Collection[str] = ()
 ) -> dict[str, NDArray[Any]]:
-    """``trained - received``, of one array after the other, in the order of ``received``.
+    """Computes ``trained - received`` for one array after the other, in the order of ``received``.
 
     Args:
-        trained: Arrays of numbers; the names and shapes of ``received``.
-        received: The model that training began with.
-        values: Names of arrays whose trained values are returned in place of differences: a difference of
-            floats is rounded, so that it does not lead to the same bits.
+        trained: Numeric arrays with the names and shapes of ``received``.
+        received: The model at the start of training.
+        values: Names of arrays whose trained values are returned instead of differences: a rounded
+            difference of floats does not restore the same bits.
 
     Returns:
-        The differences by name. They are float64 where the server's array is of whole numbers or float64,
-        which is what Flower makes of whole numbers in later rounds, so that counters are exact up to 2^53.
-        Others are float32, subtracted before they are rounded. An entry that has not changed is 0, also
-        where it is infinite or NaN.
+        The differences by name. They are float64 if the server's array has integers or float64, which Flower
+        makes of integers in later rounds; counters are then exact up to 2^53. Others are float32, subtracted
+        before rounding. The difference of an unchanged entry is 0, even if it is infinite or NaN.
 
     Raises:
         ValueError: Names, shapes or kinds differ; the message says where.
@@ -78,12 +77,12 @@ def between(
 
 
 def moved(model: ArrayRecord, update: Differences, values: Collection[str] = ()) -> ArrayRecord:
-    """``model + update``, in the dtypes of Flower's averages: of whole numbers, float64.
+    """Computes ``model + update`` in the dtypes of Flower's averages, which are float64 for integers.
 
     Args:
-        model: The model that the update is for.
+        model: The model of the update.
         update: The result of `between`, or a mean of such results.
-        values: Names of arrays that the update has the values of.
+        values: Names of arrays of which the update has values instead of differences.
     """
     return ArrayRecord(
         {name: _sum(read(name, array), update[name], name in values) for name, array in model.items()}
@@ -103,9 +102,9 @@ def _require_same_names(trained: ArrayRecord, received: ArrayRecord) -> None:
 
 
 def in_form_of(model: ArrayRecord, trained: ArrayRecord) -> ArrayRecord:
-    """Returns ``trained`` in the order of the model's arrays, floats in their dtypes.
+    """Returns ``trained`` in the order of the model's arrays, with floats in their dtypes.
 
-    Some strategies pair arrays by their place, and average in whatever dtype they get.
+    Some strategies match arrays by position, and average in the dtypes they get.
     """
     return ArrayRecord({name: _cast(trained[name], array) for name, array in model.items()})
 
@@ -125,7 +124,7 @@ def _require_numbers(name: str, after: NDArray[Any], before: NDArray[Any]) -> No
 
 
 def _value(after: NDArray[Any], before: NDArray[Any]) -> NDArray[Any]:
-    """A strategy may make whole numbers float32, while the client's model has them as integers."""
+    """Converts to the server's float dtype: a strategy may have made integers float32."""
     return after.astype(before.dtype, copy=False) if before.dtype.kind == "f" else after
 
 

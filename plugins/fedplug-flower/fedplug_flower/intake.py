@@ -1,4 +1,4 @@
-"""A round's replies, one by one: used, or refused and left out."""
+"""The replies of a round, each used or refused."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ _log = logging.getLogger("flwr.fedplug")
 
 @dataclass
 class Intake:
-    """Uses what each client sent, whole or not at all, and counts.
+    """Uses each client's reply completely or not at all, and counts.
 
     Attributes:
         server_round: The round, for messages.
         model: The model that was sent to the clients.
-        receipts: Receipts of the updates that were used, by node.
+        receipts: Receipts of the used updates, by node.
         used: Replies that were used.
-        compressed: How many of ``used`` were compressed.
-        refused: How many replies were not used.
-        uplink_bytes: Bytes of the updates that arrived, refused ones included.
-        dense_bytes: Bytes that clients would have sent of their whole models.
+        compressed: Number of compressed replies in ``used``.
+        refused: Number of replies that were not used.
+        uplink_bytes: Bytes of the received updates, including refused ones.
+        dense_bytes: Bytes of the updates without compression.
     """
 
     server_round: int
@@ -40,9 +40,9 @@ class Intake:
     dense_bytes: int = 0
 
     def take(self, message: Message, use: Callable[[Message], str | None]) -> None:
-        """Hands a reply to ``use``, which returns the receipt if it is compressed.
+        """Passes a reply to ``use``, which returns the receipt if the reply is compressed.
 
-        If ``use`` raises, the reply is refused, with a warning: nothing that a client sent may end the round.
+        If ``use`` raises, the reply is refused with a warning: no client's message may end the round.
         """
         node = message.metadata.src_node_id
         try:
@@ -60,7 +60,7 @@ class Intake:
             self.receipts[node] = receipt
 
     def add_to(self, metrics: MetricRecord | None) -> MetricRecord:
-        """The strategy's metrics, and those of this round."""
+        """Adds this round's metrics to those of the strategy."""
         result = MetricRecord() if metrics is None else metrics
         result["fedplug-uplink-bytes"] = self.uplink_bytes
         result["fedplug-dense-bytes"] = self.dense_bytes

@@ -1,4 +1,4 @@
-"""The client's side: a mod that sends what training changed, compressed. Must not know any strategy."""
+"""The client's side: a mod that sends compressed updates."""
 
 from __future__ import annotations
 
@@ -22,44 +22,43 @@ _log = logging.getLogger("flwr.fedplug")
 
 
 class CompressMod:
-    """Compresses the updates of a ClientApp, as the server's `Compressed` strategy asks for.
+    """Compresses the updates of a ClientApp if the server's `Compressed` strategy asks for it.
 
-    ``ClientApp(mods=[CompressMod()])``. It goes first, so that it sees what other mods made of the update.
-    Messages of any other strategy, and messages that are not for training, pass unchanged.
+    ``ClientApp(mods=[CompressMod()])``. It must be first, so that it sees the updates from other mods.
+    Messages of other strategies, and messages other than for training, pass unchanged.
 
-    What was not sent is kept on the node, on its disk, and sent later. An update moves that residual on only
-    when the server says in its next message that it was accepted; one that was lost, late or refused leaves
-    it as it was.
+    The residual stays on the node's disk and is sent later. It changes only when the server's next message
+    confirms that the update was accepted. A lost, late or refused update leaves it unchanged.
     """
 
     def __init__(self, state_dir: str | Path | None = None) -> None:
-        """Nothing is opened yet.
+        """Initializes the mod without opening a store.
 
         Args:
-            state_dir: Where nodes keep the states of clients, unless ``fedplug-state-dir`` in the node's
-                configuration says otherwise. None: the folder ``fedplug`` in Flower's own.
+            state_dir: The folder of clients' states, unless the node's configuration has
+                ``fedplug-state-dir``. None means the folder ``fedplug`` in Flower's own.
         """
         self._state_dir = state_dir
 
     def __call__(self, message: Message, context: Context, call_next: ClientAppCallable) -> Message:
-        """Runs the app; replaces the arrays of its reply by payloads.
+        """Runs the app and replaces the arrays of its reply by payloads.
 
-        A reply whose arrays are not those of the model, by name, shape and kind, is sent as it is, and the
+        If the arrays do not match the model by name, shape and kind, the reply is sent uncompressed, and the
         log says why.
 
         Raises:
             ValueError: The server's request cannot be read.
             fedplug.errors.FedplugError: The encoder is not installed here, the update is not finite, the
-                state cannot be stored ... Flower sends it to the server as the error of this node. The
-                residual is as it was.
+                state cannot be stored ... Flower sends it to the server as this node's error. The residual is
+                unchanged.
         """
         request = Request.read(message.content) if message.has_content() else None
         if request is None:
             return call_next(message, context)
-        model = ArrayRecord(dict(the_model(message.content)))  # the app may empty the record, to save memory
+        model = ArrayRecord(dict(the_model(message.content)))  # a copy: the app may empty the record
         values = _names(model, request.values)
-        codec = _codec(request, values)  # before training, which takes long, so that its errors come at once
-        del message.content[KEY]  # the app gets the message that it would get without the mod
+        codec = _codec(request, values)  # before training, so that its errors come at once
+        del message.content[KEY]  # the app must get the same message as without the mod
         reply = call_next(message, context)
         if reply.has_error():
             return reply

@@ -1,9 +1,9 @@
-"""What strategy and mod say to each other, in records of Flower's messages. Must not know how either works.
+"""The records that strategy and mod exchange in Flower's messages.
 
-The server's training message carries a `Request` beside the model, under `KEY`. The reply of a client with
-the mod carries a `Reply` under the same key, and in the place of the trained arrays one `Array` with the
-payloads of all of them in a row: Flower sends every array as two objects with a request of its own each,
-which would cost more than most payloads.
+The server's training message has a `Request` beside the model, under `KEY`. The reply of a client with the
+mod has a `Reply` under the same key. Its trained arrays are replaced by one `Array` with the payloads of all
+of them in sequence: Flower sends every array as two objects with a request each, which would cost more than
+most payloads.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from flwr.app import Array, ArrayRecord, ConfigRecord, RecordDict
 __all__ = ["KEY", "Reply", "Request", "is_compressed"]
 
 KEY = "fedplug"
-"""Of the records of a message, and of the array of payloads."""
+"""The key of the records in a message, and of the array of payloads."""
 
 FORMAT = 1
-"""Rises when a record changes so that an older package would misread it."""
+"""The format version; it increases when an older package would misread a record."""
 
 STYPE = "fedplug.payloads/1"
-"""How the array of payloads is serialized, in Flower's terms: in a row, in the order of the model."""
+"""The serialization of the array of payloads, in Flower's terms: in sequence, in the order of the model."""
 
 _TRAINING = re.compile(r"[0-9a-f]{16}")
 _LONGEST_RECEIPT = 128
@@ -34,18 +34,18 @@ _LONGEST_RECEIPT = 128
 
 @dataclass(frozen=True)
 class Request:
-    """Asks a client for a compressed update.
+    """A request to a client for a compressed update.
 
     Attributes:
-        encoder: Of all rounds of a training, as `fedplug.to_config` writes it.
-        min_size: Arrays of fewer elements are sent uncompressed.
-        training: 16 hexadecimal digits that no other training has: clients begin with a new residual.
-        round_num: Of the server, from 1 on.
-        accepted: The receipt that the server accepted last from this node. For a node that is new to the
-            server: those of the nodes in ``gone``, as it may be one of them, restarted.
-        gone: Ids of nodes that are not connected any more.
-        values: Places of the arrays that are sent exactly, as they are after training: statistics, whole
-            numbers and booleans. Of all others the difference is sent.
+        encoder: The encoder of all rounds of a training, from `fedplug.to_config`.
+        min_size: Minimum number of elements; smaller arrays are sent uncompressed.
+        training: The unique id of the training, 16 hexadecimal digits; clients start with a new residual.
+        round_num: The server's round, from 1.
+        accepted: The last accepted receipt of this node. For a node that is new to the server: those of the
+            nodes in ``gone``, because it may be one of them after a restart.
+        gone: Ids of nodes that are no longer connected.
+        values: Positions of the arrays whose trained values are sent exactly: statistics, integers and
+            booleans. For all others the difference is sent.
     """
 
     encoder: Mapping[str, Any]
@@ -57,7 +57,7 @@ class Request:
     values: Sequence[int] = ()
 
     def write(self) -> ConfigRecord:
-        """The record that `read` reads."""
+        """Returns the record for `read`."""
         record = ConfigRecord(
             {
                 "format": FORMAT,
@@ -79,10 +79,10 @@ class Request:
 
     @classmethod
     def read(cls, content: RecordDict) -> Request | None:
-        """What the server asks for; None where it asks for nothing.
+        """Reads the server's request; returns None if there is none.
 
         Raises:
-            ValueError: It is no request that this release understands.
+            ValueError: The request is invalid for this release.
         """
         record = content.config_records.get(KEY)
         if record is None:
@@ -111,15 +111,15 @@ class Reply:
     """A compressed update.
 
     Attributes:
-        payloads: By the names of the model's arrays, in its order.
-        receipt: Names this update when the server accepts it.
+        payloads: The payloads by array name, in the order of the model.
+        receipt: The name of this update for the server's confirmation.
     """
 
     payloads: Mapping[str, bytes]
     receipt: str
 
     def write(self, content: RecordDict) -> None:
-        """Puts it into the content of a message, in the place of its one `ArrayRecord`."""
+        """Replaces the one `ArrayRecord` in the content of a message by this update."""
         (key,) = content.array_records
         data = b"".join(self.payloads.values())
         content[key] = ArrayRecord({KEY: Array(dtype="uint8", shape=(len(data),), stype=STYPE, data=data)})
@@ -128,14 +128,14 @@ class Reply:
 
     @classmethod
     def read(cls, content: RecordDict, names: Sequence[str]) -> Reply:
-        """What a client sent; untrusted. What is in the payloads is checked by whoever decodes them.
+        """Reads a client's untrusted reply. The decoder checks the contents of the payloads.
 
         Args:
-            content: `is_compressed`.
-            names: Of the model's arrays, in its order.
+            content: The content of a message for which `is_compressed` is true.
+            names: The names of the model's arrays, in order.
 
         Raises:
-            ValueError: It is no update of such a model.
+            ValueError: The reply is not an update of such a model.
         """
         record = content.config_records[KEY]
         if record.get("format") != FORMAT:
@@ -153,7 +153,7 @@ class Reply:
 
 
 def is_compressed(content: RecordDict) -> bool:
-    """Whether a client answered with a `Reply`; any other is in Flower's own form."""
+    """Returns whether a client answered with a `Reply` rather than in Flower's own form."""
     return KEY in content.config_records
 
 

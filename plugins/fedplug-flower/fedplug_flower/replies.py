@@ -1,4 +1,4 @@
-"""Checks of a reply beside its arrays: numbers to weight it by, metrics of one form."""
+"""Checks of a reply besides its arrays: the weight, and the form of the metrics."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ _HEAVIEST = float(np.finfo(np.float32).max)
 
 
 class Terms:
-    """The needs of one strategy: what the replies of each round must contain.
+    """The requirements of one strategy on the replies of each round.
 
-    A strategy that is no FedAvg, nor a wrapper around one, reads replies in its own way: it gets them with
-    any metrics.
+    Strategies other than FedAvg and wrappers around it read replies in their own way, and get them with any
+    metrics.
     """
 
     def __init__(self, strategy: Strategy) -> None:
-        """Reads the keys of metrics that decide over the model."""
+        """Reads the keys of metrics that affect the model."""
         inner: Any = strategy
         self._equal_weights = False
         while not isinstance(inner, FedAvg) and isinstance(getattr(inner, "strategy", None), Strategy):
@@ -35,16 +35,16 @@ class Terms:
         self._form = ""
 
     def begin_round(self, messages: Iterable[Message]) -> None:
-        """Finds the form that most replies have; of several, that of the round before."""
+        """Finds the form of most replies; ties favor that of the previous round."""
         forms = Counter(self._form_of(message.content) for message in messages)
         if forms:
             self._form = max(forms, key=lambda form: (forms[form], form == self._form, form))
 
     def weight(self, content: RecordDict) -> float:
-        """Returns the weight of a client in the mean; 1 where the strategy knows no weights.
+        """Returns the weight of a client in the mean; 1 if the strategy has no weights.
 
         Raises:
-            ValueError: The strategy cannot use such metrics.
+            ValueError: The strategy cannot use these metrics.
         """
         if self._key is None:
             return 1.0
@@ -58,16 +58,16 @@ class Terms:
         return weight
 
     def _form_of(self, content: RecordDict) -> str:
-        """Names the records of a reply, its metrics, and the lengths of those that are lists."""
+        """Describes the records of a reply, its metrics, and the lengths of lists."""
         records = [repr(name) for name in content.array_records]
         records += [f"{name!r} ({_names(record)})" for name, record in content.metric_records.items()]
-        if self._equal_weights:  # differential privacy with an accountant wants them
+        if self._equal_weights:  # required by differential privacy with an accountant
             records += [f"weight {record.get(self._key or '')}" for record in content.metric_records.values()]
         return ", ".join(records)
 
 
 def the_model(content: RecordDict) -> ArrayRecord:
-    """Returns the arrays of a message that carries a model: the server's, or one that a client trained.
+    """Returns the arrays of a message with a model, from the server or from a client's training.
 
     Raises:
         ValueError: There is not exactly one `ArrayRecord`.

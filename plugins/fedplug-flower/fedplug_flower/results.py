@@ -1,4 +1,4 @@
-"""Checks what a strategy made of a round, and undoes it where it is not finite."""
+"""Checks the result of a strategy's round, and undoes it if it is not finite."""
 
 from __future__ import annotations
 
@@ -19,24 +19,24 @@ States = list[tuple[Strategy, dict[str, Any]]]
 
 
 def states_of(strategy: Strategy) -> States:
-    """Returns the attributes of a strategy and of those that it wraps. Each round replaces them."""
+    """Returns the attributes of a strategy and of those it wraps; each round replaces them."""
     inner = getattr(strategy, "strategy", None)
     return [(strategy, dict(vars(strategy))), *(states_of(inner) if isinstance(inner, Strategy) else [])]
 
 
 def restore(states: States) -> None:
-    """Gives strategies the attributes that they had."""
+    """Restores the attributes of strategies."""
     for strategy, state in states:
         vars(strategy).update(state)
 
 
 def require_finite(strategy: Strategy, result: ArrayRecord | None, model: ArrayRecord) -> None:
-    """Raises NonFiniteError where an entry that was finite is not finite any more.
+    """Raises NonFiniteError if an entry that was finite is not finite any more.
 
     Args:
-        strategy: Its moments and momenta must be finite, too: they would spoil all later rounds.
+        strategy: The strategy. Its moments must be finite, too, because they affect all later rounds.
         result: The next model.
-        model: The model that the clients were sent; constants in it may be infinite.
+        model: The model that was sent to the clients; its constants may be infinite.
     """
     for name, array in (result or {}).items():
         broken = _nonfinite(read(name, array))

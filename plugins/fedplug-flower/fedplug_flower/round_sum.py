@@ -1,4 +1,4 @@
-"""A model moved by the weighted mean of updates, which are added as they are. Must not know of messages."""
+"""A model plus the weighted mean of updates, which are added without making them dense."""
 
 from __future__ import annotations
 
@@ -16,19 +16,18 @@ __all__ = ["RoundSum"]
 
 
 class RoundSum:
-    """Takes the memory of one sum, however many clients there are; sparse payloads never become dense.
+    """Sums updates in the memory of one model; sparse payloads are added entry by entry.
 
-    What a client sent is read to its last byte before any of it is added: a client that is refused leaves no
-    trace.
+    Each update is checked completely before any of it is added, so a refused client leaves no trace.
     """
 
     def __init__(self, model: ArrayRecord, codec: fedplug.Codec, values: Collection[str] = ()) -> None:
-        """Adds nothing yet.
+        """Starts an empty sum.
 
         Args:
-            model: The model that was sent to the clients; it says which updates are valid.
-            codec: The codec that the clients were asked for; payloads of other encoders are refused.
-            values: Names of arrays of which clients send the trained values, no differences.
+            model: The model that was sent to the clients; it determines which updates are valid.
+            codec: The codec of the request; payloads of other encoders are refused.
+            values: Names of arrays whose trained values are sent instead of differences.
 
         Raises:
             ValueError: An array of the model cannot be averaged; the message names it.
@@ -36,7 +35,7 @@ class RoundSum:
         self._model = model
         self._values = values
         arrays = {name: read(name, array) for name, array in model.items()}
-        # What is sent as a value is not added to the model, and not limited by what is in it.
+        # Values are not added to the model, so its entries do not limit them.
         zeros = {name: np.zeros_like(arrays[name]) for name in values}
         sent = {n: a if n in values else np.empty(a.shape, dtype_of(a)) for n, a in arrays.items()}
         of_clients = fedplug.Codec(codec.encoder, min_size=codec.min_size, exactly=values)
@@ -45,14 +44,14 @@ class RoundSum:
 
     @property
     def names(self) -> list[str]:
-        """The names of the model's arrays, in its order."""
+        """The names of the model's arrays, in order."""
         return list(self._model)
 
     def add_payloads(self, payloads: Mapping[str, bytes], weight: float) -> None:
         """Adds a compressed update.
 
         Raises:
-            fedplug.errors.FedplugError: The update is none of this model; the message names the tensor.
+            fedplug.errors.FedplugError: The update does not fit this model; the message names the tensor.
         """
         self._total.add(payloads, weight)
 
@@ -60,27 +59,27 @@ class RoundSum:
         """Adds the update of a client that sent its trained model.
 
         Raises:
-            ValueError: The arrays are no such model; the message names the array.
+            ValueError: The arrays do not fit the model; the message names the array.
             fedplug.errors.FedplugError: The update is not finite, or too large.
         """
         self._total.add(self._encoded(trained), weight)
 
     def checked(self, trained: ArrayRecord, weight: float) -> ArrayRecord:
-        """Returns a trained model in the order and the dtypes of the model; adds nothing.
+        """Returns a trained model in the order and the dtypes of the model, without adding it.
 
         Raises:
-            ValueError: As for `add_arrays`.
+            ValueError: The arrays are invalid; see `add_arrays`.
         """
         self._total.check(self._encoded(trained), weight)
         return differences.in_form_of(self._model, trained)
 
     def decoded(self, payloads: Mapping[str, bytes], weight: float) -> ArrayRecord:
-        """Returns the trained model that a compressed update stands for; adds nothing.
+        """Returns the trained model of a compressed update, without adding it.
 
         Raises:
-            fedplug.errors.FedplugError: As for `add_payloads`.
+            fedplug.errors.FedplugError: The update is invalid; see `add_payloads`.
         """
-        self._total.check(payloads, weight)  # so that they are no larger than the model
+        self._total.check(payloads, weight)  # limits their size to that of the model
         return differences.moved(
             self._model, fedplug.decode_model(payloads, max_bytes=sys.maxsize), self._values
         )

@@ -1,8 +1,8 @@
-"""Where a node keeps the state of its client, residuals above all.
+"""The location of a client's state, above all the residuals, on a node.
 
-Each training and node has a folder, ``STATE_DIR/run-RUN/TRAINING/partition-PARTITION.node-NODE``. Each is a
-store of its own: a store has one user at a time, and Flower runs each message of a node in whichever process
-is free. What a training leaves behind is deleted with the folder of its run.
+Each training and node has the folder ``STATE_DIR/run-RUN/TRAINING/partition-PARTITION.node-NODE``. Each is a
+store of its own: a store has one user at a time, but Flower runs a node's messages in any free process.
+The folder of a run has all states of its trainings and is deleted with them.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ _log = logging.getLogger("flwr.fedplug")
 def state_url(context: Context, request: Request, state_dir: str | Path | None) -> str:
     """Returns the URL of the store of this node's client.
 
-    Flower gives a SuperNode without a key a new node id whenever it starts. Such a node takes over what a
-    node of the same ``partition-id`` left on this machine, if the server says that it is gone.
+    Flower gives a SuperNode without a key a new node id at every start. Such a node takes over the state of a
+    node with the same ``partition-id`` on this machine, if the server says that this node is gone.
 
     Args:
-        context: The node's context; its configuration goes before ``state_dir``.
+        context: The node's context; its configuration takes precedence over ``state_dir``.
         request: The server's request.
-        state_dir: The folder of all states. None: the folder ``fedplug`` in Flower's own, which is
+        state_dir: The folder of all states. None means the folder ``fedplug`` in Flower's own, which is
             ``$FLWR_HOME`` or ``~/.flwr``.
     """
     root = Path(str(context.node_config.get(NODE_CONFIG_KEY) or state_dir or _default_dir()))
@@ -50,7 +50,7 @@ def state_url(context: Context, request: Request, state_dir: str | Path | None) 
 
 def _take_over(folder: Path, prefix: str, mine: Path, request: Request) -> None:
     for node in reversed(request.gone):
-        with suppress(OSError):  # it is of another machine, or another node was first
+        with suppress(OSError):  # the state is on another machine, or another node took it first
             (folder / f"{prefix}node-{quote(node, safe='')}").rename(mine)
             return
     if others := [found.name for found in folder.glob(f"{glob.escape(prefix)}node-*")]:

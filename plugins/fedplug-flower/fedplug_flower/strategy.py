@@ -1,4 +1,4 @@
-"""The server's side: a strategy around another one. Must not know what is in a payload."""
+"""The server's side: a strategy around another one."""
 
 from __future__ import annotations
 
@@ -37,31 +37,31 @@ __all__ = ["Compressed"]
 _log = logging.getLogger("flwr.fedplug")
 
 _AVERAGES = {kind.aggregate_train for kind in (FedAvg, FedAvgM, FedAdagrad, FedAdam, FedYogi)}
-"""What these make of replies depends on their weighted mean, their metrics and the errors alone."""
+"""The strategies whose result depends only on the weighted mean of replies, their metrics and errors."""
 
 _GONE_NODES = 1024
-"""The most that a new node is told of; each takes some 60 bytes."""
+"""Maximum number of gone nodes in a request; each takes about 60 bytes."""
 
 Aggregated = tuple[ArrayRecord | None, MetricRecord | None]
 
 
 class Compressed(Strategy):
-    """Asks the clients of a strategy for compressed updates, and gives it what they stand for.
+    """Requests compressed updates for a strategy, and gives it the decoded results.
 
-    ``Compressed(FedAvg(fraction_train=0.5), "topk(0.01, scope='model') | qsgd(8)")``, and `CompressMod` in
-    the ClientApp. Clients without the mod answer as ever, in the same rounds.
+    ``Compressed(FedAvg(fraction_train=0.5), "topk(0.01, scope='model') | qsgd(8)")``, with `CompressMod` in
+    the ClientApp. Clients without the mod may take part in the same rounds, uncompressed.
 
     A strategy that averages (FedAvg, FedAvgM, FedProx, FedAdagrad, FedAdam, FedYogi) gets one reply: the mean
-    of the updates, which are summed as they are, in the memory of one model. Any other gets a reply of each
-    client with its arrays decoded, and takes the memory that it always takes. It goes around all other
-    wrappers: those of differential privacy see decoded arrays.
+    of the updates, summed in the memory of one model. Other strategies get each client's reply with decoded
+    arrays, which takes their usual memory. This wrapper must be the outermost one: wrappers for differential
+    privacy need decoded arrays.
 
-    Statistics, whole numbers and booleans are sent exactly; the log says which arrays these are.
+    Statistics, integers and booleans are sent exactly; the log names these arrays.
 
-    An update that cannot be read is refused, with a warning that names node and array; the others are
-    aggregated. A round's metrics also have ``fedplug-uplink-bytes``, what the clients sent of the model by
-    Flower's count; ``fedplug-dense-bytes``, what it would have been; and how many replies were
-    ``fedplug-compressed``, ``fedplug-dense`` and ``fedplug-refused``.
+    An update that cannot be read is refused with a warning that names node and array; the others are
+    aggregated. A round's metrics also have ``fedplug-uplink-bytes``, the model bytes that the clients sent by
+    Flower's count, and ``fedplug-dense-bytes``, those without compression. ``fedplug-compressed``,
+    ``fedplug-dense`` and ``fedplug-refused`` count the replies.
     """
 
     def __init__(
@@ -72,21 +72,22 @@ class Compressed(Strategy):
         min_size: int | None = None,
         decode_each: bool | None = None,
     ) -> None:
-        """A training of its own: clients begin without a residual.
+        """Starts a new training, in which clients have no residual.
 
         Args:
-            strategy: Samples clients, and makes the next model of what they send.
-            encoder: Anything an encoder may be, see `fedplug.encoder`. It is sent to the clients, so that it
-                is configured here alone; an encoder of a plugin must be installed there, too.
-            min_size: Arrays of fewer elements are sent uncompressed. None: as `fedplug.codec` does.
-            decode_each: Whether the strategy gets a decoded reply of each client. None: unless it is known to
-                average. False is for a FedAvg of your own that overrides ``aggregate_train`` and leaves the
-                averaging to ``super()``.
+            strategy: The strategy that samples clients and computes the next model.
+            encoder: Any form of an encoder, see `fedplug.encoder`. It is sent to the clients, so it is
+                configured only here; the plugin of an encoder must be installed there, too.
+            min_size: Minimum number of elements; smaller arrays are sent uncompressed. None means the
+                default of `fedplug.codec`.
+            decode_each: Whether the strategy gets a decoded reply of each client. None means yes unless it is
+                known to average. Use False for a FedAvg subclass that overrides ``aggregate_train`` but
+                leaves the averaging to ``super()``.
 
         Raises:
             fedplug.errors.FedplugError: There is no such encoder, or not for NumPy arrays.
-            TypeError: ``strategy`` is no strategy, or one of trees; or ``decode_each=False`` and it is no
-                FedAvg.
+            TypeError: ``strategy`` is not a strategy, or one of trees; or ``decode_each=False`` and it is not
+                a FedAvg.
         """
         if not isinstance(strategy, Strategy):
             raise TypeError(f"strategy is {strategy!r}; it must be a Strategy of flwr.serverapp.strategy")
@@ -102,16 +103,16 @@ class Compressed(Strategy):
         self._codec = codec
         self._encoder_config = fedplug.to_config(codec.encoder)
         self._training = secrets.token_hex(8)
-        self._accepted: dict[int, str] = {}  # by node: the receipt accepted last; the latest at the end
+        self._accepted: dict[int, str] = {}  # the last accepted receipt by node; the latest at the end
         self._terms = Terms(strategy)
         self._model: ArrayRecord | None = None
-        self._values: list[str] = []  # arrays of the model whose values are sent, no differences
-        self._whole: set[str] = set()  # arrays that began as whole numbers; Flower's averages are floats
+        self._values: list[str] = []  # arrays whose values are sent instead of differences
+        self._whole: set[str] = set()  # arrays that began as integers; Flower's averages are floats
         self._told: dict[str, list[str]] = {}
-        self._asked: set[int] = set()  # nodes that were sent the model of this round
+        self._asked: set[int] = set()  # nodes that received this round's model
 
     def summary(self) -> None:
-        """Logs the configuration, and that of the strategy."""
+        """Logs this configuration and that of the strategy."""
         _log.info("\t├──> fedplug: updates are encoded by %r", self._codec.encoder)
         if self._decode_each:
             name = type(self.strategy).__name__
@@ -121,7 +122,7 @@ class Compressed(Strategy):
     def configure_train(
         self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
     ) -> Iterable[Message]:
-        """The strategy's messages; those with the round's model ask for a compressed update."""
+        """Returns the strategy's messages; those with the round's model request a compressed update."""
         self._model, self._values = arrays, self._values_of(arrays)
         self._asked = set()
         messages = list(self.strategy.configure_train(server_round, arrays, config, grid))
@@ -130,16 +131,16 @@ class Compressed(Strategy):
             if list(message.content.array_records.values()) == [arrays]:
                 self._asked.add(message.metadata.dst_node_id)
                 request = self._request(server_round, message.metadata.dst_node_id, gone)
-                # The strategy may have given all messages one content.
+                # The strategy may use one content for all messages.
                 message.content = RecordDict({**message.content, KEY: request.write()})
         return messages
 
     def aggregate_train(
         self, server_round: int, replies: Iterable[Message]
     ) -> tuple[ArrayRecord | None, MetricRecord | None]:
-        """Returns the strategy's model and its metrics, with the bytes that travelled.
+        """Returns the strategy's model and its metrics, with the transferred bytes.
 
-        Returns no model if the strategy's would not be finite: Flower goes on with the one that it has.
+        Returns no model if the strategy's is not finite; Flower then keeps the current model.
 
         Raises:
             RuntimeError: `configure_train` was not called before.
@@ -176,22 +177,22 @@ class Compressed(Strategy):
     def configure_evaluate(
         self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
     ) -> Iterable[Message]:
-        """The strategy's."""
+        """Returns the strategy's messages."""
         return self.strategy.configure_evaluate(server_round, arrays, config, grid)
 
     def aggregate_evaluate(self, server_round: int, replies: Iterable[Message]) -> MetricRecord | None:
-        """The strategy's."""
+        """Returns the strategy's metrics."""
         return self.strategy.aggregate_evaluate(server_round, replies)
 
     def _gone(self, grid: Grid, asked: Iterable[int]) -> list[int]:
-        """Returns the nodes that are not connected any more, the latest last, if a new node is asked."""
+        """Returns the nodes that are no longer connected, latest last, if a new node is in the round."""
         if all(node in self._accepted for node in asked):
             return []
         connected = set(grid.get_node_ids())
         return [node for node in self._accepted if node not in connected][-_GONE_NODES:]
 
     def _request(self, server_round: int, node: int, gone: Sequence[int]) -> Request:
-        """Flower gives a node that is restarted a new id; it looks for its state under the old one."""
+        """Returns the request to a node; a restarted node has a new id, but its state has the old one."""
         known = node in self._accepted
         accepted = [self._accepted[one] for one in ([node] if known else gone)]
         names = [] if known else [str(one) for one in gone]
@@ -207,10 +208,10 @@ class Compressed(Strategy):
         )
 
     def _values_of(self, model: ArrayRecord) -> list[str]:
-        """Names of the arrays that clients send exactly: statistics, whole numbers and booleans.
+        """Returns the arrays that clients send exactly: statistics, integers and booleans.
 
-        Logs which arrays are uncompressed, and why. An array that is not finite is no value that can be sent,
-        while a constant in it is no difference.
+        Logs which arrays are uncompressed, and why. An array that is not finite cannot be sent as a value;
+        its constants have a difference of 0.
         """
         found = {name: read(name, array) for name, array in model.items()}
         whole = {name for name, array in found.items() if array.dtype.kind in "iub"}
@@ -242,7 +243,7 @@ class Compressed(Strategy):
         return update.receipt
 
     def _decode(self, total: RoundSum, message: Message) -> str | None:
-        """Makes a reply what a client without the mod would have sent; returns its receipt if compressed."""
+        """Replaces a payload by decoded arrays in a reply; returns its receipt if it was compressed."""
         content = message.content
         weight = self._terms.weight(content)
         trained = the_model(content)
@@ -257,7 +258,7 @@ class Compressed(Strategy):
         return None
 
     def _aggregate_mean(self, total: RoundSum, intake: Intake, passed: list[Message]) -> Aggregated:
-        """Gives an averaging strategy one reply, of the mean, and those that are errors."""
+        """Passes one reply with the mean to an averaging strategy, and those that are errors."""
         strategy = cast(FedAvg, self.strategy)
         if intake.used:
             passed.append(_mean_reply(total, strategy))
@@ -267,7 +268,7 @@ class Compressed(Strategy):
 
 
 def _mean_reply(total: RoundSum, strategy: FedAvg) -> Message:
-    """As from one client with the examples of all."""
+    """Returns a reply with the mean, as from one client with the examples of all."""
     content = RecordDict()
     content[strategy.arrayrecord_key] = total.moved()
     content["metrics"] = MetricRecord({strategy.weighted_by_key: total.weight})
@@ -276,7 +277,7 @@ def _mean_reply(total: RoundSum, strategy: FedAvg) -> Message:
 
 @contextmanager
 def _metrics_of(used: list[Message], strategy: FedAvg) -> Iterator[None]:
-    """Lets the strategy's function for metrics see all clients', though the strategy gets one reply."""
+    """Passes all clients' metrics to the strategy's metrics function within the block."""
     contents = [RecordDict(dict(message.content.metric_records)) for message in used]
     function = strategy.train_metrics_aggr_fn
     strategy.train_metrics_aggr_fn = lambda _, weighted_by: function(contents, weighted_by)

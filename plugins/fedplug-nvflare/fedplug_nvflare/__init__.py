@@ -1,4 +1,4 @@
-"""fedplug for NVIDIA FLARE: weight differences travel compressed, what was not sent is kept on the client."""
+"""fedplug for NVIDIA FLARE: compressed weight differences, with residuals on the clients."""
 
 from fedplug_nvflare.aggregator import FedplugAggregator
 from fedplug_nvflare.decoder import FedplugDecoder

@@ -1,4 +1,4 @@
-"""The server's aggregator: adds payloads up as they arrive, without making them dense."""
+"""The server's aggregator: adds payloads as they arrive, without making them dense."""
 
 from __future__ import annotations
 
@@ -26,17 +26,16 @@ _CLIENT = "client_name"
 
 
 class FedplugAggregator(ModelAggregator):
-    """The weighted mean that NVFlare's FedAvg computes by itself, of payloads; dense updates are taken, too.
+    """Computes the weighted mean of NVFlare's FedAvg from payloads; dense updates are accepted, too.
 
     For ``FedAvgRecipe(..., aggregator=FedplugAggregator(), params_transfer_type=TransferType.DIFF)``. A
-    client weighs as much as it says in NUM_STEPS_CURRENT_ROUND, times its aggregation weight. The sums are
-    those of NVFlare, rounding by rounding, for one order of arrival; those of statistics are in float64. The
-    server holds one sum of the model's size, however many clients there are; a sparse payload is added entry
-    by entry.
+    client's weight is NUM_STEPS_CURRENT_ROUND times its aggregation weight. For one order of arrival, the
+    sums equal those of NVFlare bit for bit; sums of statistics are in float64. The server holds one sum of
+    the model's size for any number of clients; a sparse payload is added entry by entry.
 
-    A contribution that no encoder wrote, that does not fit the global model, or that is of full weights is
-    refused: the error names client and tensor, nothing of it is added, the others are aggregated. A round in
-    which all are refused leaves the model as it is.
+    A contribution is refused if it is not from an encoder, does not fit the global model, or has full
+    weights. The error names client and tensor, nothing of it is added, and the others are aggregated. If all
+    are refused, the model stays unchanged.
     """
 
     def __init__(
@@ -45,15 +44,15 @@ class FedplugAggregator(ModelAggregator):
         receipts: str | None = None,
         wire_ids: list[str] | None = None,
     ) -> None:
-        """Adds nothing yet.
+        """Starts an empty sum.
 
         Args:
-            aggregation_weights: By client; 1 for all others. (A recipe hands its own to its built-in
-                aggregation only.)
-            receipts: The file that keeps from job to job what was accepted; to be given where clients have a
-                store of their own. None: in the folder of the job, for this job only.
-            wire_ids: The wire ids of the payloads to accept, for instance ``["acme/1"]`` where clients use an
-                encoder of a plugin; payloads of others are refused. None: those of fedplug's own encoders.
+            aggregation_weights: Weights by client; 1 for all others. (A recipe passes its own only to its
+                built-in aggregation.)
+            receipts: The file that keeps accepted receipts between jobs, for clients with a store of their
+                own. None means a file in the job's folder, for this job only.
+            wire_ids: Wire ids of the payloads to accept, for example ``["acme/1"]`` for an encoder of a
+                plugin; others are refused. None means those of fedplug's own encoders.
         """
         super().__init__()
         self.aggregation_weights = aggregation_weights
@@ -64,7 +63,7 @@ class FedplugAggregator(ModelAggregator):
         self.reset_stats()
 
     def handle_event(self, event_type: str, fl_ctx: FLContext) -> None:
-        """Follows the rounds."""
+        """Handles an event of NVFlare's rounds."""
         super().handle_event(event_type, fl_ctx)
         if event_type == AppEventType.BEFORE_TRAIN_TASK:
             with self._lock:
@@ -73,7 +72,7 @@ class FedplugAggregator(ModelAggregator):
         self._receipts.handle_event(event_type, fl_ctx)
 
     def reset_stats(self) -> None:
-        """Forgets the last round."""
+        """Discards the last round."""
         self._model: GlobalModel | None = None
         self._metrics = WeightedAggregationHelper()
         self._all_have_metrics = True
@@ -83,13 +82,13 @@ class FedplugAggregator(ModelAggregator):
         """Adds one client's update.
 
         Raises:
-            ValueError: It is refused; the message names the client, and what is wrong with which tensor.
+            ValueError: The update is refused; the message names the client, the tensor and the problem.
         """
         client = (model.meta or {}).get(_CLIENT, "?")
         try:
             weight = self._weight(client, model)
             sent = self._add(model, weight)
-        except Exception as error:  # whatever it sent: NVFlare logs it as this client's
+        except Exception as error:  # any content is possible; NVFlare logs it as this client's error
             raise ValueError(f"update of client {client!r} refused: {error}") from error
         self._uplink_bytes += sent
         self._all_have_metrics &= model.metrics is not None
@@ -98,7 +97,7 @@ class FedplugAggregator(ModelAggregator):
             self._metrics.add(numbers, weight, client, None)
 
     def aggregate_model(self) -> FLModel:
-        """The mean of what was accepted, as a difference; and the bytes that it took, in the meta."""
+        """Returns the mean of the accepted updates as a difference; the meta has the transferred bytes."""
         clients = self._model.total.count if self._model else 0
         dense = clients * self._model.dense_bytes if self._model else 0
         report = {"clients": clients, "uplink_bytes": self._uplink_bytes, "dense_bytes": dense}
@@ -118,7 +117,7 @@ class FedplugAggregator(ModelAggregator):
         )
 
     def accept(self, shareable: Shareable, fl_ctx: FLContext) -> bool:
-        """As ScatterAndGather calls it, which takes an answer instead of an error."""
+        """Adds an update for ScatterAndGather, which expects a boolean instead of an error."""
         self.fl_ctx = fl_ctx
         try:
             model = FLModelUtils.from_shareable(shareable)
@@ -130,7 +129,7 @@ class FedplugAggregator(ModelAggregator):
         return True
 
     def _mean(self) -> dict[str, Any]:
-        """Returns the mean of what was added, which is forgotten; empty if there is nothing."""
+        """Returns the mean of the sum, which is discarded; empty if there is nothing."""
         model = self._model
         if model is None or not model.total.count:
             return {}
@@ -149,8 +148,8 @@ class FedplugAggregator(ModelAggregator):
 
 
 def _divided(sums: dict[str, NDArray[Any]], weight: float) -> dict[str, NDArray[Any]]:
-    """Times the reciprocal, as FedAvg does: a division would round differently."""
-    with np.errstate(over="ignore"):  # the result is checked
+    """Multiplies by the reciprocal like FedAvg; a division would round differently."""
+    with np.errstate(over="ignore"):  # the result is checked later
         for array in sums.values():
             np.multiply(array, np.asarray(1.0 / weight, array.dtype), out=array)
     return sums

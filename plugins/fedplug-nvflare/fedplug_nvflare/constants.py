@@ -1,4 +1,4 @@
-"""Entries of a model that are not finite, such as masks of -inf: NVFlare's differences of them are NaN."""
+"""Model entries that are not finite, such as masks of -inf: NVFlare's differences of them are NaN."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ __all__ = ["Constants"]
 
 
 class Constants:
-    """Knows where the weights of a round are not finite; keeps none of the weights."""
+    """The positions of weights that are not finite in a round; the weights are not kept."""
 
     def __init__(self, weights: Mapping[str, Any]) -> None:
-        """Reads NumPy arrays, torch tensors, or numbers, by name; skips what is no array."""
+        """Reads NumPy arrays, torch tensors, or numbers, by name; skips other values."""
         self._places: dict[str, NDArray[np.bool_]] = {}
         for name, value in weights.items():
             try:
@@ -33,7 +33,7 @@ class Constants:
 
     @classmethod
     def of_task(cls, task: Shareable) -> Constants:
-        """Reads the weights in a task that arrived; there may be none."""
+        """Reads the weights in a received task; there may be none."""
         try:
             dxo = from_shareable(task)
         except ValueError:
@@ -42,7 +42,7 @@ class Constants:
         return cls(dxo.data if has_weights else {})
 
     def left_out(self, update: Mapping[str, Any]) -> dict[str, Any]:
-        """Returns the update with zeros where such an entry did not change: its difference is NaN."""
+        """Returns the update with zeros for unchanged entries whose difference is NaN."""
         result = dict(update)
         for name, places in self._places.items():
             if name in update and (array := as_array(update[name])).shape == places.shape:

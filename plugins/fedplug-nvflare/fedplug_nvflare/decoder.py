@@ -1,4 +1,4 @@
-"""The server's input filter: payloads become the weight differences that any workflow aggregates."""
+"""The server's input filter: decodes payloads to weight differences for any workflow."""
 
 from __future__ import annotations
 
@@ -21,25 +21,25 @@ __all__ = ["FedplugDecoder"]
 
 
 class FedplugDecoder(DXOFilter):
-    """Makes one client's update dense as it arrives: for aggregators that know nothing of payloads.
+    """Decodes each client's update as it arrives, for aggregators that do not support payloads.
 
-    For ``recipe.add_server_input_filter(FedplugDecoder(), tasks=["train"])``; `FedplugAggregator` needs no
-    such filter, and less memory and time. Updates of clients that do not compress go through the same check.
+    For ``recipe.add_server_input_filter(FedplugDecoder(), tasks=["train"])``. `FedplugAggregator` needs no
+    such filter, and less memory and time. Uncompressed updates pass the same checks.
 
-    An update that no encoder wrote, or that does not fit the global model, reaches no aggregator: the
-    client's result is empty, which NVFlare's FedAvg skips with a warning, and the reason is in the server's
-    log. (An error instead would end the job: FedAvg wants a good result of every client that it asked.) A
-    round of which nothing remains, or whose mean is not finite, leaves the model as it is.
+    An update that is not from an encoder, or does not fit the global model, reaches no aggregator: the
+    client's result becomes empty, which NVFlare's FedAvg skips with a warning. The server's log has the
+    reason. (An error would end the job: FedAvg requires a good result of every client in the round.) A round
+    without updates, or with a mean that is not finite, leaves the model unchanged.
     """
 
     def __init__(self, receipts: str | None = None, wire_ids: list[str] | None = None) -> None:
-        """Remembers nothing yet.
+        """Initializes the filter.
 
         Args:
-            receipts: The file that keeps from job to job what was accepted; to be given where clients have a
-                store of their own. None: in the folder of the job, for this job only.
-            wire_ids: The wire ids of the payloads to accept, for instance ``["acme/1"]`` where clients use an
-                encoder of a plugin; payloads of others are refused. None: those of fedplug's own encoders.
+            receipts: The file that keeps accepted receipts between jobs, for clients with a store of their
+                own. None means a file in the job's folder, for this job only.
+            wire_ids: Wire ids of the payloads to accept, for example ``["acme/1"]`` for an encoder of a
+                plugin; others are refused. None means those of fedplug's own encoders.
         """
         kinds = [DataKind.WEIGHTS, DataKind.WEIGHT_DIFF]
         super().__init__(supported_data_kinds=kinds, data_kinds_to_filter=kinds)
@@ -50,7 +50,7 @@ class FedplugDecoder(DXOFilter):
         self._model: GlobalModel | None = None
 
     def handle_event(self, event_type: str, fl_ctx: FLContext) -> None:
-        """Follows the rounds, and looks at what NVFlare's FedAvg makes of each."""
+        """Handles an event of NVFlare's rounds, and checks FedAvg's result of each round."""
         if event_type == AppEventType.BEFORE_TRAIN_TASK:
             task = fl_ctx.get_prop(AppConstants.TRAIN_SHAREABLE)
             if task is not self._task:  # the event comes once for each client
@@ -62,7 +62,7 @@ class FedplugDecoder(DXOFilter):
         self._receipts.handle_event(event_type, fl_ctx)
 
     def process_dxo(self, dxo: DXO, shareable: Shareable, fl_ctx: FLContext) -> DXO:
-        """Returns differences for payloads; nothing for a broken update."""
+        """Decodes payloads to differences; returns nothing for an invalid update."""
         client = shareable.get_peer_prop(ReservedKey.IDENTITY_NAME, "?")
         try:
             if self._model is None:
@@ -70,9 +70,9 @@ class FedplugDecoder(DXOFilter):
             payloads = self._model.payloads(dxo.data, dxo.meta, dxo.data_kind == DataKind.WEIGHT_DIFF)
             update = self._model.decode(payloads, num_steps(dxo.meta))
             metrics = _harmless(dxo.meta.get(MetaKey.INITIAL_METRICS))
-        except Exception as error:  # whatever a client sent, it must not end the others' job
+        except Exception as error:  # any content is possible, and must not end the others' job
             self.log_error(fl_ctx, f"update of client {client!r} refused: {error}")
-            shareable.set_header(RECEIPT, None)  # it is not accepted, whatever becomes of the empty result
+            shareable.set_header(RECEIPT, None)  # the empty result may be accepted, the update is not
             return replaced(dxo, {}, MetaKey.INITIAL_METRICS)
         passed = replaced(dxo, update, MetaKey.INITIAL_METRICS)
         if metrics is not None:
@@ -80,7 +80,7 @@ class FedplugDecoder(DXOFilter):
         return passed
 
     def _check_result(self, result: FLModel, fl_ctx: FLContext) -> None:
-        """Makes an empty difference of a mean that is none, or not finite: the model stays as it is."""
+        """Replaces a missing or non-finite mean by an empty difference: the model stays unchanged."""
         try:
             if result.params and self._model is not None:
                 self._model.total.check(self._model.payloads(result.params, None, is_difference=True))
@@ -93,7 +93,7 @@ class FedplugDecoder(DXOFilter):
 
 
 def _harmless(metrics: Any) -> dict[str, Any] | None:
-    """Returns metrics that NVFlare can average, and those that it leaves alone."""
+    """Returns the metrics that NVFlare can average or ignores."""
     if not isinstance(metrics, dict):
         return None
     left_alone = {k: v for k, v in metrics.items() if isinstance(v, str | dict | list | tuple | set)}

@@ -1,4 +1,4 @@
-"""The client's output filter: a weight difference leaves the site as payloads."""
+"""The client's output filter: compresses a weight difference to payloads."""
 
 from __future__ import annotations
 
@@ -27,61 +27,61 @@ _NOT_SERVED = (
     "this site has a FedplugEncoder, but the server has no FedplugAggregator or FedplugDecoder to read its "
     "updates; give the recipe aggregator=FedplugAggregator()"
 )
-"""Why a job cannot begin."""
+"""The reason why a job cannot begin."""
 
 _TASK = "fedplug_task"
 _MIN_SIZE = 64
 
 
 class FedplugEncoder(DXOFilter):
-    """Compresses what a client sends; what was not sent is kept in a store, and is part of the next update.
+    """Compresses a client's updates; the residual is kept in a store and added to the next update.
 
     For ``recipe.add_client_output_filter(FedplugEncoder("topk(0.01) | qsgd(8)"), tasks=["train"])``. The
-    state is on the disk before the payloads leave. It moves on when a later task of the server says that they
-    were accepted (`FedplugAggregator` and `FedplugDecoder` see to that); if they were lost or refused, the
-    residual is what it was before.
+    state is on the disk before the payloads are sent. It is confirmed when a later task of the server says
+    that the payloads were accepted, through `FedplugAggregator` or `FedplugDecoder`. If they were lost or
+    refused, the residual returns to its previous value.
 
-    A server that does not read payloads ends the job at its first task; the logs say what to do. A result of
-    full weights is an error: differences are what can be compressed, and NVFlare makes them with
-    ``params_transfer_type=TransferType.DIFF``. An update that is not finite leaves as an empty result, which
-    NVFlare's FedAvg skips; the reason is in the client's log. (An error would end the job for all sites.)
+    A server that does not read payloads ends the job at its first task; the logs have the remedy. A result
+    with full weights is an error: only differences can be compressed, and NVFlare makes them with
+    ``params_transfer_type=TransferType.DIFF``. An update that is not finite is replaced by an empty result,
+    which NVFlare's FedAvg skips; the client's log has the reason. (An error would end the job for all sites.)
 
-    The log says once which tensors are sent exactly, such as the statistics of batch normalization, and why.
+    The log says once which tensors are sent exactly, such as batch normalization statistics, and why.
     """
 
     def __init__(
         self, codec: str | dict[str, Any], store: str | None = None, min_size: int = _MIN_SIZE
     ) -> None:
-        """Checks the codec.
+        """Initializes the filter, and checks the codec.
 
         Args:
-            codec: What `fedplug.codec` takes: an expression, or rules by tensor name. It goes into the job's
+            codec: An expression, or rules by tensor name, for `fedplug.codec`. It is stored in the job's
                 configuration.
-            store: The URL of the store that keeps the client's state from job to job; in it ``{site}`` stands
-                for the name of the client. None: in the folder of the job, for this job only.
+            store: The URL of the store that keeps the client's state between jobs; ``{site}`` in it stands
+                for the name of the client. None means a store in the job's folder, for this job only.
             min_size: Minimum number of elements; smaller tensors are sent uncompressed.
 
         Raises:
-            CapabilityError: What is decoded is no update, see `fedplug.Codec.require_updates`.
-            ConfigError: The codec cannot be read.
-            UnknownNameError: No such encoder.
+            CapabilityError: The decoded values are not updates, see `fedplug.Codec.require_updates`.
+            ConfigError: The codec cannot be parsed.
+            UnknownNameError: There is no such encoder.
         """
         kinds = [DataKind.WEIGHTS, DataKind.WEIGHT_DIFF]
         super().__init__(supported_data_kinds=kinds, data_kinds_to_filter=kinds)
-        self.codec = codec  # NVFlare reads the arguments of a component off its attributes
+        self.codec = codec  # NVFlare reads a component's arguments from its attributes
         self.store = store
         self._codec = fedplug.codec(codec, min_size=min_size).require_updates()
         self.min_size = self._codec.min_size
         self._exactly: dict[str, list[str]] = {}
 
     def handle_event(self, event_type: str, fl_ctx: FLContext) -> None:
-        """Takes from a task what is needed when its result leaves; the task is gone by then."""
+        """Remembers a task's data for its result; the task is gone by then."""
         if event_type == EventType.BEFORE_TASK_EXECUTION:
             task = fl_ctx.get_prop(FLContextKey.TASK_DATA)
             if isinstance(task, Shareable):
                 if not task.get_header(SERVED):
                     self.log_error(fl_ctx, _NOT_SERVED)
-                    # Of both sides: the server would otherwise wait for this site.
+                    # The error must reach the server, too, which would otherwise wait for this site.
                     reason = Shareable({"reason": _NOT_SERVED})
                     self.fire_fed_event(EventType.FATAL_SYSTEM_ERROR, reason, fl_ctx)
                 round_num = task.get_header(AppConstants.CURRENT_ROUND) or 0
@@ -94,11 +94,11 @@ class FedplugEncoder(DXOFilter):
                 fl_ctx.set_prop(_TASK, seen, private=True, sticky=False)
 
     def process_dxo(self, dxo: DXO, shareable: Shareable, fl_ctx: FLContext) -> DXO:
-        """Returns payloads for weight differences; nothing for an update that is not finite.
+        """Encodes weight differences to payloads; returns nothing for an update that is not finite.
 
         Raises:
-            ValueError: The result is of full weights.
-            FedplugError: As for `fedplug.ClientCodec`; the message names the tensor.
+            ValueError: The result has full weights.
+            FedplugError: The update cannot be encoded; the message names the tensor.
         """
         if dxo.data_kind != DataKind.WEIGHT_DIFF:
             raise ValueError(

@@ -1,4 +1,4 @@
-"""What the server's model looks like: the names, shapes and dtypes that a client's update has to have."""
+"""The form of the server's model: the names, shapes and dtypes that clients' updates must have."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ NO_MODEL = (
     "the tensors of the global model are not known: no training task was sent in this round, or its weights "
     "are no arrays"
 )
-"""Why an update cannot be checked."""
+"""The reason why an update cannot be checked."""
 
 
 class _Tensor(NamedTuple):
@@ -33,10 +33,10 @@ class _Tensor(NamedTuple):
 
 
 class GlobalModel:
-    """Shapes, dtypes and limits of the weights that a round began with; keeps none of the weights.
+    """Shapes, dtypes and limits of a round's initial weights; the weights are not kept.
 
     Attributes:
-        total: The sum of the round's updates; says which updates are valid, also if none is added.
+        total: The sum of the round's updates; it checks updates, also without adding them.
     """
 
     def __init__(self, weights: Mapping[str, Any], wire_ids: Sequence[str] | None) -> None:
@@ -44,7 +44,7 @@ class GlobalModel:
 
         Args:
             weights: NumPy arrays, torch tensors, or numbers, by name.
-            wire_ids: The wire ids to accept beside uncompressed payloads; None: of fedplug's own encoders.
+            wire_ids: Wire ids to accept besides uncompressed payloads; None for fedplug's own encoders.
         """
         self._tensors = {name: _tensor(value) for name, value in weights.items()}
         self._constants = Constants(weights)
@@ -64,17 +64,17 @@ class GlobalModel:
 
     @property
     def dense_bytes(self) -> int:
-        """Of one update that is not compressed."""
+        """Size of one uncompressed update in bytes."""
         return sum(
             int(np.prod(tensor.shape, dtype=np.int64)) * np.dtype(tensor.dtype).itemsize
             for tensor in self._tensors.values()
         )
 
     def payloads(self, data: Any, meta: Mapping[str, Any] | None, is_difference: bool) -> Mapping[str, bytes]:
-        """Returns the payloads of one client's update; uncompressed updates become payloads, too.
+        """Returns the payloads of one client's update; uncompressed updates are encoded, too.
 
         Raises:
-            ValueError: The update is of full weights, not finite, or of no arrays; the message names the
+            ValueError: The update has full weights, is not finite, or has no arrays; the message names the
                 tensor.
         """
         if not is_difference:
@@ -84,19 +84,19 @@ class GlobalModel:
         return data if is_compressed(meta) else self._dense.encode_model(self._constants.left_out(data))[0]
 
     def decode(self, payloads: Mapping[str, bytes], weight: float) -> dict[str, Any]:
-        """Returns one client's update, in the dtypes of the weights, and torch tensors where these are.
+        """Decodes one client's update in the dtypes of the weights; torch tensors if these are.
 
         Raises:
-            ValueError: A payload is missing, unknown or refused, or so is the weight; the message names the
+            ValueError: A payload is missing, unknown or invalid, or the weight is; the message names the
                 tensor.
         """
         self.total.check(payloads, weight)
         return {name: _decode(name, payloads[name], tensor) for name, tensor in self._tensors.items()}
 
     def update(self, arrays: Mapping[str, NDArray[Any]]) -> dict[str, Any]:
-        """Returns a mean as what NVFlare adds to the weights: floats in the weights' own dtype.
+        """Converts a mean for NVFlare's addition to the weights: floats in the weights' own dtype.
 
-        Integers stay float64, which is what the mean of NumPy's integers is in NVFlare, too.
+        Integers stay float64, like NVFlare's mean of NumPy integers.
 
         Raises:
             ValueError: A mean is not finite; the message names the tensor.
@@ -132,11 +132,11 @@ def _decode(name: str, payload: bytes, tensor: _Tensor) -> Any:
 
 
 def _native(array: NDArray[Any], tensor: _Tensor) -> Any:
-    """The array itself, or the torch tensor that shares its memory."""
+    """Returns the array, or a torch tensor that shares its memory."""
     if not tensor.is_torch:
         return array
     import torch
 
-    if array.dtype == "bfloat16":  # which torch does not know as NumPy's
+    if array.dtype == "bfloat16":  # torch cannot convert NumPy's bfloat16
         return torch.from_numpy(array.view(np.uint16)).view(torch.bfloat16)
     return torch.from_numpy(array)

@@ -1,7 +1,7 @@
-"""Which payloads of each client the server accepted last: what decides over the residual on the client.
+"""The last accepted payloads of each client, which decide on the client's residual.
 
-NVFlare says by events what became of a contribution. What was accepted in a round that was aggregated is told
-to the client in the header of its next task, and written to a file as soon as the round's model is kept.
+NVFlare's events report the fate of contributions. The client learns of accepted ones in the header of its
+next task; they are written to a file as soon as the round's model is stored.
 """
 
 from __future__ import annotations
@@ -27,21 +27,21 @@ __all__ = ["Receipts"]
 
 _FILE = "fedplug_receipts.json"
 _LONGEST = 200
-"""In characters. Receipts come from clients: what is longer is none."""
+"""Maximum length of a receipt in characters; longer ones from clients are ignored."""
 
 _KEPT = {AppEventType.AFTER_LEARNABLE_PERSIST, AppEventType.ROUND_STARTED, EventType.END_RUN}
-"""The model of the last round is kept by then, where it is kept at all."""
+"""Events by which the model of the last round is stored, if at all."""
 
 
 class Receipts:
-    """Records, tells and keeps the receipts; a component of the server's app hands every event on to it."""
+    """Records, reports and stores the receipts; a component of the server's app forwards every event."""
 
     def __init__(self, path: str | None, owner: FLComponent) -> None:
-        """With nothing accepted.
+        """Starts without accepted receipts.
 
         Args:
-            path: The file that keeps them; None: one in the folder of the job, for this job only.
-            owner: The component that hands the events on; in its name the job is ended where need be.
+            path: The file of the receipts; None for one in the job's folder, for this job only.
+            owner: The component that forwards events; it ends the job after an error.
         """
         self._given = path
         self._run = secrets.token_hex(8)  # the simulator gives every job the same id
@@ -53,25 +53,25 @@ class Receipts:
         self._lock = threading.Lock()
 
     def handle_event(self, event_type: str, fl_ctx: FLContext) -> None:
-        """Does what an event of NVFlare's server calls for.
+        """Handles an event of NVFlare's server.
 
-        A file that cannot be read ends the job before it begins: clients would undo what was accepted.
+        A file that cannot be read ends the job at its start: clients would otherwise undo accepted updates.
 
         Raises:
-            OSError: The file cannot be written; NVFlare logs it, and the job goes on.
+            OSError: The file cannot be written; NVFlare logs it, and the job continues.
         """
         if event_type == EventType.START_RUN:
             try:
                 self._open(fl_ctx)
             except (OSError, ValueError) as error:
-                self._owner.system_panic(str(error), fl_ctx)  # an event itself, which comes back here
+                self._owner.system_panic(str(error), fl_ctx)  # fires an event, which returns here
             return
         with self._lock:
             if event_type == AppEventType.AFTER_CONTRIBUTION_ACCEPT:
                 self._record(fl_ctx)
             elif event_type == AppEventType.AFTER_AGGREGATION:
                 result = fl_ctx.get_prop(AppConstants.AGGREGATION_RESULT)
-                if not isinstance(result, FLModel) or result.params:  # else the round was refused
+                if not isinstance(result, FLModel) or result.params:  # otherwise the round was refused
                     self._accepted.update(self._this_round)
                 self._this_round.clear()
             elif event_type == EventType.AFTER_TASK_DATA_FILTER:
@@ -94,7 +94,7 @@ class Receipts:
                     "each client undoes the residual of its last update"
                 ) from error
             self._written = dict(self._accepted)
-        self._path = path  # what could not be read is not written over
+        self._path = path  # set last: an unreadable file must not be overwritten
 
     def _record(self, fl_ctx: FLContext) -> None:
         result = fl_ctx.get_prop(AppConstants.TRAINING_RESULT)
@@ -105,7 +105,7 @@ class Receipts:
             self._this_round[_client(fl_ctx)] = receipt
 
     def _tell(self, fl_ctx: FLContext) -> None:
-        task = fl_ctx.get_prop(FLContextKey.TASK_DATA)  # this client's copy of it
+        task = fl_ctx.get_prop(FLContextKey.TASK_DATA)  # this client's copy
         if isinstance(task, Shareable):
             task.set_header(SERVED, self._run)
             if receipt := self._accepted.get(_client(fl_ctx)):

@@ -1,8 +1,8 @@
-"""How a compressed update looks in NVFlare's terms. Knows neither codecs nor events.
+"""The form of a compressed update in NVFlare's terms.
 
-It is a DXO of kind WEIGHT_DIFF whose data are payloads, ``{tensor name: bytes}``, and whose meta says so. The
-shareable around it names the payloads by a receipt, which the server's task to the same client repeats once
-they were accepted.
+It is a DXO of kind WEIGHT_DIFF whose data are payloads, ``{tensor name: bytes}``, marked in the meta. The
+shareable around it names the payloads by a receipt. The server's task to the same client repeats the receipt
+after the payloads were accepted.
 """
 
 from __future__ import annotations
@@ -30,26 +30,26 @@ RECEIPT = "fedplug_receipt"
 """The header of a result that names its payloads."""
 
 ACCEPTED = "fedplug_accepted"
-"""The header of a task that names the payloads of this client which the server accepted last."""
+"""The header of a task with the receipt of this client's last accepted payloads."""
 
 SERVED = "fedplug_served"
-"""The header of a task of a server that reads payloads: a text that no other run of a job has."""
+"""The header of a task from a server that reads payloads: a text that is unique to the run of a job."""
 
 SEND_DIFFERENCES = (
     "fedplug compresses differences: give the recipe params_transfer_type=TransferType.DIFF, or send "
     "FLModel(params_type=ParamsType.DIFF)"
 )
-"""What to do about a result of full weights."""
+"""The remedy for a result with full weights."""
 
 _ALGORITHM = "fedplug"
-"""Under NVFlare's own key for what was done to the data, so that its aggregators do not mix the two kinds."""
+"""The value under NVFlare's key for processed data, so that its aggregators do not mix the two kinds."""
 
 
 def is_compressed(meta: Mapping[str, Any] | None) -> bool:
-    """Whether the meta of a DXO, or of an FLModel, says that the data are payloads.
+    """Returns whether the meta of a DXO, or of an FLModel, marks the data as payloads.
 
     Raises:
-        ValueError: They were processed by something else: encrypted, say.
+        ValueError: The data were processed by something else, for example encrypted.
     """
     algorithm = (meta or {}).get(MetaKey.PROCESSED_ALGORITHM)
     if algorithm not in (None, _ALGORITHM):
@@ -58,18 +58,18 @@ def is_compressed(meta: Mapping[str, Any] | None) -> bool:
 
 
 def compressed(dxo: DXO, payloads: Mapping[str, bytes]) -> DXO:
-    """A DXO of payloads with the meta of ``dxo``, which stays as it is: others may hold its data."""
+    """Returns a DXO of payloads with the meta of ``dxo``, which is unchanged: others may hold its data."""
     return DXO(DataKind.WEIGHT_DIFF, dict(payloads), {**dxo.meta, MetaKey.PROCESSED_ALGORITHM: _ALGORITHM})
 
 
 def replaced(dxo: DXO, arrays: Mapping[str, Any], *without: str) -> DXO:
-    """A DXO of arrays with the meta of a compressed one, but for the keys ``without``."""
+    """Returns a DXO of arrays with the meta of a compressed one, except the keys ``without``."""
     dropped = {MetaKey.PROCESSED_ALGORITHM, *without}
     return DXO(DataKind.WEIGHT_DIFF, dict(arrays), {k: v for k, v in dxo.meta.items() if k not in dropped})
 
 
 def num_steps(meta: Mapping[str, Any]) -> float:
-    """Returns the weight that a client claims, as FedAvg reads it: 1 for what is no positive number."""
+    """Returns a client's claimed weight as FedAvg reads it; 1 if it is not a positive number."""
     said = meta.get(FLMetaKey.NUM_STEPS_CURRENT_ROUND)
     try:
         weight = 1.0 if said is None or isinstance(said, bool) else float(said)
@@ -79,12 +79,12 @@ def num_steps(meta: Mapping[str, Any]) -> float:
 
 
 def finite_numbers(metrics: Any) -> dict[str, float]:
-    """Returns those metrics that are finite numbers: their mean cannot fail. Others may be anything."""
+    """Returns the metrics that are finite numbers, whose mean cannot fail."""
     numbers = {}
     for name, value in metrics.items() if isinstance(metrics, Mapping) else ():
         try:
             number = math.nan if isinstance(value, str | bytes) else float(value)
-        except Exception:  # metrics are untrusted: of any class
+        except Exception:  # untrusted metrics may be of any class
             continue
         if isinstance(name, str) and math.isfinite(number):
             numbers[name] = number
