@@ -1,7 +1,7 @@
-"""fedplug for PyTorch: tensors to bytes and back, a hook for DDP, outer steps of local SGD and DiLoCo.
+"""fedplug for PyTorch: a codec for tensors, a hook for DDP, and outer steps of local SGD and DiLoCo.
 
-`codec` alone needs no ``torch.distributed``. Read in this order: `tensors`, `codec`, `exchange`, then `ddp`
-or `outer`.
+`codec` needs no ``torch.distributed``. Read in this order: `tensors`, `codec`, `exchange`, then `ddp` or
+`outer`.
 """
 
 from __future__ import annotations

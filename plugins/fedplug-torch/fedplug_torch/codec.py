@@ -1,4 +1,4 @@
-"""`fedplug.codec` on tensors: any encoder, bytes out; and bytes to tensors. Must not know of other ranks."""
+"""`fedplug.codec` for tensors: any encoder to bytes, and bytes to tensors."""
 
 from __future__ import annotations
 
@@ -16,24 +16,24 @@ from fedplug_torch.tensors import as_array, as_tensor, require_dense, shares_mem
 __all__ = ["Codec", "NamedTensors", "decode", "decode_model", "encode", "named", "numpy_codec"]
 
 NamedTensors = torch.nn.Module | Mapping[str, torch.Tensor] | Iterable[tuple[str, torch.Tensor]]
-"""A module stands for its parameters, and may be wrapped in DistributedDataParallel."""
+"""The tensors of a model by name; a module, or its DistributedDataParallel, stands for its parameters."""
 
 _WANTED = "pass the module, its named_parameters() (not its parameters()), or a mapping of tensors by name"
 
 TensorState = Mapping[str, torch.Tensor]
-"""A state: flat, so that `safetensors.torch.save_file` takes it as it is."""
+"""A state: a flat mapping, which `safetensors.torch.save_file` accepts."""
 
 
 class Codec:
-    """Compresses tensors; keeps nothing itself. `fedplug.Codec` says what a state is and what is promised.
+    """Compresses tensors. The codec keeps no state itself; `fedplug.Codec` describes states and guarantees.
 
-    C-contiguous tensors are read where they lie, bfloat16 too; no graph is recorded. On a GPU, with
-    fedplug-cuda installed, encoders that have kernels there work there, and states stay there; for other
-    encoders, and without fedplug-cuda, tensors are copied to the host.
+    C-contiguous tensors are read in place, including bfloat16; no graph is recorded. On a GPU with
+    fedplug-cuda, encoders with kernels for it run there, and states stay there. For other encoders, and
+    without fedplug-cuda, tensors are copied to the host.
     """
 
     def __init__(self, encoder: Any, *, min_size: int | None = None, **config: Any) -> None:
-        """Takes what `fedplug.codec` takes, and raises what it raises; or a `fedplug.Codec`."""
+        """Takes a `fedplug.Codec`, or the arguments of `fedplug.codec`, and raises its errors."""
         self._codec = numpy_codec(encoder, min_size=min_size, **config)
 
     def encode(
@@ -48,17 +48,18 @@ class Codec:
         """Compresses one tensor.
 
         Args:
-            tensor: Dense, of any shape, on any device; finite. Tensors not of floats are sent uncompressed.
-            state: What the previous call for this tensor returned; None the first time.
-            round_num: 0 or more; for schedules and seeds.
-            in_place: Write the next state over the tensors of ``state``, which the caller then gives up.
-            out: A state that is not needed any more, over which the next one is written.
+            tensor: Dense finite tensor of any shape, on any device. Dtypes other than floats are sent
+                uncompressed.
+            state: The state from the previous call for this tensor; None the first time.
+            round_num: Round number, 0 or more, for schedules and seeds.
+            in_place: Whether to overwrite the tensors of ``state`` with the next state.
+            out: A state that is no longer needed, which the next one overwrites.
 
         Returns:
-            The payload, and the state for the next round: empty for encoders that keep nothing.
+            The payload, and the state for the next round; the state is empty if the encoder keeps none.
 
         Raises:
-            ArgumentError: The tensor cannot be encoded, or the codec is of rules (see `encode_model`).
+            ArgumentError: The tensor cannot be encoded, or the codec has rules (see `encode_model`).
             NonFiniteError: An element, or its sum with the residual, is NaN or infinite.
             StateError: ``state`` is of another codec, shape or dtype.
         """
@@ -76,21 +77,21 @@ class Codec:
         in_place: bool = False,
         out: TensorState | None = None,
     ) -> tuple[dict[str, bytes], dict[str, torch.Tensor]]:
-        """Compresses the tensors of a model together: rules look at their names, budgets at their bytes.
+        """Compresses the tensors of a model together: rules use their names, budgets their bytes.
 
         Args:
-            tensors: By name: a ``state_dict()``, ``named_parameters()``, a mapping, or a module, which stands
-                for its parameters. An update, most often: after training minus before.
-            states: What the previous call returned, one flat dictionary for the whole model.
-            round_num: As for `encode`, like the rest.
-            in_place: As for `encode`.
-            out: As for `encode`.
+            tensors: Tensors by name: a ``state_dict()``, ``named_parameters()``, a mapping, or a module for
+                its parameters. Usually an update: the parameters after training minus those before.
+            states: The states from the previous call, one flat dictionary for the whole model.
+            round_num: See `encode`.
+            in_place: See `encode`.
+            out: See `encode`.
 
         Raises:
-            ArgumentError: As for `encode`; the message names the tensor.
+            ArgumentError: A tensor cannot be encoded; the message names it.
             ConfigError: The encoder does not fit this model.
-            NonFiniteError: As for `encode`; the message names the tensor.
-            StateError: ``states`` are of another codec, or of another model.
+            NonFiniteError: A tensor is not finite, see `encode`; the message names it.
+            StateError: ``states`` are of another codec or model.
         """
         payloads, after = self._codec.encode_model(
             as_operands(named(tensors)) or {},
@@ -108,28 +109,28 @@ class Codec:
 def encode(
     tensor: torch.Tensor, encoder: Any, state: TensorState | None = None, round_num: int = 0
 ) -> tuple[bytes, dict[str, torch.Tensor]]:
-    """One tensor with an encoder that is used once: ``Codec(encoder).encode(tensor, state, round_num)``."""
+    """Encodes one tensor: ``Codec(encoder).encode(tensor, state, round_num)``."""
     return Codec(encoder).encode(tensor, state, round_num)
 
 
 def decode(
     payload: Any, *, out: torch.Tensor | None = None, max_bytes: int = DEFAULT_MAX_BYTES
 ) -> torch.Tensor:
-    """The tensor that a payload stands for, whichever encoder wrote it.
+    """Decodes the payload of any encoder.
 
     Args:
-        payload: From an ``encode``, or of a TFF process: bytes, any buffer, or a uint8 tensor. Untrusted.
-        out: Of the tensor's shape and dtype, to be written over, a parameter too; after an error it holds
-            anything. On the CPU and C-contiguous it is written where it lies, otherwise by way of a copy.
-        max_bytes: The largest tensor to make where there is no ``out``.
+        payload: Untrusted bytes from an ``encode`` or a TFF process, in any buffer or a uint8 tensor.
+        out: Tensor of the same shape and dtype to overwrite, for example a parameter; undefined after an
+            error. A C-contiguous tensor on the CPU is written in place, others through a copy.
+        max_bytes: Maximum size of a new tensor without ``out``.
 
     Returns:
         ``out``, or a new tensor on the CPU.
 
     Raises:
-        PayloadError: The bytes are no payload, were changed on the way, are larger when decoded than
-            ``max_bytes``, or of an encoder that is not installed.
-        ArgumentError: ``out`` does not fit, or ``payload`` is no buffer.
+        PayloadError: The bytes are not a payload, are corrupt, exceed ``max_bytes`` when decoded, or are of
+            an encoder that is not installed.
+        ArgumentError: ``out`` does not fit, or ``payload`` is not a buffer.
     """
     buffer = as_array(payload) if isinstance(payload, torch.Tensor) else payload
     if out is None:
@@ -137,7 +138,7 @@ def decode(
     require_dense(out)
     if shares_memory(out):
         fedplug.decode(buffer, out=as_array(out))
-        torch.autograd.graph.increment_version(out)  # NumPy wrote, of which autograd knows nothing
+        torch.autograd.graph.increment_version(out)  # autograd cannot see NumPy's writes
     else:
         host = torch.empty(out.shape, dtype=out.dtype)
         fedplug.decode(buffer, out=as_array(host))
@@ -148,17 +149,16 @@ def decode(
 def decode_model(
     payloads: Mapping[str, Any], *, out: NamedTensors | None = None, max_bytes: int = DEFAULT_MAX_BYTES
 ) -> dict[str, torch.Tensor]:
-    """The tensors of a model, by name.
+    """Decodes the tensors of a model, by name.
 
     Args:
-        payloads: From `Codec.encode_model`.
-        out: Tensors to be written over, for some or all of the names: a mapping, or a module for its
-            parameters.
-        max_bytes: The most that all new tensors may take together.
+        payloads: Payloads from `Codec.encode_model`.
+        out: Tensors to overwrite, for some or all of the names: a mapping, or a module for its parameters.
+        max_bytes: Maximum size of all new tensors together.
 
     Raises:
-        PayloadError: As for `decode`; the message names the tensor.
-        ArgumentError: As for `decode`.
+        PayloadError: A payload is invalid, see `decode`; the message names the tensor.
+        ArgumentError: A tensor of ``out`` does not fit, or a payload is not a buffer.
     """
     tensors: dict[str, torch.Tensor] = {}
     places = {} if out is None else named(out)
@@ -168,15 +168,15 @@ def decode_model(
         except (ArgumentError, PayloadError) as error:
             raise type(error)(f"tensor {name!r}: {error}") from error
         if name not in places:
-            max_bytes = max_bytes - tensors[name].nbytes  # not in place: it may be the caller's tensor
+            max_bytes = max_bytes - tensors[name].nbytes  # a new object: the caller may own the tensor
     return tensors
 
 
 def named(tensors: NamedTensors) -> dict[str, torch.Tensor]:
-    """Returns the tensors by name; without the ``module.`` that DistributedDataParallel puts before names.
+    """Returns the tensors by name, without DistributedDataParallel's prefix ``module.``.
 
     Raises:
-        ArgumentError: It is none of `NamedTensors`, or a name is no text.
+        ArgumentError: The value is none of `NamedTensors`, or a name is not text.
     """
     if isinstance(tensors, torch.nn.parallel.DistributedDataParallel):
         tensors = tensors.module
@@ -202,7 +202,7 @@ def _iterated(tensors: Any) -> Iterable[Any]:
 
 
 def numpy_codec(encoder: Any, *, min_size: int | None = None, **config: Any) -> fedplug.Codec:
-    """The codec on arrays, of anything that an encoder may be, or as it is."""
+    """Returns the codec on arrays for any form of an encoder or codec."""
     if isinstance(encoder, Codec):
         encoder = encoder._codec
     if isinstance(encoder, fedplug.Codec):

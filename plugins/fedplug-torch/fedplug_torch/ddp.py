@@ -1,8 +1,8 @@
-"""A communication hook for DistributedDataParallel: gradients travel as payloads, residuals stay on the rank.
+"""A communication hook for DistributedDataParallel: exchanges payloads, and keeps residuals on each rank.
 
-All gradients of a step are encoded together when the last bucket is full, and exchanged once. So encoders see
-the whole model (rules, budgets, ``scope="model"``), and nothing depends on how DDP divides it into buckets,
-which it does anew after the first step.
+All gradients of a step are encoded together when the last bucket is full, and exchanged once. Encoders
+therefore see the whole model (rules, budgets, ``scope="model"``). Nothing depends on DDP's division into
+buckets, which changes after the first step.
 """
 
 # No `from __future__ import annotations`: DDP compares the annotations of a hook with classes.
@@ -35,24 +35,23 @@ _log = logging.getLogger("fedplug")
 _COUNTERS = ("step", "bytes_sent", "dense_bytes")
 
 _OF_THE_CODEC = "codec/"
-"""Before the names of what the codec keeps, in a state dictionary."""
+"""The prefix of the codec's entries in a state dictionary."""
 
 
 class FedplugState:
-    """The state that `fedplug_hook` keeps from step to step, on one rank.
+    """The state of `fedplug_hook` between steps, on one rank.
 
-    It may be created before the process group. It can be copied and pickled, alone or with its DDP model; the
+    It may be created before the process group. It can be copied and pickled, alone or with its DDP model. The
     copy of a DDP model has no hook until ``register_comm_hook`` is called for it.
 
-    Beside the gradients it takes the memory of two residuals where the encoder has error feedback: what the
-    step began with stays until every rank's payloads have been added.
+    An encoder with error feedback takes the memory of two residuals: the previous one stays until every
+    rank's payloads have been added.
 
     Attributes:
-        step: How many steps were taken.
-        bytes_sent: Bytes of payloads and their sizes that this rank handed to each of the others. The
-            warm-up is left out.
-        dense_bytes: Bytes of the gradients that these payloads stand for.
-        error: What made the last backward pass fail, or None.
+        step: Number of steps.
+        bytes_sent: Bytes of payloads and their sizes sent to each other rank, without the warm-up.
+        dense_bytes: Bytes of the gradients of these payloads without compression.
+        error: The error of the last backward pass, or None.
     """
 
     def __init__(
@@ -66,16 +65,16 @@ class FedplugState:
         """Reads the names of a module's parameters.
 
         Args:
-            encoder: Anything that `fedplug.codec` takes, or a `Codec`.
+            encoder: Any argument of `fedplug.codec`, or a `Codec`.
             module: The model that DDP wraps, or the DDP model.
-            process_group: The process group of DDP, which must take CPU tensors; default: all ranks.
+            process_group: The process group of DDP, which must support CPU tensors; all ranks by default.
             warmup_steps: Number of first steps that send dense gradients (Lin et al. 2018, section 3.3).
                 Schedules of the encoder begin with the first payload.
 
         Raises:
-            ArgumentError: ``module`` is no module, ``warmup_steps`` is negative, or a parameter is sharded
-                (FSDP, DTensor) or of a dtype that has no place in a payload.
-            ConfigError: The encoder cannot be read, and all that `fedplug.codec` raises.
+            ArgumentError: ``module`` is not a module, ``warmup_steps`` is negative, or a parameter is sharded
+                (FSDP, DTensor) or of a dtype that payloads do not support.
+            ConfigError: The encoder cannot be parsed; see also `fedplug.codec`.
         """
         if not isinstance(module, torch.nn.Module):
             raise ArgumentError(f"a {type(module).__name__} is no module; pass the model that DDP wraps")
@@ -91,22 +90,22 @@ class FedplugState:
         self._names = _names_of(self._module)
         self._kept: dict[str, NDArray[Any]] | None = None
         self._spare: dict[str, NDArray[Any]] | None = None
-        self._place: tuple[int, int] | None = None  # rank and number of ranks that `_kept` is of
+        self._place: tuple[int, int] | None = None  # rank and number of ranks of `_kept`
         self._gradients: dict[str, torch.Tensor] = {}
         self._ready: torch.futures.Future[None] | None = None
 
     def __getstate__(self) -> dict[str, Any]:
-        """Leaves out everything that belongs to one step."""
+        """Omits everything that belongs to one step."""
         of_one_step = {"_spare": None, "_gradients": {}, "_ready": None, "error": None}
         return {**self.__dict__, **of_one_step, "_group": copied_group(self._group)}
 
     def state_dict(self) -> dict[str, torch.Tensor]:
-        """A copy of all that the next step needs, for `safetensors.torch.save_file`.
+        """Returns a copy of the state for the next step, for `safetensors.torch.save_file`.
 
-        Every rank has its own, and saves it in a file of its own.
+        Every rank has its own state, and must save it to its own file.
 
         Raises:
-            ArgumentError: torch.distributed is not initialized, so that the rank is not known.
+            ArgumentError: torch.distributed is not initialized, so the rank is unknown.
         """
         rank, world_size = self._place or Exchange(self._group).place
         numbers = {
@@ -123,12 +122,12 @@ class FedplugState:
         }
 
     def load_state_dict(self, state: Mapping[str, torch.Tensor]) -> None:
-        """Goes on where `state_dict` was called, with the same bits.
+        """Continues from the result of `state_dict`, with the same bits.
 
         Raises:
             StateError: The state is not of this class, or of another encoder, rank or number of ranks.
-                Nothing has changed. The state of another rank is an error in the next step if there is no
-                process group yet. Of another model, residuals of other parameters are dropped there.
+                Nothing has changed. Without a process group, a wrong rank is detected in the next step, which
+                also drops residuals of unknown parameters.
         """
         missing = {*_COUNTERS, "rank", "world_size"} - state.keys()
         if missing:
@@ -147,8 +146,8 @@ class FedplugState:
         self._place, self._kept, self._spare = place, kept if len(kept) > 1 else None, None
 
     def reduce(self, bucket: dist.GradBucket) -> torch.futures.Future[torch.Tensor]:  # type: ignore[name-defined]
-        """One call of the hook; DDP makes them in the order of the buckets, the same on every rank."""
-        if self._ready is None or bucket.index() == 0:  # a backward pass before may have ended early
+        """Handles one call of the hook; DDP makes them in the same order on every rank."""
+        if self._ready is None or bucket.index() == 0:  # an earlier backward pass may have been aborted
             self._gradients, self._ready = {}, torch.futures.Future()
         gradients, buffer, ready = self._named_gradients(bucket), bucket.buffer(), self._ready
         if self.step < self._warmup_steps:
@@ -167,17 +166,17 @@ class FedplugState:
         return reduced
 
     def _named_gradients(self, bucket: dist.GradBucket) -> dict[str, torch.Tensor]:  # type: ignore[name-defined]
-        """Views of the bucket, of the shapes of its parameters; complex numbers as pairs of real ones.
+        """Returns views of the bucket in the shapes of its parameters; complex numbers as pairs of reals.
 
-        ``bucket.gradients()`` is not used: it ends early for complex parameters, and mixes up the elements of
-        transposed and ``channels_last`` ones, which DDP lays out as they lie in the parameter's memory.
+        ``bucket.gradients()`` is not used: it stops early for complex parameters, and mixes up elements of
+        transposed and ``channels_last`` ones, which DDP lays out like the parameter's memory.
         """
         parameters, buffer = bucket.parameters(), bucket.buffer()
         if any(parameter not in self._names for parameter in parameters):
-            self._names = _names_of(self._module)  # layers may have been made since
+            self._names = _names_of(self._module)  # layers may have been added
         if any(parameter not in self._names for parameter in parameters):
             raise ArgumentError("DDP has parameters that the module of FedplugState has not; pass the same")
-        if buffer.layout is not torch.strided:  # of an embedding, which DDP gives a bucket of its own
+        if buffer.layout is not torch.strided:  # an embedding, to which DDP gives its own bucket
             name = self._names[parameters[0]]
             raise ArgumentError(f"the gradient of {name!r} is sparse; pass sparse=False to the embedding")
         reals = [real_view(parameter.detach()) for parameter in parameters]
@@ -192,7 +191,7 @@ class FedplugState:
         return default_hooks.allreduce_hook(self._group, bucket)  # type: ignore[arg-type]  # None: all ranks
 
     def _reduce_all(self) -> None:
-        """Replaces every gradient of the step by the mean; after an error the state is as before."""
+        """Replaces every gradient of the step by the mean; after an error the state is unchanged."""
         gradients = {name: self._gradients[name] for name in self._names.values() if name in self._gradients}
         limits = {name: max_payload_bytes(gradient) for name, gradient in gradients.items()}
         exchange = Exchange(self._group)
@@ -215,16 +214,16 @@ class FedplugState:
     def _encode(
         self, gradients: Mapping[str, torch.Tensor]
     ) -> tuple[dict[str, bytes], dict[str, NDArray[Any]], dict[str, NDArray[Any]] | None]:
-        """Returns payloads by parameter, the next state, and the one before, of the same parameters.
+        """Returns payloads by parameter, the next state and the previous one, for the same parameters.
 
-        A gradient of zeros sends nothing, and its residual waits: DDP leaves a parameter alone that no rank
-        used (``find_unused_parameters``), so that what was sent for it would be lost.
+        A gradient of zeros sends nothing and keeps its residual: DDP does not change a parameter that no rank
+        used (``find_unused_parameters``), so anything sent for it would be lost.
         """
         arrays = {name: as_array(gradient) for name, gradient in gradients.items()}
         round_num = self.step - self._warmup_steps
         kept, dropped = self._codec.carry_over(self._kept, arrays)
         spare = self._spare if kept is self._kept else None
-        self._spare = None  # written over from here on
+        self._spare = None  # overwritten from here on
         payloads, after = self._codec.encode_model(arrays, kept, round_num, out=spare)
         if dropped:
             _log.warning("the model has changed; the residuals of parameters %s are dropped", dropped)
@@ -238,16 +237,16 @@ class FedplugState:
 
 
 def fedplug_hook(state: FedplugState, bucket: dist.GradBucket) -> torch.futures.Future[torch.Tensor]:  # type: ignore[name-defined]
-    """For ``ddp_model.register_comm_hook(FedplugState("topk(0.01)", model), fedplug_hook)``.
+    """Reduces gradients for ``ddp_model.register_comm_hook(FedplugState(...), fedplug_hook)``.
 
     Args:
-        state: One for each DDP model and rank.
+        state: The state of this DDP model and rank.
         bucket: A part of the gradients, which are replaced by the mean over the ranks.
 
     Returns:
-        Done when the last bucket of the step was. What goes wrong on a rank is raised by ``backward()`` on
-        every rank, as a RankError with the text of the error, which is in ``state.error``. Step and residuals
-        are then as before, and the gradients hold anything.
+        A future that completes with the last bucket of the step. An error on any rank makes ``backward()``
+        raise a RankError on every rank; ``state.error`` has the error of this rank. Step and residuals are
+        then unchanged, and the gradients are undefined.
     """
     if not isinstance(state, FedplugState):
         raise ArgumentError(
@@ -263,7 +262,7 @@ def fedplug_hook(state: FedplugState, bucket: dist.GradBucket) -> torch.futures.
 
 
 def _names_of(module: torch.nn.Module) -> dict[torch.Tensor, str]:
-    """The names by parameter; refuses parameters that DDP would reduce and payloads cannot hold."""
+    """Returns the names by parameter; raises an error for parameters that payloads cannot hold."""
     names = {parameter: name for name, parameter in named(module).items()}
     left_to_others = getattr(module, "_ddp_params_and_buffers_to_ignore", ())
     reduced = {
@@ -276,9 +275,9 @@ def _names_of(module: torch.nn.Module) -> dict[torch.Tensor, str]:
 
 
 def _like(part: torch.Tensor, parameter: torch.Tensor) -> torch.Tensor:
-    """A parameter's part of a bucket, in the parameter's shape, as DDP lays it out."""
+    """Returns a parameter's part of a bucket in the parameter's shape and DDP's layout."""
     strides = torch.empty_like(parameter, device="meta").stride()
-    if strides != parameter.stride():  # it has gaps or overlaps, and DDP lays out its elements in C order
+    if strides != parameter.stride():  # DDP lays out tensors with gaps or overlaps in C order
         return part.view(parameter.shape)
     return part.as_strided(parameter.shape, strides, part.storage_offset())
 
@@ -294,7 +293,7 @@ def _require_same_place(saved: tuple[int, int], here: tuple[int, int]) -> None:
 def _raise_at_the_end(error: Exception) -> None:
     """Raises an error when the backward pass ends, after DDP's own work.
 
-    In a bucket's future it would end that work half way, and later steps would fail, too.
+    An error in a bucket's future would abort that work, and later steps would fail, too.
     """
     if isinstance(error, FedplugError) and not isinstance(error, RankError):
         cause, error = error, RankError(str(error))
@@ -304,7 +303,7 @@ def _raise_at_the_end(error: Exception) -> None:
         raise error
 
     queue = torch.autograd.Variable._execution_engine.queue_callback
-    # DDP queues its work after this call, so before `fail`. A rank that left early (DDP's `join`) takes part
-    # in the steps of the others outside of a backward pass, where nothing can be queued.
+    # DDP queues its work after this call, so before `fail`. With DDP's `join`, a rank that ended early takes
+    # part in steps outside of a backward pass, where nothing can be queued.
     with contextlib.suppress(RuntimeError):
         queue(lambda: queue(fail))

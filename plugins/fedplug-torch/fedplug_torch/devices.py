@@ -1,4 +1,4 @@
-"""CUDA tensors as the device arrays of fedplug's codec, if fedplug-cuda is installed and finds a device."""
+"""Converts CUDA tensors to the codec's device arrays if fedplug-cuda is installed and finds a device."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ __all__ = ["as_operand", "as_operands", "as_result", "as_results"]
 
 
 def as_operand(tensor: Any) -> Any:
-    """The tensor as `fedplug.codec` takes it: CUDA tensors of floats stay on their device.
+    """Converts a tensor for `fedplug.codec`; CUDA tensors of floats stay on their device.
 
     Raises:
-        ArgumentError: As for `as_array`.
+        ArgumentError: The tensor cannot be encoded; see `as_array`.
     """
     if not isinstance(tensor, torch.Tensor) or not tensor.is_cuda or not tensor.is_floating_point():
         return as_array(tensor)
@@ -38,17 +38,17 @@ def as_operand(tensor: Any) -> Any:
 
 
 def as_operands(tensors: Mapping[str, torch.Tensor] | None) -> dict[str, Any] | None:
-    """`as_operand` of each; raises what `as_arrays` raises. Codecs refuse what is no mapping."""
+    """Converts each tensor by `as_operand`; codecs reject values that are not a mapping."""
     return as_arrays(tensors, as_operand) if isinstance(tensors, Mapping) else tensors
 
 
 def as_result(array: Any) -> torch.Tensor:
-    """The tensor of an array that a codec returned, on the device where it is."""
+    """Converts an array from a codec to a tensor on the same device."""
     return array.owner if is_on_device(array) else as_tensor(array)
 
 
 def as_results(arrays: Mapping[str, Any]) -> dict[str, torch.Tensor]:
-    """`as_result` of each."""
+    """Converts each array by `as_result`."""
     return {name: as_result(array) for name, array in arrays.items()}
 
 

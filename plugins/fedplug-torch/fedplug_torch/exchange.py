@@ -1,7 +1,7 @@
-"""Payloads of all ranks to all ranks, over torch.distributed. Must not know encoders or what payloads are of.
+"""Exchanges payloads between all ranks over torch.distributed.
 
-Two collectives: of the sizes, and of the bytes. Every rank sees the same sizes and bytes, so that what is
-wrong with them is an error on every rank, and none waits for another that has given up.
+There are two collectives: one for sizes, one for bytes. Every rank sees the same sizes and bytes, so an
+invalid message is an error on every rank, and no rank waits for another that has given up.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from fedplug.errors import ArgumentError, FedplugError, PayloadError
 __all__ = ["Exchange", "RankError", "copied_group"]
 
 _FORMS = {"parameters": 2**30}
-"""The name, and the most bytes, of the text that describes the parameters of a rank."""
+"""The name and maximum size of the text that describes the parameters of a rank."""
 
 _MAX_ERROR_BYTES = 2000
-"""Of the text that tells the other ranks what went wrong."""
+"""Maximum size of the text of an error for the other ranks."""
 
 _ERROR = -1
-"""In the place of the first size: the rank sends no payloads but the text of an error."""
+"""A value instead of the first size: the rank sends the text of an error instead of payloads."""
 
 
 class RankError(FedplugError, RuntimeError):
@@ -35,17 +35,17 @@ class RankError(FedplugError, RuntimeError):
 
 
 class Exchange:
-    """Hands one rank's payloads to all ranks of a process group, over CPU tensors.
+    """Sends one rank's payloads to all ranks of a process group, as CPU tensors.
 
     Attributes:
-        place: The rank of this process in all of torch.distributed, and how many ranks take part.
+        place: The rank of this process in torch.distributed, and the number of participating ranks.
     """
 
     def __init__(self, group: dist.ProcessGroup | None = None) -> None:
-        """Joins a group, by default that of all ranks.
+        """Joins a group; by default that of all ranks.
 
         Raises:
-            ArgumentError: torch.distributed has not been initialized, or the group takes no CPU tensors.
+            ArgumentError: torch.distributed is not initialized, or the group does not support CPU tensors.
         """
         if not dist.is_initialized():
             raise ArgumentError("torch.distributed is not initialized; call init_process_group('gloo') first")
@@ -60,20 +60,20 @@ class Exchange:
         self.place: tuple[int, int] = (dist.get_rank(), len(self._ranks))
 
     def broadcast(self, tensors: Iterable[torch.Tensor]) -> None:
-        """Writes the first rank's tensors over those of the others."""
+        """Overwrites the tensors of the other ranks with the first rank's."""
         for tensor in tensors:
             host = tensor.detach().cpu().contiguous()
             dist.broadcast(host, src=self._ranks[0], group=self._group)
             tensor.detach().copy_(host)
 
     def require_same(self, forms: Mapping[str, str]) -> None:
-        """Compares the parameters of all ranks, before anything of them is exchanged.
+        """Compares the parameters of all ranks before they are exchanged.
 
         Args:
             forms: Dtype and shape of each parameter, by name.
 
         Raises:
-            ArgumentError: They are not the same on all ranks; on every rank, and the message names them.
+            ArgumentError: The parameters differ between ranks; raised on every rank, with their names.
             RankError: A rank called `tell`.
         """
         texts = self.all_gather({"parameters": json.dumps(list(forms.items())).encode()}, _FORMS)
@@ -82,39 +82,39 @@ class Exchange:
             raise ArgumentError(f"the parameters are not the same on all ranks: {'; '.join(differences)}")
 
     def tell(self, error: Exception) -> None:
-        """Takes part in the others' `require_same` with an error that this rank raises itself."""
+        """Joins the others' `require_same` with an error, which this rank raises itself."""
         with contextlib.suppress(RankError):
             self.all_gather_error(error, _FORMS)
 
     def all_gather(
         self, payloads: Mapping[str, bytes], max_bytes: Mapping[str, int]
     ) -> dict[str, dict[str, NDArray[np.uint8]]]:
-        """What every rank sends.
+        """Returns the payloads of every rank.
 
         Args:
-            payloads: Of this rank: of the same names, in the same order, on every rank. Empty bytes are
+            payloads: This rank's payloads, with the same names and order on every rank. Empty bytes mean
                 nothing.
-            max_bytes: By name, the most that a payload may take; no rank makes room for more.
+            max_bytes: Maximum size of each payload by name; no rank allocates more.
 
         Returns:
-            By ``"rank 0"`` and so on, in the order of ranks: the bytes by name. Untrusted.
+            Untrusted bytes by name for each of ``"rank 0"`` and so on, in the order of ranks.
 
         Raises:
-            PayloadError: A rank announces more bytes than that, or a negative number.
+            PayloadError: A rank announces a larger or a negative size.
             RankError: A rank called `all_gather_error`.
         """
         sizes = np.array([0, *map(len, payloads.values())], np.int64)
         return self._all_gather(sizes, b"".join(payloads.values()), max_bytes)
 
     def all_gather_error(self, error: Exception, max_bytes: Mapping[str, int]) -> None:
-        """Takes part in the others' `all_gather` with an error in the place of payloads.
+        """Joins the others' `all_gather` with an error instead of payloads.
 
         Args:
-            error: What went wrong here.
-            max_bytes: As for `all_gather`.
+            error: The error of this rank.
+            max_bytes: See `all_gather`.
 
         Raises:
-            RankError: Always, here and on the other ranks.
+            RankError: Always, on this and the other ranks.
         """
         text = f"{type(error).__name__}: {error}".encode()[:_MAX_ERROR_BYTES]
         sizes = np.zeros(1 + len(max_bytes), np.int64)
@@ -135,7 +135,7 @@ class Exchange:
         }
 
     def _raise_errors(self, all_sizes: Sequence[NDArray[np.int64]], message: bytes) -> None:
-        """If a rank has one; then all ranks exchange the texts in the place of payloads."""
+        """Raises an error if any rank has one, after all ranks have exchanged the texts."""
         failed = [theirs[0] == _ERROR for theirs in all_sizes]
         if not any(failed):
             return
@@ -152,7 +152,7 @@ class Exchange:
         raise RankError("; ".join(reports))
 
     def _messages(self, mine: bytes, lengths: Sequence[int]) -> list[NDArray[np.uint8]]:
-        """Of every rank; gloo gathers equal lengths only, so all but the longest are padded."""
+        """Exchanges messages; gloo gathers equal lengths only, so shorter ones are padded."""
         padded = np.zeros(max(lengths), np.uint8)
         padded[: len(mine)] = np.frombuffer(mine, np.uint8)
         gathered = self._gathered(padded) if padded.size else [padded] * len(self._ranks)
@@ -165,17 +165,17 @@ class Exchange:
 
 
 def copied_group(group: dist.ProcessGroup | None) -> None:
-    """Returns the process group of a copy, which is the default one, as of a copied DDP model.
+    """Returns the process group of a copy: the default one, as for a copied DDP model.
 
     Raises:
-        ArgumentError: It is another one, which cannot be copied.
+        ArgumentError: The group is another one, which cannot be copied.
     """
     if group not in (None, dist.group.WORLD):
         raise ArgumentError("what has a process group of its own cannot be copied; save its state_dict()")
 
 
 def _differences(by_rank: Mapping[str, Mapping[str, str]]) -> list[str]:
-    """Says of each parameter that is not the same on all ranks what it is on which."""
+    """Describes each parameter that differs between ranks."""
     found = []
     for name in dict.fromkeys(name for forms in by_rank.values() for name in forms):
         ranks: dict[str, list[str]] = {}

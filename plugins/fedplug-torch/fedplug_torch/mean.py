@@ -1,4 +1,4 @@
-"""The mean of what several workers sent for one tensor. Must not know where the payloads come from."""
+"""The mean of several workers' payloads for one tensor."""
 
 from __future__ import annotations
 
@@ -18,23 +18,23 @@ __all__ = ["expected_of", "max_payload_bytes", "mean_of"]
 def mean_of(
     messages: Mapping[str, Mapping[str, Any]], name: str, like: torch.Tensor, wire_ids: Container[str]
 ) -> torch.Tensor:
-    """``(payload_1 + payload_2 + ...) / workers``, in the order of the workers, so that all get equal bits.
+    """Computes ``(payload_1 + payload_2 + ...) / workers`` in the order of the workers, for equal bits.
 
-    Sparse payloads are added without making them dense. Sums of 16-bit floats are made in float32, and
+    Sparse payloads are added without making them dense. Sums of 16-bit floats are computed in float32 and
     rounded once at the end.
 
     Args:
-        messages: By worker: payloads by name, untrusted. Empty ones count as zeros.
-        name: Of the tensor.
-        like: A tensor of its shape and dtype, which is not read.
-        wire_ids: The wire ids of payloads to accept, of `expected_of`.
+        messages: Untrusted payloads by name, by worker. Empty ones count as zeros.
+        name: The name of the tensor.
+        like: A tensor of the same shape and dtype, which is not read.
+        wire_ids: Wire ids of the payloads to accept, from `expected_of`.
 
     Returns:
-        A tensor on the CPU, of shape and dtype of ``like``.
+        A tensor on the CPU, with shape and dtype of ``like``.
 
     Raises:
-        PayloadError: A payload cannot be read, or is of another encoder, shape or dtype; the message names
-            worker and parameter.
+        PayloadError: A payload is invalid, or of another encoder, shape or dtype; the message names worker
+            and parameter.
     """
     dtype = "float64" if like.dtype is torch.float64 else "float32"
     total = fedplug.Sum(like.shape, dtype, wire_ids=wire_ids)
@@ -49,7 +49,7 @@ def mean_of(
 
 
 def expected_of(codec: fedplug.Codec, tensors: Mapping[str, torch.Tensor]) -> dict[str, frozenset[str]]:
-    """Returns the wire ids that payloads of these tensors have, by name; reads no tensor."""
+    """Returns the wire ids of payloads of these tensors, by name; reads no tensor."""
     dtypes = {
         name: as_array(tensor.detach().new_empty(0, device="cpu")).dtype for name, tensor in tensors.items()
     }
@@ -57,5 +57,5 @@ def expected_of(codec: fedplug.Codec, tensors: Mapping[str, torch.Tensor]) -> di
 
 
 def max_payload_bytes(tensor: torch.Tensor) -> int:
-    """More than any encoder needs for a tensor: its elements as they are, an index for each, and a header."""
+    """Returns a size limit for any encoder: uncompressed elements, an index for each, and a header."""
     return tensor.numel() * (tensor.element_size() + 8) + 1024

@@ -1,4 +1,4 @@
-"""Nested values, such as an optimizer's state dictionary, as flat tensors and a text beside them."""
+"""Converts nested values, such as an optimizer's state dictionary, to flat tensors and a text."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ __all__ = ["contiguous_copy", "flatten", "unflatten"]
 
 
 def flatten(value: Any, name: str) -> dict[str, torch.Tensor]:
-    """Copies a nested value into flat tensors, for `safetensors.torch.save_file`.
+    """Copies a nested value to flat tensors, for `safetensors.torch.save_file`.
 
     Args:
         value: Tensors, numbers, texts and None, in dictionaries, lists and tuples.
-        name: The key of the text that holds everything but the tensors, and the beginning of their keys.
+        name: The key of the text that holds everything but the tensors, and the prefix of their keys.
 
     Raises:
-        ArgumentError: A value of another type; the message says where it is.
+        ArgumentError: A value has another type; the message says where it is.
     """
     tensors: dict[str, torch.Tensor] = {}
     text = json.dumps(_form(value, name, tensors)).encode()
@@ -30,7 +30,7 @@ def flatten(value: Any, name: str) -> dict[str, torch.Tensor]:
 
 
 def unflatten(state: Mapping[str, torch.Tensor], name: str) -> tuple[Any, set[str]]:
-    """Rebuilds what `flatten` was given, from copies of the tensors; and the keys that belong to it.
+    """Rebuilds the value of `flatten` from copies of the tensors; also returns the used keys.
 
     Raises:
         StateError: The text or one of its tensors is missing or damaged.
@@ -43,18 +43,18 @@ def unflatten(state: Mapping[str, torch.Tensor], name: str) -> tuple[Any, set[st
 
 
 def contiguous_copy(tensor: torch.Tensor) -> torch.Tensor:
-    """A copy in C order, which safetensors takes."""
+    """Returns a copy in C order, as safetensors requires."""
     return tensor.detach().clone(memory_format=torch.contiguous_format)
 
 
 def _form(value: Any, path: str, tensors: dict[str, torch.Tensor]) -> Any:
-    """Returns what JSON can hold of a value; its tensors are added to ``tensors``."""
+    """Returns a value as JSON, and adds its tensors to ``tensors``."""
     if isinstance(value, np.generic):
         value = value.item()
     if value is None or isinstance(value, bool | int | float | str):
         return value
     if isinstance(value, torch.Tensor):
-        while path in tensors:  # keys may hold a slash, too
+        while path in tensors:  # keys may contain a slash, too
             path += "+"
         tensors[path] = contiguous_copy(value)
         return {"tensor": path, "strides": torch.empty_like(value, device="meta").stride()}
@@ -68,13 +68,13 @@ def _form(value: Any, path: str, tensors: dict[str, torch.Tensor]) -> Any:
 
 
 def _value(form: Any, state: Mapping[str, torch.Tensor], used: set[str]) -> Any:
-    """The inverse of `_form`."""
+    """Rebuilds a value from the result of `_form`."""
     if not isinstance(form, dict):
         return form
     if "tensor" in form:
         used.add(form["tensor"])
         tensor = state[form["tensor"]]
-        # Strides decide which loops an optimizer runs, and so the last bits of its results.
+        # Strides determine an optimizer's loops, and so the last bits of its results.
         restored = torch.empty_strided(tensor.shape, form["strides"], dtype=tensor.dtype)
         return restored.copy_(tensor)
     if "dict" in form:

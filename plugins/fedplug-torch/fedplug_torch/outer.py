@@ -1,8 +1,8 @@
-"""Local SGD and DiLoCo: many steps on each worker, then one compressed exchange of what they changed.
+"""Local SGD and DiLoCo: many steps on each worker, then one compressed exchange of the changes.
 
 Source: Douillard et al. 2023, "DiLoCo: Distributed Low-Communication Training of Language Models" (arXiv
-2311.08105), algorithm 1. With SGD at learning rate 1 and no momentum as the outer optimizer it is local SGD
-(Stich 2019, arXiv 1805.09767); with that and error feedback that decays it is SparseLoCo (Sarfi et al. 2025,
+2311.08105), algorithm 1. With SGD at learning rate 1 and no momentum as the outer optimizer, it is local SGD
+(Stich 2019, arXiv 1805.09767). With that and decaying error feedback, it is SparseLoCo (Sarfi et al. 2025,
 arXiv 2508.15706).
 """
 
@@ -28,33 +28,33 @@ from fedplug_torch.tensors import as_array, as_arrays, as_tensor, require_whole
 __all__ = ["OuterStep"]
 
 _ANCHOR, _PARAMETER, _UNSENT, _CODEC = "anchor/", "parameter/", "unsent/", "codec/"
-"""Before the names of tensors in a state dictionary."""
+"""The prefixes of tensor names in a state dictionary."""
 
 _OPTIMIZER = "optimizer"
 _COUNTERS = ("inner_step", "outer_step", "bytes_sent", "dense_bytes")
 
 
 class _Pending(NamedTuple):
-    """A message of `OuterStep.encode`, until `OuterStep.apply` decides whether it counts as sent."""
+    """A message of `OuterStep.encode`, until `OuterStep.apply` decides whether it was sent."""
 
     state: dict[str, NDArray[Any]]
     payloads: dict[str, bytes]
 
 
 class OuterStep:
-    """Every ``inner_steps`` steps: the mean of all workers' changes is the gradient of an outer optimizer.
+    """Uses the mean of all workers' changes in ``inner_steps`` steps as an outer optimizer's gradient.
 
-    One object a worker, over its model. Where workers are processes of torch.distributed, call `step` after
-    every step of the inner optimizer. Anything else that carries bytes, or a loop over workers in one
-    process, calls `encode` on every worker and `apply` with what all of them made. Buffers (the statistics of
-    batch normalization) stay each worker's own.
+    Each worker has one object for its model. If workers are processes of torch.distributed, call `step` after
+    every step of the inner optimizer. Otherwise call `encode` on every worker and `apply` with all results,
+    over any transport or in a loop within one process. Buffers, such as batch normalization statistics, stay
+    on each worker.
 
     Attributes:
-        optimizer: The outer one; its learning rate may be changed between steps.
-        inner_step: How many calls of `step` there were since the last exchange.
-        outer_step: How many exchanges there were.
-        bytes_sent: Bytes of this worker's payloads that were applied, for each of the other workers.
-        dense_bytes: Bytes of the changes that these payloads stand for.
+        optimizer: The outer optimizer; its learning rate may change between steps.
+        inner_step: Number of calls of `step` since the last exchange.
+        outer_step: Number of exchanges.
+        bytes_sent: Bytes of this worker's applied payloads, per other worker.
+        dense_bytes: Bytes of the changes of these payloads without compression.
     """
 
     def __init__(
@@ -66,25 +66,25 @@ class OuterStep:
         optimizer: torch.optim.Optimizer | None = None,
         process_group: dist.ProcessGroup | None = None,
     ) -> None:
-        """Remembers where the parameters are.
+        """Records the current parameters.
 
-        With torch.distributed initialized all ranks begin from the first rank's parameters, as in DDP.
+        With torch.distributed initialized, all ranks start from the first rank's parameters, as in DDP.
         Workers in one process must be equal already.
 
         Args:
-            parameters: A module, or its ``named_parameters()``; those that require no gradient are left out.
-            encoder: An encoder for the changes of a model: anything that `fedplug.codec` takes, or a `Codec`.
-            inner_steps: The number of steps between two exchanges, at least 1.
+            parameters: A module, or its ``named_parameters()``; those without gradients are left out.
+            encoder: An encoder for the changes of a model: any argument of `fedplug.codec`, or a `Codec`.
+            inner_steps: Number of steps between two exchanges, at least 1.
             optimizer: An optimizer of the same parameters; by default DiLoCo's, Nesterov's SGD with learning
                 rate 0.7 and momentum 0.9.
-            process_group: A process group that takes CPU tensors; default: all ranks.
+            process_group: A process group that supports CPU tensors; all ranks by default.
 
         Raises:
             ArgumentError: There are no parameters, ``inner_steps`` is less than 1, a parameter is sharded
-                (FSDP, DTensor) or of a dtype that has no place in a payload, or ranks have parameters of
-                other names, shapes or dtypes. Nothing has been changed.
-            ConfigError: The encoder cannot be read, and all that `fedplug.codec` raises.
-            RankError: One of these on another rank.
+                (FSDP, DTensor) or of an unsupported dtype, or ranks have parameters of other names, shapes or
+                dtypes. Nothing has changed.
+            ConfigError: The encoder cannot be parsed; see also `fedplug.codec`.
+            RankError: Another rank raised one of these errors.
         """
         self._inner_steps = inner_steps = plain(inner_steps)
         self._group = process_group
@@ -115,23 +115,24 @@ class OuterStep:
         self._kept: dict[str, NDArray[Any]] | None = None
         self._spare: dict[str, NDArray[Any]] | None = None
         self._pending: _Pending | None = None
-        self._unsent: dict[str, NDArray[Any]] = {}  # beside the residuals, of parameters that have none
+        self._unsent: dict[str, NDArray[Any]] = {}  # changes of parameters without residuals
         self._limits = {name: max_payload_bytes(p) for name, p in self._parameters.items()}
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_group": copied_group(self._group)}
 
     def step(self) -> bool:
-        """To be called after every step of the inner optimizer; every ``inner_steps``-th call exchanges.
+        """Counts a step of the inner optimizer; every ``inner_steps``-th call exchanges the changes.
 
         Returns:
-            Whether this was such a call: then the parameters are the same on all ranks.
+            Whether this call exchanged; the parameters are then equal on all ranks.
 
         Raises:
-            RankError: A rank could not encode, as its parameters are not finite, say. On every rank; nothing
-                has changed, and the next call tries again.
-            PayloadError: A rank sent what cannot be read; the message names rank and parameter. As before.
-            ArgumentError: torch.distributed was not initialized when this object was made.
+            RankError: A rank could not encode, for example because its parameters are not finite. It is
+                raised on every rank; nothing has changed, and the next call tries again.
+            PayloadError: A rank sent an invalid payload; the message names rank and parameter. Nothing has
+                changed.
+            ArgumentError: torch.distributed was not initialized when this object was created.
         """
         if not self._is_distributed:
             raise ArgumentError(
@@ -150,14 +151,13 @@ class OuterStep:
         return True
 
     def encode(self) -> dict[str, bytes]:
-        """What this worker changed since the last exchange, ``anchor - parameter``, as payloads.
+        """Returns this worker's changes since the last exchange, ``anchor - parameter``, as payloads.
 
-        The next `apply` decides whether they count as sent; calling this again before it gives the same
-        bytes.
+        The next `apply` decides whether they were sent. Another call before it returns the same bytes.
 
         Raises:
             NonFiniteError: A parameter is not finite; the message names it.
-            ArgumentError: A parameter is new, or has become another one, since this object was made.
+            ArgumentError: A parameter is new or was replaced since this object was created.
         """
         self._require_same_parameters()
         changes = {
@@ -166,27 +166,27 @@ class OuterStep:
         for name, unsent in self._unsent.items():
             changes[name] += unsent
         out = self._spare if self._pending is None else self._pending.state
-        self._spare = self._pending = None  # written over from here on
+        self._spare = self._pending = None  # overwritten from here on
         payloads, after = self._codec.encode_model(changes, self._kept, self.outer_step, out=out)
         self._pending = _Pending(after, payloads)
         return payloads
 
     def apply(self, messages: Mapping[str, Mapping[str, Any]], *, accepted: bool | None = None) -> None:
-        """The outer step: takes the mean of all workers' changes from where the last one ended.
+        """Takes the outer step from the last one by the mean of all workers' changes.
 
-        A worker's own message that is not among them does not count as sent: its content joins the residual,
-        and the worker's next message. So it must not be applied later.
+        If this worker's own message is missing, it counts as not sent: its content is added to the residual,
+        and so to the worker's next message. The missing message must therefore never be applied later.
 
         Args:
-            messages: The results of `encode` of all workers, by any name of the worker; in the same order on
-                all of them, so that they end with the same bits. Untrusted.
-            accepted: True if this worker's own message is among them. By default it is if one of them has the
-                same bytes.
+            messages: The untrusted results of `encode` of all workers by any worker name, in the same order
+                on all of them, so that they end with the same bits.
+            accepted: Whether this worker's own message is among them. By default this is decided by comparing
+                the bytes.
 
         Raises:
-            PayloadError: One cannot be read; the message names worker and parameter. Nothing has changed.
-            ArgumentError: ``messages`` is empty, or one lacks a parameter; or ``accepted`` is True, and this
-                worker has encoded nothing.
+            PayloadError: A payload is invalid; the message names worker and parameter. Nothing has changed.
+            ArgumentError: ``messages`` is empty, or a message lacks a parameter; or ``accepted`` is True, but
+                this worker has encoded nothing.
         """
         require_mapping("what workers sent", "messages", messages)
         for worker, payloads in messages.items():
@@ -226,14 +226,14 @@ class OuterStep:
         self.inner_step = 0
 
     def state_dict(self) -> dict[str, torch.Tensor]:
-        """A copy of all that decides the next outer step, for `safetensors.torch.save_file`.
+        """Returns a copy of everything that affects the next outer step, for `safetensors.torch.save_file`.
 
-        Where the last one ended and, between exchanges, where the parameters are now; the outer optimizer
-        with its hyperparameters; the residuals and the counters. The model's buffers and the inner optimizer
-        have their own. Every worker saves this in a file of its own.
+        It has the result of the last outer step, the current parameters if they differ, the outer optimizer
+        with its hyperparameters, the residuals and the counters. The model's buffers and the inner optimizer
+        must be saved separately. Every worker saves this to its own file.
 
         Raises:
-            ArgumentError: The outer optimizer keeps what is neither tensor, number nor text.
+            ArgumentError: The outer optimizer keeps values other than tensors, numbers and texts.
         """
         numbers = {name: getattr(self, name) for name in _COUNTERS}
         tensors = {_ANCHOR + name: tensor for name, tensor in self._anchor.items()}
@@ -250,11 +250,11 @@ class OuterStep:
         }
 
     def load_state_dict(self, state: Mapping[str, torch.Tensor]) -> None:
-        """Goes on where `state_dict` was called, with the same bits; parameters, too, are those of then.
+        """Continues from the result of `state_dict` with the same bits, including the parameters.
 
         Raises:
-            StateError: The state is of other parameters, of another outer optimizer, or of another encoder.
-                Nothing has changed.
+            StateError: The state is of other parameters, another outer optimizer or another encoder. Nothing
+                has changed.
         """
         (form, optimizer), of_optimizer = unflatten(state, _OPTIMIZER)
         self._require_state(state, of_optimizer)
@@ -273,7 +273,7 @@ class OuterStep:
         self._kept, self._spare, self._pending = kept if len(kept) > 1 else None, None, None
 
     def _optimizer_form(self) -> list[Any]:
-        """The class of the outer optimizer, and the names of the parameters in each of its groups."""
+        """Returns the class of the outer optimizer, and the parameter names in each of its groups."""
         names = {p: name for name, p in self._parameters.items()}
         groups = [[names[p] for p in group["params"]] for group in self.optimizer.param_groups]
         return [type(self.optimizer).__name__, groups]
@@ -309,7 +309,7 @@ class OuterStep:
 
 
 def _trained(parameters: NamedTensors) -> dict[str, torch.Tensor]:
-    """Parameters that require a gradient; one that has several names is there once, under the first."""
+    """Returns the parameters that require a gradient; shared ones appear once, with their first name."""
     names: dict[torch.Tensor, str] = {}
     for name, p in named(parameters).items():
         if p.requires_grad:
@@ -320,7 +320,7 @@ def _trained(parameters: NamedTensors) -> dict[str, torch.Tensor]:
 
 
 def _change(anchor: torch.Tensor, parameter: torch.Tensor) -> torch.Tensor:
-    """``anchor - parameter``; 0 for an entry that has not changed, also where it is infinite or NaN."""
+    """Returns ``anchor - parameter``; 0 for unchanged entries, even if they are infinite or NaN."""
     change = anchor - parameter
     if not change.isfinite().all():
         change[(anchor == parameter) | (anchor.isnan() & parameter.isnan())] = 0
@@ -336,7 +336,7 @@ def _same(payloads: Mapping[str, Any], own: Mapping[str, bytes]) -> bool:
 
 
 def _below(state: Mapping[str, torch.Tensor], prefix: str) -> dict[str, NDArray[Any]]:
-    """Copies of the tensors in one part of a state dictionary."""
+    """Returns copies of the tensors in one part of a state dictionary."""
     return {
         key.removeprefix(prefix): as_array(tensor).copy()
         for key, tensor in state.items()
@@ -345,7 +345,7 @@ def _below(state: Mapping[str, torch.Tensor], prefix: str) -> dict[str, NDArray[
 
 
 def _load(optimizer: torch.optim.Optimizer, saved: dict[str, Any]) -> None:
-    """Loads a state dictionary, and keeps its dtypes; PyTorch converts most tensors to the parameter's."""
+    """Loads a state dictionary with its dtypes; PyTorch would convert most tensors to the parameter's."""
     try:
         optimizer.load_state_dict(saved)
     except (KeyError, ValueError) as error:
@@ -355,7 +355,7 @@ def _load(optimizer: torch.optim.Optimizer, saved: dict[str, Any]) -> None:
 
 
 def _moved(value: Any, like: Any) -> Any:
-    """The nested value with each tensor on the device of its counterpart."""
+    """Returns the nested value with each tensor on the device of its counterpart."""
     if isinstance(value, torch.Tensor):
         return value.to(like.device)
     if isinstance(value, dict):

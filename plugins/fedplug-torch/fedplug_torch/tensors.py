@@ -1,4 +1,4 @@
-"""Tensors as NumPy arrays and back, on the same memory. Must not know encoders or torch.distributed."""
+"""Conversion of tensors to NumPy arrays and back, without copies where possible."""
 
 from __future__ import annotations
 
@@ -29,30 +29,30 @@ __all__ = [
 _BFLOAT16 = np.dtype(ml_dtypes.bfloat16)
 
 _DTYPES = tuple(getattr(torch, name) for name in wire.DTYPE_CODES)
-"""Those that have a place in a payload."""
+"""The dtypes that payloads support."""
 
 _PLAIN = (torch.Tensor, torch.nn.Parameter)
-"""Types that need no look at what subclasses do: a model has many tensors."""
+"""Types that need no check for subclasses; a model has many tensors."""
 
 
 def shares_memory(tensor: torch.Tensor) -> bool:
-    """Whether `as_array` sees this tensor's memory: it is on the CPU and C-contiguous."""
+    """Returns whether `as_array` shares this tensor's memory: it is on the CPU and C-contiguous."""
     return tensor.device.type == "cpu" and tensor.is_contiguous() and not tensor.is_neg()
 
 
 def as_array(tensor: Any) -> NDArray[Any]:
-    """The tensor as a NumPy array of the same shape; bfloat16 as that of ``ml_dtypes``.
+    """Converts a tensor to a NumPy array of the same shape; bfloat16 becomes that of ``ml_dtypes``.
 
-    On the CPU and C-contiguous, the array is the tensor's own memory. Otherwise it is a copy: of a tensor on
-    another device to the host, and of one of other strides in C order. Gradients are not recorded.
+    The array shares the memory of a C-contiguous tensor on the CPU. Other tensors are copied, to the host and
+    to C order. Gradients are not recorded.
 
     Raises:
-        ArgumentError: As for `require_dense`.
+        ArgumentError: The tensor is not supported; see `require_dense`.
     """
     require_dense(tensor)
     dense = tensor.detach().cpu().contiguous().resolve_neg()
     array: NDArray[Any]
-    if dense.dtype is torch.bfloat16:  # which NumPy knows by ml_dtypes only
+    if dense.dtype is torch.bfloat16:  # NumPy knows it through ml_dtypes only
         array = dense.view(torch.int16).numpy().view(_BFLOAT16)
     else:
         array = dense.numpy()
@@ -60,7 +60,7 @@ def as_array(tensor: Any) -> NDArray[Any]:
 
 
 def require_dense(tensor: Any) -> None:
-    """Raises ArgumentError unless it is a dense tensor of a dtype that has a place in a payload."""
+    """Raises ArgumentError unless the value is a dense tensor of a dtype that payloads support."""
     if type(tensor) not in _PLAIN:
         if not isinstance(tensor, torch.Tensor):
             raise ArgumentError(f"a {type(tensor).__name__} is no tensor; arrays are for fedplug.codec")
@@ -85,7 +85,7 @@ def require_dense(tensor: Any) -> None:
 
 
 def require_whole(parameters: Mapping[str, torch.Tensor]) -> None:
-    """Raises ArgumentError for a parameter of a model that cannot be encoded, or that is sharded.
+    """Raises ArgumentError if a parameter cannot be encoded or is sharded.
 
     The message names the parameter and says what to pass instead.
     """
@@ -108,12 +108,12 @@ def require_whole(parameters: Mapping[str, torch.Tensor]) -> None:
 
 
 def real_view(tensor: torch.Tensor) -> torch.Tensor:
-    """Returns the tensor, or the memory of a complex one as real numbers, with a last dimension of two."""
+    """Returns the tensor; for a complex one, a real view with a last dimension of two."""
     return torch.view_as_real(tensor) if tensor.is_complex() else tensor
 
 
 def as_tensor(array: NDArray[Any]) -> torch.Tensor:
-    """The array as a tensor on the same memory; of an array that cannot be written, a copy."""
+    """Converts an array to a tensor on the same memory; copies a read-only array."""
     array = np.asarray(array)
     if not array.flags.writeable:
         array = array.copy()
@@ -125,10 +125,10 @@ def as_tensor(array: NDArray[Any]) -> torch.Tensor:
 def as_arrays(
     tensors: Mapping[str, torch.Tensor] | None, read: Callable[[Any], Any] = as_array
 ) -> dict[str, Any] | None:
-    """``read`` of each, `as_array` by default.
+    """Converts each tensor by ``read``, `as_array` by default.
 
     Raises:
-        ArgumentError: As for `as_array`; the message names the tensor.
+        ArgumentError: A tensor is not supported; the message names it.
     """
     if tensors is None:
         return None
