@@ -179,7 +179,7 @@ class AggregatorSuite(Suite, abc.ABC):
         first, state = aggregator.finish(everybody, aggregator.init_state(_SPECS))
         memory, state = aggregator.finish(zero, state)
         again, _ = aggregator.finish(everybody, state)
-        self._close(f"nobody, after a round of all {clients} clients", memory, first)
+        self._close(f"no client, after a round of all {clients} clients", memory, first)
         want = [known + x for known, x in zip(memory, first, strict=True)]
         self._close("the same differences in a later round", again, want)
 

@@ -52,7 +52,7 @@ RESULTS = Path(__file__).parent / "results" / "quickstart.md"
 
 
 class Net(nn.Module):
-    """That of flwr's quickstart-pytorch: 'PyTorch: A 60 Minute Blitz'."""
+    """The network of flwr's quickstart-pytorch, from 'PyTorch: A 60 Minute Blitz'."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -208,7 +208,7 @@ def main() -> None:
 
 
 def training(name: str, start: dict[str, torch.Tensor], states: Path | None) -> Training:
-    """Before its first round; compressed if there is a folder for states."""
+    """Returns a training before its first round; compressed if there is a folder for states."""
     strategy: Strategy = FedAvg(fraction_evaluate=0.0)
     if states:
         strategy = Compressed(strategy, ENCODER)
@@ -219,7 +219,7 @@ def training(name: str, start: dict[str, torch.Tensor], states: Path | None) -> 
 
 
 def row(each: Training, memory: int, plain: Training) -> str:
-    """Of the table."""
+    """Returns a row of the table."""
     ratios = [mine / other for mine, other in zip(each.seconds, plain.seconds, strict=True)]
     arrays, messages = sum(each.arrays), sum(each.messages)
     cells = [

@@ -61,13 +61,13 @@ WORK = (Work("hello-pt", 4, 4, 6), Work("ResNet-18", 4, 4, 4), Work("ResNet-18",
 
 
 class Measured(NamedTuple):
-    """Of the median round of a job, where not said otherwise."""
+    """Measurements of a job; of its median round unless stated otherwise."""
 
     uplink_bytes: float
     seconds: float
     update_seconds: float
     memory: float
-    """In bytes, at most in all rounds, above that at the begin of the job."""
+    """The peak over all rounds in bytes, less the memory in use when the job begins."""
 
 
 def main(machine: str) -> None:
@@ -131,7 +131,7 @@ def _sent(result: Path) -> float:
 
 @contextlib.contextmanager
 def _output_to_stderr() -> Iterator[None]:
-    """Of the simulator, a process of its own, which writes to where this one's output goes."""
+    """Sends the output of the simulator, a separate process that inherits this one's, to stderr."""
     sys.stdout.flush()
     kept = os.dup(1)
     os.dup2(2, 1)

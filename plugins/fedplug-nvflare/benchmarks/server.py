@@ -1,4 +1,4 @@
-"""What the measured jobs add to NVFlare's server: a model by its shapes, and a meter."""
+"""The additions of the measured jobs to NVFlare's server: a model of given shapes, and a meter."""
 
 from __future__ import annotations
 

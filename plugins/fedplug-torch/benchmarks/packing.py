@@ -35,13 +35,13 @@ IN_A_ROW = 5
 """Calls of one way before it is the next one's turn. The first in a row is not counted: threads of PyTorch go
 on spinning for a moment, and the caches hold the other way's arrays."""
 BAR = "\\|"
-"""In a cell of a table."""
+"""A vertical bar in a cell of a table."""
 
 Array = np.ndarray[Any, Any]
 
 
 class Packed(NamedTuple):
-    """What the PyTorch way sends: indices of 12 bits, bins of a byte, and what the bins mean."""
+    """The message of the PyTorch way: indices of 12 bits, bins of a byte, and the values of the bins."""
 
     indices: torch.Tensor
     bins: torch.Tensor
@@ -50,7 +50,7 @@ class Packed(NamedTuple):
 
     @property
     def nbytes(self) -> int:
-        """All that travels."""
+        """The size of all parts."""
         return sum(part.nbytes for part in self)
 
 
@@ -61,7 +61,7 @@ class InTorch:
         self.residual = torch.zeros(size)
 
     def encode(self, update: torch.Tensor) -> Packed:
-        """What is sent of an update; the residual keeps the rest."""
+        """Returns the part of an update that is sent; the residual keeps the rest."""
         self.residual.mul_(DECAY).add_(update)
         chunks = self.residual.view(-1, CHUNK)
         indices = torch.topk(chunks.abs(), COUNT, dim=-1, sorted=False).indices
@@ -123,14 +123,14 @@ class InFedplug:
         self.state: Any = None
 
     def encode(self, update: torch.Tensor) -> bytes:
-        """What is sent of an update; the state keeps the rest."""
+        """Returns the part of an update that is sent; the state keeps the rest."""
         payload, new = self.codec.encode(update, self.state, out=self.spare if self.state else None)
         self.state, self.spare = new, self.state or self.spare
         return payload
 
 
 def updates(kind: str, size: int, count: int) -> list[torch.Tensor]:
-    """Of a few rounds. "uneven": each 1,024 neighbours have a scale of their own, as rows of a layer do."""
+    """The updates of a few rounds. "uneven": each 1,024 elements have their own scale, like rows."""
     random = np.random.default_rng(0)
     scales = np.repeat(random.lognormal(0, 1, -(-size // 1024)), 1024)[:size] if kind == "uneven" else 1.0
     return [

@@ -40,7 +40,7 @@ class Method(NamedTuple):
 
 
 class Point(NamedTuple):
-    """Where a run is: steps of every worker, what each sent so far, the loss on text nobody trains on."""
+    """A point of a run: steps of each worker, bytes it has sent so far, and the loss on held-out text."""
 
     steps: int
     bytes_sent: int
@@ -48,7 +48,7 @@ class Point(NamedTuple):
 
 
 def adam_w(parameters: Iterable[torch.nn.Parameter]) -> torch.optim.Optimizer:
-    """What workers train with between exchanges, in DiLoCo and SparseLoCo."""
+    """The optimizer of workers between exchanges in DiLoCo and SparseLoCo."""
     return torch.optim.AdamW(parameters, lr=2e-3)
 
 
@@ -103,7 +103,7 @@ class Worker:
 
 
 def run(method: Method, text: Text, steps: int) -> list[Point]:
-    """Trains all workers for so many steps each."""
+    """Trains all workers for ``steps`` steps each."""
     torch.set_num_threads(1)  # so that sums do not depend on how many cores there are
     workers = [Worker(number, shard, method) for number, shard in enumerate(text.shards)]
     first = workers[0]

@@ -30,14 +30,14 @@ WARMUP_STEPS = 10
 
 
 class Outcome(NamedTuple):
-    """After the last step.
+    """The results after the last step.
 
     Attributes:
-        loss: On text nobody trains on, nats a character.
-        message: Bytes of a step after the warm-up: what a rank makes of its gradients.
-        traffic: Bytes of a step that a rank sends through the network, in a ring: an all-reduce of m bytes
+        loss: The loss on the held-out text, in nats per character.
+        message: Bytes per step after the warm-up into which a rank encodes its gradients.
+        traffic: Bytes per step that a rank sends through the network in a ring: an all-reduce of m bytes
             sends 2 m (ranks - 1) / ranks, an all-gather m (ranks - 1).
-        seconds: Of a step, the median.
+        seconds: The median duration of a step.
     """
 
     loss: float
@@ -50,7 +50,7 @@ Hook = Callable[[Any, dist.GradBucket], torch.futures.Future[torch.Tensor]]
 
 
 Measured = Callable[[int], tuple[float, float]]
-"""Message and traffic, see `Outcome`, after so many steps."""
+"""Takes a number of steps; returns the message and the traffic after them, see `Outcome`."""
 
 
 def with_torch(hook: Hook, element_bytes: int) -> Callable[[DistributedDataParallel], Measured]:

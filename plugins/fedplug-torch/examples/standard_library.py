@@ -1,6 +1,6 @@
 """A small language model of characters, and the text it learns: the source of Python's standard library.
 
-Every machine has that text, and its modules are the shards of workers. Must not know how workers communicate.
+Every machine has that text, and its modules are the shards of workers.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import torch
 from torch import nn
 
 CHARACTERS = "\n" + "".join(map(chr, range(32, 127)))
-"""What the model reads and writes; everything else is number 0."""
+"""The characters that the model reads and writes; all others are number 0."""
 
 LENGTH, BATCH = 64, 8
 WIDTH, LAYERS, HEADS = 64, 2, 4
@@ -22,7 +22,7 @@ _NUMBERS = {character: number for number, character in enumerate(CHARACTERS, sta
 
 
 class Text(NamedTuple):
-    """The text of each worker, and what nobody trains on; uint8 tensors of numbers of characters."""
+    """The text of each worker and the held-out text, as uint8 tensors of character numbers."""
 
     shards: list[torch.Tensor]
     held_out: torch.Tensor
@@ -99,6 +99,6 @@ def loss_of(model: nn.Module, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
 
 
 def held_out_loss(model: nn.Module, text: Text, windows: int = 128) -> float:
-    """On the same windows of the text that nobody trains on."""
+    """The mean loss on the held-out text, always on the same windows."""
     with torch.no_grad():
         return float(loss_of(model, *batch(text.held_out, (0,), windows)))

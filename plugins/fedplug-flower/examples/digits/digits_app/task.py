@@ -23,7 +23,7 @@ def _images() -> Examples:
 
 
 def test_examples() -> Examples:
-    """What no client trains on."""
+    """Returns the images that no client trains on."""
     images, labels = _images()
     return images[:TEST_IMAGES], labels[:TEST_IMAGES]
 
