@@ -1,6 +1,6 @@
-"""Aggregators that each break one promise; the kit must say exactly which. fedplug's own `Mean` breaks none.
+"""Aggregators that each break one promise, which the suite must name.
 
-`BAD` pairs the check that must fail with an aggregator.
+`BAD` pairs a check with the aggregator that must fail it. Those in `GOOD` pass all checks.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from fedplug.tff.aggregators import Mean, MemoryMean
 
 
 class Quiet(Mean):
-    """Declares nothing."""
+    """Declares no capabilities."""
 
     @property
     def capabilities(self):
@@ -88,14 +88,14 @@ class AddsInPlace(Quiet):
 
 
 class KeepsTheLast(Quiet):
-    """Merging forgets whoever is on the left."""
+    """Merging forgets the left accumulator."""
 
     def merge(self, left, right):
         return right
 
 
 class Absolute(Quiet):
-    """Divides by the weights plus one."""
+    """Divides by the sum of the weights plus one."""
 
     def finish(self, accumulator, state):
         return super().finish({**accumulator, "weight": accumulator["weight"] + 1}, state)
@@ -108,7 +108,7 @@ class EagerOnly(Quiet):
 
 
 class ClippedMean(Mean):
-    """Shortens every update to a norm of 1, and is not linear any more."""
+    """Clips every update to a norm of 1, which is not linear."""
 
     longest = 1.0
 
@@ -128,7 +128,7 @@ class ClippedMean(Mean):
 
 
 class Clipped(ClippedMean):
-    """Without a flaw."""
+    """Passes all checks."""
 
     @property
     def capabilities(self):
@@ -136,7 +136,7 @@ class Clipped(ClippedMean):
 
 
 class ClippedFarOut(Clipped):
-    """Without a flaw: the bound is above what updates usually have."""
+    """Passes all checks: its bound is larger than the norms of usual updates."""
 
     longest = 1e5
 
@@ -148,7 +148,7 @@ class ClaimsItsMeanIsUnbiased(Clipped):
 
 
 class MergesWithMaximum(Mean):
-    """Keeps the largest weight, which no sum can tell."""
+    """Keeps the largest weight, which a sum cannot determine."""
 
     def zero(self, specs):
         return {**super().zero(specs), "largest": tf.zeros([], tf.float32)}
@@ -169,14 +169,14 @@ class ClaimsToBound(Mean):
 
 
 class Remembers(MemoryMean):
-    """Without a flaw."""
+    """Passes all checks."""
 
     def __init__(self, clients=5, **config):
         super().__init__(clients, **config)
 
 
 class ForgetsWhatWasSaid(Remembers):
-    """Adds differences up for a round only."""
+    """Forgets the differences of earlier rounds."""
 
     def finish(self, accumulator, state):
         return super().finish(accumulator, state)[0], state

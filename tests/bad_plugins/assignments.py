@@ -1,6 +1,6 @@
-"""What encodes whole models and breaks one promise each; the kit must say exactly which.
+"""Assignments that each break one promise, which the suite must name.
 
-`BAD` pairs the check that must fail with a class; those in `GOOD` are without a flaw.
+`BAD` pairs a check with the class that must fail it. Those in `GOOD` pass all checks.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from fedplug.registry.specs import EXECUTIONS, Capabilities
 
 
 class Alternating(EncoderAssignment):
-    """Every second tensor loses something. Without a flaw."""
+    """Encodes every second tensor with loss. Passes all checks."""
 
     name: ClassVar[str] = "alternating"
 
@@ -32,7 +32,7 @@ class Alternating(EncoderAssignment):
 
 
 class Plain(EncoderAssignment):
-    """Everything as it is. Without a flaw."""
+    """Sends all tensors uncompressed. Passes all checks."""
 
     name: ClassVar[str] = "plain"
 
@@ -83,7 +83,7 @@ class HidesState(Alternating):
 
 
 class Backwards(Identity):
-    """Gives the payload of each tensor to another one."""
+    """Swaps the payloads of the tensors."""
 
     def grouped_encode(self, xs, states, round_num):
         return super().grouped_encode(xs, states, round_num)[::-1]
@@ -95,7 +95,7 @@ class MixesTensorsUp(Plain):
 
 
 class SharesByChance(Alternating):
-    """Whether the largest entries are those of a tensor or of two depends on what was asked before."""
+    """Selects the largest entries per tensor or across two tensors, depending on earlier calls."""
 
     counter: ClassVar = itertools.count()
 

@@ -1,6 +1,6 @@
-"""Encoders that each break one promise; the kit must say exactly which. Those in `GOOD` break none.
+"""Encoders that each break one promise, which the suite must name. Those in `GOOD` pass all checks.
 
-`BAD` pairs the check that must fail with an encoder.
+`BAD` pairs a check with the encoder that must fail it.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from fedplug.registry.specs import EXECUTIONS, Capabilities
 
 
 class Whole(Encoder):
-    """Sends whole numbers; what is lost by rounding waits on the client. Without a flaw."""
+    """Rounds to whole numbers with error feedback. Passes all checks."""
 
     name: ClassVar[str] = "whole"
     wire_id: ClassVar[str] = "whole/1"
@@ -57,7 +57,7 @@ class Whole(Encoder):
 
 
 class Grid(Whole):
-    """Rounds to multiples of a step, at random by round, without state: unbiased. Without a flaw."""
+    """Rounds to whole numbers, unbiased and without state. Passes all checks."""
 
     name: ClassVar[str] = "grid"
     wire_id: ClassVar[str] = "grid/1"
@@ -100,14 +100,14 @@ class ConfigForgetsAnArgument(Whole):
 
 
 class ReturnsNoState(Whole):
-    """One thing where a pair is asked for."""
+    """Returns the payload without a state."""
 
     def encode(self, x, state, round_num):
         return super().encode(x, state, round_num)[0]
 
 
 class Dice(Grid):
-    """Its noise comes from TensorFlow's global generator."""
+    """Draws its noise from TensorFlow's global generator."""
 
     def encode(self, x, state, round_num):
         noise = tf.random.uniform(x.shape, dtype=tf.float64)
@@ -115,7 +115,7 @@ class Dice(Grid):
 
 
 class StateOnSelf(Whole):
-    """Counts on the instance, and does something else the fifth time."""
+    """Counts calls on the instance and encodes differently in the fifth."""
 
     def __init__(self):
         self._calls = itertools.count()
@@ -127,7 +127,7 @@ class StateOnSelf(Whole):
 
 
 class KeepsTheLast(Whole):
-    """Keeps a client's tensor on the instance, for whoever asks."""
+    """Keeps a client's tensor on the instance."""
 
     def __init__(self):
         self.last = None
@@ -138,7 +138,7 @@ class KeepsTheLast(Whole):
 
 
 class RemembersByItself(Whole):
-    """After some rounds it goes on from what it kept in the process, not from what it is handed."""
+    """After some rounds it uses the state that it kept in the process, not the one it is given."""
 
     _kept: ClassVar[dict] = {}
 
@@ -152,7 +152,7 @@ class RemembersByItself(Whole):
 
 
 class Scribbler(Whole):
-    """Adds into the accumulator it was given, as a careless native op would."""
+    """Adds into the given accumulator, as a careless native op would."""
 
     def accumulate(self, accumulator, payload, weight, spec):
         total = super().accumulate(accumulator, payload, weight, spec)
@@ -169,7 +169,7 @@ class GrowingState(Whole):
 
 
 class OverflowingDecode(Grid):
-    """Doubles and halves again: huge numbers become infinite."""
+    """Doubles and halves every number, so that huge numbers become infinite."""
 
     def decode(self, payload, spec):
         huge = tf.abs(payload["values"]) > spec.dtype.max / 3
@@ -177,7 +177,7 @@ class OverflowingDecode(Grid):
 
 
 class LosesTheSign(Grid):
-    """Sends magnitudes."""
+    """Sends magnitudes without signs."""
 
     @property
     def capabilities(self):
@@ -189,7 +189,7 @@ class LosesTheSign(Grid):
 
 
 class DividesByTheNorm(Grid):
-    """0 / 0 is one half here."""
+    """Computes 0 / 0 as one half."""
 
     def encode(self, x, state, round_num):
         payload, state = super().encode(x, state, round_num)
@@ -198,7 +198,7 @@ class DividesByTheNorm(Grid):
 
 
 class DenormalsBecomeOnes(Grid):
-    """Looks at the bits of a number where TensorFlow sees a zero."""
+    """Inspects the bits of denormal numbers, which TensorFlow treats as zero."""
 
     def encode(self, x, state, round_num):
         payload, state = super().encode(x, state, round_num)
@@ -209,7 +209,7 @@ class DenormalsBecomeOnes(Grid):
 
 
 class SloppySum(Whole):
-    """Adds the weight once more."""
+    """Adds the weight to the sum."""
 
     def accumulate(self, accumulator, payload, weight, spec):
         return super().accumulate(accumulator, payload, weight, spec) + weight
@@ -245,7 +245,7 @@ class StateNeverRead(StateNeverWritten):
 
 
 class LosesSome(Whole):
-    """Keeps only half of what it did not send."""
+    """Keeps only half of the residual."""
 
     def encode(self, x, state, round_num):
         payload, next_state = super().encode(x, state, round_num)
@@ -253,7 +253,7 @@ class LosesSome(Whole):
 
 
 class LosesSomeLater(Whole):
-    """Begins anew every ten rounds."""
+    """Resets the residual every ten rounds."""
 
     def encode(self, x, state, round_num):
         payload, next_state = super().encode(x, state, round_num)
@@ -286,7 +286,7 @@ class DoesNotCommute(Grid):
 
 
 class LeavesEntriesOut(Whole):
-    """Sends the first half of the entries, and claims to send all."""
+    """Sends the first half of the entries, and claims to send every entry."""
 
     @property
     def capabilities(self):
@@ -300,7 +300,7 @@ class LeavesEntriesOut(Whole):
 
 
 class MissesItsBound(Whole):
-    """Rounds by up to a half, and claims a thousandth of the range."""
+    """Rounds by up to one half, and claims an error bound of a thousandth of the range."""
 
     @property
     def capabilities(self):
@@ -314,7 +314,7 @@ class UndeclaredSeed(Grid):
 
 
 class TellsWhetherThereIsAny(Whole):
-    """Sends the tensor as it is, and in the clear whether it is zero."""
+    """Sends the tensor uncompressed, with a flag outside the sum that says whether it is zero."""
 
     wire_id: ClassVar[str] = "flagged/1"
 
@@ -339,7 +339,7 @@ class TellsWhetherThereIsAny(Whole):
 
 
 class RoundsUp(Whole):
-    """Claims that what it sends is never larger than what it was given."""
+    """Claims that the norm never grows, although rounding can increase it."""
 
     @property
     def capabilities(self):
@@ -354,7 +354,7 @@ class ClaimsADtype(Whole):
 
 
 class Biased(Grid):
-    """Rounds up too rarely and calls it unbiased."""
+    """Rounds up too rarely, and claims to be unbiased."""
 
     def encode(self, x, state, round_num):
         noise = tf.random.stateless_uniform(x.shape, [0, round_num], dtype=tf.float64)
@@ -370,7 +370,7 @@ class UnnumberedWireId(Whole):
 
 
 class LossyWire(Grid):
-    """Forgets the sign on the wire."""
+    """Loses the signs on the wire."""
 
     def to_wire(self, payload, spec):
         return ops.to_bytes(tf.abs(payload["values"]))
@@ -382,7 +382,7 @@ class CountsItsBytesTwice(Grid, Measured):
 
 
 class WireOfInt8(Grid):
-    """The bytes are right, their dtype is not."""
+    """Writes the right bytes with the wrong dtype."""
 
     def to_wire(self, payload, spec):
         return tf.bitcast(super().to_wire(payload, spec), tf.int8)
@@ -392,7 +392,7 @@ class WireOfInt8(Grid):
 
 
 class ShapeByTrust(Whole):
-    """Takes as many numbers as were sent for the tensor."""
+    """Decodes as many numbers as the payload holds, whatever the shape."""
 
     def from_wire(self, body, spec):
         with require(tf.size(body) % spec.dtype.size == 0, "no whole numbers"):
@@ -414,7 +414,7 @@ class LetsNanIn(Whole):
 
 
 class BelievesCounts(Whole):
-    """Makes room for as many elements as the first bytes say, before it looks whether they came."""
+    """Allocates the number of elements that the first bytes name before it checks the length."""
 
     wire_id: ClassVar[str] = "counted/1"
 
@@ -433,7 +433,7 @@ class BelievesCounts(Whole):
 
 
 class AnotherLayout(Whole):
-    """Writes the numbers backwards under the wire id under which `Whole` writes them forwards."""
+    """Writes the numbers in reverse order under the wire id of `Whole`."""
 
     def to_wire(self, payload, spec):
         return super().to_wire({"values": tf.reverse(tf.reshape(payload["values"], [-1]), [0])}, spec)
@@ -444,7 +444,7 @@ class AnotherLayout(Whole):
 
 
 class EagerOnly(Whole):
-    """A branch that asks whether it is being traced."""
+    """Encodes differently while it is traced."""
 
     def encode(self, x, state, round_num):
         a = x + state["residual"]
@@ -453,7 +453,7 @@ class EagerOnly(Whole):
 
 
 class ConvertsToNumPy(Whole):
-    """Works eagerly."""
+    """Works only in eager execution."""
 
     def encode(self, x, state, round_num):
         rounded = np.round(np.asarray(x + state["residual"]))
@@ -461,7 +461,7 @@ class ConvertsToNumPy(Whole):
 
 
 class AnotherTwin(Whole):
-    """The compiled op rounds, its twin cuts off."""
+    """The compiled op rounds; its reference truncates."""
 
     def encode(self, x, state, round_num):
         a = x + state["residual"]
@@ -470,7 +470,7 @@ class AnotherTwin(Whole):
 
 
 class TensorOnSelf(Whole):
-    """Holds an eager tensor, which a TFF computation cannot take along."""
+    """Holds an eager tensor, which a TFF computation cannot capture."""
 
     def __init__(self):
         self._step = tf.constant(1.0)
@@ -481,7 +481,7 @@ class TensorOnSelf(Whole):
 
 
 class Loudest(Whole):
-    """Sends what is at least half as large as the largest number of all tensors. Without a flaw."""
+    """Sends entries at least half as large as the largest magnitude of all tensors. Passes all checks."""
 
     name: ClassVar[str] = "loudest"
     wire_id: ClassVar[str] = "loudest/1"
@@ -497,7 +497,7 @@ class Loudest(Whole):
 
 
 class Everywhere(Whole):
-    """`Whole` on NumPy arrays, too. Without a flaw."""
+    """Runs `Whole` on NumPy arrays, too. Passes all checks."""
 
     executes_on: ClassVar = EXECUTIONS
 
@@ -524,7 +524,7 @@ class Everywhere(Whole):
 
 
 class OnNumPy(Everywhere):
-    """Written in NumPy. Without a flaw."""
+    """Runs on NumPy only. Passes all checks."""
 
     executes_on: ClassVar = ("numpy",)
 
@@ -533,7 +533,7 @@ class OnNumPy(Everywhere):
 
 
 class CutsOffOnNumPy(Everywhere):
-    """Tensors are rounded, arrays are cut off."""
+    """Rounds tensors but truncates arrays."""
 
     def encode(self, x, state, round_num):
         if tf.is_tensor(x):
@@ -543,7 +543,7 @@ class CutsOffOnNumPy(Everywhere):
 
 
 class ReadsWhatItGaveAway(OnNumPy):
-    """Looks at the residual after an op that may have written over it."""
+    """Reads the residual after an op that may have overwritten it."""
 
     def encode(self, x, state, round_num):
         taken = ops.topk_residual(x, state["residual"], 2)
@@ -552,7 +552,7 @@ class ReadsWhatItGaveAway(OnNumPy):
 
 
 class SendsWhatNobodyTakes(Everywhere):
-    """Looks at no element, and calls what it sends a name under which the codec does not look either."""
+    """Does not check for infinities, and uses a payload key that the codec does not check either."""
 
     def encode(self, x, state, round_num):
         payload, state = super().encode(x, state, round_num)
@@ -569,7 +569,7 @@ class SendsWhatNobodyTakes(Everywhere):
 
 
 class ReadsAnotherConfiguration(Everywhere):
-    """Whoever receives it takes it for twice as much."""
+    """Its receiver reads a configuration with twice the scale."""
 
     wire_id: ClassVar[str] = "scaled/1"
 
@@ -588,7 +588,7 @@ class ReadsAnotherConfiguration(Everywhere):
 
 
 class ScribblerOnArrays(OnNumPy):
-    """Adds into the accumulator it was given."""
+    """Adds into the given accumulator."""
 
     def accumulate(self, accumulator, payload, weight, spec):
         accumulator += weight * self.decode(payload, spec)
@@ -596,7 +596,7 @@ class ScribblerOnArrays(OnNumPy):
 
 
 class LetsNumPyComplain(OnNumPy):
-    """Of bytes that do not fit it is NumPy that says so."""
+    """Leaves the refusal of bytes of the wrong length to NumPy."""
 
     def from_wire(self, body, spec):
         values = np.frombuffer(body.tobytes(), spec.dtype).reshape(spec.shape)
@@ -605,7 +605,7 @@ class LetsNumPyComplain(OnNumPy):
 
 
 class BelievesCountsOnNumPy(OnNumPy):
-    """Makes room for as many elements as the first bytes say, before it looks whether they came."""
+    """Allocates the number of elements that the first bytes name before it checks the length."""
 
     wire_id: ClassVar[str] = "counted/1"
 
@@ -626,7 +626,7 @@ def flat(x):
 
 
 class AnotherTogether(Loudest):
-    """A tensor of its own is rounded."""
+    """Rounds a tensor that is encoded alone."""
 
     def encode(self, x, state, round_num):
         return Whole.encode(self, x, state, round_num)
@@ -640,7 +640,7 @@ class AllInOne(Loudest):
 
 
 class ForgetsAmongOthers(Loudest):
-    """Keeps half of the residual of a tensor that is not alone."""
+    """Halves the residuals of tensors that are encoded together."""
 
     def grouped_encode(self, xs, states, round_num):
         encoded = super().grouped_encode(xs, states, round_num)
@@ -650,7 +650,7 @@ class ForgetsAmongOthers(Loudest):
 
 
 class TogetherOnlyEagerly(Loudest):
-    """Looks at each tensor by itself while it is traced."""
+    """Encodes each tensor by itself while it is traced."""
 
     def grouped_encode(self, xs, states, round_num):
         if tf.executing_eagerly():
@@ -659,7 +659,7 @@ class TogetherOnlyEagerly(Loudest):
 
 
 class Forgets(Whole):
-    """What waits on a client that missed a round is thrown away."""
+    """Drops the residual of a client that missed a round."""
 
     def init_state(self, spec):
         return {**super().init_state(spec), "last": tf.zeros([], tf.int32)}
@@ -672,7 +672,7 @@ class Forgets(Whole):
 
 
 class Follows(Grid):
-    """Sends rounded differences from a memory that follows. Without a flaw."""
+    """Sends rounded differences from a memory, and adds them to it. Passes all checks."""
 
     name: ClassVar[str] = "follows"
 
@@ -689,14 +689,14 @@ class Follows(Grid):
 
 
 class RemembersWhatItDidNotSend(Follows):
-    """Its memory is the tensor, which the server does not know."""
+    """Its memory is the tensor itself, which the server does not know."""
 
     def encode(self, x, state, round_num):
         return super().encode(x, state, round_num)[0], {"memory": x}
 
 
 class AddsWholeTensors(Follows):
-    """Encodes the tensor, and not its difference from what is known."""
+    """Encodes the tensor instead of its difference from the memory."""
 
     def encode(self, x, state, round_num):
         payload, _ = Grid.encode(self, x, {}, round_num)
@@ -707,7 +707,7 @@ GOOD = [Whole, Grid, Loudest, Everywhere, OnNumPy, Follows]
 
 
 class Differences(Blockwise8):
-    """A symbol is the difference to the one before."""
+    """Writes each symbol as the difference from the previous symbol."""
 
     name: ClassVar[str] = "differences"
     wire_id: ClassVar[str] = "differences/1"

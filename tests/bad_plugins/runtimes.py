@@ -1,4 +1,4 @@
-"""Runtimes that each break one promise; `BAD` pairs the check that must fail with a runtime."""
+"""Runtimes that each break one promise; `BAD` pairs a check with the runtime that must fail it."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from fedplug.errors import ComputationError
 from fedplug.tff.runtime import Runtime, create_sync_execution_context
 from fedplug.tff.runtime.native.context import custom_ops_of
 
-inner = functools.cache(create_sync_execution_context)  # one for all, so that it compiles once
+inner = functools.cache(create_sync_execution_context)  # shared, so that it compiles once
 
 
 class Through(Runtime):
-    """Hands everything on to the in-process runtime."""
+    """Forwards all calls to the in-process runtime."""
 
     runs_custom_ops = True
     closed = False
@@ -40,7 +40,7 @@ class NotDerived(tff.framework.SyncContext):
 
 
 def arguments(arg, change):
-    """An argument in which `change` has been applied to every list."""
+    """Returns a copy of the argument with `change` applied to every list in it."""
     if isinstance(arg, list):
         return change(arg)
     if isinstance(arg, tff.structure.Struct):

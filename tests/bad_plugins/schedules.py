@@ -1,6 +1,6 @@
-"""Schedules that each break one promise; the kit must say exactly which. fedplug's own `Linear` breaks none.
+"""Schedules that each break one promise, which the suite must name. fedplug's own `Linear` breaks none.
 
-`BAD` pairs the check that must fail with a schedule.
+`BAD` pairs a check with the schedule that must fail it.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from fedplug.schedules import Linear
 
 
 class Down(Linear):
-    """From 1 to 0 in eight rounds. Without a flaw."""
+    """Falls from 1 to 0 in eight rounds. Passes all checks."""
 
     name: ClassVar[str] = "down"
 

@@ -1,6 +1,6 @@
-"""Stores that each break one promise; the kit must say exactly which. `Kept` breaks none.
+"""Stores that each break one promise, which the suite must name.
 
-`Files`, the same in files, breaks none either. `BAD` pairs the check that must fail with a store.
+`BAD` pairs a check with the store that must fail it. `Kept` and `Files` pass all checks.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _OPEN = set()
 
 
 class Through(ProcessState):
-    """Hands everything on to another process state."""
+    """Forwards all calls to another process state."""
 
     def __init__(self, inner, store):
         self.inner, self.store = inner, store
@@ -61,7 +61,7 @@ class Through(ProcessState):
 
 
 class Kept(StateStore):
-    """A memory store for each folder, which outlives this object. Without a flaw."""
+    """A memory store per folder, which outlives this object. Passes all checks."""
 
     name = "kept"
     process_type = Through
@@ -108,7 +108,7 @@ class Filed(Through):
 
 
 class Files(Kept):
-    """All in one file, written anew by each change, and a manifest that names it. Without a flaw."""
+    """A store in one file, rewritten by each change, and a manifest that names it. Passes all checks."""
 
     process_type = Filed
 
@@ -151,13 +151,13 @@ class Files(Kept):
 
 
 def store(name, process=None, base=Kept, **methods):
-    """A bad store: another one with other methods, or with a process state that has other methods."""
+    """Returns a bad store: ``base`` with some methods replaced, in the store or in its process state."""
     extra = {"process_type": type(f"{name}Process", (Through,), process)} if process else {}
     return type(name, (base,), {**methods, **extra})
 
 
 def commit(change):
-    """A commit whose arguments are changed by a function before they are handed on."""
+    """Returns a commit that passes its arguments through a function first."""
 
     def method(self, round_num, *, client_states, server_state, metadata=None):
         arguments = change(self, round_num, client_states, server_state, metadata)
@@ -180,7 +180,7 @@ def _float32_only(self, number, clients, server, metadata):
 
 
 def _memory_order(self, number, clients, server, metadata):
-    """Writes elements as they lie in memory, whatever the strides say."""
+    """Writes elements in memory order and ignores the strides."""
     return number, clients, {k: np.ravel(v, order="K").reshape(v.shape) for k, v in server.items()}, metadata
 
 
@@ -221,7 +221,7 @@ def _any_round(self, number, clients, server, metadata):
 
 
 def _keeps(self, client_ids):
-    """Hands out the same arrays every time."""
+    """Returns the same arrays on every read."""
     found = Through.read_clients(self, client_ids)
     cache = self.__dict__.setdefault("cache", {})
     return {c: cache.setdefault((c, self.last_round), s) for c, s in found.items()}
@@ -237,7 +237,7 @@ def _starts_with_nobody(self):
 
 
 def _one_server(self):
-    """The server state of whichever process committed last."""
+    """Returns the server state of the process that committed last."""
     state = Through.read_server(self)
     return state if state is None else self.store.inner.open_process("a", SIGNATURE).read_server() or state
 
@@ -255,7 +255,7 @@ def _own_commit(self, number, **arguments):
 
 
 def _text_signature(self, process_id, signature=None):
-    """Compares the text of the signature, order and all."""
+    """Compares the text of the signature, including the order."""
     texts = _TEXTS.setdefault(self.inner, {})
     if signature and texts.setdefault(process_id, str(signature)) != str(signature) and "a" in signature:
         raise StoreError("another signature")

@@ -1,4 +1,4 @@
-"""What counts as an array, and that none is changed or copied where that is not needed."""
+"""Tests which objects count as arrays, and that none is changed or needlessly copied."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def needs(module):
 
 
 class Exporter:
-    """A stranger with ``__array__`` alone."""
+    """An array type that has only ``__array__``."""
 
     def __init__(self, array):
         self.array = array
@@ -59,7 +59,7 @@ def test_an_array_that_names_the_order_of_bytes_of_this_machine_is_any_other(dty
     assert payload == expected
     residual = state["residual"]
     state["residual"] = residual.astype(residual.dtype.newbyteorder(named.byteorder))
-    assert codec.encode(x, state)[0] != expected  # the residual counts
+    assert codec.encode(x, state)[0] != expected  # the residual is part of the sum
 
 
 @pytest.mark.parametrize("dtype", [">f4", ">f8", ">f2", ">i4"])

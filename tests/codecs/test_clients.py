@@ -1,4 +1,4 @@
-"""`ClientCodec`: a residual moves on when, and only when, the server accepted the payload."""
+"""Tests that `ClientCodec` moves a residual on if and only if the server accepted the payload."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def test_a_payload_that_was_not_accepted_does_not_lose_the_residual(store):
     first, receipt = client.encode_model(update(0), 0)
     assert client.settle(receipt)
     lost, lost_receipt = client.encode_model(update(8), 1)
-    assert not client.settle(receipt)  # the server still names the one before
+    assert not client.settle(receipt)  # the server still names the previous receipt
     second, _ = client.encode_model(update(1), 1)
     assert [first, second] == plain([0, 1])
     assert lost != second
@@ -166,7 +166,7 @@ def test_a_receipt_is_of_bytes_and_round(store):
 
 
 def whole(seed):
-    """An update whose sums no dtype rounds."""
+    """An update of small whole numbers, whose sums are exact in every dtype."""
     return {"kernel": np.random.default_rng(seed).integers(-50, 50, (60, 40)).astype(np.float32)}
 
 
@@ -174,7 +174,7 @@ def whole(seed):
 @pytest.mark.parametrize("late", [0, 1, 2])
 @pytest.mark.parametrize("named", [False, True])
 def test_a_message_of_an_older_round_changes_nothing(store, late, between, named):
-    """Whichever receipt it names, and whether or not the newest answer is known to be accepted."""
+    """This holds for every receipt, and whether or not the newest payload is known to be accepted."""
     client, receipts, sent = client_of(store, encoder="topk(0.05)"), [], []
     for round_num in range(4):
         client.settle(receipts[-1] if receipts else None)

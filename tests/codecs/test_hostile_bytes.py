@@ -1,4 +1,4 @@
-"""`decode` and `Sum.add` on bytes that no codec wrote: `PayloadError` or an array, and no memory beyond."""
+"""Tests `decode` and `Sum.add` on hostile bytes: a `PayloadError` or an array, within the memory limit."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from fedplug.registry.specs import EncoderSpec
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 MAX_BYTES = 2**16
-SLACK = 2**17  # what Python itself takes, and codes as long as the payload
+SLACK = 2**17  # memory of Python itself, and codes as long as the payload
 WIRE_IDS = sorted(
     {entry.spec.wire_id for entry in catalog().entries if isinstance(entry.spec, EncoderSpec)} - {None}
 )
@@ -62,7 +62,7 @@ def golden():
 
 @pytest.fixture(autouse=True, scope="module")
 def _imported():
-    """What reads payloads is: that takes memory, too."""
+    """Imports all readers of payloads first, because imports allocate memory, too."""
     for entry in catalog().entries:
         if isinstance(entry.spec, EncoderSpec) and entry.status == "ok":
             entry.spec.resolve()
@@ -71,7 +71,7 @@ def _imported():
 
 
 def read(payload):
-    """What `decode` makes of it: a finite array within the limit, or None where it is refused."""
+    """The finite array that `decode` returns within the limit, or None if it refuses the payload."""
     tracemalloc.start()
     try:
         array = fedplug.decode(payload, max_bytes=MAX_BYTES)
@@ -88,7 +88,7 @@ def read(payload):
 
 
 def read_everywhere(payload):
-    """With `decode`, and with `Sum.add`, which agree."""
+    """Decodes with `decode` and adds with `Sum.add`, which must agree."""
     array = read(payload)
     if array is not None and array.dtype.kind not in "biu":
         total = fedplug.Sum(array.shape, array.dtype)
@@ -207,7 +207,7 @@ def test_a_few_bytes_stand_for_no_more_than_the_limit():
     zeros = np.zeros(2**20, np.float32)
     payload, _ = fedplug.codec("topk(count=1)").encode(zeros)
     assert len(payload) < 60
-    needed = 4 * 2**20 + 8  # and one entry, its value and its index
+    needed = 4 * 2**20 + 8  # the zeros and one entry: its value and its index
     message = r"float32\[1048576\], 4194304 bytes, and takes up to 4194312 to decode; max_bytes is 4194311"
     with pytest.raises(PayloadError, match=message):
         fedplug.decode(payload, max_bytes=needed - 1)
@@ -215,7 +215,7 @@ def test_a_few_bytes_stand_for_no_more_than_the_limit():
     assert fedplug.decode(payload, out=zeros, max_bytes=0) is zeros
 
 
-# tracemalloc does not see the kernels' memory: the whole process may take 200 MB more than it has.
+# tracemalloc does not see the kernels' memory, so the process may allocate 200 MB more than it has.
 LIMITED = """
 import resource, sys
 import numpy as np

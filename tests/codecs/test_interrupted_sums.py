@@ -1,4 +1,4 @@
-"""An exception that a signal handler raises anywhere in a sum leaves no client added in part."""
+"""Tests that an exception from a signal handler anywhere in a sum leaves no client partly added."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ ENCODERS = ["identity", "topk(0.3)", "qsgd(4)"]
 
 
 class LateError(Exception):
-    """What a signal handler raises."""
+    """The exception of the signal handler."""
 
 
 def interrupted(call, at):
-    """Raises LateError where Python runs handlers: at the start of a function and after a C function.
+    """Raises LateError where Python runs signal handlers: at the start of a function and after a C function.
 
-    The place is number ``at`` of those in the module of sums.
+    ``at`` is the index of the place among those in the module of sums.
 
     Returns:
-        Whether ``call`` got that far.
+        Whether ``call`` reached that place.
     """
     left = at
 
@@ -48,7 +48,7 @@ def interrupted(call, at):
 
 
 def added(total):
-    """How often the one update is in each tensor of a sum, in its count and in its weight."""
+    """The factors of the update in each tensor of a sum, in its count and in its weight."""
     arrays = total.value()
     arrays = arrays.values() if isinstance(arrays, dict) else [arrays]
     return {round(float(number), 3) for array in arrays for number in np.unique(array[array != 0])} | {
@@ -69,7 +69,7 @@ def sum_of_one():
 @pytest.mark.parametrize("make", [model_sum, sum_of_one])
 @pytest.mark.parametrize("how", ["add", "merge"])
 def test_an_exception_anywhere_adds_all_or_nothing(make, how, encoder):
-    """Every step of an add and of a merge is interrupted once."""
+    """Interrupts an add and a merge once at every step."""
     ones = {name: np.ones(shape, np.float32) for name, shape in SHAPES.items()}
     payloads, _ = fedplug.codec(encoder).encode_model(ones)
     addend = payloads if make is model_sum else payloads["tensor 0"]

@@ -1,4 +1,4 @@
-"""What a receiver expects and allows: wire ids, memory, and locks that are free while threads decode."""
+"""Tests the wire ids and memory limits of receivers, and that decoding threads do not hold the lock."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from fedplug.codecs import BUILT_IN
 from fedplug.errors import ArgumentError, PayloadError
 
 SIZE = 2**18
-SLACK = 2**16  # Python's own
+SLACK = 2**16  # memory of Python itself
 ENCODERS = [
     "identity",
     "topk(0.01)",
@@ -108,7 +108,7 @@ def test_a_full_sparse_payload_adds_the_same_bits_as_its_entries():
 
 
 def receivers(wire_ids):
-    """Every way to receive a payload of 100 elements, with these expectations."""
+    """All ways to receive a payload of 100 elements with these expected wire ids."""
     return {
         "decode": lambda payload: fedplug.decode(payload, wire_ids=wire_ids),
         "decode with out": lambda payload: fedplug.decode(payload, out=np.empty(100), wire_ids=wire_ids),
@@ -210,7 +210,7 @@ def test_wrong_expectations_are_refused():
 
 @pytest.mark.parametrize("model", [False, True], ids=["Sum", "ModelSum"])
 def test_a_payload_that_takes_long_does_not_keep_others_waiting(model, monkeypatch):
-    """The first thread to decode stays there until the other has added its payload."""
+    """The first thread stays in the decoder until the other has added its payload."""
     from fedplug.codecs import sums
 
     total = fedplug.ModelSum({"w": 100}) if model else fedplug.Sum(100)

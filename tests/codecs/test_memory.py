@@ -1,4 +1,4 @@
-"""A steady loop allocates nothing of the array's size, where that is promised."""
+"""Tests that a steady loop allocates no memory of the array's size, where that is promised."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ ARRAY = 4 * SIZE  # bytes
 
 
 def peak_of(loop):
-    """The most bytes that Python and NumPy had asked for at once in a second run, beyond those before it."""
+    """The peak memory in bytes of a second run, as traced in Python and NumPy, minus the memory before it."""
     tracemalloc.start()
     loop()
     before, _ = tracemalloc.get_traced_memory()
@@ -75,7 +75,7 @@ def test_a_sparse_loop_takes_a_small_part_of_the_array(expression, turns, update
     ],
 )
 def test_a_dense_loop_takes_its_payloads(expression, updates):
-    """The payload once, which is written where it goes."""
+    """Each payload is allocated once and decoded into its destination."""
     codec, total, place = fedplug.codec(expression), fedplug.Sum(SIZE), np.empty(SIZE, np.float32)
     size = len(codec.encode(updates[0])[0])
 
@@ -103,7 +103,7 @@ def test_payloads_of_a_narrower_dtype_are_added_in_blocks(updates):
 
 @pytest.mark.parametrize("turns", [False, True], ids=["in place", "two states take turns"])
 def test_the_error_feedback_of_a_dense_quantizer_takes_one_array_for_a_while(turns, updates):
-    """What is sent of the sum with the residual, which itself lies where what is not sent will be."""
+    """The array holds what is decoded; the sum with the residual is in the memory of the next residual."""
     codec = fedplug.codec("sign")
     states = [codec.encode(updates[0])[1] for _ in range(2)]
 

@@ -1,4 +1,4 @@
-"""`fedplug.TensorMetrics`: what became of each array, against what a reader of payloads and states finds."""
+"""Tests `fedplug.TensorMetrics` against measurements of the payloads and states."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def updates(number, seed=0):
 
 
 def encoded(encoder, models, **options):
-    """What `TensorMetrics` says of the rounds of one client, the payloads and the states after each."""
+    """The metrics of one client's rounds, and the payloads and states of each round."""
     codec, metrics, state, rounds = fedplug.codec(encoder), fedplug.TensorMetrics(), None, []
     for round_num, model in enumerate(models):
         payloads, state = codec.encode_model(model, state, round_num, metrics=metrics, **options)
@@ -85,8 +85,8 @@ def test_the_bytes_of_a_payload_are_divided_without_a_rest(encoder):
 def test_what_is_spent_on_what_is_known_where_it_can_be_counted():
     found, _ = encoded("topk(count=10) | qsgd(4) | bitpack", updates(1))
     kernel = found["dense/kernel"]
-    assert kernel["index_bytes"] == 13  # ten of ten bits, of 600 elements
-    assert kernel["value_bytes"] == 2 + 4 + 5  # bits and block size, a scale, ten of four bits
+    assert kernel["index_bytes"] == 13  # ten indices of ten bits, among 600 elements
+    assert kernel["value_bytes"] == 2 + 4 + 5  # bits and block size, a scale, and ten values of four bits
 
 
 def test_an_encoder_that_does_not_say_how_it_spends_its_bytes_spends_them_on_values():
@@ -138,7 +138,7 @@ def test_and_may_be_where_they_lie_together():
     metrics = fedplug.TensorMetrics()
     fedplug.codec("topk(0.1)").encode_model({"x": x}, metrics=metrics)
     tensor = metrics.value()["x"]
-    assert tensor["index_bytes"] < 40  # gaps of no length
+    assert tensor["index_bytes"] < 40  # gaps of zero length
     assert tensor["entropy_bytes"] > tensor["value_bytes"] + 150
 
 
@@ -168,7 +168,7 @@ def test_metrics_of_several_threads_are_merged():
         codec.encode_model(model, metrics=metrics)
         codec.encode_model(model, metrics=together)
     total = fedplug.TensorMetrics()
-    total.merge(fedplug.TensorMetrics())  # of nothing
+    total.merge(fedplug.TensorMetrics())  # an empty one
     for metrics in alone:
         total.merge(metrics)
     assert total.value() == together.value()

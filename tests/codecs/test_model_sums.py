@@ -1,4 +1,4 @@
-"""`ModelSum`: the sums of `Sum`, of a whole model; and of a client that is refused nothing."""
+"""Tests that `ModelSum` gives the sums of `Sum` for a whole model, and adds all of a client or nothing."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def test_nothing_has_no_mean():
 
 
 def test_a_model_gives_shapes_and_dtypes():
-    """Counters, as of batch normalization, are added exactly; so are floats of 16 bits."""
+    """Counters, as in batch normalization, and 16-bit floats are added exactly."""
     model = {
         "kernel": np.full((3, 70), 0.5, np.float16),
         "steps": np.array([2**31 + 1], np.int64),
@@ -137,7 +137,7 @@ def test_of_a_client_that_is_refused_nothing_is_added(payloads, options, error, 
 )
 @settings(max_examples=200, deadline=None)
 def test_a_mean_of_variances_is_near_the_exact_one_and_not_negative(clients, before):
-    """A sum of float32 would end an ulp below zero for some of them."""
+    """A float32 sum would be an ulp below zero for some of them."""
     before, codec = np.full(1, before, np.float32), fedplug.codec("topk(0.01)")
     total = fedplug.ModelSum.like({"bn.running_var": before})
     for trained, weight in clients:
@@ -179,7 +179,7 @@ def test_a_merge_with_what_does_not_fit_is_refused():
 
 
 def test_any_number_of_threads_may_add_and_merge():
-    """Small whole numbers: no order of theirs rounds anything."""
+    """Uses small whole numbers, whose sums are exact in any order."""
     whole = {name: np.round(array) for name, array in update(3).items()}
     payloads, _ = fedplug.codec("identity").encode_model(whole)
     total, parts = fedplug.ModelSum(SHAPES), [fedplug.ModelSum(SHAPES) for _ in range(4)]
@@ -257,7 +257,7 @@ def test_weights_that_nearly_cancel_out_have_no_mean():
     ],
 )
 def test_an_update_that_could_make_the_model_infinite_is_refused(dtype, model, update, fits):
-    """Whatever the dtype of the sum: what counts is that of the model that the clients were sent."""
+    """The dtype of the broadcast model decides, not that of the sum."""
     start = {"a": np.full(3, model).astype(np.dtype(dtype))}
     payloads, _ = fedplug.codec("identity").encode_model({"a": np.full(3, update, np.float32)})
     total = fedplug.ModelSum.like(start)

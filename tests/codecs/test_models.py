@@ -1,4 +1,4 @@
-"""`encode_model`: rules, budgets and scopes over arrays by name."""
+"""Tests `encode_model`: rules, budgets and scopes over arrays by name."""
 
 from __future__ import annotations
 
@@ -148,7 +148,7 @@ def test_the_largest_entries_of_all_arrays_are_sent():
     decoded = fedplug.decode_model(payloads)
     sent = {name: np.count_nonzero(decoded[name]) for name in ("dense/kernel", "out/kernel")}
     assert sum(sent.values()) == 75
-    assert sent["out/kernel"] > 70  # its numbers are larger
+    assert sent["out/kernel"] > 70  # its magnitudes are larger
 
 
 def test_arrays_are_decoded_into_given_ones_and_within_the_limit():
@@ -158,7 +158,7 @@ def test_arrays_are_decoded_into_given_ones_and_within_the_limit():
     decoded = fedplug.decode_model(payloads, out=places)
     assert_same(decoded, expected)
     assert all(decoded[name] is places[name] for name in places)
-    new = 4 * (30 + 300) + 30 * 8  # and 30 entries: values and indices
+    new = 4 * (30 + 300) + 30 * 8  # 30 entries more: values and indices
     fedplug.decode_model(payloads, out=places, max_bytes=new)
     with pytest.raises(
         PayloadError, match=r"tensor 'out/kernel': .* up to 1440 to decode; max_bytes is 1439"
@@ -260,7 +260,7 @@ def test_a_model_may_be_of_several_floating_dtypes(encoder, dtypes, in_place):
 
 
 def test_among_several_dtypes_the_largest_entries_are_sent():
-    """Whole numbers: no dtype rounds them."""
+    """Uses whole numbers, which are exact in every dtype."""
     numbers = np.random.default_rng(0).permutation(200).astype(np.float32) + 1
     mixed = {"a": numbers[:80].astype("bfloat16"), "b": numbers[80:].astype("float64")}
     alike = {name: array.astype("float32") for name, array in mixed.items()}

@@ -1,4 +1,4 @@
-"""What a TensorFlow process sends is what a codec writes, and either reads the other's bytes."""
+"""Tests that a TensorFlow process and a codec write the same bytes, and read each other's."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`encode` and `decode`: any encoder, any float, any shape; what reads a payload needs no configuration."""
+"""Tests `encode` and `decode`: any encoder, float and shape; decoding needs no configuration."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ OTHER_THAN_BY_DEFAULT = [
 
 
 def built_in():
-    """Every built-in encoder by itself, and what its spec gives as examples."""
+    """All built-in encoders alone, and the examples in their specs."""
     for entry in catalog().entries:
         if isinstance(entry.spec, EncoderSpec) and entry.distribution == "fedplug":
             yield from entry.spec.examples or (entry.spec.name,)
@@ -64,7 +64,7 @@ EXPRESSIONS = expressions()
 
 
 def bits(array):
-    """As unsigned integers: -0 differs from +0."""
+    """The elements as unsigned integers, which distinguish -0 from +0."""
     return array.reshape(-1).view(UINTS[array.dtype.itemsize])
 
 
@@ -74,7 +74,7 @@ def assert_same(actual, expected):
 
 
 def update(dtype, shape, seed=0):
-    """Normally distributed, with ties, zeros of both signs and a few large entries."""
+    """Normally distributed numbers with ties, zeros of both signs and a few large entries."""
     random = np.random.default_rng(seed)
     x = np.asarray(random.standard_normal(shape))
     x = np.where(random.random(shape) < 0.2, np.sign(x) * 0.0, x)
@@ -125,7 +125,7 @@ def test_results_that_are_written_over_given_arrays_have_the_same_bits(expressio
 @given(st.data())
 @settings(max_examples=60, deadline=None)
 def test_with_error_feedback_nothing_is_lost(data):
-    """Where values are sent as they are: payload and residual add up to the update, bit for bit."""
+    """If values are sent uncompressed, payload and residual add up to the update bit for bit."""
     expression = data.draw(
         st.sampled_from(["topk(0.2)", "threshold(1)", "randomk(0.2, error_feedback=True)"])
     )

@@ -1,4 +1,4 @@
-"""States: plain arrays that go through stores and files, and are refused where they do not belong."""
+"""Tests states: plain arrays that survive stores and files, and are refused where they do not belong."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def test_a_client_goes_on_with_its_state_from_a_store_or_a_file(expression, dtyp
         assert payload == expected[0]
         assert_same(after, expected[1])
     if dtype == "bfloat16":
-        return  # safetensors writes it, and reads it for other libraries than NumPy only
+        return  # safetensors reads it only for libraries other than NumPy
     loaded = safetensors.load(safetensors.save(state))
     payload, after = fedplug.codec(expression).encode(update(2, dtype), loaded, 2, in_place=True)
     assert payload == expected[0]
@@ -94,7 +94,7 @@ def test_after_an_update_that_is_refused_the_state_is_what_it_was(expression, in
     kept = copied(state)
     bad = [update(2, dtype)]
     bad[0][3, 4] = np.nan
-    if dtype != "float16":  # of which no number makes the sum with a float32 residual infinite
+    if dtype != "float16":  # the sum of a float16 number and a float32 residual is never infinite
         bad.append(np.full(SHAPE, float(ml_dtypes.finfo(np.dtype(dtype)).max), np.dtype(dtype)))
     for x in bad:
         with pytest.raises(NonFiniteError):

@@ -1,4 +1,4 @@
-"""`Sum`: the numbers it promises, in the order it promises, and nothing of a payload that is refused."""
+"""Tests `Sum`: the promised numbers in the promised order, and no trace of a refused payload."""
 
 from __future__ import annotations
 
@@ -138,7 +138,7 @@ def test_of_what_is_refused_nothing_is_added(payload, options, error, first):
 
 
 def test_any_number_of_threads_may_add_and_merge():
-    """Small whole numbers: no order of theirs rounds anything."""
+    """Uses small whole numbers, whose sums are exact in any order."""
     random = np.random.default_rng(0)
     shape = (300,)
     updates = [random.integers(-8, 9, shape).astype(np.float32) for _ in range(40)]
@@ -214,7 +214,7 @@ def test_a_payload_that_would_make_the_sum_infinite_is_refused(case, codec):
 
 
 def test_sums_near_the_largest_number_are_exact():
-    """Large values that do not overflow are added; their number alone says nothing."""
+    """Values near the largest number are added unless the sum overflows, whatever the number of payloads."""
     total, expected = fedplug.Sum(9), np.zeros(9, np.float32)
     for value in (3e38, -3e38, 2e38, 1.3e38, -3.3e38, 3.4e38):
         total.add(payload_of(value))

@@ -1,4 +1,4 @@
-"""One codec for many threads, and in processes that were forked or spawned."""
+"""Tests one codec in many threads, and in forked and spawned processes."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def test_threads_that_share_a_codec_get_the_bits_of_one(expression):
     assert together == alone
 
 
-# A call of so many elements is shared between kernel threads.
+# The array is large enough for kernels to use several threads.
 PROGRAM = """
 import multiprocessing, zlib
 import numpy as np
@@ -61,7 +61,7 @@ if __name__ == "__main__":
 
 
 def test_processes_that_are_forked_or_spawned_get_the_same_bits(tmp_path):
-    """In a process of its own: this one may hold threads that do not survive a fork."""
+    """Runs in a new process, because this one may hold threads that do not survive a fork."""
     (tmp_path / "program.py").write_text(PROGRAM, encoding="utf-8")
     result = subprocess.run(
         [sys.executable, str(tmp_path / "program.py")],

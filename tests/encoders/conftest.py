@@ -1,31 +1,31 @@
-"""Which checks of which suites every commit runs."""
+"""Selects the checks of the encoder suites that every commit runs."""
 
 from __future__ import annotations
 
 import pytest
 
 COSTLY = (
-    # They trace graphs of hundreds of small ops, for every shape and dtype.
+    # These trace graphs of hundreds of small ops for every shape and dtype.
     "test_compiled_ops_and_their_references_give_the_same",
     "test_a_graph_computes_what_eager_execution_does",
     "test_a_graph_encodes_tensors_together_as_eager_execution_does",
     "test_a_tff_process_sends_what_eager_execution_does",
     "test_entries_are_read_from_their_own_symbols",
-    # They try hundreds of payloads.
+    # These decode hundreds of payloads.
     "test_hostile_bytes_are_refused_or_are_a_valid_payload",
     "test_hostile_bytes_do_not_take_memory",
     "test_hostile_bytes_never_become_nan_or_infinity",
 )
-"""Two thirds of the time of these suites."""
+"""Slow checks: two thirds of the time of these suites."""
 
 ONE_OF_EACH_KIND = ("TestTopK", "TestQSGD", "TestTopKTernGradRansRice", "TestEF21")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Leaves costly checks of the others to `make test-thorough`; on NumPy arrays, to `make test-numpy`.
+    """Leaves slow checks to `make test-thorough`, and those on NumPy arrays to `make test-numpy`.
 
-    `tests/ops` compares every op with its reference, in graphs and on hostile bytes, and `test_executions.py`
-    does so for 26 encoders.
+    One encoder of each kind keeps them. `tests/ops` compares every op with its reference, in graphs and on
+    hostile bytes, and `test_executions.py` does so for 26 encoders.
     """
     for item in items:
         suite = getattr(item, "cls", None)

@@ -1,4 +1,4 @@
-"""`auto`: what it takes for a model of some size, with memory and without, and on both executions."""
+"""Tests the pipeline that `auto` selects for a model size, with and without state, in both executions."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ TINY = [ArraySpec((10, 10), np.dtype("float32"), "kernel")]
 
 
 def entries(encoder, specs):
-    """How many entries of all tensors it sends."""
+    """The total number of entries that the encoder sends."""
     numbers = np.random.default_rng(0)
     model = {spec.name: numbers.normal(size=spec.shape).astype("float32") for spec in specs}
     payloads, _ = fedplug.codec(encoder).encode_model(model)

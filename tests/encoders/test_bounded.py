@@ -1,4 +1,4 @@
-"""The error-bounded quantizer: its bound, exactly, for any finite values; and what it keeps as it is."""
+"""Tests the error-bounded quantizer: its exact bound for all finite values, and values sent unchanged."""
 
 from __future__ import annotations
 
@@ -23,19 +23,19 @@ def of_dtype(name):
 
 
 def any_finite(name):
-    """Vectors of any bits that are finite numbers: denormals, both zeros, the largest."""
+    """Generates vectors of arbitrary finite numbers: denormals, both zeros, the largest."""
     dtype = of_dtype(name)
 
     def finite(data):
         x = np.frombuffer(data[: len(data) // dtype.itemsize * dtype.itemsize], dtype)
-        with np.errstate(invalid="ignore"):  # a signalling NaN, on some processors
+        with np.errstate(invalid="ignore"):  # signaling NaNs warn on some processors
             return np.where(np.isfinite(x), x, np.zeros_like(x))
 
     return st.binary(max_size=20 * dtype.itemsize).map(finite)
 
 
 def close_together(name):
-    """Vectors of numbers few places apart, around any number: a range of hardly any digits."""
+    """Generates vectors of numbers a few ulps apart, around any number: a very narrow range."""
     dtype = of_dtype(name)
     largest = int(np.array(ml_dtypes.finfo(dtype).max, dtype).view(DTYPES[name]))
 

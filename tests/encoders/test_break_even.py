@@ -1,4 +1,4 @@
-"""When compression pays: the arithmetic of a report, and that none is made unasked."""
+"""Tests when compression pays: the arithmetic of a report, and that no report is made without a request."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ SPECS = [ArraySpec((1000,), np.dtype("float32")), ArraySpec((7,), np.dtype("int3
 
 
 def report(speed):
-    """Encoding takes 0.9 s longer and saves 9 MB."""
+    """A report in which encoding takes 0.9 s longer and saves 9 MB."""
     return BreakEven(speed, encode_seconds=1.0, sent_bytes=10**6, plain_seconds=0.1, plain_bytes=10**7)
 
 

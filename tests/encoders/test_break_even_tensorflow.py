@@ -1,4 +1,4 @@
-"""`break_even` for a model of TensorFlow: the same bytes in both executions, and the one asked for."""
+"""Tests `break_even` on TensorFlow models: the same bytes in both executions, and the requested lowering."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ ON_ARRAYS = [ArraySpec(spec.shape, np.dtype(spec.dtype.name), spec.name) for spe
 
 @pytest.fixture
 def graphs(monkeypatch):
-    """Counts what becomes a graph; references aside, of which each is a function of its own."""
+    """Counts traced graphs, except those of references, which trace one function per op."""
     made, function = [], tf.function
 
     def counted(*args, **kwargs):
@@ -35,7 +35,8 @@ def graphs(monkeypatch):
 def test_a_lowering_is_of_graphs_and_the_bytes_are_the_same(graphs, specs, lowering):
     encoder = fedplug.encoder({"kernel": "topk(0.01)", "*": "qsgd(8)"})
     found = break_even(ModelEncoder(encoder, specs), 10, lowering=lowering)
-    assert len(graphs) == (0 if lowering is None else 2)  # one of the encoder, one of the model as it is
+    # One graph for the encoder, one for the uncompressed model.
+    assert len(graphs) == (0 if lowering is None else 2)
     assert found.sent_bytes == break_even(ModelEncoder(encoder, ON_ARRAYS), 10).sent_bytes
     assert found.plain_bytes > 4 * 1000 + 2 * 70
 

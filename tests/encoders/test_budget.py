@@ -1,4 +1,4 @@
-"""The rule a budget steers by, and what it can steer; that it holds is tested with whole processes."""
+"""Tests the rule of a budget and what it adjusts; whole processes test that the budget is met."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ def model_of(budget):
 
 
 def measured(tensor_bytes, payloads, **reported):
-    """Of a round in which the payloads together had so many bytes for each tensor."""
+    """The measurements of a round; ``tensor_bytes`` are summed over the payloads, for each tensor."""
     sums = {key: tf.constant(value) for key, value in reported.items()}
     return {"tensor_bytes": tf.constant(tensor_bytes, tf.int64), "payloads": tf.constant(payloads), **sums}
 
 
 def next_rate(budget, fixed, adjustable, payloads, rate=1.0):
-    """After a round whose payloads had so many bytes: the kernel's body is adjustable, all else is fixed."""
+    """The rate after a round: the kernel's body is adjustable, all other bytes are fixed."""
     model = model_of(budget)
     container = payloads * container_bytes(model.encoders[0].wire_id, SPECS[0])
     round_ = measured([container + adjustable, fixed - container], payloads)
@@ -42,7 +42,7 @@ def update():
 
 
 def lengths(model, rate):
-    """Of the buffers at that rate."""
+    """The length of each buffer at that rate."""
     control = {"rate": tf.constant(rate)}
     return [len(buffer) for buffer in model.encode(update(), model.init_state(), ROUND, control)[0]]
 

@@ -1,4 +1,4 @@
-"""A budget is kept on NumPy arrays, without TensorFlow."""
+"""Tests that budgets are met on NumPy arrays, without TensorFlow."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ ROUNDS, CLIENTS = 6, 3
 
 
 def served(text):
-    """Mean bytes of a payload, and the rate and metrics, of each round; clients keep their states."""
+    """Yields the mean bytes of a payload, and the rate and metrics, of each round; clients keep state."""
     model = ModelEncoder(fedplug.encoder(text), SPECS)
     states = [model.init_state() for _ in range(CLIENTS)]
     control = model.rate_control.init()

@@ -1,4 +1,4 @@
-"""The changed entries of a quantized tensor: who has the others ends with the bits of who got all."""
+"""Tests the changed entries of a quantized tensor: with the others, they give the whole tensor."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ ENCODERS = ["bfp(5)", "bfp(8) | rans", "qsgd(4, block_size=64)", "qsgd(8) | rans
 
 
 def whole(expression, x, round_num=0):
-    """The container of a tensor, what is decoded of it, and the coder of its changes."""
+    """The container of a tensor, the decoded tensor, and the coder of its changes."""
     spec = ArraySpec(x.shape, x.dtype)
     model = ModelEncoder(fedplug.encoder(expression), [spec], min_size=0)
     (buffer,), _ = model.encode([x], model.init_state(), round_num)
@@ -85,7 +85,7 @@ def test_damaged_bytes_are_refused_or_stand_for_finite_numbers():
         for _ in range(100):
             bad = body.copy()
             bad[generator.integers(len(bad))] ^= 1 << generator.integers(8)
-            with pytest.raises(PayloadError):  # the checksum
+            with pytest.raises(PayloadError):  # the checksum fails
                 coder.decode(bad, new)
 
 

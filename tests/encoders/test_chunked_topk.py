@@ -1,4 +1,4 @@
-"""Top-k of chunks, and residuals that decay: what is kept, what waits, and what is refused."""
+"""Tests top-k of chunks, and residuals that decay: entries sent and kept, and refused arguments."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ SPARSE_LOCO = "topk(count=64, chunk=4096, decay=0.95) | codebook(2) | rans"
 
 
 def sent_and_kept(expression, x, rounds=3):
-    """Of the same update in every round: what arrives, and the residual after it."""
+    """The decoded tensors for the same update in every round, and the residual after each."""
     codec, state = fedplug.codec(expression), None
     for round_num in range(rounds):
         payload, state = codec.encode(x, state, round_num)
@@ -39,7 +39,7 @@ def test_what_is_sent_and_what_is_kept_add_up_to_update_and_decayed_residual(
 ):
     x = np.random.default_rng(seed).standard_normal(size).astype(dtype)
     wide = np.dtype(ops.wide_dtype(x.dtype)).type
-    residual, half = np.zeros(size, wide), np.finfo(dtype).eps / 2  # a value that is sent may be rounded down
+    residual, half = np.zeros(size, wide), np.finfo(dtype).eps / 2  # sent values may be rounded down
     arguments = f"count={count}, decay={decay}" + (f", chunk={chunk}" if chunk else "")
     for sent, kept in sent_and_kept(f"topk({arguments})", x):
         a = x + wide(decay) * residual
@@ -86,7 +86,7 @@ def test_with_scope_model_every_residual_decays():
     _, state = codec.encode_model(model)
     _, state = codec.encode_model({name: np.zeros_like(x) for name, x in model.items()}, state, 1)
     np.testing.assert_array_equal(state["a/residual"], [0, 1.5])
-    np.testing.assert_array_equal(state["b/residual"], [0, 0.5])  # 2, the largest, was sent
+    np.testing.assert_array_equal(state["b/residual"], [0, 0.5])  # the largest, 2, was sent
 
 
 def test_the_quantizer_s_error_waits_in_the_residual():
@@ -124,7 +124,7 @@ def test_a_residual_that_the_quantizer_s_error_would_overflow_is_refused_and_the
     _, state = codec.encode(first)
     before = state["residual"].copy()
     x = np.full(10, -3e38, np.float32)
-    x[0] = 3e38  # all in one bin, whose mean is further from it than float32 reaches
+    x[0] = 3e38  # all in one bin, whose mean differs by more than the float32 range
     with pytest.raises(fedplug.errors.NonFiniteError, match="codebook"):
         codec.encode(x, state, 1)
     np.testing.assert_array_equal(state["residual"], before)

@@ -1,4 +1,4 @@
-"""The built-in encoders keep the promises of `fedplug.encoders.base`."""
+"""Runs the encoder suite on the built-in encoders."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Pipelines without a sparsifier, and entropy coders in any: the same values in fewer bytes."""
+"""Tests dense pipelines, and entropy coders in any pipeline: the same values in fewer bytes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Deep gradient compression, against the paper's algorithm in NumPy."""
+"""Tests deep gradient compression against the paper's algorithm in NumPy."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def updates(rounds=12):
 
 
 def run(encoder, rounds=12, start=0):
-    """What is sent in each round, and the last state."""
+    """The decoded tensor of each round, and the last state."""
     state, sent = encoder.init_state(SPEC), []
     for number, update in enumerate(updates(rounds)):
         payload, state = encoder.encode(tf.constant(update), state, tf.constant(start + number))

@@ -1,4 +1,4 @@
-"""docs/encoders.md and the table of measurements speak of every encoder that is installed, and rightly."""
+"""Tests that docs/encoders.md and the table of measurements describe every installed encoder correctly."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ ROOT = Path(__file__).parents[2]
 WHOLE_MODELS = ["auto", "rules", "budget"]
 AROUND_OTHERS = ["ef21"]  # its wire id is that of its inner encoder
 WRITTEN_WITH_BARS = ["pipeline"]
-# topk(0.01), randomk(0.01), qsgd under a budget; gaps and adaptive in entropy.md
+# Measured as part of topk(0.01), randomk(0.01), and qsgd with a budget; gaps and adaptive are in entropy.md.
 MEASURED_WITH_OTHERS = ["raw", "seeded", "mixed_qsgd", "gaps", "adaptive"]
 NAMES = [
     n for n in resolve.catalog().names("encoder") if n not in WRITTEN_WITH_BARS + WHOLE_MODELS + AROUND_OTHERS
@@ -24,7 +24,7 @@ EXAMPLES = {"threshold": [1], **{n: [0.1] for n in ("topk", "randomk", "stc", "d
 
 
 def row(name):
-    """The first two cells of the table's row about a component, what is between backticks in them."""
+    """The texts in backticks in the first two cells of a component's row in the table."""
     text = (ROOT / "docs" / "encoders.md").read_text(encoding="utf-8")
     (found,) = re.findall(rf"^\| `({name}\b[^`]*)`[^|]*\| `([^`]*)` \|", text, flags=re.MULTILINE)
     return found

@@ -1,4 +1,4 @@
-"""EDEN: its levels, its rotation, its error and its bytes."""
+"""Tests EDEN: its levels, rotation, error and bytes."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def spec_of(x):
 
 
 def round_trip(encoder, x, round_num=ROUND):
-    """The bytes on the wire and what they are decoded to."""
+    """The bytes on the wire, and the decoded tensor."""
 
     @tf.function(autograph=False)
     def run(x):

@@ -1,4 +1,4 @@
-"""NumPy arrays, compiled ops and their references give the same bytes, tensors and states."""
+"""Tests that NumPy arrays, compiled ops and references give the same bytes, tensors and states."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ CASES = [
 ]
 INPUTS = st.lists(
     st.tuples(
-        st.sampled_from([kind for kind in tensors.KINDS if kind != "huge"]),  # whose sums are not finite
+        st.sampled_from([kind for kind in tensors.KINDS if kind != "huge"]),  # their sums are not finite
         st.integers(0, 2**16),
         st.integers(-6, 6),
     ),
@@ -81,7 +81,7 @@ def computed(encoder, spec, x, state, round_num):
 
 @pytest.fixture(scope="module")
 def reference():
-    """An encoder traced with the references of all ops, for any round and state; once for every case."""
+    """Returns a cached function that traces an encoder with reference ops, for any round and state."""
 
     @functools.cache
     def traced(text, dtype):
@@ -146,7 +146,7 @@ def test_models_under_rate_control_send_the_same_bytes_at_the_same_rates(text):
 
 
 def rounds(on, text):
-    """What a client sends under a budget, and what becomes of the server's rate."""
+    """Yields the buffers, states and sums of each round under a budget, and the server's next rate."""
     names = {"dense/kernel": (40, 50), "dense/bias": (80,), "out/kernel": (50, 10)}
     model = ModelEncoder(fedplug.encoder(text), [on.spec(s, "float32", name) for name, s in names.items()])
     states, control = model.init_state(), model.rate_control.init()

@@ -1,4 +1,4 @@
-"""Every encoder of the family, and pipelines of them, keep the promises of `fedplug.encoders.base`."""
+"""Runs the encoder suite on every encoder of the family, and on pipelines of them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ GOLDEN = Path(__file__).parents[1] / "golden"
 
 
 class FamilySuite(EncoderSuite):
-    """For what an expression describes."""
+    """A suite for the encoder of an expression."""
 
     golden = GOLDEN
     shapes = ((600,),)
@@ -133,7 +133,7 @@ class TestThreshold(FamilySuite):
 
 
 class TestDGC(FamilySuite):
-    golden = None  # its layout is that of threshold, whose payloads are kept
+    golden = None  # its layout is that of threshold, which has golden payloads
     expression = "dgc(0.3, warmup_rounds=2)"
 
 
@@ -142,7 +142,7 @@ class TestSTC(FamilySuite):
 
 
 class PipelineSuite(FamilySuite):
-    """Fewer tensors: what the stages do with others is tested above."""
+    """Tests fewer tensors, because the suites above test the stages on the others."""
 
     shapes = ((70,),)
     dtypes = ("float32",)

@@ -1,4 +1,4 @@
-"""Whole rounds of federated averaging with encoders of the family, on the in-process runtime."""
+"""Tests rounds of federated averaging with encoders of the family, on the in-process runtime."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def dataset():
 
 @functools.cache
 def one_round(encoder):
-    """What one client's round adds to the weight matrix, what it keeps for it, and the bytes it sends."""
+    """The sum of one client's round for the weight matrix, the client's next state, and the bytes sent."""
     optimizer = tff.learning.optimizers.build_sgdm(0.1)
     process = build_weighted_fed_avg(model_fn, optimizer, encoder=encoder, lowering="fused")
     output = process.next(process.initialize(), [dataset()], [process.initialize_client()])
@@ -59,7 +59,7 @@ def one_round(encoder):
 def test_what_a_client_sends_and_what_it_keeps_is_what_it_learned(encoder):
     learned, _, dense_bytes = one_round("identity")
     sent, state, sent_bytes = one_round(encoder)
-    # The server's model is minus what was sent, as an update is the model before minus the model after.
+    # An update is the model before training minus the model after: the server's model is minus the sum.
     np.testing.assert_allclose(sent - state["residual"], learned, rtol=1e-5, atol=1e-6)
     assert sent_bytes < dense_bytes / 3
 

@@ -1,4 +1,4 @@
-"""Encoders around encoders keep the promises of `fedplug.encoders.base`, on what they are around."""
+"""Runs the encoder suite on encoders that wrap other encoders."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from fedplug.testing import EncoderSuite
 
 
 class AroundSuite(EncoderSuite):
-    """For what an expression describes; the payloads are those of the inner encoder, which are golden."""
+    """A suite for the encoder of an expression. The inner encoder has the golden payloads."""
 
     shapes = ((), (0,), (70,))
     dtypes = ("float32",)

@@ -1,4 +1,4 @@
-"""The container inside graphs: the same bytes as `fedplug.wire`, and the same refusals."""
+"""Tests the container inside graphs: it has the same bytes and the same refusals as `fedplug.wire`."""
 
 from __future__ import annotations
 

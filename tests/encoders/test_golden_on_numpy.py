@@ -1,4 +1,4 @@
-"""Golden payloads, those of plugins too, are read on NumPy arrays as they always were."""
+"""Tests that golden payloads, including those of plugins, decode to the recorded values on NumPy arrays."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The identity encoder: nothing changes on the way."""
+"""Tests that the identity encoder changes nothing."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Index coders: every set of indices there and back, the sizes that are documented, hostile bytes refused."""
+"""Tests index coders: round trips of any index set, the documented sizes, and hostile bytes."""
 
 from __future__ import annotations
 

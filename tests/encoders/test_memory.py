@@ -1,4 +1,4 @@
-"""EF21 and EF21-SGDM against their papers' algorithms, written out with NumPy."""
+"""Tests EF21 and EF21-SGDM against their papers' algorithms in NumPy."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def updates(rounds, seed=0):
 
 
 def largest(x, k):
-    """The k entries of largest magnitude, zeros elsewhere."""
+    """Keeps the k entries of largest magnitude and sets the others to zero."""
     kept = np.zeros_like(x)
     places = np.argsort(-np.abs(x), kind="stable")[:k]
     kept[places] = x[places]
@@ -24,7 +24,7 @@ def largest(x, k):
 
 
 def encoded(encoder, xs):
-    """What a server decodes of each round, and the last state."""
+    """The decoded tensor of each round, and the last state."""
     codec, state, decoded = fedplug.codec(encoder), None, []
     for round_num, x in enumerate(xs):
         payload, state = codec.encode(x, state, round_num)
@@ -59,7 +59,7 @@ def test_ef21_with_momentum_is_algorithm_1_of_its_paper_bit_for_bit():
 
 
 def test_of_an_update_that_stays_nothing_is_left_to_be_sent():
-    """Where error feedback would go on sending as much as ever."""
+    """Error feedback, in contrast, would continue to send as much as before."""
     sent, _ = encoded("ef21('topk(count=4)')", [updates(1)[0]] * 12)
     np.testing.assert_array_equal(sent.sum(0), updates(1)[0])
     assert not sent[10:].any()

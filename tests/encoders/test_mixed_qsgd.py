@@ -1,4 +1,4 @@
-"""QSGD whose bits are a mean over several tensors: how they are shared out, written and read."""
+"""Tests QSGD with a mean bit width over several tensors: how bits are allocated, written and read."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ GAINS = [9.0, 4.0, 1.0]
 
 
 class TestMixedQSGD(EncoderSuite):
-    """3.3 bits, so that a tensor is in two parts."""
+    """Uses 3.3 bits, so that a tensor has two parts."""
 
     golden = Path(__file__).parents[1] / "golden"
     shapes = ((0,), (600,))
@@ -35,7 +35,7 @@ class TestMixedQSGD(EncoderSuite):
 
 
 def error_taken_away(extra, sizes, energies):
-    """By so many bits for each tensor, the first elements of a tensor having one more than the others."""
+    """The error that ``extra`` bits per tensor remove; a tensor's first elements get the remainder."""
     taken = 0.0
     for bits, size, energy in zip(extra, sizes, energies, strict=True):
         whole, rest = divmod(bits, size) if size else (0, 0)
@@ -56,7 +56,7 @@ def test_no_other_way_to_share_bits_out_takes_more_of_the_error_away(tensors, to
     extra = [int(bits) for bits in shared]
     assert sum(extra) == min(total, len(GAINS) * sum(sizes))
     assert all(0 <= bits <= len(GAINS) * size for bits, size in zip(extra, sizes, strict=True))
-    # Gains fall, so the best way is to take the best bits of all elements one by one.
+    # Gains fall, so the greedy choice over single bits of all elements is optimal.
     one_by_one = sorted((e * g for n, e in tensors for g in GAINS for _ in range(n)), reverse=True)
     assert error_taken_away(extra, sizes, energies) == pytest.approx(sum(one_by_one[:total]))
 
@@ -70,7 +70,7 @@ def tensors_of_different_scale(seed=0):
 
 
 def sent(encoder, xs, rate=None):
-    """The bytes of each body, and the error of all."""
+    """The bytes of each body, and the total error."""
     model = ModelEncoder(encoder, [tf.TensorSpec(x.shape, x.dtype) for x in xs], min_size=0)
     adjusted = encoder if rate is None else encoder.at_rate(tf.constant(rate))
     encoded = adjusted.grouped_encode(xs, [{}] * len(xs), ROUND)

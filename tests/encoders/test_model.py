@@ -1,4 +1,4 @@
-"""A whole model through an encoder: which tensors are compressed, and that nothing is mixed up."""
+"""Tests a whole model through an encoder: which tensors are compressed, and that tensors are not mixed up."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Pipelines with a sparsifier: what the stages do together, which orders are legal, what travels."""
+"""Tests pipelines with a sparsifier: the combined stages, the legal orders, and the bytes sent."""
 
 from __future__ import annotations
 

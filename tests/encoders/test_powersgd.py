@@ -1,4 +1,4 @@
-"""PowerSGD: the projection, warm start, error feedback and the bytes."""
+"""Tests PowerSGD: the projection, warm start, error feedback and the bytes."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class TestOtherDtypes:
     def test_what_waits_goes_on_growing(self, dtype):
         encoder, x = PowerSGD(2), tf.ones([20, 30], dtype)
         state = encoder.init_state(tf.TensorSpec(x.shape, dtype))
-        state["residual"] += 4096  # where neither 16-bit type changes by 1
+        state["residual"] += 4096  # neither 16-bit type has a step of 1 at this magnitude
         payload, after = encoder.encode(x, state, ROUND)
         sent = tf.cast(encoder.decode(payload, tf.TensorSpec(x.shape, dtype)), tf.float64)
         np.testing.assert_allclose(sent + tf.cast(after["residual"], tf.float64), 4097, rtol=2.0**-22)
@@ -72,7 +72,7 @@ def test_a_matrix_of_lower_rank_than_asked_for_arrives_whole_too():
 
 
 def test_the_factors_of_the_same_matrix_converge_to_the_best_ones():
-    """Warm start: every round is one step of a power iteration (without a residual to carry over)."""
+    """With warm start, every round is one step of a power iteration (here without error feedback)."""
     rng = np.random.default_rng(0)
     x = low_rank(rng, 60, 50, 2) + 0.1 * rng.standard_normal((60, 50)).astype(np.float32)
     u, s, v = np.linalg.svd(x)

@@ -1,4 +1,4 @@
-"""Quantizers: levels, errors, expectations and sizes, against NumPy."""
+"""Tests the levels, errors, expectations and sizes of quantizers against NumPy."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from fedplug.ops.lowering import use_lowering
 ROUND = tf.constant(3)
 N = 8192
 
-# No denormals: TensorFlow's arithmetic takes them for zero, NumPy's does not.
+# No denormals: TensorFlow flushes them to zero, NumPy does not.
 vectors = hnp.arrays(
     np.float32, st.integers(0, 70), elements=st.floats(-1e3, 1e3, width=32, allow_subnormal=False)
 )
@@ -41,7 +41,7 @@ def decoded(quantizer, x, round_num=ROUND):
 
 
 def scales_of(x, block_size):
-    """The largest magnitude of each element's block, element by element."""
+    """The largest magnitude in each element's block."""
     return np.array([np.abs(x[i - i % block_size :][:block_size]).max() for i in range(len(x))], np.float32)
 
 
@@ -147,7 +147,7 @@ def test_a_codebook_gives_the_mean_of_the_values_in_the_same_bin(x, bits):
     centred = x.astype(np.float64) - (x.mean(dtype=np.float64) if len(x) else 0)
     sigma = np.std(centred, ddof=1) if len(x) > 1 else 0
     exact = centred * (2**bits / (6 * sigma)) if sigma > 0 else np.zeros(len(x))
-    assume(not (np.abs(np.abs(exact) % 1 - 0.5) < 1e-9).any())  # a last bit would decide on the bin
+    assume(not (np.abs(np.abs(exact) % 1 - 0.5) < 1e-9).any())  # the last bit would decide the bin
     bins = np.clip(np.rint(exact), -(2 ** (bits - 1)), 2 ** (bits - 1) - 1)
     expected = np.array([x[bins == number].mean(dtype=np.float64) for number in bins])
     np.testing.assert_allclose(decoded(Codebook(bits), x), expected, rtol=1e-6, atol=1e-9)

@@ -1,4 +1,4 @@
-"""Rules: which tensor gets which encoder, what is refused, and the way through JSON."""
+"""Tests rules: the encoder of each tensor, refused rules, and the JSON round trip."""
 
 from __future__ import annotations
 

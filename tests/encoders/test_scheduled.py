@@ -1,4 +1,4 @@
-"""Encoders whose share of entries or bits depends on the round: a schedule in place of a number."""
+"""Tests encoders with a schedule in place of the share of entries or the bit width."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ X = tf.constant(np.random.default_rng(0).normal(size=100), tf.float32)
 
 
 def counts(encoder, rounds):
-    """How many entries are sent in each of some rounds, in a graph that takes the round as an argument."""
+    """The number of entries sent in each of some rounds, in a graph that takes the round as an argument."""
 
     @tf.function(autograph=False)
     def sent(round_num):
@@ -51,7 +51,7 @@ def test_it_depends_on_the_round_alone_so_that_a_restarted_run_goes_on():
 
 
 def bits(encoder, rounds):
-    """With how many bits each of some rounds is encoded, as its payload says, in a graph as above."""
+    """The bit width in the payload of each of some rounds, in a graph as in `counts`."""
 
     @tf.function(autograph=False)
     def first_byte(round_num):

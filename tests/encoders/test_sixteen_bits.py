@@ -1,4 +1,4 @@
-"""Error feedback of float16 and bfloat16: what waits long is kept in float32, whatever the encoder."""
+"""Tests error feedback of float16 and bfloat16: residuals are float32 for every encoder."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ ENCODERS = [
 
 
 def steady(dtype):
-    """An update whose first entry is always the largest, and the others small."""
+    """An update whose first entry is always the largest, while the others are small."""
     update = np.full(SIZE, 1e-3, dtype)
     update[0] = 1
     return update
@@ -45,7 +45,7 @@ def kept(state):
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
 @pytest.mark.parametrize("expression", ENCODERS)
 def test_what_was_sent_and_what_is_kept_are_all_updates(expression, dtype):
-    """In 16 bits the residual of a small entry would stop growing after 256 or 2,048 rounds at the latest."""
+    """A 16-bit residual of a small entry would stop growing after at most 256 or 2,048 rounds."""
     codec, state, spare = fedplug.codec(expression), None, None
     update, sent, largest = steady(dtype), np.zeros(SIZE), 1.0
     for round_num in range(ROUNDS):
@@ -56,7 +56,7 @@ def test_what_was_sent_and_what_is_kept_are_all_updates(expression, dtype):
         sent += received.astype(np.float64)
         largest = max(largest, abs(kept(state)).max())
     assert kept(state).dtype == np.float32
-    rounding = ROUNDS * 2.0**-24 * largest  # two sums a round, of float32 numbers of that magnitude
+    rounding = ROUNDS * 2.0**-24 * largest  # two float32 sums a round, of that magnitude
     np.testing.assert_allclose(sent + kept(state), ROUNDS * update.astype(np.float64), rtol=0, atol=rounding)
 
 
@@ -131,7 +131,7 @@ def test_widening_is_exact_and_narrowing_its_inverse(dtype):
     numbers = np.arange(2**16, dtype=np.uint16).view(dtype)
     wide = ops.widened(numbers.reshape(4, -1)).reshape(-1)
     assert wide.dtype == np.float32
-    with np.errstate(invalid="ignore"):  # signalling NaN, on some processors
+    with np.errstate(invalid="ignore"):  # signaling NaNs warn on some processors
         np.testing.assert_array_equal(wide, numbers.astype(np.float32))
     finite = numbers[np.isfinite(wide)]
     np.testing.assert_array_equal(ops.widened(finite[::3]), finite[::3].astype(np.float32))

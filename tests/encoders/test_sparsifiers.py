@@ -1,4 +1,4 @@
-"""Random-k, threshold and STC: what is chosen, what waits, what travels."""
+"""Tests random-k, threshold and STC: the selected entries, the residual, and the bytes sent."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def test_randomk_sends_every_entry_equally_often():
     expected = np.repeat(rounds / np.diff(begins), np.diff(begins))
     counts = np.bincount(all_indices().numpy().ravel(), minlength=n)
     chi_squared = np.sum((counts - expected) ** 2 / expected)
-    assert chi_squared < 60  # 23 degrees of freedom: exceeded once in 40000 times
+    assert chi_squared < 60  # 23 degrees of freedom: exceeded once in 40,000 runs
 
 
 def test_randomk_has_the_variance_that_is_documented():

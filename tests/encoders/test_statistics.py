@@ -1,4 +1,4 @@
-"""Statistics, integers and booleans are no weights: they are sent exactly unless a rule names them."""
+"""Tests that statistics, integers and booleans are sent exactly unless a rule names them."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ def test_statistics_integers_and_booleans_arrive_bit_for_bit(encoder: str) -> No
 
 @pytest.mark.parametrize("encoder", ENCODERS)
 def test_a_variance_that_is_positive_stays_so(encoder: str) -> None:
-    """A client trains positive variances; the server adds the differences that it decodes."""
+    """A client trains positive variances, and the server adds the decoded differences."""
     random = np.random.default_rng(0)
     codec, state = fedplug.codec(encoder, min_size=0), None
     variance = np.ones(512, np.float32)
@@ -174,7 +174,7 @@ def test_arrays_to_be_sent_exactly_are_listed_by_name(exactly: Any) -> None:
 
 
 def test_the_error_of_a_budget_is_that_of_the_weights() -> None:
-    """Statistics are large and exact: counted, they would let weights be sent with hardly a bit."""
+    """Statistics are large and exact: if they counted, hardly a bit would be spent on the weights."""
     codec, state = fedplug.codec("budget(\"topk(0.01, scope='model')\", nmse=0.5)"), None
     weights = update(0)
     for round_num in range(12):

@@ -1,4 +1,4 @@
-"""Top-k as an encoder: what is kept, what waits, what travels, and what is refused."""
+"""Tests top-k as an encoder: the entries sent, the residual, the bytes, and refused arguments."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ def _lowering(request: pytest.FixtureRequest) -> object:
 
 
 def topk(*arguments: float, **options: object) -> Pipeline:
-    """The stage with the defaults after it."""
+    """The sparsifier followed by the default stages."""
     return Pipeline([TopK(*arguments, **options)])
 
 
 def leb128(number: int) -> bytes:
-    """Seven bits a byte, the lowest first, the high bit set on all bytes but the last."""
+    """Encodes a number as LEB128: seven bits a byte, lowest first, high bit set on all bytes but the last."""
     low, rest = number & 127, number >> 7
     return bytes([low | 128]) + leb128(rest) if rest else bytes([low])
 
@@ -114,7 +114,7 @@ def test_one_percent_of_a_large_tensor_takes_about_five_bytes_an_entry() -> None
 
 @pytest.fixture(scope="module")
 def in_graph(_lowering: None) -> object:
-    """Reading a body in an optimized graph, where a badly written check can vanish."""
+    """Reads a body in an optimized graph, where a badly written check can be removed."""
 
     @tf.function(input_signature=[tf.TensorSpec([None], tf.uint8)])
     def read(body: tf.Tensor) -> dict[str, tf.Tensor]:

@@ -1,4 +1,4 @@
-"""`topk(..., scope="model")`: the tensors that share it are one, and each still travels by itself."""
+"""Tests `topk(..., scope="model")`: a selection across tensors, and a payload for each."""
 
 from __future__ import annotations
 
@@ -110,7 +110,7 @@ def test_what_is_sent_can_be_read_as_any_top_k():
     "dtypes", [(tf.bfloat16, tf.float32), (tf.half, tf.bfloat16), (tf.float32, tf.double)]
 )
 def test_tensors_may_be_of_several_dtypes(dtypes):
-    """Small whole numbers: no dtype rounds them, so that one dtype for all sends the same entries."""
+    """Small whole numbers are exact in every dtype, so one dtype for all selects the same entries."""
     specs = [tf.TensorSpec([40], dtype, name=str(place)) for place, dtype in enumerate(dtypes)]
     mixed = ModelEncoder(TopK(count=9, scope="model"), specs, min_size=0)
     alike = model_of(TopK(count=9, scope="model"), [[40], [40]])

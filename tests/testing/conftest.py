@@ -1,4 +1,4 @@
-"""What the tests of the kit share: the bad plugins, and which checks fail for one."""
+"""Fixtures for the tests of the conformance suites: the bad plugins, and the checks that fail for a suite."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def _failures(suite):
 
 @pytest.fixture(scope="session")
 def failures():
-    """``failures(suite)``: the checks that fail and why."""
+    """Returns ``failures(suite)``, which maps each failed check to its reason."""
     return _failures
 
 
@@ -30,7 +30,7 @@ def _load(name):
 
 
 def pytest_generate_tests(metafunc):
-    """Tests that name ``good`` or ``bad`` and have ``BAD_PLUGINS`` in their module run for each of them."""
+    """Parametrizes tests with an argument ``good`` or ``bad`` over the plugins of their ``BAD_PLUGINS``."""
     if "bad" in metafunc.fixturenames or "good" in metafunc.fixturenames:
         plugins = _load(metafunc.module.BAD_PLUGINS)
         if "good" in metafunc.fixturenames:
@@ -42,5 +42,5 @@ def pytest_generate_tests(metafunc):
 
 @pytest.fixture(scope="session")
 def bad_plugins():
-    """``bad_plugins(name)``: a module of bad plugins."""
+    """Returns ``bad_plugins(name)``, which loads a module of bad plugins."""
     return _load

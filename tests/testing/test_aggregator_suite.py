@@ -1,4 +1,4 @@
-"""The aggregator suite: every check fails for an aggregator made to break it, and for no other."""
+"""Tests that each aggregator check fails for the aggregator made to break it, and for no other."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The suite for whole models: every check fails for one made to break it, and for no other."""
+"""Tests that each assignment check fails for the assignment made to break it, and for no other."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The encoder suite: every check fails for an encoder made to break it, and for no other."""
+"""Tests that each encoder check fails for the encoder made to break it, and for no other."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def fedplug_encoders():
 
 @pytest.fixture(scope="module")
 def suite_of(tmp_path_factory, bad_plugins):
-    """A suite for an encoder class that tries few tensors, so that many encoders can be tried."""
+    """Returns a function that makes a suite with few tensors for an encoder class, to keep the tests fast."""
     folder = tmp_path_factory.mktemp("golden")
     good = bad_plugins(BAD_PLUGINS).GOOD
     for encoder in {encoder.wire_id: encoder for encoder in good}.values():
@@ -52,7 +52,7 @@ def suite_of(tmp_path_factory, bad_plugins):
 
 @pytest.fixture(scope="module", autouse=True)
 def _read_by_wire_id(tmp_path_factory, bad_plugins):
-    """Installs a distribution that declares what reads one of the encoders."""
+    """Installs a distribution that declares the reader of one of the encoders."""
     site = tmp_path_factory.mktemp("site")
     (site / "bad_plugin.py").write_text(PLUGIN)
     info = site / "bad-1.0.dist-info"
@@ -74,7 +74,7 @@ def test_a_good_encoder_passes_every_check(good, suite_of, failures):
 
 def test_a_bad_encoder_fails_exactly_the_check_it_was_made_for(check, bad, suite_of, failures):
     if bad.__name__ == "BelievesCounts":
-        memory.of_tensors(lambda: None)  # skips: not on every processor does TensorFlow count its memory
+        memory.of_tensors(lambda: None)  # skips if TensorFlow does not measure its memory on this processor
     failed = failures(suite_of(bad, tff="tff" in check))
     assert set(failed) == {check}, failed
     assert all(failed.values())
@@ -146,6 +146,6 @@ def test_what_takes_no_arrays_is_tried_on_tensors_alone(bad_plugins, suite_of):
 
 
 def test_there_is_a_bad_encoder_for_every_check(bad_plugins):
-    # What this check tests, the container, is fedplug's own: an encoder cannot get it wrong.
+    # This check tests fedplug's own container, which an encoder cannot break.
     own = {"test_payloads_of_another_encoder_or_tensor_are_refused"}
     assert {check for check, _ in bad_plugins(BAD_PLUGINS).BAD} == set(EncoderSuite.checks()) - own

@@ -1,4 +1,4 @@
-"""Golden payloads: written once, read with `fedplug.wire`, never changed; every built-in encoder has some."""
+"""Tests that golden payloads are written once and never changed, and that every built-in encoder has some."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ EXAMPLES = [
     for entry in catalog().entries
     if entry.builtin and entry.kind == "encoder"
     for example in entry.examples
-    if isinstance(fedplug.encoder(example), Encoder)  # those of whole models have no wire form of their own
+    if isinstance(fedplug.encoder(example), Encoder)  # not those of whole models
 ]
 
 

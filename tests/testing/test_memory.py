@@ -1,4 +1,4 @@
-"""How much memory reading a payload takes is what was asked for, whatever else goes on in the process."""
+"""Tests the memory measurement of reading a payload, which other activity of the process must not disturb."""
 
 from __future__ import annotations
 

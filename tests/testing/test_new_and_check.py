@@ -1,4 +1,4 @@
-"""`fedplug plugins new` writes a package that `fedplug plugins check` finds nothing wrong with."""
+"""Tests that `fedplug plugins check` finds no fault in a package written by `fedplug plugins new`."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def run(*arguments, cwd, site):
 
 @pytest.fixture(scope="module")
 def new_plugins(tmp_path_factory):
-    """Packages written by the command, by kind, and a folder they are installed in as an installer would."""
+    """Writes a package of each kind with the command, and installs all of them into one folder."""
     folder = tmp_path_factory.mktemp("plugins")
     for kind, name in NAMES.items():
         assert main(["plugins", "new", name, "--kind", kind, "--dir", str(folder)]) == 0

@@ -1,4 +1,4 @@
-"""The package suite: every check fails for a distribution made to break it, and for no other."""
+"""Tests that each package check fails for the distribution made to break it, and for no other."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ BAD = {
 
 @pytest.fixture
 def suite_of(tmp_path, monkeypatch):
-    """The suite for a distribution ``acme``, installed on sys.path with some facts changed."""
+    """Returns the suite for a distribution ``acme`` on sys.path, with some of its facts changed."""
     monkeypatch.delenv(resolve.ALLOW_VARIABLE, raising=False)
     monkeypatch.syspath_prepend(str(tmp_path))
 

@@ -1,4 +1,4 @@
-"""The runtime suite: every check fails for a runtime made to break it, and for no other."""
+"""Tests that each runtime check fails for the runtime made to break it, and for no other."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The schedule suite: every check fails for a schedule made to break it, and for no other."""
+"""Tests that each schedule check fails for the schedule made to break it, and for no other."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def test_a_good_schedule_passes_every_check(good, failures):
     assert not failures(suite_of(good))
 
 
-@pytest.mark.needs("tensorflow")  # one check is of graphs
+@pytest.mark.needs("tensorflow")  # one check traces graphs
 def test_a_bad_schedule_fails_exactly_the_check_it_was_made_for(check, bad, failures):
     failed = failures(suite_of(bad))
     assert set(failed) == {check}, failed

@@ -1,4 +1,4 @@
-"""The store suite: every check fails for a store made to break it, and for no other."""
+"""Tests that each store check fails for the store made to break it, and for no other."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Running a suite without pytest, and with it."""
+"""Tests running a suite with and without pytest."""
 
 from __future__ import annotations
 

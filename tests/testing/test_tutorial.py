@@ -1,4 +1,4 @@
-"""The code in docs/write-a-plugin.md is the code that `fedplug plugins new acme` writes."""
+"""Tests that docs/write-a-plugin.md shows the code that `fedplug plugins new acme` writes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Flattening in TFF's order, which is not that of `tf.nest`."""
+"""Tests flattening in TFF's order, which differs from that of `tf.nest`."""
 
 from __future__ import annotations
 
