@@ -252,7 +252,7 @@ def _update(client: int) -> list[tf.Tensor]:
 def _message(client: int, scale: float) -> tuple[tuple[tf.Tensor, ...], tf.Tensor]:
     """Returns a client's message and its weight."""
     buffers, _ = _MODEL.encode(_update(client), _MODEL.init_state(), tf.constant(0))
-    return buffers, tf.constant(scale * (client + 1), tf.float32)
+    return tuple(buffers), tf.constant(scale * (client + 1), tf.float32)
 
 
 def _ranges(sizes: Sequence[int]) -> list[range]:
