@@ -1,12 +1,11 @@
-"""Flower's PyTorch quickstart with 50 clients: plain FedAvg against compressed updates, on the same work.
+"""Compares plain FedAvg with compressed updates in Flower's PyTorch quickstart, with 50 clients.
 
     pip install torch
     python benchmarks/quickstart.py     # writes benchmarks/results/quickstart.md
 
-The model is that of flwr's quickstart-pytorch. Its data, CIFAR-10, is replaced by images of the same shape:
-ten smooth patterns, one a class, in noise; each client has mostly two of the classes. All configurations
-train round by round in turns in this process; what nodes and server send each other goes through Flower's
-serialization.
+The model is that of flwr's quickstart-pytorch. Random images of the same shape replace its data, CIFAR-10:
+each class is a smooth pattern with noise, and each client has mostly two of the ten classes. All
+configurations train in turns, round by round, in this process. Messages pass through Flower's serialization.
 """
 
 from __future__ import annotations
@@ -46,7 +45,7 @@ CLIENTS, ROUNDS, IMAGES, TEST_IMAGES, BATCH, RATE = 50, 12, 100, 1000, 32, 0.05
 ENCODER = "topk(0.01, scope='model') | qsgd(8)"
 MEMORY = Path("/dev/shm")
 LAST = 4
-"""Rounds over which loss and accuracy are averaged: they jump from one to the next."""
+"""Number of last rounds over which the noisy loss and accuracy are averaged."""
 
 RESULTS = Path(__file__).parent / "results" / "quickstart.md"
 
@@ -64,7 +63,7 @@ class Net(nn.Module):
         self.fc3 = nn.Linear(84, 10)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        """Scores of ten classes for images."""
+        """Returns the scores of ten classes for images."""
         x = self.pool(torch.relu(self.conv1(x)))
         x = self.pool(torch.relu(self.conv2(x)))
         x = x.view(-1, 16 * 5 * 5)
@@ -74,7 +73,7 @@ class Net(nn.Module):
 
 
 def images(labels: torch.Tensor, seed: int) -> torch.Tensor:
-    """A smooth pattern for each class, in noise twice as strong."""
+    """Returns a smooth pattern for each label, with noise twice as strong."""
     patterns = torch.randn(10, 3, 4, 4, generator=torch.Generator().manual_seed(0))
     smooth = nn.functional.interpolate(patterns, size=32, mode="bilinear")
     noise = torch.randn(len(labels), 3, 32, 32, generator=torch.Generator().manual_seed(seed))
@@ -83,7 +82,7 @@ def images(labels: torch.Tensor, seed: int) -> torch.Tensor:
 
 @functools.cache
 def client_images(client: int) -> tuple[torch.Tensor, torch.Tensor]:
-    """Four of five are of two classes."""
+    """Returns images and labels of a client; four of five images belong to two classes."""
     rng = np.random.default_rng(client)
     own = rng.choice(10, 2, replace=False)
     labels = np.where(rng.random(IMAGES) < 0.8, rng.choice(own, IMAGES), rng.integers(0, 10, IMAGES))
@@ -92,7 +91,7 @@ def client_images(client: int) -> tuple[torch.Tensor, torch.Tensor]:
 
 
 def client_app(compressed: bool) -> ClientApp:
-    """Quickstart's training: SGD with momentum, one epoch."""
+    """Returns a ClientApp with the quickstart's training: one epoch of SGD with momentum."""
     app = ClientApp(mods=[CompressMod()] if compressed else [])
 
     @app.train()
@@ -118,7 +117,7 @@ def client_app(compressed: bool) -> ClientApp:
 
 @dataclass
 class Training:
-    """One configuration, and what its rounds took."""
+    """A configuration and its measurements."""
 
     name: str
     strategy: Strategy
@@ -131,7 +130,7 @@ class Training:
     tested: list[tuple[float, float]] = field(default_factory=list)
 
     def round(self, number: int) -> None:
-        """One more, timed; then its bytes are counted."""
+        """Runs and times one round, then tests the model."""
         begin = time.perf_counter()
         replies = self.nodes.send_and_receive(self.configured(number))
         received = time.perf_counter()
@@ -144,7 +143,7 @@ class Training:
         self.tested.append(self.test())
 
     def memory(self, number: int) -> int:
-        """Bytes that one more round takes on the server at its peak: the replies, and aggregating them."""
+        """Runs one more round; returns the server's peak memory in bytes, with the replies."""
         sizes: list[list[int]] = []
         arrived: list[tuple[str, dict[str, bytes]]] = []
 
@@ -170,11 +169,11 @@ class Training:
         return peak
 
     def configured(self, number: int) -> list[Message]:
-        """The messages of a round."""
+        """Returns the messages of a round."""
         return list(self.strategy.configure_train(number, self.model, ConfigRecord(), self.nodes))
 
     def test(self) -> tuple[float, float]:
-        """Loss and accuracy on images that no client has."""
+        """Returns loss and accuracy on held-out images."""
         net = Net()
         net.load_state_dict(self.model.to_torch_state_dict())
         labels = torch.arange(TEST_IMAGES) % 10
@@ -185,7 +184,7 @@ class Training:
 
 
 def main() -> None:
-    """Trains, and writes the table."""
+    """Trains and writes the table."""
     torch.manual_seed(0)
     torch.set_num_threads(1)
     logging.getLogger("flwr").setLevel(logging.WARNING)
@@ -238,7 +237,7 @@ def row(each: Training, memory: int, plain: Training) -> str:
 
 
 def report(rows: list[str]) -> str:
-    """The page."""
+    """Returns the page of results."""
     versions = ", ".join(
         f"{name} {importlib.metadata.version(name)}" for name in ("flwr", "torch", "numpy", "fedplug")
     )
@@ -272,7 +271,7 @@ CIFAR-10's shape.
 
 
 def machine() -> str:
-    """The processor, as the kernel calls it."""
+    """Returns the kernel's name of the processor."""
     found = [
         line
         for line in Path("/proc/cpuinfo").read_text().splitlines()

@@ -1,8 +1,8 @@
 """fedplug for Flower: compressed updates, with error feedback that survives a restart.
 
-`CompressMod` belongs into a ClientApp, and `Compressed` around a strategy. An update passes through these
+`CompressMod` is a mod for a ClientApp, and `Compressed` wraps a strategy. An update passes through these
 modules: ``mod`` and ``states`` on the client, ``records`` for messages, ``strategy`` and ``round_sum`` on the
-server. ``differences`` has the arithmetic of both sides.
+server. Both sides use the arithmetic in ``differences``.
 """
 
 from fedplug_flower.mod import CompressMod

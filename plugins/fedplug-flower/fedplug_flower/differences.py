@@ -27,9 +27,9 @@ _HEADERS = {
 
 
 def read(name: str, array: Array) -> NDArray[Any]:
-    """Returns the elements of an array without a copy. Every byte is untrusted.
+    """Returns the elements of an untrusted array without a copy.
 
-    A header can declare any size, so memory is never allocated by it.
+    A header may declare any size, so no memory is allocated for it.
 
     Raises:
         ValueError: The bytes are not one array of this size; the message names the array.
@@ -65,7 +65,7 @@ def between(
         before rounding. The difference of an unchanged entry is 0, even if it is infinite or NaN.
 
     Raises:
-        ValueError: Names, shapes or kinds differ; the message says where.
+        ValueError: Names, shapes or kinds differ; the message names the array.
     """
     _require_same_names(trained, received)
     found = {}

@@ -1,4 +1,4 @@
-"""The client's side: a mod that sends compressed updates."""
+"""The client side: a mod that sends compressed updates."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ _log = logging.getLogger("flwr.fedplug")
 class CompressMod:
     """Compresses the updates of a ClientApp if the server's `Compressed` strategy asks for it.
 
-    ``ClientApp(mods=[CompressMod()])``. It must be first, so that it sees the updates from other mods.
-    Messages of other strategies, and messages other than for training, pass unchanged.
+    Use it as ``ClientApp(mods=[CompressMod()])``. It must be the first mod, so that it compresses the results
+    of the other mods. Messages of other strategies, and messages that are not for training, pass unchanged.
 
     The residual stays on the node's disk and is sent later. It changes only when the server's next message
     confirms that the update was accepted. A lost, late or refused update leaves it unchanged.
@@ -48,9 +48,9 @@ class CompressMod:
 
         Raises:
             ValueError: The server's request cannot be read.
-            fedplug.errors.FedplugError: The encoder is not installed here, the update is not finite, the
-                state cannot be stored ... Flower sends it to the server as this node's error. The residual is
-                unchanged.
+            fedplug.errors.FedplugError: For example, the encoder is not installed here, the update is not
+                finite, or the state cannot be stored. Flower sends it to the server as this node's error. The
+                residual is unchanged.
         """
         request = Request.read(message.content) if message.has_content() else None
         if request is None:

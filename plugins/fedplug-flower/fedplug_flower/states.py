@@ -1,8 +1,8 @@
 """The location of a client's state, above all the residuals, on a node.
 
-Each training and node has the folder ``STATE_DIR/run-RUN/TRAINING/partition-PARTITION.node-NODE``. Each is a
-store of its own: a store has one user at a time, but Flower runs a node's messages in any free process.
-The folder of a run has all states of its trainings and is deleted with them.
+Each node has a store per training, ``STATE_DIR/run-RUN/TRAINING/partition-PARTITION.node-NODE``. Nodes do
+not share a store: a store has one user at a time, but Flower runs messages in several processes. Delete the
+folder of a run to delete its states.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The server's side: a strategy around another one."""
+"""The server side: a strategy that wraps another one."""
 
 from __future__ import annotations
 
@@ -46,10 +46,10 @@ Aggregated = tuple[ArrayRecord | None, MetricRecord | None]
 
 
 class Compressed(Strategy):
-    """Requests compressed updates for a strategy, and gives it the decoded results.
+    """Requests compressed updates from clients, and passes the decoded results to a strategy.
 
-    ``Compressed(FedAvg(fraction_train=0.5), "topk(0.01, scope='model') | qsgd(8)")``, with `CompressMod` in
-    the ClientApp. Clients without the mod may take part in the same rounds, uncompressed.
+    Use ``Compressed(FedAvg(fraction_train=0.5), "topk(0.01, scope='model') | qsgd(8)")`` on the server, and
+    `CompressMod` in the ClientApp. Clients without the mod may take part in the same rounds, uncompressed.
 
     A strategy that averages (FedAvg, FedAvgM, FedProx, FedAdagrad, FedAdam, FedYogi) gets one reply: the mean
     of the updates, summed in the memory of one model. Other strategies get each client's reply with decoded
@@ -85,9 +85,9 @@ class Compressed(Strategy):
                 leaves the averaging to ``super()``.
 
         Raises:
-            fedplug.errors.FedplugError: There is no such encoder, or not for NumPy arrays.
-            TypeError: ``strategy`` is not a strategy, or one of trees; or ``decode_each=False`` and it is not
-                a FedAvg.
+            fedplug.errors.FedplugError: The encoder is unknown or does not support NumPy arrays.
+            TypeError: ``strategy`` is not a strategy or aggregates trees, or ``decode_each`` is False and it
+                is not a FedAvg.
         """
         if not isinstance(strategy, Strategy):
             raise TypeError(f"strategy is {strategy!r}; it must be a Strategy of flwr.serverapp.strategy")
@@ -208,7 +208,7 @@ class Compressed(Strategy):
         )
 
     def _values_of(self, model: ArrayRecord) -> list[str]:
-        """Returns the arrays that clients send exactly: statistics, integers and booleans.
+        """Returns the names of arrays that clients send exactly: statistics, integers and booleans.
 
         Logs which arrays are uncompressed, and why. An array that is not finite cannot be sent as a value;
         its constants have a difference of 0.
@@ -243,7 +243,7 @@ class Compressed(Strategy):
         return update.receipt
 
     def _decode(self, total: RoundSum, message: Message) -> str | None:
-        """Replaces a payload by decoded arrays in a reply; returns its receipt if it was compressed."""
+        """Decodes a compressed reply in place and returns its receipt; checks an uncompressed reply."""
         content = message.content
         weight = self._terms.weight(content)
         trained = the_model(content)
@@ -258,7 +258,7 @@ class Compressed(Strategy):
         return None
 
     def _aggregate_mean(self, total: RoundSum, intake: Intake, passed: list[Message]) -> Aggregated:
-        """Passes one reply with the mean to an averaging strategy, and those that are errors."""
+        """Passes one reply with the mean, and the error replies, to an averaging strategy."""
         strategy = cast(FedAvg, self.strategy)
         if intake.used:
             passed.append(_mean_reply(total, strategy))
@@ -268,7 +268,7 @@ class Compressed(Strategy):
 
 
 def _mean_reply(total: RoundSum, strategy: FedAvg) -> Message:
-    """Returns a reply with the mean, as from one client with the examples of all."""
+    """Returns a reply with the mean and the sum of all weights, as from a single client."""
     content = RecordDict()
     content[strategy.arrayrecord_key] = total.moved()
     content["metrics"] = MetricRecord({strategy.weighted_by_key: total.weight})

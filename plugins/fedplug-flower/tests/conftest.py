@@ -1,11 +1,11 @@
-"""Keeps flwr off the network, and gives each test nodes of its own."""
+"""Fixtures with nodes for each test; disables the network access of flwr."""
 
 from __future__ import annotations
 
 import logging
 import os
 
-# Before flwr is imported: it reports its use, and looks for newer releases.
+# Set before flwr is imported: it reports its use and looks for newer releases.
 os.environ["FLWR_TELEMETRY_ENABLED"] = "0"
 os.environ["FLWR_DISABLE_UPDATE_CHECK"] = "1"
 
@@ -19,19 +19,19 @@ from local_flower import RUN, Nodes
 
 @pytest.fixture
 def nodes(tmp_path: Path) -> Nodes:
-    """None yet; what they keep is under the test's own folder."""
+    """Returns an empty set of nodes that store their states in the test's folder."""
     return Nodes(tmp_path / "states")
 
 
 @pytest.fixture(autouse=True)
 def _this_process_is_a_server_app() -> None:
-    """Of a run, as flwr-serverapp makes it: messages take the sender from it."""
+    """Sets the run of this process, as flwr-serverapp does: messages take the sender from it."""
     TaskIdentity.run_id, TaskIdentity.node_id, TaskIdentity.task_id = RUN, 1, 1
 
 
 @pytest.fixture
 def log() -> Iterator[list[str]]:
-    """What fedplug wrote into Flower's log; it grows as it does."""
+    """Collects the lines that fedplug writes to Flower's log."""
     lines: list[str] = []
 
     class Lines(logging.Handler):

@@ -1,4 +1,4 @@
-"""Flower without its network: nodes answer in this process, through Flower's own serialization."""
+"""Flower without its network: nodes reply in this process, through Flower's serialization."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ RUN = 7
 
 
 def new_model(seed: int = 0) -> Model:
-    """Two arrays that are worth compressing, and a small one."""
+    """Returns two arrays that are large enough to compress, and a small one."""
     rng = np.random.default_rng(seed)
     shapes = {"dense/kernel": (40, 30), "dense/bias": (30,), "out/kernel": (30, 10)}
     return {name: rng.normal(size=shape).astype(np.float32) for name, shape in shapes.items()}
 
 
 def update_of(node: int, round_num: int) -> Model:
-    """What training changes in a test: different numbers at each node, in each round."""
+    """Returns a random update that depends on the node and the round."""
     return {name: 0.1 * array for name, array in new_model(1000 * node + round_num).items()}
 
 
@@ -47,7 +47,7 @@ def client_app(
     mods: list[Any] | None = None,
     metrics: Mapping[str, Any] | None = None,
 ) -> ClientApp:
-    """A ClientApp with the mod, whose training adds ``update(node, round)`` to the model.
+    """Returns a ClientApp with the mod, whose training adds ``update(node, round)`` to the model.
 
     Node n has 10 n examples.
     """
@@ -66,7 +66,7 @@ def client_app(
 
 
 class Nodes(Grid):
-    """Clients by node id. Messages to them, and their replies, have been bytes in between."""
+    """Clients by node id. All messages are serialized and deserialized."""
 
     def __init__(self, state_dir: Path) -> None:
         self.state_dir = state_dir
@@ -75,7 +75,7 @@ class Nodes(Grid):
         self.sent: dict[int, Message] = {}
         self.replies: dict[int, Message] = {}
         self.on_the_way: Callable[[Message], Message | None] = lambda reply: reply
-        """What becomes of a reply; None: it is lost."""
+        """Replaces a reply; None drops it."""
 
     def add(self, node: int, app: ClientApp | None = None, **node_config: Any) -> None:
         self.apps[node] = client_app() if app is None else app
@@ -85,7 +85,7 @@ class Nodes(Grid):
         del self.apps[node]
 
     def run_rounds(self, strategy: Strategy, rounds: Iterable[int], model: Model) -> tuple[Model, Any]:
-        """As `Strategy.start` does, for these rounds; the model and the last round's metrics."""
+        """Runs rounds like `Strategy.start`; returns the model and the metrics of the last round."""
         metrics = None
         for round_num in rounds:
             messages = strategy.configure_train(round_num, record(model), ConfigRecord(), self)
@@ -108,7 +108,7 @@ class Nodes(Grid):
         context = Context(RUN, node, self.node_configs[node], RecordDict(), {})
         try:
             return self.apps[node](message, context)
-        except Exception as error:  # as flwr-clientapp does
+        except Exception as error:  # like flwr-clientapp
             reason = f"{type(error)}:<'{error}'>"
             return Message(Error(ErrorCode.CLIENT_APP_RAISED_EXCEPTION, reason), reply_to=message)
 
@@ -128,7 +128,7 @@ class Nodes(Grid):
 
 
 def _travelled(message: Message) -> Message:
-    """Taken apart into the objects that Flower sends, which are bytes, and put together again."""
+    """Serializes a message to the objects that Flower sends, and deserializes them."""
     objects = {key: found.deflate() for key, found in get_all_nested_objects(message).items()}
     arrived = inflate_object_from_contents(message.object_id, objects)
     assert isinstance(arrived, Message)

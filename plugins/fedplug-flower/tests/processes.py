@@ -1,4 +1,4 @@
-"""Flower's own commands in processes of their own, with everything they keep in one folder."""
+"""Flower's commands in separate processes that store everything in one folder."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from pathlib import Path
 import httpx
 
 SECONDS = 150
-"""For anything to happen; never how long a passing test waits."""
+"""Timeout in seconds of each wait; passing tests do not reach it."""
 
 
 class Flower:
-    """A SuperLink, and SuperNodes where it is no simulation; what it started ends with it."""
+    """A SuperLink, and SuperNodes if it is not a simulation; ends its processes on exit."""
 
     def __init__(self, folder: Path, *options: str) -> None:
         self.folder = folder
         self.home = folder / "home"
         self.home.mkdir()
         self.address = f"127.0.0.1:{_free_port()}"
-        # Each process of a round would compile Flower anew, for longer than Flower waits for it.
+        # Otherwise each process compiles Flower again, which takes longer than Flower's timeout.
         os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
         self.environment = os.environ | {
             "FLWR_HOME": str(self.home),
@@ -32,7 +32,7 @@ class Flower:
             "FLWR_TELEMETRY_ENABLED": "0",
             "FLWR_DISABLE_UPDATE_CHECK": "1",
             "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
-            # A cluster of its own, whatever runs on this machine.
+            # Do not join another cluster on this machine.
             "RAY_ADDRESS": "local",
             "RAY_USAGE_STATS_ENABLED": "0",
         }
@@ -58,14 +58,14 @@ class Flower:
                 process.kill()
 
     def start(self, name: str, *command: str) -> subprocess.Popen[bytes]:
-        """A command; what it says is in the file ``NAME.log``."""
+        """Starts a command and writes its output to ``NAME.log``."""
         with (self.folder / f"{name}.log").open("ab") as log:
             process = subprocess.Popen(command, stdout=log, stderr=log, env=self.environment, cwd=self.folder)
         self._started.append(process)
         return process
 
     def start_node(self, name: str, client: int, clients: int) -> None:
-        """A SuperNode, when it is known to the SuperLink."""
+        """Starts a SuperNode and waits until the SuperLink knows it."""
         said = self.log(name).count("SuperNode ID")
         config = f"partition-id={client} num-partitions={clients}"
         options = ("--superlink", self.address, "--port", str(_free_port()), "--node-config", config)
@@ -73,12 +73,12 @@ class Flower:
         self.wait(lambda: self.log(name).count("SuperNode ID") > said)
 
     def stop_node(self, name: str) -> None:
-        """As whoever runs it would."""
+        """Terminates a SuperNode."""
         self._nodes[name].terminate()
         self._nodes[name].wait(SECONDS)
 
     def run(self, app: Path, config: str, *options: str) -> None:
-        """``flwr run``, with its log streamed into ``run.log``."""
+        """Starts ``flwr run`` and streams its log to ``run.log``."""
         self.start("run", "flwr", "run", str(app), "test", "--stream", "--run-config", config, *options)
 
     def log(self, name: str) -> str:

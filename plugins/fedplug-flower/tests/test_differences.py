@@ -1,4 +1,4 @@
-"""Differences of two models: exact counters, and constants that are not finite."""
+"""Differences of models with counters and with constants that are not finite."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def record(**arrays: Any) -> ArrayRecord:
 
 
 def mean_of(start: ArrayRecord, *trained: ArrayRecord) -> ArrayRecord:
-    """The model after a round in which every other client compresses."""
+    """Returns the model after a round in which every second client compresses."""
     total = RoundSum(start, fedplug.codec("identity"))
     for place, model in enumerate(trained):
         if place % 2:
@@ -32,7 +32,7 @@ def mean_of(start: ArrayRecord, *trained: ArrayRecord) -> ArrayRecord:
 
 @pytest.mark.parametrize("dtype", ["int64", "uint64", "int32", "uint8", "bool", "float64"])
 def test_whole_numbers_are_exact_in_every_round(dtype: str) -> None:
-    """Flower's averages are float64 from the second round on; the differences have one dtype in all."""
+    """Flower's averages are float64 from the second round on; the differences always have one dtype."""
     largest = {"uint8": 255, "bool": 1, "int32": 2**31 - 1}.get(dtype, 2**53 - 3)
     start = record(tokens=np.zeros(3, dtype))
     first = record(tokens=np.asarray([largest, 1, 0], dtype))

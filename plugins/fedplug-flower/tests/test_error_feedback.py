@@ -1,4 +1,4 @@
-"""A client's residual: it moves on when the server has accepted what was sent, and at no other time."""
+"""A client's residual changes only when the server has accepted the update."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ ENCODER = "topk(0.05) | qsgd(8)"
 
 
 class Expected:
-    """What a client should send: the codec alone, with a state that the test moves on."""
+    """The expected payloads of a client: a codec with a state that the test updates."""
 
     def __init__(self, node: int) -> None:
         self.node, self.state = node, None
@@ -137,7 +137,7 @@ def test_nodes_are_told_of_their_own_receipts_and_new_ones_of_those_of_gone_node
 def test_nodes_of_one_machine_with_one_partition_id_keep_residuals_of_their_own(
     nodes: Nodes, log: list[str]
 ) -> None:
-    """Whether they are asked in one round, or in turn."""
+    """The nodes take part in the same round or in turn."""
     for node in (1, 2):
         nodes.add(node, **{"partition-id": 0})
     apps = dict(nodes.apps)

@@ -1,4 +1,4 @@
-"""Apps as `flwr run` runs them: in Flower's simulation, and on a SuperLink with two SuperNodes."""
+"""Apps run by `flwr run`, in Flower's simulation and on a SuperLink with two SuperNodes."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ SAID = re.compile(r"accuracy ([0-9.]+), uplink ([0-9,]+) bytes instead of ([0-9,
 
 @pytest.fixture(scope="module", autouse=True)
 def simulation(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Flower]:
-    """Runs the example, beside what the first tests do: most of its time is Ray's start."""
+    """Starts the example while the first tests run, because Ray starts slowly."""
     with Flower(tmp_path_factory.mktemp("simulation"), "--simulation") as flower:
         flower.run(DIGITS, CONFIG, "--federation-config", "num-supernodes=3 client-resources-num-cpus=1")
         yield flower
@@ -38,7 +38,7 @@ def two_nodes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Flower]:
 
 
 def it_learned(flower: Flower, clients: int) -> None:
-    """The example says so, and what it sent."""
+    """Checks the accuracy and the bytes that the example prints."""
     flower.wait(lambda: SAID.search(flower.log("run")) is not None)
     accuracy, sent, dense = (word.replace(",", "") for word in SAID.search(flower.log("run")).groups())
     assert float(accuracy) > 0.2

@@ -1,4 +1,4 @@
-"""Statistics, whole numbers and booleans on their way through Flower: the bits that a client trained."""
+"""Statistics, whole numbers and booleans pass through Flower without a changed bit."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def new_model() -> Model:
 
 
 def trained(model: Model, node: int, round_num: int) -> Model:
-    """Variances of very different sizes; whole numbers as PyTorch has them, in their own dtype."""
+    """Returns variances of very different magnitudes, and whole numbers in PyTorch's dtype."""
     rng = np.random.default_rng([node, round_num])
     after = {name: array.copy() for name, array in new_model().items()}
     after["conv.weight"] = model["conv.weight"] + 0.1 * rng.normal(size=(40, 30)).astype(np.float32)
@@ -78,7 +78,7 @@ def test_one_client_moves_them_to_its_own_bits(encoder: str, kind: type, nodes: 
 
 @pytest.mark.parametrize("encoder", ENCODERS)
 def test_several_clients_move_them_to_their_mean(encoder: str, nodes: Nodes) -> None:
-    """One of them sends its model uncompressed."""
+    """One of the clients sends its model uncompressed."""
     for node in (1, 2, 3):
         nodes.add(node, app(mods=[] if node == 3 else None))
     strategy, model = Compressed(FedAvg(), encoder), new_model()
@@ -107,7 +107,7 @@ def test_a_rule_that_names_statistics_compresses_them(nodes: Nodes) -> None:
 
 
 def test_averages_of_whole_numbers_that_an_app_passes_on_are_exact(nodes: Nodes) -> None:
-    """An app that works on NumPy arrays gets them as float64 from the second round on."""
+    """An app with NumPy arrays gets float64 from the second round on."""
     nodes.add(1, app(lambda model, node, round_num: {**model, "index": model["index"] + 1}))
     strategy = Compressed(FedAvg(min_train_nodes=1, min_available_nodes=1), "auto")
     model, _ = nodes.run_rounds(strategy, [1, 2, 3], new_model())

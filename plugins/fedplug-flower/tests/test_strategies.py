@@ -1,4 +1,4 @@
-"""What strategies make of compressed updates, against what they make of the models themselves."""
+"""Strategies give the same results with compressed updates as with uncompressed models."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ TOPK = "topk(0.1)"
 
 
 def plain(make: Any, rounds: int = 3) -> tuple[Any, Any]:
-    """The same training in Flower alone."""
+    """Runs the same training without fedplug."""
     nodes = Nodes(Path("nothing is kept"))
     for node in (1, 2, 3, 4):
         nodes.add(node, client_app(mods=[]))
@@ -210,7 +210,7 @@ def test_models_of_any_float_with_counters_and_scalars(dtype: Any, nodes: Nodes)
     assert model["scale"] == 0
     np.testing.assert_array_equal(model["mask"], [2, 2, 2])
     assert model["weights"].dtype == dtype
-    # In two rounds, each half of the weights was sent once, with what the other round had left.
+    # In two rounds, each half of the weights was sent once, together with its residual.
     moved = model["weights"].astype(float) - start["weights"]
     np.testing.assert_allclose(np.sort(moved), [0.25] * 100 + [0.5] * 100, atol=2e-3)
 

@@ -1,4 +1,4 @@
-"""What a client sends reaches nobody but as a refused update of that client."""
+"""An invalid reply only leads to a refused update of its client."""
 
 from __future__ import annotations
 
@@ -120,7 +120,7 @@ def broken_by(change: Callable[[RecordDict], None], node: int) -> Callable[[Mess
 
 
 def with_and_without(nodes: Nodes, other: Nodes, change: Any, make: Any = FedAvg) -> tuple[Any, Any, Any]:
-    """A round of nodes 1, 2 and 3 where node 2's reply is broken; and the model without node 2."""
+    """Runs a round of nodes 1 to 3 in which node 2's reply is broken, and one without node 2."""
     for node in (1, 2, 3):
         nodes.add(node)
     nodes.on_the_way = broken_by(change, 2)
@@ -188,7 +188,7 @@ def test_a_round_in_which_all_are_refused_changes_nothing(nodes: Nodes) -> None:
 
 
 def huge(content: RecordDict) -> None:
-    """149 GiB, by what the header says."""
+    """Declares an array of 149 GiB in the header."""
     good = content["arrays"]["dense/bias"]
     header = io.BytesIO()
     np.lib.format.write_array_header_1_0(
@@ -198,7 +198,7 @@ def huge(content: RecordDict) -> None:
 
 
 def of_arrays(change: Callable[[dict[str, Any]], Any]) -> Callable[[RecordDict], None]:
-    """Replaces the trained arrays by what ``change`` makes of them."""
+    """Returns an attack that replaces the trained arrays with the result of ``change``."""
 
     def answer(content: RecordDict) -> None:
         content["arrays"] = record(change(arrays(content["arrays"])))
@@ -265,7 +265,7 @@ STRATEGIES = [
 def test_clients_that_send_something_else_change_nothing(
     make: Any, mods: Any, nodes: Nodes, tmp_path: Path, log: list[str]
 ) -> None:
-    """They answer first: what they send is judged by the model that was sent, not the others by it."""
+    """They reply first, but replies are checked against the server's model, not the first reply."""
     attacks = {name: attack for name, (attack, _) in BROKEN_METRICS.items()} | UNCOMPRESSED
     if not isinstance(make(), QFedAvg):
         del attacks["a NaN loss"]  # only QFedAvg looks at losses
@@ -322,7 +322,7 @@ def test_a_model_that_is_not_the_servers_is_refused_beside_compressed_updates(
 def test_arrays_in_another_order_or_a_wider_dtype_are_those_of_the_model(
     nodes: Nodes, tmp_path: Path
 ) -> None:
-    """Flower's clipping pairs arrays by their place."""
+    """Flower's clipping pairs arrays by position."""
     others = Nodes(tmp_path / "others")
 
     def clipping() -> Compressed:
@@ -408,7 +408,7 @@ VALUES = st.one_of(
     data=st.binary(max_size=60),
     stype=st.sampled_from([STYPE, "numpy.ndarray"]),
 )
-@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])  # the first text takes seconds
+@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])  # the first string takes seconds
 def test_any_record_is_read_or_refused(fields: dict[str, Any], good: bool, data: bytes, stype: str) -> None:
     base = {"format": 1, "receipt": "r", "lengths": [len(data)]} if good else {}
     content = RecordDict(

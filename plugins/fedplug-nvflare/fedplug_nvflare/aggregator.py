@@ -28,7 +28,7 @@ _CLIENT = "client_name"
 class FedplugAggregator(ModelAggregator):
     """Computes the weighted mean of NVFlare's FedAvg from payloads; dense updates are accepted, too.
 
-    For ``FedAvgRecipe(..., aggregator=FedplugAggregator(), params_transfer_type=TransferType.DIFF)``. A
+    Use ``FedAvgRecipe(..., aggregator=FedplugAggregator(), params_transfer_type=TransferType.DIFF)``. A
     client's weight is NUM_STEPS_CURRENT_ROUND times its aggregation weight. For one order of arrival, the
     sums equal those of NVFlare bit for bit; sums of statistics are in float64. The server holds one sum of
     the model's size for any number of clients; a sparse payload is added entry by entry.
@@ -49,8 +49,8 @@ class FedplugAggregator(ModelAggregator):
         Args:
             aggregation_weights: Weights by client; 1 for all others. (A recipe passes its own only to its
                 built-in aggregation.)
-            receipts: The file that keeps accepted receipts between jobs, for clients with a store of their
-                own. None means a file in the job's folder, for this job only.
+            receipts: The file that keeps accepted receipts between jobs, required if clients keep a store
+                between jobs. None means a file in the job's folder, for this job only.
             wire_ids: Wire ids of the payloads to accept, for example ``["acme/1"]`` for an encoder of a
                 plugin; others are refused. None means those of fedplug's own encoders.
         """

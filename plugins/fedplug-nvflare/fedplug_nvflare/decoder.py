@@ -23,7 +23,7 @@ __all__ = ["FedplugDecoder"]
 class FedplugDecoder(DXOFilter):
     """Decodes each client's update as it arrives, for aggregators that do not support payloads.
 
-    For ``recipe.add_server_input_filter(FedplugDecoder(), tasks=["train"])``. `FedplugAggregator` needs no
+    Use ``recipe.add_server_input_filter(FedplugDecoder(), tasks=["train"])``. `FedplugAggregator` needs no
     such filter, and less memory and time. Uncompressed updates pass the same checks.
 
     An update that is not from an encoder, or does not fit the global model, reaches no aggregator: the
@@ -36,8 +36,8 @@ class FedplugDecoder(DXOFilter):
         """Initializes the filter.
 
         Args:
-            receipts: The file that keeps accepted receipts between jobs, for clients with a store of their
-                own. None means a file in the job's folder, for this job only.
+            receipts: The file that keeps accepted receipts between jobs, required if clients keep a store
+                between jobs. None means a file in the job's folder, for this job only.
             wire_ids: Wire ids of the payloads to accept, for example ``["acme/1"]`` for an encoder of a
                 plugin; others are refused. None means those of fedplug's own encoders.
         """
@@ -62,7 +62,7 @@ class FedplugDecoder(DXOFilter):
         self._receipts.handle_event(event_type, fl_ctx)
 
     def process_dxo(self, dxo: DXO, shareable: Shareable, fl_ctx: FLContext) -> DXO:
-        """Decodes payloads to differences; returns nothing for an invalid update."""
+        """Decodes payloads to differences; an invalid update gives an empty one."""
         client = shareable.get_peer_prop(ReservedKey.IDENTITY_NAME, "?")
         try:
             if self._model is None:

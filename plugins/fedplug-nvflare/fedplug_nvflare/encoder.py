@@ -36,7 +36,7 @@ _MIN_SIZE = 64
 class FedplugEncoder(DXOFilter):
     """Compresses a client's updates; the residual is kept in a store and added to the next update.
 
-    For ``recipe.add_client_output_filter(FedplugEncoder("topk(0.01) | qsgd(8)"), tasks=["train"])``. The
+    Use ``recipe.add_client_output_filter(FedplugEncoder("topk(0.01) | qsgd(8)"), tasks=["train"])``. The
     state is on the disk before the payloads are sent. It is confirmed when a later task of the server says
     that the payloads were accepted, through `FedplugAggregator` or `FedplugDecoder`. If they were lost or
     refused, the residual returns to its previous value.
@@ -75,7 +75,7 @@ class FedplugEncoder(DXOFilter):
         self._exactly: dict[str, list[str]] = {}
 
     def handle_event(self, event_type: str, fl_ctx: FLContext) -> None:
-        """Remembers a task's data for its result; the task is gone by then."""
+        """Stores the data of a task that `process_dxo` needs for the result."""
         if event_type == EventType.BEFORE_TASK_EXECUTION:
             task = fl_ctx.get_prop(FLContextKey.TASK_DATA)
             if isinstance(task, Shareable):
@@ -94,7 +94,7 @@ class FedplugEncoder(DXOFilter):
                 fl_ctx.set_prop(_TASK, seen, private=True, sticky=False)
 
     def process_dxo(self, dxo: DXO, shareable: Shareable, fl_ctx: FLContext) -> DXO:
-        """Encodes weight differences to payloads; returns nothing for an update that is not finite.
+        """Encodes weight differences to payloads; an update that is not finite gives an empty result.
 
         Raises:
             ValueError: The result has full weights.

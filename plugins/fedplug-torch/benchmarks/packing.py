@@ -1,11 +1,12 @@
-"""SparseLoCo's codec as encoders of fedplug, beside the same steps in PyTorch as public code takes them.
+"""Compares SparseLoCo's codec built from fedplug encoders with a PyTorch implementation after public code.
 
     python plugins/fedplug-torch/benchmarks/packing.py        # writes results/packing.md beside it
 
-Needs torch and fedplug, no TensorFlow. Both send 64 of every 4,096 entries in 2 bits, with a residual that
-decays. The PyTorch way is written anew after tplr/compress.py of github.com/tplr-ai/templar: `torch.topk` of
-the magnitudes of each chunk, a codebook of bin means, indices of 12 bits, a byte for each value. Its residual
-loses what a receiver gets. Everything runs in one process, in turn; the decoded tensors are compared first.
+Needs torch and fedplug, no TensorFlow. Both send 64 of every 4,096 entries in 2 bits, with a decaying
+residual. The PyTorch implementation follows tplr/compress.py of github.com/tplr-ai/templar: `torch.topk` of
+the magnitudes of each chunk, a codebook of bin means, 12-bit indices, one byte for each value. The decoded
+update is subtracted from its residual. The two take turns in one process; their decoded tensors are compared
+first.
 """
 
 from __future__ import annotations
@@ -30,10 +31,10 @@ from fedplug.diagnostics.environment import environment
 RESULTS = Path(__file__).parent / "results" / "packing.md"
 COUNT, CHUNK, DECAY, BITS = 64, 4096, 0.95, 2
 ENCODER = f"topk(count={COUNT}, chunk={CHUNK}, decay={DECAY}) | codebook({BITS})"
-CHUNKS = (244, 2441)  # of 999,424 and 9,998,336 elements
+CHUNKS = (244, 2441)  # 999,424 and 9,998,336 elements
 IN_A_ROW = 5
-"""Calls of one way before it is the next one's turn. The first in a row is not counted: threads of PyTorch go
-on spinning for a moment, and the caches hold the other way's arrays."""
+"""Consecutive calls of one implementation. The first of them is not measured: PyTorch's threads are still
+spinning, and the caches hold the arrays of the other implementation."""
 BAR = "\\|"
 """A vertical bar in a cell of a table."""
 
@@ -41,7 +42,7 @@ Array = np.ndarray[Any, Any]
 
 
 class Packed(NamedTuple):
-    """The message of the PyTorch way: indices of 12 bits, bins of a byte, and the values of the bins."""
+    """A message of the PyTorch implementation: 12-bit indices, one-byte bins, and the values of the bins."""
 
     indices: torch.Tensor
     bins: torch.Tensor
@@ -50,18 +51,18 @@ class Packed(NamedTuple):
 
     @property
     def nbytes(self) -> int:
-        """The size of all parts."""
+        """Size of the message in bytes."""
         return sum(part.nbytes for part in self)
 
 
 class InTorch:
-    """The codec in PyTorch, with its residual."""
+    """The PyTorch implementation with its residual."""
 
     def __init__(self, size: int) -> None:
         self.residual = torch.zeros(size)
 
     def encode(self, update: torch.Tensor) -> Packed:
-        """Returns the part of an update that is sent; the residual keeps the rest."""
+        """Encodes an update; the residual keeps the rest."""
         self.residual.mul_(DECAY).add_(update)
         chunks = self.residual.view(-1, CHUNK)
         indices = torch.topk(chunks.abs(), COUNT, dim=-1, sorted=False).indices
@@ -73,7 +74,7 @@ class InTorch:
 
 
 def quantized(values: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    """The bin of every value, the mean of each bin without the shift, and the shift."""
+    """Returns the bin of every value, the mean of each bin without the shift, and the shift."""
     bins = 2**BITS
     shift = values.mean()
     centred = values - shift
@@ -86,7 +87,7 @@ def quantized(values: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.T
 
 
 def packed_12_bits(indices: torch.Tensor) -> torch.Tensor:
-    """Three bytes for every two indices."""
+    """Packs every two 12-bit indices into three bytes."""
     pairs = indices.flatten().to(torch.int32).reshape(-1, 2)
     first, second = pairs[:, 0], pairs[:, 1]
     data = torch.empty(3 * len(pairs), dtype=torch.uint8)
@@ -97,7 +98,7 @@ def packed_12_bits(indices: torch.Tensor) -> torch.Tensor:
 
 
 def unpacked_12_bits(data: torch.Tensor) -> torch.Tensor:
-    """The inverse of `packed_12_bits`."""
+    """Inverts `packed_12_bits`."""
     low, middle, high = (data[place::3].to(torch.int64) for place in range(3))
     indices = torch.empty(2 * len(low), dtype=torch.int64)
     indices[0::2] = low | (middle & 0xF) << 8
@@ -106,7 +107,7 @@ def unpacked_12_bits(data: torch.Tensor) -> torch.Tensor:
 
 
 def decoded(packed: Packed, size: int) -> torch.Tensor:
-    """The dense tensor that a receiver gets."""
+    """Decodes a message to a dense tensor."""
     values = packed.means[packed.bins.long()] + packed.shift
     dense = torch.zeros(size // CHUNK, CHUNK)
     indices = unpacked_12_bits(packed.indices).view(values.shape)
@@ -115,7 +116,7 @@ def decoded(packed: Packed, size: int) -> torch.Tensor:
 
 
 class InFedplug:
-    """The same with fedplug, two states taking turns."""
+    """The same codec with fedplug, with two states that are overwritten in turn."""
 
     def __init__(self, encoder: str, size: int) -> None:
         self.codec = fedplug.codec(encoder)
@@ -123,14 +124,14 @@ class InFedplug:
         self.state: Any = None
 
     def encode(self, update: torch.Tensor) -> bytes:
-        """Returns the part of an update that is sent; the state keeps the rest."""
+        """Encodes an update; the state keeps the rest."""
         payload, new = self.codec.encode(update, self.state, out=self.spare if self.state else None)
         self.state, self.spare = new, self.state or self.spare
         return payload
 
 
 def updates(kind: str, size: int, count: int) -> list[torch.Tensor]:
-    """The updates of a few rounds. "uneven": each 1,024 elements have their own scale, like rows."""
+    """Returns updates of a few rounds; for "uneven", each 1,024 elements have their own scale, like rows."""
     random = np.random.default_rng(0)
     scales = np.repeat(random.lognormal(0, 1, -(-size // 1024)), 1024)[:size] if kind == "uneven" else 1.0
     return [
@@ -139,10 +140,10 @@ def updates(kind: str, size: int, count: int) -> list[torch.Tensor]:
 
 
 def bits_of_coded_indices(indices: Array) -> float:
-    """Bits an index in later public code (templar's compression/hybrid.py, on CUDA), by its layout.
+    """Returns the bits per index of later public code (templar's compression/hybrid.py, on CUDA).
 
-    Three bytes a chunk say its length and parameter; then a Rice code of 6 or 7 low bits, or one bit in place
-    of the unary part, whichever is shortest, in whole bytes.
+    Each chunk has three bytes for its length and parameter. A Rice code of 6 or 7 low bits follows, or one
+    bit in place of the unary part. The shortest is used, in whole bytes.
     """
     gaps = np.diff(indices, axis=1, prepend=0)
     costs = []
@@ -156,7 +157,7 @@ def bits_of_coded_indices(indices: Array) -> float:
 
 
 def compared(update: torch.Tensor) -> str:
-    """Whether both decode to the same tensor, in the first round; a line for the report."""
+    """Compares the decoded tensors of the first round; returns a line for the report."""
     size = update.numel()
     payload = InFedplug(ENCODER, size).encode(update)
     ours = fedplug.decode(payload)
@@ -172,14 +173,14 @@ def compared(update: torch.Tensor) -> str:
 
 
 class Seconds(NamedTuple):
-    """Medians: by the clock, and of the processor's time, all threads together."""
+    """Medians of the wall-clock time and of the CPU time of all threads."""
 
     wall: float
     cpu: float
 
 
 def in_turn(functions: list[Callable[[int], object]], runs: int, unmeasured: int = 1) -> list[Seconds]:
-    """They take turns, each for a row of calls, which get the number of the run."""
+    """Times functions in turn, each for several consecutive calls; passes the number of the run."""
     walls: list[list[float]] = [[] for _ in functions]
     cpus: list[list[float]] = [[] for _ in functions]
     for first in range(0, unmeasured + runs, IN_A_ROW):
@@ -197,7 +198,7 @@ def in_turn(functions: list[Callable[[int], object]], runs: int, unmeasured: int
 
 
 def speed(size: int, seconds: Seconds, in_torch: Seconds) -> str:
-    """GB/s of float32, and how many times PyTorch's by the clock and by the processor's time."""
+    """Formats GB/s of float32, and the speedups over PyTorch in wall-clock time and in CPU time."""
     return (
         f"{4e-9 * size / seconds.wall:.2f} | {in_torch.wall / seconds.wall:.1f} | "
         f"{in_torch.cpu / seconds.cpu:.1f}"
@@ -205,7 +206,7 @@ def speed(size: int, seconds: Seconds, in_torch: Seconds) -> str:
 
 
 def measured(kind: str, size: int, runs: int) -> list[str]:
-    """Rows of the table: each way's bits an entry, GB/s of float32 both ways, and both beside PyTorch's."""
+    """Returns table rows: bits per entry, GB/s of encoding and decoding, and the speedups over PyTorch."""
     rounds = updates(kind, size, 4)
     ways = [InTorch(size), InFedplug(ENCODER, size), InFedplug(f"{ENCODER} | rans", size)]
     sent: list[Any] = [None] * len(ways)
@@ -239,7 +240,7 @@ def measured(kind: str, size: int, runs: int) -> list[str]:
 
 
 def report(runs: int) -> str:
-    """The page of results."""
+    """Returns the page of results."""
     torch.set_num_threads(kernels.num_threads())
     facts = environment()
     first = updates("normal", CHUNKS[0] * CHUNK, 1)[0]
@@ -280,7 +281,7 @@ def report(runs: int) -> str:
 
 
 def main() -> None:
-    """Measures, writes and prints."""
+    """Writes and prints the report."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )

@@ -1,8 +1,9 @@
-"""Eight workers train a character model together: loss against the bytes that each of them sends.
+"""Trains a character model on eight workers and compares the loss with the bytes that each worker sends.
 
 ``python examples/character_model.py`` takes minutes on two cores, and writes a table and a picture to
-examples/results. The workers take turns in one process, with the same calls as anywhere else; where each is a
-process, `OuterStep.step` makes them, see the README. Same Python and machine, same numbers.
+examples/results. The workers take turns in one process and call `encode` and `apply`. If each worker is a
+process, `OuterStep.step` makes these calls, see the README. Runs with the same Python on the same machine
+give the same numbers.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from fedplug.diagnostics.environment import environment
 
 WORKERS = 8
 EVALUATE_EVERY = 24
-"""Steps of a worker between two points of a curve; a multiple of every method's ``inner_steps``."""
+"""Steps of a worker between two points of a curve; a multiple of ``inner_steps`` of every method."""
 
 CHUNKED_VALUES = "topk(count=64, chunk=4096, decay=0.999)"
 CHUNKED_TWO_BITS = "topk(count=64, chunk=4096, decay=0.95) | codebook(2) | rans"
@@ -31,7 +32,7 @@ Optimizer = Callable[[Iterable[torch.nn.Parameter]], torch.optim.Optimizer]
 
 
 class Method(NamedTuple):
-    """How workers learn together."""
+    """A method of distributed training."""
 
     encoder: str
     inner_steps: int
@@ -53,22 +54,22 @@ def adam_w(parameters: Iterable[torch.nn.Parameter]) -> torch.optim.Optimizer:
 
 
 def gradient(parameters: Iterable[torch.nn.Parameter]) -> torch.optim.Optimizer:
-    """A step that changes parameters by the gradient itself, so that this is what workers send."""
+    """Returns an inner optimizer that subtracts the gradient, so that workers send their gradients."""
     return torch.optim.SGD(parameters, lr=1)
 
 
 def mean(parameters: Iterable[torch.nn.Parameter]) -> torch.optim.Optimizer:
-    """Takes the mean of what the workers changed."""
+    """Returns an outer optimizer that applies the mean of the workers' changes."""
     return torch.optim.SGD(parameters, lr=1)
 
 
 def nesterov(parameters: Iterable[torch.nn.Parameter]) -> torch.optim.Optimizer:
-    """The outer optimizer of DiLoCo (Douillard et al. 2023)."""
+    """Returns the outer optimizer of DiLoCo (Douillard et al. 2023)."""
     return torch.optim.SGD(parameters, lr=0.7, momentum=0.9, nesterov=True)
 
 
 def sign(parameters: Iterable[torch.nn.Parameter]) -> torch.optim.Optimizer:
-    """Sign descent, as in DeMo (Peng et al. 2024): Adam that remembers nothing."""
+    """Returns sign descent, as in DeMo (Peng et al. 2024): Adam without moments."""
     return torch.optim.Adam(parameters, lr=2e-3, betas=(0.0, 0.0))
 
 
@@ -94,7 +95,7 @@ class Worker:
         )
 
     def train(self, steps: int) -> None:
-        """Without the others."""
+        """Trains this worker's copy."""
         for _ in range(steps):
             self._inner.zero_grad()
             loss_of(self.model, *draw(self._shard, (self._number, self._steps))).backward()
@@ -104,7 +105,7 @@ class Worker:
 
 def run(method: Method, text: Text, steps: int) -> list[Point]:
     """Trains all workers for ``steps`` steps each."""
-    torch.set_num_threads(1)  # so that sums do not depend on how many cores there are
+    torch.set_num_threads(1)  # sums must not depend on the number of cores
     workers = [Worker(number, shard, method) for number, shard in enumerate(text.shards)]
     first = workers[0]
     points = [Point(0, 0, held_out_loss(first.model, text))]
@@ -120,7 +121,7 @@ def run(method: Method, text: Text, steps: int) -> list[Point]:
 
 
 def table(curves: dict[str, list[Point]]) -> str:
-    """Markdown."""
+    """Returns the Markdown table."""
     facts = environment()
     steps, dense, _ = curves["mean of every step, dense"][-1]
     elements = sum(p.numel() for p in new_model().parameters())
@@ -147,11 +148,11 @@ def table(curves: dict[str, list[Point]]) -> str:
 
 
 def plot(curves: dict[str, list[Point]], path: Path) -> None:
-    """Loss against bytes."""
+    """Plots loss against bytes."""
     import matplotlib
     from matplotlib.figure import Figure
 
-    matplotlib.rcParams["svg.hashsalt"] = "fedplug"  # the same picture, the same file
+    matplotlib.rcParams["svg.hashsalt"] = "fedplug"  # makes the file reproducible
     figure = Figure(figsize=(7, 4), layout="constrained")
     axes = figure.subplots()
     for name, points in curves.items():
@@ -163,7 +164,7 @@ def plot(curves: dict[str, list[Point]], path: Path) -> None:
 
 
 def main() -> None:
-    """Reads the arguments, trains with every method, two at a time."""
+    """Trains with every method, two at a time."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--steps", type=int, default=480, help="of every worker")
     parser.add_argument("--processes", type=int, default=2, help="methods that run at the same time")

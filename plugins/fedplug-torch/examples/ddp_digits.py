@@ -1,7 +1,7 @@
-"""DistributedDataParallel with compressed gradients, and a restart.
+"""Trains with DistributedDataParallel and compressed gradients, and resumes from a checkpoint.
 
-``torchrun --nproc-per-node 2 ddp_digits.py --checkpoint saved`` learns the digits of scikit-learn, every rank
-from its part. Called once more with more ``--steps``, it goes on from the files that every rank wrote.
+``torchrun --nproc-per-node 2 ddp_digits.py --checkpoint saved`` trains on scikit-learn's digits, each rank on
+its part. Another run with more ``--steps`` resumes from the files that the ranks saved.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 
 def main() -> None:
-    """Reads the arguments, trains, saves."""
+    """Trains and saves."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--encoder", default="topk(0.05) | qsgd(8)")
     parser.add_argument("--steps", type=int, default=300)

@@ -1,4 +1,4 @@
-"""Communication hooks of DDP on the same work: torch's own beside fedplug's, loss and bytes.
+"""Compares loss and bytes of PyTorch's communication hooks for DDP with fedplug's hook.
 
 ``python examples/ddp_hooks.py`` trains the character model in four processes with every hook, and writes
 examples/results/ddp_hooks.md.
@@ -26,7 +26,7 @@ from fedplug.diagnostics.environment import environment
 
 RANKS = 4
 WARMUP_STEPS = 10
-"""Dense ones, for fedplug and PowerSGD, which needs two at least."""
+"""Number of first steps that fedplug and PowerSGD send dense; PowerSGD needs at least two."""
 
 
 class Outcome(NamedTuple):
@@ -34,7 +34,7 @@ class Outcome(NamedTuple):
 
     Attributes:
         loss: The loss on the held-out text, in nats per character.
-        message: Bytes per step after the warm-up into which a rank encodes its gradients.
+        message: Bytes of a rank's encoded gradients per step after the warm-up.
         traffic: Bytes per step that a rank sends through the network in a ring: an all-reduce of m bytes
             sends 2 m (ranks - 1) / ranks, an all-gather m (ranks - 1).
         seconds: The median duration of a step.
@@ -54,7 +54,7 @@ Measured = Callable[[int], tuple[float, float]]
 
 
 def with_torch(hook: Hook, element_bytes: int) -> Callable[[DistributedDataParallel], Measured]:
-    """A hook that reduces all elements."""
+    """Registers one of PyTorch's hooks that reduce all elements."""
 
     def register(ddp: DistributedDataParallel) -> Measured:
         ddp.register_comm_hook(None, hook)
@@ -65,7 +65,7 @@ def with_torch(hook: Hook, element_bytes: int) -> Callable[[DistributedDataParal
 
 
 def with_power_sgd(rank: int) -> Callable[[DistributedDataParallel], Measured]:
-    """Vogels et al. 2019; it counts elements itself, which are of float32."""
+    """Registers PowerSGD (Vogels et al. 2019), which counts the float32 elements that it sends."""
 
     def register(ddp: DistributedDataParallel) -> Measured:
         state = PowerSGDState(None, matrix_approximation_rank=rank, start_powerSGD_iter=WARMUP_STEPS)
@@ -82,7 +82,7 @@ def with_power_sgd(rank: int) -> Callable[[DistributedDataParallel], Measured]:
 
 
 def with_fedplug(encoder: str) -> Callable[[DistributedDataParallel], Measured]:
-    """Payloads of an encoder."""
+    """Registers `fedplug_hook` with an encoder."""
 
     def register(ddp: DistributedDataParallel) -> Measured:
         state = fedplug_torch.FedplugState(encoder, ddp, warmup_steps=WARMUP_STEPS)
@@ -110,7 +110,7 @@ HOOKS = {
 
 
 def train(rank: int, meeting_point: str, names: list[str], steps: int, results: Any) -> None:
-    """One rank, with one hook after the other."""
+    """Trains one rank with one hook after the other."""
     torch.set_num_threads(1)
     dist.init_process_group("gloo", init_method=meeting_point, rank=rank, world_size=RANKS)
     text = read_text(RANKS)
@@ -132,7 +132,7 @@ def train(rank: int, meeting_point: str, names: list[str], steps: int, results: 
 
 
 def table(outcomes: dict[str, Outcome], steps: int) -> str:
-    """Markdown."""
+    """Returns the Markdown table."""
     facts = environment()
     elements = sum(p.numel() for p in new_model().parameters())
     lines = [
@@ -157,7 +157,7 @@ def table(outcomes: dict[str, Outcome], steps: int) -> str:
 
 
 def main() -> None:
-    """Reads the arguments, starts the processes, writes the table."""
+    """Starts the processes and writes the table."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--steps", type=int, default=300)
     parser.add_argument("--out", type=Path, default=Path(__file__).with_name("results"), metavar="FOLDER")

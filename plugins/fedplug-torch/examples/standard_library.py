@@ -1,6 +1,6 @@
-"""A small language model of characters, and the text it learns: the source of Python's standard library.
+"""A small character-level language model, and its data: the source of Python's standard library.
 
-Every machine has that text, and its modules are the shards of workers.
+Every machine has this text. Its modules are divided into the shards of the workers.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class Text(NamedTuple):
 
 
 def read_text(workers: int) -> Text:
-    """Modules go to the workers in turn, by name; every tenth is held out."""
+    """Distributes the modules, sorted by name, to the workers in turn; holds out every tenth."""
     modules = sorted(Path(sysconfig.get_path("stdlib")).glob("*.py"))
     held_out, trained = modules[::10], [module for place, module in enumerate(modules) if place % 10]
     return Text([_read(trained[worker::workers]) for worker in range(workers)], _read(held_out))
@@ -41,7 +41,7 @@ def _read(modules: list[Path]) -> torch.Tensor:
 
 
 def batch(text: torch.Tensor, seed: tuple[int, ...], size: int = BATCH) -> tuple[torch.Tensor, torch.Tensor]:
-    """Characters, and those that follow each of them, ``[size, LENGTH]`` each; decided by the seed."""
+    """Returns random windows of characters and of the next characters, ``[size, LENGTH]`` each."""
     mixed = sum(number * 1_000_003**place for place, number in enumerate(seed)) % 2**63
     generator = torch.Generator().manual_seed(mixed)
     begins = torch.randint(len(text) - LENGTH - 1, (size,), generator=generator)
@@ -62,7 +62,7 @@ class CharacterModel(nn.Module):
         self.head = nn.Linear(WIDTH, count)
 
     def forward(self, characters: torch.Tensor) -> torch.Tensor:
-        """Logits of the next character, ``[batch, length, characters]``."""
+        """Returns logits of the next character, ``[batch, length, characters]``."""
         x = self.characters(characters) + self.places.weight[: characters.shape[1]]
         for block in self.blocks:
             x = block(x)
@@ -88,13 +88,13 @@ class _Block(nn.Module):
 
 
 def new_model() -> CharacterModel:
-    """Always with the same parameters."""
+    """Returns a model with the same initial parameters in every call."""
     torch.manual_seed(0)
     return CharacterModel()
 
 
 def loss_of(model: nn.Module, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
-    """Cross entropy of the next character, in nats."""
+    """Returns the cross entropy of the next character, in nats."""
     return nn.functional.cross_entropy(model(x).flatten(0, 1), y.flatten())
 
 

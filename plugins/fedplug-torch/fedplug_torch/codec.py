@@ -52,7 +52,8 @@ class Codec:
                 uncompressed.
             state: The state from the previous call for this tensor; None the first time.
             round_num: Round number, 0 or more, for schedules and seeds.
-            in_place: Whether to overwrite the tensors of ``state`` with the next state.
+            in_place: Whether to overwrite the tensors of ``state`` with the next state. The caller must not
+                use ``state`` afterwards.
             out: A state that is no longer needed, which the next one overwrites.
 
         Returns:
@@ -83,9 +84,9 @@ class Codec:
             tensors: Tensors by name: a ``state_dict()``, ``named_parameters()``, a mapping, or a module for
                 its parameters. Usually an update: the parameters after training minus those before.
             states: The states from the previous call, one flat dictionary for the whole model.
-            round_num: See `encode`.
-            in_place: See `encode`.
-            out: See `encode`.
+            round_num: Round number, see `encode`.
+            in_place: Whether to overwrite ``states``, see `encode`.
+            out: A state that is no longer needed, see `encode`.
 
         Raises:
             ArgumentError: A tensor cannot be encoded; the message names it.

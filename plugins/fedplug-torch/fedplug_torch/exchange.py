@@ -24,14 +24,14 @@ _FORMS = {"parameters": 2**30}
 """The name and maximum size of the text that describes the parameters of a rank."""
 
 _MAX_ERROR_BYTES = 2000
-"""Maximum size of the text of an error for the other ranks."""
+"""Maximum size of the error message for the other ranks."""
 
 _ERROR = -1
-"""A value instead of the first size: the rank sends the text of an error instead of payloads."""
+"""The first size of a rank that sends an error message instead of payloads."""
 
 
 class RankError(FedplugError, RuntimeError):
-    """A step failed on some rank. It is raised on every rank, and says where and why."""
+    """An error of one rank that is raised on every rank; the message names the rank and the cause."""
 
 
 class Exchange:
@@ -89,11 +89,11 @@ class Exchange:
     def all_gather(
         self, payloads: Mapping[str, bytes], max_bytes: Mapping[str, int]
     ) -> dict[str, dict[str, NDArray[np.uint8]]]:
-        """Returns the payloads of every rank.
+        """Sends this rank's payloads to all ranks, and returns theirs.
 
         Args:
-            payloads: This rank's payloads, with the same names and order on every rank. Empty bytes mean
-                nothing.
+            payloads: This rank's payloads, with the same names and order on every rank. A payload may be
+                empty.
             max_bytes: Maximum size of each payload by name; no rank allocates more.
 
         Returns:
@@ -111,7 +111,7 @@ class Exchange:
 
         Args:
             error: The error of this rank.
-            max_bytes: See `all_gather`.
+            max_bytes: Maximum size of each payload by name, the same as in `all_gather`.
 
         Raises:
             RankError: Always, on this and the other ranks.

@@ -2,7 +2,7 @@
 
 Source: Douillard et al. 2023, "DiLoCo: Distributed Low-Communication Training of Language Models" (arXiv
 2311.08105), algorithm 1. With SGD at learning rate 1 and no momentum as the outer optimizer, it is local SGD
-(Stich 2019, arXiv 1805.09767). With that and decaying error feedback, it is SparseLoCo (Sarfi et al. 2025,
+(Stich 2019, arXiv 1805.09767). The same with decaying error feedback is SparseLoCo (Sarfi et al. 2025,
 arXiv 2508.15706).
 """
 
@@ -172,14 +172,14 @@ class OuterStep:
         return payloads
 
     def apply(self, messages: Mapping[str, Mapping[str, Any]], *, accepted: bool | None = None) -> None:
-        """Takes the outer step from the last one by the mean of all workers' changes.
+        """Takes one step of the outer optimizer from the anchor, with the mean of all workers' changes.
 
         If this worker's own message is missing, it counts as not sent: its content is added to the residual,
         and so to the worker's next message. The missing message must therefore never be applied later.
 
         Args:
-            messages: The untrusted results of `encode` of all workers by any worker name, in the same order
-                on all of them, so that they end with the same bits.
+            messages: Untrusted results of `encode`, by name of the worker. All workers must use the same
+                order to get bit-identical results.
             accepted: Whether this worker's own message is among them. By default this is decided by comparing
                 the bytes.
 

@@ -1,4 +1,4 @@
-"""Processes that several tests use."""
+"""Fixtures that start the ranks of torch.distributed."""
 
 import functools
 
@@ -6,12 +6,12 @@ import pytest
 import torch
 from ranks import Ranks
 
-torch.set_num_threads(1)  # as in the ranks: sums of other numbers of threads have other bits
+torch.set_num_threads(1)  # as in the ranks: the number of threads changes the bits of sums
 
 
 @pytest.fixture(scope="session")
 def start():
-    """Ranks, as many as are asked for; the same processes for all tests."""
+    """Starts a number of ranks, or returns those started before."""
     started = []
 
     @functools.cache

@@ -1,4 +1,4 @@
-"""What ranks do in tests of the hook beyond training."""
+"""Jobs that the ranks run in tests of the hook."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def hooked(encoder, model, **ddp_arguments):
 
 
 def mean_and_its_parts(dtype):
-    """The gradients of one step with ``identity``, and what each rank's own were."""
+    """Returns the gradients of one step with ``identity``, and each rank's own gradients."""
     model = network(dtype)
     loss_of(model, 0, dist.get_rank()).backward()
     own = gradients(model)
@@ -42,7 +42,7 @@ def blown_up(payload):
 
 
 class Damaging(fedplug.Codec):
-    """Damages the payload of one parameter, in one round."""
+    """A codec that damages the payload of one parameter in one round."""
 
     def __init__(self, damage, name, round_num):
         super().__init__(fedplug.encoder("topk(0.1)"))
@@ -57,7 +57,7 @@ class Damaging(fedplug.Codec):
 
 
 def train_through_an_error(damage, steps, bad_step):
-    """Skips the step in which one rank sends damaged bytes, or has a gradient that is no number."""
+    """Trains, and skips the step in which one rank sends damaged bytes or has a NaN gradient."""
     rank = dist.get_rank()
     encoder = fedplug.codec("topk(0.1)")
     if damage is not None and rank == 1:
@@ -94,7 +94,7 @@ def train_without_step(steps, left_out):
 
 
 class TwoHeads(torch.nn.Module):
-    """Of which a step uses one."""
+    """A network with two heads; each step uses one."""
 
     def __init__(self):
         super().__init__()
@@ -106,7 +106,7 @@ class TwoHeads(torch.nn.Module):
 
 
 def use_heads(turns):
-    """``turns``: by step, the head that each rank uses. Gradients and residuals after every step."""
+    """Trains with the heads in ``turns``, by step and rank; returns gradients and residuals of each step."""
     ddp, state = hooked("topk(0.1)", TwoHeads(), find_unused_parameters=True)
     seen = []
     for step, heads in enumerate(turns):
@@ -132,7 +132,7 @@ def with_bucket_views(steps, gradient_as_bucket_view):
 
 
 class Strange(torch.nn.Module):
-    """Has parameters that DDP lays out in other ways than C order."""
+    """A network whose parameters DDP lays out in other orders than C order."""
 
     def __init__(self):
         super().__init__()
@@ -149,7 +149,7 @@ class Strange(torch.nn.Module):
 
 
 class Recording(fedplug.Codec):
-    """Keeps the arrays that it is given."""
+    """A codec that records the arrays it encodes."""
 
     def encode_model(self, arrays, states=None, round_num=0, **kwargs):
         self.arrays = {name: array.copy() for name, array in arrays.items()}
@@ -157,11 +157,11 @@ class Recording(fedplug.Codec):
 
 
 def gradients_of_strange_parameters(encoder):
-    """Each step: the gradients alone, what the codec was given, and the gradients that DDP leaves."""
+    """Returns for each step the gradients without DDP, the encoded arrays, and the gradients after DDP."""
     codec, x = Recording(fedplug.encoder(encoder)), 1.0 + dist.get_rank()
     ddp, _ = hooked(codec, Strange())
     steps = []
-    for _ in range(2):  # DDP makes its buckets anew after the first
+    for _ in range(2):  # DDP rebuilds its buckets after the first
         alone = Strange()
         alone(x).backward()
         ddp.zero_grad()
@@ -172,7 +172,7 @@ def gradients_of_strange_parameters(encoder):
 
 
 def train_through_errors(bad_steps, encoder="topk(0.1)", **ddp_arguments):
-    """The steps that fail, and the parameters after the others; a step uses one of two heads."""
+    """Returns the steps that fail, and the parameters after the others; a step uses one of two heads."""
     model = TwoHeads()
     ddp, state = hooked(encoder, model, **ddp_arguments)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
@@ -192,7 +192,7 @@ def train_through_errors(bad_steps, encoder="topk(0.1)", **ddp_arguments):
 
 
 def leave_early(bad_step):
-    """Rank 1 takes two steps more than rank 0, under DDP's ``join``."""
+    """Trains two steps more on rank 1 than on rank 0, under DDP's ``join``."""
     ddp, state = hooked("topk(0.1)", network())
     failed = []
     with ddp.join():
@@ -215,7 +215,7 @@ def pickled(ddp, state):
 
 
 def train_a_copy(copied, encoder):
-    """The parameters after three steps, and after a step, a copy and two steps of the copy."""
+    """Returns the parameters after three steps, and after one step, a copy and two steps of the copy."""
     found = []
     for copy_after in (None, 1):
         ddp, state = hooked(encoder, network())
@@ -233,7 +233,7 @@ def train_a_copy(copied, encoder):
 
 
 def use_the_copy_of_another_rank():
-    """Returns what both ranks are told when both go on with the state of rank 0."""
+    """Returns the errors of both ranks if both resume from the state of rank 0."""
     ddp, state = hooked("topk(0.1)", network())
     loss_of(ddp, 0, dist.get_rank()).backward()
     sent = [(ddp.module, state)]
@@ -261,7 +261,7 @@ def copy_with_a_group_of_its_own():
 
 
 def similar_names():
-    """The state after steps that use both of two parameters, only the first, and both."""
+    """Returns the state after steps that use both of two parameters, only the first, and both."""
     torch.manual_seed(0)
     module = torch.nn.Module()
     module.part = torch.nn.ParameterDict({"w": torch.randn(2000), "w/x": torch.randn(2000)})
@@ -278,7 +278,7 @@ def similar_names():
 
 
 def unfreeze_a_layer():
-    """The residuals while other layers are trained, each time in a new DDP model with the same state."""
+    """Returns residuals while other layers are trained, each time in a new DDP model with the same state."""
     model = network()
     model[0].requires_grad_(False)
     state = fedplug_torch.FedplugState("topk(0.1)", model)
@@ -294,7 +294,7 @@ def unfreeze_a_layer():
 
 
 def make_a_layer_late():
-    """The state knows the module before it has its last layer."""
+    """Trains a module that gets its last layer after its state was created."""
     model = torch.nn.Sequential(torch.nn.Linear(64, 10))
     state = fedplug_torch.FedplugState("topk(0.1)", model)
     model.append(torch.nn.Linear(10, 10))
@@ -305,7 +305,7 @@ def make_a_layer_late():
 
 
 def accumulate(encoder):
-    """Two batches in one step: DDP calls the hook for the second only."""
+    """Accumulates two batches in one step; DDP calls the hook only for the second."""
     rank = dist.get_rank()
     ddp, state = hooked(encoder, network())
     with ddp.no_sync():
@@ -336,7 +336,7 @@ def load_the_state_of_the_next_rank():
 
 
 class Counting(fedplug.Codec):
-    """Adds up how long its payloads are."""
+    """A codec that sums the lengths of its payloads."""
 
     total = 0
 
@@ -356,7 +356,7 @@ def count_bytes(steps):
 
 
 def residual_and_gradient():
-    """The payload and the next residual are, together, gradient plus residual."""
+    """Checks that payload plus next residual equals gradient plus residual."""
     rank = dist.get_rank()
     ddp, state = hooked("topk(0.1)", network())
     sent = {name: np.zeros_like(value) for name, value in parameters(ddp.module).items()}
@@ -375,7 +375,7 @@ def residual_and_gradient():
 
 
 def die_in_the_second_step():
-    """Rank 1 does; what the others see."""
+    """Ends rank 1 in the second step; returns the errors of the others."""
     ddp, _ = hooked("topk(0.1)", network())
     loss_of(ddp, 0, dist.get_rank()).backward()
     loss = loss_of(ddp, 1, dist.get_rank())
@@ -399,7 +399,7 @@ def hook_of_another_module():
 
 
 class InTwoDtypes(torch.nn.Sequential):
-    """A body of one dtype, and a last layer of another."""
+    """A network whose last layer has another dtype than the others."""
 
     def forward(self, x):
         return self[1](self[0](x).double())

@@ -1,4 +1,4 @@
-"""What ranks do in tests: train a small network on their part of scikit-learn's digits."""
+"""Training of a small network, each rank on its part of scikit-learn's digits."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 BATCH = 16
 SMALL_BUCKETS = 0.005
-"""MiB: every parameter of the network is alone, or with few others, in a bucket."""
+"""Bucket size in MiB at which each bucket holds one or few parameters."""
 
 
 @functools.cache
@@ -29,7 +29,7 @@ def network(dtype=torch.float32):
 
 
 def batch(step, rank):
-    """Of this rank in this step, the same whenever it is asked for."""
+    """Returns the batch of a rank in a step; the same batch in every call."""
     images, labels = data()
     chosen = np.random.default_rng([step, rank]).choice(len(labels), BATCH, replace=False)
     return images[chosen], labels[chosen]
@@ -56,7 +56,7 @@ def gradients(model):
 
 
 def _array(tensor):
-    """A copy; of bfloat16, which NumPy has not, the same numbers in float32."""
+    """Returns a copy as an array; bfloat16, which NumPy lacks, becomes float32."""
     return (tensor.float() if tensor.dtype is torch.bfloat16 else tensor).numpy().copy()
 
 
@@ -71,9 +71,9 @@ def train(
     bucket_cap_mb=SMALL_BUCKETS,
     **state_arguments,
 ):
-    """DDP with the hook, or without one where there is no encoder.
+    """Trains in DDP with the hook, or without it if there is no encoder.
 
-    ``saved`` is what an earlier call returned under this key; the ranks go on from there, at step ``begin``.
+    ``saved`` is the entry of that name in an earlier result; the ranks resume from it at step ``begin``.
     """
     rank = dist.get_rank()
     model = network(dtype)

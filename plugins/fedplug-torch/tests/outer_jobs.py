@@ -1,4 +1,4 @@
-"""What ranks, and workers in one process, do in tests of the outer step."""
+"""Jobs of ranks, and of workers in one process, in tests of the outer step."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Worker:
     def __init__(
         self, number, encoder, *, inner_steps=INNER_STEPS, saved=None, make_optimizer=None, **arguments
     ):
-        """Restores ``saved`` in the order that a program would: model, inner optimizer, outer step."""
+        """Restores ``saved`` in the usual order: model, inner optimizer, outer step."""
         self.number = number
         self.model = digits.network()
         self.inner = torch.optim.SGD(self.model.parameters(), lr=0.05, momentum=0.5)
@@ -89,7 +89,7 @@ def begin_with_other_parameters():
 
 
 def train_through_a_bad_parameter():
-    """One rank has a parameter that is no number when it is to be sent, and repairs it."""
+    """Trains while one rank has a NaN parameter in an exchange, and repairs it."""
     worker = Worker(dist.get_rank(), "topk(0.1)", inner_steps=1)
     worker.train()
     bias = worker.model[0].bias
@@ -109,9 +109,9 @@ def train_through_a_bad_parameter():
 
 
 def restart_in_the_middle(encoder, optimizer=None):
-    """The whole run, and one that goes on from a checkpoint within an interval.
+    """Trains without interruption, and again with a checkpoint between two exchanges.
 
-    Model, inner optimizer, OuterStep and its state follow each other as in any program.
+    Restores the model, the inner optimizer, the OuterStep and its state in this order.
     """
     whole = Worker(dist.get_rank(), encoder, make_optimizer=optimizer)
     worker = Worker(dist.get_rank(), encoder, make_optimizer=optimizer)
@@ -127,7 +127,7 @@ def restart_in_the_middle(encoder, optimizer=None):
 
 
 def different_parameters(change):
-    """Returns what a rank is told if the model of rank 1 is another one, and whether its own has changed."""
+    """Returns a rank's error if the model of rank 1 differs, and whether its own model changed."""
     model = digits.network()
     if dist.get_rank() == 1:
         model = change(model)
@@ -199,7 +199,7 @@ def _refused(model):
 
 
 def local_parts():
-    """Passes what the error of `sharded_by_fully_shard` names: each rank alone has its part."""
+    """Passes local parts, as the error in `sharded_by_fully_shard` suggests; each rank is its own group."""
     model = digits.network()
     fully_shard(model, mesh=init_device_mesh("cpu", (dist.get_world_size(),)))
     groups = [dist.new_group([rank]) for rank in range(dist.get_world_size())]

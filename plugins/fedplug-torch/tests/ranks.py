@@ -1,4 +1,4 @@
-"""Real processes, each a rank of torch.distributed over gloo, that do the same job at the same time."""
+"""Processes that are ranks of torch.distributed over gloo and run the same job at the same time."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ _INSTALLED = [
 ]
 
 SECONDS = 120
-"""Until a rank that does not answer counts as hanging."""
+"""Seconds after which a rank without an answer counts as hanging."""
 
 
 class Ranks:
-    """So many processes, which are used for many jobs, as importing torch takes them seconds."""
+    """Processes that are reused for many jobs, because importing torch takes seconds."""
 
     def __init__(self, count):
-        # A process that has imported everything, and of which the ranks are copies: they start at once.
+        # Ranks are forked from a process that has imported everything, so they start at once.
         context = multiprocessing.get_context("forkserver")
-        context.set_forkserver_preload(_INSTALLED)  # of a module in this folder, Python 3.11 finds nothing
+        context.set_forkserver_preload(_INSTALLED)  # Python 3.11 finds no module of this folder
         self._folder = tempfile.TemporaryDirectory()
         meeting_point = Path(self._folder.name, "ranks").as_uri()
         self._pipes, self._processes = [], []
@@ -40,7 +40,7 @@ class Ranks:
             self._processes.append(process)
 
     def run(self, job, *args, **kwargs):
-        """What ``job(*args, **kwargs)`` returns on each rank; None of one that died. Exceptions fail."""
+        """Returns ``job(*args, **kwargs)`` of each rank, None for one that died; fails on exceptions."""
         for pipe in self._pipes:
             pipe.send((job, args, kwargs))
         results, errors = [], []

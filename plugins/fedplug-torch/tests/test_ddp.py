@@ -28,7 +28,7 @@ def assert_equal_ranks(results):
         assert_same(results[0]["parameters"], other["parameters"])
 
 
-# What is averaged ------------------------------------------------------------------------------------------
+# Averages --------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16], ids=str)
@@ -168,7 +168,7 @@ def test_layers_may_be_made_after_the_state(two_ranks):
     assert two_ranks.run(ddp_jobs.make_a_layer_late) == [1, 1]
 
 
-# Going on after a restart ----------------------------------------------------------------------------------
+# Restarts --------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("encoder", ["topk(0.05) | qsgd(4)", "budget('topk(0.05)', bytes_per_client=3000)"])
@@ -254,13 +254,13 @@ def test_sparse_gradients_are_refused(two_ranks):
 def test_the_hook_is_for_the_buckets_of_ddp():
     state = fedplug_torch.FedplugState("topk(0.1)", digits.network())
     with pytest.raises(ArgumentError, match="takes the buckets of DistributedDataParallel, not a Tensor"):
-        fedplug_torch.fedplug_hook(state, torch.zeros(3))  # as FSDP calls its hooks
+        fedplug_torch.fedplug_hook(state, torch.zeros(3))  # FSDP calls its hooks like this
 
 
 def test_a_state_may_be_older_than_the_process_group(two_ranks):
     state = fedplug_torch.FedplugState("topk(0.05)", digits.network())
     with pytest.raises(ArgumentError, match="init_process_group"):
-        state.state_dict()  # of which rank?
+        state.state_dict()  # the rank is unknown
     saved = two_ranks.run(digits.train, "topk(0.05)", 2)[1]["saved"]["state"]
     state.load_state_dict(saved)
     assert_same(state.state_dict(), saved)
@@ -307,7 +307,7 @@ def test_what_has_a_process_group_of_its_own_is_not_copied(two_ranks):
         assert all("process group of its own cannot be copied" in error for error in errors)
 
 
-# What is refused in words ----------------------------------------------------------------------------------
+# Rejected arguments ----------------------------------------------------------------------------------------
 
 
 def test_a_state_of_another_encoder_is_refused_and_nothing_changes(two_ranks):

@@ -38,11 +38,11 @@ def one_round(workers):
         worker.outer.apply(messages)
 
 
-# What a step is --------------------------------------------------------------------------------------------
+# Steps -----------------------------------------------------------------------------------------------------
 
 
 def test_it_is_the_outer_step_of_diloco():
-    """Algorithm 1 of Douillard et al., written down with torch's own optimizer."""
+    """The reference is algorithm 1 of Douillard et al. with torch's own optimizer."""
     workers = [Worker(number, "identity") for number in range(3)]
     theirs = [Worker(number, "identity") for number in range(3)]
     shared = digits.network()
@@ -243,7 +243,7 @@ def test_step_needs_torch_distributed():
 
 
 class Counting(torch.optim.Optimizer):
-    """Momentum in float32, steps as Python numbers, lists and texts: all that a state may hold."""
+    """An optimizer whose state holds every supported type: tensors, numbers, lists and strings."""
 
     def __init__(self, params):
         super().__init__(params, {"lr": 0.5, "betas": (0.9, 0.99), "name": "counting", "decay": None})
@@ -372,7 +372,7 @@ def test_restored_in_the_natural_order_ranks_go_on_in_the_middle_of_an_interval(
     ],
 )
 def test_what_was_not_applied_is_sent_later(encoder):
-    """All changes are, together, what was applied and what is still kept."""
+    """The sum of all changes equals the applied changes plus the kept ones."""
     model = torch.nn.ParameterDict({"large": torch.zeros(40, 50), "small": torch.zeros(7)})
     optimizer = torch.optim.SGD(model.parameters(), lr=1)
     outer = OuterStep(model, encoder, inner_steps=1, optimizer=optimizer)
@@ -406,7 +406,7 @@ def test_a_message_that_was_not_applied_survives_a_restart():
 
 
 def test_a_worker_may_say_whether_its_message_was_applied():
-    """Two workers can send the same bytes."""
+    """Equal bytes of two workers need ``accepted``."""
     workers = [Worker(0, "topk(0.1)") for _ in range(2)]
     for worker in workers:
         worker.train()
@@ -536,7 +536,7 @@ def test_a_model_that_has_changed_is_refused_before_anything_is_sent(change):
 
 
 class Masked(torch.nn.Module):
-    """A body of bfloat16, a norm of float32, and a constant that is not finite."""
+    """A bfloat16 network with a float32 norm and a constant that is not finite."""
 
     def __init__(self, constant):
         super().__init__()

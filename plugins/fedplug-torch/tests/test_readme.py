@@ -1,4 +1,4 @@
-"""The programs of the README run, each as it says; and the examples."""
+"""The programs of the README and the examples run as documented."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ import pytest
 from standard_library import read_text
 
 PACKAGE = Path(__file__).parents[1]
-# What a process says where a thread of Gloo's still holds a tensor while the interpreter ends. Others
-# see it too (pytorch/pytorch#179291, #190489); here it was once or twice in 70 runs.
+# Printed if a Gloo thread still holds a tensor when the interpreter exits: one or two of 70 runs
+# (pytorch/pytorch#179291, #190489).
 ABORTED_AT_EXIT = "terminate called without an active exception"
 TORCHRUN = "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"
 
@@ -28,7 +28,7 @@ def blocks():
 
 @pytest.fixture
 def alone(monkeypatch, tmp_path):
-    """This process is the only rank, as if torchrun had started it."""
+    """Makes this process the only rank, as if torchrun had started it."""
     monkeypatch.chdir(tmp_path)
     for name, value in {
         "RANK": "0",
@@ -58,7 +58,7 @@ def test_the_program_for_ddp_runs_with_torchrun(tmp_path):
         if ABORTED_AT_EXIT not in done.stderr:
             break
     assert done.returncode == 0, done.stderr
-    # Two processes write to one pipe: a line may begin before the other has ended.
+    # Two processes write to one pipe, so lines may be mixed.
     assert sorted(re.findall(r"rank \d(?= sent )", done.stdout)) == ["rank 0", "rank 1"]
 
 

@@ -1,4 +1,4 @@
-"""Error feedback of half and bfloat16 in torch: what waits is kept in float32."""
+"""Residuals of float16 and bfloat16 tensors are kept in float32."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def steady(dtype):
 
 
 def waiting(state):
-    """The one residual of a state, under whatever name."""
+    """Returns the only residual of a state."""
     (residual,) = (x for key, x in state.items() if key.endswith("residual"))
     assert residual.dtype == torch.float32
     return residual.reshape(-1).double()
@@ -63,7 +63,7 @@ def test_an_outer_step_keeps_what_it_does_not_send(dtype):
 
 
 def hook_for_many_steps(dtype):
-    """Sends one gradient in every step and on every rank; returns what arrived of it and what waits."""
+    """Sends one gradient in every step on every rank; returns the decoded sum and the residual."""
     model = torch.nn.Linear(SIZE, 1, bias=False, dtype=dtype)
     state = fedplug_torch.FedplugState(fedplug_torch.Codec("topk(count=1)", min_size=0), model)
     ddp = torch.nn.parallel.DistributedDataParallel(model)

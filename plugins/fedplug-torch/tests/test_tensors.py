@@ -1,4 +1,4 @@
-"""Tensors to bytes and back: on the same memory where that can be, by a copy where it cannot."""
+"""Tensors are encoded and decoded without a copy where possible."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def test_autograd_knows_that_a_tensor_was_decoded_into():
         loss.backward()
 
 
-# What a tensor may be --------------------------------------------------------------------------------------
+# Supported tensors -----------------------------------------------------------------------------------------
 
 
 @given(st.lists(st.integers(0, 5), max_size=4), st.sampled_from(FLOATS + OTHERS))
@@ -236,7 +236,7 @@ def test_a_payload_may_be_a_tensor_of_bytes():
     assert torch.equal(received, numbers(100))
 
 
-# What is no model ------------------------------------------------------------------------------------------
+# Invalid models --------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(

@@ -1,1 +1,1 @@
-"""A Flower app: a small network learns handwritten digits, and its updates travel compressed."""
+"""A Flower app that trains a small network on handwritten digits with compressed updates."""

@@ -1,4 +1,4 @@
-"""A client: as any other, but for the mod."""
+"""The ClientApp; only the mod is specific to fedplug."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The server: FedAvg, with compressed updates."""
+"""The ServerApp: FedAvg with compressed updates."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ app = ServerApp()
 
 @app.main()
 def main(grid: Grid, context: Context) -> None:
-    """Trains, and says what it took."""
+    """Trains and prints accuracy and bytes."""
     strategy = Compressed(FedAvg(fraction_evaluate=0.0), str(context.run_config["encoder"]))
     result = strategy.start(
         grid=grid,
@@ -32,7 +32,7 @@ def main(grid: Grid, context: Context) -> None:
 
 
 def evaluate(server_round: int, arrays: ArrayRecord) -> MetricRecord:
-    """The model on images that no client has."""
+    """Evaluates the model on held-out images."""
     model = {name: array.numpy() for name, array in arrays.items()}
     loss, accuracy = task.evaluate(model, task.test_examples())
     return MetricRecord({"loss": loss, "accuracy": accuracy})

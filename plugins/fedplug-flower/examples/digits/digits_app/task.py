@@ -1,4 +1,4 @@
-"""The images, the model and its training, in NumPy; nothing of Flower."""
+"""Images, model and training in NumPy, without Flower."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ TEST_IMAGES, HIDDEN, CLASSES, BATCH = 360, 128, 10, 32
 
 @cache
 def _images() -> Examples:
-    """1,797 images of 8 x 8 pixels, shuffled, with their labels; part of scikit-learn."""
+    """Returns scikit-learn's 1,797 images of 8 x 8 pixels and their labels, shuffled."""
     images, labels = load_digits(return_X_y=True)
     order = np.random.default_rng(0).permutation(len(labels))
     return (images[order] / 16).astype(np.float32), labels[order]
@@ -29,13 +29,13 @@ def test_examples() -> Examples:
 
 
 def train_examples(client: int, clients: int) -> Examples:
-    """One client's part."""
+    """Returns one client's part."""
     images, labels = _images()
     return images[TEST_IMAGES + client :: clients], labels[TEST_IMAGES + client :: clients]
 
 
 def new_model() -> Model:
-    """64 pixels, a hidden layer, 10 classes."""
+    """Returns a network with 64 inputs, a hidden layer and 10 classes."""
     rng = np.random.default_rng(1)
     return {
         "hidden/kernel": rng.normal(0, 0.1, (64, HIDDEN)).astype(np.float32),
@@ -46,7 +46,7 @@ def new_model() -> Model:
 
 
 def train(model: Model, examples: Examples, epochs: int, rate: float, seed: int) -> float:
-    """Gradient descent in mini-batches; changes the model, returns the mean loss."""
+    """Trains the model in place with mini-batch gradient descent; returns the mean loss."""
     images, labels = examples
     rng, losses = np.random.default_rng(seed), []
     for _ in range(epochs):
@@ -56,7 +56,7 @@ def train(model: Model, examples: Examples, epochs: int, rate: float, seed: int)
 
 
 def evaluate(model: Model, examples: Examples) -> tuple[float, float]:
-    """The mean loss, and which fraction is classified rightly."""
+    """Returns the mean loss and the accuracy."""
     images, labels = examples
     _, probabilities = _forward(model, images)
     loss = -np.log(probabilities[np.arange(len(labels)), labels] + 1e-9).mean()

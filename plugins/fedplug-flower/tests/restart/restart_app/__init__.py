@@ -1,1 +1,1 @@
-"""A training that waits while a SuperNode is restarted."""
+"""A Flower app that waits while a SuperNode is restarted."""

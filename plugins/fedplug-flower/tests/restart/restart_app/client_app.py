@@ -1,4 +1,4 @@
-"""Updates that depend on nothing but the client and the round."""
+"""A ClientApp whose updates depend only on the client and the round."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""FedAvg of two clients. After a round it says so in a file, and goes on when there is another one."""
+"""FedAvg of two clients. After one round it creates the file ``paused`` and waits for the file ``go``."""
 
 from __future__ import annotations
 
