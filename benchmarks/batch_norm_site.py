@@ -12,7 +12,7 @@ from benchmarks import batch_norm_task as task
 
 
 def main(kind: str) -> None:
-    """Answers NVFlare's tasks until there are no more."""
+    """Runs NVFlare's tasks until the job ends."""
     torch.set_num_threads(1)
     flare.init()
     client = int(flare.get_site_name().removeprefix("site-")) - 1

@@ -1,4 +1,4 @@
-"""A site of the measured jobs: adds heavy-tailed noise to the weights, in place of training."""
+"""A site of the measured jobs, which adds heavy-tailed noise to the weights in place of training."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ SCALE = 1e-3
 
 
 def main() -> None:
-    """Answers NVFlare's tasks until there are no more."""
+    """Runs NVFlare's tasks until the job ends."""
     flare.init()
     rng = np.random.default_rng(int(flare.get_site_name().removeprefix("site-")))
     while flare.is_running():

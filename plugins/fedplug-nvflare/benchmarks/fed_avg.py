@@ -1,10 +1,10 @@
-"""Bytes, seconds and the server's memory of a FedAvg round, with fedplug and without, on the same work.
+"""Measures bytes, seconds and the server's memory of a FedAvg round with fedplug and without.
 
     python benchmarks/fed_avg.py --machine "AMD EPYC, 2 cores, AVX-512" > benchmarks/results/fed_avg.md
 
-Every job runs in NVFlare's simulator. In the measured process there are the server and, of every client, the
-end that starts its processes; where there are fewer processes than clients, each task starts one, which is
-most of the seconds.
+Every job runs in NVFlare's simulator. The measured process contains the server and the part of every client
+that starts its processes. With fewer processes than clients, each task starts a process, which takes most of
+the time.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ there are fewer processes than clients, each task starts one, which is most of t
 
 
 class Work(NamedTuple):
-    """One block of the table."""
+    """A block of the table."""
 
     model: str
     clients: int
@@ -121,7 +121,7 @@ def _dense_bytes(model: str) -> int:
 
 
 def _sent(result: Path) -> float:
-    """Bytes of all clients' updates in the median round, from what the encoders wrote into their logs."""
+    """Returns the bytes of all clients' updates in the median round, from the logs of the encoders."""
     rounds: collections.Counter[int] = collections.Counter()
     for log in result.glob("site-*/log.txt"):
         for round_num, sent in re.findall(r"update (\d+)-\w+: (\d+) bytes instead", log.read_text()):

@@ -24,28 +24,27 @@ _SECONDS_BETWEEN_SAMPLES = 0.005
 
 
 class ShapesPersistor(ModelPersistor):
-    """Zeros of a model's shapes; writes nothing."""
+    """Starts from a model of zeros, and stores nothing."""
 
     def __init__(self, model: str) -> None:
         super().__init__()
         self.model = model
 
     def load_model(self, fl_ctx: FLContext) -> ModelLearnable:
-        """The first model."""
+        """Returns the initial model."""
         return make_model_learnable(
             {name: np.zeros(shape, np.float32) for name, shape in MODELS[self.model].items()}, {}
         )
 
     def save_model(self, model: ModelLearnable, fl_ctx: FLContext) -> None:
-        """Nothing to do."""
+        """Does nothing."""
 
 
 class Meter(Filter):
-    """Writes a line of JSON a round: seconds, resident bytes at most so far, seconds per update.
+    """Writes a JSON line per round: seconds, peak resident bytes so far, and seconds per update.
 
-    Bytes are above those at the begin of the job, when no model is loaded yet.
-
-    A filter that lets everything pass, as filters are what a recipe takes.
+    Bytes at the beginning of the job, before a model is loaded, are subtracted. The meter is a filter because
+    a recipe accepts filters; it changes nothing.
     """
 
     def __init__(self, file: str) -> None:
@@ -58,11 +57,11 @@ class Meter(Filter):
         self._updates: list[float] = []
 
     def process(self, shareable: Shareable, fl_ctx: FLContext) -> Shareable:
-        """Nothing is filtered."""
+        """Returns the message unchanged."""
         return shareable
 
     def handle_event(self, event_type: str, fl_ctx: FLContext) -> None:
-        """Follows rounds and results."""
+        """Measures rounds and results."""
         if event_type == EventType.START_RUN:
             self._rss = self._process.memory_info().rss
             self._running = True

@@ -1,4 +1,4 @@
-"""Shapes of the models that are sent around; nothing is trained."""
+"""Shapes of the measured models."""
 
 from __future__ import annotations
 
@@ -10,7 +10,10 @@ Shapes = dict[str, tuple[int, ...]]
 
 
 def _resnet18() -> Iterator[tuple[str, tuple[int, ...]]]:
-    """He et al., "Deep Residual Learning for Image Recognition" (arXiv 1512.03385), table 1."""
+    """Yields the shapes of ResNet-18.
+
+    Source: He et al., "Deep Residual Learning for Image Recognition" (arXiv 1512.03385), table 1.
+    """
     yield "conv1.weight", (64, 3, 7, 7)
     yield from _norm("bn1", 64)
     before = 64

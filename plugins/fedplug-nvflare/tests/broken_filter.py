@@ -1,4 +1,4 @@
-"""A filter that sits behind the encoder of one site and breaks what it sends in the first round."""
+"""A filter after the encoder of one site that damages its payloads in the first round."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from nvflare.app_common.app_constant import AppConstants
 
 
 class BrokenFilter(DXOFilter):
-    """Flips a bit of every payload of round 0: the network, or the site, is not to be trusted."""
+    """Flips a bit of every payload of round 0, as an untrusted network or site might."""
 
     def __init__(self) -> None:
         super().__init__([DataKind.WEIGHT_DIFF], [DataKind.WEIGHT_DIFF])

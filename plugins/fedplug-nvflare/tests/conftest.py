@@ -1,4 +1,4 @@
-"""The simulator's jobs, which take half a minute each, most of it waiting: run once, side by side."""
+"""Runs each job of the simulator once, several at a time: a job takes half a minute, mostly waiting."""
 
 from __future__ import annotations
 
@@ -14,22 +14,22 @@ import pytest
 
 Jobs = dict[str, Future[jobs.Finished]]
 SECONDS = (100, 200, 400)
-"""That a job may take, try by try: it mostly ends in half a minute, and some never do."""
+"""Timeouts of the attempts; most jobs end in half a minute, and some never end."""
 
 
 @pytest.fixture(scope="session")
 def finished(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Jobs]:
-    """The jobs by name, under way from the first test on that looks at one."""
+    """Starts all jobs at the first use; returns their futures by name."""
     workspace = tmp_path_factory.mktemp("workspace")
     with ThreadPoolExecutor(3) as pool:
         yield {name: pool.submit(_finish, name, workspace) for name in jobs.JOBS}
 
 
 def _finish(name: str, workspace: Path) -> jobs.Finished:
-    """Runs a job in a process of its own, and anew if it does not end.
+    """Runs a job in a separate process, and again after a timeout.
 
-    The simulator reaches a site's process at a port that was free when it looked. When another process has
-    taken it since, the simulator gives the site up, and its server waits for it without an end.
+    The simulator chooses a free port for a site's process. If another process takes the port first, the
+    simulator gives the site up, but its server waits for the site forever.
     """
     for attempt, seconds in enumerate(SECONDS):
         folder = workspace / f"{name}-{attempt}"

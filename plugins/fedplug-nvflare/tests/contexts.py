@@ -1,4 +1,4 @@
-"""NVFlare's own contexts and messages, as its runners make them, for tests that need no job."""
+"""NVFlare's contexts and messages, as its runners create them, for tests without a job."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from nvflare.app_common.utils.fl_model_utils import FLModel, FLModelUtils
 
 
 def context(identity: str, peer: str, job: str = "job") -> FLContext:
-    """Makes the context of one end, in a message from or to the other."""
+    """Returns the context of one end for a message from or to the other."""
     fl_ctx = FLContextManager(identity_name=identity, job_id=job).new_context()
     other = FLContextManager(identity_name=peer, job_id=job).new_context()
     fl_ctx.set_peer_context(other)
@@ -24,7 +24,7 @@ def context(identity: str, peer: str, job: str = "job") -> FLContext:
 
 
 def task(weights: Mapping[str, Any], round_num: int = 0) -> Shareable:
-    """The message that FedAvg sends to clients if fedplug is on the server."""
+    """Returns a task of FedAvg from a server with fedplug."""
     model = FLModel(params=dict(weights), current_round=round_num)
     shareable = FLModelUtils.to_shareable(model)
     shareable.set_header(SERVED, True)
@@ -32,25 +32,25 @@ def task(weights: Mapping[str, Any], round_num: int = 0) -> Shareable:
 
 
 def result(arrays: Mapping[str, Any], kind: str = DataKind.WEIGHT_DIFF, **meta: Any) -> Shareable:
-    """What a client's training returns."""
+    """Returns the result of a client's training."""
     return DXO(kind, dict(arrays), dict(meta)).to_shareable()
 
 
 def arrived(shareable: Shareable, client: str) -> Shareable:
-    """The same at the server, which knows who it is from."""
+    """Returns a message as the server receives it, with the name of the client."""
     shareable.set_peer_props({ReservedKey.IDENTITY_NAME: client})
     return shareable
 
 
 def begin_round(component: Any, weights: Mapping[str, Any]) -> None:
-    """NVFlare's event before a training task is sent, to a component of the server."""
+    """Fires the event before a training task is sent, for a component of the server."""
     fl_ctx = context("server", "site-1")
     fl_ctx.set_prop(AppConstants.TRAIN_SHAREABLE, task(weights), private=True, sticky=False)
     component.handle_event(AppEventType.BEFORE_TRAIN_TASK, fl_ctx)
 
 
 def task_context(client: str, message: Shareable, job: str = "job") -> FLContext:
-    """Makes the context in which a client works on a task."""
+    """Returns the context in which a client runs a task."""
     fl_ctx = context(client, "server", job)
     fl_ctx.set_prop(FLContextKey.TASK_DATA, message, private=True, sticky=False)
     return fl_ctx

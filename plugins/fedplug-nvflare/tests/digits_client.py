@@ -1,6 +1,6 @@
-"""A site of the tests' jobs: trains softmax regression on its part of the handwritten digits.
+"""A site of the tests' jobs that trains softmax regression on its part of the handwritten digits.
 
-Runs as a user's script in NVFlare's simulator, and by itself in the tests, which compare.
+It runs as a user's script in NVFlare's simulator, and without NVFlare for the expected results.
 """
 
 from __future__ import annotations
@@ -12,14 +12,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 NAME = "numpy_key"
-"""What NVFlare calls the one array of a NumPy model."""
+"""NVFlare's name of the only array of a NumPy model."""
 
 SHAPE = (65, 10)
 STEPS, RATE = 20, 0.5
 
 
 def examples(site: str, sites: int) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
-    """Pixels with a column of ones, and labels, of one site; sites differ in labels and in size."""
+    """Returns pixels with a column of ones, and labels, of a site; sites differ in labels and in size."""
     from sklearn.datasets import load_digits
 
     x, y = load_digits(return_X_y=True)
@@ -33,7 +33,7 @@ def examples(site: str, sites: int) -> tuple[NDArray[np.float32], NDArray[np.int
 def train(
     weights: NDArray[np.float32], x: NDArray[np.float32], y: NDArray[np.int64]
 ) -> tuple[NDArray[np.float32], float]:
-    """Gradient descent on all examples; the new weights, and the accuracy of those before."""
+    """Takes gradient steps on all examples; returns the new weights and the accuracy of the old ones."""
     targets = np.eye(10, dtype=np.float32)[y]
     accuracy = float(np.mean(np.argmax(x @ weights, axis=1) == y))
     for _ in range(STEPS):

@@ -1,6 +1,6 @@
-"""The jobs that the tests look at: NVFlare's own recipe, run in NVFlare's simulator.
+"""The jobs of the tests: NVFlare's own recipe in NVFlare's simulator.
 
-`python jobs.py NAME WORKSPACE` runs one, and prints the name of its folder last.
+`python jobs.py NAME WORKSPACE` runs a job and prints the name of its folder last.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ SHAPE = (65, 10)
 
 
 def recipe(name: str, sites: int, rounds: int, **more: Any) -> NumpyFedAvgRecipe:
-    """FedAvg of the digits' differences; ``more`` is what NVFlare's recipe takes."""
+    """Returns FedAvg of differences on the digits; ``more`` are arguments of NVFlare's recipe."""
     if "initial_ckpt" not in more:
         more["model"] = np.zeros(SHAPE).tolist()
     return NumpyFedAvgRecipe(
@@ -40,7 +40,7 @@ def recipe(name: str, sites: int, rounds: int, **more: Any) -> NumpyFedAvgRecipe
 
 
 class Finished:
-    """What a job left behind."""
+    """The files and the output of a job."""
 
     def __init__(self, folder: Path, printed: str = "") -> None:
         self.folder = folder
@@ -49,17 +49,17 @@ class Finished:
 
     @property
     def model(self) -> NDArray[np.float32]:
-        """The weights after the last round."""
+        """Weights after the last round."""
         array: NDArray[np.float32] = np.load(self.model_file)
         return array
 
     def log(self, site: str) -> str:
-        """What the server or a client wrote."""
+        """Returns the log of the server or of a client."""
         return (self.folder / site / "log.txt").read_text(encoding="utf-8")
 
 
 def run(job: NumpyFedAvgRecipe, workspace: Path, sites: int, processes: int | None = None) -> Finished:
-    """Runs it in the simulator; with fewer processes than sites a site's process ends after every task."""
+    """Runs a job in the simulator; with fewer processes than sites, a process ends after every task."""
     job.add_server_config({"server": {"heart_beat_timeout": 600, "task_request_interval": 0.5}})
     names = [f"site-{i + 1}" for i in range(sites)]
     environment = SimEnv(clients=names, num_threads=processes or sites, workspace_root=str(workspace))
@@ -67,19 +67,19 @@ def run(job: NumpyFedAvgRecipe, workspace: Path, sites: int, processes: int | No
 
 
 def _plain(workspace: Path) -> Finished:
-    """NVFlare without fedplug."""
+    """Runs NVFlare without fedplug."""
     return run(recipe("plain", 2, 3), workspace, 2)
 
 
 def _identity_summed(workspace: Path) -> Finished:
-    """Nothing is compressed away; payloads are added up."""
+    """Sums lossless payloads."""
     job = recipe("identity-summed", 2, 3, aggregator=FedplugAggregator())
     job.add_client_output_filter(FedplugEncoder("identity"), tasks=["train"])
     return run(job, workspace, 2)
 
 
 def _identity_decoded(workspace: Path) -> Finished:
-    """The same with NVFlare's own aggregation behind the decoder."""
+    """Decodes lossless payloads before NVFlare's own aggregation."""
     job = recipe("identity-decoded", 2, 3)
     job.add_client_output_filter(FedplugEncoder("identity"), tasks=["train"])
     job.add_server_input_filter(FedplugDecoder(), tasks=["train"])
@@ -87,7 +87,7 @@ def _identity_decoded(workspace: Path) -> Finished:
 
 
 def _continued(workspace: Path) -> Finished:
-    """Ten rounds in two jobs; in the second, every client's process ends after each of its rounds."""
+    """Runs ten rounds in two jobs; in the second, clients' processes end after each round."""
     first = _topk_job("first", 8, workspace)
     before = run(first, workspace, 2)
     second = _topk_job("second", 2, workspace, initial_ckpt=str(before.model_file))
@@ -103,7 +103,7 @@ def _topk_job(name: str, rounds: int, workspace: Path, **more: str) -> NumpyFedA
 
 
 def _mixed(workspace: Path) -> Finished:
-    """A site that compresses, one that does not know fedplug, and one whose first update is broken."""
+    """Runs a site that compresses, one without fedplug, and one whose first update is damaged."""
     job = recipe("mixed", 3, 3, aggregator=FedplugAggregator())
     job.set_per_site_config({f"site-{i + 1}": {} for i in range(3)})
     job.add_client_output_filter(FedplugEncoder("topk(0.1)"), tasks=["train"], clients=["site-1", "site-3"])
@@ -112,7 +112,7 @@ def _mixed(workspace: Path) -> Finished:
 
 
 def _all_broken(workspace: Path) -> Finished:
-    """Behind the decoder, all sites send something broken in the first of two rounds."""
+    """Damages the updates of all sites in the first of two rounds, for the decoder."""
     job = recipe("all-broken", 2, 2)
     job.add_client_output_filter(FedplugEncoder("topk(0.1)"), tasks=["train"])
     job.add_client_output_filter(BrokenFilter(), tasks=["train"])
@@ -121,7 +121,7 @@ def _all_broken(workspace: Path) -> Finished:
 
 
 def _alone(workspace: Path) -> Finished:
-    """An encoder without anything on the server that reads its updates."""
+    """Runs an encoder without an aggregator or decoder on the server."""
     job = recipe("alone", 2, 3)
     job.add_client_output_filter(FedplugEncoder("topk(0.1)"), tasks=["train"])
     try:
@@ -131,7 +131,7 @@ def _alone(workspace: Path) -> Finished:
 
 
 def _example(name: str, workspace: Path) -> Finished:
-    """One of the README's, as its reader starts it."""
+    """Runs an example of the README as documented."""
     script = HERE.parent / "examples" / name / "job.py"
     command = [sys.executable, str(script), "--rounds", "2", "--workspace", str(workspace)]
     done = subprocess.run(command, capture_output=True, text=True, check=True)

@@ -1,4 +1,4 @@
-"""Federated averaging of the digits without NVFlare: what its jobs have to come to."""
+"""Federated averaging of the digits without NVFlare, for the expected results of jobs."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ def fed_avg(
     lost: Collection[tuple[int, str]] = (),
     forget_at: Collection[int] = (),
 ) -> NDArray[np.float32]:
-    """The weights after some rounds.
+    """Returns the weights after the last round.
 
     Args:
-        codecs: Of each site; None: it sends arrays.
-        rounds: How many.
-        refused: Rounds and sites whose update does not count, nor moves the site's residual on.
-        lost: Of those, the ones that move it on nevertheless: what must not happen.
-        forget_at: Rounds before which all residuals are lost: what must not happen, either.
+        codecs: Codec of each site; None for uncompressed arrays.
+        rounds: Number of rounds.
+        refused: Rounds and sites whose update is refused and leaves the residual unchanged.
+        lost: Refused updates that change the residual nevertheless, as a defect would.
+        forget_at: Rounds before which all residuals are lost, as a defect would.
     """
     sites = [f"site-{i + 1}" for i in range(len(codecs))]
     data = {site: digits_client.examples(site, len(sites)) for site in sites}
@@ -51,7 +51,7 @@ def fed_avg(
 
 
 def accuracy(weights: NDArray[np.float32], sites: int) -> float:
-    """Over the examples of all sites."""
+    """Returns the accuracy over the examples of all sites."""
     right = [
         (digits_client.train(weights, *examples)[1], len(examples[1]))
         for examples in (digits_client.examples(f"site-{i + 1}", sites) for i in range(sites))

@@ -1,4 +1,4 @@
-"""The filter on the client, given NVFlare's messages one by one."""
+"""The filter on the client handles NVFlare's messages."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def send(
     weights: dict[str, np.ndarray] | None = None,
     job: str = "job",
 ) -> Shareable:
-    """One task of site-1: it arrives, training returns the update, the filter sees it."""
+    """Passes a task and the resulting update of site-1 to the filter; returns the filtered result."""
     message = contexts.task(weights or {}, round_num)
     if accepted is not None:
         message.set_header(ACCEPTED, accepted)
@@ -102,7 +102,7 @@ def test_constants_that_are_not_finite_have_not_changed(encoder: FedplugEncoder,
     mask = np.triu(np.full((16, 16), constant, np.float32), 1)
     weights = {name: np.zeros_like(array) for name, array in UPDATE.items()} | {"mask": mask}
     with np.errstate(invalid="ignore"):
-        difference = UPDATE | {"mask": mask - mask}  # as NVFlare computes it
+        difference = UPDATE | {"mask": mask - mask}  # like NVFlare
     sent = from_shareable(send(encoder, contexts.result(difference), weights=weights))
     assert not fedplug.decode(sent.data["mask"]).any()
     broken = difference | {"kernel": np.full((64, 32), np.nan, np.float32)}

@@ -1,4 +1,4 @@
-"""Whole jobs: NVFlare's recipe, controller, clients and simulator."""
+"""Jobs with NVFlare's recipe, controller, clients and simulator."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from conftest import Jobs
 
 
 def test_identity_is_plain_fed_avg_bit_for_bit(finished: Jobs) -> None:
-    # Two clients, as the order in which updates arrive matters to the rounding of three.
+    # Two clients, because the order of arrival affects the rounding of three updates.
     plain = finished["plain"].result().model
     np.testing.assert_array_equal(finished["identity_summed"].result().model, plain)
     np.testing.assert_array_equal(finished["identity_decoded"].result().model, plain)

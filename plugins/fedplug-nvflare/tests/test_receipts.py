@@ -1,4 +1,4 @@
-"""What the server says was accepted, by NVFlare's events."""
+"""The server reports accepted payloads according to NVFlare's events."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ def test_a_damaged_file_ends_the_job_before_it_begins_and_stays_as_it_is(tmp_pat
 
 def test_ending_the_job_does_not_wait_for_itself(tmp_path: Path) -> None:
     class Owner(FLComponent):  # type: ignore[misc]
-        """Whose panic comes back as an event, as it does where there is an engine."""
+        """A component whose panic fires an event, as in an engine."""
 
         def system_panic(self, reason: str, fl_ctx: FLContext) -> None:
             receipts.handle_event(EventType.FATAL_SYSTEM_ERROR, fl_ctx)

@@ -1,4 +1,4 @@
-"""Aggregator and decoder on the server, given NVFlare's messages one by one."""
+"""Aggregator and decoder on the server handle NVFlare's messages."""
 
 from __future__ import annotations
 
@@ -285,14 +285,14 @@ def test_products_and_weights_that_no_sum_holds_are_refused(
 
 
 def test_the_decoder_refuses_full_weights(decoder: FedplugDecoder) -> None:
-    """FedAvg takes the kind of the first result for that of all."""
+    """FedAvg assumes that all results have the kind of the first."""
     sent = contexts.arrived(contexts.result(update(1), kind=DataKind.WEIGHTS), "site-1")
     passed = from_shareable(decoder.process(sent, contexts.context("server", "site-1")))
     assert (passed.data_kind, passed.data) == (DataKind.WEIGHT_DIFF, {})
 
 
 def test_a_mean_that_is_not_finite_leaves_the_model(aggregator: FedplugAggregator) -> None:
-    """NVFlare multiplies by the reciprocal of the weights, which may round the largest number up."""
+    """NVFlare multiplies by the reciprocal of the weights; rounding may make the largest number infinite."""
     largest = np.finfo(np.float32).max
     weights = [n / 100 for n in range(1, 100)]
     with np.errstate(over="ignore"):
@@ -328,7 +328,7 @@ def test_what_nvflare_makes_of_decoded_updates_is_checked(
 
 @pytest.mark.parametrize("constant", [np.inf, -np.inf, np.nan])
 def test_dense_differences_of_constants_that_are_not_finite_are_taken(constant: float) -> None:
-    """NVFlare computes a NaN; a NaN elsewhere is refused as ever."""
+    """NVFlare's difference of such constants is NaN; other NaNs are refused."""
     mask = np.asarray([0, constant], np.float32)
     aggregator = FedplugAggregator()
     contexts.begin_round(aggregator, {"mask": mask, "w": np.zeros(3, np.float32)})

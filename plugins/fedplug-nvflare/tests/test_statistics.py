@@ -1,4 +1,4 @@
-"""Statistics of batch normalization on their way through NVFlare: exact, and never negative."""
+"""Batch normalization statistics pass through NVFlare exactly, and variances never become negative."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def new_model() -> torch.nn.Module:
 
 
 def trained(weights: dict[str, torch.Tensor], client: int) -> dict[str, torch.Tensor]:
-    """Returns the weights after training on data in which all channels are nearly constant."""
+    """Returns the weights after training on data with nearly constant channels."""
     model = new_model()
     model.load_state_dict(weights)
     model[1].momentum = 0.9
@@ -79,7 +79,7 @@ def test_variances_follow_the_clients_and_are_never_negative(
 
 
 def test_a_mean_of_variances_that_vanish_is_not_negative() -> None:
-    """A sum of float32 would make some negative: weights of 0.1 and the like are rounded."""
+    """A float32 sum would make some negative, because weights such as 0.1 are rounded."""
     before = np.random.default_rng(0).uniform(0.1, 10, 1000).astype(np.float32)
     server = FedplugAggregator()
     contexts.begin_round(server, {"bn.running_var": before})

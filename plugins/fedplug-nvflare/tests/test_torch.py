@@ -1,4 +1,4 @@
-"""torch tensors, which NVFlare delivers with ``server_expected_format=ExchangeFormat.PYTORCH``."""
+"""NVFlare passes torch tensors with ``server_expected_format=ExchangeFormat.PYTORCH``."""
 
 from __future__ import annotations
 

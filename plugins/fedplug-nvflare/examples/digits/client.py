@@ -1,4 +1,4 @@
-"""A site: trains on its part of scikit-learn's handwritten digits. Nothing here knows of fedplug."""
+"""A site that trains on its part of scikit-learn's handwritten digits, without any code for fedplug."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ EPOCHS, BATCH, RATE, MOMENTUM = 2, 32, 0.05, 0.9
 
 
 def main(sites: int) -> None:
-    """Answers NVFlare's tasks until there are no more."""
+    """Runs NVFlare's tasks until the job ends."""
     flare.init()
     torch.manual_seed(0)
     mine = slice(int(flare.get_site_name().removeprefix("site-")) - 1, None, sites)

@@ -1,8 +1,8 @@
-"""Trains a small network over some sites in NVFlare's simulator, with compressed updates.
+"""Trains a small network on several sites in NVFlare's simulator, with compressed updates.
 
     python job.py --sites 2 --rounds 5
 
-Without fedplug it is the same but for the two places that name it.
+Only the two lines that name fedplug differ from a job without compression.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from nvflare.recipe.sim_env import SimEnv
 
 
 def main(sites: int, rounds: int, codec: str, workspace: str) -> None:
-    """Runs the job; prints the accuracy of every round, and what the server says of the bytes."""
+    """Runs the job; prints the accuracy of every round and the bytes that the server reports."""
     recipe = FedAvgRecipe(
         name="digits",
         model=Digits(),

@@ -1,4 +1,4 @@
-"""The network that server and sites share."""
+"""The network of server and sites."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import torch
 
 
 class Digits(torch.nn.Module):
-    """Two convolutions and two dense layers for pictures of 8 x 8 pixels; 75,000 parameters."""
+    """A network of two convolutions and two dense layers for images of 8 x 8 pixels; 75,000 parameters."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -23,6 +23,6 @@ class Digits(torch.nn.Module):
         )
 
     def forward(self, pictures: torch.Tensor) -> torch.Tensor:
-        """Logits, ``[n, 10]``, of pictures, ``[n, 1, 8, 8]``."""
+        """Returns logits, ``[n, 10]``, of images, ``[n, 1, 8, 8]``."""
         logits: torch.Tensor = self.layers(pictures)
         return logits

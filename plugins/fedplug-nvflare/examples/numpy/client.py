@@ -1,4 +1,4 @@
-"""A site: softmax regression on its part of handwritten digits. Nothing here knows of fedplug."""
+"""A site that trains softmax regression on its part of the digits, without any code for fedplug."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ STEPS, RATE = 20, 0.5
 
 
 def main(sites: int) -> None:
-    """Answers NVFlare's tasks until there are no more."""
+    """Runs NVFlare's tasks until the job ends."""
     flare.init()
     mine = slice(int(flare.get_site_name().removeprefix("site-")) - 1, None, sites)
     x, y = load_digits(return_X_y=True)
@@ -22,7 +22,7 @@ def main(sites: int) -> None:
         received = flare.receive()
         if received is None:
             break
-        ((name, weights),) = received.params.items()  # NVFlare calls the one array of a NumPy model numpy_key
+        ((name, weights),) = received.params.items()  # NVFlare names the only array numpy_key
         accuracy = np.mean(np.argmax(x @ weights, axis=1) == y)
         for _ in range(STEPS):
             exps = np.exp(x @ weights)
