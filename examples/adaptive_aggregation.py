@@ -1,8 +1,9 @@
-"""Adaptive aggregation, FedMed-style: weights by the divergence of each layer, chosen or not in every round.
+"""Aggregates adaptively, in the style of FedMed: weights depend on the divergence of each layer.
 
-Handwritten digits on 20 clients; 8 of them have labels at random, which nobody knows. Side by side: plain
-averaging; in every round weights that fall with a client's divergence, at two temperatures; and a choice in
-every round, adaptive only when the clients' loss has not fallen. All updates are compressed.
+The data are handwritten digits on 20 clients, of which 8 have random labels; the server does not know which.
+Three weightings are compared: plain averaging; weights that fall with a client's divergence, at two
+temperatures; and a choice in every round, adaptive only if the clients' loss has not fallen. All updates
+are compressed.
 
 The aggregation is that of the plugin fedplug-adaptive; install it to run this.
 """
@@ -35,17 +36,17 @@ WAYS = {
 
 
 class Result(NamedTuple):
-    """What happened in every round: test accuracy, and whether the round was adaptive."""
+    """Results by round: test accuracy, and whether the round was adaptive."""
 
     accuracy: list[float]
     adaptive: list[bool]
 
 
 class Digits:
-    """Images ``float32[n, 64]`` and labels ``int32[n]``, the last fifth held out for the test."""
+    """Images ``float32[n, 64]`` and labels ``int32[n]``; the last fifth is held out for the test."""
 
     def __init__(self, seed: int) -> None:
-        """Raises ConfigError where scikit-learn, which brings the images, is not installed."""
+        """Raises ConfigError if scikit-learn, the source of the images, is not installed."""
         try:
             from sklearn.datasets import load_digits
         except ImportError as error:
@@ -60,7 +61,7 @@ class Digits:
         self.test = slice(len(labels) * 4 // 5, None)
 
     def clients(self) -> dict[str, tf.data.Dataset]:
-        """The first clients' labels are random."""
+        """Returns the clients' datasets; the labels of the first clients are random."""
         data = {}
         for number, part in enumerate(np.array_split(np.arange(self.test.start), CLIENTS)):
             y = self.labels[part]
@@ -71,14 +72,14 @@ class Digits:
         return data
 
     def accuracy(self, weights: list[np.ndarray]) -> float:
-        """Of the network with these kernels and biases, on the examples held out."""
+        """Returns the accuracy of the network with these kernels and biases on the held-out examples."""
         hidden = np.maximum(self.images[self.test] @ weights[0] + weights[1], 0)
         predicted = np.argmax(hidden @ weights[2] + weights[3], axis=1)
         return float(np.mean(predicted == self.labels[self.test]))
 
 
 def model_fn() -> tff.learning.models.VariableModel:
-    """One hidden layer."""
+    """Returns a model with one hidden layer."""
     layers = [
         tf.keras.layers.Dense(
             HIDDEN,
@@ -96,12 +97,12 @@ def model_fn() -> tff.learning.models.VariableModel:
 
 
 def train(name: str, encoder: str, rounds: int, seed: int) -> Result:
-    """Trains in one of `WAYS`, with the same clients in the same rounds."""
+    """Trains with one of `WAYS`; clients and their rounds are the same for each."""
     digits = Digits(seed)
     process = build_adaptive_fed_avg(
         model_fn,
         tff.learning.optimizers.build_sgdm(0.1),
-        layers=[0, 0, 1, 1],  # kernel and bias of a layer belong together
+        layers=[0, 0, 1, 1],  # a kernel and its bias are one layer
         encoder=encoder,
         **WAYS[name],
     )
@@ -120,13 +121,13 @@ def train(name: str, encoder: str, rounds: int, seed: int) -> Result:
 
 
 def compare(encoder: str, rounds: int, seed: int, ways: Sequence[str] = tuple(WAYS)) -> dict[str, Result]:
-    """Each way on the same clients."""
+    """Trains in each way on the same clients."""
     with fedplug.use_runtime("inprocess"):
         return {name: train(name, encoder, rounds, seed) for name in ways}
 
 
 def plot(results: dict[str, Result], path: Path) -> None:
-    """The accuracies round by round."""
+    """Plots the accuracy by round."""
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(7, 4), layout="constrained")
@@ -139,7 +140,7 @@ def plot(results: dict[str, Result], path: Path) -> None:
 
 
 def main() -> None:
-    """Reads the arguments, trains in all ways, prints a table."""
+    """Reads the arguments, trains in all ways and prints a table."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--rounds", type=int, default=60)
     parser.add_argument("--encoder", default="topk(0.1)", help="of the updates, for instance identity")

@@ -1,11 +1,12 @@
-"""Fine-tune a pretrained character model on a play, every role a client, compressed in both directions.
+"""Fine-tunes a pretrained character model on a play, with a client per role and compression both ways.
 
-A GRU is trained on the text of one author by plain Keras, or read from a file. Then it learns to write like
-another: every speaking role of a play is a client that keeps its lines, and only compressed updates travel.
-The result is a plain Keras model again, which can be saved, and writes a few lines before and after.
+Plain Keras trains a GRU on the text of one author, or a file provides the model. The example then fine-tunes
+it on another author: every speaking role of a play is a client that keeps its lines, and only compressed
+updates are sent. The result is a plain Keras model, which can be saved and writes a few lines before and
+after.
 
-Reads any play in which a speech begins with the name of its role, such as "HAMLET:" or "HAMLET."; without
-one it makes two authors up, a plain one and one from a time of thou and thee.
+It reads any play in which a speech begins with the name of its role, such as "HAMLET:" or "HAMLET.". Without
+a file it generates texts of two authors, one plain and one with archaic words.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from tqdm import tqdm
 import fedplug
 from fedplug.errors import ConfigError
 
-CHARACTERS = "\n" + "".join(map(chr, range(32, 127)))  # what a model reads and writes; 0 is anything else
+CHARACTERS = "\n" + "".join(map(chr, range(32, 127)))  # a model's characters; 0 is any other
 LENGTH, BATCH = 50, 16
 
 ROLE = re.compile(r"(?P<role>[A-Z][\w' ]{0,39}:|[A-Z][A-Z' ]{1,39}\.)[ \t]*(?=\S|\n)")
@@ -33,13 +34,13 @@ ROLE = re.compile(r"(?P<role>[A-Z][\w' ]{0,39}:|[A-Z][A-Z' ]{1,39}\.)[ \t]*(?=\S
 
 
 def read_play(text: str) -> dict[str, str]:
-    """What each role says, by name, from the first line to the last.
+    """Returns the text of each role by name.
 
-    A speech begins with a paragraph that begins with a name: "Name:" or "NAME.", on a line of its own or not.
-    Other paragraphs continue the speech before.
+    A speech begins with a paragraph that begins with a name: "Name:" or "NAME.", with or without more text on
+    the line. Other paragraphs continue the previous speech.
 
     Raises:
-        ConfigError: The text is empty, or nobody speaks in it.
+        ConfigError: The text is empty, or has no speeches.
     """
     if not text.strip():
         raise ConfigError("the play is empty")
@@ -79,7 +80,7 @@ AUTHORS = {
 
 
 def make_speech(author: str, sentences: int, rng: np.random.Generator) -> str:
-    """Sentences without much sense, in the words of one of `AUTHORS`."""
+    """Generates sentences without much sense, in the words of one of `AUTHORS`."""
     words = AUTHORS[author]
     lines = []
     for _ in range(sentences):
@@ -89,45 +90,45 @@ def make_speech(author: str, sentences: int, rng: np.random.Generator) -> str:
 
 
 def make_play(roles: int, sentences: int, seed: int) -> dict[str, str]:
-    """A play by the old author."""
+    """Generates a play by the archaic author."""
     rng = np.random.default_rng(seed)
     return {f"LORD {number}": make_speech("old", sentences, rng) for number in range(roles)}
 
 
 def to_ids(text: str) -> np.ndarray:
-    """int32[len(text)]."""
+    """Returns the character ids, int32[len(text)]."""
     number = {character: position for position, character in enumerate(CHARACTERS, start=1)}
     return np.array([number.get(character, 0) for character in text], np.int32)
 
 
 def to_text(ids: np.ndarray) -> str:
-    """The inverse of `to_ids`; 0 becomes a question mark."""
+    """Inverts `to_ids`; 0 becomes a question mark."""
     return "".join("?" if i == 0 else CHARACTERS[i - 1] for i in ids)
 
 
 def windows(text: str) -> np.ndarray:
-    """The text in rows, the last and shorter one left out; int32[n, LENGTH + 1]."""
+    """Splits the text into rows, int32[n, LENGTH + 1]; drops the last row if it is shorter."""
     ids = to_ids(text)
     return ids[: len(ids) // (LENGTH + 1) * (LENGTH + 1)].reshape(-1, LENGTH + 1)
 
 
 def dataset(rows: np.ndarray) -> tf.data.Dataset:
-    """Every character, and as its label the one that follows."""
+    """Returns batches of characters, each labeled with the next character."""
     return tf.data.Dataset.from_tensor_slices((rows[:, :-1], rows[:, 1:])).batch(BATCH)
 
 
 class Federation(NamedTuple):
-    """A client per role, and the rows nobody trains on: the last tenth of what each says, at least one."""
+    """The datasets by client, and the test rows: the last tenth of each role's text, at least one row."""
 
     clients: dict[str, tf.data.Dataset]
     test: np.ndarray
 
 
 def federate(play: dict[str, str]) -> Federation:
-    """Roles that say too little to be trained and tested on, less than two rows, have no client.
+    """Makes a client for each role with at least two rows: one to train on and one to test on.
 
     Raises:
-        ConfigError: No role says enough.
+        ConfigError: No role has two rows.
     """
     rows = {role: windows(text) for role, text in play.items()}
     rows = {role: r for role, r in rows.items() if len(r) >= 2}
@@ -149,7 +150,7 @@ INPUT_SPEC = (tf.TensorSpec([None, LENGTH], tf.int32), tf.TensorSpec([None, LENG
 
 
 class FlattenedCategoricalAccuracy(tf.keras.metrics.SparseCategoricalAccuracy):
-    """The share of characters that are guessed right, over all places of all rows."""
+    """The share of characters predicted correctly, over all positions of all rows."""
 
     def __init__(self, name: str = "accuracy", dtype: object = None) -> None:
         super().__init__(name, dtype)
@@ -161,7 +162,7 @@ class FlattenedCategoricalAccuracy(tf.keras.metrics.SparseCategoricalAccuracy):
 
 
 def build_model(units: int) -> tf.keras.Model:
-    """A character a number, a vector a character, what came before, and the next one's logits."""
+    """Returns a model: an embedding, a GRU over the preceding characters, and the logits of the next one."""
     count = len(CHARACTERS) + 1
     return tf.keras.Sequential(
         [
@@ -176,7 +177,7 @@ def load_model(path: Path) -> tf.keras.Model:
     """Reads a .keras or .h5 file.
 
     Raises:
-        ConfigError: There is none, or it holds no model of these characters.
+        ConfigError: There is no file, or no model of these characters in it.
     """
     try:
         model = tf.keras.models.load_model(path, compile=False)
@@ -192,7 +193,7 @@ def load_model(path: Path) -> tf.keras.Model:
 
 
 def pretrain(model: tf.keras.Model, text: str, epochs: int) -> None:
-    """Plain Keras."""
+    """Trains the model with plain Keras."""
     model.compile("adam", LOSS)
     data = dataset(windows(text)).shuffle(10_000, seed=0)
     for _ in tqdm(range(epochs), desc="pretraining", unit="epoch"):
@@ -200,7 +201,7 @@ def pretrain(model: tf.keras.Model, text: str, epochs: int) -> None:
 
 
 def accuracy(model: tf.keras.Model, rows: np.ndarray) -> float:
-    """Of the characters of all rows."""
+    """Returns the accuracy over the characters of all rows."""
     metric = FlattenedCategoricalAccuracy()
     for x, y in dataset(rows).unbatch().batch(256):
         metric.update_state(y, model(x))
@@ -208,7 +209,7 @@ def accuracy(model: tf.keras.Model, rows: np.ndarray) -> float:
 
 
 def write(model: tf.keras.Model, beginning: str, length: int, temperature: float = 0.5, seed: int = 0) -> str:
-    """Goes on from a beginning, each character drawn by what the model thinks of it."""
+    """Continues a text; each character is sampled from the model's distribution."""
     rng = np.random.default_rng(seed)
     ids = list(to_ids(beginning))
     forward = tf.function(model, input_signature=[tf.TensorSpec([1, LENGTH], tf.int32)])
@@ -226,9 +227,9 @@ def write(model: tf.keras.Model, beginning: str, length: int, temperature: float
 
 
 class Result(NamedTuple):
-    """The fine-tuned model; the accuracy before and after every round; bytes of a client in a round.
+    """The fine-tuned model, the accuracy before and after every round, and the bytes of a client in a round.
 
-    Bytes are those sent up and down, by one client on average, and those of the model uncompressed.
+    ``up`` and ``down`` are the mean bytes sent by and to a client; ``dense`` are those of the whole model.
     """
 
     model: tf.keras.Model
@@ -241,7 +242,7 @@ class Result(NamedTuple):
 def fine_tune(
     model: tf.keras.Model, federation: Federation, rounds: int, clients_per_round: int, seed: int = 0
 ) -> Result:
-    """Trains the model, which is not changed, on the clients of the federation."""
+    """Fine-tunes a copy of the model on the clients of the federation."""
     clients_per_round = min(clients_per_round, len(federation.clients))
     accuracies, up, down = [accuracy(model, federation.test)], [], []
     with fedplug.use_runtime("inprocess"):
@@ -268,7 +269,7 @@ def fine_tune(
 
 
 def plot(result: Result, path: Path) -> None:
-    """The accuracy round by round."""
+    """Plots the accuracy by round."""
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(7, 4), layout="constrained")
@@ -279,7 +280,7 @@ def plot(result: Result, path: Path) -> None:
 
 
 def main() -> None:
-    """Reads the arguments, pretrains or loads, fine-tunes, prints a table and some text."""
+    """Reads the arguments, pretrains or loads, fine-tunes, and prints a table and some text."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument(
         "--play", type=Path, metavar="FILE", help="what to fine-tune on; default: one made up"

@@ -1,11 +1,11 @@
-"""Trains with compression both ways: the server sends what is new in its model, and clients catch up.
+"""Trains with compression both ways: the server sends the changes of its model, and clients catch up.
 
-If only clients compress, half of the traffic stays as it was. Here the server also sends its model with few
-bits per element. A client that was not sampled for some rounds receives the entries that changed since, or a
-snapshot if that is shorter. It ends with the same bits as a client that received every round.
+If only clients compress, the broadcast remains uncompressed. In this example the server also sends its model
+with few bits per element. A client that was not sampled for some rounds receives the entries that changed
+since, or a snapshot if that is shorter. It ends with the same bits as a client that received every round.
 
-The task is made up: classes around centers in 64 dimensions, three classes a client; 40 clients of which 10
-are sampled each round.
+The task is synthetic: classes around centers in 64 dimensions, three classes per client, and 40 clients of
+which 10 are sampled in each round.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ WAYS = {
 
 
 class Result(NamedTuple):
-    """What a run ends with.
+    """The results of a run.
 
     Attributes:
-        accuracy: On held-out examples, after every round.
-        up: Bytes that one client sent in one round, on average.
-        down: Bytes that one client received in one round, on average, catching up included.
-        traffic: Bytes both ways, all clients together, up to each round.
-        distance: Between the server's model and the model clients hold, relative, at the end.
+        accuracy: Accuracy on held-out examples, after every round.
+        up: Mean bytes that one client sent in one round.
+        down: Mean bytes that one client received in one round, catching up included.
+        traffic: Total bytes of all clients in both directions, up to each round.
+        distance: Relative distance between the server's model and the model of the clients, at the end.
     """
 
     accuracy: list[float]
@@ -50,7 +50,7 @@ class Result(NamedTuple):
 
 
 class Task(NamedTuple):
-    """Every client's examples, and those held out."""
+    """The examples of every client, and the held-out examples."""
 
     clients: dict[str, tf.data.Dataset]
     x: np.ndarray
@@ -58,7 +58,7 @@ class Task(NamedTuple):
 
 
 def make_task(clients: int, seed: int) -> Task:
-    """Two noisy centers for each class; a client has examples of three classes."""
+    """Makes two noisy centers for each class; a client has examples of three classes."""
     rng = np.random.default_rng(seed)
     centers = rng.normal(size=(2, CLASSES, FEATURES)).astype(np.float32)
 
@@ -77,7 +77,7 @@ def make_task(clients: int, seed: int) -> Task:
 
 
 def keras_model() -> tf.keras.Sequential:
-    """One hidden layer; the same initial weights every time."""
+    """Returns a model with one hidden layer and always the same initial weights."""
     return tf.keras.Sequential(
         [
             tf.keras.layers.InputLayer((FEATURES,)),
@@ -90,7 +90,7 @@ def keras_model() -> tf.keras.Sequential:
 
 
 def model_fn() -> tff.learning.models.VariableModel:
-    """The model as TFF wants it."""
+    """Returns the model as TFF requires it."""
     return tff.learning.models.from_keras_model(
         keras_model(),
         loss=tf.keras.losses.SparseCategoricalCrossentropy(from_logits=True),
@@ -99,7 +99,7 @@ def model_fn() -> tff.learning.models.VariableModel:
 
 
 def train(task: Task, way: str, rounds: int, clients_per_round: int) -> Result:
-    """Trains in one way."""
+    """Trains in one of the ways."""
     sgd = tff.learning.optimizers.build_sgdm(0.1)
     process = fedplug.tff.process.build_weighted_fed_avg(model_fn, sgd, **WAYS[way])
     trainer = fedplug.Trainer(process, task.clients, clients_per_round=clients_per_round)
@@ -122,7 +122,7 @@ def train(task: Task, way: str, rounds: int, clients_per_round: int) -> Result:
 
 
 def distance_to_sent(state: object) -> float:
-    """``||model - sent|| / ||model||``; 0 where the server sends its model uncompressed."""
+    """Returns ``||model - sent|| / ||model||``; 0 if the server sends its model uncompressed."""
     if not state.distributor:
         return 0.0
     model = np.concatenate([np.ravel(w) for w in state.global_model_weights.trainable])
@@ -131,14 +131,14 @@ def distance_to_sent(state: object) -> float:
 
 
 def compare(rounds: int, clients: int, clients_per_round: int, seed: int) -> dict[str, Result]:
-    """All ways on the same task, with the same clients in the same rounds."""
+    """Trains in all ways on the same task, with the same clients in the same rounds."""
     task = make_task(clients, seed)
     with fedplug.use_runtime("inprocess"):
         return {way: train(task, way, rounds, clients_per_round) for way in WAYS}
 
 
 def plot(results: dict[str, Result], path: Path) -> None:
-    """Accuracy against the bytes of both ways."""
+    """Plots the accuracy against the bytes of both directions."""
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(7, 4), layout="constrained")
@@ -151,7 +151,7 @@ def plot(results: dict[str, Result], path: Path) -> None:
 
 
 def main() -> None:
-    """Reads the arguments, trains in all ways, prints a table."""
+    """Reads the arguments, trains in all ways and prints a table."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--rounds", type=int, default=150)
     parser.add_argument("--clients", type=int, default=40)

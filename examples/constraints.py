@@ -1,8 +1,8 @@
-"""Constraints on weights in federated averaging: non-negative, max-norm or any other Keras constraint.
+"""Constrains weights in federated averaging: non-negative, max-norm or any other Keras constraint.
 
-A linear mixture is found whose parts are non-negative, the way a chemist wants them: noise pulls some of the
-weights of free averaging below zero. The projection is inside the process and traced once, so that the last
-of 200 rounds takes as long as the first; the program ends with an error if it does not.
+The model is a linear mixture with non-negative parts, as in chemistry. Without a constraint, noise pulls some
+averaged weights below zero. The projection is part of the process and is traced once, so that the last of 200
+rounds takes as long as the first; the program fails if it does not.
 """
 
 from __future__ import annotations
@@ -28,27 +28,27 @@ CONSTRAINTS = {
 
 
 class Result(NamedTuple):
-    """A run: the weights at its end, ``float32[FEATURES, OUTPUTS]``, and how long every round took."""
+    """The final weights, ``float32[FEATURES, OUTPUTS]``, and the seconds of every round."""
 
     kernel: np.ndarray
     seconds: list[float]
 
     @property
     def slowdown(self) -> float:
-        """Median time of the last quarter of the rounds over that of the second; the first warms up."""
+        """Median time of the last quarter of the rounds divided by that of the second; the first warms up."""
         quarter = len(self.seconds) // 4
         return float(np.median(self.seconds[-quarter:]) / np.median(self.seconds[quarter : 2 * quarter]))
 
 
 def true_kernel(seed: int) -> np.ndarray:
-    """Sparse and non-negative: most parts are not in a mixture at all."""
+    """Returns a sparse non-negative kernel: most parts are absent from a mixture."""
     rng = np.random.default_rng(seed)
     present = rng.random((FEATURES, OUTPUTS)) < 0.3
     return (present * rng.uniform(0.2, 1, (FEATURES, OUTPUTS))).astype(np.float32)
 
 
 def make_clients(kernel: np.ndarray, seed: int) -> dict[str, tf.data.Dataset]:
-    """Noisy mixtures: too few and too noisy to tell a weight of zero from one slightly below."""
+    """Makes noisy mixtures that cannot distinguish a weight of zero from one slightly below."""
     rng = np.random.default_rng([seed, 1])
     clients = {}
     for number in range(CLIENTS):
@@ -59,7 +59,7 @@ def make_clients(kernel: np.ndarray, seed: int) -> dict[str, tf.data.Dataset]:
 
 
 def model_fn() -> tff.learning.models.VariableModel:
-    """One dense layer without bias. A constraint set on the layer itself would be ignored by TFF."""
+    """Returns a dense layer without bias. TFF would ignore a constraint set on the layer itself."""
     layer = tf.keras.layers.Dense(
         OUTPUTS, use_bias=False, kernel_initializer="zeros", input_shape=(FEATURES,)
     )
@@ -92,14 +92,14 @@ def train(name: str, clients: dict[str, tf.data.Dataset], rounds: int) -> Result
 
 
 def compare(rounds: int, seed: int) -> dict[str, Result]:
-    """The same clients in the same rounds under each of `CONSTRAINTS`."""
+    """Trains the same clients in the same rounds with each of `CONSTRAINTS`."""
     clients = make_clients(true_kernel(seed), seed)
     with fedplug.use_runtime("inprocess"):
         return {name: train(name, clients, rounds) for name in CONSTRAINTS}
 
 
 def main() -> None:
-    """Reads the arguments, trains, prints a table, checks that rounds do not become slower."""
+    """Reads the arguments, trains, prints a table, and checks that rounds do not become slower."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--rounds", type=int, default=200, help="at least 8")
     parser.add_argument("--seed", type=int, default=0)

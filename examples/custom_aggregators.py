@@ -1,12 +1,12 @@
-"""Aggregators by composition: small whole numbers, secure sums, clipping, noise, fedplug inside TFF's.
+"""Composes aggregators: small integers, secure sums, clipping, noise, and fedplug inside TFF's.
 
-The aggregator written here scales values on the clients to whole numbers of 8 bits, lets any sum add them up,
-and scales back on the server, which learns from each sum how wide the numbers of the next round have to be.
-It is three functions; state, measurements, structured values and whatever is inside come with
-`fedplug.tff.process.TransformFactory`. Next to it compositions of TFF's and fedplug's aggregators.
+The aggregator of this example scales values on the clients to 8-bit integers, which any inner sum adds. The
+server scales the sum back and derives the range of the next round from it. The aggregator consists of three
+functions; `fedplug.tff.process.TransformFactory` provides state, measurements, structured values and the
+inner aggregator. The example compares it with compositions of TFF's and fedplug's aggregators.
 
-Clients estimate the mean of a kernel and a bias that drift from round to round, first all honest, then with
-one of them sending numbers a thousand times too large.
+Clients estimate the mean of a kernel and a bias that drift from round to round. First all clients are honest;
+then one of them sends numbers a thousand times too large.
 """
 
 from __future__ import annotations
@@ -38,18 +38,18 @@ VALUE = tff.to_type(
     collections.OrderedDict((name, tff.TensorType(np.float32, shape)) for name, shape in SHAPES.items())
 )
 WEIGHT = tff.TensorType(np.float32)
-LARGEST = 127  # of 8 bits with a sign
+LARGEST = 127  # 8 bits with a sign
 
 
 class FixedPoint(Transform):
-    """Whole numbers of 8 bits in place of floats; the server's state is the range they stand for."""
+    """Scales floats to 8-bit integers; the server's state is the range that they cover."""
 
     def init_state(self) -> dict:
-        """A guess, mended after the first round."""
+        """Returns a guess, which the first round corrects."""
         return {"range": tf.constant(1.0)}
 
     def forward(self, value: dict, state: dict) -> dict:
-        """On a client: scales, rounds, and adds a one, which makes the sum count the clients."""
+        """Scales and rounds on a client, and appends a one, whose sum is the number of clients."""
 
         def scaled(x: tf.Tensor) -> tf.Tensor:
             return tf.cast(tf.round(LARGEST * tf.clip_by_value(x / state["range"], -1.0, 1.0)), tf.int32)
@@ -57,47 +57,47 @@ class FixedPoint(Transform):
         return {"numbers": tf.nest.map_structure(scaled, value), "clients": tf.constant(1)}
 
     def backward(self, total: dict, state: dict) -> dict:
-        """On the server: scales back."""
+        """Scales back on the server."""
         return tf.nest.map_structure(
             lambda x: tf.cast(x, tf.float32) / LARGEST * state["range"], total["numbers"]
         )
 
     def next_state(self, total: dict, state: dict) -> dict:
-        """Room for three times the largest entry of this round's mean, as clients differ."""
+        """Returns a range of three times the largest entry of this round's mean, because clients differ."""
         entries = [tf.reduce_max(tf.abs(x)) for x in tf.nest.flatten(self.backward(total, state))]
         mean = tf.reduce_max(entries) / tf.cast(total["clients"], tf.float32)
         return {"range": tf.maximum(3.0 * mean, 1e-3)}
 
     def measure(self, total: dict, state: dict) -> dict:
-        """What the round was done with."""
+        """Returns the range of the round."""
         return {"range": state["range"], "clients": total["clients"]}
 
 
 def mean_of(value_sum: Any) -> Any:
-    """TFF's weighted mean over a sum."""
+    """Returns TFF's weighted mean over a sum."""
     return tff.aggregators.MeanFactory(value_sum_factory=value_sum)
 
 
 def secure_sum(bound: float) -> Any:
-    """TFF's secure sum: the server sees what all clients sent together, and nothing else."""
+    """Returns TFF's secure sum: the server sees only the sum over all clients."""
     return tff.aggregators.SecureSumFactory(upper_bound_threshold=bound, lower_bound_threshold=-bound)
 
 
 def follow(quantile: float, initial: float, multiplier: float = 1.0) -> Any:
-    """A bound that follows what was seen."""
+    """Returns a bound that follows a quantile of the observed norms."""
     return tff.aggregators.PrivateQuantileEstimationProcess.no_noise(
         initial, quantile, learning_rate=0.2, multiplier=multiplier
     )
 
 
 def clipped(inner: Any) -> Any:
-    """TFF's clipping to a large norm of those seen, after zeroing what is far beyond what was seen."""
+    """Returns TFF's clipping to a high quantile of the norms, after zeroing values far above it."""
     inner = tff.aggregators.clipping_factory(follow(0.8, 30.0), inner)
     return tff.aggregators.zeroing_factory(follow(0.9, 10.0, multiplier=2.0), inner)
 
 
 def private(inner: Any) -> Any:
-    """TFF's differential privacy: clips to 60, adds up, adds noise to the sum."""
+    """Returns TFF's differential privacy: clips norms to 60 and adds noise to the sum."""
     return tff.aggregators.DifferentiallyPrivateFactory(GaussianSumQuery(60.0, 2.0), inner)
 
 
@@ -119,9 +119,9 @@ class Result(NamedTuple):
     """The result of one composition.
 
     Attributes:
-        error: Relative, of the means of all rounds but the first ten.
-        bytes_up: Of one client in one round; None where nothing counts them.
-        measurements: Of the last round.
+        error: Relative error of the means of all rounds after the first ten.
+        bytes_up: Bytes sent by one client in one round; None if the composition does not count them.
+        measurements: The measurements of the last round.
     """
 
     error: float
@@ -130,7 +130,7 @@ class Result(NamedTuple):
 
 
 def make_values(rounds: int, clients: int, broken: bool, seed: int) -> tuple[list[list[Any]], list[Any]]:
-    """Every client's value in every round, and the weighted mean of the honest ones."""
+    """Returns every client's value in every round, and the weighted means of the honest clients."""
     rng = np.random.default_rng(seed)
     center = {name: rng.normal(size=shape) for name, shape in SHAPES.items()}
     weights = client_weights(clients)
@@ -153,12 +153,12 @@ def make_values(rounds: int, clients: int, broken: bool, seed: int) -> tuple[lis
 
 
 def client_weights(clients: int) -> list[float]:
-    """Some clients weigh twice as much as others."""
+    """Returns weights, some of which are twice as large as others."""
     return [1.0 + number % 2 for number in range(clients)]
 
 
 def run(name: str, rounds: int, clients: int, broken: bool, seed: int) -> Result:
-    """Aggregates round after round with one composition."""
+    """Runs all rounds with one composition."""
     values, means = make_values(rounds, clients, broken, seed)
     process = STACKS[name]().create(VALUE, WEIGHT)
     state, errors, metrics = process.initialize(), [], []
@@ -169,13 +169,13 @@ def run(name: str, rounds: int, clients: int, broken: bool, seed: int) -> Result
         errors.append(relative_error(output.result, mean))
     try:
         bytes_up = sum(size_info(metrics).aggregated_bits) / 8 / rounds / clients
-    except fedplug.errors.ConfigError:  # a sum of TFF's alone does not count what it sends
+    except fedplug.errors.ConfigError:  # TFF's sum alone does not count the bytes it sends
         bytes_up = None
     return Result(float(np.mean(errors[10:])), bytes_up, metrics[-1])
 
 
 def relative_error(found: Any, true: Any) -> float:
-    """``||found - true|| / ||true||`` over all tensors."""
+    """Returns ``||found - true|| / ||true||`` over all tensors."""
     difference, size = (
         np.concatenate([np.ravel(x) for x in tensors])
         for tensors in ([found[n] - true[n] for n in SHAPES], [true[n] for n in SHAPES])
@@ -184,7 +184,7 @@ def relative_error(found: Any, true: Any) -> float:
 
 
 def compare(rounds: int, clients: int, seed: int) -> dict[str, tuple[Result, Result]]:
-    """Every composition, with all clients honest and with one broken."""
+    """Runs every composition with honest clients only and with a broken one."""
     results = {}
     with fedplug.use_runtime("inprocess"), tqdm(total=2 * len(STACKS), unit="run") as progress:
         for name in STACKS:
@@ -198,7 +198,7 @@ def compare(rounds: int, clients: int, seed: int) -> dict[str, tuple[Result, Res
 
 
 def plot(results: dict[str, tuple[Result, Result]], path: Path) -> None:
-    """The errors as bars."""
+    """Plots the errors as bars."""
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(8, 4), layout="constrained")
@@ -214,14 +214,14 @@ def plot(results: dict[str, tuple[Result, Result]], path: Path) -> None:
 
 
 def main() -> None:
-    """Reads the arguments, runs every composition, prints a table."""
+    """Reads the arguments, runs every composition and prints a table."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--rounds", type=int, default=40)
     parser.add_argument("--clients", type=int, default=20)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--plot", type=Path, metavar="FILE", help="draw the errors (needs matplotlib)")
     arguments = parser.parse_args()
-    # TFF's secure sum makes an assertion that nothing waits for, of which TensorFlow tells in 40 lines.
+    # TFF's secure sum leaves an assertion unused, about which TensorFlow logs 40 lines.
     tf.get_logger().setLevel("FATAL")
     results = compare(arguments.rounds, arguments.clients, arguments.seed)
     print(f"\n{'relative error of the mean':34}  all honest  one broken  bytes/client/round")

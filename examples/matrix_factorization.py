@@ -1,11 +1,11 @@
-"""Matrix factorization of ratings where what is known of a user never leaves the user's client.
+"""Factorizes a rating matrix; the embedding of a user never leaves the user's client.
 
 A rating is predicted as ``mean + item . user + item's bias + user's bias``. The items' part is averaged over
-clients; the user's embedding is a local variable, kept in a store by user id from one round to the next. Side
-by side: the mean of an item, the same model with the embedding reset every round, the embedding kept, and the
-embedding kept while the items' updates are compressed.
+clients. The user's embedding is a local variable, stored by user id between rounds. Four predictions are
+compared: the mean of an item, and the model with embeddings that are reset every round, kept, or kept while
+the items' updates are compressed.
 
-Reads MovieLens files (ml-100k's u.data, ml-1m's ratings.dat); without one it makes ratings of known low rank.
+It reads MovieLens files (ml-100k's u.data, ml-1m's ratings.dat), or generates ratings of known low rank.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ BATCH, HELD_OUT = 8, 0.2
 
 
 class Ratings(NamedTuple):
-    """Ratings, one a row; users and items are numbered from 0.
+    """Ratings, one per row; users and items are numbered from 0.
 
     Attributes:
-        user: int32[n].
-        item: int32[n].
-        rating: float32[n].
-        factors: The items' true factors, float32[items, rank]; None where nobody knows them.
+        user: User ids, int32[n].
+        item: Item ids, int32[n].
+        rating: Ratings, float32[n].
+        factors: The items' true factors, float32[items, rank]; None if they are unknown.
     """
 
     user: np.ndarray
@@ -42,14 +42,14 @@ class Ratings(NamedTuple):
 
 
 class Model(NamedTuple):
-    """What was learned: ``items[:, :-1]`` and ``users[:, :-1]`` are embeddings, the last column biases."""
+    """The learned model: ``items[:, :-1]`` and ``users[:, :-1]`` are embeddings, the last columns biases."""
 
     mean: float
     items: np.ndarray
     users: np.ndarray
 
     def predict(self, data: Ratings) -> np.ndarray:
-        """float32[n]."""
+        """Returns the predicted ratings, float32[n]."""
         item, user = self.items[data.item], self.users[data.user]
         return self.mean + (item[:, :-1] * user[:, :-1]).sum(axis=1) + item[:, -1] + user[:, -1]
 
@@ -80,7 +80,7 @@ def read_movielens(path: Path) -> Ratings:
 
 
 def make_ratings(users: int, items: int, per_user: int, rank: int, noise: float, seed: int) -> Ratings:
-    """Every user rates some items: 3.5 + item . user + an item's bias + noise, all of size 1."""
+    """Generates ratings 3.5 + item . user + item's bias + noise."""
     rng = np.random.default_rng(seed)
     factors = rng.normal(size=(items, rank)).astype(np.float32)
     tastes = rng.normal(size=(users, rank)).astype(np.float32) / np.float32(np.sqrt(rank))
@@ -91,7 +91,7 @@ def make_ratings(users: int, items: int, per_user: int, rank: int, noise: float,
 
 
 def split(data: Ratings, seed: int) -> tuple[Ratings, Ratings]:
-    """A random fifth of all ratings is held out for the test."""
+    """Holds out a random fifth of all ratings for the test."""
     held_out = np.random.default_rng(seed).random(len(data.user)) < HELD_OUT
     return tuple(
         Ratings(data.user[rows], data.item[rows], data.rating[rows], data.factors)
@@ -100,19 +100,19 @@ def split(data: Ratings, seed: int) -> tuple[Ratings, Ratings]:
 
 
 class UserEmbedding(tf.keras.layers.Layer):
-    """The local layer: one vector, of the only user this client has."""
+    """The local layer: one vector for the only user of this client."""
 
     def __init__(self, rank: int) -> None:
         super().__init__()
         self.vector = self.add_weight("vector", shape=(rank + 1,), initializer="zeros")
 
     def call(self, item: tf.Tensor) -> tf.Tensor:
-        """float32[batch, rank + 1] -> float32[batch], less the mean of all ratings."""
+        """Maps items, float32[batch, rank + 1], to ratings minus their mean, float32[batch]."""
         return tf.linalg.matvec(item[:, :-1], self.vector[:-1]) + item[:, -1] + self.vector[-1]
 
 
 def build_process(items: int, rank: int, encoder: str) -> fedplug.tff.process.StatefulClientsProcess:
-    """Items are global, the user is local; each has an optimizer of its own."""
+    """Builds the process: items are global, the user is local, and each has its own optimizer."""
 
     def model_fn() -> tff.learning.models.ReconstructionModel:
         initializer = tf.keras.initializers.RandomNormal(stddev=0.3, seed=1)
@@ -136,7 +136,7 @@ def build_process(items: int, rank: int, encoder: str) -> fedplug.tff.process.St
 
 
 class Result(NamedTuple):
-    """RMSE of the held-out ratings after half of the rounds and at the end; bytes a client sends in a round.
+    """RMSE of held-out ratings after half of the rounds and at the end; bytes a client sends in a round.
 
     ``recovered`` is the share of the true item factors' variance that the learned embeddings explain.
     """
@@ -148,7 +148,7 @@ class Result(NamedTuple):
 
 
 class Federation:
-    """The users as clients, each with its own ratings, and what is held out of them."""
+    """The users as clients, each with its own ratings, and the held-out ratings."""
 
     def __init__(self, data: Ratings, rank: int, clients_per_round: int, seed: int) -> None:
         self.train, self.test = split(data, seed)
@@ -165,18 +165,18 @@ class Federation:
         }
 
     def rmse(self, predicted: np.ndarray) -> float:
-        """Of the held-out ratings."""
+        """Returns the RMSE of predictions of the held-out ratings."""
         return float(np.sqrt(np.mean((predicted - self.test.rating) ** 2)))
 
     def item_means(self) -> float:
-        """RMSE of the simplest prediction: an item's mean rating (the mean of all, where it has none)."""
+        """Returns the RMSE of an item's mean rating, or of the overall mean if the item has no ratings."""
         sums = np.bincount(self.train.item, self.train.rating, self.items)
         counts = np.bincount(self.train.item, minlength=self.items)
         means = np.where(counts > 0, sums / np.maximum(counts, 1), self.mean)
         return self.rmse(means[self.test.item])
 
     def fit(self, name: str, encoder: str, rounds: int, reset: bool = False) -> Result:
-        """Trains; with ``reset`` every client starts its embedding anew whenever it takes part."""
+        """Trains; with ``reset`` every client restarts its embedding in each of its rounds."""
         process = build_process(int(self.items), self.rank, encoder)
         trainer = fedplug.Trainer(
             process, self.datasets, clients_per_round=self.clients_per_round, seed=self.seed
@@ -194,7 +194,7 @@ class Federation:
             if round_num in (rounds // 2, rounds):
                 kept = trainer.client_states(list(self.datasets)).values()
                 starts = [new_client] * len(self.datasets) if reset else list(kept)
-                # Before it predicts, a client trains its embedding for the items as they are now.
+                # Before the prediction, a client trains its embedding for the current items.
                 users = process.next(state, list(self.datasets.values()), starts)["client_states"]
                 model = Model(
                     self.mean,
@@ -207,7 +207,7 @@ class Federation:
 
 
 def explained(factors: np.ndarray, embeddings: np.ndarray) -> float:
-    """R^2 of the true factors, known up to a linear map, on the learned embeddings."""
+    """Returns the R^2 of the true factors, known up to a linear map, regressed on the learned embeddings."""
     x = embeddings - embeddings.mean(axis=0)
     y = factors - factors.mean(axis=0)
     left = y - x @ np.linalg.lstsq(x, y, rcond=None)[0]
@@ -215,7 +215,7 @@ def explained(factors: np.ndarray, embeddings: np.ndarray) -> float:
 
 
 def compare(federation: Federation, rounds: int) -> dict[str, Result]:
-    """The same clients in the same rounds; only what happens to embedding and update differs."""
+    """Trains on the same clients in the same rounds; only the embedding and the encoder differ."""
     with fedplug.use_runtime("inprocess"):
         return {
             "reset every round": federation.fit("reset every round", "identity", rounds, reset=True),
@@ -225,7 +225,7 @@ def compare(federation: Federation, rounds: int) -> dict[str, Result]:
 
 
 def main() -> None:
-    """Reads the arguments, trains three ways, prints a table."""
+    """Reads the arguments, trains three ways and prints a table."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--ratings", type=Path, metavar="FILE", help="ml-100k u.data or ml-1m ratings.dat")
     parser.add_argument("--users", type=int, default=600, help="of the ratings that are made")

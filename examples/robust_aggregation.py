@@ -1,8 +1,8 @@
-"""Clients that send sign-flipped or scaled updates: the mean fails, median, trimmed mean and Krum hold.
+"""Compares aggregators under sign-flipped or scaled updates: only median, trimmed mean and Krum hold.
 
-Handwritten digits on 20 clients, 6 of them hostile, all updates compressed. A hostile client multiplies its
-loss by a factor; as every client takes one step of gradient descent, its update is that multiple of an honest
-one: -1 flips the sign, 100 scales, -4 does both.
+The data are handwritten digits on 20 clients, of which 6 are hostile; all updates are compressed. A hostile
+client multiplies its loss by a factor. Every client takes one step of gradient descent, so the update is
+that multiple of an honest one: -1 flips the sign, 100 scales, -4 does both.
 
 The robust aggregators are those of the plugin fedplug-robust; install it to run this.
 """
@@ -37,7 +37,7 @@ ATTACKS = {"no attack": 1, "sign-flipped": -1, "scaled by 100": 100, "flipped, t
 
 
 class Result(NamedTuple):
-    """The test accuracy after every round, and the bytes a client sent in the last one."""
+    """The test accuracy after every round, and the bytes that a client sent in the last one."""
 
     accuracy: list[float]
     bytes_sent: float
@@ -47,10 +47,10 @@ Results = dict[str, dict[str, Result]]  # by aggregator and attack
 
 
 class Digits:
-    """Images ``float32[n, 64]`` and labels ``float32[n]``, the last fifth held out for the test."""
+    """Images ``float32[n, 64]`` and labels ``float32[n]``; the last fifth is held out for the test."""
 
     def __init__(self, seed: int) -> None:
-        """Raises ConfigError where scikit-learn, which brings the images, is not installed."""
+        """Raises ConfigError if scikit-learn, the source of the images, is not installed."""
         try:
             from sklearn.datasets import load_digits
         except ImportError as error:
@@ -65,7 +65,7 @@ class Digits:
         self.parts = np.array_split(np.arange(self.test.start), CLIENTS)
 
     def clients(self, factor: float) -> dict[str, tf.data.Dataset]:
-        """All examples of a client in one batch; beside the label, what the client multiplies its loss by."""
+        """Returns each client's examples in one batch; labels come with the factor of the client's loss."""
         data = {}
         for number, part in enumerate(self.parts):
             factors = np.full(len(part), factor if number < HOSTILE else 1, np.float32)
@@ -75,23 +75,23 @@ class Digits:
         return data
 
     def accuracy(self, weights: list[np.ndarray]) -> float:
-        """Of the network with these kernels and biases, on the examples held out."""
+        """Returns the accuracy of the network with these kernels and biases on the held-out examples."""
         hidden = np.maximum(self.images[self.test] @ weights[0] + weights[1], 0)
         predicted = np.argmax(hidden @ weights[2] + weights[3], axis=1)
         return float(np.mean(predicted == self.labels[self.test]))
 
 
 class CrossEntropyTimesFactor(tf.keras.losses.Loss):
-    """Cross-entropy of the labels, times the factor of whoever computes it; both are in ``y_true``."""
+    """Cross-entropy of the labels times the client's factor; ``y_true`` holds both."""
 
     def call(self, y_true: tf.Tensor, y_pred: tf.Tensor) -> tf.Tensor:
-        """float32[batch, 2], float32[batch, CLASSES] -> float32[batch]."""
+        """Maps float32[batch, 2] and float32[batch, CLASSES] to float32[batch]."""
         label, factor = tf.unstack(y_true, axis=1)
         return factor * tf.keras.losses.sparse_categorical_crossentropy(label, y_pred, from_logits=True)
 
 
 def model_fn() -> tff.learning.models.VariableModel:
-    """One hidden layer."""
+    """Returns a model with one hidden layer."""
     layers = [
         tf.keras.layers.Dense(
             HIDDEN,
@@ -111,7 +111,7 @@ def model_fn() -> tff.learning.models.VariableModel:
 def train(
     process: fedplug.tff.process.StatefulClientsProcess, digits: Digits, factor: float, rounds: int, name: str
 ) -> Result:
-    """One aggregator under one attack."""
+    """Trains with one aggregator under one attack."""
     trainer = fedplug.Trainer(process, digits.clients(factor))
     accuracy: list[float] = []
     with tqdm(total=rounds, desc=name, unit="round") as progress:
@@ -132,7 +132,7 @@ def compare(
     aggregators: Sequence[str] = tuple(AGGREGATORS),
     attacks: Sequence[str] = tuple(ATTACKS),
 ) -> Results:
-    """Each aggregator under each attack, on the same clients."""
+    """Trains with each aggregator under each attack, on the same clients."""
     digits = Digits(seed)
     results: Results = {}
     with fedplug.use_runtime("inprocess"):
@@ -151,7 +151,7 @@ def compare(
 
 
 def plot(results: Results, path: Path) -> None:
-    """The accuracies round by round, a panel for each attack."""
+    """Plots the accuracy by round, with a panel for each attack."""
     from matplotlib.figure import Figure
 
     attacks = list(next(iter(results.values())))
@@ -167,7 +167,7 @@ def plot(results: Results, path: Path) -> None:
 
 
 def main() -> None:
-    """Reads the arguments, trains under every attack, prints a table."""
+    """Reads the arguments, trains under every attack and prints a table."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--rounds", type=int, default=40)
     parser.add_argument("--encoder", default="qsgd(8)", help="of the updates, for instance identity or sign")

@@ -1,15 +1,15 @@
-"""Top-k with a residual on every client, in federated averaging: stateless, stateful and dense side by side.
+"""Compares top-k with a residual on every client, stateless top-k and dense updates, in federated averaging.
 
-An old question: how do I keep a local residual in an encoder and give it to federated averaging? A client
-sends the 40 % largest entries of an 800-parameter layer, keeps the other 60 % and adds them to its next
-update, in whichever round that is; the layer's bias is sent uncompressed.
+A common question is how to keep a local residual in an encoder in federated averaging. Here a client sends
+the 40 % largest entries of an 800-parameter layer and keeps the other 60 %. It adds them to its next update,
+in whichever round that is. The layer's bias is sent uncompressed.
 
-The fourth run is the same method, written as it was written for TFF's older releases: as a stage of
-TensorFlow Model Optimization. It runs unchanged, and learns the same; it only has no code for its indices.
+The fourth run is the same method as a stage of TensorFlow Model Optimization, written for TFF's older
+releases. It runs unchanged and learns the same, but has no code for its indices.
 
-The task is the least friendly one to top-k. Clients disagree strongly about one half of the weights, in ways
-that cancel, and agree mildly about the other half. What they disagree about is always largest, so that
-without a residual the other half is never sent at all.
+The task is adversarial for top-k. Clients disagree strongly about one half of the weights, in ways that
+cancel, and agree mildly about the other half. The disputed weights always have the largest updates, so
+without a residual the other half is never sent.
 """
 
 from __future__ import annotations
@@ -27,16 +27,16 @@ from tqdm import tqdm
 import fedplug
 from fedplug.tff.compat.tfmot import StageEncoder
 
-FEATURES, OUTPUTS, DISPUTED = 100, 8, 50  # 100 * 8 = 800 weights; those of the first 50 features are disputed
+FEATURES, OUTPUTS, DISPUTED = 100, 8, 50  # 800 weights; those of the first 50 features are disputed
 
 
 @tensor_encoding.core.tf_style_adaptive_encoding_stage
 class TopKStage(tensor_encoding.core.AdaptiveEncodingStageInterface):
-    """Top-k with its residual as the state of an adaptive stage; ``spec`` says of which shape that is."""
+    """Top-k with its residual as the state of an adaptive stage; ``spec`` gives the shape of the residual."""
 
     name = "topk"
     compressible_tensors_keys = ("values",)
-    commutes_with_sum = False  # clients choose different entries
+    commutes_with_sum = False  # clients select different entries
     decode_needs_input_shape = True
     state_update_aggregation_modes = {"residual": tensor_encoding.core.StateAggregationMode.SUM}  # noqa: RUF012
 
@@ -45,15 +45,15 @@ class TopKStage(tensor_encoding.core.AdaptiveEncodingStageInterface):
         self._k = round(fraction * spec.shape.num_elements())
 
     def initial_state(self) -> dict:
-        """Nothing is left over yet."""
+        """Returns a residual of zeros."""
         return {"residual": tf.zeros(self._spec.shape, self._spec.dtype)}
 
     def get_params(self, state: dict) -> tuple[dict, dict]:
-        """The residual is for encoding, nothing is for decoding."""
+        """Returns the residual for encoding and nothing for decoding."""
         return {"residual": state["residual"]}, {}
 
     def encode(self, x: tf.Tensor, encode_params: dict) -> tuple[dict, dict]:
-        """Sends k entries, with their signs, and keeps the others."""
+        """Sends k signed entries and keeps the others."""
         total = tf.reshape(x + encode_params["residual"], [-1])
         indices = tf.math.top_k(tf.abs(total), self._k).indices
         values = tf.gather(total, indices)
@@ -61,11 +61,11 @@ class TopKStage(tensor_encoding.core.AdaptiveEncodingStageInterface):
         return {"values": values, "indices": indices}, {"residual": tf.reshape(kept, x.shape)}
 
     def update_state(self, state: dict, state_update_tensors: dict) -> dict:
-        """The residual is what was kept."""
+        """Returns the entries that were kept."""
         return {"residual": state_update_tensors["residual"]}
 
     def decode(self, encoded_tensors: dict, decode_params: dict, num_summands=None, shape=None) -> tf.Tensor:
-        """Zeros, with the values in their places."""
+        """Scatters the values into zeros."""
         indices = encoded_tensors["indices"][:, tf.newaxis]
         dense = tf.scatter_nd(indices, encoded_tensors["values"], [tf.reduce_prod(shape)])
         return tf.reshape(dense, shape)
@@ -80,12 +80,12 @@ ENCODERS = {
 
 
 class Result(NamedTuple):
-    """What a run ends with; errors are relative, ``||found - true|| / ||true||``.
+    """The results of a run; errors are relative, ``||found - true|| / ||true||``.
 
     Attributes:
-        errors: Of the weights the clients agree about, after every round.
-        bytes_sent: By one client in one round.
-        clients_with_residual: How many clients keep something that was not sent yet.
+        errors: Errors of the undisputed weights, after every round.
+        bytes_sent: Bytes sent by one client in one round.
+        clients_with_residual: Number of clients that have a residual.
     """
 
     errors: list[float]
@@ -94,14 +94,14 @@ class Result(NamedTuple):
 
 
 class Task(NamedTuple):
-    """The weights to be found, and every client's examples of its own version of them."""
+    """The true weights, and every client's examples of its own version of them."""
 
     weights: np.ndarray
     clients: dict[str, tf.data.Dataset]
 
 
 def make_task(clients: int, seed: int) -> Task:
-    """Client c has labels ``x @ (weights + dispute_c)``; the disputes add up to zero over the clients."""
+    """Makes clients with labels ``x @ (weights + dispute_c)``; the disputes cancel over the clients."""
     rng = np.random.default_rng(seed)
     weights = rng.normal(size=(FEATURES, OUTPUTS)).astype(np.float32)
     disputes = np.zeros((clients, FEATURES, OUTPUTS), np.float32)
@@ -109,7 +109,7 @@ def make_task(clients: int, seed: int) -> Task:
     disputes -= disputes.mean(axis=0)
     data = {}
     for number, dispute in enumerate(disputes):
-        # Orthogonal inputs: an update then says of each weight how far it is off, and nothing else.
+        # With orthogonal inputs, an update is the error of each weight, and nothing else.
         x = np.linalg.qr(rng.normal(size=(2 * FEATURES, FEATURES)))[0].astype(np.float32) * np.sqrt(FEATURES)
         y = (x @ (weights + dispute)).astype(np.float32)
         data[f"client {number:02d}"] = tf.data.Dataset.from_tensor_slices((x, y)).batch(len(x))
@@ -117,7 +117,7 @@ def make_task(clients: int, seed: int) -> Task:
 
 
 def model_fn() -> tff.learning.models.VariableModel:
-    """One dense layer, trained from zero; a fresh one each time, as TFF asks for."""
+    """Returns a dense layer, trained from zero; a new one each time, as TFF requires."""
     layer = tf.keras.layers.Dense(OUTPUTS, kernel_initializer="zeros", input_shape=(FEATURES,))
     return tff.learning.models.from_keras_model(
         tf.keras.Sequential([layer]),
@@ -127,14 +127,14 @@ def model_fn() -> tff.learning.models.VariableModel:
 
 
 def train(task: Task, name: str, rounds: int, clients_per_round: int) -> Result:
-    """Trains with one encoder; a client that skips rounds finds its residual again in the store."""
+    """Trains with one encoder; a client that skips rounds finds its residual in the store."""
     process = fedplug.tff.process.build_weighted_fed_avg(
         model_fn,
         client_optimizer=tff.learning.optimizers.build_sgdm(0.8),
         encoder=ENCODERS[name],
         min_size=FEATURES * OUTPUTS,  # smaller tensors, here the bias, are sent uncompressed
     )
-    with fedplug.open_store("memory://") as store:  # sqlite:///folder survives the program
+    with fedplug.open_store("memory://") as store:  # sqlite:///folder is durable
         trainer = fedplug.Trainer(
             process, task.clients, store=store, process_id=name, clients_per_round=clients_per_round
         )
@@ -154,24 +154,24 @@ def train(task: Task, name: str, rounds: int, clients_per_round: int) -> Result:
 
 
 def relative_error(found: np.ndarray, true: np.ndarray) -> float:
-    """``||found - true|| / ||true||``."""
+    """Returns ``||found - true|| / ||true||``."""
     return float(np.linalg.norm(found - true) / np.linalg.norm(true))
 
 
 def compare(rounds: int, clients: int, clients_per_round: int, seed: int) -> dict[str, Result]:
-    """All encoders on the same task, with the same clients in the same rounds."""
+    """Trains with all encoders on the same task, with the same clients in the same rounds."""
     task = make_task(clients, seed)
     with fedplug.use_runtime("inprocess"):
         return {name: train(task, name, rounds, clients_per_round) for name in ENCODERS}
 
 
 def plot(results: dict[str, Result], path: Path) -> None:
-    """The errors round by round."""
+    """Plots the errors by round."""
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(7, 4), layout="constrained")
     axes = figure.subplots()
-    styles = ("-", "-", "-", ":")  # dots, as the last one lies upon the one before
+    styles = ("-", "-", "-", ":")  # dots, because the last line covers the previous one
     for (name, result), style in zip(results.items(), styles, strict=True):
         axes.semilogy(range(1, len(result.errors) + 1), result.errors, style, linewidth=2, label=name)
     axes.set(xlabel="round", ylabel="relative error of the agreed weights")
@@ -180,7 +180,7 @@ def plot(results: dict[str, Result], path: Path) -> None:
 
 
 def main() -> None:
-    """Reads the arguments, trains four ways, prints a table."""
+    """Reads the arguments, trains four ways and prints a table."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--rounds", type=int, default=200)
     parser.add_argument("--clients", type=int, default=40)

@@ -1,9 +1,9 @@
-"""A server's memory while it adds up N compressed updates: one accumulator, whatever N is.
+"""Measures a server's memory while it adds N compressed updates: one accumulator for any N.
 
-Each payload is decoded straight into the sum and forgotten: by the encoder alone, and in a TFF process in
-fedplug's runtime. Next to it the encoded sum that TFF has, in TFF's own runtime, and the obvious way: decode
-all, then add up. Every number is the peak memory of a process of its own, with the worker processes it
-starts. The updates are made one at a time, as they would arrive.
+Each payload is decoded directly into the sum: by the encoder alone, and by a TFF process in fedplug's
+runtime. These are compared with TFF's encoded sum in TFF's own runtime, and with decoding all updates before
+adding them. Every number is the peak memory of a separate process, including the worker processes it starts.
+Updates are generated one at a time, as they would arrive.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ ENCODER = "topk(0.01, error_feedback=False)"
 
 
 def update(seed: tf.Tensor, size: int) -> tf.Tensor:
-    """A client's update."""
+    """Returns a client's update."""
     return tf.random.stateless_uniform([size], [seed, 0], -1.0, 1.0)
 
 
 def add_as_they_arrive(clients: int, size: int) -> None:
-    """By the encoder alone: `ModelEncoder.accumulate`."""
+    """Adds updates with the encoder alone: `ModelEncoder.accumulate`."""
     encoder = ModelEncoder(fedplug.encoder(ENCODER), [tf.TensorSpec([size])])
     encode = tf.function(lambda seed: encoder.encode([update(seed, size)], encoder.init_state(), 0)[0])
     add = tf.function(lambda sums, buffers: encoder.accumulate(sums, buffers, tf.constant(1.0)))
@@ -42,7 +42,7 @@ def add_as_they_arrive(clients: int, size: int) -> None:
 
 
 def decode_then_add(clients: int, size: int) -> None:
-    """The obvious way: every update is decoded, and then all are added up."""
+    """Decodes every update first, and then adds them."""
     encoder = ModelEncoder(fedplug.encoder(ENCODER), [tf.TensorSpec([size])])
     encode = tf.function(lambda seed: encoder.encode([update(seed, size)], encoder.init_state(), 0)[0])
     decode = tf.function(encoder.decode)
@@ -51,7 +51,7 @@ def decode_then_add(clients: int, size: int) -> None:
 
 
 def add_in_a_process(factory: tff.aggregators.UnweightedAggregationFactory, clients: int, size: int) -> None:
-    """In a TFF process of an aggregation factory, where the clients make their updates."""
+    """Adds updates in a TFF process of an aggregation factory; the clients generate them."""
     process = factory.create(tff.TensorType(np.float32, [size]))
 
     @tff.tensorflow.computation(np.int32)
@@ -66,13 +66,13 @@ def add_in_a_process(factory: tff.aggregators.UnweightedAggregationFactory, clie
 
 
 def fedplug_process(clients: int, size: int) -> None:
-    """A sum of fedplug's in fedplug's runtime."""
+    """Adds updates with fedplug's sum in fedplug's runtime."""
     fedplug.use_runtime("inprocess")
     add_in_a_process(fedplug.tff.process.build_sum_factory(ENCODER), clients, size)
 
 
 def stock_process(clients: int, size: int) -> None:
-    """The encoded sum of TFF, 8 bits an element, in TFF's runtime."""
+    """Adds updates with TFF's encoded sum, 8 bits per element, in TFF's runtime."""
     fedplug.use_runtime("native")
     factory = tff.aggregators.EncodedSumFactory.quantize_above_threshold(8, threshold=1)
     add_in_a_process(factory, clients, size)
@@ -87,9 +87,9 @@ WAYS: dict[str, Callable[[int, int], None]] = {
 
 
 def peak() -> float:
-    """The most memory this process and its children ever had, in MB (Linux)."""
+    """Returns the peak memory of this process and its children so far, in MB (Linux)."""
     processes = [os.getpid()]
-    for parent in processes:  # grows while it is read
+    for parent in processes:  # the list grows during the loop
         for tasks in Path(f"/proc/{parent}/task").glob("*/children"):
             processes += [int(child) for child in tasks.read_text(encoding="ascii").split()]
     return sum(_peak_of(process) for process in processes)
@@ -98,20 +98,20 @@ def peak() -> float:
 def _peak_of(process: int) -> float:
     try:
         lines = Path(f"/proc/{process}/status").read_text(encoding="ascii").splitlines()
-    except FileNotFoundError:  # it has ended
+    except FileNotFoundError:  # the process has ended
         return 0.0
     return next((int(line.split()[1]) / 1024 for line in lines if line.startswith("VmHWM")), 0.0)
 
 
 def measure_apart(way: str, clients: int, size: int) -> float:
-    """The peak memory in MB of a fresh process that adds up so many updates: a peak never falls."""
+    """Returns the peak memory in MB of a new process that adds the updates, because a peak never falls."""
     command = [sys.executable, __file__, "--measure", way, "--clients", str(clients), "--size", str(size)]
     done = subprocess.run(command, capture_output=True, text=True, check=True, stdin=subprocess.DEVNULL)
     return float(done.stdout.split()[-1])
 
 
 def compare(counts: list[int], size: int) -> dict[str, list[float]]:
-    """MB for every way and every number of clients."""
+    """Measures MB for every way and every number of clients."""
     with tqdm(total=len(WAYS) * len(counts), unit="process") as progress:
         results: dict[str, list[float]] = {}
         for way in WAYS:
@@ -123,7 +123,7 @@ def compare(counts: list[int], size: int) -> dict[str, list[float]]:
 
 
 def main() -> None:
-    """Reads the arguments, measures, prints a table."""
+    """Reads the arguments, measures and prints a table."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--clients", type=int, nargs="+", default=[10, 100, 1000], metavar="N")
     parser.add_argument("--size", type=int, default=200_000, help="parameters of the model")
