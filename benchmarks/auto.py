@@ -1,4 +1,4 @@
-"""Where the numbers of `auto` are from: entries of small models, and entries where clients come rarely.
+"""Measures the defaults of `auto`: entries for small models, and the share of entries for rare clients.
 
     python -m benchmarks.auto        # writes benchmarks/results/auto.md, in ten minutes
 
@@ -33,7 +33,7 @@ Synthetic(1, 1): 30 clients. Updates go through `stc(..., scope='model')`.
 
 
 def cell(task: str, width: int, encoder: str, part: float) -> str:
-    """One way to send updates, with all seeds."""
+    """The accuracy and the compression of one encoder, over all seeds."""
     found = []
     for seed in SEEDS:
         data = TASKS[task](seed)._replace(hidden=width)
@@ -45,7 +45,7 @@ def cell(task: str, width: int, encoder: str, part: float) -> str:
 
 
 def small_models() -> Iterator[list[str]]:
-    """Rows: how many entries of a small model have to be sent."""
+    """Yields rows: the number of entries that a small model needs."""
     yield ["task", "parameters", "no compression", "1 %", *(f"{count} entries" for count in COUNTS)]
     for task in TASKS:
         for width in WIDTHS:
@@ -58,7 +58,7 @@ def small_models() -> Iterator[list[str]]:
 
 
 def rare_clients() -> Iterator[list[str]]:
-    """Rows: what share has to be sent where few clients take part."""
+    """Yields rows: the share of entries needed if few clients take part."""
     yield ["task", "clients a round", "no compression", *(f"{share:.0%}" for share in SHARES)]
     for task in TASKS:
         for part in RARE:
@@ -67,7 +67,7 @@ def rare_clients() -> Iterator[list[str]]:
 
 
 def table(rows: Iterator[Sequence[str]]) -> str:
-    """In Markdown; the lines are printed as they come."""
+    """Formats rows in Markdown, and prints each as it comes."""
     lines = []
     for row in rows:
         lines.append(line := "| " + " | ".join(row) + " |\n")
@@ -78,7 +78,6 @@ def table(rows: Iterator[Sequence[str]]) -> str:
 
 
 def main() -> None:
-    """Trains, prints and writes the tables."""
     here = environment()
     text = _MADE.format(
         date=datetime.date.today(),

@@ -1,8 +1,8 @@
-"""Models with batch normalization in Flower and NVFlare, uncompressed and compressed.
+"""Trains models with batch normalization in Flower and NVFlare, uncompressed and compressed.
 
 ``python -m benchmarks.batch_norm --python PYTHON`` writes benchmarks/results/batch_norm.md. The interpreter
-has flwr, nvflare, torchvision, scikit-learn, fedplug and its packages for both. Each training is a process of
-its own; ``--found FILE`` keeps what they measured, and trains what is not in it.
+needs flwr, nvflare, torchvision, scikit-learn, fedplug and its packages for both. Each training is a separate
+process; ``--found FILE`` stores their results and trains only what is not in it.
 """
 
 from __future__ import annotations
@@ -22,15 +22,13 @@ RESULT = Path(__file__).with_name("results") / "batch_norm.md"
 
 README = "topk(0.01, scope='model') | qsgd(8)"
 LOSSY = f"rules({{'*running_*': {README!r}, '*': {README!r}}})"
-"""Compresses statistics because a rule asks for it: what earlier versions did by themselves."""
+"""A rule that compresses statistics; earlier versions compressed them without one."""
 
 LAST = 3
-"""Rounds whose accuracies are averaged."""
+"""Number of final rounds whose accuracies are averaged."""
 
 
 class Training(NamedTuple):
-    """One row of the table."""
-
     framework: str
     model: str
     rounds: int
@@ -56,7 +54,7 @@ TRAININGS = [
 
 
 def measure(python: str, training: Training) -> list[dict[str, float]]:
-    """Trains; returns accuracy, smallest variance and bytes of an update for every round."""
+    """Trains; returns the accuracy, the smallest variance and the bytes of an update for every round."""
     paths = [ROOT, ROOT / "plugins/fedplug-flower/tests"]
     environment = {
         **os.environ,
@@ -85,7 +83,7 @@ def measure(python: str, training: Training) -> list[dict[str, float]]:
 
 
 def main(python: str, found_file: Path | None) -> None:
-    """Runs the trainings that are missing, and writes the page."""
+    """Runs the missing trainings and writes the page."""
     found: dict[str, Any] = {}
     if found_file is not None and found_file.exists():
         found = json.loads(found_file.read_text(encoding="utf-8"))
@@ -99,7 +97,7 @@ def main(python: str, found_file: Path | None) -> None:
 
 
 def page(python: str, found: dict[str, Any]) -> str:
-    """The results as Markdown."""
+    """Formats the results in Markdown."""
     rows = []
     for training in TRAININGS:
         lines = found[training.key]

@@ -1,8 +1,8 @@
-"""A training of `benchmarks.batch_norm` in Flower, by ``python -m benchmarks.batch_norm_flower``.
+"""Trains for `benchmarks.batch_norm` in Flower: ``python -m benchmarks.batch_norm_flower``.
 
-Arguments: MODEL ROUNDS ENCODER; an empty ENCODER is Flower alone. Prints a line of JSON for each round.
-Strategy, mod and messages are Flower's. Nodes answer in this process, through Flower's serialization; they
-are those of the tests of fedplug-flower.
+Arguments: MODEL ROUNDS ENCODER; an empty ENCODER is Flower alone. It prints a line of JSON for each round.
+Strategy, mod and messages are Flower's. The nodes are those of fedplug-flower's tests: they answer in this
+process, through Flower's serialization.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from benchmarks import batch_norm_task as task
 
 
 def client_app(model_name: str, compressed: bool) -> ClientApp:
-    """Trains; knows nothing of fedplug but the mod."""
+    """Returns the app that trains; only its mod uses fedplug."""
     app = ClientApp(mods=[CompressMod()] if compressed else [])
 
     @app.train()
@@ -42,7 +42,6 @@ def client_app(model_name: str, compressed: bool) -> ClientApp:
 
 
 def main(model_name: str, rounds: int, encoder: str) -> None:
-    """Trains, and prints."""
     torch.set_num_threads(1)
     logging.getLogger("flwr").setLevel(logging.WARNING)
     TaskIdentity.run_id, TaskIdentity.node_id, TaskIdentity.task_id = RUN, 1, 1

@@ -1,7 +1,7 @@
-"""A training of `benchmarks.batch_norm` in NVFlare's simulator: ``python -m benchmarks.batch_norm_nvflare``.
+"""Trains for `benchmarks.batch_norm` in NVFlare's simulator: ``python -m benchmarks.batch_norm_nvflare``.
 
-Arguments: MODEL ROUNDS ENCODER; an empty ENCODER is NVFlare alone. Prints a line of JSON for each round.
-Sites test the model that they receive, so one round more is trained than is printed.
+Arguments: MODEL ROUNDS ENCODER; an empty ENCODER is NVFlare alone. It prints a line of JSON for each round.
+Sites test the model that they receive, so there is one more round than is printed.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from benchmarks import batch_norm_task as task
 
 
 def main(kind: str, rounds: int, encoder: str) -> None:
-    """Runs the job, and prints what its logs say."""
+    """Runs the job and prints the results from its logs."""
     model = task.Network(kind)
     recipe = FedAvgRecipe(
         name="batch_norm",
@@ -50,7 +50,7 @@ def main(kind: str, rounds: int, encoder: str) -> None:
 
 
 def _sent(result: Path) -> dict[int, float]:
-    """Bytes of an update by round, from what the encoders wrote into their logs."""
+    """The bytes of an update by round, read from the encoders' logs."""
     sent: Counter[int] = Counter()
     for log in result.glob("site-*/log.txt"):
         for round_num, size in re.findall(r"update (\d+)-\w+: (\d+) bytes instead", log.read_text()):

@@ -1,4 +1,4 @@
-"""Networks with batch normalization and their training, for the two frameworks of `benchmarks.batch_norm`."""
+"""Networks with batch normalization and their training, for the two frameworks in `benchmarks.batch_norm`."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def _cnn() -> nn.Module:
 
 
 def _resnet10() -> nn.Module:
-    """Torchvision's ResNet with one block a stage, for one channel and ten classes."""
+    """Torchvision's ResNet with one block per stage, for one channel and ten classes."""
     resnet = torchvision.models.resnet
     model = resnet.ResNet(resnet.BasicBlock, [1, 1, 1, 1], num_classes=10)
     model.conv1 = nn.Conv2d(1, 64, 7, stride=2, padding=3, bias=False)
@@ -44,7 +44,7 @@ MODELS = {"CNN": _cnn, "ResNet-10": _resnet10}
 
 
 class Network(nn.Module):
-    """One of `MODELS`, with random weights that are always the same."""
+    """One of `MODELS`, always with the same random weights."""
 
     def __init__(self, kind: str) -> None:
         super().__init__()
@@ -54,7 +54,7 @@ class Network(nn.Module):
             self.layers = MODELS[kind]()
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        """Returns scores of the ten digits. A ResNet makes images 32 times smaller: it gets larger ones."""
+        """Returns the scores of ten digits; enlarges images for a ResNet, which downsamples 32 times."""
         return self.layers(x if self.kind == "CNN" else nn.functional.interpolate(x, scale_factor=2.0))
 
 
@@ -68,13 +68,13 @@ DATA = _images()
 
 
 def train(model: Network, client: int, round_num: int) -> int:
-    """Trains for one epoch on the images of a client; returns how many these are."""
+    """Trains for one epoch on a client's images and returns their number."""
     x, y = (part[TEST_IMAGES + client :: CLIENTS] for part in DATA)
     torch.manual_seed(1000 * client + round_num)
     model.train()
     optimizer = torch.optim.SGD(model.parameters(), lr=RATE, momentum=MOMENTUM)
     for batch in torch.randperm(len(y)).split(BATCH):
-        if len(batch) < BATCH:  # batch normalization of few images is noise
+        if len(batch) < BATCH:  # batch statistics of few images are noise
             continue
         optimizer.zero_grad()
         nn.functional.cross_entropy(model(x[batch]), y[batch]).backward()
@@ -83,7 +83,7 @@ def train(model: Network, client: int, round_num: int) -> int:
 
 
 def evaluate(model: Network) -> float:
-    """The accuracy on images that no client has; 0.1 is chance."""
+    """The accuracy on images that no client has; chance is 0.1."""
     x, y = (part[:TEST_IMAGES] for part in DATA)
     model.eval()
     with torch.no_grad():
@@ -91,5 +91,4 @@ def evaluate(model: Network) -> float:
 
 
 def smallest_variance(model: Network) -> float:
-    """The smallest running variance of all layers."""
     return min(array.min().item() for name, array in model.state_dict().items() if "running_var" in name)

@@ -1,11 +1,11 @@
-"""The error-bounded encoder beside zfp at equal error: writes benchmarks/results/bounded.md.
+"""Compares the error-bounded encoder with zfp at equal error: writes benchmarks/results/bounded.md.
 
     pip install --target /some/folder --no-deps zfpy
     PYTHONPATH=/some/folder python -m benchmarks.bounded
 
-zfpy is no dependency and in no lock; without it its rows are left out. The update is that of
-`benchmarks.which_encoder`. Fixed-accuracy zfp keeps an error far below its tolerance, so the tolerance is
-raised until the largest error is that of ``bounded``; and it is tried on the matrix and on the flat vector.
+zfpy is optional and in no lock file; without it its rows are omitted. The update is that of
+`benchmarks.which_encoder`. The error of zfp with fixed accuracy is far below its tolerance, so the tolerance
+is raised until the largest error is that of ``bounded``. zfp encodes the matrix and the flat vector.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ predictor of SZ), and "levels" without: what is predicted takes more.
 
 
 def seconds(call: Callable[[], Any]) -> float:
-    """Median."""
+    """The median over `RUNS` calls."""
     times = []
     for _ in range(RUNS):
         begin = time.perf_counter()
@@ -54,13 +54,12 @@ def seconds(call: Callable[[], Any]) -> float:
 
 
 def entropy_bits(symbols: NDArray[Any]) -> float:
-    """Of each symbol, by how often each occurs."""
+    """The entropy of the symbols' empirical distribution, in bits per symbol."""
     share = np.unique(symbols, return_counts=True)[1] / symbols.size
     return float(-(share * np.log2(share)).sum())
 
 
 def row(name: str, x: NDArray[Any], numbers: NDArray[Any], encode: Any, decode: Any) -> list[str]:
-    """One line of the table."""
     payload = encode(x)
     error = float(np.abs(decode(payload) - x).max() / np.ptp(x))
     of_numbers = encode(numbers)
@@ -76,7 +75,7 @@ def row(name: str, x: NDArray[Any], numbers: NDArray[Any], encode: Any, decode: 
 
 
 def zfp_rows(x: NDArray[Any], numbers: NDArray[Any], bound: float) -> list[list[str]]:
-    """Fixed accuracy, with the largest tolerance by which the error stays within the bound."""
+    """Rows of zfp with the largest tolerance whose error is within the bound."""
     if importlib.util.find_spec("zfpy") is None:
         return []
     import zfpy
@@ -100,7 +99,6 @@ def zfp_rows(x: NDArray[Any], numbers: NDArray[Any], bound: float) -> list[list[
 
 
 def main() -> None:
-    """Measures, prints and writes the tables."""
     x = max(digits_update().arrays.values(), key=lambda array: array.size)
     numbers = np.random.default_rng(0).standard_normal(TIMED).astype(np.float32)
     here = environment()

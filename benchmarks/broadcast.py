@@ -1,9 +1,10 @@
-"""Measures what broadcast encoders save and cost if a fifth of the clients takes part in a round.
+"""Measures the savings and costs of broadcast encoders if a fifth of the clients takes part in a round.
 
     python -m benchmarks.broadcast        # writes benchmarks/results/broadcast.md, in ten minutes
 
-Bytes are those of the computations that a process sends its model with (`fedplug.tff.process.distribution`);
-the training around them is federated averaging in NumPy, which is faster for a network this small.
+Bytes are those of the computations that a process broadcasts its model with
+(`fedplug.tff.process.distribution`). The training is federated averaging in NumPy, which is faster for a
+network this small.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ BATCH = 10
 
 
 class Task(NamedTuple):
-    """Data of a source, the clients' learning rate, and the hidden layers of their network."""
+    """The data source, the clients' learning rate, and the hidden layers of the network."""
 
     source: str
     rate: float
@@ -74,7 +75,7 @@ Weights = list[np.ndarray[Any, Any]]
 
 
 class Result(NamedTuple):
-    """The result of a training: how many times fewer bytes, and the accuracy in percent."""
+    """The factor by which a training saves bytes, and the accuracy in percent."""
 
     down: float
     late: float
@@ -82,7 +83,7 @@ class Result(NamedTuple):
 
 
 def initial(sizes: Sequence[int], generator: np.random.Generator) -> Weights:
-    """Kernels as of Glorot and Bengio, and biases of 0."""
+    """Kernels after Glorot and Bengio, and biases of 0."""
     weights: Weights = []
     for rows, columns in itertools.pairwise(sizes):
         limit = math.sqrt(6 / (rows + columns))
@@ -100,7 +101,7 @@ def layers(weights: Weights, x: np.ndarray[Any, Any]) -> Weights:
 
 
 def learn(weights: Weights, x: np.ndarray[Any, Any], y: np.ndarray[Any, Any], rate: float) -> Weights:
-    """One pass of SGD with cross-entropy."""
+    """Runs one pass of SGD with cross-entropy."""
     weights = [each.copy() for each in weights]
     for begin in range(0, len(y), BATCH):
         labels, found = y[begin : begin + BATCH], layers(weights, x[begin : begin + BATCH])
@@ -117,7 +118,7 @@ def learn(weights: Weights, x: np.ndarray[Any, Any], y: np.ndarray[Any, Any], ra
 
 
 def train(task: Task, broadcast: EncodedBroadcast | None, rounds: int, seed: int) -> Result:
-    """Federated averaging of the model as it is sent."""
+    """Runs federated averaging on the decoded broadcast."""
     data = load_data(DataConfig(source=task.source, clients=CLIENTS), seed)
     generator, ids = np.random.default_rng(seed), sorted(data.clients)
     x, y = (np.asarray(part) for part in data.test)
@@ -157,20 +158,18 @@ def train(task: Task, broadcast: EncodedBroadcast | None, rounds: int, seed: int
 
 
 def first_model(task: Task) -> Weights:
-    """Some initial model, for its shapes."""
+    """An initial model, which gives the shapes."""
     features = math.prod(load_data(DataConfig(source=task.source), 0).test[0].shape[1:])
     return initial([features, *task.hidden, 10], np.random.default_rng(0))
 
 
 def built(expression: str, model: Weights) -> EncodedBroadcast:
-    """The broadcast of the model."""
     value_type = tff.to_type(tuple(tff.TensorType(each.dtype, each.shape) for each in model))
     encoder = model_encoder(fedplug.encoder(expression), value_type, 64)
     return EncodedBroadcast(value_type, encoder, "fused")
 
 
 def line(expression: str, results: list[Result]) -> list[str]:
-    """One line of the table."""
     means = Result(*map(statistics.fmean, zip(*results, strict=True)))
     accuracies = [result.accuracy for result in results]
     spread = f" ± {statistics.stdev(accuracies):.1f}" if len(results) > 1 else ""
@@ -182,7 +181,6 @@ def line(expression: str, results: list[Result]) -> list[str]:
 
 
 def main() -> None:
-    """Trains, prints and writes the tables."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--rounds", type=int, default=100)
     parser.add_argument("--repeats", type=int, default=1)

@@ -1,10 +1,10 @@
-"""What the codec costs beside the kernels it calls, and what else could be done with the same array.
+"""Compares the codec with the kernels it calls, and with other ways to compress the same array.
 
     python benchmarks/codec.py        # writes benchmarks/results/codec.md
 
-Needs no TensorFlow. Peers that are installed are measured (``pip install zstandard blosc2 zfpy torch``), and
-those that are not are named. Everything runs in one process, in turn; every result is checked; figures are
-medians of many runs.
+It needs no TensorFlow. It measures the peers that are installed (``pip install zstandard blosc2 zfpy torch``)
+and names the others. All calls take turns in one process; every result is checked; figures are medians of
+many runs.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ Array = np.ndarray[Any, Any]
 
 
 class Pair(NamedTuple):
-    """The same work by the kernels alone, their arguments ready, and by the codec."""
+    """The same work by the kernels alone, with prepared arguments, and by the codec."""
 
     what: str
     kernels: Callable[[], object]
@@ -44,7 +44,7 @@ class Pair(NamedTuple):
 
 
 class Peer(NamedTuple):
-    """A way to make an array smaller: how, the bytes, and back."""
+    """A way to compress an array."""
 
     name: str
     encode: Callable[[], bytes]
@@ -56,7 +56,7 @@ def runs_of(n: int) -> int:
 
 
 def in_turn(functions: list[Callable[[], object]], runs: int) -> list[float]:
-    """Median seconds of each, all called one after the other in every run."""
+    """The median seconds of each function; in every run, all are called one after the other."""
     times: list[list[float]] = [[] for _ in functions]
     for function in functions:
         function()
@@ -72,8 +72,8 @@ def topk_pairs(x: Array) -> Iterator[Pair]:
     n, k = x.size, max(1, round(FRACTION * x.size))
     codec = fedplug.codec(f"topk({FRACTION})")
     payload, state = codec.encode(x)
-    # Of both: where an array lies in memory makes more of a difference than what is measured. Three, so that
-    # neither of two callers in turn always reads one and writes the other.
+    # Both callers share states, because memory placement matters more than the difference. There are three,
+    # so that neither caller always reads from one and writes to another.
     states = [codec.encode(x, state)[1], state, codec.encode(x, state)[1]]
 
     header = wire.header("sparse/1", "float32", (n,))
@@ -88,7 +88,7 @@ def topk_pairs(x: Array) -> Iterator[Pair]:
         states.insert(0, states.pop())
         return payload
 
-    assert abs(len(by_kernels()) - len(by_codec())) < 16 + len(payload) / 50  # of rounds with other residuals
+    assert abs(len(by_kernels()) - len(by_codec())) < 16 + len(payload) / 50  # the residuals differ
     yield Pair("topk(0.01), encode", by_kernels, by_codec)
 
     out, other, dtype = np.empty_like(x), np.empty_like(x), x.dtype
@@ -131,7 +131,7 @@ def qsgd_pairs(x: Array) -> Iterator[Pair]:
 
 
 def empty_call() -> bytes:
-    """What it takes to call a kernel, without what it does: nothing in Python between two can take less."""
+    """A call of a kernel that does nothing: the least that two kernels with Python between them can take."""
     return kernels.frame(b"", b"")
 
 
@@ -224,7 +224,7 @@ OURS = (
 
 
 def beside_peers() -> tuple[list[str], list[str]]:
-    """The table's lines, and the packages that are missing."""
+    """The lines of the table, and the missing packages."""
     x = np.random.default_rng(0).standard_normal(BESIDE_PEERS).astype(np.float32)
     peers, missing = [fedplug_peer(text, x) for text in OURS], []
     for package, make in PEERS:

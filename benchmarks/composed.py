@@ -1,7 +1,7 @@
-"""What is kept although others could do its work: each measured beside the composition that would replace it.
+"""Compares ops that could be composed of others with those compositions, to justify keeping them.
 
-``python benchmarks/composed.py`` writes benchmarks/results/composed.md. Float32, in a ``tf.function``, both
-ways in turn within one process; medians.
+``python benchmarks/composed.py`` writes benchmarks/results/composed.md. The inputs are float32, in a
+``tf.function``; both ways take turns in one process; figures are medians.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ ROWS: tuple[tuple[str, Call, str, Call], ...] = (
 
 
 def medians(size: int, calls: tuple[Call, Call]) -> list[float]:
-    """The median seconds of a call of each; first compares their results."""
+    """The median seconds of a call of each; first checks that their results are equal."""
     numbers = np.random.default_rng(0).standard_normal((3, size)).astype(np.float32)
     arguments = [tf.constant(row) for row in numbers]
     graphs = [tf.function(call, autograph=False) for call in calls]

@@ -1,4 +1,4 @@
-"""What a benchmark run notes about itself, besides what pytest-benchmark notes about the machine."""
+"""Records facts about a benchmark run in addition to those of pytest-benchmark."""
 
 from __future__ import annotations
 

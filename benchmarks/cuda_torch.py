@@ -1,10 +1,10 @@
-"""Times on a GPU what PyTorch users write for top-k with error feedback and for sums of sparse payloads.
+"""Times PyTorch code for top-k with error feedback and for sums of sparse payloads on a GPU.
 
 The sizes are those of `cuda_check_times`.
 
     python benchmarks/cuda_torch.py
 
-Prints rows for benchmarks/results/cuda.md. Needs PyTorch with CUDA, and nothing of fedplug: this is the peer.
+It prints rows for benchmarks/results/cuda.md. It needs PyTorch with CUDA, and nothing of fedplug.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ SHARES = (1000, 100, 10)  # k = n / share
 WARM_UP, REPEATS = 3, 21
 COLUMNS = ("n", "k", "torch composite us", "torch.topk us", "copy of 4n bytes us")
 SUM_SIZE = 10_000_000
-PAYLOADS = ((10, 87_918), (100, 97_949))  # how many, and the entries of each: 879,180 and 9,794,900
+PAYLOADS = ((10, 87_918), (100, 97_949))  # (payloads, entries of each)
 SUM_COLUMNS = ("n", "payloads", "entries", "index_add_ us", "deterministic us")
 
 
 def median_us(prepare: Callable[[], Any], work: Callable[[], Any]) -> float:
-    """The median time of `work` between two events of the stream, each time after `prepare`."""
+    """The median time of `work` in us between two events of the stream, each time after `prepare`."""
     begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
     times = []
     for _ in range(WARM_UP + REPEATS):
@@ -43,16 +43,16 @@ def median_us(prepare: Callable[[], Any], work: Callable[[], Any]) -> float:
 
 
 def composite(delta: Any, residual: Any, k: int) -> tuple[Any, Any]:
-    """Adds, selects, gathers, subtracts; updates the residual in place. Ties and order are as they come."""
+    """Adds, selects, gathers and updates the residual in place; ties and order are unspecified."""
     residual.add_(delta)
     indices = torch.topk(residual.abs(), k, sorted=False).indices
     values = residual[indices]
-    residual.index_add_(0, indices, values, alpha=-1)  # the sent values cancel to zero
+    residual.index_add_(0, indices, values, alpha=-1)  # the sent entries of the residual become zero
     return values, indices
 
 
 def row(n: int, k: int, generator: Any) -> list[str]:
-    """One row of the table; checks what it times."""
+    """Checks and times one case of the table."""
     delta, fresh = (torch.randn(n, device="cuda", generator=generator) for _ in range(2))
     residual = fresh.clone()
     values, indices = composite(delta, residual, k)
@@ -71,7 +71,7 @@ def row(n: int, k: int, generator: Any) -> list[str]:
 
 
 def sum_row(payloads: int, entries: int, generator: Any) -> list[str]:
-    """One row of the table of sums; checks what it times."""
+    """Checks and times one case of the table of sums."""
     indices = torch.cat(
         [
             torch.randperm(SUM_SIZE, device="cuda", generator=generator)[:entries].sort().values
@@ -99,7 +99,7 @@ def sum_row(payloads: int, entries: int, generator: Any) -> list[str]:
 
 
 def print_table(columns: Sequence[str], rows: Iterable[Iterable[str]]) -> None:
-    """Prints a table in Markdown, row by row as they come."""
+    """Prints a table in Markdown, each row as it comes."""
     print("|", " | ".join(columns), "|")
     print("|", " | ".join("---" for _ in columns), "|")
     for row in rows:
@@ -107,7 +107,7 @@ def print_table(columns: Sequence[str], rows: Iterable[Iterable[str]]) -> None:
 
 
 def main() -> int:
-    """Prints the tables; 1 where there is nothing to measure on."""
+    """Prints the tables; returns 1 if there is no device to measure on."""
     if torch is None:
         print("needs PyTorch: python -m pip install torch", file=sys.stderr)
         return 1

@@ -1,8 +1,8 @@
-"""Times encoders against the floor of this machine: loops that read and write as much, and only add.
+"""Times encoders against this machine's memory floor: loops with the same reads and writes that only add.
 
-``python -m benchmarks.encoder_floor`` prints the page that stands in benchmarks/results/encoder_floor.md. It
-needs g++. Loops and encoders take turns in one process, since what memory gives a virtual machine changes
-from minute to minute by a factor of two.
+``python -m benchmarks.encoder_floor`` prints the page benchmarks/results/encoder_floor.md. It needs g++.
+Loops and encoders take turns in one process, because the memory bandwidth of a virtual machine changes from
+minute to minute by a factor of two.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ Array = np.ndarray[Any, Any]
 
 
 class Walk(NamedTuple):
-    """Arrays of the tensor's size that one walk reads, and that it writes."""
+    """Number of arrays of the tensor's size that one walk reads and writes."""
 
     reads: int
     writes: int
 
     def __str__(self) -> str:
-        """As in the table."""
+        """Formats the bytes as in the table."""
         return f"{4 * self.reads} + {4 * self.writes}"
 
 
@@ -52,7 +52,7 @@ ENCODERS = {
     "sign": [Walk(2, 0), SUM],
     "powersgd(2)": [SUM, READ, READ, Walk(1, 1)],
 }
-"""The walks that each cannot do without."""
+"""The walks that each encoder needs at least."""
 
 TEXT = """# Encoders over the floor of the memory
 
@@ -91,22 +91,21 @@ makes {sketch:.1f}.
 
 
 class Loops:
-    """The compiled loops over arrays of their own."""
+    """The compiled loops and their arrays."""
 
     def __init__(self, folder: str, threads: int) -> None:
-        """Compiles them, for this processor."""
+        """Compiles the loops for this processor."""
         library = Path(folder) / "memory_loops.so"
         flags = ["-O3", "-march=native", "-std=c++17", "-fopenmp", "-shared", "-fPIC"]
         subprocess.run(["g++", *flags, "-o", library, SOURCE], check=True)
         os.environ["OMP_NUM_THREADS"] = str(threads)
-        os.environ["OMP_WAIT_POLICY"] = "passive"  # whoever comes next needs the processor
+        os.environ["OMP_WAIT_POLICY"] = "passive"  # idle threads must not spin
         self._library = ctypes.CDLL(str(library))
         self._read = [_filled(np.ones(SIZE, np.float32)) for _ in range(3)]
         self._written = [_filled(np.ones(SIZE, np.float32)) for _ in range(2)]
         self._others = [_filled(np.ones(SIZE, np.float32)) for _ in range(3)]
 
     def walk(self, walk: Walk, way: str) -> None:
-        """One walk."""
         to = self._read if way == "in place" else self._written
         streams = way == "past the caches"
         found = self._library.walk(
@@ -115,18 +114,18 @@ class Loops:
         assert found, f"there is no loop for {walk}"
 
     def evict(self) -> None:
-        """Fills the caches with what no loop or encoder needs."""
+        """Fills the caches with other data."""
         for other in self._others:
             self._library.walk(_pointers([other]), 1, None, 0, ctypes.c_int64(SIZE), False)
 
     def add_at(self, x: Array, place: Array, splits: Array, table: Array) -> None:
-        """Additions at places, a part of them on each thread."""
+        """Adds values at places; each thread has a part of them."""
         arguments = [ctypes.c_void_p(each.ctypes.data) for each in (x, place, splits)]
         self._library.add_at(*arguments, len(splits) - 1, ctypes.c_void_p(table.ctypes.data))
 
 
 def _filled(values: Array) -> Array:
-    """In memory that begins with a cache line."""
+    """Copies values to memory aligned to a cache line."""
     made = kernels.empty(values.shape, values.dtype)
     made[...] = values
     return made
@@ -137,7 +136,7 @@ def _pointers(arrays: list[Array]) -> Any:
 
 
 def sketch_floor(loops: Loops, threads: int) -> Callable[[], None]:
-    """The additions of a sketch whose places are known."""
+    """Returns the additions of a sketch whose places are known."""
     rng = np.random.default_rng(0)
     places = SIZE // 10
     place = rng.integers(0, places, SIZE).astype(np.int32)
@@ -149,7 +148,7 @@ def sketch_floor(loops: Loops, threads: int) -> Callable[[], None]:
 
 
 def encode_call(expression: str, x: Array) -> Callable[[], object]:
-    """A round of a client whose residual is empty."""
+    """Returns a round of a client whose residual is zero."""
     codec = fedplug.codec(expression)
     _, state = codec.encode(x)
     first = {name: np.zeros_like(each) if each.size == x.size else each for name, each in state.items()}
@@ -157,7 +156,7 @@ def encode_call(expression: str, x: Array) -> Callable[[], object]:
 
 
 def medians(calls: dict[Any, Callable[[], object]], evict: Callable[[], object]) -> dict[Any, float]:
-    """Seconds, each time with other arrays in the caches."""
+    """The median seconds of each call, with other data in the caches."""
     times: dict[Any, list[float]] = {name: [] for name in calls}
     for _ in range(TURNS + 1):
         for name, call in calls.items():
@@ -169,7 +168,6 @@ def medians(calls: dict[Any, Callable[[], object]], evict: Callable[[], object])
 
 
 def page(folder: str) -> str:
-    """The whole text."""
     load, threads = os.getloadavg()[0], kernels.num_threads()
     loops = Loops(folder, threads)
     walks = sorted({walk for each in ENCODERS.values() for walk in each})
@@ -208,7 +206,6 @@ def _line(name: str, walks: list[Walk], speed: dict[Any, float]) -> str:
 
 
 def main() -> None:
-    """Prints the page."""
     with tempfile.TemporaryDirectory() as folder:
         print(page(folder), end="")
 

@@ -1,7 +1,7 @@
-"""The table of all encoders: what each sends, loses, keeps and takes. Knows encoders only by name.
+"""Writes the table of all encoders: the bytes, error, state and time of each. It knows encoders only by name.
 
-``python -m benchmarks.encoders`` writes benchmarks/results/encoders.md, on the CPU; with expressions,
-those of plugins for instance, it only prints their lines.
+``python -m benchmarks.encoders`` writes benchmarks/results/encoders.md, on the CPU. With expressions, for
+instance of plugins, it only prints their lines.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ REPEATS = 5
 ENOUGH_SECONDS = 2.0
 Array = np.ndarray[Any, Any]
 LOWERINGS = ("fused", "reference")
-_COLUMNS = 1000  # a matrix, for the encoders that compress nothing else
+_COLUMNS = 1000  # a matrix, for encoders that compress only matrices
 EXPRESSIONS = (
     "identity",
     "float16",
@@ -92,7 +92,7 @@ GOAL = 5
 
 
 def seconds(call: Callable[[], object]) -> float:
-    """The median of some runs after a first one; of fewer, if they take long."""
+    """The median of some runs after a first one; slow calls have fewer runs."""
     call()
     times: list[float] = []
     while len(times) < REPEATS and sum(times) < ENOUGH_SECONDS:
@@ -103,7 +103,7 @@ def seconds(call: Callable[[], object]) -> float:
 
 
 class Direction:
-    """One way, from tensor to bytes or back, as a graph for each lowering."""
+    """One direction, encoding or decoding, as a graph for each lowering."""
 
     def __init__(self, function: Callable[..., object], *arguments: object) -> None:
         """Traces the function for these arguments."""
@@ -114,12 +114,12 @@ class Direction:
             self._graphs[lowering] = traced
 
     def __call__(self, *arguments: object) -> object:
-        """What the compiled ops give."""
+        """Runs the compiled ops."""
         return self._graphs["fused"](*arguments)
 
     @property
     def has_op(self) -> bool:
-        """Whether a compiled op is in the way at all."""
+        """Whether the graph has a compiled op."""
         graph = self._graphs["fused"].graph
         functions = [node.op for body in graph.as_graph_def().library.function for node in body.node_def]
         return any(
@@ -127,7 +127,7 @@ class Direction:
         )
 
     def cells(self, dense: int, *arguments: object) -> list[str]:
-        """GB/s, and how many times that of the reference."""
+        """GB/s, and the speed relative to the reference."""
         fused, reference = (seconds(lambda g=graph: g(*arguments)) for graph in self._graphs.values())
         ratio = reference / fused
         bold = "**" if ratio < GOAL else ""
@@ -135,7 +135,6 @@ class Direction:
 
 
 def measure(expression: str, x: tf.Tensor) -> list[str]:
-    """One line of the table."""
     encoder, spec = fedplug.encoder(expression), tf.TensorSpec(x.shape, x.dtype)
     state, round_num = encoder.init_state(spec), tf.constant(1)
 
@@ -166,7 +165,7 @@ def measure(expression: str, x: tf.Tensor) -> list[str]:
 
 
 def codec_cells(expression: str, x: Array) -> list[str]:
-    """GB/s without TensorFlow, both ways."""
+    """GB/s of encoding and decoding without TensorFlow."""
     codec = fedplug.codec(expression)
     _, state = codec.encode(x)
     first = {name: np.zeros_like(each) if each.size == x.size else each for name, each in state.items()}
@@ -179,7 +178,7 @@ def codec_cells(expression: str, x: Array) -> list[str]:
 
 
 def table(expressions: Sequence[str], size: int) -> str:
-    """The whole file, about these encoders."""
+    """The whole file for these encoders."""
     load = os.getloadavg()[0]
     numbers = np.random.default_rng(0).standard_normal(size).astype(np.float32)
     x = tf.constant(numbers.reshape(-1, _COLUMNS) if size % _COLUMNS == 0 else numbers)
@@ -212,7 +211,7 @@ def table(expressions: Sequence[str], size: int) -> str:
 
 
 def main() -> None:
-    """Measures and prints the table; writes it where it is of all encoders."""
+    """Measures and prints the table; writes it to its file if no encoder is named."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.encoders", description=main.__doc__)
     parser.add_argument("encoders", metavar="ENCODER", nargs="*", help="expressions; default: all")
     parser.add_argument("--size", type=int, default=10_000_000, help="elements of the tensor")

@@ -1,9 +1,9 @@
-"""How far payloads of real updates are from the entropy of what they carry: benchmarks/results/entropy.md.
+"""Compares payloads of real updates with the entropy of their content: benchmarks/results/entropy.md.
 
     python -m benchmarks.entropy        # two minutes
 
-Federated averaging of scikit-learn's digits over clients with few labels each, in which every encoder trains
-the network that it compresses; so residuals and updates are those of its own rounds. Needs no TensorFlow.
+Clients with few labels each train on scikit-learn's digits by federated averaging. Every encoder trains the
+network that it compresses, so residuals and updates are those of its own rounds. It needs no TensorFlow.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ Arrays = dict[str, NDArray[np.float32]]
 
 
 def network(hidden: Sequence[int]) -> MLPClassifier:
-    """As it begins; with weights already, as `partial_fit` makes them."""
+    """Returns the initial network, whose weights `partial_fit` creates."""
     images, labels = load_digits(return_X_y=True)
     made = MLPClassifier(hidden, solver="sgd", learning_rate_init=0.05, batch_size=10, random_state=0)
     return made.partial_fit(images[:10] / 16, labels[:10], classes=range(10))
@@ -88,7 +88,7 @@ def weights(model: MLPClassifier) -> list[NDArray[Any]]:
 
 
 def client_data() -> list[tuple[NDArray[Any], NDArray[Any]]]:
-    """Half of a client's images have two labels, the others any."""
+    """The data by client: half of a client's images have two labels, the others any."""
     images, labels = load_digits(return_X_y=True)
     rng = np.random.default_rng(0)
     chosen = []
@@ -102,7 +102,7 @@ def client_data() -> list[tuple[NDArray[Any], NDArray[Any]]]:
 
 
 def train(hidden: Sequence[int], codec: Any, metrics: TensorMetrics) -> None:
-    """Federated averaging, whose payloads are measured."""
+    """Runs federated averaging and measures its payloads."""
     model, data = network(hidden), client_data()
     server = [x.copy() for x in weights(model)]
     names = [
@@ -126,7 +126,7 @@ def train(hidden: Sequence[int], codec: Any, metrics: TensorMetrics) -> None:
 
 
 def measured(expression: str, hidden: Sequence[int]) -> dict[str, float]:
-    """Bytes of all payloads of an experiment: sent, and what they are at least."""
+    """Bytes of all payloads of an experiment: those sent, and their lower bound."""
     metrics = TensorMetrics()
     train(hidden, fedplug.codec(expression, min_size=0), metrics)
     tensors = metrics.value().values()
@@ -134,7 +134,6 @@ def measured(expression: str, hidden: Sequence[int]) -> dict[str, float]:
 
 
 def row(expression: str, hidden: Sequence[int]) -> list[str]:
-    """One line of the table."""
     found = measured(expression, hidden)
     payloads = ROUNDS * CLIENTS
     bound = found["header_bytes"] + found["entropy_bytes"]
@@ -147,7 +146,6 @@ def row(expression: str, hidden: Sequence[int]) -> list[str]:
 
 
 def main() -> None:
-    """Measures, prints and writes the tables."""
     text = _MADE.format(date=datetime.date.today(), clients=CLIENTS, rounds=ROUNDS)
     for hidden in HIDDEN:
         elements = sum(x.size for x in weights(network(hidden)))

@@ -1,12 +1,12 @@
-"""Compares error feedback, memories and warm-ups where few clients take part in a round.
+"""Compares error feedback, memories and warm-ups if few clients take part in a round.
 
     python -m benchmarks.feedback    # writes benchmarks/results/feedback.md, in a quarter of an hour
 
-Federated averaging written by hand, so that nothing but the codec differs: each client of a round goes once
-through its data (20 steps at most) and sends the difference, encoded; the server adds the mean of what it
-decodes, weighted by examples, or for encoders of differences what `memory_mean` would. Two tasks, nothing
-tuned for either: scikit-learn's digits with a network of one hidden layer, Synthetic(1, 1) with logistic
-regression. Needs no TensorFlow.
+Federated averaging is written by hand, so that only the codec differs. Each client of a round makes one pass
+over its data, at most 20 steps, and sends the encoded difference. The server adds the mean of the decoded
+updates, weighted by examples; for encoders of differences it does what `memory_mean` does. There are two
+tasks: scikit-learn's digits with one hidden layer, and Synthetic(1, 1) with logistic regression. Nothing is
+tuned to either. It needs no TensorFlow.
 """
 
 from __future__ import annotations
@@ -40,12 +40,12 @@ TOPK = "topk(0.01, scope='model')"
 
 
 class Way(NamedTuple):
-    """How updates travel: an encoder, and what the server does with what it decodes.
+    """An encoder, and the server's use of the decoded updates.
 
     Attributes:
-        encoder: An expression.
-        estimate: As of `MemoryMean`; None for the mean weighted by examples.
-        shrunk: Whether the server's step is the share of clients that take part, and not 1.
+        encoder: An encoder expression.
+        estimate: The estimate of `MemoryMean`; None for the mean weighted by examples.
+        shrunk: Whether the server's step is the share of clients that take part instead of 1.
     """
 
     encoder: str
@@ -68,7 +68,7 @@ WAYS = {
 
 
 class Task(NamedTuple):
-    """Examples of every client, and of the test; the width of the hidden layer, 0 for none."""
+    """The examples of every client and of the test, and the width of the hidden layer, 0 for none."""
 
     clients: list[tuple[Array, Array]]
     test: tuple[Array, Array]
@@ -77,7 +77,7 @@ class Task(NamedTuple):
 
 
 def digits(seed: int) -> Task:
-    """40 clients whose labels differ: Dirichlet 0.3."""
+    """40 clients with different label distributions: Dirichlet 0.3."""
     data = load_digits()
     x, y = (data.data / 16).astype(np.float32), data.target.astype(np.int32)
     train, test = hold_out(y, 0.2, seed)
@@ -86,7 +86,7 @@ def digits(seed: int) -> Task:
 
 
 def synthetic(seed: int) -> Task:
-    """30 clients that differ in inputs and in what they predict."""
+    """30 clients with different inputs and different models."""
     pooled = load_synthetic(30, 1.0, 1.0, seed)
     assert pooled.client is not None
     x, y = pooled.examples.x, pooled.examples.y
@@ -100,7 +100,7 @@ TASKS: dict[str, Callable[[int], Task]] = {"digits": digits, "Synthetic(1, 1)": 
 
 
 def first_model(task: Task, seed: int) -> Model:
-    """Glorot's uniform numbers, and zeros."""
+    """Glorot's uniform weights, and biases of zero."""
     widths = [task.test[0].shape[1], *([task.hidden] if task.hidden else []), CLASSES]
     generator = np.random.default_rng(seed)
     model: Model = {}
@@ -112,7 +112,7 @@ def first_model(task: Task, seed: int) -> Model:
 
 
 def scores(model: Model, x: Array) -> tuple[list[Array], Array]:
-    """The input of every layer, and the scores of the classes."""
+    """The inputs of all layers, and the scores of the classes."""
     inputs = [x]
     for place in range(len(model) // 2 - 1):
         inputs.append(np.maximum(inputs[-1] @ model[f"kernel{place}"] + model[f"bias{place}"], 0))
@@ -121,7 +121,7 @@ def scores(model: Model, x: Array) -> tuple[list[Array], Array]:
 
 
 def step(model: Model, x: Array, y: Array, rate: float) -> None:
-    """One of gradient descent on the cross-entropy, in place."""
+    """Takes one step of gradient descent on the cross-entropy, in place."""
     inputs, out = scores(model, x)
     slope = np.exp(out - out.max(axis=1, keepdims=True))
     slope /= slope.sum(axis=1, keepdims=True)
@@ -135,7 +135,7 @@ def step(model: Model, x: Array, y: Array, rate: float) -> None:
 
 
 def update_of(model: Model, data: tuple[Array, Array], rate: float, generator: np.random.Generator) -> Model:
-    """What training on a client's data changes."""
+    """The difference that training on a client's data makes."""
     x, y = data
     order = generator.permutation(len(y))[: STEPS * BATCH]
     trained = {name: array.copy() for name, array in model.items()}
@@ -146,7 +146,7 @@ def update_of(model: Model, data: tuple[Array, Array], rate: float, generator: n
 
 
 def train(task: Task, way: Way, part: float, seed: int) -> tuple[float, float]:
-    """Accuracy of the last rounds' models, and the mean bytes of an update."""
+    """The mean accuracy of the last rounds' models, and the mean bytes of an update."""
     codec, model = fedplug.codec(way.encoder), first_model(task, seed)
     number, sampled = len(task.clients), max(1, round(part * len(task.clients)))
     sends_differences = codec.encoder.capabilities.sends_differences
@@ -178,7 +178,7 @@ def train(task: Task, way: Way, part: float, seed: int) -> tuple[float, float]:
 
 
 def measured(job: tuple[str, str, float]) -> list[tuple[float, float]]:
-    """A way with all seeds."""
+    """The results of one way for all seeds."""
     task, way, part = job
     with np.errstate(over="ignore", invalid="ignore"):
         return [_or_diverged(TASKS[task](seed), WAYS[way], part, seed) for seed in SEEDS]
@@ -192,7 +192,6 @@ def _or_diverged(task: Task, way: Way, part: float, seed: int) -> tuple[float, f
 
 
 def page(found: dict[tuple[str, str, float], list[tuple[float, float]]]) -> str:
-    """The table."""
     columns = [(task, part) for task in TASKS for part in PARTS]
     heads = [f"{task}, {part:.0%}" for task, part in columns]
     lines = [
@@ -220,7 +219,6 @@ def page(found: dict[tuple[str, str, float], list[tuple[float, float]]]) -> str:
 
 
 def main() -> None:
-    """Runs everything and writes the page."""
     jobs = [(task, way, part) for task in TASKS for way in WAYS for part in PARTS]
     with ProcessPoolExecutor(PROCESSES) as pool:
         found = {}

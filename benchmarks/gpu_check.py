@@ -1,4 +1,4 @@
-"""Checks fedplug on the GPU of this machine, and times it beside its peers.
+"""Checks fedplug on this machine's GPU, and times it next to its peers.
 
     make gpu-check
     make gpu-check PARTS=kernels
@@ -6,16 +6,16 @@
 The part ``kernels`` builds the CUDA kernels, checks their bits and times them. The part ``torch`` runs the
 tests of fedplug-cuda and fedplug-torch on the device and times `fedplug_torch.Codec` and the DDP hook.
 
-Both need Linux, a GPU (compute capability 8.0 or newer), and PyTorch with CUDA in the Python that runs it.
-``kernels`` needs a CUDA toolkit and a C++17 compiler as well; nothing of fedplug's Python packages, and no
-TensorFlow. ``torch`` needs fedplug, fedplug-cuda with its library and fedplug-torch in that Python. CMake
-comes from PyPI where it is missing or too old. What is missing is said in one line each, with what to do, and
-the exit status is 1. What may be missing is said in the results: `compute-sanitizer`, and a CUB that has
-DeviceTopK.
+Both need Linux, a GPU (compute capability 8.0 or newer), and PyTorch with CUDA in the Python that runs this.
+``kernels`` also needs a CUDA toolkit and a C++17 compiler, but none of fedplug's Python packages and no
+TensorFlow. ``torch`` needs fedplug, fedplug-cuda with its library and fedplug-torch in that Python. If CMake
+is missing or too old, it comes from PyPI. For each missing requirement one line names the remedy, and the
+exit status is 1. Optional tools that are missing are named in the results: `compute-sanitizer`, and a CUB
+that has DeviceTopK.
 
-Everything together takes at most LIMIT seconds: a step that would go beyond is stopped, and is what failed
-(the sanitizers come last, and are only said not to be done). Only where every bit was right, results are
-written, to `benchmarks/results/cuda.md` and to the page of fedplug-cuda.
+The whole check takes at most LIMIT seconds: a step that would take longer is stopped and fails. The
+sanitizers come last; if time runs out, the results say that they did not run. Only if every bit was right are
+results written, to `benchmarks/results/cuda.md` and to the page of fedplug-cuda.
 """
 
 from __future__ import annotations
@@ -40,9 +40,9 @@ TORCH_RESULTS = PLUGIN / "benchmarks" / "results" / "select_and_encode.md"
 PARTS = ("kernels", "torch")
 LIMIT = 480  # seconds
 OLDEST_CMAKE = (3, 26)
-OLDEST_CUDA = (11, 8)  # cudaLaunchKernelEx
+OLDEST_CUDA = (11, 8)  # needed for cudaLaunchKernelEx
 OLDEST_GPU = (8, 0)
-# Under a sanitizer of the GPU a test takes up to a hundred times as long: every kernel, but not every size.
+# Under a GPU sanitizer a test takes up to a hundred times as long: every kernel runs, but not every size.
 SANITIZED_TESTS = (
     "HasADevice",
     "TopKTakesALongListOfTensors",
@@ -57,16 +57,16 @@ _TORCH = "import torch; print(torch.__version__, torch.version.cuda, torch.cuda.
 
 
 class CheckFailedError(Exception):
-    """What failed, in lines for the user."""
+    """A failed check, described in lines for the user."""
 
 
 class TimeIsUpError(CheckFailedError):
-    """A step would have gone beyond LIMIT."""
+    """A step would have exceeded LIMIT."""
 
 
 @dataclass
 class Machine:
-    """What was found here; what is missing and needed, one line each."""
+    """The tools of this machine, and a line for each missing requirement."""
 
     gpu: str = ""
     driver: str = ""
@@ -80,21 +80,21 @@ class Machine:
 
 
 class Clock:
-    """The time that is left of LIMIT."""
+    """The time left until LIMIT."""
 
     def __init__(self, limit: float = LIMIT) -> None:
         self._end = time.monotonic() + limit
         self._limit = limit
 
     def left(self) -> float:
-        """Seconds, 1 at least."""
+        """The seconds left, at least 1."""
         return max(1.0, self._end - time.monotonic())
 
     def run(self, what: str, command: Sequence[str]) -> str:
-        """Runs a command and returns what it prints; what fails is raised with the end of that."""
+        """Runs a command and returns its output; a failure raises the end of the output."""
         print(f"gpu-check: {what} ({self.left():.0f} s left)", flush=True)
         try:
-            # With a session of its own, so that what the command has started ends with it.
+            # A new session, so that processes started by the command end with it.
             process = subprocess.Popen(
                 command,
                 cwd=ROOT,
@@ -125,7 +125,7 @@ def _tail(text: str, lines: int = 30) -> str:
 
 
 def _ask(*command: str) -> str | None:
-    """What a command prints, or None where it is not there or fails."""
+    """The output of a command, or None if it is missing or fails."""
     try:
         done = subprocess.run(command, text=True, capture_output=True, timeout=120)
     except (OSError, subprocess.TimeoutExpired):
@@ -216,7 +216,7 @@ def _find_packages(machine: Machine) -> None:
 
 
 def find_machine(parts: Sequence[str]) -> Machine:
-    """Looks for everything that the parts need, so that all that is missing is said at once."""
+    """Looks for all requirements of the parts, so that all missing ones are reported at once."""
     machine = Machine()
     finds = [_find_gpu, _find_torch]
     if "kernels" in parts:
@@ -229,7 +229,7 @@ def find_machine(parts: Sequence[str]) -> Machine:
 
 
 def find_cub() -> str:
-    """The folder of a newer CUB from PyPI, for its DeviceTopK; "" leaves the toolkit's."""
+    """The folder of a newer CUB from PyPI, for its DeviceTopK; "" selects the toolkit's."""
     target = BUILD / "cccl"
     folder = target / "nvidia" / "cu13" / "include" / "cccl"
     wanted = folder / "cub" / "device" / "device_topk.cuh"
@@ -268,13 +268,13 @@ def build(machine: Machine, clock: Clock) -> Path:
 
 
 def check_bits(programs: Path, clock: Clock) -> list[str]:
-    """Runs all cases; returns what there is to say of them."""
+    """Runs all cases; returns lines for the results."""
     summary = clock.run("check bits", [str(programs / "cuda_check")]).rstrip().splitlines()[-1]
     return [f"All cases of `cuda_check` have the bits of the reference and of the core ({summary})."]
 
 
 def sanitize(machine: Machine, programs: Path, clock: Clock) -> list[str]:
-    """Looks for races and wrong addresses in the time that is left; returns a line for each tool."""
+    """Looks for races and invalid addresses in the time left; returns a line for each tool."""
     if machine.sanitizer is None:
         return ["`compute-sanitizer` was not there: races and addresses were not looked at."]
     lines = []
@@ -290,7 +290,7 @@ def sanitize(machine: Machine, programs: Path, clock: Clock) -> list[str]:
 
 
 def measure(programs: Path, clock: Clock) -> list[str]:
-    """The tables of our kernels and of PyTorch."""
+    """Times our kernels and PyTorch's; returns the tables."""
     ours = clock.run("time the kernels", [str(programs / "cuda_check_times")])
     torch = clock.run("time PyTorch", [sys.executable, str(ROOT / "benchmarks" / "cuda_torch.py")])
     tables = "\n".join(line for line in ours.splitlines() if not line.startswith(("[", "device ")))
@@ -298,7 +298,7 @@ def measure(programs: Path, clock: Clock) -> list[str]:
 
 
 def render(machine: Machine, found: Sequence[str], tables: Sequence[str], now: datetime) -> str:
-    """The part of the results that a run writes."""
+    """Formats the section of the results that a run writes."""
     capability = "{}.{}".format(*machine.capability)
     head = (
         f"**Run on {now:%Y-%m-%d}**: {machine.gpu} (compute capability {capability}), "
@@ -309,10 +309,10 @@ def render(machine: Machine, found: Sequence[str], tables: Sequence[str], now: d
 
 
 def replace_section(text: str, section: str) -> str:
-    """`text` with what is between the marks replaced.
+    """Replaces the text between the marks in `text`.
 
     Raises:
-        ValueError: A mark is missing, or there twice.
+        ValueError: A mark is missing or occurs twice.
     """
     if text.count(BEGIN) != 1 or text.count(END) != 1:
         raise ValueError(f"expected {BEGIN} and {END} once each")
@@ -321,7 +321,7 @@ def replace_section(text: str, section: str) -> str:
 
 
 def check_kernels(machine: Machine, clock: Clock) -> tuple[Path, str]:
-    """Runs the part ``kernels``; returns its page of results and the section to write there."""
+    """Runs the part ``kernels``; returns its page of results and the section for it."""
     programs = build(machine, clock)
     found = check_bits(programs, clock)
     tables = measure(programs, clock)
@@ -344,7 +344,7 @@ def check_torch(machine: Machine, clock: Clock) -> tuple[Path, str]:
 
 
 def main() -> int:
-    """0 where all was right and is written down; otherwise 1, and what failed."""
+    """Returns 0 if every check passed and the results are written, otherwise 1 after the failure."""
     clock = Clock()
     parts = os.environ.get("PARTS", "").split() or list(PARTS)
     unknown = set(parts) - set(PARTS)
@@ -360,7 +360,7 @@ def main() -> int:
     checks = {"kernels": check_kernels, "torch": check_torch}
     written = []
     try:
-        for part in sorted(parts, reverse=True):  # kernels last, whose sanitizers take the time that is left
+        for part in sorted(parts, reverse=True):  # kernels last, because their sanitizers use the time left
             written.append(checks[part](machine, clock))
     except CheckFailedError as error:
         print(f"gpu-check failed at: {error}", file=sys.stderr)

@@ -1,10 +1,10 @@
-"""What compression does to learning: accuracy, bytes, and the time to an accuracy on links of four speeds.
+"""Measures how compression affects learning: accuracy, bytes, and time to an accuracy at four link speeds.
 
-    python -m benchmarks.learning --jobs 2     # trains what is missing, writes benchmarks/results/learning.md
+    python -m benchmarks.learning --jobs 2     # trains missing runs, writes benchmarks/results/learning.md
 
-The runs are those of benchmarks/learning.toml; what was trained is kept in the folder runs, so that it goes
-on where it was stopped. Nothing is tuned to the data: encoders, learning rate and model are the same on all
-tasks.
+The runs are those of benchmarks/learning.toml. Finished rounds are kept in the folder runs, so that training
+continues after an interruption. Nothing is tuned to the data: encoders, learning rate and model are the same
+for all tasks.
 """
 
 from __future__ import annotations
@@ -36,14 +36,14 @@ _SYNTHETIC = ("data.source=synthetic", "data.clients=30")
 
 
 class Task(NamedTuple):
-    """Data, and how many of the clients take part in a round.
+    """The data, and the number of clients that take part in a round.
 
     Attributes:
-        title: As it stands over the table.
-        name: Of the folder of its results.
-        settings: What differs from the configuration file.
-        only: Patterns of the names of the runs; none: all of them.
-        timed: Whether rounds are timed, and the times to the target told.
+        title: The title of the table.
+        name: The name of the folder of the results.
+        settings: Settings that replace those of the configuration file.
+        only: Patterns of run names; empty for all runs.
+        timed: Whether rounds are timed and the times to the target are shown.
     """
 
     title: str
@@ -94,14 +94,14 @@ the median of {timed}. **Bold** where that is longer than without compression: t
 
 
 def train(task: Task, jobs: int) -> Experiment:
-    """Trains what is missing, and reads all of it."""
+    """Trains the missing runs, and reads all of them."""
     experiment.main(CONFIG, RUNS, settings=[f"name={task.name}", *task.settings], only=task.only, jobs=jobs)
     (found,) = read_experiments([RUNS / task.name])
     return found
 
 
 def time_rounds(task: Task) -> dict[str, float] | None:
-    """Seconds of a round by run: of a few rounds of their own, one training at a time."""
+    """The seconds of a round by run, measured in a few separate rounds, one training at a time."""
     if not task.timed:
         return None
     few = (*task.settings, f"rounds={TIMED_ROUNDS}", "repeats=1")
@@ -110,18 +110,18 @@ def time_rounds(task: Task) -> dict[str, float] | None:
 
 
 def targets(dense: Run) -> list[float]:
-    """Accuracies to reach, one for each seed: what the same data allow differs from seed to seed."""
+    """The accuracies to reach, one per seed, because the attainable accuracy differs between seeds."""
     return [summarize(dense.name, [rows], float("nan")).accuracy - BELOW_DENSE for rows in dense.repeats]
 
 
 def reached(run: Run, wanted: Sequence[float]) -> list[Reached]:
-    """What the run needed with each seed; none where one of them did not get there."""
+    """The rounds and bytes that the run needed with each seed; empty if one seed did not reach its target."""
     each = [reach(run.name, [rows], target) for rows, target in zip(run.repeats, wanted, strict=True)]
     return each if all(seed.rounds for seed in each) else []
 
 
 def times_to(needed: Sequence[Reached], clients: float, round_seconds: float) -> list[float]:
-    """Seconds of one client on a link of each speed, the mean of the seeds; infinite where none is needed."""
+    """Mean seconds of one client at each link speed; infinite if the target was not reached."""
     if not needed:
         return [float("inf")] * len(SPEEDS)
     rounds = np.mean([seed.rounds for seed in needed])
@@ -130,7 +130,7 @@ def times_to(needed: Sequence[Reached], clients: float, round_seconds: float) ->
 
 
 def table(found: Experiment, round_seconds: Mapping[str, float] | None) -> Iterator[str]:
-    """The lines of one task; a round of each run takes so many seconds, None: nobody knows."""
+    """Yields the lines of a task's table, with times if the seconds of a round are known."""
     dense_bytes = float(found.dense_bytes or "nan")
     summaries = [summarize(run.name, run.repeats, dense_bytes) for run in found.runs]
     (dense,) = (pair for pair in zip(found.runs, summaries, strict=True) if pair[0].uncompressed)
@@ -166,7 +166,6 @@ def _time(mine: float, plain: float) -> str:
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Trains, prints and writes the tables."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--jobs", type=int, default=1, help="trainings at once")
     jobs = parser.parse_args(arguments).jobs

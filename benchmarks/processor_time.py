@@ -1,4 +1,4 @@
-"""The processor time of this process and of all that it started, as `benchmarks.rounds` counts it."""
+"""Measures the processor time of this process and of all processes that it started."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ __all__ = ["Stopwatch"]
 
 
 class Stopwatch:
-    """Times the rounds of a system.
+    """Measures the time of each round of a system.
 
     Attributes:
-        rounds: A pair for each: seconds of processor time, of all processes together, and of the clock.
+        rounds: For each round, the seconds of processor time of all processes, and of the clock.
     """
 
     def __init__(self) -> None:
@@ -21,12 +21,12 @@ class Stopwatch:
         self.begin()
 
     def begin(self) -> None:
-        """A round begins now."""
-        others = _descendants_seconds()  # before the clocks, after them in `end`: not to be counted itself
+        # Read before the clocks here and after them in `end`, so that the reading itself is not measured.
+        others = _descendants_seconds()
         self._began = time.process_time() + others, time.perf_counter()
 
     def end(self) -> None:
-        """It ends now, and the next one begins."""
+        """Ends a round and begins the next one."""
         own, now = time.process_time(), time.perf_counter()
         processor, clock = self._began
         self.rounds.append((own + _descendants_seconds() - processor, now - clock))
@@ -34,14 +34,14 @@ class Stopwatch:
 
 
 def _descendants_seconds() -> float:
-    """Of all processes that this one started, running or ended, in ticks."""
+    """The processor seconds of all descendants of this process, running or ended."""
     ended = os.times()
     total = ended.children_user + ended.children_system
     parents, seconds = {}, {}
     for stat in Path("/proc").glob("[0-9]*/stat"):
         try:
             fields = stat.read_text().rpartition(")")[2].split()
-        except OSError:  # it has just ended
+        except OSError:  # the process has just ended
             continue
         pid = int(stat.parent.name)
         parents[pid] = int(fields[1])

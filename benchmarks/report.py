@@ -1,9 +1,8 @@
-"""Turns the JSON of a benchmark run into tables and two pictures.
+"""Formats the JSON of a benchmark run as tables and two pictures.
 
-``python benchmarks/report.py RUN.json [STEM]`` writes STEM.md, STEM_floor.svg, STEM_speedup.svg, and cli.md
-beside them; STEM is ``benchmarks/results/cpu`` unless given. What was not run is not written. Every ratio is
-of two medians of one process. Must not run anything itself, nor know how a case is made: it reads what the
-cases wrote into ``extra_info``.
+``python benchmarks/report.py RUN.json [STEM]`` writes STEM.md, STEM_floor.svg and STEM_speedup.svg, and next
+to them cli.md. STEM is ``benchmarks/results/cpu`` by default. Cases that did not run are omitted. Every ratio
+is that of two medians from one process. This script runs no case: it reads the ``extra_info`` of the cases.
 """
 
 from __future__ import annotations
@@ -40,7 +39,7 @@ Medians = dict[tuple[Any, ...], dict[str, float]]
 
 
 def medians(run: dict[str, Any], topic: str, *keys: str) -> Medians:
-    """Seconds by case and way: ``{(value of each key, ...): {way: median}}``, in the order of the run."""
+    """The seconds by case and way, ``{(value of each key, ...): {way: median}}``, in the order of the run."""
     found: Medians = {}
     for benchmark in run["benchmarks"]:
         info = benchmark["extra_info"]
@@ -51,7 +50,7 @@ def medians(run: dict[str, Any], topic: str, *keys: str) -> Medians:
 
 
 def table(header: Iterable[str], rows: Iterable[Iterable[str]]) -> list[str]:
-    """In Markdown, without the columns of what was not run at all."""
+    """Formats rows in Markdown, without the columns of ways that did not run."""
     columns = [column for column in zip(header, *rows, strict=True) if set(column[1:]) != {NOT_RUN}]
     first, *others = zip(*columns, strict=True)
     lines = [first, ["---"] * len(first), *others]

@@ -1,4 +1,4 @@
-"""How fast the rotated code is, by bits and block size; only prints. Knows no encoder.
+"""Times the rotated quantizer by bits and block size, and prints the speeds.
 
 ``python -m benchmarks.rotated``; on one thread with ``FEDPLUG_NUM_THREADS=1``.
 """
@@ -31,7 +31,7 @@ def seconds(call: Callable[[], object]) -> float:
 
 
 def main() -> None:
-    """Prints GB/s of the dense tensor, there and back."""
+    """Prints GB/s of the dense tensor for encoding and decoding."""
     x = np.random.default_rng(0).standard_normal(ELEMENTS).astype(np.float32)
     out = np.empty_like(x)
     print(f"SIMD level {kernels.simd_level()}, {kernels.num_threads()} threads, {ELEMENTS:,} float32")

@@ -1,11 +1,11 @@
-"""What a round of federated averaging costs, beside a loop written by hand, TFF's stock runtime, and others.
+"""Compares a round of federated averaging with a loop written by hand, TFF's stock runtime, and others.
 
 ``python -m benchmarks.rounds --torch-python PYTHON --flower-python PYTHON --pfl-python PYTHON`` writes
-benchmarks/results/rounds.md; the interpreters have PyTorch, and Flower's simulation (``flwr[simulation]``) or
-pfl-research (``pfl[pytorch]``) besides. Without the last two, their columns are left out. Each way runs in a
-process of its own, all of them in turn several times, and ends with the same model but for rounding, which is
-checked. Figures are medians; processor time includes that of worker processes. ``--sizes``, ``--ways`` and
-``--found`` measure in pieces.
+benchmarks/results/rounds.md. The interpreters need PyTorch; the last two also need Flower's simulation
+(``flwr[simulation]``) or pfl-research (``pfl[pytorch]``), and without them their columns are omitted. Each
+way runs in its own process, and all take turns several times. A check ensures that all end with the same
+model except for rounding. Figures are medians; processor time includes worker processes. ``--sizes``,
+``--ways`` and ``--found`` split the measurement.
 """
 
 from __future__ import annotations
@@ -39,13 +39,13 @@ WAYS = {
     "flower": "Flower's simulation",
 }
 CHECKED = ("dense", "tff", "stock", "pfl", "flower")
-"""Those that make the model which the loop by hand makes."""
+"""The ways that must end with the model of the loop by hand."""
 PEERS = ("torch", "pfl", "flower")
-"""Those in environments of their own; `benchmarks.rounds_torch` and so on."""
+"""The ways in separate environments; see `benchmarks.rounds_torch` and so on."""
 
 
 def build(way: str, width: int) -> tuple[Callable[[], None], Callable[[], list[Any]]]:
-    """A function that makes a round, and one that returns the model's weights."""
+    """Returns a function that runs a round, and one that returns the model's weights."""
     import tensorflow as tf
     import tensorflow_federated as tff
 
@@ -98,7 +98,7 @@ def build(way: str, width: int) -> tuple[Callable[[], None], Callable[[], list[A
 
 
 def measure(way: str, width: int, rounds: int) -> None:
-    """Prints what `benchmarks.rounds_torch` prints."""
+    """Prints the same JSON as `benchmarks.rounds_torch`."""
     import numpy as np
 
     next_round, weights = build(way, width)
@@ -111,14 +111,14 @@ def measure(way: str, width: int, rounds: int) -> None:
 
 
 Rounds = dict[str, list[tuple[float, float]]]
-"""By size and way, as in ``"10000 torch"``: seconds of every round, of the processors and of the clock."""
+"""Seconds of every round, of the processors and of the clock, by size and way, as in ``"10000 torch"``."""
 
 Figures = dict[tuple[int, str], tuple[float, float]]
-"""By number of parameters and way: median seconds a round, of the processors and of the clock."""
+"""Median seconds per round, of the processors and of the clock, by number of parameters and way."""
 
 
 def run_all(interpreters: dict[str, str], sizes: list[int], ways: list[str], repeats: int) -> Rounds:
-    """Runs every way, those of PyTorch by an interpreter of their own."""
+    """Runs every way; those on PyTorch use their own interpreters."""
     found: Rounds = collections.defaultdict(list)
     for size in sizes:
         for _ in range(repeats):
@@ -140,7 +140,7 @@ def run_all(interpreters: dict[str, str], sizes: list[int], ways: list[str], rep
 
 
 def medians(found: Rounds) -> Figures:
-    """What the tables show."""
+    """The medians for the tables."""
     figures = {}
     for key, rounds in found.items():
         size, way = key.split()
@@ -150,7 +150,7 @@ def medians(found: Rounds) -> Figures:
 
 
 def table(found: Figures, sizes: list[int], cell: Callable[[int, str], str]) -> str:
-    """One row a size, one column a way."""
+    """Formats a table with one row per size and one column per way."""
     ways = [way for way in WAYS if any((size, way) in found for size in sizes)]
     lines = ["| parameters | " + " | ".join(WAYS[way] for way in ways) + " |"]
     lines.append("| --- |" + " --- |" * len(ways))
@@ -161,7 +161,7 @@ def table(found: Figures, sizes: list[int], cell: Callable[[int, str], str]) -> 
 
 
 def tables(found: Figures, sizes: list[int]) -> str:
-    """Milliseconds of processor time and how many times those of the loop by hand; clients a second."""
+    """Milliseconds of processor time, also relative to the loop by hand; and clients per second."""
 
     def milliseconds(size: int, way: str) -> str:
         processor, by_hand = found[size, way][0], found[size, "torch"][0]

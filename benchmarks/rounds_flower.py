@@ -1,8 +1,8 @@
-"""The rounds of `benchmarks.rounds` in Flower's simulation, on PyTorch: FedAvg over as many clients.
+"""Runs the rounds of `benchmarks.rounds` in Flower's simulation, on PyTorch: FedAvg over the same clients.
 
-``python -m benchmarks.rounds_flower WIDTH ROUNDS`` prints what `benchmarks.rounds_torch` prints. Needs
-``flwr[simulation]`` and PyTorch. A client has one processor and one thread, and keeps its data from one round
-to the next, as in the other ways.
+``python -m benchmarks.rounds_flower WIDTH ROUNDS`` prints the same JSON as `benchmarks.rounds_torch`. It
+needs ``flwr[simulation]`` and PyTorch. A client has one processor and one thread, and keeps its data between
+rounds, as in the other ways.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ def main(width: int, rounds: int) -> None:
         server_app,
         client_app,
         num_supernodes=rounds_task.CLIENTS,
-        # A cluster of its own: by itself Ray joins whatever cluster it finds on the machine.
+        # A separate cluster: otherwise Ray joins any cluster that it finds on the machine.
         backend_config={
             "client_resources": {"num_cpus": 1, "num_gpus": 0.0},
             "init_args": {"address": "local"},
@@ -77,7 +77,7 @@ def main(width: int, rounds: int) -> None:
 
 
 if __name__ == "__main__":
-    # Workers look for a client's functions in a module that they can import: this one, under its name.
+    # Workers need a client's functions in an importable module: this one, under its name.
     from benchmarks import rounds_flower
 
     rounds_flower.main(int(sys.argv[1]), int(sys.argv[2]))

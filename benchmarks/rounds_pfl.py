@@ -1,7 +1,8 @@
-"""The rounds of `benchmarks.rounds` in pfl-research, on PyTorch: FederatedAveraging in its simulated backend.
+"""Runs the rounds of `benchmarks.rounds` in pfl-research, on PyTorch: FederatedAveraging, simulated.
 
-``python -m benchmarks.rounds_pfl WIDTH ROUNDS`` prints what `benchmarks.rounds_torch` prints. Needs
-``pfl[pytorch]``. One process with one thread, as its processes share clients, not the work for one.
+``python -m benchmarks.rounds_pfl WIDTH ROUNDS`` prints the same JSON as `benchmarks.rounds_torch`. It needs
+``pfl[pytorch]``. There is one process with one thread, because pfl's processes divide clients, not the work
+of one client.
 """
 
 from __future__ import annotations
@@ -62,7 +63,7 @@ def main(width: int, rounds: int) -> None:
     FederatedAveraging().run(
         NNAlgorithmParams(
             central_num_iterations=rounds,
-            evaluation_frequency=rounds + 1,  # before the first round, which is not counted
+            evaluation_frequency=rounds + 1,  # evaluates only before the first round, which is not measured
             train_cohort_size=rounds_task.CLIENTS,
             val_cohort_size=None,
         ),

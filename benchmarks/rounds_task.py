@@ -1,6 +1,6 @@
-"""The work of a round that `benchmarks.rounds` times in several systems: model, data and initial weights.
+"""Defines the work of a round in `benchmarks.rounds` for all systems: model, data and initial weights.
 
-NumPy alone, so that every system can import it in an environment of its own.
+It needs only NumPy, so that every system can import it in its own environment.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ CLIENTS, EXAMPLES, BATCH = 10, 36, 10
 FEATURES, CLASSES = 64, 10
 LEARNING_RATE = 0.05
 WIDTHS = {10_000: 69, 100_000: 281, 1_000_000: 963, 10_000_000: 3125}
-"""Of the two hidden layers, by the number of parameters, about."""
+"""The width of the two hidden layers by the approximate number of parameters."""
 
 Floats = NDArray[np.float32]
 
 
 def initial_weights(width: int) -> list[Floats]:
-    """Kernels ``[inputs, outputs]`` and biases of three dense layers, in turn."""
+    """Returns kernels ``[inputs, outputs]`` and biases of three dense layers, in turn."""
     rng = np.random.default_rng(0)
     weights = []
     for inputs, outputs in ((FEATURES, width), (width, width), (width, CLASSES)):
@@ -42,7 +42,7 @@ def initial_weights(width: int) -> list[Floats]:
 
 
 def batches(client: int) -> list[tuple[Floats, NDArray[np.int32]]]:
-    """What a client trains on, in order: the same in every round."""
+    """Returns a client's batches in order, the same in every round."""
     rng = np.random.default_rng([1, client])
     x = rng.normal(size=(EXAMPLES, FEATURES)).astype(np.float32)
     y = rng.integers(0, CLASSES, EXAMPLES).astype(np.int32)

@@ -1,7 +1,7 @@
-"""Federated averaging as one writes it by hand in PyTorch, on one thread: the peer of `benchmarks.rounds`.
+"""Runs federated averaging written by hand in PyTorch, on one thread: the baseline of `benchmarks.rounds`.
 
-``python -m benchmarks.rounds_torch WIDTH ROUNDS`` prints what its rounds took and the norm of the model at
-the end, as JSON. Needs PyTorch and NumPy alone. The other peers on PyTorch take model and data from here.
+``python -m benchmarks.rounds_torch WIDTH ROUNDS`` prints the times of the rounds and the norm of the final
+model as JSON. It needs only PyTorch and NumPy. The other peers on PyTorch import model and data from here.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ Batch = tuple[torch.Tensor, torch.Tensor]
 
 
 def layers(width: int) -> list[torch.nn.Module]:
-    """The model's, with the weights of the first round."""
+    """Returns the layers of the model with the initial weights."""
     found = [
         torch.nn.Linear(rounds_task.FEATURES, width),
         torch.nn.ReLU(),
@@ -38,12 +38,12 @@ def layers(width: int) -> list[torch.nn.Module]:
 
 
 def client_batches(client: int) -> list[Batch]:
-    """What a client trains on, in order."""
+    """Returns a client's batches in order."""
     return [(torch.from_numpy(x), torch.from_numpy(y).long()) for x, y in rounds_task.batches(client)]
 
 
 def report(watch: Stopwatch, weights: Sequence[Any]) -> None:
-    """Prints what `benchmarks.rounds` reads."""
+    """Prints the JSON that `benchmarks.rounds` reads."""
     norm = sum(float(torch.as_tensor(weight).double().square().sum()) for weight in weights) ** 0.5
     print(json.dumps({"rounds": watch.rounds, "norm": norm}))
 

@@ -1,9 +1,9 @@
 """Measures resident memory over many rounds of federated averaging, and over many clients of one round.
 
-``python -m benchmarks.runtime_memory`` writes benchmarks/results/runtime_memory.png, with both runtimes over
-the rounds, and prints the growth after the warm-up; then the peak of a round by the number of its clients,
-each of which sends 10 MB, in this process's runtime. Every measurement gets a fresh process, and every round
-new data sets, as in an experiment. Knows nothing inside the runtimes.
+``python -m benchmarks.runtime_memory`` writes benchmarks/results/runtime_memory.png with both runtimes over
+the rounds, and prints the growth after the warm-up. It then prints the peak of a round by the number of
+clients, each of which sends 10 MB, in the in-process runtime. Every measurement has a new process, and every
+round has new data sets, as in an experiment.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ WARM_UP = 50
 
 
 def resident_mib(pid: int) -> float:
-    """What the process holds in memory now."""
+    """The current resident memory of a process."""
     pages = int(Path(f"/proc/{pid}/statm").read_text().split()[1])
     return pages * os.sysconf("SC_PAGE_SIZE") / 2**20
 
 
 def over_rounds(runtime: str, rounds: int) -> dict[str, list[float]]:
-    """Resident memory after every round, by process."""
+    """The resident memory after every round, by process."""
     from benchmarks.test_bench_runtime import ITERATOR, digits_like, fed_avg
     from fedplug.tff.runtime import use_runtime
 
@@ -51,7 +51,7 @@ def over_rounds(runtime: str, rounds: int) -> dict[str, list[float]]:
 
 
 def peak_of_a_round(clients: int) -> float:
-    """The most resident memory a process held in which one round of 10 MB updates ran."""
+    """The peak resident memory of this process after one round of 10 MB updates."""
     from benchmarks.test_bench_runtime import ITERATOR, digits_like, fed_avg
     from fedplug.tff.runtime import use_runtime
 
@@ -63,7 +63,7 @@ def peak_of_a_round(clients: int) -> float:
 
 
 def growth(memory: list[float]) -> tuple[float, float]:
-    """MiB right after the warm-up, and the last ones: medians of 20 rounds."""
+    """The medians of 20 rounds in MiB, directly after the warm-up and at the end."""
     return statistics.median(memory[WARM_UP : WARM_UP + 20]), statistics.median(memory[-20:])
 
 

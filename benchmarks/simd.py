@@ -1,9 +1,9 @@
-"""Times the selection of every dtype at every SIMD level of this processor, on one thread.
+"""Times the selection for every dtype at every SIMD level of this processor, on one thread.
 
     python benchmarks/simd.py > benchmarks/results/simd.md
 
-A level is chosen once a process, so short processes take turns. ``baseline`` is the plain C++ loops, as other
-processors run them.
+The level is fixed per process, so short processes take turns. ``baseline`` is the plain C++ loops of other
+processors.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def cases() -> Iterator[tuple[str, int, float, str]]:
 
 
 def times_us() -> list[float]:
-    """The median of every case at the level of this process; each call meets another update."""
+    """The median of every case at the level of this process; each call has another update."""
     medians = []
     updates: dict[tuple[str, int], list[np.ndarray]] = {}
     for name, n, share, policy in cases():
@@ -64,7 +64,6 @@ def in_process_of_its_own(level: str) -> list[float] | None:
 
 
 def main() -> None:
-    """Prints the page."""
     if "--times" in sys.argv:
         json.dump(times_us(), sys.stdout)
         return

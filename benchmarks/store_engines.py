@@ -1,12 +1,13 @@
-"""Measures what other engines for one machine would bring: LMDB and Redis beside the embedded store.
+"""Compares other engines for one machine, LMDB and Redis, with the embedded store.
 
-``python -m benchmarks.store_engines FOLDER`` needs ``lmdb``, ``redis`` and a ``redis-server``, none of which
-fedplug does; it prints a table. LMDB and Redis are used bare: keys and values, each round one transaction
-that is on the disk when it returns (LMDB's default; ``appendonly yes``, ``appendfsync always``), without
-checksums, rounds to go back to, or a lock. So their figures are what a store made of them cannot better.
+``python -m benchmarks.store_engines FOLDER`` prints a table. It needs ``lmdb``, ``redis`` and a
+``redis-server``; fedplug needs none of them. LMDB and Redis run without a store around them: each round is
+one transaction that is on the disk when it returns (LMDB's default; Redis's ``appendonly yes`` and
+``appendfsync always``). There are no checksums, earlier rounds or locks, so a store based on them cannot be
+faster.
 
-Of each: making it, a round of 1,000 clients (or 20 of 10 MB) read and committed, opening it again, and the
-space and the memory it takes. Times are wall clock, in parentheses the processor time of this process.
+The table shows the creation, a round of 1,000 clients (or 20 of 10 MB) read and committed, reopening, and the
+space and memory. Times are wall clock, with the processor time of this process in parentheses.
 """
 
 from __future__ import annotations
@@ -32,23 +33,23 @@ SMALL, LARGE = 256, 2_500_000  # float32 values: 1 kB, 10 MB
 
 
 class Engine(ABC):
-    """Opened by its constructor, which makes it where there is none."""
+    """An engine; its constructor opens it, and creates it if it is missing."""
 
     @abstractmethod
     def read(self, clients: Iterable[str]) -> None:
-        """Reads their states, as arrays."""
+        """Reads the clients' states as arrays."""
 
     @abstractmethod
     def commit(self, clients: Iterable[str], state: Mapping[str, np.ndarray[Any, Any]]) -> None:
-        """Replaces their states, all in one."""
+        """Replaces the clients' states in one transaction."""
 
     @abstractmethod
     def close(self) -> None:
-        """Closes it."""
+        """Closes the engine."""
 
 
 class Sqlite(Engine):
-    """The embedded store: with checksums, and a round that can be named."""
+    """The embedded store, with checksums and named rounds."""
 
     def __init__(self, folder: Path) -> None:
         from fedplug.stores.sqlite import SqliteStore
@@ -101,7 +102,7 @@ class Redis(Engine):
         command = [text for name, value in options.items() for text in (f"--{name}", str(value))]
         self._server = subprocess.Popen(["redis-server", *command], stdout=subprocess.DEVNULL)
         self._database = redis.Redis(unix_socket_path=socket, socket_timeout=300)
-        while True:  # it answers when it has read all of it
+        while True:  # the server answers after it has loaded the data
             try:
                 self._database.ping()
                 return
@@ -130,7 +131,7 @@ ENGINES = {"sqlite": Sqlite, "lmdb": Lmdb, "redis": Redis}
 
 
 def timed(action: Callable[[], Any]) -> tuple[str, Any]:
-    """A cell of the table, and what came of it."""
+    """Returns a cell of the table, and the result of the action."""
     wall, processor = time.perf_counter(), time.process_time()
     result = action()
     wall, processor = time.perf_counter() - wall, time.process_time() - processor

@@ -1,14 +1,13 @@
-"""Measures the embedded store over the number of clients, and with large states.
+"""Measures the embedded store by the number of clients, and with large states.
 
-``python -m benchmarks.stores FOLDER`` writes benchmarks/results/stores.md. FOLDER is where the stores are
-made, on the disk to measure. ``--clients``, ``--large`` and ``--state-mb`` scale it. With ``--fill`` the
-stores are made and not measured; without it, those that are there are measured and then deleted.
+``python -m benchmarks.stores FOLDER`` writes benchmarks/results/stores.md. FOLDER holds the stores, on the
+disk to measure. ``--clients``, ``--large`` and ``--state-mb`` scale the measurement. ``--fill`` only creates
+the stores; without it, existing stores are measured and then deleted.
 
-Of each store: opening it, a round of (at most) 1,000 clients read and committed, the space it takes as a
-multiple of the current states, and how much more memory a process holds after the rounds than
-after opening. Every store is measured in a fresh process. Next to it, in turn, the disk: the same bytes
-written to one new file and waited for, and read again; as the store does from the system's cache, or, of
-large states, which are more than memory holds, from the disk.
+For each store the page shows opening it, reading and committing a round of at most 1,000 clients, its space
+as a multiple of the current states, and the memory growth of the process over the rounds. Every store is
+measured in a new process. For comparison, in turn, the same bytes are written to one new file with fsync and
+read again: from the system's cache as the store does, or from the disk if the states exceed memory.
 """
 
 from __future__ import annotations
@@ -32,11 +31,11 @@ from fedplug.diagnostics.environment import processor
 RESULTS = Path(__file__).parent / "results" / "stores.md"
 COHORT = 1000
 SMALL = 256  # float32 values: 1 kB
-AT_ONCE = 40_000_000  # bytes of states that are asked for in one call
+AT_ONCE = 40_000_000  # bytes of states read in one call
 
 
 class Clients(Mapping[str, dict[str, np.ndarray[Any, Any]]]):
-    """States that are made when they are asked for, so that a round needs the memory of one."""
+    """States that are created on access, so that a round needs the memory of one."""
 
     def __init__(self, numbers: list[int], values: int, fill: int) -> None:
         self._names = {name(number): None for number in numbers}
@@ -93,7 +92,7 @@ def write_file(path: Path, megabytes: int) -> None:
 
 
 def drop_from_cache(paths: Iterable[Path]) -> None:
-    """The next to read these files reads them from the disk."""
+    """Evicts files from the cache, so that the next read comes from the disk."""
     for path in paths:
         with path.open("rb") as file:
             os.fdatasync(file.fileno())
@@ -109,7 +108,7 @@ def read_file(path: Path) -> None:
 def measure(
     folder: Path, clients: int, values: int, cohort: int, cold: bool, rounds: int
 ) -> dict[str, float]:
-    """What one store costs; medians over the rounds."""
+    """Measures one store; medians over the rounds."""
     from fedplug.stores.sqlite import SqliteStore
 
     chosen = random.Random(0)
@@ -156,7 +155,7 @@ def in_a_process(action: Callable[..., Any], *arguments: Any) -> Any:
 
 
 class Case(NamedTuple):
-    """A store to measure: clients, values in a state, clients in a round; whether read from the disk."""
+    """A store to measure: clients, values per state, clients per round, whether reads are from the disk."""
 
     clients: int
     values: int
@@ -164,14 +163,14 @@ class Case(NamedTuple):
     cold: bool
 
     def fill(self, folder: Path) -> Path:
-        """Where the store is, which is made unless it is there."""
+        """Creates the store if it is missing, and returns its folder."""
         place = folder / f"{self.clients} of {self.values}"
         if not place.exists():
             in_a_process(fill, place, self.clients, self.values, max(self.cohort, self.clients // 100))
         return place
 
     def row(self, folder: Path, rounds: int) -> str:
-        """Its row of the table."""
+        """Measures the store and formats its row of the table."""
         place = self.fill(folder)
         try:
             found = in_a_process(measure, place, *self, rounds)

@@ -1,4 +1,4 @@
-"""What per-tensor metrics cost: CPU time of encoding with them over without, as NumPy and in rounds of TFF.
+"""Measures the CPU time of encoding with and without per-tensor metrics, in NumPy and in TFF rounds.
 
 ``python -m benchmarks.tensor_metrics`` writes benchmarks/results/tensor_metrics.md, on the CPU.
 """
@@ -27,7 +27,7 @@ ENOUGH_SECONDS, MOST, LEAST = 4.0, 101, 7
 
 
 def ratio(without: Callable[[], object], with_metrics: Callable[[], object]) -> tuple[float, float]:
-    """Medians of the CPU times in ms, of calls in turn; both were called once before."""
+    """The medians of the CPU times in ms; the calls take turns after a warm-up."""
     times: tuple[list[float], list[float]] = ([], [])
     without(), with_metrics()
     begin = time.perf_counter()
@@ -40,7 +40,7 @@ def ratio(without: Callable[[], object], with_metrics: Callable[[], object]) -> 
 
 
 def of_codec(expression: str, size: int) -> tuple[float, float]:
-    """Of `Codec.encode_model`, of one array."""
+    """Measures `Codec.encode_model` for one array."""
     codec = fedplug.codec(expression)
     model = {"x": np.random.default_rng(0).normal(size=size).astype(np.float32)}
     _, state = codec.encode_model(model)
@@ -52,7 +52,7 @@ def of_codec(expression: str, size: int) -> tuple[float, float]:
 
 
 def of_round(expression: str, size: int) -> tuple[float, float]:
-    """Of a round of federated averaging of a linear model of so many weights, one example a client."""
+    """Measures a round of federated averaging of a linear model with ``size`` weights."""
     client_data = [
         tf.data.Dataset.from_tensor_slices(
             (
@@ -85,7 +85,6 @@ def of_round(expression: str, size: int) -> tuple[float, float]:
 
 
 def main() -> None:
-    """Measures, prints, and writes the page."""
     lines = [
         "# Per-tensor metrics: what they cost",
         "",

@@ -1,6 +1,6 @@
-"""How long the command line takes to answer, as a user starts it: a new process, until its last line is out.
+"""Measures the time of commands as a user starts them: from a new process to its last line of output.
 
-What takes longer than Python by itself is fedplug's. ``make bench`` writes the table, results/cli.md.
+Time beyond that of Python itself is fedplug's. ``make bench`` writes the table, results/cli.md.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import pytest
 
 FEDPLUG = str(Path(sys.executable).with_name("fedplug"))
 
-# The command, what its output has in it, and within how many milliseconds the project wants it to answer.
+# The command, a part of its output, and the project's limit for its time in milliseconds.
 CASES = {
     "python -c pass": ([sys.executable, "-c", "pass"], "", None),
     "fedplug --help": ([FEDPLUG, "--help"], "Compresses federated-learning updates", 150),

@@ -1,11 +1,11 @@
-"""What TensorFlow adds to the kernel: the same updates of a residual, through the op and without it.
+"""Measures the overhead of TensorFlow over the kernel: the same residual updates with and without the op.
 
-To call a ``tf.function`` costs hundreds of microseconds, whatever is in it, and more where an update has
-driven what Python and TensorFlow need out of the caches. So every way is timed with one update and with nine:
-the difference is eight of them, and what is left of the one is the call. As a machine is faster in one second
-than in the next, a round is made of all ways, and differences are taken within it.
+A call of a ``tf.function`` costs hundreds of microseconds for any content, and more after an update has
+evicted Python and TensorFlow from the caches. Each way is therefore timed with one update and with nine: the
+difference is the time of eight updates, and the rest of the first is the call. A machine's speed varies by
+the second, so every round contains all ways, and differences are taken within a round.
 
-``make bench`` times it; ``make test`` only holds the op against the kernel on a small input.
+``make bench`` times it; ``make test`` only compares the op with the kernel on a small input.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ WAYS = ["kernel", "op in a tf.function", "op, eagerly"]
 
 
 class Training:
-    """One residual, in NumPy or in a variable, and the updates that it meets in turn."""
+    """One residual, in NumPy or in a variable, and its updates in turn."""
 
     def __init__(self, way: str, n: int, k: int, policy: str) -> None:
         random = np.random.default_rng(n)
@@ -93,7 +93,7 @@ def test_time(benchmark, n, share, policy):
     def one_round():
         rounds.append({})
         for case, call in calls.items():
-            call()  # in the caches again, as far as they hold it
+            call()  # warms the caches
             rounds[-1][case] = seconds(call)
 
     benchmark.group = f"through TensorFlow, all ways, n = {n}, k / n = {share}, {policy}"

@@ -1,4 +1,4 @@
-"""One round of federated averaging with 10 clients: dense, and top-k with compiled ops and references."""
+"""Times a round of federated averaging with 10 clients: dense, and top-k with compiled ops and references."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ FEATURES, HIDDEN, CLASSES, CLIENTS = 256, 1024, 10, 10
 
 
 def model_fn() -> tff.learning.models.VariableModel:
-    """270,000 parameters."""
+    """A model with 270,000 parameters."""
     layers = [
         tf.keras.layers.Dense(HIDDEN, activation="relu", input_shape=(FEATURES,)),
         tf.keras.layers.Dense(CLASSES),

@@ -1,7 +1,7 @@
-"""Both runtimes side by side on the same work; every case asserts the result it times.
+"""Compares both runtimes on the same work; every case asserts the result that it times.
 
 ``pytest benchmarks/test_bench_runtime.py --benchmark-only`` prints one table at the end. The native runtime
-is TFF's stock worker; of TFF's own context only the start-up differs, so that is measured as well.
+is TFF's stock worker. TFF's own context differs only in its start-up, so that is measured as well.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ Times = dict[str, dict[str, Any]]
 
 @pytest.fixture(scope="module")
 def contexts() -> Iterator[dict[str, Any]]:
-    """Every runtime, started once."""
+    """Starts every runtime once."""
     with contextlib.ExitStack() as stack:
         yield {name: stack.enter_context(use_runtime(name)).context for name in RUNTIMES}
 
@@ -39,7 +39,7 @@ def runtime(request, contexts) -> Iterator[str]:
 
 @pytest.fixture(scope="module")
 def times(request) -> Iterator[Times]:
-    """What was measured, by work and runtime; printed when the last case is done."""
+    """Collects the measurements by work and runtime, and prints them after the last case."""
     collected: Times = {}
     yield collected
     lines = [
@@ -56,14 +56,14 @@ def times(request) -> Iterator[Times]:
 
 
 def _ms(seconds: float) -> str:
-    """Three digits, none of them in an exponent."""
+    """Formats three significant digits without an exponent."""
     milliseconds = seconds * 1e3
     return f"{milliseconds:,.0f}" if milliseconds >= 100 else f"{milliseconds:.3g}"
 
 
 @pytest.fixture
 def measure(benchmark, times) -> Callable[..., Any]:
-    """Times a call some times after a first one; returns its result."""
+    """Returns a function that times a call several times after a first one, and returns its result."""
 
     def run(work: str, name: str, call: Callable[[], Any], rounds: int) -> Any:
         benchmark.group = work
@@ -142,7 +142,7 @@ def test_pass_through_of_10_clients_with_10_megabytes(measure, runtime, ten_arra
 
 
 def digits_like(clients: int, examples: int, features: int = 64) -> list[tf.data.Dataset]:
-    """Images of 10 classes that a linear model can tell apart, in batches of 16."""
+    """Images of 10 classes that a linear model can separate, in batches of 16."""
     rng = np.random.default_rng(0)
     centers = rng.normal(size=(10, features)).astype(np.float32)
     datasets = []
@@ -175,7 +175,7 @@ def fed_avg(
 
 
 def assert_learns(process: Any, state: Any, data: list[tf.data.Dataset], examples: int, output: Any) -> None:
-    """`output` is of one round; a few more bring the loss down."""
+    """Checks that `output` is of one round, and that a few more reduce the loss."""
     train = output.metrics["client_work"]["train"]
     assert train["num_examples"] == len(data) * examples
     state = output.state

@@ -1,8 +1,8 @@
-"""Adding sparse payloads into one dense sum: the kernel, the op, and every other way, side by side.
+"""Compares ways to add sparse payloads into one dense sum: the kernel, the op, and others.
 
-``make bench`` times them; ``make test`` only holds each against a plain loop on a small input. A way whose
-library is not installed is skipped. Beside them stands what no way can do without: the entries are read, and
-each cache line of the sum that they name is read and written once.
+``make bench`` times them; ``make test`` only compares each with a plain loop on a small input. A way whose
+library is not installed is skipped. The lower bound for all of them is to read the entries, and to read and
+write once each cache line of the sum that they touch.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class Payloads(NamedTuple):
 
 @functools.lru_cache(maxsize=1)
 def payloads(n: int, count: int, share: float) -> Payloads:
-    """Small whole numbers: their sums are the same in any order."""
+    """Payloads of small whole numbers, whose sums are exact in any order."""
     random = np.random.default_rng(0)
     rows = [np.flatnonzero(random.random(n, np.float32) < share).astype(np.int32) for _ in range(count)]
     row_splits = np.cumsum([0, *map(len, rows)])
@@ -66,7 +66,7 @@ def kernel(sums, data):
 
 
 def zeros_and_kernel(sums, data):
-    """What the op is measured by: its accumulator is a constant, so it makes a new sum in each call."""
+    """The baseline of the op, which makes a new sum in each call because its accumulator is a constant."""
 
     def call():
         sums.fill(0)

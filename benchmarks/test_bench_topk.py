@@ -1,10 +1,11 @@
-"""Top-k with residual: the kernel, the op, and every other way to do it, side by side in one process.
+"""Compares ways to compute top-k with a residual in one process: the kernel, the op, and others.
 
-``make bench`` times them; ``make test`` only holds each against a stable sort on a small input. A way whose
-library is not installed is skipped. The floor is the least any in-place form must do: ``residual += delta``.
+``make bench`` times them; ``make test`` only compares each with a stable sort on a small input. A way whose
+library is not installed is skipped. The floor is the least work of an in-place update,
+``residual += delta``.
 
-Each round meets another update than the one before: up to about a million elements a processor learns the
-branches of an update it has met, and would be timed faster than it ever is in training.
+Each round has another update than the one before. Otherwise, up to about a million elements, a processor
+learns the branches of the update and would be faster than in training.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ class Result(NamedTuple):
 
 
 class Way(NamedTuple):
-    """``prepare(k)`` gives the function to time; the others, untimed, make its inputs of NumPy arrays."""
+    """``prepare(k)`` returns the timed function; the other functions make its inputs, untimed."""
 
     prepare: Callable[[int], Callable[[Any, Any], Result | None]]
     delta: Callable[[np.ndarray], Any] = np.asarray
@@ -41,7 +42,7 @@ class Way(NamedTuple):
 
 
 def kernel(policy: str) -> Way:
-    """As in a training loop: the entries of one round are written over those of the round before."""
+    """Reuses the output arrays of the previous round, as a training loop does."""
 
     def prepare(k):
         out = np.ones(k, np.float32), np.ones(k, np.int32)
@@ -168,7 +169,7 @@ def updates(n: int) -> list[Update]:
 
 
 def assert_selects(result: Result, update: Update, k: int) -> None:
-    """The k largest left and nothing else did; where magnitudes tie, any of them may have."""
+    """Checks that the k largest entries were removed, and nothing else; ties may be resolved in any way."""
     result = Result(*map(np.asarray, result))
     a = update.delta + update.residual
     largest = a[np.argpartition(-np.abs(a), k)[:k]]
@@ -204,7 +205,7 @@ def test_time(benchmark, n, share, way):
         np.copyto(delta, last[0].delta)
         np.copyto(residual, last[0].residual)
         inputs = timed.inputs(delta, residual)
-        _ = [np.asarray(array).max() for array in inputs]  # in the cache again, if they fit
+        _ = [np.asarray(array).max() for array in inputs]  # warms the cache, if they fit
         return inputs, {}
 
     rounds = 3 if way in SLOW else min(101, 300_000_000 // n)
@@ -218,7 +219,7 @@ def zeros(random, n):
     return np.where(random.random(n) < 0.005, random.standard_normal(n), 0)
 
 
-# What a selection may have to cope with, besides normal numbers.
+# Data that is hard for a selection, in addition to normal numbers.
 FILLS = {
     "normal": lambda random, n: random.standard_normal(n),
     "99.5 % zeros": zeros,
@@ -260,7 +261,7 @@ def test_time_of_awkward_data(benchmark, fill, share, way):
 
 
 def resnet50() -> list[int]:
-    """Parameters by tensor: He et al., CVPR 2016, with 1000 classes."""
+    """Parameters per tensor (He et al., CVPR 2016), with 1000 classes."""
     sizes = [7 * 7 * 3 * 64, 64, 64]
     width_in = 64
     for width, blocks in ((64, 3), (128, 4), (256, 6), (512, 3)):
@@ -276,14 +277,14 @@ def resnet50() -> list[int]:
 
 
 def bert_base() -> list[int]:
-    """Parameters by tensor: Devlin et al., NAACL 2019, uncased."""
+    """Parameters per tensor (Devlin et al., NAACL 2019), uncased."""
     d, ff = 768, 3072
     layer = [d * d, d] * 4 + [d, d] + [d * ff, ff, ff * d, d] + [d, d]
     return [30522 * d, 512 * d, 2 * d, d, d, *layer * 12, d * d, d]
 
 
 def char_rnn() -> list[int]:
-    """An embedding of 90 characters, two LSTMs of 256 units and a dense layer, as in LEAF and TFF."""
+    """Parameters per tensor: 90 embedded characters, two LSTMs of 256 units, a dense layer (LEAF, TFF)."""
     units, vocabulary, embedding = 256, 90, 8
     sizes = [vocabulary * embedding]
     for width in (embedding, units):
@@ -295,7 +296,7 @@ MODELS = {"ResNet-50": resnet50, "BERT-base": bert_base, "char-RNN": char_rnn}
 
 
 class Model(NamedTuple):
-    """A model's update as one array and cut into its tensors, and again with a piece of memory for each."""
+    """A model's update as one array, as views per tensor, and as a separate array per tensor."""
 
     delta: np.ndarray
     original: np.ndarray
@@ -323,7 +324,7 @@ LISTS = ("list, one k", "list, a k each", "tensors apart, one k", "tensors apart
 @pytest.mark.parametrize("way", ["flat", *LISTS])
 @pytest.mark.parametrize("model", MODELS)
 def test_time_of_a_model(benchmark, model, way):
-    """All ways of a model meet the same arrays, and write over the entries of the round before."""
+    """All ways have the same inputs and reuse the output arrays."""
     update = model_update(model)
     n, tensors = update.delta.size, len(update.starts) - 1
     ks = [max(1, int(size) // 100) for size in np.diff(update.starts)]

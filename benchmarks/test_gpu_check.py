@@ -1,4 +1,4 @@
-"""`make gpu-check` on machines made of scripts: it says what is missing or failed; good runs are written."""
+"""Tests `make gpu-check` on simulated machines: it reports missing tools and failures, and writes results."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def script(path: Path, body: str) -> None:
 
 @pytest.fixture
 def tools(tmp_path, monkeypatch):
-    """A machine with everything; its folder of tools is all of PATH."""
+    """A machine that has everything; its folder of tools is the only one on PATH."""
     folder = tmp_path / "bin"
     for name, body in TOOLS.items():
         script(folder / name, body)
@@ -106,7 +106,7 @@ def test_everything_that_is_missing_is_said_in_one_line_each(tools, capsys):
     lines = capsys.readouterr().err.splitlines()
     for said in ("no GPU", "nvcc 11.0 is too old", "no C++ compiler", "no PyTorch"):
         assert sum(said in line for line in lines) == 1
-    assert len(lines) == 5  # and that nothing was run
+    assert len(lines) == 5  # and nothing was run
     assert gpu_check.RESULTS.read_text() == BEFORE
 
 
@@ -150,7 +150,7 @@ def test_without_the_sanitizer_the_results_say_so(tools):
 def test_a_step_is_stopped_when_the_time_is_up_with_what_it_has_started():
     clock = gpu_check.Clock(limit=0)
     with pytest.raises(gpu_check.TimeIsUpError, match="a long step: not done within 0 s\nbegun"):
-        # Whoever sleeps holds the pipe that is read to its end.
+        # The sleeping process holds the pipe that is read to its end.
         clock.run("a long step", ["/bin/sh", "-c", "echo begun; sleep 60 & wait"])
 
 

@@ -1,9 +1,9 @@
-"""Times the selection against its floor: every dtype, at every SIMD level, on one thread and on all.
+"""Times the selection against its floor for every dtype and SIMD level, on one thread and on all.
 
     python benchmarks/topk_floor.py > benchmarks/results/topk_floor.md
 
-The floor is the least that any update in place must do, ``residual += delta`` in NumPy, on as many threads as
-the kernel. Level and threads are chosen once a process, so short processes take turns.
+The floor is the least that an in-place update must do: ``residual += delta`` in NumPy, on as many threads as
+the kernel. Level and threads are fixed per process, so short processes take turns.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ TURNS = 3
 
 
 def floor(pool: ThreadPoolExecutor, threads: int) -> Callable[[np.ndarray, np.ndarray], None]:
-    """``residual += delta``, a contiguous share a thread."""
+    """``residual += delta`` with a contiguous share per thread."""
 
     def add(delta: np.ndarray, residual: np.ndarray) -> None:
         if threads == 1:
@@ -55,7 +55,7 @@ def median_us(call: Callable[[np.ndarray], object], deltas: list[np.ndarray]) ->
 
 
 def times_us() -> dict[str, float]:
-    """The medians of this process; each call meets another update."""
+    """The medians of this process; each call has another update."""
     threads = kernels.num_threads()
     medians = {}
     with ThreadPoolExecutor(threads) as pool:
@@ -84,7 +84,6 @@ def in_process_of_its_own(level: str, threads: int) -> dict[str, float] | None:
 
 
 def main() -> None:
-    """Prints the page."""
     if "--times" in sys.argv:
         json.dump(times_us(), sys.stdout)
         return

@@ -1,10 +1,10 @@
-"""What encoders send, lose and take, on two updates: for the table of docs/which-encoder.md.
+"""Measures bytes, error and speed of encoders on two updates, for the table of docs/which-encoder.md.
 
     python -m benchmarks.which_encoder        # writes benchmarks/results/which_encoder.md, in a minute
 
-Bytes and error are of a real update, what one pass over scikit-learn's handwritten digits changes in a
-network; speed is of a million random numbers, as the update is too small to time. The selection is that of
-``fedplug bench`` and a few more; nothing is tuned for either. Needs no TensorFlow.
+Bytes and error are of a real update: the change of a network in one pass over scikit-learn's handwritten
+digits. Speed is of a million random numbers, because the update is too small to time. The encoders are those
+of ``fedplug bench`` and a few more; nothing is tuned to either update. It needs no TensorFlow.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ over the median time from array to payload, and back.
 
 
 def digits_update() -> Update:
-    """What the second pass over the data changes in the network."""
+    """The change of the network in the second pass over the data."""
     images, labels = load_digits(return_X_y=True)
     network = MLPClassifier((HIDDEN,), random_state=0)
     before, after = (
@@ -72,7 +72,6 @@ def digits_update() -> Update:
 
 
 def row(expression: str, digits: Update, numbers: Update) -> list[str]:
-    """One line of the table."""
     first, later = (measure(expression, digits, rounds=rounds) for rounds in (1, ROUNDS))
     timed = measure(expression, numbers)
     return [
@@ -87,7 +86,6 @@ def row(expression: str, digits: Update, numbers: Update) -> list[str]:
 
 
 def main() -> None:
-    """Measures, prints and writes the table."""
     load, here, digits = os.getloadavg()[0], environment(), digits_update()
     head = ["encoder", "bytes/element", "fewer bytes", "NMSE", f"NMSE after {ROUNDS} rounds"]
     rows = [[*head, "encode GB/s", "decode GB/s"], ["---", *["---:"] * 6]]
