@@ -1,4 +1,4 @@
-"""The built-in aggregators keep the promises of `fedplug.tff.aggregators.base`."""
+"""Runs the aggregator suite on the built-in aggregators."""
 
 from __future__ import annotations
 

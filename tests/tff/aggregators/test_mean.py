@@ -1,4 +1,4 @@
-"""The weighted mean: equal to the obvious formula, whatever the encoder and however it is split."""
+"""Tests that the weighted mean equals its formula for every encoder and every split of the clients."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The mean of memories against the server's side of EF21-PP and of PP2, written out in NumPy."""
+"""Tests the mean of memories against the server's side of EF21-PP and of PP2 in NumPy."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ CLIENTS = 4
 
 
 def rounds(expression, number=6, seed=0):
-    """Updates of clients that are sampled, what they send, and what everybody's memory is afterwards."""
+    """The updates of sampled clients, their payloads, and the memories of all clients afterwards."""
     model, rng = ModelEncoder(expression, SPECS), np.random.default_rng(seed)
     states = [model.init_state() for _ in range(CLIENTS)]
     for round_num in range(number):

@@ -1,4 +1,4 @@
-"""Stages of tfmot as their authors wrote them, good and bad; `test_tfmot.py` runs them unchanged."""
+"""Stages of tfmot as their authors wrote them, correct and broken; `test_tfmot.py` runs them unchanged."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from tensorflow_model_optimization.python.core.internal import tensor_encoding a
 
 @te.core.tf_style_encoding_stage
 class KeepsTheHead(te.core.EncodingStageInterface):
-    """Sends the first entries of a vector, and says truly that it commutes with sums. Without a flaw."""
+    """Sends the first entries of a vector; it truly commutes with sums. Passes all checks."""
 
     def __init__(self, count=3):
         self.count = count
@@ -43,9 +43,9 @@ class KeepsTheHead(te.core.EncodingStageInterface):
 
 @te.core.tf_style_adaptive_encoding_stage
 class TopKWithError(te.core.AdaptiveEncodingStageInterface):
-    """Top-k with the error kept in the state, as it should be. Without a flaw.
+    """Top-k with the error kept in the state. Passes all checks.
 
-    It needs to know the shape of its state beforehand: a `TensorSpec`, as TFF's ``encoder_fn`` was given one.
+    It takes the shape of its state in advance: a `TensorSpec`, as TFF's ``encoder_fn`` received it.
     """
 
     def __init__(self, spec, fraction=0.3):
@@ -97,7 +97,7 @@ class TopKWithError(te.core.AdaptiveEncodingStageInterface):
 
 @te.core.tf_style_encoding_stage
 class TopKOfTheOldQuestion(te.core.EncodingStageInterface):
-    """Top-k as it was asked about: it says that it commutes with sums, and sends magnitudes without signs."""
+    """Top-k from an old question: it claims to commute with sums, and sends magnitudes without signs."""
 
     def __init__(self, fraction=0.4):
         self._fraction = fraction
@@ -134,7 +134,7 @@ class TopKOfTheOldQuestion(te.core.EncodingStageInterface):
 
 
 class ScalesByAState(te.core.AdaptiveEncodingStageInterface):
-    """Undecorated; several modes of aggregation, a decode parameter that is state, sizes by the data."""
+    """Has no decorator; uses several aggregation modes, state for decoding, and data-dependent sizes."""
 
     name = "scales_by_a_state"
     compressible_tensors_keys = ()
@@ -172,7 +172,7 @@ class ScalesByAState(te.core.AdaptiveEncodingStageInterface):
 
 
 class KeepsAVariable(ScalesByAState):
-    """Remembers in a variable, which tfmot allows."""
+    """Keeps its state in a variable, which tfmot allows."""
 
     name = "keeps_a_variable"
 
@@ -185,5 +185,5 @@ class KeepsAVariable(ScalesByAState):
 
 
 def not_a_stage():
-    """Makes something else."""
+    """Returns an object that is not a stage."""
     return object()

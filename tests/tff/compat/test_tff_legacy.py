@@ -1,4 +1,4 @@
-"""Names that TFF had: they do what they did, with fedplug's encoders."""
+"""Tests that legacy names of TFF behave as before, with fedplug's encoders."""
 
 from __future__ import annotations
 

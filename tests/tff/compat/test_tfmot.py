@@ -1,4 +1,4 @@
-"""Encoding stages of tfmot run unchanged as encoders; what they claim is checked by the kit."""
+"""Tests that tfmot's encoding stages run unchanged as encoders, and that the suite checks their claims."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from fedplug.tff.runtime import use_runtime
 
 
 def _load_stages():
-    """`stages.py` as a module that can be imported by name, as a stage has to be."""
+    """Loads `stages.py` as an importable module, because stages are found by name."""
     spec = importlib.util.spec_from_file_location(
         "fedplug_test_stages", Path(__file__).with_name("stages.py")
     )
@@ -106,7 +106,7 @@ def test_a_sum_is_not_promised_where_each_client_decodes_with_parameters_of_its_
     ("stage", "tolerance"),
     [
         (te.stages.UniformQuantizationEncodingStage, 6 / 255),
-        (te.stages.HadamardEncodingStage, 1e-5),  # rotates by a seed that it draws anew for every tensor
+        (te.stages.HadamardEncodingStage, 1e-5),  # draws a new rotation seed for every tensor
     ],
 )
 def test_stages_of_tfmot_itself_run(stage, tolerance):

@@ -36,7 +36,7 @@ def model_fn() -> Callable[[], tff.learning.models.VariableModel]:
 
 @pytest.fixture(scope="session")
 def dataset() -> Callable[..., tf.data.Dataset]:
-    """Makes a client's data: ``dataset(seed, examples, poisoned)``; a poisoned one has a NaN in it."""
+    """Returns ``dataset(seed, examples, poisoned)``, which makes a client's data; poison is a NaN."""
 
     def make(seed: int, examples: int = 12, poisoned: bool = False) -> tf.data.Dataset:
         rng = np.random.default_rng(seed)

@@ -1,4 +1,4 @@
-"""Rules and budgets in whole processes: names of variables, what is sent for which, bytes that are held."""
+"""Tests rules and budgets in processes: names of variables, encoders by name, and the byte budget."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def _inprocess():
 
 @pytest.fixture(scope="module")
 def digits():
-    """The classifier of handwritten digits that ``make run`` trains, and its clients' data."""
+    """The classifier of handwritten digits from ``make run``, and its clients' data."""
     config = ExperimentConfig(name="digits", rounds=1, runs=(RunConfig(name="budget"),))
     data = load_data(config.data, config.seed)
     clients = client_datasets(config.data, data.clients, config.seed)
@@ -96,7 +96,7 @@ def test_in_a_factory_rules_go_by_the_paths_of_the_values_or_by_given_names(mode
 
 
 def rounds_of(digits, sgd, encoder, rounds=8):
-    """The metrics of each round, and with them the bytes of the mean payload."""
+    """Yields the metrics of each round, and the bytes of its mean payload."""
     model_fn, clients = digits
     process = build_weighted_fed_avg(model_fn, sgd, encoder=encoder)
     trainer = fedplug.Trainer(process, clients, clients_per_round=5)

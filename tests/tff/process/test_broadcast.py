@@ -1,4 +1,4 @@
-"""Encoded broadcasts: every client ends with the model the server says it sent, and bytes are those sent."""
+"""Tests encoded broadcasts: every client has the server's reference model, and byte counts are exact."""
 
 from __future__ import annotations
 
@@ -191,7 +191,7 @@ def test_the_distributor_of_a_tff_process_counts_the_changed_entries(model_fn, s
                 counts.append(int(output.metrics["distributor"]["downlink_bytes"]))
             outputs[runtime] = (counts, [np.asarray(w) for w in state.global_model_weights.trainable])
     counts, weights = outputs["inprocess"]
-    assert counts[0] > 1.2 * counts[1]  # a small model: much is headers
+    assert counts[0] > 1.2 * counts[1]  # headers are a large part of a small model
     assert counts == outputs["native"][0]
     for ours, theirs in zip(weights, outputs["native"][1], strict=True):
         np.testing.assert_allclose(ours, theirs, atol=1e-6)
@@ -228,13 +228,14 @@ def test_averaging_with_a_broadcast_encoder_counts_both_ways_and_keeps_how_far_c
     down = [int(output["metrics"]["distributor"]["downlink_bytes"]) for output in (first, second, third)]
     whole, short = down[0] // 2, down[1]
     assert short < 0.7 * whole
-    assert whole + 2 * short < down[2] < 2 * whole + short  # one that missed nothing, one a round, a new one
+    # One client missed nothing, one missed a round, and one is new.
+    assert whole + 2 * short < down[2] < 2 * whole + short
     assert {int(client["broadcast"]["round_num"]) for client in third["client_states"]} == {2}
     assert third["metrics"]["aggregator"]["uplink_bytes"] > 0
 
 
 def test_clients_train_on_the_model_as_sent(two_way, model_fn, sgd, dataset) -> None:
-    """What it learns is what the client of a plain process learns that starts from there."""
+    """A client learns what it would learn in a plain process that starts from the broadcast model."""
     plain = build_weighted_fed_avg(model_fn, sgd, encoder="topk(0.1)")
     new = two_way.initialize_client()
     state = two_way.next(two_way.initialize(), [dataset(1)], [new])["state"]
@@ -268,7 +269,7 @@ def test_the_code_on_the_page_is_run(model_fn, sgd) -> None:
 
 @pytest.mark.slow
 def test_a_training_that_was_interrupted_sends_the_same_afterwards(model_fn, sgd, dataset, tmp_path) -> None:
-    """The store keeps the reference model and the round that each client received last."""
+    """The store keeps the reference model and the last round that each client received."""
     clients = {str(number): dataset(number) for number in range(4)}
 
     def train(rounds, store):

@@ -1,4 +1,4 @@
-"""Which parts do not go together: every rule, and that what its message suggests does work."""
+"""Tests each rule that refuses a combination of parts, and that the remedy in its message works."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from fedplug.tff.process.compatibility import RULES, Configuration, check
 
 
 class Median(Mean):
-    """Looks at every update, and takes one dtype; only what it declares matters here."""
+    """Accumulates every update and accepts one dtype; only its declarations matter here."""
 
     name = "median"
 
@@ -138,7 +138,7 @@ def test_the_stack_of_a_model_has_every_encoder_with_the_dtypes_it_gets():
 
 def test_a_sum_that_noise_is_to_hide_takes_only_what_stays_as_short_as_it_was_clipped(inprocess):
     sums = build_sum_factory("topk(0.1, error_feedback=False)", private=True)
-    sums.create(tff.TensorType(np.float32, [100]))  # does not warn of its bias: what is unbiased is refused
+    sums.create(tff.TensorType(np.float32, [100]))  # no warning: biased encoders are refused
     with pytest.raises(CapabilityError, match=r"rule 'sensitivity': randomk.*use topk\(0\.01, error_feed"):
         build_sum_factory("randomk(0.1)", private=True)
 

@@ -1,4 +1,4 @@
-"""Aggregators composed with TFF's: ours inside theirs and theirs inside ours, with state and measurements."""
+"""Tests fedplug's aggregators inside TFF's and TFF's inside fedplug's, with state and measurements."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def check(result, weights=None, factor=1.0, atol=1e-5):
 
 
 class FixedPoint(Transform):
-    """Sums of floats as sums of whole numbers; doubles its scale every round, and reports it."""
+    """Sums floats as whole numbers; doubles its scale every round and reports it."""
 
     def init_state(self):
         return {"scale": tf.constant(1024.0)}

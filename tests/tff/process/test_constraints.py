@@ -1,4 +1,4 @@
-"""Constraints on the server's weights: applied at the start and after every round; nothing else changes."""
+"""Tests that constraints on the server's weights apply at the start and after every round."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A stateless encoder as an aggregation factory of TFF's own processes."""
+"""Tests a stateless encoder as an aggregation factory in TFF's own processes."""
 
 from __future__ import annotations
 
@@ -69,9 +69,9 @@ def test_a_client_with_a_value_or_a_weight_that_is_not_finite_sends_nothing_and_
 
 
 def test_merged_accumulators_are_those_of_all_clients() -> None:
-    """Runtimes that cut a round into slices merge; the one of these tests does not."""
+    """Runtimes that split a round into slices merge accumulators; the runtime of these tests does not."""
     value_type = tff.TensorType(np.float32, [2])
-    budget = fedplug.encoder("budget", encoder="qsgd(8)", nmse=0.01)  # reports what its error is made of
+    budget = fedplug.encoder("budget", encoder="qsgd(8)", nmse=0.01)  # reports the parts of its error
     encoder = model_encoder(budget, value_type, min_size=0)
     parts = EncodedAggregation(value_type, encoder, Mean(), "reference")
     instructions = parts.server_message(parts.init_server())

@@ -1,4 +1,4 @@
-"""Federated averaging with client-local encoder state: its type, its arithmetic, its guards."""
+"""Tests federated averaging with client-local encoder state: its types, arithmetic and checks."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def weights_of(state: object) -> list[np.ndarray]:
 
 
 def run(process: object, rounds: list[list[tf.data.Dataset]]) -> list[object]:
-    """The outputs of some rounds in which the same clients take part."""
+    """Returns the outputs of rounds with the same clients."""
     state = process.initialize()
     client_states = [process.initialize_client() for _ in rounds[0]]
     outputs = []
@@ -148,7 +148,7 @@ def test_a_functional_model_trains_too(sgd, dataset) -> None:
 
 
 def everything(model_fn, sgd, **options):
-    """Rules, top-k of a tensor and of a model, a budget, a compressed broadcast, constraints, all at once."""
+    """Combines rules, top-k per tensor and per model, a budget, a compressed broadcast and constraints."""
     encoders = {"*/bias": "identity", "dense/*": "topk(0.1)", "*": "topk(0.1, scope='model')"}
     rules = fedplug.encoder("rules", rules=encoders)
     budget = fedplug.encoder("budget", encoder=rules, bytes_per_client=500)
@@ -170,7 +170,7 @@ def test_the_runtimes_and_lowerings_agree(model_fn, sgd, dataset) -> None:
     for a, b in zip(weights_of(fused["state"]), weights_of(reference["state"]), strict=True):
         np.testing.assert_array_equal(a, b)
     for a, b in zip(weights_of(fused["state"]), weights_of(stock["state"]), strict=True):
-        np.testing.assert_allclose(a, b, atol=1e-6)  # the worker's exp differs from this process's by an ulp
+        np.testing.assert_allclose(a, b, atol=1e-6)  # the worker's exp differs by an ulp
     for measured in ("aggregator", "distributor"):
         assert fused["metrics"][measured] == reference["metrics"][measured]
         assert dict(fused["metrics"][measured]) == pytest.approx(dict(stock["metrics"][measured]), rel=1e-6)
@@ -262,7 +262,7 @@ def test_a_sum_that_is_not_finite_counts_as_a_round_without_clients() -> None:
 
 
 def test_a_step_of_the_server_optimizer_that_is_not_finite_is_not_taken() -> None:
-    """Adam squares 1e30; an infinity that was there before is no reason."""
+    """Adam squares 1e30. An infinity from an earlier round is not a reason to skip the step."""
     shape = (np.float32, [3])
     weights_type = tff.to_type(tff.learning.models.ModelWeights(trainable=(shape,), non_trainable=(shape,)))
     finalizer = build_finalizer(tff.learning.optimizers.build_adam(0.1), weights_type)

@@ -1,4 +1,4 @@
-"""Keras models with their weights go into a process and come back; those that cannot are refused by name."""
+"""Tests that Keras models and their weights survive a process, and that others are refused by name."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Averaging with variables that stay on the client: a round's arithmetic, what is kept, what is refused."""
+"""Tests averaging with client-local variables: a round's arithmetic, stored state, refused arguments."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ FEATURES = 6
 
 
 class Offset(tf.keras.layers.Layer):
-    """Adds a number: what a client has of its own."""
+    """Adds a number that is local to the client."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -65,7 +65,7 @@ def weights_of(state):
 
 
 def trained(x, y, weights, offset, local_epochs):
-    """The same in NumPy: local passes with the weights fixed, then a global pass with the offset fixed."""
+    """Computes the same in NumPy: local passes with fixed weights, then a pass with a fixed offset."""
     batches = [(x[i : i + 4], y[i : i + 4]) for i in range(0, len(x), 4)]
     for _ in range(local_epochs):
         for bx, by in batches:

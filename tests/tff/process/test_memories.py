@@ -1,4 +1,4 @@
-"""Encoders of differences in whole rounds, on both runtimes, also after a stop."""
+"""Tests encoders of differences in rounds on both runtimes, also after a restart."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def test_both_runtimes_give_the_same_bits_and_so_does_a_run_that_was_stopped(
 
 
 def test_the_server_adds_the_mean_of_all_memories_to_its_model(model_fn, sgd, client_data):
-    """Algorithm 4 of EF21 with partial participation, by what the store says of every client."""
+    """Tests algorithm 4 of EF21 with partial participation against the client states in the store."""
     with use_runtime("inprocess"):
         process = build_weighted_fed_avg(model_fn, sgd, **SETTINGS["ef21"])
         trainer = Trainer(process, client_data, clients_per_round=2, seed=3)
@@ -69,7 +69,7 @@ def test_the_server_adds_the_mean_of_all_memories_to_its_model(model_fn, sgd, cl
             for place, (old, new) in enumerate(zip(before, weights_of(state), strict=True)):
                 g = np.mean([client[place]["memory"] for client in clients], axis=0)
                 assert np.any(g)
-                # In TFF an update is what is subtracted, as a gradient.
+                # TFF subtracts an update, as a gradient.
                 np.testing.assert_allclose(new, old - g, atol=1e-6)
 
 

@@ -1,4 +1,4 @@
-"""FedProx: the term that keeps clients near the model they were sent, and its error feedback."""
+"""Tests FedProx: the proximal term, and its combination with error feedback."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ RATE, STEPS = 0.1, 3
 
 
 def line():
-    """``w x``, from w = 0."""
+    """The model ``w x``, from w = 0."""
     layer = tf.keras.layers.Dense(1, use_bias=False, kernel_initializer="zeros", input_shape=(1,))
     return tff.learning.models.from_keras_model(
         tf.keras.Sequential([layer]),
@@ -28,12 +28,12 @@ def line():
 
 @pytest.fixture(scope="module")
 def ones():
-    """A client in whose data y = x = 1, a step each."""
+    """A client whose examples have y = x = 1, with one step each."""
     return tf.data.Dataset.from_tensor_slices((np.ones((STEPS, 1), np.float32),) * 2).batch(1)
 
 
 def by_hand(pull, start=0.0):
-    """Where gradient descent on ``(w - 1)^2`` with ``pull (w - start)`` added ends."""
+    """The result of gradient descent on ``(w - 1)^2`` with the additional gradient ``pull (w - start)``."""
     w = start
     for _ in range(STEPS):
         w -= RATE * (2 * (w - 1) + pull * (w - start))

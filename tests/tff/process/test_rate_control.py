@@ -1,4 +1,4 @@
-"""Rate control from a plugin package: on both runtimes, and across a restart."""
+"""Tests rate control from a plugin package, on both runtimes and across a restart."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ STEP, LIMIT = 0.125, 700
 
 @pytest.fixture
 def plugin(monkeypatch):
-    """The package is installed, as far as the registry can see."""
+    """Makes the registry see the package as installed."""
     monkeypatch.syspath_prepend(str(PLUGIN))
     resolve.catalog.cache_clear()
     yield

@@ -1,4 +1,4 @@
-"""Processes on 16-bit values: what is kept between rounds, and what is added up, is float32."""
+"""Tests processes on 16-bit values: state between rounds and sums are float32."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def test_the_residual_of_a_client_goes_on_growing(dtype):
     update[0] = 100
     state = parts.init_client()
     assert state[0]["residual"].dtype == np.float32
-    state[0]["residual"] = np.full(SIZE, 4096, np.float32)  # where neither 16-bit type changes by 1
+    state[0]["residual"] = np.full(SIZE, 4096, np.float32)  # both 16-bit types have steps above 1
     sent = parts.encode(update, 1.0, state, instructions)
     want = np.full(SIZE, 4097, np.float32)
     want[0] = 4196 - 4192 if dtype is ml_dtypes.bfloat16 else 4196 - 4196

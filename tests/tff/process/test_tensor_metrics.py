@@ -1,4 +1,4 @@
-"""Per-tensor metrics of a process: the same on every runtime, and as the codec gives them."""
+"""Tests a process's per-tensor metrics: they are the same on every runtime, and the same as the codec's."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def test_both_runtimes_measure_the_same_and_off_changes_nothing_else(model_fn, s
     with use_runtime("inprocess"):
         plain = fedplug.tff.process.build_weighted_fed_avg(model_fn, sgd, encoder=RULES, min_size=8)
         without = run(plain, datasets, 3)
-    assert plain.signature == process.signature  # a store goes on with either
+    assert plain.signature == process.signature  # a store can continue with either
     for here, there, off in zip(found["inprocess"], found["native"], without, strict=True):
         assert "tensors" not in off
         assert {key: value for key, value in here.items() if key != "tensors"} == dict(off)
@@ -81,9 +81,9 @@ def test_a_tensor_says_what_it_sent_lost_and_keeps(process, dataset, inprocess):
         assert metrics["dense/bias"]["residual_ratio"] is None
         assert metrics["dense/bias"]["entropy_bytes"] == metrics["dense/bias"]["value_bytes"] == 2 * 4 * 16
     kernel = first["dense_1/kernel"]
-    # In the first round the update is all there is to send, so the error is what the residual keeps of it.
+    # In the first round there is no earlier residual, so the error is the share that the next residual keeps.
     assert kernel["nmse"] == pytest.approx(kernel["residual_ratio"] ** 2, rel=1e-5)
-    assert kernel["value_bytes"] == 2 * 4 * 16  # a fifth of 16 * 5 entries of four bytes, of two clients
+    assert kernel["value_bytes"] == 2 * 4 * 16  # of two clients, a fifth of 16 * 5 four-byte entries each
     assert 0 < second["dense_1/kernel"]["nmse"] < 1
 
 
@@ -147,7 +147,8 @@ def test_a_budget_goes_by_the_error_that_is_measured(model_fn, sgd, dataset, inp
     (metrics,) = run(process, [dataset(1), dataset(2)], 1)
     tensors = told(process, metrics)
     largest = max(tensor["nmse"] for tensor in tensors.values())
-    assert 0 < metrics["nmse"] <= largest * (1 + 1e-5)  # that of all tensors lies between theirs
+    # The NMSE of all tensors lies between those of single tensors.
+    assert 0 < metrics["nmse"] <= largest * (1 + 1e-5)
 
 
 def test_a_factory_for_tffs_own_processes_measures_too(inprocess):

@@ -1,4 +1,4 @@
-"""Both runtimes, each started once, a way to run one program on both, and small programs to run."""
+"""Both runtimes, each started once; a comparison of a program on both; and small programs."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def on_inprocess(inprocess: tff.framework.SyncContext) -> Iterator[None]:
 
 @pytest.fixture(scope="session")
 def add_one() -> Any:
-    """``(int32 -> int32)``"""
+    """The computation ``(int32 -> int32)``."""
 
     @tff.tensorflow.computation(np.int32)
     def add_one(x: tf.Tensor) -> tf.Tensor:
@@ -48,7 +48,7 @@ def add_one() -> Any:
 
 @pytest.fixture(scope="session")
 def total(add_one: Any) -> Any:
-    """``({int32}@CLIENTS -> int32@SERVER)``: the sum, and one more for each client."""
+    """The computation ``({int32}@CLIENTS -> int32@SERVER)``: the sum plus one for each client."""
 
     @tff.federated_computation(tff.FederatedType(np.int32, tff.CLIENTS))
     def total(values: Any) -> Any:
@@ -59,7 +59,7 @@ def total(add_one: Any) -> Any:
 
 @pytest.fixture(scope="session")
 def functional_model() -> tff.learning.models.FunctionalModel:
-    """Linear regression from 4 numbers ``x`` to one, ``y``; both batched."""
+    """A linear regression from a batch of 4 numbers ``x`` to a batch of one, ``y``."""
 
     @tf.function
     def predict(weights, x, training):
@@ -80,7 +80,7 @@ def functional_model() -> tff.learning.models.FunctionalModel:
 
 
 def plain(value: Any) -> Any:
-    """Turns a result into lists, dictionaries and arrays that compare by content."""
+    """Converts a result to lists, dictionaries and arrays that compare by content."""
     if isinstance(value, tf.data.Dataset):
         return ["dataset", *(plain(element) for element in value)]
     if isinstance(value, tf.Tensor):
@@ -122,7 +122,7 @@ def assert_same(actual: Any, expected: Any, rtol: float = 0.0) -> None:
 
 @pytest.fixture
 def same_on_both(inprocess: tff.framework.SyncContext, native: NativeContext) -> Callable[..., Any]:
-    """Returns a function that runs a program on both runtimes, compares, and returns our result."""
+    """Returns a function that runs a program on both runtimes, compares the results, and returns ours."""
 
     def run(program: Callable[[], Any], rtol: float = 0.0) -> Any:
         stack = tff.framework.get_context_stack()

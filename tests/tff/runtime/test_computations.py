@@ -1,4 +1,4 @@
-"""Hand-written computations give on this runtime exactly what they give on TFF's stock worker."""
+"""Tests that hand-written computations give exactly the results of TFF's stock worker."""
 
 from __future__ import annotations
 
@@ -226,7 +226,7 @@ def test_no_client_at_all_gives_the_zero(same_on_both):
 
 
 def test_sequence_sum_and_empty_sequences(on_inprocess):
-    """The stock worker has no sequence_sum."""
+    """The stock worker does not support sequence_sum."""
 
     @tff.federated_computation(tff.SequenceType(collections.OrderedDict(b=F32, a=I32)))
     def program(data):

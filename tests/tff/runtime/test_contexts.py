@@ -1,4 +1,4 @@
-"""How runtimes are chosen, what they refuse, and how they behave in event loops and after a fork."""
+"""Tests how runtimes are selected, what they refuse, and their behavior in event loops and after a fork."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ I32 = np.int32
 
 
 def run_async(coroutine):
-    """Like `asyncio.run`, which would take away the thread's event loop that TFF's simulations ask for."""
+    """Runs a coroutine like `asyncio.run`, but keeps the thread's event loop for TFF's simulations."""
     loop = asyncio.new_event_loop()
     try:
         return loop.run_until_complete(coroutine)
@@ -39,7 +39,7 @@ def test_an_unknown_runtime_is_named_with_the_nearest_one():
 
 
 def holding_custom_op(add_one) -> tff.framework.ConcreteComputation:
-    """A federated computation whose graph holds an op of fedplug's, deep inside."""
+    """A federated computation whose nested graph has an op of fedplug."""
     graph = tf.compat.v1.GraphDef()
     proto = computation_pb2.Computation()
     proto.CopyFrom(tff.framework.ConcreteComputation.get_proto(add_one))

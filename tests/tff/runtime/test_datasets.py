@@ -1,4 +1,4 @@
-"""What the runtime does to the datasets of clients on the way in."""
+"""Tests how the runtime converts the datasets of clients."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def test_what_a_dataset_does_in_parallel_stays_parallel(clients: int) -> None:
     meeting = threading.Barrier(2, timeout=60)
 
     def meet(element: tf.Tensor) -> tf.Tensor:
-        meeting.wait()  # where elements came one at a time, for ever
+        meeting.wait()  # would wait forever if elements came one at a time
         return element
 
     def to_float(number: tf.Tensor) -> tf.Tensor:
@@ -91,7 +91,7 @@ def test_datasets_that_read_each_other_do_not_wait_for_each_others_threads() -> 
         with fedplug.use_runtime("inprocess"):
             totals.extend(total(dataset) for _ in range(20))
 
-    reading = threading.Thread(target=many_times, daemon=True)  # it would not end
+    reading = threading.Thread(target=many_times, daemon=True)  # would never end on failure
     reading.start()
     reading.join(timeout=120)
     assert totals == [36 + 8] * 20

@@ -1,4 +1,4 @@
-"""Errors that TensorFlow raises in a computation: `ComputationError`, and of TensorFlow's own class."""
+"""Tests that TensorFlow errors in a computation are `ComputationError` and keep TensorFlow's own class."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def of_clients(body):
     return tff.federated_computation(body, OF_CLIENTS)
 
 
-# What fails, its argument, and the position of the client whose part of it that is.
+# The failing computation, its argument, and the position of the client that fails.
 FAILURES = {
     "a function": (check, -1, None),
     "federated_map": (of_clients(lambda v: tff.federated_map(check, v)), [1, -1], 1),

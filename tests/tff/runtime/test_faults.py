@@ -1,4 +1,4 @@
-"""What goes wrong in a round says where, stops the rest of it, and leaves the runtime as it was."""
+"""Tests that a fault in a round names its place, stops the round, and leaves the runtime usable."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ F32, I32 = np.float32, np.int32
 
 
 def on_clients(computation):
-    """A federated computation with the name `program` that runs another one on every client."""
+    """Returns a federated computation named `program` that runs another one on every client."""
 
     @tff.federated_computation(tff.FederatedType(computation.type_signature.parameter, tff.CLIENTS))
     def program(values):
@@ -34,7 +34,7 @@ def on_clients(computation):
 
 @pytest.fixture
 def undisturbed():
-    """A program that works, before and after."""
+    """A program that runs before and after a fault."""
     return on_clients(tff.tensorflow.computation(lambda x: x + 1, I32))
 
 
@@ -116,7 +116,7 @@ def test_what_ctrl_c_ended_is_not_begun_again_on_another_worker(monkeypatch):
         calls.append(asyncio.run_coroutine_threadsafe(coroutine, self._loop))
         while context.worker is None:
             time.sleep(0.05)
-        raise KeyboardInterrupt  # and the loop, which is busy, has not heard of it yet
+        raise KeyboardInterrupt  # the busy loop has not seen it yet
 
     context = create_native_execution_context()
     monkeypatch.setattr(LoopThread, "run", run)

@@ -1,4 +1,4 @@
-"""What the rewrites do to a graph, seen on the graph."""
+"""Tests the effect of the rewrites on graphs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Functions run in the thread of their caller: results, errors, cancelling, forgetting."""
+"""Tests functions that run in their caller's thread: results, errors, cancellation, and release."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _F32 = tf.TensorSpec([], tf.float32)
 
 
 def _made(function: Any, *specs: tf.TensorSpec) -> tuple[Any, InlineFunction]:
-    """The function, to be kept, and how to call it."""
+    """Returns the function, which must be kept alive, and a callable for it."""
     concrete = tf.function(function, autograph=False).get_concrete_function(*specs)
     signature = concrete.function_def.signature
     inputs, outputs = ([arg.type for arg in args] for args in (signature.input_arg, signature.output_arg))
@@ -86,7 +86,7 @@ def test_kernels_that_are_forgotten_go_when_no_call_is_under_way():
     other = _made(lambda x: x * 2, _F32)
     _call(other[1], 1.0)
     assert not any(name.startswith(function.kernels) for name in _kernels())
-    assert _call(function, *[1.0] * 9)[0].numpy() == 9.0  # it gets another kernel
+    assert _call(function, *[1.0] * 9)[0].numpy() == 9.0  # needs another kernel
 
 
 def test_a_computation_takes_its_kernels_with_it(on_inprocess):
@@ -116,14 +116,14 @@ def test_a_computation_has_the_same_bits_by_name(monkeypatch, on_inprocess):
 
 
 def test_large_tensors_lie_where_earlier_ones_lay(fresh_pages):
-    size = 12_000_000  # malloc gives blocks of this size back as soon as they are free
+    size = 12_000_000  # malloc returns blocks of this size to the system as soon as they are free
 
     def total(x):
         return tf.reduce_sum(tf.fill([size], x) + tf.range(float(size)))
 
     concrete, function = _made(total, _F32)
     pages = size * 4 / resource.getpagesize()
-    # With oneDNN, TensorFlow keeps memory itself; and there are systems that do not count.
+    # With oneDNN, TensorFlow keeps memory itself; and some systems do not count page faults.
     by_name = fresh_pages(lambda: concrete(tf.constant(1.0)))
     assert fresh_pages(lambda: _call(function, 1.0)) < max(pages / 100, by_name / 50)
     assert _call(function, 1.0)[0].numpy().tobytes() == concrete(tf.constant(1.0)).numpy().tobytes()

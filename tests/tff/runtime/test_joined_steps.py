@@ -1,4 +1,4 @@
-"""What is done for a client in a row is one call of TensorFlow, with the bits of one call after the other."""
+"""Tests that consecutive steps of a client are one TensorFlow call with the bits of separate calls."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def norm(x):
 
 
 def a_round() -> tff.Computation:
-    """Two maps in a row, of which all results are wanted, an aggregation and two sums."""
+    """Two consecutive maps whose results are all used, an aggregation and two sums."""
 
     @tff.federated_computation(SERVER, CLIENTS)
     def made(model, data):
@@ -220,7 +220,7 @@ def test_a_computation_takes_its_joined_functions_with_it():
     assert names() - before
     del compute
     gc.collect()
-    assert all(name.startswith("__wrapped__") for name in names() - before)  # kernels go with the next call
+    assert all(name.startswith("__wrapped__") for name in names() - before)  # the next call releases kernels
 
 
 def function_of(computation: Any) -> GraphFunction:

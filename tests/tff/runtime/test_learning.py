@@ -1,7 +1,7 @@
-"""TFF's learning, aggregators, analytics and simulation run unchanged, with the stock worker's numbers.
+"""Tests that TFF's learning, aggregators, analytics and simulation give the stock worker's numbers unchanged.
 
-Compiled math of the two TensorFlows may differ in the last bit (exp, tanh, ...), hence a tolerance for
-training.
+The compiled math of two TensorFlow builds may differ in the last bit (exp, tanh, ...), so training has a
+tolerance.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def sgd(rate: float = 0.1):
 
 
 def rounds(process, data, count=2):
-    """Runs rounds; returns everything a user sees."""
+    """Runs rounds and returns everything that a user sees."""
 
     def run():
         state = process.initialize()
@@ -169,7 +169,7 @@ def test_aggregators(same_on_both, factory):
 
 @pytest.mark.slow
 def test_secure_aggregation_has_the_numbers_of_the_test_runtime_of_tff(inprocess, native):
-    """The stock worker has no secure sums; TFF's test runtime rewrites them for it."""
+    """The stock worker has no secure sums; TFF's test runtime rewrites them."""
     process = tff.learning.secure_aggregator().create(tff.to_type(VALUE), tff.to_type(F32))
     stack = tff.framework.get_context_stack()
     with stack.install(inprocess):
@@ -282,14 +282,14 @@ def test_personalization_evaluation(same_on_both):
 
 
 def test_compression_aggregator(same_on_both):
-    """From 20,000 elements on, values are quantized to 8 bits with random rounding: equal up to that."""
+    """Tensors of 20,000 elements or more are quantized to 8 bits with random rounding."""
     process = tff.learning.compression_aggregator().create(tff.TensorType(F32, [20_001]), tff.TensorType(F32))
     values = [np.random.default_rng(n).normal(size=20_001, scale=1e-3).astype(F32) for n in range(3)]
 
     def aggregate():
         return process.next(process.initialize(), values, [1.0, 2.0, 1.0]).result
 
-    rounding = 2 * 4.5e-3 / 255  # range of values over 8 bits, with room for the weights
+    rounding = 2 * 4.5e-3 / 255  # range of values over 8 bits, with a margin for the weights
     result = same_on_both(aggregate, 2 * rounding)
     np.testing.assert_allclose(result, np.average(values, axis=0, weights=[1, 2, 1]), atol=2 * rounding)
 

@@ -1,4 +1,4 @@
-"""Deep stacks of aggregators build and run: protobuf's nesting limit does not bound what can be composed."""
+"""Tests that deep stacks of aggregators build and run in spite of protobuf's nesting limit."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ VALUE = tff.TensorType(np.float32, [2])
 
 
 class Counting(tff.aggregators.UnweightedAggregationFactory):
-    """Adds one to every value and counts its rounds; the inner state lies within its own."""
+    """Adds one to every value and counts its rounds; its state contains the inner state."""
 
     def __init__(self, inner: tff.aggregators.UnweightedAggregationFactory) -> None:
         self._inner = inner

@@ -1,4 +1,4 @@
-"""More of TFF runs unchanged, with the numbers of the stock worker; `test_learning` holds the common part."""
+"""Tests more of TFF against the numbers of the stock worker; `test_learning` has the common part."""
 
 from __future__ import annotations
 
@@ -61,12 +61,12 @@ def test_learning_algorithms(same_on_both, functional_model, build):
 @pytest.mark.slow
 @pytest.mark.usefixtures("on_inprocess")
 def test_distributed_differential_privacy_trains(functional_model):
-    """Secure sums, which the stock worker has not, and noise, which is never the same."""
+    """The stock worker does not support secure sums, and the noise is random."""
     aggregator = tff.learning.ddp_secure_aggregator(1e-6, expected_clients_per_round=3)
     process = algorithms.build_unweighted_fed_avg(functional_model, sgd(), model_aggregator=aggregator)
     plain = algorithms.build_unweighted_fed_avg(functional_model, sgd())
     private, exact = (two_rounds(p, CLIENTS)()[0] for p in (process, plain))
-    # Updates are clipped, to a norm of 0.1 at first: a shorter way in the same direction.
+    # Updates are clipped, initially to a norm of 0.1, which keeps their direction.
     moves = [weights.trainable[0].ravel() - 0.1 for weights in (private, exact)]
     cosine = np.dot(*moves) / np.prod([np.linalg.norm(move) for move in moves])
     assert cosine > 0.95
@@ -112,7 +112,7 @@ def test_aggregators(same_on_both, factory):
             output = process.next(state, VALUES)
             state = output.state
         if isinstance(factory, tff.aggregators.UnweightedReservoirSamplingFactory):
-            return sorted(output.result["b"])  # of all, in random order
+            return sorted(output.result["b"])  # of all clients, in random order
         return output.result, output.measurements
 
     same_on_both(aggregate, TRAINING)
@@ -134,12 +134,12 @@ def test_counting_distinct_strings(same_on_both):
     count = tff.analytics.count_distinct.create_federated_hyperloglog_computation()
     words = [["sun", "moon"], ["sun"], ["star", "sun"]]
 
-    # A sketch made for many strings: with three, the estimate is far off, but the same.
+    # The sketch is sized for many strings: with three, the estimate is far off, but equal on both.
     same_on_both(lambda: count([tf.data.Dataset.from_tensor_slices(w) for w in words]))
 
 
 def of_ids(process):
-    """The process with ids as clients, and the ids."""
+    """Returns the process with ids as clients, and the ids."""
     data = tff.simulation.datasets.TestClientData(
         {f"client {s}": examples(s, n) for s, n in enumerate(SIZES)}
     )
@@ -157,7 +157,7 @@ def test_data_sets_made_within_the_computation(same_on_both, functional_model):
 
 @pytest.mark.usefixtures("on_inprocess")
 def test_the_training_program_of_tff_goes_on_where_it_ended(functional_model, tmp_path):
-    # TFF samples clients in random order, and sums differ in last bits: nothing here may round at random.
+    # TFF samples clients in random order and sums differ in their last bits, so nothing may round at random.
     factory = build_aggregation_factory("randomk(1.0)", min_size=1)
     process, ids = of_ids(
         algorithms.build_weighted_fed_avg(functional_model, sgd(), model_aggregator=factory)
@@ -181,7 +181,7 @@ def test_the_training_program_of_tff_goes_on_where_it_ended(functional_model, tm
             )
         return list(metrics.values())
 
-    loop = asyncio.new_event_loop()  # `asyncio.run` would take the thread's loop away, which simulations use
+    loop = asyncio.new_event_loop()  # `asyncio.run` would remove the thread's loop, which simulations need
     assert loop.run_until_complete(program(1)) == [1]
     assert loop.run_until_complete(program(2)) == [2]
     loop.close()

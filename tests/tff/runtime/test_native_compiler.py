@@ -1,4 +1,4 @@
-"""What the stock worker is sent: functions as functions, and TFF's results."""
+"""Tests the computations sent to the stock worker: functions stay functions, with TFF's results."""
 
 from __future__ import annotations
 

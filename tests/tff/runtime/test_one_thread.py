@@ -1,4 +1,4 @@
-"""Where clients fill the processors, each keeps to its thread, and to the bits that one thread gives."""
+"""Tests that each client uses one thread if clients fill the processors, with the bits of one thread."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ sys.stdout.buffer.write(product(0).numpy().tobytes())
 
 
 def product(client: Any) -> tf.Tensor:
-    """Of float64 matrices, whose sums TensorFlow divides among the threads that it has."""
+    """Multiplies float64 matrices, whose sums TensorFlow divides among its threads."""
     numbers = tf.random.stateless_normal([4, 200_000], [0, client], dtype=tf.float64)
     return tf.matmul(numbers, numbers, transpose_b=True)
 
 
 def product_in_a_loop(client: Any) -> tf.Tensor:
-    """The same of the last of two elements of a data set."""
+    """Multiplies the last of two elements of a dataset."""
     clients = tf.data.Dataset.from_tensors(client).repeat(2)
     return clients.reduce(tf.zeros([4, 4], tf.float64), lambda _, one: product(one))
 
@@ -62,7 +62,7 @@ def test_clients_that_fill_the_processors_have_the_bits_of_one_thread(on_inproce
 )
 def test_threads_are_left_to_other_clients_where_these_fill_the_processors(clients, width, one_thread):
     whole = Invocation("a round", clients, ClientPool(width))
-    assert whole.one_thread is False  # what the server does before and after has all threads
+    assert whole.one_thread is False  # the server's work before and after uses all threads
     assert whole.of(0).one_thread is one_thread
     assert whole.of(None).one_thread is one_thread
 

@@ -1,4 +1,4 @@
-"""A data set reduction that was turned into a loop gives exactly what the reduction gives."""
+"""Tests that a loop in place of a dataset reduction gives exactly the same result."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def data(sizes):
 
 @tff.tensorflow.computation(tff.SequenceType(ELEMENT), F32)
 def mixed_state(sequence, factor):
-    """State of several parts, one of which grows; a captured argument and a captured variable."""
+    """A state of several parts, one of which grows, with a captured argument and a captured variable."""
     weight = tf.Variable(3.0)
 
     def step(state, element):
@@ -46,7 +46,7 @@ def mixed_state(sequence, factor):
 
 @pytest.fixture(params=["inline", "by name"], autouse=True)
 def _calls(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """How functions are called decides which loop takes the place of a reduction."""
+    """Runs the tests with each way to call functions, which determines the loop that replaces a reduction."""
     if request.param == "by name":
         monkeypatch.setattr(tensorflow_graphs, "can_call_inline", lambda: False)
     elif not can_call_inline():
@@ -116,7 +116,7 @@ def test_the_next_element_is_fetched_after_the_function_returned(on_inprocess):
     def total():
         sequence = tf.data.Dataset.range(3, output_type=tf.int32).map(note("fetch"))
         options = tf.data.Options()
-        options.experimental_optimization.inject_prefetch = False  # tf.data would fetch ahead by itself
+        options.experimental_optimization.inject_prefetch = False  # tf.data would prefetch by itself
         sequence = sequence.with_options(options)
         return sequence.reduce(0, lambda state, x: state + note("reduce")(x))
 

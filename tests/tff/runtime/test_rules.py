@@ -1,4 +1,4 @@
-"""The rules an in-process executor has to keep, each once found by breaking something."""
+"""Tests the rules of an in-process executor; each was found through a failure."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def proto_of(computation) -> computation_pb2.Computation:
 
 
 def loaded(computation):
-    """The function alone, to call it from threads of the test's own."""
+    """Returns the function itself, to call it from the test's own threads."""
     result = computation.type_signature.result
     parts = (
         [part for _, part in tff.structure.iter_elements(result)]
@@ -47,7 +47,7 @@ def in_threads(work, items, threads=8):
 
 @tff.tensorflow.computation(I32)
 def count_to(n):
-    """Counts in a variable, slowly enough for other calls to come between."""
+    """Counts in a variable, slowly enough for other calls to interfere."""
     total = tf.Variable(0)
     loop = tf.while_loop(
         lambda i: i < n,
@@ -116,7 +116,7 @@ def test_rule_1_seeded_random_numbers_begin_anew_in_every_call_of_every_client()
         return tff.federated_map(draw, values)
 
     digits, numbers = draw(10)
-    assert len(set(str(digits))) > 3  # within a call they go on
+    assert len(set(str(digits))) > 3  # within a call the numbers continue
     for own_digits, own_numbers in [draw(10), *program([10] * 8)]:
         assert own_digits == digits
         np.testing.assert_array_equal(own_numbers, numbers)
@@ -188,7 +188,7 @@ def test_rule_4_every_consumer_of_state_waits_for_the_initializer():
 
 
 def test_rule_5_concurrent_clients_have_their_own_copies_of_data_kernels():
-    """Each client waits in its data set for the other: with one shared kernel they would wait for ever."""
+    """Each client waits in its dataset for the other: with one shared kernel they would deadlock."""
     barrier = threading.Barrier(2)
 
     def meet(x):

@@ -1,4 +1,4 @@
-"""Secure sums are simulated: the plain sum, with the declared bounds enforced, as in TFF's test runtime."""
+"""Tests simulated secure sums: the plain sum, with the declared bounds enforced, as in TFF's test runtime."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Arrays that nobody can write to come into the runtime without a copy; others are copied."""
+"""Tests that read-only arrays enter the runtime without a copy, and that others are copied."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import tensorflow as tf
 from fedplug import kernels, ops
 from fedplug.tff.runtime.graphs.shared_memory import tensor_of
 
-SIZE = 300_000  # from 256 KiB on, `kernels.empty` aligns arrays as TensorFlow wants them
+SIZE = 300_000  # from 256 KiB on, `kernels.empty` aligns arrays as TensorFlow requires
 
 
 def read_only(values, dtype=np.float32):

@@ -1,4 +1,4 @@
-"""What clients made is reduced in client order and let go of at once: memory stays flat in the clients."""
+"""Tests that client results are reduced in client order and released at once, so that memory is constant."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def run_on(pool: ClientPool, clients, work, take, on_failure=lambda: None):
 
 
 class Result:
-    """Something that can be referred to weakly."""
+    """An object that supports weak references."""
 
 
 class TestPool:
@@ -100,11 +100,11 @@ class TestPool:
 
 
 class Gauge:
-    """Counts what clients have made and no reduction has taken, from inside computations."""
+    """Counts, from inside computations, the client results that no reduction has taken."""
 
     def __init__(self):
         self._counting = threading.Lock()
-        self._counters = []  # TensorFlow does not hold the Python functions its graphs call
+        self._counters = []  # TensorFlow holds no reference to the Python functions of its graphs
         self.now = self.most = self.seen = 0
 
     def step(self, by):
@@ -123,7 +123,7 @@ class Gauge:
 def two_at_a_time():
     context = create_sync_execution_context(max_concurrent_clients=2)
     with tff.framework.get_context_stack().install(context):
-        yield 4  # what may wait for its turn
+        yield 4  # results that may wait for their turn
     context.close()
 
 
@@ -138,7 +138,7 @@ def test_several_reductions_are_made_while_clients_work(two_at_a_time):
     def program(values):
         made = tff.federated_map(make, values)
         first = tff.federated_aggregate(made, 0.0, add, plain, same)
-        report = tff.federated_map(same, first)  # the server goes on with one before the next is asked for
+        report = tff.federated_map(same, first)  # the server processes one before it requests the next
         return report, tff.federated_sum(made), tff.federated_max(made)
 
     assert program([float(n) for n in range(60)]) == (3540.0, 3540.0, 118.0)
@@ -190,7 +190,7 @@ def test_resident_memory_does_not_grow_with_the_clients(two_at_a_time):
 
     assert program([1.0] * clients) == clients
     assert len(resident) == clients
-    # Some fifteen clients' worth comes and goes: what is under way, and what has yet to be given back.
+    # About fifteen clients' memory varies: running calls, and memory not yet returned to the system.
     assert max(resident) - min(resident) < megabytes * clients / 10
 
 
@@ -212,7 +212,7 @@ def test_a_failing_reduction_names_the_client_it_failed_for(two_at_a_time):
 
 
 def nested(building_block_of):
-    """A computation in a form that TFF's compiler would not leave: calls within the arguments of calls."""
+    """A computation with calls in the arguments of calls, a form that TFF's compiler would rewrite."""
     parameter = at_clients(F32)
     values = tff.framework.Reference("values", parameter)
     block = tff.framework.Lambda("values", parameter, building_block_of(values))

@@ -1,4 +1,4 @@
-"""The stock worker is supervised: replaced when it dies or grows, stopped in time, never left behind."""
+"""Tests that the stock worker is supervised: replaced if it dies or grows, stopped, never orphaned."""
 
 from __future__ import annotations
 
@@ -126,7 +126,7 @@ def test_a_worker_that_dies_again_and_again_is_an_error(monkeypatch, total):
             with pytest.raises(WorkerError, match="died 4 times in a row"):
                 total([1])
         assert len(started) == 4
-        assert total([1]) == 2  # the next computation has its own tries
+        assert total([1]) == 2  # the next computation has its own retries
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""A linear model of few weights: rounds take milliseconds."""
+"""A linear model with few weights, whose rounds take milliseconds."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def _inprocess() -> Iterator[None]:
 
 @pytest.fixture(scope="module")
 def build() -> Callable[[str], Any]:
-    """Makes a process with an encoder."""
+    """Returns a function that builds a process with an encoder."""
 
     def model_fn() -> tff.learning.models.VariableModel:
         return tff.learning.models.from_keras_model(

@@ -1,4 +1,4 @@
-"""Clients that were asked and left out are as if they had not been sampled."""
+"""Tests that clients that were asked and left out are treated as not sampled."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from fedplug.tff.training.trainer import OverSampling, Trainer
 
 @pytest.fixture
 def leaving_out(monkeypatch):
-    """Lets this process be a runtime that leaves one candidate out, the first, and takes the last."""
+    """Makes this process a runtime that leaves out the first candidate and takes the last."""
     context = tff.framework.get_context_stack().current
 
     def make(process):

@@ -1,4 +1,4 @@
-"""The driver: who takes part, whose state is whose, what is committed, how training goes on after a stop."""
+"""Tests the trainer: sampling, client states, commits, and resuming after a stop."""
 
 from __future__ import annotations
 
