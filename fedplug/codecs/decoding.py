@@ -183,7 +183,7 @@ class _Plan(NamedTuple):
 
 @functools.lru_cache(maxsize=1024)
 def _plan(wire_id: str, dtype: str, shape: tuple[int, ...]) -> _Plan:
-    """Returns what follows from a header.
+    """Returns the properties that a header determines.
 
     Raises:
         PayloadError: No array has this shape, or no installed encoder reads such payloads.

@@ -1,8 +1,8 @@
 """Interfaces that encoders and stages may implement beside their contract: byte counts and fused encoding.
 
-Nothing requires them. `body_parts` and `fedplug.encoders.model.framing.encode_containers` use them where they
-are, and the methods of the contract elsewhere. The interface for rate control is in
-`fedplug.encoders.rate_control`.
+They are optional: for an encoder without them, `body_parts` and
+`fedplug.encoders.model.framing.encode_containers` call the methods of the contract. The interface for rate
+control is in `fedplug.encoders.rate_control`.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class BodyParts(NamedTuple):
 
 
 class Measured(abc.ABC):
-    """An encoder that tells how its bytes are used."""
+    """An encoder that reports how its bytes are used."""
 
     @abc.abstractmethod
     def body_parts(self, body: Array, spec: Spec) -> BodyParts:

@@ -1,4 +1,4 @@
-"""Arrays for trying an encoder."""
+"""Arrays of random numbers to measure encoders with."""
 
 from __future__ import annotations
 

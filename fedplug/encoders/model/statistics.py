@@ -14,7 +14,7 @@ _LAST = re.compile(r"(?:^|[^a-zA-Z0-9])((?:running|moving)_\w+|num_batches_track
 """The end of a name: PyTorch's and Keras's statistics, perhaps in brackets or with a number behind."""
 
 _COLLECTION = re.compile(r"(?:^|[^a-zA-Z0-9])(batch_stats)(?![a-zA-Z0-9])")
-"""Anywhere in a name: Flax's collection."""
+"""Flax's collection, anywhere in a name."""
 
 
 def is_statistic(name: str | None) -> bool:

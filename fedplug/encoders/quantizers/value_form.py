@@ -24,7 +24,7 @@ class ValueFormQuantizer(Quantizer, ContainerQuantizer):
     """A quantizer by a form of these ops, which the subclass names."""
 
     seed: int = 0
-    """For forms that round at random."""
+    """The seed of forms that round at random."""
 
     @property
     def capabilities(self) -> Capabilities:
