@@ -1,7 +1,7 @@
 """Encoders: each compresses one tensor at a time, functionally. The contract is in `base`.
 
-Most are a `Pipeline` of stages, whose contracts are in `stages`. An `EncoderAssignment` encodes a whole model,
-with different encoders for different tensors.
+Most are a `Pipeline` of stages, whose contracts are in `stages`. An `EncoderAssignment` encodes a whole
+model, with different encoders for different tensors.
 """
 
 from __future__ import annotations
