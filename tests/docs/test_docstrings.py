@@ -14,7 +14,7 @@ import fedplug.encoders
 from fedplug.registry import resolve
 
 MODULES = [
-    "fedplug.wire",
+    *("fedplug.api", "fedplug.registry.config", "fedplug.scalars", "fedplug.stores", "fedplug.wire"),
     *(
         found.name
         for package in (fedplug.codecs, fedplug.encoders)
