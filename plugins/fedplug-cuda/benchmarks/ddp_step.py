@@ -50,7 +50,7 @@ def rank_main(rank: int, meeting_point: str) -> None:
         taken = backward_ms(ddp)
         if rank == 0:
             print(
-                f"| backward pass of 8.4M parameters, 2 ranks over gloo, {name} | {taken:.2f} ms |",
+                f"| backward pass of 8.4M parameters, 2 ranks over gloo, {name} | {taken:.2f} ms | |",
                 flush=True,
             )
     dist.destroy_process_group()
