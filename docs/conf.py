@@ -63,7 +63,7 @@ nitpick_ignore_regex = [
     ("py:obj", r".*"),
     ("py:.*", r"(?!fedplug\.).*"),
     ("py:class", r".*\._\w+"),
-    ("py:class", r"fedplug\..*\.(CodedStage|InProcessAsyncContext|ValueCoder)"),
+    ("py:class", r"fedplug\..*\.(CodedStage|InProcessA?[Ss]yncContext|ValueCoder)"),
 ]
 
 # autodoc must find the names that a package imports on first use.

@@ -1,4 +1,4 @@
-"""What MLflow's own client reads back: runs, parameters, metrics by step, once each after a resume."""
+"""Tests that MLflow's client reads runs, parameters and metrics by step, each once after a resume."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def evaluate(round_num, accuracy):
 
 @pytest.fixture
 def uri(tmp_path):
-    """Of a file store that rounds are logged to."""
+    """Returns the client of a file store that receives rounds."""
     uri = f"file:{tmp_path / 'mlruns'}"
     fedplug_mlflow.log_to(uri)
     yield uri
@@ -62,7 +62,7 @@ def uri(tmp_path):
 
 
 def another_process(uri):
-    """As if the Python process had ended, and another one went on."""
+    """Simulates a new Python process that continues."""
     fedplug_mlflow.log_to(uri)
 
 

@@ -33,7 +33,7 @@ def server():
 
 @pytest.fixture
 def new_url(server):
-    """``new_url(**options)``: the URL of a store that nobody used."""
+    """``new_url(**options)``: the URL of an unused store."""
 
     def make(**options):
         return server.url(schema=f"store_{next(_numbers)}", **options)
@@ -43,7 +43,7 @@ def new_url(server):
 
 @pytest.fixture
 def url(new_url):
-    """Of a store that nobody used."""
+    """Returns the URL of an unused store."""
     return new_url()
 
 

@@ -33,7 +33,7 @@ class Proxy:
         self.close()
 
     def close(self):
-        """From now on nobody listens."""
+        """Stops listening."""
         with contextlib.suppress(OSError):
             self._listener.shutdown(socket.SHUT_RDWR)
         self._listener.close()

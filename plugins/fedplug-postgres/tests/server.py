@@ -52,7 +52,7 @@ class Server:
         self.start()
 
     def url(self, database: str = "postgres", role: str = "postgres", **options: object) -> str:
-        """Of a store."""
+        """Returns the URL of a store."""
         query = "&".join(f"{name}={value}" for name, value in options.items())
         return f"postgresql://{role}@127.0.0.1:{self.port}/{database}?{query}"
 
@@ -105,7 +105,7 @@ class Server:
         self._process.wait()
 
     def _pids(self) -> list[int]:
-        """Of the postmaster and its children; these are in process groups of their own."""
+        """Returns the postmaster and its children, which have their own process groups."""
         children = Path(f"/proc/{self._process.pid}/task/{self._process.pid}/children").read_text().split()
         return [self._process.pid, *map(int, children)]
 

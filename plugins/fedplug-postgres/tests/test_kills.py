@@ -1,4 +1,4 @@
-"""After `kill -9` of the program, of its server process or of the whole server: a round, whole.
+"""Tests that rounds are complete after `kill -9` of the program, its server process or the whole server.
 
 `FEDPLUG_KILLS` is the number of kills of each kind at random moments, 2 unless it is set.
 """

@@ -1,4 +1,4 @@
-"""A connection that is lost costs the round that was being committed, at most; nobody is left in doubt."""
+"""Tests that a lost connection loses at most the round being committed, and that its result is known."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is particular to a store in a database: its URL, its errors, going back, large states, looking in."""
+"""Tests of a store in a database: its URL, its errors, rollbacks, large states, and readers."""
 
 from __future__ import annotations
 

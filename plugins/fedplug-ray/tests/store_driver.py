@@ -36,7 +36,7 @@ LONGEST = 8  # rounds and moves until a process that has not come to its phase i
 
 @ray.remote
 def work(references, stamp, marker):
-    """What a worker does of a round: reads the states, leaves the next ones; returns their names."""
+    """Does a worker's part of a round: reads the states, stores the next ones, and returns their names."""
     fetch(references)
     if marker is not None:
         with contextlib.suppress(FileExistsError):
@@ -97,7 +97,7 @@ class Training:
         self.say(number)
 
     def go_back(self):
-        """To one of the rounds that are kept."""
+        """Goes back to one of the kept rounds."""
         number = self.rng.choice(self.process.kept_rounds())
         self.say(self.process.last_round, number)
         self.process.rewind(number)

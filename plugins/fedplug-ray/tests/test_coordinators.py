@@ -79,7 +79,7 @@ def die_once(marker, value):
 
 
 def kill_coordinators_once(marker, value):
-    """A client's value; whoever makes it first kills all coordinators of this machine."""
+    """Returns a client's value; the first call kills all coordinators of this machine."""
     try:
         Path(marker).touch(exist_ok=False)
     except FileExistsError:
@@ -94,7 +94,7 @@ def kill_coordinators_once(marker, value):
 
 
 def wait_for_blocks_without_handles(count, context):
-    """Waits until so many blocks are to be let go of: a round's thread may hold them for a moment longer."""
+    """Waits until that many blocks can be released; a round's thread may hold them briefly."""
     deadline = time.monotonic() + 30
     while len(context._cluster._gone) < count and time.monotonic() < deadline:
         gc.collect()
@@ -121,7 +121,7 @@ def test_states_stay_with_the_workers_and_are_found_by_any_coordinator(in_blocks
     for sampled in [[*range(CLIENTS)[::-1]], [*range(CLIENTS)]]:
         returned = round_of(sampled, [handles[client] for client in sampled])[2]
         handles = [returned[sampled.index(client)] for client in range(CLIENTS)]
-        # What nobody has a handle of any more is let go of before the next round.
+        # Values without handles are released before the next round.
         wait_for_blocks_without_handles(3, context)
     assert_same_bits([handle.read() for handle in handles], states)
     on_ray(client_results="handles")  # handles outlive the runtime that made them

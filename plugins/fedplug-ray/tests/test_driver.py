@@ -1,4 +1,4 @@
-"""What is left when the driver is killed: no worker (Ray's own processes follow within two minutes)."""
+"""Tests that no worker survives a killed driver (Ray's own processes follow within two minutes)."""
 
 from __future__ import annotations
 

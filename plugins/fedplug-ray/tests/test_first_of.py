@@ -32,7 +32,7 @@ def round_of(values, states):
 
 
 def taken(order, given_up, needed, first, clients=2):
-    """Which of eight tasks are taken when they end in an order, some of them given up."""
+    """Returns the accepted ones of eight tasks that end in an order, some of them cancelled."""
     tasks = [first_of.Task(str(number), None) for number in range(8)]
     decides = first_of.FirstOf(tasks, [clients] * 8, needed, first)
     found, left_out = [], []

@@ -16,7 +16,7 @@ def ready():
 
 
 def taken(tasks, *nodes):
-    """What workers of these nodes are given, one after the other."""
+    """Returns the tasks that workers of these nodes get, in order."""
     return [tasks.pop([node]) for node in nodes]
 
 

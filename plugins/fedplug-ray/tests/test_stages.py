@@ -1,4 +1,4 @@
-"""What of a computation is done for every slice of the clients, and what waits for it."""
+"""Tests which part of a computation runs for every slice of the clients, and which part waits for it."""
 
 from __future__ import annotations
 

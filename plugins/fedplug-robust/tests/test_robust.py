@@ -1,4 +1,4 @@
-"""What the robust aggregators compute, against slow and obvious NumPy; and what hostile clients cannot do."""
+"""Compares the robust aggregators with slow and obvious NumPy, and tests hostile clients."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def test_the_trimmed_mean_leaves_out_the_same_number_at_either_end(updates, frac
 
 
 def test_the_share_left_out_is_meant_in_decimals():
-    """In floating point, 0.07 * 100 is a little more than 7."""
+    """Tests a fraction with rounding: 0.07 * 100 is slightly more than 7 in floating point."""
     updates = np.repeat(np.arange(100, dtype=np.float32)[:, np.newaxis], 7, axis=1)
     updates[7] = 0  # the smallest that is not left out
     want = trimmed_mean(updates, "0.07")

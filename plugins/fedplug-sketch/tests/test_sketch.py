@@ -1,4 +1,4 @@
-"""What the count-sketch encoder promises: its op and twin agree, sums of payloads are payloads of sums."""
+"""Tests that the count-sketch op equals its reference, and that sums of payloads are payloads of sums."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What TensorBoard's own reader finds: scalars by step, once each, also after a resume and a full disk."""
+"""Tests that TensorBoard's reader finds scalars by step, each once, also after a resume and a full disk."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def logs(tmp_path):
 
 
 def another_process(logs):
-    """As if the Python process had ended, and another one went on."""
+    """Simulates a new Python process that continues."""
     fedplug_tensorboard.log_to(logs)
 
 
