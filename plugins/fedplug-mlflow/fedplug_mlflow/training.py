@@ -15,7 +15,7 @@ from mlflow.entities import Metric, Param, RunStatus
 
 __all__ = ["Tracking", "Training"]
 
-_TAG = "fedplug.tff.training"
+_TAG = "fedplug.training"
 """A tag of runs that identifies the process and its id, as in a store."""
 
 _COMPONENTS = ("process", "encoder", "broadcast_encoder", "aggregator", "distributions")
