@@ -124,14 +124,6 @@ def test_two_states_take_turns():
         before, state = state, after
 
 
-@pytest.mark.parametrize("encoder", ["topk(0.3)", "qsgd(6)", "topk(0.3, scope='model') | qsgd(4)"])
-def test_a_budget_of_bytes_is_kept_after_some_rounds(encoder):
-    codec, state = fedplug.codec(f'budget("{encoder}", 1200)'), None
-    for round_num in range(8):
-        payloads, state = codec.encode_model(model(round_num), state, round_num)
-    assert sum(map(len, payloads.values())) == pytest.approx(1200, rel=0.03)
-
-
 def test_a_budget_of_error_is_approached():
     codec, state = fedplug.codec("budget('topk(0.02, error_feedback=False)', nmse=0.2)"), None
     for round_num in range(12):
@@ -141,14 +133,6 @@ def test_a_budget_of_error_is_approached():
     floats = [name for name in arrays if name != "steps"]
     lost = sum(float(((arrays[name] - decoded[name]) ** 2).sum()) for name in floats)
     assert lost / sum(float((arrays[name] ** 2).sum()) for name in floats) == pytest.approx(0.2, rel=0.1)
-
-
-def test_the_largest_entries_of_all_arrays_are_sent():
-    payloads, _ = fedplug.codec("topk(0.05, scope='model')").encode_model(model(0))
-    decoded = fedplug.decode_model(payloads)
-    sent = {name: np.count_nonzero(decoded[name]) for name in ("dense/kernel", "out/kernel")}
-    assert sum(sent.values()) == 75
-    assert sent["out/kernel"] > 70  # its magnitudes are larger
 
 
 def test_arrays_are_decoded_into_given_ones_and_within_the_limit():
@@ -257,18 +241,6 @@ def test_a_model_may_be_of_several_floating_dtypes(encoder, dtypes, in_place):
             np.testing.assert_allclose(got, wanted, rtol=0.02, atol=0.02)
         total = total or fedplug.ModelSum.like(arrays)
         total.add(payloads)
-
-
-def test_among_several_dtypes_the_largest_entries_are_sent():
-    """Uses whole numbers, which are exact in every dtype."""
-    numbers = np.random.default_rng(0).permutation(200).astype(np.float32) + 1
-    mixed = {"a": numbers[:80].astype("bfloat16"), "b": numbers[80:].astype("float64")}
-    alike = {name: array.astype("float32") for name, array in mixed.items()}
-    codec = fedplug.codec("topk(0.2, scope='model')")
-    received = [fedplug.decode_model(codec.encode_model(arrays)[0]) for arrays in (mixed, alike)]
-    for name in mixed:
-        assert received[0][name].dtype == mixed[name].dtype
-        assert np.array_equal(received[0][name].astype("float32"), received[1][name])
 
 
 def test_a_name_may_be_anything_but_ambiguous():

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -160,20 +158,6 @@ def test_metrics_have_the_rate_and_the_error_where_it_is_wanted():
     by_error = model_of(Budget("topk(0.1)", nmse=0.1)).rate_control.metrics(control, found)
     assert {key: float(number) for key, number in by_bytes.items()} == {"rate": 3.0}
     assert {key: float(number) for key, number in by_error.items()} == {"rate": 3.0, "nmse": 0.25}
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        "budget('topk(0.01)', 1000)",
-        "budget(\"rules({'*': 'stc(0.1)'})\", nmse=0.5)",
-    ],
-)
-def test_a_budget_goes_through_json_and_comes_back_equal(text):
-    budget = fedplug.encoder(text)
-    config = json.loads(json.dumps(fedplug.to_config(budget)))
-    assert fedplug.from_config(config) == budget
-    assert fedplug.encoder(repr(budget)) == budget
 
 
 @pytest.mark.parametrize(

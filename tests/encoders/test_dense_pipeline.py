@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -17,7 +15,6 @@ from fedplug.encoders.quantizers.qsgd import QSGD
 from fedplug.encoders.quantizers.raw import Raw
 from fedplug.encoders.quantizers.sign import Sign
 from fedplug.encoders.quantizers.terngrad import TernGrad
-from fedplug.errors import CapabilityError
 from fedplug.ops.lowering import use_lowering
 
 ROUND = tf.constant(3)
@@ -56,15 +53,10 @@ def test_what_a_quantizer_with_error_feedback_loses_waits_in_the_residual(text, 
     encoder, spec = fedplug.encoder(text), tf.TensorSpec([10, 100], dtype)
     x = normal(spec)
     wide = ops.widened(x)
-    state, bodies = {"residual": tf.reverse(wide, [0])}, []
-    for lowering in ("fused", "reference"):
-        with use_lowering(lowering):
-            payload, next_state = encoder.encode(x, state, ROUND)
-            bodies.append(bytes(encoder.to_wire(payload, spec).numpy()))
-            sent = encoder.decode(encoder.from_wire(encoder.to_wire(payload, spec), spec), spec)
-        np.testing.assert_array_equal(next_state["residual"], wide + state["residual"] - ops.widened(sent))
-    assert bodies[0] == bodies[1]
-    assert set(encoder.init_state(spec)) == {"residual"}
+    state = {"residual": tf.reverse(wide, [0])}
+    payload, next_state = encoder.encode(x, state, ROUND)
+    sent = ops.widened(encoder.decode(payload, spec))
+    np.testing.assert_array_equal(next_state["residual"], wide + state["residual"] - sent)
 
 
 @pytest.mark.parametrize("lowering", ["fused", pytest.param("reference", marks=pytest.mark.slow)])
@@ -74,25 +66,13 @@ def test_a_sum_with_the_residual_that_is_not_finite_is_refused(lowering):
         fedplug.encoder("sign").encode(x, {"residual": x}, ROUND)
 
 
-@pytest.mark.parametrize("lowering", ["fused", pytest.param("reference", marks=pytest.mark.slow)])
-@pytest.mark.parametrize("text", QUANTIZERS)
-def test_what_is_decoded_is_what_the_quantizer_alone_gives(text, lowering):
-    with use_lowering(lowering):
-        coded, alone = fedplug.encoder(f"{text} | rans"), fedplug.encoder(text)
-        data = body(coded, normal(), SPEC)
-        got = coded.decode(coded.from_wire(data, SPEC), SPEC)
-        want = alone.decode(alone.from_wire(body(alone, normal(), SPEC), SPEC), SPEC)
-    np.testing.assert_array_equal(got, want)
-    assert len(data) <= len(body(alone, normal(), SPEC)) + 1
-
-
-@pytest.mark.parametrize("text", QUANTIZERS)
-def test_the_ops_and_their_references_write_the_same_bytes(text):
-    bodies = []
-    for lowering in ("fused", "reference"):
-        with use_lowering(lowering):
-            bodies.append(bytes(body(fedplug.encoder(f"{text} | rans"), normal(), SPEC).numpy()))
-    assert bodies[0] == bodies[1]
+@pytest.mark.parametrize("text", [*QUANTIZERS, "topk(0.5) | qsgd(4)"])
+def test_an_entropy_coder_shortens_a_payload_and_changes_no_value(text):
+    coded, alone = fedplug.encoder(f"{text} | rans"), fedplug.encoder(text)
+    short, long = body(coded, normal(), SPEC), body(alone, normal(), SPEC)
+    got = coded.decode(coded.from_wire(short, SPEC), SPEC)
+    np.testing.assert_array_equal(got, alone.decode(alone.from_wire(long, SPEC), SPEC))
+    assert len(short) <= len(long) + 1
 
 
 def test_normal_values_of_four_bits_take_three_and_a_quarter():
@@ -107,79 +87,11 @@ def test_a_sparse_update_of_few_levels_takes_less_than_a_bit_an_element():
     assert len(body(fedplug.encoder("terngrad | rans"), x, spec)) < 0.3 * 100_000 / 5
 
 
-def test_in_a_pipeline_the_chosen_values_are_coded():
-    spec = tf.TensorSpec([100_000], tf.float32)
-    coded = fedplug.encoder("topk(0.1) | qsgd(4) | rans | rice")
-    plain = fedplug.encoder("topk(0.1) | qsgd(4) | rice")
-    shorter, longer = (body(encoder, normal(spec), spec) for encoder in (coded, plain))
-    assert len(shorter) < len(longer)
-    decoded = [
-        encoder.decode(encoder.from_wire(b, spec), spec) for encoder, b in ((coded, shorter), (plain, longer))
-    ]
-    np.testing.assert_array_equal(*decoded)
-
-
 def test_it_promises_what_its_quantizer_promises():
     for text in QUANTIZERS:
         coded, alone = fedplug.encoder(f"{text} | rans"), fedplug.encoder(text)
         assert coded.capabilities == alone.capabilities
         assert set(coded.init_state(SPEC)) == set(alone.init_state(SPEC))
-
-
-def test_the_wire_id_names_quantizer_and_coder():
-    assert fedplug.encoder("qsgd(4) | rans").wire_id == "qsgd/1+rans/1"
-    longest = fedplug.encoder("topk(0.1) | blockwise8 | rans | shortest")
-    assert longest.wire_id == "sparse/1+blockwise8/1+rans/1+shortest/1"
-
-
-@pytest.mark.parametrize(
-    "text", ["qsgd(4) | rans", "topk(0.1) | terngrad | rans | bitmap", "topk(0.1) | sign | rans"]
-)
-def test_it_goes_through_json_and_comes_back_equal(text):
-    encoder = fedplug.encoder(text)
-    assert fedplug.from_config(json.loads(json.dumps(fedplug.to_config(encoder)))) == encoder
-    assert fedplug.encoder(repr(encoder)) == encoder
-
-
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        ("rans", r"rans is an entropy coder, which .* none before it; use 'qsgd\(8\) \| rans'"),
-        (
-            "rans | qsgd(4)",
-            r"rans is an entropy coder and cannot be followed by qsgd.* use 'qsgd\(bits=4.* \| rans'",
-        ),
-        (
-            "qsgd(4) | rans | rice",
-            r"rice is an index coder, and .* no indices; use 'topk\(.* \| qsgd\(bits=4.* \| rans \| rice'",
-        ),
-        (
-            "topk(0.1) | rans",
-            r"rans is an entropy coder, which .* use 'topk\(fraction=0.1.* \| qsgd\(8\) \| rans'",
-        ),
-        (
-            "topk(0.1) | rice | rans",
-            r"rice is an index coder and cannot be followed by rans, an entropy coder",
-        ),
-        (
-            "float16 | rans",
-            r"rans shortens symbols of .* number of bits, and float16 has none; use 'qsgd\(8\) \| rans'",
-        ),
-        ("qsgd(step([8, 4], [9])) | rans", r"'rounds': \[9\].* has none; use 'qsgd\(8\) \| rans'"),
-        ("topk(0.1) | bfloat16 | rans", r"bfloat16 has none; use 'qsgd\(8\) \| rans'"),
-        ("raw | rans", r"raw has none; use 'qsgd\(8\) \| rans'"),
-        (
-            "qsgd(4) | rans | rans",
-            r"rans is an entropy coder and cannot be followed by rans, an entropy coder",
-        ),
-        ("qsgd(4) | sign", r"qsgd.* is a quantizer and cannot be followed by sign.*, a quantizer"),
-        ("identity | rans", r"identity is neither a sparsifier nor a quantizer nor an entropy coder"),
-    ],
-)
-def test_where_it_cannot_stand_the_error_says_why_and_what_would_work(text, message):
-    with pytest.raises(CapabilityError, match=message) as caught:
-        fedplug.encoder(text)
-    fedplug.encoder(str(caught.value).rpartition("'")[0].rpartition("'")[2])
 
 
 def test_a_body_too_short_for_its_scales_is_refused():

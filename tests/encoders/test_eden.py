@@ -112,15 +112,6 @@ def test_the_wire_form_is_a_header_a_scale_a_block_and_the_bits(bits):
     assert len(body) == 1 + 8 + 4 + 2**13 * bits // 8
 
 
-def test_a_pipeline_can_quantize_the_values_it_keeps():
-    x = np.random.default_rng(0).standard_normal(2000).astype(np.float32)
-    encoder = fedplug.encoder("topk(0.1) | eden(4) | rice")
-    payload, state = encoder.encode(tf.constant(x), encoder.init_state(spec_of(x)), ROUND)
-    body = encoder.to_wire(payload, spec_of(x))
-    decoded = encoder.decode(encoder.from_wire(body, spec_of(x)), spec_of(x))
-    np.testing.assert_allclose(decoded + state["residual"], x, atol=1e-6)
-
-
 @pytest.mark.parametrize("bits", [0, 9, 1.5, True])
 def test_a_number_of_bits_that_does_not_exist_is_refused(bits):
     with pytest.raises(ConfigError, match="it must be a whole number from 1 to 8"):

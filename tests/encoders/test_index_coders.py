@@ -10,11 +10,10 @@ import tensorflow as tf
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-import fedplug
 from fedplug.encoders.index_coders.kernel_codes import Bitmap, BitPack, Rice, Shortest
 from fedplug.encoders.index_coders.seeded import Seeded
 from fedplug.encoders.sparsifiers.randomk import RandomK
-from fedplug.errors import CapabilityError, ConfigError
+from fedplug.errors import ConfigError
 
 CODERS = [Rice(), Bitmap(), BitPack(), Shortest()]
 ROUND = tf.constant(3)
@@ -122,10 +121,3 @@ def test_a_seed_that_is_no_whole_number_in_range_is_refused(seed):
     for make in (Seeded, lambda seed: RandomK(0.1, seed=seed)):
         with pytest.raises(ConfigError, match="seed is"):
             make(seed)
-
-
-@named(CODERS)
-def test_a_coder_alone_is_no_encoder(coder):
-    message = rf"{coder.name} is an index coder, and without .* use 'topk\(0.01\) \| {coder.name}'"
-    with pytest.raises(CapabilityError, match=message):
-        fedplug.encoder(coder.name)

@@ -108,37 +108,13 @@ def test_casts_round_as_numpy_does(x):
     )
 
 
-@settings(deadline=None)
-@given(vectors)
-def test_raw_loses_nothing(x):
-    assert decoded(Raw(), x).tobytes() == x.tobytes()
-
-
 def test_casts_take_what_is_too_large_for_the_largest():
     largest = np.array([3e38, -3.4e38, 1e5], np.float32)
     np.testing.assert_array_equal(decoded(Float16(), largest), [65504, -65504, 65504])
     assert np.isfinite(decoded(BFloat16(), largest)).all()
 
 
-UNBIASED = [QSGD(8), QSGD(4), QSGD(2, block_size=16), TernGrad()]
-
-
-@pytest.mark.parametrize("quantizer", UNBIASED, ids=repr)
-def test_the_mean_over_rounds_is_the_input(quantizer):
-    assert quantizer.capabilities.unbiased
-    x, rounds = normal(64), 3000
-
-    @tf.function(autograph=False)
-    def all_rounds():
-        return tf.map_fn(
-            lambda r: quantizer.decode(quantizer.encode(tf.constant(x), r), len(x), tf.float32),
-            tf.range(rounds),
-            fn_output_signature=tf.float32,
-        )
-
-    every = all_rounds().numpy().astype(np.float64)
-    standard_errors = every.std(axis=0) / np.sqrt(rounds)
-    assert (np.abs(every.mean(axis=0) - x) <= 5 * standard_errors + 1e-6).all()
+RANDOM = [QSGD(8), QSGD(4), QSGD(2, block_size=16), TernGrad()]
 
 
 @settings(deadline=None)
@@ -174,7 +150,7 @@ def test_a_codebook_of_extremes_is_finite_and_of_equal_values_is_exact(dtype, lo
             np.testing.assert_array_equal(got.numpy(), x.numpy())
 
 
-@pytest.mark.parametrize("quantizer", UNBIASED, ids=repr)
+@pytest.mark.parametrize("quantizer", RANDOM, ids=repr)
 def test_random_rounding_depends_on_seed_round_and_values_and_on_nothing_else(quantizer):
     x = normal()
     again = type(quantizer).from_config(quantizer.get_config())
@@ -218,16 +194,6 @@ def test_size_on_the_wire_and_error_on_normal_data_are_as_documented(expression,
     assert len(body) == pytest.approx(bytes_per_element * N, abs=5)
     error = encoder.decode(encoder.from_wire(body, spec), spec) - x
     assert nmse[0] <= float(tf.reduce_sum(error**2) / tf.reduce_sum(x**2)) <= nmse[1]
-
-
-def test_with_error_feedback_a_biased_quantizer_loses_nothing_over_many_rounds():
-    sign, spec = Pipeline([Sign()]), tf.TensorSpec([100], tf.float64)
-    state, received = sign.init_state(spec), np.zeros(100)
-    updates = np.random.default_rng(0).standard_normal((50, 100))
-    for update in updates:
-        payload, state = sign.encode(tf.constant(update), state, ROUND)
-        received += sign.decode(payload, spec).numpy()
-    np.testing.assert_allclose(received + state["residual"], updates.sum(axis=0), atol=1e-12)
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from fedplug import ops
 from fedplug.encoders import Pipeline, TopK
 from fedplug.errors import ConfigError
 from fedplug.ops.lowering import use_lowering
@@ -29,46 +28,8 @@ def topk(*arguments: float, **options: object) -> Pipeline:
     return Pipeline([TopK(*arguments, **options)])
 
 
-def leb128(number: int) -> bytes:
-    """Encodes a number as LEB128: seven bits a byte, lowest first, high bit set on all bytes but the last."""
-    low, rest = number & 127, number >> 7
-    return bytes([low | 128]) + leb128(rest) if rest else bytes([low])
-
-
 def spec_of(x: np.ndarray) -> tf.TensorSpec:
     return tf.TensorSpec(x.shape, x.dtype)
-
-
-@given(FLOATS, st.integers(1, 70))
-@settings(deadline=None)
-def test_what_is_sent_and_what_is_kept_add_up_to_the_update(x: np.ndarray, count: int) -> None:
-    encoder, spec = topk(count=count), spec_of(x)
-    payload, state = encoder.encode(tf.constant(x), encoder.init_state(spec), ROUND)
-    np.testing.assert_array_equal(encoder.decode(payload, spec) + state["residual"], x)
-    assert len(payload["values"]) == min(count, len(x))
-
-
-@given(FLOATS, st.integers(5, 20))
-@settings(deadline=None)
-def test_everything_arrives_after_enough_rounds_of_silence(x: np.ndarray, count: int) -> None:
-    encoder, spec = topk(count=count), spec_of(x)
-    state = encoder.init_state(spec)
-    received = tf.zeros_like(x)
-    for i in range(-(-len(x) // count)):
-        payload, state = encoder.encode(tf.constant(x) if i == 0 else tf.zeros_like(x), state, ROUND)
-        received = encoder.accumulate(received, payload, tf.constant(1.0), spec)
-    np.testing.assert_array_equal(received, x)
-    np.testing.assert_array_equal(state["residual"], np.zeros_like(x))
-
-
-def test_without_error_feedback_there_is_no_state_and_the_rest_is_lost() -> None:
-    encoder = topk(count=1, error_feedback=False)
-    spec = tf.TensorSpec([3], tf.float32)
-    assert encoder.init_state(spec) == {}
-    assert not encoder.capabilities.needs_client_state
-    payload, state = encoder.encode(tf.constant([1.0, -3.0, 2.0]), {}, ROUND)
-    assert state == {}
-    np.testing.assert_array_equal(encoder.decode(payload, spec), [0.0, -3.0, 0.0])
 
 
 @pytest.mark.parametrize(
@@ -87,22 +48,6 @@ def test_a_fraction_keeps_its_share_of_entries_and_at_least_one(
     fraction: float, size: int, entries: int
 ) -> None:
     assert TopK(fraction).sparsity.of_size(size) == entries
-
-
-@pytest.mark.parametrize("dtype", [tf.float16, tf.bfloat16, tf.float32, tf.float64])
-@pytest.mark.parametrize("shape", [(1,), (8, 9), (3, 4, 5)])
-def test_the_wire_form_comes_back_and_has_the_length_it_promises(
-    dtype: tf.DType, shape: tuple[int, ...]
-) -> None:
-    x = tf.cast(np.random.default_rng(0).normal(size=shape), dtype)
-    encoder, spec = topk(0.1), tf.TensorSpec(shape, dtype)
-    payload, _ = encoder.encode(x, encoder.init_state(spec), ROUND)
-    body = encoder.to_wire(payload, spec)
-    code = ops.encode_indices(payload["indices"], spec.shape.num_elements())
-    assert len(body) == 1 + 1 + len(code) + len(payload["values"]) * dtype.size
-    back = encoder.from_wire(body, spec)
-    np.testing.assert_array_equal(back["indices"], payload["indices"])
-    assert back["values"].numpy().tobytes() == payload["values"].numpy().tobytes()
 
 
 def test_one_percent_of_a_large_tensor_takes_about_five_bytes_an_entry() -> None:
@@ -146,30 +91,6 @@ def test_a_hostile_body_is_refused_or_is_a_valid_payload(in_graph: object, data:
 
 
 @pytest.mark.parametrize(
-    ("count", "message"),
-    [
-        (41, "lengths in a sparse payload do not fit"),
-        (2**31 - 1, "lengths in a sparse payload do not fit"),
-        (2**31, "lengths in a sparse payload are not in their fewest bytes, or too large"),
-        (2**32 + 6, "lengths in a sparse payload are not in their fewest bytes, or too large"),
-        (2**63, "lengths in a sparse payload cannot be read"),
-    ],
-)
-def test_a_count_that_cannot_be_is_refused(count: int, message: str) -> None:
-    body = leb128(count) + leb128(0) + bytes(20)
-    with pytest.raises(tf.errors.InvalidArgumentError, match=message):
-        topk(count=6).from_wire(tf.constant(list(body), tf.uint8), tf.TensorSpec([40], tf.float32))
-
-
-def test_a_non_finite_value_on_the_wire_is_refused() -> None:
-    encoder, spec = topk(count=1), tf.TensorSpec([4], tf.float32)
-    payload, _ = encoder.encode(tf.constant([0.0, 0.0, 1.0, 0.0]), encoder.init_state(spec), ROUND)
-    hostile = {**payload, "values": tf.constant([np.nan])}
-    with pytest.raises(tf.errors.InvalidArgumentError, match="a raw value is NaN or infinite"):
-        encoder.from_wire(encoder.to_wire(hostile, spec), spec)
-
-
-@pytest.mark.parametrize(
     "arguments",
     [
         {},
@@ -187,12 +108,3 @@ def test_a_non_finite_value_on_the_wire_is_refused() -> None:
 def test_arguments_out_of_range_are_refused(arguments: dict[str, object]) -> None:
     with pytest.raises(ConfigError, match="topk"):
         TopK(**arguments)
-
-
-@pytest.mark.parametrize("stage", [TopK(0.01), TopK(count=5, error_feedback=False)])
-def test_the_configuration_makes_an_equal_stage_and_an_equal_encoder(stage: TopK) -> None:
-    assert TopK.from_config(stage.get_config()) == stage
-    assert TopK(0.5) != stage
-    encoder = Pipeline([stage])
-    assert Pipeline.from_config(encoder.get_config()) == encoder
-    assert topk(0.5) != encoder
