@@ -16,7 +16,7 @@ from fedplug.testing import tensors
 from fedplug.testing.execution import Execution
 from fedplug.testing.executions import OnEachExecution
 
-__all__ = ["Case", "EncoderSubject", "Step", "round_trip"]
+__all__ = ["Case", "EncoderSubject", "Step", "conserves", "round_trip"]
 
 _MANY_ROUNDS = 24
 
@@ -117,6 +117,11 @@ class EncoderSubject(OnEachExecution, abc.ABC):
     def _step(self, encoder: Encoder, case: Case, state: State, number: int) -> Step:
         self.trying = case.what
         return Step(case, state, *encoder.encode(case.x, state, self.on.round_num(number)))
+
+
+def conserves(state: State) -> bool:
+    """Returns whether a state promises ``decoded + residual' = x + residual``; momentum adds to the update."""
+    return "residual" in state and "momentum" not in state
 
 
 def round_trip(
