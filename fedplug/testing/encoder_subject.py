@@ -120,7 +120,7 @@ class EncoderSubject(OnEachExecution, abc.ABC):
 
 
 def conserves(state: State) -> bool:
-    """Returns whether a state promises ``decoded + residual' = x + residual``; momentum adds to the update."""
+    """Returns whether a state promises ``decoded + residual' = x + residual``; with momentum it does not."""
     return "residual" in state and "momentum" not in state
 
 
