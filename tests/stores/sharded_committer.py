@@ -14,8 +14,7 @@ from pathlib import Path
 
 import numpy as np
 from deaths import die_at
-
-from fedplug.stores.sharded.local import LocalStore
+from local_store import LocalStore
 
 CLIENTS = [f"client {i}" for i in range(12)]
 SHARDS = ["a", "b", "c", "d"]

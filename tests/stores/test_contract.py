@@ -6,7 +6,6 @@ import pytest
 from fedplug.errors import StoreError, StoreMismatchError
 from fedplug.stores.memory import MemoryStore
 from fedplug.stores.sqlite import SqliteStore
-from fedplug.testing.rounds import round_of
 
 SIGNATURE = {"model": [["w", [3, 2], "float32"]], "encoder": {"name": "topk", "fraction": 0.01}}
 
@@ -34,53 +33,39 @@ def test_a_memory_store_does_not_copy_read_only_arrays():
         assert process.read_clients(["a"])["a"]["x"].flags.writeable
 
 
-@pytest.mark.parametrize("array", [np.array([{}]), np.array(["text"]), np.zeros(2, np.complex128)], ids=str)
-def test_a_dtype_that_cannot_be_stored_is_refused_with_its_name_and_nothing_is_committed(process, array):
-    process.commit(0, **round_of(0, ["good"]))
-    with pytest.raises(StoreError, match=f"'x' has dtype {array.dtype}.*float32"):
-        process.commit(1, client_states={"good": {}, "bad": {"x": array}}, server_state={})
-    assert process.last_round == 0
-    assert process.client_ids() == ["good"]
-    assert process.read_clients(["good"])["good"].keys() == {"w"}
-
-
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (
-            {"client_states": ["a"], "server_state": {}},
-            "client_states must be .* client ids to states, not a list",
-        ),
-        ({"client_states": {"a": np.zeros(1)}, "server_state": {}}, "a state must be .*, not a ndarray"),
-        ({"client_states": {"a": {}}, "server_state": None}, "server.*: a state must be .*, not a NoneType"),
+        ({"client_states": ["a"]}, "client_states must be .* client ids to states, not a list"),
+        ({"client_states": {"a": np.zeros(1)}}, "a state must be .*, not a ndarray"),
+        ({"client_states": {"a": {"x": np.array([{}])}}}, "'x' has dtype object.*float32"),
+        ({"client_states": {"a": {"x": np.array(["text"])}}}, "'x' has dtype <U4.*float32"),
+        ({"client_states": {"a": {"x": np.zeros(2, np.complex128)}}}, "'x' has dtype complex128.*float32"),
+        ({"server_state": None}, "server.*: a state must be .*, not a NoneType"),
+        ({"metadata": {"x": np.zeros(1)}}, "metadata must be a JSON value"),
     ],
-    ids=["clients", "client", "server"],
+    ids=["clients", "client", "objects", "text", "complex", "server", "metadata"],
 )
 def test_an_invalid_state_is_refused_and_nothing_is_committed(process, arguments, message):
     with pytest.raises(StoreError, match=message):
-        process.commit(0, **arguments)
+        process.commit(0, **{"client_states": {"good": {}}, "server_state": {}} | arguments)
     assert process.last_round is None
     assert process.client_ids() == []
-
-
-def test_metadata_that_is_not_json_is_refused_and_nothing_is_committed(process):
-    with pytest.raises(StoreError, match="metadata must be a JSON value"):
-        process.commit(0, client_states={}, server_state={}, metadata={"x": np.zeros(1)})
-    assert process.last_round is None
 
 
 def test_another_signature_is_refused_naming_what_differs_and_what_to_do(store, process):
     other = {"model": [["w", [3, 3], "float32"]], "encoder": {"name": "topk", "count": 5}}
     with pytest.raises(StoreMismatchError) as caught:
         store.open_process("p", other)
-    message = str(caught.value)
-    assert "process 'p'" in message
-    assert "encoder.count is absent in the store and 5 here" in message
-    assert "encoder.fraction is 0.01 in the store and absent here" in message
-    assert "model[0][1][1] is 2 in the store and 3 here" in message
-    assert "another process id" in message
-    assert "..." not in message
-    assert "\n" not in message
+    for part in (
+        "process 'p'",
+        "encoder.count is absent in the store and 5 here",
+        "encoder.fraction is 0.01 in the store and absent here",
+        "model[0][1][1] is 2 in the store and 3 here",
+        "another process id",
+    ):
+        assert part in str(caught.value)
+    assert "..." not in str(caught.value)
 
 
 def test_a_store_made_with_a_distribution_that_is_gone_says_what_to_install(store):

@@ -13,9 +13,9 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
+from local_store import LocalStore
 
 from fedplug.errors import StoreError
-from fedplug.stores.sharded.local import LocalStore
 from fedplug.stores.sqlite import SqliteStore
 
 NAMES = st.text(max_size=8)

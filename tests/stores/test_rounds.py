@@ -1,15 +1,12 @@
 """Going back a number of rounds: what every store with ``keep_rounds=`` on disks does."""
 
 import pytest
+from local_store import LocalStore
+from stored import values
 
 from fedplug.errors import ConfigError, StoreError
-from fedplug.stores.sharded.local import LocalStore
 from fedplug.stores.sqlite import SqliteStore
 from fedplug.testing.rounds import round_of
-
-
-def values(process):
-    return {client: state["w"][0] for client, state in process.read_clients(process.client_ids()).items()}
 
 
 @pytest.fixture(params=[SqliteStore, LocalStore])

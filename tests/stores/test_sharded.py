@@ -1,5 +1,6 @@
 """The sharded store: a round on many shards is all or nothing, and states move with the machines."""
 
+import functools
 import os
 import pathlib
 import shutil
@@ -8,10 +9,11 @@ import sys
 
 import numpy as np
 import pytest
+from local_store import LocalFleet, LocalStore
+from stored import flip, values
 
 from fedplug.errors import ConfigError, CorruptStoreError, StoreError
 from fedplug.stores.repair import repair_store
-from fedplug.stores.sharded.local import LocalFleet, LocalStore
 from fedplug.stores.sharded.placement import Placement
 from fedplug.stores.sharded.staging import Staged
 from fedplug.stores.sqlite import SqliteStore
@@ -53,9 +55,14 @@ class CrashingStore(LocalStore):
     def connect(self, identity):
         return CrashingFleet({name: self._folder / "shards" / name for name in self._names})
 
-
-def values(process):
-    return {client: state["w"][0] for client, state in process.read_clients(process.client_ids()).items()}
+    def dies(self, steps, use):
+        """Returns whether a call dies after some steps."""
+        self.fleet.left = steps
+        try:
+            use()
+        except CrashError:
+            return True
+        return False
 
 
 @pytest.fixture
@@ -101,19 +108,15 @@ def test_the_order_of_a_round_does_not_depend_on_the_shards():
 
 @pytest.mark.parametrize("replicas", [0, 1])
 def test_a_crash_before_every_step_leaves_one_round_whole(tmp_path, replicas):
-    crashed, steps = True, 0
+    crashed, steps = True, -1
     while crashed:
+        steps += 1
         folder = tmp_path / str(steps)
         with LocalStore(folder, replicas=replicas) as store:
             store.open_process("p", {}).commit(0, **round_of(0, CLIENTS))
         with CrashingStore(folder, replicas=replicas) as store:
             process = store.open_process("p", {})
-            store.fleet.left = steps
-            try:
-                process.commit(1, **round_of(1, CLIENTS[::2]))
-                crashed = False
-            except CrashError:
-                steps += 1
+            crashed = store.dies(steps, functools.partial(process.commit, 1, **round_of(1, CLIENTS[::2])))
         with LocalStore(folder, replicas=replicas) as store:
             process = store.open_process("p", {})
             process.verify()
@@ -126,20 +129,16 @@ def test_a_crash_before_every_step_leaves_one_round_whole(tmp_path, replicas):
 
 @pytest.mark.parametrize("names", ["ab", "bcd"])
 def test_a_crash_before_every_step_of_a_move_loses_nothing(tmp_path, names):
-    crashed, steps = True, 0
+    crashed, steps = True, -1
     while crashed:
+        steps += 1
         folder = tmp_path / str(steps)
         with LocalStore(folder, replicas=1) as store:
             process = store.open_process("p", {})
             process.commit(0, **round_of(0, CLIENTS))
             process.commit(1, **round_of(1, CLIENTS[::2]))
         with CrashingStore(folder, names, replicas=1) as store:
-            store.fleet.left = steps
-            try:
-                store.open_process("p", {})
-                crashed = False
-            except CrashError:
-                steps += 1
+            crashed = store.dies(steps, functools.partial(store.open_process, "p", {}))
         with LocalStore(folder, names, replicas=1) as store:
             process = store.open_process("p", {})
             process.verify()
@@ -260,9 +259,7 @@ def test_a_shard_of_another_time_is_refused(folder):
 
 def test_damage_on_a_shard_is_named(folder):
     for segment in (folder / "shards" / "a" / "states" / "segments").iterdir():
-        data = bytearray(segment.read_bytes())
-        data[100:200] = bytes(100)
-        segment.write_bytes(data)
+        flip(segment, 150)
     with LocalStore(folder) as store:
         process = store.open_process("p", {})
         with pytest.raises(CorruptStoreError, match=r"'p', client 'client .*shards/a/states/segments"):
@@ -293,8 +290,9 @@ def after(number):
 # Of a store that had shards a, b and c in rounds 1 and 2, and these in rounds 3 and 4.
 @pytest.mark.parametrize("names", ["abc", "bcd"])
 def test_a_crash_before_every_step_of_a_rewind_leaves_one_round_whole(tmp_path, names):
-    crashed, steps, found = True, 0, []
+    crashed, steps, found = True, -1, []
     while crashed:
+        steps += 1
         folder = tmp_path / str(steps)
         for shards, numbers in (("abc", range(3)), (names, range(3, 5))):
             with LocalStore(folder, shards, replicas=1, keep_rounds=4) as store:
@@ -303,12 +301,7 @@ def test_a_crash_before_every_step_of_a_rewind_leaves_one_round_whole(tmp_path, 
                     process.commit(number, **round_of(number, cohort(number)))
         with CrashingStore(folder, names, replicas=1, keep_rounds=4) as store:
             process = store.open_process("p", {})
-            store.fleet.left = steps
-            try:
-                process.rewind(2)
-                crashed = False
-            except CrashError:
-                steps += 1
+            crashed = store.dies(steps, functools.partial(process.rewind, 2))
         with LocalStore(folder, names, replicas=1, keep_rounds=4) as store:
             process = store.open_process("p", {})
             process.verify()
@@ -510,7 +503,6 @@ def test_invalid_options_are_refused(folder):
         ({"lost": "ignore"}, "lost must be one of 'fail', 'restart'"),
         ({"replicas": -1}, "replicas must be a whole number of at least 0, found -1"),
         ({"partitions": 32}, "has 64 partitions, which cannot change to 32"),
-        ({"keep_rounds": 0}, "keep_rounds is 0; it must be 1 or more"),
     ):
         with pytest.raises(ConfigError, match=message):
             LocalStore(folder, **options)

@@ -2,7 +2,6 @@
 
 import os
 import pathlib
-import shutil
 import sqlite3
 import subprocess
 import sys
@@ -26,16 +25,6 @@ def folder(tmp_path):
 def test_the_state_of_another_model_is_refused_naming_the_store(folder):
     with SqliteStore(folder) as store, pytest.raises(StoreMismatchError, match=f"{folder} holds process 'p'"):
         store.open_process("p", {"fraction": 0.1})
-
-
-def test_a_store_may_be_copied_and_moved_while_closed(folder, tmp_path):
-    shutil.move(folder, tmp_path / "elsewhere")
-    shutil.copytree(tmp_path / "elsewhere", folder)
-    for place in [folder, tmp_path / "elsewhere"]:
-        with SqliteStore(place) as store:
-            process = store.open_process("p", {"fraction": 0.01})
-            process.verify()
-            assert process.client_ids() == ["a", "b"]
 
 
 def test_no_id_is_part_of_a_file_name(tmp_path):
@@ -134,14 +123,6 @@ def test_files_that_are_not_the_stores_own_are_never_deleted(folder):
     with SqliteStore(folder):
         names = {path.name for path in (folder / "segments").iterdir()}
     assert names == {"notes.txt", "1.segment", "0000000001.segment"}
-
-
-def test_a_round_that_replaces_everything_leaves_one_segment(tmp_path):
-    with SqliteStore(tmp_path / "s") as store:
-        process = store.open_process("p", {})
-        for number in range(5):
-            process.commit(number, **round_of(number, ["a", "b"]))
-    assert len(list((tmp_path / "s" / "segments").iterdir())) == 1
 
 
 def test_segments_never_take_more_than_twice_what_is_alive(tmp_path):

@@ -87,16 +87,6 @@ def test_it_is_shown_verified_and_copied(folder, tmp_path, on_read_only_disk):
             assert process.last_round == 2
 
 
-def test_its_damage_is_listed(folder, on_read_only_disk):
-    segment = max((folder / "segments").iterdir())
-    content = bytearray(segment.read_bytes())
-    content[200] ^= 1
-    segment.write_bytes(content)
-    code, out, _ = on_read_only_disk("-m", "fedplug", "store", "verify", str(folder))
-    assert code == 1
-    assert out.startswith("fail  process 'p', client 'a', round 2: ")
-
-
 def test_it_is_read_and_every_change_is_an_error(folder, on_read_only_disk):
     code, out, error = on_read_only_disk("-c", USE, str(folder))
     assert (code, error) == (0, "")

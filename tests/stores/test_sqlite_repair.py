@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from stored import files_of, flip
 
 from fedplug.errors import CorruptStoreError, StoreError, StoreInUseError
 from fedplug.stores import note
@@ -31,12 +32,6 @@ def contents(folder):
     return found
 
 
-def flip(path, byte):
-    content = bytearray(path.read_bytes())
-    content[byte] ^= 4
-    path.write_bytes(content)
-
-
 @pytest.fixture
 def folder(tmp_path):
     """Two processes, replaced and moved states, a round gone back from and committed again."""
@@ -54,6 +49,10 @@ def test_a_lost_index_is_made_anew_from_the_segments(folder):
     before = contents(folder)
     assert before["p"][3]["e"][0] == 0  # not 3, which was gone back from
     (folder / "index.sqlite3").unlink()
+    left = files_of(folder)
+    with pytest.raises(CorruptStoreError, match="has segments but no index"):
+        SqliteStore(folder)
+    assert files_of(folder) == left
     report = repair_store(folder)
     assert sorted(report.done) == [
         "process 'p' is restored to round 3, with 8 clients",
@@ -73,32 +72,55 @@ def test_after_going_back_repair_does_not_bring_the_later_rounds_back(folder):
     assert contents(folder) == before
 
 
-def test_a_damaged_index_anywhere_is_repaired_and_set_aside(folder):
-    before = contents(folder)
-    index = folder / "index.sqlite3"
-    pristine = index.read_bytes()
-    used = [place for place, byte in enumerate(pristine) if byte]
-    repaired = 0
-    header = [place for place in used if place < 100]
-    for place in [*header, *random.Random(0).sample(used, 60)]:
-        shutil.copytree(folder, folder.with_name("damaged"))
-        damaged = folder.with_name("damaged")
-        flip(damaged / "index.sqlite3", place)
-        content = (damaged / "index.sqlite3").read_bytes()
+@pytest.fixture
+def repairs(folder):
+    """Returns a function that checks the repair of an index and returns whether it was needed."""
+    before, damaged = contents(folder), folder.with_name("damaged")
+
+    def repairs(content):
+        shutil.copytree(folder, damaged)
+        (damaged / "index.sqlite3").write_bytes(content)
         report = repair_store(damaged)
         assert report.lost == []
         assert contents(damaged) == before
         if report.done:
-            repaired += 1
             assert len((damaged / "index.sqlite3.damaged").read_bytes()) == len(content)
         shutil.rmtree(damaged)
+        return bool(report.done)
+
+    return repairs
+
+
+def test_a_damaged_index_anywhere_is_repaired_and_set_aside(folder, repairs):
+    pristine = (folder / "index.sqlite3").read_bytes()
+    used = [place for place, byte in enumerate(pristine) if byte]
+    header = [place for place in used if place < 100]
+    repaired = 0
+    for place in [*header, *random.Random(0).sample(used, 60)]:
+        repaired += repairs(pristine[:place] + bytes([pristine[place] ^ 4]) + pristine[place + 1 :])
     assert repaired > 20
 
 
+def test_repair_gets_over_whatever_is_written_over_the_index(folder, repairs):
+    pristine, chance = (folder / "index.sqlite3").read_bytes(), random.Random(0)
+    for count in range(60):
+        place, length = chance.randrange(100, len(pristine)), chance.choice([8, 100, 4096])
+        written = bytes(length) if count % 4 == 0 else chance.randbytes(length)
+        repairs(pristine[:place] + written + pristine[place + length :])
+
+
+def test_a_page_of_the_index_that_is_in_the_place_of_another_is_repaired(folder, repairs):
+    content, page = (folder / "index.sqlite3").read_bytes(), 4096
+    for first, second in itertools.combinations(range(1, len(content) // page), 2):
+        parts = [content[start : start + page] for start in range(0, len(content), page)]
+        parts[first], parts[second] = parts[second], parts[first]
+        repairs(b"".join(parts))
+
+
 def test_what_is_whole_is_left_as_it_is(folder):
-    before = {path.name: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+    before = files_of(folder)
     assert repair_store(folder) == ([], [])
-    assert {path.name: path.read_bytes() for path in folder.rglob("*") if path.is_file()} == before
+    assert files_of(folder) == before
 
 
 def test_damaged_clients_are_listed_and_only_on_request_dropped(tmp_path):
@@ -157,34 +179,6 @@ def test_a_client_whose_newest_and_older_states_are_damaged_is_dropped_once(thre
     assert repair_store(three_rounds, drop_damaged=True) == ([], [])
 
 
-def test_repair_gets_over_whatever_is_written_over_the_index(folder):
-    before, damaged, chance = contents(folder), folder.with_name("damaged"), random.Random(0)
-    size = (folder / "index.sqlite3").stat().st_size
-    for count in range(60):
-        shutil.copytree(folder, damaged)
-        place, length = chance.randrange(100, size), chance.choice([8, 100, 4096])
-        with (damaged / "index.sqlite3").open("rb+") as index:
-            index.seek(place)
-            index.write(bytes(length) if count % 4 == 0 else chance.randbytes(length))
-        assert repair_store(damaged).lost == []
-        assert contents(damaged) == before
-        shutil.rmtree(damaged)
-
-
-def test_a_page_of_the_index_that_is_in_the_place_of_another_is_repaired(folder):
-    before, damaged, page = contents(folder), folder.with_name("damaged"), 4096
-    pages = range(1, (folder / "index.sqlite3").stat().st_size // page)
-    for first, second in itertools.combinations(pages, 2):
-        shutil.copytree(folder, damaged)
-        content = (folder / "index.sqlite3").read_bytes()
-        parts = [content[start : start + page] for start in range(0, len(content), page)]
-        parts[first], parts[second] = parts[second], parts[first]
-        (damaged / "index.sqlite3").write_bytes(b"".join(parts))
-        assert repair_store(damaged).lost == []
-        assert contents(damaged) == before
-        shutil.rmtree(damaged)
-
-
 def test_a_damaged_server_state_is_listed_and_never_dropped(tmp_path):
     with SqliteStore(tmp_path / "s") as store:
         store.open_process("p", {}).commit(3, client_states={}, server_state={"w": np.ones(9)})
@@ -236,10 +230,10 @@ def test_a_server_state_that_is_nowhere_is_an_error_that_changes_nothing(tmp_pat
     database.execute("UPDATE blobs SET size = 1 WHERE owner = 'server'")
     database.commit()
     database.close()
-    before = {path: path.read_bytes() for path in (tmp_path / "s").rglob("*") if path.is_file()}
+    before = files_of(tmp_path / "s")
     with pytest.raises(CorruptStoreError, match="process 'p', round 1, is in no readable segment"):
         repair_store(tmp_path / "s")
-    assert {path: path.read_bytes() for path in (tmp_path / "s").rglob("*") if path.is_file()} == before
+    assert files_of(tmp_path / "s") == before
 
 
 def test_a_store_in_use_or_none_at_all_is_refused(tmp_path, folder):

@@ -7,6 +7,7 @@ import subprocess
 import sys
 
 import pytest
+from stored import values
 
 from fedplug.errors import ConfigError
 from fedplug.stores import open_store
@@ -16,10 +17,6 @@ from fedplug.testing.rounds import round_of
 
 FORMAT_1 = pathlib.Path(__file__).with_name("golden") / "format_1"
 """A store that every later release must open: rounds 0 to 5 of "abcd", "ab", "", "c", "bd" and "a"."""
-
-
-def values(process):
-    return {client: state["w"][0] for client, state in process.read_clients(process.client_ids()).items()}
 
 
 @pytest.fixture

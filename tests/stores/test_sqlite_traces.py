@@ -4,18 +4,17 @@
 """
 
 import hashlib
-import importlib.util
 import os
-import pathlib
 import random
 import shutil
 import sys
 
 import pytest
+from file_trace import Trace
+from stored import check_committed
 
 from fedplug.stores.sqlite import SqliteStore
 
-HERE = pathlib.Path(__file__).parent
 CRASHES = int(os.environ.get("FEDPLUG_CRASHES", "150"))
 
 # Commits with collections; closing, which moves SQLite's log into its file; opening again.
@@ -32,14 +31,6 @@ os._exit(0)
 """
 
 
-def load_trace():
-    spec = importlib.util.spec_from_file_location("file_trace", HERE / "file_trace.py")
-    module = importlib.util.module_from_spec(spec)
-    sys.modules["file_trace"] = module
-    spec.loader.exec_module(module)
-    return module.Trace
-
-
 @pytest.fixture(scope="module")
 def trace(tmp_path_factory):
     if shutil.which("strace") is None:
@@ -47,7 +38,7 @@ def trace(tmp_path_factory):
     where = tmp_path_factory.mktemp("trace")
     with SqliteStore(where / "s") as store:
         store.open_process("p", {})
-    recorded = load_trace()(where / "s", [sys.executable, "-c", PROGRAM, str(where / "s")], where / "log")
+    recorded = Trace(where / "s", [sys.executable, "-c", PROGRAM, str(where / "s")], where / "log")
     if "ptrace" in recorded.result.stderr:
         pytest.skip(f"strace may not be used: {recorded.result.stderr}")
     assert recorded.result.stderr == ""
@@ -69,18 +60,11 @@ def test_without_a_crash_the_model_has_what_the_disk_has(trace):
     for name, path in on_disk.items():
         assert certain[name] == path.read_bytes()
     assert [op.name for op in trace.ops if op.kind == "said"] == [str(number) for number in range(6)]
-    assert {op.kind for op in trace.ops} == {
-        "write",
-        "length",
-        "link",
-        "unlink",
-        "sync",
-        "sync names",
-        "said",
-    }
+    kinds = {"write", "length", "link", "unlink", "sync", "sync names", "said"}
+    assert {op.kind for op in trace.ops} == kinds
 
 
-def test_a_crash_anywhere_leaves_the_last_round_or_the_next_one_whole(trace, tmp_path, assert_whole):
+def test_a_crash_anywhere_leaves_the_last_round_or_the_next_one_whole(trace, tmp_path):
     source, seen = random.Random(1), {}
     for said, files in trace.states(source, dropped=4):
         digest = hashlib.sha256(repr(sorted(files.items())).encode()).digest()
@@ -91,7 +75,7 @@ def test_a_crash_anywhere_leaves_the_last_round_or_the_next_one_whole(trace, tmp
         (folder / "segments").mkdir(parents=True)
         lay_out(folder, files)
         if said:
-            assert_whole(folder, int(said[-1]))
+            check_committed(folder, int(said[-1]))
         else:
             with SqliteStore(folder) as store:
                 process = store.open_process("p")
