@@ -20,19 +20,22 @@ using tensorflow::OpKernelContext;
 using tensorflow::Tensor;
 using tensorflow::errors::InvalidArgument;
 
-tensorflow::Status GetIndexForm(OpKernelConstruction* context,
-                                IndexForm* form) {
-  std::string name;
-  TF_RETURN_IF_ERROR(context->GetAttr("form", &name));
-  if (FindIndexForm(name, form)) return tensorflow::OkStatus();
-  return InvalidArgument("no index code is called ", name);
-}
-
-class EncodeIndicesOp : public OpKernel {
+class IndexCodeOp : public OpKernel {
  public:
-  explicit EncodeIndicesOp(OpKernelConstruction* context) : OpKernel(context) {
-    OP_REQUIRES_OK(context, GetIndexForm(context, &form_));
+  explicit IndexCodeOp(OpKernelConstruction* context) : OpKernel(context) {
+    std::string name;
+    OP_REQUIRES_OK(context, context->GetAttr("form", &name));
+    OP_REQUIRES(context, FindIndexForm(name, &form_),
+                InvalidArgument("no index code is called ", name));
   }
+
+ protected:
+  IndexForm form_;
+};
+
+class EncodeIndicesOp : public IndexCodeOp {
+ public:
+  using IndexCodeOp::IndexCodeOp;
 
   void Compute(OpKernelContext* context) override {
     const Tensor& indices = context->input(0);
@@ -46,16 +49,11 @@ class EncodeIndicesOp : public OpKernel {
                                 indices.NumElements(), size, form_, &bytes)));
     OP_REQUIRES_OK(context, OutputBytes(context, 0, bytes));
   }
-
- private:
-  IndexForm form_;
 };
 
-class DecodeIndicesOp : public OpKernel {
+class DecodeIndicesOp : public IndexCodeOp {
  public:
-  explicit DecodeIndicesOp(OpKernelConstruction* context) : OpKernel(context) {
-    OP_REQUIRES_OK(context, GetIndexForm(context, &form_));
-  }
+  using IndexCodeOp::IndexCodeOp;
 
   void Compute(OpKernelContext* context) override {
     const Tensor& code = context->input(0);
@@ -74,9 +72,6 @@ class DecodeIndicesOp : public OpKernel {
                                 bytes, length, count, size, form_,
                                 indices->flat<std::int32_t>().data())));
   }
-
- private:
-  IndexForm form_;
 };
 
 REGISTER_KERNEL_BUILDER(

@@ -19,13 +19,18 @@ using tensorflow::OpKernelContext;
 using tensorflow::Tensor;
 using tensorflow::errors::InvalidArgument;
 
-tensorflow::Status GetSymbolForm(OpKernelConstruction* context,
-                                 SymbolForm* form) {
-  std::string name;
-  TF_RETURN_IF_ERROR(context->GetAttr("form", &name));
-  if (FindSymbolForm(name, form)) return tensorflow::OkStatus();
-  return InvalidArgument("no symbol code is called ", name);
-}
+class SymbolCodeOp : public OpKernel {
+ public:
+  explicit SymbolCodeOp(OpKernelConstruction* context) : OpKernel(context) {
+    std::string name;
+    OP_REQUIRES_OK(context, context->GetAttr("form", &name));
+    OP_REQUIRES(context, FindSymbolForm(name, &form_),
+                InvalidArgument("no symbol code is called ", name));
+  }
+
+ protected:
+  SymbolForm form_;
+};
 
 // The bytes are input 0.
 tensorflow::Status ReadSizes(OpKernelContext* context, std::int64_t* count,
@@ -35,11 +40,9 @@ tensorflow::Status ReadSizes(OpKernelContext* context, std::int64_t* count,
   return ReadBits(context->input(2), bits);
 }
 
-class EncodeSymbolsOp : public OpKernel {
+class EncodeSymbolsOp : public SymbolCodeOp {
  public:
-  explicit EncodeSymbolsOp(OpKernelConstruction* context) : OpKernel(context) {
-    OP_REQUIRES_OK(context, GetSymbolForm(context, &form_));
-  }
+  using SymbolCodeOp::SymbolCodeOp;
 
   void Compute(OpKernelContext* context) override {
     std::int64_t count;
@@ -58,16 +61,11 @@ class EncodeSymbolsOp : public OpKernel {
                                             form_, place)));
     OP_REQUIRES_OK(context, allocated);
   }
-
- private:
-  SymbolForm form_;
 };
 
-class DecodeSymbolsOp : public OpKernel {
+class DecodeSymbolsOp : public SymbolCodeOp {
  public:
-  explicit DecodeSymbolsOp(OpKernelConstruction* context) : OpKernel(context) {
-    OP_REQUIRES_OK(context, GetSymbolForm(context, &form_));
-  }
+  using SymbolCodeOp::SymbolCodeOp;
 
   void Compute(OpKernelContext* context) override {
     std::int64_t count;
@@ -86,9 +84,6 @@ class DecodeSymbolsOp : public OpKernel {
                                 bytes, length, count, bits, form_,
                                 packed->flat<std::uint8_t>().data())));
   }
-
- private:
-  SymbolForm form_;
 };
 
 REGISTER_KERNEL_BUILDER(
