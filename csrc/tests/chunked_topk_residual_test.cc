@@ -56,7 +56,7 @@ void ExpectTheReference(const std::vector<T>& delta,
                         const Result<T>& result) {
   const auto expected = reference::ChunkedTopKResidual(
       delta, residual, way.k, way.chunk, FromFloat<T>(way.decay));
-  ASSERT_EQ(result.status.message(), std::string());
+  ASSERT_EQ(result.status.message(), "");
   EXPECT_EQ(result.non_finite, 0);
   EXPECT_EQ(result.indices, expected.indices);
   EXPECT_EQ(BitsOf(result.values), BitsOf(expected.values));

@@ -33,13 +33,6 @@ Case<T> RandomCase(std::int64_t n, std::int64_t stride) {
 }
 
 template <typename T>
-std::vector<FloatBitsOf<T>> Bits(const std::vector<T>& values) {
-  std::vector<FloatBitsOf<T>> bits;
-  for (const T value : values) bits.push_back(ToBits(value));
-  return bits;
-}
-
-template <typename T>
 void ExpectTheSumsOneByOne(const Case<T>& made, Parallel& threads) {
   const auto n = static_cast<std::int64_t>(made.delta.size());
   const auto count = static_cast<std::int64_t>(made.indices.size());
@@ -58,10 +51,10 @@ void ExpectTheSumsOneByOne(const Case<T>& made, Parallel& threads) {
     EXPECT_TRUE(GatherSum(made.delta.data(), residual, n, made.indices.data(),
                           count, threads, values.data())
                     .ok());
-    return Bits(values);
+    return BitsOf(values);
   };
-  EXPECT_EQ(gather(made.residual.data()), Bits(taken));
-  EXPECT_EQ(gather(nullptr), Bits(alone));
+  EXPECT_EQ(gather(made.residual.data()), BitsOf(taken));
+  EXPECT_EQ(gather(nullptr), BitsOf(alone));
   for (const bool in_place : {false, true}) {
     std::vector<T> out =
         in_place ? made.residual : std::vector<T>(made.residual.size());
@@ -71,8 +64,8 @@ void ExpectTheSumsOneByOne(const Case<T>& made, Parallel& threads) {
                             out.data(), n, made.indices.data(), count, threads,
                             values.data(), &non_finite)
                     .ok());
-    EXPECT_EQ(Bits(values), Bits(taken));
-    EXPECT_EQ(Bits(out), Bits(rest));
+    EXPECT_EQ(BitsOf(values), BitsOf(taken));
+    EXPECT_EQ(BitsOf(out), BitsOf(rest));
   }
 }
 

@@ -23,7 +23,7 @@ Code Encode(const Indices& indices, std::int64_t size,
   const Status status =
       EncodeIndices(indices.data(), static_cast<std::int64_t>(indices.size()),
                     size, form, &code);
-  EXPECT_EQ(status.message(), std::string());
+  EXPECT_EQ(status.message(), "");
   return code;
 }
 
@@ -66,7 +66,7 @@ TEST(IndexCode, DecodesWhatItEncodedAndEncodesLikeTheReference) {
       const Code code = Encode(indices, size);
       EXPECT_EQ(code, reference::EncodeIndices(indices));
       Indices decoded;
-      EXPECT_EQ(Decode(code, count, size, &decoded).message(), std::string());
+      EXPECT_EQ(Decode(code, count, size, &decoded).message(), "");
       EXPECT_EQ(decoded, indices);
     }
   }
@@ -118,17 +118,13 @@ TEST(EncodeIndices, RefusesIndicesThatDoNotAscendOrAreOutOfRange) {
     EXPECT_TRUE(status.code() == StatusCode::kInvalidArgument);
     return status.message();
   };
-  EXPECT_EQ(
-      message({1, 1}, 5),
-      std::string("index 1 at position 1 is not above the one before it (1)"));
-  EXPECT_EQ(message({1, 5}, 5),
-            std::string("index 5 at position 1 is not in [0, 5)"));
-  EXPECT_EQ(message({-1, 4}, 5),
-            std::string("index -1 at position 0 is not in [0, 5)"));
+  EXPECT_EQ(message({1, 1}, 5),
+            "index 1 at position 1 is not above the one before it (1)");
+  EXPECT_EQ(message({1, 5}, 5), "index 5 at position 1 is not in [0, 5)");
+  EXPECT_EQ(message({-1, 4}, 5), "index -1 at position 0 is not in [0, 5)");
   EXPECT_EQ(message({0, 1}, 1),
-            std::string(
-                "count = 2 is not in [0, 1], the number of distinct indices"));
-  EXPECT_EQ(message({}, -1), std::string("size = -1 is not in [0, 2^31)"));
+            "count = 2 is not in [0, 1], the number of distinct indices");
+  EXPECT_EQ(message({}, -1), "size = -1 is not in [0, 2^31)");
   EXPECT_EQ(code, Code{7});
 }
 
@@ -184,29 +180,23 @@ TEST(DecodeIndices, SaysWhatIsWrong) {
     return Decode(code, count, size, &decoded).message();
   };
   EXPECT_EQ(message({31, 0, 0, 0, 0, 1}, 1, 9),
-            std::string(
-                "index code: its parameter is 31, and the largest one is 30"));
+            "index code: its parameter is 31, and the largest one is 30");
   EXPECT_EQ(message({0, 0b1001}, 3, 9),
-            std::string("index code: it ends after 2 of 3 indices"));
-  EXPECT_EQ(message({0, 0b101}, 2, 2),
-            std::string("index code: index 1 is not below 2"));
+            "index code: it ends after 2 of 3 indices");
+  EXPECT_EQ(message({0, 0b101}, 2, 2), "index code: index 1 is not below 2");
   EXPECT_EQ(message({0, 0b1111}, 2, 9),
-            std::string("index code: the padding at its end is not zero"));
-  EXPECT_EQ(
-      message({1, 0b1000, 0b11}, 2, 9),
-      std::string("index code: the padding after the low bits is not zero"));
-  EXPECT_EQ(message({0, 0b11, 0}, 2, 9),
-            std::string("index code: 1 bytes follow its end"));
+            "index code: the padding at its end is not zero");
+  EXPECT_EQ(message({1, 0b1000, 0b11}, 2, 9),
+            "index code: the padding after the low bits is not zero");
+  EXPECT_EQ(message({0, 0b11, 0}, 2, 9), "index code: 1 bytes follow its end");
   EXPECT_EQ(
       message({1, 0b00, 0b11}, 2, 9),
-      std::string(
-          "index code: its parameter 1 is not the one that makes it shortest"));
+      "index code: its parameter 1 is not the one that makes it shortest");
   EXPECT_EQ(message({}, 2, 9),
-            std::string("index code: 0 bytes cannot hold 2 indices below 9"));
-  EXPECT_EQ(message({0}, 2, 9),
-            std::string("index code: 1 bytes cannot hold 2 indices"));
+            "index code: 0 bytes cannot hold 2 indices below 9");
+  EXPECT_EQ(message({0}, 2, 9), "index code: 1 bytes cannot hold 2 indices");
   EXPECT_EQ(message({7}, 0, 9),
-            std::string("index code: 1 bytes where no index was announced"));
+            "index code: 1 bytes where no index was announced");
 }
 
 TEST(IndexForms, EveryFormDecodesWhatItEncodedAtEveryDensity) {
@@ -221,8 +211,7 @@ TEST(IndexForms, EveryFormDecodesWhatItEncodedAtEveryDensity) {
         const Indices indices = RandomIndices(count, size, random);
         const Code code = Encode(indices, size, form);
         Indices decoded;
-        EXPECT_EQ(Decode(code, count, size, &decoded, form).message(),
-                  std::string());
+        EXPECT_EQ(Decode(code, count, size, &decoded, form).message(), "");
         EXPECT_EQ(decoded, indices);
       }
     }
@@ -273,20 +262,20 @@ TEST(IndexForms, SayWhatIsWrong) {
     return Decode(code, count, size, &decoded, form).message();
   };
   EXPECT_EQ(message(IndexForm::kBitmap, {0x09}, 3, 8),
-            std::string("index code: it has 2 bits set below 8, not 3"));
+            "index code: it has 2 bits set below 8, not 3");
   EXPECT_EQ(message(IndexForm::kBitmap, {0x09}, 1, 8),
-            std::string("index code: it has more than 1 bits set"));
+            "index code: it has more than 1 bits set");
   EXPECT_EQ(message(IndexForm::kBitmap, {0x09, 0}, 2, 8),
-            std::string("index code: 2 bytes cannot hold 2 indices below 8"));
+            "index code: 2 bytes cannot hold 2 indices below 8");
   EXPECT_EQ(message(IndexForm::kBitPack, {0x24}, 2, 8),
-            std::string("index code: index 4 at position 1 is not above the "
-                        "one before it or not below 8"));
+            "index code: index 4 at position 1 is not above the "
+            "one before it or not below 8");
   EXPECT_EQ(message(IndexForm::kBitPack, {0x40}, 2, 8),
-            std::string("index code: the padding at its end is not zero"));
+            "index code: the padding at its end is not zero");
   EXPECT_EQ(message(IndexForm::kShortest, {}, 0, 8),
-            std::string("index code: it is too short to say which it is"));
+            "index code: it is too short to say which it is");
   EXPECT_EQ(message(IndexForm::kShortest, {3}, 0, 8),
-            std::string("index code: it is of no known kind, 3"));
+            "index code: it is of no known kind, 3");
 }
 
 }  // namespace

@@ -60,7 +60,7 @@ void ExpectReference(std::vector<T> accumulator, const Payloads<T>& payloads,
         values.data(), indices.data(),
         static_cast<std::int64_t>(joined_values.size()), row_splits.data(),
         static_cast<std::int64_t>(payloads.values.size()), weights, parallel);
-    EXPECT_EQ(status.message(), std::string());
+    EXPECT_EQ(status.message(), "");
     reference::ScatterDecodeAdd(&start, payloads.values, payloads.indices,
                                 payloads.weights);
     EXPECT_EQ(BitsOf(actual.ToVector()), BitsOf(start));
@@ -228,8 +228,8 @@ TEST(ScatterDecodeAdd, NamesTheFirstBadPayloadWhateverTheNumberOfThreads) {
         accumulator.data(), k, values.data(), indices.data(), payloads * k,
         row_splits.data(), payloads, static_cast<const float*>(nullptr), pool);
     EXPECT_EQ(status.message(),
-              std::string("payload 5: index 0 is not above the one before it "
-                          "(0), at position 1 of 8000"));
+              "payload 5: index 0 is not above the one before it "
+              "(0), at position 1 of 8000");
   }
 }
 

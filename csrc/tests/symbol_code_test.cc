@@ -37,7 +37,7 @@ Bytes Encode(const Bytes& symbols, int bits,
   Bytes code = {1, 2, 3};  // to be replaced
   const Status status = EncodeSymbols(packed.data(), SizeOf(packed),
                                       SizeOf(symbols), bits, form, &code);
-  EXPECT_EQ(status.message(), std::string());
+  EXPECT_EQ(status.message(), "");
   return code;
 }
 
@@ -103,8 +103,9 @@ TEST(SymbolCode, DecodesWhatItEncodedAndEncodesLikeTheReference) {
         const Bytes symbols = RandomSymbols(count, bits, spread, random);
         const Bytes code = Encode(symbols, bits);
         EXPECT_EQ(code, reference::EncodeSymbols(symbols, bits));
+        EXPECT_TRUE(SizeOf(code) <= 1 + PackedSymbolBytes(count, bits));
         Bytes decoded;
-        EXPECT_EQ(Decode(code, count, bits, &decoded).message(), std::string());
+        EXPECT_EQ(Decode(code, count, bits, &decoded).message(), "");
         EXPECT_EQ(decoded, Pack(symbols, bits));
       }
     }
@@ -137,17 +138,6 @@ TEST(SymbolCode, TakesOnePercentMoreThanTheEntropyAtMost) {
                    static_cast<double>(PackedSymbolBytes(1000000, bits)));
       EXPECT_TRUE(static_cast<double>(Encode(symbols, bits).size()) <
                   1.01 * bytes);
-    }
-  }
-}
-
-TEST(SymbolCode, IsNeverLongerThanThePackedSymbolsAndAByte) {
-  Random random(4);
-  for (int bits = 1; bits <= 8; ++bits) {
-    for (const std::int64_t count : {0, 1, 10, 100, 70000}) {
-      const Bytes symbols = RandomSymbols(count, bits, 1e6, random);
-      EXPECT_TRUE(SizeOf(Encode(symbols, bits)) <=
-                  1 + PackedSymbolBytes(count, bits));
     }
   }
 }
@@ -249,13 +239,12 @@ TEST(EncodeSymbols, RefusesWhatIsNotPackedSymbols) {
     EXPECT_TRUE(status.code() == StatusCode::kInvalidArgument);
     return status.message();
   };
-  EXPECT_EQ(message({1}, 1, 9), std::string("bits = 9 is not in [1, 8]"));
-  EXPECT_EQ(message({1}, 1, 0), std::string("bits = 0 is not in [1, 8]"));
-  EXPECT_EQ(message({}, -1, 4), std::string("count = -1 is not in [0, 2^31)"));
+  EXPECT_EQ(message({1}, 1, 9), "bits = 9 is not in [1, 8]");
+  EXPECT_EQ(message({1}, 1, 0), "bits = 0 is not in [1, 8]");
+  EXPECT_EQ(message({}, -1, 4), "count = -1 is not in [0, 2^31)");
   EXPECT_EQ(message({1, 2}, 2, 4),
-            std::string("2 packed symbols of 4 bits take 1 bytes, not 2"));
-  EXPECT_EQ(message({0x10}, 1, 4),
-            std::string("bits are set after the last symbol"));
+            "2 packed symbols of 4 bits take 1 bytes, not 2");
+  EXPECT_EQ(message({0x10}, 1, 4), "bits are set after the last symbol");
   EXPECT_EQ(code, Bytes{7});
 }
 
@@ -312,8 +301,7 @@ TEST(AdaptiveSymbols, AreDecodedAndNeverLongerThanPackedOnes) {
         const Bytes code = Encode(symbols, bits, kAdaptive);
         EXPECT_TRUE(SizeOf(code) <= PackedSymbolBytes(count, bits));
         Bytes decoded;
-        EXPECT_EQ(Decode(code, count, bits, &decoded, kAdaptive).message(),
-                  std::string());
+        EXPECT_EQ(Decode(code, count, bits, &decoded, kAdaptive).message(), "");
         EXPECT_EQ(decoded, Pack(symbols, bits));
       }
     }
@@ -374,24 +362,23 @@ TEST(AdaptiveSymbols, RefuseWhatIsNotTheirs) {
     bad[at] = byte;
     return bad;
   };
-  EXPECT_EQ(
-      message({1, 2, 3}, 200, 4),
-      std::string("symbol code: 3 bytes cannot be a code of 200 symbols"));
+  EXPECT_EQ(message({1, 2, 3}, 200, 4),
+            "symbol code: 3 bytes cannot be a code of 200 symbols");
   EXPECT_EQ(message(Bytes(6, 1), 1 << 30, 4),
-            std::string("symbol code: 6 bytes cannot be a code of 1073741824 "
-                        "symbols"));
+            "symbol code: 6 bytes cannot be a code of 1073741824 "
+            "symbols");
   EXPECT_EQ(message({0x10}, 1, 4),
-            std::string("symbol code: bits are set after its last symbol"));
+            "symbol code: bits are set after its last symbol");
   EXPECT_EQ(message(changed(0, 16), 200, 4),
-            std::string("symbol code: its centre is no symbol"));
+            "symbol code: its centre is no symbol");
   EXPECT_EQ(message(changed(3, 0), 200, 4),
-            std::string("symbol code: a state is below 2^16"));
+            "symbol code: a state is below 2^16");
   EXPECT_EQ(message(Bytes(good.begin(), good.end() - 1), 200, 4),
-            std::string("symbol code: it ends before its symbols"));
+            "symbol code: it ends before its symbols");
   Bytes longer = good;
   longer.push_back(0);
   EXPECT_EQ(message(longer, 200, 4),
-            std::string("symbol code: it does not end with its symbols"));
+            "symbol code: it does not end with its symbols");
 }
 
 TEST(DecodeSymbols, SaysWhatIsWrong) {
@@ -407,26 +394,25 @@ TEST(DecodeSymbols, SaysWhatIsWrong) {
     bad[at] = byte;
     return bad;
   };
-  EXPECT_EQ(message({}, 2, 4), std::string("symbol code: it is empty"));
-  EXPECT_EQ(
-      message({0, 1, 2}, 2, 4),
-      std::string("symbol code: 2 symbols take 1 bytes when packed, not 2"));
+  EXPECT_EQ(message({}, 2, 4), "symbol code: it is empty");
+  EXPECT_EQ(message({0, 1, 2}, 2, 4),
+            "symbol code: 2 symbols take 1 bytes when packed, not 2");
   EXPECT_EQ(message({0, 0x10}, 1, 4),
-            std::string("symbol code: bits are set after its last symbol"));
+            "symbol code: bits are set after its last symbol");
   EXPECT_EQ(message({2, 0, 1, 0}, 200, 1),
-            std::string("symbol code: 4 bytes are not frequencies, states and "
-                        "words for 200 symbols"));
+            "symbol code: 4 bytes are not frequencies, states and "
+            "words for 200 symbols");
   EXPECT_EQ(message(changed(1, 31), 200, 1),
-            std::string("symbol code: its frequencies are no index code: its "
-                        "parameter is 31, and the largest one is 30"));
+            "symbol code: its frequencies are no index code: its "
+            "parameter is 31, and the largest one is 30");
   EXPECT_EQ(message(changed(5, 0), 200, 1),
-            std::string("symbol code: a state is below 2^16"));
+            "symbol code: a state is below 2^16");
   EXPECT_EQ(message(changed(5, 2), 200, 1),
-            std::string("symbol code: it does not end with its symbols"));
+            "symbol code: it does not end with its symbols");
   Random random(9);
   const Bytes long_one = Encode(RandomSymbols(400, 4, 0.7, random), 4);
   EXPECT_EQ(message(Bytes(long_one.begin(), long_one.end() - 2), 400, 4),
-            std::string("symbol code: its words end before its symbols"));
+            "symbol code: its words end before its symbols");
 }
 
 TEST(EncodeSymbols, AsksOnceForItsPlaceAndNeedsNone) {

@@ -72,7 +72,7 @@ TEST(ThresholdSelection, TakesWhatReachesTheThresholdOnAnyNumberOfThreads) {
         for (const bool in_place : {false, true}) {
           const Result result =
               Select(delta, residual, threshold, in_place, *threads);
-          EXPECT_EQ(result.status.message(), std::string());
+          EXPECT_EQ(result.status.message(), "");
           EXPECT_TRUE(result.values == values);
           EXPECT_TRUE(result.indices == indices);
           EXPECT_TRUE(result.residual == rest);

@@ -61,7 +61,7 @@ TEST(GroupedTopKResidual, IsTheSelectionFromTheTensorsLaidEndToEnd) {
         const Status status = GroupedTopKResidual(
             tensors.InPlace(), k, NonFinitePolicy::kDrop, two, values.data(),
             indices.data(), row_splits.data(), &non_finite);
-        EXPECT_EQ(status.message(), std::string());
+        EXPECT_EQ(status.message(), "");
         EXPECT_EQ(non_finite, expected.non_finite);
         EXPECT_EQ(BitsOf(values), BitsOf(expected.values));
         EXPECT_EQ(BitsOf(Joined(tensors.residuals)), BitsOf(expected.residual));
@@ -111,7 +111,7 @@ TEST(GroupedTopKResidual, IsTheSelectionFromEachTensor) {
           GroupedTopKResidual(tensors.InPlace(), ks, NonFinitePolicy::kDrop,
                               two, actual_values.data(), actual_indices.data(),
                               actual_splits.data(), &non_finite);
-      EXPECT_EQ(status.message(), std::string());
+      EXPECT_EQ(status.message(), "");
       EXPECT_EQ(non_finite, expected_non_finite);
       EXPECT_EQ(actual_splits, row_splits);
       EXPECT_EQ(actual_indices, indices);
@@ -357,12 +357,11 @@ void ExpectMomentumIsThreeLoops() {
       }
       const auto policy = expected.non_finite > 0 ? NonFinitePolicy::kDrop
                                                   : NonFinitePolicy::kError;
-      EXPECT_EQ(run(policy, &new_velocity, &new_residual).message(),
-                std::string());
+      EXPECT_EQ(run(policy, &new_velocity, &new_residual).message(), "");
       expect_three_loops(new_velocity, new_residual);
       EXPECT_EQ(BitsOf(velocity), BitsOf(velocity_before));
       EXPECT_EQ(BitsOf(residual), BitsOf(residual_before));
-      EXPECT_EQ(run(policy, &velocity, &residual).message(), std::string());
+      EXPECT_EQ(run(policy, &velocity, &residual).message(), "");
       expect_three_loops(velocity, residual);
     }
   }
