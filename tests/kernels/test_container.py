@@ -82,19 +82,3 @@ def test_the_body_keeps_the_buffer_alive_and_in_its_place():
         resizable.append(0)
     del view
     resizable.append(0)
-
-
-@settings(max_examples=100)
-@given(st.binary(max_size=30), st.data())
-def test_a_changed_byte_is_noticed(body, data):
-    packed = bytearray(wire.frame(body, *OF))
-    packed[data.draw(st.integers(0, len(packed) - 1))] ^= data.draw(st.integers(1, 255))
-    with pytest.raises(errors.PayloadError):
-        kernels.unframe(packed)
-
-
-@settings(max_examples=100)
-@given(st.binary(max_size=200))
-def test_what_is_no_container_is_refused(buffer):
-    with pytest.raises(errors.PayloadError):
-        kernels.unframe(buffer)

@@ -153,15 +153,6 @@ def test_what_numpy_exports_is_read():
     np.testing.assert_array_equal(seen, array)
 
 
-def test_an_array_of_another_library_goes_into_a_kernel():
-    delta = np.arange(-9, 9).astype(np.float32)
-    values, indices = kernels.topk_residual(
-        kernels.from_dlpack(Exporter(delta)), None, 2, residual_out=np.empty_like(delta)
-    )
-    assert values.dtype == delta.dtype
-    np.testing.assert_array_equal(indices, [0, 1])
-
-
 class Unasked(Exporter):
     """An exporter without ``__dlpack_device__``."""
 

@@ -116,24 +116,3 @@ def test_values_may_be_decoded_into_memory_that_is_there():
 def test_a_wrong_argument_is_refused(call, message):
     with pytest.raises(errors.ArgumentError, match=message):
         call()
-
-
-PROGRAM = """
-import hashlib
-import ml_dtypes
-import numpy as np
-from fedplug import kernels
-digest = hashlib.sha256()
-for dtype in (np.float32, np.float64, np.float16, ml_dtypes.bfloat16):
-    for bits in range(1, 9):
-        x = np.random.default_rng(bits).standard_normal(40_000).astype(dtype)
-        levels = (np.arange(2 ** (bits - 1)) + 0.5) * 4 / 2**bits
-        code = kernels.encode_rotated(x, (bits, 0), levels, 2**13)
-        digest.update(code.tobytes())
-        digest.update(kernels.decode_rotated(code, len(x), (bits, 0), levels, 2**13, dtype=dtype).tobytes())
-print(kernels.simd_level(), digest.hexdigest())
-"""
-
-
-def test_neither_threads_nor_simd_level_change_a_bit(has_the_same_bits_everywhere):
-    has_the_same_bits_everywhere(PROGRAM)

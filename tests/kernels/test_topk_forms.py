@@ -1,10 +1,6 @@
-"""Selections from lists and with momentum, compared with the plain selection; SIMD levels."""
+"""Selections from lists and with momentum, compared with the plain selection."""
 
 from __future__ import annotations
-
-import os
-import subprocess
-import sys
 
 import numpy as np
 import pytest
@@ -148,45 +144,3 @@ def test_an_out_that_does_not_fit_is_refused(out, message):
     with pytest.raises(errors.ArgumentError, match=message):
         kernels.topk_residual(delta, residual, 2, out=out)
     np.testing.assert_array_equal(residual, 1)
-
-
-# Prints the level, and one checksum over selections of all kinds.
-LEVEL = """
-import numpy as np
-from fedplug import kernels
-
-random = np.random.default_rng(0)
-crc = 0
-for n in (100, 70_001):
-    for delta in (random.standard_normal(n), random.integers(-9, 10, n), random.random(n) < 0.01):
-        for k in (n // 500, n // 50, n // 3):
-            for policy in ("error", "drop"):
-                residual = np.zeros(n, np.float32)
-                values, indices = kernels.topk_residual(delta.astype(np.float32), residual, k,
-                                                        on_nonfinite=policy)
-                crc = kernels.crc32(np.uint32([crc, *map(kernels.crc32, (values, indices, residual))]))
-print(kernels.simd_level(), crc)
-"""
-
-
-def run(program, level):
-    return subprocess.run(
-        [sys.executable, "-c", program],
-        env={**os.environ, "FEDPLUG_SIMD": level},
-        capture_output=True,
-        text=True,
-    )
-
-
-def test_the_result_does_not_depend_on_the_simd_level():
-    best, crc = run(LEVEL, "").stdout.split()
-    levels = ["baseline", "avx2", "avx512"]
-    for level in levels[: levels.index(best) + 1]:
-        assert run(LEVEL, level).stdout.split() == [level, crc]
-
-
-def test_an_unknown_simd_level_is_an_error_on_first_use_that_names_the_known_ones():
-    program = "import numpy as np; from fedplug import kernels as k; k.topk_residual(*np.zeros((2, 9)), 1)"
-    assert "ConfigError: FEDPLUG_SIMD is 'sse9', which is no level; this processor has" in (
-        run(program, "sse9").stderr
-    )
