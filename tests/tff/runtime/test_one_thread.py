@@ -22,7 +22,7 @@ _ALONE = """
 import sys
 import tensorflow as tf
 tf.config.threading.set_intra_op_parallelism_threads(1)
-from tests.runtime.test_one_thread import product
+from tests.tff.runtime.test_one_thread import product
 sys.stdout.buffer.write(product(0).numpy().tobytes())
 """
 
@@ -65,8 +65,3 @@ def test_threads_are_left_to_other_clients_where_these_fill_the_processors(clien
     assert whole.one_thread is False  # the server's work before and after uses all threads
     assert whole.of(0).one_thread is one_thread
     assert whole.of(None).one_thread is one_thread
-
-
-def test_a_part_knows_its_client():
-    whole = Invocation("a round", 3, ClientPool(1))
-    assert (whole.client, whole.of(2).client, whole.of(None).client) == (None, 2, None)
