@@ -1,0 +1,147 @@
+"""Tests that TFF's aggregators and analytics give the stock worker's numbers unchanged.
+
+The compiled math of two TensorFlow builds may differ in the last bit, so most tests have a tolerance.
+"""
+
+from __future__ import annotations
+
+import collections
+
+import numpy as np
+import pytest
+import tensorflow as tf
+import tensorflow_federated as tff
+from tensorflow_federated.python.core.backends.test.compiler import replace_secure_intrinsics_with_bodies
+
+F32 = np.float32
+ROUNDING = 1e-6
+VALUE = tff.StructWithPythonType([("w", tff.TensorType(F32, [3])), ("b", F32)], collections.OrderedDict)
+VALUES = [collections.OrderedDict(w=np.array([n, 0.1, -2.0], F32), b=F32(n / 3)) for n in range(1, 5)]
+WORDS = [["sun", "moon"], ["sun"], ["star", "sun"]]
+
+
+@pytest.mark.parametrize(
+    "factory",
+    [
+        tff.aggregators.MeanFactory(),
+        tff.aggregators.UnweightedMeanFactory(),
+        tff.aggregators.SumFactory(),
+        tff.aggregators.clipping_factory(1.5, tff.aggregators.SumFactory()),
+        tff.aggregators.zeroing_factory(5.0, tff.aggregators.MeanFactory()),
+        tff.learning.robust_aggregator(),
+        tff.aggregators.DifferentiallyPrivateFactory.gaussian_fixed(0.0, 4.0, 1.0),
+        tff.aggregators.DifferentiallyPrivateFactory.tree_aggregation(
+            0.0,
+            4.0,
+            1.0,
+            record_specs=collections.OrderedDict(
+                w=tf.TensorSpec([3], tf.float32), b=tf.TensorSpec([], tf.float32)
+            ),
+            noise_seed=1,
+        ),
+        tff.aggregators.HadamardTransformFactory(tff.aggregators.SumFactory()),
+        tff.aggregators.DiscreteFourierTransformFactory(tff.aggregators.SumFactory()),
+        tff.aggregators.concat_factory(tff.aggregators.SumFactory()),
+        tff.aggregators.UnweightedReservoirSamplingFactory(10, return_sampling_metadata=False),
+        tff.aggregators.add_measurements(
+            tff.aggregators.SumFactory(),
+            client_measurement_fn=lambda value: collections.OrderedDict(
+                norm=tff.federated_mean(
+                    tff.federated_map(tff.tensorflow.computation(lambda v: tf.norm(v["w"])), value)
+                )
+            ),
+        ),
+    ],
+    ids=[
+        *("mean", "unweighted mean", "sum", "clipping", "zeroing", "robust", "dp_gaussian", "dp tree"),
+        *("hadamard", "rotation", "concat", "sample", "measurements"),
+    ],
+)
+def test_aggregators(same_on_both, factory):
+    weighted = isinstance(factory, tff.aggregators.WeightedAggregationFactory)
+    process = factory.create(VALUE, tff.to_type(F32)) if weighted else factory.create(VALUE)
+    weights = [[1.0, 2.0, 3.0, 4.0]] if weighted else []
+
+    def aggregate():
+        results = []
+        state = process.initialize()
+        for _ in range(2):
+            output = process.next(state, VALUES, *weights)
+            state = output.state
+            results.append((output.result, output.measurements))
+        if isinstance(factory, tff.aggregators.UnweightedReservoirSamplingFactory):
+            return [sorted(result["b"]) for result, _ in results]  # of all clients, in random order
+        return results
+
+    same_on_both(aggregate, ROUNDING)
+
+
+@pytest.mark.slow
+def test_secure_aggregation_has_the_numbers_of_the_test_runtime_of_tff(inprocess, native):
+    """The stock worker has no secure sums; TFF's test runtime rewrites them."""
+    process = tff.learning.secure_aggregator().create(VALUE, tff.to_type(F32))
+    stack = tff.framework.get_context_stack()
+    with stack.install(inprocess):
+        state = process.initialize()
+        ours = process.next(state, VALUES, [1.0, 1.0, 1.0, 2.0])
+    with stack.install(native):
+        stock = replace_secure_intrinsics_with_bodies(process.next)(state, VALUES, [1.0, 1.0, 1.0, 2.0])
+    np.testing.assert_array_equal(ours.result["w"], stock["result"]["w"])
+    assert ours.result["b"] == stock["result"]["b"]
+
+
+def test_private_quantile_estimation(same_on_both):
+    process = tff.aggregators.PrivateQuantileEstimationProcess.no_noise(1.0, 0.5, 0.2)
+
+    def estimate():
+        state = process.initialize()
+        for _ in range(3):
+            state = process.next(state, [1.0, 5.0, 9.0])
+        return process.report(state)
+
+    assert same_on_both(estimate, ROUNDING) > 1.0
+
+
+@pytest.mark.slow
+def test_histogram_of_strings(same_on_both):
+    histogram = tff.analytics.heavy_hitters.iblt.build_iblt_computation(
+        capacity=10, string_max_bytes=8, max_words_per_user=4
+    )
+
+    def count():
+        result = histogram([tf.data.Dataset.from_tensor_slices(w).batch(1) for w in WORDS])
+        return sorted(zip(result.heavy_hitters.tolist(), result.heavy_hitters_counts.tolist(), strict=True))
+
+    assert same_on_both(count) == [(b"moon", 1), (b"star", 1), (b"sun", 3)]
+
+
+def test_counting_distinct_strings(same_on_both):
+    count = tff.analytics.count_distinct.create_federated_hyperloglog_computation()
+    # The sketch is sized for many strings: with three, the estimate is far off, but equal on both.
+    same_on_both(lambda: count([tf.data.Dataset.from_tensor_slices(w) for w in WORDS]))
+
+
+def test_compression_aggregator(same_on_both):
+    """Tensors of 20,000 elements or more are quantized to 8 bits with random rounding."""
+    process = tff.learning.compression_aggregator().create(tff.TensorType(F32, [20_001]), tff.TensorType(F32))
+    values = [np.random.default_rng(n).normal(size=20_001, scale=1e-3).astype(F32) for n in range(3)]
+
+    def aggregate():
+        return process.next(process.initialize(), values, [1.0, 2.0, 1.0]).result
+
+    rounding = 2 * 4.5e-3 / 255  # range of values over 8 bits, with a margin for the weights
+    result = same_on_both(aggregate, 2 * rounding)
+    np.testing.assert_allclose(result, np.average(values, axis=0, weights=[1, 2, 1]), atol=2 * rounding)
+
+
+def test_hierarchical_histogram(same_on_both):
+    process = tff.analytics.build_hierarchical_histogram_process(
+        lower_bound=0.0, upper_bound=8.0, num_bins=4, max_records_per_user=3, enable_secure_sum=False
+    )
+    data = [tf.data.Dataset.from_tensor_slices(np.array(ages, F32)) for ages in ([1, 3], [1, 7, 5], [])]
+
+    def count():
+        state, _ = process.next(process.initialize(), data)
+        return state.aggregated_hierarchical_histogram
+
+    assert same_on_both(count)["flat_values"].tolist() == [5, 3, 2, 2, 1, 1, 1]  # root, halves, quarters
