@@ -178,12 +178,3 @@ def test_a_context_refuses_to_work_after_a_fork(inprocess, add_one):
                 os._exit(0 if "made before a fork()" in str(error) else 1)
             os._exit(2)
         assert os.waitpid(child, 0)[1] == 0
-
-
-def test_federated_programs_run_on_the_asynchronous_context(total):
-    async def program():
-        context = tff.program.NativeFederatedContext(create_async_execution_context())
-        with tff.framework.get_context_stack().install(context):
-            return await tff.program.materialize_value(total([1, 2]))
-
-    assert run_async(program()) == 5

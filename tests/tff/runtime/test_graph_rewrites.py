@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import tensorflow as tf
 
-from fedplug.tff.runtime.graphs.private_calls import make_private, node_of
+from fedplug.tff.runtime.graphs.private_calls import make_private
 
 
 def graph_of(build) -> tf.compat.v1.GraphDef:
@@ -62,69 +62,6 @@ def test_a_fetch_that_is_not_there_is_named():
         make_private(graph_of(lambda: tf.constant(1)), ["absent:0"], "", "p_")
 
 
-def test_library_functions_are_renamed_wherever_they_are_referred_to():
-    inner = tf.function(lambda x: x + 1)
-    outer = tf.function(lambda x: tf.cond(x > 0, lambda: inner(x), lambda: x))
-
-    def build():
-        x = tf.compat.v1.placeholder(tf.int32, [], name="x")
-        tf.identity(outer(x), name="call")
-        tf.map_fn(inner, tf.stack([x, x]), name="map")
-        tf.identity(tf.while_loop(lambda i: i < 3, lambda i: inner(i), [x])[0], name="loop")
-
-    graph = graph_of(build)
-    old = {function.signature.name for function in graph.library.function}
-    private = make_private(graph, ["call:0", "loop:0"], "", "p_")
-    assert {f.signature.name for f in private.graph_def.library.function} == {f"p_{name}" for name in old}
-    bodies = [private.graph_def.node, *(f.node_def for f in private.graph_def.library.function)]
-    attrs = [attr for body in bodies for node in body for attr in node.attr.values()]
-    references = {reference.name for attr in attrs for reference in (attr.func, *attr.list.func)} - {""}
-    assert references
-    assert all(name.startswith("p_") for name in references)
-    with tf.Graph().as_default():
-        tf.graph_util.import_graph_def(private.graph_def, name="")
-
-
-def test_handles_of_one_variable_become_one_anonymous_handle():
-    def build():
-        handles = [
-            tf.raw_ops.VarHandleOp(dtype=tf.float32, shape=[], shared_name=name, name=node)
-            for node, name in (("a", "v"), ("b", "v"), ("other", "w"))
-        ]
-        reads = [tf.raw_ops.ReadVariableOp(resource=handle, dtype=tf.float32) for handle in handles]
-        tf.add_n(reads, name="sum")
-
-    private = make_private(graph_of(build), ["sum:0", "b:0"], "", "p_")
-    handles = [node for node in private.graph_def.node if node.op == "VarHandleOp"]
-    assert [node.name for node in handles] == ["a", "other"]
-    assert len({node.attr["shared_name"].s for node in handles}) == 1
-    assert private.fetches == ["sum:0", "a:0"]
-    assert not private.one_shot
-
-
-def test_tables_become_anonymous():
-    def build():
-        table = tf.raw_ops.HashTableV2(
-            key_dtype=tf.int32, value_dtype=tf.int32, shared_name="t", name="table"
-        )
-        tf.raw_ops.LookupTableSizeV2(table_handle=table, name="size")
-
-    private = make_private(graph_of(build), ["size:0"], "", "p_")
-    assert nodes(private)["table"].op == "AnonymousHashTable"
-    assert "shared_name" not in nodes(private)["table"].attr
-    assert not private.one_shot
-
-
-def test_state_without_an_anonymous_form_may_be_used_once():
-    def build():
-        queue = tf.raw_ops.FIFOQueueV2(component_types=[tf.int32], shared_name="q", name="queue")
-        tf.raw_ops.QueueSizeV2(handle=queue, name="size")
-
-    private = make_private(graph_of(build), ["size:0"], "", "p_")
-    assert private.one_shot
-    assert nodes(private)["queue"].attr["shared_name"].s == b""
-
-
 def test_state_named_in_a_function_keeps_its_name_made_unique():
     @tf.function
     def read():
@@ -167,16 +104,3 @@ def test_wishes_to_be_near_a_node_that_is_gone_are_dropped():
 
     private = make_private(graph_of(build), ["stays:0"], "", "p_")
     assert list(nodes(private)["stays"].attr["_class"].list.s) == []
-
-
-def test_graphs_with_data_kernels_are_exclusive():
-    def build():
-        data = tf.data.Dataset.range(3)
-        tf.identity(data.reduce(tf.constant(0, tf.int64), lambda a, b: a + b), name="result")
-
-    assert make_private(graph_of(build), ["result:0"], "", "p_").exclusive
-
-
-@pytest.mark.parametrize(("name", "node"), [("a", "a"), ("a:1", "a"), ("^a", "a"), ("scope/a:0", "scope/a")])
-def test_the_node_of_a_name(name, node):
-    assert node_of(name) == node

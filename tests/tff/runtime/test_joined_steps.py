@@ -161,20 +161,6 @@ def test_what_looks_at_values_runs_as_it_is():
         bounded([1, 6, 5])
 
 
-def test_a_function_with_a_seed_draws_the_same_numbers_for_every_client_and_round():
-    @tff.tensorflow.computation(VECTOR)
-    def noisy(x):
-        return x + tf.random.normal([3], seed=7)
-
-    @tff.federated_computation(CLIENTS)
-    def all_noisy(data):
-        return tff.federated_map(noisy, data)
-
-    first = all_noisy([VALUES[0]] * 3)
-    assert bits(first) == bits(all_noisy([VALUES[0]] * 3))
-    assert len(set(bits(first))) == 1
-
-
 def test_a_result_of_another_shape_than_declared_is_refused():
     @tff.tensorflow.computation(VECTOR)
     def shorter(x):

@@ -19,12 +19,9 @@ def size_of(computation) -> int:
     return tff.framework.ConcreteComputation.get_proto(computation).ByteSize()
 
 
-def test_a_function_that_is_called_four_times_is_there_once() -> None:
+def test_a_function_that_is_called_four_times_is_there_once_and_computes_the_same() -> None:
     stock = tff.backends.native.desugar_and_transform_to_native(checksums)
     assert size_of(compiled_for_worker(checksums)) < size_of(stock) / 2
-
-
-def test_the_worker_computes_the_same() -> None:
     data = np.arange(100, dtype=np.uint8)
     with use_runtime("native"):
         found = checksums(data)

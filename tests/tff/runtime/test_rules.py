@@ -294,18 +294,6 @@ def test_rule_9_a_cancelled_computation_stops_and_the_event_loop_goes_on():
     loop.close()
 
 
-def test_rule_10_a_computation_the_compiler_hands_back_uncompiled_runs(monkeypatch):
-    monkeypatch.setattr(
-        tff.backends.native, "desugar_and_transform_to_native", lambda computation: computation
-    )
-
-    @tff.federated_computation(tff.FederatedType(I32, tff.CLIENTS))
-    def program(values):
-        return tff.federated_sum(tff.federated_map(count_to, values))
-
-    assert program([2, 3]) == 5
-
-
 def test_rule_11_a_deep_stack_of_aggregators_runs_when_it_is_flattened():
     factory = tff.aggregators.SumFactory()
     for _ in range(5):

@@ -32,13 +32,12 @@ class TestSecureSums:
             np.testing.assert_array_equal(second, [7, 9])
 
     def test_value_above_the_bound_names_the_client(self):
-        with pytest.raises(ComputationError, match=r"client 1 of 2.*larger than maximum") as caught:
-            sum_of(lambda v: tff.federated_secure_sum(v, 5))(VALUES)
-        assert caught.value.client == 1
-
-    def test_value_that_needs_more_bits_is_refused(self):
-        with pytest.raises(ComputationError, match="larger than maximum"):
-            sum_of(lambda v: tff.federated_secure_sum_bitwidth(v, 2))(VALUES)
+        for total in (
+            sum_of(lambda v: tff.federated_secure_sum(v, 5)),
+            sum_of(lambda v: tff.federated_secure_sum_bitwidth(v, 2)),
+        ):
+            with pytest.raises(ComputationError, match=r"client 1 of 2.*larger than maximum"):
+                total(VALUES)
 
     def test_modular_sum_wraps(self):
         from tensorflow_federated.python.core.backends.mapreduce import intrinsics
