@@ -12,7 +12,6 @@ import pytest
 import tensorflow as tf
 import tensorflow_federated as tff
 
-import fedplug
 from fedplug.errors import ConfigError, StoreError, StoreMismatchError
 from fedplug.registry import resolve
 from fedplug.registry.catalog import Catalog, Observer
@@ -191,18 +190,14 @@ def test_it_begins_with_the_weights_it_is_given_and_goes_on_with_its_own(
     assert not np.array_equal(weights_of(trained), weights_of(state))
 
 
-def test_weights_of_another_model_are_refused(process, client_data) -> None:
-    other = tff.learning.models.ModelWeights([np.zeros((3, 1), np.float32)], [])
-    with pytest.raises(
-        ConfigError, match=r"shapes \[\(3, 1\)\], and those of the model \[\(100, 1\), \(1,\)\]"
-    ):
-        Trainer(process, client_data, initial_weights=other).initialize()
-
-
 @pytest.mark.parametrize(
     ("weights", "message"),
     [
         ([np.zeros((100, 1))], r"is a list; .* ModelWeights.from_model\(model\)"),
+        (
+            tff.learning.models.ModelWeights([np.zeros((3, 1), np.float32)], []),
+            r"shapes \[\(3, 1\)\], and those of the model \[\(100, 1\), \(1,\)\]",
+        ),
         (
             tff.learning.models.ModelWeights([np.zeros((100, 1)), np.zeros(1)], []),
             r"dtypes \['float64', 'float64'\], and those of the model \['float32', 'float32'\]",
@@ -241,29 +236,30 @@ def test_a_dataset_may_be_a_function_of_the_round(process, client_data) -> None:
     assert asked == [1, 2, 3]
 
 
-def test_the_metrics_of_the_last_round_are_kept(process, client_data) -> None:
-    trainer = Trainer(process, client_data, clients_per_round=2)
-    assert trainer.last_metrics is None
-    trainer.run(2)
-    assert trainer.last_metrics["aggregator"]["clients"] == 2
-    assert trainer.last_metrics["aggregator"]["uplink_bytes"] > 0
+def observe(monkeypatch, hook: str, *arguments: str) -> list[dict]:
+    """Returns a list that gets what an observer with these arguments is told."""
+    told = []
+    observer = Observer(
+        hook=hook,
+        origin="acme-watch 1.0",
+        function=lambda **facts: told.append(facts),
+        arguments=arguments,
+    )
+    monkeypatch.setattr(resolve, "catalog", lambda: Catalog((), (observer,)))
+    return told
 
 
 def test_every_round_is_kept_with_what_the_process_is_made_of_and_told_to_observers(
     process, client_data, monkeypatch
 ) -> None:
-    told = []
-    observer = Observer(
-        hook="fedplug_round_finished",
-        origin="acme-watch 1.0",
-        function=lambda **facts: told.append(facts),
-        arguments=("process_id", "round_num", "metrics"),
-    )
-    monkeypatch.setattr(resolve, "catalog", lambda: Catalog((), (observer,)))
+    told = observe(monkeypatch, "fedplug_round_finished", "process_id", "round_num", "metrics")
     trainer = Trainer(process, client_data, clients_per_round=2, process_id="mine")
+    assert trainer.last_metrics is None
     trainer.run(2)
     assert [(facts["process_id"], facts["round_num"]) for facts in told] == [("mine", 1), ("mine", 2)]
     assert told[-1]["metrics"] == trainer.last_metrics
+    assert trainer.last_metrics["aggregator"]["clients"] == 2
+    assert trainer.last_metrics["aggregator"]["uplink_bytes"] > 0
     kept = trainer._states.metadata["provenance"]
     assert [(record["kind"], record["name"]) for record in kept] == [
         ("encoder", "pipeline"),
@@ -274,14 +270,8 @@ def test_every_round_is_kept_with_what_the_process_is_made_of_and_told_to_observ
 
 
 def test_what_is_measured_of_a_model_is_told_to_observers(process, client_data, monkeypatch) -> None:
-    told = []
-    observer = Observer(
-        hook="fedplug_round_evaluated",
-        origin="acme-watch 1.0",
-        function=lambda **facts: told.append(facts),
-        arguments=("process", "process_id", "round_num", "metrics"),
-    )
-    monkeypatch.setattr(resolve, "catalog", lambda: Catalog((), (observer,)))
+    arguments = ("process", "process_id", "round_num", "metrics")
+    told = observe(monkeypatch, "fedplug_round_evaluated", *arguments)
     trainer = Trainer(process, client_data, clients_per_round=2, process_id="mine")
     trainer.run(1, lambda round_num, *_: trainer.log_metrics(round_num, {"accuracy": 0.5}))
     facts = {"process": process, "process_id": "mine", "round_num": 1, "metrics": {"accuracy": 0.5}}
@@ -325,41 +315,27 @@ def test_the_store_of_another_encoder_is_refused(build, process, client_data, tm
             Trainer(build("topk(0.2)"), client_data, store=store)
 
 
-def test_no_clients_at_all_are_refused(process) -> None:
-    with pytest.raises(ConfigError, match="client_data is empty"):
-        Trainer(process, {})
-
-
-@pytest.mark.parametrize("count", [0, 7, -1])
-def test_sampling_more_clients_than_there_are_is_refused(process, client_data, count) -> None:
-    with pytest.raises(ConfigError, match="between 1 and the number of clients, 6"):
-        Trainer(process, client_data, clients_per_round=count)
-
-
-def test_a_round_without_clients_is_refused(process, client_data) -> None:
-    trainer = Trainer(process, client_data)
-    with pytest.raises(ConfigError, match="at least one client"):
-        trainer.next(trainer.initialize(), [])
-
-
-def test_a_client_twice_in_a_round_is_refused(process, client_data) -> None:
-    trainer = Trainer(process, client_data)
-    pair = ClientDataset("client 0", client_data["client 0"])
-    with pytest.raises(ConfigError, match="'client 0' is in the round twice"):
-        trainer.next(trainer.initialize(), [pair, pair])
-
-
 @pytest.mark.parametrize(
-    "client",
-    [("client 0", None), ClientDataset(5, None), "client 0", None],
-    ids=["pair", "id", "text", "None"],
+    ("make", "message"),
+    [
+        (lambda data: [], "at least one client"),
+        (lambda data: [ClientDataset("client 0", data)] * 2, "'client 0' is in the round twice"),
+        (lambda data: iter([ClientDataset("client 0", data)]), "must be a list, as `select` makes it"),
+        (lambda data: [("client 0", None)], "is no client of a round; write fedplug"),
+        (lambda data: [ClientDataset(5, None)], "is no client of a round; write fedplug"),
+        (lambda data: ["client 0"], "is no client of a round; write fedplug"),
+        (lambda data: [None], "is no client of a round; write fedplug"),
+        (
+            lambda data: [ClientDataset("odd", data.map(lambda x, y: x))],
+            r"the data of client 'odd' has elements of type float32\[\?,100\]",
+        ),
+    ],
+    ids=["none", "twice", "iterator", "pair", "number", "text", "None", "structure"],
 )
-def test_what_is_no_client_with_data_is_refused(process, client_data, client) -> None:
+def test_a_round_of_anything_but_clients_with_data_is_refused(process, client_data, make, message) -> None:
     trainer = Trainer(process, client_data)
-    with pytest.raises(ConfigError, match="is no client of a round; write fedplug"):
-        trainer.next(trainer.initialize(), [client])
-    with pytest.raises(ConfigError, match="must be a list, as `select` makes it"):
-        trainer.next(trainer.initialize(), iter(trainer.select(1)))
+    with pytest.raises(ConfigError, match=message):
+        trainer.next(trainer.initialize(), make(client_data["client 0"]))
 
 
 def test_what_is_no_state_is_refused(process, client_data) -> None:
@@ -368,13 +344,6 @@ def test_what_is_no_state_is_refused(process, client_data) -> None:
     for wrong in (output, output.state.global_model_weights, {}, None):
         with pytest.raises(ConfigError, match=r"the given state is a .*; it must be what initialize"):
             trainer.next(wrong, trainer.select(2))
-
-
-def test_data_of_another_structure_is_refused_with_the_client_named(process, client_data) -> None:
-    trainer = Trainer(process, client_data)
-    wrong = tf.data.Dataset.from_tensor_slices(np.zeros((4, 100), np.float32)).batch(2)
-    with pytest.raises(ConfigError, match=r"the data of client 'odd' has elements of type float32\[\?,100\]"):
-        trainer.next(trainer.initialize(), [ClientDataset("odd", wrong)])
 
 
 @pytest.mark.parametrize("data", [[1, 2], None, lambda round_num: np.zeros(3)])
@@ -391,21 +360,17 @@ def test_data_that_is_no_dataset_is_refused_with_the_client_named(process, data)
         ({"seed": -1}, "seed is -1; it must be a whole number of at least 0"),
         ({"seed": None}, "seed is None"),
         ({"clients_per_round": 1.0}, "clients_per_round is 1.0"),
+        ({"clients_per_round": 0}, "between 1 and the number of clients, 6"),
+        ({"clients_per_round": 7}, "between 1 and the number of clients, 6"),
+        ({"clients_per_round": -1}, "between 1 and the number of clients, 6"),
+        ({"client_data": {}}, "client_data is empty"),
+        ({"client_data": [1, 2]}, "found list"),
         ({"store": "memory://"}, r"store is 'memory://'; .* fedplug.open_store"),
         ({"client_data": {7: None}}, r"the client id 7 is not text; .* use str"),
         ({"client_data": {"ann": lambda: None}}, r"client 'ann' is a function .* lambda round_num: dataset"),
         ({"process": "topk"}, "the process is a str; a trainer takes those of fedplug.tff.process"),
     ],
 )
-def test_arguments_of_other_types_are_refused_with_what_to_do(process, client_data, arguments, message):
+def test_arguments_that_make_no_sense_are_refused_with_what_to_do(process, client_data, arguments, message):
     with pytest.raises(ConfigError, match=message):
         Trainer(**{"process": process, "client_data": client_data, **arguments})
-
-
-def test_data_that_is_no_client_data_is_refused(process) -> None:
-    with pytest.raises(ConfigError, match="found list"):
-        Trainer(process, [1, 2])
-
-
-def test_the_trainer_is_at_the_top_of_the_package() -> None:
-    assert fedplug.Trainer is Trainer
