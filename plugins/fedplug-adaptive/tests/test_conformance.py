@@ -26,13 +26,6 @@ class TestDivergenceSoftmax(AggregatorSuite):
         return DivergenceSoftmax(LAYERS, temperature=0.5)
 
 
-def test_installing_the_distribution_is_enough_to_use_them():
-    assert fedplug.aggregator("reported_weights([0, 0])") == ReportedWeights(LAYERS)
-    assert fedplug.aggregator("divergence_softmax([0, 0], temperature=0.5)") == DivergenceSoftmax(
-        LAYERS, temperature=0.5
-    )
-
-
 @pytest.mark.parametrize(
     ("text", "message"),
     [

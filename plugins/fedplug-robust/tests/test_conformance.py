@@ -43,12 +43,6 @@ class TestMultiKrum(AggregatorSuite):
         return Krum(1, selected=3, max_clients=6)
 
 
-def test_installing_the_distribution_is_enough_to_use_it():
-    assert fedplug.aggregator("median") == Median()
-    assert fedplug.aggregator("trimmed_mean(0.2)") == TrimmedMean(0.2)
-    assert fedplug.aggregator("krum(2, selected=3, max_clients=20)") == Krum(2, selected=3, max_clients=20)
-
-
 @pytest.mark.parametrize(
     ("text", "message"),
     [

@@ -13,7 +13,6 @@ from fedplug_sketch.encoder import CountSketch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-import fedplug
 from fedplug import kernels
 from fedplug.errors import ConfigError
 from fedplug.ops.lowering import op_library, use_lowering
@@ -236,7 +235,3 @@ def _keys(rows):
 def test_arguments_out_of_range_are_refused(arguments):
     with pytest.raises(ConfigError, match=f"countsketch {next(iter(arguments))} is"):
         CountSketch(**arguments)
-
-
-def test_installing_the_distribution_is_enough_to_use_it():
-    assert fedplug.encoder("countsketch(0.2, rows=3)") == CountSketch(0.2, rows=3)
