@@ -545,6 +545,11 @@ class CutsOffOnNumPy(Everywhere):
 class ReadsWhatItGaveAway(OnNumPy):
     """Reads the residual after an op that may have overwritten it."""
 
+    @property
+    def capabilities(self):
+        dtypes = ("float32", "float64")  # those of the op
+        return Capabilities(needs_client_state=True, executes_on=self.executes_on, dtypes=dtypes)
+
     def encode(self, x, state, round_num):
         taken = ops.topk_residual(x, state["residual"], 2)
         values = ops.reshape(ops.scatter_decode(x.size, taken.values, taken.indices), x.shape)
