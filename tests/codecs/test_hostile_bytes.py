@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import json
 import re
 import subprocess
 import sys
@@ -20,7 +21,10 @@ from fedplug.errors import ArgumentError, PayloadError
 from fedplug.registry.resolve import catalog
 from fedplug.registry.specs import EncoderSpec
 
-GOLDEN = Path(__file__).parents[1] / "golden"
+ROOT = Path(__file__).parents[2]
+FOLDERS = [ROOT / "tests" / "golden", *ROOT.glob("plugins/*/tests/golden")]
+PATHS = sorted(path for folder in FOLDERS for path in folder.glob("*/*.payload"))
+GOLDEN = {f"{path.parent.name}/{path.stem}": path for path in PATHS}
 MAX_BYTES = 2**16
 SLACK = 2**17  # memory of Python itself, and codes as long as the payload
 WIRE_IDS = sorted(
@@ -55,9 +59,7 @@ MIXED = [
 
 @functools.cache
 def golden():
-    return {
-        f"{path.parent.name}/{path.stem}": path.read_bytes() for path in sorted(GOLDEN.rglob("*.payload"))
-    }
+    return {name: GOLDEN[name].read_bytes() for name in GOLDEN}
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -99,20 +101,22 @@ def read_everywhere(payload):
     return array
 
 
-@pytest.mark.parametrize("name", sorted(golden()))
+@pytest.mark.parametrize("name", golden())
 def test_every_golden_payload_is_read_without_a_configuration(name):
-    import json
-
-    facts = json.loads((GOLDEN / f"{name}.json").read_text(encoding="utf-8"))
+    facts = json.loads(GOLDEN[name].with_suffix(".json").read_text(encoding="utf-8"))
     array = read_everywhere(golden()[name])
     assert (array.dtype.name, list(array.shape)) == (facts["dtype"], facts["shape"])
     assert array.tobytes().hex() == facts["decoded"]
 
 
+def test_there_are_golden_payloads_of_plugins_too():
+    assert len({path.parents[1] for path in GOLDEN.values()}) == 2
+
+
 @given(st.data())
 @settings(max_examples=150, deadline=None)
 def test_what_was_damaged_on_the_way_is_refused(data):
-    payload = bytearray(golden()[data.draw(st.sampled_from(sorted(golden())))])
+    payload = bytearray(golden()[data.draw(st.sampled_from(list(golden())))])
     if data.draw(st.booleans()):
         bit = data.draw(st.integers(0, 8 * len(payload) - 1))
         payload[bit // 8] ^= 1 << bit % 8
@@ -124,7 +128,7 @@ def test_what_was_damaged_on_the_way_is_refused(data):
 @given(st.data())
 @settings(max_examples=500, deadline=None)
 def test_a_body_that_was_forged_is_refused_or_read(data):
-    container = wire.unframe(golden()[data.draw(st.sampled_from(sorted(golden())))])
+    container = wire.unframe(golden()[data.draw(st.sampled_from(list(golden())))])
     body = bytearray(container.body)
     for _ in range(data.draw(st.integers(1, 3))):
         kind = data.draw(st.sampled_from(["flip", "cut", "count", "leb128", "append", "random"]))

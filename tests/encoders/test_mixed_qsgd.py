@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -16,22 +14,10 @@ from fedplug.encoders.quantizers.qsgd import QSGD
 from fedplug.encoders.standalone.mixed_qsgd import MixedQSGD
 from fedplug.errors import ConfigError
 from fedplug.ops.lowering import use_lowering
-from fedplug.testing import EncoderSuite
 
 ROUND = tf.constant(3)
 HEADER = 5 + 2 + 2
 GAINS = [9.0, 4.0, 1.0]
-
-
-class TestMixedQSGD(EncoderSuite):
-    """Uses 3.3 bits, so that a tensor has two parts."""
-
-    golden = Path(__file__).parents[1] / "golden"
-    shapes = ((0,), (600,))
-    dtypes = (tf.float32,)
-
-    def make_encoder(self):
-        return MixedQSGD(3.3, block_size=16)
 
 
 def error_taken_away(extra, sizes, energies):
