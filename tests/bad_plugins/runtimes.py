@@ -1,4 +1,7 @@
-"""Runtimes that each break one promise; `BAD` pairs a check with the runtime that must fail it."""
+"""Runtimes that each break one promise; `BAD` pairs a check with the runtime that must fail it.
+
+Those in `GOOD` pass all checks.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +14,7 @@ import tensorflow_federated as tff
 
 from fedplug.errors import ComputationError
 from fedplug.tff.runtime import Runtime, create_sync_execution_context
-from fedplug.tff.runtime.native.context import custom_ops_of
+from fedplug.tff.runtime.native.context import create_native_execution_context, custom_ops_of
 
 inner = functools.cache(create_sync_execution_context)  # shared, so that it compiles once
 
@@ -174,6 +177,8 @@ class ClosesOnce(Through):
             raise RuntimeError("closed twice")
         super().close()
 
+
+GOOD = [create_sync_execution_context, create_native_execution_context]
 
 BAD = [
     ("test_it_is_derived_from_the_contract", NotDerived),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import importlib.util
 from pathlib import Path
 
@@ -22,6 +23,7 @@ def failures():
     return _failures
 
 
+@functools.cache
 def _load(name):
     spec = importlib.util.spec_from_file_location(f"bad_plugins_{name}", BAD_PLUGINS / f"{name}.py")
     module = importlib.util.module_from_spec(spec)
@@ -30,14 +32,23 @@ def _load(name):
 
 
 def pytest_generate_tests(metafunc):
-    """Parametrizes tests with an argument ``good`` or ``bad`` over the plugins of their ``BAD_PLUGINS``."""
-    if "bad" in metafunc.fixturenames or "good" in metafunc.fixturenames:
-        plugins = _load(metafunc.module.BAD_PLUGINS)
-        if "good" in metafunc.fixturenames:
-            metafunc.parametrize("good", plugins.GOOD)
-        if "bad" in metafunc.fixturenames:
-            ids = [part.__name__ for _, part in plugins.BAD]
-            metafunc.parametrize(("check", "bad"), plugins.BAD, ids=ids)
+    """Parametrizes ``good``, or ``check`` and ``bad``, over the plugins of the module's ``BAD_PLUGINS``.
+
+    A test of several kinds of plugins also has the argument ``kind``.
+    """
+    for name in {"good", "bad"} & set(metafunc.fixturenames):
+        rows = [row for kind in metafunc.module.BAD_PLUGINS for row in _rows(kind)[name]]
+        arguments = [key for key in rows[0] if key in metafunc.fixturenames]
+        values = [[row[key] for key in arguments] for row in rows]
+        metafunc.parametrize(arguments, values, ids=[f"{row['kind']}-{row[name].__name__}" for row in rows])
+
+
+def _rows(kind):
+    plugins = _load(kind)
+    return {
+        "good": [{"kind": kind, "good": part} for part in plugins.GOOD],
+        "bad": [{"kind": kind, "check": check, "bad": part} for check, part in plugins.BAD],
+    }
 
 
 @pytest.fixture(scope="session")
