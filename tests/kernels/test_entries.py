@@ -38,14 +38,10 @@ def one_after_the_other(body, size, dtype, form):
 def outcome(read, body, size, dtype, form):
     """The bits of the entries, or the error."""
     try:
-        values, indices = read(body, size, dtype, form)
+        values, indices = read(body, size, dtype, form=form)
     except (errors.ArgumentError, errors.PayloadError) as error:
         return type(error), str(error)
     return values.dtype, values.tobytes(), indices.tobytes()
-
-
-def at_once(body, size, dtype, form):
-    return kernels.read_entries(body, size, dtype, form=form)
 
 
 @settings(max_examples=300)
@@ -71,7 +67,7 @@ def test_of_any_bytes_it_says_what_the_three_say(written, data):
         changed[data.draw(st.integers(0, len(body) - 1))] ^= data.draw(st.integers(1, 255))
     changed = changed[: data.draw(st.integers(0, len(body)))]
     wanted = outcome(one_after_the_other, changed, size, dtype, form)
-    assert outcome(at_once, changed, size, dtype, form) == wanted
+    assert outcome(kernels.read_entries, changed, size, dtype, form) == wanted
 
 
 def test_what_is_wrong_is_named():
@@ -102,17 +98,13 @@ def framed_one_after_the_other(indices, size, values, header, form):
     return kernels.frame(kernels.sparse_body(len(indices), code, values.view(np.uint8)), header)
 
 
-def framed_at_once(indices, size, values, header, form):
-    return kernels.frame_entries(indices, size, values, header, form=form)
-
-
 @settings(max_examples=300)
 @given(bodies(), st.booleans())
 def test_it_writes_what_the_others_write(written, as_bytes):
     _, size, _, form, values, indices = written
     sent = values.view(np.uint8) if as_bytes else values
     want = framed_one_after_the_other(indices, size, sent, HEADER, form)
-    assert framed_at_once(indices, size, sent, HEADER, form) == want
+    assert kernels.frame_entries(indices, size, sent, HEADER, form=form) == want
 
 
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
