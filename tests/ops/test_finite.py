@@ -68,15 +68,10 @@ def test_bytes_of_what_is_no_number_are_refused(bad, dtype):
         ops.finite_from_bytes(data, 3, dtype)
 
 
-@pytest.mark.parametrize(("size", "count"), [(0, 1), (2, 3), (4, 3), (3, -1), (3, 2**40)])
+@pytest.mark.parametrize(("size", "count"), [(0, 1), (2, 3), (3.5, 3), (4, 3), (3, -1), (3, 2**40)])
 def test_another_number_of_values_is_refused(size, count, dtype):
     with pytest.raises(tf.errors.InvalidArgumentError, match="the bytes of raw values have the wrong length"):
-        ops.finite_from_bytes(ops.to_bytes(tf.zeros([size], dtype)), count, dtype)
-
-
-def test_half_a_value_is_refused(dtype):
-    with pytest.raises(tf.errors.InvalidArgumentError, match="the bytes of raw values have the wrong length"):
-        ops.finite_from_bytes(tf.zeros([3 * dtype.size + 1], tf.uint8), 3, dtype)
+        ops.finite_from_bytes(tf.zeros([int(size * dtype.size)], tf.uint8), count, dtype)
 
 
 def test_shapes_are_known_where_a_graph_is_built(dtype):

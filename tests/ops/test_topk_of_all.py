@@ -47,14 +47,6 @@ def test_shapes_are_kept_and_known(lowering):
     assert got.row_splits.numpy().tolist() == [0, 5, 5, 5]
 
 
-def test_what_is_not_finite_in_one_tensor_is_refused_or_dropped(lowering):
-    deltas, residuals = [tf.constant([1.0, 2.0]), tf.constant([np.inf, 3.0])], [tf.zeros(2), tf.zeros(2)]
-    with pytest.raises(tf.errors.InvalidArgumentError, match=r"NaN or infinite"):
-        ops.grouped_topk_residual(deltas, residuals, 1, lowering=lowering)
-    got = ops.grouped_topk_residual(deltas, residuals, 2, on_nonfinite="drop", lowering=lowering)
-    assert (int(got.nonfinite), got.values.numpy().tolist()) == (1, [2.0, 3.0])
-
-
 def test_arguments_that_do_not_fit_are_refused(lowering):
     one, two = tf.zeros(1), tf.zeros(2)
     with pytest.raises(ArgumentError, match="0 deltas and 0 residuals"):
