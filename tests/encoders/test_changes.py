@@ -24,7 +24,11 @@ def whole(expression, x, round_num=0):
     spec = ArraySpec(x.shape, x.dtype)
     model = ModelEncoder(fedplug.encoder(expression), [spec], min_size=0)
     (buffer,), _ = model.encode([x], model.init_state(), round_num)
-    return buffer, model.decode([buffer])[0], change_coder(model.encoders[0], spec)
+    return (
+        np.frombuffer(buffer, np.uint8),
+        model.decode([buffer])[0],
+        change_coder(model.encoders[0], spec),
+    )
 
 
 def normal(seed, dtype=np.float32):

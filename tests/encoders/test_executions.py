@@ -154,6 +154,8 @@ def rounds(on, text):
     for number in range(4):
         xs = [on.tensor("normal", spec, 10 * number + place) for place, spec in enumerate(model.specs)]
         buffers, states = model.encode(xs, states, on.round_num(number), control)
+        if on is ON_NUMPY:  # there they are bytes
+            buffers = [np.frombuffer(buffer, np.uint8) for buffer in buffers]
         received = model.decode(buffers)
         zeros = [on.array(np.zeros(shape, np.float32)) for shape in names.values()]
         totals = model.accumulate(zeros, buffers, on.array(np.float32(3)))

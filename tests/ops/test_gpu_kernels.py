@@ -36,4 +36,4 @@ def test_a_gpu_takes_every_dtype_the_cpu_takes_and_reads_sizes_on_the_host(op):
         if kernel.device_type == "GPU":
             assert set(kernel.host_memory_arg) == HOST_MEMORY[op]
     assert dtypes["GPU"] == dtypes["CPU"]
-    assert len(dtypes["GPU"]) == 4
+    assert len(dtypes["GPU"]) == (2 if "TopK" in op else 4)  # selections take no 16-bit types
