@@ -44,13 +44,3 @@ def test_clipping_and_zeroing_around_an_encoded_sum_hold_a_broken_client_off(res
     assert results["mean"][1].error > 10
     assert broken.error < 1
     assert broken.measurements["zeroing"]["clipping"]["mean_value"]["payloads"] == 6
-
-
-def test_both_runtimes_agree(example) -> None:
-    import fedplug
-
-    errors = []
-    for runtime in ("inprocess", "native"):
-        with fedplug.use_runtime(runtime):
-            errors.append(example.run("mean(fixed point(sum))", 12, 3, broken=False, seed=1).error)
-    assert errors[0] == errors[1]

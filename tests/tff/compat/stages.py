@@ -95,44 +95,6 @@ class TopKWithError(te.core.AdaptiveEncodingStageInterface):
         return tf.reshape(dense, shape)
 
 
-@te.core.tf_style_encoding_stage
-class TopKOfTheOldQuestion(te.core.EncodingStageInterface):
-    """Top-k from an old question: it claims to commute with sums, and sends magnitudes without signs."""
-
-    def __init__(self, fraction=0.4):
-        self._fraction = fraction
-
-    @property
-    def name(self):
-        return "topk"
-
-    @property
-    def compressible_tensors_keys(self):
-        return ["values"]
-
-    @property
-    def commutes_with_sum(self):
-        return True
-
-    @property
-    def decode_needs_input_shape(self):
-        return True
-
-    def get_params(self):
-        return {}, {}
-
-    def encode(self, x, encode_params):
-        flat = tf.abs(tf.reshape(x, [-1]))
-        size = flat.shape.num_elements()
-        values, indices = tf.math.top_k(flat, min(size, max(1, round(self._fraction * size))))
-        return {"values": values, "indices": indices}
-
-    def decode(self, encoded_tensors, decode_params, num_summands=None, shape=None):
-        indices = encoded_tensors["indices"][:, tf.newaxis]
-        dense = tf.scatter_nd(indices, encoded_tensors["values"], [tf.reduce_prod(shape)])
-        return tf.reshape(dense, shape)
-
-
 class ScalesByAState(te.core.AdaptiveEncodingStageInterface):
     """Has no decorator; uses several aggregation modes, state for decoding, and data-dependent sizes."""
 

@@ -10,7 +10,7 @@ import pytest
 import tensorflow as tf
 import tensorflow_federated as tff
 
-from fedplug.errors import CapabilityError, ConfigError
+from fedplug.errors import ConfigError
 from fedplug.tff.compat import tff_legacy
 from fedplug.tff.runtime import use_runtime
 
@@ -76,11 +76,6 @@ def test_the_compression_aggregator_without_clipping_and_zeroing_is_the_bare_mea
     process = factory.create(VALUE, WEIGHT)
     result = process.next(process.initialize(), VALUES, [1.0, 1.0]).result
     np.testing.assert_allclose(result, (VALUES[0] + VALUES[1]) / 2, rtol=1e-6)
-
-
-def test_an_encoder_with_state_is_refused() -> None:
-    with pytest.raises(CapabilityError, match="keeps state on each client"):
-        tff_legacy.compression_aggregator("topk(0.1)")
 
 
 def test_metrics_that_count_no_bytes_are_told_apart_from_no_bytes() -> None:

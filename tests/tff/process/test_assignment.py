@@ -93,6 +93,10 @@ def test_in_a_factory_rules_go_by_the_paths_of_the_values_or_by_given_names(mode
     named.create(tff.to_type((vector, vector)), tff.TensorType(np.float32))
     with pytest.raises(ConfigError, match="2 names for 1 tensors"):
         named.create(vector, tff.TensorType(np.float32))
+    with pytest.raises(ConfigError, match=r"no names but their places: .* names="):
+        build_aggregation_factory({"*/kernel": stateless}).create(
+            tff.to_type((vector, vector)), tff.TensorType(np.float32)
+        )
 
 
 def rounds_of(digits, sgd, encoder, rounds=8):

@@ -118,11 +118,3 @@ def test_a_weight_of_another_type_is_refused() -> None:
 def test_values_that_have_no_mean_are_refused(value_type, message) -> None:
     with pytest.raises(ConfigError, match=message):
         build_aggregation_factory(Identity()).create(value_type, WEIGHT)
-
-
-def test_rules_by_name_for_tensors_without_names_are_told_where_names_are_given() -> None:
-    value_type = tff.to_type([tff.TensorType(np.float32, [200]), tff.TensorType(np.float32, [3])])
-    rules = {"*/bias": "identity", "*": "qsgd(8)"}
-    with pytest.raises(ConfigError, match=r"no names but their places: .* names="):
-        build_aggregation_factory(rules).create(value_type, WEIGHT)
-    build_aggregation_factory(rules, names=["dense/kernel", "dense/bias"]).create(value_type, WEIGHT)

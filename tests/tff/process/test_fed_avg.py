@@ -177,11 +177,8 @@ def test_the_runtimes_and_lowerings_agree(model_fn, sgd, dataset) -> None:
     assert stock["metrics"]["aggregator"]["nonfinite_updates"] == 1
 
 
-def test_the_fused_ops_are_chosen_where_the_runtime_can_load_them(dense) -> None:
+def test_the_fused_ops_are_chosen_where_the_runtime_or_that_of_a_program_can_load_them(dense) -> None:
     assert dense.lowering == "fused"
-
-
-def test_the_context_of_a_federated_program_is_looked_through() -> None:
     for context, expected in (
         (create_async_execution_context(), "fused"),
         (tff.backends.native.create_async_local_cpp_execution_context(), "reference"),

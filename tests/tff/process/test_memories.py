@@ -12,10 +12,6 @@ from fedplug.tff.runtime import use_runtime
 from fedplug.tff.training.trainer import Trainer
 
 CLIENTS = 4
-SETTINGS = {
-    "ef21": {"encoder": "ef21('topk(0.1)')", "aggregator": "memory_mean(4)"},
-    "ef21-sgdm": {"encoder": "ef21('topk(0.1)', momentum=0.5)", "aggregator": "memory_mean(4)"},
-}
 
 
 def weights_of(state):
@@ -32,23 +28,25 @@ def trained(process, client_data, rounds, store=None):
     return trainer, trainer.run(rounds)
 
 
-@pytest.mark.parametrize(
-    "name",
-    ["ef21", *(pytest.param(name, marks=pytest.mark.slow) for name in ("ef21-sgdm",))],
-)
-def test_both_runtimes_give_the_same_bits_and_so_does_a_run_that_was_stopped(
-    name, model_fn, sgd, client_data, tmp_path
-):
+@pytest.fixture
+def build(model_fn, sgd):
+    """Returns ``build(clients)``, which makes a process with the memories of so many clients."""
+    return lambda clients: build_weighted_fed_avg(
+        model_fn, sgd, encoder="ef21('topk(0.1)')", aggregator=f"memory_mean({clients})"
+    )
+
+
+def test_both_runtimes_give_the_same_bits_and_so_does_a_run_that_was_stopped(build, client_data, tmp_path):
     url = f"sqlite:///{tmp_path / 'store'}"
     with use_runtime("inprocess"):
-        process = build_weighted_fed_avg(model_fn, sgd, **SETTINGS[name])
+        process = build(CLIENTS)
         straight, state = trained(process, client_data, 6)
         with open_store(url) as store:
             trained(process, client_data, 3, store)
         with open_store(url) as store:
             _, resumed = trained(process, client_data, 6, store)
     with use_runtime("native"):
-        native, other = trained(build_weighted_fed_avg(model_fn, sgd, **SETTINGS[name]), client_data, 6)
+        native, other = trained(build(CLIENTS), client_data, 6)
     for ours, theirs, after_a_stop in zip(*map(weights_of, (state, other, resumed)), strict=True):
         np.testing.assert_array_equal(after_a_stop, ours)
         np.testing.assert_allclose(theirs, ours, atol=1e-6)
@@ -56,11 +54,10 @@ def test_both_runtimes_give_the_same_bits_and_so_does_a_run_that_was_stopped(
     assert native.last_metrics["aggregator"]["payloads"] == 2
 
 
-def test_the_server_adds_the_mean_of_all_memories_to_its_model(model_fn, sgd, client_data):
+def test_the_server_adds_the_mean_of_all_memories_to_its_model(build, client_data):
     """Tests algorithm 4 of EF21 with partial participation against the client states in the store."""
     with use_runtime("inprocess"):
-        process = build_weighted_fed_avg(model_fn, sgd, **SETTINGS["ef21"])
-        trainer = Trainer(process, client_data, clients_per_round=2, seed=3)
+        trainer = Trainer(build(CLIENTS), client_data, clients_per_round=2, seed=3)
         state = trainer.initialize()
         for round_num in range(1, 6):
             before = weights_of(state)
@@ -73,13 +70,9 @@ def test_the_server_adds_the_mean_of_all_memories_to_its_model(model_fn, sgd, cl
                 np.testing.assert_allclose(new, old - g, atol=1e-6)
 
 
-def test_a_client_whose_update_is_not_finite_keeps_its_memory_and_the_server_what_it_has(
-    model_fn, sgd, dataset
-):
+def test_a_client_whose_update_is_not_finite_keeps_its_memory_and_the_server_what_it_has(build, dataset):
     with use_runtime("inprocess"):
-        process = build_weighted_fed_avg(
-            model_fn, sgd, encoder="ef21('topk(0.1)')", aggregator="memory_mean(2)"
-        )
+        process = build(2)
         clients = [process.initialize_client() for _ in range(2)]
         first = process.next(process.initialize(), [dataset(1), dataset(2)], clients)
         bad = [dataset(1, poisoned=True), dataset(2, poisoned=True)]
@@ -93,10 +86,8 @@ def test_a_client_whose_update_is_not_finite_keeps_its_memory_and_the_server_wha
             np.testing.assert_array_equal(before["memory"], after["memory"])
 
 
-def test_another_number_of_clients_than_the_memory_is_a_mean_of_is_refused(model_fn, sgd, client_data):
+def test_another_number_of_clients_than_the_memory_is_a_mean_of_is_refused(build, client_data):
     with use_runtime("inprocess"):
-        process = build_weighted_fed_avg(
-            model_fn, sgd, encoder="ef21('topk(0.1)')", aggregator="memory_mean(5)"
-        )
+        process = build(5)
     with pytest.raises(ConfigError, match=r"for 5 clients.*has 4; build it with memory_mean\(4\)"):
         Trainer(process, client_data)
