@@ -86,12 +86,6 @@ const char* DTypeName(int code) {
   return code >= 1 && code <= known ? kDTypes[code - 1] : nullptr;
 }
 
-int DTypeCode(const std::string& name) {
-  const auto* const found =
-      std::find(std::begin(kDTypes), std::end(kDTypes), name);
-  return found == std::end(kDTypes) ? 0 : static_cast<int>(found - kDTypes) + 1;
-}
-
 Status EncodeHeader(const ContainerHeader& header,
                     std::vector<std::uint8_t>* bytes) {
   const std::string& id = header.wire_id;

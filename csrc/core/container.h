@@ -28,9 +28,6 @@ namespace fedplug {
 // NumPy's name of a dtype code, "float32" for 1; null if there is none.
 const char* DTypeName(int code);
 
-// The inverse; 0 if there is none.
-int DTypeCode(const std::string& name);
-
 struct ContainerHeader {
   std::string wire_id;
   int dtype = 0;  // its code
