@@ -35,10 +35,6 @@ def test_an_unbiased_encoder_with_an_error_above_1_is_explained(capsys):
     assert "unbiased" not in capsys.readouterr().out
 
 
-def test_auto_is_in_the_selection():
-    assert bench.ENCODERS[1] == "auto"
-
-
 def test_the_kernels_are_timed_when_asked_for(capsys):
     assert main(["bench", "--elements", "2000", "--kernels", "identity"]) == 0
     assert re.search(r"^topk_residual, 1 % +\d+\.\d+ +\d+\.\d$", capsys.readouterr().out, re.MULTILINE)
@@ -116,7 +112,6 @@ def test_the_picture(tmp_path, capsys):
         (["--elements", "10"], "elements is 10; it must be 1000 or more"),
         (["--rounds", "0"], "rounds is 0; it must be 1 or more"),
         (["absent.safetensors"], "absent.safetensors cannot be read: No such file"),
-        (["absent.npz"], "absent.npz cannot be read: No such file"),
         (["model.pt"], "model.pt is neither a .safetensors nor a .npy file nor a .npz archive"),
         (["models/last"], "models/last is neither a .safetensors"),
         (["a.npy", "b.npy"], "bench encodes one update: name one file, or two checkpoints after --update"),

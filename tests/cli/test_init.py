@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 
-import pytest
-
 from fedplug.cli import main
 from fedplug.experiment.config import (
     DataConfig,
@@ -53,8 +51,6 @@ def test_nothing_is_overwritten(tmp_path, monkeypatch, capsys):
     assert (tmp_path / "experiment.toml").read_text(encoding="utf-8") == "mine"
 
 
-@pytest.mark.parametrize("name", ["there/is/no/folder.toml"])
-def test_a_folder_that_is_not_there_is_one_line(tmp_path, monkeypatch, capsys, name):
-    monkeypatch.chdir(tmp_path)
-    assert main(["init", name]) == 2
+def test_a_folder_that_is_not_there_is_one_line(tmp_path, capsys):
+    assert main(["init", str(tmp_path / "there/is/no/folder.toml")]) == 2
     assert capsys.readouterr().err.count("\n") == 1

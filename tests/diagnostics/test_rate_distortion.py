@@ -38,8 +38,6 @@ def test_every_encoder_is_a_point(figures, tmp_path, monkeypatch, suffix, magic)
 
 
 def test_a_mistake_is_reported_before_the_measurement(tmp_path, monkeypatch):
-    with pytest.raises(ConfigError, match=r"a picture must be a \.png or \.svg file, found .*a\.jpg"):
-        rate_distortion.require(tmp_path / "a.jpg")
     with pytest.raises(ConfigError, match=r"there is no folder .*absent"):
         rate_distortion.require(tmp_path / "absent" / "a.png")
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)

@@ -25,12 +25,6 @@ def load(text: str, tmp_path: Path, *settings: str) -> ExperimentConfig:
     return load_config(path, settings)
 
 
-def test_the_smallest_file_gets_the_defaults(tmp_path) -> None:
-    config = load(GOOD, tmp_path)
-    assert config.data.clients == 40
-    assert config.runs[0].encoder == "identity"
-
-
 def test_the_digits_example_is_valid_and_leads_with_auto_both_ways() -> None:
     config = load_config(EXAMPLES / "digits.toml")
     assert config.runs[0].broadcast_encoder == "auto"
@@ -115,11 +109,6 @@ def test_an_unknown_name_gets_the_nearest_one(text, nearest, tmp_path) -> None:
     assert "config.toml" in str(caught.value)
 
 
-def test_an_unknown_key_is_named_with_its_table(tmp_path) -> None:
-    with pytest.raises(UnknownNameError, match=r"unknown key 'client' in \[data\] of .*config\.toml"):
-        load(GOOD + "[data]\nclient = 3", tmp_path)
-
-
 def test_the_page_has_every_key_with_its_default_and_a_file_that_is_read(tmp_path) -> None:
     page = (EXAMPLES.parent / "docs/experiments.md").read_text(encoding="utf-8")
     example = page.partition("```toml\n")[2].partition("```")[0]
@@ -192,8 +181,3 @@ def test_patterns_select_runs_by_name(tmp_path) -> None:
         ConfigError, match=r"--only 'topk\*' matches no run; the runs are 'one', 'top-k 1 %', 'one'"
     ):
         selected_runs([two, one], ["topk*"])
-
-
-@pytest.mark.parametrize("name", ["digits", "femnist", "shakespeare", "cifar100"])
-def test_every_example_is_a_configuration(name) -> None:
-    assert load_config(EXAMPLES / f"{name}.toml").name == name

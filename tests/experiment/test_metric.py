@@ -1,32 +1,33 @@
 """The displayed metric of a row."""
 
+import pytest
+
 from fedplug.experiment.metric import in_words, row_keys, shown_of
 
 
-def test_metrics_are_those_of_the_test_examples() -> None:
-    assert row_keys(["mean_squared_error", "bias"]) == ("test_mean_squared_error", "test_bias")
+@pytest.mark.parametrize(
+    ("names", "keys"),
+    [
+        (["mean_squared_error", "bias"], ("test_mean_squared_error", "test_bias")),
+        # The first of the many accuracies is the accuracy, unless two metrics would share a key.
+        (["sparse_categorical_accuracy", "top_k_accuracy"], ("test_accuracy", "test_top_k_accuracy")),
+        (["sparse_categorical_accuracy", "accuracy"], ("test_sparse_categorical_accuracy", "test_accuracy")),
+    ],
+)
+def test_metrics_are_those_of_the_test_examples(names, keys) -> None:
+    assert row_keys(names) == keys
 
 
-def test_the_first_of_the_many_accuracies_is_the_accuracy() -> None:
-    names = ["sparse_categorical_accuracy", "top_k_accuracy"]
-    assert row_keys(names) == ("test_accuracy", "test_top_k_accuracy")
-
-
-def test_two_metrics_never_share_a_key() -> None:
-    names = ["sparse_categorical_accuracy", "accuracy"]
-    assert row_keys(names) == ("test_sparse_categorical_accuracy", "test_accuracy")
-
-
-def test_the_accuracy_is_shown_wherever_it_stands() -> None:
-    assert shown_of(["round", "test_loss", "test_accuracy"]) == "test_accuracy"
-
-
-def test_without_an_accuracy_the_first_that_was_measured_is_shown() -> None:
-    assert shown_of(["round", "test_loss", "test_bias"]) == "test_loss"
-
-
-def test_nothing_is_shown_where_nothing_was_measured() -> None:
-    assert shown_of(["round", "uplink_bytes"]) is None
+@pytest.mark.parametrize(
+    ("keys", "shown"),
+    [
+        (["round", "test_loss", "test_accuracy"], "test_accuracy"),
+        (["round", "test_loss", "test_bias"], "test_loss"),
+        (["round", "uplink_bytes"], None),
+    ],
+)
+def test_the_accuracy_or_else_the_first_metric_is_shown(keys, shown) -> None:
+    assert shown_of(keys) == shown
 
 
 def test_a_key_is_told_in_words() -> None:

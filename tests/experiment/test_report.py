@@ -120,8 +120,3 @@ def test_the_plot_has_a_line_of_its_own_for_every_run(tmp_path, monkeypatch) -> 
     bold = [line for line in drawn if not line.get_label().startswith("_")]
     assert [len(line.get_xdata()) for line in drawn] == [len(ROWS) - 1] * 3 * 20
     assert len({(line.get_color(), line.get_linestyle()) for line in bold}) == 20
-
-
-def test_the_plot_is_a_png(tmp_path) -> None:
-    report.plot({"a": [ROWS], "b": [ROWS]}, tmp_path / "plot.png")
-    assert (tmp_path / "plot.png").read_bytes().startswith(b"\x89PNG")

@@ -15,7 +15,6 @@ from hypothesis import strategies as st
 from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
 
-import fedplug.experiment.report
 from fedplug.experiment.report import plot, write_report
 from fedplug.experiment.report.folder import read_experiments
 from fedplug.experiment.report.markup import data_table, element, script_data
@@ -217,8 +216,3 @@ def test_what_differs_between_folders_is_marked(make_folder) -> None:
     text = page(make_folder(rounds=3), make_folder("other", rounds=4))
     assert '<tr class="marked"><th class="text" scope="row">rounds</th><td class="text">3</td>' in text
     assert '<tr><th class="text" scope="row">clients_per_round</th>' in text
-
-
-def test_the_parts_of_the_page_lie_beside_the_module() -> None:
-    folder = Path(fedplug.experiment.report.__file__).parent
-    assert {path.name for path in folder.glob("page.*")} == {"page.py", "page.html", "page.css", "page.js"}

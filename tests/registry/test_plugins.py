@@ -23,15 +23,19 @@ def the_entry_of(catalog, distribution):
     return entry
 
 
+HEADER = """\
+from fedplug.registry.hookspecs import hookimpl
+from fedplug.registry.specs import EncoderSpec, OpLibrarySpec, StoreSpec
+"""
+ACME = "name='acme', target='collections:OrderedDict', summary=''"
+
+
+def hook(definition, body):
+    return f"@hookimpl\ndef {definition}:\n    {body}\n"
+
+
 def assert_the_rest_works():
     assert resolve.resolve("store", "memory").name == "memory"
-
-
-def test_the_built_in_components_are_there():
-    catalog = resolve.catalog()
-    assert {"identity", "topk"} <= set(catalog.names("encoder"))
-    assert "mean" in catalog.names("aggregator")
-    assert {"memory", "sqlite"} <= set(catalog.names("store"))
 
 
 @pytest.mark.needs("fedplug.tff.aggregators")
@@ -68,11 +72,6 @@ def test_a_component_of_a_missing_extra_names_the_command_that_installs_it(kind)
         Catalog(()).find(kind, "ray")
 
 
-def test_an_unknown_kind_names_the_known_ones():
-    with pytest.raises(UnknownNameError, match="unknown kind of component 'encodr'; did you mean 'encoder'"):
-        resolve.resolve("encodr", "topk")
-
-
 def test_a_plugin_that_cannot_be_imported_is_reported_when_asked_for(install):
     install("acme-codec", "import a_module_that_is_not_there")
     entry = the_entry_of(resolve.catalog(), "acme-codec")
@@ -84,14 +83,6 @@ def test_a_plugin_that_cannot_be_imported_is_reported_when_asked_for(install):
         resolve.resolve("encoder", "acme_codec")
 
 
-WITH_A_LIBRARY = """
-    from fedplug.registry.hookspecs import hookimpl
-    from fedplug.registry.specs import OpLibrarySpec
-
-    @hookimpl
-    def fedplug_op_libraries():
-        return [{library}]
-"""
 EXTRA = "Requires-Dist: fast-codes>=2; extra == 'fast'\n"
 
 
@@ -136,13 +127,7 @@ RAISES = {
         raise Mine
     """,
 }
-IN_A_HOOK = """
-    from fedplug.registry.hookspecs import hookimpl
-
-    @hookimpl
-    def fedplug_encoders():
-        import acme_raises
-"""
+IN_A_HOOK = HEADER + hook("fedplug_encoders()", "import acme_raises")
 
 
 @pytest.fixture(params=RAISES)
@@ -174,14 +159,14 @@ def test_no_exception_of_a_components_module_ends_the_program(install_encoder, r
 def test_no_exception_of_the_package_around_an_op_library_ends_the_program(install, raising, monkeypatch):
     monkeypatch.setattr(op_libraries, "installed_tensorflow", lambda: "2.14.1")
     library = "OpLibrarySpec(name='acme', target='acme_raises.ops:lib.so', summary='')"
-    install("acme-codec", WITH_A_LIBRARY.format(library=library))
+    install("acme-codec", HEADER + hook("fedplug_op_libraries()", f"return [{library}]"))
     assert raising in the_entry_of(resolve.catalog(), "acme-codec").reason
     assert_the_rest_works()
 
 
 def test_no_exception_of_what_a_hook_returns_ends_the_program(install):
     odd = "type('Odd', (), {'__repr__': lambda self: exit(3)})()"
-    install("acme-codec", WITH_A_LIBRARY.format(library=odd))
+    install("acme-codec", HEADER + hook("fedplug_op_libraries()", f"return [{odd}]"))
     assert "SystemExit: 3" in the_entry_of(resolve.catalog(), "acme-codec").reason
     assert_the_rest_works()
 
@@ -195,25 +180,12 @@ def test_ctrl_c_ends_the_search_for_plugins(install, tmp_path, place):
 
 
 def test_a_hook_that_raises_does_not_take_the_plugins_other_hooks_with_it(install):
-    install(
-        "acme-codec",
-        """
-        from fedplug.registry.hookspecs import hookimpl
-        from fedplug.registry.specs import StoreSpec
-
-        @hookimpl
-        def fedplug_encoders():
-            raise ValueError("boom")
-
-        @hookimpl
-        def fedplug_stores():
-            return [StoreSpec(name="acme", target="collections:OrderedDict", summary="")]
-        """,
-    )
+    raising = hook("fedplug_encoders()", "raise ValueError('boom')")
+    install("acme-codec", HEADER + raising + hook("fedplug_stores()", f"return [StoreSpec({ACME})]"))
     assert resolve.resolve("store", "acme") is collections.OrderedDict
     (problem,) = resolve.catalog().problems()
     assert problem.reason.startswith("its hook fedplug_encoders raised ValueError: boom (")
-    assert problem.reason.endswith("acme_codec.py:7)")
+    assert problem.reason.endswith("acme_codec.py:5)")
 
 
 @pytest.mark.parametrize(
@@ -230,17 +202,7 @@ def test_a_hook_that_raises_does_not_take_the_plugins_other_hooks_with_it(instal
     ],
 )
 def test_a_wrong_spec_is_reported_with_what_is_wrong(install, result, reason):
-    install(
-        "acme-codec",
-        f"""
-        from fedplug.registry.hookspecs import hookimpl
-        from fedplug.registry.specs import EncoderSpec
-
-        @hookimpl
-        def fedplug_encoders():
-            return {result}
-        """,
-    )
+    install("acme-codec", HEADER + hook("fedplug_encoders()", f"return {result}"))
     entry = the_entry_of(resolve.catalog(), "acme-codec")
     assert entry.status == "broken"
     assert reason in entry.reason
@@ -248,20 +210,8 @@ def test_a_wrong_spec_is_reported_with_what_is_wrong(install, result, reason):
 
 
 def test_a_wrong_item_leaves_its_neighbours_alone_and_is_reported_under_its_own_name(install):
-    install(
-        "acme-codec",
-        """
-        from fedplug.registry.hookspecs import hookimpl
-        from fedplug.registry.specs import EncoderSpec, StoreSpec
-
-        @hookimpl
-        def fedplug_encoders():
-            return [
-                StoreSpec(name="misplaced", target="collections:OrderedDict", summary=""),
-                EncoderSpec(name="acme", target="collections:OrderedDict", summary=""),
-            ]
-        """,
-    )
+    misplaced = f"StoreSpec({ACME.replace('acme', 'misplaced')})"
+    install("acme-codec", HEADER + hook("fedplug_encoders()", f"return [{misplaced}, EncoderSpec({ACME})]"))
     assert resolve.resolve("encoder", "acme") is collections.OrderedDict
     with pytest.raises(PluginError, match="returned the StoreSpec 'misplaced' instead of EncoderSpec"):
         resolve.resolve("encoder", "misplaced")
@@ -277,17 +227,7 @@ def test_a_name_two_plugins_claim_belongs_to_neither_and_both_are_named(install_
 
 
 def test_a_name_that_a_plugin_declares_twice_is_its_own_mistake(install):
-    install(
-        "acme-codec",
-        """
-        from fedplug.registry.hookspecs import hookimpl
-        from fedplug.registry.specs import EncoderSpec
-
-        @hookimpl
-        def fedplug_encoders():
-            return 2 * [EncoderSpec(name="acme", target="collections:OrderedDict", summary="")]
-        """,
-    )
+    install("acme-codec", HEADER + hook("fedplug_encoders()", f"return 2 * [EncoderSpec({ACME})]"))
     with pytest.raises(PluginError, match=r"declared by acme-codec 1\.0 more than once; tell the authors of"):
         resolve.resolve("encoder", "acme")
 
@@ -303,17 +243,8 @@ def test_a_built_in_keeps_its_name(install_encoder):
 
 
 def test_the_same_name_for_two_kinds_is_no_clash(install):
-    install(
-        "acme-codec",
-        """
-        from fedplug.registry.hookspecs import hookimpl
-        from fedplug.registry.specs import StoreSpec
-
-        @hookimpl
-        def fedplug_stores():
-            return [StoreSpec(name="topk", target="collections:OrderedDict", summary="")]
-        """,
-    )
+    spec = f"StoreSpec({ACME.replace('acme', 'topk')})"
+    install("acme-codec", HEADER + hook("fedplug_stores()", f"return [{spec}]"))
     assert resolve.resolve("store", "topk") is collections.OrderedDict
     assert resolve.catalog().problems() == []
 
@@ -346,7 +277,7 @@ def test_the_same_name_for_two_kinds_is_no_clash(install):
     ],
 )
 def test_a_function_that_is_never_called_is_reported(install, source, reason):
-    install("acme-codec", f"from fedplug.registry.hookspecs import hookimpl\n\n{source}\n")
+    install("acme-codec", f"{HEADER}{source}\n")
     entry = the_entry_of(resolve.catalog(), "acme-codec")
     assert entry.status == "broken"
     assert reason in entry.reason
@@ -360,21 +291,8 @@ def test_a_function_that_is_never_called_is_reported(install, source, reason):
     ],
 )
 def test_a_hook_that_cannot_be_called_leaves_the_plugins_other_components_alone(install, definition, reason):
-    install(
-        "acme-codec",
-        f"""
-        from fedplug.registry.hookspecs import hookimpl
-        from fedplug.registry.specs import EncoderSpec
-
-        @hookimpl
-        def fedplug_encoders():
-            return [EncoderSpec(name="acme", target="collections:OrderedDict", summary="")]
-
-        @hookimpl
-        def {definition}:
-            return []
-        """,
-    )
+    encoders = hook("fedplug_encoders()", f"return [EncoderSpec({ACME})]")
+    install("acme-codec", HEADER + encoders + hook(definition, "return []"))
     assert resolve.resolve("encoder", "acme") is collections.OrderedDict
     (problem,) = resolve.catalog().problems()
     assert reason in problem.reason
