@@ -27,18 +27,16 @@ def test_the_weights_are_projected_at_the_start_and_after_a_round_and_nothing_el
     constraints = [tf.keras.constraints.NonNeg(), None, tf.keras.constraints.MaxNorm(0.5), None]
     constrained = constrain_weights(process, constraints)
     start = constrained.initialize()
-    for found, free, constraint in zip(
-        weights_of(start), weights_of(process.initialize()), constraints, strict=True
-    ):
-        expected = free if constraint is None else constraint(tf.constant(free)).numpy()
-        np.testing.assert_array_equal(found, expected)
+
+    def projected(state):
+        free = zip(weights_of(state), constraints, strict=True)
+        return [w if constraint is None else constraint(tf.constant(w)).numpy() for w, constraint in free]
+
+    tf.nest.map_structure(np.testing.assert_array_equal, weights_of(start), projected(process.initialize()))
     client = [process.initialize_client()]
     ours = constrained.next(start, [dataset(1)], client)
     theirs = process.next(start, [dataset(1)], client)
-    for found, free, constraint in zip(
-        weights_of(ours["state"]), weights_of(theirs["state"]), constraints, strict=True
-    ):
-        expected = free if constraint is None else constraint(tf.constant(free)).numpy()
+    for found, expected in zip(weights_of(ours["state"]), projected(theirs["state"]), strict=True):
         np.testing.assert_allclose(found, expected, rtol=1e-6)
     tf.nest.map_structure(np.testing.assert_array_equal, ours["client_states"], theirs["client_states"])
     tf.nest.map_structure(np.testing.assert_array_equal, ours["metrics"], theirs["metrics"])

@@ -2,51 +2,30 @@
 
 from __future__ import annotations
 
-import collections
-
 import numpy as np
 import pytest
+import tensorflow as tf
 import tensorflow_federated as tff
 
+from fedplug.tff.process import Transform, TransformFactory
+
 LAYERS = 30
-VALUE = tff.TensorType(np.float32, [2])
 
 
-class Counting(tff.aggregators.UnweightedAggregationFactory):
-    """Adds one to every value and counts its rounds; its state contains the inner state."""
+class Counting(Transform):
+    """Adds one to every value and counts its rounds."""
 
-    def __init__(self, inner: tff.aggregators.UnweightedAggregationFactory) -> None:
-        self._inner = inner
+    def init_state(self):
+        return {"rounds": tf.constant(0)}
 
-    def create(self, value_type):
-        inner = self._inner.create(value_type)
+    def forward(self, value, state):
+        return value + 1.0
 
-        @tff.tensorflow.computation(value_type)
-        def add_one(value):
-            return value + 1.0
+    def backward(self, total, state):
+        return total
 
-        @tff.tensorflow.computation(np.int32)
-        def count(rounds):
-            return rounds + 1
-
-        @tff.federated_computation
-        def init():
-            state = collections.OrderedDict(
-                rounds=tff.federated_value(np.int32(0), tff.SERVER), inner=inner.initialize()
-            )
-            return tff.federated_zip(state)
-
-        @tff.federated_computation(init.type_signature.result, tff.FederatedType(value_type, tff.CLIENTS))
-        def next_fn(state, value):
-            output = inner.next(state["inner"], tff.federated_map(add_one, value))
-            new = collections.OrderedDict(
-                rounds=tff.federated_map(count, state["rounds"]), inner=output.state
-            )
-            return tff.templates.MeasuredProcessOutput(
-                tff.federated_zip(new), output.result, output.measurements
-            )
-
-        return tff.templates.AggregationProcess(init, next_fn)
+    def next_state(self, total, state):
+        return {"rounds": state["rounds"] + 1}
 
 
 @pytest.mark.slow
@@ -54,15 +33,13 @@ class Counting(tff.aggregators.UnweightedAggregationFactory):
 def test_thirty_aggregators_within_one_another_build_and_run():
     factory = tff.aggregators.SumFactory()
     for _ in range(LAYERS):
-        factory = Counting(factory)
-    process = factory.create(VALUE)
+        factory = TransformFactory(Counting(), factory)
+    process = factory.create(tff.TensorType(np.float32, [2]))
     state = process.initialize()
     for _ in range(2):
         output = process.next(state, [np.zeros(2, np.float32), np.array([0.0, 2.0], np.float32)])
         state = output.state
     np.testing.assert_array_equal(output.result, [2 * LAYERS, 2 * LAYERS + 2])
-    depth = 0
-    while isinstance(state, collections.abc.Mapping) and "rounds" in state:
-        assert state["rounds"] == 2
-        state, depth = state["inner"], depth + 1
-    assert depth == LAYERS
+    for _ in range(LAYERS):
+        assert state["transform"]["rounds"] == 2
+        state = state["inner"]
