@@ -70,12 +70,9 @@ def test_a_structure_without_a_container_gets_the_one_that_tff_takes() -> None:
         assert type(made) is type(tff.types.type_to_py_container(struct, type_spec))
 
 
-def test_a_structure_of_some_names_is_refused() -> None:
+def test_what_is_no_container_is_refused() -> None:
     with pytest.raises(ValueError, match="mix of named and unnamed"):
         structures.contain([1.0, 2.0], tff.StructType([("a", np.float32), np.float32]))
-
-
-def test_what_is_no_container_is_refused() -> None:
     with pytest.raises(TypeError, match="Unable to convert"):
         structures.members(1.0)
 

@@ -128,25 +128,6 @@ def test_uniform_weights_look_only_at_whether_there_are_examples(dense, model_fn
         np.testing.assert_array_equal(mean, same)
 
 
-def test_a_functional_model_trains_too(sgd, dataset) -> None:
-    @tf.function
-    def predict(weights, x, training):
-        return x @ weights[0][0] + weights[0][1]
-
-    @tf.function
-    def loss(output, label, sample_weight=None):
-        return tf.reduce_mean(tf.nn.sparse_softmax_cross_entropy_with_logits(label, output))
-
-    model = tff.learning.models.FunctionalModel(
-        initial_weights=((np.zeros((20, 5), np.float32), np.zeros(5, np.float32)), ()),
-        predict_on_batch_fn=predict,
-        loss_fn=loss,
-        input_spec=(tf.TensorSpec([None, 20], tf.float32), tf.TensorSpec([None], tf.int32)),
-    )
-    output = run(build_weighted_fed_avg(model, sgd, encoder="topk(0.2)"), [[dataset(1)]])[0]
-    assert np.count_nonzero(weights_of(output["state"])[0]) == 20
-
-
 def everything(model_fn, sgd, **options):
     """Combines rules, top-k per tensor and per model, a budget, a compressed broadcast and constraints."""
     encoders = {"*/bias": "identity", "dense/*": "topk(0.1)", "*": "topk(0.1, scope='model')"}

@@ -122,10 +122,6 @@ def test_queues_and_tensor_lists_run(same_on_both):
     same_on_both(lambda: [containers(), containers()])
 
 
-def test_seeded_random_numbers_are_those_of_the_stock_worker(same_on_both):
-    same_on_both(lambda: tff.tensorflow.computation(lambda: tf.random.normal([3], seed=5))())
-
-
 def test_map_broadcast_zip_and_sum(same_on_both):
     @tff.federated_computation(at_clients(F32), tff.FederatedType(F32, SERVER))
     def program(values, offset):

@@ -15,7 +15,7 @@ from tensorflow.python.eager import cancellation
 from tensorflow.python.eager import context as eager_context
 
 from fedplug.tff.runtime.graphs import inline_calls, registered_function, tensorflow_graphs
-from fedplug.tff.runtime.graphs.inline_calls import InlineFunction, call_inline, can_call_inline, forget
+from fedplug.tff.runtime.graphs.inline_calls import InlineFunction, call_inline, can_call_inline
 
 pytestmark = pytest.mark.skipif(not can_call_inline(), reason="there is a GPU, or no op library")
 
@@ -50,17 +50,6 @@ def test_a_long_loop_of_calls_that_end_at_once_does_not_exhaust_the_stack():
 
     _kept, function = _made(count, tf.TensorSpec([], tf.int32))
     assert _call(function, 100_000)[0].numpy() == 100_000
-
-
-def test_kernels_that_are_forgotten_go_when_no_call_is_under_way():
-    _kept, function = _made(lambda *x: [sum(x)] * 7, *[_F32] * 9)
-    _call(function, *[1.0] * 9)
-    assert any(name.startswith(function.kernels) for name in _kernels())
-    forget(function)
-    other = _made(lambda x: x * 2, _F32)
-    _call(other[1], 1.0)
-    assert not any(name.startswith(function.kernels) for name in _kernels())
-    assert _call(function, *[1.0] * 9)[0].numpy() == 9.0  # needs another kernel
 
 
 def test_a_computation_takes_its_kernels_with_it(on_inprocess):
