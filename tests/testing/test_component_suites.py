@@ -27,6 +27,19 @@ def suite_of(kind, component):
     return type("Suite", (getattr(fedplug.testing, name),), members)
 
 
+@pytest.fixture(autouse=True)
+def same_context_afterwards():
+    """Restores TFF's default context, which bad runtimes leave closed."""
+    if not find_spec("tensorflow_federated"):
+        yield
+        return
+    import tensorflow_federated as tff
+
+    before = tff.framework.get_context_stack().current
+    yield
+    tff.framework.set_default_context(before)
+
+
 def test_a_good_component_passes_every_check(kind, good, failures):
     assert not failures(suite_of(kind, good))
 

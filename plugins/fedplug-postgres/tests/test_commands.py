@@ -37,7 +37,7 @@ def test_what_makes_no_sense_is_refused(url, new_url, tmp_path, capsys):
     with fedplug.open_store(url) as store:
         store.open_process("p", {}).commit(0, **round_of(0, ["a"]))
     assert main(["store", "repair", url]) != 0
-    assert "a server has tools of its own" in capsys.readouterr().err
+    assert "database servers have tools of their own" in capsys.readouterr().err
     assert main(["store", "copy", url, url.replace("schema=", "schema=copy_of_")]) == 0
     assert main(["store", "copy", url, url.replace("schema=", "schema=copy_of_")]) != 0
     assert "already has processes" in capsys.readouterr().err

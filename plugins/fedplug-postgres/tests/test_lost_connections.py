@@ -57,7 +57,7 @@ def test_a_connection_lost_after_the_round_was_permanent_is_found_out_and_is_no_
 def test_who_cannot_ask_the_server_again_is_told_that_the_round_is_in_doubt(process, way, url):
     way.cut_after = b"COMMIT"
     way.close()  # the connection that there is goes on
-    with pytest.raises(StoreError, match=r"lost while round 1 .* `last_round` says whether it was"):
+    with pytest.raises(StoreError, match=r"lost while round 1 .* `last_round` shows whether"):
         process.commit(1, **round_of(1, ["b"]))
     with fedplug.open_store(url) as store:
         assert store.open_process("p").last_round == 1
