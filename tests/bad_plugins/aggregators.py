@@ -18,9 +18,7 @@ from fedplug.tff.aggregators import Mean, MemoryMean
 class Quiet(Mean):
     """Declares no capabilities."""
 
-    @property
-    def capabilities(self):
-        return Capabilities()
+    capabilities = Capabilities()
 
 
 class NameWithSpaces(Quiet):
@@ -112,9 +110,9 @@ class ClippedMean(Mean):
 
     longest = 1.0
 
-    @property
-    def capabilities(self):
-        return Capabilities(secure_aggregation_safe=True, commutes_with_sum=True, bounded_sensitivity=True)
+    capabilities = Capabilities(
+        secure_aggregation_safe=True, commutes_with_sum=True, bounded_sensitivity=True
+    )
 
     def accumulate(self, accumulator, update, weight):
         decoded = update.decode()
@@ -130,9 +128,7 @@ class ClippedMean(Mean):
 class Clipped(ClippedMean):
     """Passes all checks."""
 
-    @property
-    def capabilities(self):
-        return Capabilities(bounded_sensitivity=True)
+    capabilities = Capabilities(bounded_sensitivity=True)
 
 
 class ClippedFarOut(Clipped):
@@ -142,9 +138,7 @@ class ClippedFarOut(Clipped):
 
 
 class ClaimsItsMeanIsUnbiased(Clipped):
-    @property
-    def capabilities(self):
-        return Capabilities(unbiased=True, bounded_sensitivity=True)
+    capabilities = Capabilities(unbiased=True, bounded_sensitivity=True)
 
 
 class MergesWithMaximum(Mean):
@@ -163,9 +157,7 @@ class MergesWithMaximum(Mean):
 
 
 class ClaimsToBound(Mean):
-    @property
-    def capabilities(self):
-        return Capabilities(bounded_sensitivity=True)
+    capabilities = Capabilities(bounded_sensitivity=True)
 
 
 class Remembers(MemoryMean):

@@ -20,9 +20,7 @@ class Alternating(EncoderAssignment):
     def __init__(self, fraction=0.5):
         self.fraction = fraction
 
-    @property
-    def capabilities(self):
-        return Capabilities(needs_client_state=True, executes_on=EXECUTIONS)
+    capabilities = Capabilities(needs_client_state=True, executes_on=EXECUTIONS)
 
     def get_config(self):
         return {"fraction": self.fraction}
@@ -36,9 +34,7 @@ class Plain(EncoderAssignment):
 
     name: ClassVar[str] = "plain"
 
-    @property
-    def capabilities(self):
-        return Capabilities(unbiased=True, commutes_with_sum=True, lossless=True, executes_on=EXECUTIONS)
+    capabilities = Capabilities(unbiased=True, commutes_with_sum=True, lossless=True, executes_on=EXECUTIONS)
 
     def get_config(self):
         return {}
@@ -77,9 +73,7 @@ class AnotherEveryTime(Alternating):
 
 
 class HidesState(Alternating):
-    @property
-    def capabilities(self):
-        return Capabilities(executes_on=EXECUTIONS)
+    capabilities = Capabilities(executes_on=EXECUTIONS)
 
 
 class Backwards(Identity):

@@ -27,9 +27,7 @@ class Whole(Encoder):
     name: ClassVar[str] = "whole"
     wire_id: ClassVar[str] = "whole/1"
 
-    @property
-    def capabilities(self):
-        return Capabilities(needs_client_state=True)
+    capabilities = Capabilities(needs_client_state=True)
 
     def get_config(self):
         return {}
@@ -63,9 +61,7 @@ class Grid(Whole):
     wire_id: ClassVar[str] = "grid/1"
     step = 1.0
 
-    @property
-    def capabilities(self):
-        return Capabilities(unbiased=True, needs_seed=True)
+    capabilities = Capabilities(unbiased=True, needs_seed=True)
 
     def init_state(self, spec):
         return {}
@@ -179,9 +175,7 @@ class OverflowingDecode(Grid):
 class LosesTheSign(Grid):
     """Sends magnitudes without signs."""
 
-    @property
-    def capabilities(self):
-        return Capabilities(needs_seed=True)
+    capabilities = Capabilities(needs_seed=True)
 
     def encode(self, x, state, round_num):
         payload, state = super().encode(x, state, round_num)
@@ -216,21 +210,15 @@ class SloppySum(Whole):
 
 
 class UndeclaredState(Whole):
-    @property
-    def capabilities(self):
-        return Capabilities()
+    capabilities = Capabilities()
 
 
 class DeclaresStateItHasNot(Grid):
-    @property
-    def capabilities(self):
-        return Capabilities(unbiased=True, needs_seed=True, needs_client_state=True)
+    capabilities = Capabilities(unbiased=True, needs_seed=True, needs_client_state=True)
 
 
 class StateNeverWritten(Grid):
-    @property
-    def capabilities(self):
-        return Capabilities(unbiased=True, needs_seed=True, needs_client_state=True)
+    capabilities = Capabilities(unbiased=True, needs_seed=True, needs_client_state=True)
 
     def init_state(self, spec):
         return {"memory": tf.zeros(spec.shape, spec.dtype)}
@@ -262,17 +250,13 @@ class LosesSomeLater(Whole):
 
 
 class NotLossless(Whole):
-    @property
-    def capabilities(self):
-        return Capabilities(lossless=True, needs_client_state=True)
+    capabilities = Capabilities(lossless=True, needs_client_state=True)
 
 
 class DoesNotCommute(Grid):
     """Sends a count, and decodes a sum of payloads as their mean."""
 
-    @property
-    def capabilities(self):
-        return Capabilities(unbiased=True, needs_seed=True, commutes_with_sum=True)
+    capabilities = Capabilities(unbiased=True, needs_seed=True, commutes_with_sum=True)
 
     def encode(self, x, state, round_num):
         payload, state = super().encode(x, state, round_num)
@@ -288,9 +272,7 @@ class DoesNotCommute(Grid):
 class LeavesEntriesOut(Whole):
     """Sends the first half of the entries, and claims to send every entry."""
 
-    @property
-    def capabilities(self):
-        return Capabilities(needs_client_state=True, sends_every_entry=True)
+    capabilities = Capabilities(needs_client_state=True, sends_every_entry=True)
 
     def encode(self, x, state, round_num):
         a = tf.reshape(x + state["residual"], [-1])
@@ -302,15 +284,11 @@ class LeavesEntriesOut(Whole):
 class MissesItsBound(Whole):
     """Rounds by up to one half, and claims an error bound of a thousandth of the range."""
 
-    @property
-    def capabilities(self):
-        return Capabilities(needs_client_state=True, relative_error_bound=1e-3)
+    capabilities = Capabilities(needs_client_state=True, relative_error_bound=1e-3)
 
 
 class UndeclaredSeed(Grid):
-    @property
-    def capabilities(self):
-        return Capabilities(unbiased=True)
+    capabilities = Capabilities(unbiased=True)
 
 
 class TellsWhetherThereIsAny(Whole):
@@ -318,9 +296,7 @@ class TellsWhetherThereIsAny(Whole):
 
     wire_id: ClassVar[str] = "flagged/1"
 
-    @property
-    def capabilities(self):
-        return Capabilities(commutes_with_sum=True, secure_aggregation_safe=True)
+    capabilities = Capabilities(commutes_with_sum=True, secure_aggregation_safe=True)
 
     def init_state(self, spec):
         return {}
@@ -341,9 +317,7 @@ class TellsWhetherThereIsAny(Whole):
 class RoundsUp(Whole):
     """Claims that the norm never grows, although rounding can increase it."""
 
-    @property
-    def capabilities(self):
-        return Capabilities(needs_client_state=True, bounded_sensitivity=True)
+    capabilities = Capabilities(needs_client_state=True, bounded_sensitivity=True)
 
 
 class ClaimsADtype(Whole):
@@ -499,11 +473,7 @@ class Loudest(Whole):
 class Everywhere(Whole):
     """Runs `Whole` on NumPy arrays, too. Passes all checks."""
 
-    executes_on: ClassVar = EXECUTIONS
-
-    @property
-    def capabilities(self):
-        return Capabilities(needs_client_state=True, executes_on=self.executes_on)
+    capabilities = Capabilities(needs_client_state=True, executes_on=EXECUTIONS)
 
     def init_state(self, spec):
         return {"residual": ops.zeros(spec)}
@@ -526,7 +496,7 @@ class Everywhere(Whole):
 class OnNumPy(Everywhere):
     """Runs on NumPy only. Passes all checks."""
 
-    executes_on: ClassVar = ("numpy",)
+    capabilities = Capabilities(needs_client_state=True, executes_on=("numpy",))
 
     def to_wire(self, payload, spec):
         return np.frombuffer(payload["values"].tobytes(), np.uint8)
@@ -545,10 +515,9 @@ class CutsOffOnNumPy(Everywhere):
 class ReadsWhatItGaveAway(OnNumPy):
     """Reads the residual after an op that may have overwritten it."""
 
-    @property
-    def capabilities(self):
-        dtypes = ("float32", "float64")  # those of the op
-        return Capabilities(needs_client_state=True, executes_on=self.executes_on, dtypes=dtypes)
+    capabilities = Capabilities(  # the op takes these dtypes
+        needs_client_state=True, executes_on=("numpy",), dtypes=("float32", "float64")
+    )
 
     def encode(self, x, state, round_num):
         taken = ops.topk_residual(x, state["residual"], 2)
@@ -681,9 +650,7 @@ class Follows(Grid):
 
     name: ClassVar[str] = "follows"
 
-    @property
-    def capabilities(self):
-        return Capabilities(needs_client_state=True, needs_seed=True, sends_differences=True)
+    capabilities = Capabilities(needs_client_state=True, needs_seed=True, sends_differences=True)
 
     def init_state(self, spec):
         return {"memory": tf.zeros(spec.shape, spec.dtype)}
