@@ -222,16 +222,6 @@ def test_sums_near_the_largest_number_are_exact():
         assert total.value().tobytes() == expected.tobytes()
 
 
-def test_sums_whose_merger_would_be_infinite_are_not_merged():
-    one, other = fedplug.Sum(9), fedplug.Sum(9)
-    one.add(payload_of(3e38))
-    other.add(payload_of(2e38))
-    before = one.value().tobytes()
-    with pytest.raises(ArgumentError, match="infinite in float32"):
-        one.merge(other)
-    assert (one.value().tobytes(), one.count) == (before, 1)
-
-
 @pytest.mark.parametrize(
     ("dtype", "weight", "message"),
     [
