@@ -5,14 +5,18 @@ Each module is imported on first use. No other file of fedplug imports fedplug-c
 
 from __future__ import annotations
 
+import functools
 from typing import TYPE_CHECKING
 
-from fedplug.ops.lazy import imported_on_first_use
+from fedplug.registry.first_use import imported_on_first_use
 
 if TYPE_CHECKING:
-    from fedplug_cuda.ops import arrays as arrays
-    from fedplug_cuda.ops import floats as floats
-    from fedplug_cuda.ops import scatter as scatter
-    from fedplug_cuda.ops import topk as topk
+    from fedplug_cuda.ops import arrays, floats, scatter, topk
 
-__getattr__ = imported_on_first_use("fedplug_cuda.ops")
+__all__ = ["arrays", "floats", "scatter", "topk"]
+
+_PACKAGE = "fedplug_cuda.ops"
+
+if not TYPE_CHECKING:  # a type checker would take this for "any name exists"
+    _module = imported_on_first_use(_PACKAGE, {name: f"{_PACKAGE}.{name}" for name in __all__})
+    __getattr__ = functools.cache(_module)  # every call of an op asks

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from fedplug.ops.lazy import imported_on_first_use
+from fedplug.registry.first_use import imported_on_first_use
 
 if TYPE_CHECKING:
-    from fedplug_sketch._tensorflow import ops as ops
+    from fedplug_sketch._tensorflow import ops
 
-__getattr__ = imported_on_first_use(__name__)
+__all__ = ["ops"]
+
+if not TYPE_CHECKING:  # a type checker would take this for "any name exists"
+    __getattr__ = imported_on_first_use(__name__, {"ops": f"{__name__}.ops"})
