@@ -33,8 +33,8 @@ class Block:
 
     Attributes:
         stage: The stage.
-        slices: For every slice, the positions of its clients in the round.
-        columns: For every client value of the stage, one `Given`, `OnWorker` or `Place` per client, packed.
+        slices: The positions in the round of the clients of each slice.
+        columns: The packed `Given`, `OnWorker` or `Place` of each client, for each client value of the stage.
     """
 
     stage: StageOfRound

@@ -66,10 +66,10 @@ class Slice:
         first: Position of the first client in the round.
         count: Number of clients in the slice.
         of: Number of clients in the round.
-        values: For every client value of the stage, one `Given`, `OnWorker`, `StateReference` or `Fetched`
-            per client.
+        values: The `Given`, `OnWorker`, `StateReference` or `Fetched` of each client, for each client value
+            of the stage.
         homes: References to the clients' states if a store on the machines keeps them; else empty.
-        stays: For every value of `Stage.keeps`, whether it stays on the machine of the client's state.
+        stays: Whether each value of `Stage.keeps` stays on the machine of the client's state.
     """
 
     computation: str

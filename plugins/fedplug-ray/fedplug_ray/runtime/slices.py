@@ -64,7 +64,7 @@ class StageOfRound:
         run: `Stage.run`, shared in the cluster.
         merge: `Stage.merge`, shared in the cluster.
         inputs: The values of `Stage.inputs`, shared in the cluster.
-        stays: For every value of `Stage.keeps`, whether it stays on the machine of the client's state.
+        stays: Whether each value of `Stage.keeps` stays on the machine of the client's state.
         adds_up: Whether there are accumulators.
         computation: Name of the computation, for errors.
         clients: Number of clients in the round.
@@ -94,7 +94,7 @@ def slice_task(
     Args:
         stage: The stage.
         clients: Positions of the slice's clients in the round.
-        columns: For every client value of the stage, one value per client of the slice.
+        columns: One value per client of the slice, for each client value of the stage.
         reference: A function that returns the reference to a value that the task does not contain.
         needs: Tasks whose results are among the values.
         homes: References to the clients' states if a store on the machines keeps them.

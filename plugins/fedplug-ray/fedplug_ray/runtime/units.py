@@ -49,7 +49,7 @@ def slice_unit(
         stage: The stage.
         number: Number of the slice.
         clients: Positions of its clients in the round.
-        columns: For every client value of the stage, one value per client of the round.
+        columns: One value per client of the round, for each client value of the stage.
         needs: Tasks whose results are among the values.
         homes: References to the states of the round's clients if a store on the machines keeps them.
     """
@@ -70,7 +70,7 @@ def block_unit(
     Args:
         stage: The stage.
         slices: The clients of each slice, by its number.
-        columns: For every client value of the stage, one value per client of the round.
+        columns: One value per client of the round, for each client value of the stage.
         needs: Tasks whose results are among the values.
         let_go: A function that is called with the coordinator and a task number when the coordinator may drop
             the values of this task.
