@@ -261,6 +261,8 @@ class Pipeline(Encoder, ContainerEncoder, Measured, Adjustable):
         narrow = [ops.narrowed(values, dtype) for values, dtype in zip(exact, dtypes, strict=True)]
         rounded = any(short is not whole for short, whole in zip(narrow, exact, strict=True))
         loses = any(states) and not (self._values.lossless and not rounded)
+        if self._values.lossless and not loses:
+            return narrow, states
         with sums_may_overflow():
             if not self._values.lossless:
                 sent, lost = self._values.encode_each(narrow, round_num, exact if loses else None)
