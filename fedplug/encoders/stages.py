@@ -17,6 +17,7 @@ from fedplug import ops
 from fedplug.encoders.base import State
 from fedplug.encoders.sparsity import Sparsity
 from fedplug.ops.donation import donate_residuals
+from fedplug.ops.scatter import add_selected
 from fedplug.ops.types import Array, DType, IndexForm, Spec, SymbolForm
 from fedplug.registry.component import Component
 from fedplug.registry.specs import Capabilities
@@ -55,7 +56,7 @@ class Sparsifier(Component):
 
     A sparsifier with error feedback keeps the residual in its state under ``"residual"``, in the shape of the
     tensor. The residual also takes what a later stage loses. A sparsifier with another state overrides
-    `init_state` and `update_residual`.
+    `init_state` and `update_residuals`.
     """
 
     error_feedback: bool = False
@@ -78,7 +79,7 @@ class Sparsifier(Component):
 
         Args:
             x: The tensor; finite, of a fully known shape; float32 or float64. A pipeline widens 16-bit
-                tensors, rounds the selected values, and gives the rounding errors to `update_residual`.
+                tensors, rounds the selected values, and gives the rounding errors to `update_residuals`.
             state: The state from `init_state` or from this client's previous call for this tensor.
             round_num: The round number, an int32 scalar, for schedules and seeds.
         """
@@ -101,18 +102,21 @@ class Sparsifier(Component):
         """Returns the next state with this residual; an empty state without error feedback."""
         return {"residual": residual} if self.error_feedback else {}
 
-    def update_residual(self, state: State, lost: Array, indices: Array) -> State:
-        """Returns the next state if a later stage loses a part of the selected values.
+    def update_residuals(
+        self, states: Sequence[State], lost: Sequence[Array], indices: Sequence[Array]
+    ) -> list[State]:
+        """Returns the next states if a later stage loses a part of the selected values.
 
         Args:
-            state: The state of the `Selection`.
-            lost: The selected values minus the values that a receiver gets; ``[k]``.
-            indices: The indices of the `Selection`.
+            states: The state of the `Selection` of each tensor.
+            lost: The selected values minus the values that a receiver gets; ``[k]`` for each tensor.
+            indices: The indices of the `Selection` of each tensor.
         """
-        if "residual" not in state:
-            return state
-        with donate_residuals():  # `select` made it, and nothing else refers to it
-            return {**state, "residual": ops.scatter_decode_add(state["residual"], lost, indices)}
+        if not all("residual" in state for state in states):
+            return list(states)
+        with donate_residuals():  # `select` made them, and nothing else refers to them
+            residuals = add_selected([state["residual"] for state in states], lost, indices)
+        return [{**state, "residual": new} for state, new in zip(states, residuals, strict=True)]
 
 
 class PackedSymbols(NamedTuple):

@@ -24,12 +24,10 @@ from fedplug.encoders.pipeline.stage_order import (
 )
 from fedplug.encoders.pipeline.value_coder import ValueCoder
 from fedplug.encoders.rate_control import Adjustable, Adjustment, adjustment_of
-from fedplug.encoders.stages import Selection, Sparsifier
+from fedplug.encoders.stages import Selection
 from fedplug.errors import CapabilityError, ConfigError
 from fedplug.ops.checks import sums_may_overflow
 from fedplug.ops.device_array import is_on_device
-from fedplug.ops.donation import donate_residuals
-from fedplug.ops.scatter import add_selected
 from fedplug.ops.types import Array, ArraySpec, DType, Spec
 from fedplug.registry.config import as_component, component_config
 from fedplug.registry.specs import EXECUTIONS, Capabilities
@@ -198,7 +196,8 @@ class Pipeline(Encoder, ContainerEncoder, Measured, Adjustable):
         with sums_may_overflow():
             lost = chosen.values - ops.widened(values["values"])
         ops.require_finite(lost, f"the error of {self._values.wire_id}, which the residual would keep,")
-        return values, self._stages.sparsifier.update_residual(chosen.state, lost, chosen.indices)
+        update = self._stages.sparsifier.update_residuals
+        return values, update([chosen.state], [lost], [chosen.indices])[0]
 
     def encode_container(
         self, x: NDArray[Any], state: State, round_num: int, spec: ArraySpec, header: bytes
@@ -275,7 +274,8 @@ class Pipeline(Encoder, ContainerEncoder, Measured, Adjustable):
             return sent, states
         for each in lost:
             ops.require_finite(each, f"the error of {self._values.wire_id}, which the residual would keep,")
-        return sent, _updated(self._stages.sparsifier, states, lost, [each.indices for each in selections])
+        indices = [chosen.indices for chosen in selections]
+        return sent, self._stages.sparsifier.update_residuals(states, lost, indices)
 
     def decode(self, payload: Payload, spec: Spec) -> Array:
         return self._form.decode(payload, spec)
@@ -336,15 +336,3 @@ class Pipeline(Encoder, ContainerEncoder, Measured, Adjustable):
 
     def __repr__(self) -> str:
         return " | ".join(map(repr, self._given))
-
-
-def _updated(
-    sparsifier: Sparsifier, states: Sequence[State], lost: Sequence[Array], indices: Sequence[Array]
-) -> list[State]:
-    """Returns what `Sparsifier.update_residual` does for each tensor, in one call where it is the default."""
-    default = type(sparsifier).update_residual is Sparsifier.update_residual
-    if not default or not all("residual" in state for state in states):
-        return [sparsifier.update_residual(*each) for each in zip(states, lost, indices, strict=True)]
-    with donate_residuals():  # `select` made them, and nothing else refers to them
-        residuals = add_selected([state["residual"] for state in states], lost, indices)
-    return [{**state, "residual": new} for state, new in zip(states, residuals, strict=True)]
