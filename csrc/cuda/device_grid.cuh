@@ -7,6 +7,7 @@
 #include <cuda_runtime.h>
 
 #include <cstddef>
+#include <cstdint>
 
 namespace fedplug::cuda {
 
@@ -18,6 +19,37 @@ struct DeviceGrid {
   // wrote before. It needs no initialised memory, because its counters are
   // CUDA's.
   __device__ void Meet() const { cooperative_groups::this_grid().sync(); }
+};
+
+// The barrier of a team: all blocks of the grid, or some of them.
+//
+// REQUIRES: *arrived begins at zero and is this team's alone
+class DeviceTeam {
+ public:
+  __device__ DeviceTeam(unsigned blocks, std::uint32_t* arrived)
+      : blocks_(blocks), arrived_(arrived) {}
+
+  __device__ void Meet() {
+    if (blocks_ == gridDim.x) {
+      DeviceGrid().Meet();
+      return;
+    }
+    __syncthreads();
+    awaited_ += blocks_;
+    if (threadIdx.x == 0 && blocks_ > 1) {
+      __threadfence();  // what this block wrote comes before its arrival
+      atomicAdd(arrived_, 1u);
+      while (atomicAdd(arrived_, 0u) < awaited_) {
+      }
+      __threadfence();  // the arrivals come before what is read now
+    }
+    __syncthreads();
+  }
+
+ private:
+  unsigned blocks_;
+  std::uint32_t* arrived_;
+  std::uint32_t awaited_ = 0;  // arrivals, since the first barrier
 };
 
 }  // namespace fedplug::cuda

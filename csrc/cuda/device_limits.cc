@@ -22,6 +22,13 @@ Status AskFor(int device, DeviceLimits* limits) {
                              "the limits of the device");
     if (!status.ok()) return status;
   }
+  int driver = 0;
+  if (Status status =
+          ToStatus(cudaDriverGetVersion(&driver), "the version of the driver");
+      !status.ok()) {
+    return status;
+  }
+  limits->large_arguments = driver >= 12010;
   limits->shared_bytes = shared_bytes;
   limits->cooperative = cooperative != 0;
   return {};

@@ -41,7 +41,10 @@ class LaunchQueue {
     return static_cast<unsigned>(of_multiprocessor * limits.multiprocessors);
   }
 
-  bool refused() const { return error_ != cudaSuccess; }
+  // As if the runtime had refused the next launch.
+  void Refuse(cudaError_t error) {
+    if (error_ == cudaSuccess) error_ = error;
+  }
 
   // Queues a kernel whose blocks all run at the same time with `shared_bytes`
   // of shared memory each. Returns false, and queues nothing, if the device has

@@ -1,5 +1,6 @@
-// Queues the steps of topk/steps.h as kernels, a group of tensors at a
-// time, or those of topk/resident.h or topk/banded.h as one.
+// Queues a selection as one kernel: the steps of topk/resident.h or of
+// topk/banded.h. The tensors of a list are described by a table in the
+// workspace, which kernels that take its words as arguments write first.
 #include <cuda_runtime.h>
 
 #include <algorithm>
@@ -12,86 +13,42 @@
 #include "cuda/device_limits.h"
 #include "cuda/launch.cuh"
 #include "cuda/topk/banded.h"
-#include "cuda/topk/groups.h"
+#include "cuda/topk/lists.h"
 #include "cuda/topk/resident.h"
-#include "cuda/topk/steps.h"
 #include "cuda/topk/together.h"
 #include "cuda/topk_residual.h"
 
 namespace fedplug::cuda {
 namespace {
 
-using topk::Group;
 using topk::Job;
 using topk::kThreads;
+using topk::List;
 using topk::Request;
 using topk::Sharing;
+using topk::Span;
+using topk::Team;
+using topk::TogetherMemory;
 
-// The longest group of a long list. The drivers of CUDA 13 take large
-// arguments.
-#if CUDART_VERSION >= 13000
-constexpr int kLongGroup = topk::kMany;
-#else
-constexpr int kLongGroup = topk::kFew;
-#endif
-
-template <typename Part, typename T, int kMost, typename Step>
-__global__ void __launch_bounds__(kThreads)
-    PartKernel(const __grid_constant__ Group<T, kMost> group, const Step step,
-               bool backwards) {
-  __shared__ typename Step::Shared shared;
-  const unsigned number = backwards ? gridDim.x - 1 - blockIdx.x : blockIdx.x;
-  group.template With<Part>(number, [&](const Job<T>& job, const Part& part) {
-    step(DeviceBlock{}, job, part, shared);
-  });
-}
-
-// A step of all groups is queued before the next step of the first:
-// PartitionPass must know whether any tensor of the whole list was non-finite.
-// Each step walks the tensors the other way than the one before it, and so
-// begins with what that one has left in the second-level cache.
-template <typename T, int kMost>
-class StreamLauncher {
- public:
-  StreamLauncher(std::vector<Group<T, kMost>> groups, LaunchQueue* queue)
-      : groups_(std::move(groups)), queue_(queue) {}
-
-  template <typename Part, typename Step>
-  void Each(const Step& step) {
-    for (const Group<T, kMost>& group : groups_) {
-      queue_->Launch(PartKernel<Part, T, kMost, Step>,
-                     group.template Parts<Part>(), kThreads, group, step,
-                     backwards_);
-    }
-    std::reverse(groups_.begin(), groups_.end());
-    backwards_ = !backwards_;
-  }
-
- private:
-  std::vector<Group<T, kMost>> groups_;
-  bool backwards_ = false;
-  LaunchQueue* queue_;
-};
-
-// The steps of one block of a grid, all in one kernel, on its part of the
-// tensor.
+// The steps of one block of a team, all in one kernel, on its part of the
+// scope.
 template <typename T, typename Part>
-class BlockOfGrid {
+class BlockOfTeam {
  public:
-  __device__ BlockOfGrid(const Job<T>& job, const Part& part,
-                         const topk::TogetherMemory& memory)
-      : job_(job, &memory.decisions()), part_(part), memory_(memory) {}
-
-  __device__ void Begin(const topk::ZeroedMemory& zeroed) {
-    zeroed.Zero(block_, blockIdx.x, gridDim.x);
-    grid_.Meet();
-  }
+  // `memory` is a TogetherMemory that outlives the object.
+  __device__ BlockOfTeam(const Job<T>& job, const Part& part,
+                         const TogetherMemory& memory, const Team& team)
+      : job_(job, &memory.decisions()),
+        part_(part),
+        memory_(memory),
+        team_(team),
+        barrier_(team.blocks, &job.scope.state->arrived) {}
 
   template <typename OfBlock, typename OfScope>
   __device__ void Each(const topk::Then<OfBlock, OfScope>& step) {
-    job_.BeginStep(block_, blockIdx.x, gridDim.x);
+    job_.BeginStep(block_, team_.number, team_.blocks);
     Last(step.of_block);
-    grid_.Meet();
+    barrier_.Meet();
     Last(step.of_scope);
   }
 
@@ -107,21 +64,29 @@ class BlockOfGrid {
  private:
   topk::JobOfBlock<T> job_;
   const Part& part_;
-  const topk::TogetherMemory& memory_;
+  const TogetherMemory& memory_;
+  const Team team_;
   DeviceBlock block_{};
-  DeviceGrid grid_{};
+  DeviceTeam barrier_;
 };
+
+// The first step of every kernel.
+__device__ void ZeroTogether(const topk::ZeroedMemory& zeroed) {
+  zeroed.Zero(DeviceBlock(), blockIdx.x, gridDim.x);
+  DeviceGrid().Meet();
+}
 
 template <typename T>
 __global__ void __launch_bounds__(kThreads, 1)
     ResidentKernel(const __grid_constant__ Job<T> job, NonFinitePolicy policy,
                    std::uint32_t elements_of_share,
                    const topk::ZeroedMemory zeroed) {
+  ZeroTogether(zeroed);
   const topk::ResidentMemory<T> memory(shared_of_launch);
   const auto share =
       memory.ShareAt(blockIdx.x, job.tensor.n, elements_of_share);
-  BlockOfGrid<T, topk::Share<T>> block(job, share, memory);
-  block.Begin(zeroed);
+  BlockOfTeam<T, topk::Share<T>> block(job, share, memory,
+                                       {blockIdx.x, gridDim.x});
   topk::RunResidentSteps<T>(policy, block);
 }
 
@@ -130,15 +95,91 @@ __global__ void __launch_bounds__(kThreads, 1)
 template <typename T>
 inline constexpr int kBandedBlocks = sizeof(T) == 8 ? 1 : 2;
 
-template <typename T, int kMost>
+// The steps for one scope, of a block of its team.
+template <typename T>
+__device__ void SelectBanded(const List<T>& list, NonFinitePolicy policy,
+                             const Team& team) {
+  const TogetherMemory memory(shared_of_launch);
+  const Span<T> span = Span<T>::Of(list, team);
+  BlockOfTeam<T, Span<T>> block(list.jobs[0], span, memory, team);
+  topk::RunBandedSteps(list.jobs[0], policy, block);
+}
+
+template <typename T>
 __global__ void __launch_bounds__(kThreads, kBandedBlocks<T>)
-    BandedKernel(const __grid_constant__ topk::BandedCall<T, kMost> call,
+    BandedKernel(const __grid_constant__ Job<T> job, NonFinitePolicy policy,
                  const topk::ZeroedMemory zeroed) {
-  const topk::TogetherMemory memory(shared_of_launch);
-  const auto span = call.SpanOf(blockIdx.x, gridDim.x);
-  BlockOfGrid<T, topk::Span<T, kMost>> block(call.list.jobs[0], span, memory);
-  block.Begin(zeroed);
-  topk::RunBandedSteps(call, block);
+  ZeroTogether(zeroed);
+  const auto n = static_cast<std::uint32_t>(job.tensor.n);
+  const auto tiles = static_cast<std::uint32_t>(topk::TilesOf(n));
+  SelectBanded<T>({&job, nullptr, nullptr, 1, tiles, n}, policy,
+                  {blockIdx.x, gridDim.x});
+}
+
+// Says whether a sum of any tensor is refused. If so, the residuals and the
+// reports are as they must be.
+template <typename T>
+__device__ bool RefusesAny(const List<T>& list, NonFinitePolicy policy) {
+  const TogetherMemory memory(shared_of_launch);
+  const Team team = {blockIdx.x, gridDim.x};
+  const Span<T> span = Span<T>::Of(list, team);
+  BlockOfTeam<T, Span<T>> block(list.jobs[0], span, memory, team);
+  block.Last(topk::CheckSums<T>{});
+  DeviceGrid().Meet();
+  if (!topk::IsRefused(list.jobs[0], policy)) return false;
+  block.Last(topk::Settle<T>{policy, /*written=*/false});
+  return true;
+}
+
+template <typename T>
+__global__ void __launch_bounds__(kThreads, kBandedBlocks<T>)
+    BandedListKernel(const List<T> list, Sharing sharing,
+                     NonFinitePolicy policy, const topk::ZeroedMemory zeroed) {
+  ZeroTogether(zeroed);
+  const bool each = sharing == Sharing::kOneForEach;
+  if (each && policy == NonFinitePolicy::kError) {
+    if (RefusesAny(list, policy)) return;
+    policy = NonFinitePolicy::kDrop;  // there is nothing to drop
+  }
+  for (int i = 0; i < (each ? list.tensors : 1); ++i) {
+    unsigned first = 0;
+    const unsigned blocks =
+        each ? list.TeamOf(i, gridDim.x, &first) : gridDim.x;
+    if (blockIdx.x - first >= blocks) continue;  // also where it is below
+    SelectBanded(each ? list.Only(i) : list, policy,
+                 {blockIdx.x - first, blocks});
+  }
+}
+
+// A part of the words of a table, as an argument of a kernel: of up to 4 KB, or
+// 32 KB where the driver takes so much.
+template <int kWords>
+struct PartOfTable {
+  std::uint32_t words[kWords];
+};
+constexpr int kFewWords = 1000;
+constexpr int kManyWords = 8000;
+
+template <int kWords>
+__global__ void __launch_bounds__(kThreads)
+    StoreKernel(const __grid_constant__ PartOfTable<kWords> part,
+                std::uint32_t count, std::uint32_t* table) {
+  for (std::uint32_t i = threadIdx.x; i < count; i += kThreads) {
+    table[i] = part.words[i];
+  }
+}
+
+template <int kWords>
+void StoreTable(const std::vector<std::uint32_t>& words, std::uint32_t* table,
+                LaunchQueue* queue) {
+  for (std::size_t begin = 0; begin < words.size(); begin += kWords) {
+    const std::size_t count =
+        std::min<std::size_t>(kWords, words.size() - begin);
+    PartOfTable<kWords> part;
+    std::copy_n(words.data() + begin, count, part.words);
+    queue->Launch(StoreKernel<kWords>, 1, kThreads, part,
+                  static_cast<std::uint32_t>(count), table + begin);
+  }
 }
 
 Status Invalid(std::string message) {
@@ -194,53 +235,38 @@ Status CheckGroupSizes(const TensorUpdate<T>* tensors, std::int64_t count,
   return {};
 }
 
-template <int kMost, typename T>
-void QueueSteps(const Request<T>& request, NonFinitePolicy policy,
-                const topk::Workspace& layout, TopKReport* reports,
-                LaunchQueue* queue) {
-  StreamLauncher<T, kMost> launcher(
-      topk::MakeGroups<kMost>(request, layout, reports), queue);
-  topk::RunSteps<T>(policy, launcher);
-}
-
 // Says whether the selection is queued, or was refused: otherwise there is not
 // the room for it.
-//
-// REQUIRES: request.count == 1
 template <typename T>
-bool QueueResident(const Request<T>& request, NonFinitePolicy policy,
-                   const topk::Workspace& layout, TopKReport* reports,
-                   const DeviceLimits& limits, LaunchQueue* queue) {
-  const auto shares = topk::SharesOf<T>(request.tensors[0].n, limits);
+bool QueueResident(const Job<T>& job, NonFinitePolicy policy,
+                   const topk::ZeroedMemory& zeroed, const DeviceLimits& limits,
+                   LaunchQueue* queue) {
+  const auto shares = topk::SharesOf<T>(job.tensor.n, limits);
   if (shares.count == 0) return false;
   return queue->LaunchTogether(
       limits,
       static_cast<std::size_t>(
           topk::ResidentMemory<T>::BytesFor(shares.elements)),
-      ResidentKernel<T>, shares.count, kThreads,
-      topk::OnlyJob(request, layout, reports), policy, shares.elements,
-      topk::ZeroedMemory::Of(layout));
+      ResidentKernel<T>, shares.count, kThreads, job, policy, shares.elements,
+      zeroed);
 }
 
-// As QueueResident.
-//
-// REQUIRES: request.Scopes() == 1; request.count <= kMost
-template <int kMost, typename T>
-bool QueueBanded(const Request<T>& request, NonFinitePolicy policy,
-                 const topk::Workspace& layout, TopKReport* reports,
-                 const DeviceLimits& limits, LaunchQueue* queue) {
-  constexpr auto kBytes =
-      static_cast<std::size_t>(topk::TogetherMemory::kBytes);
-  const unsigned most =
-      queue->MostTogether(limits, kBytes, BandedKernel<T, kMost>, kThreads);
-  if (most == 0) return queue->refused();
-  const std::int64_t blocks = std::min(
-      {std::int64_t{most}, topk::SizesOf(request, 0, request.count).tiles,
-       topk::kMostShares});
-  return queue->LaunchTogether(
-      limits, kBytes, BandedKernel<T, kMost>, static_cast<unsigned>(blocks),
-      kThreads, topk::MakeBandedCall<kMost>(request, policy, layout, reports),
-      topk::ZeroedMemory::Of(layout));
+// Queues a banded kernel with as many blocks as the device runs together, up to
+// one a tile.
+template <typename... Parameters, typename... Arguments>
+void QueueBanded(std::int64_t tiles, const DeviceLimits& limits,
+                 LaunchQueue* queue, void (*kernel)(Parameters...),
+                 const Arguments&... arguments) {
+  constexpr auto kBytes = static_cast<std::size_t>(TogetherMemory::kBytes);
+  auto blocks = static_cast<unsigned>(std::min(
+      {std::int64_t{queue->MostTogether(limits, kBytes, kernel, kThreads)},
+       tiles, topk::kMostShares}));
+  // A device that others use may run fewer.
+  while (blocks > 0 && !queue->LaunchTogether(limits, kBytes, kernel, blocks,
+                                              kThreads, arguments...)) {
+    blocks /= 2;
+  }
+  if (blocks == 0) queue->Refuse(cudaErrorCooperativeLaunchTooLarge);
 }
 
 // REQUIRES: the sizes are checked
@@ -248,37 +274,33 @@ template <typename T>
 Status Queue(const Request<T>& request, NonFinitePolicy policy, void* workspace,
              std::size_t workspace_bytes, TopKReport* reports,
              cudaStream_t stream, TopKWay way) {
-  const topk::Workspace layout = topk::LayOut(request, way, workspace);
+  const topk::Workspace layout = topk::LayOut(request, workspace);
   if (workspace_bytes < layout.bytes) {
     return Invalid("the workspace has " + std::to_string(workspace_bytes) +
                    " bytes but must have " + std::to_string(layout.bytes) +
                    "; ask " +
                    (request.sharing == Sharing::kOneForEach
                         ? "TopKResidualWorkspaceBytes"
-                        : "GroupedTopKResidualWorkspaceBytes") +
-                   " with the way of the call");
+                        : "GroupedTopKResidualWorkspaceBytes"));
   }
+  if (request.count == 0) return {};
+  DeviceLimits limits;
+  if (Status status = FindDeviceLimits(&limits); !status.ok()) return status;
   LaunchQueue queue(stream);
-  if (way != TopKWay::kPasses && request.Scopes() == 1) {
-    DeviceLimits limits;
-    if (Status status = FindDeviceLimits(&limits); !status.ok()) return status;
-    const auto queued_by = [&](TopKWay asked_for, int most, auto queue_it) {
-      return (way == asked_for || way == TopKWay::kFastest) &&
-             request.count <= most &&
-             queue_it(request, policy, layout, reports, limits, &queue);
-    };
-    const auto queue_banded =
-        request.count == 1 ? QueueBanded<1, T> : QueueBanded<kLongGroup, T>;
-    if (queued_by(TopKWay::kResident, 1, QueueResident<T>) ||
-        queued_by(TopKWay::kBanded, kLongGroup, queue_banded)) {
-      return queue.status("topk_residual");
-    }
-  }
-  queue.Zero(layout.any_non_finite, layout.zeroed_bytes);
-  if (request.count <= topk::kFew) {
-    QueueSteps<topk::kFew>(request, policy, layout, reports, &queue);
-  } else {
-    QueueSteps<kLongGroup>(request, policy, layout, reports, &queue);
+  const auto zeroed = topk::ZeroedMemory::Of(layout);
+  const std::int64_t tiles = topk::SizesOf(request, 0, request.count).tiles;
+  const std::vector<Job<T>> jobs = topk::JobsOf(request, layout, reports);
+  if (request.count > 1) {
+    const auto store =
+        limits.large_arguments ? StoreTable<kManyWords> : StoreTable<kFewWords>;
+    store(topk::TableOf(jobs), layout.table, &queue);
+    QueueBanded(tiles, limits, &queue, BandedListKernel<T>,
+                topk::ListAt(layout.table, request), request.sharing, policy,
+                zeroed);
+  } else if (way == TopKWay::kBanded ||
+             !QueueResident(jobs[0], policy, zeroed, limits, &queue)) {
+    QueueBanded(tiles, limits, &queue, BandedKernel<T>, jobs[0], policy,
+                zeroed);
   }
   return queue.status("topk_residual");
 }
@@ -287,9 +309,9 @@ Status Queue(const Request<T>& request, NonFinitePolicy policy, void* workspace,
 
 template <typename T>
 std::size_t TopKResidualWorkspaceBytes(const TopKTensor<T>* tensors,
-                                       std::int64_t count, TopKWay way) {
+                                       std::int64_t count) {
   const Request<T> request = {tensors, count, Sharing::kOneForEach, nullptr};
-  return topk::LayOut(request, way, nullptr).bytes;
+  return topk::LayOut(request, nullptr).bytes;
 }
 
 template <typename T>
@@ -304,11 +326,11 @@ Status TopKResidual(const TopKTensor<T>* tensors, std::int64_t count,
 
 template <typename T>
 std::size_t GroupedTopKResidualWorkspaceBytes(const TensorUpdate<T>* tensors,
-                                              std::int64_t count, TopKWay way) {
+                                              std::int64_t count) {
   const auto sharers = Sharers<T>(tensors, count, 0, nullptr, nullptr);
   const Request<T> request = {sharers.data(), count, Sharing::kOneForAll,
                               nullptr};
-  return topk::LayOut(request, way, nullptr).bytes;
+  return topk::LayOut(request, nullptr).bytes;
 }
 
 template <typename T>
@@ -333,17 +355,17 @@ Status GroupedTopKResidual(const TensorUpdate<T>* tensors, std::int64_t count,
                   policy, workspace, workspace_bytes, reports, stream, way);
 }
 
-#define FEDPLUG_INSTANTIATE(T)                                               \
-  template std::size_t TopKResidualWorkspaceBytes<T>(const TopKTensor<T>*,   \
-                                                     std::int64_t, TopKWay); \
-  template Status TopKResidual<T>(const TopKTensor<T>*, std::int64_t,        \
-                                  NonFinitePolicy, void*, std::size_t,       \
-                                  TopKReport*, cudaStream_t, TopKWay);       \
-  template std::size_t GroupedTopKResidualWorkspaceBytes<T>(                 \
-      const TensorUpdate<T>*, std::int64_t, TopKWay);                        \
-  template Status GroupedTopKResidual<T>(                                    \
-      const TensorUpdate<T>*, std::int64_t, std::int64_t, NonFinitePolicy,   \
-      void*, std::size_t, T*, std::int32_t*, std::int64_t*, TopKReport*,     \
+#define FEDPLUG_INSTANTIATE(T)                                             \
+  template std::size_t TopKResidualWorkspaceBytes<T>(const TopKTensor<T>*, \
+                                                     std::int64_t);        \
+  template Status TopKResidual<T>(const TopKTensor<T>*, std::int64_t,      \
+                                  NonFinitePolicy, void*, std::size_t,     \
+                                  TopKReport*, cudaStream_t, TopKWay);     \
+  template std::size_t GroupedTopKResidualWorkspaceBytes<T>(               \
+      const TensorUpdate<T>*, std::int64_t);                               \
+  template Status GroupedTopKResidual<T>(                                  \
+      const TensorUpdate<T>*, std::int64_t, std::int64_t, NonFinitePolicy, \
+      void*, std::size_t, T*, std::int32_t*, std::int64_t*, TopKReport*,   \
       cudaStream_t, TopKWay)
 FEDPLUG_INSTANTIATE(float);
 FEDPLUG_INSTANTIATE(double);

@@ -33,21 +33,16 @@ struct TopKTensor {
   std::int32_t* indices;
 };
 
-// How a selection is queued. The results are the same bits.
+// How the selection from a single tensor is queued. The results are the same
+// bits. Lists take the banded kernel, behind a small one that stores a table of
+// up to 159 tensors (19 where the driver is older than CUDA 12.1).
 enum class TopKWay {
-  // The first of kResident and kBanded that the tensor and the device are for,
-  // or else kPasses.
-  kFastest,
-  kPasses,  // several kernels, each over all elements or those that are left
   // One kernel that keeps all sums in the shared memory of the multiprocessors
-  // and reads and writes every element once; kPasses where they do not fit, for
-  // a list of tensors, and where the device cannot run all blocks together.
-  kResident,
+  // where they fit, and reads and writes every element once (topk/resident.h);
+  // otherwise as kBanded.
+  kFastest,
   // One kernel that reads and writes every element once and lists what a sample
-  // says may be chosen, for what is too large to be resident and for lists of
-  // up to 180 tensors with one k (22 before CUDA 13); kPasses for other lists,
-  // and where the device has no blocks that wait for each other. It has a
-  // larger workspace.
+  // says may be chosen (topk/banded.h).
   kBanded,
 };
 
@@ -58,13 +53,11 @@ struct TopKReport {
 };
 
 // REQUIRES: the n of the tensors are valid; the pointers are not looked at
-// COST:     about 2 bytes per element and 8.3 KiB per tensor; for a single one
-//           up to 24 KiB more, and unless it is kResident or kPasses 2 bytes
-//           more per element
+// COST:     2 bytes per element and up to 34 KiB per tensor; for a single one 4
+//           bytes per element
 template <typename T>
 std::size_t TopKResidualWorkspaceBytes(const TopKTensor<T>* tensors,
-                                       std::int64_t count,
-                                       TopKWay way = TopKWay::kFastest);
+                                       std::int64_t count);
 
 // Queues the selection of every tensor: k entries of each, as the core does.
 //
@@ -80,8 +73,7 @@ std::size_t TopKResidualWorkspaceBytes(const TopKTensor<T>* tensors,
 //           float or double.
 // SHAPE:    tensors[count], workspace[workspace_bytes], reports[count]
 // THREADS:  the caller's only; the result does not depend on the GPU
-// COST:     see topk/steps.h, topk/resident.h and
-//           topk/banded.h
+// COST:     see topk/resident.h and topk/banded.h
 template <typename T>
 Status TopKResidual(const TopKTensor<T>* tensors, std::int64_t count,
                     NonFinitePolicy policy, void* workspace,
@@ -89,12 +81,10 @@ Status TopKResidual(const TopKTensor<T>* tensors, std::int64_t count,
                     CUstream_st* stream, TopKWay way = TopKWay::kFastest);
 
 // REQUIRES: the n of the tensors are valid; the pointers are not looked at
-// COST:     about 2 bytes per element, or 4 unless it is kResident or kPasses,
-//           20 bytes per tensor, and up to 33 KiB
+// COST:     4 bytes per element, 200 bytes per tensor, and up to 33 KiB
 template <typename T>
 std::size_t GroupedTopKResidualWorkspaceBytes(const TensorUpdate<T>* tensors,
-                                              std::int64_t count,
-                                              TopKWay way = TopKWay::kFastest);
+                                              std::int64_t count);
 
 // Queues one selection from all tensors together, as if they lay one behind the
 // other: the core's GroupedTopKResidual. values, indices and row_splits, in

@@ -112,7 +112,7 @@ void TopKSeparatesKeysByEveryDigit(Machine& machine) {
   }
 }
 
-// More tensors than a launch takes, of all sizes, with a k of their own.
+// Tensors of all sizes, with a k of their own.
 template <typename T>
 std::vector<TopKInput<T>> ManyTensors(Random& random) {
   std::vector<TopKInput<T>> inputs;
@@ -253,8 +253,7 @@ void TopKTakesTensorsInOrderAndOfZeros(Machine& machine) {
   }
 }
 
-// A tensor with so long a shortlist that ScanChunks gives a thread several
-// chunks.
+// A tensor of many tiles, with a long shortlist.
 template <typename Machine>
 void TopKTakesALongTensor(Machine& machine) {
   Random random(5);

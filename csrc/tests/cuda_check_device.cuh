@@ -101,7 +101,7 @@ struct DeviceTensor {
 
 class Gpu {
  public:
-  explicit Gpu(cuda::TopKWay way = cuda::TopKWay::kPasses) : way_(way) {}
+  explicit Gpu(cuda::TopKWay way = cuda::TopKWay::kFastest) : way_(way) {}
 
   template <typename T>
   std::vector<TopKOutput<T>> TopK(const std::vector<TopKInput<T>>& inputs,
@@ -114,7 +114,7 @@ class Gpu {
     }
     const auto count = static_cast<std::int64_t>(tensors.size());
     const std::size_t bytes =
-        cuda::TopKResidualWorkspaceBytes(tensors.data(), count, way_);
+        cuda::TopKResidualWorkspaceBytes(tensors.data(), count);
     const DeviceArray<std::byte> workspace(bytes);
     const DeviceArray<cuda::TopKReport> reports(tensors.size());
     Check(cuda::TopKResidual(tensors.data(), count, policy, workspace.data(),
@@ -145,7 +145,7 @@ class Gpu {
     const DeviceArray<std::int32_t> indices(ChosenOfGroup(inputs, k));
     const DeviceArray<std::int64_t> row_splits(inputs.size() + 1);
     const std::size_t bytes =
-        cuda::GroupedTopKResidualWorkspaceBytes(tensors.data(), count, way_);
+        cuda::GroupedTopKResidualWorkspaceBytes(tensors.data(), count);
     const DeviceArray<std::byte> workspace(bytes);
     const DeviceArray<cuda::TopKReport> reports(tensors.size());
     Check(cuda::GroupedTopKResidual(tensors.data(), count, k, policy,

@@ -116,7 +116,7 @@ void GroupedTopKEqualsTheCore(Machine& machine) {
   }
 }
 
-// More tensors than several launches take, and than ScanChunks has threads.
+// A table of more tensors than the arguments of a launch take.
 template <typename T, typename Machine>
 void GroupedTopKTakesALongListOfTensors(Machine& machine) {
   Random random(11);

@@ -9,8 +9,6 @@
 #define FEDPLUG_HAS_DEVICE_TOPK 1
 #endif
 
-#include "cuda/device_limits.h"
-#include "cuda/topk/resident.h"
 #include "tests/cuda_check_device.cuh"
 
 namespace fedplug::testing {
@@ -89,22 +87,13 @@ void ExpectSameAsCore(const TopKInput<float>& input, NonFinitePolicy policy,
   EXPECT_EQ(BitsOf(output.residual), BitsOf(residual));
 }
 
-// Whether this device keeps n sums in the shared memory of its multiprocessors.
-template <typename T>
-bool FitsResident(std::int64_t n) {
-  cuda::DeviceLimits limits;
-  Check(cuda::FindDeviceLimits(&limits));
-  return cuda::topk::SharesOf<T>(n, limits).count > 0;
-}
-
 // In place, after `restore` has put the old residual back.
 template <typename Restore>
 double TopKMicroseconds(const TopKInput<float>& input,
                         const DeviceTensor<float>& device,
                         NonFinitePolicy policy, cuda::TopKWay way,
                         const Restore& restore) {
-  const std::size_t bytes =
-      cuda::TopKResidualWorkspaceBytes(&device.tensor, 1, way);
+  const std::size_t bytes = cuda::TopKResidualWorkspaceBytes(&device.tensor, 1);
   const DeviceArray<std::byte> workspace(bytes);
   const DeviceArray<cuda::TopKReport> report(1);
   const double microseconds = MedianMicroseconds(restore, [&] {
@@ -119,14 +108,11 @@ double TopKMicroseconds(const TopKInput<float>& input,
 
 TEST(CudaTimes, TopKResidual) {
   std::puts(
-      "topk_residual, us, medians; cub 0 = not in this toolkit, resident 0 = "
-      "the sums do not fit; /p = over passes");
+      "topk_residual, us, medians; the fastest is resident where the sums fit; "
+      "cub 0 = not in this toolkit");
   std::puts(
-      "                    |      passes       |"
-      "             resident              |              banded");
-  std::puts(
-      "         n         k     error      drop"
-      "     error      drop error/p  drop/p     error      drop error/p  drop/p"
+      "                    |      fastest      |      banded       |\n"
+      "         n         k     error      drop     error      drop"
       "  copy of 4n bytes       cub");
   Random random(9);
   for (const std::int64_t n :
@@ -142,21 +128,14 @@ TEST(CudaTimes, TopKResidual) {
         Check(cudaMemcpyAsync(device.residual_in.data(), fresh.data(),
                               fresh.Bytes(), cudaMemcpyDeviceToDevice));
       };
-      const auto time = [&](NonFinitePolicy policy, cuda::TopKWay way) {
-        const bool runs =
-            way != cuda::TopKWay::kResident || FitsResident<float>(n);
-        return runs ? TopKMicroseconds(input, device, policy, way, restore) : 0;
-      };
-      using cuda::TopKWay;
-      const double error = time(NonFinitePolicy::kError, TopKWay::kPasses);
-      const double drop = time(NonFinitePolicy::kDrop, TopKWay::kPasses);
-      std::printf("%10lld %9lld %9.1f %9.1f", static_cast<long long>(n),
-                  static_cast<long long>(k), error, drop);
-      for (const TopKWay way : {TopKWay::kResident, TopKWay::kBanded}) {
-        const double its_error = time(NonFinitePolicy::kError, way);
-        const double its_drop = time(NonFinitePolicy::kDrop, way);
-        std::printf(" %9.1f %9.1f %7.2f %7.2f", its_error, its_drop,
-                    its_error / error, its_drop / drop);
+      std::printf("%10lld %9lld", static_cast<long long>(n),
+                  static_cast<long long>(k));
+      for (const auto way : {cuda::TopKWay::kFastest, cuda::TopKWay::kBanded}) {
+        for (const auto policy :
+             {NonFinitePolicy::kError, NonFinitePolicy::kDrop}) {
+          std::printf(" %9.1f",
+                      TopKMicroseconds(input, device, policy, way, restore));
+        }
       }
       std::printf("  %16.1f %9.1f\n", MedianMicroseconds([] {}, restore),
                   DeviceTopKMicroseconds(device.delta, n, k));
@@ -183,16 +162,15 @@ std::vector<std::int64_t> LayerSizes() {
 class GroupedOnDevice {
  public:
   GroupedOnDevice(const std::vector<TensorUpdate<float>>& tensors,
-                  std::int64_t k, cuda::TopKWay way = cuda::TopKWay::kFastest)
+                  std::int64_t k)
       : tensors_(tensors),
         k_(k),
-        way_(way),
         values_(static_cast<std::size_t>(k)),
         indices_(static_cast<std::size_t>(k)),
         row_splits_(tensors.size() + 1),
         reports_(tensors.size()),
         workspace_(cuda::GroupedTopKResidualWorkspaceBytes(tensors_.data(),
-                                                           Count(), way_)) {}
+                                                           Count())) {}
 
   template <typename Restore>
   double Microseconds(const Restore& restore) const {
@@ -200,7 +178,7 @@ class GroupedOnDevice {
       Check(cuda::GroupedTopKResidual(
           tensors_.data(), Count(), k_, NonFinitePolicy::kError,
           workspace_.data(), workspace_.Bytes(), values_.data(),
-          indices_.data(), row_splits_.data(), reports_.data(), nullptr, way_));
+          indices_.data(), row_splits_.data(), reports_.data(), nullptr));
     });
   }
   std::vector<float> Values() const { return values_.ToVector(); }
@@ -212,7 +190,6 @@ class GroupedOnDevice {
 
   std::vector<TensorUpdate<float>> tensors_;
   std::int64_t k_;
-  cuda::TopKWay way_;
   DeviceArray<float> values_;
   DeviceArray<std::int32_t> indices_;
   DeviceArray<std::int64_t> row_splits_;
@@ -245,24 +222,18 @@ TEST(CudaTimes, ListWithOneKAgainstOneTensor) {
   };
   std::printf("one k, us: a list of %zu tensors against one tensor, n = %lld\n",
               sizes.size(), static_cast<long long>(n));
-  std::puts(
-      "                    |    one tensor    |   one tensor\n"
-      "                    |    by passes     |  by the fastest\n"
-      "         k      list        us   ratio        us   ratio");
+  std::puts("         k      list  one tensor   ratio");
   for (const std::int64_t k : {n / 1000, n / 100, n / 10}) {
     const GroupedOnDevice list(layers, k);
     const double list_us = list.Microseconds(restore);
     const std::vector<float> left = residual.ToVector();
-    std::printf("%10lld %9.1f", static_cast<long long>(k), list_us);
-    for (const auto way : {cuda::TopKWay::kPasses, cuda::TopKWay::kFastest}) {
-      const GroupedOnDevice flat(
-          {{delta.data(), residual.data(), residual.data(), n}}, k, way);
-      const double flat_us = flat.Microseconds(restore);
-      EXPECT_EQ(BitsOf(list.Values()), BitsOf(flat.Values()));
-      EXPECT_EQ(BitsOf(left), BitsOf(residual.ToVector()));
-      std::printf(" %9.1f %7.3f", flat_us, list_us / flat_us);
-    }
-    std::puts("");
+    const GroupedOnDevice flat(
+        {{delta.data(), residual.data(), residual.data(), n}}, k);
+    const double flat_us = flat.Microseconds(restore);
+    EXPECT_EQ(BitsOf(list.Values()), BitsOf(flat.Values()));
+    EXPECT_EQ(BitsOf(left), BitsOf(residual.ToVector()));
+    std::printf("%10lld %9.1f %11.1f %7.3f\n", static_cast<long long>(k),
+                list_us, flat_us, list_us / flat_us);
   }
 }
 

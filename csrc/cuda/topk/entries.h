@@ -1,9 +1,8 @@
 // The steps that walk over entries which may be chosen: Refine, which counts
-// them by further digits, and CountChosen, ScanChunks or SumBefore, and Emit,
-// which take the chosen ones out. A part has them on pages:
+// them by further digits, and CountChosen, SumBefore and Emit, which take the
+// chosen ones out. A part, which one block walks over, has them on pages:
+//   part.number               its place among those of the scope
 //   part.ForPages(job, body)  body(job of its tensor, page) for each, in order
-//   part.Before(job)          how many are chosen in the parts before it, known
-//                             from ScanChunks or SumBefore on
 //   page.BeginsTensor()       whether none of its tensor comes before
 // A struct in the shared memory of a block finds them, Entries, a parameter of
 // a step:
@@ -135,96 +134,38 @@ struct CountChosen {
       });
     });
     block.Each([&](int thread) {
-      if (thread == 0) job.chunks[part.number] = shared.chosen;
+      if (thread == 0) job.scope.chunks[part.number] = shared.chosen;
     });
   }
 };
 
-// The chunks from begin to end that one thread looks at, `step` apart.
-struct ChunksOfThread {
-  std::int64_t begin;
-  std::int64_t end;
-  std::int64_t step;
-};
-
-// The sums of the counts of CountChosen over the chunks of a block.
+// Computes how many entries are chosen in the parts before this one; the same
+// in every block of a team.
 //
-// REQUIRES: all blocks of the scope have arrived
-struct ChosenSums {
-  ExclusiveScan<kThreads> above;
-  ExclusiveScan<kThreads> ties;
-
-  // chunks_of(thread) is a ChunksOfThread.
-  template <typename Block, typename ChunksOf>
-  FEDPLUG_HOST_DEVICE void Run(const Block& block, const ChunkState* chunks,
-                               const ChunksOf& chunks_of) {
-    block.Each([&](int thread) {
-      const ChunksOfThread mine = chunks_of(thread);
-      std::uint32_t above_here = 0;
-      std::uint32_t ties_here = 0;
-      for (std::int64_t c = mine.begin; c < mine.end; c += mine.step) {
-        above_here += LoadArrived(&chunks[c].above);
-        ties_here += LoadArrived(&chunks[c].ties);
-      }
-      above.value[thread] = above_here;
-      ties.value[thread] = ties_here;
-    });
-    above.Run(block, kThreads);
-    ties.Run(block, kThreads);
-  }
-};
-
-// Computes for each chunk the sum of the counts before it.
-//
-// REQUIRES: the block is the last of the scope to arrive
-template <typename T>
-struct ScanChunks {
-  using Shared = ChosenSums;
-
-  template <typename Block, typename Part>
-  FEDPLUG_HOST_DEVICE void operator()(const Block& block, const Job<T>& job,
-                                      const Part&, Shared& shared) const {
-    const Scope& scope = job.scope;
-    const std::int64_t chunks = scope.chunk_count;
-    const std::int64_t share = (chunks + kThreads - 1) / kThreads;
-    const auto share_of = [=](int thread) -> ChunksOfThread {
-      const std::int64_t end = (thread + 1) * share;
-      return {thread * share, end < chunks ? end : chunks, 1};
-    };
-    shared.Run(block, scope.chunks, share_of);
-    block.Each([&](int thread) {
-      const ChunksOfThread mine = share_of(thread);
-      std::uint32_t above = shared.above.Before(thread);
-      std::uint32_t ties = shared.ties.Before(thread);
-      for (std::int64_t c = mine.begin; c < mine.end; ++c) {
-        const std::uint32_t above_here = LoadArrived(&scope.chunks[c].above);
-        const std::uint32_t ties_here = LoadArrived(&scope.chunks[c].ties);
-        scope.chunks[c].above = above;
-        scope.chunks[c].ties = ties;
-        above += above_here;
-        ties += ties_here;
-      }
-      if (thread == 0 && scope.row_splits_end != nullptr) {
-        *scope.row_splits_end = scope.chosen;
-      }
-    });
-  }
-};
-
-// The same in every block of a grid, over the parts of all blocks.
-//
-// REQUIRES: all blocks of the scope have arrived
+// REQUIRES: all blocks of the team have counted
 template <typename T>
 struct SumBefore {
-  using Shared = ChosenSums;
+  struct Shared {
+    ExclusiveScan<kThreads> above;
+    ExclusiveScan<kThreads> ties;
+  };
 
   template <typename Block, typename Part>
   FEDPLUG_HOST_DEVICE void operator()(const Block& block, const Job<T>& job,
                                       const Part& part, Shared& shared) const {
     const Scope& scope = job.scope;
-    shared.Run(block, scope.chunks, [&](int thread) -> ChunksOfThread {
-      return {thread, part.number, kThreads};
+    block.Each([&](int thread) {
+      std::uint32_t above = 0;
+      std::uint32_t ties = 0;
+      for (std::int64_t i = thread; i < part.number; i += kThreads) {
+        above += LoadArrived(&scope.chunks[i].above);
+        ties += LoadArrived(&scope.chunks[i].ties);
+      }
+      shared.above.value[thread] = above;
+      shared.ties.value[thread] = ties;
     });
+    shared.above.Run(block, kThreads);
+    shared.ties.Run(block, kThreads);
     block.Each([&](int thread) {
       if (thread != 0) return;
       scope.decisions->before = {shared.above.Total(), shared.ties.Total()};
@@ -252,7 +193,7 @@ struct Emit {
                                       const Part& part, Shared& shared) const {
     const Threshold threshold = FinalThreshold(job);
     block.Each([&](int thread) {
-      if (thread == 0) shared.before = part.Before(job);
+      if (thread == 0) shared.before = job.scope.decisions->before;
     });
     part.ForPages(job, [&](const Job<T>& of, const auto& page) {
       if (page.BeginsTensor() && of.row_split != nullptr) {

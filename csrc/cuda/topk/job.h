@@ -1,6 +1,5 @@
 // The data of the steps: a tensor with its part of the workspace, cut into
-// tiles and chunks of tiles; the tensors that share one k; and the digits of
-// keys.
+// tiles; the tensors that share one k; and the digits of keys.
 #ifndef FEDPLUG_CUDA_TOPK_JOB_H_
 #define FEDPLUG_CUDA_TOPK_JOB_H_
 
@@ -8,13 +7,8 @@
 
 #include "core/base/float_bits.h"
 #include "core/base/host_device.h"
+#include "core/topk/sample.h"
 #include "cuda/topk_residual.h"
-
-// The number of blocks of kThreads that run at a time: 4 on each of 132
-// multiprocessors. Tests compile with fewer, for long chunks of short tensors.
-#ifndef FEDPLUG_CUDA_BLOCKS_AT_A_TIME
-#define FEDPLUG_CUDA_BLOCKS_AT_A_TIME 528
-#endif
 
 namespace fedplug::cuda::topk {
 
@@ -25,7 +19,7 @@ inline constexpr int kDigitBits = 11;
 inline constexpr int kBins = 1 << kDigitBits;
 inline constexpr int kBinsPerThread = kBins / kThreads;
 inline constexpr int kMostRounds = 6;  // of double
-// In turn, where all steps are one launch (together.h).
+// In turn (together.h).
 inline constexpr int kHistograms = 3;
 
 // A key is cut into digits of 11 bits from the top; the last may be shorter.
@@ -104,54 +98,49 @@ struct alignas(16) Decisions {
 };
 
 struct ScopeState {
-  Decisions decisions;      // of a selection in several launches
   std::uint32_t taken;      // tiles, by blocks that take what is left
   std::uint32_t held_back;  // whether any sum is (undo.h)
-  std::uint32_t arrived;    // blocks with which this launch is through
+  std::uint32_t arrived;    // blocks at a barrier of a team (device_grid.cuh)
 };
 
-// The tensors that share one k: a single one, or all of a call. Their chunks
-// are consecutive, so that entries of a list are numbered as those of one
-// tensor.
+// The sample, and the ranks that bracket the k-th largest.
+struct Sample {
+  std::int64_t lines;
+  fedplug::topk::SampleRanks ranks;
+};
+
+// The tensors that share one k: a single one, or all of a call.
 struct Scope {
   ScopeState* state;
-  Decisions* decisions;          // that of the state, or one in every block
+  Decisions* decisions;          // of the block
   std::uint32_t* histogram;      // [kBins]: of the step that is under way
-  ChunkState* chunks;            // [chunk_count]
-  std::uint32_t chunk_count;     // 1 or more
-  std::uint32_t tile_count;      // 1 or more
-  int tiles_of_chunk;            // of each chunk but the last of a tensor
+  ChunkState* chunks;            // [blocks]
+  Sample sample;                 // of a banded selection
   std::uint32_t chosen;          // min(k, elements)
   std::int64_t* row_splits_end;  // the last of row_splits, or null
 };
 
-// A tensor and its part of the workspace. The first step finds the states and
-// the histogram zeroed.
+// A tensor and its part of the workspace. The first step finds the states,
+// held_back and the histograms zeroed.
 template <typename T>
 struct Job {
   TopKTensor<T> tensor;  // values and indices are those of the scope
   Scope scope;
   TensorState* state;
-  ChunkState* chunks;          // of those of the scope, its own
   std::uint32_t* shortlisted;  // [TilesOf(n)]: how many entries of each
   std::uint16_t* shortlist;    // [n]: places within the tile, from its start on
+  std::uint32_t* held_back;    // [TilesOf(n)]: how many sums of each (undo.h)
+  std::uint16_t* distances;    // [n]: the log of undo.h
   std::uint32_t* any_non_finite;  // shared by all tensors of the call
   TopKReport* report;
   std::int64_t* row_split;  // takes the rank of its first entry; or null
 };
-
-// Tile and Chunk are the parts of tensors that a block works on, where it does
-// not keep a share of its own (resident.h) or go on from one part
-// to the next (banded.h). Of a kind of parts, Of is number
-// `number` of a tensor, CountIn how many a scope has, and NumberedIn how those
-// of a group are numbered.
 
 // At least one: the first tile of a tensor also does what is done once for it.
 FEDPLUG_HOST_DEVICE constexpr std::int64_t TilesOf(std::int64_t n) {
   return n > 0 ? (n + kTile - 1) / kTile : 1;
 }
 
-// The part of a tensor that a block takes in the passes over all sums.
 struct Tile {
   std::int64_t number;
   std::int64_t begin;
@@ -162,66 +151,17 @@ struct Tile {
     const std::int64_t left = n - begin;
     return {number, begin, static_cast<int>(left < kTile ? left : kTile)};
   }
-  template <typename T>
-  FEDPLUG_HOST_DEVICE static Tile Of(const Job<T>& job, std::int64_t number) {
-    return At(number, job.tensor.n);
-  }
-  FEDPLUG_HOST_DEVICE static std::uint32_t CountIn(const Scope& scope) {
-    return scope.tile_count;
-  }
-  template <typename Group>
-  FEDPLUG_HOST_DEVICE static const auto& NumberedIn(const Group& group) {
-    return group.tiles;
-  }
 };
 
 inline constexpr int kMostTilesOfChunk = 16;
 
-// Number of tiles per chunk of a call: the fewest that let all blocks run at
-// once.
-constexpr int TilesOfChunk(std::int64_t tiles) {
-  constexpr std::int64_t kBlocks = FEDPLUG_CUDA_BLOCKS_AT_A_TIME;
-  const std::int64_t each = (tiles + kBlocks - 1) / kBlocks;
-  return static_cast<int>(each < kMostTilesOfChunk ? each : kMostTilesOfChunk);
-}
-
-constexpr std::int64_t ChunksOf(std::int64_t n, int tiles_of_chunk) {
-  return (TilesOf(n) + tiles_of_chunk - 1) / tiles_of_chunk;
-}
-
-// Consecutive tiles that a block takes in the walks over the shortlist, of
-// which a tile has few entries.
+// Consecutive tiles of a tensor that a block takes together in the walks over
+// the shortlist, of which a tile has few entries.
 struct Chunk {
-  std::int64_t number;
   std::int64_t first_tile;
   int tiles;
 
-  template <typename T>
-  FEDPLUG_HOST_DEVICE static Chunk Of(const Job<T>& job, std::int64_t number) {
-    const int tiles = job.scope.tiles_of_chunk;
-    const std::int64_t first = number * tiles;
-    const std::int64_t left = TilesOf(job.tensor.n) - first;
-    return {number, first, static_cast<int>(left < tiles ? left : tiles)};
-  }
-  FEDPLUG_HOST_DEVICE static std::uint32_t CountIn(const Scope& scope) {
-    return scope.chunk_count;
-  }
-
-  // As entries.h has it.
-  template <typename T, typename Body>
-  FEDPLUG_HOST_DEVICE void ForPages(const Job<T>& job, const Body& body) const {
-    body(job, *this);
-  }
   FEDPLUG_HOST_DEVICE bool BeginsTensor() const { return first_tile == 0; }
-  template <typename T>
-  FEDPLUG_HOST_DEVICE ChunkState Before(const Job<T>& job) const {
-    return job.chunks[number];
-  }
-
-  template <typename Group>
-  FEDPLUG_HOST_DEVICE static const auto& NumberedIn(const Group& group) {
-    return group.chunks;
-  }
 };
 
 inline constexpr std::int64_t kLeastShare = kThreads;

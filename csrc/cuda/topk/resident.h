@@ -1,18 +1,27 @@
 // The selection from one tensor whose sums all stay in the shared memory of the
 // multiprocessors: one launch, of blocks that wait for each other. The method
-// is that of steps.h:
+// is radix selection, as in AIR Top-K (Zhang, Naruse, Li, Wang, "Parallel Top-K
+// Algorithms on GPU: A Comprehensive Study and New Methods", SC 2023) and RadiK
+// (Li et al., ICS 2024, arXiv 2501.14336), fused with the error-feedback update
+// and exact to the tie:
 //   KeepSums       adds up a share of the tensor, keeps it, and counts it by
 //                  the leading 11 bits of |a|
-//   PartitionKept  writes the residual; lists what may be chosen, and counts it
-//                  by the next 11 bits
-//   Refine, CountChosen, Emit
-//                  as there, of the entries listed
+//   PartitionKept  writes the residual; lists what may be chosen, the entries
+//                  at or above the bin of the k-th largest, and counts those in
+//                  that bin by the next 11 bits
+//   Refine         counts by further digits what of the list still is in the
+//                  bin, until the key of the k-th largest is known
+//   CountChosen, Emit
+//                  give every chosen entry its place, in the order of indices,
+//                  and move it out of the residual
 // After each step but the last there is a barrier of the whole grid, and every
 // block computes the consequences of all counts itself (together.h). Nothing is
-// written before all sums were checked. COST, per element: reads delta and
-// residual_in and writes residual_out, 3 * sizeof(T) bytes whatever the policy;
-// per listed entry 2 bytes of scratch. 1 launch, 2 + rounds barriers of the
-// grid.
+// written before all sums were checked. No step depends on the order in which
+// blocks or threads run: the only atomic operations are integer additions and
+// maxima, and every place is computed, not drawn. COST, per element: reads
+// delta and residual_in and writes residual_out, 3 * sizeof(T) bytes whatever
+// the policy; per listed entry 2 bytes of scratch. 1 launch, 2 + rounds
+// barriers of the grid.
 #ifndef FEDPLUG_CUDA_TOPK_RESIDENT_H_
 #define FEDPLUG_CUDA_TOPK_RESIDENT_H_
 
@@ -23,11 +32,10 @@
 #include "core/base/host_device.h"
 #include "cuda/device_limits.h"
 #include "cuda/topk/entries.h"
-#include "cuda/topk/groups.h"
 #include "cuda/topk/histogram.h"
 #include "cuda/topk/job.h"
+#include "cuda/topk/lists.h"
 #include "cuda/topk/shortlist.h"
-#include "cuda/topk/steps.h"
 #include "cuda/topk/sums.h"
 #include "cuda/topk/together.h"
 
@@ -48,9 +56,6 @@ struct Share {
     body(job, *this);
   }
   FEDPLUG_HOST_DEVICE bool BeginsTensor() const { return number == 0; }
-  FEDPLUG_HOST_DEVICE static ChunkState Before(const Job<T>& job) {
-    return job.scope.decisions->before;
-  }
 
   // body(number, tile), in order
   template <typename Body>

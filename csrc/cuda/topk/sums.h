@@ -1,5 +1,5 @@
-// The two steps that walk over all sums: CountPass, which counts them, and
-// PartitionPass, which lists those that may be chosen.
+// Shared parts of the steps that walk over all sums: loads, counts of what is
+// not finite, and lists of what may be chosen.
 #ifndef FEDPLUG_CUDA_TOPK_SUMS_H_
 #define FEDPLUG_CUDA_TOPK_SUMS_H_
 
@@ -14,15 +14,6 @@
 #include "cuda/topk_residual.h"
 
 namespace fedplug::cuda::topk {
-
-// Whether the sums may be written before all were checked: if none is refused,
-// or residual_in is kept. PartitionPass then reads one array instead of two.
-template <typename T>
-FEDPLUG_HOST_DEVICE bool CountPassWrites(const TopKTensor<T>& tensor,
-                                         NonFinitePolicy policy) {
-  return policy == NonFinitePolicy::kDrop ||
-         tensor.residual_out != tensor.residual_in;
-}
 
 // body(item) for those of a thread's kItems elements of the tile that are
 // inside it; the thread takes every kThreads-th, so that a warp reads
@@ -117,6 +108,14 @@ struct NonFiniteCounts {
       AtomicMax(job.any_non_finite, 1u);
     });
   }
+
+  // Publishes what a tile of the tensor has, if anything, and clears it.
+  template <typename Block, typename T>
+  FEDPLUG_HOST_DEVICE void Settle(const Block& block, const Job<T>& job) {
+    if (!block.Agree([&] { return count > 0; })) return;
+    Publish(block, job);
+    Clear(block);
+  }
 };
 
 // The counts of new sums, in the shared memory of a block: their first digits,
@@ -153,27 +152,6 @@ struct SumCounts {
   FEDPLUG_HOST_DEVICE void Publish(const Block& block, const Job<T>& job) {
     AddHistogram(block, histogram, job.scope.histogram);
     non_finite.Publish(block, job);
-  }
-};
-
-template <typename T>
-struct CountPass {
-  NonFinitePolicy policy;
-
-  using Shared = SumCounts<T>;
-
-  template <typename Block>
-  FEDPLUG_HOST_DEVICE void operator()(const Block& block, const Job<T>& job,
-                                      const Tile& tile, Shared& shared) const {
-    const bool writes = CountPassWrites(job.tensor, policy);
-    T* const out = job.tensor.residual_out + tile.begin;
-    shared.Clear(block);
-    block.Each([&](int thread) {
-      shared.Add(job.tensor, tile, thread, [=](int place, T a) {
-        if (writes) out[place] = a;
-      });
-    });
-    shared.Publish(block, job);
   }
 };
 
@@ -262,43 +240,6 @@ struct Partition {
         [&](int thread, std::uint32_t count) {
           if (thread == 0) job.shortlisted[tile.number] = count;
         });
-  }
-};
-
-template <typename T>
-struct PartitionPass {
-  NonFinitePolicy policy;
-
-  using Shared = Partition<T>;
-
-  template <typename Block>
-  FEDPLUG_HOST_DEVICE void operator()(const Block& block, const Job<T>& job,
-                                      const Tile& tile, Shared& shared) const {
-    if (tile.number == 0) WriteReport(block, job);
-    if (IsRefused(job, policy)) {
-      block.Each([&](int thread) {
-        if (thread == 0) job.shortlisted[tile.number] = 0;
-      });
-      CopyResidual(block, job.tensor, tile.begin, tile.size);
-      return;
-    }
-    const bool written = CountPassWrites(job.tensor, policy);
-    ClearHistogram(block, shared.histogram);
-    shared.Add(block, job, tile, DigitsBehind<T>(job.scope, 1),
-               [&](int thread, T(&sums)[kItems]) {
-                 const int left = tile.size - thread;
-                 const std::int64_t begin = tile.begin + thread;
-                 T* const out = job.tensor.residual_out;
-                 if (written) {
-                   LoadItems(out, begin, left, sums);
-                 } else {
-                   LoadSums(job.tensor, begin, left, sums);
-                   ForItems(left, [&](int item) {
-                     out[begin + item * kThreads] = sums[item];
-                   });
-                 }
-               });
-    AddHistogram(block, shared.histogram, job.scope.histogram);
   }
 };
 

@@ -1,9 +1,9 @@
-// Shared parts of the selections of one launch. All blocks run together: after
-// each step there is a barrier of the whole grid, and then every block computes
-// the consequences of all counts in its own shared memory, so that none waits
-// for another. Three histograms take turns, so that one is cleared while no
-// block reads it. The blocks also zero the workspace, which takes less time
-// than an operation of its own before the launch.
+// Shared parts of the selections, each of one launch. All blocks run together:
+// after each step there is a barrier of all blocks of the scope, and then every
+// block computes the consequences of all counts in its own shared memory, so
+// that none waits for another. Three histograms take turns, so that one is
+// cleared while no block reads it. The blocks also zero the workspace, which
+// takes less time than an operation of its own before the launch.
 #ifndef FEDPLUG_CUDA_TOPK_TOGETHER_H_
 #define FEDPLUG_CUDA_TOPK_TOGETHER_H_
 
@@ -11,10 +11,20 @@
 #include <cstdint>
 
 #include "core/base/host_device.h"
-#include "cuda/topk/groups.h"
 #include "cuda/topk/job.h"
+#include "cuda/topk/lists.h"
 
 namespace fedplug::cuda::topk {
+
+// A step on the part of a block, and another that follows from what all blocks
+// of the scope have counted.
+template <typename OfBlock, typename OfScope>
+struct Then {
+  OfBlock of_block;
+  OfScope of_scope;
+};
+template <typename OfBlock, typename OfScope>
+Then(OfBlock, OfScope) -> Then<OfBlock, OfScope>;
 
 // The shared memory of a block: what each of its steps has for itself, one
 // after the other, and what the block has concluded.

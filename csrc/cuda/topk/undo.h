@@ -18,32 +18,28 @@ namespace fedplug::cuda::topk {
 
 using fedplug::topk::UndoNotes;
 
-// Whether residuals would be lost.
+// Whether residuals would be lost if the sums are written before all were seen.
 template <typename T>
 FEDPLUG_HOST_DEVICE bool IsLogged(const TopKTensor<T>& tensor,
                                   NonFinitePolicy policy) {
-  return !CountPassWrites(tensor, policy);
+  return policy == NonFinitePolicy::kError &&
+         tensor.residual_out == tensor.residual_in;
 }
 
-// Of one tensor.
-struct UndoLog {
-  std::uint16_t* distances;  // [n]
-  std::uint32_t* held_back;  // [TilesOf(n)]: how many elements of each
+template <typename T>
+FEDPLUG_HOST_DEVICE UndoNotes<T> NotesOf(const Job<T>& job) {
+  return {job.distances, job.tensor.residual_out};
+}
 
-  template <typename T>
-  FEDPLUG_HOST_DEVICE UndoNotes<T> NotesOf(const TopKTensor<T>& tensor) const {
-    return {distances, tensor.residual_out};
-  }
-
-  // REQUIRES: the state of the scope, and held_back, begin as zeros
-  // THREADS:  any
-  template <typename T>
-  FEDPLUG_HOST_DEVICE void HoldBack(const Job<T>& job, const Tile& tile,
-                                    std::uint32_t elements) const {
-    AtomicAdd(&held_back[tile.number], elements);
-    AtomicMax(&job.scope.state->held_back, 1u);
-  }
-};
+// Notes that elements of a tile are held back.
+//
+// THREADS:  any
+template <typename T>
+FEDPLUG_HOST_DEVICE void HoldBack(const Job<T>& job, const Tile& tile,
+                                  std::uint32_t elements) {
+  AtomicAdd(&job.held_back[tile.number], elements);
+  AtomicMax(&job.scope.state->held_back, 1u);
+}
 
 // Writes the sums of a chunk that were held back.
 //
@@ -52,12 +48,12 @@ struct UndoLog {
 //           bytes a tile, and 2 bytes an element of those that have some
 template <typename Block, typename T>
 FEDPLUG_HOST_DEVICE void WriteHeldBack(const Block& block, const Job<T>& job,
-                                       const Chunk& chunk, const UndoLog& log) {
+                                       const Chunk& chunk) {
   if (job.scope.state->held_back == 0) return;
   std::uint32_t which = 0;
   static_assert(kMostTilesOfChunk <= 32);
   for (int t = 0; t < chunk.tiles; ++t) {
-    if (log.held_back[chunk.first_tile + t] > 0) which |= 1u << t;
+    if (job.held_back[chunk.first_tile + t] > 0) which |= 1u << t;
   }
   const TopKTensor<T>& tensor = job.tensor;
   for (; which != 0; which &= which - 1) {
@@ -67,7 +63,7 @@ FEDPLUG_HOST_DEVICE void WriteHeldBack(const Block& block, const Job<T>& job,
       const int left = tile.size - thread;
       const std::int64_t begin = tile.begin + thread;
       std::uint16_t distances[kItems];
-      LoadItems(log.distances, begin, left, distances);
+      LoadItems(job.distances, begin, left, distances);
       ForItems(left, [&](int item) {
         if (!UndoNotes<T>::IsNone(distances[item])) return;
         const std::int64_t i = begin + item * kThreads;
@@ -82,9 +78,9 @@ FEDPLUG_HOST_DEVICE void WriteHeldBack(const Block& block, const Job<T>& job,
 // COST: reads 2 + 2 * sizeof(T) bytes an element and writes sizeof(T)
 template <typename Block, typename T>
 FEDPLUG_HOST_DEVICE void Undo(const Block& block, const Job<T>& job,
-                              const Tile& tile, const UndoLog& log) {
+                              const Tile& tile) {
   const TopKTensor<T>& tensor = job.tensor;
-  const UndoNotes<T> notes = log.NotesOf(tensor);
+  const UndoNotes<T> notes = NotesOf(job);
   block.Each([&](int thread) {
     for (int place = thread; place < tile.size; place += kThreads) {
       const std::int64_t i = tile.begin + place;

@@ -18,6 +18,8 @@ using fake_cuda::ScopedFailure;
 
 constexpr std::array<std::int64_t, 5> kFewEdges = {0, 1, 33, 8192, 8193};
 
+constexpr TopKWay kWays[] = {TopKWay::kFastest, TopKWay::kBanded};
+
 template <typename Fills>
 void TopKEqualsTheReferenceOnFibers(const Fills& fills, Gpu gpu) {
   Random random(1);
@@ -37,21 +39,13 @@ void TopKEqualsTheReferenceOnFibers(const Fills& fills, Gpu gpu) {
 }
 
 TEST(CudaOnFibers, TopKEqualsTheReference) {
-  TopKEqualsTheReferenceOnFibers(kAllFills, Gpu(TopKWay::kPasses));
-}
-
-constexpr TopKWay kWaysOfOneLaunch[] = {TopKWay::kResident, TopKWay::kBanded};
-
-TEST(CudaOnFibers, TopKInOneLaunchEqualsTheReference) {
-  constexpr std::array kFills = {Fill::kNormal, Fill::kFewLevels,
-                                 Fill::kAnyBits};
-  for (const TopKWay way : kWaysOfOneLaunch) {
-    TopKEqualsTheReferenceOnFibers(kFills, Gpu(way));
+  for (const TopKWay way : kWays) {
+    TopKEqualsTheReferenceOnFibers(kAllFills, Gpu(way));
   }
 }
 
-TEST(CudaOnFibers, TopKInOneLaunchRefusesATensorAndChangesNothing) {
-  for (const TopKWay way : kWaysOfOneLaunch) {
+TEST(CudaOnFibers, TopKRefusesATensorAndChangesNothing) {
+  for (const TopKWay way : kWays) {
     Gpu gpu(way);
     ForEachWideDtype([&](auto zero) {
       TopKRefusesATensorAndChangesNothing<decltype(zero)>(gpu);
@@ -79,7 +73,30 @@ TEST(CudaOnFibers, ListsEqualTheCore) {
       ExpectSameAsCore(inputs, 3000, NonFinitePolicy::kDrop, gpu);
     }
   });
+}
+
+// A team of two of the three blocks for the first tensor, and one block for the
+// others.
+std::vector<TopKInput<float>> InputsOfTeams(Random& random) {
+  std::vector<TopKInput<float>> inputs;
+  for (const std::int64_t n : {30000, 0, 9000, 10}) {
+    inputs.push_back(RandomInput<float>(n, n / 9 + 1, Fill::kNormal, random));
+  }
+  return inputs;
+}
+
+TEST(CudaOnFibers, ListsWithAKForEachEqualTheReference) {
+  Random random(8);
+  Gpu gpu;
+  const auto inputs = InputsOfTeams(random);
+  for (const auto policy : {NonFinitePolicy::kError, NonFinitePolicy::kDrop}) {
+    const auto outputs = gpu.TopK(inputs, policy);
+    for (std::size_t i = 0; i < inputs.size(); ++i) {
+      ExpectReference(inputs[i], outputs[i]);
+    }
+  }
   TopKTakesALongListOfTensors<float>(gpu);
+  TopKRefusesTheWholeListAndChangesNothing<float>(gpu);
 }
 
 // Since the log was last taken.
@@ -91,20 +108,28 @@ std::size_t LaunchesLogged() {
       }));
 }
 
-// A list of one tensor takes one launch, with its row splits; a longer one only
-// in the banded way.
-TEST(CudaOnFibers, ListsAskedToTakeOneLaunchEqualTheCore) {
+// A list of one tensor takes one launch, with its row splits; a longer one a
+// second, and an older driver one for every 19 tensors.
+TEST(CudaOnFibers, ListsTakeFewLaunchesAndEqualTheCore) {
   Random random(7);
-  for (const TopKWay way : kWaysOfOneLaunch) {
-    Gpu gpu(way);
-    for (const std::vector<std::int64_t>& sizes :
-         {std::vector<std::int64_t>{9000}, {300, 0, 8193}}) {
-      const auto inputs = ListOf<float>(sizes, Fill::kFewLevels, random);
-      fake_cuda::TakeLog();
-      ExpectSameAsCore(inputs, 3000, NonFinitePolicy::kError, gpu);
-      const bool together = sizes.size() == 1 || way == TopKWay::kBanded;
-      EXPECT_EQ(LaunchesLogged(), std::size_t{together ? 1u : 5u});
-    }
+  struct Row {
+    FakeDevice device;
+    std::size_t tensors;
+    std::size_t launches;
+  };
+  for (const Row& row :
+       {Row{FakeDevice::kFibers, 1, 1}, Row{FakeDevice::kFibers, 3, 2},
+        Row{FakeDevice::kFibers, 60, 2}, Row{FakeDevice::kOldDriver, 3, 2},
+        Row{FakeDevice::kOldDriver, 60, 5}}) {
+    SCOPED_TRACE("tensors " + std::to_string(row.tensors));
+    const ScopedDevice scoped(row.device);
+    std::vector<std::int64_t> sizes(row.tensors, 300);
+    sizes.back() = 9000;
+    const auto inputs = ListOf<float>(sizes, Fill::kFewLevels, random);
+    Gpu gpu;
+    fake_cuda::TakeLog();
+    ExpectSameAsCore(inputs, 3000, NonFinitePolicy::kError, gpu);
+    EXPECT_EQ(LaunchesLogged(), row.launches);
   }
 }
 
@@ -128,10 +153,10 @@ TEST(CudaOnFibers, SumsEqualTheCore) {
 class TopKCall {
  public:
   explicit TopKCall(const TopKInput<float>& input,
-                    TopKWay way_asked_for = TopKWay::kPasses)
+                    TopKWay way_asked_for = TopKWay::kFastest)
       : way(way_asked_for),
         device(input),
-        workspace(cuda::TopKResidualWorkspaceBytes(&device.tensor, 1, way)),
+        workspace(cuda::TopKResidualWorkspaceBytes(&device.tensor, 1)),
         report(1) {}
 
   Status Queue(cudaStream_t stream) {
@@ -176,8 +201,7 @@ TEST(CudaDevice, NothingRunsBeforeTheStreamOfTheCallerComesToIt) {
   for (const fake_cuda::Queued& queued : fake_cuda::TakeLog()) {
     EXPECT_TRUE(queued.stream == stream);
   }
-  // The counters, three digits and the two steps that write the entries.
-  EXPECT_EQ(fake_cuda::Waiting(stream), std::size_t{6});
+  EXPECT_EQ(fake_cuda::Waiting(stream), std::size_t{1});
   EXPECT_EQ(fake_cuda::Waiting(nullptr), std::size_t{0});
   cuda::TopKReport report = garbage[0];
   EXPECT_TRUE(
@@ -200,9 +224,9 @@ TEST(CudaDevice, ACopyOnTheSameStreamComesFirst) {
                   .ok());
   EXPECT_TRUE(call.Queue(stream).ok());
   const Stream other;
-  EXPECT_EQ(fake_cuda::Waiting(stream), std::size_t{7});
+  EXPECT_EQ(fake_cuda::Waiting(stream), std::size_t{2});
   Check(cudaStreamSynchronize(other));
-  EXPECT_EQ(fake_cuda::Waiting(stream), std::size_t{7});
+  EXPECT_EQ(fake_cuda::Waiting(stream), std::size_t{2});
   Check(cudaStreamSynchronize(stream));
   ExpectReference(
       input, {call.device.values.ToVector(), call.device.indices.ToVector(),
@@ -236,19 +260,33 @@ void ExpectStopsAtTheFirstRefusal(int sets, int launches, const Queue& queue) {
   EXPECT_TRUE(queue().ok());
 }
 
-TEST(CudaDevice, WhatItRefusesOfASelectionIsSaidAndNothingFollows) {
-  TopKCall call(Input());
-  ExpectStopsAtTheFirstRefusal(1, 5, [&] { return call.Queue(nullptr); });
-}
-
-TEST(CudaDevice, WhatItRefusesOfASelectionInOneLaunchIsSaid) {
-  for (const TopKWay way : kWaysOfOneLaunch) {
+TEST(CudaDevice, WhatItRefusesOfASelectionIsSaid) {
+  for (const TopKWay way : kWays) {
     TopKCall call(Input(), way);
     ExpectStopsAtTheFirstRefusal(0, 1, [&] { return call.Queue(nullptr); });
   }
 }
 
-// Only the ways with one launch ask for it.
+TEST(CudaDevice, WhatItRefusesOfAListIsSaidAndNothingFollows) {
+  Random random(9);
+  const auto inputs = InputsOfTeams(random);
+  std::vector<DeviceTensor<float>> on_device;
+  std::vector<cuda::TopKTensor<float>> tensors;
+  for (const auto& input : inputs) {
+    on_device.emplace_back(input);
+    tensors.push_back(on_device.back().tensor);
+  }
+  const auto count = static_cast<std::int64_t>(tensors.size());
+  const DeviceArray<std::byte> workspace(
+      cuda::TopKResidualWorkspaceBytes(tensors.data(), count));
+  const DeviceArray<cuda::TopKReport> reports(tensors.size());
+  ExpectStopsAtTheFirstRefusal(0, 2, [&] {
+    return cuda::TopKResidual(tensors.data(), count, NonFinitePolicy::kError,
+                              workspace.data(), workspace.Bytes(),
+                              reports.data(), nullptr);
+  });
+}
+
 TEST(CudaDevice, ThatItDoesNotSayWhatRoomItHasIsSaid) {
   TopKCall call(Input(), TopKWay::kBanded);
   fake_cuda::TakeLog();
@@ -259,59 +297,40 @@ TEST(CudaDevice, ThatItDoesNotSayWhatRoomItHasIsSaid) {
   EXPECT_TRUE(cudaGetLastError() == cudaSuccess);
 }
 
-// The number of launches of a selection from n elements.
-std::size_t LaunchesOn(FakeDevice device, TopKWay way, std::int64_t n) {
-  const ScopedDevice scoped(device);
-  Random random(6);
-  const TopKInput<float> input =
-      RandomInput<float>(n, 100, Fill::kNormal, random);
-  TopKCall call(input, way);
+TEST(CudaDevice, ThatItsBlocksCannotWaitForEachOtherIsSaid) {
+  const ScopedDevice scoped(FakeDevice::kNotCooperative);
+  TopKCall call(Input());
   fake_cuda::TakeLog();
-  EXPECT_TRUE(call.Queue(nullptr).ok());
-  EXPECT_TRUE(cudaGetLastError() == cudaSuccess);
-  const std::size_t launches = LaunchesLogged();
-  ExpectReference(
-      input, {call.device.values.ToVector(), call.device.indices.ToVector(),
-              call.device.Residual(input), call.report.ToVector()[0]});
-  return launches;
+  const Status status = call.Queue(nullptr);
+  EXPECT_TRUE(status.code() == StatusCode::kDevice);
+  EXPECT_TRUE(status.message().find("TooLarge") != std::string::npos);
+  EXPECT_TRUE(fake_cuda::TakeLog().empty());
 }
 
 // The sums of 9000 elements on three multiprocessors take 12 KiB of each, those
-// of 40000 more than 48. A device in use has room for two blocks: of 700 sums,
-// or of two tiles.
-TEST(CudaDevice, OneLaunchIsEnoughWhereItHasTheRoom) {
-  using Device = FakeDevice;
-  constexpr std::size_t kOne = 1;
-  constexpr std::size_t kPasses = 5;
-  struct Row {
-    Device device;
-    TopKWay way;
-    std::int64_t n;
-    std::size_t launches;
-  };
-  for (const Row& row : {
-           Row{Device::kFibers, TopKWay::kResident, 9000, kOne},
-           Row{Device::kFibers, TopKWay::kResident, 40000, kOne},
-           Row{Device::kFibers, TopKWay::kBanded, 40000, kOne},
-           Row{Device::kLittleMemory, TopKWay::kResident, 9000, kOne},
-           Row{Device::kLittleMemory, TopKWay::kResident, 40000, kPasses},
-           Row{Device::kLittleMemory, TopKWay::kBanded, 40000, kOne},
-           Row{Device::kNotCooperative, TopKWay::kResident, 9000, kPasses},
-           Row{Device::kNotCooperative, TopKWay::kBanded, 40000, kPasses},
-           Row{Device::kInUse, TopKWay::kResident, 9000, kPasses},
-           Row{Device::kInUse, TopKWay::kResident, 700, kOne},
-           Row{Device::kInUse, TopKWay::kBanded, 40000, kPasses},
-           Row{Device::kInUse, TopKWay::kBanded, 9000, kOne},
-           Row{Device::kFibers, TopKWay::kFastest, 9000, kOne},
-           Row{Device::kLittleMemory, TopKWay::kFastest, 40000, kOne},
-           Row{Device::kNotCooperative, TopKWay::kFastest, 9000, kPasses},
-           Row{Device::kInUse, TopKWay::kFastest, 9000, kOne},
-           Row{Device::kInUse, TopKWay::kFastest, 40000, kPasses},
-       }) {
-    SCOPED_TRACE("device " + std::to_string(static_cast<int>(row.device)) +
-                 ", way " + std::to_string(static_cast<int>(row.way)) + ", n " +
-                 std::to_string(row.n));
-    EXPECT_EQ(LaunchesOn(row.device, row.way, row.n), row.launches);
+// of 40000 more than 48. A device in use has room for two blocks.
+TEST(CudaDevice, OneLaunchIsEnoughWhateverTheRoom) {
+  for (const auto device : {FakeDevice::kFibers, FakeDevice::kLittleMemory,
+                            FakeDevice::kInUse, FakeDevice::kOldDriver}) {
+    const ScopedDevice scoped(device);
+    for (const TopKWay way : kWays) {
+      for (const std::int64_t n : {700, 9000, 40000}) {
+        SCOPED_TRACE("device " + std::to_string(static_cast<int>(device)) +
+                     ", n " + std::to_string(n));
+        Random random(6);
+        const TopKInput<float> input =
+            RandomInput<float>(n, 100, Fill::kNormal, random);
+        TopKCall call(input, way);
+        fake_cuda::TakeLog();
+        EXPECT_TRUE(call.Queue(nullptr).ok());
+        EXPECT_TRUE(cudaGetLastError() == cudaSuccess);
+        EXPECT_EQ(LaunchesLogged(), std::size_t{1});
+        ExpectReference(
+            input,
+            {call.device.values.ToVector(), call.device.indices.ToVector(),
+             call.device.Residual(input), call.report.ToVector()[0]});
+      }
+    }
   }
 }
 
@@ -367,14 +386,12 @@ TEST(CudaDevice, SizesThatDoNotFitAreRefusedBeforeAnythingIsQueued) {
   TopKCall call(Input());
   fake_cuda::TakeLog();
   cuda::TopKTensor<float> tensor = call.device.tensor;
-  const auto queue = [&](std::size_t bytes, TopKWay way = TopKWay::kPasses) {
+  const auto queue = [&](std::size_t bytes) {
     return cuda::TopKResidual(&tensor, 1, NonFinitePolicy::kError,
                               call.workspace.data(), bytes, call.report.data(),
-                              nullptr, way);
+                              nullptr);
   };
   EXPECT_TRUE(queue(call.workspace.Bytes() - 1).code() ==
-              StatusCode::kInvalidArgument);
-  EXPECT_TRUE(queue(call.workspace.Bytes(), TopKWay::kBanded).code() ==
               StatusCode::kInvalidArgument);
   tensor.k = -1;
   EXPECT_TRUE(queue(call.workspace.Bytes()).code() ==

@@ -47,7 +47,7 @@ int RacesOfMistakeInAWhile(const fake_cuda::Mistakes& mistakes,
 
 template <typename T>
 void ExpectReference(const TopKInput<T>& input, NonFinitePolicy policy,
-                     TopKWay way = TopKWay::kPasses) {
+                     TopKWay way = TopKWay::kFastest) {
   Gpu gpu(way);
   ExpectReference(input, gpu.TopK(std::vector<TopKInput<T>>{input}, policy)[0]);
 }
@@ -60,32 +60,10 @@ TopKInput<T> Input(std::int64_t n, std::int64_t k, Fill fill, bool in_place) {
   return input;
 }
 
-TEST(CudaRaces, PassesHaveNone) {
-  EXPECT_EQ(RacesOf([] {
-              ForEachWideDtype([](auto zero) {
-                using T = decltype(zero);
-                ExpectReference(Input<T>(17000, 900, Fill::kNormal, true),
-                                kError);
-              });
-            }),
-            0);
-}
-
-TEST(CudaRaces, PassesOfTiesOrOutOfPlaceHaveNone) {
-  EXPECT_EQ(
-      RacesOf([] {
-        ExpectReference(Input<float>(17000, 9000, Fill::kZeros, true), kError);
-        ExpectReference(Input<float>(9000, 100, Fill::kFewLevels, false),
-                        kError);
-        ExpectReference(Input<float>(9000, 100, Fill::kAnyBits, true), kDrop);
-      }),
-      0);
-}
-
-constexpr TopKWay kWaysOfOneLaunch[] = {TopKWay::kResident, TopKWay::kBanded};
+constexpr TopKWay kWays[] = {TopKWay::kFastest, TopKWay::kBanded};
 
 TEST(CudaRaces, OneLaunchHasNone) {
-  for (const TopKWay way : kWaysOfOneLaunch) {
+  for (const TopKWay way : kWays) {
     EXPECT_EQ(RacesOf([&] {
                 ForEachWideDtype([&](auto zero) {
                   using T = decltype(zero);
@@ -105,7 +83,7 @@ TEST(CudaRaces, OneLaunchHasNone) {
 }
 
 TEST(CudaRaces, OneLaunchThatRefusesHasNone) {
-  for (const TopKWay way : kWaysOfOneLaunch) {
+  for (const TopKWay way : kWays) {
     Gpu gpu(way);
     EXPECT_EQ(RacesOf([&] { TopKRefusesATensorAndChangesNothing<float>(gpu); }),
               0);
@@ -124,29 +102,53 @@ TEST(CudaRaces, BandedWaysOutHaveNone) {
 }
 
 // Tensors of all sizes; ties begin in one tensor and end in another.
-TEST(CudaRaces, PassesOfAListHaveNone) {
+TEST(CudaRaces, ListsHaveNone) {
   Random random(2);
   const auto inputs =
       ListOf<float>({300, 0, 8193, 1, 64}, Fill::kFewLevels, random);
-  for (const TopKWay way : {TopKWay::kPasses, TopKWay::kBanded}) {
-    Gpu gpu(way);
-    EXPECT_EQ(RacesOf([&] {
-                ExpectSameAsCore(inputs, 2000, kDrop, gpu);
-                ExpectSameAsCore(inputs, 2000, kError, gpu);
-              }),
-              0);
-  }
+  Gpu gpu;
+  EXPECT_EQ(RacesOf([&] {
+              ExpectSameAsCore(inputs, 2000, kDrop, gpu);
+              ExpectSameAsCore(inputs, 2000, kError, gpu);
+            }),
+            0);
 }
 
-TEST(CudaRaces, PassesThatRefuseHaveNone) {
+TEST(CudaRaces, ListsThatAreRefusedHaveNone) {
   Random random(3);
   auto inputs = ListOf<float>({9000, 40}, Fill::kNormal, random);
   inputs[0].delta[8500] = inputs[1].delta[0] =
       std::numeric_limits<float>::infinity();
-  for (const TopKWay way : {TopKWay::kPasses, TopKWay::kBanded}) {
-    Gpu gpu(way);
-    EXPECT_EQ(RacesOf([&] { ExpectSameAsCore(inputs, 50, kError, gpu); }), 0);
+  Gpu gpu;
+  EXPECT_EQ(RacesOf([&] {
+              ExpectSameAsCore(inputs, 50, kError, gpu);
+              gpu.TopK(inputs, kError);
+            }),
+            0);
+}
+
+// The first tensor has a team of two blocks.
+std::vector<TopKInput<float>> InputsOfTeams() {
+  Random random(6);
+  std::vector<TopKInput<float>> inputs;
+  for (const std::int64_t n : {30000, 9000, 10}) {
+    inputs.push_back(RandomInput<float>(n, n / 9 + 1, Fill::kNormal, random));
   }
+  return inputs;
+}
+
+TEST(CudaRaces, TeamsHaveNone) {
+  const auto inputs = InputsOfTeams();
+  Gpu gpu;
+  EXPECT_EQ(RacesOf([&] {
+              for (const auto policy : {kError, kDrop}) {
+                const auto outputs = gpu.TopK(inputs, policy);
+                for (std::size_t i = 0; i < inputs.size(); ++i) {
+                  ExpectReference(inputs[i], outputs[i]);
+                }
+              }
+            }),
+            0);
 }
 
 TEST(CudaRaces, PassesOfPayloadsHaveNone) {
@@ -169,23 +171,25 @@ TEST(CudaRaces, AreFoundWhereABarrierIsLeftOut) {
   const auto payloads =
       RandomPayloads<float>(9000, 5, 3000, true, Fill::kNormal, random);
   Gpu gpu;
-  // The first barrier of a block follows the clearing of its counters, or the
-  // search for its entries.
-  const fake_cuda::Mistakes no_first_barrier = {/*barrier_to_skip=*/0};
-  EXPECT_TRUE(RacesOfMistake(no_first_barrier, [&] {
+  // The fourth barrier of a block of a selection ends its count of the sums;
+  // the first of a sum of payloads follows the search for its entries.
+  EXPECT_TRUE(RacesOfMistake({/*barrier_to_skip=*/3}, [&] {
                 gpu.TopK(std::vector<TopKInput<float>>{input}, kDrop);
               }) > 0);
-  EXPECT_TRUE(RacesOfMistake(no_first_barrier, [&] { gpu.Scatter(payloads); }) >
-              0);
+  EXPECT_TRUE(RacesOfMistake({/*barrier_to_skip=*/0},
+                             [&] { gpu.Scatter(payloads); }) > 0);
 }
 
+// The fences of the barrier of a team follow two of the grid.
 TEST(CudaRaces, AreFoundWhereFencesAreLeftOut) {
-  const auto input = Input<float>(17000, 100, Fill::kNormal, true);
+  const auto inputs = InputsOfTeams();
   Gpu gpu;
-  EXPECT_TRUE(
-      RacesOfMistake({/*barrier_to_skip=*/-1, /*skip_fences=*/true}, [&] {
-        gpu.TopK(std::vector<TopKInput<float>>{input}, kDrop);
-      }) > 0);
+  for (const int fence : {2, 3}) {
+    EXPECT_TRUE(
+        RacesOfMistakeInAWhile({/*barrier_to_skip=*/-1, /*skip_fences=*/false,
+                                /*fence_to_skip=*/fence},
+                               [&] { gpu.TopK(inputs, kDrop); }) > 0);
+  }
 }
 
 // One fence before a block waits for the others, and one after it.
@@ -205,7 +209,7 @@ std::vector<fake_cuda::Mistakes> MistakesOfTheGrid(int barrier) {
 // The first barriers follow the zeroing of the workspace, and a count.
 TEST(CudaRaces, AreFoundWhereABarrierOfATopKInASingleLaunchIsLeftOut) {
   const auto input = Input<float>(17000, 100, Fill::kNormal, true);
-  for (const TopKWay way : kWaysOfOneLaunch) {
+  for (const TopKWay way : kWays) {
     Gpu gpu(way);
     for (int barrier = 0; barrier < 2; ++barrier) {
       for (const auto& mistakes : MistakesOfTheGrid(barrier)) {

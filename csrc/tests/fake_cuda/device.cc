@@ -38,13 +38,15 @@ struct Abilities {
   int shared_bytes;
   int cooperative;
   unsigned room;
+  int driver = CUDART_VERSION;
 };
 
 constexpr Abilities kAbilities[] = {
     {kResidentBlocks, kMostSharedBytes, 1, kResidentBlocks},
     {kResidentBlocks, kMostSharedBytes, 0, 0},
     {kResidentBlocks, kSharedBytesAtFirst, 1, kResidentBlocks},
-    {kResidentBlocks, kMostSharedBytes, 1, kResidentBlocks - 1}};
+    {kResidentBlocks, kMostSharedBytes, 1, kResidentBlocks - 1},
+    {kResidentBlocks, kMostSharedBytes, 1, kResidentBlocks, 12000}};
 static_assert(std::size(kAbilities) ==
               static_cast<std::size_t>(FakeDevice::kDevices));
 
@@ -218,7 +220,7 @@ cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int) {
 }
 
 cudaError_t cudaDriverGetVersion(int* version) {
-  *version = CUDART_VERSION;
+  *version = fedplug::fake_cuda::Current().driver;
   return cudaSuccess;
 }
 
