@@ -79,6 +79,7 @@ def promised_by_all(capabilities: Iterable[Capabilities]) -> Capabilities:
         sends_every_entry=all(c.sends_every_entry for c in each),
         relative_error_bound=max(bounds) if bounds and len(bounds) == len(each) else None,
         sends_differences=any(c.sends_differences for c in each),
+        fixed_size=all(c.fixed_size for c in each),
         dtypes=tuple(dtype for dtype in FLOATS if any(dtype in c.dtypes for c in each)),
         executes_on=tuple(kind for kind in EXECUTIONS if all(kind in c.executes_on for c in each)),
         needs_op_library=any(c.needs_op_library for c in each),

@@ -74,6 +74,11 @@ class Sparsity:
         fraction = self.fraction
         return {"fraction": schedule_config(fraction) if isinstance(fraction, Schedule) else fraction}
 
+    @property
+    def fixed(self) -> bool:
+        """Whether the number of entries is the same in every round."""
+        return self.rate is None and not isinstance(self.fraction, Schedule)
+
     def at_rate(self, rate: Array) -> Sparsity:
         """Returns a copy with the entry count scaled by ``rate``."""
         return dataclasses.replace(self, rate=rate)

@@ -237,6 +237,14 @@ def fedplug_encoders() -> list[EncoderSpec]:
             executes_on=EXECUTIONS,
         ),
         EncoderSpec(
+            name="offsets",
+            target="fedplug.encoders.index_coders.offsets:Offsets",
+            summary="indices within chunks in a fixed number of bits, the last stage of a pipeline",
+            examples=("topk(count=2, chunk=8) | offsets(8)",),
+            wire_id="offsets/1",
+            executes_on=EXECUTIONS,
+        ),
+        EncoderSpec(
             name="seeded",
             target="fedplug.encoders.index_coders.seeded:Seeded",
             summary="the seed of randomk instead of its indices, the last stage of its pipelines",

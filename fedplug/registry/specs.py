@@ -71,6 +71,7 @@ class Capabilities:
             client and server move by the decoded difference. An aggregator keeps the mean of such memories.
         compares_tensors: Whether `grouped_encode` compares the entries of all its tensors, which then have
             fewer than 2^31 elements together.
+        fixed_size: The payload's size depends on the tensor's shape and dtype and on the configuration only.
         decode_copies: Maximum number of arrays of the tensor's size, in the dtype of its arithmetic, that
             `from_wire` and `decode` hold beside their result; receivers count them against ``max_bytes``.
         dtypes: The dtypes of the tensors that it accepts.
@@ -92,6 +93,7 @@ class Capabilities:
     relative_error_bound: float | None = None
     sends_differences: bool = False
     compares_tensors: bool = False
+    fixed_size: bool = False
     decode_copies: int = 2
     dtypes: tuple[str, ...] = FLOATS
     executes_on: tuple[str, ...] = ("tensorflow",)

@@ -107,6 +107,21 @@ class DeclarationChecks(EncoderSubject):
             )
 
     @on_each_execution
+    def test_payloads_of_a_fixed_size_have_one_size_for_every_content_and_round(self) -> None:
+        encoder = self.make_encoder()
+        if not encoder.capabilities.fixed_size:
+            raise NotApplicable("it does not declare fixed_size")
+        steps = [*self.first_steps(), *(s for spec in self.specs() for s in self.history(encoder, spec))]
+        seen: dict[str, tuple[str, int]] = {}
+        for step in steps:
+            found = int(ops.size(encoder.to_wire(step.payload, step.case.spec)))
+            what, size = seen.setdefault(tensors.name_of(step.case.spec), (step.case.what, found))
+            expect.that(
+                found == size,
+                f"fixed_size is True; {step.case.what} takes {found} bytes, and {what} {size}",
+            )
+
+    @on_each_execution
     def test_every_dtype_it_declares_goes_there_and_back(self) -> None:
         encoder = self.make_encoder()
         for name in encoder.capabilities.dtypes:

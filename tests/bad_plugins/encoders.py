@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import ctypes
+import dataclasses
 import itertools
 import math
 from typing import ClassVar
@@ -279,6 +280,22 @@ class LeavesEntriesOut(Whole):
         sent = tf.range(tf.size(a)) < tf.size(a) // 2
         values = tf.reshape(tf.where(sent, a, tf.zeros_like(a)), x.shape)
         return {"values": values}, {"residual": tf.reshape(a, x.shape) - values}
+
+
+class ClaimsAFixedSize(Pipeline):
+    """Sends as many entries as are large, and claims that all payloads have one size."""
+
+    name: ClassVar[str] = "claims"
+
+    def __init__(self):
+        super().__init__(["threshold(0.5)"])
+
+    def get_config(self):
+        return {}
+
+    @property
+    def capabilities(self):
+        return dataclasses.replace(super().capabilities, fixed_size=True)
 
 
 class MissesItsBound(Whole):
@@ -740,6 +757,7 @@ BAD = [
     ("test_sending_every_entry_means_that_equal_magnitudes_keep_their_signs", LeavesEntriesOut),
     ("test_bounded_sensitivity_means_that_no_norm_grows", RoundsUp),
     ("test_no_entry_is_further_off_than_its_error_bound", MissesItsBound),
+    ("test_payloads_of_a_fixed_size_have_one_size_for_every_content_and_round", ClaimsAFixedSize),
     ("test_every_dtype_it_declares_goes_there_and_back", ClaimsADtype),
     ("test_its_wire_id_names_a_frozen_layout", LongWireId),
     ("test_its_wire_id_names_a_frozen_layout", UnnumberedWireId),

@@ -212,6 +212,10 @@ class TestThresholdTernGradBitmap(PipelineSuite):
     expression = "threshold(0.5) | terngrad | bitmap"
 
 
+class TestChunkedTopKCodebookOffsets(PipelineSuite):
+    expression = "topk(count=3, chunk=8) | codebook(2) | offsets(8)"
+
+
 class TestRandomKFloat16Bitpack(PipelineSuite):
     expression = "randomk(0.3) | float16 | bitpack"
 

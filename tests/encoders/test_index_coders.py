@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 
 import numpy as np
@@ -11,9 +12,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fedplug.encoders.index_coders.kernel_codes import Bitmap, BitPack, Rice, Shortest
+from fedplug.encoders.index_coders.offsets import Offsets
 from fedplug.encoders.index_coders.seeded import Seeded
 from fedplug.encoders.sparsifiers.randomk import RandomK
-from fedplug.errors import ConfigError
+from fedplug.errors import ConfigError, PayloadError
 
 CODERS = [Rice(), Bitmap(), BitPack(), Shortest()]
 ROUND = tf.constant(3)
@@ -121,3 +123,45 @@ def test_a_seed_that_is_no_whole_number_in_range_is_refused(seed):
     for make in (Seeded, lambda seed: RandomK(0.1, seed=seed)):
         with pytest.raises(ConfigError, match="seed is"):
             make(seed)
+
+
+@st.composite
+def chunked_indices(draw):
+    """A chunk, a size, and as many indices of every chunk as it has, at most some number."""
+    chunk, size, each = draw(st.integers(2, 20)), draw(st.integers(0, 90)), draw(st.integers(0, 20))
+    indices = []
+    for start in range(0, size, chunk):
+        places = range(start, min(start + chunk, size))
+        indices += sorted(draw(st.permutations(places))[:each])
+    return chunk, size, indices
+
+
+@settings(deadline=None)
+@given(example=chunked_indices())
+def test_offsets_are_read_back_and_take_the_bits_of_the_largest(example):
+    chunk, size, indices = example
+    code = Offsets(chunk).encode(np.array(indices, np.int32), size, 0)
+    assert len(code) == 4 + math.ceil(len(indices) * math.ceil(math.log2(chunk)) / 8)
+    assert Offsets.from_payload(code) == Offsets(chunk)
+    assert Offsets(chunk).decode(code, len(indices), size).tolist() == indices
+    assert bytes(encode(Offsets(chunk), indices, size).numpy()) == code.tobytes()
+
+
+@settings(deadline=None)
+@given(data=st.binary(max_size=12), count=st.integers(0, 20), size=st.integers(20, 40))
+def test_any_offsets_are_refused_or_ascend_in_chunks(data, count, size):
+    code = np.frombuffer(data, np.uint8)
+    with contextlib.suppress(PayloadError):
+        indices = Offsets.from_payload(code).decode(code, count, size)
+        assert len(indices) == count
+        assert (np.diff(indices) > 0).all()
+        assert ((indices >= 0) & (indices < size)).all()
+        assert Offsets.from_payload(code).encode(indices, size, 0).tobytes() == data
+
+
+def test_offsets_are_frozen_and_refuse_indices_of_other_chunks():
+    assert Offsets(8).encode(np.array([1, 7, 8, 10], np.int32), 12, 0).tobytes().hex() == "080000003904"
+    with pytest.raises(PayloadError, match="equally many of each chunk of 8; select with this chunk"):
+        Offsets(8).encode(np.array([1, 7, 6, 10], np.int32), 16, 0)
+    with pytest.raises(PayloadError, match="number of indices is not that"):
+        Offsets(8).encode(np.array([1, 7, 8], np.int32), 16, 0)

@@ -9,7 +9,7 @@ import pytest
 import tensorflow as tf
 
 import fedplug
-from fedplug.encoders.index_coders.kernel_codes import Rice
+from fedplug.encoders.index_coders.kernel_codes import BitPack, Rice
 from fedplug.encoders.pipeline.pipeline import Pipeline
 from fedplug.encoders.quantizers.qsgd import QSGD
 from fedplug.encoders.quantizers.sign import Sign
@@ -92,7 +92,7 @@ def test_a_pipeline_is_unbiased_only_if_every_stage_is():
     "sparsifier", [TopK(0.1), TopK(0.1, error_feedback=False), RandomK(0.1), Threshold(1.0)], ids=repr
 )
 def test_with_values_sent_uncompressed_it_promises_what_its_sparsifier_promises(sparsifier):
-    assert Pipeline([sparsifier]).capabilities == sparsifier.capabilities
+    assert Pipeline([sparsifier, BitPack()]).capabilities == sparsifier.capabilities
 
 
 def test_the_wire_id_names_how_values_and_indices_are_written():

@@ -89,6 +89,7 @@ class EF21(Around):
             sends_every_entry=inner.sends_every_entry,
             sends_differences=True,
             compares_tensors=inner.compares_tensors,
+            fixed_size=inner.fixed_size,
             decode_copies=inner.decode_copies,
             dtypes=inner.dtypes,
             executes_on=inner.executes_on,

@@ -18,10 +18,11 @@ class _Coder(IndexCoder):
 
     name: ClassVar[IndexForm]
     kernel_form: ClassVar[IndexForm]
+    fixed_size: ClassVar[bool] = False
 
     @property
     def capabilities(self) -> Capabilities:
-        return Capabilities(lossless=True, executes_on=EXECUTIONS)
+        return Capabilities(lossless=True, fixed_size=self.fixed_size, executes_on=EXECUTIONS)
 
     def encode(self, indices: Array, size: int, round_num: Array) -> Array:
         del round_num
@@ -59,6 +60,7 @@ class Bitmap(_Coder):
 
     name = kernel_form = "bitmap"
     wire_id: ClassVar[str] = "bitmap/1"
+    fixed_size: ClassVar[bool] = True
 
 
 class BitPack(_Coder):
@@ -74,6 +76,7 @@ class BitPack(_Coder):
 
     name = kernel_form = "bitpack"
     wire_id: ClassVar[str] = "bitpack/1"
+    fixed_size: ClassVar[bool] = True
 
 
 class Shortest(_Coder):

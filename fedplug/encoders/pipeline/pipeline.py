@@ -110,8 +110,11 @@ class Pipeline(Encoder, ContainerEncoder, Measured, Adjustable):
         values = self._values.capabilities
         executes_on = self._executes_on()
         compiled = any(stage.capabilities.needs_op_library for stage in self._used())
+        fixed_size = all(stage.capabilities.fixed_size for stage in self._used())
         if self._stages.sparsifier is None:
-            return dataclasses.replace(values, executes_on=executes_on, needs_op_library=compiled)
+            return dataclasses.replace(
+                values, executes_on=executes_on, needs_op_library=compiled, fixed_size=fixed_size
+            )
         kept = self._stages.sparsifier.capabilities
         return Capabilities(
             unbiased=kept.unbiased and values.unbiased,
@@ -121,6 +124,7 @@ class Pipeline(Encoder, ContainerEncoder, Measured, Adjustable):
             secure_aggregation_safe=kept.secure_aggregation_safe and values.secure_aggregation_safe,
             bounded_sensitivity=kept.bounded_sensitivity and values.bounded_sensitivity,
             compares_tensors=kept.compares_tensors,
+            fixed_size=fixed_size,
             dtypes=tuple(dtype for dtype in kept.dtypes if dtype in values.dtypes),
             executes_on=executes_on,
             needs_op_library=compiled,

@@ -72,7 +72,13 @@ class QSGD(ValueFormQuantizer, Adjustable):
     @property
     def capabilities(self) -> Capabilities:
         """Unbiased."""
-        return Capabilities(unbiased=True, needs_seed=True, sends_every_entry=True, executes_on=EXECUTIONS)
+        return Capabilities(
+            unbiased=True,
+            needs_seed=True,
+            sends_every_entry=True,
+            fixed_size=not isinstance(self._widths.bits, Schedule),
+            executes_on=EXECUTIONS,
+        )
 
     def get_config(self) -> dict[str, Any]:
         return {"bits": self._widths.get_config(), "block_size": self._block_size, "seed": self.seed}

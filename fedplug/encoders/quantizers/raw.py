@@ -35,6 +35,7 @@ class Raw(Quantizer):
             secure_aggregation_safe=True,
             bounded_sensitivity=True,
             sends_every_entry=True,
+            fixed_size=True,
             executes_on=EXECUTIONS,
         )
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
@@ -10,7 +11,7 @@ from fedplug.encoders.arguments import check_seed
 from fedplug.encoders.quantizers.value_form import ValueFormQuantizer
 from fedplug.encoders.stages import PackedSymbols
 from fedplug.ops.types import Array, DType
-from fedplug.registry.specs import EXECUTIONS, Capabilities
+from fedplug.registry.specs import Capabilities
 
 __all__ = ["TernGrad"]
 
@@ -57,7 +58,7 @@ class TernGrad(ValueFormQuantizer):
     @property
     def capabilities(self) -> Capabilities:
         """Unbiased."""
-        return Capabilities(unbiased=True, needs_seed=True, sends_every_entry=True, executes_on=EXECUTIONS)
+        return dataclasses.replace(super().capabilities, unbiased=True, needs_seed=True)
 
     def get_config(self) -> dict[str, Any]:
         return {"seed": self.seed}

@@ -28,7 +28,7 @@ class ValueFormQuantizer(Quantizer, ContainerQuantizer):
 
     @property
     def capabilities(self) -> Capabilities:
-        return dataclasses.replace(super().capabilities, executes_on=EXECUTIONS)
+        return dataclasses.replace(super().capabilities, fixed_size=True, executes_on=EXECUTIONS)
 
     @property
     @abc.abstractmethod

@@ -81,6 +81,7 @@ class RandomK(Sparsifier):
             needs_client_state=self.error_feedback,
             needs_seed=True,
             secure_aggregation_safe=True,
+            fixed_size=self.sparsity.fixed,
             executes_on=EXECUTIONS,
         )
 

@@ -119,6 +119,7 @@ class TopK(Sparsifier, ContainerSparsifier):
             needs_client_state=self.error_feedback,
             bounded_sensitivity=not self.error_feedback,
             compares_tensors=self._scope == "model",
+            fixed_size=self._scope == "tensor" and self.sparsity.fixed,
             executes_on=(*EXECUTIONS, "cuda") if has_cuda_kernel else EXECUTIONS,
         )
 

@@ -35,6 +35,7 @@ class Identity(Encoder, Measured):
             secure_aggregation_safe=True,
             bounded_sensitivity=True,
             sends_every_entry=True,
+            fixed_size=True,
             decode_copies=0,
             executes_on=EXECUTIONS,
         )
