@@ -150,9 +150,9 @@ Status LowRankMatrix(const WideOf<T>* p, const WideOf<T>* q, WideOf<T> scale,
 }
 
 template <typename T>
-Status LowRankResidual(const T* a, const WideOf<T>* p, const WideOf<T>* q,
-                       WideOf<T> scale, const MatrixShape& shape,
-                       Parallel& parallel, T* residual) {
+Status LowRankResidual(const T* a, const T* p, const T* q, T scale,
+                       const MatrixShape& shape, Parallel& parallel,
+                       T* residual) {
   SimdLevel level;
   if (Status status = FindSimdLevel(&level); !status.ok()) return status;
   const bool streams = IsLarge<T>(shape) && residual != a;
@@ -171,14 +171,16 @@ Status LowRankResidual(const T* a, const WideOf<T>* p, const WideOf<T>* q,
 
 #define FEDPLUG_INSTANTIATE(T)                                                 \
   template Status LowRankMatrix(const WideOf<T>*, const WideOf<T>*, WideOf<T>, \
-                                const MatrixShape&, Parallel&, T*);            \
-  template Status LowRankResidual(const T*, const WideOf<T>*,                  \
-                                  const WideOf<T>*, WideOf<T>,                 \
-                                  const MatrixShape&, Parallel&, T*)
+                                const MatrixShape&, Parallel&, T*)
 FEDPLUG_INSTANTIATE(float);
 FEDPLUG_INSTANTIATE(double);
 FEDPLUG_INSTANTIATE(Half);
 FEDPLUG_INSTANTIATE(BFloat16);
 #undef FEDPLUG_INSTANTIATE
+
+template Status LowRankResidual(const float*, const float*, const float*, float,
+                                const MatrixShape&, Parallel&, float*);
+template Status LowRankResidual(const double*, const double*, const double*,
+                                double, const MatrixShape&, Parallel&, double*);
 
 }  // namespace fedplug

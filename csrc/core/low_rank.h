@@ -9,6 +9,7 @@
 
 #include "core/base/parallel.h"
 #include "core/base/status.h"
+#include "core/codes/values/loops.h"
 #include "core/matrix_times.h"
 
 namespace fedplug {
@@ -28,17 +29,17 @@ Status LowRankMatrix(const value_loops::WideOf<T>* p,
                      value_loops::WideOf<T> scale, const MatrixShape& shape,
                      Parallel& parallel, T* matrix);
 
-// residual = a - LowRankMatrix, with the difference rounded to T.
+// residual = a - LowRankMatrix
 //
-// REQUIRES: as LowRankMatrix; `residual` is `a`, or overlaps nothing
+// REQUIRES: as LowRankMatrix; `residual` is `a`, or overlaps nothing; T is
+//           float or double
 // SHAPE:    a[rows, columns], residual[rows, columns]
 // THREADS:  as LowRankMatrix
 // COST:     reads and writes sizeof(T) bytes per element
 template <typename T>
-Status LowRankResidual(const T* a, const value_loops::WideOf<T>* p,
-                       const value_loops::WideOf<T>* q,
-                       value_loops::WideOf<T> scale, const MatrixShape& shape,
-                       Parallel& parallel, T* residual);
+Status LowRankResidual(const T* a, const T* p, const T* q, T scale,
+                       const MatrixShape& shape, Parallel& parallel,
+                       T* residual);
 
 }  // namespace fedplug
 

@@ -20,7 +20,6 @@ using matrix::kRowsAtOnce;
 using matrix::kSmallestShare;
 using matrix::Products;
 using matrix::RowSums;
-using value_loops::WideOf;
 
 // Number of vectors that share a walk through A.
 constexpr std::int64_t kMostVectors = 8;
@@ -48,10 +47,10 @@ Status CheckShape(const MatrixShape& shape) {
 // Calls `multiply(first)` for every few of the vectors, the columns of
 // B[terms, rank], the first of which is column `first`.
 template <typename T, typename Multiply>
-void ForVectors(const WideOf<T>* b, std::int64_t rank, Products<T>& products,
+void ForVectors(const T* b, std::int64_t rank, Products<T>& products,
                 Parallel& parallel, ScratchBuffer& buffer,
                 const Multiply& multiply) {
-  auto* const numbers = Lines<WideOf<T>>(
+  auto* const numbers = Lines<T>(
       buffer, products.NumbersOf(std::min(rank, kMostVectors)) + kLoopBlock);
   for (std::int64_t first = 0; first < rank; first += kMostVectors) {
     products.TakeVectors(b, rank, first, std::min(kMostVectors, rank - first),
@@ -63,15 +62,13 @@ void ForVectors(const WideOf<T>* b, std::int64_t rank, Products<T>& products,
 }  // namespace
 
 template <typename T>
-Status MatrixTimes(const T* a, WideOf<T> scale, const WideOf<T>* b,
-                   const MatrixShape& shape, Parallel& parallel,
-                   WideOf<T>* product) {
-  using Wide = WideOf<T>;
+Status MatrixTimes(const T* a, T scale, const T* b, const MatrixShape& shape,
+                   Parallel& parallel, T* product) {
   if (Status status = CheckShape(shape); !status.ok()) return status;
   SimdLevel level;
   if (Status status = FindSimdLevel(&level); !status.ok()) return status;
   if (shape.columns == 0) {
-    std::fill_n(product, shape.rows * shape.rank, Wide{0});
+    std::fill_n(product, shape.rows * shape.rank, T{0});
     return {};
   }
   const KeepAwake awake(parallel);
@@ -87,12 +84,12 @@ Status MatrixTimes(const T* a, WideOf<T> scale, const WideOf<T>* b,
   const std::int64_t vectors = std::min(shape.rank, kMostVectors);
   const ScratchLease scratch;
   const std::int64_t memory = sums.Memory(vectors);
-  auto* const of_threads = Lines<Wide>(scratch->keys, threads * memory);
+  auto* const of_threads = Lines<T>(scratch->keys, threads * memory);
   const auto multiply = [&](std::int64_t first) {
     parallel.Run(threads, [&](int t) {
       const DefaultFloatEnvironment environment;
-      Wide* const mine = of_threads + t * memory;
-      std::fill_n(mine, memory, Wide{0});  // also for rows that are not there
+      T* const mine = of_threads + t * memory;
+      std::fill_n(mine, memory, T{0});  // also for rows that are not there
       const Range range = TileOf(blocks, threads, t);
       for (std::int64_t i = range.begin; i < range.end; ++i) {
         sums.Multiply(i * rows, std::min(shape.rows, (i + 1) * rows), first,
@@ -105,15 +102,14 @@ Status MatrixTimes(const T* a, WideOf<T> scale, const WideOf<T>* b,
 }
 
 template <typename T>
-Status TransposedTimes(const T* a, WideOf<T> scale, const WideOf<T>* b,
+Status TransposedTimes(const T* a, T scale, const T* b,
                        const MatrixShape& shape, Parallel& parallel,
-                       WideOf<T>* product) {
-  using Wide = WideOf<T>;
+                       T* product) {
   if (Status status = CheckShape(shape); !status.ok()) return status;
   SimdLevel level;
   if (Status status = FindSimdLevel(&level); !status.ok()) return status;
   if (shape.rows == 0 || shape.columns == 0) {
-    std::fill_n(product, shape.columns * shape.rank, Wide{0});
+    std::fill_n(product, shape.columns * shape.rank, T{0});
     return {};
   }
   const KeepAwake awake(parallel);
@@ -127,8 +123,8 @@ Status TransposedTimes(const T* a, WideOf<T> scale, const WideOf<T>* b,
   const std::int64_t vectors = std::min(shape.rank, kMostVectors);
   const ScratchLease scratch;
   const std::int64_t memory = columns.Memory(vectors);
-  auto* const of_threads = Lines<Wide>(scratch->keys, tiles * memory);
-  auto* const sums = Lines<Wide>(scratch->ranked, columns.SumsOf(vectors));
+  auto* const of_threads = Lines<T>(scratch->keys, tiles * memory);
+  auto* const sums = Lines<T>(scratch->ranked, columns.SumsOf(vectors));
   const auto multiply = [&](std::int64_t first) {
     parallel.Run(tiles, [&](int t) {
       const DefaultFloatEnvironment environment;
@@ -144,15 +140,13 @@ Status TransposedTimes(const T* a, WideOf<T> scale, const WideOf<T>* b,
   return {};
 }
 
-#define FEDPLUG_INSTANTIATE(T)                                            \
-  template Status MatrixTimes(const T*, WideOf<T>, const WideOf<T>*,      \
-                              const MatrixShape&, Parallel&, WideOf<T>*); \
-  template Status TransposedTimes(const T*, WideOf<T>, const WideOf<T>*,  \
-                                  const MatrixShape&, Parallel&, WideOf<T>*)
+#define FEDPLUG_INSTANTIATE(T)                                               \
+  template Status MatrixTimes(const T*, T, const T*, const MatrixShape&,     \
+                              Parallel&, T*);                                \
+  template Status TransposedTimes(const T*, T, const T*, const MatrixShape&, \
+                                  Parallel&, T*)
 FEDPLUG_INSTANTIATE(float);
 FEDPLUG_INSTANTIATE(double);
-FEDPLUG_INSTANTIATE(Half);
-FEDPLUG_INSTANTIATE(BFloat16);
 #undef FEDPLUG_INSTANTIATE
 
 }  // namespace fedplug

@@ -6,7 +6,7 @@
 // multiplied with those of B; then the upper half of the products (the smaller
 // one of an odd number) is added to the lower half until one is left. A product
 // without a partner is added to +0; an empty sum is +0. Everything is rounded
-// once, in float, of doubles in double: 16-bit elements of A are widened first.
+// once.
 #ifndef FEDPLUG_CORE_MATRIX_TIMES_H_
 #define FEDPLUG_CORE_MATRIX_TIMES_H_
 
@@ -14,7 +14,6 @@
 
 #include "core/base/parallel.h"
 #include "core/base/status.h"
-#include "core/codes/values/loops.h"
 
 namespace fedplug {
 
@@ -28,15 +27,14 @@ struct MatrixShape {
 // product = (A / scale) B, for all matrices in row-major order.
 //
 // REQUIRES: no number in `shape` is negative (checked); `product` overlaps
-//           nothing. T is float, double, Half or BFloat16.
+//           nothing. T is float or double.
 // SHAPE:    a[rows, columns], b[columns, rank], product[rows, rank]
 // THREADS:  uses `parallel`, rows to a thread; the result does not depend on
 //           the number of threads, nor on the SIMD level
 // COST:     reads each element once for every eight vectors
 template <typename T>
-Status MatrixTimes(const T* a, value_loops::WideOf<T> scale,
-                   const value_loops::WideOf<T>* b, const MatrixShape& shape,
-                   Parallel& parallel, value_loops::WideOf<T>* product);
+Status MatrixTimes(const T* a, T scale, const T* b, const MatrixShape& shape,
+                   Parallel& parallel, T* product);
 
 // product = (A / scale)' B, with A transposed.
 //
@@ -47,10 +45,9 @@ Status MatrixTimes(const T* a, value_loops::WideOf<T> scale,
 // COST:     as MatrixTimes; takes some 20 sums of 2,048 elements of memory for
 //           each thread and vector, and of B a copy
 template <typename T>
-Status TransposedTimes(const T* a, value_loops::WideOf<T> scale,
-                       const value_loops::WideOf<T>* b,
+Status TransposedTimes(const T* a, T scale, const T* b,
                        const MatrixShape& shape, Parallel& parallel,
-                       value_loops::WideOf<T>* product);
+                       T* product);
 
 }  // namespace fedplug
 

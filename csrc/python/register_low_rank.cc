@@ -64,8 +64,8 @@ py::tuple SumAndLargestOf(const py::object& delta_object,
 
 py::array Times(const py::object& a_object, const py::object& b_object,
                 double scale, bool transposed) {
-  const Flat a = FloatArray(a_object, "a");
-  const Flat b = FlatArray(b_object, "b", WideDType(a.dtype));
+  const Flat a = WideFloatArray(a_object, "a");
+  const Flat b = FlatArray(b_object, "b", a.dtype);
   RequireMatrix(a, "a");
   RequireMatrix(b, "b");
   const MatrixShape shape{a.array.shape(0), a.array.shape(1), b.array.shape(1)};
@@ -76,16 +76,14 @@ py::array Times(const py::object& a_object, const py::object& b_object,
                            transposed ? shape.columns : shape.rows, shape.rank);
   Parallel& threads = Threads();
   Status status;
-  WithFloatType(a.dtype, [&](auto zero) {
+  WithWideFloatType(a.dtype, [&](auto zero) {
     using T = decltype(zero);
-    using Wide = WideOf<T>;
     auto* const times = transposed ? TransposedTimes<T> : MatrixTimes<T>;
     const T* const read = a.Read<T>();
-    const Wide* const vectors = b.Read<Wide>();
-    Wide* const write = product.Write<Wide>();
+    const T* const vectors = b.Read<T>();
+    T* const write = product.Write<T>();
     const WithoutGil released;
-    status =
-        times(read, static_cast<Wide>(scale), vectors, shape, threads, write);
+    status = times(read, static_cast<T>(scale), vectors, shape, threads, write);
   });
   ThrowUnlessOk(status);
   return product.array;
@@ -132,9 +130,9 @@ py::array Matrix(const py::object& p_object, const py::object& q_object,
 py::array Residual(const py::object& a_object, const py::object& p_object,
                    const py::object& q_object, double scale,
                    const py::object& out) {
-  const Flat a = FloatArray(a_object, "a");
-  const Flat p = FlatArray(p_object, "p", WideDType(a.dtype));
-  const Flat q = FlatArray(q_object, "q", WideDType(a.dtype));
+  const Flat a = WideFloatArray(a_object, "a");
+  const Flat p = FlatArray(p_object, "p", a.dtype);
+  const Flat q = FlatArray(q_object, "q", a.dtype);
   const MatrixShape shape = ShapeOf(p, q);
   RequireEqual(a.size, "elements of a", shape.rows * shape.columns,
                "of the product of p and q");
@@ -146,16 +144,15 @@ py::array Residual(const py::object& a_object, const py::object& p_object,
   RequireDisjoint(q, "q", residual, "out");
   Parallel& threads = Threads();
   Status status;
-  WithFloatType(a.dtype, [&](auto zero) {
+  WithWideFloatType(a.dtype, [&](auto zero) {
     using T = decltype(zero);
-    using Wide = WideOf<T>;
     const T* const read = a.Read<T>();
-    const Wide* const of_rows = p.Read<Wide>();
-    const Wide* const of_columns = q.Read<Wide>();
+    const T* const of_rows = p.Read<T>();
+    const T* const of_columns = q.Read<T>();
     T* const write = residual.Write<T>();
     const WithoutGil released;
-    status = LowRankResidual(read, of_rows, of_columns,
-                             static_cast<Wide>(scale), shape, threads, write);
+    status = LowRankResidual(read, of_rows, of_columns, static_cast<T>(scale),
+                             shape, threads, write);
   });
   ThrowUnlessOk(status);
   return residual.array;

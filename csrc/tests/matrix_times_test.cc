@@ -1,5 +1,5 @@
 // Products of a matrix with a few vectors against sums made one by one, for
-// every dtype and on any number of threads.
+// float32 and float64 and on any number of threads.
 #include "core/matrix_times.h"
 
 #include "tests/kernel_inputs.h"
@@ -8,48 +8,43 @@
 namespace fedplug::testing {
 namespace {
 
-using value_loops::WideOf;
-
 template <typename T>
 struct Case {
   MatrixShape shape;
-  WideOf<T> scale;
+  T scale;
   std::vector<T> a;
-  std::vector<WideOf<T>> of_columns;  // B of A B
-  std::vector<WideOf<T>> of_rows;     // B of A' B
+  std::vector<T> of_columns;  // B of A B
+  std::vector<T> of_rows;     // B of A' B
 };
 
 template <typename T>
 Case<T> RandomCase(const MatrixShape& shape, Fill fill, Random& random) {
-  using Wide = WideOf<T>;
-  return {shape, FromFloat<Wide>(1.7f),
+  return {shape, FromFloat<T>(1.7f),
           RandomVector<T>(shape.rows * shape.columns, fill, random),
-          RandomVector<Wide>(shape.columns * shape.rank, fill, random),
-          RandomVector<Wide>(shape.rows * shape.rank, fill, random)};
+          RandomVector<T>(shape.columns * shape.rank, fill, random),
+          RandomVector<T>(shape.rows * shape.rank, fill, random)};
 }
 
 template <typename T>
 void ExpectTheSumsOneByOne(const Case<T>& made, Parallel& threads) {
-  using Wide = WideOf<T>;
   const MatrixShape& shape = made.shape;
   SCOPED_TRACE(std::to_string(shape.rows) + " by " +
                std::to_string(shape.columns) + ", " +
                std::to_string(shape.rank) + " vectors");
   Buffer<T> a(made.a, 1);
-  Buffer<Wide> of_columns(made.of_columns, 1);
-  Buffer<Wide> of_rows(made.of_rows, 3);
+  Buffer<T> of_columns(made.of_columns, 1);
+  Buffer<T> of_rows(made.of_rows, 3);
   const auto empty = [](std::int64_t size) {
-    return Buffer<Wide>(std::vector<Wide>(static_cast<std::size_t>(size), 7),
-                        1);
+    return Buffer<T>(std::vector<T>(static_cast<std::size_t>(size), 7), 1);
   };
-  Buffer<Wide> rows = empty(shape.rows * shape.rank);
+  Buffer<T> rows = empty(shape.rows * shape.rank);
   EXPECT_TRUE(MatrixTimes(a.data(), made.scale, of_columns.data(), shape,
                           threads, rows.data())
                   .ok());
   EXPECT_EQ(reference::WithoutNaNs(rows.ToVector()),
             reference::WithoutNaNs(reference::Times(
                 made.a, made.scale, made.of_columns, shape, false)));
-  Buffer<Wide> columns = empty(shape.columns * shape.rank);
+  Buffer<T> columns = empty(shape.columns * shape.rank);
   EXPECT_TRUE(TransposedTimes(a.data(), made.scale, of_rows.data(), shape,
                               threads, columns.data())
                   .ok());
@@ -59,7 +54,7 @@ void ExpectTheSumsOneByOne(const Case<T>& made, Parallel& threads) {
 }
 
 TEST(MatrixTimes, AddsHalvesToHalvesWhateverTheShape) {
-  ForEachDtype([](auto zero) {
+  ForEachWideDtype([](auto zero) {
     using T = decltype(zero);
     Random random(1);
     Serial serial;
@@ -79,7 +74,7 @@ constexpr MatrixShape kLarge[] = {{2500, 70, 3}, {70, 2500, 2}, {300, 700, 9},
                                   {2, 40000, 1}, {1, 70000, 1}, {70000, 1, 1}};
 
 TEST(MatrixTimes, DoesNotDependOnTheNumberOfThreads) {
-  ForEachDtype([](auto zero) {
+  ForEachWideDtype([](auto zero) {
     using T = decltype(zero);
     Random random(2);
     Serial serial;
@@ -95,9 +90,8 @@ TEST(MatrixTimes, DoesNotDependOnTheNumberOfThreads) {
 }
 
 TEST(MatrixTimes, KeepsSignsOfZerosDenormalsAndWhatIsNotFinite) {
-  ForEachDtype([](auto zero) {
+  ForEachWideDtype([](auto zero) {
     using T = decltype(zero);
-    using Wide = WideOf<T>;
     Random random(3);
     Serial serial;
     for (const Fill fill : kAllFills) {
@@ -106,10 +100,10 @@ TEST(MatrixTimes, KeepsSignsOfZerosDenormalsAndWhatIsNotFinite) {
            {MatrixShape{37, 53, 2}, MatrixShape{1, 9, 1}, MatrixShape{6, 1, 1},
             MatrixShape{21, 1100, 1}}) {
         auto made = RandomCase<T>(shape, fill, random);
-        for (const Wide scale : {Wide{1}, Wide{0}, -Wide{0},
-                                 std::numeric_limits<Wide>::denorm_min(),
-                                 std::numeric_limits<Wide>::infinity(),
-                                 std::numeric_limits<Wide>::quiet_NaN()}) {
+        for (const T scale :
+             {T{1}, T{0}, -T{0}, std::numeric_limits<T>::denorm_min(),
+              std::numeric_limits<T>::infinity(),
+              std::numeric_limits<T>::quiet_NaN()}) {
           made.scale = scale;
           ExpectTheSumsOneByOne(made, serial);
         }

@@ -42,13 +42,13 @@ def matrix_times(
     ``csrc/core/matrix_times.h`` describes the order of additions.
 
     Args:
-        a: ``[m, n]``, a floating dtype; 16-bit elements are widened.
-        b: ``[n, r]``, or ``[m, r]`` with ``transposed``; float64 if ``a`` is, else float32.
+        a: ``[m, n]``, float32 or float64.
+        b: ``[n, r]``, or ``[m, r]`` with ``transposed``; the dtype of ``a``.
         scale: The divisor of the elements of ``a``; the quotients are 0 if it is 0.
         transposed: Whether to multiply ``a'``.
 
     Returns:
-        ``[m, r]``, or ``[n, r]`` with ``transposed``, in the dtype of ``b``.
+        ``[m, r]``, or ``[n, r]`` with ``transposed``, in the dtype of ``a``.
 
     Raises:
         ArgumentError: An array cannot be used, or the shapes do not fit.
@@ -90,10 +90,10 @@ def low_rank_residual(
     scale: float = 1,
     out: NDArray[Any] | None = None,
 ) -> NDArray[Any]:
-    """Computes ``a - low_rank_matrix(p, q)``, rounded to the dtype of ``a``.
+    """Computes ``a - low_rank_matrix(p, q)``.
 
     Args:
-        a: ``m n`` elements, a floating dtype.
+        a: ``m n`` elements, float32 or float64.
         p: See `low_rank_matrix`.
         q: See `low_rank_matrix`.
         scale: See `low_rank_matrix`.

@@ -48,15 +48,14 @@ def matrix_times(
     """Computes ``(a / scale) b``, or ``(a / scale)' b``, for a few columns of ``b``.
 
     Args:
-        a: ``[m, n]``; float32, float64, bfloat16 or float16.
-        b: ``[n, r]``, or ``[m, r]`` with ``transposed``, in the `wide_dtype` of ``a``. A graph needs a static
-            r.
+        a: ``[m, n]``; float32 or float64.
+        b: ``[n, r]``, or ``[m, r]`` with ``transposed``, the dtype of ``a``. A graph needs a static r.
         scale: The divisor of the elements of ``a``, a scalar; the quotients are 0 if it is 0.
         transposed: Whether to multiply ``a'``.
         lowering: See `fedplug.ops`.
 
     Returns:
-        ``[m, r]``, or ``[n, r]`` with ``transposed``, in the dtype of ``b``.
+        ``[m, r]``, or ``[n, r]`` with ``transposed``, in the dtype of ``a``.
 
     Raises:
         ArgumentError: The shapes do not fit.
@@ -94,14 +93,14 @@ def low_rank_residual(a: Array, p: Array, q: Array, *, scale: Any = 1, lowering:
     """Computes ``a - low_rank_matrix(p, q)`` over ``a``: the caller must not use ``a`` again.
 
     Args:
-        a: ``[m, n]``; float32, float64, bfloat16 or float16.
-        p: ``[m, r]`` in the `wide_dtype` of ``a``; r is at least 1. A graph needs a static r.
+        a: ``[m, n]``; float32 or float64.
+        p: ``[m, r]``, the dtype of ``a``; r is at least 1. A graph needs a static r.
         q: ``[n, r]``, the dtype of ``p``.
         scale: The factor of the product, a scalar.
         lowering: See `fedplug.ops`.
 
     Returns:
-        The difference, rounded to the dtype of ``a``; ``[m, n]``.
+        The difference; ``[m, n]``.
 
     Raises:
         ArgumentError: The shapes do not fit.

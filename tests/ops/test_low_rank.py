@@ -34,25 +34,24 @@ def _same(got, tensor):
 def test_op_and_reference_give_the_same_bits(agree, dtype, seed, m, n, r):
     a, p, q = _arrays(seed, m, n, r, dtype)
     scale = p.dtype.type(1.7)
-    wide = a.astype(p.dtype)
-    agree(ops.sum_and_largest, wide, wide[::-1])
-    agree(ops.matrix_times, a, q, scale=scale)
-    agree(ops.matrix_times, a, p, scale=scale, transposed=True)
     agree(ops.low_rank_matrix, p, q, scale=scale, dtype=dtype)
-    agree(ops.low_rank_residual, a, p, q, scale=scale)
+    if a.dtype == p.dtype:
+        agree(ops.sum_and_largest, a, a[::-1])
+        agree(ops.matrix_times, a, q, scale=scale)
+        agree(ops.matrix_times, a, p, scale=scale, transposed=True)
+        agree(ops.low_rank_residual, a, p, q, scale=scale)
 
 
 @pytest.mark.parametrize("shape", [(900, 300), (5, 20_000), (20_000, 5)])
-def test_large_matrices_on_several_threads_have_the_same_bits_in_a_graph(dtype, shape):
-    a, p, q = _arrays(0, *shape, 2, dtype)
+def test_large_matrices_on_several_threads_have_the_same_bits_in_a_graph(wide_dtype, shape):
+    a, p, q = _arrays(0, *shape, 2, wide_dtype)
     results = []
     for lowering in ("fused", "reference"):
 
         @tf.function(autograph=False)
         def run(a, p, q, lowering=lowering):
             with use_lowering(lowering):
-                total, scale = ops.sum_and_largest(ops.widened(a), ops.widened(a))
-                total = tf.cast(total, a.dtype)
+                total, scale = ops.sum_and_largest(a, a)
                 times = ops.matrix_times(total, q, scale=scale)
                 transposed = ops.matrix_times(total, p, scale=scale, transposed=True)
                 matrix = ops.low_rank_matrix(p, q, scale=scale, dtype=a.dtype)
@@ -63,8 +62,8 @@ def test_large_matrices_on_several_threads_have_the_same_bits_in_a_graph(dtype, 
         assert fused.numpy().tobytes() == reference.numpy().tobytes()
 
 
-def test_zeros_over_a_scale_of_zero_are_zero(lowering, dtype):
-    a, p, _ = _arrays(0, 5, 3, 2, dtype)
+def test_zeros_over_a_scale_of_zero_are_zero(lowering, wide_dtype):
+    a, p, _ = _arrays(0, 5, 3, 2, wide_dtype)
     assert not ops.matrix_times(a, p, scale=0, transposed=True, lowering=lowering).numpy().any()
 
 
@@ -122,7 +121,7 @@ def test_arguments_of_the_wrong_kind_are_refused_while_building(lowering):
             lambda: ops.sum_and_largest([1], [1], lowering=lowering),
         ),
         (ValueError, "must be equal", lambda: ops.sum_and_largest(a, p, lowering=lowering)),
-        (TypeError, "a must be one of", lambda: ops.matrix_times([[1]], p, lowering=lowering)),
+        (TypeError, "a must be float32 or float64", lambda: ops.matrix_times([[1]], p, lowering=lowering)),
         (TypeError, "b must be float32", lambda: ops.matrix_times(a, double, lowering=lowering)),
         (ValueError, "a must be a matrix", lambda: ops.matrix_times(a[0], q, lowering=lowering)),
         (ValueError, "do not fit", lambda: ops.matrix_times(a, p, lowering=lowering)),

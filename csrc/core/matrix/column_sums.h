@@ -19,8 +19,6 @@ constexpr std::int64_t kTasksOfAThread = 4;
 template <typename T>
 class ColumnSums {
  public:
-  using Wide = WideOf<T>;
-
   ColumnSums(const T* a, const MatrixShape& shape, const Products<T>& products,
              std::int64_t threads)
       : a_(a),
@@ -56,14 +54,14 @@ class ColumnSums {
   }
 
   // A part of the entries of the level that tasks end with.
-  void Run(std::int64_t task, Wide* memory, Wide* sums) const {
+  void Run(std::int64_t task, T* memory, T* sums) const {
     const std::int64_t entries = products_.halving().size(level_);
     const std::int64_t entry = task / strips_ * group_;
     const std::int64_t strip = task % strips_;
     const Range mine =
         TileOf(columns_, static_cast<int>(strips_), static_cast<int>(strip));
     const std::int64_t width = mine.end - mine.begin;
-    const auto leaf = [&](std::int64_t first, std::int64_t count, Wide* to,
+    const auto leaf = [&](std::int64_t first, std::int64_t count, T* to,
                           std::int64_t stride) {
       Leaf(first, count, mine, memory, to, stride);
     };
@@ -75,10 +73,10 @@ class ColumnSums {
 
   // The remaining entries.
   // SHAPE: product[columns, rank], from the column `first` on
-  void Finish(Wide* sums, std::int64_t rank, std::int64_t first,
-              Wide* product) const {
+  void Finish(T* sums, std::int64_t rank, std::int64_t first,
+              T* product) const {
     for (std::int64_t j = 0; j < products_.vectors(); ++j) {
-      Wide* const sum = sums + j * SumsOf(1);
+      T* const sum = sums + j * SumsOf(1);
       products_.Fold(level_, products_.halving().top(), columns_, sum);
       for (std::int64_t c = 0; c < columns_; ++c) {
         product[c * rank + first + j] = sum[c];
@@ -91,8 +89,8 @@ class ColumnSums {
     return (products_.halving().size(level_) + group_ - 1) / group_;
   }
 
-  void Leaf(std::int64_t first, std::int64_t count, const Range& columns,
-            Wide* x, Wide* sums, std::int64_t stride) const {
+  void Leaf(std::int64_t first, std::int64_t count, const Range& columns, T* x,
+            T* sums, std::int64_t stride) const {
     const std::int64_t width = columns.end - columns.begin;
     // Whole rows, whose elements are neighbours, or a part of one row.
     const std::int64_t rows = std::max<std::int64_t>(1, kPiece / width);
@@ -106,8 +104,7 @@ class ColumnSums {
   }
 
   void Piece(std::int64_t first, std::int64_t rows, std::int64_t column,
-             std::int64_t width, Wide* x, Wide* sums,
-             std::int64_t stride) const {
+             std::int64_t width, T* x, T* sums, std::int64_t stride) const {
     const Halving& halving = products_.halving();
     const int depth = products_.depth();
     for (int s = 0; s < products_.stretches(); ++s) {

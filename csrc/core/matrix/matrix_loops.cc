@@ -123,22 +123,9 @@ FEDPLUG_ALWAYS_INLINE T AddAndFindLargestLoop(const T* x, const T* y,
 }
 
 template <typename T>
-FEDPLUG_ALWAYS_INLINE T Minus(T x, T y) {
-  return x - y;
-}
-template <>
-FEDPLUG_ALWAYS_INLINE Half Minus(Half x, Half y) {
-  return ToHalf(ToFloat(x) - ToFloat(y));
-}
-template <>
-FEDPLUG_ALWAYS_INLINE BFloat16 Minus(BFloat16 x, BFloat16 y) {
-  return ToBFloat16(ToFloat(x) - ToFloat(y));
-}
-
-template <typename T>
 FEDPLUG_ALWAYS_INLINE void SubtractLoop(const T* x, const T* y, std::int64_t n,
                                         T* differences) {
-  for (std::int64_t i = 0; i < n; ++i) differences[i] = Minus(x[i], y[i]);
+  for (std::int64_t i = 0; i < n; ++i) differences[i] = x[i] - y[i];
 }
 
 }  // namespace
@@ -196,7 +183,5 @@ template MatrixLoops<float> MatrixLoopsFor(SimdLevel);
 template MatrixLoops<double> MatrixLoopsFor(SimdLevel);
 template ElementLoops<float> ElementLoopsFor(SimdLevel);
 template ElementLoops<double> ElementLoopsFor(SimdLevel);
-template ElementLoops<Half> ElementLoopsFor(SimdLevel);
-template ElementLoops<BFloat16> ElementLoopsFor(SimdLevel);
 
 }  // namespace fedplug::matrix

@@ -56,7 +56,7 @@ struct MatrixLoops {
   void (*times_scale)(T scale, T largest, std::int64_t n, T* x);
 };
 
-// T is float, double, Half or BFloat16.
+// T is float or double.
 template <typename T>
 struct ElementLoops {
   // sums = x + y, which may be one of the two; returns the largest magnitude.

@@ -10,18 +10,13 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <type_traits>
 
 #include "core/base/parallel.h"
 #include "core/base/tiles.h"
-#include "core/codes/values/loops.h"
 #include "core/matrix/halving.h"
 #include "core/matrix/matrix_loops.h"
 
 namespace fedplug::matrix {
-
-using value_loops::ConvertLoops;
-using value_loops::WideOf;
 
 // Elements of a stretch whose products are made at once: eight of these, and
 // the sums, fit a first-level cache.
@@ -34,18 +29,15 @@ constexpr std::int64_t kSmallestShare = 1 << 15;
 template <typename T>
 class Products {
  public:
-  using Wide = WideOf<T>;
-
   // Leaves are the entries of level `depth` of sums of kLeaf terms.
-  Products(std::int64_t terms, int depth, Wide scale, SimdLevel level)
+  Products(std::int64_t terms, int depth, T scale, SimdLevel level)
       : halving_(terms),
         depth_(depth),
         scale_(scale),
-        loops_(MatrixLoopsFor<Wide>(level)),
-        convert_(value_loops::ConvertLoopsFor<T>(level)) {}
+        loops_(MatrixLoopsFor<T>(level)) {}
 
   const Halving& halving() const { return halving_; }
-  const MatrixLoops<Wide>& loops() const { return loops_; }
+  const MatrixLoops<T>& loops() const { return loops_; }
   int depth() const { return depth_; }
   int stretches() const { return 1 << depth_; }
   std::int64_t vectors() const { return vectors_; }
@@ -54,8 +46,8 @@ class Products {
   // them: vector after vector, stretch after stretch, with +0 for what is not
   // there.
   // SHAPE: numbers[NumbersOf(count) + kLoopBlock]
-  void TakeVectors(const Wide* b, std::int64_t rank, std::int64_t first,
-                   std::int64_t count, Parallel& parallel, Wide* numbers) {
+  void TakeVectors(const T* b, std::int64_t rank, std::int64_t first,
+                   std::int64_t count, Parallel& parallel, T* numbers) {
     vectors_ = count;
     numbers_ = numbers;
     const std::int64_t parts = count * stretches();
@@ -66,12 +58,12 @@ class Products {
       const Range mine = TileOf(parts, tiles, t);
       for (std::int64_t part = mine.begin; part < mine.end; ++part) {
         const auto s = static_cast<int>(part % stretches());
-        const Wide* from =
+        const T* from =
             b + halving_.Offset(depth_, s) * rank + first + part / stretches();
-        Wide* const to = numbers + part * size;
+        T* const to = numbers + part * size;
         const std::int64_t present = halving_.Present(depth_, s, 0, size);
         for (std::int64_t i = 0; i < present; ++i) to[i] = from[i * rank];
-        std::fill(to + present, to + size, Wide{0});
+        std::fill(to + present, to + size, T{0});
       }
     });
   }
@@ -81,7 +73,7 @@ class Products {
 
   // Numbers of a vector for a leaf; those of a stretch are NumbersStride()
   // after those of the one before.
-  const Wide* Numbers(std::int64_t vector, std::int64_t entry) const {
+  const T* Numbers(std::int64_t vector, std::int64_t entry) const {
     return numbers_ + vector * NumbersOf(1) + entry;
   }
   std::int64_t NumbersStride() const { return halving_.size(depth_); }
@@ -90,18 +82,11 @@ class Products {
   // `readable` elements of a.
   // SHAPE: x[InWholeBlocks(count)]
   void Scaled(const T* a, std::int64_t present, std::int64_t readable,
-              std::int64_t count, Wide* x) const {
+              std::int64_t count, T* x) const {
     if (scale_ == 0) present = 0;
     const std::int64_t n = std::min(InWholeBlocks(present), readable);
-    if (n > 0) {
-      if constexpr (std::is_same_v<T, Wide>) {
-        loops_.divide(a, n, scale_, x);
-      } else {
-        convert_.widen(a, n, x);
-        loops_.divide(x, n, scale_, x);
-      }
-    }
-    std::fill(x + present, x + count, Wide{0});
+    if (n > 0) loops_.divide(a, n, scale_, x);
+    std::fill(x + present, x + count, T{0});
   }
 
   // Entries first ... first + count of a level, each of `width` numbers, which
@@ -110,9 +95,8 @@ class Products {
   // SHAPE: spare[(level - depth) * vectors * spare_stride]
   template <typename Leaf>
   void AddUp(int level, std::int64_t first, std::int64_t count,
-             std::int64_t width, const Leaf& leaf, Wide* sums,
-             std::int64_t stride, Wide* spare,
-             std::int64_t spare_stride) const {
+             std::int64_t width, const Leaf& leaf, T* sums, std::int64_t stride,
+             T* spare, std::int64_t spare_stride) const {
     if (level == depth_) return leaf(first, count, sums, stride);
     AddUp(level - 1, first, count, width, leaf, sums, stride, spare,
           spare_stride);
@@ -124,7 +108,7 @@ class Products {
             spare + vectors_ * spare_stride, spare_stride);
     }
     for (std::int64_t j = 0; j < vectors_; ++j) {
-      Wide* const sum = sums + j * stride;
+      T* const sum = sums + j * stride;
       loops_.add(spare + j * spare_stride, pairs * width, sum);
       loops_.add_zeros((count - pairs) * width, sum + pairs * width);
     }
@@ -132,7 +116,7 @@ class Products {
 
   // All entries of a level, each of `width` numbers, become those of a later
   // one.
-  void Fold(int level, int later, std::int64_t width, Wide* sums) const {
+  void Fold(int level, int later, std::int64_t width, T* sums) const {
     for (; level < later; ++level) {
       const std::int64_t whole = halving_.size(level) * width;
       const std::int64_t half = halving_.size(level + 1) * width;
@@ -144,11 +128,10 @@ class Products {
  private:
   Halving halving_;
   int depth_;
-  Wide scale_;
-  MatrixLoops<Wide> loops_;
-  ConvertLoops<T> convert_;
+  T scale_;
+  MatrixLoops<T> loops_;
   std::int64_t vectors_ = 0;
-  const Wide* numbers_ = nullptr;
+  const T* numbers_ = nullptr;
 };
 
 }  // namespace fedplug::matrix

@@ -18,10 +18,8 @@ constexpr std::int64_t kRowsAtOnce = 32;
 template <typename T>
 class RowSums {
  public:
-  using Wide = WideOf<T>;
-
   RowSums(const T* a, const MatrixShape& shape, const Products<T>& products,
-          Wide* product)
+          T* product)
       : a_(a),
         shape_(shape),
         products_(products),
@@ -45,31 +43,31 @@ class RowSums {
   // Rows [begin, end) of the product, columns first ... of it.
   // REQUIRES: end - begin <= kRowsAtOnce
   void Multiply(std::int64_t begin, std::int64_t end, std::int64_t first,
-                Wide* memory) const {
+                T* memory) const {
     const Halving& halving = products_.halving();
-    Wide* const x = memory;
-    Wide* const halves = x + products_.stretches() * kPiece;
-    Wide* const sums = halves + kHalves;
-    Wide* const spare = sums + products_.vectors() * kSums;
-    Wide* const few =
+    T* const x = memory;
+    T* const halves = x + products_.stretches() * kPiece;
+    T* const sums = halves + kHalves;
+    T* const spare = sums + products_.vectors() * kSums;
+    T* const few =
         spare + (strip_ - products_.depth()) * products_.vectors() * kSums;
     for (std::int64_t row = begin; row < end; ++row) {
-      const auto leaf = [&](std::int64_t entry, std::int64_t count, Wide* to,
+      const auto leaf = [&](std::int64_t entry, std::int64_t count, T* to,
                             std::int64_t stride) {
         Leaf(a_ + row * shape_.columns, entry, count, x, to, stride);
       };
       products_.AddUp(strip_, 0, halving.size(strip_), 1, leaf, sums, kSums,
                       spare, kSums);
       for (std::int64_t j = 0; j < products_.vectors(); ++j) {
-        const Wide* const left = Halved(sums + j * kSums, halves);
-        Wide* to = few + j * kFewTerms * kRowsAtOnce + (row - begin);
+        const T* const left = Halved(sums + j * kSums, halves);
+        T* to = few + j * kFewTerms * kRowsAtOnce + (row - begin);
         for (std::int64_t i = 0; i < halving.size(few_); ++i) {
           to[i * kRowsAtOnce] = left[i];
         }
       }
     }
     for (std::int64_t j = 0; j < products_.vectors(); ++j) {
-      Wide* const of_rows = few + j * kFewTerms * kRowsAtOnce;
+      T* const of_rows = few + j * kFewTerms * kRowsAtOnce;
       products_.Fold(few_, halving.top(), kRowsAtOnce, of_rows);
       for (std::int64_t row = begin; row < end; ++row) {
         product_[row * shape_.rank + first + j] = of_rows[row - begin];
@@ -84,10 +82,10 @@ class RowSums {
 
   // The sums of a row at level strip_ become those of level few_, in the one
   // half of `halves`, then in the other.
-  const Wide* Halved(Wide* sums, Wide* halves) const {
+  const T* Halved(T* sums, T* halves) const {
     for (int level = strip_; level < few_; ++level) {
       sums[products_.halving().size(level)] = 0;  // the last one's partner
-      Wide* const to = halves + (level - strip_) % 2 * kSums;
+      T* const to = halves + (level - strip_) % 2 * kSums;
       products_.loops().add_halves(sums, products_.halving().size(level + 1),
                                    to);
       sums = to;
@@ -95,8 +93,8 @@ class RowSums {
     return sums;
   }
 
-  void Leaf(const T* row, std::int64_t first, std::int64_t count, Wide* x,
-            Wide* sums, std::int64_t stride) const {
+  void Leaf(const T* row, std::int64_t first, std::int64_t count, T* x, T* sums,
+            std::int64_t stride) const {
     const int depth = products_.depth();
     for (int s = 0; s < products_.stretches(); ++s) {
       const T* const from = row + first + products_.halving().Offset(depth, s);
@@ -116,7 +114,7 @@ class RowSums {
   const Products<T>& products_;
   int strip_;  // the level at which a row is cut into leaves no more
   int few_;    // the level from which rows are added up side by side
-  Wide* product_;
+  T* product_;
 };
 
 }  // namespace fedplug::matrix

@@ -41,20 +41,18 @@ W HalvedSum(std::vector<W> terms) {
 }  // namespace
 
 template <typename T>
-std::vector<WideOf<T>> Times(const std::vector<T>& a, WideOf<T> scale,
-                             const std::vector<WideOf<T>>& b,
-                             const MatrixShape& shape, bool transposed) {
-  using Wide = WideOf<T>;
+std::vector<T> Times(const std::vector<T>& a, T scale, const std::vector<T>& b,
+                     const MatrixShape& shape, bool transposed) {
   const auto element = [&](std::int64_t i, std::int64_t c) {
     const T x = a[static_cast<std::size_t>(i * shape.columns + c)];
-    return scale == 0 ? Wide{0} : Widened(x) / scale;
+    return scale == 0 ? T{0} : x / scale;
   };
   const std::int64_t sums = transposed ? shape.columns : shape.rows;
   const std::int64_t terms = transposed ? shape.rows : shape.columns;
-  std::vector<Wide> product;
+  std::vector<T> product;
   for (std::int64_t i = 0; i < sums; ++i) {
     for (std::int64_t j = 0; j < shape.rank; ++j) {
-      std::vector<Wide> products;
+      std::vector<T> products;
       for (std::int64_t k = 0; k < terms; ++k) {
         products.push_back((transposed ? element(k, i) : element(i, k)) *
                            b[static_cast<std::size_t>(k * shape.rank + j)]);
@@ -89,24 +87,17 @@ std::vector<T> LowRankMatrix(const std::vector<WideOf<T>>& p,
   return matrix;
 }
 
-template <typename T>
-std::vector<T> Difference(const std::vector<T>& x, const std::vector<T>& y) {
-  std::vector<T> differences;
-  for (std::size_t i = 0; i < x.size(); ++i) {
-    differences.push_back(Narrowed(Widened(x[i]) - Widened(y[i]), T{}));
-  }
-  return differences;
-}
+template std::vector<float> Times(const std::vector<float>&, float,
+                                  const std::vector<float>&, const MatrixShape&,
+                                  bool);
+template std::vector<double> Times(const std::vector<double>&, double,
+                                   const std::vector<double>&,
+                                   const MatrixShape&, bool);
 
-#define FEDPLUG_INSTANTIATE(T)                                             \
-  template std::vector<WideOf<T>> Times(const std::vector<T>&, WideOf<T>,  \
-                                        const std::vector<WideOf<T>>&,     \
-                                        const MatrixShape&, bool);         \
-  template std::vector<T> LowRankMatrix<T>(const std::vector<WideOf<T>>&,  \
-                                           const std::vector<WideOf<T>>&,  \
-                                           WideOf<T>, const MatrixShape&); \
-  template std::vector<T> Difference(const std::vector<T>&,                \
-                                     const std::vector<T>&)
+#define FEDPLUG_INSTANTIATE(T)                                            \
+  template std::vector<T> LowRankMatrix<T>(const std::vector<WideOf<T>>&, \
+                                           const std::vector<WideOf<T>>&, \
+                                           WideOf<T>, const MatrixShape&)
 FEDPLUG_INSTANTIATE(float);
 FEDPLUG_INSTANTIATE(double);
 FEDPLUG_INSTANTIATE(Half);

@@ -6,16 +6,15 @@
 #include <vector>
 
 #include "core/base/float_bits.h"
+#include "core/codes/values/loops.h"
 #include "core/matrix_times.h"
 
 namespace fedplug::reference {
 
 // (A / scale) B, or (A / scale)' B.
 template <typename T>
-std::vector<value_loops::WideOf<T>> Times(
-    const std::vector<T>& a, value_loops::WideOf<T> scale,
-    const std::vector<value_loops::WideOf<T>>& b, const MatrixShape& shape,
-    bool transposed);
+std::vector<T> Times(const std::vector<T>& a, T scale, const std::vector<T>& b,
+                     const MatrixShape& shape, bool transposed);
 
 // scale P Q'
 template <typename T>
@@ -23,9 +22,6 @@ std::vector<T> LowRankMatrix(const std::vector<value_loops::WideOf<T>>& p,
                              const std::vector<value_loops::WideOf<T>>& q,
                              value_loops::WideOf<T> scale,
                              const MatrixShape& shape);
-
-template <typename T>
-std::vector<T> Difference(const std::vector<T>& x, const std::vector<T>& y);
 
 // The bits, with one pattern for all NaNs.
 template <typename T>

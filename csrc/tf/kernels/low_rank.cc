@@ -70,8 +70,6 @@ class SumAndLargestOp : public OpKernel {
 template <typename T>
 class MatrixTimesOp : public OpKernel {
  public:
-  using Wide = WideType<T>;
-
   explicit MatrixTimesOp(OpKernelConstruction* context) : OpKernel(context) {
     OP_REQUIRES_OK(context, context->GetAttr("transposed", &transposed_));
   }
@@ -81,7 +79,7 @@ class MatrixTimesOp : public OpKernel {
     const Tensor& b = context->input(1);
     OP_REQUIRES_OK(context, RequireMatrix(a, "a"));
     OP_REQUIRES_OK(context, RequireMatrix(b, "b"));
-    Wide scale;
+    T scale;
     OP_REQUIRES_OK(context, ReadScale(context->input(2), &scale));
     const MatrixShape shape{a.dim_size(0), a.dim_size(1), b.dim_size(1)};
     OP_REQUIRES(context, a.dim_size(transposed_ ? 0 : 1) == b.dim_size(0),
@@ -92,11 +90,10 @@ class MatrixTimesOp : public OpKernel {
                                   {a.dim_size(transposed_ ? 1 : 0), shape.rank},
                                   &product));
     IntraOpPool pool(context);
-    auto* const times =
-        transposed_ ? TransposedTimes<CoreType<T>> : MatrixTimes<CoreType<T>>;
-    OP_REQUIRES_OK(context, ToTensorFlow(times(
-                                Elements<T>(a), scale, b.flat<Wide>().data(),
-                                shape, pool, product->flat<Wide>().data())));
+    auto* const times = transposed_ ? TransposedTimes<T> : MatrixTimes<T>;
+    OP_REQUIRES_OK(
+        context, ToTensorFlow(times(Elements<T>(a), scale, Elements<T>(b),
+                                    shape, pool, MutableElements<T>(product))));
   }
 
  private:
@@ -158,7 +155,7 @@ class LowRankResidualOp : public OpKernel {
 
   void Compute(OpKernelContext* context) override {
     const Tensor& a = context->input(0);
-    Factors<WideType<T>> factors;
+    Factors<T> factors;
     OP_REQUIRES_OK(context, ReadFactors(context, 1, &factors));
     const TensorShape shape{factors.shape.rows, factors.shape.columns};
     OP_REQUIRES(
@@ -177,27 +174,25 @@ class LowRankResidualOp : public OpKernel {
   }
 };
 
-#define FEDPLUG_REGISTER_WIDE(NAME, OP, T)                          \
-  REGISTER_KERNEL_BUILDER(Name(NAME)                                \
+#define FEDPLUG_REGISTER_OF(NAME, OP, T) \
+  REGISTER_KERNEL_BUILDER(               \
+      Name(NAME).Device(tensorflow::DEVICE_CPU).TypeConstraint<T>("T"), OP<T>)
+#define FEDPLUG_REGISTER(T)                                         \
+  FEDPLUG_REGISTER_OF("Fedplug>SumAndLargest", SumAndLargestOp, T); \
+  FEDPLUG_REGISTER_OF("Fedplug>MatrixTimes", MatrixTimesOp, T);     \
+  FEDPLUG_REGISTER_OF("Fedplug>LowRankResidual", LowRankResidualOp, T)
+FEDPLUG_FOR_EACH_WIDE_TYPE(FEDPLUG_REGISTER);
+#undef FEDPLUG_REGISTER
+#undef FEDPLUG_REGISTER_OF
+
+#define FEDPLUG_REGISTER(T)                                         \
+  REGISTER_KERNEL_BUILDER(Name("Fedplug>LowRankMatrix")             \
                               .Device(tensorflow::DEVICE_CPU)       \
                               .TypeConstraint<T>("T")               \
                               .TypeConstraint<WideType<T>>("Wide"), \
-                          OP<T>)
-#define FEDPLUG_REGISTER(T)                                   \
-  REGISTER_KERNEL_BUILDER(Name("Fedplug>SumAndLargest")       \
-                              .Device(tensorflow::DEVICE_CPU) \
-                              .TypeConstraint<T>("T"),        \
-                          SumAndLargestOp<T>)
-FEDPLUG_FOR_EACH_WIDE_TYPE(FEDPLUG_REGISTER);
-#undef FEDPLUG_REGISTER
-
-#define FEDPLUG_REGISTER(T)                                           \
-  FEDPLUG_REGISTER_WIDE("Fedplug>MatrixTimes", MatrixTimesOp, T);     \
-  FEDPLUG_REGISTER_WIDE("Fedplug>LowRankMatrix", LowRankMatrixOp, T); \
-  FEDPLUG_REGISTER_WIDE("Fedplug>LowRankResidual", LowRankResidualOp, T)
+                          LowRankMatrixOp<T>)
 FEDPLUG_FOR_EACH_ELEMENT_TYPE(FEDPLUG_REGISTER);
 #undef FEDPLUG_REGISTER
-#undef FEDPLUG_REGISTER_WIDE
 
 }  // namespace
 }  // namespace fedplug

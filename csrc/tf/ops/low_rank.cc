@@ -1,5 +1,5 @@
 // Declares Fedplug>SumAndLargest, Fedplug>MatrixTimes, Fedplug>LowRankMatrix
-// and Fedplug>LowRankResidual: types, shapes, documentation.
+// and Fedplug>LowRankResidual: types and shapes.
 #include "tensorflow/core/framework/op.h"
 #include "tensorflow/core/framework/shape_inference.h"
 
@@ -68,40 +68,16 @@ REGISTER_OP("Fedplug>SumAndLargest")
     .Output("sum: T")
     .Output("largest: T")
     .Attr("T: {float, double}")
-    .SetShapeFn(SumAndLargestShape)
-    .Doc(R"doc(
-Adds a residual to an update, and finds the largest magnitude.
-
-Errors (InvalidArgument): the shapes differ.
-
-delta: Any shape.
-residual: The shape of `delta`.
-sum: delta + residual, which need not be finite. The shape of `delta`.
-largest: max |sum|; 0 for an empty sum, NaN if one is NaN. Shape [].
-)doc");
+    .SetShapeFn(SumAndLargestShape);
 
 REGISTER_OP("Fedplug>MatrixTimes")
     .Input("a: T")
-    .Input("b: Wide")
-    .Input("scale: Wide")
-    .Output("product: Wide")
+    .Input("b: T")
+    .Input("scale: T")
+    .Output("product: T")
     .Attr("transposed: bool = false")
-    .Attr("T: {half, bfloat16, float, double}")
-    .Attr("Wide: {float, double}")
-    .SetShapeFn(MatrixTimesShape)
-    .Doc(R"doc(
-Multiplies a large matrix with a few vectors, in an order of additions that depends on the shape alone.
-
-The order is described in core/matrix_times.h.
-
-Errors (InvalidArgument): the shapes do not fit.
-
-a: Shape [m, n].
-b: Shape [n, r], or [m, r] with `transposed`.
-scale: The divisor of the elements of `a`, which are 0 if it is 0. Shape [].
-product: (a / scale) b, or (a / scale)' b with `transposed`. Shape [m, r] or [n, r].
-Wide: double for double, float for others.
-)doc");
+    .Attr("T: {float, double}")
+    .SetShapeFn(MatrixTimesShape);
 
 REGISTER_OP("Fedplug>LowRankMatrix")
     .Input("p: Wide")
@@ -110,40 +86,16 @@ REGISTER_OP("Fedplug>LowRankMatrix")
     .Output("matrix: T")
     .Attr("T: {half, bfloat16, float, double}")
     .Attr("Wide: {float, double}")
-    .SetShapeFn(LowRankMatrixShape)
-    .Doc(R"doc(
-The product of two thin matrices.
-
-Errors (InvalidArgument): the shapes do not fit, or there is no column.
-
-p: Shape [m, r].
-q: Shape [n, r].
-scale: Shape [].
-matrix: scale p q'; numbers too large for T become its largest number. Shape [m, n].
-Wide: double for double, float for others.
-)doc");
+    .SetShapeFn(LowRankMatrixShape);
 
 REGISTER_OP("Fedplug>LowRankResidual")
     .Input("a: T")
-    .Input("p: Wide")
-    .Input("q: Wide")
-    .Input("scale: Wide")
+    .Input("p: T")
+    .Input("q: T")
+    .Input("scale: T")
     .Output("residual: T")
-    .Attr("T: {half, bfloat16, float, double}")
-    .Attr("Wide: {float, double}")
-    .SetShapeFn(LowRankResidualShape)
-    .Doc(R"doc(
-The residual of a large matrix after the product of two thin ones.
-
-Errors (InvalidArgument): the shapes do not fit, or there is no column.
-
-a: Shape [m, n].
-p: Shape [m, r].
-q: Shape [n, r].
-scale: Shape [].
-residual: a - the matrix of Fedplug>LowRankMatrix. Shape [m, n].
-Wide: double for double, float for others.
-)doc");
+    .Attr("T: {float, double}")
+    .SetShapeFn(LowRankResidualShape);
 
 }  // namespace
 }  // namespace fedplug

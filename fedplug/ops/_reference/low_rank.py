@@ -9,7 +9,6 @@ import tensorflow as tf
 from fedplug.ops._reference.traced import traced_once
 from fedplug.ops._tensorflow.arguments import after, require, same_shape
 from fedplug.ops._tensorflow.arrays import saturate_cast
-from fedplug.ops._tensorflow.floats import widened
 
 __all__ = ["low_rank_matrix", "low_rank_residual", "matrix_times", "sum_and_largest"]
 
@@ -26,7 +25,7 @@ def sum_and_largest(delta: Any, residual: Any) -> tuple[tf.Tensor, tf.Tensor]:
 def matrix_times(a: Any, b: Any, scale: Any, transposed: bool) -> tf.Tensor:
     terms = tf.shape(a)[0 if transposed else 1]
     a = after([require(tf.equal(terms, tf.shape(b)[0]), "the shapes of a and b do not fit")], a)
-    a = tf.math.divide_no_nan(widened(a), scale)
+    a = tf.math.divide_no_nan(a, scale)
     if not transposed:
         a = tf.transpose(a)
     columns = [_column_sums(a * column[:, tf.newaxis]) for column in tf.unstack(b, axis=1)]

@@ -8,7 +8,7 @@ import tensorflow as tf
 
 from fedplug.ops._reference import low_rank as reference
 from fedplug.ops._tensorflow import loader
-from fedplug.ops._tensorflow.arguments import require_equal_shapes, require_floating, require_wide
+from fedplug.ops._tensorflow.arguments import require_equal_shapes, require_wide
 from fedplug.ops._tensorflow.floats import wide_dtype
 from fedplug.ops.lowering import resolve_lowering
 from fedplug.ops.types import SumAndLargest
@@ -35,7 +35,7 @@ def matrix_times(
     a: Any, b: Any, *, scale: Any = 1, transposed: bool = False, lowering: str | None = None
 ) -> tf.Tensor:
     a, b = tf.convert_to_tensor(a), tf.convert_to_tensor(b)
-    require_floating(a=a)
+    require_wide(a=a)
     _require_matrix(a=a)
     _require_factors(a.dtype, b=b)
     terms, rows = a.shape.with_rank(2)[0 if transposed else 1], b.shape[0]
@@ -58,7 +58,7 @@ def low_rank_matrix(p: Any, q: Any, *, dtype: Any, scale: Any = 1, lowering: str
 
 def low_rank_residual(a: Any, p: Any, q: Any, *, scale: Any = 1, lowering: str | None = None) -> tf.Tensor:
     a, p, q = tf.convert_to_tensor(a), tf.convert_to_tensor(p), tf.convert_to_tensor(q)
-    require_floating(a=a)
+    require_wide(a=a)
     _require_matrix(a=a)
     _require_factors(a.dtype, p=p, q=q)
     made = tf.TensorShape([p.shape[0], q.shape[0]])
