@@ -1,4 +1,4 @@
-// Declares Fedplug>ChunkedTopKResidual: types, shapes, documentation.
+// Declares Fedplug>ChunkedTopKResidual: types and shapes.
 #include "tensorflow/core/framework/op.h"
 #include "tensorflow/core/framework/shape_inference.h"
 
@@ -31,27 +31,7 @@ REGISTER_OP("Fedplug>ChunkedTopKResidual")
     .Output("new_residual: T")
     .Attr("T: {float, double}")
     .Attr("chunk: int >= 1")
-    .SetShapeFn(ChunkedTopKResidualShape)
-    .Doc(R"doc(
-Selects the k largest entries of every chunk of an update; the rest is the next residual.
-
-With a = delta + decay * residual, flattened and cut into chunks of `chunk` elements, of which the last may be shorter:
-`values` and `indices` are the k entries of each chunk with the largest |a|, or all of a shorter chunk; ties go to the
-lower index. `new_residual` is a with exactly these entries set to zero. The result does not depend on the number of
-threads. Not differentiable.
-
-Errors (InvalidArgument): the shapes of `delta` and `residual` differ; `k` or `decay` is not a scalar, `k` is negative,
-`decay` is not in [0, 1]; there are 2^31 elements or more; an entry of a is NaN or infinite.
-
-delta: The update. Shape [S], any shape of n elements.
-residual: The residual of earlier rounds. Shape [S].
-k: Number of entries to select from each chunk. Shape [].
-decay: The factor of the residual. Shape [].
-values: The selected entries. Shape [c].
-indices: Their flat indices, strictly ascending. Shape [c].
-new_residual: The residual for the next round. Shape [S].
-chunk: Number of elements of a chunk.
-)doc");
+    .SetShapeFn(ChunkedTopKResidualShape);
 
 }  // namespace
 }  // namespace fedplug

@@ -1,4 +1,4 @@
-// Declares Fedplug>Crc32: types, shapes, documentation.
+// Declares Fedplug>Crc32: types and shapes.
 #include "tensorflow/core/framework/op.h"
 #include "tensorflow/core/framework/shape_inference.h"
 
@@ -18,15 +18,7 @@ tensorflow::Status Crc32Shape(InferenceContext* c) {
 REGISTER_OP("Fedplug>Crc32")
     .Input("data: uint8")
     .Output("checksum: uint32")
-    .SetShapeFn(Crc32Shape)
-    .Doc(R"doc(
-The CRC-32 of zlib, PNG and Ethernet.
-
-Errors (InvalidArgument): `data` is not a vector.
-
-data: Shape [b].
-checksum: Shape [].
-)doc");
+    .SetShapeFn(Crc32Shape);
 
 }  // namespace
 }  // namespace fedplug

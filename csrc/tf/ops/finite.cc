@@ -1,5 +1,4 @@
-// Declares Fedplug>AllFinite and Fedplug>FiniteFromBytes: types, shapes,
-// documentation.
+// Declares Fedplug>AllFinite and Fedplug>FiniteFromBytes: types and shapes.
 #include "tensorflow/core/framework/op.h"
 #include "tensorflow/core/framework/shape_inference.h"
 
@@ -28,29 +27,14 @@ REGISTER_OP("Fedplug>AllFinite")
     .Input("xs: T")
     .Output("finite: bool")
     .Attr("T: list({half, bfloat16, float, double}) >= 1")
-    .SetShapeFn(AllFiniteShape)
-    .Doc(R"doc(
-Tells whether all elements of all tensors are finite.
-
-xs: Any shapes.
-finite: Shape [].
-)doc");
+    .SetShapeFn(AllFiniteShape);
 
 REGISTER_OP("Fedplug>FiniteFromBytes")
     .Input("data: uint8")
     .Input("count: int64")
     .Output("values: T")
     .Attr("T: {half, bfloat16, float, double}")
-    .SetShapeFn(FiniteFromBytesShape)
-    .Doc(R"doc(
-Reads little-endian floats from untrusted bytes.
-
-Errors (InvalidArgument): `data` has another length, or a value is NaN or infinite.
-
-data: Shape [b].
-count: The number of values. Shape [].
-values: Shape [count], in the buffer of `data`.
-)doc");
+    .SetShapeFn(FiniteFromBytesShape);
 
 }  // namespace
 }  // namespace fedplug

@@ -1,5 +1,4 @@
-// Declares Fedplug>GatherSum and Fedplug>TakeFromSum: types, shapes,
-// documentation.
+// Declares Fedplug>GatherSum and Fedplug>TakeFromSum: types and shapes.
 #include "tensorflow/core/framework/op.h"
 #include "tensorflow/core/framework/shape_inference.h"
 
@@ -37,17 +36,7 @@ REGISTER_OP("Fedplug>GatherSum")
     .Output("values: T")
     .Attr("N: int >= 1")
     .Attr("T: {float, double}")
-    .SetShapeFn(GatherSumShape)
-    .Doc(R"doc(
-Gathers elements of a tensor, or of the sum of two, without computing other sums. Not differentiable.
-
-Errors (InvalidArgument): there are more than two addends, or their shapes differ; there are 2^31 elements or more; an
-index is out of range.
-
-addends: One or two tensors. Shape [S], any shape of n elements.
-indices: Flat indices in any order. Shape [k].
-values: The sums at these indices. Shape [k].
-)doc");
+    .SetShapeFn(GatherSumShape);
 
 REGISTER_OP("Fedplug>TakeFromSum")
     .Input("delta: T")
@@ -56,22 +45,7 @@ REGISTER_OP("Fedplug>TakeFromSum")
     .Output("values: T")
     .Output("new_residual: T")
     .Attr("T: {float, double}")
-    .SetShapeFn(TakeFromSumShape)
-    .Doc(R"doc(
-Takes the entries at given indices from an update; the rest is the next residual.
-
-With a = delta + residual, flattened: `values` are the entries of a at `indices`, and `new_residual` is a with exactly
-these entries set to zero. Not differentiable.
-
-Errors (InvalidArgument): the shapes of `delta` and `residual` differ; there are 2^31 elements or more; an index is out
-of range, or not above its predecessor; an entry of a is NaN or infinite.
-
-delta: The update. Shape [S], any shape of n elements.
-residual: The residual of earlier rounds. Shape [S].
-indices: Flat indices, strictly ascending. Shape [k].
-values: The selected entries. Shape [k].
-new_residual: The residual for the next round. Shape [S].
-)doc");
+    .SetShapeFn(TakeFromSumShape);
 
 }  // namespace
 }  // namespace fedplug

@@ -1,5 +1,5 @@
-// Declares Fedplug>EncodeIndices and Fedplug>DecodeIndices: types, shapes,
-// documentation. The layout of a code is described in core/index_code.h.
+// Declares Fedplug>EncodeIndices and Fedplug>DecodeIndices: types and shapes.
+// The layout of a code is described in core/index_code.h.
 #include "tensorflow/core/framework/op.h"
 #include "tensorflow/core/framework/shape_inference.h"
 
@@ -33,17 +33,7 @@ REGISTER_OP("Fedplug>EncodeIndices")
     .Input("size: int64")
     .Output("code: uint8")
     .Attr("form: {'rice', 'bitpack', 'bitmap', 'shortest', 'gaps'} = 'rice'")
-    .SetShapeFn(EncodeIndicesShape)
-    .Doc(R"doc(
-Writes strictly ascending indices as bytes.
-
-Errors (InvalidArgument): `indices` do not ascend strictly or leave [0, size); `size` is 2^31 or more.
-
-indices: Shape [c].
-size: The number of elements the indices point into. Shape [].
-code: Shape [b].
-form: The layout, see core/index_code.h.
-)doc");
+    .SetShapeFn(EncodeIndicesShape);
 
 REGISTER_OP("Fedplug>DecodeIndices")
     .Input("code: uint8")
@@ -51,21 +41,7 @@ REGISTER_OP("Fedplug>DecodeIndices")
     .Input("size: int64")
     .Output("indices: int32")
     .Attr("form: {'rice', 'bitpack', 'bitmap', 'shortest', 'gaps'} = 'rice'")
-    .SetShapeFn(DecodeIndicesShape)
-    .Doc(R"doc(
-The inverse of Fedplug>EncodeIndices with the same form, for untrusted bytes.
-
-Allocates only after a check that a code of this length can have `count` indices.
-
-Errors (InvalidArgument): `count` is not in [0, size]; `size` is 2^31 or more; the bytes are not a code of `count`
-indices below `size`.
-
-code: Shape [b].
-count: The number of indices in the code. Shape [].
-size: The number of elements the indices point into. Shape [].
-indices: Strictly ascending, in [0, size). Shape [count].
-form: The layout, see core/index_code.h.
-)doc");
+    .SetShapeFn(DecodeIndicesShape);
 
 }  // namespace
 }  // namespace fedplug

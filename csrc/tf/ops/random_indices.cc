@@ -1,5 +1,5 @@
-// Declares Fedplug>DrawIndices: types, shapes, documentation. Which indices are
-// drawn is specified in core/random_indices.h.
+// Declares Fedplug>DrawIndices: types and shapes. Which indices are drawn is
+// specified in core/random_indices.h.
 #include "tensorflow/core/framework/op.h"
 #include "tensorflow/core/framework/shape_inference.h"
 
@@ -26,17 +26,7 @@ REGISTER_OP("Fedplug>DrawIndices")
     .Input("count: int64")
     .Input("size: int64")
     .Output("indices: int32")
-    .SetShapeFn(DrawIndicesShape)
-    .Doc(R"doc(
-Draws one index from each of `count` runs of nearly equal length, reproducibly from the seed.
-
-Errors (InvalidArgument): not 0 <= count <= size < 2^31.
-
-seed: The first of the two seeds of the noise, of which the other is 0. Shape [].
-count: Shape [].
-size: The number of elements the indices point into. Shape [].
-indices: Strictly ascending, in [0, size). Shape [count].
-)doc");
+    .SetShapeFn(DrawIndicesShape);
 
 }  // namespace
 }  // namespace fedplug

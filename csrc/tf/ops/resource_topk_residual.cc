@@ -1,4 +1,4 @@
-// Declares Fedplug>ResourceTopKResidual: types, shapes, documentation.
+// Declares Fedplug>ResourceTopKResidual: types and shapes.
 #include <algorithm>
 #include <cstdint>
 #include <vector>
@@ -80,29 +80,7 @@ REGISTER_OP("Fedplug>ResourceTopKResidual")
     .Attr("T: {float, double}")
     .Attr("on_nonfinite: {'error', 'drop'} = 'error'")
     .SetIsStateful()
-    .SetShapeFn(ResourceTopKResidualShape)
-    .Doc(R"doc(
-Selects the k largest entries of a list of tensors; the rest stays in variables, which are updated in place.
-
-As Fedplug>GroupedTopKResidual where k is a scalar, and as that op for each tensor alone where it is a vector. The list
-is one update either way: after an error all variables are unchanged. They are locked meanwhile. A value read from a
-variable earlier does not change: such a variable gets a new buffer. Not differentiable.
-
-Errors (FailedPrecondition): a variable is not initialized.
-
-Errors (InvalidArgument): a variable is listed twice or is not one of T; the shapes of a delta and its residual differ;
-`k` has another shape, or is negative; the tensors have 2^31 elements or more, together if k is a scalar; a sum is NaN
-or infinite and `on_nonfinite` is "error".
-
-residuals: Variables with the residuals of earlier rounds, which receive the next ones. Shapes [S_t].
-deltas: The update. Shapes [S_t], any shapes.
-k: Number of entries to select, from all tensors together (shape []) or from each (shape [N]).
-values: The selected entries, tensor after tensor. Shape [m]: m = min(k, n), or the sum of min(k_t, n_t).
-indices: Their flat indices in their own tensor, strictly ascending in each. Shape [m].
-row_splits: Entries row_splits[t] up to row_splits[t + 1] are those of tensor t. Shape [N + 1].
-nonfinite: The number of NaN or infinite sums that were dropped. Shape [].
-on_nonfinite: "error" refuses an update with a NaN or infinite sum; "drop" replaces such a sum by zero.
-)doc");
+    .SetShapeFn(ResourceTopKResidualShape);
 
 }  // namespace
 }  // namespace fedplug

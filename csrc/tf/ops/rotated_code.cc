@@ -1,6 +1,5 @@
-// Declares Fedplug>EncodeRotated and Fedplug>DecodeRotated: types, shapes,
-// documentation. The method and the layout are described in
-// core/rotated_code.h.
+// Declares Fedplug>EncodeRotated and Fedplug>DecodeRotated: types and shapes.
+// The method and the layout are described in core/rotated_code.h.
 #include "tensorflow/core/framework/op.h"
 #include "tensorflow/core/framework/shape_inference.h"
 
@@ -41,20 +40,7 @@ REGISTER_OP("Fedplug>EncodeRotated")
     .Input("block_size: int64")
     .Output("code: uint8")
     .Attr("T: {half, bfloat16, float, double}")
-    .SetShapeFn(EncodeRotatedShape)
-    .Doc(R"doc(
-Rotates blocks of a vector at random, and quantizes every element to the nearest level.
-
-A block with an element that is NaN or infinite becomes bytes that Fedplug>DecodeRotated refuses.
-
-Errors (InvalidArgument): `key` has not two elements; `levels` or `block_size` violate core/rotated_code.h.
-
-values: Shape [n].
-key: The key of the rotation. Shape [2].
-levels: The positive levels, ascending; the others are their negatives. Shape [l], l a power of two up to 128.
-block_size: A power of two up to 2^20; at least 8, where there is more than one block. Shape [].
-code: Shape [b]; b follows from n, T, l and `block_size`.
-)doc");
+    .SetShapeFn(EncodeRotatedShape);
 
 REGISTER_OP("Fedplug>DecodeRotated")
     .Input("code: uint8")
@@ -64,22 +50,7 @@ REGISTER_OP("Fedplug>DecodeRotated")
     .Input("block_size: int64")
     .Output("values: T")
     .Attr("T: {half, bfloat16, float, double}")
-    .SetShapeFn(DecodeRotatedShape)
-    .Doc(R"doc(
-The inverse of Fedplug>EncodeRotated, up to the error of the levels, for untrusted bytes.
-
-Allocates only after a check that the code has the length of `count` values.
-
-Errors (InvalidArgument): the bytes are not what Fedplug>EncodeRotated writes for `count` values; those of
-Fedplug>EncodeRotated.
-
-code: Shape [b].
-count: Below 2^31. Shape [].
-key: As for Fedplug>EncodeRotated, like `levels` and `block_size`. Shape [2].
-levels: Shape [l].
-block_size: Shape [].
-values: Finite; numbers too large for T become its largest number. Shape [count].
-)doc");
+    .SetShapeFn(DecodeRotatedShape);
 
 }  // namespace
 }  // namespace fedplug

@@ -1,5 +1,5 @@
 // Declares Fedplug>ScatterDecodeAdd, Fedplug>ResourceScatterDecodeAdd and
-// Fedplug>ScatterDecode: types, shapes, documentation.
+// Fedplug>ScatterDecode: types and shapes.
 #include "tensorflow/core/framework/op.h"
 #include "tensorflow/core/framework/shape_inference.h"
 #include "tf/ops/variables.h"
@@ -55,26 +55,7 @@ REGISTER_OP("Fedplug>ScatterDecodeAdd")
     .Input("weights: T")
     .Output("sum: T")
     .Attr("T: {float, double, bfloat16, half}")
-    .SetShapeFn(ScatterDecodeAddShape)
-    .Doc(R"doc(
-Adds p sparse payloads into one dense accumulator, without ever building a dense payload.
-
-sum is `accumulator`, flattened, after sum[indices[j]] += weights[i] * values[j] for every payload i, in order, and
-every entry j in [row_splits[i], row_splits[i + 1]). Each product and each sum is rounded once. The result does not
-depend on the number of threads. The buffer of `accumulator` is reused if TensorFlow allows it; the cost beyond
-that is O(e). Not differentiable.
-
-Errors (InvalidArgument), all found before anything is written: `values` and `indices` differ in length;
-`row_splits` does not ascend from 0 to e or has not one element more than `weights`; a payload's indices do not
-ascend strictly or leave [0, n), in which case the payload is named; there are 2^31 elements or more.
-
-accumulator: The dense sum so far. Shape [S], any shape of n elements.
-values: The values of all payloads, one payload after the other. Shape [e].
-indices: Their flat indices, strictly ascending within a payload. Shape [e].
-row_splits: Where each payload starts and ends in `values`. Shape [p + 1].
-weights: The factor of each payload. Shape [p].
-sum: The new accumulator. Shape [S].
-)doc");
+    .SetShapeFn(ScatterDecodeAddShape);
 
 REGISTER_OP("Fedplug>ResourceScatterDecodeAdd")
     .Input("accumulator: resource")
@@ -84,23 +65,7 @@ REGISTER_OP("Fedplug>ResourceScatterDecodeAdd")
     .Input("weights: T")
     .Attr("T: {float, double, bfloat16, half}")
     .SetIsStateful()
-    .SetShapeFn(ResourceScatterDecodeAddShape)
-    .Doc(R"doc(
-Adds p sparse payloads into a variable, in place: afterwards it holds the result of ScatterDecodeAdd.
-
-The variable is locked meanwhile. Values read from it earlier do not change: it then gets a new buffer. After
-an error the variable is unchanged.
-
-Errors (FailedPrecondition): the variable is not initialized.
-
-Errors (InvalidArgument): the variable is not one of T; those of ScatterDecodeAdd.
-
-accumulator: A variable with the dense sum so far. Shape [S], any shape of n elements.
-values: The values of all payloads, one payload after the other. Shape [e].
-indices: Their flat indices, strictly ascending within a payload. Shape [e].
-row_splits: Where each payload starts and ends in `values`. Shape [p + 1].
-weights: The factor of each payload. Shape [p].
-)doc");
+    .SetShapeFn(ResourceScatterDecodeAddShape);
 
 REGISTER_OP("Fedplug>ScatterDecode")
     .Input("size: int64")
@@ -110,19 +75,7 @@ REGISTER_OP("Fedplug>ScatterDecode")
     .Input("weights: T")
     .Output("sum: T")
     .Attr("T: {float, double, bfloat16, half}")
-    .SetShapeFn(ScatterDecodeShape)
-    .Doc(R"doc(
-The dense sum of p sparse payloads: bit for bit the result of ScatterDecodeAdd on zeros, without reading or copying them.
-
-Errors (InvalidArgument): those of ScatterDecodeAdd; not 0 <= size < 2^31.
-
-size: The number of elements of the sum. Shape [].
-values: The values of all payloads, one payload after the other. Shape [e].
-indices: Their indices in the sum, strictly ascending within a payload. Shape [e].
-row_splits: Where each payload starts and ends in `values`. Shape [p + 1].
-weights: The factor of each payload. Shape [p].
-sum: Shape [size].
-)doc");
+    .SetShapeFn(ScatterDecodeShape);
 
 }  // namespace
 }  // namespace fedplug

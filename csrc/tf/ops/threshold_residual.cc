@@ -1,4 +1,4 @@
-// Declares Fedplug>ThresholdResidual: types, shapes, documentation.
+// Declares Fedplug>ThresholdResidual: types and shapes.
 #include "tensorflow/core/framework/op.h"
 #include "tensorflow/core/framework/shape_inference.h"
 
@@ -28,24 +28,7 @@ REGISTER_OP("Fedplug>ThresholdResidual")
     .Output("indices: int32")
     .Output("new_residual: T")
     .Attr("T: {float, double}")
-    .SetShapeFn(ThresholdResidualShape)
-    .Doc(R"doc(
-Selects the entries of an update that reach a threshold; the rest is the next residual.
-
-With a = delta + residual, flattened: `values` and `indices` are the entries with |a| >= threshold that are not zero,
-and `new_residual` is a with exactly these entries set to zero. The result does not depend on the number of threads.
-Not differentiable.
-
-Errors (InvalidArgument): the shapes of `delta` and `residual` differ; `threshold` is not a scalar, or is negative or
-NaN; there are 2^31 elements or more; an entry of a is NaN or infinite.
-
-delta: The update. Shape [S], any shape of n elements.
-residual: The residual of earlier rounds. Shape [S].
-threshold: The smallest selected magnitude. Shape [].
-values: The selected entries. Shape [c].
-indices: Their flat indices, strictly ascending. Shape [c].
-new_residual: The residual for the next round. Shape [S].
-)doc");
+    .SetShapeFn(ThresholdResidualShape);
 
 }  // namespace
 }  // namespace fedplug
