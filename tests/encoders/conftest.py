@@ -18,7 +18,12 @@ COSTLY = (
 )
 """Slow checks: two thirds of the time of these suites."""
 
-ONE_OF_EACH_KIND = ("TestTopK", "TestQSGD", "TestTopKTernGradRansRice", "TestEF21")
+ONE_OF_EACH_KIND = (
+    "topk(0.3)",
+    "qsgd(4, block_size=16)",
+    "topk(0.3) | terngrad | rans | rice",
+    "ef21('topk(0.3)')",
+)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -28,7 +33,6 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     hostile bytes, and `test_executions.py` does so for 26 encoders.
     """
     for item in items:
-        suite = getattr(item, "cls", None)
-        here = item.path.parent.name == "encoders" and suite is not None
-        if here and item.name in COSTLY and suite.__name__ not in ONE_OF_EACH_KIND:
+        expression = getattr(getattr(item, "cls", None), "expression", None)
+        if expression and item.name in COSTLY and expression not in ONE_OF_EACH_KIND:
             item.add_marker(pytest.mark.slow)

@@ -8,252 +8,77 @@ import fedplug
 from fedplug.testing import EncoderSuite
 
 GOLDEN = Path(__file__).parents[1] / "golden"
-
-
-class WholeSuite(EncoderSuite):
-    """Tests the encoder of an expression with all shapes and dtypes, and in a TFF process."""
-
-    golden = GOLDEN
-    expression = ""
-
-    def make_encoder(self):
-        return fedplug.encoder(self.expression)
-
-
-class TestIdentity(WholeSuite):
-    expression = "identity"
-
-
-class TestTopK(WholeSuite):
-    conservation_tolerance = 0.0
-    expression = "topk(0.3)"
-
-
-class TestMixedQSGD(WholeSuite):
-    shapes = ((0,), (600,))
-    dtypes = ("float32",)
-    expression = "mixed_qsgd(3.3, block_size=16)"  # a tensor has two parts
-
-
-class FamilySuite(WholeSuite):
-    """Tests fewer tensors, and does not start TFF."""
-
-    shapes = ((600,),)
-    dtypes = ("float32", "bfloat16")
-    check_tff = False
-
-
-class TestTopKByCount(FamilySuite):
-    shapes = ((7,),)
-    conservation_tolerance = 0.0
-    expression = "topk(count=5)"
-
-
-class TestTopKWithoutErrorFeedback(FamilySuite):
-    shapes = ((7,),)
-    expression = "topk(0.3, error_feedback=False)"
-
-
-class TestRaw(FamilySuite):
-    conservation_tolerance = 0.0
-    expression = "raw"
-
-
-class TestQSGD(FamilySuite):
-    shapes = ((), (0,), (1,), (3, 5), (600,))
-    dtypes = EncoderSuite.dtypes
-    expression = "qsgd(4, block_size=16)"
-    check_tff = True
-
-
-class TestScheduledQSGD(FamilySuite):
-    shapes = ((70,),)
-    dtypes = ("float32",)
-    expression = "qsgd(step([4, 2], [1]), block_size=16)"
-
-
-class TestBlockwise8(FamilySuite):
-    expression = "blockwise8(block_size=16)"
-
-
-class TestBlockFloatingPoint(FamilySuite):
-    shapes = ((), (0,), (1,), (3, 5), (600,))
-    dtypes = EncoderSuite.dtypes
-    expression = "bfp(5, block_size=16)"
-    check_tff = True
-
-
-class TestBlockFloatingPointRans(FamilySuite):
-    expression = "bfp(4) | rans"
-
-
-class TestEden(FamilySuite):
-    shapes = ((0,), (600,))
-    expression = "eden(3)"
-    check_tff = True
-
-
-class TestPowerSGD(FamilySuite):
-    shapes = ((), (0,), (7,), (3, 5), (2, 0, 3), (4, 5, 7), (61, 67))
-    dtypes = EncoderSuite.dtypes
-    expression = "powersgd(1, min_ratio=1)"
-    check_tff = True
-
-
-class TestTernGrad(FamilySuite):
-    expression = "terngrad"
-
-
-class TestSign(FamilySuite):
-    expression = "sign"
-
-
-class TestQSGDRans(FamilySuite):
-    expression = "qsgd(2, block_size=1024) | rans"
-    check_tff = True
-
-
-class TestBFloat16(FamilySuite):
-    expression = "bfloat16"
-
-
-class TestCodebook(FamilySuite):
-    expression = "codebook(3)"
-
-
-class TestBounded(FamilySuite):
-    shapes = ((), (0,), (1,), (3, 5), (600,))
-    dtypes = EncoderSuite.dtypes
-    expression = "bounded(0.01)"
-
-
-class TestQSGDAdaptive(FamilySuite):
-    expression = "qsgd(4, block_size=1024) | adaptive"
-    check_tff = True
-
-
-class TestBoundedRans(FamilySuite):
-    expression = "bounded(0.001, error_feedback=True) | rans"
-    check_tff = True
-
-
-class TestSparseLoCo(FamilySuite):
-    expression = "topk(count=3, chunk=8, decay=0.95) | codebook(2) | rans"
-    decay = 0.95
-    check_tff = True
-
-
-class TestChunkedTopK(FamilySuite):
-    conservation_tolerance = 0.0
-    expression = "topk(0.3, chunk=8)"
-
-
-class TestDecayingTopK(FamilySuite):
-    conservation_tolerance = 0.0
-    decay = 0.5
-    expression = "topk(0.3, decay=0.5)"
-
-
-class TestRandomK(FamilySuite):
-    expression = "randomk(0.3)"
-
-
-class TestThreshold(FamilySuite):
-    conservation_tolerance = 0.0
-    expression = "threshold(0.5)"
-
-
-class TestDGC(FamilySuite):
-    golden = None  # its layout is that of threshold, which has golden payloads
-    expression = "dgc(0.3, warmup_rounds=2)"
-
-
-class TestSTC(FamilySuite):
-    expression = "stc(0.3)"
-
-
-class PipelineSuite(FamilySuite):
-    """Tests fewer tensors, because the suites above test the stages on the others."""
-
-    shapes = ((70,),)
-    dtypes = ("float32",)
-
-
-class TestTopKGaps(PipelineSuite):
-    conservation_tolerance = 0.0
-    expression = "topk(0.3) | gaps"
-
-
-class TestTopKQSGDRice(PipelineSuite):
-    expression = "topk(0.3) | qsgd(8, block_size=16) | rice"
-    check_tff = True
-
-
-class TestTopKTernGradAdaptive(PipelineSuite):
-    expression = "topk(0.3) | terngrad | adaptive"
-
-
-class TestTopKTernGradRansRice(PipelineSuite):
-    expression = "topk(0.3) | terngrad | rans | rice"
-
-
-class TestScheduledTopKOfModel(PipelineSuite):
-    conservation_tolerance = 0.0
-    expression = "topk(linear(0.3, 0.1, 2), scope='model')"
-    check_tff = True
-
-
-class TestTopKShortest(PipelineSuite):
-    conservation_tolerance = 0.0
-    expression = "topk(0.3) | shortest"
-
-
-class TestThresholdTernGradBitmap(PipelineSuite):
-    expression = "threshold(0.5) | terngrad | bitmap"
-
-
-class TestChunkedTopKCodebookOffsets(PipelineSuite):
-    expression = "topk(count=3, chunk=8) | codebook(2) | offsets(8)"
-
-
-class TestRandomKFloat16Bitpack(PipelineSuite):
-    expression = "randomk(0.3) | float16 | bitpack"
-
-
-class TestRandomKQSGD(PipelineSuite):
-    expression = "randomk(0.3) | qsgd(3)"
-
-
-class TestRandomKWithErrorFeedbackSign(PipelineSuite):
-    expression = "randomk(0.3, error_feedback=True) | sign"
-
-
-class AroundSuite(FamilySuite):
-    """Tests encoders that wrap other encoders; the inner encoder has the golden payloads."""
-
-    golden = None
-    shapes = ((), (0,), (70,))
-    dtypes = ("float32",)
-
-
-class TestEF21(AroundSuite):
-    expression = "ef21('topk(0.3)')"
-    dtypes = EncoderSuite.dtypes
-    check_tff = True
-
-
-class TestEF21OfAModel(AroundSuite):
-    expression = "ef21(\"topk(0.3, scope='model') | qsgd(8, block_size=16) | rans\")"
-
-
-class TestEF21OfSigns(AroundSuite):
-    expression = "ef21('sign')"
-
-
-class TestEF21OfEverything(AroundSuite):
-    expression = "ef21('identity')"
-
-
-class TestEF21WithMomentum(AroundSuite):
-    expression = "ef21('topk(0.3)', momentum=0.9)"
-    check_tff = True
+SIZES = ((), (0,), (1,), (3, 5), (600,))
+
+WHOLE = {"golden": GOLDEN}
+FAMILY = {"golden": GOLDEN, "shapes": ((600,),), "dtypes": ("float32", "bfloat16"), "check_tff": False}
+EVERY_DTYPE = {**FAMILY, "shapes": SIZES, "dtypes": EncoderSuite.dtypes}
+# The suites of the stages test other shapes and dtypes.
+PIPELINE = {**FAMILY, "shapes": ((70,),), "dtypes": ("float32",)}
+# The inner encoder has the golden payloads.
+AROUND = {"shapes": ((), (0,), (70,)), "dtypes": ("float32",), "check_tff": False}
+
+EXACT = {"conservation_tolerance": 0.0}
+IN_TFF = {"check_tff": True}
+
+SUITES = {
+    "identity": WHOLE,
+    "topk(0.3)": {**WHOLE, **EXACT},
+    # A tensor has two parts.
+    "mixed_qsgd(3.3, block_size=16)": {**WHOLE, "shapes": ((0,), (600,)), "dtypes": ("float32",)},
+    "topk(count=5)": {**FAMILY, **EXACT, "shapes": ((7,),)},
+    "topk(0.3, error_feedback=False)": {**FAMILY, "shapes": ((7,),)},
+    "raw": {**FAMILY, **EXACT},
+    "qsgd(4, block_size=16)": {**EVERY_DTYPE, **IN_TFF},
+    "qsgd(step([4, 2], [1]), block_size=16)": PIPELINE,
+    "blockwise8(block_size=16)": FAMILY,
+    "bfp(5, block_size=16)": {**EVERY_DTYPE, **IN_TFF},
+    "bfp(4) | rans": FAMILY,
+    "eden(3)": {**FAMILY, **IN_TFF, "shapes": ((0,), (600,))},
+    "powersgd(1, min_ratio=1)": {
+        **EVERY_DTYPE,
+        **IN_TFF,
+        "shapes": ((), (0,), (7,), (3, 5), (2, 0, 3), (4, 5, 7), (61, 67)),
+    },
+    "terngrad": FAMILY,
+    "sign": FAMILY,
+    "qsgd(2, block_size=1024) | rans": {**FAMILY, **IN_TFF},
+    "bfloat16": FAMILY,
+    "codebook(3)": FAMILY,
+    "bounded(0.01)": EVERY_DTYPE,
+    "qsgd(4, block_size=1024) | adaptive": {**FAMILY, **IN_TFF},
+    "bounded(0.001, error_feedback=True) | rans": {**FAMILY, **IN_TFF},
+    "topk(count=3, chunk=8, decay=0.95) | codebook(2) | rans": {**FAMILY, **IN_TFF, "decay": 0.95},
+    "topk(0.3, chunk=8)": {**FAMILY, **EXACT},
+    "topk(0.3, decay=0.5)": {**FAMILY, **EXACT, "decay": 0.5},
+    "randomk(0.3)": FAMILY,
+    "threshold(0.5)": {**FAMILY, **EXACT},
+    # Its layout is that of threshold, which has golden payloads.
+    "dgc(0.3, warmup_rounds=2)": {**FAMILY, "golden": None},
+    "stc(0.3)": FAMILY,
+    "topk(0.3) | gaps": {**PIPELINE, **EXACT},
+    "topk(0.3) | qsgd(8, block_size=16) | rice": {**PIPELINE, **IN_TFF},
+    "topk(0.3) | terngrad | adaptive": PIPELINE,
+    "topk(0.3) | terngrad | rans | rice": PIPELINE,
+    "topk(linear(0.3, 0.1, 2), scope='model')": {**PIPELINE, **EXACT, **IN_TFF},
+    "topk(0.3) | shortest": {**PIPELINE, **EXACT},
+    "threshold(0.5) | terngrad | bitmap": PIPELINE,
+    "topk(count=3, chunk=8) | codebook(2) | offsets(8)": PIPELINE,
+    "randomk(0.3) | float16 | bitpack": PIPELINE,
+    "randomk(0.3) | qsgd(3)": PIPELINE,
+    "randomk(0.3, error_feedback=True) | sign": PIPELINE,
+    "ef21('topk(0.3)')": {**AROUND, **IN_TFF, "dtypes": EncoderSuite.dtypes},
+    "ef21(\"topk(0.3, scope='model') | qsgd(8, block_size=16) | rans\")": AROUND,
+    "ef21('sign')": AROUND,
+    "ef21('identity')": AROUND,
+    "ef21('topk(0.3)', momentum=0.9)": {**AROUND, **IN_TFF},
+}
+
+
+def suite(expression, attributes):
+    """Returns a suite for the encoder of an expression, named after it."""
+    options = {"make_encoder": lambda self: fedplug.encoder(expression), "expression": expression}
+    return type(f"Test {expression}", (EncoderSuite,), {**options, **attributes, "__module__": __name__})
+
+
+globals().update({f"Test {text}": suite(text, attributes) for text, attributes in SUITES.items()})
