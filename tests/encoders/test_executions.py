@@ -102,7 +102,7 @@ def same(what, got, want):
 
 
 @pytest.mark.parametrize(("text", "dtype"), CASES)
-@settings(max_examples=8, deadline=None)
+@settings(max_examples=4, deadline=None)
 @given(inputs=INPUTS)
 def test_bytes_tensors_and_states_are_those_of_compiled_ops_and_of_references(text, dtype, reference, inputs):
     encoder, specs = fedplug.encoder(text), [on.spec(shape_of(text), dtype) for on in executions.installed()]

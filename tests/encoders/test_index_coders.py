@@ -11,75 +11,22 @@ import tensorflow as tf
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fedplug.encoders.index_coders.kernel_codes import Bitmap, BitPack, Rice, Shortest
+from fedplug.encoders.index_coders.kernel_codes import BitPack, Rice
 from fedplug.encoders.index_coders.offsets import Offsets
 from fedplug.encoders.index_coders.seeded import Seeded
 from fedplug.encoders.sparsifiers.randomk import RandomK
 from fedplug.errors import ConfigError, PayloadError
 
-CODERS = [Rice(), Bitmap(), BitPack(), Shortest()]
 ROUND = tf.constant(3)
-
-sizes_and_indices = st.integers(0, 300).flatmap(
-    lambda size: st.tuples(
-        st.just(size), st.sets(st.integers(0, size - 1), max_size=60).map(sorted) if size else st.just([])
-    )
-)
 
 
 def encode(coder, indices, size):
     return coder.encode(tf.constant(indices, tf.int32), size, ROUND)
 
 
-def named(coders):
-    return pytest.mark.parametrize("coder", coders, ids=lambda coder: coder.name)
-
-
-@named(CODERS)
-@settings(deadline=None)
-@given(example=sizes_and_indices)
-def test_indices_are_read_back(coder, example):
-    size, indices = example
-    code = encode(coder, indices, size)
-    assert coder.decode(code, tf.constant(len(indices)), size).numpy().tolist() == indices
-
-
-@named(CODERS)
-@settings(deadline=None)
-@given(data=st.binary(max_size=8), count=st.integers(0, 20), size=st.integers(20, 40))
-def test_any_bytes_are_refused_or_give_that_many_ascending_indices_in_range(coder, data, count, size):
-    try:
-        indices = coder.decode(tf.constant(list(data), tf.uint8), tf.constant(count), size).numpy()
-    except tf.errors.InvalidArgumentError:
-        return
-    assert len(indices) == count
-    assert (np.diff(indices) > 0).all()
-    assert ((indices >= 0) & (indices < size)).all()
-
-
-def test_a_bitmap_takes_a_bit_for_each_element_and_is_frozen():
-    assert bytes(encode(Bitmap(), [0, 3, 8], 10).numpy()).hex() == "0901"
-
-
 def test_packed_indices_take_as_many_bits_as_the_last_index_and_are_frozen():
     assert bytes(encode(BitPack(), [1, 4, 9], 10).numpy()).hex() == "4109"
     assert len(encode(BitPack(), list(range(8)), 2**20)) == 20
-
-
-@pytest.mark.parametrize(("fraction", "chosen"), [(0.5, Bitmap()), (0.01, Rice())])
-def test_shortest_is_as_short_as_the_best_and_one_byte(fraction, chosen):
-    size = 20_000
-    indices = np.flatnonzero(np.random.default_rng(0).random(size) < fraction)
-    lengths = {coder.name: len(encode(coder, indices, size)) for coder in CODERS}
-    assert lengths["shortest"] == 1 + min(lengths["rice"], lengths["bitmap"], lengths["bitpack"])
-    assert lengths[chosen.name] + 1 == lengths["shortest"]
-
-
-def test_shortest_packs_the_few_indices_for_which_that_is_best():
-    indices = [0, 1, 2, 3, 2**20 - 1]
-    code = encode(Shortest(), indices, 2**20)
-    assert code[0] == 1
-    assert Shortest().decode(code, tf.constant(5), 2**20).numpy().tolist() == indices
 
 
 @pytest.mark.parametrize("p", [0.1, 0.01, 0.001])

@@ -32,15 +32,6 @@ def test_small_tensors_and_integers_are_left_alone() -> None:
     ]
 
 
-def test_accumulate_adds_the_weighted_tensors() -> None:
-    model = ModelEncoder(TopK(0.1), SPECS)
-    buffers, _ = model.encode(values(), model.init_state(), ROUND)
-    start = [tf.ones(spec.shape, spec.dtype) for spec in SPECS]
-    sums = model.accumulate(start, buffers, tf.constant(3.0))
-    for s, d, spec in zip(sums, model.decode(buffers), SPECS, strict=True):
-        np.testing.assert_array_equal(s, tf.ones(spec.shape, spec.dtype) + tf.cast(3, spec.dtype) * d)
-
-
 def test_an_encoder_that_changes_the_structure_of_its_state_is_told_so() -> None:
     class Forgetful(Identity):
         def init_state(self, spec: tf.TensorSpec) -> dict[str, tf.Tensor]:

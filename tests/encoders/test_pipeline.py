@@ -17,7 +17,6 @@ from fedplug.encoders.sparsifiers.randomk import RandomK
 from fedplug.encoders.sparsifiers.threshold import Threshold
 from fedplug.encoders.sparsifiers.topk import TopK
 from fedplug.errors import CapabilityError, ConfigError, UnknownNameError
-from fedplug.ops.lowering import use_lowering
 
 ROUND = tf.constant(3)
 PIPELINES = [
@@ -40,17 +39,6 @@ def spec_of(x):
 
 def encode(encoder, x, state=None):
     return encoder.encode(tf.constant(x), encoder.init_state(spec_of(x)) if state is None else state, ROUND)
-
-
-@pytest.mark.parametrize("text", PIPELINES)
-def test_over_many_rounds_nothing_is_lost(text):
-    encoder, spec = fedplug.encoder(text), tf.TensorSpec([100], tf.float64)
-    updates = np.random.default_rng(0).standard_normal((30, 100))
-    state, received = encoder.init_state(spec), np.zeros(100)
-    for number, update in enumerate(updates):
-        payload, state = encoder.encode(tf.constant(update), state, tf.constant(number))
-        received += encoder.decode(encoder.from_wire(encoder.to_wire(payload, spec), spec), spec).numpy()
-    np.testing.assert_allclose(received + state["residual"], updates.sum(axis=0), atol=1e-12)
 
 
 def test_the_values_chosen_are_quantized_as_a_tensor_of_their_own():
@@ -221,41 +209,6 @@ def test_a_stage_whose_wire_id_is_too_long_for_a_pipeline_is_refused():
 
     with pytest.raises(ConfigError, match="a wire id has at most 64 characters"):
         Pipeline([TopK(0.1), Verbose(), Rice()])
-
-
-@pytest.mark.parametrize("lowering", ["fused", "reference"])
-@pytest.mark.parametrize(
-    ("body", "message"),
-    [
-        pytest.param("", "lengths .* cannot be read", id="empty"),
-        pytest.param("01", "lengths .* cannot be read", id="truncated lengths"),
-        pytest.param("0180", "lengths .* cannot be read", id="a length cut off"),
-        pytest.param("80808080808080808001000000", "lengths .* cannot be read", id="count of 2^63"),
-        pytest.param("800002000000", "lengths .* not in their fewest bytes", id="a count too long"),
-        pytest.param("008200000000", "lengths .* not in their fewest bytes", id="a length too long"),
-        pytest.param("ffffffff0f00", "lengths .* too large", id="negative count"),
-        pytest.param("80808080080000", "lengths .* too large", id="count of 2^31"),
-        pytest.param("86808080100000", "lengths .* too large", id="count of 2^32 + 6"),
-        pytest.param("00ffffffff0f", "lengths .* too large", id="negative code length"),
-        pytest.param("0b020000", "lengths .* do not fit", id="more entries than elements"),
-        pytest.param("ffffffff070000", "lengths .* do not fit", id="count of 2^31 - 1"),
-        pytest.param("00030000", "lengths .* do not fit", id="code longer than the body"),
-        pytest.param("00ffffffff070000", "lengths .* do not fit", id="code of two gigabytes"),
-        pytest.param("0002000000", "the bytes of raw values have the wrong length", id="bytes left over"),
-        pytest.param("0102010000", "the bytes of raw values have the wrong length", id="half a value"),
-    ],
-)
-def test_lengths_that_do_not_fit_are_refused(body, message, lowering):
-    encoder, spec = fedplug.encoder("topk(0.1) | bitmap"), tf.TensorSpec([10], tf.float32)
-    with use_lowering(lowering), pytest.raises(tf.errors.InvalidArgumentError, match=message):
-        encoder.from_wire(tf.constant(list(bytes.fromhex(body)), tf.uint8), spec)
-
-
-def test_the_body_is_frozen():
-    x, encoder = np.zeros(10, np.float32), fedplug.encoder("topk(count=2) | bitmap")
-    x[[3, 8]] = 1.0, -2.0
-    body = encoder.to_wire(encode(encoder, x)[0], spec_of(x))
-    assert bytes(body.numpy()).hex() == "020208010000803f000000c0"
 
 
 def test_seeded_is_refused_with_another_seed_than_that_of_the_entries():

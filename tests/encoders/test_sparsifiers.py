@@ -106,14 +106,6 @@ def test_stc_sends_the_mean_magnitude_of_the_kept_entries_with_their_signs(x, co
     np.testing.assert_allclose(got, expected, rtol=1e-6)
 
 
-def test_stc_writes_what_its_pipeline_writes():
-    x = np.random.default_rng(0).standard_normal(1000)
-    pipeline = fedplug.encoder("topk(0.05) | sign | rice")
-    assert STC(0.05).wire_id == pipeline.wire_id
-    bodies = [e.to_wire(encode(e, x)[0], spec_of(x)) for e in (STC(0.05), pipeline)]
-    np.testing.assert_array_equal(*bodies)
-
-
 @pytest.mark.parametrize("value", [0, -1, float("nan"), float("inf"), "1", True])
 def test_a_threshold_that_is_no_positive_number_is_refused(value):
     with pytest.raises(ConfigError, match="it must be a number above 0"):
