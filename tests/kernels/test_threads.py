@@ -30,48 +30,6 @@ def test_an_unknown_simd_level_is_an_error_on_first_use_that_names_the_known_one
     assert message in run(program, FEDPLUG_SIMD="sse9").stderr
 
 
-FORK = """
-import os, signal, threading
-import numpy as np
-from fedplug import kernels
-
-def select():
-    delta = np.arange(600_000, dtype=np.float32)
-    return kernels.topk_residual(delta, np.zeros_like(delta), 3)[1].tolist()
-
-def threads():
-    return len(os.listdir("/proc/self/task"))
-
-expected = select()  # starts the threads
-stop = threading.Event()
-
-def go_on():
-    while not stop.is_set():
-        select()
-
-others = [threading.Thread(target=go_on) for _ in range(2)]
-for other in others:
-    other.start()
-statuses = set()
-for _ in range(10):  # while the other threads are in kernels
-    child = os.fork()
-    if child == 0:
-        signal.alarm(20)
-        alone = threads() == 1
-        os._exit(0 if alone and select() == expected and threads() == 3 else 1)
-    statuses.add(os.waitpid(child, 0)[1])
-stop.set()
-for other in others:
-    other.join()
-print(statuses)
-"""
-
-
-def test_a_forked_child_begins_threads_of_its_own_whatever_the_parent_was_at():
-    result = run(FORK, FEDPLUG_NUM_THREADS="3")
-    assert result.stdout == "{0}\n", result.stderr
-
-
 def test_the_kernels_are_imported_without_tensorflow():
     program = "import sys, fedplug.kernels; print([m for m in sys.modules if m.startswith('tensorflow')])"
     assert run(program).stdout == "[]\n"

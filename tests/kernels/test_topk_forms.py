@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from fedplug import errors, kernels
 
@@ -20,32 +18,6 @@ def model(seed, dtype=np.float32, levels=False):
 
 def flat(arrays):
     return np.concatenate([a.reshape(-1) for a in arrays])
-
-
-@given(st.integers(0, 2**32), st.booleans(), st.integers(0, 7000))
-@settings(deadline=None, max_examples=50)
-def test_one_k_for_a_list_selects_as_from_its_tensors_laid_end_to_end(seed, levels, k):
-    deltas, residuals = model(seed, levels=levels), model(seed + 1, levels=levels)
-    joined = flat(residuals)
-    expected_values, expected_indices = kernels.topk_residual(flat(deltas), joined, k)
-    values, indices, row_splits = kernels.grouped_topk_residual(deltas, residuals, k)
-    starts = np.cumsum([0, *(d.size for d in deltas[:-1])])
-    np.testing.assert_array_equal(indices + np.repeat(starts, np.diff(row_splits)), expected_indices)
-    np.testing.assert_array_equal(values, expected_values)
-    np.testing.assert_array_equal(flat(residuals), joined)
-
-
-@given(st.integers(0, 2**32), st.lists(st.integers(0, 100), min_size=6, max_size=6))
-@settings(deadline=None, max_examples=50)
-def test_a_k_for_each_tensor_selects_from_each_by_itself(seed, ks):
-    deltas, residuals = model(seed), model(seed + 1)
-    copies = [r.copy() for r in residuals]
-    alone = [kernels.topk_residual(d, r, k) for d, r, k in zip(deltas, copies, ks, strict=True)]
-    values, indices, row_splits = kernels.grouped_topk_residual(deltas, residuals, ks)
-    np.testing.assert_array_equal(row_splits, np.cumsum([0, *(len(v) for v, _ in alone)]))
-    np.testing.assert_array_equal(values, np.concatenate([v for v, _ in alone]))
-    np.testing.assert_array_equal(indices, np.concatenate([i for _, i in alone]))
-    np.testing.assert_array_equal(flat(residuals), flat(copies))
 
 
 @pytest.mark.parametrize("k", [3, [1] * 6], ids=["one k", "a k each"])
@@ -68,33 +40,6 @@ def test_lists_that_cannot_be_used_are_refused():
         kernels.grouped_topk_residual(deltas[:2] + deltas[:2], residuals[:2] * 2, 1)
     with pytest.raises(errors.ArgumentError, match="tensor 2: k = -1 is negative"):
         kernels.grouped_topk_residual(deltas, residuals, [0, 0, -1, 0, 0, 0])
-
-
-@pytest.mark.parametrize("dtype", [np.float32, np.float64])
-def test_momentum_is_corrected_and_masked_where_entries_leave(dtype):
-    random = np.random.default_rng(4)
-    gradient, velocity, residual = (random.standard_normal(9000).astype(dtype) for _ in range(3))
-    expected_velocity = dtype(0.9) * velocity + gradient
-    expected_residual = residual.copy()
-    wanted = kernels.topk_residual(expected_velocity, expected_residual, 90)
-    expected_velocity[wanted[1]] = 0
-    values, indices = kernels.topk_momentum(gradient, velocity, residual, 90, momentum=0.9)
-    np.testing.assert_array_equal(values, wanted[0])
-    np.testing.assert_array_equal(indices, wanted[1])
-    np.testing.assert_array_equal(velocity, expected_velocity)
-    np.testing.assert_array_equal(residual, expected_residual)
-
-
-def test_momentum_that_overflows_leaves_velocity_and_residual_as_they_were():
-    largest = np.full(5, np.finfo(np.float32).max)
-    velocity, residual = np.ones(5, np.float32), np.ones(5, np.float32)
-    velocity[3] = np.finfo(np.float32).max
-    gradient = np.where(np.arange(5) == 3, largest, 1).astype(np.float32)
-    before = velocity.copy()
-    with pytest.raises(errors.NonFiniteError, match="1 of 5 sums"):
-        kernels.topk_momentum(gradient, velocity, residual, 2, momentum=1.0)
-    np.testing.assert_array_equal(velocity, before)
-    np.testing.assert_array_equal(residual, np.ones(5))
 
 
 def test_the_entries_of_an_earlier_call_are_written_over():
