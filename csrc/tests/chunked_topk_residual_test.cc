@@ -127,20 +127,6 @@ TEST(ChunkedTopKResidual, DoesNotDependOnTheNumberOfThreads) {
   }
 }
 
-TEST(ChunkedTopKResidual, RefusesWhatIsNotFiniteBeforeItWritesInPlace) {
-  Serial serial;
-  std::vector<float> delta(5000, 1.0f);
-  const std::vector<float> residual(5000, 2.0f);
-  delta[17] = std::numeric_limits<float>::quiet_NaN();
-  delta[4999] = std::numeric_limits<float>::infinity();
-  for (const bool in_place : {false, true}) {
-    const auto result = Select(delta, &residual, {3, 100, 1}, in_place, serial);
-    EXPECT_TRUE(result.status.code() == StatusCode::kNonFinite);
-    EXPECT_EQ(result.non_finite, 2);
-    EXPECT_TRUE(!in_place || result.residual == residual);
-  }
-}
-
 TEST(ChunkedTopKResidual, ADecayedResidualMayFitWhereAWholeOneDoesNot) {
   Serial serial;
   const std::vector<float> large(3, std::numeric_limits<float>::max());
@@ -148,24 +134,6 @@ TEST(ChunkedTopKResidual, ADecayedResidualMayFitWhereAWholeOneDoesNot) {
   EXPECT_EQ(whole.non_finite, 3);
   const std::vector<float> half(3, std::numeric_limits<float>::max() / 2);
   EXPECT_TRUE(Select(half, &large, {1, 3, 0.5f}, true, serial).status.ok());
-}
-
-TEST(ChunkedTopKResidual, RefusesArgumentsOutOfRange) {
-  Serial serial;
-  const std::vector<float> x = {1, 2};
-  const auto refused = [&](float decay) {
-    return Select(x, &x, {1, 2, decay}, false, serial).status.code() ==
-           StatusCode::kInvalidArgument;
-  };
-  EXPECT_TRUE(refused(-0.5f));
-  EXPECT_TRUE(refused(1.01f));
-  EXPECT_TRUE(refused(std::numeric_limits<float>::quiet_NaN()));
-  EXPECT_FALSE(refused(0));
-  EXPECT_FALSE(CheckChunks(-1, 1, 1).ok());
-  EXPECT_FALSE(CheckChunks(std::int64_t{1} << 31, 1, 1).ok());
-  EXPECT_FALSE(CheckChunks(5, -1, 1).ok());
-  EXPECT_FALSE(CheckChunks(5, 1, 0).ok());
-  EXPECT_TRUE(CheckChunks(0, 0, 1).ok());
 }
 
 }  // namespace

@@ -92,59 +92,5 @@ TEST(GatherSum, TakesFromAResidualThatIsTooLargeForTheCaches) {
   ExpectTheSumsOneByOne(RandomCase<float>(9000001, 101), three);
 }
 
-TEST(GatherSum, RefusesPlacesThatAreNoneAndWritesNothing) {
-  Serial serial;
-  const std::vector<float> delta{1, 2, 3};
-  std::vector<float> residual{4, 5, 6};
-  const auto before = residual;
-  std::vector<float> values(2);
-  std::int64_t non_finite;
-  for (const std::vector<std::int32_t>& indices :
-       {std::vector<std::int32_t>{0, 3}, {-1, 1}}) {
-    EXPECT_TRUE(GatherSum(delta.data(), residual.data(), 3, indices.data(), 2,
-                          serial, values.data())
-                    .code() == StatusCode::kInvalidArgument);
-  }
-  for (const std::vector<std::int32_t>& indices :
-       {std::vector<std::int32_t>{0, 3}, {-1, 1}, {1, 1}, {2, 1}}) {
-    EXPECT_TRUE(TakeFromSum(delta.data(), residual.data(), residual.data(), 3,
-                            indices.data(), 2, serial, values.data(),
-                            &non_finite)
-                    .code() == StatusCode::kInvalidArgument);
-  }
-  EXPECT_EQ(residual, before);
-}
-
-TEST(GatherSum, RefusesSumsThatAreNotFiniteAndLeavesWhatIsInPlace) {
-  Serial serial;
-  const float infinity = std::numeric_limits<float>::infinity();
-  const std::vector<float> delta{1, infinity, 3};
-  const std::vector<std::int32_t> indices{0};
-  for (const bool in_place : {false, true}) {
-    std::vector<float> residual{4, 5, 6}, out(3), values(1);
-    std::int64_t non_finite = 0;
-    const Status status = TakeFromSum(
-        delta.data(), residual.data(), in_place ? residual.data() : out.data(),
-        3, indices.data(), 1, serial, values.data(), &non_finite);
-    EXPECT_TRUE(status.code() == StatusCode::kNonFinite);
-    EXPECT_EQ(non_finite, 1);
-    EXPECT_EQ(residual, (std::vector<float>{4, 5, 6}));
-  }
-}
-
-TEST(GatherSum, TakesNoResidualForZeros) {
-  Serial serial;
-  const std::vector<float> delta{1, 2, 3};
-  const std::vector<std::int32_t> indices{1};
-  std::vector<float> out(3), values(1);
-  std::int64_t non_finite;
-  EXPECT_TRUE(TakeFromSum<float>(delta.data(), nullptr, out.data(), 3,
-                                 indices.data(), 1, serial, values.data(),
-                                 &non_finite)
-                  .ok());
-  EXPECT_EQ(values, (std::vector<float>{2}));
-  EXPECT_EQ(out, (std::vector<float>{1, 0, 3}));
-}
-
 }  // namespace
 }  // namespace fedplug::testing

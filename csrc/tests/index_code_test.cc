@@ -102,32 +102,6 @@ TEST(IndexCode, HasTheLayoutOfItsHeader) {
   EXPECT_EQ(Encode({0, 1, 2}, 3), (Code{0, 0b111}));
 }
 
-TEST(IndexCode, AtOnePercentDensityAnIndexTakesAboutEightBits) {
-  Random random(2);
-  const Code code = Encode(RandomIndices(10000, 1000000, random), 1000000);
-  // The entropy of the gaps is 8.08 bits.
-  EXPECT_TRUE(code.size() < 10250);
-}
-
-TEST(EncodeIndices, RefusesIndicesThatDoNotAscendOrAreOutOfRange) {
-  Code code = {7};
-  const auto message = [&](const Indices& indices, std::int64_t size) {
-    const Status status =
-        EncodeIndices(indices.data(), static_cast<std::int64_t>(indices.size()),
-                      size, IndexForm::kRice, &code);
-    EXPECT_TRUE(status.code() == StatusCode::kInvalidArgument);
-    return status.message();
-  };
-  EXPECT_EQ(message({1, 1}, 5),
-            "index 1 at position 1 is not above the one before it (1)");
-  EXPECT_EQ(message({1, 5}, 5), "index 5 at position 1 is not in [0, 5)");
-  EXPECT_EQ(message({-1, 4}, 5), "index -1 at position 0 is not in [0, 5)");
-  EXPECT_EQ(message({0, 1}, 1),
-            "count = 2 is not in [0, 1], the number of distinct indices");
-  EXPECT_EQ(message({}, -1), "size = -1 is not in [0, 2^31)");
-  EXPECT_EQ(code, Code{7});
-}
-
 TEST(DecodeIndices,
      SurvivesEveryBitFlipAndAcceptsOnlyWhatEncodesToTheSameBytes) {
   Random random(3);
@@ -140,24 +114,6 @@ TEST(DecodeIndices,
       ExpectSameAsReference(bad, count, 300);
     }
   }
-}
-
-TEST(DecodeIndices, RefusesEveryTruncationAndEveryExtension) {
-  Random random(4);
-  const Code good = Encode(RandomIndices(20, 300, random), 300);
-  Indices decoded;
-  for (std::size_t length = 0; length < good.size(); ++length) {
-    const Code cut(good.begin(),
-                   good.begin() + static_cast<std::ptrdiff_t>(length));
-    EXPECT_TRUE(Decode(cut, 20, 300, &decoded).code() == StatusCode::kDataLoss);
-  }
-  for (const std::uint8_t extra : Code{0, 1, 255}) {
-    Code longer = good;
-    longer.push_back(extra);
-    EXPECT_TRUE(Decode(longer, 20, 300, &decoded).code() ==
-                StatusCode::kDataLoss);
-  }
-  EXPECT_TRUE(Decode({0}, 0, 300, &decoded).code() == StatusCode::kDataLoss);
 }
 
 TEST(DecodeIndices, SurvivesRandomBytes) {

@@ -147,32 +147,5 @@ TEST(RotatedCode, RefusesOtherLengthsScalesAndUnusedBits) {
   }
 }
 
-TEST(RotatedCode, RefusesCodesThatDoNotExist) {
-  const auto message = [](RotatedCode code, std::int64_t count) {
-    return CheckRotatedCode(code, count).message();
-  };
-  EXPECT_EQ(message(CodeOf(12, 1), 5),
-            "rotated code: block_size = 12 is not a power of two up to 2^20");
-  EXPECT_EQ(message(CodeOf(1 << 21, 1), 5),
-            "rotated code: block_size = 2097152 is not a power of two up to "
-            "2^20");
-  EXPECT_EQ(message(CodeOf(4, 1), 5),
-            "rotated code: block_size = 4 is less than 8, and count = 5 more "
-            "than that");
-  EXPECT_EQ(message(CodeOf(4, 1), -1),
-            "rotated code: count = -1 is not in [0, 2^31)");
-  for (const auto& levels : std::vector<std::vector<double>>{
-           {}, {1, 2, 3}, std::vector<double>(256, 1.0)}) {
-    EXPECT_EQ(message({8, 0, 0, levels}, 5),
-              "rotated code: there are " + std::to_string(levels.size()) +
-                  " positive levels, not a power of two up to 128");
-  }
-  for (const auto& levels : std::vector<std::vector<double>>{
-           {0.0}, {2.0, 1.0}, {1.0, 1.0}, {2e6}, {std::nan("")}}) {
-    EXPECT_EQ(message({8, 0, 0, levels}, 5),
-              "rotated code: the positive levels do not ascend from 0 to 1e6");
-  }
-}
-
 }  // namespace
 }  // namespace fedplug::testing

@@ -162,53 +162,6 @@ struct Call {
   }
 };
 
-TEST(ScatterDecodeAdd, NamesThePayloadWhoseIndexIsOutOfRangeAndWritesNothing) {
-  Call call;
-  call.indices[4] = 10;
-  call.ExpectRefused(
-      "payload 1: index 10 is not in [0, 10), at position 2 of 3");
-  call.indices[4] = INT32_MAX;
-  call.ExpectRefused(
-      "payload 1: index 2147483647 is not in [0, 10), at position 2 of 3");
-  call.indices[0] = -1;
-  call.ExpectRefused(
-      "payload 0: index -1 is not in [0, 10), at position 0 of 2");
-}
-
-TEST(ScatterDecodeAdd, NamesThePayloadWhoseIndicesDoNotAscend) {
-  Call call;
-  call.indices[3] = 2;
-  call.ExpectRefused(
-      "payload 1: index 2 is not above the one before it (2), at position 1 of "
-      "3");
-  call.indices[3] = 1;
-  call.ExpectRefused(
-      "payload 1: index 1 is not above the one before it (2), at position 1 of "
-      "3");
-}
-
-TEST(ScatterDecodeAdd, RefusesRowSplitsThatDoNotFitTheEntries) {
-  Call call;
-  call.row_splits = {0, 2, 4};
-  call.ExpectRefused("row_splits ends with 4, but there are 5 entries");
-  call.row_splits = {0, 6, 5};
-  call.ExpectRefused("payload 1: row_splits falls from 6 to 5");
-  call.row_splits = {1, 2, 5};
-  call.ExpectRefused("row_splits begins with 1 instead of 0");
-  call.row_splits = {};
-  call.ExpectRefused(
-      "row_splits is empty; it holds one number more than there are payloads, "
-      "the first of them 0");
-}
-
-TEST(ScatterDecodeAdd, RefusesSizesOutOfRange) {
-  Call call;
-  call.n = std::int64_t{1} << 31;
-  call.ExpectRefused("n = 2147483648 is not in [0, 2^31)");
-  call.n = -1;
-  call.ExpectRefused("n = -1 is not in [0, 2^31)");
-}
-
 TEST(ScatterDecodeAdd, NamesTheFirstBadPayloadWhateverTheNumberOfThreads) {
   const std::int64_t payloads = 20;
   const std::int64_t k = 8000;

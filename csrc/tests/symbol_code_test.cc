@@ -142,17 +142,6 @@ TEST(SymbolCode, TakesOnePercentMoreThanTheEntropyAtMost) {
   }
 }
 
-TEST(SymbolCode, EqualSymbolsTakeNoWords) {
-  for (const std::int64_t count : {1000, 100000}) {
-    const Bytes symbols(static_cast<std::size_t>(count), 200);
-    const Bytes code = Encode(symbols, 8);
-    EXPECT_TRUE(code.size() < 400);
-    Bytes decoded;
-    EXPECT_TRUE(Decode(code, count, 8, &decoded).ok());
-    EXPECT_EQ(decoded, symbols);
-  }
-}
-
 TEST(SymbolCode, HasTheLayoutOfItsHeader) {
   EXPECT_EQ(Encode({}, 3), Bytes{0});
   EXPECT_EQ(Encode({1, 2, 3}, 2), (Bytes{0, 0b111001}));
@@ -229,23 +218,6 @@ TEST(SymbolFrequencies, AddUpAndLeaveNoSymbolOut) {
         FrequenciesFromBytes(bytes.data(), SizeOf(bytes), 8, &read).ok());
     EXPECT_TRUE(read == frequencies);
   }
-}
-
-TEST(EncodeSymbols, RefusesWhatIsNotPackedSymbols) {
-  Bytes code = {7};
-  const auto message = [&](const Bytes& packed, std::int64_t count, int bits) {
-    const Status status = EncodeSymbols(packed.data(), SizeOf(packed), count,
-                                        bits, SymbolForm::kRans, &code);
-    EXPECT_TRUE(status.code() == StatusCode::kInvalidArgument);
-    return status.message();
-  };
-  EXPECT_EQ(message({1}, 1, 9), "bits = 9 is not in [1, 8]");
-  EXPECT_EQ(message({1}, 1, 0), "bits = 0 is not in [1, 8]");
-  EXPECT_EQ(message({}, -1, 4), "count = -1 is not in [0, 2^31)");
-  EXPECT_EQ(message({1, 2}, 2, 4),
-            "2 packed symbols of 4 bits take 1 bytes, not 2");
-  EXPECT_EQ(message({0x10}, 1, 4), "bits are set after the last symbol");
-  EXPECT_EQ(code, Bytes{7});
 }
 
 TEST(DecodeSymbols, SurvivesEveryBitFlip) {

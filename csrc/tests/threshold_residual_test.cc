@@ -108,50 +108,6 @@ TEST(ThresholdSelection, WritesALargeResidualAsASmallOne) {
   EXPECT_TRUE(std::equal(rest, rest + n, expected.residual.begin()));
 }
 
-TEST(ThresholdSelection, WithoutAResidualIsAsWithZeros) {
-  Random random(3);
-  ThreadPool three(3);
-  for (const std::int64_t n : {0, 5, 5000, 1200001}) {
-    const auto delta = Normal(n, random);
-    const Result zeros =
-        Select(delta, std::vector<float>(delta.size()), 1.0f, false, three);
-    ThresholdSelection<float> selection;
-    std::vector<float> rest(delta.size());
-    std::int64_t non_finite;
-    EXPECT_TRUE(selection
-                    .Run(delta.data(), nullptr, rest.data(), n, 1.0f, three,
-                         &non_finite)
-                    .ok());
-    std::vector<float> values(zeros.values.size());
-    std::vector<std::int32_t> indices(zeros.values.size());
-    EXPECT_EQ(selection.count(), static_cast<std::int64_t>(values.size()));
-    selection.Write(three, values.data(), indices.data());
-    EXPECT_TRUE(values == zeros.values && indices == zeros.indices);
-    EXPECT_TRUE(rest == zeros.residual);
-  }
-  const std::vector<float> bad = {1.0f, NAN};
-  std::vector<float> rest(2);
-  ThresholdSelection<float> selection;
-  std::int64_t non_finite = -1;
-  EXPECT_TRUE(
-      selection
-          .Run(bad.data(), nullptr, rest.data(), 2, 1.0f, three, &non_finite)
-          .code() == StatusCode::kNonFinite);
-  EXPECT_EQ(non_finite, 1);
-}
-
-TEST(ThresholdSelection, RefusesWhatIsNotFiniteBeforeItWritesInPlace) {
-  std::vector<float> delta(5000, 1.0f);
-  const std::vector<float> residual(5000, 2.0f);
-  delta[4999] = std::numeric_limits<float>::infinity();
-  Serial serial;
-  for (const bool in_place : {false, true}) {
-    const Result result = Select(delta, residual, 0.5f, in_place, serial);
-    EXPECT_TRUE(result.status.code() == StatusCode::kNonFinite);
-    EXPECT_TRUE(!in_place || result.residual == residual);
-  }
-}
-
 // Large enough for a log of what is written over.
 TEST(ThresholdSelection, ALargeResidualIsAsItWasWhenTheLastSumIsBad) {
   constexpr std::size_t n = (std::size_t{32} << 20) / 4 + 5;
@@ -186,16 +142,6 @@ TEST(ThresholdSelection, ALargeResidualIsAsItWasWhenTheLastSumIsBad) {
   const Result bad = Select(delta, residual, 140.0f, true, three);
   EXPECT_TRUE(bad.status.code() == StatusCode::kNonFinite);
   EXPECT_TRUE(bad.residual == residual);
-}
-
-TEST(ThresholdSelection, RefusesThresholdsThatAreNoMagnitudes) {
-  Serial serial;
-  for (const float threshold :
-       {-1.0f, std::numeric_limits<float>::quiet_NaN()}) {
-    const Result result = Select({1.0f}, {0.0f}, threshold, false, serial);
-    EXPECT_TRUE(result.status.code() == StatusCode::kInvalidArgument);
-  }
-  EXPECT_TRUE(Select({1.0f}, {0.0f}, -0.0f, false, serial).status.ok());
 }
 
 }  // namespace

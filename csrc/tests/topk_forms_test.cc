@@ -121,44 +121,6 @@ TEST(GroupedTopKResidual, IsTheSelectionFromEachTensor) {
   });
 }
 
-TEST(GroupedTopKResidual, TensorsMayHaveNoResidual) {
-  Random random(7);
-  ThreadPool two(2);
-  const std::vector<std::int64_t> ks = {3, 4, 1, 700, 0, 4999, 99};
-  for (const bool each : {false, true}) {
-    Tensors<float> zeros(Fill::kNormal, random);
-    for (std::size_t t = 0; t < kSizes.size(); t += 2) {
-      std::fill(zeros.residuals[t].begin(), zeros.residuals[t].end(), 0.0f);
-    }
-    Tensors<float> none = zeros;
-    std::vector<TensorUpdate<float>> updates = none.InPlace();
-    for (std::size_t t = 0; t < kSizes.size(); t += 2) {
-      std::fill(none.residuals[t].begin(), none.residuals[t].end(), NAN);
-      updates[t].residual_in = nullptr;
-    }
-    std::vector<float> values[2];
-    std::vector<std::int32_t> indices[2];
-    std::vector<std::int64_t> row_splits[2];
-    for (const int i : {0, 1}) {
-      values[i].resize(6000);
-      indices[i].resize(6000);
-      row_splits[i].resize(kSizes.size() + 1);
-      const auto& tensors = i == 0 ? zeros.InPlace() : updates;
-      std::int64_t non_finite = -1;
-      const auto run = [&](const auto& k) {
-        return GroupedTopKResidual(tensors, k, NonFinitePolicy::kError, two,
-                                   values[i].data(), indices[i].data(),
-                                   row_splits[i].data(), &non_finite);
-      };
-      EXPECT_EQ((each ? run(ks) : run(std::int64_t{5000})).message(), "");
-    }
-    EXPECT_EQ(row_splits[1], row_splits[0]);
-    EXPECT_EQ(indices[1], indices[0]);
-    EXPECT_EQ(BitsOf(values[1]), BitsOf(values[0]));
-    EXPECT_EQ(BitsOf(Joined(none.residuals)), BitsOf(Joined(zeros.residuals)));
-  }
-}
-
 // One tensor that the threads share, and two that they take one each.
 TEST(GroupedTopKResidual, GivesEveryTensorWhatItWouldGetAlone) {
   Random random(6);
@@ -195,37 +157,6 @@ TEST(GroupedTopKResidual, GivesEveryTensorWhatItWouldGetAlone) {
   EXPECT_EQ(indices, expected_indices);
   EXPECT_EQ(BitsOf(values), BitsOf(expected_values));
   EXPECT_EQ(BitsOf(Joined(residuals)), BitsOf(Joined(expected_residuals)));
-}
-
-TEST(GroupedTopKResidual, OneBadTensorLeavesAllOfThemAsTheyWere) {
-  Random random(3);
-  ThreadPool two(2);
-  for (const bool each : {false, true}) {
-    Tensors<float> tensors(Fill::kNormal, random);
-    tensors.deltas[5][40] = NAN;
-    tensors.deltas[5][41] = INFINITY;
-    const auto before = Joined(tensors.residuals);
-    const std::vector<std::int64_t> ks(kSizes.size(), 2);
-    std::vector<float> values(100);
-    std::vector<std::int32_t> indices(100);
-    std::vector<std::int64_t> row_splits(kSizes.size() + 1);
-    std::int64_t non_finite = -1;
-    const Status status =
-        each
-            ? GroupedTopKResidual(
-                  tensors.InPlace(), ks, NonFinitePolicy::kError, two,
-                  values.data(), indices.data(), row_splits.data(), &non_finite)
-            : GroupedTopKResidual(tensors.InPlace(), 2, NonFinitePolicy::kError,
-                                  two, values.data(), indices.data(),
-                                  row_splits.data(), &non_finite);
-    EXPECT_TRUE(status.code() == StatusCode::kNonFinite);
-    EXPECT_EQ(status.message().substr(0, 88),
-              std::string("2 of 5000 sums of delta and residual of tensor 5 "
-                          "are NaN or infinite, the first at index 40;")
-                  .substr(0, 88));
-    EXPECT_EQ(non_finite, 2);
-    EXPECT_EQ(BitsOf(Joined(tensors.residuals)), BitsOf(before));
-  }
 }
 
 // Large enough together for logs of what is written over: tensors that are

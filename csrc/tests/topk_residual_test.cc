@@ -258,24 +258,6 @@ TEST(TopKResidual, WithoutAResidualIsAsWithZeros) {
   });
 }
 
-TEST(TopKResidual, TiesGoToTheLowerIndexAndMinusZeroTiesWithZero) {
-  ForEachWideDtype([](auto zero) {
-    using T = decltype(zero);
-    Serial serial;
-    const auto delta = FromFloats<T>({0, -0.0f, 2, -2, -0.0f, 2});
-    const auto residual = FromFloats<T>({0, -0.0f, 0, 0, -0.0f, 0});
-    const auto two = Run(delta, residual, 2, NonFinitePolicy::kError, serial);
-    EXPECT_EQ(two.indices, (std::vector<std::int32_t>{2, 3}));
-    EXPECT_EQ(BitsOf(two.residual),
-              BitsOf(FromFloats<T>({0, -0.0f, 0, 0, -0.0f, 2})));
-    const auto five = Run(delta, residual, 5, NonFinitePolicy::kError, serial);
-    EXPECT_EQ(five.indices, (std::vector<std::int32_t>{0, 1, 2, 3, 5}));
-    EXPECT_EQ(BitsOf(five.values), BitsOf(FromFloats<T>({0, -0.0f, 2, -2, 2})));
-    EXPECT_EQ(BitsOf(five.residual),
-              BitsOf(FromFloats<T>({0, 0, 0, 0, -0.0f, 0})));
-  });
-}
-
 TEST(TopKResidual, ANonFiniteSumIsAnErrorThatLeavesTheResidualAsItWas) {
   ForEachWideDtype([](auto zero) {
     using T = decltype(zero);

@@ -167,26 +167,6 @@ TEST(ValueCode, DoesNotDependOnTheNumberOfThreads) {
   }
 }
 
-TEST(ValueCode, RefusesValuesThatAreNotFinite) {
-  Random random(3);
-  Serial serial;
-  for (const ValueCode& code : kCodes) {
-    auto values = RandomVector<float>(3000, Fill::kNormal, random);
-    values[1234] = std::numeric_limits<float>::infinity();
-    values[2345] = std::numeric_limits<float>::quiet_NaN();
-    std::vector<std::uint8_t> bytes(
-        static_cast<std::size_t>(ValueCodeBytes(code, 3000, 4)));
-    std::int64_t non_finite = 0;
-    const Status status = EncodeValues<float>(
-        values.data(), 3000, code, 0, serial, bytes.data(), &non_finite);
-    EXPECT_TRUE(status.code() == StatusCode::kNonFinite);
-    EXPECT_EQ(non_finite, 2);
-    EXPECT_EQ(status.message(),
-              "2 of 3000 values are NaN or infinite, the first at position "
-              "1234");
-  }
-}
-
 TEST(ValueCode, RefusesOtherLengthsHeadersScalesAndLevels) {
   Serial serial;
   const std::vector<float> values = {1.0f, -2.0f, 0.5f};
@@ -236,27 +216,6 @@ TEST(ValueCode, RefusesOtherLengthsHeadersScalesAndLevels) {
   EXPECT_TRUE(refused(bfp, 5, 0x02));  // a bit after the last level
   EXPECT_TRUE(refused({ValueForm::kFloat16}, 1, 0x7c));   // infinity
   EXPECT_TRUE(refused({ValueForm::kBFloat16}, 1, 0xff));  // NaN
-}
-
-TEST(ValueCode, RefusesTheOtherZeroAsAScale) {
-  Serial serial;
-  std::vector<float> back(3);
-  for (const ValueCode& code : kCodes) {
-    if (code.form == ValueForm::kFloat16 || code.form == ValueForm::kBFloat16 ||
-        code.form == ValueForm::kCodebook ||
-        code.form == ValueForm::kBfp) {  // no scales, or with signs
-      continue;
-    }
-    auto bytes = Encoded(std::vector<float>(3), code, 0, serial);
-    EXPECT_TRUE(Decode(bytes, code, serial, &back).ok());
-    const std::size_t header = code.form == ValueForm::kQsgd         ? 2
-                               : code.form == ValueForm::kBlockwise8 ? 1
-                               : code.form == ValueForm::kBounded    ? 4
-                                                                     : 0;
-    bytes[header + 3] = 0x80;
-    EXPECT_TRUE(Decode(bytes, code, serial, &back).code() ==
-                StatusCode::kDataLoss);
-  }
 }
 
 TEST(ValueCode, RefusesOptionsAndCountsOutOfRange) {
