@@ -9,10 +9,6 @@ import tensorflow_federated as tff
 
 import fedplug
 from fedplug.errors import ConfigError
-from fedplug.experiment.config import ExperimentConfig, RunConfig
-from fedplug.experiment.data import load_data
-from fedplug.experiment.model.builder import ModelBuilder
-from fedplug.experiment.model.client_datasets import client_datasets
 from fedplug.tff.process import build_aggregation_factory, build_weighted_fed_avg, variable_names
 from fedplug.tff.runtime import use_runtime
 
@@ -23,15 +19,6 @@ RULES = {"*/bias": "identity", "dense/kernel": "topk(0.1)", "dense_1/*": "topk(0
 def _inprocess():
     with use_runtime("inprocess"):
         yield
-
-
-@pytest.fixture(scope="module")
-def digits():
-    """The classifier of handwritten digits from ``make run``, and its clients' data."""
-    config = ExperimentConfig(name="digits", rounds=1, runs=(RunConfig(name="budget"),))
-    data = load_data(config.data, config.seed)
-    clients = client_datasets(config.data, data.clients, config.seed)
-    return ModelBuilder(config.model, data).model_fn(config.seed), clients
 
 
 def encoders_of(process):
@@ -97,48 +84,6 @@ def test_in_a_factory_rules_go_by_the_paths_of_the_values_or_by_given_names(mode
         build_aggregation_factory({"*/kernel": stateless}).create(
             tff.to_type((vector, vector)), tff.TensorType(np.float32)
         )
-
-
-def rounds_of(digits, sgd, encoder, rounds=8):
-    """Yields the metrics of each round, and the bytes of its mean payload."""
-    model_fn, clients = digits
-    process = build_weighted_fed_avg(model_fn, sgd, encoder=encoder)
-    trainer = fedplug.Trainer(process, clients, clients_per_round=5)
-    found = []
-
-    def record(round_num, state, metrics):
-        measured = {key: float(value) for key, value in metrics["aggregator"].items()}
-        found.append({**measured, "bytes": measured["uplink_bytes"] / measured["payloads"]})
-
-    trainer.run(rounds, record)
-    return found
-
-
-@pytest.mark.parametrize(
-    ("encoder", "target"),
-    [
-        ("topk(0.01, scope='model') | qsgd(8)", 1500),
-        pytest.param("randomk(0.5, error_feedback=True)", 4000, marks=pytest.mark.slow),
-        pytest.param("qsgd(8)", 5000, marks=pytest.mark.slow),
-        ("rules({'dense/*': 'topk(0.05)', '*': 'qsgd(3)'})", 8000),
-    ],
-)
-def test_a_budget_of_bytes_is_held_within_two_percent(digits, sgd, encoder, target):
-    budget = fedplug.encoder("budget", encoder=encoder, bytes_per_client=target)
-    found = rounds_of(digits, sgd, budget)
-    assert abs(found[0]["bytes"] / target - 1) > 0.1
-    assert all(abs(metrics["bytes"] / target - 1) < 0.02 for metrics in found[4:])
-    assert found[0]["rate"] == 1 != found[-1]["rate"]
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(("encoder", "nmse"), [("topk(0.3)", 0.5), ("qsgd(8)", 0.01)])
-def test_an_error_is_approached(digits, sgd, encoder, nmse):
-    found = rounds_of(digits, sgd, fedplug.encoder("budget", encoder=encoder, nmse=nmse), rounds=10)
-    errors = [metrics["nmse"] for metrics in found]
-    assert errors[0] < 0.6 * nmse
-    assert abs(np.mean(errors[-5:]) / nmse - 1) < 0.2
-    assert found[-1]["bytes"] < 0.7 * found[0]["bytes"]
 
 
 def test_a_restarted_run_goes_on_with_the_same_bits(model_fn, sgd, dataset, tmp_path):

@@ -103,7 +103,7 @@ def test_the_bits_are_those_of_one_call_after_the_other(monkeypatch):
     assert joined == [bits(a_round()(VALUES[1], VALUES))] * 2
 
 
-@pytest.mark.parametrize("encoder", ["topk(0.1)", "qsgd(4)"])
+@pytest.mark.parametrize("encoder", ["topk(0.1)", pytest.param("qsgd(4)", marks=pytest.mark.slow)])
 def test_training_has_the_bits_of_one_call_after_the_other(monkeypatch, encoder):
     def model_fn():
         return tff.learning.models.from_keras_model(

@@ -98,15 +98,10 @@ def test_a_state_of_one_runtime_goes_into_the_other(inprocess, native, functiona
             model, lambda round_num: 0.1 / tf.cast(round_num + 1, tf.float32), sgd
         ),
         lambda model: algorithms.build_weighted_fed_prox(model, 0.5, sgd()),
-        lambda model: algorithms.build_unweighted_fed_prox(model, 0.5, sgd()),
         lambda model: algorithms.build_weighted_mime_lite(model, sgd()),
-        lambda model: algorithms.build_unweighted_mime_lite(model, sgd()),
         algorithms.build_fed_sgd,
     ],
-    ids=[
-        *("fed_avg", "optimizer schedule", "fed_prox", "unweighted fed_prox"),
-        *("mime_lite", "unweighted mime_lite", "fed_sgd"),
-    ],
+    ids=["fed_avg", "optimizer schedule", "fed_prox", "mime_lite", "fed_sgd"],
 )
 def test_algorithms_on_a_functional_model(same_on_both, functional_model, build):
     same_on_both(rounds(build(functional_model), CLIENTS), TRAINING)

@@ -58,14 +58,14 @@ def count_to(n):
         return total.read_value()
 
 
-def test_rule_1_variables_are_private_to_a_call():
+def test_variables_are_private_to_a_call():
     function = loaded(count_to)
     counts = [tf.constant(n) for n in range(240)]
     results = in_threads(lambda n: int(function([n], Cancellation())[0]), counts)
     assert results == list(range(240))
 
 
-def test_rule_1_tables_are_private_to_a_call():
+def test_tables_are_private_to_a_call():
     @tff.tensorflow.computation(tff.TensorType(I32, []))
     def size_after_insert(key):
         table = tf.lookup.experimental.MutableHashTable(tf.int32, tf.int32, -1)
@@ -75,7 +75,7 @@ def test_rule_1_tables_are_private_to_a_call():
     assert [size_after_insert(k) for k in range(3)] == [1, 1, 1]
 
 
-def test_rule_1_state_without_an_anonymous_form_is_fresh_in_every_call():
+def test_state_without_an_anonymous_form_is_fresh_in_every_call():
     @tff.tensorflow.computation(I32)
     def size_after_enqueue(n):
         queue = tf.queue.FIFOQueue(100, [tf.int32], shapes=[[]], shared_name="one queue")
@@ -88,7 +88,7 @@ def test_rule_1_state_without_an_anonymous_form_is_fresh_in_every_call():
     assert in_threads(lambda n: int(function([n], Cancellation())[0]), sizes) == [n % 7 for n in range(24)]
 
 
-def test_rule_1_two_handles_of_one_variable_stay_one_variable():
+def test_two_handles_of_one_variable_stay_one_variable():
     @tff.tensorflow.computation
     def written_through_one_and_read_through_the_other():
         write, read = (
@@ -100,7 +100,7 @@ def test_rule_1_two_handles_of_one_variable_stay_one_variable():
     assert written_through_one_and_read_through_the_other() == 7.0
 
 
-def test_rule_1_seeded_random_numbers_begin_anew_in_every_call_of_every_client():
+def test_seeded_random_numbers_begin_anew_in_every_call_of_every_client():
     @tff.tensorflow.computation(I32)
     def draw(n):
         one_by_one = tf.while_loop(
@@ -122,7 +122,7 @@ def test_rule_1_seeded_random_numbers_begin_anew_in_every_call_of_every_client()
         np.testing.assert_array_equal(own_numbers, numbers)
 
 
-def test_rule_1_random_numbers_without_a_seed_differ_from_client_to_client():
+def test_random_numbers_without_a_seed_differ_from_client_to_client():
     draw = tff.tensorflow.computation(lambda: tf.random.uniform([]))
     program = tff.federated_computation(
         lambda values: tff.federated_eval(draw, tff.CLIENTS), tff.FederatedType(I32, tff.CLIENTS)
@@ -130,7 +130,7 @@ def test_rule_1_random_numbers_without_a_seed_differ_from_client_to_client():
     assert len(set(program([0] * 8))) == 8
 
 
-def test_rule_2_library_functions_of_one_name_and_two_bodies_live_side_by_side():
+def test_library_functions_of_one_name_and_two_bodies_live_side_by_side():
     @tff.tensorflow.computation(tff.TensorType(F32, [2]))
     def doubled(x):
         return tf.map_fn(tf.function(lambda element: element * 2.0, autograph=False), x)
@@ -155,7 +155,7 @@ def test_rule_2_library_functions_of_one_name_and_two_bodies_live_side_by_side()
     assert results == [[2.0, 2.0], [3.0, 3.0]] * 2
 
 
-def test_rule_3_lowered_loops_survive_loading_again_and_again():
+def test_lowered_loops_survive_loading_again_and_again():
     def loop(start):
         weights = tf.Variable(tf.ones([2]) * start)
         body = tf.function(lambda i, x: (i + 1, x + weights))
@@ -166,7 +166,7 @@ def test_rule_3_lowered_loops_survive_loading_again_and_again():
         assert computation().tolist() == [3.0 * start] * 2
 
 
-def test_rule_4_every_consumer_of_state_waits_for_the_initializer():
+def test_every_consumer_of_state_waits_for_the_initializer():
     @tff.tensorflow.computation(I32)
     def reads_before_anything_else(n):
         slow = tf.Variable(
@@ -187,7 +187,7 @@ def test_rule_4_every_consumer_of_state_waits_for_the_initializer():
     assert results == [[200**3 + n, 3] for n in range(40)]
 
 
-def test_rule_5_concurrent_clients_have_their_own_copies_of_data_kernels():
+def test_concurrent_clients_have_their_own_copies_of_data_kernels():
     """Each client waits in its dataset for the other: with one shared kernel they would deadlock."""
     barrier = threading.Barrier(2)
 
@@ -209,13 +209,13 @@ def test_rule_5_concurrent_clients_have_their_own_copies_of_data_kernels():
     context.close()
 
 
-def test_rule_6_the_options_of_the_program_are_left_alone():
+def test_the_options_of_the_program_are_left_alone():
     before = tf.config.optimizer.get_experimental_options()
     assert count_to(1) == 1
     assert tf.config.optimizer.get_experimental_options() == before
 
 
-def test_rule_7_results_of_another_shape_are_refused():
+def test_results_of_another_shape_are_refused():
     graph = tf.Graph()
     with graph.as_default():
         source = tf.compat.v1.placeholder(tf.float32, [None], name="x")
@@ -235,7 +235,7 @@ def test_rule_7_results_of_another_shape_are_refused():
     assert wrong(np.ones([3], F32)).tolist() == [1.0, 1.0, 1.0]
 
 
-def test_rule_9_a_failure_stops_running_and_queued_clients():
+def test_a_failure_stops_running_and_queued_clients():
     started: list[int] = []
 
     both = threading.Barrier(2)
@@ -277,7 +277,7 @@ def endless():
     return never
 
 
-def test_rule_9_a_cancelled_computation_stops_and_the_event_loop_goes_on():
+def test_a_cancelled_computation_stops_and_the_event_loop_goes_on():
     async def scenario():
         context = create_async_execution_context()
         with tff.framework.get_context_stack().install(context):
@@ -294,16 +294,7 @@ def test_rule_9_a_cancelled_computation_stops_and_the_event_loop_goes_on():
     loop.close()
 
 
-def test_rule_11_a_deep_stack_of_aggregators_runs_when_it_is_flattened():
-    factory = tff.aggregators.SumFactory()
-    for _ in range(5):
-        factory = tff.aggregators.clipping_factory(100.0, factory)
-    process = factory.create(tff.TensorType(F32, [2]))
-    result = process.next(process.initialize(), [np.ones([2], F32)] * 3)
-    np.testing.assert_allclose(result.result, [3.0, 3.0])
-
-
-def test_rule_13_functions_are_cached_by_content_not_by_the_identity_the_compiler_writes():
+def test_functions_are_cached_by_content_not_by_the_identity_the_compiler_writes():
     first, second = computation_pb2.Computation(), computation_pb2.Computation()
     first.CopyFrom(proto_of(count_to))
     second.CopyFrom(proto_of(count_to))
