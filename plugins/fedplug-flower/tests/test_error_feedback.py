@@ -39,17 +39,6 @@ def sent(nodes: Nodes, node: int) -> dict[str, bytes]:
     return dict(Reply.read(nodes.replies[node].content, list(new_model())).payloads)
 
 
-def test_what_was_not_sent_is_sent_later(nodes: Nodes) -> None:
-    for node in (1, 2):
-        nodes.add(node)
-    strategy, model = Compressed(FedAvg(), ENCODER), new_model()
-    expected = Expected(1)
-    for round_num in range(1, 6):
-        before = model
-        model, _ = nodes.run_rounds(strategy, (round_num,), model)
-        assert sent(nodes, 1) == expected.payloads(before, round_num)
-
-
 def test_an_update_that_was_lost_leaves_the_residual_as_it_was(nodes: Nodes) -> None:
     for node in (1, 2, 3):
         nodes.add(node)
@@ -82,22 +71,6 @@ def test_a_round_that_the_strategy_could_not_aggregate_leaves_all_residuals_as_t
         before = model
         model, _ = nodes.run_rounds(strategy, (round_num,), model)
         assert sent(nodes, 1) == expected.payloads(before, round_num, accepted=round_num != 2)
-
-
-def test_a_client_that_is_not_sampled_for_a_while_goes_on_where_it_was(nodes: Nodes) -> None:
-    for node in (1, 2, 3):
-        nodes.add(node)
-    strategy, model = Compressed(FedAvg(), ENCODER), new_model()
-    expected = Expected(1)
-    app = nodes.apps[1]
-    for round_num in range(1, 6):
-        there = round_num not in (2, 3)
-        nodes.apps.pop(1, None)
-        if there:
-            nodes.apps[1] = app
-        before = model
-        model, _ = nodes.run_rounds(strategy, (round_num,), model)
-        assert not there or sent(nodes, 1) == expected.payloads(before, round_num)
 
 
 def test_a_restarted_node_with_a_new_id_goes_on_where_it_was(nodes: Nodes) -> None:
@@ -172,18 +145,6 @@ def test_of_nodes_that_come_in_the_place_of_one_only_the_first_takes_over_its_re
     nodes.run_rounds(strategy, (2,), model)
     assert sent(nodes, 100) == first.payloads(before, 2)
     assert sent(nodes, 3) == second.payloads(before, 2)
-
-
-def test_a_message_that_is_delivered_twice_is_answered_with_the_same_bytes(nodes: Nodes) -> None:
-    for node in (1, 2):
-        nodes.add(node)
-    strategy = Compressed(FedAvg(), ENCODER)
-    model, _ = nodes.run_rounds(strategy, (1,), new_model())
-    messages = list(strategy.configure_train(2, record(model), ConfigRecord(), nodes))
-    nodes.send_and_receive(messages)
-    first = sent(nodes, 1)
-    nodes.send_and_receive(messages)
-    assert sent(nodes, 1) == first
 
 
 def test_another_training_begins_without_a_residual_even_in_the_same_run(nodes: Nodes) -> None:

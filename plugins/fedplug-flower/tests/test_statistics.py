@@ -96,16 +96,6 @@ def test_several_clients_move_them_to_their_mean(encoder: str, nodes: Nodes) -> 
         assert (model["bn.running_var"][:5] == 0).all()
 
 
-def test_a_rule_that_names_statistics_compresses_them(nodes: Nodes) -> None:
-    nodes.add(1, app())
-    rules = {"*running_var": "topk(0.1)", "*": "sign"}
-    strategy = Compressed(FedAvg(min_train_nodes=1, min_available_nodes=1), rules)
-    before, expected = new_model(), trained(new_model(), 1, 1)
-    model, _ = nodes.run_rounds(strategy, [1], before)
-    assert np.array_equal(model["bn.running_mean"], expected["bn.running_mean"])
-    assert np.count_nonzero(model["bn.running_var"] != before["bn.running_var"]) == 10
-
-
 def test_averages_of_whole_numbers_that_an_app_passes_on_are_exact(nodes: Nodes) -> None:
     """An app with NumPy arrays gets float64 from the second round on."""
     nodes.add(1, app(lambda model, node, round_num: {**model, "index": model["index"] + 1}))

@@ -151,29 +151,6 @@ def test_a_broken_update_is_refused_by_name_and_the_others_are_aggregated(
     assert not receipts & set(nodes.sent[2].content[KEY].get("accepted", []))
 
 
-@pytest.mark.parametrize("case", BROKEN)
-def test_so_it_is_where_the_strategy_looks_at_each_update(case: str, nodes: Nodes, tmp_path: Any) -> None:
-    model, metrics, expected = with_and_without(nodes, Nodes(tmp_path / "other"), BROKEN[case][0], FedMedian)
-    for name, array in expected.items():
-        np.testing.assert_array_equal(model[name], array)
-    assert metrics["fedplug-refused"] == 1
-
-
-def test_a_refused_update_leaves_the_residual_of_its_client_as_it_was(nodes: Nodes, tmp_path: Any) -> None:
-    other = Nodes(tmp_path / "other")
-    for grid in (nodes, other):
-        for node in (1, 2, 3):
-            grid.add(node)
-    nodes.on_the_way = broken_by(flip, 2)
-    other.on_the_way = lambda reply: None if reply.metadata.src_node_id == 2 else reply
-    for grid in (nodes, other):
-        strategy = Compressed(FedAvg(), ENCODER)
-        model, _ = grid.run_rounds(strategy, (1,), new_model())
-        grid.on_the_way = lambda reply: reply
-        grid.run_rounds(strategy, (2,), model)
-    assert nodes.replies[2].content["arrays"] == other.replies[2].content["arrays"]
-
-
 def test_a_round_in_which_all_are_refused_changes_nothing(nodes: Nodes) -> None:
     for node in (1, 2):
         nodes.add(node)

@@ -109,23 +109,6 @@ def test_constants_that_are_not_finite_have_not_changed(encoder: FedplugEncoder,
     assert from_shareable(send(encoder, contexts.result(broken), weights=weights)).data == {}
 
 
-@pytest.mark.parametrize("accepted", [None, "0-another"])
-def test_the_residual_is_undone_if_the_server_did_not(encoder: FedplugEncoder, accepted: str | None) -> None:
-    send(encoder, contexts.result(UPDATE))
-    second = send(encoder, contexts.result(UPDATE), accepted, round_num=1)
-    expected, _ = fedplug.codec("topk(0.1)").encode_model(UPDATE, round_num=1)
-    assert from_shareable(second).data == expected
-
-
-def test_another_process_of_the_same_site_goes_on(encoder: FedplugEncoder) -> None:
-    first = send(encoder, contexts.result(UPDATE))
-    another = FedplugEncoder("topk(0.1)", store=encoder.store)
-    second = send(another, contexts.result(UPDATE), first.get_header(RECEIPT), round_num=1)
-    _, state = fedplug.codec("topk(0.1)").encode_model(UPDATE)
-    expected, _ = fedplug.codec("topk(0.1)").encode_model(UPDATE, state, 1)
-    assert from_shareable(second).data == expected
-
-
 def test_full_weights_are_refused_with_what_to_do(encoder: FedplugEncoder) -> None:
     with pytest.raises(ValueError, match=r"params_transfer_type=TransferType\.DIFF"):
         send(encoder, contexts.result(UPDATE, kind=DataKind.WEIGHTS))

@@ -60,32 +60,6 @@ def test_it_is_the_outer_step_of_diloco():
         assert_same(digits.parameters(worker.model), digits.parameters(shared))
 
 
-def test_with_sgd_it_is_the_mean_of_the_workers_as_in_local_sgd():
-    workers = [Worker(number, "identity") for number in range(2)]
-    for worker in workers:
-        worker.outer.optimizer = torch.optim.SGD(worker.model.parameters(), lr=1)
-    alone = copy.deepcopy([worker.model for worker in workers])
-    alone_workers = [Worker(number, "identity") for number in range(2)]
-    one_round(workers)
-    for worker, model in zip(alone_workers, alone, strict=True):
-        for _ in range(INNER_STEPS):
-            worker.train()
-        model.load_state_dict(worker.model.state_dict())
-    for name, p in workers[0].model.named_parameters():
-        mean = sum(dict(model.named_parameters())[name] for model in alone) / 2
-        torch.testing.assert_close(p, mean, rtol=1e-4, atol=1e-6)
-
-
-def test_any_optimizer_may_be_the_outer_one():
-    workers = [Worker(number, "topk(0.1)") for number in range(2)]
-    for worker in workers:
-        worker.outer.optimizer = torch.optim.Adam(worker.model.parameters(), lr=0.01)
-    before = digits.parameters(workers[0].model)
-    one_round(workers)
-    assert_same(digits.parameters(workers[0].model), digits.parameters(workers[1].model))
-    assert not np.array_equal(before["0.weight"], digits.parameters(workers[0].model)["0.weight"])
-
-
 def test_gradients_and_parameters_stay_the_callers():
     worker = Worker(0, "identity")
     places = [p.data_ptr() for p in worker.model.parameters()]
@@ -205,13 +179,6 @@ def test_encoding_again_gives_the_same_bytes():
 def test_what_is_no_message_is_refused(messages, words):
     with pytest.raises(ArgumentError, match=words):
         Worker(0, "identity").outer.apply(messages)
-
-
-def test_a_parameter_that_is_not_finite_is_refused():
-    worker = Worker(0, "topk(0.1)")
-    worker.model[2].weight.data[0, 0] = float("nan")
-    with pytest.raises(NonFiniteError, match=r"2\.weight"):
-        worker.outer.encode()
 
 
 def test_a_state_of_another_model_is_refused():
