@@ -11,9 +11,29 @@ from typing import TYPE_CHECKING
 from fedplug.registry.first_use import imported_on_first_use
 
 if TYPE_CHECKING:
-    from fedplug_cuda.ops import arrays, floats, scatter, topk
+    from fedplug_cuda.ops import (
+        arrays,
+        checks,
+        chunked_topk,
+        floats,
+        gather_sum,
+        scatter,
+        threshold,
+        topk,
+        topk_momentum,
+    )
 
-__all__ = ["arrays", "floats", "scatter", "topk"]
+__all__ = [
+    "arrays",
+    "checks",
+    "chunked_topk",
+    "floats",
+    "gather_sum",
+    "scatter",
+    "threshold",
+    "topk",
+    "topk_momentum",
+]
 
 _PACKAGE = "fedplug_cuda.ops"
 

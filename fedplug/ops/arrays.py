@@ -67,7 +67,7 @@ _LARGE_BYTES = 2**18
 """Size from which `fedplug.kernels.empty` reuses memory and malloc does not."""
 
 
-@also_on(tensors=lambda: _tensorflow.arrays.asarray)
+@also_on(tensors=lambda: _tensorflow.arrays.asarray, devices=lambda: _cuda.arrays.asarray)
 def asarray(values: Any, like: Array) -> Array:
     """Converts numbers to an array of the kind and dtype of ``like``."""
     with np.errstate(over="ignore"):  # an overflow becomes infinite, as in TensorFlow
@@ -201,7 +201,7 @@ def repeat(x: Array, times: int) -> Array:
     return np.repeat(x, times)
 
 
-@also_on(tensors=lambda: _tensorflow.arrays.multiply)
+@also_on(tensors=lambda: _tensorflow.arrays.multiply, devices=lambda: _cuda.arrays.multiply)
 def multiply(x: Array, y: Array) -> Array:
     """Multiplies elementwise; an overflow becomes infinite without a warning."""
     with np.errstate(over="ignore"):

@@ -5,15 +5,18 @@ from __future__ import annotations
 from typing import Any
 
 from fedplug import kernels
-from fedplug.ops import _tensorflow
-from fedplug.ops.dispatch import also_on
+from fedplug.ops import _cuda, _tensorflow
+from fedplug.ops.dispatch import also_on, of_each
 from fedplug.ops.donation import place_for
 from fedplug.ops.types import ChunkedTopK
 
-__all__ = ["chunked_topk_residual"]
+__all__ = ["chunked_topk_residual", "chunked_topk_residual_of_each"]
 
 
-@also_on(tensors=lambda: _tensorflow.chunked_topk.chunked_topk_residual)
+@also_on(
+    tensors=lambda: _tensorflow.chunked_topk.chunked_topk_residual,
+    devices=lambda: _cuda.chunked_topk.chunked_topk_residual,
+)
 def chunked_topk_residual(
     delta: Any, residual: Any, k: Any, *, chunk: int, decay: Any, lowering: str | None = None
 ) -> ChunkedTopK:
@@ -23,8 +26,7 @@ def chunked_topk_residual(
     selects the k entries of largest magnitude from each chunk, or all if there are fewer; of equal
     magnitudes, those with the lower index. The new residual is ``a`` with the selected entries set to zero:
     scattering the values into it restores ``a`` bit for bit. The product and the sum are each rounded once.
-    The compiled op keeps denormal numbers; the reference flushes them to zero, as TensorFlow does. There is
-    no GPU kernel.
+    The compiled op keeps denormal numbers; the reference flushes them to zero, as TensorFlow does.
 
     Source: Sarfi et al., "Communication Efficient LLM Pre-training with SparseLoCo", arXiv 2508.15706,
     algorithm 1.
@@ -46,3 +48,9 @@ def chunked_topk_residual(
         delta, residual, int(k), chunk=chunk, decay=decay, residual_out=None if rest is residual else rest
     )
     return ChunkedTopK(values, indices, rest)
+
+
+chunked_topk_residual_of_each = of_each(
+    chunked_topk_residual, lambda: _cuda.chunked_topk.chunked_topk_residual_of_each
+)
+"""Does what `chunked_topk_residual` does for each tensor of a list; on a device in one call."""

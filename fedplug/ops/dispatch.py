@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import functools
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Literal, ParamSpec, TypeAlias, TypeVar
 
 from fedplug.errors import CapabilityError
 from fedplug.ops.device_array import DeviceArray
 
-__all__ = ["also_on"]
+__all__ = ["also_on", "of_each"]
 
 _P = ParamSpec("_P")
 _R = TypeVar("_R")
@@ -60,6 +60,22 @@ def also_on(
         return dispatch
 
     return decorate
+
+
+def of_each(op: _Function, devices: Callable[[], _Function]) -> _Function:
+    """Returns the form of an op for lists: one call if the first list has device arrays, else a loop.
+
+    Args:
+        op: The op. Its positional arguments become lists; keyword arguments apply to each call.
+        devices: A function that returns the function for lists of device arrays.
+    """
+
+    def each(*lists: Sequence[Any], **options: Any) -> list[Any]:
+        if all(isinstance(x, DeviceArray) for x in lists[0]):
+            return devices()(*lists, **options)  # type: ignore[no-any-return]
+        return [op(*arguments, **options) for arguments in zip(*lists, strict=True)]
+
+    return each
 
 
 def _refuse(name: str) -> _Function:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from fedplug import kernels
-from fedplug.ops import _tensorflow
+from fedplug.ops import _cuda, _tensorflow
 from fedplug.ops.dispatch import also_on
 from fedplug.ops.donation import place_for
 from fedplug.ops.types import Array, TakenFromSum
@@ -13,7 +13,7 @@ from fedplug.ops.types import Array, TakenFromSum
 __all__ = ["gather_sum", "take_from_sum"]
 
 
-@also_on(tensors=lambda: _tensorflow.gather_sum.gather_sum)
+@also_on(tensors=lambda: _tensorflow.gather_sum.gather_sum, devices=lambda: _cuda.gather_sum.gather_sum)
 def gather_sum(delta: Any, residual: Any, indices: Any, *, lowering: str | None = None) -> Array:
     """Computes ``(delta + residual)[indices]``, and no other sum.
 
@@ -32,7 +32,7 @@ def gather_sum(delta: Any, residual: Any, indices: Any, *, lowering: str | None 
     return kernels.gather_sum(delta, residual, indices)
 
 
-@also_on(tensors=lambda: _tensorflow.gather_sum.take_from_sum)
+@also_on(tensors=lambda: _tensorflow.gather_sum.take_from_sum, devices=lambda: _cuda.gather_sum.take_from_sum)
 def take_from_sum(delta: Any, residual: Any, indices: Any, *, lowering: str | None = None) -> TakenFromSum:
     """Takes the entries of ``a = delta + residual`` at ``indices``.
 

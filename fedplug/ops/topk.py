@@ -10,10 +10,9 @@ from numpy.typing import NDArray
 
 from fedplug import kernels
 from fedplug.ops import _cuda, _tensorflow
-from fedplug.ops.device_array import is_on_device
-from fedplug.ops.dispatch import also_on
+from fedplug.ops.dispatch import also_on, of_each
 from fedplug.ops.donation import place_for
-from fedplug.ops.types import Array, GroupedTopK, IndexForm, OnNonFinite, TopK
+from fedplug.ops.types import GroupedTopK, IndexForm, OnNonFinite, TopK
 
 __all__ = ["frame_topk", "grouped_topk_residual", "topk_residual", "topk_residual_of_each"]
 
@@ -59,20 +58,8 @@ def topk_residual(
     return TopK(values, indices, rest, nonfinite)
 
 
-def topk_residual_of_each(
-    deltas: Sequence[Array], residuals: Sequence[Array], ks: Sequence[Any]
-) -> list[TopK]:
-    """Does what `topk_residual` does for each tensor of a list; on a device in one call.
-
-    Args:
-        deltas: The updates of this round.
-        residuals: The residual of each tensor from earlier rounds.
-        ks: The number of entries to take from each tensor.
-    """
-    if all(map(is_on_device, deltas)):
-        chosen: list[TopK] = _cuda.topk.topk_residual_of_each(deltas, residuals, ks)
-        return chosen
-    return [topk_residual(*each) for each in zip(deltas, residuals, ks, strict=True)]
+topk_residual_of_each = of_each(topk_residual, lambda: _cuda.topk.topk_residual_of_each)
+"""Does what `topk_residual` does for each tensor of a list; on a device in one call."""
 
 
 def frame_topk(

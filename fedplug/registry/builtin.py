@@ -5,6 +5,7 @@ from __future__ import annotations
 from fedplug.registry.hookspecs import hookimpl
 from fedplug.registry.specs import (
     EXECUTIONS,
+    EXECUTIONS_AND_CUDA,
     AggregatorSpec,
     EncoderSpec,
     RuntimeSpec,
@@ -44,7 +45,7 @@ def fedplug_encoders() -> list[EncoderSpec]:
                 "topk(0.3, decay=0.5)",
                 "topk(count=3, chunk=8, decay=0.95)",
             ),
-            executes_on=EXECUTIONS,
+            executes_on=EXECUTIONS_AND_CUDA,
         ),
         EncoderSpec(
             name="randomk",
@@ -54,28 +55,28 @@ def fedplug_encoders() -> list[EncoderSpec]:
                 "randomk(0.3)",
                 "randomk(0.3, error_feedback=True)",
             ),
-            executes_on=EXECUTIONS,
+            executes_on=EXECUTIONS_AND_CUDA,
         ),
         EncoderSpec(
             name="threshold",
             target="fedplug.encoders.sparsifiers.threshold:Threshold",
             summary="the entries of at least some magnitude, with error feedback",
             examples=("threshold(0.5)",),
-            executes_on=EXECUTIONS,
+            executes_on=EXECUTIONS_AND_CUDA,
         ),
         EncoderSpec(
             name="dgc",
             target="fedplug.encoders.sparsifiers.dgc:DGC",
             summary="the k largest sums of updates with momentum, more of them at first",
             examples=("dgc(0.3)",),
-            executes_on=EXECUTIONS,
+            executes_on=EXECUTIONS_AND_CUDA,
         ),
         EncoderSpec(
             name="stc",
             target="fedplug.encoders.pipeline.stc:STC",
             summary="signs and mean magnitude of the k largest entries, with error feedback",
             examples=("stc(0.3)",),
-            executes_on=EXECUTIONS,
+            executes_on=EXECUTIONS_AND_CUDA,
         ),
         EncoderSpec(
             name="ef21",

@@ -16,6 +16,7 @@ from fedplug.errors import PluginError, text_of
 
 __all__ = [
     "EXECUTIONS",
+    "EXECUTIONS_AND_CUDA",
     "FLOATS",
     "AggregatorSpec",
     "Capabilities",
@@ -39,7 +40,8 @@ FLOATS = ("float16", "bfloat16", "float32", "float64")
 EXECUTIONS = ("numpy", "tensorflow")
 """The array types that an encoder written against `fedplug.ops` accepts: NumPy arrays, TensorFlow tensors."""
 
-_KNOWN_EXECUTIONS = (*EXECUTIONS, "cuda")
+EXECUTIONS_AND_CUDA = (*EXECUTIONS, "cuda")
+"""The same, and arrays on a CUDA device."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -258,7 +260,7 @@ def _check_executions(what: str, executes_on: Any) -> None:
     if (
         not isinstance(executes_on, tuple)
         or not executes_on
-        or not set(executes_on) <= set(_KNOWN_EXECUTIONS)
+        or not set(executes_on) <= set(EXECUTIONS_AND_CUDA)
     ):
-        known = ", ".join(_KNOWN_EXECUTIONS)
+        known = ", ".join(EXECUTIONS_AND_CUDA)
         raise PluginError(f"{what}: executes_on is {executes_on!r}; it must be a tuple of some of {known}")

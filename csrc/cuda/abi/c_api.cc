@@ -12,9 +12,11 @@
 #include "core/base/float16.h"
 #include "core/base/status.h"
 #include "core/topk_residual.h"
-#include "cuda/add_entries.h"
+#include "cuda/chunked_topk_residual.h"
 #include "cuda/copy.h"
+#include "cuda/entries.h"
 #include "cuda/launch.h"
+#include "cuda/scaled_sum.h"
 #include "cuda/scatter_decode.h"
 #include "cuda/topk_residual.h"
 
@@ -24,6 +26,7 @@ namespace {
 static_assert(sizeof(FedplugCudaTopKReport) == sizeof(TopKReport));
 static_assert(sizeof(FedplugCudaScatterReport) == sizeof(ScatterReport));
 static_assert(sizeof(FedplugCudaEntries) == sizeof(EntriesOf<float>));
+static_assert(sizeof(FedplugCudaNonFiniteCount) == sizeof(NonFiniteCount));
 
 std::string& LastError() {
   thread_local std::string message;
@@ -122,6 +125,16 @@ NonFinitePolicy PolicyOf(std::int32_t non_finite) {
 
 cudaStream_t StreamOf(void* stream) {
   return static_cast<cudaStream_t>(stream);
+}
+
+template <typename T>
+ScaledSum<T> SumOf(const FedplugCudaScaledSum& sum) {
+  return {static_cast<const T*>(sum.delta), static_cast<const T*>(sum.residual),
+          static_cast<T*>(sum.sum), sum.n, static_cast<T>(sum.factor)};
+}
+
+NonFiniteCount* CountOf(FedplugCudaNonFiniteCount* count) {
+  return reinterpret_cast<NonFiniteCount*>(count);
 }
 
 // The tensors of a selection with a k for each. Values and indices are laid out
@@ -274,16 +287,58 @@ FEDPLUG_CUDA_API std::int32_t fedplug_cuda_scatter_judge(
   });
 }
 
-FEDPLUG_CUDA_API std::int32_t fedplug_cuda_add_entries(
-    std::int32_t device, std::int32_t dtype, const FedplugCudaEntries* lists,
-    std::int64_t count, const void* values, std::int64_t entries,
-    void* stream) {
+FEDPLUG_CUDA_API std::int32_t fedplug_cuda_entries(
+    std::int32_t device, std::int32_t dtype, std::int32_t work,
+    const FedplugCudaEntries* lists, std::int64_t count, void* values,
+    std::int64_t entries, void* stream) {
+  return OnDevice(device, [&] {
+    return WithDtype(dtype, [&](auto zero) {
+      using T = decltype(zero);
+      return QueueEntries(static_cast<EntriesWork>(work),
+                          reinterpret_cast<const EntriesOf<T>*>(lists), count,
+                          static_cast<T*>(values), entries, StreamOf(stream));
+    });
+  });
+}
+
+FEDPLUG_CUDA_API std::int64_t fedplug_cuda_tile(void) { return kCountedTile; }
+
+FEDPLUG_CUDA_API std::int32_t fedplug_cuda_scaled_sum(
+    std::int32_t device, std::int32_t dtype, const FedplugCudaScaledSum* sum,
+    double threshold, std::uint32_t* counts,
+    FedplugCudaNonFiniteCount* non_finite, void* stream) {
   return OnDevice(device, [&] {
     return WithSelectedDtype(dtype, [&](auto zero) {
       using T = decltype(zero);
-      return AddEntries(reinterpret_cast<const EntriesOf<T>*>(lists), count,
-                        static_cast<const T*>(values), entries,
-                        StreamOf(stream));
+      return QueueScaledSum(SumOf<T>(*sum), static_cast<T>(threshold), counts,
+                            CountOf(non_finite), StreamOf(stream));
+    });
+  });
+}
+
+FEDPLUG_CUDA_API std::int32_t fedplug_cuda_take_above(
+    std::int32_t device, std::int32_t dtype, void* sum, std::int64_t n,
+    double threshold, const std::uint32_t* before, void* values,
+    std::int32_t* indices, void* stream) {
+  return OnDevice(device, [&] {
+    return WithSelectedDtype(dtype, [&](auto zero) {
+      using T = decltype(zero);
+      return QueueTakeAbove(static_cast<T*>(sum), n, static_cast<T>(threshold),
+                            before, static_cast<T*>(values), indices,
+                            StreamOf(stream));
+    });
+  });
+}
+
+FEDPLUG_CUDA_API std::int32_t fedplug_cuda_chunked_topk(
+    std::int32_t device, std::int32_t dtype, const FedplugCudaScaledSum* sum,
+    std::int64_t k, std::int64_t chunk, void* values, std::int32_t* indices,
+    FedplugCudaNonFiniteCount* non_finite, void* stream) {
+  return OnDevice(device, [&] {
+    return WithSelectedDtype(dtype, [&](auto zero) {
+      using T = decltype(zero);
+      return QueueChunkedTopK(SumOf<T>(*sum), k, chunk, static_cast<T*>(values),
+                              indices, CountOf(non_finite), StreamOf(stream));
     });
   });
 }

@@ -19,7 +19,7 @@ extern "C" {
 #define FEDPLUG_CUDA_API __attribute__((visibility("default")))
 
 // Changes with every change of a signature or of a struct.
-#define FEDPLUG_CUDA_ABI_VERSION 2
+#define FEDPLUG_CUDA_ABI_VERSION 3
 
 enum FedplugCudaDtype {
   FEDPLUG_CUDA_FLOAT32 = 0,
@@ -111,20 +111,74 @@ FEDPLUG_CUDA_API int32_t fedplug_cuda_scatter_add(
 FEDPLUG_CUDA_API int32_t
 fedplug_cuda_scatter_judge(const FedplugCudaScatterReport* host_report);
 
-// The entries of one tensor in a list; see cuda/add_entries.h.
+// The entries of one tensor in a list; see cuda/entries.h.
 typedef struct FedplugCudaEntries {
-  void* sum;
-  const int32_t* indices;
+  void* tensor;
+  const int32_t* indices;  // null: entry i is element i
   int64_t first;
 } FedplugCudaEntries;
 
-// Queues the addition of entries to all tensors of a list: float32 or float64.
+enum FedplugCudaEntriesWork {
+  FEDPLUG_CUDA_ADD = 0,   // element += value
+  FEDPLUG_CUDA_READ = 1,  // value = element
+  FEDPLUG_CUDA_TAKE = 2,  // value = element, if there are values; element = 0
+};
+
+// Queues work on entries of all tensors of a list.
 //
 // REQUIRES: trusted indices, such as those of fedplug_cuda_topk
-// SHAPE:    lists[count] and values[entries], in device memory
-FEDPLUG_CUDA_API int32_t fedplug_cuda_add_entries(
-    int32_t device, int32_t dtype, const FedplugCudaEntries* lists,
-    int64_t count, const void* values, int64_t entries, void* stream);
+// SHAPE:    lists[count] and values[entries], in device memory; values may be
+//           null for TAKE
+FEDPLUG_CUDA_API int32_t fedplug_cuda_entries(int32_t device, int32_t dtype,
+                                              int32_t work,
+                                              const FedplugCudaEntries* lists,
+                                              int64_t count, void* values,
+                                              int64_t entries, void* stream);
+
+// sum = delta + factor * residual; see cuda/scaled_sum.h for null pointers.
+typedef struct FedplugCudaScaledSum {
+  const void* delta;     // [n]
+  const void* residual;  // [n]
+  void* sum;             // [n]
+  int64_t n;
+  double factor;  // of the dtype
+} FedplugCudaScaledSum;
+
+// The elements of an array that are NaN or infinite.
+typedef struct FedplugCudaNonFiniteCount {
+  uint32_t count;
+  uint32_t first_from_end;  // n - the index of the first; 0 for none
+} FedplugCudaNonFiniteCount;
+
+// The number of elements that are counted together: of one tile.
+FEDPLUG_CUDA_API int64_t fedplug_cuda_tile(void);
+
+// Queues a sum, and counts in each tile the elements of at least `threshold`.
+//
+// REQUIRES: dtype is FLOAT32 or FLOAT64
+// SHAPE:    sum is on the host; counts[tiles of n, at least 1] or null;
+//           non_finite[1] or null
+FEDPLUG_CUDA_API int32_t fedplug_cuda_scaled_sum(
+    int32_t device, int32_t dtype, const FedplugCudaScaledSum* sum,
+    double threshold, uint32_t* counts, FedplugCudaNonFiniteCount* non_finite,
+    void* stream);
+
+// Queues the removal of the counted elements from sum[n].
+//
+// REQUIRES: as fedplug_cuda_scaled_sum; before[i] is the sum of the counts of
+//           the tiles before tile i
+FEDPLUG_CUDA_API int32_t fedplug_cuda_take_above(
+    int32_t device, int32_t dtype, void* sum, int64_t n, double threshold,
+    const uint32_t* before, void* values, int32_t* indices, void* stream);
+
+// Queues the selection of the k largest elements of every chunk of a sum.
+//
+// REQUIRES: as fedplug_cuda_scaled_sum; sum->sum is not sum->residual
+// SHAPE:    values and indices[sum of min(k, length) of all chunks]
+FEDPLUG_CUDA_API int32_t fedplug_cuda_chunked_topk(
+    int32_t device, int32_t dtype, const FedplugCudaScaledSum* sum, int64_t k,
+    int64_t chunk, void* values, int32_t* indices,
+    FedplugCudaNonFiniteCount* non_finite, void* stream);
 
 // Copies to host memory after all earlier work of the stream, and waits for it.
 FEDPLUG_CUDA_API int32_t fedplug_cuda_fetch(int32_t device, void* host,

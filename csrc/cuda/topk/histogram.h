@@ -78,10 +78,6 @@ struct BinsFromTheTop {
   FEDPLUG_HOST_DEVICE void ForEach(const Block& block,
                                    const std::uint32_t* histogram,
                                    const Body& body) {
-    // A few in a row to each thread.
-    const auto bin_of = [](int thread, int item) {
-      return kBins - 1 - (thread * kBinsPerThread + item);
-    };
     // Once, and neighbours by neighbours: all blocks may want them at a time.
     block.Each([&](int thread) {
       for (int item = 0; item < kBinsPerThread; ++item) {
@@ -89,6 +85,16 @@ struct BinsFromTheTop {
         counts[bin] = LoadArrived(&histogram[bin]);
       }
     });
+    ForEach(block, body);
+  }
+
+  // The same for what `counts` already has.
+  template <typename Block, typename Body>
+  FEDPLUG_HOST_DEVICE void ForEach(const Block& block, const Body& body) {
+    // A few in a row to each thread.
+    const auto bin_of = [](int thread, int item) {
+      return kBins - 1 - (thread * kBinsPerThread + item);
+    };
     block.Each([&](int thread) {
       std::uint32_t sum = 0;
       for (int item = 0; item < kBinsPerThread; ++item) {

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, ClassVar
 
 from fedplug import ops
@@ -10,8 +11,9 @@ from fedplug.encoders.base import State
 from fedplug.encoders.sparsity import Sparsity
 from fedplug.encoders.stages import Selection, Sparsifier
 from fedplug.errors import ConfigError
+from fedplug.ops.topk_momentum import topk_momentum_of_each
 from fedplug.ops.types import Array, Spec
-from fedplug.registry.specs import EXECUTIONS, Capabilities
+from fedplug.registry.specs import EXECUTIONS_AND_CUDA, Capabilities
 from fedplug.schedules import Exponential, Schedule
 
 __all__ = ["DGC"]
@@ -70,7 +72,7 @@ class DGC(Sparsifier):
     @property
     def capabilities(self) -> Capabilities:
         """Biased, and useless without its state."""
-        return Capabilities(needs_client_state=True, executes_on=EXECUTIONS)
+        return Capabilities(needs_client_state=True, executes_on=EXECUTIONS_AND_CUDA)
 
     def get_config(self) -> dict[str, Any]:
         return {
@@ -84,12 +86,19 @@ class DGC(Sparsifier):
         return {"momentum": ops.zeros(spec), "residual": ops.zeros(spec)}
 
     def select(self, x: Array, state: State, round_num: Array) -> Selection:
-        count = self.sparsity.of_size(ops.num_elements(x), round_num)
-        chosen = ops.topk_momentum(
-            x, state["momentum"], state["residual"], count, momentum=ops.asarray(self._momentum, like=x)
-        )
-        next_state = {"momentum": chosen.velocity, "residual": chosen.residual}
-        return Selection(chosen.values, chosen.indices, next_state)
+        return self.grouped_select([x], [state], round_num)[0]
+
+    def grouped_select(
+        self, xs: Sequence[Array], states: Sequence[State], round_num: Array
+    ) -> list[Selection]:
+        """Selects from each tensor by itself."""
+        before = [[state[key] for state in states] for key in ("momentum", "residual")]
+        counts = [self.sparsity.of_size(ops.num_elements(x), round_num) for x in xs]
+        chosen = topk_momentum_of_each(xs, *before, counts, momentum=self._momentum)
+        return [
+            Selection(each.values, each.indices, {"momentum": each.velocity, "residual": each.residual})
+            for each in chosen
+        ]
 
 
 def _warmup(fraction: Any, rounds: int) -> Any:

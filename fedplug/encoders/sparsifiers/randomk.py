@@ -11,7 +11,7 @@ from fedplug.encoders.index_coders.seeded import Seeded
 from fedplug.encoders.sparsity import Sparsity
 from fedplug.encoders.stages import Selection, Sparsifier
 from fedplug.ops.types import Array
-from fedplug.registry.specs import EXECUTIONS, Capabilities
+from fedplug.registry.specs import EXECUTIONS_AND_CUDA, Capabilities
 from fedplug.schedules import Schedule
 
 __all__ = ["RandomK"]
@@ -82,7 +82,7 @@ class RandomK(Sparsifier):
             needs_seed=True,
             secure_aggregation_safe=True,
             fixed_size=self.sparsity.fixed,
-            executes_on=EXECUTIONS,
+            executes_on=EXECUTIONS_AND_CUDA,
         )
 
     def get_config(self) -> dict[str, Any]:

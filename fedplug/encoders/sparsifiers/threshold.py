@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, ClassVar
 
 from fedplug import ops
 from fedplug.encoders.arguments import check_error_feedback, check_number
 from fedplug.encoders.base import State
 from fedplug.encoders.stages import Selection, Sparsifier
+from fedplug.ops.threshold import threshold_residual_of_each
 from fedplug.ops.types import Array
-from fedplug.registry.specs import EXECUTIONS, Capabilities
+from fedplug.registry.specs import EXECUTIONS_AND_CUDA, Capabilities
 
 __all__ = ["Threshold"]
 
@@ -59,13 +61,21 @@ class Threshold(Sparsifier):
         return Capabilities(
             needs_client_state=self.error_feedback,
             bounded_sensitivity=not self.error_feedback,
-            executes_on=EXECUTIONS,
+            executes_on=EXECUTIONS_AND_CUDA,
         )
 
     def get_config(self) -> dict[str, Any]:
         return {"value": self._value, "error_feedback": self.error_feedback}
 
     def select(self, x: Array, state: State, round_num: Array) -> Selection:
+        return self.grouped_select([x], [state], round_num)[0]
+
+    def grouped_select(
+        self, xs: Sequence[Array], states: Sequence[State], round_num: Array
+    ) -> list[Selection]:
+        """Selects from each tensor by itself."""
         del round_num
-        chosen = ops.threshold_residual(x, self.residual_of(x, state), ops.asarray(self._value, like=x))
-        return Selection(chosen.values, chosen.indices, self.state_of(chosen.residual))
+        before = [self.residual_of(x, state) for x, state in zip(xs, states, strict=True)]
+        values = [ops.asarray(self._value, like=x) for x in xs]
+        chosen = threshold_residual_of_each(xs, before, values)
+        return [Selection(each.values, each.indices, self.state_of(each.residual)) for each in chosen]

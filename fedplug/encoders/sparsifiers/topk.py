@@ -15,10 +15,11 @@ from fedplug.encoders.sparsity import Sparsity
 from fedplug.encoders.stages import Selection, Sparsifier
 from fedplug.errors import ConfigError
 from fedplug.ops import types
+from fedplug.ops.chunked_topk import chunked_topk_residual_of_each
 from fedplug.ops.device_array import on_host
 from fedplug.ops.topk import frame_topk, topk_residual_of_each
 from fedplug.ops.types import Array, IndexForm
-from fedplug.registry.specs import EXECUTIONS, Capabilities
+from fedplug.registry.specs import EXECUTIONS_AND_CUDA, Capabilities
 from fedplug.schedules import Schedule
 
 __all__ = ["TopK"]
@@ -114,13 +115,12 @@ class TopK(Sparsifier, ContainerSparsifier):
     @property
     def capabilities(self) -> Capabilities:
         """Biased; a sum of payloads is not the payload of a sum. Keeps state only with error feedback."""
-        has_cuda_kernel = self._chunk is None and self._decay == 1
         return Capabilities(
             needs_client_state=self.error_feedback,
             bounded_sensitivity=not self.error_feedback,
             compares_tensors=self._scope == "model",
             fixed_size=self._scope == "tensor" and self.sparsity.fixed,
-            executes_on=(*EXECUTIONS, "cuda") if has_cuda_kernel else EXECUTIONS,
+            executes_on=EXECUTIONS_AND_CUDA,
         )
 
     def get_config(self) -> dict[str, Any]:
@@ -130,18 +130,20 @@ class TopK(Sparsifier, ContainerSparsifier):
         return {**config, **{name: value for name, value in given.items() if value != defaults[name]}}
 
     def select(self, x: Array, state: State, round_num: Array) -> Selection:
-        size = ops.num_elements(x)
-        chosen: types.TopK | types.ChunkedTopK
+        return self._select_each([x], [state], round_num)[0]
+
+    def _select_each(self, xs: Sequence[Array], states: Sequence[State], round_num: Array) -> list[Selection]:
+        """Selects from each tensor by itself."""
+        sizes = [ops.num_elements(x) for x in xs]
+        chosen: list[types.TopK] | list[types.ChunkedTopK]
         if self._chunk is None:
-            k = self.sparsity.of_size(size, round_num)
-            chosen = ops.topk_residual(x, self._decayed(x, state), k)
+            before = [self._decayed(x, state) for x, state in zip(xs, states, strict=True)]
+            chosen = topk_residual_of_each(xs, before, [self.sparsity.of_size(n, round_num) for n in sizes])
         else:
-            k = self.sparsity.of_size(min(self._chunk, size), round_num)
-            decay = ops.asarray(self._decay, like=x)
-            chosen = ops.chunked_topk_residual(
-                x, self.residual_of(x, state), k, chunk=self._chunk, decay=decay
-            )
-        return Selection(chosen.values, chosen.indices, self.state_of(chosen.residual))
+            before = [self.residual_of(x, state) for x, state in zip(xs, states, strict=True)]
+            ks = [self.sparsity.of_size(min(self._chunk, n), round_num) for n in sizes]
+            chosen = chunked_topk_residual_of_each(xs, before, ks, chunk=self._chunk, decay=self._decay)
+        return [Selection(each.values, each.indices, self.state_of(each.residual)) for each in chosen]
 
     def select_container(
         self, x: NDArray[Any], state: State, round_num: int, header: bytes, form: IndexForm
@@ -163,12 +165,9 @@ class TopK(Sparsifier, ContainerSparsifier):
     ) -> list[Selection]:
         """Selects from each tensor by itself, or with ``scope="model"`` from all of them."""
         if self._scope == "tensor":
-            if self._chunk is not None or type(self).select is not TopK.select:  # a subclass has its own way
+            if type(self).select is not TopK.select:  # a subclass has its own way
                 return super().grouped_select(xs, states, round_num)
-            before = [self._decayed(x, state) for x, state in zip(xs, states, strict=True)]
-            ks = [self.sparsity.of_size(ops.num_elements(x), round_num) for x in xs]
-            found = topk_residual_of_each(xs, before, ks)
-            return [Selection(each.values, each.indices, self.state_of(each.residual)) for each in found]
+            return self._select_each(xs, states, round_num)
         k = self.sparsity.of_size(sum(ops.num_elements(x) for x in xs), round_num)
         deltas = list(xs)
         residuals = [self._decayed(x, state) for x, state in zip(xs, states, strict=True)]

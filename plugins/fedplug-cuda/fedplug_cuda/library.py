@@ -9,7 +9,7 @@ from __future__ import annotations
 import ctypes
 import functools
 import os
-from ctypes import POINTER, c_char_p, c_int32, c_int64, c_uint64, c_void_p
+from ctypes import POINTER, c_char_p, c_double, c_int32, c_int64, c_uint64, c_void_p
 from pathlib import Path
 
 from fedplug.errors import ArgumentError, FedplugError, NonFiniteError
@@ -17,6 +17,7 @@ from fedplug.errors import ArgumentError, FedplugError, NonFiniteError
 __all__ = [
     "LIBRARY_VARIABLE",
     "DeviceError",
+    "ScaledSum",
     "ScatterReport",
     "TopKReport",
     "Update",
@@ -28,7 +29,7 @@ __all__ = [
 LIBRARY_VARIABLE = "FEDPLUG_CUDA_LIBRARY"
 """Environment variable with the path of another library; tests select the fake device with it."""
 
-_ABI_VERSION = 2
+_ABI_VERSION = 3
 
 
 class DeviceError(FedplugError, RuntimeError):
@@ -43,6 +44,18 @@ class Update(ctypes.Structure):
         ("residual_in", c_void_p),
         ("residual_out", c_void_p),
         ("n", c_int64),
+    )
+
+
+class ScaledSum(ctypes.Structure):
+    """FedplugCudaScaledSum: the addresses and the factor of ``sum = delta + factor * residual``."""
+
+    _fields_ = (
+        ("delta", c_void_p),
+        ("residual", c_void_p),
+        ("sum", c_void_p),
+        ("n", c_int64),
+        ("factor", c_double),
     )
 
 
@@ -83,7 +96,14 @@ _SIGNATURES = {
         c_void_p, c_void_p, c_uint64, c_void_p, c_void_p,
     ],
     "scatter_judge": [POINTER(ScatterReport)],
-    "add_entries": [c_int32, c_int32, c_void_p, c_int64, c_void_p, c_int64, c_void_p],
+    "entries": [c_int32, c_int32, c_int32, c_void_p, c_int64, c_void_p, c_int64, c_void_p],
+    "scaled_sum": [c_int32, c_int32, POINTER(ScaledSum), c_double, c_void_p, c_void_p, c_void_p],
+    "take_above": [
+        c_int32, c_int32, c_void_p, c_int64, c_double, c_void_p, c_void_p, c_void_p, c_void_p,
+    ],
+    "chunked_topk": [
+        c_int32, c_int32, POINTER(ScaledSum), c_int64, c_int64, c_void_p, c_void_p, c_void_p, c_void_p,
+    ],
     "fetch": [c_int32, c_void_p, c_void_p, c_uint64, c_void_p],
     "send": [c_int32, c_void_p, c_void_p, c_uint64, c_void_p],
     "copy": [c_int32, c_void_p, c_void_p, c_uint64, c_void_p],
@@ -122,6 +142,7 @@ def library() -> ctypes.CDLL:
         function.argtypes, function.restype = arguments, c_int32
     loaded.fedplug_cuda_last_error.restype = c_char_p
     loaded.fedplug_cuda_scatter_workspace_bytes.restype = c_uint64
+    loaded.fedplug_cuda_tile.restype = c_int64
     return loaded
 
 

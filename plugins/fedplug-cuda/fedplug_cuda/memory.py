@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import sys
 import threading
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -23,7 +24,7 @@ __all__ = [
     "pinned",
     "send",
     "to_device",
-    "to_device_of",
+    "to_device_of_each",
     "to_host",
 ]
 
@@ -230,8 +231,21 @@ def to_device(array: NDArray[Any], device: int = 0, stream: int = 0) -> DeviceAr
     return DeviceArray(memory, memory.pointer, host.shape, host.dtype, device)
 
 
-def to_device_of(like: DeviceArray, residual: Any, stream: int) -> DeviceArray | None:
-    """A residual on the device of ``like``: a NumPy array is copied there; None stands for zeros."""
+def to_device_of_each(
+    likes: Sequence[DeviceArray], residuals: Sequence[Any]
+) -> tuple[int, list[DeviceArray | None]]:
+    """The stream of the arrays, and a residual on the device for each of them.
+
+    Args:
+        likes: Arrays on one device, of the residuals' shapes and dtypes.
+        residuals: Device arrays, NumPy arrays, which are copied there, or None; None stands for zeros.
+    """
+    stream = stream_handle(None, likes[0])
+    each = zip(likes, residuals, strict=True)
+    return stream, [_to_device_of(like, residual, stream) for like, residual in each]
+
+
+def _to_device_of(like: DeviceArray, residual: Any, stream: int) -> DeviceArray | None:
     if residual is None or isinstance(residual, DeviceArray):
         return residual
     host = np.asarray(residual)

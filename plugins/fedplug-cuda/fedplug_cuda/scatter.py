@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fedplug.errors import ArgumentError, PayloadError
-from fedplug_cuda.arrays import DTYPE_CODES, DeviceArray, as_device_array, stream_handle
+from fedplug_cuda.arrays import DTYPE_CODES, as_device_array, stream_handle
 from fedplug_cuda.library import ScatterReport, call, library
 from fedplug_cuda.memory import empty_bytes, fetch, layout, send
 
-__all__ = ["add_entries", "scatter_decode_add"]
+__all__ = ["scatter_decode_add"]
 
 _REPORT_BYTES = 56
 
@@ -100,36 +99,3 @@ def scatter_decode_add(
         call("scatter_judge", report)
     except ArgumentError as error:
         raise PayloadError(str(error)) from None
-
-
-def add_entries(
-    totals: Sequence[DeviceArray], values: Sequence[NDArray[Any]], selected: Sequence[int], stream: int
-) -> None:
-    """Adds entries to every array of a list: one copy to the device and one kernel.
-
-    Args:
-        totals: Arrays of float32 or float64, of one dtype and on one device.
-        values: The numbers to add to each array, of its dtype.
-        selected: The address in device memory of each array's int32 indices; trusted.
-        stream: Handle of the stream to work on.
-
-    Raises:
-        DeviceError: The device or its memory refused the work.
-    """
-    table = np.zeros((len(totals), 3), np.int64)  # FedplugCudaEntries of each array
-    table[:, 0] = [total.pointer for total in totals]
-    table[:, 1] = selected
-    table[1:, 2] = np.cumsum([len(each) for each in values[:-1]])
-    flat = np.concatenate(values)
-    sent, (table_at, values_at) = send([table, flat], totals[0], stream)
-    call(
-        "add_entries",
-        totals[0].device,
-        DTYPE_CODES[totals[0].dtype],
-        table_at,
-        len(totals),
-        values_at,
-        flat.size,
-        stream,
-    )
-    del sent  # not before the kernel is queued

@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from fedplug.errors import ArgumentError, NonFiniteError
+from fedplug.errors import ArgumentError
 from fedplug.ops.types import GroupedTopK
 from fedplug_cuda.arrays import (
     DTYPE_CODES,
@@ -18,9 +18,10 @@ from fedplug_cuda.arrays import (
     stream_handle,
 )
 from fedplug_cuda.library import TopKReport, Update, call
-from fedplug_cuda.memory import empty_bytes, empty_like, fetch, layout
+from fedplug_cuda.memory import empty_bytes, empty_like
+from fedplug_cuda.results import Results, require_finite
 
-__all__ = ["grouped_topk_residual", "select"]
+__all__ = ["grouped_topk_residual", "require_wide", "select"]
 
 _POLICIES = {"error": 0, "drop": 1}
 
@@ -108,9 +109,8 @@ def select(
         of_each = [max(0, min(*limits)) for limits in zip(k, sizes, strict=True)]
         chosen = sum(of_each)
     parts = [ctypes.sizeof(TopKReport) * count, 8 * (count + 1), 4 * chosen, dtype.itemsize * chosen]
-    offsets, size = layout(parts)
-    results, at = empty_bytes(size, xs[0], stream)
-    reports_at, splits_at, indices_at, values_at = (at + offset for offset in offsets)
+    results = Results(parts, xs[0], stream)
+    reports_at, splits_at, indices_at, values_at = results.at
     policy, scratch = _POLICIES[on_nonfinite], (workspace_at, needed.value, values_at, indices_at)
     if isinstance(k, int):
         arguments: tuple[Any, ...] = (count, k, policy, *scratch, splits_at)
@@ -118,17 +118,20 @@ def select(
     else:
         arguments = ((ctypes.c_int64 * count)(*k), count, policy, *scratch)
         call("topk_each", device, DTYPE_CODES[dtype], updates, *arguments, reports_at, stream)
-    host = fetch(at, size, device, stream, keep=results)
+    found = results.fetch()
     del workspace  # not before the stream is through
-    found = [host[begin : begin + length] for begin, length in zip(offsets, parts, strict=True)]
-    reports = (TopKReport * count).from_buffer_copy(found[0])
-    dropped = sum(report.non_finite for report in reports)
-    try:
-        call("topk_judge", reports, updates, count, policy)
-    except NonFiniteError as error:
-        raise NonFiniteError(str(error), count=dropped) from None
+    dropped = require_finite((TopKReport * count).from_buffer_copy(found[0]), sizes, policy)
     splits = found[1].view(np.int64) if isinstance(k, int) else np.cumsum([0, *of_each])
     return GroupedTopK(found[3].view(dtype), found[2].view(np.int32), splits, written, np.int64(dropped))
+
+
+def require_wide(xs: Sequence[DeviceArray]) -> None:
+    """Raises ArgumentError unless all arrays are of float32 or float64."""
+    for x in xs:
+        if x.dtype.itemsize == 2:
+            raise ArgumentError(
+                f"the deltas are {x.dtype.name}; convert them to float32, the residuals' dtype"
+            )
 
 
 def _common_dtype(xs: Sequence[DeviceArray]) -> np.dtype[Any]:
@@ -136,10 +139,8 @@ def _common_dtype(xs: Sequence[DeviceArray]) -> np.dtype[Any]:
     if len(dtypes) > 1:
         names = " and ".join(sorted(dtype.name for dtype in dtypes))
         raise ArgumentError(f"the deltas are of {names}; select from tensors of one dtype at a time")
-    dtype = dtypes.pop()
-    if dtype.itemsize == 2:
-        raise ArgumentError(f"the deltas are {dtype.name}; convert them to float32, the residuals' dtype")
-    return dtype
+    require_wide(xs)
+    return dtypes.pop()
 
 
 def _matching(

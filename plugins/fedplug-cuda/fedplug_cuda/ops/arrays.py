@@ -9,12 +9,25 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fedplug import ops
 from fedplug.errors import ArgumentError
 from fedplug.ops.device_array import DeviceArray
+from fedplug.ops.types import ArraySpec
 from fedplug_cuda.arrays import as_device_array, framework_of, stream_handle
 from fedplug_cuda.memory import to_device, to_host
+from fedplug_cuda.sums import scaled
 
-__all__ = ["astype", "ensure_shape", "no_residual", "on_host"]
+__all__ = ["asarray", "astype", "ensure_shape", "multiply", "no_residual", "on_host"]
+
+
+def asarray(values: Any, like: DeviceArray) -> NDArray[Any]:
+    """See `fedplug.ops.asarray`; scalars stay on the host."""
+    return ops.asarray(values, ArraySpec((), like.dtype))
+
+
+def multiply(x: DeviceArray, y: NDArray[Any]) -> DeviceArray:
+    """See `fedplug.ops.multiply`; ``y`` is a scalar."""
+    return scaled(x, y, stream_handle(None, x))
 
 
 def astype(x: DeviceArray, dtype: Any) -> DeviceArray:

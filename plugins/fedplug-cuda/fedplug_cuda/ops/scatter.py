@@ -10,8 +10,8 @@ import numpy as np
 from fedplug.ops.device_array import DeviceArray
 from fedplug.ops.donation import spare_residuals
 from fedplug_cuda.arrays import stream_handle
+from fedplug_cuda.entries import add_entries
 from fedplug_cuda.memory import copy_of, on_device
-from fedplug_cuda.scatter import add_entries
 from fedplug_cuda.scatter import scatter_decode_add as add
 
 __all__ = ["add_selected", "scatter_decode_add"]

@@ -9,8 +9,7 @@ import numpy as np
 
 from fedplug.ops.device_array import DeviceArray
 from fedplug.ops.types import GroupedTopK, TopK
-from fedplug_cuda.arrays import stream_handle
-from fedplug_cuda.memory import to_device_of
+from fedplug_cuda.memory import to_device_of_each
 from fedplug_cuda.topk import select
 
 __all__ = ["grouped_topk_residual", "topk_residual", "topk_residual_of_each"]
@@ -56,8 +55,5 @@ def _selected(
     deltas: Sequence[DeviceArray], residuals: Sequence[Any], k: Any, on_nonfinite: Any
 ) -> GroupedTopK:
     """Never overwrites its residuals: a later step may refuse the update, which must leave them unchanged."""
-    stream = stream_handle(None, deltas[0])
-    before = [
-        to_device_of(delta, residual, stream) for delta, residual in zip(deltas, residuals, strict=True)
-    ]
+    stream, before = to_device_of_each(deltas, residuals)
     return select(deltas, before, [None] * len(deltas), k, on_nonfinite, stream)

@@ -1,0 +1,243 @@
+"""Sparsifiers that begin with ``delta + factor * residual``: chunks, thresholds, momentum, given entries.
+
+Each works on a list of tensors and waits once for all of them (for thresholds twice). None overwrites its
+arguments: a later step may refuse the update, which must leave the residuals unchanged.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import itertools
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedplug.errors import ArgumentError
+from fedplug.ops.types import AboveThreshold, ChunkedTopK, TakenFromSum, TopKMomentum
+from fedplug_cuda.arrays import DTYPE_CODES, DeviceArray, require_same_device
+from fedplug_cuda.entries import read_entries, take_entries
+from fedplug_cuda.library import ScaledSum, call, library
+from fedplug_cuda.memory import empty_like, on_device, send
+from fedplug_cuda.results import Results, require_counted_finite
+from fedplug_cuda.topk import require_wide, select
+
+__all__ = [
+    "chunked_topk",
+    "gathered",
+    "momentum_topk",
+    "require_all_finite",
+    "scaled",
+    "taken",
+    "taken_above",
+]
+
+_COUNT = 8
+"""Number of bytes of a FedplugCudaNonFiniteCount."""
+
+_Residuals = Sequence[DeviceArray | None]
+
+
+def scaled(x: DeviceArray, factor: Any, stream: int) -> DeviceArray:
+    """Computes ``factor * x``; each product is rounded once."""
+    product = empty_like(x, stream)
+    _queue_sum(None, x, product, factor, stream)
+    return product
+
+
+def chunked_topk(
+    xs: Sequence[DeviceArray], residuals: _Residuals, ks: Sequence[int], chunk: int, decay: Any, stream: int
+) -> list[ChunkedTopK]:
+    """Selects as `fedplug.ops.chunked_topk_residual` does from each tensor; zeros for a residual of None."""
+    _require_fitting(xs, residuals)
+    if chunk < 1:
+        raise ArgumentError(f"chunk = {chunk}; it must be at least 1")
+    if not 0 <= decay <= 1:
+        raise ArgumentError(f"decay = {decay} is not in [0, 1]")
+    counts = [x.size // chunk * min(k, chunk) + min(k, x.size % chunk) for x, k in zip(xs, ks, strict=True)]
+    results = Results(_sizes_of(xs, counts), xs[0], stream)
+    rests = [empty_like(x, stream) for x in xs]
+    for i, (x, residual, rest, k) in enumerate(zip(xs, residuals, rests, ks, strict=True)):
+        call(
+            "chunked_topk",
+            x.device,
+            DTYPE_CODES[x.dtype],
+            _scaled_sum(x, residual, rest, decay),
+            k,
+            chunk,
+            results.at[1 + 2 * i],
+            results.at[2 + 2 * i],
+            results.at[0] + _COUNT * i,
+            stream,
+        )
+    found = results.fetch()
+    require_counted_finite(found[0], [x.size for x in xs])
+    return [
+        ChunkedTopK(found[1 + 2 * i].view(x.dtype), found[2 + 2 * i].view(np.int32), rests[i])
+        for i, x in enumerate(xs)
+    ]
+
+
+def taken_above(
+    xs: Sequence[DeviceArray], residuals: _Residuals, thresholds: Sequence[Any], stream: int
+) -> list[AboveThreshold]:
+    """Selects as `fedplug.ops.threshold_residual` does from each tensor; zeros for a residual of None."""
+    _require_fitting(xs, residuals)
+    for threshold in thresholds:
+        if not threshold >= 0:
+            raise ArgumentError(f"threshold = {threshold}; it must be at least 0")
+    tile = library().fedplug_cuda_tile()
+    tiles = [max(1, -(-x.size // tile)) for x in xs]
+    counted = Results([_COUNT * len(xs), *(4 * each for each in tiles)], xs[0], stream)
+    rests = [empty_like(x, stream) for x in xs]
+    for i, (x, residual, rest) in enumerate(zip(xs, residuals, rests, strict=True)):
+        place, counts = counted.at[0] + _COUNT * i, counted.at[1 + i]
+        _queue_sum(x, residual, rest, 1, stream, non_finite=place, threshold=thresholds[i], counts=counts)
+    non_finite, *of_tiles = counted.fetch()
+    require_counted_finite(non_finite, [x.size for x in xs])
+    ends = [np.cumsum(each.view(np.uint32), dtype=np.uint32) for each in of_tiles]
+    befores = [end - each.view(np.uint32) for end, each in zip(ends, of_tiles, strict=True)]
+    results = Results(_sizes_of(xs, [int(end[-1]) for end in ends]), xs[0], stream)
+    sent, befores_at = send(befores, xs[0], stream)
+    for i, (x, rest) in enumerate(zip(xs, rests, strict=True)):
+        call(
+            "take_above",
+            x.device,
+            DTYPE_CODES[x.dtype],
+            rest.pointer,
+            x.size,
+            float(thresholds[i]),
+            befores_at[i],
+            results.at[1 + 2 * i],
+            results.at[2 + 2 * i],
+            stream,
+        )
+    found = results.fetch()
+    del sent  # not before the stream is through
+    return [
+        AboveThreshold(found[1 + 2 * i].view(x.dtype), found[2 + 2 * i].view(np.int32), rests[i])
+        for i, x in enumerate(xs)
+    ]
+
+
+def momentum_topk(
+    xs: Sequence[DeviceArray],
+    velocities: _Residuals,
+    residuals: _Residuals,
+    ks: Sequence[int],
+    momentum: Any,
+    stream: int,
+) -> list[TopKMomentum]:
+    """Selects as `fedplug.ops.topk_momentum` does from each tensor; the tensors are of one dtype."""
+    _require_fitting(xs, [*velocities, *residuals])
+    speeds = [empty_like(x, stream) for x in xs]
+    for x, old, speed in zip(xs, velocities, speeds, strict=True):
+        _queue_sum(x, old, speed, momentum, stream)
+    found = select(speeds, residuals, [None] * len(xs), ks, "error", stream)
+    parts = [slice(*pair) for pair in zip(found.row_splits[:-1], found.row_splits[1:], strict=True)]
+    indices = [found.indices[part] for part in parts]
+    counts = [len(each) for each in indices]
+    take_entries(speeds, [on_device(each) or 0 for each in indices], counts, None, stream)
+    return [
+        TopKMomentum(found.values[part], indices[i], speeds[i], found.residuals[i], np.int64(0))
+        for i, part in enumerate(parts)
+    ]
+
+
+def taken(
+    x: DeviceArray, residual: DeviceArray | None, indices: NDArray[np.int32], stream: int
+) -> TakenFromSum:
+    """Takes entries of a sum as `fedplug.ops.take_from_sum` does; zeros for a residual of None."""
+    _require_fitting([x], [residual])
+    if np.any(np.diff(indices) <= 0):
+        raise ArgumentError("the indices do not ascend strictly")
+    _require_inside(indices, x.size)
+    results = Results([_COUNT, x.dtype.itemsize * len(indices)], x, stream)
+    rest = empty_like(x, stream)
+    _queue_sum(x, residual, rest, 1, stream, non_finite=results.at[0])
+    sent, (indices_at,) = send([indices], x, stream)
+    take_entries([rest], [indices_at], [len(indices)], results.at[1], stream)
+    non_finite, values = results.fetch()
+    del sent  # not before the stream is through
+    require_counted_finite(non_finite, [x.size])
+    return TakenFromSum(values.view(x.dtype), rest)
+
+
+def gathered(
+    x: DeviceArray, residual: DeviceArray | None, indices: NDArray[np.int32], stream: int
+) -> NDArray[Any]:
+    """Reads entries of a sum as `fedplug.ops.gather_sum` does."""
+    _require_fitting([x], [residual])
+    _require_inside(indices, x.size)
+    total = x
+    if residual is not None:
+        total = empty_like(x, stream)
+        _queue_sum(x, residual, total, 1, stream)
+    results = Results([x.dtype.itemsize * len(indices)], x, stream)
+    sent, (indices_at,) = send([indices], x, stream)
+    read_entries([total], [indices_at], [len(indices)], results.at[0], stream)
+    (values,) = results.fetch()
+    del sent  # not before the stream is through
+    return values.view(x.dtype)
+
+
+def require_all_finite(x: DeviceArray, stream: int) -> None:
+    """Raises NonFiniteError if an element is NaN or infinite."""
+    require_wide([x])
+    results = Results([_COUNT], x, stream)
+    _queue_sum(x, None, None, 1, stream, non_finite=results.at[0])
+    require_counted_finite(results.fetch()[0], [x.size])
+
+
+def _queue_sum(
+    delta: DeviceArray | None,
+    residual: DeviceArray | None,
+    total: DeviceArray | None,
+    factor: Any,
+    stream: int,
+    *,
+    non_finite: int | None = None,
+    threshold: Any = np.inf,
+    counts: int | None = None,
+) -> None:
+    """Queues ``total = delta + factor * residual``; csrc/cuda/scaled_sum.h has the meaning of None."""
+    like = delta or residual
+    assert like is not None
+    struct = _scaled_sum(delta, residual, total, factor)
+    dtype = DTYPE_CODES[like.dtype]
+    call("scaled_sum", like.device, dtype, struct, float(threshold), counts, non_finite, stream)
+
+
+def _scaled_sum(
+    delta: DeviceArray | None, residual: DeviceArray | None, total: DeviceArray | None, factor: Any
+) -> Any:
+    like = delta or residual
+    assert like is not None
+    addresses = [None if array is None else array.pointer for array in (delta, residual, total)]
+    # The factor is rounded to the dtype first, as on the CPU.
+    return ctypes.byref(ScaledSum(*addresses, like.size, float(like.dtype.type(factor))))
+
+
+def _sizes_of(xs: Sequence[DeviceArray], counts: Sequence[int]) -> list[int]:
+    """The sizes of results: the counts of non-finite sums, and values and indices of each tensor."""
+    sizes = [_COUNT * len(xs)]
+    for x, count in zip(xs, counts, strict=True):
+        sizes += [x.dtype.itemsize * count, 4 * count]
+    return sizes
+
+
+def _require_fitting(xs: Sequence[DeviceArray], residuals: _Residuals) -> None:
+    require_same_device([array for array in (*xs, *residuals) if array is not None])
+    require_wide(xs)
+    for x, residual in zip(itertools.cycle(xs), residuals, strict=False):
+        if residual is not None and (residual.size, residual.dtype) != (x.size, x.dtype):
+            raise ArgumentError(
+                f"a residual is {residual.dtype}{list(residual.shape)} and its delta "
+                f"{x.dtype}{list(x.shape)}; they must be of one dtype and size"
+            )
+
+
+def _require_inside(indices: NDArray[np.int32], size: int) -> None:
+    if len(indices) and not 0 <= indices.min() <= indices.max() < size:
+        raise ArgumentError(f"an index is not in [0, {size})")
