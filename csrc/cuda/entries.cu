@@ -3,7 +3,6 @@
 
 #include <string>
 
-#include "core/base/float16.h"
 #include "cuda/entries.h"
 #include "cuda/launch.cuh"
 
@@ -12,12 +11,33 @@ namespace {
 
 constexpr int kThreads = 256;
 
+template <typename T>
+__device__ void WorkOn(EntriesWork work, const Entries& list, std::int64_t j) {
+  T* const element = static_cast<T*>(list.tensor) +
+                     (list.indices == nullptr ? j : list.indices[j]);
+  T* const values = static_cast<T*>(list.values);
+  switch (work) {
+    case EntriesWork::kAdd:
+      *element = *element + values[j];
+      return;
+    case EntriesWork::kRead:
+      values[j] = *element;
+      return;
+    case EntriesWork::kTake:
+      if (values != nullptr) values[j] = *element;
+      *element = T{};
+      return;
+    case EntriesWork::kDivideBy:
+      *element = *element / values[0];
+      return;
+  }
+}
+
 // A thread for each entry finds its tensor, the last that begins at or before
 // it.
-template <typename T>
 __global__ void __launch_bounds__(kThreads)
-    EntriesKernel(EntriesWork work, const EntriesOf<T>* lists,
-                  std::int64_t count, T* values, std::int64_t entries) {
+    EntriesKernel(EntriesWork work, const Entries* lists, std::int64_t count,
+                  std::int64_t entries) {
   const std::int64_t entry =
       static_cast<std::int64_t>(blockIdx.x) * kThreads + threadIdx.x;
   if (entry >= entries) return;
@@ -31,24 +51,18 @@ __global__ void __launch_bounds__(kThreads)
       high = middle - 1;
     }
   }
-  const EntriesOf<T> list = lists[low];
-  const std::int64_t of_list = entry - list.first;
-  T* const element =
-      list.tensor + (list.indices == nullptr ? of_list : list.indices[of_list]);
-  if (work == EntriesWork::kAdd) {
-    *element = *element + values[entry];
-    return;
+  const Entries list = lists[low];
+  if (list.is_double != 0) {
+    WorkOn<double>(work, list, entry - list.first);
+  } else {
+    WorkOn<float>(work, list, entry - list.first);
   }
-  if (values != nullptr) values[entry] = *element;
-  if (work == EntriesWork::kTake) *element = T{};
 }
 
 }  // namespace
 
-template <typename T>
-Status QueueEntries(EntriesWork work, const EntriesOf<T>* lists,
-                    std::int64_t count, T* values, std::int64_t entries,
-                    cudaStream_t stream) {
+Status QueueEntries(EntriesWork work, const Entries* lists, std::int64_t count,
+                    std::int64_t entries, cudaStream_t stream) {
   if (count < 0 || entries < 0 || entries > INT32_MAX ||
       (entries > 0 && count == 0)) {
     return {StatusCode::kInvalidArgument,
@@ -57,20 +71,10 @@ Status QueueEntries(EntriesWork work, const EntriesOf<T>* lists,
   }
   if (entries == 0) return {};
   LaunchQueue queue(stream);
-  queue.Launch(EntriesKernel<T>,
+  queue.Launch(EntriesKernel,
                static_cast<unsigned>((entries + kThreads - 1) / kThreads),
-               kThreads, work, lists, count, values, entries);
+               kThreads, work, lists, count, entries);
   return queue.status("entries");
 }
-
-#define FEDPLUG_INSTANTIATE(T)                                      \
-  template Status QueueEntries<T>(EntriesWork, const EntriesOf<T>*, \
-                                  std::int64_t, T*, std::int64_t,   \
-                                  cudaStream_t)
-FEDPLUG_INSTANTIATE(float);
-FEDPLUG_INSTANTIATE(double);
-FEDPLUG_INSTANTIATE(Half);
-FEDPLUG_INSTANTIATE(BFloat16);
-#undef FEDPLUG_INSTANTIATE
 
 }  // namespace fedplug::cuda

@@ -1,6 +1,7 @@
 // Runs the cases of cuda_check_cases.h on a GPU, without TensorFlow. Without a
 // GPU it exits with 77, which ctest counts as skipped.
 #include "tests/cuda_check_device.cuh"
+#include "tests/cuda_check_sum_cases.h"
 
 namespace fedplug::testing {
 namespace {
@@ -93,6 +94,17 @@ TEST(Cuda, BandedTopKTakesWhatItsLogAndItsSampleAreNotFor) {
     TopKTakesWhatItsSampleDoesNotShow<decltype(zero)>(gpu);
     GroupedTopKTakesWhatItsLogAndItsSampleAreNotFor<decltype(zero)>(gpu);
   });
+}
+
+TEST(Cuda, ChunksAndThresholdsOfSumsEqualTheCore) {
+  ForEachWideDtype([](auto zero) {
+    ChunksEqualTheCore<decltype(zero)>();
+    ThresholdsEqualTheCore<decltype(zero)>();
+  });
+}
+
+TEST(Cuda, EntriesOfSumsAreReadTakenAddedAndDivided) {
+  EntriesAreReadTakenAddedAndDivided();
 }
 
 TEST(Cuda, ScatterEqualsTheCore) {

@@ -43,4 +43,5 @@ def _summary(entry: Entry) -> str:
         return entry.reason
     if entry.executes_on and "numpy" not in entry.executes_on:
         return f"{entry.spec.summary} (TensorFlow only)" if entry.spec else ""
-    return entry.spec.summary if entry.spec else ""
+    where = " (also on CUDA devices)" if "cuda" in entry.executes_on else ""
+    return entry.spec.summary + where if entry.spec else ""

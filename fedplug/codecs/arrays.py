@@ -125,9 +125,12 @@ def _refuse(dtype: np.dtype[Any]) -> NoReturn:
 
 def require_output(out: Any, shape: tuple[int, ...], dtype: np.dtype[Any]) -> None:
     """Raises ArgumentError unless a result of this shape and dtype can be written to ``out``."""
-    if not isinstance(out, np.ndarray) or out.shape != shape or out.dtype != dtype:
-        found = f"{out.dtype}{list(out.shape)}" if isinstance(out, np.ndarray) else type(out).__name__
+    is_array = isinstance(out, np.ndarray) or is_on_device(out)
+    if not is_array or out.shape != shape or out.dtype != dtype:
+        found = f"{out.dtype}{list(out.shape)}" if is_array else type(out).__name__
         raise ArgumentError(f"out is {found}; the payload is of {dtype}{list(shape)}")
+    if is_on_device(out):
+        return
     if not out.flags.c_contiguous or not out.flags.writeable or not out.flags.aligned:
         raise ArgumentError("out is not C-contiguous, aligned and writable; pass np.empty(shape, dtype)")
 

@@ -20,7 +20,8 @@ from fedplug.codecs.arrays import DTYPES, require_mapping, require_output
 from fedplug.codecs.wire_ids import PayloadReader, WireIds, reader_of
 from fedplug.encoders.standalone.identity import Identity
 from fedplug.errors import ArgumentError, ConfigError, PayloadError
-from fedplug.ops import donation
+from fedplug.ops import _cuda, donation
+from fedplug.ops.device_array import is_on_device
 from fedplug.ops.types import ArraySpec
 from fedplug.registry.component import plain
 
@@ -61,6 +62,7 @@ def decode(
     Args:
         payload: The untrusted payload from `Codec.encode` or a TFF process: any C-contiguous buffer.
         out: An array of the right shape and dtype to write into; after an error its contents are undefined.
+            It may be on a CUDA device, see docs/gpu.md.
         max_bytes: Maximum memory for decoding, the new array included: a payload of a few bytes can represent
             any number of zeros. With ``out`` the shape is the limit instead.
         wire_ids: The wire ids to accept, such as ``{codec.encoder.wire_id}``; others are refused before their
@@ -80,6 +82,9 @@ def decode(
         require_output(out, spec.shape, spec.dtype)
     else:
         _require_at_most(max_bytes, plan, body)
+    if out is not None and is_on_device(out):
+        _cuda.sums.write(out, *_read(plan, body, None))
+        return out
     values, indices = _read(plan, body, out)
     if indices is not None:
         dense = kernels.scatter_decode(values, indices, size=plan.size, out=out)

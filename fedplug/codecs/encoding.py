@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import operator
+import warnings
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,7 +20,7 @@ from fedplug.encoders.assignment import EncoderAssignment
 from fedplug.encoders.base import Encoder
 from fedplug.encoders.model.model_encoder import DEFAULT_MIN_SIZE, ModelEncoder
 from fedplug.encoders.standalone.identity import Identity
-from fedplug.errors import ArgumentError, CapabilityError, NonFiniteError
+from fedplug.errors import ArgumentError, CapabilityError, CapabilityWarning, NonFiniteError
 from fedplug.ops import donation
 from fedplug.ops.checks import sums_may_overflow
 from fedplug.ops.device_array import is_on_device, on_host
@@ -36,7 +37,13 @@ _CONTROL = "codec/"
 
 
 def codec(
-    encoder: Any, /, *, min_size: int = DEFAULT_MIN_SIZE, exactly: Collection[str] = (), **config: Any
+    encoder: Any,
+    /,
+    *,
+    min_size: int = DEFAULT_MIN_SIZE,
+    exactly: Collection[str] = (),
+    device: Literal["cuda"] | None = None,
+    **config: Any,
 ) -> Codec:
     """Returns a codec, which turns NumPy arrays into payloads.
 
@@ -54,6 +61,8 @@ def codec(
         min_size: Minimum number of elements; `Codec.encode_model` sends smaller arrays uncompressed.
         exactly: Names of further arrays that `Codec.encode_model` sends uncompressed, such as buffers; see
             `Codec.sent_exactly`.
+        device: "cuda" refuses to copy arrays from a CUDA device to the host because their encoder does not
+            run there. Default: they are copied with a `fedplug.errors.CapabilityWarning`.
         config: The arguments of the encoder with this name.
 
     Raises:
@@ -62,7 +71,7 @@ def codec(
         UnknownNameError: There is no such encoder or argument; the message lists the nearest names.
         PluginError: The encoder's plugin is broken.
     """
-    return Codec(api.encoder(encoder, **config), min_size=min_size, exactly=exactly)
+    return Codec(api.encoder(encoder, **config), min_size=min_size, exactly=exactly, device=device)
 
 
 class Codec:
@@ -78,6 +87,7 @@ class Codec:
         *,
         min_size: int = DEFAULT_MIN_SIZE,
         exactly: Collection[str] = (),
+        device: Literal["cuda"] | None = None,
     ) -> None:
         """See `fedplug.codec`."""
         if not isinstance(encoder, Encoder | EncoderAssignment):
@@ -91,7 +101,10 @@ class Codec:
         check_whole("min_size", min_size, 0)
         self.encoder = encoder
         self._exactly = _as_names(exactly)
+        if device not in (None, "cuda"):
+            raise ArgumentError(f"device is {device!r}; it must be 'cuda' or None")
         self.min_size = min_size
+        self._device = device
         self._owner = owner(encoder)
         self._arrays: dict[tuple[tuple[int, ...], np.dtype[Any]], _Model] = {}
         self._models: dict[tuple[ArraySpec, ...], _Model] = {}
@@ -316,7 +329,9 @@ class Codec:
             )
         if len(self._arrays) >= _MOST_MODELS:
             self._arrays.clear()
-        model = _Model(ModelEncoder(self.encoder, [ArraySpec(x.shape, x.dtype)], min_size=0), self._owner)
+        model = _Model(
+            ModelEncoder(self.encoder, [ArraySpec(x.shape, x.dtype)], min_size=0), self._owner, self._device
+        )
         self._arrays[x.shape, x.dtype] = model
         return model
 
@@ -324,7 +339,7 @@ class Codec:
         model = self._models.get(specs)
         if model is None:
             encoder = ModelEncoder(self.encoder, specs, min_size=self.min_size, exactly=self._exactly)
-            model = self._models[specs] = _Model(encoder, self._owner)
+            model = self._models[specs] = _Model(encoder, self._owner, self._device)
         return model
 
 
@@ -337,8 +352,9 @@ class _Model:
             without a name, both are the same.
     """
 
-    def __init__(self, encoder: ModelEncoder, text: NDArray[np.uint8]) -> None:
+    def __init__(self, encoder: ModelEncoder, text: NDArray[np.uint8], device: str | None = None) -> None:
         self.encoder = encoder
+        self._device = device
         self._text = text
         self._names = [spec.name for spec in encoder.specs]
         self.keys = [
@@ -366,6 +382,8 @@ class _Model:
             round_num = as_round(round_num)
         for place, x in enumerate(xs):  # kernels take device arrays where they can; metrics need the host
             if type(x) is not np.ndarray and not (self._on_device[place] and metrics is None):
+                if metrics is None and self.encoder.sent_exactly[place] is None:
+                    self._tell_of_copy(place)
                 xs[place] = on_host(x)
         given: ArrayState
         if state is None:
@@ -386,6 +404,22 @@ class _Model:
         if metrics is not None:
             metrics.measure(self.encoder, xs, payloads, states)
         return payloads, self._form.tagged(self._joined(states, control))
+
+    def _tell_of_copy(self, place: int) -> None:
+        """Warns that an array is copied to the host because its encoder does not run on a CUDA device.
+
+        Raises:
+            CapabilityError: The codec is for CUDA devices only.
+        """
+        which = repr(self.encoder.encoders[place])
+        if self.encoder.rate_control is not None:
+            which += " under rate control"
+        problem = f"{which} does not run on CUDA devices (`fedplug plugins list` says which encoders do)"
+        if self._device == "cuda":
+            raise CapabilityError(f"{problem}; give the codec another encoder, or no device=")
+        warnings.warn(
+            f"{problem}; arrays are copied to the host to be encoded", CapabilityWarning, stacklevel=4
+        )
 
     def _encode(
         self, xs: Sequence[NDArray[Any]], state: ArrayState, round_num: int

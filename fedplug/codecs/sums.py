@@ -8,7 +8,7 @@ import math
 import operator
 import threading
 from collections import deque
-from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -17,12 +17,15 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from fedplug import _kernels, kernels, ops, wire
-from fedplug.codecs.arrays import named_arrays, require_mapping
+from fedplug.codecs.arrays import as_array, named_arrays, require_mapping
 from fedplug.codecs.decoding import Received, expected_of, receive
+from fedplug.codecs.steps import AddOnDevice, Step, run
 from fedplug.codecs.wire_ids import WireIds
 from fedplug.encoders.arguments import check_number
 from fedplug.encoders.model.statistics import is_statistic
 from fedplug.errors import ArgumentError, ConfigError, NonFiniteError, PayloadError
+from fedplug.ops import _cuda
+from fedplug.ops.device_array import DeviceArray, is_on_device, on_host
 from fedplug.registry.component import plain
 
 __all__ = ["ModelSum", "Sum"]
@@ -35,9 +38,6 @@ _WIDER = {
     "float32": ("float64",),
 }
 """Wider accumulator dtypes allowed for payloads of each dtype; widening is exact."""
-
-Step = partial[Any]
-"""One of the calls that `_run` makes."""
 
 _BLOCK = 2**15
 """Number of elements of a dense payload that are weighted at a time; they fit in the cache."""
@@ -69,7 +69,8 @@ class _Accumulator:
         dtype_of_mean: The dtype that a mean is rounded to.
     """
 
-    def __init__(self, shape: Any, dtype: Any, wire_ids: WireIds) -> None:
+    def __init__(self, shape: Any, dtype: Any, wire_ids: WireIds, like: DeviceArray | None = None) -> None:
+        """Makes zeros on the host, or on the device of ``like``."""
         self.shape = _dims(shape)
         try:
             self.dtype = np.dtype(dtype)
@@ -77,12 +78,28 @@ class _Accumulator:
             raise ArgumentError(f"{_DTYPES}, not of {dtype!r}") from error
         if not ops.is_floating(self.dtype) or self.dtype.itemsize > 8:
             raise ArgumentError(f"{_DTYPES}, not of {self.dtype}")
-        self.total = np.zeros(self.shape, self.dtype)
+        self.total: Any = np.zeros(self.shape, self.dtype)
+        if like is not None:
+            self.total = _cuda.sums.zeros(self.shape, self.dtype, like)
         self.bound = 0.0
         self.limit = math.inf
         self.dtype_of_mean = self.dtype
         self._wire_ids = wire_ids
         self._spare: deque[NDArray[Any]] = deque(maxlen=1)
+
+    @classmethod
+    def of(cls, array: Any, wire_ids: WireIds, *, statistic: bool = False) -> _Accumulator:
+        """Makes the sum for updates of an array, where the array is."""
+        dtype = _dtype_of_sum(array.dtype)
+        like = array if is_on_device(array) else None
+        part = cls(array.shape, np.float64 if statistic else dtype, wire_ids, like)
+        part.limit, part.dtype_of_mean = _largest_update(on_host(array)), dtype
+        return part
+
+    def form(self) -> str:
+        """Returns what two sums must have in common to be merged."""
+        where = f" on device {self.total.device}" if is_on_device(self.total) else ""
+        return f"{self.dtype}{list(self.shape)}{where}"
 
     def factor(self, weight: float) -> NDArray[Any] | None:
         """Returns the factor of the values; None for the weight 1."""
@@ -130,6 +147,10 @@ class _Accumulator:
 
     def merging(self, other: _Accumulator) -> list[Step]:
         """Returns the steps that add another sum; raises ArgumentError if they would be infinite."""
+        if is_on_device(self.total):
+            return self._bounded(
+                other.bound, lambda total: [AddOnDevice(total, other.total, None)], ArgumentError
+            )
         return self._bounded(
             other.bound, lambda total: [partial(np.add, total, other.total, out=total)], ArgumentError
         )
@@ -137,22 +158,42 @@ class _Accumulator:
     def _bounded(
         self,
         magnitude: float,
-        adding: Callable[[NDArray[Any]], list[Step]],
+        adding: Callable[[Any], list[Step]],
         error: type[ArgumentError | PayloadError],
     ) -> list[Step]:
         """Adds to a copy only if values or rounding errors may have used up half of the dtype's range."""
         bound = (self.bound + magnitude) * (1 + 2 * _range(self.dtype).eps)
         if bound > _range(self.dtype).largest / 2:
-            tried = self.total.copy()
-            _run(adding(tried))
+            tried = _copied(self.total)
+            run(adding(tried))
+            tried = on_host(tried)
             if not kernels.all_finite(tried):
                 raise error(f"the sum would be infinite in {self.dtype}")
             bound = _magnitude(tried)
         return [*adding(self.total), partial(setattr, self, "bound", bound)]
 
 
-def _adding(total: NDArray[Any], received: Received, factor: NDArray[Any] | None) -> list[Step]:
+def _copied(total: Any) -> Any:
+    return _cuda.sums.copied(total) if is_on_device(total) else total.copy()
+
+
+def _adding_on_device(total: DeviceArray, received: Received, factor: NDArray[Any] | None) -> list[Step]:
+    """Returns the step that adds a payload to an array on a device; the host rounds the products."""
+    _, values, indices = received
+    if indices is not None and indices.size:
+        ascending = bool((indices[1:] > indices[:-1]).all())
+        if not ascending or indices[0] < 0 or indices[-1] >= total.size:
+            raise PayloadError(f"the indices of the payload do not ascend in [0, {total.size})")
+    if factor is None:
+        return [AddOnDevice(total, values.astype(total.dtype, copy=False), indices)]
+    with np.errstate(all="ignore"):  # the bound finds what is not finite
+        return [AddOnDevice(total, np.multiply(values, factor, dtype=total.dtype), indices)]
+
+
+def _adding(total: Any, received: Received, factor: NDArray[Any] | None) -> list[Step]:
     """Returns the steps that add a payload to an array; each product and each sum is rounded once."""
+    if is_on_device(total):
+        return _adding_on_device(total, received, factor)
     _, values, indices = received
     dtype = total.dtype
     if indices is not None:
@@ -206,7 +247,7 @@ class _WeightedSum:
                 with _naming(name):
                     steps += part.adding(received[name], factors[name])
             if not only_check:
-                _run([*steps, *self._counting(weight, 1)])
+                run([*steps, *self._counting(weight, 1)])
         for name, part in self._parts.items():
             part.keep_memory(received[name], payloads[name])
 
@@ -217,14 +258,14 @@ class _WeightedSum:
             steps: list[Step] = []
             for name, part in self._parts.items():
                 steps += part.merging(other._parts[name])
-            _run([*steps, *self._counting(other._weight, other._count)])
+            run([*steps, *self._counting(other._weight, other._count)])
 
     def _values(self) -> dict[Any, NDArray[Any]]:
         with self._lock:
-            return {name: part.total.copy() for name, part in self._parts.items()}
+            return {name: _copied(part.total) for name, part in self._parts.items()}
 
     def _forms(self) -> dict[str | None, str]:
-        return {name: f"{part.dtype}{list(part.shape)}" for name, part in self._parts.items()}
+        return {name: part.form() for name, part in self._parts.items()}
 
     def _counting(self, weight: float, count: int) -> list[Step]:
         return [
@@ -277,6 +318,24 @@ class Sum(_WeightedSum):
                 encoded.
         """
         super().__init__({None: _Accumulator(shape, dtype, wire_ids)})
+
+    @classmethod
+    def like(cls, array: Any, *, wire_ids: WireIds = None) -> Sum:
+        """Makes a sum for the updates of an array: of 16-bit floats in float32, of integers in float64.
+
+        For an array on a CUDA device the sum is there too, see docs/gpu.md. `add` also refuses an update that
+        could make an entry of the array infinite in its own dtype.
+
+        Args:
+            array: Any array that a codec accepts.
+            wire_ids: The expected wire ids, as for `Sum`.
+
+        Raises:
+            ArgumentError: The array cannot be encoded.
+        """
+        total = cls(0, wire_ids=wire_ids)
+        total._parts = {None: _Accumulator.of(as_array(array), wire_ids)}
+        return total
 
     def add(self, payload: Any, weight: float = 1.0) -> None:
         """Adds ``weight * decode(payload)``.
@@ -360,7 +419,7 @@ class ModelSum(_WeightedSum):
 
         Statistics are added in float64, and `mean` rounds their mean once, so a variance plus the mean of
         differences of variances is not negative. `add` also refuses an update that could make an entry of the
-        model infinite in its own dtype.
+        model infinite in its own dtype. The sum of an array on a CUDA device is there too, see docs/gpu.md.
 
         Args:
             arrays: The model by name: any arrays that a codec accepts.
@@ -369,15 +428,11 @@ class ModelSum(_WeightedSum):
         Raises:
             ArgumentError: An array cannot be encoded, or its wire ids are missing.
         """
-        seen = named_arrays(arrays)
-        shapes = {name: array.shape for name, array in seen.items()}
-        dtypes = {name: _dtype_of_sum(array.dtype) for name, array in seen.items()}
-        float64 = np.dtype(np.float64)
-        sums = {name: float64 if is_statistic(name) else dtypes[name] for name in seen}
-        total = cls(shapes, sums, wire_ids=wire_ids)
-        for name, array in seen.items():
-            total._parts[name].limit = _largest_update(array)
-            total._parts[name].dtype_of_mean = dtypes[name]
+        total = cls({})
+        for name, array in named_arrays(arrays).items():
+            with _naming(name):
+                expected = expected_of(wire_ids, name)
+            total._parts[name] = _Accumulator.of(array, expected, statistic=is_statistic(name))
         return total
 
     def add(self, payloads: Mapping[str, Any], weight: float = 1.0) -> None:
@@ -429,15 +484,21 @@ class ModelSum(_WeightedSum):
         if self._weight == 0:
             raise ArgumentError(f"there is no mean of {self._count} updates whose weights add up to 0")
         means = self.value()
+        on_device = [array for array in means.values() if is_on_device(array)]
+        if on_device:
+            _cuda.sums.divide(on_device, self._weight)
         for name, array in means.items():
             with np.errstate(all="ignore"):
-                np.divide(array, np.asarray(self._weight, array.dtype), out=array)
-                means[name] = array = array.astype(self._parts[name].dtype_of_mean, copy=False)
-            if not kernels.all_finite(array):
+                if not is_on_device(array):
+                    np.divide(array, np.asarray(self._weight, array.dtype), out=array)
+                means[name] = array = ops.astype(array, self._parts[name].dtype_of_mean)
+            try:
+                ops.require_finite(array, "the mean")
+            except NonFiniteError:
                 raise NonFiniteError(
                     f"tensor {name!r}: the mean is not finite in {array.dtype}; the weights add up to "
                     f"{self._weight:.3g}"
-                )
+                ) from None
         return means
 
     def _require_names(self, payloads: Mapping[str, Any]) -> None:
@@ -472,16 +533,6 @@ def _dims(shape: Any) -> tuple[int, ...]:
             f"a shape is {shape!r}; it must be whole numbers whose product is at most 2^31 - 1 elements"
         )
     return dims
-
-
-def _run(steps: Iterable[Step]) -> None:
-    """Runs all steps or none: no signal handler can raise an exception between two of them.
-
-    Python runs signal handlers between the bytecodes of Python functions only. Each step is a C function, and
-    here C calls them.
-    """
-    with np.errstate(all="ignore"):  # a warning runs Python code
-        deque(map(partial.__call__, list(steps)), maxlen=0)
 
 
 def _dtype_of_sum(dtype: np.dtype[Any]) -> np.dtype[Any]:

@@ -53,15 +53,19 @@ def test_show_takes_a_component_or_a_distribution(name, capsys):
 def test_list_and_show_know_what_an_encoder_executes_on(capsys):
     assert main(["plugins", "list"]) == 0
     lines = capsys.readouterr().out.splitlines()
-    told = {line.split()[1]: line.endswith("(TensorFlow only)") for line in lines if "encoder " in line}
-    assert (told["acme"], told["topk"]) == (True, False)
+    told = {line.split()[1]: line.partition(" (")[2] for line in lines if "encoder " in line}
+    assert [told[name] for name in ("acme", "topk", "powersgd")] == [
+        "TensorFlow only)",
+        "also on CUDA devices)",
+        "",
+    ]
     assert main(["plugins", "list", "--json"]) == 0
     executes_on = {each["name"]: each["executes_on"] for each in json.loads(capsys.readouterr().out)}
     assert executes_on["acme"] == ["tensorflow"]
-    assert executes_on["topk"] == ["numpy", "tensorflow"]
+    assert executes_on["topk"] == ["numpy", "tensorflow", "cuda"]
     assert executes_on["mean"] == []
     assert main(["plugins", "show", "topk"]) == 0
-    assert "executes_on:  numpy, tensorflow" in capsys.readouterr().out.splitlines()
+    assert "executes_on:  numpy, tensorflow, cuda" in capsys.readouterr().out.splitlines()
 
 
 @pytest.mark.needs("fedplug.encoders")

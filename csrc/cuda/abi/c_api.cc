@@ -25,7 +25,7 @@ namespace {
 
 static_assert(sizeof(FedplugCudaTopKReport) == sizeof(TopKReport));
 static_assert(sizeof(FedplugCudaScatterReport) == sizeof(ScatterReport));
-static_assert(sizeof(FedplugCudaEntries) == sizeof(EntriesOf<float>));
+static_assert(sizeof(FedplugCudaEntries) == sizeof(Entries));
 static_assert(sizeof(FedplugCudaNonFiniteCount) == sizeof(NonFiniteCount));
 
 std::string& LastError() {
@@ -288,16 +288,12 @@ FEDPLUG_CUDA_API std::int32_t fedplug_cuda_scatter_judge(
 }
 
 FEDPLUG_CUDA_API std::int32_t fedplug_cuda_entries(
-    std::int32_t device, std::int32_t dtype, std::int32_t work,
-    const FedplugCudaEntries* lists, std::int64_t count, void* values,
-    std::int64_t entries, void* stream) {
+    std::int32_t device, std::int32_t work, const FedplugCudaEntries* lists,
+    std::int64_t count, std::int64_t entries, void* stream) {
   return OnDevice(device, [&] {
-    return WithDtype(dtype, [&](auto zero) {
-      using T = decltype(zero);
-      return QueueEntries(static_cast<EntriesWork>(work),
-                          reinterpret_cast<const EntriesOf<T>*>(lists), count,
-                          static_cast<T*>(values), entries, StreamOf(stream));
-    });
+    return QueueEntries(static_cast<EntriesWork>(work),
+                        reinterpret_cast<const Entries*>(lists), count, entries,
+                        StreamOf(stream));
   });
 }
 

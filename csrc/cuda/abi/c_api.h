@@ -115,25 +115,26 @@ fedplug_cuda_scatter_judge(const FedplugCudaScatterReport* host_report);
 typedef struct FedplugCudaEntries {
   void* tensor;
   const int32_t* indices;  // null: entry i is element i
+  void* values;
   int64_t first;
+  int64_t is_double;  // else tensor and values are of float
 } FedplugCudaEntries;
 
 enum FedplugCudaEntriesWork {
-  FEDPLUG_CUDA_ADD = 0,   // element += value
-  FEDPLUG_CUDA_READ = 1,  // value = element
-  FEDPLUG_CUDA_TAKE = 2,  // value = element, if there are values; element = 0
+  FEDPLUG_CUDA_ADD = 0,        // element += value
+  FEDPLUG_CUDA_READ = 1,       // value = element
+  FEDPLUG_CUDA_TAKE = 2,       // value = element, if there are values; then 0
+  FEDPLUG_CUDA_DIVIDE_BY = 3,  // element /= values[0]
 };
 
-// Queues work on entries of all tensors of a list.
+// Queues work on entries of all tensors of a list, all of it or none.
 //
 // REQUIRES: trusted indices, such as those of fedplug_cuda_topk
-// SHAPE:    lists[count] and values[entries], in device memory; values may be
-//           null for TAKE
-FEDPLUG_CUDA_API int32_t fedplug_cuda_entries(int32_t device, int32_t dtype,
-                                              int32_t work,
+// SHAPE:    lists[count], in device memory; `entries` is of all together
+FEDPLUG_CUDA_API int32_t fedplug_cuda_entries(int32_t device, int32_t work,
                                               const FedplugCudaEntries* lists,
-                                              int64_t count, void* values,
-                                              int64_t entries, void* stream);
+                                              int64_t count, int64_t entries,
+                                              void* stream);
 
 // sum = delta + factor * residual; see cuda/scaled_sum.h for null pointers.
 typedef struct FedplugCudaScaledSum {

@@ -5,6 +5,7 @@
 
 #include "cuda/copy.h"
 #include "tests/cuda_check_device.cuh"
+#include "tests/cuda_check_sum_cases.h"
 #include "tests/fake_cuda/device.h"
 
 namespace fedplug::testing {
@@ -147,6 +148,17 @@ TEST(CudaOnFibers, SumsEqualTheCore) {
     }
   });
   DecodeEqualsTheCore<float>(gpu);
+}
+
+TEST(CudaOnFibers, ChunksAndThresholdsOfSumsEqualTheCore) {
+  ForEachWideDtype([](auto zero) {
+    ChunksEqualTheCore<decltype(zero)>();
+    ThresholdsEqualTheCore<decltype(zero)>();
+  });
+}
+
+TEST(CudaOnFibers, EntriesOfSumsAreReadTakenAddedAndDivided) {
+  EntriesAreReadTakenAddedAndDivided();
 }
 
 // A call for one tensor, on memory of its own.

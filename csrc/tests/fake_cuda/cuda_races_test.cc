@@ -5,6 +5,7 @@
 
 #include "cuda/device_grid.cuh"
 #include "tests/cuda_check_device.cuh"
+#include "tests/cuda_check_sum_cases.h"
 #include "tests/fake_cuda/fibers.h"
 
 namespace fedplug::testing {
@@ -147,6 +148,19 @@ TEST(CudaRaces, TeamsHaveNone) {
                   ExpectReference(inputs[i], outputs[i]);
                 }
               }
+            }),
+            0);
+}
+
+TEST(CudaRaces, PassesOverChunksAndThresholdsHaveNone) {
+  EXPECT_EQ(RacesOf([] {
+              Random random(1);
+              const auto x = RandomVector<float>(9000, Fill::kNormal, random);
+              const auto y =
+                  RandomVector<float>(9000, Fill::kFewLevels, random);
+              ExpectChunksOfTheCore(x, y, 100, 4500, 0.5f);
+              ExpectThresholdOfTheCore(x, y, 2.0f);
+              EntriesAreReadTakenAddedAndDivided();
             }),
             0);
 }

@@ -98,11 +98,20 @@ bool IsOnDevice(const void* memory, std::size_t bytes) {
   return begin + bytes <= found->first + found->second;
 }
 
+bool IsStream(cudaStream_t stream) {
+  if (stream == nullptr) return true;
+  for (const auto& each : TheDevice().streams) {
+    if (each.get() == stream) return true;
+  }
+  return false;
+}
+
 cudaError_t Queue(Operation operation, cudaStream_t stream,
                   std::function<void()> work) {
   if (const cudaError_t error = Planned(operation); error != cudaSuccess) {
     return Note(error);
   }
+  if (!IsStream(stream)) return Note(cudaErrorInvalidResourceHandle);
   TheDevice().log.push_back({operation, stream});
   StreamOf(stream).work.push_back(std::move(work));
   return cudaSuccess;
@@ -139,6 +148,13 @@ std::vector<Queued> TakeLog() { return std::exchange(TheDevice().log, {}); }
 
 int fedplug_fake_cuda_calls(Operation operation) {
   return TheDevice().calls[operation];
+}
+
+void fedplug_fake_cuda_fail(Operation operation, int at, int error) {
+  TheDevice().failures.clear();
+  if (at < 0) return;
+  TheDevice().failures.push_back(
+      {operation, at, static_cast<cudaError_t>(error)});
 }
 
 std::size_t Waiting(cudaStream_t stream) {
@@ -187,6 +203,10 @@ const char* cudaGetErrorName(cudaError_t error) {
       return "cudaErrorMemoryAllocation";
     case cudaErrorInvalidConfiguration:
       return "cudaErrorInvalidConfiguration";
+    case cudaErrorInsufficientDriver:
+      return "cudaErrorInsufficientDriver";
+    case cudaErrorInvalidResourceHandle:
+      return "cudaErrorInvalidResourceHandle";
     case cudaErrorInvalidDevice:
       return "cudaErrorInvalidDevice";
     case cudaErrorNoDevice:
@@ -209,7 +229,8 @@ cudaError_t cudaGetLastError() {
 
 cudaError_t cudaGetDeviceCount(int* count) {
   *count = 1;
-  return cudaSuccess;
+  return fedplug::fake_cuda::Note(
+      fedplug::fake_cuda::Planned(Operation::kCountDevices));
 }
 
 cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int) {
@@ -275,6 +296,11 @@ cudaError_t cudaFuncSetAttribute(const void* kernel, cudaFuncAttribute,
 }
 
 cudaError_t cudaMalloc(void** memory, std::size_t bytes) {
+  if (const cudaError_t error =
+          fedplug::fake_cuda::Planned(Operation::kAllocate);
+      error != cudaSuccess) {
+    return fedplug::fake_cuda::Note(error);
+  }
   if (bytes > fedplug::fake_cuda::kMostBytes) {
     return fedplug::fake_cuda::Note(cudaErrorMemoryAllocation);
   }

@@ -10,7 +10,15 @@
 
 namespace fedplug::fake_cuda {
 
-enum class Operation { kSet, kCopy, kLaunch, kSynchronize, kAskForRoom };
+enum class Operation {
+  kSet,
+  kCopy,
+  kLaunch,
+  kSynchronize,
+  kAskForRoom,
+  kAllocate,
+  kCountDevices
+};
 
 // For its lifetime, call number `at` of this operation, counted from 0, returns
 // `error` and does nothing.
@@ -53,6 +61,10 @@ std::vector<Queued> TakeLog();
 // languages.
 extern "C" __attribute__((visibility("default"))) int fedplug_fake_cuda_calls(
     Operation operation);
+
+// As ScopedFailure, until the next call; `at` below 0 ends it.
+extern "C" __attribute__((visibility("default"))) void fedplug_fake_cuda_fail(
+    Operation operation, int at, int error);
 
 // Work that was queued and has not run. Work runs only when something waits for
 // it.

@@ -1,98 +1,79 @@
-"""Sparse entries of every array of a list, in one launch."""
+"""Entries of every array of a list, in one launch."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from functools import partial
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fedplug_cuda.arrays import DTYPE_CODES, DeviceArray
-from fedplug_cuda.library import call
-from fedplug_cuda.memory import send
+from fedplug.ops.device_array import DeviceArray
+from fedplug_cuda.arrays import require_same_device
+from fedplug_cuda.library import call, library
+from fedplug_cuda.memory import room_for, send
 
-__all__ = ["add_entries", "read_entries", "table_of", "take_entries"]
+__all__ = ["ADD", "DIVIDE_BY", "READ", "TAKE", "Entries", "prepared", "queue"]
 
-_ADD, _READ, _TAKE = range(3)
+ADD, READ, TAKE, DIVIDE_BY = range(4)
+"""FedplugCudaEntriesWork."""
 
 
-def add_entries(
-    totals: Sequence[DeviceArray], values: Sequence[NDArray[Any]], selected: Sequence[int], stream: int
-) -> None:
-    """Adds entries to every array of a list: one copy to the device and one kernel.
+class Entries(NamedTuple):
+    """Entries of one array.
 
-    Args:
-        totals: Arrays of one dtype, on one device.
-        values: The numbers to add to each array, of its dtype.
-        selected: The address in device memory of each array's int32 indices; trusted.
-        stream: Handle of the stream to work on.
+    Attributes:
+        array: The array, of float32 or float64.
+        indices: Trusted int32 indices: on the host, or their address on the device; None for all elements.
+        values: One value for each entry, of the array's dtype: on the host, or an address; None for none.
+        count: Number of entries.
+    """
+
+    array: DeviceArray
+    indices: NDArray[np.int32] | int | None
+    values: NDArray[Any] | int | None
+    count: int
+
+
+def queue(work: int, entries: Sequence[Entries], stream: int) -> None:
+    """Queues work on entries of arrays that are on one device: one copy to the device and one kernel.
 
     Raises:
-        DeviceError: The device or its memory refused the work.
+        DeviceError: The device or its memory refused the work; no array has changed.
     """
-    table = table_of(totals, selected, [len(each) for each in values])
-    sent, (table_at, values_at) = send([table, np.concatenate(values)], totals[0], stream)
-    _queue(_ADD, totals, table_at, values_at, sum(map(len, values)), stream)
+    arguments, sent = _sent(work, entries, stream)
+    call("entries", *arguments)
     del sent  # not before the kernel is queued
 
 
-def take_entries(
-    arrays: Sequence[DeviceArray],
-    selected: Sequence[int],
-    counts: Sequence[int],
-    values_at: int | None,
-    stream: int,
-) -> None:
-    """Sets entries of every array to zero; their old values go to the address, one array after the other.
+def prepared(work: int, entries: Sequence[Entries], stream: int) -> tuple[partial[int], Any]:
+    """Prepares what `queue` does: a C function that queues the kernel, and the memory that it needs.
 
-    Args:
-        arrays: As for `add_entries`.
-        selected: As for `add_entries`.
-        counts: Number of entries of each array.
-        values_at: Address of device memory for the old values, or None.
-        stream: As for `add_entries`.
-
-    Raises:
-        DeviceError: The device or its memory refused the work.
+    The function returns a status that is not 0 if the device refuses the kernel.
     """
-    _without_values(_TAKE, arrays, selected, counts, values_at, stream)
+    arguments, sent = _sent(work, entries, stream)
+    return partial(library().fedplug_cuda_entries, *arguments), sent
 
 
-def read_entries(
-    arrays: Sequence[DeviceArray], selected: Sequence[int], counts: Sequence[int], values_at: int, stream: int
-) -> None:
-    """Copies entries as `take_entries` does, and leaves them where they are."""
-    _without_values(_READ, arrays, selected, counts, values_at, stream)
-
-
-def table_of(
-    arrays: Sequence[DeviceArray], selected: Sequence[int], counts: Sequence[int]
-) -> NDArray[np.int64]:
-    """FedplugCudaEntries of each array."""
-    table = np.zeros((len(arrays), 3), np.int64)
-    table[:, 0] = [array.pointer for array in arrays]
-    table[:, 1] = selected
-    table[1:, 2] = np.cumsum(counts[:-1])
-    return table
-
-
-def _without_values(
-    work: int,
-    arrays: Sequence[DeviceArray],
-    selected: Sequence[int],
-    counts: Sequence[int],
-    values_at: int | None,
-    stream: int,
-) -> None:
-    sent, (table_at,) = send([table_of(arrays, selected, counts)], arrays[0], stream)
-    _queue(work, arrays, table_at, values_at, sum(counts), stream)
-    del sent  # not before the kernel is queued
-
-
-def _queue(
-    work: int, arrays: Sequence[DeviceArray], table_at: int, values_at: int | None, entries: int, stream: int
-) -> None:
-    first = arrays[0]
-    dtype = DTYPE_CODES[first.dtype]
-    call("entries", first.device, dtype, work, table_at, len(arrays), values_at, entries, stream)
+def _sent(work: int, entries: Sequence[Entries], stream: int) -> tuple[tuple[Any, ...], Any]:
+    """Copies all that is on the host to the device; returns the arguments of the call, and the memory."""
+    device = require_same_device([each.array for each in entries])
+    table = np.zeros((len(entries), 5), np.int64)  # FedplugCudaEntries of each array
+    table[:, 0] = [each.array.pointer for each in entries]
+    table[1:, 3] = np.cumsum([each.count for each in entries[:-1]])
+    table[:, 4] = [each.array.dtype == np.float64 for each in entries]
+    parts, places = [table], []
+    for row, each in enumerate(entries):
+        for column, data in ((1, each.indices), (2, each.values)):
+            if isinstance(data, np.ndarray):
+                parts.append(data)
+                places.append((row, column))
+            else:
+                table[row, column] = data or 0
+    memory, at = room = room_for(parts, entries[0].array, stream)
+    for place, address in zip(places, at[1:], strict=True):
+        table[place] = address
+    send(parts, entries[0].array, stream, room)
+    count = sum(each.count for each in entries)
+    return (device, work, at[0], len(entries), count, stream), memory

@@ -22,6 +22,7 @@ __all__ = [
     "TopKReport",
     "Update",
     "call",
+    "last_error",
     "library",
     "problem",
 ]
@@ -96,7 +97,7 @@ _SIGNATURES = {
         c_void_p, c_void_p, c_uint64, c_void_p, c_void_p,
     ],
     "scatter_judge": [POINTER(ScatterReport)],
-    "entries": [c_int32, c_int32, c_int32, c_void_p, c_int64, c_void_p, c_int64, c_void_p],
+    "entries": [c_int32, c_int32, c_void_p, c_int64, c_int64, c_void_p],
     "scaled_sum": [c_int32, c_int32, POINTER(ScaledSum), c_double, c_void_p, c_void_p, c_void_p],
     "take_above": [
         c_int32, c_int32, c_void_p, c_int64, c_double, c_void_p, c_void_p, c_void_p, c_void_p,
@@ -157,8 +158,13 @@ def call(name: str, *arguments: object) -> None:
     loaded = library()
     code = getattr(loaded, f"fedplug_cuda_{name}")(*arguments)
     if code != 0:
-        message = loaded.fedplug_cuda_last_error().decode(errors="replace")
-        raise _ERRORS.get(code, DeviceError)(message)
+        raise _ERRORS.get(code, DeviceError)(last_error())
+
+
+def last_error() -> str:
+    """The message of this thread's last failure."""
+    message: bytes = library().fedplug_cuda_last_error()
+    return message.decode(errors="replace")
 
 
 def problem() -> str | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import math
 import sys
 import threading
 from collections.abc import Sequence
@@ -17,11 +18,13 @@ from fedplug_cuda.library import DeviceError, call
 
 __all__ = [
     "copy_of",
+    "empty",
     "empty_bytes",
     "empty_like",
     "fetch",
     "on_device",
     "pinned",
+    "room_for",
     "send",
     "to_device",
     "to_device_of_each",
@@ -33,8 +36,8 @@ _MOST_IDLE_BYTES = 2**28
 """Pinned bytes that are kept for later calls, in all."""
 
 
-def empty_like(array: DeviceArray, stream: int) -> DeviceArray:
-    """A new array of the shape, dtype and device of ``array``, allocated by the framework that owns it.
+def empty(shape: tuple[int, ...], dtype: np.dtype[Any], like: DeviceArray, stream: int) -> DeviceArray:
+    """A new array on the device of ``like``, allocated by the framework that owns it.
 
     PyTorch and CuPy allocate from their own pools. Others get memory of the CUDA driver's pool, as an object
     with ``__cuda_array_interface__``.
@@ -42,16 +45,26 @@ def empty_like(array: DeviceArray, stream: int) -> DeviceArray:
     Raises:
         DeviceError: The device has too little free memory.
     """
-    framework = framework_of(array.owner)
+    framework = framework_of(like.owner)
     if framework in ("torch", "cupy"):
+        module = sys.modules[framework]
         try:
-            made = sys.modules[framework].empty_like(array.owner)
+            if framework == "torch":
+                made = module.empty(shape, dtype=getattr(module, dtype.name), device=like.owner.device)
+            else:
+                made = module.empty(shape, dtype)
         except Exception as error:  # each framework has an error of its own for it
-            raise DeviceError(f"no {array.nbytes} bytes of device memory for a residual: {error}") from error
+            raise DeviceError(f"no device memory for {dtype.name}{list(shape)}: {error}") from error
         pointer = made.data_ptr() if framework == "torch" else made.data.ptr
-        return DeviceArray(made, pointer, array.shape, array.dtype, array.device)
-    memory = DeviceMemory(array.nbytes, array.device, stream, array.shape, array.dtype)
-    return DeviceArray(memory, memory.pointer, array.shape, array.dtype, array.device)
+        return DeviceArray(made, pointer, shape, dtype, like.device)
+    nbytes = math.prod(shape) * dtype.itemsize
+    memory = DeviceMemory(nbytes, like.device, stream, shape, dtype)
+    return DeviceArray(memory, memory.pointer, shape, dtype, like.device)
+
+
+def empty_like(array: DeviceArray, stream: int) -> DeviceArray:
+    """A new array of the shape and dtype of ``array``, as by `empty`."""
+    return empty(array.shape, array.dtype, array, stream)
 
 
 def empty_bytes(count: int, like: DeviceArray, stream: int) -> tuple[Any, int]:
@@ -60,19 +73,8 @@ def empty_bytes(count: int, like: DeviceArray, stream: int) -> tuple[Any, int]:
     Raises:
         DeviceError: The device has too little free memory.
     """
-    framework = framework_of(like.owner)
-    try:
-        if framework == "torch":
-            torch = sys.modules["torch"]
-            made = torch.empty(count, dtype=torch.uint8, device=like.owner.device)
-            return made, made.data_ptr()
-        if framework == "cupy":
-            made = sys.modules["cupy"].empty(count, np.uint8)
-            return made, made.data.ptr
-    except Exception as error:
-        raise DeviceError(f"no {count} bytes of device memory for a workspace: {error}") from error
-    memory = DeviceMemory(count, like.device, stream, (count,), np.dtype(np.uint8))
-    return memory, memory.pointer
+    made = empty((count,), np.dtype(np.uint8), like, stream)
+    return made.owner, made.pointer
 
 
 class DeviceMemory:
@@ -271,8 +273,21 @@ def copy_of(array: DeviceArray, stream: int) -> DeviceArray:
     return made
 
 
-def send(parts: list[NDArray[Any]], like: DeviceArray, stream: int) -> tuple[Any, list[int]]:
-    """Copies arrays to the device in one transfer: what keeps the memory alive, and the address of each.
+def room_for(parts: list[NDArray[Any]], like: DeviceArray, stream: int) -> tuple[Any, list[int]]:
+    """Allocates device memory for copies of arrays: what keeps it alive, and the address of each.
+
+    Raises:
+        DeviceError: The device has too little free memory.
+    """
+    offsets, size = layout([part.nbytes for part in parts])
+    memory, pointer = empty_bytes(size, like, stream)
+    return memory, [pointer + offset for offset in offsets]
+
+
+def send(
+    parts: list[NDArray[Any]], like: DeviceArray, stream: int, room: tuple[Any, list[int]] | None = None
+) -> tuple[Any, list[int]]:
+    """Copies arrays to the device in one transfer: to the room for them, or as `room_for` returns it.
 
     Raises:
         DeviceError: The device has too little free memory, or the copy failed.
@@ -281,10 +296,10 @@ def send(parts: list[NDArray[Any]], like: DeviceArray, stream: int) -> tuple[Any
     staged = pinned(size)
     for offset, part in zip(offsets, parts, strict=True):
         staged[offset : offset + part.nbytes] = np.ascontiguousarray(part).reshape(-1).view(np.uint8)
-    memory, pointer = empty_bytes(size, like, stream)
+    memory, at = room or room_for(parts, like, stream)
     if size:
-        call("send", like.device, pointer, staged.ctypes.data, size, stream)
-    return memory, [pointer + offset for offset in offsets]
+        call("send", like.device, at[0], staged.ctypes.data, size, stream)
+    return memory, at
 
 
 def layout(sizes: list[int]) -> tuple[list[int], int]:

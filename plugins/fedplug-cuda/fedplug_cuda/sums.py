@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from fedplug.errors import ArgumentError
 from fedplug.ops.types import AboveThreshold, ChunkedTopK, TakenFromSum, TopKMomentum
 from fedplug_cuda.arrays import DTYPE_CODES, DeviceArray, require_same_device
-from fedplug_cuda.entries import read_entries, take_entries
+from fedplug_cuda.entries import READ, TAKE, Entries, queue
 from fedplug_cuda.library import ScaledSum, call, library
 from fedplug_cuda.memory import empty_like, on_device, send
 from fedplug_cuda.results import Results, require_counted_finite
@@ -137,8 +137,8 @@ def momentum_topk(
     found = select(speeds, residuals, [None] * len(xs), ks, "error", stream)
     parts = [slice(*pair) for pair in zip(found.row_splits[:-1], found.row_splits[1:], strict=True)]
     indices = [found.indices[part] for part in parts]
-    counts = [len(each) for each in indices]
-    take_entries(speeds, [on_device(each) or 0 for each in indices], counts, None, stream)
+    each = zip(speeds, indices, strict=True)
+    queue(TAKE, [Entries(speed, on_device(at), None, len(at)) for speed, at in each], stream)
     return [
         TopKMomentum(found.values[part], indices[i], speeds[i], found.residuals[i], np.int64(0))
         for i, part in enumerate(parts)
@@ -156,10 +156,8 @@ def taken(
     results = Results([_COUNT, x.dtype.itemsize * len(indices)], x, stream)
     rest = empty_like(x, stream)
     _queue_sum(x, residual, rest, 1, stream, non_finite=results.at[0])
-    sent, (indices_at,) = send([indices], x, stream)
-    take_entries([rest], [indices_at], [len(indices)], results.at[1], stream)
+    queue(TAKE, [Entries(rest, indices, results.at[1], len(indices))], stream)
     non_finite, values = results.fetch()
-    del sent  # not before the stream is through
     require_counted_finite(non_finite, [x.size])
     return TakenFromSum(values.view(x.dtype), rest)
 
@@ -175,10 +173,8 @@ def gathered(
         total = empty_like(x, stream)
         _queue_sum(x, residual, total, 1, stream)
     results = Results([x.dtype.itemsize * len(indices)], x, stream)
-    sent, (indices_at,) = send([indices], x, stream)
-    read_entries([total], [indices_at], [len(indices)], results.at[0], stream)
+    queue(READ, [Entries(total, indices, results.at[0], len(indices))], stream)
     (values,) = results.fetch()
-    del sent  # not before the stream is through
     return values.view(x.dtype)
 
 

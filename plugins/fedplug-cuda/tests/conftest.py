@@ -5,8 +5,13 @@ Without a device the tests skip, unless FEDPLUG_CUDA_LIBRARY names the fake libr
 
 from __future__ import annotations
 
+import contextlib
+import ctypes
+import types
+
 import fedplug_cuda
 import pytest
+from fedplug_cuda.library import library
 from fedplug_cuda.memory import fetch
 
 
@@ -33,3 +38,35 @@ class Device:
 @pytest.fixture
 def device():
     return Device()
+
+
+class FakeDevice:
+    """The fake device of csrc/tests/fake_cuda, which counts its operations and fails on demand."""
+
+    OPERATIONS = ("set", "copy", "launch", "wait", "ask", "allocate", "count devices")
+    ERRORS = types.MappingProxyType({"memory": 2, "old driver": 35, "no device": 100})
+
+    def __init__(self, library):
+        self._calls, self._fail = library.fedplug_fake_cuda_calls, library.fedplug_fake_cuda_fail
+        self._calls.argtypes, self._calls.restype = [ctypes.c_int], ctypes.c_int
+        self._fail.argtypes, self._fail.restype = [ctypes.c_int] * 3, None
+
+    def calls(self):
+        return {name: self._calls(number) for number, name in enumerate(self.OPERATIONS)}
+
+    @contextlib.contextmanager
+    def failing(self, operation, at=0, error="memory"):
+        """Call number ``at`` of the operation, counted from now, fails."""
+        self._fail(self.OPERATIONS.index(operation), at, self.ERRORS[error])
+        try:
+            yield
+        finally:
+            self._fail(0, -1, 0)
+
+
+@pytest.fixture
+def fake(device):
+    try:
+        return FakeDevice(library())
+    except AttributeError:
+        pytest.skip("a real device counts nothing and fails seldom")

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 import fedplug
-from fedplug.errors import NonFiniteError, StateError
+from fedplug.errors import CapabilityError, CapabilityWarning, NonFiniteError, StateError
 from fedplug.ops.device_array import is_on_device, on_host
 
 EXPRESSIONS = [
@@ -63,9 +63,15 @@ def test_a_state_moves_between_host_and_device(device):
     assert codec.encode_model(update(1), host_state, 1)[0] == expected
 
 
-def test_encoders_without_kernels_are_given_copies_on_the_host(device):
-    codec = fedplug.codec("qsgd(8)")
-    assert codec.encode_model(on_device(device, update(0)))[0] == codec.encode_model(update(0))[0]
+def test_encoders_without_kernels_are_given_copies_on_the_host_or_are_refused(device):
+    arrays, held = update(0), on_device(device, update(0))
+    codec = fedplug.codec("powersgd(1)")
+    with pytest.warns(CapabilityWarning, match=r"powersgd\(.*copied to the host"):
+        payloads = codec.encode_model(held)[0]
+    assert payloads == codec.encode_model(arrays)[0]
+    with pytest.raises(CapabilityError, match="does not run on CUDA devices"):
+        fedplug.codec("powersgd(1)", device="cuda").encode_model(held)
+    assert fedplug.codec("dgc(0.1)", device="cuda").encode_model(held)[0]
 
 
 def test_a_model_of_several_dtypes_is_encoded(device):

@@ -10,7 +10,7 @@ import numpy as np
 from fedplug.ops.device_array import DeviceArray
 from fedplug.ops.donation import spare_residuals
 from fedplug_cuda.arrays import stream_handle
-from fedplug_cuda.entries import add_entries
+from fedplug_cuda.entries import ADD, Entries, queue
 from fedplug_cuda.memory import copy_of, on_device
 from fedplug_cuda.scatter import scatter_decode_add as add
 
@@ -40,8 +40,9 @@ def add_selected(
 ) -> list[DeviceArray]:
     """See `fedplug.ops.add_selected`; the indices that a selection left on the device are used there."""
     selected = [on_device(each) for each in indices]
-    if None in selected or len({residual.dtype for residual in residuals}) > 1:
+    if None in selected:
         return [scatter_decode_add(*each) for each in zip(residuals, values, indices, strict=True)]
-    stream = stream_handle(None, residuals[0])
-    add_entries(residuals, values, selected, stream)
+    each = zip(residuals, selected, values, strict=True)
+    entries = [Entries(residual, at, lost, len(lost)) for residual, at, lost in each]
+    queue(ADD, entries, stream_handle(None, residuals[0]))
     return list(residuals)

@@ -1,0 +1,179 @@
+// Test cases of what begins with a scaled sum: selections from chunks and of
+// what reaches a threshold, compared with the core; and of entries of a list.
+#ifndef FEDPLUG_TESTS_CUDA_CHECK_SUM_CASES_H_
+#define FEDPLUG_TESTS_CUDA_CHECK_SUM_CASES_H_
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "core/chunked_topk_residual.h"
+#include "core/threshold_residual.h"
+#include "cuda/chunked_topk_residual.h"
+#include "cuda/entries.h"
+#include "cuda/scaled_sum.h"
+#include "tests/cuda_check_device.cuh"
+#include "tests/kernel_inputs.h"
+
+namespace fedplug::testing {
+
+template <typename T>
+struct SumSelection {
+  std::vector<T> values;
+  std::vector<std::int32_t> indices;
+  std::vector<T> residual;
+  std::int64_t non_finite;
+};
+
+template <typename T>
+void ExpectEqual(const SumSelection<T>& actual,
+                 const SumSelection<T>& expected) {
+  EXPECT_EQ(actual.non_finite, expected.non_finite);
+  if (expected.non_finite > 0) return;  // the rest means nothing
+  EXPECT_EQ(actual.indices, expected.indices);
+  EXPECT_EQ(BitsOf(actual.values), BitsOf(expected.values));
+  EXPECT_EQ(BitsOf(actual.residual), BitsOf(expected.residual));
+}
+
+template <typename T>
+void ExpectChunksOfTheCore(const std::vector<T>& delta,
+                           const std::vector<T>& residual, std::int64_t k,
+                           std::int64_t chunk, T decay) {
+  const auto n = static_cast<std::int64_t>(delta.size());
+  const auto entries = static_cast<std::size_t>(ChunkedEntries(n, k, chunk));
+  SumSelection<T> expected = {std::vector<T>(entries),
+                              std::vector<std::int32_t>(entries),
+                              std::vector<T>(delta.size()), 0};
+  Serial serial;
+  static_cast<void>(ChunkedTopKResidual(
+      delta.data(), residual.data(), expected.residual.data(), n, k, chunk,
+      decay, serial, expected.values.data(), expected.indices.data(),
+      &expected.non_finite));
+
+  const DeviceArray<T> x(delta);
+  const DeviceArray<T> before(residual);
+  const DeviceArray<T> after(delta.size());
+  const DeviceArray<T> values(entries);
+  const DeviceArray<std::int32_t> indices(entries);
+  const DeviceArray<cuda::NonFiniteCount> non_finite(1);
+  Check(cuda::QueueChunkedTopK<T>(
+      {x.data(), before.data(), after.data(), n, decay}, k, chunk,
+      values.data(), indices.data(), non_finite.data(), nullptr));
+  ExpectEqual({values.ToVector(), indices.ToVector(), after.ToVector(),
+               std::int64_t{non_finite.ToVector()[0].count}},
+              expected);
+}
+
+template <typename T>
+void ChunksEqualTheCore() {
+  struct Row {
+    std::int64_t n, k, chunk;
+  };
+  constexpr Row kRows[] = {{0, 3, 64},      {1, 1, 1},      {100, 0, 7},
+                           {9001, 3, 1000}, {5000, 64, 64}, {17000, 700, 9000}};
+  Random random(7);
+  for (const Row& row : kRows) {
+    for (const Fill fill : {Fill::kNormal, Fill::kFewLevels, Fill::kZeros,
+                            Fill::kDenormal, Fill::kAnyBits}) {
+      SCOPED_TRACE("n " + std::to_string(row.n) + ", chunk " +
+                   std::to_string(row.chunk) + ", fill " +
+                   std::to_string(static_cast<int>(fill)));
+      const auto delta = RandomVector<T>(row.n, fill, random);
+      ExpectChunksOfTheCore(delta, RandomVector<T>(row.n, fill, random), row.k,
+                            row.chunk, FromFloat<T>(0.95f));
+    }
+  }
+}
+
+template <typename T>
+void ExpectThresholdOfTheCore(const std::vector<T>& delta,
+                              const std::vector<T>& residual, T threshold) {
+  const auto n = static_cast<std::int64_t>(delta.size());
+  SumSelection<T> expected = {{}, {}, std::vector<T>(delta.size()), 0};
+  Serial serial;
+  ThresholdSelection<T> selection;
+  const Status status =
+      selection.Run(delta.data(), residual.data(), expected.residual.data(), n,
+                    threshold, serial, &expected.non_finite);
+  if (status.ok()) {
+    expected.values.resize(static_cast<std::size_t>(selection.count()));
+    expected.indices.resize(expected.values.size());
+    selection.Write(serial, expected.values.data(), expected.indices.data());
+  }
+
+  const DeviceArray<T> x(delta);
+  const DeviceArray<T> before(residual);
+  const DeviceArray<T> after(delta.size());
+  const DeviceArray<cuda::NonFiniteCount> non_finite(1);
+  const std::size_t tiles = std::max<std::size_t>(
+      1, (delta.size() + cuda::kCountedTile - 1) / cuda::kCountedTile);
+  const DeviceArray<std::uint32_t> counts(tiles);
+  Check(cuda::QueueScaledSum<T>(
+      {x.data(), before.data(), after.data(), n, T{1}}, threshold,
+      counts.data(), non_finite.data(), nullptr));
+  std::vector<std::uint32_t> sums = {0};
+  for (const std::uint32_t count : counts.ToVector()) {
+    sums.push_back(sums.back() + count);
+  }
+  const DeviceArray<T> values(sums.back());
+  const DeviceArray<std::int32_t> indices(sums.back());
+  const DeviceArray<std::uint32_t> befores(sums);
+  Check(cuda::QueueTakeAbove(after.data(), n, threshold, befores.data(),
+                             values.data(), indices.data(), nullptr));
+  ExpectEqual({values.ToVector(), indices.ToVector(), after.ToVector(),
+               std::int64_t{non_finite.ToVector()[0].count}},
+              expected);
+}
+
+template <typename T>
+void ThresholdsEqualTheCore() {
+  Random random(8);
+  for (const std::int64_t n : {0, 1, 33, 8193, 20000}) {
+    for (const Fill fill : {Fill::kNormal, Fill::kFewLevels, Fill::kZeros,
+                            Fill::kDenormal, Fill::kAnyBits}) {
+      for (const float threshold : {0.0f, 2.0f, 1e30f}) {
+        SCOPED_TRACE("n " + std::to_string(n) + ", threshold " +
+                     std::to_string(threshold));
+        const auto delta = RandomVector<T>(n, fill, random);
+        ExpectThresholdOfTheCore(delta, RandomVector<T>(n, fill, random),
+                                 FromFloat<T>(threshold));
+      }
+    }
+  }
+}
+
+// Two tensors of two dtypes, one without indices.
+inline void EntriesAreReadTakenAddedAndDivided() {
+  using Floats = std::vector<float>;
+  using Doubles = std::vector<double>;
+  const DeviceArray<float> sparse(Floats{1, 2, 3, 4});
+  const DeviceArray<double> dense(Doubles{5, 6});
+  const DeviceArray<std::int32_t> indices(std::vector<std::int32_t>{1, 3});
+  const DeviceArray<float> few(2);
+  const DeviceArray<double> all(2);
+  const auto queue = [&](cuda::EntriesWork work, bool to_values) {
+    const DeviceArray<cuda::Entries> lists(std::vector<cuda::Entries>{
+        {sparse.data(), indices.data(), to_values ? few.data() : nullptr, 0, 0},
+        {dense.data(), nullptr, to_values ? all.data() : nullptr, 2, 1}});
+    Check(cuda::QueueEntries(work, lists.data(), 2, 4, nullptr));
+    Check(cudaDeviceSynchronize());
+  };
+  queue(cuda::EntriesWork::kRead, true);
+  EXPECT_EQ(few.ToVector(), (Floats{2, 4}));
+  EXPECT_EQ(all.ToVector(), (Doubles{5, 6}));
+  queue(cuda::EntriesWork::kAdd, true);
+  EXPECT_EQ(sparse.ToVector(), (Floats{1, 4, 3, 8}));
+  EXPECT_EQ(dense.ToVector(), (Doubles{10, 12}));
+  queue(cuda::EntriesWork::kDivideBy, true);
+  EXPECT_EQ(sparse.ToVector(), (Floats{1, 2, 3, 4}));
+  EXPECT_EQ(dense.ToVector(), (Doubles{2, 12.0 / 5}));
+  queue(cuda::EntriesWork::kTake, true);
+  EXPECT_EQ(few.ToVector(), (Floats{2, 4}));
+  EXPECT_EQ(sparse.ToVector(), (Floats{1, 0, 3, 0}));
+  queue(cuda::EntriesWork::kTake, false);
+  EXPECT_EQ(dense.ToVector(), (Doubles{0, 0}));
+}
+
+}  // namespace fedplug::testing
+
+#endif  // FEDPLUG_TESTS_CUDA_CHECK_SUM_CASES_H_

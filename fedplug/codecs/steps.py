@@ -1,0 +1,56 @@
+"""Steps of an addition, which run together or not at all."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+from functools import partial
+from itertools import chain
+from typing import Any, NamedTuple, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedplug.ops import _cuda
+from fedplug.ops.device_array import DeviceArray
+
+__all__ = ["AddOnDevice", "Step", "run"]
+
+
+class AddOnDevice(NamedTuple):
+    """The addition of entries to an array on a device.
+
+    Attributes:
+        total: The array, float32 or float64.
+        values: The numbers to add, of the dtype of ``total``: a NumPy array, or on the same device.
+        indices: The strictly ascending indices of the values, which were checked; None: one for each element.
+    """
+
+    total: DeviceArray
+    values: NDArray[Any] | DeviceArray
+    indices: NDArray[np.int32] | None
+
+
+Step: TypeAlias = "partial[Any] | AddOnDevice"
+
+
+def run(steps: Sequence[Step]) -> None:
+    """Runs all steps or none: no signal handler can raise an exception between two of them.
+
+    Python runs signal handlers between the bytecodes of Python functions only. Each step is a C function, and
+    here C calls them. All additions on a device are one kernel, which is queued first.
+
+    Raises:
+        fedplug_cuda.DeviceError: The device or its memory refused the additions.
+    """
+    additions = [step for step in steps if isinstance(step, AddOnDevice)]
+    others = [step for step in steps if not isinstance(step, AddOnDevice)]
+    launches, sent = _cuda.sums.prepared(additions) if additions else ([], None)
+    statuses = map(partial.__call__, launches)
+    with np.errstate(all="ignore"):  # a warning runs Python code
+        try:
+            # A status above 0 raises IndexError, in C.
+            deque(chain(map((None,).__getitem__, statuses), map(partial.__call__, others)), maxlen=0)
+        except IndexError:
+            raise _cuda.sums.refusal() from None
+    del sent  # not before the kernel is queued

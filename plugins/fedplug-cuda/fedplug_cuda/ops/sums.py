@@ -1,0 +1,83 @@
+"""Decoded payloads and sums on a CUDA device, for `fedplug.decode`, `fedplug.Sum` and `fedplug.ModelSum`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedplug.ops.device_array import DeviceArray
+from fedplug_cuda.arrays import stream_handle
+from fedplug_cuda.entries import ADD, DIVIDE_BY, Entries, queue
+from fedplug_cuda.entries import prepared as prepare
+from fedplug_cuda.library import DeviceError, call, last_error
+from fedplug_cuda.memory import copy_of, empty
+from fedplug_cuda.scatter import scatter_decode_add
+
+__all__ = ["copied", "divide", "prepared", "refusal", "write", "zeros"]
+
+
+def zeros(shape: tuple[int, ...], dtype: np.dtype[Any], like: DeviceArray) -> DeviceArray:
+    """Makes an array of zeros on the device of ``like``, in memory of the framework that owns it."""
+    stream = stream_handle(None, like)
+    made = empty(shape, dtype, like, stream)
+    if made.nbytes:
+        call("zero", made.device, made.pointer, made.nbytes, stream)
+    return made
+
+
+def copied(x: DeviceArray) -> DeviceArray:
+    """Returns a copy on the same device."""
+    return copy_of(x, stream_handle(None, x))
+
+
+def write(out: DeviceArray, values: NDArray[Any], indices: NDArray[np.int32] | None) -> None:
+    """Writes a decoded payload over an array: all elements, or entries among zeros.
+
+    Raises:
+        PayloadError: The indices do not ascend strictly in the array, whose contents are then undefined.
+        DeviceError: The device or its memory refused the work.
+    """
+    stream = stream_handle(None, out)
+    if indices is not None:
+        if out.nbytes:
+            call("zero", out.device, out.pointer, out.nbytes, stream)
+        scatter_decode_add(out, values, indices)
+        return
+    host = np.ascontiguousarray(values)
+    if host.nbytes:
+        call("send", out.device, out.pointer, host.ctypes.data, host.nbytes, stream)
+
+
+def prepared(additions: Sequence[Any]) -> tuple[list[partial[int]], Any]:
+    """Prepares the kernel that makes additions.
+
+    Args:
+        additions: One or more `fedplug.codecs.steps.AddOnDevice`.
+
+    Returns:
+        C functions to call, which return 0 or a status, and what they need in memory until then.
+
+    Raises:
+        DeviceError: The arrays are on several devices, or their memory is too small.
+    """
+    entries = []
+    for total, values, indices in additions:
+        on_device = isinstance(values, DeviceArray)
+        entries.append(Entries(total, indices, values.pointer if on_device else values, values.size))
+    launch, sent = prepare(ADD, entries, stream_handle(None, entries[0].array))
+    return [launch], sent
+
+
+def refusal() -> DeviceError:
+    """Returns the error of a function from `prepared` that returned a status."""
+    return DeviceError(last_error())
+
+
+def divide(arrays: Sequence[DeviceArray], divisor: float) -> None:
+    """Divides arrays by a number, which is rounded to the dtype of each, in place."""
+    entries = [Entries(x, None, np.full(1, divisor, x.dtype), x.size) for x in arrays]
+    queue(DIVIDE_BY, entries, stream_handle(None, arrays[0]))
