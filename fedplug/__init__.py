@@ -20,6 +20,7 @@ if TYPE_CHECKING:
         to_config,
     )
     from fedplug.codecs import ClientCodec, Codec, ModelSum, Sum, TensorMetrics, codec, decode, decode_model
+    from fedplug.differences import diff, patch
     from fedplug.registry.hookspecs import hookimpl
     from fedplug.stores import open_store
     from fedplug.tff.runtime import use_runtime
@@ -38,12 +39,14 @@ _HOMES = {
     "codec": "fedplug.codecs",
     "decode": "fedplug.codecs",
     "decode_model": "fedplug.codecs",
+    "diff": "fedplug.differences",
     "encoder": "fedplug.api",
     "from_config": "fedplug.api",
     "hookimpl": "fedplug.registry.hookspecs",
     "kernels": "fedplug.kernels",
     "open_store": "fedplug.stores",
     "ops": "fedplug.ops",
+    "patch": "fedplug.differences",
     "schedule": "fedplug.api",
     "tff": "fedplug.tff",
     "to_config": "fedplug.api",
@@ -62,12 +65,14 @@ __all__ = [
     "codec",
     "decode",
     "decode_model",
+    "diff",
     "encoder",
     "from_config",
     "hookimpl",
     "kernels",
     "open_store",
     "ops",
+    "patch",
     "schedule",
     "tff",
     "to_config",

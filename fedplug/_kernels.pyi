@@ -117,6 +117,16 @@ def encode_symbols(packed: NDArray[np.uint8], count: int, bits: int, form: str) 
 def frame_symbols(
     data: NDArray[np.uint8], start: int, count: int, bits: int, form: str, header: bytes
 ) -> bytes: ...
+def encode_difference(
+    before: NDArray[np.uint8] | None, after: NDArray[np.uint8], item_bytes: int, mantissa_bits: int
+) -> NDArray[np.uint8]: ...
+def decode_difference(
+    code: NDArray[np.uint8],
+    before: NDArray[np.uint8] | None,
+    out: NDArray[np.uint8],
+    item_bytes: int,
+    mantissa_bits: int,
+) -> None: ...
 def decode_symbols(code: NDArray[np.uint8], count: int, bits: int, form: str) -> NDArray[np.uint8]: ...
 def encode_rotated(
     values: NDArray[Any], key: tuple[int, int], levels: NDArray[np.float64], block_size: int

@@ -3,47 +3,22 @@
 #include <algorithm>
 #include <string>
 
+#include "core/base/leb128.h"
+
 namespace fedplug {
 namespace {
 
 constexpr std::int64_t kNumbersEnd = std::int64_t{1} << 31;
-constexpr std::int64_t kLongestNumber = 5;
 
 Status Corrupt(const std::string& what) {
   return {StatusCode::kDataLoss, "the lengths in a sparse payload " + what};
 }
 
-std::int64_t Leb128Bytes(std::int64_t number) {
-  std::int64_t bytes = 1;
-  while ((number >>= 7) > 0) ++bytes;
-  return bytes;
-}
-
-// Returns where the next byte goes.
-std::uint8_t* PutLeb128(std::int64_t number, std::uint8_t* at) {
-  for (; number >= 128; number >>= 7) {
-    *at++ = static_cast<std::uint8_t>(number | 128);
-  }
-  *at++ = static_cast<std::uint8_t>(number);
-  return at;
-}
-
 // Reads the number that begins at *at, and moves on to the byte after it.
-Status GetLeb128(const std::uint8_t* body, std::int64_t bytes, std::int64_t* at,
+Status GetNumber(const std::uint8_t* body, std::int64_t bytes, std::int64_t* at,
                  std::int64_t* number) {
-  const std::int64_t begin = *at;
-  const std::int64_t end = std::min(bytes, begin + kLongestNumber);
-  *number = 0;
-  std::uint8_t byte = 128;
-  for (; byte >= 128; ++*at) {
-    if (*at == end) return Corrupt("cannot be read");
-    byte = body[*at];
-    *number |= std::int64_t{byte & 127} << (7 * (*at - begin));
-  }
-  if ((byte == 0 && *at - begin > 1) || *number >= kNumbersEnd) {
-    return Corrupt("are not in their fewest bytes, or too large");
-  }
-  return {};
+  if (GetLeb128(body, bytes, kNumbersEnd, at, number)) return {};
+  return Corrupt("cannot be read, are not in their fewest bytes, or too large");
 }
 
 }  // namespace
@@ -77,8 +52,8 @@ Status ReadSparseBody(const std::uint8_t* body, std::int64_t bytes,
   std::int64_t at = 0;
   std::int64_t count;
   std::int64_t code_bytes;
-  Status status = GetLeb128(body, bytes, &at, &count);
-  if (status.ok()) status = GetLeb128(body, bytes, &at, &code_bytes);
+  Status status = GetNumber(body, bytes, &at, &count);
+  if (status.ok()) status = GetNumber(body, bytes, &at, &code_bytes);
   if (!status.ok()) return status;
   if (count > elements || code_bytes > bytes - at) {
     return Corrupt("do not fit the payload or the tensor");

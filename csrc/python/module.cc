@@ -11,6 +11,7 @@ void RegisterThresholdResidual(pybind11::module_& module);
 void RegisterGatherSum(pybind11::module_& module);
 void RegisterScatterDecode(pybind11::module_& module);
 void RegisterIndexCode(pybind11::module_& module);
+void RegisterDifferenceCode(pybind11::module_& module);
 void RegisterSparseForm(pybind11::module_& module);
 void RegisterSymbolCode(pybind11::module_& module);
 void RegisterRandomIndices(pybind11::module_& module);
@@ -35,6 +36,7 @@ PYBIND11_MODULE(_kernels, module) {
   fedplug::python::RegisterGatherSum(module);
   fedplug::python::RegisterScatterDecode(module);
   fedplug::python::RegisterIndexCode(module);
+  fedplug::python::RegisterDifferenceCode(module);
   fedplug::python::RegisterSparseForm(module);
   fedplug::python::RegisterSymbolCode(module);
   fedplug::python::RegisterRandomIndices(module);

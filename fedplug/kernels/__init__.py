@@ -31,6 +31,7 @@ else:
 
 from fedplug.kernels.chunked_topk import chunked_topk_residual
 from fedplug.kernels.container import crc32, frame, unframe
+from fedplug.kernels.difference_code import decode_difference, encode_difference
 from fedplug.kernels.dlpack import from_dlpack
 from fedplug.kernels.finite import all_finite, finite_from_bytes
 from fedplug.kernels.gather_sum import gather_sum, take_from_sum
@@ -64,12 +65,14 @@ __all__ = [
     "chunked_topk_residual",
     "count_nonfinite",
     "crc32",
+    "decode_difference",
     "decode_indices",
     "decode_rotated",
     "decode_symbols",
     "decode_values",
     "draw_indices",
     "empty",
+    "encode_difference",
     "encode_indices",
     "encode_rotated",
     "encode_symbols",

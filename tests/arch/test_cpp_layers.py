@@ -34,6 +34,7 @@ MAY_INCLUDE_IN_CORE = {
     "codes/rans": {"base", "simd", "codes/rans"},
     "codes/adaptive": {"base", "simd", "codes/adaptive", "codes/rans", "codes/symbols", "codes/values"},
     "codes/indices": {"base", "codes/adaptive", "codes/indices"},
+    "codes/difference": {"base", "simd", "codes/difference", "codes/indices"},
     "topk": {"base", "simd", "topk"},
     "sparse": {"base", "simd", "sparse"},
     "matrix": {"base", "simd", "codes/values", "matrix"},

@@ -32,6 +32,7 @@ BELOW = {
     "kernels": ("_kernels", "registry"),
     "wire": ("kernels",),
     "stores": ("wire",),
+    "differences": ("wire",),
     # arrays and tensors
     "ops": ("wire",),
     "schedules": ("ops",),
@@ -47,7 +48,7 @@ BELOW = {
     "tff/compat": ("tff/process",),
     "tff/__init__": ("tff/compat", "tff/training"),
     # what stands on top
-    "__init__": ("codecs", "tff/__init__"),
+    "__init__": ("codecs", "differences", "tff/__init__"),
     "diagnostics": ("codecs", "tff/training"),
     "testing": ("codecs", "tff/training"),
     "experiment": ("__init__", "diagnostics"),

@@ -97,6 +97,27 @@ def sparse_bodies():
         )
 
 
+def differences():
+    """Few changes, many and none in words of every size, and whole arrays."""
+    layouts = [(2, 7), (2, 10), (4, 23), (8, 52), (1, 3), (1, 7), (4, 31), (8, 63)]  # as in the target
+    count = 200
+    for number, (size, mantissa) in enumerate(layouts):
+        state, old = 7, []
+        for _ in range(count * size):  # the generator of the target
+            old.append(state >> 24)
+            state = (state * 1664525 + 1013904223) % 2**32
+        before = np.array(old, np.uint8)
+        for name, stride in [("few", 40), ("many", 3), ("none", count)]:
+            after = before.copy()
+            after[size * stride // 2 :: size * stride] += 1
+            for kind, base in [(0, before), (128, None)]:
+                if base is None and name != "few":
+                    continue
+                code = kernels.encode_difference(base, after, size, mantissa)
+                head = struct.pack("<BHI", kind + number, count, 7)
+                yield f"{size}-{mantissa}-{name if kind == 0 else 'whole'}", head + code.tobytes()
+
+
 def leb128(number):
     """Seven bits a byte, the lowest first, the high bit set on all bytes but the last."""
     return bytes([128 | number & 127]) + leb128(number >> 7) if number >= 128 else bytes([number])
@@ -116,6 +137,7 @@ def main() -> None:
     targets = {
         "container_fuzz": containers,
         "decode_values_fuzz": values,
+        "decode_difference_fuzz": differences,
         "decode_indices_fuzz": index_codes,
         "decode_rotated_fuzz": rotated_codes,
         "decode_symbols_fuzz": symbols,

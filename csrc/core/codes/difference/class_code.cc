@@ -1,0 +1,141 @@
+#include "core/codes/difference/class_code.h"
+
+#include <algorithm>
+#include <cstddef>
+#include <numeric>
+
+#include "core/base/bytes_for.h"
+#include "core/codes/difference/bits.h"
+#include "core/codes/difference/steps.h"
+#include "core/index_code.h"
+#include "core/symbol_code.h"
+
+namespace fedplug::differences {
+namespace {
+
+// The form of ranks whose gaps are coded; every other number is the width of
+// the symbols into which a bitmap is cut.
+constexpr std::uint8_t kGaps = 0;
+
+// Up to here a bit for every member is worse than gaps, and slower.
+constexpr std::int64_t kSparse = 16;
+
+// From here on the table of the frequencies of bytes is short in comparison.
+constexpr std::int64_t kManyMembers = 1 << 17;
+
+std::int64_t SymbolsInBitmap(std::int64_t members, int bits) {
+  return BytesFor(members) * (8 / bits);
+}
+
+// The codes cannot refuse what this file gives them.
+void Require(const Status& status) { static_cast<void>(status); }
+
+}  // namespace
+
+void AppendRanks(const std::int32_t* ranks, std::int64_t count,
+                 std::int64_t members, ByteVector* code) {
+  if (count == 0 || count == members) return;
+  ByteVector part;
+  if (count * kSparse < members) {
+    code->push_back(kGaps);
+    Require(EncodeIndices(ranks, count, members, IndexForm::kRice, &part));
+  } else {
+    const int bits = members < kManyMembers ? 4 : 8;
+    code->push_back(static_cast<std::uint8_t>(bits));
+    ByteVector bitmap;
+    Require(EncodeIndices(ranks, count, members, IndexForm::kBitmap, &bitmap));
+    Require(EncodeSymbols(
+        bitmap.data(), static_cast<std::int64_t>(bitmap.size()),
+        SymbolsInBitmap(members, bits), bits, SymbolForm::kRans, &part));
+  }
+  AppendPart(part, code);
+}
+
+Status ReadRanks(PartReader* code, std::int64_t count, std::int64_t members,
+                 std::int32_t* ranks) {
+  if (count == 0) return {};
+  if (count == members) {
+    std::iota(ranks, ranks + count, 0);
+    return {};
+  }
+  std::uint8_t form;
+  Part part;
+  if (!code->Byte(&form) || !code->Next(&part)) {
+    return Corrupt("it ends in the places of a class");
+  }
+  if (form == kGaps) {
+    return DecodeIndices(part.data, part.bytes, count, members,
+                         IndexForm::kRice, ranks);
+  }
+  if (form != 4 && form != 8) return Corrupt("places are of an unknown form");
+  ByteVector bitmap(static_cast<std::size_t>(BytesFor(members)));
+  const Status status =
+      DecodeSymbols(part.data, part.bytes, SymbolsInBitmap(members, form), form,
+                    SymbolForm::kRans, bitmap.data());
+  if (!status.ok()) return status;
+  return DecodeIndices(bitmap.data(), static_cast<std::int64_t>(bitmap.size()),
+                       count, members, IndexForm::kBitmap, ranks);
+}
+
+template <typename Word>
+void AppendSteps(const Word* steps, std::int64_t count, ByteVector* code) {
+  ByteVector symbols(static_cast<std::size_t>(count));
+  BitWriter low;
+  std::uint32_t largest = 1;
+  for (std::int64_t i = 0; i < count; ++i) {
+    const CodedStep step = CodeStep(steps[i]);
+    symbols[static_cast<std::size_t>(i)] = step.symbol;
+    largest = std::max<std::uint32_t>(largest, step.symbol);
+    if (step.width > 0) low.Write(step.low, step.width);
+  }
+  const int bits = 32 - __builtin_clz(largest);
+  ByteVector packed(static_cast<std::size_t>(PackedSymbolBytes(count, bits)));
+  index_codes::NumberWriter numbers(packed.data(), bits);
+  for (const std::uint8_t symbol : symbols) numbers.Write(symbol);
+  numbers.Finish();
+  ByteVector part;
+  Require(EncodeSymbols(packed.data(), static_cast<std::int64_t>(packed.size()),
+                        count, bits, SymbolForm::kRans, &part));
+  code->push_back(static_cast<std::uint8_t>(bits));
+  AppendPart(part, code);
+  AppendPart(low.Finish(), code);
+}
+
+template <typename Word>
+Status ReadSteps(PartReader* code, std::int64_t count, Word* steps) {
+  std::uint8_t bits;
+  Part coded;
+  Part low;
+  if (!code->Byte(&bits) || !code->Next(&coded) || !code->Next(&low)) {
+    return Corrupt("it ends in the steps of a class");
+  }
+  if (bits < 1 || bits > 8) return Corrupt("steps are of an unknown form");
+  ByteVector packed(static_cast<std::size_t>(PackedSymbolBytes(count, bits)));
+  const Status status = DecodeSymbols(coded.data, coded.bytes, count, bits,
+                                      SymbolForm::kRans, packed.data());
+  if (!status.ok()) return status;
+  index_codes::NumberReader numbers(
+      packed.data(), static_cast<std::int64_t>(packed.size()), bits);
+  BitReader lows(low.data, low.bytes);
+  for (std::int64_t i = 0; i < count; ++i) {
+    const std::uint32_t symbol = numbers.Read();
+    if (symbol >= kSymbolEnd<Word>) return Corrupt("no step has this symbol");
+    Word step = kSteps<Word>.base[symbol];
+    const int width = kSteps<Word>.width[symbol];
+    if (width > 0) step = static_cast<Word>(step | lows.Read(width));
+    steps[i] = (symbol & 1) != 0 ? static_cast<Word>(Word{0} - step) : step;
+  }
+  if (!lows.IsAtEnd()) return Corrupt("low bits do not end with the steps");
+  return {};
+}
+
+template void AppendSteps(const std::uint8_t*, std::int64_t, ByteVector*);
+template void AppendSteps(const std::uint16_t*, std::int64_t, ByteVector*);
+template void AppendSteps(const std::uint32_t*, std::int64_t, ByteVector*);
+template void AppendSteps(const std::uint64_t*, std::int64_t, ByteVector*);
+template Status ReadSteps(PartReader*, std::int64_t, std::uint8_t*);
+template Status ReadSteps(PartReader*, std::int64_t, std::uint16_t*);
+template Status ReadSteps(PartReader*, std::int64_t, std::uint32_t*);
+template Status ReadSteps(PartReader*, std::int64_t, std::uint64_t*);
+
+}  // namespace fedplug::differences

@@ -1,0 +1,97 @@
+// The difference between two versions of an array, for the bytes of NumPy
+// arrays.
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "core/difference_code.h"
+#include "python/arrays.h"
+#include "python/gil.h"
+#include "python/threads.h"
+
+namespace fedplug::python {
+namespace {
+
+// The number of elements of an array of bytes.
+std::int64_t CountOf(const Flat& bytes, const char* name,
+                     ElementLayout layout) {
+  ThrowUnlessOk(CheckElements(layout, 0));
+  if (bytes.size % layout.bytes != 0) {
+    ThrowArgumentError(
+        std::string(name) + " has " + std::to_string(bytes.size) +
+        " bytes, which are no elements of " + std::to_string(layout.bytes));
+  }
+  return bytes.size / layout.bytes;
+}
+
+// The old version, of as many bytes as the new one; None for a whole array.
+std::optional<Flat> OldVersion(const py::object& before, const Flat& after,
+                               const char* name) {
+  if (before.is_none()) return std::nullopt;
+  Flat old = FlatArray(before, "before", DType::kUInt8);
+  RequireSameSize(old, "before", after, name);
+  return old;
+}
+
+const std::uint8_t* DataOf(const std::optional<Flat>& bytes) {
+  return bytes.has_value() ? bytes->Read<std::uint8_t>() : nullptr;
+}
+
+py::array_t<std::uint8_t> EncodeVersion(const py::object& before_object,
+                                        const py::object& after_object,
+                                        std::int64_t item_bytes,
+                                        std::int64_t mantissa_bits) {
+  const ElementLayout layout{item_bytes, mantissa_bits};
+  const Flat after = FlatArray(after_object, "after", DType::kUInt8);
+  const std::int64_t count = CountOf(after, "after", layout);
+  const auto before = OldVersion(before_object, after, "after");
+  Parallel& threads = Threads();
+  auto* const code = new std::vector<std::uint8_t>();
+  // The array keeps the vector alive, so that the bytes are not copied.
+  const py::capsule owner(code, [](void* vector) {
+    delete static_cast<std::vector<std::uint8_t>*>(vector);
+  });
+  Status status;
+  {
+    const WithoutGil released;
+    status = EncodeDifference(DataOf(before), after.Read<std::uint8_t>(), count,
+                              layout, threads, code);
+  }
+  ThrowUnlessOk(status);
+  return py::array_t<std::uint8_t>(static_cast<py::ssize_t>(code->size()),
+                                   code->data(), owner);
+}
+
+void DecodeVersion(const py::object& code_object,
+                   const py::object& before_object,
+                   const py::object& out_object, std::int64_t item_bytes,
+                   std::int64_t mantissa_bits) {
+  const ElementLayout layout{item_bytes, mantissa_bits};
+  const Flat code = FlatArray(code_object, "code", DType::kUInt8);
+  Flat out = FlatArray(out_object, "out", DType::kUInt8, Access::kWrite);
+  const std::int64_t count = CountOf(out, "out", layout);
+  const auto before = OldVersion(before_object, out, "out");
+  RequireDisjoint(code, "code", out, "out");
+  if (before.has_value()) RequireDisjoint(*before, "before", out, "out");
+  Parallel& threads = Threads();
+  auto* const after = out.Write<std::uint8_t>();
+  Status status;
+  {
+    const WithoutGil released;
+    status = DecodeDifference(code.Read<std::uint8_t>(), code.size,
+                              DataOf(before), count, layout, threads, after);
+  }
+  ThrowUnlessOk(status);
+}
+
+}  // namespace
+
+void RegisterDifferenceCode(py::module_& module) {
+  module.def("encode_difference", &EncodeVersion, py::arg("before"),
+             py::arg("after"), py::arg("item_bytes"), py::arg("mantissa_bits"));
+  module.def("decode_difference", &DecodeVersion, py::arg("code"),
+             py::arg("before"), py::arg("out"), py::arg("item_bytes"),
+             py::arg("mantissa_bits"));
+}
+
+}  // namespace fedplug::python
