@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 
 from fedplug.errors import StoreError
@@ -28,14 +28,19 @@ class Collector:
         self._index = index
         self._segments = segments
 
-    def open(self) -> None:
+    def open(self, admit: Callable[[int], None] | None) -> None:
         """Recovers the segments that a crash left behind, and collects all others.
+
+        Args:
+            admit: A function that may refuse the generation of the index by an error, or None.
 
         Raises:
             CorruptStoreError: The index is older than the segments.
             StoreError: A segment cannot be deleted.
         """
         garbage, torn = recovery.recover(self._index, self._segments)
+        if admit is not None:
+            admit(self._index.generation)
         for segment in garbage:
             self._segments.remove(segment)
         for segment in torn:

@@ -10,7 +10,7 @@ import sys
 import numpy as np
 import pytest
 from local_store import LocalFleet, LocalStore
-from stored import flip, values
+from stored import files_of, flip, values
 
 from fedplug.errors import ConfigError, CorruptStoreError, StoreError
 from fedplug.stores.repair import repair_store
@@ -120,11 +120,11 @@ def test_a_crash_before_every_step_leaves_one_round_whole(tmp_path, replicas):
         with LocalStore(folder, replicas=replicas) as store:
             process = store.open_process("p", {})
             process.verify()
-            assert process.last_round == (0 if crashed else 1)
-            assert values(process) == (dict.fromkeys(CLIENTS, 0) if crashed else AFTER_1)
+            assert process.last_round == (0 if steps < 3 else 1)  # every shard was asked to prepare
+            assert values(process) == (dict.fromkeys(CLIENTS, 0) if steps < 3 else AFTER_1)
             process.commit(process.last_round + 1, **round_of(9, CLIENTS[:3]))
             assert values(process) == values(process) | dict.fromkeys(CLIENTS[:3], 9)
-    assert steps == 3  # every shard was asked to prepare
+    assert steps == 6  # every shard was asked to prepare, and told the decision
 
 
 @pytest.mark.parametrize("names", ["ab", "bcd"])
@@ -506,3 +506,87 @@ def test_invalid_options_are_refused(folder):
     ):
         with pytest.raises(ConfigError, match=message):
             LocalStore(folder, **options)
+
+
+# An index folder that is older than the shards.
+
+
+def replace_index(folder, other):
+    """Exchanges the index of a store for another one, which is kept."""
+    shutil.rmtree(folder / "index")
+    shutil.copytree(other, folder / "index")
+
+
+def killed_after(folder, use, options=None):
+    """Uses process "p" in a child that then ends without closing the store."""
+    if (pid := os.fork()) == 0:
+        try:
+            use(LocalStore(folder, **(options or {})).open_process("p", {}))
+            os._exit(0)
+        finally:
+            os._exit(1)
+    assert os.waitpid(pid, 0)[1] == 0
+
+
+def lasting_files(folder):
+    """Returns all files except the databases of shards, into which an opening merges their logs."""
+    files = files_of(folder)
+    return {path: files[path] for path in files if "shards" not in path.parts or ".sqlite3" not in path.name}
+
+
+def check_refused(folder):
+    """Checks twice that a store is refused, because refusing must not make the index look newer."""
+    before = lasting_files(folder)
+    for _ in range(2):
+        with pytest.raises(StoreError, match=r"newer than the index, which is an older copy.*nothing was"):
+            LocalStore(folder, keep_rounds=4)
+    assert lasting_files(folder) == before
+
+
+STEPS = {
+    "a round": lambda process: process.commit(2, **round_of(2, CLIENTS[:5])),
+    "a round without clients": lambda process: process.commit(2, **round_of(2, [])),
+    "a rewind": lambda process: process.rewind(0),
+}
+
+
+@pytest.mark.parametrize("step", STEPS)
+def test_an_index_one_commit_older_than_the_shards_is_refused(tmp_path, step):
+    folder = tmp_path / "s"
+    with LocalStore(folder, keep_rounds=4) as store:
+        process = store.open_process("p", {})
+        for number in range(2):
+            process.commit(number, **round_of(number, CLIENTS[:: 1 + number]))
+    shutil.copytree(folder / "index", tmp_path / "older")
+    killed_after(folder, STEPS[step], {"keep_rounds": 4})
+    shutil.copytree(folder / "index", tmp_path / "newer")
+    replace_index(folder, tmp_path / "older")
+    check_refused(folder)
+    replace_index(folder, tmp_path / "newer")
+    with LocalStore(folder, keep_rounds=4) as store:
+        process = store.open_process("p", {})
+        process.verify()
+        assert process.last_round == (0 if step == "a rewind" else 2)
+
+
+@pytest.mark.parametrize("content", [None, b"", b"5 5", b"\xff" * 32])
+def test_a_damaged_confirmation_refuses_no_sound_store(folder, content):
+    for shard in "abc":
+        path = folder / "shards" / shard / "decided"
+        path.unlink() if content is None else path.write_bytes(content)
+    with LocalStore(folder) as store:
+        process = store.open_process("p", {})
+        assert values(process) == AFTER_1
+        process.commit(2, **round_of(2, CLIENTS))
+    with LocalStore(folder) as store:
+        assert set(values(store.open_process("p", {})).values()) == {2}
+
+
+def test_a_confirmation_needs_no_fsync_and_never_goes_down(folder, monkeypatch):
+    with LocalStore(folder) as store:
+        monkeypatch.setattr(os, "fsync", None)
+        for generation in (10**12, 10**11):
+            store.fleet.call("confirm", dict.fromkeys("abc", (generation,)))
+        monkeypatch.undo()
+    with pytest.raises(StoreError, match=f"had {10**12} before"):
+        LocalStore(folder)

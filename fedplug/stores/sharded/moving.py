@@ -34,7 +34,6 @@ def arrive(process: ShardedProcess, replicas: int, lost: str) -> None:
     """
     record = process.record
     there = set(process.fleet.places)
-    process.check_index()
     process.settle()
     if not record.versions:
         _set_replicas(process, replicas)

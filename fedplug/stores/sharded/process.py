@@ -192,15 +192,12 @@ class ShardedProcess(ProcessState):
             with contextlib.suppress(StoreError):  # the next use or opening tries again
                 self.resolve()
             raise
+        self._confirm()
 
-    def check_index(self) -> None:
-        """Checks that the index is not an older copy; changes nothing.
-
-        Raises:
-            StoreError: The index is older than a shard, or a shard cannot be reached.
-        """
-        there = set(self.history.versions()) & set(self.fleet.places)
-        self.fleet.call("check_index", dict.fromkeys(there, (self.process_id, self.index.generation)))
+    def _confirm(self) -> None:
+        """Tells the shards the index's generation, so that they later refuse an older copy of the index."""
+        with contextlib.suppress(StoreError):  # the decision stands
+            self.fleet.call("confirm", dict.fromkeys(self.fleet.places, (self.index.generation,)))
 
     def settle(self) -> None:
         """Sets the reachable shards to the version in the index.
@@ -229,6 +226,7 @@ class ShardedProcess(ProcessState):
             self.index.rewind(self._commits())
             self.settle()
             self._in_doubt = False
+            self._confirm()
 
     def _commits(self) -> int:
         """Returns the last commit of the index, which counts rounds and moves."""

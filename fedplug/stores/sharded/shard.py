@@ -12,9 +12,9 @@ import contextlib
 import os
 import threading
 import zlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, BinaryIO, Protocol
 
 import numpy as np
 
@@ -29,6 +29,7 @@ from fedplug.stores.sqlite_process import SqliteProcess
 __all__ = ["Reader", "Shard"]
 
 _AT_A_TIME = 8  # states to copy from another shard at a time
+_NUMBER_SIZE = 32  # bytes
 
 
 class Reader(Protocol):
@@ -59,7 +60,7 @@ class Shard:
         self._folder = Path(folder)
         self._store = SqliteStore(self._folder / "states")
         self._staging = Staging(self._folder / "staged", session)
-        self._decided = _Number(self._folder / "decided")
+        self._confirmed = _Highest(self._folder / "decided")
         self._turn = threading.Lock()
 
     def settle(self, process_id: str, version: int, latest: int | None) -> None:
@@ -81,19 +82,30 @@ class Shard:
                 self._go_to(process, version)
             self._staging.clear(process_id)
 
-    def check_index(self, process_id: str, generation: int) -> None:
+    def confirm(self, generation: int) -> None:
+        """Records that the index has this generation, so that `check_index` refuses older copies.
+
+        Without an fsync, the record survives a kill but not a power failure. The next `prepare` is durable.
+
+        Raises:
+            StoreError: A disk operation fails; only `check_index` becomes weaker.
+        """
+        with self._turn:
+            self._confirmed.raise_to(generation)
+
+    def check_index(self, generation: int) -> None:
         """Checks that the index is not an older copy, by its generation, which never decreases.
 
         Args:
-            process_id: The process.
             generation: The generation of the index.
 
         Raises:
-            StoreError: The index had a later generation at the last prepare, or when the store was closed.
+            StoreError: The index had a later generation when it was confirmed, or at the last prepare.
         """
         with self._turn:
-            kept = self._open(process_id).kept_metadata().values()
-            latest = max(self._decided.read(), *(seen for _, seen in kept))
+            kept = (self._open(process_id).kept_metadata() for process_id in self._store.processes())
+            seen = (seen for versions in kept for _, seen in versions.values())
+            latest = max(self._confirmed.value, *seen, 0)
             if latest > generation:
                 raise StoreError(
                     f"{self._folder} is newer than the index, which is an older copy: it has {generation} "
@@ -242,12 +254,13 @@ class Shard:
         """Releases the folder.
 
         Args:
-            generation: The generation of the index, for later calls of `check_index`; None if unknown.
+            generation: The generation of the index, to confirm it durably; None if unknown.
         """
         self._store.close()
         if generation is not None:
             with contextlib.suppress(StoreError):  # only `check_index` becomes weaker
-                self._decided.write(generation)
+                self._confirmed.raise_to(generation)
+                self._confirmed.sync()
 
     def _open(self, process_id: str) -> SqliteProcess:
         return self._store.open_process(process_id, {})
@@ -283,31 +296,45 @@ class Shard:
         return kept[version]
 
 
-class _Number:
-    """A number in a file that is replaced atomically; 0 if the file is missing or damaged."""
+class _Highest:
+    """The highest number written to a file, in place; 0 if the file is missing or damaged.
+
+    Attributes:
+        value: The number.
+    """
 
     def __init__(self, path: Path) -> None:
         self._path = path
-
-    def read(self) -> int:
         try:
-            text = self._path.read_bytes()
+            text = path.read_bytes()
         except FileNotFoundError:
-            return 0
+            text = b""
         except OSError as error:
-            raise StoreError(f"{self._path} cannot be read: {error.strerror}") from error
-        number, _, checksum = text.partition(b" ")
-        return int(number) if checksum == b"%d" % zlib.crc32(number) else 0
+            raise StoreError(f"{path} cannot be read: {error.strerror}") from error
+        number, _, checksum = text.rstrip().partition(b" ")
+        self.value = int(number) if checksum == b"%d" % zlib.crc32(number) else 0
 
-    def write(self, number: int) -> None:
-        part, text = self._path.with_suffix(".part"), b"%d" % number
+    def raise_to(self, number: int) -> None:
+        """Writes a higher number; a lower one changes nothing."""
+        if number <= self.value:
+            return
+        text = b"%d" % number
+        # One write of a fixed length: a kill leaves the old number or the new one.
+        with self._file() as file:
+            file.write((b"%s %d" % (text, zlib.crc32(text))).ljust(_NUMBER_SIZE))
+        self.value = number
+
+    def sync(self) -> None:
+        """Waits until the number is on the disk."""
+        with self._file() as file:
+            os.fsync(file)
+        sync_folder(self._path.parent)
+
+    @contextlib.contextmanager
+    def _file(self) -> Iterator[BinaryIO]:
         try:
-            with part.open("wb") as file:
-                file.write(b"%s %d" % (text, zlib.crc32(text)))
-                file.flush()
-                os.fsync(file.fileno())
-            part.replace(self._path)
-            sync_folder(self._path.parent)
+            with open(os.open(self._path, os.O_RDWR | os.O_CREAT, 0o666), "wb", buffering=0) as file:
+                yield file
         except OSError as error:
             raise StoreError(f"{self._path} cannot be written: {error.strerror}") from error
 

@@ -79,7 +79,7 @@ class ShardedStore(StateStore):
 
     Raises:
         ConfigError: The store has another number of partitions.
-        StoreError: The index is in use, or it or the shards cannot be opened.
+        StoreError: The index is in use or older than a shard, or it or the shards cannot be opened.
         CorruptStoreError: The index is damaged.
     """
 
@@ -90,12 +90,15 @@ class ShardedStore(StateStore):
         self._processes: dict[str, RewindableProcess] = {}
         identity = identity_of(folder, options.partitions)
         self._partitions = identity.partitions
-        self._index = SqliteStore(folder / _INDEX)
-        try:
-            self.fleet = self.connect(identity)
-        except BaseException:
-            self._index.close()
-            raise
+        with contextlib.ExitStack() as undo:
+
+            def admit(generation: int) -> None:
+                self.fleet = self.connect(identity)
+                undo.callback(self.fleet.close)
+                self.fleet.call("check_index", dict.fromkeys(self.fleet.places, (generation,)))
+
+            self._index = SqliteStore(folder / _INDEX, admit=admit)
+            undo.pop_all()
 
     @abc.abstractmethod
     def connect(self, identity: Identity) -> Fleet:

@@ -109,7 +109,11 @@ class RayStore(ShardedStore):
         self._path = Path(os.path.abspath(path))
         self._connected = False
         options = Options(replicas=replicas, lost=lost, partitions=partitions, keep_rounds=keep_rounds)
-        super().__init__(self._path, options)
+        try:
+            super().__init__(self._path, options)
+        except BaseException:
+            self._disconnect()
+            raise
 
     @classmethod
     def from_url(cls, url: str) -> Self:
@@ -142,6 +146,9 @@ class RayStore(ShardedStore):
     def close(self) -> None:
         """Ends the shards, and the connection to the cluster if this store made it."""
         super().close()
+        self._disconnect()
+
+    def _disconnect(self) -> None:
         if self._connected:
             self._connected = False
             ray.shutdown()
