@@ -46,15 +46,41 @@ ENCODERS = [
         "model.batch_stats.BatchNorm_0.var",
         "['batch_stats']['BatchNorm_0']['mean']",
         "('batch_stats', 'BatchNorm_0', 'var')",
+        "bn.mean",  # Flax nnx
+        "layers.2.bn1.var",
+        "['norm1']['mean'].value",
+        "BatchNorm2d_0/var/raw_value",
+        "encoder.ConvBN_3.mean",
+        "batch_norm/~/mean_ema/average",  # Haiku
+        "res_net/~/initial_batchnorm/~/var_ema/hidden",
+        "batch_norm/moving_variance/average:0",  # Sonnet
+        "normalization/variance",  # Keras
+        "normalization_1/count",
+        "bn1._mean",  # Paddle
+        "conv1._batch_norm._variance",
+        "bn/avg_var",  # Chainer
+        "batchnorm0_moving_var",  # MXNet
+        "bn1.runningVar",  # others
+        "bn1/movingMean",
+        "obs_rms.var",
+        "obs_normalizer._std",
+        "state.0.exp_avg_sq",
+        "vq._codebook.cluster_size",
     ],
 )
-def test_names_of_pytorch_keras_and_flax_are_statistics(name: str) -> None:
+def test_names_of_known_frameworks_are_statistics(name: str) -> None:
     assert is_statistic(name)
 
 
 @pytest.mark.parametrize(
     "name",
-    [None, "", "0", "bn.weight", "moving_head.weight", "running/kernel", "overrunning_var", "mean", "stats"],
+    [
+        *(None, "", "0", "bn.weight", "moving_head.weight", "running/kernel", "mean", "stats"),
+        *("overrunning_var", "policy.mean", "mean.weight", "bn.mean.weight", "norm.mean_scale", "head/var"),
+        *("layer.weight_mean", "subnet.mean", "normal.mean", "Normal_0/std", "forms.var", "abnormal.std"),
+        *("norm_weight_mean", "runningKernel", "movingHead.weight", "mean_ema_head.weight", "exp_avg"),
+        *("layers.1.mean", "w.count"),
+    ],
 )
 def test_weights_are_none(name: str | None) -> None:
     assert not is_statistic(name)

@@ -10,15 +10,27 @@ import re
 
 __all__ = ["is_statistic", "layer_mates"]
 
-_LAST = re.compile(r"(?:^|[^a-zA-Z0-9])((?:running|moving)_\w+|num_batches_tracked)[\W\d]*$")
-"""The end of a name: PyTorch's and Keras's statistics, perhaps in brackets or with a number behind."""
+_END = r"(?:\W+(?:value|raw_value|average|hidden|counter))?[\W\d]*$"
+"""The end of a name: perhaps the attribute in which Flax and Haiku keep the array, brackets, or a number."""
+
+_LAST = re.compile(
+    r"(?:^|[^a-zA-Z0-9])((?:running|moving)(?:_\w+|(?:Mean|Var|Std)[a-z]*)|num_batches_tracked|avg_(?:mean|var)"
+    rf"|(?:mean|var)_ema|(?:max_)?exp_avg_sq|square_avg|cluster_size){_END}"
+)
+"""Names of PyTorch, Keras, Chainer, Haiku, of optimizers and of codebooks, which no weight has."""
+
+_OF_LAYER = re.compile(
+    r"(?:(?<![a-zA-Z])(?:bn|rms)|BN|(?i:norm)(?!al(?!i[sz])))[a-z]*(?:\d+d)?(?:_?\d+)?[^a-zA-Z0-9]+"
+    rf"(mean|var|variance|std|count){_END}"
+)
+"""Names that are those of statistics after a normalization layer (``bn.mean``), but not after ``normal``."""
 
 _COLLECTION = re.compile(r"(?:^|[^a-zA-Z0-9])(batch_stats)(?![a-zA-Z0-9])")
 """Flax's collection, anywhere in a name."""
 
 
 def is_statistic(name: str | None) -> bool:
-    """Returns whether a tensor with this name is a statistic of PyTorch, Keras or Flax.
+    """Returns whether a tensor with this name is a statistic of a known framework.
 
     >>> [name for name in ("bn.running_var", "bn.weight", "bn/moving_mean") if is_statistic(name)]
     ['bn.running_var', 'bn/moving_mean']
@@ -29,7 +41,7 @@ def is_statistic(name: str | None) -> bool:
 def layer_mates(name: str) -> list[str]:
     """Returns names that weights of the same layer could have; none unless the tensor is a statistic."""
     mates = []
-    if match := _LAST.search(name):
+    if match := _LAST.search(name) or _OF_LAYER.search(name):
         mates.append(name[: match.start(1)] + "weight" + name[match.end(1) :])
     if match := _COLLECTION.search(name):
         mates.append(name[: match.start(1)] + "params" + name[match.end(1) :])
