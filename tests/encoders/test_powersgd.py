@@ -136,6 +136,16 @@ def test_ranks_that_no_encoder_sends_are_refused(rank):
         fedplug.decode(wire.frame(rank.to_bytes(4, "little") + body[4:], "powersgd/1", "float32", SPEC.shape))
 
 
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("scale", [-1.0, -0.0])
+def test_a_negative_scale_is_refused(dtype, scale):
+    payload, _ = fedplug.codec("powersgd(1, min_ratio=1)").encode(np.ones((9, 9), dtype))
+    container, scale = wire.unframe(payload), np.asarray(scale, dtype).tobytes()
+    body = container.body[:4] + scale + container.body[4 + len(scale) :]
+    with pytest.raises(PayloadError, match="the scale of a powersgd payload is negative"):
+        fedplug.decode(wire.frame(body, "powersgd/1", container.dtype, container.shape))
+
+
 def test_a_payload_of_two_bytes_is_too_short():
     with pytest.raises(PayloadError, match="too short to hold its rank"):
         PowerSGD.from_payload(np.zeros(2, np.uint8), SPEC)

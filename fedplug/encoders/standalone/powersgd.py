@@ -156,7 +156,8 @@ class PowerSGD(Encoder):
         length = scale_bytes + self._rank * (m + n) * ops.itemsize(spec.dtype)
         body = self._after_rank(body, length, spec)
         scale = _finite(body[:scale_bytes], wide)[0]
-        with require(scale >= 0, "the scale of a powersgd payload is negative"):
+        positive = body[scale_bytes - 1] < 128  # the sign bit, which -0.0 has too
+        with require(positive, "the scale of a powersgd payload is negative"):
             scale = ops.identity(scale)
         factors = _finite(body[scale_bytes:], spec.dtype)
         p, q = factors[: self._rank * m], factors[self._rank * m :]
