@@ -85,7 +85,7 @@ class Shard:
     def confirm(self, generation: int) -> None:
         """Records that the index has this generation, so that `check_index` refuses older copies.
 
-        Without an fsync, the record survives a kill but not a power failure. The next `prepare` is durable.
+        Without an fsync, the record survives a kill, but perhaps no power failure before the next `prepare`.
 
         Raises:
             StoreError: A disk operation fails; only `check_index` becomes weaker.
