@@ -132,16 +132,6 @@ def test_a_code_that_fits_itself_to_the_indices_is_not_below_the_bound_where_the
     assert tensor["entropy_bytes"] < tensor["index_bytes"] + tensor["value_bytes"]
 
 
-def test_and_may_be_where_they_lie_together():
-    x = np.zeros(3000, np.float32)
-    x[:300] = 1
-    metrics = fedplug.TensorMetrics()
-    fedplug.codec("topk(0.1)").encode_model({"x": x}, metrics=metrics)
-    tensor = metrics.value()["x"]
-    assert tensor["index_bytes"] < 40  # gaps of zero length
-    assert tensor["entropy_bytes"] > tensor["value_bytes"] + 150
-
-
 def test_the_payloads_and_the_state_are_those_without_metrics():
     codec = fedplug.codec({"*/bias": "sign", "*": "topk(0.1) | qsgd(4) | rans"})
     (model,) = updates(1)

@@ -30,17 +30,6 @@ def test_they_are_the_numbers_of_tensorflow(first, second, count):
         np.testing.assert_array_equal(numbers, draw(dtype))
 
 
-@given(SEEDS, SEEDS, st.integers(0, 3000))
-@settings(deadline=None)
-def test_numbers_are_made_of_words(first, second, count):
-    words = kernels.random_words(2 * count, first, second)
-    floats = kernels.random_uniform(count, first, second)
-    np.testing.assert_array_equal(floats, (words[:count] & 0x7FFFFF).astype(np.float32) * np.float32(2**-23))
-    high, low = words.astype(np.uint64).reshape(-1, 2).T
-    doubles = kernels.random_uniform(count, first, second, np.float64)
-    np.testing.assert_array_equal(doubles, ((high & np.uint64(0xFFFFF)) << np.uint64(32) | low) * 2.0**-52)
-
-
 def test_these_words_are_drawn_for_ever():
     expected = [1105988140, 1738052849, 3959391294, 370444179, 10670227, 4048756165]
     assert kernels.random_words(6, 1, 2).tolist() == expected

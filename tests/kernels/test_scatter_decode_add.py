@@ -1,70 +1,11 @@
-"""fedplug.kernels.scatter_decode_add and scatter_decode, compared with a loop in NumPy."""
+"""Sums of sparse payloads on arrays. csrc/tests/scatter_decode_test.cc compares them with a loop."""
 
 from __future__ import annotations
 
-import ml_dtypes
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from fedplug import errors, kernels
-
-DTYPES = [np.dtype(t) for t in (np.float32, np.float64, np.float16, ml_dtypes.bfloat16)]
-
-
-def reference(accumulator, payloads, weights):
-    for p, (values, indices) in enumerate(payloads):
-        for value, index in zip(values, indices, strict=True):
-            term = value if weights is None else weights[p] * value
-            accumulator[index] = accumulator[index] + term
-
-
-@st.composite
-def sums(draw):
-    dtype = draw(st.sampled_from(DTYPES))
-    n = draw(st.integers(0, 60))
-    random = np.random.default_rng(draw(st.integers(0, 2**32)))
-    payloads = []
-    for _ in range(draw(st.integers(0, 6))):
-        k = draw(st.integers(0, n))
-        indices = np.sort(random.choice(n, k, replace=False)) if n else np.zeros(0)
-        payloads.append((random.standard_normal(k).astype(dtype), indices.astype(np.int32)))
-    weights = random.standard_normal(len(payloads)).astype(dtype) if draw(st.booleans()) else None
-    return random.standard_normal(n).astype(dtype), payloads, weights
-
-
-def join(payloads, dtype):
-    values = np.concatenate([np.zeros(0, dtype), *(values for values, _ in payloads)])
-    indices = np.concatenate([np.zeros(0, np.int32), *(indices for _, indices in payloads)])
-    row_splits = np.cumsum([0, *(len(indices) for _, indices in payloads)])
-    return values, indices, row_splits
-
-
-@given(sums())
-@settings(deadline=None, max_examples=200)
-def test_every_product_and_every_sum_is_rounded_once_in_payload_order(case):
-    accumulator, payloads, weights = case
-    expected = accumulator.copy()
-    reference(expected, payloads, weights)
-    assert kernels.scatter_decode_add(accumulator, *join(payloads, accumulator.dtype), weights) is None
-    assert accumulator.tobytes() == expected.tobytes()
-
-
-@given(sums(), st.booleans())
-@settings(deadline=None, max_examples=200)
-def test_the_dense_sum_is_what_adding_to_zeros_gives(case, into_out):
-    accumulator, payloads, weights = case
-    expected = np.zeros_like(accumulator)
-    reference(expected, payloads, weights)
-    out = accumulator.reshape(1, -1) if into_out else None  # its contents are overwritten
-    parts = join(payloads, accumulator.dtype)
-    for array in parts:
-        array.flags.writeable = False
-    dense = kernels.scatter_decode(*parts, weights, size=accumulator.size, out=out)
-    assert dense.dtype == accumulator.dtype
-    assert dense is out if into_out else dense.shape == accumulator.shape
-    assert dense.tobytes() == expected.tobytes()
 
 
 def test_the_accumulator_is_updated_in_its_own_buffer_whatever_its_shape():
