@@ -122,18 +122,6 @@ def test_federated_evaluation(same_on_both):
     same_on_both(evaluate, TRAINING)
 
 
-def test_run_training_process(same_on_both, functional_model):
-    process = algorithms.build_weighted_fed_avg(functional_model, sgd())
-
-    def train():
-        state = tff.simulation.run_training_process(
-            process, lambda round_number: CLIENTS[: 1 + round_number % 2], total_rounds=3
-        )
-        return process.get_model_weights(state)
-
-    same_on_both(train, TRAINING)
-
-
 def reconstruction_model():
     ones = tf.keras.initializers.Constant(0.1)
     inputs = tf.keras.Input([4])
