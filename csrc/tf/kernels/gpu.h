@@ -17,14 +17,22 @@ namespace fedplug {
 CUstream_st* StreamOf(tensorflow::OpKernelContext* context);
 
 // Device memory that may be released after the work that uses it is queued on
-// the op's stream.
+// the op's stream; or pinned host memory, which the device copies to without a
+// detour.
 class Scratch {
  public:
   tensorflow::Status Allocate(tensorflow::OpKernelContext* context,
                               std::size_t bytes) {
-    return context->allocate_temp(
-        tensorflow::DT_UINT8,
-        tensorflow::TensorShape({static_cast<std::int64_t>(bytes)}), &tensor_);
+    return Allocate(context, bytes, {});
+  }
+
+  // Memory that may be released after the stream is through.
+  tensorflow::Status AllocatePinned(tensorflow::OpKernelContext* context,
+                                    std::size_t bytes) {
+    tensorflow::AllocatorAttributes pinned;
+    pinned.set_on_host(true);
+    pinned.set_gpu_compatible(true);
+    return Allocate(context, bytes, pinned);
   }
 
   std::size_t bytes() const {
@@ -38,6 +46,15 @@ class Scratch {
   }
 
  private:
+  tensorflow::Status Allocate(tensorflow::OpKernelContext* context,
+                              std::size_t bytes,
+                              tensorflow::AllocatorAttributes attributes) {
+    return context->allocate_temp(
+        tensorflow::DT_UINT8,
+        tensorflow::TensorShape({static_cast<std::int64_t>(bytes)}), &tensor_,
+        attributes);
+  }
+
   tensorflow::Tensor tensor_;
 };
 

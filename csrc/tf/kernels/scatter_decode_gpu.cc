@@ -41,20 +41,21 @@ struct Gpu {
   static tensorflow::Status Call(Kernel kernel, OpKernelContext* context,
                                  const PayloadInputs<T>& payloads,
                                  Tensor* sum) {
-    Scratch workspace, report;
+    Scratch workspace, report, found;
     TF_RETURN_IF_ERROR(
         workspace.Allocate(context, cuda::ScatterDecodeWorkspaceBytes()));
     TF_RETURN_IF_ERROR(report.Allocate(context, sizeof(cuda::ScatterReport)));
+    TF_RETURN_IF_ERROR(
+        found.AllocatePinned(context, sizeof(cuda::ScatterReport)));
     CUstream_st* const stream = StreamOf(context);
     TF_RETURN_IF_ERROR(ToTensorFlow(
         kernel(MutableElements<T>(sum), sum->NumElements(), payloads.values,
                payloads.indices, payloads.entries, payloads.row_splits,
                payloads.payloads, payloads.weights, workspace.As<void>(),
                workspace.bytes(), report.As<cuda::ScatterReport>(), stream)));
-    cuda::ScatterReport found;
     TF_RETURN_IF_ERROR(ToTensorFlow(cuda::Fetch(
-        &found, report.As<cuda::ScatterReport>(), sizeof(found), stream)));
-    return ToTensorFlow(cuda::ToStatus(found));
+        found.As<void>(), report.As<void>(), report.bytes(), stream)));
+    return ToTensorFlow(cuda::ToStatus(*found.As<cuda::ScatterReport>()));
   }
 };
 
