@@ -87,7 +87,7 @@ bench: setup ## Run the benchmarks; tables and pictures in benchmarks/results
 	$(RUN) pytest benchmarks --benchmark-only --benchmark-json=runs/bench/run.json
 	$(RUN) python benchmarks/report.py runs/bench/run.json
 
-gpu-check: ## On a machine with a GPU: kernels and PyTorch packages checked and timed; PARTS="kernels" needs no set-up
+gpu-check: ## On a machine with a GPU: everything checked and timed, in parts; PARTS="kernels" needs no set-up
 	@python3 benchmarks/gpu_check.py
 
 FUZZ_SECONDS ?= 60

@@ -1,21 +1,28 @@
 """Checks fedplug on this machine's GPU, and times it next to its peers.
 
     make gpu-check
-    make gpu-check PARTS=kernels
+    make gpu-check PARTS="kernels torch"
 
-The part ``kernels`` builds the CUDA kernels, checks their bits and times them. The part ``torch`` runs the
-tests of fedplug-cuda and fedplug-torch on the device and times `fedplug_torch.Codec` and the DDP hook.
+The parts, which run one by one or together:
 
-Both need Linux, a GPU (compute capability 8.0 or newer), and PyTorch with CUDA in the Python that runs this.
-``kernels`` also needs a CUDA toolkit and a C++17 compiler, but none of fedplug's Python packages and no
-TensorFlow. ``torch`` needs fedplug, fedplug-cuda with its library and fedplug-torch in that Python. If CMake
-is missing or too old, it comes from PyPI. For each missing requirement one line names the remedy, and the
-exit status is 1. Optional tools that are missing are named in the results: `compute-sanitizer`, and a CUB
-that has DeviceTopK.
+- ``kernels`` builds the CUDA kernels, checks their bits, times them beside PyTorch's and CUB's, and runs them
+  under `compute-sanitizer`.
+- ``torch`` runs the tests of fedplug-cuda and fedplug-torch on the device, and times encoding and adding up
+  models beside the steps of PyTorch, nvCOMP and torchft.
+- ``collectives`` times training steps of several ranks.
+- ``tensorflow`` runs the tests of ops and runtimes with a visible GPU, and times the ops and `fedplug run`.
+
+All need Linux and a GPU (compute capability 8.0 or newer). ``kernels`` also needs PyTorch with CUDA, a CUDA
+toolkit and a C++17 compiler, but none of fedplug's packages. ``torch`` and ``collectives`` need PyTorch,
+fedplug, fedplug-cuda with its library and fedplug-torch in the Python that runs this; ``tensorflow`` needs a
+TensorFlow that sees the GPU, TFF, fedplug, and its op library with CUDA. If CMake is missing or too old, it
+comes from PyPI. For each missing requirement one line names the remedy and the parts that need it. The other
+parts run. The exit status is 1 unless every selected part ran and passed. Optional tools that are missing are
+named in the results: `compute-sanitizer`, a CUB that has DeviceTopK, nvCOMP, torchft.
 
 The whole check takes at most LIMIT seconds: a step that would take longer is stopped and fails. The
-sanitizers come last; if time runs out, the results say that they did not run. Only if every bit was right are
-results written, to `benchmarks/results/cuda.md` and to the page of fedplug-cuda.
+sanitizers come last; if time runs out, the results say that they did not run. A part writes its results only
+if everything in it was right.
 """
 
 from __future__ import annotations
@@ -27,7 +34,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timezone
 from pathlib import Path
@@ -37,10 +44,12 @@ BUILD = ROOT / "build" / "gpu-check"
 RESULTS = ROOT / "benchmarks" / "results" / "cuda.md"
 PLUGIN = ROOT / "plugins" / "fedplug-cuda"
 TORCH_RESULTS = PLUGIN / "benchmarks" / "results" / "select_and_encode.md"
-PARTS = ("kernels", "torch")
+TORCH_PLUGIN = ROOT / "plugins" / "fedplug-torch"
+COLLECTIVES_RESULTS = TORCH_PLUGIN / "benchmarks" / "results" / "gpu_steps.md"
+TENSORFLOW_RESULTS = ROOT / "benchmarks" / "results" / "tensorflow_gpu.md"
 LIMIT = 480  # seconds
 OLDEST_CMAKE = (3, 26)
-OLDEST_CUDA = (11, 8)  # needed for cudaLaunchKernelEx
+OLDEST_CUDA = (12, 1)  # needed for 32 KB of kernel arguments
 OLDEST_GPU = (8, 0)
 # Under a GPU sanitizer a test takes up to a hundred times as long: every kernel runs, but not every size.
 SANITIZED_TESTS = (
@@ -53,6 +62,12 @@ SANITIZED_TESTS = (
 )
 _PACKAGES = "import fedplug, fedplug_torch, fedplug_cuda; print(fedplug_cuda.problem() or 'usable')"
 BEGIN, END = "<!-- gpu-check begins -->", "<!-- gpu-check ends -->"
+_TENSORFLOW = """
+import tensorflow as tf, tensorflow_federated, json, pathlib, fedplug.ops
+from fedplug.ops._tensorflow import loader
+record = loader.find_library(fedplug.ops.__path__).with_name("build_info.json")
+print(tf.__version__, bool(tf.config.list_physical_devices("GPU")), json.loads(record.read_text())["cuda"])
+"""
 _TORCH = "import torch; print(torch.__version__, torch.version.cuda, torch.cuda.is_available())"
 
 
@@ -76,6 +91,7 @@ class Machine:
     cmake: list[str] = field(default_factory=list)
     torch: str = ""
     sanitizer: str | None = None
+    tensorflow: str = ""
     missing: list[str] = field(default_factory=list)
 
 
@@ -161,7 +177,7 @@ def _find_toolkit(machine: Machine) -> None:
         machine.missing.append("no nvcc: install a CUDA toolkit, or set CUDACXX to its nvcc")
     elif version < OLDEST_CUDA:
         machine.missing.append(
-            f"nvcc {version[0]}.{version[1]} is too old: install a CUDA toolkit from 11.8 on"
+            f"nvcc {version[0]}.{version[1]} is too old: install a CUDA toolkit from 12.1 on"
         )
     else:
         machine.nvcc, machine.cuda = nvcc, f"{version[0]}.{version[1]}"
@@ -211,21 +227,36 @@ def _find_packages(machine: Machine) -> None:
     if printed != "usable":
         machine.missing.append(
             f"fedplug-cuda and fedplug-torch cannot be used ({printed or 'not installed'}): {sys.executable} "
-            "-m pip install . ./plugins/fedplug-cuda ./plugins/fedplug-torch, or choose PARTS=kernels"
+            "-m pip install . ./plugins/fedplug-cuda ./plugins/fedplug-torch"
         )
 
 
-def find_machine(parts: Sequence[str]) -> Machine:
-    """Looks for all requirements of the parts, so that all missing ones are reported at once."""
+def _find_tensorflow(machine: Machine) -> None:
+    printed = (_ask(sys.executable, "-c", _TENSORFLOW) or "").rpartition("\n")[2].split()
+    if len(printed) != 3:
+        machine.missing.append(
+            f"no TensorFlow with TFF, fedplug and its op library in {sys.executable}: run `make setup`"
+        )
+        return
+    machine.tensorflow, sees, built = printed
+    if sees != "True":
+        machine.missing.append(
+            f"TensorFlow {machine.tensorflow} sees no GPU: install its CUDA libraries (cuDNN, cuBLAS ...)"
+        )
+    if built != "ON":
+        machine.missing.append("the op library has no CUDA kernels: run `make setup` on a machine with nvcc")
+
+
+def find_machine(parts: Sequence[Part]) -> tuple[Machine, dict[str, list[str]]]:
+    """Looks for all requirements; returns the lines about missing ones, each with the parts that need it."""
     machine = Machine()
-    finds = [_find_gpu, _find_torch]
-    if "kernels" in parts:
-        finds += [_find_toolkit, _find_cmake]
-    if "torch" in parts:
-        finds.append(_find_packages)
-    for find in finds:
+    needed_by: dict[str, list[str]] = {}
+    for find in dict.fromkeys(find for part in parts for find in part.finds):
         find(machine)
-    return machine
+        for line in machine.missing:
+            needed_by[line] = [part.name for part in parts if find in part.finds]
+        machine.missing.clear()
+    return machine, needed_by
 
 
 def find_cub() -> str:
@@ -300,10 +331,11 @@ def measure(programs: Path, clock: Clock) -> list[str]:
 def render(machine: Machine, found: Sequence[str], tables: Sequence[str], now: datetime) -> str:
     """Formats the section of the results that a run writes."""
     capability = "{}.{}".format(*machine.capability)
+    versions = ("CUDA", machine.cuda), ("PyTorch", machine.torch), ("TensorFlow", machine.tensorflow)
+    software = [f"{name} {version}" for name, version in versions if version]
     head = (
         f"**Run on {now:%Y-%m-%d}**: {machine.gpu} (compute capability {capability}), "
-        f"driver {machine.driver}, CUDA {machine.cuda or 'toolkit not used'},\nPyTorch {machine.torch}. "
-        "Times are medians."
+        f"driver {machine.driver}, {', '.join(software)}.\nTimes are medians."
     )
     return "\n".join([BEGIN, head, "", *(f"- {line}" for line in found), "", *tables, END])
 
@@ -331,46 +363,99 @@ def check_kernels(machine: Machine, clock: Clock) -> tuple[Path, str]:
 
 def check_torch(machine: Machine, clock: Clock) -> tuple[Path, str]:
     """Runs the part ``torch``, as `check_kernels` does."""
+    found = run_tests(clock, "plugins/fedplug-cuda/tests", "plugins/fedplug-torch/tests/test_devices.py")
+    tables = run_scripts(clock, PLUGIN / "benchmarks", "select_and_encode.py", "peers.py")
+    return TORCH_RESULTS, render(machine, found, tables, datetime.now(timezone.utc))
+
+
+def check_collectives(machine: Machine, clock: Clock) -> tuple[Path, str]:
+    """Runs the part ``collectives``, as `check_kernels` does."""
+    tables = run_scripts(clock, PLUGIN / "benchmarks", "ddp_step.py")
+    return COLLECTIVES_RESULTS, render(machine, [], tables, datetime.now(timezone.utc))
+
+
+def check_tensorflow(machine: Machine, clock: Clock) -> tuple[Path, str]:
+    """Runs the part ``tensorflow``, as `check_kernels` does."""
+    runtime = "tests/tff/runtime"
+    of_ops = ("test_gpu.py", "test_buffers.py", "test_topk_update.py", "test_loader.py")
+    found = run_tests(
+        clock,
+        *(f"tests/ops/{name}" for name in of_ops),
+        *(f"{runtime}/{name}" for name in ("test_devices.py", "test_computations.py")),
+    )
+    tables = run_scripts(clock, ROOT / "benchmarks", "tensorflow_gpu.py")
+    return TENSORFLOW_RESULTS, render(machine, found, tables, datetime.now(timezone.utc))
+
+
+def run_tests(clock: Clock, *paths: str) -> list[str]:
+    """Runs test files or folders; returns a line for each."""
     found = []
-    for tests in ("plugins/fedplug-cuda/tests", "plugins/fedplug-torch/tests/test_devices.py"):
-        command = [sys.executable, "-m", "pytest", "-q", "-c", os.devnull, "--rootdir", str(ROOT), tests]
-        passed = clock.run(f"run {tests}", command).rstrip().splitlines()[-1]
-        found.append(f"`{tests}`: {passed.strip('= ')}.")
-    rows = [
-        clock.run(f"run {script}", [sys.executable, str(PLUGIN / "benchmarks" / script)]).strip()
-        for script in ("select_and_encode.py", "ddp_step.py")
-    ]
-    return TORCH_RESULTS, render(machine, found, ["\n".join(rows)], datetime.now(timezone.utc))
+    for path in paths:
+        # The packages' tests need nothing of the project's settings, and none of its test tools.
+        own = ["-c", os.devnull, "--rootdir", str(ROOT)] if path.startswith("plugins/") else []
+        command = [sys.executable, "-m", "pytest", "-q", *own, path]
+        passed = clock.run(f"run {path}", command).rstrip().splitlines()[-1]
+        found.append(f"`{path}`: {passed.strip('= ')}.")
+    return found
+
+
+def run_scripts(clock: Clock, folder: Path, *names: str) -> list[str]:
+    """Runs scripts that print rows of one table; returns what they print."""
+    rows = [clock.run(f"run {name}", [sys.executable, str(folder / name)]).strip() for name in names]
+    return ["\n".join(rows)]
+
+
+@dataclass(frozen=True)
+class Part:
+    """A part of the check: what it looks for, and what it runs."""
+
+    name: str
+    finds: tuple[Callable[[Machine], None], ...]
+    check: Callable[[Machine, Clock], tuple[Path, str]]
+
+
+# The kernels are last, because their sanitizers use the time that is left.
+PARTS = (
+    Part("torch", (_find_gpu, _find_torch, _find_packages), check_torch),
+    Part("collectives", (_find_gpu, _find_torch, _find_packages), check_collectives),
+    Part("tensorflow", (_find_gpu, _find_tensorflow), check_tensorflow),
+    Part("kernels", (_find_gpu, _find_torch, _find_toolkit, _find_cmake), check_kernels),
+)
 
 
 def main() -> int:
-    """Returns 0 if every check passed and the results are written, otherwise 1 after the failure."""
+    """Returns 0 if every selected part passed and wrote its results, otherwise 1 after each failure."""
     clock = Clock()
-    parts = os.environ.get("PARTS", "").split() or list(PARTS)
-    unknown = set(parts) - set(PARTS)
+    known = [part.name for part in PARTS]
+    names = os.environ.get("PARTS", "").split() or known
+    unknown = set(names) - set(known)
     if unknown:
-        print(f"gpu-check: no part {min(unknown)!r}; known: {' '.join(PARTS)}", file=sys.stderr)
+        print(f"gpu-check: no part {min(unknown)!r}; known: {' '.join(known)}", file=sys.stderr)
         return 1
-    machine = find_machine(parts)
-    if machine.missing:
-        for line in machine.missing:
-            print(f"gpu-check: {line}", file=sys.stderr)
+    parts = [part for part in PARTS if part.name in names]
+    machine, missing = find_machine(parts)
+    for line, needed_by in missing.items():
+        print(f"gpu-check: {line} (for {', '.join(needed_by)})", file=sys.stderr)
+    lacking = {name for needed_by in missing.values() for name in needed_by}
+    failed = bool(lacking)
+    for part in parts:
+        if part.name not in lacking:
+            failed = not _run_part(part, machine, clock) or failed
+    if len(lacking) == len(parts):
         print("gpu-check: nothing was run, and no results were written", file=sys.stderr)
-        return 1
-    checks = {"kernels": check_kernels, "torch": check_torch}
-    written = []
+    return int(failed)
+
+
+def _run_part(part: Part, machine: Machine, clock: Clock) -> bool:
+    """Runs a part and writes its results, or says what failed."""
     try:
-        for part in sorted(parts, reverse=True):  # kernels last, because their sanitizers use the time left
-            written.append(checks[part](machine, clock))
+        page, section = part.check(machine, clock)
     except CheckFailedError as error:
-        print(f"gpu-check failed at: {error}", file=sys.stderr)
-        print(f"gpu-check: {machine.gpu}, driver {machine.driver}; no results were written", file=sys.stderr)
-        return 1
-    for page, section in written:
-        page.write_text(replace_section(page.read_text(), section))
-        print(section)
-        print(f"gpu-check: written to {page.relative_to(ROOT)}")
-    return 0
+        print(f"gpu-check: {part.name} failed at: {error}", file=sys.stderr)
+        return False
+    page.write_text(replace_section(page.read_text(), section))
+    print(f"gpu-check: {part.name} passed; results written to {page.relative_to(ROOT)}")
+    return True
 
 
 if __name__ == "__main__":

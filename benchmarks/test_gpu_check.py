@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import sys
 from datetime import datetime, timezone
 from pathlib import Path
@@ -46,18 +47,19 @@ def tools(tmp_path, monkeypatch):
     gpu_check.RESULTS.parent.mkdir(parents=True)
     gpu_check.RESULTS.write_text(BEFORE)
     monkeypatch.setattr(gpu_check, "TORCH_RESULTS", gpu_check.RESULTS.with_name("torch.md"))
+    for page in ("COLLECTIVES_RESULTS", "TENSORFLOW_RESULTS"):
+        monkeypatch.setattr(gpu_check, page, gpu_check.RESULTS.with_name(f"{page}.md"))
+        getattr(gpu_check, page).write_text(BEFORE)
     gpu_check.TORCH_RESULTS.write_text(BEFORE)
     monkeypatch.setenv("PARTS", "kernels")
     script(
         folder / "python",
-        'case "$1 $2" in *fedplug*problem*) echo usable;; -c*) echo "2.9.0 12.8 True";; '
-        '-m*) echo "= 9 passed in 1.0s =";; *) echo "| 1e+06 | 70.0 |";; esac',
+        'case "$1 $2" in *fedplug*problem*) echo usable;; *tensorflow*) echo noise; echo "2.14.1 True ON";; '
+        '-c*) echo "2.9.0 12.8 True";; -m*) echo "= 9 passed in 1.0s =";; *) echo "| 1e+06 | 70.0 |";; esac',
     )
     monkeypatch.setattr(sys, "executable", str(folder / "python"))
     yield folder
-    for page in (gpu_check.RESULTS, gpu_check.TORCH_RESULTS):
-        page.unlink()
-    gpu_check.RESULTS.parent.rmdir()
+    shutil.rmtree(gpu_check.RESULTS.parent)
 
 
 def test_a_good_run_is_written_between_the_marks(tools, capsys):
@@ -65,7 +67,7 @@ def test_a_good_run_is_written_between_the_marks(tools, capsys):
     text = gpu_check.RESULTS.read_text()
     assert text.startswith(f"# CUDA kernels\n\n{gpu_check.BEGIN}\n**Run on ")
     assert text.endswith(f"{gpu_check.END}\n\nThe rest.\n")
-    assert "NVIDIA H200 (compute capability 9.0), driver 580.95, CUDA 12.8,\nPyTorch 2.9.0" in text
+    assert "NVIDIA H200 (compute capability 9.0), driver 580.95, CUDA 12.8, PyTorch 2.9.0" in text
     assert "22.5" in text
     assert "| 1e+06 | 70.0 |" in text
     assert "0 of 13 tests failed" in text
@@ -84,6 +86,35 @@ def test_a_part_needs_only_its_own_tools(tools, monkeypatch):
     assert gpu_check.RESULTS.read_text() == BEFORE
 
 
+def test_all_parts_write_their_own_page(tools, monkeypatch):
+    monkeypatch.delenv("PARTS")
+    assert gpu_check.main() == 0
+    assert "TensorFlow 2.14.1" in gpu_check.TENSORFLOW_RESULTS.read_text()
+    assert "`tests/ops/test_gpu.py`: 9 passed" in gpu_check.TENSORFLOW_RESULTS.read_text()
+    for page in (gpu_check.RESULTS, gpu_check.TORCH_RESULTS, gpu_check.COLLECTIVES_RESULTS):
+        assert "Never run" not in page.read_text()
+
+
+def test_a_part_that_lacks_something_or_fails_leaves_the_others_alone(tools, monkeypatch, capsys):
+    monkeypatch.setenv("PARTS", "kernels tensorflow collectives")
+    script(
+        tools / "python",
+        'case "$1 $2" in *fedplug*problem*) echo usable;; *tensorflow*) echo "2.14.1 False OFF";; '
+        '-c*) echo "2.9.0 12.8 True";; *ddp_step*) echo lost; exit 3;; *) echo "| 1e+06 | 70.0 |";; esac',
+    )
+    assert gpu_check.main() == 1
+    error = capsys.readouterr().err
+    assert "TensorFlow 2.14.1 sees no GPU" in error
+    assert (
+        "the op library has no CUDA kernels: run `make setup` on a machine with nvcc (for tensorflow)"
+        in error
+    )
+    assert "collectives failed at: run ddp_step.py: exit status 3\nlost" in error
+    assert gpu_check.TENSORFLOW_RESULTS.read_text() == BEFORE
+    assert gpu_check.COLLECTIVES_RESULTS.read_text() == BEFORE
+    assert "70.0" in gpu_check.RESULTS.read_text()
+
+
 def test_without_the_packages_the_part_torch_says_what_to_install(tools, monkeypatch, capsys):
     monkeypatch.setenv("PARTS", "torch")
     script(tools / "python", 'case "$2" in *fedplug*) exit 1;; *) echo "2.9.0 12.8 True";; esac')
@@ -94,7 +125,7 @@ def test_without_the_packages_the_part_torch_says_what_to_install(tools, monkeyp
 def test_an_unknown_part_is_refused(tools, monkeypatch, capsys):
     monkeypatch.setenv("PARTS", "kernels jax")
     assert gpu_check.main() == 1
-    assert "no part 'jax'; known: kernels torch" in capsys.readouterr().err
+    assert "no part 'jax'; known: torch collectives tensorflow kernels" in capsys.readouterr().err
 
 
 def test_everything_that_is_missing_is_said_in_one_line_each(tools, capsys):
@@ -154,7 +185,16 @@ def test_a_step_is_stopped_when_the_time_is_up_with_what_it_has_started():
         clock.run("a long step", ["/bin/sh", "-c", "echo begun; sleep 60 & wait"])
 
 
-@pytest.mark.parametrize("path", [gpu_check.RESULTS, gpu_check.TORCH_RESULTS], ids=lambda path: path.stem)
+@pytest.mark.parametrize(
+    "path",
+    [
+        gpu_check.RESULTS,
+        gpu_check.TORCH_RESULTS,
+        gpu_check.COLLECTIVES_RESULTS,
+        gpu_check.TENSORFLOW_RESULTS,
+    ],
+    ids=lambda path: path.stem,
+)
 def test_the_results_have_the_marks_and_a_run_replaces_what_is_between(path):
     section = gpu_check.render(
         gpu_check.Machine(), ["found"], ["table"], datetime(2030, 1, 2, tzinfo=timezone.utc)

@@ -25,6 +25,7 @@ from fedplug.errors import FedplugError, WorkerError
 from fedplug.experiment.progress import TrainingProgress
 from fedplug.experiment.runner import Built, Experiment, Folder, Plan, TrainingId
 from fedplug.stores.base import ProcessState, StateStore, Tensors
+from fedplug.tff.runtime.graphs.devices import hide_gpus
 
 __all__ = ["Jobs"]
 
@@ -226,6 +227,7 @@ def _error(failed: _Failed) -> BaseException:
 def _work(connection: Connection, plans: Sequence[Plan]) -> None:
     """Runs a worker: serves requests until the parent closes the connection."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches all processes; the parent ends this one
+    hide_gpus()
     experiments: dict[int, Experiment] = {}
     with contextlib.suppress(EOFError, BrokenPipeError, ConnectionResetError):
         while True:

@@ -58,7 +58,18 @@ def test_a_library_that_is_older_than_the_sources_is_not_loaded(copied_library):
         resolve_lowering("auto")
 
 
-def test_a_damaged_library_is_our_error_with_the_remedy(copied_library):
+def test_a_second_copy_is_refused(monkeypatch, request):
+    first = _loader.library()
+    copy = request.getfixturevalue("copied_library")
+    with pytest.raises(OpLibraryError, match=r"this process has loaded .*a second copy") as error:
+        _loader.library()
+    assert str(copy) in str(error.value)
+    monkeypatch.undo()  # the path of the first
+    assert _loader.library() is first
+
+
+def test_a_damaged_library_is_our_error_with_the_remedy(copied_library, monkeypatch):
+    monkeypatch.setattr(_loader, "_loaded", {})  # as in a process that has none
     (copied_library / "_fedplug_ops.so").write_bytes(b"\x7fELF and then nothing")
     with pytest.raises(OpLibraryError, match=r"cannot be loaded(.|\n)*make setup"):
         _loader.library()

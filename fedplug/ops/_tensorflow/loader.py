@@ -25,6 +25,9 @@ _REMEDY = (
     "The references of stock ops (lowering='reference') work without it"
 )
 
+_loaded: dict[str, Path] = {}
+"""The file that was loaded, by its name."""
+
 
 @functools.cache
 def library() -> Any:
@@ -80,7 +83,15 @@ def _require_built_for_running(path: Path, remedy: str) -> None:
 
 
 def _load(path: Path, remedy: str) -> Any:
+    loaded = _loaded.get(path.name, path.resolve())
+    if loaded != path.resolve():
+        raise OpLibraryError(
+            f"{path} cannot be loaded: this process has loaded {loaded}, and a second copy would register "
+            "the same ops, which can end the process. Start a new process, and keep one of the two"
+        )
     try:
-        return tf.load_op_library(str(path))
+        library = tf.load_op_library(str(path))
+        _loaded[path.name] = loaded
+        return library
     except (tf.errors.OpError, RuntimeError) as error:
         raise OpLibraryError(f"{path} cannot be loaded: {error}. {remedy}") from error

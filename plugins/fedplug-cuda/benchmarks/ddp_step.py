@@ -2,8 +2,8 @@
 
     python plugins/fedplug-cuda/benchmarks/ddp_step.py
 
-Both ranks share one GPU and exchange over gloo. The model has 8.4M parameters. Prints a row for each hook:
-the median milliseconds of a backward pass.
+Both ranks share one GPU and exchange over gloo. The model has 8.4M parameters. Prints a table with a row for
+each hook: the median milliseconds of a backward pass.
 """
 
 from __future__ import annotations
@@ -50,12 +50,13 @@ def rank_main(rank: int, meeting_point: str) -> None:
         taken = backward_ms(ddp)
         if rank == 0:
             print(
-                f"| backward pass of 8.4M parameters, 2 ranks over gloo, {name} | {taken:.2f} ms | |",
+                f"| backward pass of 8.4M parameters, 2 ranks over gloo, {name} | {taken:.2f} ms |",
                 flush=True,
             )
     dist.destroy_process_group()
 
 
 if __name__ == "__main__":
+    print("| work | time |\n| --- | --- |", flush=True)
     with tempfile.TemporaryDirectory() as folder:
         torch.multiprocessing.spawn(rank_main, (os.path.join(folder, "meeting"),), nprocs=RANKS)

@@ -6,6 +6,8 @@ import sys
 
 import fedplug_cuda
 
+from fedplug.cli import main
+
 
 def problem_with(library):
     code = "import fedplug_cuda; print(fedplug_cuda.problem())"
@@ -25,3 +27,8 @@ def test_another_library_is_refused():
 
 def test_the_device_selects_what_the_cpu_selects(device):
     assert fedplug_cuda.self_check() == "device 0 selects the entries that the CPU selects"
+
+
+def test_the_list_of_plugins_names_the_package(capsys):
+    assert main(["plugins", "list"]) == 0
+    assert "fedplug-cuda 0.1.0 runs some on CUDA arrays" in capsys.readouterr().out

@@ -99,9 +99,11 @@ def test_a_result_keeps_what_is_in_it():
         np.testing.assert_array_equal(result, np.arange(300_000, dtype=np.float32) + n)
 
 
-def test_where_there_is_a_gpu_functions_are_called_by_name(monkeypatch):
-    monkeypatch.setattr(tf.config, "list_physical_devices", lambda kind: ["one"])
-    assert not inline_calls.can_call_inline.__wrapped__()
+def test_where_there_is_a_gpu_functions_are_called_inline_on_the_cpu_only(monkeypatch):
+    monkeypatch.setattr(tf.config, "get_visible_devices", lambda kind: ["one"])
+    assert not inline_calls.can_call_inline()  # TensorFlow chooses the device
+    with tf.device("/CPU:0"):
+        assert inline_calls.can_call_inline()
 
 
 def test_who_reads_a_data_set_stays_in_the_thread_of_the_call(monkeypatch, on_inprocess):

@@ -2,8 +2,8 @@
 
 A call by name runs on TensorFlow's threads and changes threads within. For a client of a small model, that
 costs more than its training. Iterators have threads of their own, so they get the kernels of
-`csrc/tf/kernels/inline_iterators.cc`. Results are the same. Functions are called by name if TensorFlow sees a
-GPU, or if there is no op library.
+`csrc/tf/kernels/inline_iterators.cc`. Results are the same. Functions are called by name where a runtime
+works on another device than the first CPU, or if there is no op library.
 
 This module uses private parts of TensorFlow 2.14: `execute_with_cancellation`, and the eager runtime's cache
 of kernels, each in a function whose name has its numbers of inputs and outputs.
@@ -22,6 +22,7 @@ from tensorflow.python.eager import cancellation, execute
 from tensorflow.python.eager import context as eager_context
 
 from fedplug.ops.lowering import resolve_lowering
+from fedplug.tff.runtime.graphs.devices import FIRST_CPU, current_device
 from fedplug.tff.runtime.graphs.private_calls import all_nodes
 from fedplug.tff.runtime.graphs.reduce_loops import called_by
 
@@ -55,10 +56,14 @@ class InlineFunction:
         return (*self._attributes, one_thread)
 
 
-@functools.cache
 def can_call_inline() -> bool:
-    """Returns whether this process can call functions inline; loads the op library."""
-    return not tf.config.list_physical_devices("GPU") and resolve_lowering("auto") == "fused"
+    """Returns whether this thread, on its device, can call functions inline; loads the op library."""
+    return current_device() == FIRST_CPU and _has_op()
+
+
+@functools.cache
+def _has_op() -> bool:
+    return resolve_lowering("auto") == "fused"
 
 
 def call_inline(

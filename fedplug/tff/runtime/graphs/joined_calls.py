@@ -13,6 +13,7 @@ from typing import Any
 import tensorflow as tf
 
 from fedplug.tff.runtime.graphs.cancellation import Cancellation
+from fedplug.tff.runtime.graphs.devices import current_device
 from fedplug.tff.runtime.graphs.registered_function import RegisteredFunction
 from fedplug.tff.runtime.graphs.registration import new_name, register
 
@@ -56,7 +57,7 @@ class JoinedFunction:
         self, make: Callable[[list[tf.Tensor]], list[tf.Tensor]], dtypes: Sequence[tf.DType]
     ) -> None:
         name = new_name()
-        with _Graph(name).as_default() as graph:
+        with _Graph(name).as_default() as graph, tf.device(current_device()):
             arguments = [tf.compat.v1.placeholder(dtype) for dtype in dtypes]
             # An identity, because a function's output must not be one of its inputs.
             outputs = [tf.identity(result) for result in make(arguments)]

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import tensorflow as tf
 
-from fedplug.tff.runtime.graphs.placement import keep_data_on_cpu
+from fedplug.tff.runtime.graphs.placement import place
 from fedplug.tff.runtime.graphs.reduce_loops import draws_on, iterate_reductions, loop_output
 
 __all__ = ["PrivateGraph", "all_nodes", "make_private", "node_of"]
@@ -55,6 +55,7 @@ def make_private(
     initialize_op: str,
     prefix: str,
     *,
+    device: str = "/device:CPU:0",
     inline: bool = False,
 ) -> PrivateGraph:
     """Returns the part of `graph_def` that `fetches` need, rewritten for private calls.
@@ -65,6 +66,7 @@ def make_private(
         initialize_op: Name of the operation that initializes the state, or `""`.
         prefix: A prefix for the names of library functions, and of state that must keep a name. TensorFlow's
             eager runtime has one namespace for functions, and TFF's compiler rewrites bodies but keeps names.
+        device: The device of the nodes (see `placement.place`).
         inline: Whether functions can be called inline.
     """
     fetches = list(fetches)
@@ -87,7 +89,7 @@ def make_private(
     if initialize_op:
         _run_after_initializer(private, initialize_op)
     _forget_missing_colocations(private)
-    keep_data_on_cpu(all_nodes(private))
+    place(all_nodes(private), device)
     exclusive = any("Dataset" in node.op or "Iterator" in node.op for node in all_nodes(private))
     return PrivateGraph(private, fetches, one_shot, inline, exclusive)
 

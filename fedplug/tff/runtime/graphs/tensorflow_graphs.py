@@ -24,8 +24,10 @@ import tensorflow as tf
 
 from fedplug.errors import OpLibraryError
 from fedplug.tff.runtime.graphs.cancellation import Cancellation
+from fedplug.tff.runtime.graphs.devices import current_device
 from fedplug.tff.runtime.graphs.inline_calls import can_call_inline, iterate_inline
 from fedplug.tff.runtime.graphs.joined_calls import NotJoinable
+from fedplug.tff.runtime.graphs.placement import place_of_output
 from fedplug.tff.runtime.graphs.private_calls import make_private, node_of
 from fedplug.tff.runtime.graphs.registered_function import RegisteredFunction
 from fedplug.tff.runtime.graphs.registration import new_name, register
@@ -61,8 +63,8 @@ Shape = tuple[int | None, ...] | None
 def load(computation: computation_pb2.Computation, shapes: Sequence[Shape]) -> GraphFunction:
     """Returns the function of a TensorFlow computation; equal computations share one function.
 
-    The key is the content, because the identity in the proto differs from process to process. A function is
-    released with its last reference.
+    The key is the content, because the identity in the proto differs from process to process, and the device
+    of this thread. A function is released with its last reference.
 
     Args:
         computation: The computation, with its graph.
@@ -74,7 +76,7 @@ def load(computation: computation_pb2.Computation, shapes: Sequence[Shape]) -> G
     keyed = computation_pb2.Computation()
     keyed.CopyFrom(computation)
     keyed.tensorflow.ClearField("cache_key")
-    key = hashlib.sha256(keyed.SerializeToString(deterministic=True)).digest()
+    key = hashlib.sha256(keyed.SerializeToString(deterministic=True)).digest() + current_device().encode()
     with _loading:
         function = _loaded.get(key)
         if function is None:
@@ -85,7 +87,8 @@ def load(computation: computation_pb2.Computation, shapes: Sequence[Shape]) -> G
 class GraphFunction:
     """A callable from a computation's parameter leaves to its result leaves, as flat lists of tensors.
 
-    Every call has its own variables and tables. Calls may run concurrently. Datasets are variant scalars.
+    Every call has its own variables and tables. Calls may run concurrently. Datasets are variant scalars. It
+    runs on the device of the thread that made it.
     """
 
     def __init__(self, tensorflow: computation_pb2.TensorFlow, shapes: Sequence[Shape]) -> None:
@@ -94,6 +97,7 @@ class GraphFunction:
         self._shapes = shapes
         self._session_token = tensorflow.session_token_tensor_name
         self._initialize_op = tensorflow.initialize_op
+        self._device = current_device()
         self._source: tf.compat.v1.GraphDef | None = tf.compat.v1.GraphDef()
         tensorflow.graph_def.Unpack(self._source)
         self._built = self._build()
@@ -151,7 +155,12 @@ class GraphFunction:
         """Registers the graph as a new function."""
         name = new_name()
         private = make_private(
-            self._source, self._results, self._initialize_op, f"{name}_", inline=can_call_inline()
+            self._source,
+            self._results,
+            self._initialize_op,
+            f"{name}_",
+            device=self._device,
+            inline=can_call_inline(),
         )
         if private.inline:
             iterate_inline(private.graph_def)
@@ -165,7 +174,10 @@ class GraphFunction:
             inputs = [graph.get_tensor_by_name(feeds[i]) for i in used]
             results = list(dict.fromkeys(private.fetches))
             # An identity, because a function's output must not be one of its inputs.
-            outputs = [tf.identity(graph.get_tensor_by_name(result)) for result in results]
+            outputs = []
+            for tensor in map(graph.get_tensor_by_name, results):
+                with graph.device(place_of_output(tensor.dtype, self._device) or None):
+                    outputs.append(tf.identity(tensor))
             names = register(name, graph, inputs, outputs, private.graph_def.library.function)
         return _Built(
             function=RegisteredFunction(

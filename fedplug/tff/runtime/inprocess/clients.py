@@ -13,6 +13,7 @@ from concurrent.futures import ThreadPoolExecutor, wait
 from typing import Any
 
 from fedplug.errors import ConfigError
+from fedplug.tff.runtime.graphs.devices import RuntimeDevice
 
 __all__ = ["ClientPool"]
 
@@ -22,6 +23,7 @@ class ClientPool:
 
     Args:
         width: Number of clients that run at a time. None: the number of processors of this process.
+        device: The device on which the pool's threads work. None: the CPU.
 
     Attributes:
         width: Number of clients that run at a time.
@@ -31,14 +33,18 @@ class ClientPool:
         ConfigError: The width is less than 1.
     """
 
-    def __init__(self, width: int | None = None) -> None:
+    def __init__(self, width: int | None = None, device: RuntimeDevice | None = None) -> None:
         self._processors = len(os.sched_getaffinity(0))
         self.width = width if width is not None else self._processors
         if self.width < 1:
             raise ConfigError(f"max_concurrent_clients is {width}; at least one client must run at a time")
         self.window = 2 * self.width
         # The calling thread works too, so a pool of one needs no thread, and pools never wait for each other.
-        self._helpers = ThreadPoolExecutor(max(1, self.width - 1), thread_name_prefix="fedplug-client")
+        self._helpers = ThreadPoolExecutor(
+            max(1, self.width - 1),
+            thread_name_prefix="fedplug-client",
+            initializer=(device or RuntimeDevice()).enter,
+        )
 
     def is_full(self, clients: int) -> bool:
         """Returns whether this many clients leave no processor idle."""

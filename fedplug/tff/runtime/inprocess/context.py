@@ -18,6 +18,7 @@ from typing import Any
 import tensorflow_federated as tff
 
 from fedplug.tff.runtime.base import Runtime
+from fedplug.tff.runtime.graphs.devices import RuntimeDevice
 from fedplug.tff.runtime.inprocess.clients import ClientPool
 from fedplug.tff.runtime.inprocess.event_loop import LoopThread
 from fedplug.tff.runtime.inprocess.executor import Compile, InProcessExecutorFactory, Program, compile_program
@@ -30,21 +31,29 @@ _MAX_ROUNDS = 64
 
 
 def create_async_execution_context(
-    *, max_concurrent_clients: int | None = None, default_num_clients: int = 0
+    *, max_concurrent_clients: int | None = None, default_num_clients: int = 0, device: str = "CPU"
 ) -> InProcessAsyncContext:
     """Returns a context that runs computations in this process as coroutines.
 
     Args:
         max_concurrent_clients: Number of clients that run at a time. None: the number of processors.
         default_num_clients: Number of clients of a computation whose arguments do not determine it.
+        device: The device of all tensors and operations, whatever TensorFlow sees: ``"CPU"``, ``"GPU"``, or
+            for instance ``"GPU:1"``. Data sets are read on the CPU.
+
+    Raises:
+        ConfigError: TensorFlow has no such device.
     """
-    rounds = create_round_threads()
-    factory = InProcessExecutorFactory(ClientPool(max_concurrent_clients), rounds, default_num_clients)
+    where = RuntimeDevice(device)
+    rounds = create_round_threads(where)
+    factory = InProcessExecutorFactory(
+        ClientPool(max_concurrent_clients, where), rounds, default_num_clients, device=where
+    )
     return InProcessAsyncContext(factory, rounds)
 
 
 def create_sync_execution_context(
-    *, max_concurrent_clients: int | None = None, default_num_clients: int = 0
+    *, max_concurrent_clients: int | None = None, default_num_clients: int = 0, device: str = "CPU"
 ) -> InProcessSyncContext:
     """Returns a context that runs computations in this process, with its TensorFlow; custom ops work.
 
@@ -53,17 +62,23 @@ def create_sync_execution_context(
     Args:
         max_concurrent_clients: Number of clients that run at a time. None: the number of processors.
         default_num_clients: Number of clients of a computation whose arguments do not determine it.
+        device: The device of all tensors and operations, as for `create_async_execution_context`.
+
+    Raises:
+        ConfigError: TensorFlow has no such device.
     """
     return InProcessSyncContext(
         create_async_execution_context(
-            max_concurrent_clients=max_concurrent_clients, default_num_clients=default_num_clients
+            max_concurrent_clients=max_concurrent_clients,
+            default_num_clients=default_num_clients,
+            device=device,
         )
     )
 
 
-def create_round_threads() -> ThreadPoolExecutor:
-    """Returns the threads in which a context runs rounds."""
-    return ThreadPoolExecutor(_MAX_ROUNDS, thread_name_prefix="fedplug-round")
+def create_round_threads(device: RuntimeDevice) -> ThreadPoolExecutor:
+    """Returns the threads in which a context runs rounds, on a device."""
+    return ThreadPoolExecutor(_MAX_ROUNDS, thread_name_prefix="fedplug-round", initializer=device.enter)
 
 
 class InProcessAsyncContext(tff.framework.AsyncExecutionContext):

@@ -17,6 +17,7 @@ import tensorflow_federated as tff
 
 from fedplug.errors import ComputationError
 from fedplug.tff.runtime.computation_errors import computation_error
+from fedplug.tff.runtime.graphs.devices import RuntimeDevice
 from fedplug.tff.runtime.graphs.tensorflow_graphs import naming_missing_ops
 from fedplug.tff.runtime.inprocess.clients import ClientPool
 from fedplug.tff.runtime.inprocess.invocation import Invocation
@@ -72,6 +73,7 @@ class InProcessExecutorFactory(tff.framework.ExecutorFactory):
         default_num_clients: Number of clients if the arguments do not determine it.
         take_in: A function that converts a caller's value, such as `values.ingest`.
         hand_out: A function that converts a result, such as `values.materialize`.
+        device: The device on which values are converted. None: the CPU.
     """
 
     def __init__(
@@ -82,17 +84,22 @@ class InProcessExecutorFactory(tff.framework.ExecutorFactory):
         *,
         take_in: Callable[[Any, tff.Type], Any] = ingest,
         hand_out: Callable[[Any, tff.Type, int], Any] = materialize,
+        device: RuntimeDevice | None = None,
     ) -> None:
         self._pool = pool
         self._rounds = rounds
         self._default_num_clients = default_num_clients
-        self._take_in = take_in
-        self._hand_out = hand_out
+        device = device or RuntimeDevice()
+        self._compile = _on(device, compile_program)
+        self._take_in = _on(device, take_in)
+        self._hand_out = _on(device, hand_out)
 
     def create_executor(self, cardinalities: tff.framework.CardinalitiesType) -> Executor:
         """Returns an executor for this many clients."""
         num_clients = cardinalities.get(tff.CLIENTS, self._default_num_clients)
-        return _InProcessExecutor(num_clients, self._pool, self._rounds, self._take_in, self._hand_out)
+        return _InProcessExecutor(
+            num_clients, self._pool, self._rounds, self._compile, self._take_in, self._hand_out
+        )
 
     def clean_up_executor(self, cardinalities: tff.framework.CardinalitiesType) -> None:
         """Does nothing, because a failed call leaves nothing behind."""
@@ -124,12 +131,14 @@ class _InProcessExecutor(Executor):
         num_clients: int,
         pool: ClientPool,
         rounds: ThreadExecutor,
+        compile_: Compile,
         take_in: Callable[[Any, tff.Type], Any],
         hand_out: Callable[[Any, tff.Type, int], Any],
     ) -> None:
         self._num_clients = num_clients
         self._pool = pool
         self._rounds = rounds
+        self._compile = compile_
         self._take_in = take_in
         self._hand_out = hand_out
 
@@ -140,7 +149,7 @@ class _InProcessExecutor(Executor):
         if isinstance(value, computation_pb2.Computation):
             value = tff.framework.deserialize_computation(value)
         if isinstance(value, tff.framework.ConcreteComputation):
-            value = compile_program(value)
+            value = self._compile(value)
         if isinstance(value, Program):
             return self._embed(value, value.type_signature)
         return self._embed(self._take_in(value, type_spec), type_spec)
@@ -170,6 +179,16 @@ class _InProcessExecutor(Executor):
 
     def _embed(self, value: Any, type_signature: tff.Type) -> _Value:
         return _Value(value, type_signature, lambda v, kind: self._hand_out(v, kind, self._num_clients))
+
+
+def _on(device: RuntimeDevice, convert: Callable[..., Any]) -> Callable[..., Any]:
+    """Returns the function that converts on a device, in any thread."""
+
+    def converted(*arguments: Any) -> Any:
+        with device.scope():
+            return convert(*arguments)
+
+    return converted
 
 
 def _run(program: Program, argument: Any, invocation: Invocation) -> Any:

@@ -18,6 +18,7 @@ import tensorflow_federated as tff
 from fedplug.errors import ComputationError
 from fedplug.ops.lowering import resolve_lowering
 from fedplug.tff.runtime.computation_errors import computation_error
+from fedplug.tff.runtime.graphs.devices import hide_gpus
 from fedplug.tff.runtime.inprocess.clients import ClientPool
 from fedplug.tff.runtime.inprocess.invocation import Invocation
 from fedplug.tff.runtime.inprocess.planner import plan
@@ -51,6 +52,7 @@ class ClientWork:
 
     def __init__(self, clients: int, setup: Callable[[], Any] | None) -> None:
         tf.config.threading.set_intra_op_parallelism_threads(1)
+        hide_gpus()
         allow_deep_messages()
         if setup is not None:
             setup()

@@ -13,6 +13,7 @@ import ray
 import tensorflow_federated as tff
 
 from fedplug.errors import ConfigError
+from fedplug.tff.runtime.graphs.devices import RuntimeDevice
 from fedplug.tff.runtime.inprocess.clients import ClientPool
 from fedplug.tff.runtime.inprocess.context import (
     InProcessAsyncContext,
@@ -157,7 +158,7 @@ class RayContext(InProcessSyncContext):
         self._cluster = cluster
         self._connected = connected
         self.takes_references = not cluster.coordinated
-        rounds = create_round_threads()
+        rounds = create_round_threads(RuntimeDevice())
         hand_out = hand_out_handles if client_results == "handles" else _hand_out_values
         factory = InProcessExecutorFactory(
             ClientPool(), rounds, default_num_clients, take_in=take_in, hand_out=hand_out

@@ -1,0 +1,77 @@
+"""The TensorFlow device of a runtime: all of its tensors and operations are there, whatever is visible.
+
+TensorFlow keeps the device of eager operations per thread. A runtime sets it in its own threads and around
+conversions; graphs are placed by `placement`. This module uses one private part of TensorFlow 2.14, the
+eager context's device name.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import re
+
+import tensorflow as tf
+from tensorflow.python.eager import context as eager_context
+
+from fedplug.errors import ConfigError
+
+__all__ = ["FIRST_CPU", "RuntimeDevice", "current_device", "has_gpu", "hide_gpus"]
+
+FIRST_CPU = "/device:CPU:0"
+
+
+class RuntimeDevice:
+    """A device that TensorFlow has.
+
+    Args:
+        name: ``"CPU"``, ``"GPU"``, or one of these with a number: ``"GPU:1"``.
+
+    Raises:
+        ConfigError: The name is not of this form, or TensorFlow has no such device.
+    """
+
+    def __init__(self, name: str = "CPU") -> None:
+        parts = re.fullmatch(r"(CPU|GPU)(?::(\d+))?", name)
+        if parts is None:
+            raise ConfigError(f"device is {name!r}; it must be 'CPU' or 'GPU', or for instance 'GPU:1'")
+        self.name = f"/device:{parts[1]}:{int(parts[2] or 0)}"
+        # Listing devices starts TensorFlow, and there is always a CPU:0.
+        if self.name == FIRST_CPU:
+            return
+        known = [f"{device.device_type}:{device.name.rpartition(':')[2]}" for device in _logical_devices()]
+        if self.name.removeprefix("/device:") not in known:
+            raise ConfigError(f"device is {name!r}, but TensorFlow has only {', '.join(known)}")
+
+    def scope(self) -> contextlib.AbstractContextManager[None]:
+        """Returns a context in which this thread works on the device."""
+        if self.name == FIRST_CPU and not has_gpu():
+            return contextlib.nullcontext()  # the device anyway; entering a scope takes microseconds
+        scope: contextlib.AbstractContextManager[None] = tf.device(self.name)
+        return scope
+
+    def enter(self) -> None:
+        """Lets this thread work on the device until it ends."""
+        self.scope().__enter__()
+
+
+def has_gpu() -> bool:
+    """Returns whether TensorFlow may use a GPU in this process; does not start TensorFlow."""
+    return bool(tf.config.get_visible_devices("GPU"))
+
+
+def current_device() -> str:
+    """Returns the device of this thread, such as ``"/device:CPU:0"``; empty if TensorFlow chooses."""
+    name = eager_context.context().device_name or ""
+    if not name and not has_gpu():
+        return FIRST_CPU
+    return f"/device:{name.rpartition('/device:')[2]}" if name else ""
+
+
+def hide_gpus() -> None:
+    """Keeps TensorFlow from using GPUs, and their memory, in this process; too late once it has started."""
+    with contextlib.suppress(RuntimeError):
+        tf.config.set_visible_devices([], "GPU")
+
+
+def _logical_devices() -> list[tf.config.LogicalDevice]:
+    return [device for kind in ("CPU", "GPU") for device in tf.config.list_logical_devices(kind)]
