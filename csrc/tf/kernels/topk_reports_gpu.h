@@ -49,7 +49,9 @@ class TopKReports {
     for (const Update& update : updates) sizes.push_back(update.n);
     *dropped = 0;
     for (const cuda::TopKReport& report : found) *dropped += report.non_finite;
-    std::copy_n(SplitsOf(&on_host_), splits_, row_splits);
+    if (row_splits != nullptr) {
+      std::copy_n(SplitsOf(&on_host_), splits_, row_splits);
+    }
     return ToTensorFlow(cuda::ToStatus(found, sizes, policy));
   }
 
