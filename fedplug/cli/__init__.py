@@ -12,9 +12,11 @@ from collections.abc import Sequence
 
 from fedplug.cli import (
     bench,
+    diff,
     doctor,
     examples,
     init,
+    patch,
     plugins_check,
     plugins_list,
     plugins_new,
@@ -106,6 +108,8 @@ def _parser() -> argparse.ArgumentParser:
     store_repair.add_parser(actions, common)
     store_copy.add_parser(actions, common)
     store_rewind.add_parser(actions, common)
+    diff.add_parser(commands, common)
+    patch.add_parser(commands, common)
     bench.add_parser(commands, common)
     doctor.add_parser(commands, common)
     return parser

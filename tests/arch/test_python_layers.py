@@ -32,7 +32,7 @@ BELOW = {
     "kernels": ("_kernels", "registry"),
     "wire": ("kernels",),
     "stores": ("wire",),
-    "differences": ("wire",),
+    "differences": ("stores",),
     # arrays and tensors
     "ops": ("wire",),
     "schedules": ("ops",),

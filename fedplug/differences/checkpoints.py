@@ -1,0 +1,120 @@
+"""Checkpoints in files: one safetensors file, or an index.json and the shards that it names.
+
+The message of a checkpoint is that of a model whose arrays are the parts of its files in their order. A file
+begins with its bytes before the first tensor, under a name that no tensor has: `HEADER` of a single file, and
+``HEADER + "/" + file name`` of an index and of shards.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedplug.differences.safetensors import HEADER, SafetensorsFile
+from fedplug.errors import ArgumentError
+
+__all__ = ["file_name_of", "open_checkpoint"]
+
+_INDEX = ".safetensors.index.json"
+
+
+@contextmanager
+def open_checkpoint(path: Path) -> Iterator[tuple[Mapping[str, NDArray[Any]], int]]:
+    """Opens a safetensors file, an index.json, or a folder with an index.json.
+
+    Returns:
+        The parts by name, in order and each read on access; and their size in bytes.
+
+    Raises:
+        ArgumentError: It is none of these, or a file is damaged.
+        OSError: A file cannot be read.
+    """
+    if path.is_dir():
+        path = _index_in(path)
+    with ExitStack() as files:
+        if not path.name.endswith(".json"):
+            single = files.enter_context(SafetensorsFile(path))
+            yield single, single.size
+            return
+        index = path.read_bytes()
+        parts, size = _Parts(), len(index)
+        parts.add(path.name, {HEADER: np.frombuffer(index, np.uint8)})
+        for name in _shards(path, index):
+            shard = files.enter_context(SafetensorsFile(path.with_name(name)))
+            parts.add(name, shard)
+            size += shard.size
+        yield parts, size
+
+
+def file_name_of(name: str) -> str | None:
+    """Returns the file that begins with a part, "" for a single one; None if the part is a tensor.
+
+    Raises:
+        ArgumentError: The untrusted name is that of no file in the folder of the checkpoint.
+    """
+    if name == HEADER:
+        return ""
+    if not name.startswith(_header_of("")):
+        return None
+    file_name = name.removeprefix(_header_of(""))
+    _require_plain(file_name, "the difference")
+    return file_name
+
+
+class _Parts(Mapping[str, NDArray[Any]]):
+    """The parts of several files: each name with the file and its name there."""
+
+    def __init__(self) -> None:
+        self._places: dict[str, tuple[Mapping[str, NDArray[Any]], str]] = {}
+
+    def add(self, file_name: str, parts: Mapping[str, NDArray[Any]]) -> None:
+        for name in parts:
+            added = _header_of(file_name) if name == HEADER else name
+            if added in self._places:
+                raise ArgumentError(f"{file_name} has the tensor {name!r}, and so has another shard")
+            self._places[added] = parts, name
+
+    def __getitem__(self, name: str) -> NDArray[Any]:
+        parts, there = self._places[name]
+        return parts[there]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._places)
+
+    def __len__(self) -> int:
+        return len(self._places)
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._places
+
+
+def _header_of(file_name: str) -> str:
+    return f"{HEADER}/{file_name}"
+
+
+def _index_in(folder: Path) -> Path:
+    found = sorted(folder.glob(f"*{_INDEX}"))
+    if len(found) != 1:
+        raise ArgumentError(f"{folder} has {len(found)} files *{_INDEX}; name the checkpoint's file or index")
+    return found[0]
+
+
+def _shards(path: Path, index: bytes) -> list[str]:
+    try:
+        names = sorted(set(json.loads(index)["weight_map"].values()))
+    except (ValueError, TypeError, KeyError, AttributeError) as error:
+        raise ArgumentError(f"{path} is not the index of a checkpoint: {error}") from error
+    for name in names:
+        _require_plain(name, str(path))
+    return names
+
+
+def _require_plain(name: Any, where: str) -> None:
+    if not isinstance(name, str) or name in ("", ".", "..") or "/" in name or "\\" in name or "\0" in name:
+        raise ArgumentError(f"{where} names the file {name!r}; the files of a checkpoint lie in one folder")

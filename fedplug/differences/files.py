@@ -1,0 +1,107 @@
+"""Exact differences between checkpoints in files, with the memory of the largest tensor."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import BinaryIO
+
+from fedplug.differences.arrays import as_bytes
+from fedplug.differences.checkpoints import file_name_of, open_checkpoint
+from fedplug.differences.containers import ContainerReader
+from fedplug.differences.models import decode_model, encode_model
+from fedplug.differences.output import whole_file, whole_folder, written_file
+from fedplug.differences.summary import Change, describe
+from fedplug.errors import ArgumentError, PayloadError
+
+__all__ = ["describe_file", "diff_files", "patch_files"]
+
+Progress = Callable[[str], None]
+"""A function that is called with the name of every part that is done."""
+
+_FREE_BYTES = 2**30
+
+
+def diff_files(old: Path, new: Path, output: Path, progress: Progress | None = None) -> None:
+    """Writes the difference between two checkpoints to a file, which appears whole or not at all.
+
+    Args:
+        old: The checkpoint that receivers have: a safetensors file, an index.json or a folder with one.
+        new: The checkpoint to send.
+        output: The file to write.
+        progress: A function that follows the work.
+
+    Raises:
+        ArgumentError: A checkpoint is damaged, or none.
+        OSError: A file cannot be read or written.
+    """
+    with open_checkpoint(old) as (before, _), open_checkpoint(new) as (after, _), whole_file(output) as file:
+        parts = encode_model(before, after)
+        file.write(next(parts))  # the list of the arrays
+        for name, part in zip(after, parts, strict=True):
+            file.write(part)
+            if progress is not None:
+                progress(name)
+
+
+def patch_files(
+    old: Path, step: Path, output: Path, *, max_bytes: int | None = None, progress: Progress | None = None
+) -> None:
+    """Writes the new checkpoint, equal to the encoder's byte for byte; it appears whole or not at all.
+
+    Args:
+        old: The checkpoint that the difference was made from.
+        step: The untrusted file of `diff_files`.
+        output: The file to write, or the new folder of a checkpoint with several files.
+        max_bytes: Maximum size of the new checkpoint; by default twice the old one and 1 GiB.
+        progress: A function that follows the work.
+
+    Raises:
+        PayloadError: The difference is corrupt or too large, or was made from another checkpoint.
+        ArgumentError: ``old`` is damaged, or no checkpoint; or ``output`` exists and must be a new folder.
+        OSError: A file cannot be read or written.
+    """
+    with open_checkpoint(old) as (before, size), _messages(step) as messages, ExitStack() as outputs:
+        limit = 2 * size + _FREE_BYTES if max_bytes is None else max_bytes
+        file: BinaryIO | None = None
+        folder: Path | None = None
+        for name, array in decode_model(before, messages, limit):
+            begun = _file_begun(name)
+            if begun == "" and file is None:
+                file = outputs.enter_context(whole_file(output))
+            elif begun and (file is None or folder is not None):
+                folder = folder or outputs.enter_context(whole_folder(output))
+                file = outputs.enter_context(written_file(folder / begun))
+            elif begun is not None or file is None:
+                raise PayloadError(f"{step} has the part {name!r} where no checkpoint has it")
+            file.write(as_bytes(array).data)
+            if progress is not None:
+                progress(name)
+        if file is None:
+            raise PayloadError(f"{step} is the difference of an empty model, and no checkpoint")
+
+
+def describe_file(step: Path) -> list[Change]:
+    """Reads what a difference between checkpoints contains, array by array.
+
+    Raises:
+        PayloadError: The file is no difference between models, or corrupt.
+        OSError: The file cannot be read.
+    """
+    with _messages(step) as messages:
+        return describe(messages)
+
+
+@contextmanager
+def _messages(path: Path) -> Iterator[ContainerReader]:
+    with path.open("rb") as file:
+        yield ContainerReader(file, os.fstat(file.fileno()).st_size)
+
+
+def _file_begun(name: str) -> str | None:
+    try:
+        return file_name_of(name)
+    except ArgumentError as error:  # it is the message's fault
+        raise PayloadError(str(error)) from error

@@ -1,0 +1,123 @@
+"""Reads safetensors files tensor by tensor: the length of a JSON header in 8 bytes, the header, the data."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Any, NamedTuple
+
+import ml_dtypes
+import numpy as np
+from numpy.typing import NDArray
+
+from fedplug.errors import ArgumentError
+
+__all__ = ["HEADER", "SafetensorsFile"]
+
+HEADER = "__metadata__"
+"""The name under which a file has its header; the format reserves it, so that no tensor has it."""
+
+_LARGEST_HEADER = 10**8
+"""The limit of the format."""
+
+_DTYPES: dict[str, np.dtype[Any]] = {
+    "BOOL": np.dtype("?"),
+    "BF16": np.dtype(ml_dtypes.bfloat16),
+    "F8_E4M3": np.dtype(ml_dtypes.float8_e4m3fn),
+    "F8_E5M2": np.dtype(ml_dtypes.float8_e5m2),
+    "C64": np.dtype("<c8"),
+    **{f"{kind}{8 * size}": np.dtype(f"<{kind.lower()}{size}") for kind in "IU" for size in (1, 2, 4, 8)},
+    **{f"F{8 * size}": np.dtype(f"<f{size}") for size in (2, 4, 8)},
+}
+
+
+class _Place(NamedTuple):
+    dtype: np.dtype[Any]
+    shape: tuple[int, ...]
+    begin: int
+    end: int
+
+
+class SafetensorsFile(Mapping[str, NDArray[Any]]):
+    """The parts of a file in their order: the header under `HEADER`, then the tensors, each read on access.
+
+    Tensors of other dtypes than NumPy and ml_dtypes have are arrays of their bytes.
+
+    Args:
+        path: The file.
+
+    Raises:
+        ArgumentError: It is not a safetensors file, or is truncated.
+        OSError: It cannot be read.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._file = path.open("rb")
+        try:
+            self.size = os.fstat(self._file.fileno()).st_size
+            self._places = dict(self._parts())
+        except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
+            self._file.close()
+            raise ArgumentError(f"{path} is not a safetensors file: {error}") from error
+        except BaseException:
+            self._file.close()
+            raise
+
+    def __enter__(self) -> SafetensorsFile:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._file.close()
+
+    def __getitem__(self, name: str) -> NDArray[Any]:
+        place = self._places[name]
+        data = np.empty(place.end - place.begin, np.uint8)
+        self._file.seek(place.begin)
+        if self._file.readinto(data.data) < data.size:
+            raise ArgumentError(f"{self.path} became shorter while it was read")
+        return data.view(place.dtype).reshape(place.shape)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._places)
+
+    def __len__(self) -> int:
+        return len(self._places)
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._places
+
+    def _parts(self) -> Iterator[tuple[str, _Place]]:
+        length = int.from_bytes(self._file.read(8), "little")
+        if length > min(_LARGEST_HEADER, self.size - 8):
+            raise ValueError(f"its header would have {length} bytes, and the file has {self.size}")
+        end = 8 + length
+        yield HEADER, _Place(np.dtype(np.uint8), (end,), 0, end)
+        header = json.loads(self._file.read(length))
+        header.pop("__metadata__", None)
+        for name in sorted(header, key=lambda name: header[name]["data_offsets"]):
+            begin, end = _checked(name, header[name], 8 + length, end)
+            yield name, _place(header[name], begin, end)
+        if end != self.size:
+            raise ValueError(f"its tensors end at byte {end}, and the file at {self.size}")
+
+
+def _checked(name: str, tensor: dict[str, Any], data: int, expected: int) -> tuple[int, int]:
+    """Returns where a tensor is in the file; its begin must be the end of the tensor before it."""
+    first, last = tensor["data_offsets"]
+    if type(first) is not int or type(last) is not int or data + first != expected or last < first:
+        raise ValueError(f"tensor {name!r} is at {first} to {last}, and the one before it ends elsewhere")
+    return data + first, data + last
+
+
+def _place(tensor: dict[str, Any], begin: int, end: int) -> _Place:
+    dtype = _DTYPES.get(tensor["dtype"])
+    shape = tuple(tensor["shape"])
+    if dtype is None or int(np.prod(shape, dtype=object)) * dtype.itemsize != end - begin:
+        return _Place(np.dtype(np.uint8), (end - begin,), begin, end)
+    return _Place(dtype, shape, begin, end)
