@@ -32,6 +32,7 @@ CASES = [
     ("randomk(0.3, error_feedback=True) | float16 | bitpack", "float64"),
     ("randomk(0.2) | blockwise8(block_size=16) | seeded", "bfloat16"),
     ("topk(count=3, chunk=16, decay=0.95) | codebook(2) | rans", "float16"),
+    ("topk(count=3, chunk=16) | codebook(2) | offsets(16)", "float32"),
     ("qsgd(4, block_size=16) | rans", "float32"),
     ("bounded(0.001, error_feedback=True) | rans", "float16"),
     ("topk(0.3) | bounded(0.01) | rans", "float32"),
