@@ -63,17 +63,17 @@ __global__ void __launch_bounds__(kThreads)
 
 Status QueueEntries(EntriesWork work, const Entries* lists, std::int64_t count,
                     std::int64_t entries, cudaStream_t stream) {
-  if (count < 0 || entries < 0 || entries > INT32_MAX ||
+  const std::int64_t blocks = (entries + kThreads - 1) / kThreads;
+  if (count < 0 || entries < 0 || blocks > INT32_MAX ||
       (entries > 0 && count == 0)) {
     return {StatusCode::kInvalidArgument,
             std::to_string(entries) + " entries of " + std::to_string(count) +
-                " tensors; there must be tensors, and fewer than 2^31 entries"};
+                " tensors; there must be tensors, and fewer than 2^39 entries"};
   }
   if (entries == 0) return {};
   LaunchQueue queue(stream);
-  queue.Launch(EntriesKernel,
-               static_cast<unsigned>((entries + kThreads - 1) / kThreads),
-               kThreads, work, lists, count, entries);
+  queue.Launch(EntriesKernel, static_cast<unsigned>(blocks), kThreads, work,
+               lists, count, entries);
   return queue.status("entries");
 }
 

@@ -33,7 +33,7 @@ enum class EntriesWork : std::int32_t {
 // element indices[j] and the value values[j].
 //
 // REQUIRES: indices lie in their tensor and differ within it, as those of a
-//           selection do; lists[i].first ascend from 0; 0 <= entries < 2^31
+//           selection do; lists[i].first ascend from 0; 0 <= entries < 2^39
 //           (checked); values is null for kTake only
 // SHAPE:    lists[count], in device memory
 // THREADS:  the caller's only

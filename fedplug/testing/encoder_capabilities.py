@@ -197,14 +197,16 @@ class CapabilityChecks(EncoderSubject):
             f"the residual of {tensors.name_of(step.case.spec)} is {dtype.name}; it must be {wide.name}, see "
             "fedplug.ops.wide_spec",
         )
-        x = ops.widened(step.case.x)
-        decay = ops.asarray(self.decay, like=x)
-        carried = self.on.numpy(x + ops.multiply(decay, step.state["residual"]))
+        x, before, after = map(
+            self.on.operand,
+            (ops.widened(step.case.x), step.state["residual"], step.next_state["residual"]),
+        )
+        carried = self.on.numpy(x + ops.multiply(ops.asarray(self.decay, like=x), before))
         sent = ops.widened(encoder.decode(step.payload, step.case.spec))
-        total = self.on.numpy(sent + step.next_state["residual"])
+        total = self.on.numpy(sent + after)
         what = f"decode(payload) + residual' of {step.case.what}"
         if self.conservation_tolerance:
-            largest = _largest(*map(self.on.numpy, (sent, step.next_state["residual"])), carried)
+            largest = _largest(*map(self.on.numpy, (sent, after)), carried)
             unit = expect.eps(carried.dtype) * largest + expect.tiny(carried.dtype)
             expect.close(what, total, carried, self.conservation_tolerance * unit)
         else:

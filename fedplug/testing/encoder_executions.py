@@ -1,4 +1,4 @@
-"""Checks that an encoder computes the same on NumPy arrays as on TensorFlow's tensors."""
+"""Checks that an encoder computes the same on NumPy arrays as on TensorFlow's tensors and CUDA arrays."""
 
 from __future__ import annotations
 
@@ -33,12 +33,12 @@ class ExecutionChecks(EncoderSubject):
 
     @after(_DETERMINISM, _STATE, _ROUND_TRIP, _WIRE_ID)
     def test_numpy_arrays_and_tensors_give_the_same_bits(self) -> None:
-        on_numpy, on_tensorflow = self.all_executions()
-        self.on = on_tensorflow
+        others = self.other_executions()
         wanted = self._rounds()
-        self.on = on_numpy
-        for what, got in self._rounds().items():
-            expect.same_tensors(f"{what} on NumPy arrays, against tensors", got, wanted[what])
+        for other in others:
+            self.on = other
+            for what, got in self._rounds().items():
+                expect.same_tensors(f"{what} on {other}, against NumPy arrays", got, wanted[what])
 
     @after(_DETERMINISM, _ARGUMENTS)
     def test_donated_residuals_give_the_same_bits(self) -> None:

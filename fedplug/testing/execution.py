@@ -63,6 +63,10 @@ class Execution(abc.ABC):
         """Returns one of `fedplug.testing.tensors`, new for every call."""
         return self.array(tensors.tensor(kind, spec, seed))
 
+    def operand(self, x: Array) -> Array:
+        """Returns an array with the same values that has operators. Default: the same array."""
+        return x
+
     def scalar(self, number: float, spec: Spec) -> Array:
         """Returns a number in a spec's dtype."""
         return self.array(np.array(number, tensors.numpy_dtype(spec)))

@@ -1,4 +1,4 @@
-"""The executions available here: NumPy arrays and, if TensorFlow is installed, its tensors.
+"""The executions available here: NumPy arrays, TensorFlow's tensors and CUDA arrays.
 
 A check works with ``self.on`` and does not know the kind; `on_each_execution` runs it on each kind that the
 component declares.
@@ -12,8 +12,8 @@ import importlib.util
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-from fedplug.registry.specs import EXECUTIONS
 from fedplug.testing.execution import Execution
+from fedplug.testing.on_cuda import Cuda, has_device
 from fedplug.testing.on_numpy import NumPy
 from fedplug.testing.suite import CannotRun, NotApplicable, Suite
 
@@ -25,11 +25,12 @@ _Check = TypeVar("_Check", bound=Callable[[Any], None])
 @functools.cache
 def installed() -> tuple[Execution, ...]:
     """Returns all available executions, NumPy first."""
-    if importlib.util.find_spec("tensorflow") is None:
-        return (NumPy(),)
-    from fedplug.testing.on_tensorflow import TensorFlow
+    found: list[Execution] = [NumPy()]
+    if importlib.util.find_spec("tensorflow") is not None:
+        from fedplug.testing.on_tensorflow import TensorFlow
 
-    return NumPy(), TensorFlow()
+        found.append(TensorFlow())
+    return (*found, Cuda()) if has_device() else tuple(found)
 
 
 class OnEachExecution(Suite, abc.ABC):
@@ -59,15 +60,17 @@ class OnEachExecution(Suite, abc.ABC):
         """The current execution; outside a check, the first."""
         return self.executions()[0]
 
-    def all_executions(self) -> list[Execution]:
-        """Returns all executions, for checks that compare them.
+    def other_executions(self) -> list[Execution]:
+        """Returns the executions to compare with that on NumPy arrays.
 
         Raises:
-            NotApplicable: An execution is not declared, or cannot be tried here.
+            NotApplicable: None is declared, or none can be tried here.
         """
-        for name in EXECUTIONS:
-            self.require(name)
-        return self.executions()
+        self.require("numpy")
+        others = [execution for execution in self.executions() if execution.name != "numpy"]
+        if not others:
+            raise NotApplicable("it executes on NumPy arrays only, or nothing else is installed")
+        return others
 
     def require(self, name: str) -> None:
         """Sets ``self.on`` to an execution, for a check of only that one.

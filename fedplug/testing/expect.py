@@ -8,6 +8,8 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
+from fedplug.ops.device_array import on_host
+
 __all__ = ["ConformanceError", "close", "eps", "same_bits", "same_tensors", "that", "tiny"]
 
 
@@ -79,7 +81,7 @@ def tiny(dtype: Any) -> float:
 
 def _array(value: Any) -> Any:
     # NumPy by itself cannot read a tensor that is a bfloat16 scalar.
-    return np.asarray(value.numpy() if hasattr(value, "numpy") else value)
+    return np.asarray(value.numpy() if hasattr(value, "numpy") else on_host(value))
 
 
 def _facts(dtype: Any) -> Any:

@@ -12,7 +12,7 @@ from fedplug.encoders.feedback.around import Around
 from fedplug.encoders.pipeline.as_encoder import without_error_feedback
 from fedplug.errors import CapabilityError
 from fedplug.ops.types import Array, Spec
-from fedplug.registry.specs import Capabilities
+from fedplug.registry.specs import EXECUTIONS, Capabilities
 
 __all__ = ["EF21"]
 
@@ -92,7 +92,7 @@ class EF21(Around):
             fixed_size=inner.fixed_size,
             decode_copies=inner.decode_copies,
             dtypes=inner.dtypes,
-            executes_on=inner.executes_on,
+            executes_on=tuple(kind for kind in EXECUTIONS if kind in inner.executes_on),
             needs_op_library=inner.needs_op_library,
         )
 

@@ -226,7 +226,7 @@ def to_device(array: NDArray[Any], device: int = 0, stream: int = 0) -> DeviceAr
     Raises:
         DeviceError: There is no such device, or it has too little free memory.
     """
-    host = np.ascontiguousarray(array)
+    host = np.asarray(array, order="C")
     memory = DeviceMemory(host.nbytes, device, stream, host.shape, host.dtype)
     if host.nbytes:
         call("send", device, memory.pointer, host.ctypes.data, host.nbytes, stream)

@@ -1,0 +1,50 @@
+"""The execution on arrays of a CUDA device, or of the fake device that FEDPLUG_CUDA_LIBRARY names."""
+
+from __future__ import annotations
+
+import functools
+import importlib
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedplug.ops.device_array import is_on_device, on_host
+from fedplug.ops.types import Array, Spec
+from fedplug.testing.on_numpy import NumPy
+
+__all__ = ["Cuda", "has_device"]
+
+
+class Cuda(NumPy):
+    """Gives encoders tensors and accumulators on a device; payloads and bytes are NumPy arrays."""
+
+    name: ClassVar[str] = "cuda"
+
+    def is_array(self, value: object) -> bool:
+        return is_on_device(value) or super().is_array(value)
+
+    def numpy(self, x: Array) -> NDArray[Any]:
+        return np.asarray(on_host(x))
+
+    def operand(self, x: Array) -> Array:
+        return on_host(x)
+
+    def tensor(self, kind: str, spec: Spec, seed: int = 0) -> Array:
+        return _fedplug_cuda().to_device(super().tensor(kind, spec, seed))
+
+    def ones(self, spec: Spec) -> Array:
+        return _fedplug_cuda().to_device(super().ones(spec))
+
+
+@functools.cache
+def has_device() -> bool:
+    """Returns whether fedplug-cuda is installed and finds a device."""
+    try:
+        return _fedplug_cuda().problem() is None
+    except ImportError:
+        return False
+
+
+def _fedplug_cuda() -> Any:
+    return importlib.import_module("fedplug_cuda")
