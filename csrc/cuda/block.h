@@ -30,10 +30,15 @@ inline constexpr int kWarp = 32;
 // Returns what *sum was.
 //
 // THREADS: any number may add to the same *sum
-FEDPLUG_HOST_DEVICE inline std::uint32_t AtomicAdd(std::uint32_t* sum,
-                                                   std::uint32_t value) {
+template <typename Unsigned>
+FEDPLUG_HOST_DEVICE Unsigned AtomicAdd(Unsigned* sum,
+                                       std::common_type_t<Unsigned> value) {
 #ifdef __CUDA_ARCH__
-  return atomicAdd(sum, value);
+  // CUDA's function takes another type than std::uint64_t.
+  using Cuda = std::conditional_t<sizeof(Unsigned) == 8, unsigned long long,
+                                  unsigned int>;
+  return static_cast<Unsigned>(
+      atomicAdd(reinterpret_cast<Cuda*>(sum), Cuda{value}));
 #else
   return __atomic_fetch_add(sum, value, __ATOMIC_RELAXED);
 #endif

@@ -15,6 +15,7 @@
 #include "cuda/chunked_topk_residual.h"
 #include "cuda/copy.h"
 #include "cuda/entries.h"
+#include "cuda/fixed_payload.h"
 #include "cuda/launch.h"
 #include "cuda/scaled_sum.h"
 #include "cuda/scatter_decode.h"
@@ -116,6 +117,10 @@ Status WithSelectedDtype(std::int32_t dtype, const Body& body) {
               "a selection takes float32 or float64, not dtype " +
                   std::to_string(dtype)};
   }
+}
+
+FixedForm FormOf(const FedplugCudaFixedForm* form) {
+  return {form->n, form->k, form->chunk, form->bits};
 }
 
 NonFinitePolicy PolicyOf(std::int32_t non_finite) {
@@ -336,6 +341,43 @@ FEDPLUG_CUDA_API std::int32_t fedplug_cuda_chunked_topk(
       return QueueChunkedTopK(SumOf<T>(*sum), k, chunk, static_cast<T*>(values),
                               indices, CountOf(non_finite), StreamOf(stream));
     });
+  });
+}
+
+FEDPLUG_CUDA_API std::int32_t fedplug_cuda_fixed_sizes(
+    const FedplugCudaFixedForm* form, std::int64_t payloads,
+    std::int64_t* payload_bytes, std::uint64_t* encode_workspace_bytes,
+    std::uint64_t* mean_workspace_bytes) {
+  return Guarded([&] {
+    const FixedForm typed = FormOf(form);
+    if (Status status = CheckFixedForm(typed); !status.ok()) return status;
+    *payload_bytes = FixedPayloadBytes(typed);
+    *encode_workspace_bytes = FixedEncodeWorkspaceBytes(typed);
+    *mean_workspace_bytes = FixedMeanWorkspaceBytes(typed, payloads);
+    return Status();
+  });
+}
+
+FEDPLUG_CUDA_API std::int32_t fedplug_cuda_fixed_encode(
+    std::int32_t device, const FedplugCudaFixedForm* form, const float* delta,
+    const float* residual_in, float* residual_out, float decay, void* workspace,
+    std::uint8_t* payload, FedplugCudaNonFiniteCount* non_finite,
+    void* stream) {
+  return OnDevice(device, [&] {
+    return QueueFixedEncode(FormOf(form), delta, residual_in, residual_out,
+                            decay, workspace, payload,
+                            reinterpret_cast<NonFiniteCount*>(non_finite),
+                            StreamOf(stream));
+  });
+}
+
+FEDPLUG_CUDA_API std::int32_t fedplug_cuda_fixed_mean(
+    std::int32_t device, const FedplugCudaFixedForm* form,
+    const std::uint8_t* data, std::int64_t payloads, void* workspace,
+    float* mean, void* stream) {
+  return OnDevice(device, [&] {
+    return QueueFixedMean(FormOf(form), data, payloads, workspace, mean,
+                          StreamOf(stream));
   });
 }
 

@@ -19,7 +19,7 @@ extern "C" {
 #define FEDPLUG_CUDA_API __attribute__((visibility("default")))
 
 // Changes with every change of a signature or of a struct.
-#define FEDPLUG_CUDA_ABI_VERSION 3
+#define FEDPLUG_CUDA_ABI_VERSION 4
 
 enum FedplugCudaDtype {
   FEDPLUG_CUDA_FLOAT32 = 0,
@@ -180,6 +180,37 @@ FEDPLUG_CUDA_API int32_t fedplug_cuda_chunked_topk(
     int32_t device, int32_t dtype, const FedplugCudaScaledSum* sum, int64_t k,
     int64_t chunk, void* values, int32_t* indices,
     FedplugCudaNonFiniteCount* non_finite, void* stream);
+
+// The form of payloads of a fixed size; see cuda/fixed_payload.h.
+typedef struct FedplugCudaFixedForm {
+  int64_t n;
+  int64_t k;
+  int64_t chunk;
+  int32_t bits;
+} FedplugCudaFixedForm;
+
+// The size of each payload, and the bytes of workspace that encoding one and
+// averaging `payloads` of them need.
+FEDPLUG_CUDA_API int32_t fedplug_cuda_fixed_sizes(
+    const FedplugCudaFixedForm* form, int64_t payloads, int64_t* payload_bytes,
+    uint64_t* encode_workspace_bytes, uint64_t* mean_workspace_bytes);
+
+// Queues the encoding of a float32 tensor.
+//
+// REQUIRES: workspace is aligned to 256 bytes; residual_out overlaps no input
+// SHAPE:    delta, residual_in and residual_out[n]; payload[payload_bytes];
+//           non_finite[1]
+FEDPLUG_CUDA_API int32_t fedplug_cuda_fixed_encode(
+    int32_t device, const FedplugCudaFixedForm* form, const float* delta,
+    const float* residual_in, float* residual_out, float decay, void* workspace,
+    uint8_t* payload, FedplugCudaNonFiniteCount* non_finite, void* stream);
+
+// Queues the mean of untrusted payloads: NaN if one of them is not valid.
+//
+// SHAPE: data[payloads, payload_bytes]; mean[n]
+FEDPLUG_CUDA_API int32_t fedplug_cuda_fixed_mean(
+    int32_t device, const FedplugCudaFixedForm* form, const uint8_t* data,
+    int64_t payloads, void* workspace, float* mean, void* stream);
 
 // Copies to host memory after all earlier work of the stream, and waits for it.
 FEDPLUG_CUDA_API int32_t fedplug_cuda_fetch(int32_t device, void* host,

@@ -57,7 +57,8 @@ Unsigned __ldcg(const Unsigned* from) {
 }
 
 // Atomic operations order no other accesses, as on a GPU.
-inline unsigned atomicAdd(unsigned* sum, unsigned value) {
+template <typename Unsigned>
+Unsigned atomicAdd(Unsigned* sum, Unsigned value) {
   fedplug::fake_cuda::MaybeYield();
   return __atomic_fetch_add(sum, value, __ATOMIC_RELAXED);
 }

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import ctypes
 import sys
+from collections.abc import Collection
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NoReturn
 
 import ml_dtypes  # noqa: F401  # registers bfloat16 with NumPy
 import numpy as np
@@ -28,19 +29,28 @@ _ON_CUDA = {2: "CUDA", 13: "CUDA managed"}
 """The device types of DLPack whose memory a CUDA device reads."""
 
 
-def as_device_array(array: Any, stream: int = 0) -> DeviceArray:
+def as_device_array(
+    array: Any, stream: int = 0, *, dtypes: Collection[np.dtype[Any]] = DTYPE_CODES
+) -> DeviceArray:
     """Describes an array on a CUDA device, without a copy.
 
     Args:
         array: Any object with ``__dlpack__`` or ``__cuda_array_interface__`` (PyTorch, CuPy, JAX, Numba) that
             is C-contiguous; or a `DeviceArray`.
         stream: Handle of the stream that will use the memory; the producer orders its own work before it.
+        dtypes: The dtypes to accept; by default those of the kernels.
 
     Raises:
-        ArgumentError: ``array`` is not on a CUDA device, is not C-contiguous, or requires a gradient.
+        ArgumentError: ``array`` is not on a CUDA device, is not C-contiguous, requires a gradient, or is of
+            another dtype.
     """
-    if isinstance(array, DeviceArray):
-        return array
+    found = array if isinstance(array, DeviceArray) else _described(array, stream)
+    if found.dtype not in dtypes:
+        _refuse_dtype(array, found.dtype.name, dtypes)
+    return found
+
+
+def _described(array: Any, stream: int) -> DeviceArray:
     if framework_of(array) == "torch":
         return _from_torch(array)
     if hasattr(array, "__dlpack__"):
@@ -190,13 +200,14 @@ def _from_interface(array: Any) -> DeviceArray:
 
 def _dtype(array: Any, name: str) -> np.dtype[Any]:
     try:
-        dtype = np.dtype(name)
+        return np.dtype(name)
     except TypeError:
-        dtype = None
-    if dtype not in DTYPE_CODES:
-        known = ", ".join(known.name for known in DTYPE_CODES)
-        raise ArgumentError(f"a {type(array).__name__} of dtype {name} has no CUDA kernel; known: {known}")
-    return dtype
+        _refuse_dtype(array, name, DTYPE_CODES)
+
+
+def _refuse_dtype(array: Any, name: str, dtypes: Collection[np.dtype[Any]]) -> NoReturn:
+    known = ", ".join(known.name for known in dtypes)
+    raise ArgumentError(f"a {type(array).__name__} of dtype {name} has no CUDA kernel; known: {known}")
 
 
 def _require_contiguous(array: Any, shape: tuple[int, ...], strides: tuple[int, ...] | None) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import ctypes
 import functools
 import os
-from ctypes import POINTER, c_char_p, c_double, c_int32, c_int64, c_uint64, c_void_p
+from ctypes import POINTER, c_char_p, c_double, c_float, c_int32, c_int64, c_uint64, c_void_p
 from pathlib import Path
 
 from fedplug.errors import ArgumentError, FedplugError, NonFiniteError
@@ -17,6 +17,7 @@ from fedplug.errors import ArgumentError, FedplugError, NonFiniteError
 __all__ = [
     "LIBRARY_VARIABLE",
     "DeviceError",
+    "FixedForm",
     "ScaledSum",
     "ScatterReport",
     "TopKReport",
@@ -30,7 +31,7 @@ __all__ = [
 LIBRARY_VARIABLE = "FEDPLUG_CUDA_LIBRARY"
 """Environment variable with the path of another library; tests select the fake device with it."""
 
-_ABI_VERSION = 3
+_ABI_VERSION = 4
 
 
 class DeviceError(FedplugError, RuntimeError):
@@ -58,6 +59,12 @@ class ScaledSum(ctypes.Structure):
         ("n", c_int64),
         ("factor", c_double),
     )
+
+
+class FixedForm(ctypes.Structure):
+    """FedplugCudaFixedForm: the form of payloads of a fixed size."""
+
+    _fields_ = (("n", c_int64), ("k", c_int64), ("chunk", c_int64), ("bits", c_int32))
 
 
 class TopKReport(ctypes.Structure):
@@ -104,6 +111,14 @@ _SIGNATURES = {
     ],
     "chunked_topk": [
         c_int32, c_int32, POINTER(ScaledSum), c_int64, c_int64, c_void_p, c_void_p, c_void_p, c_void_p,
+    ],
+    "fixed_sizes": [POINTER(FixedForm), c_int64, POINTER(c_int64), POINTER(c_uint64), POINTER(c_uint64)],
+    "fixed_encode": [
+        c_int32, POINTER(FixedForm), c_void_p, c_void_p, c_void_p, c_float, c_void_p, c_void_p,
+        c_void_p, c_void_p,
+    ],
+    "fixed_mean": [
+        c_int32, POINTER(FixedForm), c_void_p, c_int64, c_void_p, c_void_p, c_void_p,
     ],
     "fetch": [c_int32, c_void_p, c_void_p, c_uint64, c_void_p],
     "send": [c_int32, c_void_p, c_void_p, c_uint64, c_void_p],

@@ -9,11 +9,13 @@ from __future__ import annotations
 from fedplug_torch.codec import Codec, decode, decode_model, encode
 from fedplug_torch.ddp import FedplugState, fedplug_hook
 from fedplug_torch.exchange import RankError
+from fedplug_torch.fixed import FixedSize
 from fedplug_torch.outer import OuterStep
 
 __all__ = [
     "Codec",
     "FedplugState",
+    "FixedSize",
     "OuterStep",
     "RankError",
     "decode",

@@ -3,7 +3,7 @@
 import pytest
 import safetensors.torch
 import torch
-from fedplug_torch import Codec, decode_model
+from fedplug_torch import Codec, FixedSize, decode_model
 
 import fedplug
 
@@ -71,3 +71,47 @@ def test_a_nan_is_named_and_nothing_changes():
     with pytest.raises(fedplug.errors.NonFiniteError, match="array 'out'"):
         codec.encode_model(broken, state, 1, in_place=True)
     assert all(torch.equal(state[key], tensor) for key, tensor in before.items())
+
+
+FIXED = "topk(count=64, chunk=4096, decay=0.95) | codebook(2) | offsets(4096)"
+
+
+def test_payloads_of_a_fixed_size_and_their_means_are_those_of_the_cpu():
+    fixed, x = FixedSize(FIXED), torch.randn(3, 5000)
+    x[1, 7] = 100
+    here, there = fixed.encode(x, fixed.zeros(x)), fixed.encode(x.cuda(), fixed.zeros(x.cuda()))
+    for mine, theirs in zip(here, there, strict=True):
+        assert torch.equal(mine, theirs.cpu())
+    payloads = torch.stack([here.payload, torch.zeros_like(here.payload)])
+    assert torch.equal(fixed.mean(payloads, x), fixed.mean(payloads.cuda(), x.cuda()).cpu())
+
+
+def test_payloads_of_a_fixed_size_are_recorded_in_a_graph():
+    fixed, x = FixedSize(FIXED), torch.randn(50_000, device="cuda")
+    residual = fixed.zeros(x)
+
+    def step():
+        sent = fixed.encode(x, residual)
+        return sent, fixed.mean(sent.payload[None], x)
+
+    stream = torch.cuda.Stream()
+    with torch.cuda.stream(stream):
+        step()
+    stream.synchronize()
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        sent, mean = step()
+    for seed in range(2):
+        x.copy_(torch.randn(50_000, generator=torch.Generator().manual_seed(seed)))
+        graph.replay()
+        expected = fixed.encode(x.cpu(), residual.cpu())
+        assert torch.equal(sent.payload.cpu(), expected.payload)
+        assert torch.equal(mean.cpu(), fixed.mean(expected.payload[None], x.cpu()))
+        residual.copy_(sent.residual)
+
+
+def test_payloads_of_a_fixed_size_are_compiled():
+    fixed, x = FixedSize(FIXED), torch.randn(50_000, device="cuda")
+    compiled = torch.compile(fixed.encode, fullgraph=True)
+    for mine, theirs in zip(compiled(x, fixed.zeros(x)), fixed.encode(x, fixed.zeros(x)), strict=True):
+        assert torch.equal(mine, theirs)

@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <array>
 #include <atomic>
-#include <cmath>
 #include <cstring>
 #include <vector>
 
@@ -17,12 +16,9 @@
 namespace fedplug {
 namespace {
 
-using value_loops::Bins;
 using value_loops::CodebookLoops;
 using value_loops::kChunk;
 using value_loops::WideOf;
-
-constexpr double kRangeInSigmas = 6;
 
 // The sums of whole chunks of terms; the last is filled with +0.
 // `terms_of(first, n, terms)` writes n of them.
@@ -81,10 +77,7 @@ Bins FindBins(const Job<T>& job, const T* values, WideOf<T> largest,
       sum_of([&](const WideOf<T>* x, std::int64_t n, double* terms) {
         loops.squares(x, n, bins.scale, bins.mean, terms);
       });
-  const double sigma = std::sqrt(squares * (1 / std::max(count - 1, 1.0)));
-  if (sigma > 0) {
-    bins.per_bin = 2.0 * bins.middle / (kRangeInSigmas * sigma);
-  }
+  bins.SetWidth(squares, job.count);
   return bins;
 }
 
@@ -108,12 +101,6 @@ struct SharedBinSums {
   }
 };
 
-int BitWidthOf(std::int64_t count) {
-  int width = 0;
-  for (; count > 0; count >>= 1) ++width;
-  return width;
-}
-
 }  // namespace
 
 template <typename T>
@@ -125,7 +112,7 @@ bool EncodeCodebook(const Job<T>& job, const T* values, Parallel& parallel,
   if (!IsFiniteKey<Wide>(key)) return false;
   const auto loops = value_loops::CodebookLoopsFor<Wide>(job.simd);
   const Bins bins = FindBins(job, values, FromKey<Wide>(key), loops, parallel);
-  const int fraction = 60 - BitWidthOf(job.count);
+  const int fraction = BinFractionBits(job.count);
   const double to_whole = PowerOfTwo(fraction);
 
   SharedBinSums all;
@@ -159,9 +146,7 @@ bool EncodeCodebook(const Job<T>& job, const T* values, Parallel& parallel,
       });
   data[0] = job.layout.header[0];
   for (std::size_t b = 0; b <= static_cast<std::size_t>(bins.last); ++b) {
-    const std::int64_t count = std::max<std::int64_t>(all.count[b], 1);
-    const auto whole = static_cast<double>(all.sum[b] / count);
-    const double mean = whole * PowerOfTwo(-fraction) * (1 / bins.scale);
+    const double mean = BinMean(all.sum[b], all.count[b], bins.scale, fraction);
     WriteScale(job, static_cast<Wide>(mean), static_cast<std::int64_t>(b),
                data);
   }

@@ -33,16 +33,8 @@ FEDPLUG_ALWAYS_INLINE double HalvedLoop(double* terms) {
 template <typename T>
 FEDPLUG_ALWAYS_INLINE void BinsLoop(const T* x, std::int64_t n,
                                     const Bins& bins, std::uint8_t* symbols) {
-  // Beyond 1.5 * 2^52 numbers have no fraction left.
-  constexpr double kNoFraction = 0x1.8p52;
-  const double lowest = static_cast<double>(-bins.middle);
-  const double highest = static_cast<double>(bins.last - bins.middle);
   for (std::int64_t i = 0; i < n; ++i) {
-    const double centred = bins.scale * static_cast<double>(x[i]) - bins.mean;
-    double bin = (centred * bins.per_bin + kNoFraction) - kNoFraction;
-    bin = bin < lowest ? lowest : bin;
-    bin = bin > highest ? highest : bin;
-    symbols[i] = static_cast<std::uint8_t>(static_cast<int>(bin) + bins.middle);
+    symbols[i] = static_cast<std::uint8_t>(bins.Of(static_cast<double>(x[i])));
   }
 }
 

@@ -5,19 +5,10 @@
 
 #include <cstdint>
 
+#include "core/codes/codebook/bins.h"
 #include "core/simd/level.h"
 
 namespace fedplug::value_loops {
-
-// The bin of a value: round((scale * x - mean) * per_bin) + middle, ties to
-// even, and of those beyond 0 and `last` the nearest.
-struct Bins {
-  double scale;
-  double mean;
-  double per_bin;
-  int middle;
-  int last;
-};
 
 // T is float or double.
 template <typename T>

@@ -2,16 +2,16 @@
 #ifndef FEDPLUG_CORE_CODES_VALUES_POWER_OF_TWO_H_
 #define FEDPLUG_CORE_CODES_VALUES_POWER_OF_TWO_H_
 
-#include <algorithm>
 #include <cstdint>
 #include <cstring>
 
 #include "core/base/float_bits.h"
+#include "core/base/host_device.h"
 
 namespace fedplug {
 
 // 2^power, for the powers of normal numbers.
-inline double PowerOfTwo(int power) {
+FEDPLUG_HOST_DEVICE inline double PowerOfTwo(int power) {
   const std::uint64_t bits = static_cast<std::uint64_t>(power + 1023) << 52;
   double value;
   std::memcpy(&value, &bits, sizeof(value));
@@ -20,12 +20,12 @@ inline double PowerOfTwo(int power) {
 
 // The power that scales a magnitude to [1, 2); the largest ones to [2, 4), so
 // that the inverse is a normal number, and denormal ones below 1.
-inline int PowerOfScale(double largest) {
+FEDPLUG_HOST_DEVICE inline int PowerOfScale(double largest) {
   const auto exponent = static_cast<int>(ToBits(largest) >> 52) - 1023;
-  return -std::min(1022, std::max(-1022, exponent));
+  return exponent < -1022 ? 1022 : (exponent > 1022 ? -1022 : -exponent);
 }
 
-inline double ScaleOf(double largest) {
+FEDPLUG_HOST_DEVICE inline double ScaleOf(double largest) {
   return PowerOfTwo(PowerOfScale(largest));
 }
 

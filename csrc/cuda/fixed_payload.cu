@@ -1,0 +1,528 @@
+// The layout of a body, the kernels that write its parts from a selection, and
+// those that read them.
+#include <cuda_runtime.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <string>
+
+#include "core/base/bytes_for.h"
+#include "core/base/float_bits.h"
+#include "core/chunked_topk_residual.h"
+#include "core/codes/codebook/bins.h"
+#include "core/sparse_form.h"
+#include "cuda/chunked_topk_residual.h"
+#include "cuda/device_block.cuh"
+#include "cuda/fixed_payload.h"
+#include "cuda/launch.cuh"
+
+namespace fedplug::cuda {
+namespace {
+
+constexpr int kThreads = 256;
+constexpr std::int64_t kTerms = 1024;  // of a sum of a codebook
+constexpr int kMostBins = kThreads;    // a thread for each
+constexpr int kMostPrefix = 14;
+constexpr std::int64_t kAlignment = 256;
+
+// The parts of a payload, in the order of its bytes.
+struct Layout {
+  FixedForm form;
+  std::int64_t entries;
+  std::int64_t of_chunk;             // entries of each chunk but the last
+  int width;                         // bits of an offset
+  std::uint8_t prefix[kMostPrefix];  // both lengths, and the chunk
+  std::int64_t offsets_at;
+  std::int64_t means_at;  // one more than the codebook's header; or the values
+  std::int64_t bins_at;
+  std::int64_t bytes;
+
+  explicit Layout(const FixedForm& given)
+      : form(given),
+        entries(ChunkedEntries(given.n, given.k, given.chunk)),
+        of_chunk(std::min(given.k, std::min(given.chunk, given.n))),
+        width(0) {
+    while (((given.chunk - 1) >> width) > 0) ++width;
+    const std::int64_t code = 4 + BytesFor(entries * width);
+    const std::int64_t lengths = SparseBodyBytes(entries, 0, 0) - 1 +
+                                 SparseBodyBytes(0, code, 0) - 1 - code;
+    std::uint8_t* at = PutNumber(code, PutNumber(entries, prefix));
+    for (int i = 0; i < 4; ++i) {
+      *at++ = static_cast<std::uint8_t>(given.chunk >> (8 * i));
+    }
+    offsets_at = lengths + 4;
+    means_at = lengths + code + (given.bits > 0 ? 1 : 0);
+    bins_at = means_at + 4 * (std::int64_t{given.bits > 0} << given.bits);
+    bytes = bins_at +
+            (given.bits > 0 ? BytesFor(entries * given.bits) : 4 * entries);
+  }
+
+ private:
+  // LEB128, as in core/sparse_form.h.
+  static std::uint8_t* PutNumber(std::int64_t number, std::uint8_t* at) {
+    for (; number >= 128; number >>= 7) {
+      *at++ = static_cast<std::uint8_t>(number | 128);
+    }
+    *at++ = static_cast<std::uint8_t>(number);
+    return at;
+  }
+};
+
+// What the steps of a codebook tell each other.
+struct Book {
+  std::uint64_t sum[kMostBins];  // of whole numbers, modulo 2^64
+  std::uint32_t count[kMostBins];
+  float mean[kMostBins];
+  std::uint32_t largest;  // key
+};
+
+struct Encode {
+  Layout layout;
+  float* residual;
+  float* values;
+  std::int32_t* indices;
+  Book* book;
+  double* sum;      // of all scaled values
+  double* squares;  // of their distances from the mean
+  std::uint8_t* payload;
+  NonFiniteCount* non_finite;
+
+  __host__ __device__ double Scale() const {
+    float largest;
+    std::memcpy(&largest, &book->largest, sizeof(largest));
+    return ScaleOf(static_cast<double>(largest));
+  }
+
+  __host__ __device__ Bins BinsBeforeWidth() const {
+    const auto count = static_cast<double>(layout.entries);
+    const int middle = 1 << (layout.form.bits - 1);
+    return {Scale(), *sum * (1 / count), 0, middle, 2 * middle - 1};
+  }
+
+  __host__ __device__ Bins AllBins() const {
+    Bins bins = BinsBeforeWidth();
+    bins.SetWidth(*squares, layout.entries);
+    return bins;
+  }
+};
+
+template <typename T>
+T* Reserve(std::int64_t count, std::int64_t* end) {
+  auto* const at = reinterpret_cast<T*>(*end);
+  *end += (count * static_cast<std::int64_t>(sizeof(T)) + kAlignment - 1) /
+          kAlignment * kAlignment;
+  return at;
+}
+
+__device__ std::int64_t ThreadOfGrid() {
+  return static_cast<std::int64_t>(blockIdx.x) * kThreads + threadIdx.x;
+}
+
+unsigned BlocksFor(std::int64_t items) {
+  return static_cast<unsigned>((items + kThreads - 1) / kThreads);
+}
+
+// body(i) for the entries of this block, 1024 of them.
+template <typename Body>
+__device__ void EachOfBlock(int thread, std::int64_t entries,
+                                     const Body& body) {
+  const std::int64_t begin = static_cast<std::int64_t>(blockIdx.x) * kTerms;
+  const std::int64_t end = begin + kTerms < entries ? begin + kTerms : entries;
+  for (std::int64_t i = begin + thread; i < end; i += kThreads) body(i);
+}
+
+__global__ void __launch_bounds__(kThreads)
+    LargestKernel(const __grid_constant__ Encode call) {
+  __shared__ std::uint32_t largest;
+  const DeviceBlock block;
+  block.Each([&](int thread) {
+    if (thread == 0) largest = 0;
+  });
+  block.Each([&](int thread) {
+    EachOfBlock(thread, call.layout.entries, [&](std::int64_t i) {
+      AtomicMax(&largest, MagnitudeKey(call.values[i]));
+    });
+  });
+  block.Each([&](int thread) {
+    if (thread == 0) AtomicMax(&call.book->largest, largest);
+  });
+}
+
+enum class Terms { kScaled, kSquares, kPartials };
+
+// A block adds up 1024 terms: the upper half to the lower half, until one is
+// left.
+template <Terms kTermsOf>
+__global__ void __launch_bounds__(kThreads)
+    HalveKernel(const __grid_constant__ Encode call, const double* partials,
+                std::int64_t count, double* sums) {
+  __shared__ double terms[kTerms];
+  const DeviceBlock block;
+  block.Each([&](int thread) {
+    for (std::int64_t i = thread; i < kTerms; i += kThreads) {
+      const std::int64_t at =
+          static_cast<std::int64_t>(blockIdx.x) * kTerms + i;
+      double term = 0;
+      if (at < count) {
+        if (kTermsOf == Terms::kPartials) {
+          term = partials[at];
+        } else {
+          term = call.Scale() * static_cast<double>(call.values[at]);
+        }
+        if (kTermsOf == Terms::kSquares) {
+          const double centred = term - call.BinsBeforeWidth().mean;
+          term = centred * centred;
+        }
+      }
+      terms[i] = term;
+    }
+  });
+  for (std::int64_t half = kTerms / 2; half > 0; half /= 2) {
+    block.Each([&](int thread) {
+      for (std::int64_t i = thread; i < half; i += kThreads) {
+        terms[i] += terms[half + i];
+      }
+    });
+  }
+  block.Each([&](int thread) {
+    if (thread == 0) sums[blockIdx.x] = terms[0];
+  });
+}
+
+// Adds the values of each bin; integers, so that their order is free.
+__global__ void __launch_bounds__(kThreads)
+    BinsKernel(const __grid_constant__ Encode call) {
+  __shared__ std::uint64_t sum[kMostBins];
+  __shared__ std::uint32_t count[kMostBins];
+  const DeviceBlock block;
+  block.Each([&](int thread) {
+    sum[thread] = 0;
+    count[thread] = 0;
+  });
+  const Bins bins = call.AllBins();
+  const double to_whole = PowerOfTwo(BinFractionBits(call.layout.entries));
+  block.Each([&](int thread) {
+    EachOfBlock(thread, call.layout.entries, [&](std::int64_t i) {
+      const auto value = static_cast<double>(call.values[i]);
+      const int bin = bins.Of(value);
+      const auto whole =
+          static_cast<std::int64_t>(bins.scale * value * to_whole);
+      AtomicAdd(&sum[bin], static_cast<std::uint64_t>(whole));
+      AtomicAdd(&count[bin], 1u);
+    });
+  });
+  block.Each([&](int thread) {
+    if (count[thread] == 0) return;
+    AtomicAdd(&call.book->sum[thread], sum[thread]);
+    AtomicAdd(&call.book->count[thread], count[thread]);
+  });
+}
+
+__global__ void __launch_bounds__(kThreads)
+    MeansKernel(const __grid_constant__ Encode call) {
+  const int bin = static_cast<int>(threadIdx.x);
+  if (bin >= 1 << call.layout.form.bits) return;
+  Book& book = *call.book;
+  book.mean[bin] = static_cast<float>(
+      BinMean(static_cast<std::int64_t>(book.sum[bin]), book.count[bin],
+              call.Scale(), BinFractionBits(call.layout.entries)));
+}
+
+// Byte `at` of numbers of `bits` bits one after the other, the lowest first.
+template <typename NumberOf>
+__device__ std::uint8_t PackedByte(std::int64_t at, int bits,
+                                            std::int64_t count,
+                                            const NumberOf& number_of) {
+  unsigned byte = 0;
+  std::int64_t i = 8 * at / bits;
+  for (; i < count && i * bits < 8 * at + 8; ++i) {
+    const std::int64_t shift = i * bits - 8 * at;
+    const auto number = static_cast<std::uint32_t>(number_of(i));
+    byte |= shift >= 0 ? number << shift : number >> -shift;
+  }
+  return static_cast<std::uint8_t>(byte);
+}
+
+// Number `i` of the same.
+__device__ std::uint32_t Unpacked(const std::uint8_t* packed,
+                                           std::int64_t i, int bits) {
+  const std::int64_t first = i * bits;
+  std::uint64_t word = 0;
+  for (std::int64_t at = first / 8; at <= (first + bits - 1) / 8; ++at) {
+    word |= std::uint64_t{packed[at]} << (8 * (at - first / 8));
+  }
+  const std::uint64_t mask = (std::uint64_t{1} << bits) - 1;
+  return static_cast<std::uint32_t>((word >> (first % 8)) & mask);
+}
+
+// Writes byte number `i` of each part of the payload, and leaves to the
+// residual what entry `i` loses.
+__global__ void __launch_bounds__(kThreads)
+    WriteKernel(const __grid_constant__ Encode call) {
+  const std::int64_t i = ThreadOfGrid();
+  const Layout& layout = call.layout;
+  std::uint8_t* const payload = call.payload;
+  const int bits = layout.form.bits;
+  if (i < layout.offsets_at) payload[i] = layout.prefix[i];
+  if (i < BytesFor(layout.entries * layout.width)) {
+    payload[layout.offsets_at + i] =
+        PackedByte(i, layout.width, layout.entries, [&](std::int64_t entry) {
+          return call.indices[entry] -
+                 entry / layout.of_chunk * layout.form.chunk;
+        });
+  }
+  const auto* const numbers = reinterpret_cast<const std::uint8_t*>(
+      bits > 0 ? call.book->mean : call.values);
+  if (i < (bits > 0 ? layout.bins_at : layout.bytes) - layout.means_at) {
+    payload[layout.means_at + i] = numbers[i];
+  }
+  if (bits == 0) return;
+  const Bins bins = call.AllBins();
+  if (i == 0) payload[layout.means_at - 1] = static_cast<std::uint8_t>(bits);
+  if (i < layout.bytes - layout.bins_at) {
+    payload[layout.bins_at + i] =
+        PackedByte(i, bits, layout.entries, [&](std::int64_t entry) {
+          return bins.Of(static_cast<double>(call.values[entry]));
+        });
+  }
+  if (i >= layout.entries) return;
+  const float value = call.values[i];
+  const float lost =
+      value - call.book->mean[bins.Of(static_cast<double>(value))];
+  if (!IsFinite(lost)) AtomicAdd(&call.non_finite->count, 1u);
+  float* const kept = call.residual + call.indices[i];
+  *kept = *kept + lost;
+}
+
+// Puts everything back if a number is not finite.
+__global__ void __launch_bounds__(kThreads)
+    RefuseKernel(const __grid_constant__ Encode call, const float* before) {
+  if (call.non_finite->count == 0) return;
+  const std::int64_t stride = static_cast<std::int64_t>(gridDim.x) * kThreads;
+  for (std::int64_t i = ThreadOfGrid(); i < call.layout.form.n; i += stride) {
+    call.residual[i] = before[i];
+  }
+  for (std::int64_t i = ThreadOfGrid(); i < call.layout.bytes; i += stride) {
+    call.payload[i] = 0;
+  }
+}
+
+// The sum of `count` terms, in `levels` that each add up 1024 of the one
+// before.
+template <Terms kTermsOf>
+void QueueSum(const Encode& call, double* partials, double* sum,
+              LaunchQueue* queue) {
+  std::int64_t count = call.layout.entries;
+  std::int64_t left = (count + kTerms - 1) / kTerms;
+  double* to = left == 1 ? sum : partials;
+  queue->Launch(HalveKernel<kTermsOf>, static_cast<unsigned>(left), kThreads,
+                call, nullptr, count, to);
+  while (left > 1) {
+    const double* const from = to;
+    count = left;
+    left = (count + kTerms - 1) / kTerms;
+    to = left == 1 ? sum : to + count;
+    queue->Launch(HalveKernel<Terms::kPartials>, static_cast<unsigned>(left),
+                  kThreads, call, from, count, to);
+  }
+}
+
+std::int64_t PartialsOf(std::int64_t entries) {
+  return entries / kTerms * 2 + 4;  // more than all levels have
+}
+
+struct EncodeSpace {
+  std::int64_t bytes = 0;
+  float* values;
+  std::int32_t* indices;
+  Book* book;
+  double* sums;  // of values and of squares, then partials
+  EncodeSpace(const Layout& layout, void* workspace) {
+    auto end = reinterpret_cast<std::int64_t>(workspace);
+    const std::int64_t begin = end;
+    values = Reserve<float>(layout.entries, &end);
+    indices = Reserve<std::int32_t>(layout.entries, &end);
+    book = Reserve<Book>(1, &end);
+    sums = Reserve<double>(2 + PartialsOf(layout.entries), &end);
+    bytes = end - begin;
+  }
+};
+
+struct MeanSpace {
+  std::int64_t bytes = 0;
+  float* values;
+  std::int32_t* indices;
+  std::int64_t* row_splits;
+  void* scatter;
+  ScatterReport* report;
+  MeanSpace(const Layout& layout, std::int64_t payloads, void* workspace) {
+    auto end = reinterpret_cast<std::int64_t>(workspace);
+    const std::int64_t begin = end;
+    values = Reserve<float>(layout.entries * payloads, &end);
+    indices = Reserve<std::int32_t>(layout.entries * payloads, &end);
+    row_splits = Reserve<std::int64_t>(payloads + 1, &end);
+    scatter = Reserve<std::uint8_t>(
+        static_cast<std::int64_t>(ScatterDecodeWorkspaceBytes()), &end);
+    report = Reserve<ScatterReport>(1, &end);
+    bytes = end - begin;
+  }
+};
+
+// Whether the bytes before the offsets, the codebook's header and the unused
+// bits are those of this form.
+__device__ bool IsOfForm(const Layout& layout,
+                                  const std::uint8_t* payload) {
+  bool same = true;
+  for (std::int64_t i = 0; i < layout.offsets_at; ++i) {
+    same = same && payload[i] == layout.prefix[i];
+  }
+  const auto unused = [&](std::int64_t end, std::int64_t bits) {
+    return bits % 8 == 0 ? 0 : payload[end - 1] >> (bits % 8);
+  };
+  const int bits = layout.form.bits;
+  same = same && unused(layout.means_at - (bits > 0),
+                        layout.entries * layout.width) == 0;
+  if (bits == 0) return same;
+  return same && payload[layout.means_at - 1] == bits &&
+         unused(layout.bytes, layout.entries * bits) == 0;
+}
+
+// Entry `i` of a payload: its index, or -1 if the payload is not valid, and its
+// value.
+__global__ void __launch_bounds__(kThreads)
+    ReadKernel(const __grid_constant__ Layout layout, const std::uint8_t* data,
+               std::int64_t payloads, const __grid_constant__ MeanSpace space) {
+  const std::int64_t i = ThreadOfGrid();
+  if (i <= payloads) space.row_splits[i] = i * layout.entries;
+  if (i >= payloads * layout.entries) return;
+  const std::uint8_t* const payload = data + i / layout.entries * layout.bytes;
+  const std::int64_t entry = i % layout.entries;
+  const std::int64_t chunk = entry / layout.of_chunk * layout.form.chunk;
+  if (payload[0] == 0) {  // refused by its sender: zeros, anywhere
+    space.indices[i] =
+        static_cast<std::int32_t>(chunk + entry % layout.of_chunk);
+    space.values[i] = 0;
+    return;
+  }
+  const std::int64_t offset =
+      Unpacked(payload + layout.offsets_at, entry, layout.width);
+  const int bits = layout.form.bits;
+  const std::int64_t number =
+      bits > 0 ? Unpacked(payload + layout.bins_at, entry, bits) : entry;
+  float value;
+  std::memcpy(&value, payload + layout.means_at + 4 * number, sizeof(value));
+  const bool valid = offset < layout.form.chunk && IsFinite(value) &&
+                     IsOfForm(layout, payload);
+  space.indices[i] = valid ? static_cast<std::int32_t>(chunk + offset) : -1;
+  space.values[i] = value;
+}
+
+__global__ void __launch_bounds__(kThreads)
+    DivideKernel(float* mean, std::int64_t n, std::int64_t payloads,
+                 const ScatterReport* report) {
+  const std::int64_t i = ThreadOfGrid();
+  if (i >= n) return;
+  const bool valid = report->flaw == ScatterFlaw::kNone;
+  mean[i] =
+      valid ? mean[i] / static_cast<float>(payloads) : static_cast<float>(NAN);
+}
+
+}  // namespace
+
+Status CheckFixedForm(const FixedForm& form) {
+  if (Status status = CheckChunks(form.n, form.k, form.chunk); !status.ok()) {
+    return status;
+  }
+  if (form.chunk < 2 || form.chunk > INT32_MAX || form.k < 1 || form.bits < 0 ||
+      form.bits > 8) {
+    return {StatusCode::kInvalidArgument,
+            "a payload of a fixed size has chunks of 2 elements or more, 1 or "
+            "more entries of each, and 0 to 8 bits for a value, not " +
+                std::to_string(form.chunk) + ", " + std::to_string(form.k) +
+                " and " + std::to_string(form.bits)};
+  }
+  return {};
+}
+
+std::int64_t FixedPayloadBytes(const FixedForm& form) {
+  return Layout(form).bytes;
+}
+
+std::size_t FixedEncodeWorkspaceBytes(const FixedForm& form) {
+  return static_cast<std::size_t>(EncodeSpace(Layout(form), nullptr).bytes);
+}
+
+std::size_t FixedMeanWorkspaceBytes(const FixedForm& form,
+                                    std::int64_t payloads) {
+  return static_cast<std::size_t>(
+      MeanSpace(Layout(form), payloads, nullptr).bytes);
+}
+
+Status QueueFixedEncode(const FixedForm& form, const float* delta,
+                        const float* residual_in, float* residual_out,
+                        float decay, void* workspace, std::uint8_t* payload,
+                        NonFiniteCount* non_finite, cudaStream_t stream) {
+  if (Status status = CheckFixedForm(form); !status.ok()) return status;
+  const Layout layout(form);
+  const EncodeSpace space(layout, workspace);
+  if (Status status = QueueChunkedTopK<float>(
+          {delta, residual_in, residual_out, form.n, decay}, form.k, form.chunk,
+          space.values, space.indices, non_finite, stream);
+      !status.ok()) {
+    return status;
+  }
+  const Encode call{layout,         residual_out, space.values,
+                    space.indices,  space.book,   space.sums,
+                    space.sums + 1, payload,      non_finite};
+  LaunchQueue queue(stream);
+  queue.Zero(space.book, sizeof(Book));
+  queue.Zero(space.sums, 2 * sizeof(double));
+  if (form.bits > 0 && layout.entries > 0) {
+    const auto blocks =
+        static_cast<unsigned>((layout.entries + kTerms - 1) / kTerms);
+    double* const partials = space.sums + 2;
+    queue.Launch(LargestKernel, blocks, kThreads, call);
+    QueueSum<Terms::kScaled>(call, partials, call.sum, &queue);
+    QueueSum<Terms::kSquares>(call, partials, call.squares, &queue);
+    queue.Launch(BinsKernel, blocks, kThreads, call);
+    queue.Launch(MeansKernel, 1u, kThreads, call);
+  }
+  const std::int64_t largest_part =
+      std::max({layout.entries, layout.bytes - layout.bins_at,
+                layout.bins_at - layout.offsets_at, std::int64_t{kMostPrefix}});
+  queue.Launch(WriteKernel, BlocksFor(largest_part), kThreads, call);
+  queue.Launch(RefuseKernel,
+               BlocksFor(std::min(std::max(form.n, layout.bytes),
+                                  std::int64_t{1} << 20)),
+               kThreads, call, residual_in);
+  return queue.status("fixed_encode");
+}
+
+Status QueueFixedMean(const FixedForm& form, const std::uint8_t* data,
+                      std::int64_t payloads, void* workspace, float* mean,
+                      cudaStream_t stream) {
+  if (Status status = CheckFixedForm(form); !status.ok()) return status;
+  if (payloads < 1) {
+    return {StatusCode::kInvalidArgument, "there are no payloads to average"};
+  }
+  if (form.n == 0) return {};
+  const Layout layout(form);
+  const MeanSpace space(layout, payloads, workspace);
+  LaunchQueue queue(stream);
+  queue.Launch(ReadKernel, BlocksFor(payloads * layout.entries + 1), kThreads,
+               layout, data, payloads, space);
+  if (Status status = queue.status("fixed_mean"); !status.ok()) return status;
+  if (Status status = ScatterDecode<float>(
+          mean, form.n, space.values, space.indices, payloads * layout.entries,
+          space.row_splits, payloads, nullptr, space.scatter,
+          ScatterDecodeWorkspaceBytes(), space.report, stream);
+      !status.ok()) {
+    return status;
+  }
+  queue.Launch(DivideKernel, BlocksFor(form.n), kThreads, mean, form.n,
+               payloads, space.report);
+  return queue.status("fixed_mean");
+}
+
+}  // namespace fedplug::cuda

@@ -1,0 +1,130 @@
+"""Payloads of a fixed size have the bytes and means of the CPU, and nothing waits for the device."""
+
+import ctypes
+import os
+
+import fedplug_cuda
+import numpy as np
+import pytest
+from fedplug_cuda.library import library
+
+import fedplug
+from fedplug.errors import ArgumentError, CapabilityError
+from fedplug.ops.types import ArraySpec
+
+CHUNKED = "topk(count=64, chunk=4096) | codebook(2) | offsets(4096)"
+SMALL = "topk(count=3, chunk=10, decay=0.9) | codebook(8) | offsets(10)"
+DENSE = "topk(0.5, chunk=2048) | codebook(3) | offsets(2048)"  # sums of several thousand values
+RAW = "topk(count=7, chunk=5000) | offsets(5000)"
+
+
+def update(n, seed=0):
+    return np.random.default_rng(seed).standard_normal(n).astype(np.float32)
+
+
+def on_the_host(encoder, x, residual):
+    spec = ArraySpec(x.shape, x.dtype)
+    payload, state = encoder.encode(x, {"residual": residual}, 0)
+    return encoder.to_wire(payload, spec), state["residual"]
+
+
+def encoded(device, x, residual, encoder):
+    """The payload, the residual, and the number of non-finite sums, on the host."""
+    bytes_of = fedplug_cuda.fixed._sizes(fedplug_cuda.fixed._form(encoder, x.size)[0], 1)[0]
+    found = fedplug_cuda.encode_fixed(device.put(x), device.put(residual), encoder)
+    payload = device.get(found.payload, np.empty(bytes_of, np.uint8))
+    return payload, device.get(found.residual, x), int(device.get(found.non_finite, np.empty(2, np.uint32))[0])
+
+
+def mean(device, payloads, n, encoder):
+    held = fedplug_cuda.to_device(np.concatenate(payloads))
+    return device.get(fedplug_cuda.mean_of_fixed(held, device.put(np.empty(n, np.float32)), encoder), update(n))
+
+
+@pytest.mark.parametrize(
+    ("expression", "n"),
+    [(CHUNKED, 0), (CHUNKED, 1), (CHUNKED, 9000), (SMALL, 9), (SMALL, 95), (DENSE, 5000), (RAW, 12_000)],
+)
+def test_payloads_and_residuals_are_those_of_the_cpu(device, expression, n):
+    encoder, residual = fedplug.encoder(expression), np.zeros(n, np.float32)
+    for seed in range(2):
+        payload, after, non_finite = encoded(device, update(n, seed), residual, encoder)
+        expected, residual = on_the_host(encoder, update(n, seed), residual)
+        assert payload.tobytes() == expected.tobytes()
+        assert after.tobytes() == residual.tobytes()
+        assert non_finite == 0
+
+
+@pytest.mark.parametrize("scale", [0, 1e-42, 1e-20, 1e30])
+def test_all_magnitudes_have_the_bits_of_the_cpu(device, scale):
+    encoder, x = fedplug.encoder(CHUNKED), update(9000) * np.float32(scale)
+    payload, after, _ = encoded(device, x, np.zeros_like(x), encoder)
+    expected, residual = on_the_host(encoder, x, np.zeros_like(x))
+    assert payload.tobytes() == expected.tobytes()
+    assert after.tobytes() == residual.tobytes()
+
+
+@pytest.mark.parametrize("expression", [CHUNKED, RAW])
+def test_means_are_those_of_the_cpu(device, expression):
+    encoder, n = fedplug.encoder(expression), 9000
+    payloads = [on_the_host(encoder, update(n, seed), np.zeros(n, np.float32))[0] for seed in range(3)]
+    total = fedplug.Sum((n,))
+    for payload in payloads:
+        total.add(fedplug.wire.frame(payload.tobytes(), encoder.wire_id, "float32", (n,)))
+    refused = np.zeros_like(payloads[0])
+    found = mean(device, [payloads[0], refused, *payloads[1:]], n, encoder)
+    assert found.tobytes() == (total.value() / np.float32(4)).tobytes()
+
+
+def test_a_tensor_that_is_not_finite_is_refused_and_its_residual_stays(device):
+    encoder, x, residual = fedplug.encoder(CHUNKED), update(9000), update(9000, 1)
+    x[[3, 8999]] = np.nan, np.inf
+    payload, after, non_finite = encoded(device, x, residual, encoder)
+    assert not payload.any()
+    assert after.tobytes() == residual.tobytes()
+    assert non_finite == 2
+
+
+def test_any_changed_byte_gives_a_mean_that_is_finite_or_nan_as_a_whole(device):
+    encoder, n = fedplug.encoder(SMALL), 50
+    good = on_the_host(encoder, update(n), np.zeros(n, np.float32))[0]
+    good_mean, refused = mean(device, [good], n, encoder), 0
+    for at in range(0, good.size, 7):
+        bad = good.copy()
+        bad[at] ^= 0xFF
+        found = mean(device, [bad], n, encoder)
+        frame = fedplug.wire.frame(bad.tobytes(), encoder.wire_id, "float32", (n,))
+        try:
+            expected = fedplug.decode(frame)
+        except fedplug.errors.PayloadError:
+            refused += 1
+            assert np.isnan(found).all() or not bad[0]
+            continue
+        assert found.tobytes() == expected.tobytes()
+    assert refused > 0
+    assert np.isfinite(good_mean).all()
+
+
+def test_nothing_waits_for_the_device(device):
+    if "FEDPLUG_CUDA_LIBRARY" not in os.environ:
+        pytest.skip("only the fake device counts calls")
+    calls = library().fedplug_fake_cuda_calls
+    calls.argtypes, calls.restype = [ctypes.c_int], ctypes.c_int
+    synchronize = 3  # Operation::kSynchronize of csrc/tests/fake_cuda/device.h
+    encoder, x = fedplug.encoder(CHUNKED), device.put(update(9000))
+    residual, like = device.put(update(9000, 1)), device.put(update(9000))
+    before = calls(synchronize)
+    sent = fedplug_cuda.encode_fixed(x, residual, encoder)
+    fedplug_cuda.mean_of_fixed(sent.payload, like, encoder)
+    assert calls(synchronize) == before
+
+
+def test_what_does_not_fit_is_refused(device):
+    encoder, x = fedplug.encoder(CHUNKED), device.put(update(9000))
+    with pytest.raises(ArgumentError, match="both must be float32 and of one size"):
+        fedplug_cuda.encode_fixed(x, device.put(update(3)), encoder)
+    with pytest.raises(ArgumentError, match="there are 5 bytes; payloads of"):
+        fedplug_cuda.mean_of_fixed(device.put(np.zeros(5, np.uint8)), x, encoder)
+    for expression in ("topk(0.01) | bitpack", "qsgd(8)", "topk(count=3, chunk=8) | sign | offsets(8)"):
+        with pytest.raises(CapabilityError, match="does not run on a device without waiting"):
+            fedplug_cuda.encode_fixed(x, x, fedplug.encoder(expression))
