@@ -104,7 +104,7 @@ class StateForm:
         }
 
     def spare(self, out: Any, given: ArrayState) -> list[NDArray[Any]]:
-        """Returns the arrays of a state that is no longer needed.
+        """Returns the arrays of a state that is no longer needed; none on a device, which makes new ones.
 
         Raises:
             StateError: ``out`` is not such a state, or is the given state, which is still needed.
@@ -117,7 +117,7 @@ class StateForm:
                 raise StateError(f"{key!r} of out shares memory with the state; pass in_place=True instead")
             if array is not out[key]:
                 raise StateError(f"{key!r} of out cannot be written; it must be writable and C-contiguous")
-        return list(arrays.values())
+        return [array for array in arrays.values() if not is_on_device(array)]
 
 
 def require_owner(state: Any, text: NDArray[np.uint8]) -> None:

@@ -22,11 +22,13 @@ from torch.nn.parameter import is_lazy
 
 from fedplug.codecs.state import OWNER, require_owner
 from fedplug.errors import ArgumentError, FedplugError, StateError
+from fedplug.ops.device_array import is_on_device
 from fedplug.registry.component import plain
 from fedplug_torch.codec import named, numpy_codec
+from fedplug_torch.devices import as_operands, as_result
 from fedplug_torch.exchange import Exchange, RankError, copied_group
 from fedplug_torch.mean import expected_of, max_payload_bytes, mean_of
-from fedplug_torch.tensors import as_array, as_tensor, real_view, require_whole
+from fedplug_torch.tensors import as_array, real_view, require_whole
 
 __all__ = ["FedplugState", "fedplug_hook"]
 
@@ -45,7 +47,8 @@ class FedplugState:
     copy of a DDP model has no hook until ``register_comm_hook`` is called for it.
 
     An encoder with error feedback takes the memory of two residuals: the previous one stays until every
-    rank's payloads have been added.
+    rank's payloads have been added. With fedplug-cuda, the residuals of encoders that run there are on the
+    device of the gradients.
 
     Attributes:
         step: Number of steps.
@@ -118,7 +121,7 @@ class FedplugState:
         kept = {OWNER: self._codec.owner, **(self._kept or {})}
         return {
             **{name: torch.tensor(number) for name, number in numbers.items()},
-            **{_OF_THE_CODEC + name: as_tensor(array).clone() for name, array in kept.items()},
+            **{_OF_THE_CODEC + name: as_result(array).clone() for name, array in kept.items()},
         }
 
     def load_state_dict(self, state: Mapping[str, torch.Tensor]) -> None:
@@ -219,7 +222,7 @@ class FedplugState:
         A gradient of zeros sends nothing and keeps its residual: DDP does not change a parameter that no rank
         used (``find_unused_parameters``), so anything sent for it would be lost.
         """
-        arrays = {name: as_array(gradient) for name, gradient in gradients.items()}
+        arrays = as_operands(gradients)
         round_num = self.step - self._warmup_steps
         kept, dropped = self._codec.carry_over(self._kept, arrays)
         spare = self._spare if kept is self._kept else None
@@ -232,7 +235,10 @@ class FedplugState:
             if not gradient.any():
                 payloads[name] = b""
                 for key in keys[name] if kept else ():
-                    np.copyto(after[key], kept[key])
+                    if is_on_device(after[key]):  # never written over, so both states may have it
+                        after[key] = kept[key]
+                    else:
+                        np.copyto(after[key], kept[key])
         return payloads, after, None if kept is None else dict(kept)
 
 

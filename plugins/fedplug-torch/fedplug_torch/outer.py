@@ -18,8 +18,10 @@ from numpy.typing import NDArray
 from fedplug.codecs.arrays import require_mapping
 from fedplug.codecs.state import OWNER, require_owner
 from fedplug.errors import ArgumentError, StateError
+from fedplug.ops.device_array import on_host
 from fedplug.registry.component import plain
 from fedplug_torch.codec import NamedTensors, named, numpy_codec
+from fedplug_torch.devices import as_operands, as_result
 from fedplug_torch.exchange import Exchange, copied_group
 from fedplug_torch.mean import expected_of, max_payload_bytes, mean_of
 from fedplug_torch.nested import contiguous_copy, flatten, unflatten
@@ -65,6 +67,7 @@ class OuterStep:
         inner_steps: int,
         optimizer: torch.optim.Optimizer | None = None,
         process_group: dist.ProcessGroup | None = None,
+        offload: bool = False,
     ) -> None:
         """Records the current parameters.
 
@@ -78,6 +81,9 @@ class OuterStep:
             optimizer: An optimizer of the same parameters; by default DiLoCo's, Nesterov's SGD with learning
                 rate 0.7 and momentum 0.9.
             process_group: A process group that supports CPU tensors; all ranks by default.
+            offload: Whether anchors and residuals of parameters on a GPU are kept in host memory, the anchors
+                in pinned memory, between exchanges. By default they are on the GPU, residuals if fedplug-cuda
+                is installed and the encoder runs there.
 
         Raises:
             ArgumentError: There are no parameters, ``inner_steps`` is less than 1, a parameter is sharded
@@ -111,11 +117,13 @@ class OuterStep:
             exchange.require_same({name: _form(p) for name, p in self._parameters.items()})
             exchange.broadcast(self._parameters.values())
         self.inner_step = self.outer_step = self.bytes_sent = self.dense_bytes = 0
-        self._anchor = {name: p.detach().clone() for name, p in self._parameters.items()}
+        self._offload = offload
+        self._anchor = {name: self._anchor_of(p) for name, p in self._parameters.items()}
         self._kept: dict[str, NDArray[Any]] | None = None
         self._spare: dict[str, NDArray[Any]] | None = None
         self._pending: _Pending | None = None
         self._unsent: dict[str, NDArray[Any]] = {}  # changes of parameters without residuals
+        self._given_forms = {name: f"{_form(p)} on {p.device}" for name, p in self._parameters.items()}
         self._limits = {name: max_payload_bytes(p) for name, p in self._parameters.items()}
 
     def __getstate__(self) -> dict[str, Any]:
@@ -160,14 +168,18 @@ class OuterStep:
             ArgumentError: A parameter is new or was replaced since this object was created.
         """
         self._require_same_parameters()
-        changes = {
-            name: as_array(_change(self._anchor[name], p.detach())) for name, p in self._parameters.items()
-        }
-        for name, unsent in self._unsent.items():
-            changes[name] += unsent
+        changes = {}
+        for name, p in self._parameters.items():
+            changes[name] = _change(self._anchor[name].to(p.device, non_blocking=True), p.detach())
+            if name in self._unsent:
+                changes[name] += as_tensor(self._unsent[name]).to(p.device)
         out = self._spare if self._pending is None else self._pending.state
         self._spare = self._pending = None  # overwritten from here on
-        payloads, after = self._codec.encode_model(changes, self._kept, self.outer_step, out=out)
+        payloads, after = self._codec.encode_model(
+            as_operands(changes), self._kept, self.outer_step, out=out
+        )
+        if self._offload:
+            after = {name: on_host(array) for name, array in after.items()}
         self._pending = _Pending(after, payloads)
         return payloads
 
@@ -238,11 +250,11 @@ class OuterStep:
         numbers = {name: getattr(self, name) for name in _COUNTERS}
         tensors = {_ANCHOR + name: tensor for name, tensor in self._anchor.items()}
         for name, p in self._parameters.items():
-            if not torch.equal(p, self._anchor[name]):
+            if not torch.equal(p, self._anchor[name].to(p.device)):
                 tensors[_PARAMETER + name] = p
         tensors |= {_UNSENT + name: as_tensor(array) for name, array in self._unsent.items()}
         kept = {OWNER: self._codec.owner, **(self._kept or {})}
-        tensors |= {_CODEC + name: as_tensor(array) for name, array in kept.items()}
+        tensors |= {_CODEC + name: as_result(array) for name, array in kept.items()}
         return {
             **{name: torch.tensor(number) for name, number in numbers.items()},
             **{name: contiguous_copy(tensor) for name, tensor in tensors.items()},
@@ -272,6 +284,12 @@ class OuterStep:
         self._unsent = _below(state, _UNSENT)
         self._kept, self._spare, self._pending = kept if len(kept) > 1 else None, None, None
 
+    def _anchor_of(self, parameter: torch.Tensor) -> torch.Tensor:
+        """Returns a copy of the parameter, where anchors are kept."""
+        if not self._offload or not parameter.is_cuda:
+            return parameter.detach().clone()
+        return parameter.detach().cpu().pin_memory()
+
     def _optimizer_form(self) -> list[Any]:
         """Returns the class of the outer optimizer, and the parameter names in each of its groups."""
         names = {p: name for name, p in self._parameters.items()}
@@ -300,7 +318,7 @@ class OuterStep:
                     "make another one of the model as it is now"
                 )
         for name, p in self._parameters.items():
-            before, now = (f"{_form(t)} on {t.device}" for t in (self._anchor[name], p))
+            before, now = self._given_forms[name], f"{_form(p)} on {p.device}"
             if before != now:
                 raise ArgumentError(
                     f"parameter {name!r} was {before}, and is {now}; make another OuterStep of the model as "

@@ -3,7 +3,9 @@
 import pytest
 import safetensors.torch
 import torch
-from fedplug_torch import Codec, FixedSize, decode_model
+import torch.distributed as dist
+from fedplug_torch import Codec, FedplugState, FixedSize, OuterStep, decode_model, fedplug_hook
+from torch.nn.parallel import DistributedDataParallel
 
 import fedplug
 
@@ -11,6 +13,14 @@ fedplug_cuda = pytest.importorskip("fedplug_cuda")
 pytestmark = pytest.mark.skipif(
     fedplug_cuda.problem() is not None or not torch.cuda.is_available(), reason="no CUDA device"
 )
+
+
+@pytest.fixture
+def alone(tmp_path):
+    """A process group of this process alone."""
+    dist.init_process_group("gloo", init_method=(tmp_path / "alone").as_uri(), rank=0, world_size=1)
+    yield
+    dist.destroy_process_group()
 
 
 def update(seed, device, dtype=torch.float32):
@@ -115,3 +125,48 @@ def test_payloads_of_a_fixed_size_are_compiled():
     compiled = torch.compile(fixed.encode, fullgraph=True)
     for mine, theirs in zip(compiled(x, fixed.zeros(x)), fixed.encode(x, fixed.zeros(x)), strict=True):
         assert torch.equal(mine, theirs)
+
+
+@pytest.mark.parametrize("encoder", ["topk(0.05) | qsgd(8)", "topk(0.05, scope='model')", "qsgd(8)"])
+@pytest.mark.parametrize("offload", [False, True])
+def test_outer_steps_have_the_bits_of_the_cpu_wherever_their_memory_is(encoder, offload):
+    messages, models = {}, {}
+    for device in ("cpu", "cuda"):
+        torch.manual_seed(0)
+        models[device] = torch.nn.Linear(300, 70).to(device)
+        outer = OuterStep(models[device], encoder, inner_steps=1, offload=offload)
+        for seed in range(3):
+            with torch.no_grad():
+                for name, change in update(seed, device).items():
+                    if name == "kernel":
+                        models[device].weight += change.T
+            messages[device, seed] = outer.encode()
+            outer.apply({"other": messages["cpu", seed]} if seed == 1 else {"own": messages[device, seed]})
+        kept = outer._anchor["weight"]
+        assert kept.is_cuda == (device == "cuda" and not offload)
+        saved = safetensors.torch.load(safetensors.torch.save(outer.state_dict()))
+        outer.load_state_dict(saved)
+    for seed in range(3):
+        assert messages["cuda", seed] == messages["cpu", seed]
+    assert torch.equal(models["cuda"].weight.cpu(), models["cpu"].weight)
+
+
+@pytest.mark.parametrize("encoder", ["topk(0.05) | qsgd(8)", "topk(0.05, scope='model')", "qsgd(8)"])
+def test_the_hook_has_the_bits_of_the_cpu_and_keeps_residuals_on_the_device(encoder, alone):
+    gradients = {}
+    for device in ("cpu", "cuda"):
+        torch.manual_seed(0)
+        model = torch.nn.Linear(300, 70).to(device)
+        ddp, state = DistributedDataParallel(model), FedplugState(encoder, model)
+        ddp.register_comm_hook(state, fedplug_hook)
+        for seed in range(3):
+            model.zero_grad()
+            # A gradient is one number of x, so it has the same bits on both devices.
+            x = torch.zeros(1, 300, device=device)
+            x[0, seed::7] = torch.arange(1.0, 301.0, device=device)[seed::7]
+            ddp(x).sum().backward()
+        gradients[device] = model.weight.grad.cpu()
+        if "topk" in encoder:
+            assert state.state_dict()["codec/weight/residual"].device.type == device
+        state.load_state_dict(safetensors.torch.load(safetensors.torch.save(state.state_dict())))
+    assert torch.equal(gradients["cuda"], gradients["cpu"])
