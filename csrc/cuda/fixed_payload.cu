@@ -34,6 +34,7 @@ struct Layout {
   int width;                         // bits of an offset
   std::uint8_t prefix[kMostPrefix];  // both lengths, and the chunk
   std::int64_t offsets_at;
+  std::int64_t offset_bytes;
   std::int64_t means_at;  // one more than the codebook's header; or the values
   std::int64_t bins_at;
   std::int64_t bytes;
@@ -44,7 +45,8 @@ struct Layout {
         of_chunk(std::min(given.k, std::min(given.chunk, given.n))),
         width(0) {
     while (((given.chunk - 1) >> width) > 0) ++width;
-    const std::int64_t code = 4 + BytesFor(entries * width);
+    offset_bytes = BytesFor(entries * width);
+    const std::int64_t code = 4 + offset_bytes;
     const std::int64_t lengths = SparseBodyBytes(entries, 0, 0) - 1 +
                                  SparseBodyBytes(0, code, 0) - 1 - code;
     std::uint8_t* at = PutNumber(code, PutNumber(entries, prefix));
@@ -126,7 +128,7 @@ unsigned BlocksFor(std::int64_t items) {
 // body(i) for the entries of this block, 1024 of them.
 template <typename Body>
 __device__ void EachOfBlock(int thread, std::int64_t entries,
-                                     const Body& body) {
+                            const Body& body) {
   const std::int64_t begin = static_cast<std::int64_t>(blockIdx.x) * kTerms;
   const std::int64_t end = begin + kTerms < entries ? begin + kTerms : entries;
   for (std::int64_t i = begin + thread; i < end; i += kThreads) body(i);
@@ -232,8 +234,8 @@ __global__ void __launch_bounds__(kThreads)
 // Byte `at` of numbers of `bits` bits one after the other, the lowest first.
 template <typename NumberOf>
 __device__ std::uint8_t PackedByte(std::int64_t at, int bits,
-                                            std::int64_t count,
-                                            const NumberOf& number_of) {
+                                   std::int64_t count,
+                                   const NumberOf& number_of) {
   unsigned byte = 0;
   std::int64_t i = 8 * at / bits;
   for (; i < count && i * bits < 8 * at + 8; ++i) {
@@ -245,8 +247,8 @@ __device__ std::uint8_t PackedByte(std::int64_t at, int bits,
 }
 
 // Number `i` of the same.
-__device__ std::uint32_t Unpacked(const std::uint8_t* packed,
-                                           std::int64_t i, int bits) {
+__device__ std::uint32_t Unpacked(const std::uint8_t* packed, std::int64_t i,
+                                  int bits) {
   const std::int64_t first = i * bits;
   std::uint64_t word = 0;
   for (std::int64_t at = first / 8; at <= (first + bits - 1) / 8; ++at) {
@@ -265,7 +267,7 @@ __global__ void __launch_bounds__(kThreads)
   std::uint8_t* const payload = call.payload;
   const int bits = layout.form.bits;
   if (i < layout.offsets_at) payload[i] = layout.prefix[i];
-  if (i < BytesFor(layout.entries * layout.width)) {
+  if (i < layout.offset_bytes) {
     payload[layout.offsets_at + i] =
         PackedByte(i, layout.width, layout.entries, [&](std::int64_t entry) {
           return call.indices[entry] -
@@ -371,8 +373,7 @@ struct MeanSpace {
 
 // Whether the bytes before the offsets, the codebook's header and the unused
 // bits are those of this form.
-__device__ bool IsOfForm(const Layout& layout,
-                                  const std::uint8_t* payload) {
+__device__ bool IsOfForm(const Layout& layout, const std::uint8_t* payload) {
   bool same = true;
   for (std::int64_t i = 0; i < layout.offsets_at; ++i) {
     same = same && payload[i] == layout.prefix[i];

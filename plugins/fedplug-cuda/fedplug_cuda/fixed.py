@@ -56,8 +56,8 @@ def encode_fixed(tensor: Any, residual: Any, encoder: Encoder, *, stream: Any = 
     require_same_device([x, old])
     if x.dtype != np.float32 or old.dtype != x.dtype or old.size != x.size:
         raise ArgumentError(
-            f"the tensor is {x.dtype}{list(x.shape)} and the residual {old.dtype}{list(old.shape)}; both must "
-            "be float32 and of one size"
+            f"the tensor is {x.dtype}{list(x.shape)} and the residual {old.dtype}{list(old.shape)}; both "
+            "must be float32 and of one size"
         )
     form, decay = _form(encoder, x.size)
     payload_bytes, workspace_bytes, _ = _sizes(form, 1)

@@ -33,12 +33,18 @@ def encoded(device, x, residual, encoder):
     bytes_of = fedplug_cuda.fixed._sizes(fedplug_cuda.fixed._form(encoder, x.size)[0], 1)[0]
     found = fedplug_cuda.encode_fixed(device.put(x), device.put(residual), encoder)
     payload = device.get(found.payload, np.empty(bytes_of, np.uint8))
-    return payload, device.get(found.residual, x), int(device.get(found.non_finite, np.empty(2, np.uint32))[0])
+    return (
+        payload,
+        device.get(found.residual, x),
+        int(device.get(found.non_finite, np.empty(2, np.uint32))[0]),
+    )
 
 
 def mean(device, payloads, n, encoder):
     held = fedplug_cuda.to_device(np.concatenate(payloads))
-    return device.get(fedplug_cuda.mean_of_fixed(held, device.put(np.empty(n, np.float32)), encoder), update(n))
+    return device.get(
+        fedplug_cuda.mean_of_fixed(held, device.put(np.empty(n, np.float32)), encoder), update(n)
+    )
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 from fedplug_cuda import DeviceError, grouped_topk_residual, scatter_decode_add
 
+import fedplug
 from fedplug import kernels
 from fedplug.errors import ArgumentError
 
@@ -108,3 +109,18 @@ def test_jax():
     again = grouped_topk_residual(xs, found.residuals, 700)  # what it returned is taken again
     (values, _, _), rest = expected(deltas, rest, 700)
     assert again.values.tobytes() == values.tobytes()
+
+
+@pytest.mark.parametrize("framework", ["cupy", "jax"])
+def test_arrays_go_through_the_codec(framework):
+    module = pytest.importorskip(framework)
+    if framework == "jax" and module.default_backend() != "gpu":
+        pytest.skip("this JAX sees no CUDA device")
+    put = module.asarray if framework == "cupy" else module.device_put
+    codec, state, expected_state = fedplug.codec("topk(0.05, scope='model') | qsgd(8)"), None, None
+    for seed in range(3):
+        model = {f"array {number}": x for number, x in enumerate(arrays(seed))}
+        expected, expected_state = codec.encode_model(model, expected_state, seed)
+        held = {name: fedplug_cuda.as_device_array(put(x)) for name, x in model.items()}
+        payloads, state = codec.encode_model(held, state, seed)
+        assert payloads == expected

@@ -26,7 +26,7 @@ __all__ = ["Encoded", "FixedSize"]
 
 
 class Encoded(NamedTuple):
-    """What `FixedSize` makes of one tensor.
+    """A tensor that `FixedSize` has encoded.
 
     Attributes:
         payload: The bytes; ``[payload_bytes]`` uint8. All zeros if the tensor was refused.

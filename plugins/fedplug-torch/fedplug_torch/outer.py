@@ -175,9 +175,7 @@ class OuterStep:
                 changes[name] += as_tensor(self._unsent[name]).to(p.device)
         out = self._spare if self._pending is None else self._pending.state
         self._spare = self._pending = None  # overwritten from here on
-        payloads, after = self._codec.encode_model(
-            as_operands(changes), self._kept, self.outer_step, out=out
-        )
+        payloads, after = self._codec.encode_model(as_operands(changes), self._kept, self.outer_step, out=out)
         if self._offload:
             after = {name: on_host(array) for name, array in after.items()}
         self._pending = _Pending(after, payloads)

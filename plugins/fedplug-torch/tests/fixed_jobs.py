@@ -12,7 +12,9 @@ import fedplug
 def means(encoder, rounds, *, compiled=False, broken_rank=None):
     """Returns the means of some rounds, and what each rank has left at the end."""
     fixed = FixedSize(encoder)
-    step = torch.compile(fixed.all_reduce, backend="aot_eager", fullgraph=True) if compiled else fixed.all_reduce
+    step = (
+        torch.compile(fixed.all_reduce, backend="aot_eager", fullgraph=True) if compiled else fixed.all_reduce
+    )
     generator = torch.Generator().manual_seed(dist.get_rank())
     residual, found, refused = None, [], []
     for number in range(rounds):
@@ -25,10 +27,9 @@ def means(encoder, rounds, *, compiled=False, broken_rank=None):
     return found, residual.numpy(), refused
 
 
-def sum_of_everything(encoder, rounds):
+def sum_of_everything(rounds):
     """Returns the sum of all tensors of this rank, to compare with what was sent and what is left."""
     generator = torch.Generator().manual_seed(dist.get_rank())
-    del encoder
     return sum(torch.randn(3, 3000, generator=generator) for _ in range(rounds)).numpy()
 
 
@@ -39,7 +40,9 @@ def codec_means(encoder, rounds):
     for _ in range(rounds):
         total = fedplug.Sum((3, 3000))
         for rank, generator in enumerate(generators):
-            payload, states[rank] = codec.encode(torch.randn(3, 3000, generator=generator).numpy(), states[rank])
+            payload, states[rank] = codec.encode(
+                torch.randn(3, 3000, generator=generator).numpy(), states[rank]
+            )
             total.add(payload)
         found.append(total.value() / 2)
     return found

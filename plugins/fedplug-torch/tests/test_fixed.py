@@ -62,7 +62,7 @@ def test_ranks_end_with_the_means_of_the_codec(two_ranks, compiled):
 
 def test_nothing_is_lost(two_ranks):
     results = two_ranks.run(fixed_jobs.means, CHUNKED, 3)
-    given = sum(two_ranks.run(fixed_jobs.sum_of_everything, CHUNKED, 3))
+    given = sum(two_ranks.run(fixed_jobs.sum_of_everything, 3))
     sent = 2 * sum(results[0][0])
     np.testing.assert_allclose(sent + sum(residual for _, residual, _ in results), given, rtol=0, atol=1e-4)
 
