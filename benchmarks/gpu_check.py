@@ -235,7 +235,8 @@ def _find_tensorflow(machine: Machine) -> None:
     printed = (_ask(sys.executable, "-c", _TENSORFLOW) or "").rpartition("\n")[2].split()
     if len(printed) != 3:
         machine.missing.append(
-            f"no TensorFlow with TFF, fedplug and its op library in {sys.executable}: run `make setup`"
+            f"no TensorFlow with TFF, fedplug and its op library in {sys.executable}: run "
+            "`make setup`, then `PARTS=tensorflow .venv/bin/python benchmarks/gpu_check.py`"
         )
         return
     machine.tensorflow, sees, built = printed
