@@ -20,6 +20,7 @@
 #include <vector>
 
 #include "core/base/tiles.h"
+#include "core/crc32_polynomial.h"
 #include "core/simd/level.h"
 
 #if FEDPLUG_SIMD_X86
@@ -29,13 +30,10 @@
 namespace fedplug {
 namespace {
 
-constexpr std::uint32_t kPolynomial = 0xEDB88320u;
 constexpr int kSlices = 8;
 
-// Modulo the polynomial, in the mirrored order of bits that the checksum uses.
-constexpr std::uint32_t TimesX(std::uint32_t polynomial) {
-  return (polynomial >> 1) ^ ((polynomial & 1) != 0 ? kPolynomial : 0);
-}
+using crc32::MovedOver;
+using crc32::TimesX;
 
 using Tables = std::array<std::array<std::uint32_t, 256>, kSlices>;
 
@@ -77,26 +75,6 @@ constexpr std::int64_t kSmallestTile = std::int64_t{1} << 19;
 
 // A size that stays in the second-level cache until it is visited.
 constexpr std::int64_t kPiece = 1 << 16;
-
-// The product modulo the polynomial, both in the mirrored order of bits.
-std::uint32_t Product(std::uint32_t a, std::uint32_t b) {
-  std::uint32_t product = 0;
-  for (std::uint32_t power = 0x80000000u; power != 0; power >>= 1) {
-    if ((a & power) != 0) product ^= b;
-    b = TimesX(b);
-  }
-  return product;
-}
-
-// Advances a checksum over `bytes` zero bytes.
-std::uint32_t MovedOver(std::int64_t bytes, std::uint32_t crc) {
-  std::uint32_t square = 0x00800000u;  // x^8
-  for (; bytes > 0; bytes >>= 1) {
-    if ((bytes & 1) != 0) crc = Product(square, crc);
-    square = Product(square, square);
-  }
-  return crc;
-}
 
 #if FEDPLUG_SIMD_X86
 

@@ -256,10 +256,7 @@ Status RefuseNonFinite(const T* values, std::int64_t count,
     first = first < 0 ? i : first;
     ++*non_finite;
   }
-  return {StatusCode::kNonFinite,
-          std::to_string(*non_finite) + " of " + std::to_string(count) +
-              " values are NaN or infinite, the first at position " +
-              std::to_string(first)};
+  return NonFiniteValues(*non_finite, count, first);
 }
 
 template <typename T>
@@ -293,6 +290,14 @@ Status CheckScales(const Job<T>& job, const std::uint8_t* data) {
 }
 
 }  // namespace
+
+Status NonFiniteValues(std::int64_t non_finite, std::int64_t count,
+                       std::int64_t first) {
+  return {StatusCode::kNonFinite,
+          std::to_string(non_finite) + " of " + std::to_string(count) +
+              " values are NaN or infinite, the first at position " +
+              std::to_string(first)};
+}
 
 template <typename T>
 Status EncodeValues(const T* values, std::int64_t count, const ValueCode& code,

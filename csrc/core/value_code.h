@@ -141,6 +141,10 @@ Status EncodeValues(const T* values, std::int64_t count, const ValueCode& code,
                     std::uint64_t seed, Parallel& parallel, std::uint8_t* data,
                     std::int64_t* non_finite);
 
+// The refusal of EncodeValues, if `non_finite` values are not finite.
+Status NonFiniteValues(std::int64_t non_finite, std::int64_t count,
+                       std::int64_t first);
+
 // The inverse, for untrusted bytes: refuses (kDataLoss) what EncodeValues does
 // not write with this code for `count` values: another length or header, scales
 // that are negative (-0 included) or not finite, exponents out of their range,

@@ -11,6 +11,7 @@
 #include <cstring>
 
 #include "core/base/always_inline.h"
+#include "core/base/host_device.h"
 
 namespace fedplug {
 
@@ -24,7 +25,7 @@ class Philox {
   using Key = std::array<std::uint32_t, 2>;
 
   // tf.random.stateless_uniform(seed=[first, second], alg="philox").
-  Philox(std::uint64_t first, std::uint64_t second) {
+  FEDPLUG_HOST_DEVICE Philox(std::uint64_t first, std::uint64_t second) {
     const Words mixed =
         Draw({Low(first), High(first), Low(second), High(second)},
              {0x3ec8f720u, 0x02461e29u});
@@ -33,7 +34,7 @@ class Philox {
   }
 
   // The function itself, of a counter and a key.
-  static Words Draw(Words words, Key key) {
+  FEDPLUG_HOST_DEVICE static Words Draw(Words words, Key key) {
     for (int round = 0; round < kRounds; ++round) {
       Round(key, &words[0], &words[1], &words[2], &words[3]);
       key = NextKey(key);
@@ -41,13 +42,18 @@ class Philox {
     return words;
   }
 
+  // The words of draw g.
+  FEDPLUG_HOST_DEVICE Words WordsOf(std::uint64_t g) const {
+    return Draw({Low(g), High(g), stream_[0], stream_[1]}, key_);
+  }
+
   static constexpr int kRounds = 10;
   static constexpr std::array<std::uint32_t, 2> kFactors{0xD2511F53u,
                                                          0xCD9E8D57u};
 
-  FEDPLUG_ALWAYS_INLINE static void Round(const Key& key, std::uint32_t* w0,
-                                          std::uint32_t* w1, std::uint32_t* w2,
-                                          std::uint32_t* w3) {
+  FEDPLUG_HOST_DEVICE FEDPLUG_ALWAYS_INLINE static void Round(
+      const Key& key, std::uint32_t* w0, std::uint32_t* w1, std::uint32_t* w2,
+      std::uint32_t* w3) {
     const std::uint64_t product0 = std::uint64_t{kFactors[0]} * *w0;
     const std::uint64_t product2 = std::uint64_t{kFactors[1]} * *w2;
     const std::uint32_t next0 =
@@ -59,18 +65,19 @@ class Philox {
     *w0 = next0;
     *w2 = next2;
   }
-  FEDPLUG_ALWAYS_INLINE static Key NextKey(const Key& key) {
+  FEDPLUG_HOST_DEVICE FEDPLUG_ALWAYS_INLINE static Key NextKey(const Key& key) {
     return {key[0] + 0x9E3779B9u, key[1] + 0xBB67AE85u};
   }
 
-  const Key& key() const { return key_; }
+  FEDPLUG_HOST_DEVICE const Key& key() const { return key_; }
 
   // The upper half of the counter.
-  const Key& stream() const { return stream_; }
+  FEDPLUG_HOST_DEVICE const Key& stream() const { return stream_; }
 
   // Uniform in [0, 1), a multiple of 2^-23: 23 bits as the significand of a
   // number in [1, 2), minus 1.
-  FEDPLUG_ALWAYS_INLINE static float ToUniform(std::uint32_t word) {
+  FEDPLUG_HOST_DEVICE FEDPLUG_ALWAYS_INLINE static float ToUniform(
+      std::uint32_t word) {
     const std::uint32_t bits = (word & 0x7fffffu) | 0x3f800000u;
     float value;
     std::memcpy(&value, &bits, sizeof(value));
@@ -79,8 +86,8 @@ class Philox {
 
   // A multiple of 2^-52 of two words that follow each other, likewise: the
   // upper bits are from the first.
-  FEDPLUG_ALWAYS_INLINE static double ToUniform(std::uint32_t high,
-                                                std::uint32_t low) {
+  FEDPLUG_HOST_DEVICE FEDPLUG_ALWAYS_INLINE static double ToUniform(
+      std::uint32_t high, std::uint32_t low) {
     const std::uint64_t bits =
         (std::uint64_t{high & 0xfffffu} << 32) | low | 0x3ff0000000000000u;
     double value;
@@ -89,10 +96,10 @@ class Philox {
   }
 
  private:
-  static std::uint32_t Low(std::uint64_t x) {
+  FEDPLUG_HOST_DEVICE static std::uint32_t Low(std::uint64_t x) {
     return static_cast<std::uint32_t>(x);
   }
-  static std::uint32_t High(std::uint64_t x) {
+  FEDPLUG_HOST_DEVICE static std::uint32_t High(std::uint64_t x) {
     return static_cast<std::uint32_t>(x >> 32);
   }
 

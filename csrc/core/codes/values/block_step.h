@@ -8,6 +8,7 @@
 
 #include "core/base/float16.h"
 #include "core/base/float_bits.h"
+#include "core/base/host_device.h"
 
 namespace fedplug {
 
@@ -28,7 +29,7 @@ struct StepExponents {
 //
 // REQUIRES: 0 <= largest, finite
 template <typename T>
-int StepExponentOf(double largest, int bits) {
+FEDPLUG_HOST_DEVICE int StepExponentOf(double largest, int bits) {
   constexpr int kSignificandBits = 52;
   const std::uint64_t key = ToBits(largest);
   const auto exponent = static_cast<int>(key >> kSignificandBits) - 1023;

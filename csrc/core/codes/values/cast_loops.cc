@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "core/base/float_bits.h"
+#include "core/codes/values/level.h"
 #include "core/simd/loops.h"
 
 #if FEDPLUG_SIMD_X86
@@ -13,21 +14,6 @@
 
 namespace fedplug::value_loops {
 namespace {
-
-// Infinity is the number after the largest one, sign aside.
-template <typename Narrow>
-FEDPLUG_ALWAYS_INLINE std::uint16_t WithoutInfinity(std::uint16_t bits) {
-  const bool infinite = (bits & 0x7fff) == FloatTraits<Narrow>::kInfinity;
-  return static_cast<std::uint16_t>(bits - infinite);
-}
-
-FEDPLUG_ALWAYS_INLINE std::uint16_t Nearest(float x, Half /*format*/) {
-  return ToHalf(x).bits;
-}
-// As ToBFloat16, except for NaN.
-FEDPLUG_ALWAYS_INLINE std::uint16_t Nearest(float x, BFloat16 /*format*/) {
-  return static_cast<std::uint16_t>(internal::ShiftRounded(ToBits(x), 16));
-}
 
 // As signed integers, which every instruction set can compare: a key has no
 // sign bit.
@@ -42,7 +28,7 @@ FEDPLUG_ALWAYS_INLINE std::uint32_t NarrowLoop(const float* x, std::int64_t n,
   for (std::int64_t i = 0; i < n; ++i) {
     const std::int32_t key = SignedKey(x[i]);
     largest = key > largest ? key : largest;
-    const std::uint16_t bits = WithoutInfinity<Narrow>(Nearest(x[i], Narrow{}));
+    const std::uint16_t bits = FiniteBits<Narrow>(x[i]);
     std::memcpy(data + 2 * i, &bits, sizeof(bits));
   }
   return static_cast<std::uint32_t>(largest);

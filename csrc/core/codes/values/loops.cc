@@ -3,13 +3,12 @@
 #include "core/codes/values/loops.h"
 
 #include <algorithm>
-#include <cmath>
 #include <cstring>
-#include <limits>
 #include <type_traits>
 
-#include "core/base/philox.h"
 #include "core/codes/values/cast_loops.h"
+#include "core/codes/values/level.h"
+#include "core/codes/values/pack_group.h"
 #include "core/simd/loops.h"
 
 namespace fedplug::value_loops {
@@ -30,11 +29,6 @@ FEDPLUG_ALWAYS_INLINE FloatBitsOf<T> LargestLoop(const T* x, std::int64_t n) {
   return static_cast<FloatBitsOf<T>>(largest);
 }
 
-float Wide(float x) { return x; }
-double Wide(double x) { return x; }
-float Wide(Half x) { return ToFloat(x); }
-float Wide(BFloat16 x) { return ToFloat(x); }
-
 template <typename T>
 void CopyLoop(const T* from, std::int64_t n, T* to) {
   std::copy_n(from, n, to);
@@ -51,21 +45,11 @@ void NarrowLoop(const float* wide, std::int64_t n, T* x) {
   CastLoopsFor<T>(kLevel).narrow(wide, n, reinterpret_cast<std::uint8_t*>(x));
 }
 
-// To nearest, ties to even, for |x| < 2^22: beyond 1.5 * 2^23 (double: 2^52)
-// numbers have no fraction left.
-template <typename T>
-FEDPLUG_ALWAYS_INLINE T RoundToEven(T x) {
-  constexpr T kNoFraction = sizeof(T) == 4 ? T(0x1.8p23) : T(0x1.8p52);
-  return (x + kNoFraction) - kNoFraction;
-}
-
 template <typename T>
 FEDPLUG_ALWAYS_INLINE void NearestLoop(const T* x, std::int64_t n, T scale,
                                        int top, std::uint8_t* levels) {
-  const T whole = static_cast<T>(top);
   for (std::int64_t i = 0; i < n; ++i) {
-    const T level = RoundToEven(x[i] / scale * whole);
-    levels[i] = static_cast<std::uint8_t>(static_cast<int>(level) + top);
+    levels[i] = NearestLevel(x[i], scale, top);
   }
 }
 
@@ -73,12 +57,8 @@ template <typename T>
 FEDPLUG_ALWAYS_INLINE void NearestMultipleLoop(const T* x, std::int64_t n,
                                                T per_step, int top,
                                                std::uint8_t* levels) {
-  const T whole = static_cast<T>(top);
   for (std::int64_t i = 0; i < n; ++i) {
-    T level = RoundToEven(x[i] * per_step);
-    level = level > whole ? whole : level;
-    level = level < -whole ? -whole : level;
-    levels[i] = static_cast<std::uint8_t>(static_cast<int>(level) + top);
+    levels[i] = NearestMultipleLevel(x[i], per_step, top);
   }
 }
 
@@ -86,14 +66,8 @@ template <typename T>
 FEDPLUG_ALWAYS_INLINE void AtRandomLoop(const T* x, const std::uint32_t* noise,
                                         std::int64_t n, T scale, int top,
                                         std::uint8_t* levels) {
-  const T whole = static_cast<T>(top);
   for (std::int64_t i = 0; i < n; ++i) {
-    const T exact = x[i] / scale * whole;
-    const int toward_zero = static_cast<int>(exact);
-    const int below = toward_zero - (exact < static_cast<T>(toward_zero));
-    const T cut_off = exact - static_cast<T>(below);
-    const int up = static_cast<T>(Philox::ToUniform(noise[i])) < cut_off;
-    levels[i] = static_cast<std::uint8_t>(below + up + top);
+    levels[i] = LevelAtRandom(x[i], noise[i], scale, top);
   }
 }
 
@@ -102,26 +76,22 @@ FEDPLUG_ALWAYS_INLINE void TernaryLoop(const T* x, const std::uint32_t* noise,
                                        std::int64_t n, T scale,
                                        std::uint8_t* levels) {
   for (std::int64_t i = 0; i < n; ++i) {
-    const int chosen =
-        static_cast<T>(Philox::ToUniform(noise[i])) < std::abs(x[i]) / scale;
-    const int sign = (x[i] > 0) - (x[i] < 0);
-    levels[i] = static_cast<std::uint8_t>(1 + (sign & -chosen));
+    levels[i] = TernaryLevel(x[i], noise[i], scale);
   }
 }
 
 template <typename T>
 FEDPLUG_ALWAYS_INLINE void SignsLoop(const T* x, std::int64_t n,
                                      std::uint8_t* levels) {
-  for (std::int64_t i = 0; i < n; ++i) levels[i] = x[i] >= 0;
+  for (std::int64_t i = 0; i < n; ++i) levels[i] = SignLevel(x[i]);
 }
 
 template <typename T>
 FEDPLUG_ALWAYS_INLINE void TimesScaleLoop(const std::uint8_t* levels,
                                           std::int64_t n, int top, T scale,
                                           T* x) {
-  const T whole = static_cast<T>(top);
   for (std::int64_t i = 0; i < n; ++i) {
-    x[i] = scale * (static_cast<T>(int{levels[i]} - top) / whole);
+    x[i] = TimesScale(levels[i], top, scale);
   }
 }
 
@@ -129,17 +99,9 @@ template <typename T>
 FEDPLUG_ALWAYS_INLINE void TimesStepLoop(const std::uint8_t* levels,
                                          std::int64_t n, int top, T step,
                                          T* x) {
-  constexpr T kLargest = std::numeric_limits<T>::max();
   for (std::int64_t i = 0; i < n; ++i) {
-    T multiple = static_cast<T>(int{levels[i]} - top) * step;
-    multiple = multiple > kLargest ? kLargest : multiple;
-    x[i] = multiple < -kLargest ? -kLargest : multiple;
+    x[i] = TimesStep(levels[i], top, step);
   }
-}
-
-template <typename T>
-FEDPLUG_ALWAYS_INLINE double Share(T x, double share) {
-  return static_cast<double>(std::abs(Wide(x))) * share;
 }
 
 template <typename T, bool kAdd>
@@ -191,20 +153,11 @@ FEDPLUG_ALWAYS_INLINE void AddLoop(const double* terms, std::int64_t n,
   for (std::int64_t i = 0; i < n; ++i) sums[i] += terms[i];
 }
 
-// Bytes of b bits each, eight in a word: neighbours are moved together, first
-// pairs, then pairs of pairs. `Pull` is the way back.
-FEDPLUG_ALWAYS_INLINE std::uint64_t PushTogether(std::uint64_t x, int bits) {
-  x = (x & 0x00ff00ff00ff00ffu) | ((x & 0xff00ff00ff00ff00u) >> (8 - bits));
-  x = (x & 0x0000ffff0000ffffu) |
-      ((x & 0xffff0000ffff0000u) >> (16 - 2 * bits));
-  return (x & 0x00000000ffffffffu) |
-         ((x & 0xffffffff00000000u) >> (32 - 4 * bits));
-}
-
 FEDPLUG_ALWAYS_INLINE std::uint64_t LowBits(int count) {
   return (std::uint64_t{1} << count) - 1;
 }
 
+// The inverse of PushTogether.
 FEDPLUG_ALWAYS_INLINE std::uint64_t PullApart(std::uint64_t x, int bits) {
   const std::uint64_t four = LowBits(4 * bits);
   x = (x & four) | ((x & (four << 4 * bits)) << (32 - 4 * bits));
@@ -212,12 +165,6 @@ FEDPLUG_ALWAYS_INLINE std::uint64_t PullApart(std::uint64_t x, int bits) {
   x = (x & two) | ((x & (two << 2 * bits)) << (16 - 2 * bits));
   const std::uint64_t one = LowBits(bits) * 0x0001000100010001u;
   return (x & one) | ((x & (one << bits)) << (8 - bits));
-}
-
-// The lowest bits of eight bytes in one: the product moves byte i's to place
-// 56 + i, and no two meet.
-FEDPLUG_ALWAYS_INLINE std::uint8_t PushBitsTogether(std::uint64_t x) {
-  return static_cast<std::uint8_t>((x * 0x0102040810204080u) >> 56);
 }
 
 FEDPLUG_ALWAYS_INLINE void PackLoop(const std::uint8_t* levels, std::int64_t n,

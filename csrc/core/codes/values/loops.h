@@ -5,9 +5,9 @@
 #define FEDPLUG_CORE_CODES_VALUES_LOOPS_H_
 
 #include <cstdint>
-#include <type_traits>
 
 #include "core/base/float_bits.h"
+#include "core/codes/values/level.h"
 #include "core/simd/level.h"
 
 namespace fedplug::value_loops {
@@ -18,10 +18,6 @@ inline constexpr std::int64_t kChunk = 1024;
 // Packed levels are written and read eight bytes at a time: their buffers need
 // this number of spare bytes.
 inline constexpr std::int64_t kPackedSlack = 8;
-
-// The type of arithmetic: double for double, float for everything else.
-template <typename T>
-using WideOf = std::conditional_t<std::is_same_v<T, double>, double, float>;
 
 // T is float, double, Half or BFloat16.
 template <typename T>

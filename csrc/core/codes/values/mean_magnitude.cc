@@ -5,12 +5,11 @@
 #include "core/codes/values/mean_magnitude.h"
 
 #include <algorithm>
-#include <cstring>
 #include <vector>
 
-#include "core/base/float_bits.h"
 #include "core/base/float_environment.h"
 #include "core/base/tiles.h"
+#include "core/codes/values/level.h"
 #include "core/codes/values/loops.h"
 
 namespace fedplug {
@@ -24,17 +23,6 @@ constexpr std::int64_t kStrip = 4096;
 constexpr std::int64_t kLastLevel = 1 << 14;
 
 constexpr std::int64_t kSmallestShare = 1 << 16;
-
-void Round(double value, float* rounded) {
-  *rounded = static_cast<float>(value);
-}
-void Round(double value, double* rounded) { *rounded = value; }
-void Round(double value, Half* rounded) {
-  *rounded = ToHalf(static_cast<float>(value));
-}
-void Round(double value, BFloat16* rounded) {
-  *rounded = ToBFloat16(static_cast<float>(value));
-}
 
 std::int64_t HalfOf(std::int64_t size) { return (size + 1) / 2; }
 
@@ -140,12 +128,7 @@ T Mean(const T* values, const T* addends, std::int64_t n, SimdLevel level,
     }
     left = half;
   }
-  T mean;
-  Round(terms[0], &mean);
-  const auto bits = static_cast<FloatBitsOf<T>>(
-      ToBits(mean) - !IsFinite(mean));  // beyond the largest comes infinity
-  std::memcpy(&mean, &bits, sizeof(mean));
-  return mean;
+  return value_loops::Rounded<T>(terms[0]);
 }
 
 }  // namespace

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cstring>
 
+#include "core/codes/values/pack_group.h"
+
 namespace fedplug {
 namespace {
 
@@ -26,17 +28,14 @@ constexpr TritTable MakeTritTable() {
 
 constexpr TritTable kTritTable = MakeTritTable();
 
-// Five levels at a time, of eight that are read: the product has in byte 4 the
-// sum of level i times 3^i, in the bytes below sums that do not reach 256
-// either, and above what is cut off.
+// Five levels at a time, of eight that are read.
 // SHAPE: levels[n rounded up to 5, + 3], packed[ceil(n / 5)]
 void PackTrits(const std::uint8_t* levels, std::int64_t n,
                std::uint8_t* packed) {
-  constexpr std::uint64_t kPlaces = 0x01'03'09'1b'51;
   for (std::int64_t i = 0; i < n; i += 5, levels += 5, ++packed) {
     std::uint64_t word;
     std::memcpy(&word, levels, sizeof(word));
-    *packed = static_cast<std::uint8_t>((word * kPlaces) >> 32);
+    *packed = value_loops::PushTritsTogether(word);
   }
 }
 
