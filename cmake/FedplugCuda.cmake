@@ -27,9 +27,11 @@ endif()
 # The compile options every target with .cu files shares.
 #
 # -fmad=false is the device's -ffp-contract=off: a fused multiply-add rounds once where the contract rounds twice.
+# --expt-relaxed-constexpr lets kernels call what is constexpr in the core and in the standard library.
 # Denormals are kept by nvcc's defaults, and nothing here switches that off. -Wconversion is left out for the host
 # half of a .cu file: the code nvcc generates around each kernel does not pass it.
 function(fedplug_configure_cuda target)
-  target_compile_options(${target} PRIVATE $<$<COMPILE_LANGUAGE:CUDA>:-fmad=false --Werror=all-warnings
+  target_compile_options(${target} PRIVATE $<$<COMPILE_LANGUAGE:CUDA>:-fmad=false --expt-relaxed-constexpr
+                                           --Werror=all-warnings
                                            -Xcompiler=-Wall,-Wextra,-Wshadow,-Werror,-ffp-contract=off>)
 endfunction()

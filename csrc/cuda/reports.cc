@@ -3,6 +3,7 @@
 
 #include "cuda/scatter_decode.h"
 #include "cuda/topk_residual.h"
+#include "cuda/value_code.h"
 
 namespace fedplug::cuda {
 namespace {
@@ -70,6 +71,12 @@ Status ToStatus(const ScatterReport& report) {
                      std::to_string(report.before) + ")" + where);
   }
   return {};
+}
+
+Status ToStatus(const ValueReport& report, std::int64_t count) {
+  if (report.non_finite == 0) return {};
+  return NonFiniteValues(report.non_finite, count,
+                         count - report.first_from_end);
 }
 
 }  // namespace fedplug::cuda

@@ -117,6 +117,14 @@ TEST(Cuda, DecodeEqualsTheCore) {
   ForEachDtype([&](auto zero) { DecodeEqualsTheCore<decltype(zero)>(gpu); });
 }
 
+TEST(Cuda, EncodedValuesEqualTheCore) {
+  Gpu gpu;
+  ForEachDtype([&](auto zero) {
+    EncodedValuesEqualTheCore<decltype(zero)>(gpu, kEdges);
+    ManyEncodedValuesEqualTheCore<decltype(zero)>(gpu, 20'000'003);
+  });
+}
+
 TEST(Cuda, ScatterRefusesInTheWordsOfTheCore) {
   Gpu gpu;
   ScatterRefusesInTheWordsOfTheCore(gpu);

@@ -14,6 +14,7 @@
 #include "tests/cuda_check_cases.h"
 #include "tests/cuda_check_list_cases.h"
 #include "tests/cuda_check_scatter_cases.h"
+#include "tests/cuda_check_value_cases.h"
 
 namespace fedplug::testing {
 
@@ -171,6 +172,27 @@ class Gpu {
   template <typename T>
   ScatterOutput<T> Decode(const ScatterInput<T>& input) {
     return Decode(input, cuda::ScatterDecode<T>);
+  }
+
+  template <typename T>
+  ValueOutput<T> Encode(const ValueInput<T>& input) {
+    using Wide = value_loops::WideOf<T>;
+    const DeviceArray<T> values(input.values, input.shift);
+    const DeviceArray<Wide> before(input.residual, input.shift);
+    const DeviceArray<Wide> after(input.residual.size(), input.shift);
+    const bool adds = !input.residual.empty();
+    const DeviceArray<std::uint8_t> data(static_cast<std::size_t>(
+        ValueCodeBytes(input.code, input.count(), sizeof(T))));
+    const std::size_t bytes =
+        cuda::EncodeValuesWorkspaceBytes(input.code, input.count(), sizeof(T));
+    const DeviceArray<std::byte> workspace(bytes);
+    const DeviceArray<cuda::ValueReport> report(1);
+    Check(cuda::EncodeValues<T>({values.data(), adds ? before.data() : nullptr,
+                                 adds ? after.data() : nullptr, input.count()},
+                                input.code, input.seed, workspace.data(), bytes,
+                                data.data(), report.data(), nullptr));
+    return {data.ToVector(), after.ToVector(),
+            cuda::ToStatus(report.ToVector()[0], input.count())};
   }
 
  private:

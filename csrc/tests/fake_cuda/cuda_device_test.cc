@@ -161,6 +161,16 @@ TEST(CudaOnFibers, EntriesOfSumsAreReadTakenAddedAndDivided) {
   EntriesAreReadTakenAddedAndDivided();
 }
 
+TEST(CudaOnFibers, ValuesEqualTheCore) {
+  constexpr std::array<std::int64_t, 6> kSizes = {0, 1, 7, 21, 2049, 5121};
+  Gpu gpu;
+  ForEachDtype([&](auto zero) {
+    EncodedValuesEqualTheCore<decltype(zero)>(gpu, kSizes);
+  });
+  ManyEncodedValuesEqualTheCore<float>(gpu, 300'001);
+  ManyEncodedValuesEqualTheCore<Half>(gpu, 70'001);
+}
+
 // A call for one tensor, on memory of its own.
 class TopKCall {
  public:
@@ -368,6 +378,33 @@ TEST(CudaDevice, WhatItRefusesOfASumIsSaidAndNothingFollows) {
   };
   ExpectStopsAtTheFirstRefusal(1, 2, queue(cuda::ScatterDecodeAdd<float>));
   ExpectStopsAtTheFirstRefusal(2, 2, queue(cuda::ScatterDecode<float>));
+}
+
+TEST(CudaDevice, WhatItRefusesOfAnEncodingIsSaidAndNothingFollows) {
+  constexpr std::int64_t kCount = 9000;
+  const ValueCode qsgd{ValueForm::kQsgd, 8, 512};
+  const DeviceArray<float> values(kCount);
+  const DeviceArray<std::uint8_t> data(
+      static_cast<std::size_t>(ValueCodeBytes(qsgd, kCount, sizeof(float))));
+  const DeviceArray<std::byte> workspace(
+      cuda::EncodeValuesWorkspaceBytes(qsgd, kCount, sizeof(float)));
+  const DeviceArray<cuda::ValueReport> report(1);
+  const auto queue = [&](const ValueCode& code, std::size_t bytes) {
+    return cuda::EncodeValues<float>({values.data(), nullptr, nullptr, kCount},
+                                     code, 1, workspace.data(), bytes,
+                                     data.data(), report.data(), nullptr);
+  };
+  ExpectStopsAtTheFirstRefusal(2, 3,
+                               [&] { return queue(qsgd, workspace.Bytes()); });
+  fake_cuda::TakeLog();
+  EXPECT_TRUE(queue(qsgd, workspace.Bytes() - 1).code() ==
+              StatusCode::kInvalidArgument);
+  for (const ValueCode& code :
+       {ValueCode{ValueForm::kCodebook}, ValueCode{ValueForm::kQsgd, 9, 512}}) {
+    EXPECT_TRUE(queue(code, workspace.Bytes()).code() ==
+                StatusCode::kInvalidArgument);
+  }
+  EXPECT_TRUE(fake_cuda::TakeLog().empty());
 }
 
 TEST(CudaDevice, WhatAKernelDoesWrongIsSaidWhereTheStreamIsWaitedFor) {

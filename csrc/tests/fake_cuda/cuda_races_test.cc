@@ -179,6 +179,22 @@ TEST(CudaRaces, PassesOfPayloadsHaveNone) {
 }
 
 // Results are ignored here.
+TEST(CudaRaces, ValuesHaveNone) {
+  Gpu gpu;
+  EXPECT_EQ(
+      RacesOf([&] {
+        Random random(5);
+        for (const ValueCode& code : kDeviceCodes) {
+          ExpectSameAsCore(
+              ValueInput<float>{
+                  RandomVector<float>(17000, Fill::kNormal, random),
+                  RandomVector<float>(17000, Fill::kNormal, random), code},
+              gpu);
+        }
+      }),
+      0);
+}
+
 TEST(CudaRaces, AreFoundWhereABarrierIsLeftOut) {
   const auto input = Input<float>(9000, 100, Fill::kNormal, true);
   Random random(5);

@@ -2,7 +2,6 @@
 #ifndef FEDPLUG_CORE_CODES_VALUES_BLOCK_STEP_H_
 #define FEDPLUG_CORE_CODES_VALUES_BLOCK_STEP_H_
 
-#include <algorithm>
 #include <cstdint>
 #include <type_traits>
 
@@ -38,8 +37,9 @@ FEDPLUG_HOST_DEVICE int StepExponentOf(double largest, int bits) {
   const std::uint64_t ones = ((std::uint64_t{1} << (bits - 1)) - 1)
                              << (kSignificandBits - (bits - 1));
   const int least = exponent - (bits - 2) + (digits > ones ? 1 : 0);
-  return std::clamp(least, StepExponents<T>::kLowest,
-                    StepExponents<T>::kHighest);
+  constexpr int kLowest = StepExponents<T>::kLowest;
+  constexpr int kHighest = StepExponents<T>::kHighest;
+  return least < kLowest ? kLowest : least > kHighest ? kHighest : least;
 }
 
 }  // namespace fedplug

@@ -38,7 +38,7 @@ struct ValueLayout {
   std::int64_t chunk = value_loops::kChunk;
 
   // The number of bytes of the levels of `count` values.
-  std::int64_t LevelBytes(std::int64_t count) const {
+  constexpr std::int64_t LevelBytes(std::int64_t count) const {
     return count / group * group_bytes +
            (count % group * group_bytes + group - 1) / group;
   }

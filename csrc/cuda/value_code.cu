@@ -1,0 +1,172 @@
+// Queues the steps of value_code_steps.h and checksum_steps.h as kernels.
+#include <cuda_runtime.h>
+
+#include <string>
+
+#include "cuda/checksum_steps.h"
+#include "cuda/device_block.cuh"
+#include "cuda/launch.cuh"
+#include "cuda/value_code.h"
+#include "cuda/value_code_steps.h"
+
+namespace fedplug::cuda {
+namespace {
+
+using values::Call;
+
+constexpr int kThreads = values::kThreads;
+static_assert(kThreads == checksum::kThreads);
+
+template <typename Step>
+__global__ void __launch_bounds__(kThreads)
+    StepKernel(const __grid_constant__ Step step) {
+  __shared__ typename Step::Shared shared;
+  step(DeviceBlock{}, blockIdx.x, shared);
+}
+
+template <typename Step>
+void Queue(const Step& step, LaunchQueue* queue) {
+  const auto tiles = static_cast<unsigned>(step.Tiles());
+  if (tiles > 0) queue->Launch(StepKernel<Step>, tiles, kThreads, step);
+}
+
+constexpr std::int64_t kHeadBytes = 256;  // arrived, and random at 64
+
+std::int64_t Aligned(std::int64_t bytes) { return (bytes + 255) / 256 * 256; }
+
+// Offsets in the workspace. What begins at zero comes first.
+struct Workspace {
+  Workspace(const ValueCode& code, std::int64_t count, std::int64_t value_bytes)
+      : layout(LayoutOf(code, count, value_bytes)) {
+    const bool scaled = layout.at_random || layout.per_block;
+    const std::int64_t keys = scaled ? layout.scales : 0;
+    zeros = Aligned(kHeadBytes + keys * (value_bytes == 8 ? 8 : 4));
+    bytes = zeros;
+    if (layout.at_random) {
+      const std::int64_t words = (count * value_bytes + 3) / 4;
+      bytes += Aligned(4 * (words / checksum::kTile + 1));
+    }
+    if (code.form == ValueForm::kSign) {
+      sums = count / 64 + 1;
+      bytes += Aligned(16 * sums);
+    }
+  }
+
+  ValueLayout layout;
+  std::int64_t zeros;     // bytes
+  std::int64_t sums = 0;  // of kSign, in each of two arrays
+  std::int64_t bytes;
+};
+
+// Adds up the shares of all values; the sum is where the call expects it.
+template <typename T>
+void QueueMean(Call<T>* call, double* sums, std::int64_t size,
+               LaunchQueue* queue) {
+  const double* terms = nullptr;
+  std::int64_t left = call->vector.count;
+  while (left > 0 && (left > 1 || terms == nullptr)) {
+    const values::Halvings<T> halvings(*call, terms, left, sums);
+    Queue(halvings, queue);
+    left = halvings.sizes[values::Halvings<T>::kLevels];
+    const double* const written = sums;
+    sums = terms == nullptr || terms > sums ? sums + size : sums - size;
+    terms = written;
+  }
+  call->mean = terms;
+}
+
+template <typename T>
+void QueueEncode(const Call<T>& call, ValueForm form, LaunchQueue* queue) {
+  switch (form) {
+    case ValueForm::kFloat16:
+      return Queue(values::Encode<T, ValueForm::kFloat16>{call}, queue);
+    case ValueForm::kBFloat16:
+      return Queue(values::Encode<T, ValueForm::kBFloat16>{call}, queue);
+    case ValueForm::kBlockwise8:
+      return Queue(values::Encode<T, ValueForm::kBlockwise8>{call}, queue);
+    case ValueForm::kQsgd:
+      return Queue(values::Encode<T, ValueForm::kQsgd>{call}, queue);
+    case ValueForm::kTernGrad:
+      return Queue(values::Encode<T, ValueForm::kTernGrad>{call}, queue);
+    case ValueForm::kSign:
+      return Queue(values::Encode<T, ValueForm::kSign>{call}, queue);
+    case ValueForm::kBfp:
+      return Queue(values::Encode<T, ValueForm::kBfp>{call}, queue);
+    case ValueForm::kCodebook:
+    case ValueForm::kBounded:
+      return;  // refused before
+  }
+}
+
+}  // namespace
+
+Status CheckDeviceValueCode(const ValueCode& code, std::int64_t count) {
+  if (code.form == ValueForm::kCodebook || code.form == ValueForm::kBounded) {
+    return {StatusCode::kInvalidArgument,
+            "the value codes codebook and bounded have no CUDA kernel; copy "
+            "the values to the host"};
+  }
+  return CheckValueCode(code, count);
+}
+
+std::size_t EncodeValuesWorkspaceBytes(const ValueCode& code,
+                                       std::int64_t count,
+                                       std::int64_t value_bytes) {
+  return static_cast<std::size_t>(Workspace(code, count, value_bytes).bytes);
+}
+
+template <typename T>
+Status EncodeValues(const ValueVector<T>& vector, const ValueCode& code,
+                    std::uint64_t seed, void* workspace,
+                    std::size_t workspace_bytes, std::uint8_t* data,
+                    ValueReport* report, cudaStream_t stream) {
+  if (Status status = CheckDeviceValueCode(code, vector.count); !status.ok()) {
+    return status;
+  }
+  const Workspace plan(code, vector.count, sizeof(T));
+  if (workspace_bytes < static_cast<std::size_t>(plan.bytes)) {
+    return {StatusCode::kInvalidArgument,
+            "the workspace has " + std::to_string(workspace_bytes) +
+                " bytes but must have " + std::to_string(plan.bytes)};
+  }
+  auto* const base = static_cast<std::byte*>(workspace);
+  auto* const random = reinterpret_cast<Philox*>(base + 64);
+  Call<T> call = {
+      vector,    plan.layout,
+      code.bits, reinterpret_cast<values::KeyOf<T>*>(base + kHeadBytes),
+      nullptr,   random,
+      data,      report};
+  LaunchQueue queue(stream);
+  queue.Zero(base, static_cast<std::size_t>(plan.zeros));
+  queue.Zero(report, sizeof(*report));
+  if (plan.layout.at_random) {
+    const values::Words<T> words{call};
+    constexpr auto kBytes = static_cast<std::int64_t>(sizeof(T));
+    Queue(checksum::Checksum<values::Words<T>>(
+              words, vector.count * kBytes, seed,
+              {reinterpret_cast<std::uint32_t*>(base + plan.zeros),
+               reinterpret_cast<std::uint32_t*>(base), random}),
+          &queue);
+  }
+  if (plan.layout.at_random || plan.layout.per_block) {
+    Queue(values::Largest<T>{call}, &queue);
+  }
+  if (code.form == ValueForm::kSign) {
+    QueueMean(&call, reinterpret_cast<double*>(base + plan.zeros), plan.sums,
+              &queue);
+  }
+  QueueEncode(call, code.form, &queue);
+  return queue.status("encode_values");
+}
+
+#define FEDPLUG_INSTANTIATE(T)                                             \
+  template Status EncodeValues<T>(const ValueVector<T>&, const ValueCode&, \
+                                  std::uint64_t, void*, std::size_t,       \
+                                  std::uint8_t*, ValueReport*, cudaStream_t)
+FEDPLUG_INSTANTIATE(float);
+FEDPLUG_INSTANTIATE(double);
+FEDPLUG_INSTANTIATE(Half);
+FEDPLUG_INSTANTIATE(BFloat16);
+#undef FEDPLUG_INSTANTIATE
+
+}  // namespace fedplug::cuda
