@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from fedplug import ops
 from fedplug.encoders.base import Encoder, State
+from fedplug.ops.device_array import DeviceArray
 from fedplug.ops.types import Array, ArraySpec, IndexForm, Spec
 
 __all__ = [
@@ -24,6 +25,7 @@ __all__ = [
     "ContainerEncoder",
     "ContainerQuantizer",
     "ContainerSparsifier",
+    "DeviceQuantizer",
     "Measured",
     "body_parts",
 ]
@@ -101,6 +103,26 @@ class ContainerEncoder(abc.ABC):
             round_num: The round number.
             specs: The spec of each array.
             headers: The container header of each array.
+        """
+
+
+class DeviceQuantizer(abc.ABC):
+    """A quantizer that encodes arrays on a CUDA device there, if its `Capabilities.executes_on` says so."""
+
+    @abc.abstractmethod
+    def encode_on_device(
+        self, xs: Sequence[DeviceArray], residuals: Sequence[Any] | None, round_num: int
+    ) -> tuple[list[NDArray[np.uint8]], list[DeviceArray]]:
+        """Returns the codes, on the host, and the next residuals, on the device.
+
+        Args:
+            xs: The arrays, on one device.
+            residuals: A residual to add to each array first, of its `fedplug.ops.wide_dtype`, on the device
+                or the host; None for none, and then there are no next residuals.
+            round_num: The round number.
+
+        Raises:
+            NonFiniteError: A value or a sum is NaN or infinite; nothing has changed.
         """
 
 

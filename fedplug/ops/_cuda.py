@@ -22,6 +22,7 @@ if TYPE_CHECKING:
         threshold,
         topk,
         topk_momentum,
+        value_code,
     )
 
 __all__ = [
@@ -35,6 +36,7 @@ __all__ = [
     "threshold",
     "topk",
     "topk_momentum",
+    "value_code",
 ]
 
 _PACKAGE = "fedplug_cuda.ops"

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fedplug import kernels
-from fedplug.ops import _tensorflow
+from fedplug.ops import _cuda, _tensorflow
+from fedplug.ops.device_array import DeviceArray
 from fedplug.ops.dispatch import also_on
 from fedplug.ops.donation import take_result
 from fedplug.ops.types import Array, ValueForm
 
-__all__ = ["decode_values", "encode_values"]
+__all__ = ["decode_values", "encode_on_device", "encode_values"]
 
 
 @also_on(tensors=lambda: _tensorflow.value_code.encode_values)
@@ -49,6 +52,39 @@ def encode_values(
     """
     return kernels.encode_values(
         values, form, bits=int(bits), block_size=block_size, relative=relative, seed=int(seed)
+    )
+
+
+def encode_on_device(
+    xs: Sequence[DeviceArray],
+    residuals: Sequence[Any] | None,
+    form: ValueForm,
+    *,
+    bits: Any = 8,
+    block_size: int = 256,
+    seed: int = 0,
+) -> tuple[list[NDArray[np.uint8]], list[DeviceArray]]:
+    """Encodes device arrays as `encode_values` does, in one call that waits once; adds residuals if given.
+
+    Args:
+        xs: Arrays on one device; a floating dtype.
+        residuals: An array of the `wide_dtype` for each array, on the device or the host; None for none. A
+            sum is rounded to the dtype of its array.
+        form: The layout; any but "codebook" and "bounded".
+        bits: See `encode_values`.
+        block_size: See `encode_values`.
+        seed: See `encode_values`.
+
+    Returns:
+        The codes, on the host, and the next residuals, on the device: the sums minus what a receiver decodes.
+        No residuals if none were given.
+
+    Raises:
+        ArgumentError: An option is out of range, or there is no kernel for the form.
+        NonFiniteError: A value or a sum is NaN or infinite.
+    """
+    return _cuda.value_code.encode_on_device(  # type: ignore[no-any-return]
+        xs, residuals, form, bits=int(bits), block_size=block_size, seed=seed
     )
 
 

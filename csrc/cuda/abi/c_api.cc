@@ -20,6 +20,7 @@
 #include "cuda/scaled_sum.h"
 #include "cuda/scatter_decode.h"
 #include "cuda/topk_residual.h"
+#include "cuda/value_code.h"
 
 namespace fedplug::cuda {
 namespace {
@@ -28,6 +29,7 @@ static_assert(sizeof(FedplugCudaTopKReport) == sizeof(TopKReport));
 static_assert(sizeof(FedplugCudaScatterReport) == sizeof(ScatterReport));
 static_assert(sizeof(FedplugCudaEntries) == sizeof(Entries));
 static_assert(sizeof(FedplugCudaNonFiniteCount) == sizeof(NonFiniteCount));
+static_assert(sizeof(FedplugCudaValueReport) == sizeof(ValueReport));
 
 std::string& LastError() {
   thread_local std::string message;
@@ -140,6 +142,23 @@ ScaledSum<T> SumOf(const FedplugCudaScaledSum& sum) {
 
 NonFiniteCount* CountOf(FedplugCudaNonFiniteCount* count) {
   return reinterpret_cast<NonFiniteCount*>(count);
+}
+
+// body(code) with the code, if there is a kernel for it.
+template <typename Body>
+Status WithCode(const FedplugCudaValueCode& given, std::int64_t count,
+                const Body& body) {
+  ValueCode code;
+  if (!FindValueForm(given.host_form, &code.form)) {
+    return {StatusCode::kInvalidArgument,
+            std::string("no value code is called '") + given.host_form + "'"};
+  }
+  code.bits = given.bits;
+  code.block_size = given.block_size;
+  if (Status status = CheckDeviceValueCode(code, count); !status.ok()) {
+    return status;
+  }
+  return body(code);
 }
 
 // The tensors of a selection with a k for each. Values and indices are laid out
@@ -378,6 +397,53 @@ FEDPLUG_CUDA_API std::int32_t fedplug_cuda_fixed_mean(
   return OnDevice(device, [&] {
     return QueueFixedMean(FormOf(form), data, payloads, workspace, mean,
                           StreamOf(stream));
+  });
+}
+
+FEDPLUG_CUDA_API std::int32_t fedplug_cuda_value_sizes(
+    std::int32_t dtype, const FedplugCudaValueCode* code, std::int64_t count,
+    std::uint64_t* code_bytes, std::uint64_t* workspace_bytes) {
+  return Guarded([&] {
+    return WithDtype(dtype, [&](auto zero) {
+      return WithCode(*code, count, [&](const ValueCode& found) -> Status {
+        *code_bytes = static_cast<std::uint64_t>(
+            ValueCodeBytes(found, count, sizeof(zero)));
+        *workspace_bytes =
+            EncodeValuesWorkspaceBytes(found, count, sizeof(zero));
+        return {};
+      });
+    });
+  });
+}
+
+FEDPLUG_CUDA_API std::int32_t fedplug_cuda_encode_values(
+    std::int32_t device, std::int32_t dtype, const FedplugCudaVector* vector,
+    const FedplugCudaValueCode* code, std::uint64_t seed, void* workspace,
+    std::uint64_t workspace_bytes, std::uint8_t* data,
+    FedplugCudaValueReport* report, void* stream) {
+  return OnDevice(device, [&] {
+    return WithDtype(dtype, [&](auto zero) {
+      using T = decltype(zero);
+      using Wide = value_loops::WideOf<T>;
+      const ValueVector<T> typed = {
+          static_cast<const T*>(vector->values),
+          static_cast<const Wide*>(vector->residual_in),
+          static_cast<Wide*>(vector->residual_out), vector->count};
+      return WithCode(*code, vector->count, [&](const ValueCode& found) {
+        return EncodeValues(typed, found, seed, workspace, workspace_bytes,
+                            data, reinterpret_cast<ValueReport*>(report),
+                            StreamOf(stream));
+      });
+    });
+  });
+}
+
+FEDPLUG_CUDA_API std::int32_t fedplug_cuda_values_judge(
+    const FedplugCudaValueReport* host_report, std::int64_t count) {
+  return Guarded([&] {
+    return ToStatus(
+        ValueReport{host_report->non_finite, host_report->first_from_end},
+        count);
   });
 }
 

@@ -19,7 +19,7 @@ extern "C" {
 #define FEDPLUG_CUDA_API __attribute__((visibility("default")))
 
 // Changes with every change of a signature or of a struct.
-#define FEDPLUG_CUDA_ABI_VERSION 4
+#define FEDPLUG_CUDA_ABI_VERSION 5
 
 enum FedplugCudaDtype {
   FEDPLUG_CUDA_FLOAT32 = 0,
@@ -211,6 +211,47 @@ FEDPLUG_CUDA_API int32_t fedplug_cuda_fixed_encode(
 FEDPLUG_CUDA_API int32_t fedplug_cuda_fixed_mean(
     int32_t device, const FedplugCudaFixedForm* form, const uint8_t* data,
     int64_t payloads, void* workspace, float* mean, void* stream);
+
+// The values of one vector, or sums with a residual; see cuda/value_code.h.
+typedef struct FedplugCudaVector {
+  const void* values;       // [count]
+  const void* residual_in;  // [count], float32 for 16-bit values; or null
+  void* residual_out;       // the same; residual_in for an update in place
+  int64_t count;
+} FedplugCudaVector;
+
+// A ValueCode of core/value_code.h.
+typedef struct FedplugCudaValueCode {
+  const char* host_form;
+  int64_t block_size;
+  int32_t bits;
+} FedplugCudaValueCode;
+
+// The values that are not finite.
+typedef struct FedplugCudaValueReport {
+  uint32_t non_finite;
+  uint32_t first_from_end;  // count - the position of the first
+} FedplugCudaValueReport;
+
+// The bytes of the code of `count` values, and of its workspace; refuses codes
+// without a kernel.
+FEDPLUG_CUDA_API int32_t fedplug_cuda_value_sizes(
+    int32_t dtype, const FedplugCudaValueCode* code, int64_t count,
+    uint64_t* code_bytes, uint64_t* workspace_bytes);
+
+// Queues the quantization and packing of a vector.
+//
+// REQUIRES: workspace is aligned to 256 bytes, report to 4
+// SHAPE:    vector and code are on the host; data[code_bytes]; report[1]
+FEDPLUG_CUDA_API int32_t fedplug_cuda_encode_values(
+    int32_t device, int32_t dtype, const FedplugCudaVector* vector,
+    const FedplugCudaValueCode* code, uint64_t seed, void* workspace,
+    uint64_t workspace_bytes, uint8_t* data, FedplugCudaValueReport* report,
+    void* stream);
+
+// The Status that a fetched report stands for.
+FEDPLUG_CUDA_API int32_t fedplug_cuda_values_judge(
+    const FedplugCudaValueReport* host_report, int64_t count);
 
 // Copies to host memory after all earlier work of the stream, and waits for it.
 FEDPLUG_CUDA_API int32_t fedplug_cuda_fetch(int32_t device, void* host,

@@ -141,8 +141,9 @@ class Pipeline(Encoder, ContainerEncoder, Measured, Adjustable):
         sparsifier = self._stages.sparsifier
         each = [stage.capabilities.executes_on for stage in self._used()]
         common = tuple(kind for kind in EXECUTIONS if all(kind in kinds for kinds in each))
-        if sparsifier is not None and "cuda" in sparsifier.capabilities.executes_on and "numpy" in common:
-            common += ("cuda",)  # what it selects there, the other stages are given on the host
+        first: Stage = sparsifier or self._stages.quantizer
+        if "cuda" in first.capabilities.executes_on and "numpy" in common:
+            common += ("cuda",)  # what it leaves there, the other stages are given on the host
         if not common:
             raise CapabilityError(
                 f"the stages of {self!r} cannot be given the same arrays: one takes only NumPy arrays, "
@@ -209,11 +210,10 @@ class Pipeline(Encoder, ContainerEncoder, Measured, Adjustable):
         """Lets kernels write index code, values and container in one call where they can."""
         sparsifier, quantizer, _, index_coder = self._stages
         form = index_coder.kernel_form
-        on_device = is_on_device(x)
-        if sparsifier is None and not (on_device or quantizer.error_feedback or self._values.lossless):
-            return self._values.encode_container(x.reshape(-1), round_num, header), {}
-        if on_device and sparsifier is not None:
+        if is_on_device(x):
             return self.encode_containers([x], [state], round_num, [spec], [header])[0]
+        if sparsifier is None and not (quantizer.error_feedback or self._values.lossless):
+            return self._values.encode_container(x.reshape(-1), round_num, header), {}
         if sparsifier is None or form is None:
             return framing.encode_by_contract(self, [x], [state], round_num, [spec], [header])[0]
         if self._values.lossless and not quantizer.uncompressed:
@@ -240,6 +240,8 @@ class Pipeline(Encoder, ContainerEncoder, Measured, Adjustable):
         """Encodes the tensors at the same time where kernels write the index code."""
         sparsifier, quantizer, _, index_coder = self._stages
         form = index_coder.kernel_form
+        if sparsifier is None and all(map(is_on_device, xs)):
+            return self._encode_dense_on_device(xs, states, round_num, headers)
         if sparsifier is None:
             each = zip(xs, states, specs, headers, strict=True)
             return [
@@ -253,6 +255,15 @@ class Pipeline(Encoder, ContainerEncoder, Measured, Adjustable):
         sizes = [ops.num_elements(spec) for spec in specs]
         framed = kernels.frame_entries_of_each(indices, sizes, sent, headers, form=form)
         return list(zip(framed, next_states, strict=True))
+
+    def _encode_dense_on_device(
+        self, xs: Sequence[Array], states: Sequence[State], round_num: int, headers: Sequence[bytes]
+    ) -> list[tuple[bytes, State]]:
+        keeps_error = self._stages.quantizer.error_feedback
+        residuals = [state["residual"] for state in states] if keeps_error else None
+        framed, after = self._values.encode_on_device(xs, residuals, round_num, headers)
+        next_states: list[State] = [{"residual": residual} for residual in after]
+        return list(zip(framed, next_states or [{}] * len(xs), strict=True))
 
     def _quantized_each(
         self, selections: Sequence[Selection], dtypes: Sequence[DType], round_num: int

@@ -12,8 +12,9 @@ from numpy.typing import NDArray
 from fedplug import kernels, ops
 from fedplug.encoders.base import Payload
 from fedplug.encoders.entropy_coders.trits import TRIT_BITS, joined_trits, split_trits
-from fedplug.encoders.optional import ContainerQuantizer
+from fedplug.encoders.optional import ContainerQuantizer, DeviceQuantizer
 from fedplug.encoders.stages import EntropyCoder, PackedSymbols, Quantizer
+from fedplug.ops.device_array import DeviceArray
 from fedplug.ops.spec import dtype_for
 from fedplug.ops.types import Array, DType
 from fedplug.registry.specs import Capabilities
@@ -63,7 +64,7 @@ class ValueCoder:
         if self.lossless:
             return {"values": values}
         code = self.quantizer.encode(values, round_num)
-        payload = {"value_code": self._shortened(code, values)}
+        payload = {"value_code": self._shortened(code, ops.size(values), values.dtype)}
         if not known:
             return payload
         return {**payload, "values": self.quantizer.decode(code, ops.size(values), values.dtype)}
@@ -82,7 +83,9 @@ class ValueCoder:
             for code, each, whole in zip(codes, values, exact or (), strict=exact is not None):
                 lost.append(whole - ops.widened(self.quantizer.decode(code, each.size, each.dtype)))
         if self.entropy_coder is not None:
-            codes = [self._shortened(code, each) for code, each in zip(codes, values, strict=True)]
+            codes = [
+                self._shortened(code, each.size, each.dtype) for code, each in zip(codes, values, strict=True)
+            ]
         return codes, lost
 
     def values_of(self, payload: Payload, count: Array | int, dtype: DType) -> Array:
@@ -95,19 +98,37 @@ class ValueCoder:
         if not self.lossless:
             return payload["value_code"]
         values = payload["values"]
-        return self._shortened(self.quantizer.encode(values, 0), values)
+        return self._shortened(self.quantizer.encode(values, 0), ops.size(values), values.dtype)
 
     def encode_container(self, values: NDArray[Any], round_num: int, header: bytes) -> bytes:
         """Returns the container of a NumPy array's payload; the quantizer must be lossy."""
-        coder = self.entropy_coder
-        if coder is None and isinstance(self.quantizer, ContainerQuantizer):
+        if self.entropy_coder is None and isinstance(self.quantizer, ContainerQuantizer):
             return self.quantizer.encode_container(values, round_num, header)
-        code = self.quantizer.encode(values, round_num)
+        return self._framed(self.quantizer.encode(values, round_num), values.size, values.dtype, header)
+
+    def encode_on_device(
+        self,
+        xs: Sequence[DeviceArray],
+        residuals: Sequence[Any] | None,
+        round_num: int,
+        headers: Sequence[bytes],
+    ) -> tuple[list[bytes], list[DeviceArray]]:
+        """Returns the containers, and what `DeviceQuantizer.encode_on_device` returns as residuals.
+
+        Entropy coders run on the host. The quantizer must execute on a device.
+        """
+        assert isinstance(self.quantizer, DeviceQuantizer)
+        codes, after = self.quantizer.encode_on_device(xs, residuals, round_num)
+        each = zip(codes, xs, headers, strict=True)
+        return [self._framed(code, x.size, x.dtype, header) for code, x, header in each], after
+
+    def _framed(self, code: NDArray[Any], count: int, dtype: DType, header: bytes) -> bytes:
+        coder = self.entropy_coder
         if coder is None:
             return kernels.frame(code, header)
-        start, number, bits, trits = self._symbols(values.size, values.dtype)
+        start, number, bits, trits = self._symbols(count, dtype)
         if coder.kernel_form is None or (trits and coder.takes_trits):
-            return kernels.frame(self._shortened(code, values), header)
+            return kernels.frame(self._shortened(code, count, dtype), header)
         return kernels.frame_symbols(code, start, number, header, bits=bits, form=coder.kernel_form)
 
     def from_bytes(self, data: Array, count: Array | int, dtype: DType) -> Payload:
@@ -173,10 +194,10 @@ class ValueCoder:
             ops.concat([head, ops.pack(ops.astype(spread, "uint8"), bits)]), count, dtype
         )
 
-    def _shortened(self, code: Array, values: Array) -> Array:
+    def _shortened(self, code: Array, count: Array | int, dtype: DType) -> Array:
         if self.entropy_coder is None:
             return code
-        start, number, bits, trits = self._symbols(ops.size(values), values.dtype)
+        start, number, bits, trits = self._symbols(count, dtype)
         if trits and self.entropy_coder.takes_trits:
             packed = split_trits(code[start:], number, trits)
             coded = self.entropy_coder.encode(packed, number * trits, TRIT_BITS)

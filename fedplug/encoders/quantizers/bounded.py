@@ -14,7 +14,7 @@ from fedplug.encoders.quantizers.value_form import ValueFormQuantizer
 from fedplug.encoders.stages import PackedSymbols
 from fedplug.errors import PayloadError
 from fedplug.ops.types import Array, DType
-from fedplug.registry.specs import Capabilities
+from fedplug.registry.specs import EXECUTIONS, Capabilities
 
 if TYPE_CHECKING:
     from typing import Self
@@ -55,6 +55,7 @@ class Bounded(ValueFormQuantizer):
 
     name: ClassVar[str] = "bounded"
     wire_id: ClassVar[str] = "bounded/1"
+    executes_on: ClassVar[tuple[str, ...]] = EXECUTIONS
 
     def __init__(self, rel: float = 1e-2, *, error_feedback: bool = False) -> None:
         """Makes the quantizer.

@@ -11,6 +11,7 @@ from fedplug.encoders.quantizers.value_form import ValueFormQuantizer
 from fedplug.encoders.stages import PackedSymbols
 from fedplug.errors import PayloadError
 from fedplug.ops.types import Array, DType
+from fedplug.registry.specs import EXECUTIONS
 
 if TYPE_CHECKING:
     from typing import Self
@@ -48,6 +49,7 @@ class Codebook(ValueFormQuantizer):
 
     name: ClassVar[str] = "codebook"
     wire_id: ClassVar[str] = "codebook/1"
+    executes_on: ClassVar[tuple[str, ...]] = EXECUTIONS
 
     def __init__(self, bits: int = 8) -> None:
         """Makes the quantizer.

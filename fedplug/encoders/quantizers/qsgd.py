@@ -15,7 +15,7 @@ from fedplug.encoders.stages import PackedSymbols
 from fedplug.encoders.standalone.mixed_qsgd import QSGD_HEADER_BYTES, MixedQSGD, levels_at
 from fedplug.errors import PayloadError
 from fedplug.ops.types import Array, DType
-from fedplug.registry.specs import EXECUTIONS, Capabilities
+from fedplug.registry.specs import Capabilities
 from fedplug.schedules import Schedule
 
 if TYPE_CHECKING:
@@ -77,7 +77,7 @@ class QSGD(ValueFormQuantizer, Adjustable):
             needs_seed=True,
             sends_every_entry=True,
             fixed_size=not isinstance(self._widths.bits, Schedule),
-            executes_on=EXECUTIONS,
+            executes_on=self.executes_on,
         )
 
     def get_config(self) -> dict[str, Any]:

@@ -6,29 +6,34 @@ import abc
 import dataclasses
 import functools
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fedplug import kernels, ops
-from fedplug.encoders.optional import ContainerQuantizer
+from fedplug.encoders.optional import ContainerQuantizer, DeviceQuantizer
 from fedplug.encoders.stages import Quantizer
+from fedplug.ops.device_array import DeviceArray
 from fedplug.ops.types import Array, DType
-from fedplug.registry.specs import EXECUTIONS, Capabilities
+from fedplug.ops.value_code import encode_on_device
+from fedplug.registry.specs import EXECUTIONS_AND_CUDA, Capabilities
 
 __all__ = ["ValueFormQuantizer"]
 
 
-class ValueFormQuantizer(Quantizer, ContainerQuantizer):
+class ValueFormQuantizer(Quantizer, ContainerQuantizer, DeviceQuantizer):
     """A quantizer by a form of these ops, which the subclass names."""
 
     seed: int = 0
     """The seed of forms that round at random."""
 
+    executes_on: ClassVar[tuple[str, ...]] = EXECUTIONS_AND_CUDA
+    """See `Capabilities.executes_on`; a form without a CUDA kernel overrides it."""
+
     @property
     def capabilities(self) -> Capabilities:
-        return dataclasses.replace(super().capabilities, fixed_size=True, executes_on=EXECUTIONS)
+        return dataclasses.replace(super().capabilities, fixed_size=True, executes_on=self.executes_on)
 
     @property
     @abc.abstractmethod
@@ -60,6 +65,13 @@ class ValueFormQuantizer(Quantizer, ContainerQuantizer):
         errors = kernels.empty((int(ends[-1]),), exact[0].dtype)
         codes = kernels.encode_values_of_each(values, exact=exact, errors=errors, **options)
         return codes, np.split(errors, ends[:-1])
+
+    def encode_on_device(
+        self, xs: Sequence[DeviceArray], residuals: Sequence[Any] | None, round_num: int
+    ) -> tuple[list[NDArray[np.uint8]], list[DeviceArray]]:
+        """Quantizes and packs on the device."""
+        seed = ops.round_seed(self.seed, round_num)
+        return encode_on_device(xs, residuals, **self.form_in(round_num), seed=seed)
 
     def encode_container(self, values: NDArray[Any], round_num: int, header: bytes) -> bytes:
         """Writes values and container in one call of a kernel."""

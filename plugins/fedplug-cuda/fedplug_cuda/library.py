@@ -9,7 +9,7 @@ from __future__ import annotations
 import ctypes
 import functools
 import os
-from ctypes import POINTER, c_char_p, c_double, c_float, c_int32, c_int64, c_uint64, c_void_p
+from ctypes import POINTER, c_char_p, c_double, c_float, c_int32, c_int64, c_uint32, c_uint64, c_void_p
 from pathlib import Path
 
 from fedplug.errors import ArgumentError, FedplugError, NonFiniteError
@@ -22,6 +22,9 @@ __all__ = [
     "ScatterReport",
     "TopKReport",
     "Update",
+    "ValueCode",
+    "ValueReport",
+    "Vector",
     "call",
     "last_error",
     "library",
@@ -31,7 +34,7 @@ __all__ = [
 LIBRARY_VARIABLE = "FEDPLUG_CUDA_LIBRARY"
 """Environment variable with the path of another library; tests select the fake device with it."""
 
-_ABI_VERSION = 4
+_ABI_VERSION = 5
 
 
 class DeviceError(FedplugError, RuntimeError):
@@ -71,6 +74,29 @@ class TopKReport(ctypes.Structure):
     """FedplugCudaTopKReport: the non-finite sums that the device found in one tensor."""
 
     _fields_ = (("non_finite", c_int64), ("first_non_finite", c_int64))
+
+
+class Vector(ctypes.Structure):
+    """FedplugCudaVector: the addresses of the values of one code, and of their residuals."""
+
+    _fields_ = (
+        ("values", c_void_p),
+        ("residual_in", c_void_p),
+        ("residual_out", c_void_p),
+        ("count", c_int64),
+    )
+
+
+class ValueCode(ctypes.Structure):
+    """FedplugCudaValueCode: the form of a code."""
+
+    _fields_ = (("form", c_char_p), ("block_size", c_int64), ("bits", c_int32))
+
+
+class ValueReport(ctypes.Structure):
+    """FedplugCudaValueReport: the non-finite values that the device found in one vector."""
+
+    _fields_ = (("non_finite", c_uint32), ("first_from_end", c_uint32))
 
 
 class ScatterReport(ctypes.Structure):
@@ -120,6 +146,12 @@ _SIGNATURES = {
     "fixed_mean": [
         c_int32, POINTER(FixedForm), c_void_p, c_int64, c_void_p, c_void_p, c_void_p,
     ],
+    "value_sizes": [c_int32, POINTER(ValueCode), c_int64, POINTER(c_uint64), POINTER(c_uint64)],
+    "encode_values": [
+        c_int32, c_int32, POINTER(Vector), POINTER(ValueCode), c_uint64,
+        c_void_p, c_uint64, c_void_p, c_void_p, c_void_p,
+    ],
+    "values_judge": [POINTER(ValueReport), c_int64],
     "fetch": [c_int32, c_void_p, c_void_p, c_uint64, c_void_p],
     "send": [c_int32, c_void_p, c_void_p, c_uint64, c_void_p],
     "copy": [c_int32, c_void_p, c_void_p, c_uint64, c_void_p],

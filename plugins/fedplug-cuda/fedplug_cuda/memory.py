@@ -253,7 +253,7 @@ def _to_device_of(like: DeviceArray, residual: Any, stream: int) -> DeviceArray 
     host = np.asarray(residual)
     if not host.any():
         return None
-    moved = empty_like(like, stream)
+    moved = empty(host.shape, host.dtype, like, stream)
     if host.nbytes:
         call("send", like.device, moved.pointer, host.ctypes.data, host.nbytes, stream)
     return moved

@@ -21,6 +21,13 @@ EXPRESSIONS = [
     "randomk(0.05, error_feedback=True) | qsgd(4)",
     "threshold(1.5) | terngrad | gaps",
     "threshold(1.5, error_feedback=False)",
+    "qsgd(3)",
+    "qsgd(8) | rans",
+    "sign",
+    "terngrad | adaptive",
+    "bfp(4) | rans",
+    "float16",
+    "blockwise8",
 ]
 
 
@@ -65,10 +72,11 @@ def test_a_state_moves_between_host_and_device(device):
 
 def test_encoders_without_kernels_are_given_copies_on_the_host_or_are_refused(device):
     arrays, held = update(0), on_device(device, update(0))
-    codec = fedplug.codec("powersgd(1)")
-    with pytest.warns(CapabilityWarning, match=r"powersgd\(.*copied to the host"):
-        payloads = codec.encode_model(held)[0]
-    assert payloads == codec.encode_model(arrays)[0]
+    for expression in ("powersgd(1)", "ef21('sign')", "codebook(2)"):
+        codec = fedplug.codec(expression)
+        with pytest.warns(CapabilityWarning, match="copied to the host"):
+            payloads = codec.encode_model(held)[0]
+        assert payloads == codec.encode_model(arrays)[0]
     with pytest.raises(CapabilityError, match="does not run on CUDA devices"):
         fedplug.codec("powersgd(1)", device="cuda").encode_model(held)
     assert fedplug.codec("dgc(0.1)", device="cuda").encode_model(held)[0]

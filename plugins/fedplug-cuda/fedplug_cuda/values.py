@@ -1,0 +1,98 @@
+"""Dense quantization on a CUDA device: values are quantized and packed there, and only codes are copied."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedplug import ops
+from fedplug.errors import ArgumentError, NonFiniteError
+from fedplug_cuda.arrays import DTYPE_CODES, DeviceArray, require_same_device
+from fedplug_cuda.library import ValueCode, ValueReport, Vector, call
+from fedplug_cuda.memory import empty, empty_bytes, fetch, layout
+
+__all__ = ["encode"]
+
+
+def encode(
+    xs: Sequence[DeviceArray],
+    residuals: Sequence[DeviceArray | None] | None,
+    form: str,
+    bits: int,
+    block_size: int,
+    seed: int,
+    stream: int,
+) -> tuple[list[NDArray[np.uint8]], list[DeviceArray]]:
+    """Encodes arrays as `fedplug.kernels.encode_values` does, bit for bit. Waits once, for the codes.
+
+    Args:
+        xs: One or more arrays on one device; float32, float64, float16 or bfloat16.
+        residuals: Residuals of the arrays' `fedplug.ops.wide_dtype`, which are added to them first; None in
+            the list for zeros. None instead of the list encodes the arrays themselves.
+        form: The form of the code; all but "codebook" and "bounded" have a kernel.
+        bits: See `fedplug.ops.encode_values`.
+        block_size: See `fedplug.ops.encode_values`.
+        seed: See `fedplug.ops.encode_values`.
+        stream: Handle of the stream to work on.
+
+    Returns:
+        The codes, on the host; and the next residuals, which are the sums minus what a receiver decodes, or
+        no residuals if there were none.
+
+    Raises:
+        ArgumentError: There is no kernel for the code, or a residual does not fit its array.
+        DeviceError: The arrays are on several devices, or the device or its memory refused the work.
+        NonFiniteError: A value or a sum is NaN or infinite; the residuals are unchanged.
+    """
+    before = [None] * len(xs) if residuals is None else residuals
+    device = require_same_device([array for array in (*xs, *before) if array is not None])
+    code = ValueCode(form.encode(), block_size, bits)
+    after: list[DeviceArray] = []
+    for x, old in zip(xs, before, strict=True):
+        wide = ops.wide_dtype(x.dtype)
+        if old is not None and (old.dtype, old.size) != (wide, x.size):
+            raise ArgumentError(
+                f"a residual is {old.dtype}[{old.size}]; that of {x.dtype}[{x.size}] must be {wide}[{x.size}]"
+            )
+        if residuals is not None:
+            after.append(empty(x.shape, wide, x, stream))
+    sizes = [_sizes(x, code) for x in xs]
+    reports_at, *codes_at, end = _ends([ctypes.sizeof(ValueReport) * len(xs), *(size for size, _ in sizes)])
+    results, at = empty_bytes(end, xs[0], stream)
+    workspace_bytes = max(size for _, size in sizes)
+    workspace, workspace_at = empty_bytes(workspace_bytes, xs[0], stream)
+    for number, (x, old, offset) in enumerate(zip(xs, before, codes_at, strict=True)):
+        vector = Vector(x.pointer, None, None, x.size)
+        if after:
+            new = after[number]
+            if old is None and new.nbytes:
+                call("zero", device, new.pointer, new.nbytes, stream)
+            vector = Vector(x.pointer, (new if old is None else old).pointer, new.pointer, x.size)
+        report_at = at + reports_at + ctypes.sizeof(ValueReport) * number
+        arguments = (seed % 2**64, workspace_at, workspace_bytes, at + offset, report_at, stream)
+        call("encode_values", device, DTYPE_CODES[x.dtype], vector, code, *arguments)
+    host = fetch(at, end, device, stream)
+    del results, workspace  # not before the stream is through
+    reports = (ValueReport * len(xs)).from_buffer_copy(host[reports_at:])
+    for x, report in zip(xs, reports, strict=True):
+        try:
+            call("values_judge", report, x.size)
+        except NonFiniteError as error:
+            raise NonFiniteError(str(error), count=report.non_finite) from None
+    return [host[offset : offset + size] for offset, (size, _) in zip(codes_at, sizes, strict=True)], after
+
+
+def _sizes(x: DeviceArray, code: Any) -> tuple[int, int]:
+    """Bytes of the code and of the workspace."""
+    found = ctypes.c_uint64(), ctypes.c_uint64()
+    call("value_sizes", DTYPE_CODES[x.dtype], code, x.size, *map(ctypes.byref, found))
+    return found[0].value, found[1].value
+
+
+def _ends(sizes: list[int]) -> list[int]:
+    offsets, end = layout(sizes)
+    return [*offsets, end]
