@@ -1,10 +1,11 @@
 """Measures how compression affects learning: accuracy, bytes, and time to an accuracy at four link speeds.
 
-    python -m benchmarks.learning --jobs 2     # trains missing runs, writes benchmarks/results/learning.md
+    python -m benchmarks.learning --jobs 2          # trains missing runs, writes results/learning.md
+    python -m benchmarks.learning --only Baselines  # replaces the tables whose titles begin so
 
-The runs are those of benchmarks/learning.toml. Finished rounds are kept in the folder runs, so that training
-continues after an interruption. Nothing is tuned to the data: encoders, learning rate and model are the same
-for all tasks.
+The runs are those of learning.toml and learning_baselines.toml. Finished rounds are kept in the folder runs,
+so that training continues after an interruption. Nothing is tuned to the data: encoders, learning rate and
+model are the same for all tasks.
 """
 
 from __future__ import annotations
@@ -12,6 +13,8 @@ from __future__ import annotations
 import argparse
 import datetime
 import os
+import textwrap
+import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -26,6 +29,7 @@ from fedplug.experiment.report.targets import Reached, reach
 
 HERE = Path(__file__).parent
 CONFIG = HERE / "learning.toml"
+BASELINES = HERE / "learning_baselines.toml"
 RESULTS = HERE / "results" / "learning.md"
 RUNS = Path("runs")
 TIMED_ROUNDS = 30
@@ -44,6 +48,8 @@ class Task(NamedTuple):
         settings: Settings that replace those of the configuration file.
         only: Patterns of run names; empty for all runs.
         timed: Whether rounds are timed and the times to the target are shown.
+        config: The configuration file with the runs.
+        note: What the table shows, below it.
     """
 
     title: str
@@ -51,7 +57,22 @@ class Task(NamedTuple):
     settings: tuple[str, ...] = ()
     only: tuple[str, ...] = ()
     timed: bool = True
+    config: Path = CONFIG
+    note: str = ""
 
+
+_SLOW_SERVER = ("clients_per_round=40", "rounds=150", "server_optimizer.learning_rate=0.1")
+_PLAIN_AVERAGING = (
+    "`threshold` sends more where updates are larger, so its bytes follow the training. `powersgd` sends "
+    "matrices of low rank: every entry gets a part of its update in every round."
+)
+_CLIENT_MOMENTUM = (
+    "`dgc` is momentum SGD with the momentum on the clients: it reaches what the table below needs a server "
+    "momentum for."
+)
+_SERVER_MOMENTUM = (
+    "Where the server can keep the momentum, plain `topk` sends as little and needs no second client state."
+)
 
 _BOTH_WAYS = ("no compression", "auto; broadcast auto")
 
@@ -76,11 +97,37 @@ TASKS = (
         _BOTH_WAYS,
         timed=False,
     ),
+    Task(
+        "Baselines of the literature: digits, 10 of 40 clients a round",
+        "learning-baselines",
+        only=("no compression", "topk(0.01)", "threshold(0.01)", "powersgd(1)"),
+        timed=False,
+        config=BASELINES,
+        note=_PLAIN_AVERAGING,
+    ),
+    Task(
+        "Baselines of the literature: digits, all clients, server learning rate 0.1, 150 rounds",
+        "learning-baselines-slow",
+        (*_SLOW_SERVER, "server_optimizer.momentum=0"),
+        only=("no compression", "topk(*", "dgc(*"),
+        timed=False,
+        config=BASELINES,
+        note=_CLIENT_MOMENTUM,
+    ),
+    Task(
+        "Baselines of the literature: the same with server momentum 0.9",
+        "learning-baselines-momentum",
+        (*_SLOW_SERVER, "server_optimizer.momentum=0.9"),
+        only=("no compression", "topk(*"),
+        timed=False,
+        config=BASELINES,
+        note=_SERVER_MOMENTUM,
+    ),
 )
 
 _MADE = """# What compression does to learning
 
-Made by `python -m benchmarks.learning` on {date}: {processor}, {cores} cores, {simd}.
+Made by `python -m benchmarks.learning`.
 
 {rounds} rounds where a title does not say otherwise, {seeds} seeds; networks of about 100,000 parameters
 (hidden layers of 512 and 128); plain averaging, learning rate and encoders the same for all tasks. Accuracy
@@ -95,7 +142,9 @@ the median of {timed}. **Bold** where that is longer than without compression: t
 
 def train(task: Task, jobs: int) -> Experiment:
     """Trains the missing runs, and reads all of them."""
-    experiment.main(CONFIG, RUNS, settings=[f"name={task.name}", *task.settings], only=task.only, jobs=jobs)
+    experiment.main(
+        task.config, RUNS, settings=[f"name={task.name}", *task.settings], only=task.only, jobs=jobs
+    )
     (found,) = read_experiments([RUNS / task.name])
     return found
 
@@ -165,29 +214,36 @@ def _time(mine: float, plain: float) -> str:
     return f"**{text}**" if mine > plain else text
 
 
+def section(task: Task, found: Experiment) -> str:
+    """Returns the text below a task's title."""
+    here = environment()
+    machine = f"{here['processor']}, {os.cpu_count()} cores, {here['simd']}"
+    parts = [f"On {datetime.date.today()}: {machine}.", "\n".join(table(found, time_rounds(task)))]
+    parts += [textwrap.fill(task.note, 110)] if task.note else []
+    return "\n\n".join(parts)
+
+
+def sections_of(page: str) -> dict[str, str]:
+    """Returns the text below each title of the results."""
+    titled = (part.partition("\n\n") for part in page.split("\n## ")[1:])
+    return {title: text.strip() for title, _, text in titled}
+
+
 def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--jobs", type=int, default=1, help="trainings at once")
-    jobs = parser.parse_args(arguments).jobs
-    here = environment()
-    parts: list[str] = []
-    rounds = 0
+    parser.add_argument("--only", default="", metavar="TITLE", help="replace tables whose titles begin so")
+    given = parser.parse_args(arguments)
+    texts = sections_of(RESULTS.read_text(encoding="utf-8")) if RESULTS.exists() else {}
     for task in TASKS:
-        found = train(task, jobs)
-        rounds = max(rounds, found.rounds or 0)
-        parts.append("\n".join([f"## {task.title}", "", *table(found, time_rounds(task)), ""]))
-    made = _MADE.format(
-        date=datetime.date.today(),
-        processor=here["processor"],
-        cores=os.cpu_count(),
-        simd=here["simd"],
-        rounds=rounds,
-        timed=TIMED_ROUNDS,
-        seeds=len(found.runs[0].seeds),
-    )
-    text = made + "\n".join(parts)
-    RESULTS.write_text(text, encoding="utf-8")
-    print(text)
+        if task.title.startswith(given.only):
+            texts[task.title] = section(task, train(task, given.jobs))
+    config = tomllib.loads(CONFIG.read_text(encoding="utf-8"))
+    made = _MADE.format(rounds=config["rounds"], seeds=config["repeats"], timed=TIMED_ROUNDS)
+    titles = (task.title for task in TASKS if task.title in texts)
+    page = made + "\n\n".join(f"## {title}\n\n{texts[title]}" for title in titles) + "\n"
+    RESULTS.write_text(page, encoding="utf-8")
+    print(page)
 
 
 if __name__ == "__main__":
