@@ -25,13 +25,16 @@ if TYPE_CHECKING:
     from fedplug.stores import open_store
     from fedplug.tff.runtime import use_runtime
     from fedplug.tff.training.trainer import Trainer
+    from fedplug.versions import Broadcaster, Receiver
 
     __version__: str
 
 _HOMES = {
+    "Broadcaster": "fedplug.versions",
     "ClientCodec": "fedplug.codecs",
     "Codec": "fedplug.codecs",
     "ModelSum": "fedplug.codecs",
+    "Receiver": "fedplug.versions",
     "Sum": "fedplug.codecs",
     "TensorMetrics": "fedplug.codecs",
     "Trainer": "fedplug.tff.training.trainer",
@@ -54,9 +57,11 @@ _HOMES = {
 }
 
 __all__ = [
+    "Broadcaster",
     "ClientCodec",
     "Codec",
     "ModelSum",
+    "Receiver",
     "Sum",
     "TensorMetrics",
     "Trainer",

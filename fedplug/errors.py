@@ -107,6 +107,10 @@ class StateError(FedplugError, ValueError):
     """A client's state has another codec, version, shape or dtype than expected."""
 
 
+class BaseVersionError(FedplugError, ValueError):
+    """A message brings another version of a model up to date than the one the receiver has."""
+
+
 class MissingDependencyError(FedplugError, ModuleNotFoundError):
     """An optional package is needed but not installed.
 

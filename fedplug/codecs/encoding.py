@@ -228,12 +228,24 @@ class Codec:
             ArgumentError: An array cannot be encoded; the message names it.
             ConfigError: The encoder does not fit this model.
         """
-        encoder = self._model(_specs(named_arrays(arrays))).encoder
+        encoder = self.model_encoder(arrays)
         found: dict[str, list[str]] = {}
         for name, reason in zip(arrays, encoder.sent_exactly, strict=True):
             if reason is not None:
                 found.setdefault(reason, []).append(name)
         return found
+
+    def model_encoder(self, arrays: Mapping[str, Any]) -> ModelEncoder:
+        """Returns the encoder for the arrays of a model, which knows the encoder of each array.
+
+        Args:
+            arrays: The arrays by name, as for `encode_model`; only names, shapes and dtypes matter.
+
+        Raises:
+            ArgumentError: An array is refused, see `encode_model`.
+            ConfigError: The encoder does not fit this model.
+        """
+        return self._model(_specs(named_arrays(arrays))).encoder
 
     def wire_ids(self, arrays: Mapping[str, Any]) -> dict[str, frozenset[str]]:
         """Returns the wire ids that a receiver should expect of each payload of `encode_model`.
@@ -247,7 +259,7 @@ class Codec:
             ArgumentError: An array is refused, see `encode_model`.
             ConfigError: The encoder does not fit this model.
         """
-        encoders = self._model(_specs(named_arrays(arrays))).encoder.encoders
+        encoders = self.model_encoder(arrays).encoders
         return {
             name: frozenset({encoder.wire_id, Identity.wire_id})
             for name, encoder in zip(arrays, encoders, strict=True)

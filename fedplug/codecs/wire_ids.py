@@ -26,7 +26,7 @@ from fedplug.ops.types import ArraySpec
 from fedplug.registry.resolve import catalog
 from fedplug.registry.specs import EncoderSpec
 
-__all__ = ["BUILT_IN", "PayloadReader", "WireIds", "reader_of"]
+__all__ = ["BUILT_IN", "PayloadReader", "WireIds", "reader_of", "value_coder_of"]
 
 WireIds: TypeAlias = Container[str] | None
 """The wire ids that a receiver expects; None for those of all installed encoders."""
@@ -127,12 +127,18 @@ class _PipelineReader(PayloadReader):
         return size * int(spec.dtype.itemsize) + count * (value_bytes + _INDEX_BYTES)
 
     def _form_of(self, index_code: NDArray[np.uint8], code: NDArray[np.uint8]) -> BodyForm:
-        quantizer, entropy_coder, index_coder = self._stages
+        index_coder = self._stages[2]
+        coder = None if index_coder is None else index_coder.from_payload(index_code)
+        return BodyForm(self.value_coder(code), coder)
+
+    def value_coder(self, code: NDArray[np.uint8]) -> ValueCoder:
+        """Returns the coder of the values in the untrusted bytes."""
+        quantizer, entropy_coder, _ = self._stages
         coder = None if entropy_coder is None else entropy_coder.from_payload(code)
         values = ValueCoder(quantizer.from_payload(code), coder)
         if coder is not None and values.quantizer.symbols(0, DTYPES["float32"]) is None:
             raise PayloadError(f"{quantizer.wire_id} has no symbols that could have been entropy-coded")
-        return BodyForm(values, None if index_coder is None else index_coder.from_payload(index_code))
+        return values
 
 
 def _always_the_same(stage: type[CodedStage]) -> bool:
@@ -170,6 +176,24 @@ def reader_of(wire_id: str) -> PayloadReader:
     if classes or Quantizer not in found or (sparse and not defaults.isdisjoint(parts)):
         raise PayloadError(f"the payload has the wire id {wire_id!r}, which no installed encoder writes")
     return _PipelineReader(found[Quantizer], found.get(EntropyCoder), found.get(IndexCoder))
+
+
+def value_coder_of(wire_id: str, code: NDArray[np.uint8]) -> ValueCoder:
+    """Returns the coder of the values of whole arrays whose entries have symbols of their own.
+
+    Args:
+        wire_id: The wire id of payloads of the whole array.
+        code: The untrusted bytes of the values, or of some of them.
+
+    Raises:
+        PayloadError: No installed encoder reads them, or their entries have no symbols of their own.
+    """
+    reader = reader_of(wire_id)
+    if isinstance(reader, _PipelineReader) and not reader.sparse:
+        values = reader.value_coder(code)
+        if values.has_symbols:
+            return values
+    raise PayloadError(f"single entries cannot be read from a payload with the wire id {wire_id!r}")
 
 
 def _own_wire_ids() -> frozenset[str]:

@@ -48,7 +48,8 @@ BELOW = {
     "tff/compat": ("tff/process",),
     "tff/__init__": ("tff/compat", "tff/training"),
     # what stands on top
-    "__init__": ("codecs", "differences", "tff/__init__"),
+    "versions": ("codecs", "differences"),
+    "__init__": ("versions", "tff/__init__"),
     "diagnostics": ("codecs", "tff/training"),
     "testing": ("codecs", "tff/training"),
     "experiment": ("__init__", "diagnostics"),

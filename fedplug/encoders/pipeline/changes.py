@@ -13,9 +13,11 @@ from fedplug.encoders.pipeline.pipeline import Pipeline
 from fedplug.encoders.pipeline.value_coder import ValueCoder
 from fedplug.ops.types import Array, Spec
 
-__all__ = ["ChangeCoder", "change_coder"]
+__all__ = ["CHANGES", "ChangeCoder", "change_coder"]
 
-_PREFIX = "changes/1+"
+CHANGES = "changes/1+"
+"""The beginning of the wire ids of changed entries; the wire id of the whole tensor's payload follows."""
+
 _INDICES = Shortest()
 
 
@@ -28,19 +30,17 @@ class ChangeCoder:
     are.
     """
 
-    def __init__(self, encoder: Encoder, values: ValueCoder, spec: Spec) -> None:
+    def __init__(self, values: ValueCoder, spec: Spec) -> None:
         """Makes the coder; see `change_coder`.
 
         Args:
-            encoder: The encoder of the whole tensor.
-            values: The coder of its values.
+            values: The coder of the values of the whole tensor.
             spec: The spec of the tensor.
         """
-        self._encoder = encoder
         self._values = values
         self._spec = spec
         self._size = ops.num_elements(spec)
-        self.wire_id = _PREFIX + encoder.wire_id
+        self.wire_id = CHANGES + values.wire_id
 
     def encode(self, buffer: Array, changed: Array) -> Array:
         """Returns the container of the changed entries.
@@ -49,7 +49,7 @@ class ChangeCoder:
             buffer: The container of the whole tensor.
             changed: Whether each entry is sent; bool, of the tensor's shape.
         """
-        body = framing.unframe(buffer, self._encoder.wire_id, self._spec)
+        body = framing.unframe(buffer, self._values.wire_id, self._spec)
         places = ops.nonzero(ops.reshape(changed, [-1]))
         code = self._values.part(body, places, self._size, self._spec.dtype)
         index_code = _INDICES.encode(places, self._size, 0)
@@ -78,6 +78,6 @@ class ChangeCoder:
 def change_coder(encoder: Encoder, spec: Spec) -> ChangeCoder | None:
     """Returns the coder for an encoder's payloads; None if entries cannot be sent one by one."""
     values = encoder.entry_coder if isinstance(encoder, Pipeline) else None
-    if values is None or len(_PREFIX + encoder.wire_id) > wire.MAX_WIRE_ID:
+    if values is None or len(CHANGES + encoder.wire_id) > wire.MAX_WIRE_ID:
         return None
-    return ChangeCoder(encoder, values, spec)
+    return ChangeCoder(values, spec)

@@ -10,11 +10,12 @@ from typing import Any
 import tensorflow as tf
 
 from fedplug import ops
+from fedplug.encoders.model.closeness import check_broadcast_encoder
 from fedplug.encoders.model.model_encoder import ModelEncoder
 from fedplug.encoders.pipeline.changes import change_coder
+from fedplug.ops.lowering import use_lowering
 from fedplug.tff import structures
 from fedplug.tff.process import tracing
-from fedplug.tff.process.distribution.closeness import check_broadcast_encoder
 
 __all__ = ["EncodedBroadcast"]
 
@@ -62,7 +63,8 @@ class EncodedBroadcast:
             CapabilityError: The encoder leaves entries out, or its error is too large for a model.
             ConfigError: The encoder has rate control.
         """
-        check_broadcast_encoder(encoder, lowering)
+        with use_lowering(lowering):
+            check_broadcast_encoder(encoder)
         self.encoder = encoder
         self.change_coders = tuple(map(change_coder, encoder.encoders, encoder.specs))
         self._value_type = value_type

@@ -1,0 +1,166 @@
+"""The client's side: a model and its version, which may be durable."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Container, Mapping
+from typing import Any
+
+from numpy.typing import NDArray
+
+from fedplug import kernels
+from fedplug.codecs.changes import decode_changes, is_of_changes
+from fedplug.codecs.decoding import DEFAULT_MAX_BYTES, decode
+from fedplug.differences.arrays import WIRE_ID as EXACT
+from fedplug.differences.arrays import read_array_message
+from fedplug.errors import ArgumentError, BaseVersionError, CorruptStoreError, PayloadError
+from fedplug.stores.base import ProcessState, StateStore
+from fedplug.versions import message
+from fedplug.versions.checksum import version_of
+from fedplug.versions.message import Kind, Message
+
+__all__ = ["Receiver"]
+
+_log = logging.getLogger("fedplug")
+
+
+class Receiver:
+    """Holds the model of one client, and brings it up to date with the messages of a `Broadcaster`.
+
+    The client reports `version` to the server, which answers with the message for it. With a store the model
+    is durable: after a crash during `apply` the receiver has the old version or the new one. A receiver
+    without a model reports None. An object belongs to one client, and is not thread-safe.
+    """
+
+    def __init__(
+        self,
+        store: StateStore | None = None,
+        client_id: str = "",
+        *,
+        max_bytes: int = DEFAULT_MAX_BYTES,
+        wire_ids: Container[str] | None = None,
+    ) -> None:
+        """Opens the model of the client in the store.
+
+        A stored model that is damaged is not used: the log says so, and the next message is a snapshot.
+
+        Args:
+            store: The store, from `fedplug.open_store`; the caller closes it, and it may be shared. None
+                keeps the model in memory only.
+            client_id: The client's name in the store; any text.
+            max_bytes: The most memory for the arrays of a model.
+            wire_ids: The expected wire ids of lossy payloads, see `fedplug.decode`.
+
+        Raises:
+            ArgumentError: ``store`` is not a store.
+            StoreError: The store is closed or damaged, for example.
+        """
+        if store is not None and not isinstance(store, StateStore):
+            raise ArgumentError(f"store is {store!r}; it must be a store, such as open_store('memory://')")
+        self._max_bytes = max_bytes
+        self._wire_ids = wire_ids
+        self._kept: ProcessState | None = None
+        self._model: dict[str, NDArray[Any]] | None = None
+        self._version: str | None = None
+        if store is not None:
+            self._kept = store.open_process(f"model of client {client_id}", {"format": 1})
+            self._load(self._kept)
+
+    @property
+    def version(self) -> str | None:
+        """The version to report to the server; None without a model."""
+        return self._version
+
+    @property
+    def model(self) -> dict[str, NDArray[Any]] | None:
+        """The model, read-only arrays by name; None before the first message."""
+        return None if self._model is None else dict(self._model)
+
+    def apply(self, data: Any) -> dict[str, NDArray[Any]]:
+        """Brings the model to the version of a message.
+
+        A message for the version that the receiver has, such as one delivered twice, changes nothing.
+
+        Args:
+            data: The untrusted bytes from `Broadcaster.message`.
+
+        Returns:
+            The model: read-only arrays by name, in the server's order.
+
+        Raises:
+            BaseVersionError: The message is for receivers of another version. Report `version` again.
+            PayloadError: The message is damaged, needs more than ``max_bytes``, or gives another model than
+                it says. Like all errors, it leaves the model unchanged.
+            StoreError: The model cannot be stored.
+        """
+        received = message.read(data)
+        if self._model is None or received.version != self._version:
+            if received.kind != Kind.SNAPSHOT and received.base != self._version:
+                raise BaseVersionError(
+                    f"the message is for receivers of version {received.base}, and this one has "
+                    f"{self._version}; report that version, and the server sends what fits"
+                )
+            model = self._updated(received)
+            if version_of(model) != received.version:
+                raise PayloadError(
+                    f"the message leads to version {version_of(model)}, not to {received.version} as it says"
+                )
+            self._keep(model, received.version)
+        assert self._model is not None
+        return dict(self._model)
+
+    def _updated(self, received: Message) -> dict[str, NDArray[Any]]:
+        """Returns the model of a message."""
+        is_snapshot = received.kind == Kind.SNAPSHOT
+        old = {} if is_snapshot else dict(self._model or {})
+        unknown = [] if is_snapshot else sorted(received.payloads.keys() - old.keys())
+        if unknown:
+            raise PayloadError(f"the message changes arrays {unknown}, which the model does not have")
+        new = dict(old)
+        left = self._max_bytes
+        for name, payload in received.payloads.items():
+            try:
+                new[name] = self._decoded(payload, old.get(name), left)
+            except PayloadError as error:
+                raise PayloadError(f"array {name!r}: {error}") from error
+            new[name].flags.writeable = False
+            left -= new[name].nbytes
+        return new
+
+    def _decoded(self, payload: Any, old: NDArray[Any] | None, max_bytes: int) -> NDArray[Any]:
+        wire_id = kernels.unframe(payload)[0]
+        if wire_id == EXACT:
+            exact = read_array_message(payload)
+            if exact.nbytes > max_bytes:
+                raise PayloadError(f"it has {exact.nbytes} bytes, and max_bytes leaves {max_bytes}")
+            return exact.apply(old)
+        if is_of_changes(wire_id):
+            if old is None:
+                raise PayloadError("a snapshot cannot have changed entries alone")
+            return decode_changes(payload, old, wire_ids=self._wire_ids)
+        return decode(payload, max_bytes=max_bytes, wire_ids=self._wire_ids)
+
+    def _keep(self, model: Mapping[str, NDArray[Any]], version: str) -> None:
+        if self._kept is not None:
+            last = self._kept.last_round
+            self._kept.commit(
+                0 if last is None else last + 1,
+                client_states={},
+                server_state=model,
+                metadata={"version": version, "names": list(model)},
+            )
+        self._model, self._version = dict(model), version
+
+    def _load(self, kept: ProcessState) -> None:
+        try:
+            stored = kept.read_server()
+        except CorruptStoreError as error:
+            _log.warning("the stored model is damaged, so the server will send it whole: %s", error)
+            return
+        if stored is None:
+            return
+        model = {name: stored[name] for name in kept.metadata["names"]}
+        if version_of(model) == kept.metadata["version"]:
+            for array in model.values():
+                array.flags.writeable = False
+            self._model, self._version = model, kept.metadata["version"]

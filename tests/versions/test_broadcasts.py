@@ -1,0 +1,233 @@
+"""Tests that receivers hold the bits of the server's reference model, whatever they missed."""
+
+from __future__ import annotations
+
+import threading
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from published import assert_same_bits, model
+
+import fedplug
+from fedplug.errors import ArgumentError, BaseVersionError, CapabilityError, ConfigError
+from fedplug.versions.message import Kind, read
+
+ENCODERS = ["auto", "lossless", "qsgd(8)", "bfp(4) | rans", "bfloat16"]
+ROUNDS = 6
+
+
+def kind_of(message):
+    return read(message).kind
+
+
+@pytest.mark.parametrize("encoder", ENCODERS)
+@given(st.lists(st.sets(st.integers(0, 3)), min_size=ROUNDS, max_size=ROUNDS))
+def test_receivers_of_a_version_hold_the_same_bits_whatever_they_missed(encoder, present):
+    server = fedplug.Broadcaster(encoder, keep=3)
+    receivers = [fedplug.Receiver() for _ in range(4)]
+    for step, who in enumerate(present):
+        version = server.publish(model(step=step))
+        for receiver in (receivers[each] for each in who):
+            assert_same_bits(receiver.apply(server.message(receiver.version)), server.model)
+            assert receiver.version == version
+
+
+def test_lossless_versions_have_the_bits_of_the_published_model():
+    server, receiver = fedplug.Broadcaster("lossless"), fedplug.Receiver()
+    for step in range(3):
+        server.publish(model(step=step))
+        assert_same_bits(receiver.apply(server.message(receiver.version)), model(step=step))
+
+
+def test_lossy_versions_are_exact_but_for_the_encoded_weights():
+    server = fedplug.Broadcaster("bfp(5) | rans")
+    server.publish(model())
+    for name, array in server.model.items():
+        exact = name not in ("conv.weight", "linear.weight", "frozen.weight")
+        assert (array.tobytes() == model()[name].tobytes()) == exact, name
+
+
+def test_the_error_of_a_version_does_not_enter_the_next():
+    server, direct = fedplug.Broadcaster("bfp(5)"), fedplug.Broadcaster("bfp(5)")
+    for step in range(20):
+        server.publish(model(step=step))
+    direct.publish(model(step=19))
+    assert_same_bits(server.model, direct.model)
+
+
+def test_a_receiver_up_to_date_gets_thirty_bytes():
+    server, receiver = fedplug.Broadcaster(), fedplug.Receiver()
+    server.publish(model())
+    receiver.apply(server.message())
+    assert server.publish(model()) == receiver.version
+    same = server.message(receiver.version)
+    assert kind_of(same) == Kind.SAME
+    assert len(same) == 30
+    assert_same_bits(receiver.apply(same), server.model)
+
+
+def test_arrays_that_have_not_changed_are_not_sent_again():
+    server = fedplug.Broadcaster()
+    version = server.publish(model())
+    server.publish({**model(), "linear.bias": model(step=1)["linear.bias"]})
+    assert list(read(server.message(version)).payloads) == ["linear.bias"]
+
+
+@pytest.mark.parametrize("encoder", ENCODERS)
+def test_changes_are_never_longer_than_a_snapshot(encoder):
+    server = fedplug.Broadcaster(encoder)
+    versions = [server.publish(model(step=100 * step)) for step in range(4)]
+    for version in versions[:-1]:
+        assert kind_of(server.message(version)) == Kind.CHANGES
+        assert len(server.message(version)) <= len(server.message())
+
+
+def test_small_steps_send_few_bytes():
+    server = fedplug.Broadcaster("auto")
+    version = server.publish(model())
+    server.publish(model(step=0.5))
+    assert len(server.message(version)) < len(server.message()) / 4
+
+
+def test_all_receivers_of_a_version_get_the_same_bytes_encoded_once():
+    server = fedplug.Broadcaster()
+    version = server.publish(model())
+    server.publish(model(step=1))
+    assert server.message(version) is server.message(version)
+    assert server.message() is server.message("0123456789abcdef")
+
+
+@pytest.mark.parametrize("since", [None, "", "unknown", "0123456789abcdef", 7])
+def test_an_unknown_version_gets_a_snapshot(since):
+    server = fedplug.Broadcaster()
+    server.publish(model())
+    assert kind_of(server.message(since)) == Kind.SNAPSHOT
+
+
+def test_a_version_that_is_no_longer_kept_gets_a_snapshot():
+    server = fedplug.Broadcaster(keep=2)
+    versions = [server.publish(model(step=step)) for step in range(3)]
+    kinds = [kind_of(server.message(version)) for version in versions]
+    assert kinds == [Kind.SNAPSHOT, Kind.CHANGES, Kind.SAME]
+
+
+def test_kept_versions_are_bounded_by_their_bytes():
+    bytes_of_one = sum(array.nbytes for array in model().values())
+    server = fedplug.Broadcaster("lossless", keep_bytes=2 * bytes_of_one)
+    versions = [server.publish(model(step=step)) for step in range(6)]
+    kinds = [kind_of(server.message(version)) for version in versions]
+    assert kinds[0] == Kind.SNAPSHOT
+    assert kinds[-2:] == [Kind.CHANGES, Kind.SAME]
+
+
+def test_a_model_with_other_arrays_is_sent_whole():
+    server, receiver = fedplug.Broadcaster(), fedplug.Receiver()
+    version = server.publish(model())
+    receiver.apply(server.message())
+    server.publish({**model(), "head": np.ones((30, 30), np.float32)})
+    assert kind_of(server.message(version)) == Kind.SNAPSHOT
+    assert_same_bits(receiver.apply(server.message(receiver.version)), server.model)
+
+
+def test_a_restarted_server_recognizes_receivers_of_the_same_model():
+    before, receiver = fedplug.Broadcaster(), fedplug.Receiver()
+    before.publish(model())
+    receiver.apply(before.message())
+    after = fedplug.Broadcaster()
+    after.publish(model())
+    assert kind_of(after.message(receiver.version)) == Kind.SAME
+    after.publish(model(step=1))
+    assert kind_of(after.message(receiver.version)) == Kind.CHANGES
+    assert_same_bits(receiver.apply(after.message(receiver.version)), after.model)
+
+
+def test_a_restarted_server_with_another_model_sends_it_whole():
+    before, receiver = fedplug.Broadcaster(), fedplug.Receiver()
+    before.publish(model())
+    receiver.apply(before.message())
+    after = fedplug.Broadcaster()
+    after.publish(model(seed=1))
+    assert_same_bits(receiver.apply(after.message(receiver.version)), after.model)
+
+
+def test_weights_that_become_infinite_and_finite_again_are_sent():
+    server, receiver = fedplug.Broadcaster(), fedplug.Receiver()
+    for value in (1.0, np.inf, np.nan, -0.0, 0.0):
+        weights = model()["conv.weight"]
+        weights[3, 3] = value
+        server.publish({"conv.weight": weights})
+        assert_same_bits(receiver.apply(server.message(receiver.version)), server.model)
+
+
+def test_changing_arrays_after_a_call_changes_no_version():
+    server, receiver = fedplug.Broadcaster("lossless"), fedplug.Receiver()
+    mine = model()
+    server.publish(mine)
+    mine["conv.weight"][:] = 7
+    assert_same_bits(receiver.apply(server.message()), model())
+    for arrays in (server.model, receiver.model):
+        with pytest.raises(ValueError, match="read-only"):
+            arrays["conv.weight"][0, 0] = 1
+
+
+def test_threads_publish_and_ask_at_the_same_time():
+    server = fedplug.Broadcaster()
+    server.publish(model())
+    failures = []
+
+    def follow():
+        receiver = fedplug.Receiver()
+        for _ in range(20):
+            try:
+                receiver.apply(server.message(receiver.version))
+            except Exception as error:
+                failures.append(error)
+
+    threads = [threading.Thread(target=follow) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    for step in range(10):
+        server.publish(model(step=step))
+    for thread in threads:
+        thread.join()
+    assert failures == []
+
+
+def test_a_server_without_a_version_says_what_to_call():
+    server = fedplug.Broadcaster()
+    for ask in (server.message, lambda: server.model):
+        with pytest.raises(ArgumentError, match=r"call publish\(model\) first"):
+            ask()
+
+
+@pytest.mark.parametrize(
+    ("encoder", "error", "says"),
+    [
+        ("topk(0.01)", CapabilityError, "use an encoder that comes closer, such as bfp"),
+        ("sign", CapabilityError, "use an encoder that comes closer, such as bfp"),
+        ("budget('qsgd(8)', 5000)", ConfigError, "a broadcast has no rate control"),
+    ],
+)
+def test_encoders_that_are_too_inexact_for_a_model_are_refused(encoder, error, says):
+    with pytest.raises(error, match=says):
+        fedplug.Broadcaster(encoder).publish(model())
+
+
+def test_a_refused_model_leaves_the_versions_as_they_were():
+    server = fedplug.Broadcaster()
+    version = server.publish(model())
+    with pytest.raises(ArgumentError, match="'text'"):
+        server.publish({**model(), "text": "no array"})
+    assert server.version == version
+    assert_same_bits(fedplug.Receiver().apply(server.message()), server.model)
+
+
+def test_a_message_for_another_version_says_what_to_report():
+    server, receiver = fedplug.Broadcaster(), fedplug.Receiver()
+    first = server.publish(model())
+    server.publish(model(step=1))
+    with pytest.raises(BaseVersionError, match=f"receivers of version {first}, and this one has None"):
+        receiver.apply(server.message(first))
+    assert receiver.version is None

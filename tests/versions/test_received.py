@@ -1,0 +1,184 @@
+"""Tests that a receiver applies a message completely or not at all, from disk as well."""
+
+from __future__ import annotations
+
+import struct
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from published import assert_same_bits, model
+
+import fedplug
+from fedplug import kernels
+from fedplug.errors import ArgumentError, BaseVersionError, PayloadError
+from fedplug.testing.crashes import find, flip, images
+from fedplug.versions.message import Kind, Message, read, write
+
+
+@pytest.fixture(scope="module")
+def messages():
+    """The first version with its snapshot, and the second with the changes."""
+    server = fedplug.Broadcaster()
+    first = server.publish(model())
+    snapshot = server.message()
+    second = server.publish(model(step=1))
+    return first, snapshot, second, server.message(first), server.model
+
+
+def receiver_of(snapshot, **options):
+    receiver = fedplug.Receiver(**options)
+    receiver.apply(snapshot)
+    return receiver
+
+
+def test_a_message_delivered_twice_changes_nothing(messages):
+    _, snapshot, second, changes, expected = messages
+    receiver = receiver_of(snapshot)
+    for _ in range(2):
+        assert_same_bits(receiver.apply(changes), expected)
+        assert receiver.version == second
+
+
+def test_an_older_snapshot_brings_the_older_version_back(messages):
+    first, snapshot, _, changes, _ = messages
+    receiver = receiver_of(snapshot)
+    receiver.apply(changes)
+    receiver.apply(snapshot)
+    assert receiver.version == first
+
+
+def test_a_stored_model_is_there_after_a_restart(tmp_path, messages):
+    _, snapshot, second, changes, expected = messages
+    url = f"sqlite:///{tmp_path}/s"
+    with fedplug.open_store(url) as store:
+        receiver_of(snapshot, store=store, client_id="a")
+    with fedplug.open_store(url) as store:
+        receiver = fedplug.Receiver(store, "a")
+        receiver.apply(changes)
+        assert fedplug.Receiver(store, "b").version is None
+    with fedplug.open_store(url) as store:
+        restarted = fedplug.Receiver(store, "a")
+        assert restarted.version == second
+        assert_same_bits(restarted.model, expected)
+
+
+def test_a_kill_at_any_moment_leaves_the_old_version_or_the_new_one(tmp_path, messages):
+    first, snapshot, second, changes, expected = messages
+    folder = tmp_path / "store"
+    with fedplug.open_store(f"sqlite:///{folder}") as store:
+        receiver = receiver_of(snapshot, store=store, client_id="a")
+        old = receiver.model
+        killed = images(folder, tmp_path / "killed", lambda: receiver.apply(changes))
+    assert len(killed) > 2
+    found = []
+    for image in killed:
+        with fedplug.open_store(f"sqlite:///{image}") as store:
+            restarted = fedplug.Receiver(store, "a")
+            found.append(restarted.version)
+            assert_same_bits(restarted.model, old if restarted.version == first else expected)
+            assert_same_bits(restarted.apply(changes), expected)
+    assert set(found) == {first, second}
+
+
+def test_a_damaged_stored_model_is_replaced_by_a_snapshot(tmp_path, messages, caplog):
+    _, snapshot, _, _, _ = messages
+    folder = tmp_path / "store"
+    with fedplug.open_store(f"sqlite:///{folder}") as store:
+        receiver = receiver_of(snapshot, store=store, client_id="a")
+        [(path, position)] = find(folder, receiver.model["mask"].tobytes())
+        old = receiver.model
+    flip(folder / path, position)
+    with fedplug.open_store(f"sqlite:///{folder}") as store:
+        restarted = fedplug.Receiver(store, "a")
+        assert restarted.version is None
+        assert "the stored model is damaged" in caplog.text
+        assert_same_bits(restarted.apply(snapshot), old)
+
+
+def test_every_flipped_or_missing_byte_is_refused_and_changes_nothing(messages):
+    first, snapshot, _, changes, _ = messages
+    receiver = receiver_of(snapshot)
+    generator = np.random.default_rng(0)
+    for place in generator.integers(len(changes), size=200):
+        bad = bytearray(changes)
+        bad[place] ^= 1 << generator.integers(8)
+        for data in (bytes(bad), changes[:place], changes + b"x"):
+            with pytest.raises(PayloadError):
+                receiver.apply(data)
+    assert receiver.version == first
+
+
+@given(st.data())
+def test_hostile_payloads_are_refused_or_change_nothing(messages, data):
+    first, snapshot, _, changes, _ = messages
+    receiver = receiver_of(snapshot)
+    known = read(data.draw(st.sampled_from([snapshot, changes])))
+    payloads = {name: bytearray(payload) for name, payload in known.payloads.items()}
+    name = data.draw(st.sampled_from(sorted(payloads)))
+    bad = payloads[name]
+    for _ in range(data.draw(st.integers(1, 3))):
+        bad[data.draw(st.integers(0, len(bad) - 5))] = data.draw(st.integers(0, 255))
+    bad[-4:] = struct.pack("<I", kernels.crc32(bytes(bad[:-4])))
+    message = write(Message(known.kind, known.base, known.version, payloads))
+    try:
+        receiver.apply(message)
+    except PayloadError:
+        assert receiver.version == first
+    else:
+        assert receiver.version == known.version
+
+
+def forged(messages, **changes):
+    known = read(messages[3])
+    fields = {"kind": known.kind, "base": known.base, "version": known.version, "payloads": known.payloads}
+    return write(Message(**{**fields, **changes}))
+
+
+def test_a_message_that_leads_to_another_model_is_refused(messages):
+    receiver = receiver_of(messages[1])
+    with pytest.raises(PayloadError, match=r"leads to version .*, not to 0123456789abcdef as it says"):
+        receiver.apply(forged(messages, version="0123456789abcdef"))
+    with pytest.raises(BaseVersionError):
+        receiver.apply(forged(messages, base="0123456789abcdef"))
+
+
+def test_changes_of_unknown_arrays_are_refused(messages):
+    receiver = receiver_of(messages[1])
+    payloads = read(messages[3]).payloads
+    with pytest.raises(PayloadError, match=r"changes arrays \['new'\]"):
+        receiver.apply(forged(messages, payloads={**payloads, "new": payloads["linear.bias"]}))
+
+
+def test_changes_in_a_snapshot_are_refused(messages):
+    receiver = receiver_of(messages[1])
+    with pytest.raises(PayloadError, match=r"array 'conv.weight'"):
+        receiver.apply(forged(messages, kind=Kind.SNAPSHOT, base=None))
+
+
+@pytest.mark.parametrize("encoder", ["auto", "lossless"])
+def test_a_model_above_the_limit_is_refused(encoder):
+    server = fedplug.Broadcaster(encoder)
+    server.publish({"small": np.ones(10, np.float32), "large": np.ones(10_000, np.float32)})
+    receiver = fedplug.Receiver(max_bytes=20_000)
+    with pytest.raises(PayloadError, match=r"array 'large'.*max_bytes"):
+        receiver.apply(server.message())
+    assert receiver.version is None
+
+
+def test_a_receiver_refuses_wire_ids_that_it_does_not_expect(messages):
+    receiver = fedplug.Receiver(wire_ids={"qsgd/1"})
+    with pytest.raises(PayloadError, match=r"array 'conv.weight'.*expected qsgd/1"):
+        receiver.apply(messages[1])
+
+
+@pytest.mark.parametrize("data", [b"", b"FPLV", b"x" * 100, bytes(1000)])
+def test_bytes_that_are_no_message_are_refused(data):
+    with pytest.raises(PayloadError):
+        fedplug.Receiver().apply(data)
+
+
+def test_something_else_than_a_store_is_refused():
+    with pytest.raises(ArgumentError, match="it must be a store"):
+        fedplug.Receiver("sqlite:///x")
