@@ -1,18 +1,19 @@
-"""The client side: a mod that sends compressed updates."""
+"""The client side: a mod that reads compressed models and sends compressed updates."""
 
 from __future__ import annotations
 
 import logging
+import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from flwr.app import ArrayRecord, Context, Message
+from flwr.app import Array, ArrayRecord, Context, Message, RecordDict
 from flwr.clientapp.typing import ClientAppCallable
 
 import fedplug
 from fedplug_flower import differences
-from fedplug_flower.records import KEY, Reply, Request
+from fedplug_flower.records import KEY, MODEL_KEY, MODEL_STYPE, Delivery, Reply, Request, report
 from fedplug_flower.replies import the_model
 from fedplug_flower.states import state_url
 
@@ -22,13 +23,14 @@ _log = logging.getLogger("flwr.fedplug")
 
 
 class CompressMod:
-    """Compresses the updates of a ClientApp if the server's `Compressed` strategy asks for it.
+    """Reads compressed models, and compresses updates, if the server's `Compressed` strategy asks for it.
 
     Use it as ``ClientApp(mods=[CompressMod()])``. It must be the first mod, so that it compresses the results
-    of the other mods. Messages of other strategies, and messages that are not for training, pass unchanged.
+    of the other mods. Messages of other strategies pass unchanged.
 
     The residual stays on the node's disk and is sent later. It changes only when the server's next message
-    confirms that the update was accepted. A lost, late or refused update leaves it unchanged.
+    confirms that the update was accepted. A lost, late or refused update leaves it unchanged. A received
+    model is kept there, too, so that the server can send changes.
     """
 
     def __init__(self, state_dir: str | Path | None = None) -> None:
@@ -41,17 +43,31 @@ class CompressMod:
         self._state_dir = state_dir
 
     def __call__(self, message: Message, context: Context, call_next: ClientAppCallable) -> Message:
-        """Runs the app and replaces the arrays of its reply by payloads.
+        """Runs the app on the model, and replaces the arrays of its reply by payloads.
 
         If the arrays do not match the model by name, shape and kind, the reply is sent uncompressed, and the
         log says why.
 
         Raises:
-            ValueError: The server's request cannot be read.
+            ValueError: The server's message cannot be read.
+            fedplug.errors.BaseVersionError: The server sent changes to a model that is not stored here, for
+                instance because the store is lost. Its next message is a snapshot.
             fedplug.errors.FedplugError: For example, the encoder is not installed here, the update is not
                 finite, or the state cannot be stored. Flower sends it to the server as this node's error. The
                 residual is unchanged.
         """
+        delivery = Delivery.read(message.content) if message.has_content() else None
+        if delivery is None:
+            return self._train(message, context, call_next)
+        url = state_url(context, delivery.training, delivery.gone, self._state_dir)
+        version = _unpack(message.content, url)
+        reply = self._train(message, context, call_next)
+        if not reply.has_error():
+            reply.content[MODEL_KEY] = report(version)
+        return reply
+
+    def _train(self, message: Message, context: Context, call_next: ClientAppCallable) -> Message:
+        """Runs the app on a message with an uncompressed model."""
         request = Request.read(message.content) if message.has_content() else None
         if request is None:
             return call_next(message, context)
@@ -67,9 +83,24 @@ class CompressMod:
         except ValueError as error:
             _log.warning("fedplug: this update is sent uncompressed: %s", error)
             return reply
-        url = state_url(context, request, self._state_dir)
+        url = state_url(context, request.training, request.gone, self._state_dir)
         _encoded(update, codec, request, url).write(reply.content)
         return reply
+
+
+def _unpack(content: RecordDict, url: str) -> str:
+    """Replaces the message of a `fedplug.Broadcaster` by the model, and returns the model's version."""
+    (key,) = content.array_records
+    arrays = list(content.array_records[key].values())
+    if len(arrays) != 1 or arrays[0].stype != MODEL_STYPE:
+        raise ValueError(f"the server's message does not hold one array with a model ({MODEL_STYPE})")
+    with fedplug.open_store(url) as store:
+        receiver = fedplug.Receiver(store, "client", max_bytes=sys.maxsize)
+        model = receiver.apply(arrays[0].data)
+    content[key] = ArrayRecord({name: Array(array) for name, array in model.items()})
+    del content[MODEL_KEY]
+    assert receiver.version is not None
+    return receiver.version
 
 
 def _names(model: ArrayRecord, places: Sequence[int]) -> list[str]:

@@ -4,6 +4,9 @@ The server's training message has a `Request` beside the model, under `KEY`. The
 mod has a `Reply` under the same key. Its trained arrays are replaced by one `Array` with the payloads of all
 of them in sequence: Flower sends every array as two objects with a request each, which would cost more than
 most payloads.
+
+With a compressed model, a message has a `Delivery` under `MODEL_KEY`, and instead of the model one `Array`
+with the message of a `fedplug.Broadcaster`. The reply has the client's version under `MODEL_KEY`.
 """
 
 from __future__ import annotations
@@ -17,7 +20,7 @@ from typing import Any
 
 from flwr.app import Array, ArrayRecord, ConfigRecord, RecordDict
 
-__all__ = ["KEY", "Reply", "Request", "is_compressed"]
+__all__ = ["KEY", "MODEL_KEY", "MODEL_STYPE", "Delivery", "Reply", "Request", "is_compressed", "report"]
 
 KEY = "fedplug"
 """The key of the records in a message, and of the array of payloads."""
@@ -27,6 +30,12 @@ FORMAT = 1
 
 STYPE = "fedplug.payloads/1"
 """The serialization of the array of payloads, in Flower's terms: in sequence, in the order of the model."""
+
+MODEL_KEY = "fedplug-model"
+"""The key of the records about a compressed model."""
+
+MODEL_STYPE = "fedplug.version/1"
+"""The serialization of a compressed model: the message of a `fedplug.Broadcaster`."""
 
 _TRAINING = re.compile(r"[0-9a-f]{16}")
 _LONGEST_RECEIPT = 128
@@ -87,14 +96,7 @@ class Request:
         record = content.config_records.get(KEY)
         if record is None:
             return None
-        if record.get("format") != FORMAT:
-            raise ValueError(
-                f"the server's request has format {record.get('format')!r}, and this release reads {FORMAT}; "
-                "install the same release of fedplug-flower on both sides"
-            )
-        training = _field(record, "training", str)
-        if not _TRAINING.fullmatch(training):
-            raise ValueError(f"the server's training is {training!r}, not 16 hexadecimal digits")
+        training = _training(record)
         return cls(
             encoder=json.loads(_field(record, "encoder", str)),
             min_size=_field(record, "min-size", int),
@@ -104,6 +106,43 @@ class Request:
             gone=_texts(record.get("gone", [])),
             values=_places(record.get("values", [])),
         )
+
+
+@dataclass(frozen=True)
+class Delivery:
+    """The information that a client needs to read a compressed model.
+
+    Attributes:
+        training: The unique id of the training, see `Request`.
+        gone: Ids of nodes that are no longer connected, see `Request`.
+    """
+
+    training: str
+    gone: Sequence[str] = ()
+
+    def write(self) -> ConfigRecord:
+        """Returns the record for `read`."""
+        record = ConfigRecord({"format": FORMAT, "training": self.training})
+        if self.gone:
+            record["gone"] = list(self.gone)
+        return record
+
+    @classmethod
+    def read(cls, content: RecordDict) -> Delivery | None:
+        """Reads the record of a message; returns None if its model is not compressed.
+
+        Raises:
+            ValueError: The record is invalid for this release.
+        """
+        record = content.config_records.get(MODEL_KEY)
+        if record is None:
+            return None
+        return cls(_training(record), _texts(record.get("gone", [])))
+
+
+def report(version: str) -> ConfigRecord:
+    """Returns the record of a reply with the version of the model that the client holds."""
+    return ConfigRecord({"version": version})
 
 
 @dataclass(frozen=True)
@@ -155,6 +194,19 @@ class Reply:
 def is_compressed(content: RecordDict) -> bool:
     """Returns whether a client answered with a `Reply` rather than in Flower's own form."""
     return KEY in content.config_records
+
+
+def _training(record: ConfigRecord) -> str:
+    """Returns the training of a server's record, after a check of its format."""
+    if record.get("format") != FORMAT:
+        raise ValueError(
+            f"the server's request has format {record.get('format')!r}, and this release reads {FORMAT}; "
+            "install the same release of fedplug-flower on both sides"
+        )
+    training: str = _field(record, "training", str)
+    if not _TRAINING.fullmatch(training):
+        raise ValueError(f"the server's training is {training!r}, not 16 hexadecimal digits")
+    return training
 
 
 def _payloads(content: RecordDict) -> bytes:

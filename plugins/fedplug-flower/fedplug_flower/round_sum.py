@@ -21,18 +21,26 @@ class RoundSum:
     Each update is checked completely before any of it is added, so a refused client leaves no trace.
     """
 
-    def __init__(self, model: ArrayRecord, codec: fedplug.Codec, values: Collection[str] = ()) -> None:
+    def __init__(
+        self,
+        model: ArrayRecord,
+        codec: fedplug.Codec,
+        values: Collection[str] = (),
+        received: ArrayRecord | None = None,
+    ) -> None:
         """Starts an empty sum.
 
         Args:
-            model: The model that was sent to the clients; it determines which updates are valid.
+            model: The server's model, to which updates are added; it determines which updates are valid.
             codec: The codec of the request; payloads of other encoders are refused.
             values: Names of arrays whose trained values are sent instead of differences.
+            received: The model as the clients received it; None if it is ``model``.
 
         Raises:
             ValueError: An array of the model cannot be averaged; the message names it.
         """
         self._model = model
+        self._received = model if received is None else received
         self._values = values
         arrays = {name: read(name, array) for name, array in model.items()}
         # Values are not added to the model, so its entries do not limit them.
@@ -71,7 +79,9 @@ class RoundSum:
             ValueError: The arrays are invalid; see `add_arrays`.
         """
         self._total.check(self._encoded(trained), weight)
-        return differences.in_form_of(self._model, trained)
+        if self._received is self._model:
+            return differences.in_form_of(self._model, trained)
+        return differences.moved(self._model, self._update(trained), self._values)
 
     def decoded(self, payloads: Mapping[str, bytes], weight: float) -> ArrayRecord:
         """Returns the trained model of a compressed update, without adding it.
@@ -99,4 +109,7 @@ class RoundSum:
         return differences.moved(self._model, self._total.mean(), self._values)
 
     def _encoded(self, trained: ArrayRecord) -> dict[str, bytes]:
-        return self._uncompressed.encode_model(differences.between(trained, self._model, self._values))[0]
+        return self._uncompressed.encode_model(self._update(trained))[0]
+
+    def _update(self, trained: ArrayRecord) -> differences.Differences:
+        return differences.between(trained, self._received, self._values)

@@ -1,4 +1,4 @@
-"""The location of a client's state, above all the residuals, on a node.
+"""The location of a client's state on a node: its residual, and the model it received.
 
 Each node has a store per training, ``STATE_DIR/run-RUN/TRAINING/partition-PARTITION.node-NODE``. Nodes do
 not share a store: a store has one user at a time, but Flower runs messages in several processes. Delete the
@@ -10,13 +10,12 @@ from __future__ import annotations
 import glob
 import logging
 import os
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 from urllib.parse import quote
 
 from flwr.app import Context
-
-from fedplug_flower.records import Request
 
 __all__ = ["NODE_CONFIG_KEY", "state_url"]
 
@@ -26,7 +25,7 @@ NODE_CONFIG_KEY = "fedplug-state-dir"
 _log = logging.getLogger("flwr.fedplug")
 
 
-def state_url(context: Context, request: Request, state_dir: str | Path | None) -> str:
+def state_url(context: Context, training: str, gone: Sequence[str], state_dir: str | Path | None) -> str:
     """Returns the URL of the store of this node's client.
 
     Flower gives a SuperNode without a key a new node id at every start. Such a node takes over the state of a
@@ -34,22 +33,23 @@ def state_url(context: Context, request: Request, state_dir: str | Path | None) 
 
     Args:
         context: The node's context; its configuration takes precedence over ``state_dir``.
-        request: The server's request.
+        training: The id of the training.
+        gone: Ids of nodes that are no longer connected.
         state_dir: The folder of all states. None means the folder ``fedplug`` in Flower's own, which is
             ``$FLWR_HOME`` or ``~/.flwr``.
     """
     root = Path(str(context.node_config.get(NODE_CONFIG_KEY) or state_dir or _default_dir()))
-    folder = root.expanduser().absolute() / f"run-{context.run_id}" / request.training
+    folder = root.expanduser().absolute() / f"run-{context.run_id}" / training
     partition = context.node_config.get("partition-id")
     prefix = "" if partition is None else f"partition-{quote(str(partition), safe='')}."
     mine = folder / f"{prefix}node-{context.node_id}"
     if prefix and not mine.exists():
-        _take_over(folder, prefix, mine, request)
+        _take_over(folder, prefix, mine, gone)
     return f"sqlite:///{mine}"
 
 
-def _take_over(folder: Path, prefix: str, mine: Path, request: Request) -> None:
-    for node in reversed(request.gone):
+def _take_over(folder: Path, prefix: str, mine: Path, gone: Sequence[str]) -> None:
+    for node in reversed(gone):
         with suppress(OSError):  # the state is on another machine, or another node took it first
             (folder / f"{prefix}node-{quote(node, safe='')}").rename(mine)
             return

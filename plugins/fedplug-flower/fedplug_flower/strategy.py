@@ -26,8 +26,9 @@ from flwr.serverapp.strategy import (
 import fedplug
 from fedplug.errors import NonFiniteError
 from fedplug_flower.differences import read
+from fedplug_flower.downlink import Downlink
 from fedplug_flower.intake import Intake
-from fedplug_flower.records import KEY, Reply, Request, is_compressed
+from fedplug_flower.records import KEY, Delivery, Reply, Request, is_compressed
 from fedplug_flower.replies import Terms, the_model
 from fedplug_flower.results import require_finite, restore, states_of
 from fedplug_flower.round_sum import RoundSum
@@ -51,6 +52,11 @@ class Compressed(Strategy):
     Use ``Compressed(FedAvg(fraction_train=0.5), "topk(0.01, scope='model') | qsgd(8)")`` on the server, and
     `CompressMod` in the ClientApp. Clients without the mod may take part in the same rounds, uncompressed.
 
+    With ``broadcast_encoder`` the model is compressed, too, for training and for evaluation, and every
+    ClientApp needs the mod. A node gets what has changed since the version it holds; the second message with
+    one model is only its version. Updates are added to the server's exact model, so that the error of a
+    broadcast does not accumulate.
+
     A strategy that averages (FedAvg, FedAvgM, FedProx, FedAdagrad, FedAdam, FedYogi) gets one reply: the mean
     of the updates, summed in the memory of one model. Other strategies get each client's reply with decoded
     arrays, which takes their usual memory. This wrapper must be the outermost one: wrappers for differential
@@ -67,8 +73,9 @@ class Compressed(Strategy):
     def __init__(
         self,
         strategy: Strategy,
-        encoder: Any,
+        encoder: Any = None,
         *,
+        broadcast_encoder: Any = None,
         min_size: int | None = None,
         decode_each: bool | None = None,
     ) -> None:
@@ -77,7 +84,10 @@ class Compressed(Strategy):
         Args:
             strategy: The strategy that samples clients and computes the next model.
             encoder: Any form of an encoder, see `fedplug.encoder`. It is sent to the clients, so it is
-                configured only here; the plugin of an encoder must be installed there, too.
+                configured only here; the plugin of an encoder must be installed there, too. None leaves
+                updates as they are.
+            broadcast_encoder: The encoder of the model: ``"lossless"``, ``"auto"`` or another one that
+                `fedplug.Broadcaster` accepts. None sends the model uncompressed.
             min_size: Minimum number of elements; smaller arrays are sent uncompressed. None means the
                 default of `fedplug.codec`.
             decode_each: Whether the strategy gets a decoded reply of each client. None means yes unless it is
@@ -96,11 +106,14 @@ class Compressed(Strategy):
         averages = isinstance(strategy, FedAvg) and type(strategy).aggregate_train in _AVERAGES
         if decode_each is False and not isinstance(strategy, FedAvg):
             raise TypeError(f"{type(strategy).__name__} is no FedAvg: it needs the updates of each client")
-        codec = fedplug.codec(encoder) if min_size is None else fedplug.codec(encoder, min_size=min_size)
+        chosen = "identity" if encoder is None else encoder
+        codec = fedplug.codec(chosen) if min_size is None else fedplug.codec(chosen, min_size=min_size)
         codec.require_updates()
         self.strategy = strategy
         self._decode_each = not averages if decode_each is None else decode_each
         self._codec = codec
+        self._compresses = encoder is not None
+        self._downlink = None if broadcast_encoder is None else Downlink(broadcast_encoder)
         self._encoder_config = fedplug.to_config(codec.encoder)
         self._training = secrets.token_hex(8)
         self._accepted: dict[int, str] = {}  # the last accepted receipt by node; the latest at the end
@@ -114,6 +127,8 @@ class Compressed(Strategy):
     def summary(self) -> None:
         """Logs this configuration and that of the strategy."""
         _log.info("\t├──> fedplug: updates are encoded by %r", self._codec.encoder)
+        if self._downlink is not None:
+            _log.info("\t│\t└── models are broadcast by %r", self._downlink)
         if self._decode_each:
             name = type(self.strategy).__name__
             _log.info("\t│\t└── decoded for %s: memory grows with the clients of a round", name)
@@ -122,7 +137,7 @@ class Compressed(Strategy):
     def configure_train(
         self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
     ) -> Iterable[Message]:
-        """Returns the strategy's messages; those with the round's model request a compressed update."""
+        """Returns the strategy's messages; those with the model request a compressed update."""
         self._model, self._values = arrays, self._values_of(arrays)
         self._asked = set()
         messages = list(self.strategy.configure_train(server_round, arrays, config, grid))
@@ -130,9 +145,11 @@ class Compressed(Strategy):
         for message in messages:
             if list(message.content.array_records.values()) == [arrays]:
                 self._asked.add(message.metadata.dst_node_id)
-                request = self._request(server_round, message.metadata.dst_node_id, gone)
-                # The strategy may use one content for all messages.
-                message.content = RecordDict({**message.content, KEY: request.write()})
+                if self._compresses:
+                    request = self._request(server_round, message.metadata.dst_node_id, gone)
+                    # The strategy may use one content for all messages.
+                    message.content = RecordDict({**message.content, KEY: request.write()})
+        self._send(arrays, messages, gone)
         return messages
 
     def aggregate_train(
@@ -150,9 +167,12 @@ class Compressed(Strategy):
                 "aggregate_train was called before configure_train, so there is no model to update"
             )
         received = list(replies)
+        if self._downlink is not None:
+            self._downlink.take(received)
         answers = [message for message in received if message.has_content()]
         each = self._decode_each or not any(is_compressed(message.content) for message in answers)
-        total = RoundSum(self._model, self._codec, self._values)
+        sent = None if self._downlink is None else self._downlink.received(self._model)
+        total = RoundSum(self._model, self._codec, self._values, sent)
         intake = Intake(server_round, self._model)
         self._terms.begin_round(answers)
         for message in answers:
@@ -172,17 +192,37 @@ class Compressed(Strategy):
             arrays, metrics = None, None
         if arrays is not None:
             self._accept(intake.receipts)
-        return arrays, intake.add_to(metrics)
+        metrics = intake.add_to(metrics)
+        return arrays, metrics if self._downlink is None else self._downlink.add_to(metrics)
 
     def configure_evaluate(
         self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
     ) -> Iterable[Message]:
         """Returns the strategy's messages."""
-        return self.strategy.configure_evaluate(server_round, arrays, config, grid)
+        messages = list(self.strategy.configure_evaluate(server_round, arrays, config, grid))
+        if self._downlink is not None:
+            gone = self._gone(grid, [message.metadata.dst_node_id for message in messages])
+            self._send(arrays, messages, gone)
+        return messages
 
     def aggregate_evaluate(self, server_round: int, replies: Iterable[Message]) -> MetricRecord | None:
-        """Returns the strategy's metrics."""
-        return self.strategy.aggregate_evaluate(server_round, replies)
+        """Returns the strategy's metrics, with the bytes of the models sent."""
+        received = list(replies)
+        if self._downlink is not None:
+            self._downlink.take(received)
+        metrics = self.strategy.aggregate_evaluate(server_round, received)
+        return metrics if self._downlink is None else self._downlink.add_to(metrics)
+
+    def _send(self, arrays: ArrayRecord, messages: Sequence[Message], gone: Sequence[int]) -> None:
+        """Compresses the model in the messages of a round, if this object has a ``broadcast_encoder``."""
+        if self._downlink is None:
+            return
+        names = [str(node) for node in gone]
+
+        def delivery(node: int) -> Delivery:
+            return Delivery(self._training, [] if node in self._accepted else names)
+
+        self._downlink.send(arrays, messages, delivery)
 
     def _gone(self, grid: Grid, asked: Iterable[int]) -> list[int]:
         """Returns the nodes that are no longer connected, latest last, if a new node is in the round."""
@@ -218,7 +258,7 @@ class Compressed(Strategy):
         sent = {n: a if n in whole else np.empty(a.shape, np.float32) for n, a in found.items()}
         exactly = self._codec.sent_exactly(sent)
         self._whole |= whole
-        if not self._told:
+        if self._compresses and not self._told:
             for reason, names in exactly.items():
                 _log.info("fedplug: sent exactly, %s: %s", reason, ", ".join(names))
             self._told = exactly

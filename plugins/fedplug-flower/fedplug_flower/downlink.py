@@ -1,0 +1,94 @@
+"""The server's side of compressed models: a message for each node, by the version that it holds."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from flwr.app import Array, ArrayRecord, Message, MetricRecord, RecordDict
+
+import fedplug
+from fedplug_flower.differences import read
+from fedplug_flower.records import KEY, MODEL_KEY, MODEL_STYPE, Delivery
+
+__all__ = ["Downlink"]
+
+_VERSION = re.compile(r"[0-9a-f]{16}")
+
+
+class Downlink:
+    """Sends the model as versions, and keeps the version of each node that answered its last message.
+
+    The version of any other node is unknown, because a message or a reply may be lost. Such a node gets a
+    snapshot.
+    """
+
+    def __init__(self, encoder: Any) -> None:
+        """Begins without a model.
+
+        Args:
+            encoder: See `fedplug.Broadcaster`.
+
+        Raises:
+            fedplug.errors.FedplugError: The encoder is unknown or does not support NumPy arrays.
+        """
+        self._encoder = encoder
+        self._broadcaster = fedplug.Broadcaster(encoder)
+        self._versions: dict[int, str] = {}
+        self._sent = self._dense = 0
+
+    def received(self, model: ArrayRecord) -> ArrayRecord:
+        """Returns the model that the nodes of the round have; ``model`` itself if it has the same bits."""
+        arrays = self._broadcaster.model
+        if all(array.tobytes() == read(name, model[name]).tobytes() for name, array in arrays.items()):
+            return model
+        return ArrayRecord({name: Array(array) for name, array in arrays.items()})
+
+    def send(
+        self,
+        model: ArrayRecord,
+        messages: Iterable[Message],
+        delivery: Callable[[int], Delivery],
+    ) -> None:
+        """Replaces the model in the messages of a round by what their nodes need.
+
+        Args:
+            model: The strategy's model; other arrays in messages are left alone.
+            messages: The strategy's messages.
+            delivery: Returns the record for a node.
+        """
+        self._broadcaster.publish({name: read(name, array) for name, array in model.items()})
+        self._sent = self._dense = 0
+        for message in messages:
+            if list(message.content.array_records.values()) != [model]:
+                continue
+            node = message.metadata.dst_node_id
+            record = _record(self._broadcaster.message(self._versions.pop(node, None)))
+            (key,) = message.content.array_records
+            told = delivery(node).write()
+            message.content = RecordDict({**message.content, key: record, MODEL_KEY: told})
+            self._sent += record.count_bytes() + len(told.deflate())
+            self._dense += model.count_bytes()
+
+    def take(self, replies: Iterable[Message]) -> None:
+        """Reads the versions that nodes report, and removes these records from the replies."""
+        for message in replies:
+            if message.has_content() and (told := message.content.config_records.pop(MODEL_KEY, None)):
+                version = told.get("version")
+                if isinstance(version, str) and _VERSION.fullmatch(version):
+                    self._versions[message.metadata.src_node_id] = version
+
+    def add_to(self, metrics: MetricRecord | None) -> MetricRecord:
+        """Adds the bytes of the last models sent to the metrics of a strategy."""
+        result = MetricRecord() if metrics is None else metrics
+        result["fedplug-downlink-bytes"] = self._sent
+        result["fedplug-downlink-dense-bytes"] = self._dense
+        return result
+
+    def __repr__(self) -> str:
+        return repr(self._encoder)
+
+
+def _record(message: bytes) -> ArrayRecord:
+    return ArrayRecord({KEY: Array(dtype="uint8", shape=(len(message),), stype=MODEL_STYPE, data=message)})
