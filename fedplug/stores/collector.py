@@ -28,19 +28,18 @@ class Collector:
         self._index = index
         self._segments = segments
 
-    def open(self, admit: Callable[[int], None] | None) -> None:
+    def open(self, admit: Callable[[int], None]) -> None:
         """Recovers the segments that a crash left behind, and collects all others.
 
         Args:
-            admit: A function that may refuse the generation of the index by an error, or None.
+            admit: A function that may refuse the generation of the index by an error.
 
         Raises:
             CorruptStoreError: The index is older than the segments.
             StoreError: A segment cannot be deleted.
         """
         garbage, torn = recovery.recover(self._index, self._segments)
-        if admit is not None:
-            admit(self._index.generation)
+        admit(self._index.generation)
         for segment in garbage:
             self._segments.remove(segment)
         for segment in torn:

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import os
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -52,7 +52,6 @@ class SqliteStore(StateStore):
         keep_rounds: int = 1,
         *,
         read_only: bool = False,
-        admit: Callable[[int], None] | None = None,
     ) -> None:
         """Opens the store in the folder ``path``, and creates the folder if there is none.
 
@@ -62,8 +61,6 @@ class SqliteStore(StateStore):
                 at each opening; the next commit removes rounds beyond it.
             read_only: Whether to change nothing in the folder, which may be on a read-only disk. Commits and
                 other changes then raise errors.
-            admit: A function that gets the store's generation before anything is deleted or moved. If it
-                raises, the store is not opened.
 
         Raises:
             ConfigError: ``keep_rounds`` is not a positive integer.
@@ -77,10 +74,10 @@ class SqliteStore(StateStore):
             if read_only:
                 self._look(undo)
             else:
-                self._open(undo, admit)
+                self._open(undo)
             self._close = undo.pop_all().close
 
-    def _open(self, undo: ExitStack, admit: Callable[[int], None] | None) -> None:
+    def _open(self, undo: ExitStack) -> None:
         prepare_folder(self._path)
         self._lock = FolderLock(self._path)
         undo.callback(self._lock.close)
@@ -94,7 +91,10 @@ class SqliteStore(StateStore):
             self._segments = SegmentFolder(self._path / SEGMENTS)
             sync_folder(self._path)
             self._collector = Collector(self._index, self._segments)
-            self._collector.open(admit)
+            self._collector.open(self._admit)
+
+    def _admit(self, generation: int) -> None:
+        """May refuse the generation of the index by an error, before anything is deleted."""
 
     def _look(self, undo: ExitStack) -> None:
         """Opens a copy of the index, and the segments in place."""

@@ -7,7 +7,7 @@ import contextlib
 import json
 import os
 import secrets
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
@@ -68,6 +68,17 @@ class Identity:
     partitions: int
 
 
+class _CheckedIndex(SqliteStore):
+    """An index that is not opened if ``admit`` refuses its generation by an error."""
+
+    def __init__(self, path: Path, admit: Callable[[int], None]) -> None:
+        self._refuses = admit
+        super().__init__(path)
+
+    def _admit(self, generation: int) -> None:
+        self._refuses(generation)
+
+
 class ShardedStore(StateStore):
     """Keeps client states on the shards of a fleet, and the clients' ids and the server state in an index.
 
@@ -97,7 +108,7 @@ class ShardedStore(StateStore):
                 undo.callback(self.fleet.close)
                 self.fleet.call("check_index", dict.fromkeys(self.fleet.places, (generation,)))
 
-            self._index = SqliteStore(folder / _INDEX, admit=admit)
+            self._index = _CheckedIndex(folder / _INDEX, admit)
             undo.pop_all()
 
     @abc.abstractmethod
