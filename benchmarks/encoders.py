@@ -69,6 +69,7 @@ EXPRESSIONS = (
     "topk(0.01) | qsgd(4) | rans | rice",
     "topk(0.01) | eden(4) | rice",
     "topk(count=64, chunk=4096, decay=0.95) | codebook(2) | rans",
+    "topk(count=64, chunk=4096) | codebook(2) | offsets(4096)",
     "randomk(0.01) | qsgd(8)",
 )
 

@@ -241,7 +241,7 @@ def fedplug_encoders() -> list[EncoderSpec]:
             name="offsets",
             target="fedplug.encoders.index_coders.offsets:Offsets",
             summary="indices within chunks in a fixed number of bits, the last stage of a pipeline",
-            examples=("topk(count=2, chunk=8) | offsets(8)",),
+            examples=("topk(count=2, chunk=8) | codebook(2) | offsets(8)",),
             wire_id="offsets/1",
             executes_on=EXECUTIONS,
         ),
