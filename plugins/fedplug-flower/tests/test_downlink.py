@@ -205,6 +205,6 @@ def test_a_version_that_no_server_sent_gets_a_snapshot(nodes: Nodes, version: An
 
 
 def test_a_sparse_broadcast_encoder_is_refused(nodes: Nodes) -> None:
-    with_nodes(nodes, 1)
+    with_nodes(nodes, 1, 2)
     with pytest.raises(CapabilityError, match="cannot encode a broadcast"):
         nodes.run_rounds(Compressed(FedAvg(), UP, broadcast_encoder="topk(0.1)"), (1,), new_model())
