@@ -12,7 +12,7 @@ PAGES = {
     "which-encoder.md": 1,
     "stores.md": 1,
     "index.md": 1,
-    "sending-models.md": 1,
+    "sending-models.md": 2,
 }
 BEFORE = {
     "stores.md": "import numpy as np\narray, weights = np.ones(3), np.zeros(3)\n",  # what a reader has
