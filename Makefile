@@ -40,7 +40,7 @@ test-cpp: setup ## Run the C++ tests, and those of fedplug-cuda on a fake device
 	$(RUN) cmake --preset cpp-tests
 	$(RUN) cmake --build --preset cpp-tests
 	$(RUN) ctest --preset cpp-tests
-	FEDPLUG_CUDA_LIBRARY=build/cpp-tests/csrc/tests/fake_cuda/libfedplug_cuda_fake.so $(RUN) pytest -q plugins/fedplug-cuda
+	FEDPLUG_CUDA_LIBRARY=build/cpp-tests/csrc/tests/fake_cuda/libfedplug_cuda_fake.so $(RUN) pytest -q --numprocesses logical --maxprocesses 4 plugins/fedplug-cuda
 
 test-wheel: setup ## Build the wheel and use it from another folder
 	bash tests/wheel_smoke.sh $(UV) $(VENV)

@@ -24,6 +24,7 @@ from fedplug.encoders.model.model_encoder import DEFAULT_MIN_SIZE
 from fedplug.encoders.pipeline.changes import ChangeCoder, change_coder
 from fedplug.encoders.standalone.identity import Identity
 from fedplug.errors import ArgumentError
+from fedplug.ops.device_array import on_host
 from fedplug.ops.finite import all_finite
 from fedplug.ops.types import ArraySpec
 from fedplug.versions import message
@@ -146,7 +147,7 @@ class Broadcaster:
         dtypes have changed, all receivers get a snapshot.
 
         Args:
-            model: The arrays by name, each as for `Codec.encode`; copied.
+            model: The arrays by name, each as for `Codec.encode`, or on a device; copied.
 
         Returns:
             The version: a text that follows from the reference model alone, so that a restarted server
@@ -157,7 +158,7 @@ class Broadcaster:
             CapabilityError: The encoder leaves entries out, or its error is too large for a model.
             ConfigError: The encoder does not fit this model.
         """
-        arrays = named_arrays(model)
+        arrays = {name: on_host(array) for name, array in named_arrays(model).items()}
         with self._lock:
             published = version_of(arrays)
             if self._version is None or published != self._published:

@@ -109,3 +109,11 @@ def test_a_state_of_another_model_is_refused(device):
     _, state = codec.encode_model({"a": device.put(np.ones((20, 20), np.float32))})
     with pytest.raises(StateError):
         codec.encode_model({"a": device.put(np.ones((20, 21), np.float32))}, state)
+
+
+def test_versions_of_a_model_on_a_device_are_those_of_the_cpu(device):
+    versions = {
+        fedplug.Broadcaster("lossless").publish(arrays)
+        for arrays in (update(0), on_device(device, update(0)))
+    }
+    assert len(versions) == 1
