@@ -46,9 +46,7 @@ def add_parser(commands: Any, common: argparse.ArgumentParser) -> None:
 
 def _run(arguments: argparse.Namespace) -> int:
     from fedplug import experiment
-    from fedplug.tff.runtime.graphs.devices import hide_gpus
 
-    hide_gpus()
     experiment.main(
         arguments.configs,
         arguments.runs_dir,

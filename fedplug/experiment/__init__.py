@@ -30,7 +30,8 @@ def main(
         runs_dir: The folder of the results.
         settings: Values that override those in the files, such as ``"data.clients=10"``.
         only: Patterns of names of runs to train, such as ``"top-k*"``; all runs by default.
-        jobs: Number of trainings to run in parallel; the results do not depend on it.
+        jobs: Number of trainings to run in parallel; the results do not depend on it. They run on the CPU,
+            and TensorFlow sees no GPU in this process afterwards.
 
     Raises:
         FedplugError: A file, a value in it or the state of an earlier run is invalid, or TFF is not
@@ -53,7 +54,9 @@ def main(
             print(f"{config.name}: {trainings} times {config.rounds} rounds; setting up", flush=True)
     from fedplug.experiment.runner import Plan
     from fedplug.experiment.schedule import run_experiments
+    from fedplug.tff.runtime.graphs.devices import hide_gpus
 
+    hide_gpus()
     plans = [
         Plan(config, Path(path).parent, Path(runs_dir) / config.name, runs)
         for path, config, runs in zip(paths, configs, chosen, strict=True)

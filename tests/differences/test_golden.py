@@ -27,7 +27,7 @@ def new_version(dtype, every):
     new = old_version(dtype).ravel().copy()
     words = new.view(f"u{new.itemsize}")
     words[::every] += np.arange(1, words[::every].size + 1, dtype=words.dtype) % 5 + 1
-    words[3] -= 1
+    words[3:4] -= 1
     return new.reshape(30, 20)
 
 

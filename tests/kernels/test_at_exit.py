@@ -30,6 +30,8 @@ matrix, right = x.reshape(100, 500), x[:2000].reshape(500, 4)
 left = kernels.matrix_times(matrix, right)
 codebook = np.array([1.0])
 rotated = kernels.encode_rotated(x, (1, 2), codebook, 1024)
+old, new = x.view(np.uint8), (x * 1.001).view(np.uint8)
+difference = kernels.encode_difference(old, new, 4, 23)
 zeros = lambda: np.zeros_like(x)
 
 class Exporter:
@@ -44,11 +46,13 @@ calls = dict(
     chunked_topk_residual=lambda: kernels.chunked_topk_residual(x, zeros(), 2, chunk=16),
     count_nonfinite=lambda: kernels.count_nonfinite(x, x),
     crc32=lambda: kernels.crc32(x),
+    decode_difference=lambda: kernels.decode_difference(difference, old, np.empty_like(old), 4, 23),
     decode_indices=lambda: kernels.decode_indices(code, k, n),
     decode_rotated=lambda: kernels.decode_rotated(rotated, n, (1, 2), codebook, 1024),
     decode_symbols=lambda: kernels.decode_symbols(symbols, levels.size, bits=8),
     decode_values=lambda: kernels.decode_values(levels, n, "qsgd"),
     draw_indices=lambda: kernels.draw_indices(1, k, n),
+    encode_difference=lambda: kernels.encode_difference(old, new, 4, 23),
     encode_indices=lambda: kernels.encode_indices(indices, n),
     encode_rotated=lambda: kernels.encode_rotated(x, (1, 2), codebook, 1024),
     encode_symbols=lambda: kernels.encode_symbols(levels, levels.size, bits=8),
