@@ -20,7 +20,7 @@ from fedplug.encoders.assignment import EncoderAssignment
 from fedplug.encoders.base import Encoder
 from fedplug.encoders.model import framing
 from fedplug.encoders.model.closeness import check_broadcast_encoder
-from fedplug.encoders.model.model_encoder import DEFAULT_MIN_SIZE
+from fedplug.encoders.model.model_encoder import DEFAULT_MIN_SIZE, ModelEncoder
 from fedplug.encoders.pipeline.changes import ChangeCoder, change_coder
 from fedplug.encoders.standalone.identity import Identity
 from fedplug.errors import ArgumentError
@@ -46,10 +46,12 @@ class _Lossy(NamedTuple):
 
     Attributes:
         encoder: Its encoder.
+        spec: Its spec.
         changes: The coder of its changed entries, or None.
     """
 
     encoder: Encoder
+    spec: ArraySpec
     changes: ChangeCoder | None
 
 
@@ -120,7 +122,7 @@ class Broadcaster:
         self._codec = Codec(chosen, min_size=min_size, exactly=exactly)
         self._keep, self._keep_bytes = keep, keep_bytes
         self._lock = threading.Lock()
-        self._specs: tuple[ArraySpec, ...] = ()
+        self._encoder: ModelEncoder | None = None
         self._assigned: dict[str, _Lossy] = {}
         self._published = ""
         self._clear()
@@ -162,7 +164,7 @@ class Broadcaster:
         with self._lock:
             published = version_of(arrays)
             if self._version is None or published != self._published:
-                self._publish(arrays, _specs(arrays))
+                self._publish(arrays)
                 self._published = published
             return self._require_version()
 
@@ -196,11 +198,12 @@ class Broadcaster:
             raise ArgumentError("there is no version yet; call publish(model) first")
         return self._version
 
-    def _publish(self, arrays: Model, specs: tuple[ArraySpec, ...]) -> None:
-        if specs != self._specs:
-            assigned = self._assign(arrays)
+    def _publish(self, arrays: Model) -> None:
+        encoder = self._codec.model_encoder(arrays)  # one object for each form of a model
+        if encoder is not self._encoder:
+            assigned = _assigned(encoder)
             self._clear()
-            self._specs, self._assigned = specs, assigned
+            self._encoder, self._assigned = encoder, assigned
         number = self._number + 1
         lossy = [name for name, array in arrays.items() if self._is_lossy(name, array)]
         snapshots = {name: self._encoded(name, arrays[name], number) for name in lossy}
@@ -221,17 +224,6 @@ class Broadcaster:
         unique = {id(array): array.nbytes for kept in self._kept.values() for array in kept.exact.values()}
         return sum(unique.values())
 
-    def _assign(self, arrays: Model) -> dict[str, _Lossy]:
-        """Returns the encoders of the arrays that are not sent exactly."""
-        found = self._codec.model_encoder(arrays)
-        check_broadcast_encoder(found)
-        each = zip(found.encoders, found.specs, found.sent_exactly, strict=True)
-        return {
-            str(spec.name): _Lossy(encoder, change_coder(encoder, spec))
-            for encoder, spec, reason in each
-            if reason is None
-        }
-
     def _kept_copy(self, name: str, array: NDArray[Any]) -> NDArray[Any]:
         """Returns the array of the last version if it has the same bits, else a copy."""
         before = self._model.get(name)
@@ -241,8 +233,7 @@ class Broadcaster:
         return name in self._assigned and bool(all_finite(array))
 
     def _encoded(self, name: str, array: NDArray[Any], number: int) -> bytes:
-        encoder = self._assigned[name].encoder
-        spec = ArraySpec(array.shape, array.dtype, name)
+        encoder, spec, _ = self._assigned[name]
         header = framing.header_of(encoder.wire_id, spec)
         state = encoder.init_state(spec)
         [(payload, _)] = framing.encode_containers(encoder, [array], [state], number, [spec], [header])
@@ -284,8 +275,15 @@ class Broadcaster:
         return min(part, snapshot, key=len)
 
 
-def _specs(arrays: Model) -> tuple[ArraySpec, ...]:
-    return tuple(ArraySpec(array.shape, array.dtype, name) for name, array in arrays.items())
+def _assigned(model: ModelEncoder) -> dict[str, _Lossy]:
+    """Returns how the arrays are sent that are not sent exactly, after a check of their encoders."""
+    check_broadcast_encoder(model)
+    each = zip(model.encoders, model.specs, model.sent_exactly, strict=True)
+    return {
+        spec.name: _Lossy(encoder, spec, change_coder(encoder, spec))
+        for encoder, spec, reason in each
+        if reason is None
+    }
 
 
 def _read_only(array: NDArray[Any]) -> NDArray[Any]:
