@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -10,8 +9,7 @@ from numpy.typing import NDArray
 
 from fedplug import kernels
 from fedplug.ops import _cuda, _tensorflow
-from fedplug.ops.device_array import is_on_device
-from fedplug.ops.dispatch import also_on
+from fedplug.ops.dispatch import also_on, of_each
 from fedplug.ops.donation import own, take_result
 from fedplug.ops.types import Array
 
@@ -58,25 +56,13 @@ def scatter_decode_add(
     return total
 
 
-def add_selected(
-    residuals: Sequence[Array], values: Sequence[Array], indices: Sequence[Array]
-) -> list[Array]:
-    """Adds entries to each residual of a list, as `scatter_decode_add` does to one.
+add_selected = of_each(scatter_decode_add, lambda: _cuda.scatter.add_selected)
+"""Adds entries to each residual of a list, as `scatter_decode_add` does to one.
 
-    On a device this takes one copy and one launch for the list, and writes over the residuals.
-
-    Args:
-        residuals: The residuals that a selection returned, which the caller gives up (`donate_residuals`).
-        values: The numbers to add to each residual.
-        indices: The indices that the selection returned for each residual.
-
-    Returns:
-        The new residuals.
-    """
-    if all(map(is_on_device, residuals)):
-        added: list[Array] = _cuda.scatter.add_selected(residuals, values, indices)
-        return added
-    return [scatter_decode_add(*each) for each in zip(residuals, values, indices, strict=True)]
+The arguments are the residuals that a selection returned, which the caller gives up (`donate_residuals`), the
+numbers to add to each, and the indices that the selection returned for each. On a device this takes one copy
+and one launch for the list, and writes over the residuals.
+"""
 
 
 @also_on(tensors=lambda: _tensorflow.scatter.scatter_decode_update)
