@@ -226,7 +226,7 @@ class Compressed(Strategy):
 
     def _gone(self, grid: Grid, asked: Iterable[int]) -> list[int]:
         """Returns the nodes that are no longer connected, latest last, if a new node is in the round."""
-        if all(node in self._accepted for node in asked):
+        if not self._accepted or all(node in self._accepted for node in asked):
             return []
         connected = set(grid.get_node_ids())
         return [node for node in self._accepted if node not in connected][-_GONE_NODES:]
