@@ -10,26 +10,11 @@ same 1 % of entries. torchft quantizes to 8-bit floats for its all-reduce. Print
 from __future__ import annotations
 
 import importlib
-import statistics
-import time
 from collections.abc import Callable
 from typing import Any
 
 import torch
-
-ELEMENTS, TENSORS, RUNS = 50_331_648, 24, 21
-
-
-def median_ms(run: Callable[[], Any]) -> float:
-    """The median time of a call, the device's work included."""
-    times = []
-    for _ in range(RUNS + 3):
-        torch.cuda.synchronize()
-        begin = time.perf_counter()
-        run()
-        torch.cuda.synchronize()
-        times.append(time.perf_counter() - begin)
-    return 1e3 * statistics.median(times[3:])
+from select_and_encode import ELEMENTS, TENSORS, median_ms
 
 
 def row(what: str, library: str, measure: Callable[[Any], float]) -> None:

@@ -1,4 +1,4 @@
-"""What a device refuses is raised as an error that says so, and states are unchanged."""
+"""Tests that an error says what a device refused, and that states are unchanged."""
 
 import dataclasses
 import re

@@ -1,4 +1,4 @@
-"""With `broadcast_encoder` a node gets what has changed, and every node trains on the same bits."""
+"""Tests compressed models: nodes receive what changed since their version, and train on the same bits."""
 
 from __future__ import annotations
 
