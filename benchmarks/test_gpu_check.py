@@ -115,7 +115,7 @@ def test_a_part_that_lacks_something_or_fails_leaves_the_others_alone(tools, mon
     assert "70.0" in gpu_check.RESULTS.read_text()
 
 
-def test_without_the_packages_the_part_torch_says_what_to_install(tools, monkeypatch, capsys):
+def test_the_part_torch_names_missing_packages(tools, monkeypatch, capsys):
     monkeypatch.setenv("PARTS", "torch")
     script(tools / "python", 'case "$2" in *fedplug*) exit 1;; *) echo "2.9.0 12.8 True";; esac')
     assert gpu_check.main() == 1
@@ -128,7 +128,7 @@ def test_an_unknown_part_is_refused(tools, monkeypatch, capsys):
     assert "no part 'jax'; known: torch collectives tensorflow kernels" in capsys.readouterr().err
 
 
-def test_everything_that_is_missing_is_said_in_one_line_each(tools, capsys):
+def test_each_missing_part_is_reported_in_one_line(tools, capsys):
     for name in ("nvidia-smi", "c++"):
         (tools / name).unlink()
     script(tools / "nvcc", "echo 'release 11.0, V11'")
@@ -148,7 +148,7 @@ def test_everything_that_is_missing_is_said_in_one_line_each(tools, capsys):
         ("python", "echo '2.9.0 None False'", "PyTorch 2.9.0 sees no CUDA device"),
     ],
 )
-def test_what_is_there_and_of_no_use_is_said(tools, capsys, tool, body, said):
+def test_an_unusable_library_is_reported(tools, capsys, tool, body, said):
     script(tools / tool, body)
     assert gpu_check.main() == 1
     assert said in capsys.readouterr().err
@@ -157,7 +157,7 @@ def test_what_is_there_and_of_no_use_is_said(tools, capsys, tool, body, said):
 @pytest.mark.parametrize(
     ("program", "what"), [("cuda_check", "check bits"), ("cuda_check_times", "time the kernels")]
 )
-def test_what_failed_is_said_with_what_it_printed_and_nothing_is_written(tools, capsys, program, what):
+def test_failed_parts_are_reported_with_their_output_and_write_nothing(tools, capsys, program, what):
     script(gpu_check.BUILD / "csrc" / "tests" / program, "echo 'differ at element 7'; exit 1")
     assert gpu_check.main() == 1
     error = capsys.readouterr().err
@@ -178,7 +178,7 @@ def test_without_the_sanitizer_the_results_say_so(tools):
     assert "`compute-sanitizer` was not there" in gpu_check.RESULTS.read_text()
 
 
-def test_a_step_is_stopped_when_the_time_is_up_with_what_it_has_started():
+def test_a_step_is_stopped_with_its_child_processes_at_the_time_limit():
     clock = gpu_check.Clock(limit=0)
     with pytest.raises(gpu_check.TimeIsUpError, match="a long step: not done within 0 s\nbegun"):
         # The sleeping process holds the pipe that is read to its end.
@@ -195,7 +195,7 @@ def test_a_step_is_stopped_when_the_time_is_up_with_what_it_has_started():
     ],
     ids=lambda path: path.stem,
 )
-def test_the_results_have_the_marks_and_a_run_replaces_what_is_between(path):
+def test_a_run_replaces_the_results_between_the_marks(path):
     section = gpu_check.render(
         gpu_check.Machine(), ["found"], ["table"], datetime(2030, 1, 2, tzinfo=timezone.utc)
     )

@@ -23,7 +23,7 @@ bool Answer(const std::vector<T>& values, Parallel& parallel) {
   return finite;
 }
 
-TEST(AllFinite, FindsTheOnlyValueThatIsNotWhereverItIs) {
+TEST(AllFinite, FindsANonFiniteValueAtAnyPlace) {
   ForEachDtype([](auto zero) {
     using T = decltype(zero);
     using Bits = FloatBitsOf<T>;

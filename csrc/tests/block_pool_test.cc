@@ -17,7 +17,7 @@ namespace {
 constexpr std::size_t kMiB = 1 << 20;
 constexpr BlockPool::Limits kLimits = {0, 64 * kMiB, 1000};
 
-TEST(BlockPool, GivesTheBlockThatWasGivenBackToTheNextOfAboutItsSize) {
+TEST(BlockPool, ReusesAFreedBlockOfSimilarSize) {
   BlockPool pool(kLimits);
   void* const first = pool.Take(10 * kMiB);
   pool.GiveBack(first);
@@ -26,7 +26,7 @@ TEST(BlockPool, GivesTheBlockThatWasGivenBackToTheNextOfAboutItsSize) {
   pool.GiveBack(second);
 }
 
-TEST(BlockPool, DoesNotGiveABlockToTwo) {
+TEST(BlockPool, NeverSharesABlock) {
   BlockPool pool(kLimits);
   void* const first = pool.Take(kMiB);
   void* const second = pool.Take(kMiB);
@@ -60,7 +60,7 @@ TEST(BlockPool, GivesAlignedBlocksOfTheWholeSize) {
   }
 }
 
-TEST(BlockPool, TakesAQuarterMoreThanAskedForAtMost) {
+TEST(BlockPool, AllocatesAtMostAQuarterMore) {
   for (std::size_t bytes = 4096; bytes < 40 * kMiB; bytes += bytes / 7) {
     BlockPool pool(kLimits);
     pool.GiveBack(pool.Take(bytes));
@@ -116,7 +116,7 @@ TEST(BlockPool, FreesBlocksThatAreIdleForLong) {
   EXPECT_EQ(pool.IdleBytes(), kMiB);
 }
 
-TEST(BlockPool, SaysThatThereIsNotThatMuchMemory) {
+TEST(BlockPool, ReportsMissingMemory) {
   BlockPool pool(kLimits);
   EXPECT_TRUE(pool.Take(std::numeric_limits<std::size_t>::max()) == nullptr);
 }

@@ -127,7 +127,7 @@ TEST(ChunkedTopKResidual, DoesNotDependOnTheNumberOfThreads) {
   }
 }
 
-TEST(ChunkedTopKResidual, ADecayedResidualMayFitWhereAWholeOneDoesNot) {
+TEST(ChunkedTopKResidual, AcceptsADecayedResidualThatFits) {
   Serial serial;
   const std::vector<float> large(3, std::numeric_limits<float>::max());
   const auto whole = Select(large, &large, {1, 3, 1}, true, serial);

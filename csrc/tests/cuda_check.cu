@@ -87,7 +87,7 @@ TEST(Cuda, GroupedTopKRefusesInTheWordsOfTheCore) {
   });
 }
 
-TEST(Cuda, BandedTopKTakesWhatItsLogAndItsSampleAreNotFor) {
+TEST(Cuda, BandedTopKHandlesUnexpectedDistributions) {
   Gpu gpu(cuda::TopKWay::kBanded);
   ForEachWideDtype([&](auto zero) {
     TopKTakesResidualsFarFromTheirSums<decltype(zero)>(gpu);

@@ -78,7 +78,7 @@ void ExpectRoundTrip(const Bytes* before, const Bytes& after,
   EXPECT_TRUE(SizeOf(code) <= SizeOf(after) + 5 + 6 * layout.bytes);
 }
 
-TEST(DifferenceCode, ComesBack) {
+TEST(DifferenceCode, RoundTrips) {
   Random random(1);
   Serial serial;
   for (const ElementLayout layout : kLayouts) {
@@ -99,7 +99,7 @@ TEST(DifferenceCode, ComesBack) {
   }
 }
 
-TEST(DifferenceCode, OfNothingIsEmpty) {
+TEST(DifferenceCode, IsEmptyWithoutChanges) {
   Serial serial;
   const Bytes nothing;
   EXPECT_EQ(Encode(&nothing, nothing, {4, 23}, serial).size(), 0u);
@@ -181,7 +181,7 @@ void ExpectStepsComeBack() {
   }
 }
 
-TEST(DifferenceCode, StepsComeBack) {
+TEST(DifferenceCode, StepsRoundTrip) {
   ExpectStepsComeBack<std::uint8_t>();
   ExpectStepsComeBack<std::uint16_t>();
   ExpectStepsComeBack<std::uint32_t>();

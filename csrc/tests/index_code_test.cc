@@ -53,7 +53,7 @@ void ExpectSameAsReference(const Code& code, std::int64_t count,
   }
 }
 
-TEST(IndexCode, DecodesWhatItEncodedAndEncodesLikeTheReference) {
+TEST(IndexCode, RoundTripsAndEncodesLikeTheReference) {
   Random random(1);
   for (const std::int64_t size : {1, 2, 3, 7, 100, 1000, 65536}) {
     for (const std::int64_t count :
@@ -72,7 +72,7 @@ TEST(IndexCode, DecodesWhatItEncodedAndEncodesLikeTheReference) {
   }
 }
 
-TEST(IndexCode, TakesTheShortestParameterAlsoForLopsidedGaps) {
+TEST(IndexCode, TakesTheShortestParameterForSkewedGaps) {
   for (const Indices& indices : std::vector<Indices>{{0},
                                                      {1},
                                                      {2},
@@ -129,7 +129,7 @@ TEST(DecodeIndices, SurvivesRandomBytes) {
   }
 }
 
-TEST(DecodeIndices, SaysWhatIsWrong) {
+TEST(DecodeIndices, NamesTheFault) {
   Indices decoded;
   const auto message = [&](const Code& code, std::int64_t count,
                            std::int64_t size) {
@@ -155,7 +155,7 @@ TEST(DecodeIndices, SaysWhatIsWrong) {
             "index code: 1 bytes where no index was announced");
 }
 
-TEST(IndexForms, EveryFormDecodesWhatItEncodedAtEveryDensity) {
+TEST(IndexForms, EveryFormRoundTripsAtEveryDensity) {
   Random random(6);
   for (const IndexForm form : kForms) {
     for (const std::int64_t size : {0, 1, 2, 64, 65, 1000, 65537}) {
@@ -174,7 +174,7 @@ TEST(IndexForms, EveryFormDecodesWhatItEncodedAtEveryDensity) {
   }
 }
 
-TEST(IndexForms, CodeNoIndicesWhereThereIsNoMemoryYet) {
+TEST(IndexForms, CodeNoIndicesWithoutMemory) {
   for (const IndexForm form : kForms) {
     for (const std::int64_t size : {0, 1, 5}) {
       Code code;
@@ -211,7 +211,7 @@ TEST(IndexForms, AnyBytesAreRefusedOrTheOneCodeOfTheirIndices) {
   }
 }
 
-TEST(IndexForms, SayWhatIsWrong) {
+TEST(IndexForms, NameTheFault) {
   Indices decoded;
   const auto message = [&](IndexForm form, const Code& code, std::int64_t count,
                            std::int64_t size) {

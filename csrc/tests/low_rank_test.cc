@@ -64,7 +64,7 @@ TEST(LowRank, EqualsTheReferenceOnAnyNumberOfThreads) {
   });
 }
 
-TEST(LowRank, WhatIsTooLargeBecomesTheLargestNumber) {
+TEST(LowRank, OverflowBecomesTheLargestNumber) {
   ForEachDtype([](auto zero) {
     using T = decltype(zero);
     using Wide = WideOf<T>;
@@ -135,7 +135,7 @@ TEST(SumAndLargest, EqualsTheSumsOneByOneOnAnyNumberOfThreads) {
   });
 }
 
-TEST(SumAndLargest, AddsWhatIsTooLargeForTheCaches) {
+TEST(SumAndLargest, AddsTensorsLargerThanTheCaches) {
   Random random(5);
   ThreadPool three(3);
   const auto x = RandomVector<float>(8500001, Fill::kAnyFinite, random);

@@ -89,7 +89,7 @@ TEST(MatrixTimes, DoesNotDependOnTheNumberOfThreads) {
   });
 }
 
-TEST(MatrixTimes, KeepsSignsOfZerosDenormalsAndWhatIsNotFinite) {
+TEST(MatrixTimes, KeepsSignedZerosDenormalsAndNonFiniteValues) {
   ForEachWideDtype([](auto zero) {
     using T = decltype(zero);
     Random random(3);

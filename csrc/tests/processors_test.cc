@@ -37,7 +37,7 @@ class Root {
   std::string path_;
 };
 
-TEST(Processors, ThereIsOneAtLeastAndNoMoreThanTheMachineHas) {
+TEST(Processors, AreAtLeastOneAndAtMostThoseOfTheMachine) {
   const int processors = AvailableProcessors();
   EXPECT_TRUE(processors >= 1);
   const unsigned all = std::thread::hardware_concurrency();
@@ -88,7 +88,7 @@ TEST(Processors, TheFirstVersionHasAFileForQuotaAndOneForPeriod) {
   EXPECT_EQ(ProcessorQuota(root.path()), 2);
 }
 
-TEST(Processors, WhatCannotBeReadIsNoQuota) {
+TEST(Processors, AnUnreadableFileIsNoQuota) {
   const Root root;
   root.Write("/proc/self/cgroup", "\n:\n0:\n0::/a\nnothing\n");
   for (const char* text : {"", "max", "5", "0 0", "-1 100000", "x y"}) {

@@ -25,7 +25,7 @@ TEST(SharedWork, IsDoneByTheCallerAloneIfNoHelperComes) {
   EXPECT_EQ(CountTasks(work, 0, [] {}), 0);
 }
 
-TEST(SharedWork, AHelperWhoComesTooLateFindsNothingAndLeaves) {
+TEST(SharedWork, ALateHelperFindsNothingAndLeaves) {
   SharedWork work;
   EXPECT_EQ(CountTasks(work, 7, [] {}), 7);
   work.Help();
@@ -86,7 +86,7 @@ std::string ThrownBy(SharedWork& work, int count,
   return "";
 }
 
-TEST(SharedWork, WhatATaskOfTheCallerThrowsIsThrownAndTheNextJobRuns) {
+TEST(SharedWork, RethrowsErrorsOfTheCallerAndRunsTheNextJob) {
   SharedWork work;
   const auto fail = [](int i) {
     if (i == 2) throw std::runtime_error("task 2");
@@ -97,7 +97,7 @@ TEST(SharedWork, WhatATaskOfTheCallerThrowsIsThrownAndTheNextJobRuns) {
   }
 }
 
-TEST(SharedWork, WhatATaskOfAHelperThrowsIsThrownToTheCallerWhenAllHaveEnded) {
+TEST(SharedWork, RethrowsErrorsOfHelpersWhenAllHaveEnded) {
   SharedWork work;
   std::thread helper;
   std::atomic<int> begun{0};

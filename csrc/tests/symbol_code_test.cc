@@ -91,7 +91,7 @@ double EntropyBits(const Bytes& symbols) {
   return bits;
 }
 
-TEST(SymbolCode, DecodesWhatItEncodedAndEncodesLikeTheReference) {
+TEST(SymbolCode, RoundTripsAndEncodesLikeTheReference) {
   Random random(1);
   for (int bits = 1; bits <= 8; ++bits) {
     for (const std::int64_t count :
@@ -319,7 +319,7 @@ TEST(AdaptiveSymbols, SurviveEveryBitFlip) {
   }
 }
 
-TEST(AdaptiveSymbols, RefuseWhatIsNotTheirs) {
+TEST(AdaptiveSymbols, RefuseForeignBlocks) {
   Bytes decoded;
   const auto message = [&](const Bytes& code, std::int64_t count, int bits) {
     const Status status = Decode(code, count, bits, &decoded, kAdaptive);
@@ -353,7 +353,7 @@ TEST(AdaptiveSymbols, RefuseWhatIsNotTheirs) {
             "symbol code: it does not end with its symbols");
 }
 
-TEST(DecodeSymbols, SaysWhatIsWrong) {
+TEST(DecodeSymbols, NamesTheFault) {
   Bytes decoded;
   const auto message = [&](const Bytes& code, std::int64_t count, int bits) {
     const Status status = Decode(code, count, bits, &decoded);

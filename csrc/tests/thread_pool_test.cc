@@ -51,7 +51,7 @@ TEST(ThreadPool, RunsOneJobAfterTheOtherWhileItIsKeptAwake) {
 }
 
 // As many at once as there are tasks, also after earlier calls.
-TEST(ThreadPool, HelpersWhoWereCalledForNothingComeAgain) {
+TEST(ThreadPool, HelpersCalledWithoutWorkReturn) {
   ThreadPool pool(5);
   for (int call = 0; call < 50; ++call) {
     const KeepAwake awake(pool, call % 7);
@@ -89,7 +89,7 @@ TEST(ThreadPool, MayBeUsedFromInsideATask) {
   EXPECT_EQ(total.load(), 15);
 }
 
-TEST(ThreadPool, ThrowsWhatATaskThrowsAndGoesOn) {
+TEST(ThreadPool, RethrowsErrorsOfTasksAndContinues) {
   ThreadPool pool(3);
   for (int round = 0; round < 100; ++round) {
     bool thrown = false;
@@ -134,7 +134,7 @@ bool RunsTwoAtOnce(ThreadPool& pool) {
   return met;
 }
 
-TEST(ThreadPool, HasThreadsOfItsOwnInAForkedChild) {
+TEST(ThreadPool, StartsThreadsInAForkedChild) {
   ThreadPool pool(3);
   EXPECT_EQ(CountCalls(pool, 7), std::vector<int>(7, 1));
   EXPECT_TRUE(HoldsInForkedChild([&] {

@@ -47,7 +47,7 @@ std::vector<float> Normal(std::int64_t n, Random& random) {
   return values;
 }
 
-TEST(ThresholdSelection, TakesWhatReachesTheThresholdOnAnyNumberOfThreads) {
+TEST(ThresholdSelection, TakesEntriesAtTheThresholdOnAnyNumberOfThreads) {
   Random random(1);
   for (const std::int64_t n : {0, 1, 2047, 2049, 1200001}) {
     const auto delta = Normal(n, random);

@@ -122,7 +122,7 @@ TEST(GroupedTopKResidual, IsTheSelectionFromEachTensor) {
 }
 
 // One tensor that the threads share, and two that they take one each.
-TEST(GroupedTopKResidual, GivesEveryTensorWhatItWouldGetAlone) {
+TEST(GroupedTopKResidual, EqualsSelectionsOfEachTensorAlone) {
   Random random(6);
   ThreadPool two(2);
   Serial serial;

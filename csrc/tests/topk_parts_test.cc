@@ -50,7 +50,7 @@ TEST(TopKChunks, CoverATensorOnceAndBeginWithALineOfItsResidual) {
   });
 }
 
-TEST(FindRank, FindsWhatASortFinds) {
+TEST(FindRank, EqualsASort) {
   Random random(1);
   for (const std::int64_t count : {1, 2, 16, 17, 100, 3000, 70000}) {
     for (const std::uint32_t width : {1u, 5u, 4000u, 0x7f800000u}) {

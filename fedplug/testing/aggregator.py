@@ -197,7 +197,7 @@ class AggregatorSuite(Suite, abc.ABC):
         )
 
     @after(_DETERMINISM, _STRUCTURE, _ARGUMENTS)
-    def test_a_graph_computes_what_eager_execution_does(self) -> None:
+    def test_a_graph_equals_eager_execution(self) -> None:
         """Each function runs in its own graph, as in a process."""
         eager, traced = self.make_aggregator(), self.make_aggregator()
 

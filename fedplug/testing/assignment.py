@@ -132,7 +132,7 @@ class AssignmentSuite(OnEachExecution, abc.ABC):
 
     @after(_ASSIGNS, _RECEIVED)
     @on_each_execution
-    def test_what_it_declares_lossless_comes_back(self) -> None:
+    def test_lossless_encoders_are_exact(self) -> None:
         if not self.make_assignment().capabilities.lossless:
             raise NotApplicable("it does not declare lossless")
         for sent in self._rounds():

@@ -74,7 +74,7 @@ class CapabilityChecks(EncoderSubject):
         )
 
     @on_each_execution
-    def test_what_is_sent_and_what_is_left_behind_add_up(self) -> None:
+    def test_payload_and_residual_add_up(self) -> None:
         encoder = self.make_encoder()
         keeping = [spec for spec in self.specs() if conserves(encoder.init_state(spec))]
         if not keeping:
@@ -84,7 +84,7 @@ class CapabilityChecks(EncoderSubject):
         for step in [*firsts, *later]:
             self.expect_conserved(encoder, step)
 
-    @after("test_what_is_sent_and_what_is_left_behind_add_up")
+    @after("test_payload_and_residual_add_up")
     @on_each_execution
     def test_nothing_gets_lost_in_later_rounds(self) -> None:
         encoder = self.make_encoder()
@@ -96,7 +96,7 @@ class CapabilityChecks(EncoderSubject):
 
     @after(
         "test_a_round_done_again_later_has_the_same_result",
-        "test_what_is_sent_and_what_is_left_behind_add_up",
+        "test_payload_and_residual_add_up",
         "test_nothing_gets_lost_in_later_rounds",
     )
     @on_each_execution
@@ -112,7 +112,7 @@ class CapabilityChecks(EncoderSubject):
             self.expect_conserved(encoder, Step(case, state, *encoded))
 
     @on_each_execution
-    def test_a_memory_is_what_was_sent_of_the_differences_from_it(self) -> None:
+    def test_a_memory_is_the_sum_of_its_sent_differences(self) -> None:
         encoder = self._declaring("sends_differences")
         for spec in self.specs():
             wide = ops.wide_spec(spec)
@@ -124,7 +124,7 @@ class CapabilityChecks(EncoderSubject):
                 zero = self.on.scalar(0, wide)  # the sign of a zero is not kept
                 expect.same_bits(what, step.next_state["memory"] + zero, self.on.array(known) + zero)
 
-    @after("test_a_memory_is_what_was_sent_of_the_differences_from_it")
+    @after("test_a_memory_is_the_sum_of_its_sent_differences")
     @on_each_execution
     def test_a_memory_comes_near_to_a_tensor_that_stays(self) -> None:
         encoder = self._declaring("sends_differences")

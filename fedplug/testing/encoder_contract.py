@@ -140,7 +140,7 @@ class ContractChecks(EncoderSubject):
                 expect.that(now == before, f"state of {step.case.what}: from {before} to {now}")
 
     @on_each_execution
-    def test_what_is_decoded_is_finite_and_has_shape_and_dtype_of_the_input(self) -> None:
+    def test_decoded_values_are_finite_and_have_shape_and_dtype_of_the_input(self) -> None:
         for step in self.first_steps():
             decoded = self.make_encoder().decode(step.payload, step.case.spec)
             form, wanted = _form(decoded), _form(step.case.x)
@@ -156,7 +156,7 @@ class ContractChecks(EncoderSubject):
                 expect.that(False, f"{step.case.what} is decoded with a NaN or an infinity{''.join(others)}")
 
     @on_each_execution
-    def test_what_is_decoded_is_on_the_side_of_the_input(self) -> None:
+    def test_decoded_values_have_the_sign_of_the_input(self) -> None:
         """The inner product of x and decode(encode(x)) is not negative, for x and for -x."""
         encoder = self.make_encoder()
         for spec in self.specs():
@@ -184,7 +184,7 @@ class ContractChecks(EncoderSubject):
 
     @after("test_zeros_are_decoded_as_zeros")
     @on_each_execution
-    def test_denormal_numbers_stay_as_small_as_they_are(self) -> None:
+    def test_denormal_numbers_keep_their_size(self) -> None:
         """They may become zero, as in TensorFlow's own arithmetic, but never something else."""
         encoder = self.make_encoder()
         for spec in self.specs():

@@ -21,9 +21,9 @@ __all__ = ["GraphChecks"]
 _DETERMINISM = "test_equal_encoders_give_equal_bits"
 _STATE = "test_the_state_keeps_its_structure_shapes_and_dtypes"
 _WIRE_ID = "test_its_wire_id_names_a_frozen_layout"
-_ROUND_TRIP = "test_what_is_sent_is_received"
+_ROUND_TRIP = "test_sent_values_are_received"
 _CONVERSIONS = "test_it_makes_no_numpy_arrays_of_its_arguments"
-_GRAPH = "test_a_graph_computes_what_eager_execution_does"
+_GRAPH = "test_a_graph_equals_eager_execution"
 _REFERENCES = "test_compiled_ops_and_their_references_give_the_same"
 
 
@@ -43,7 +43,7 @@ class GraphChecks(EncoderSubject):
                 expect.that(False, f"{line}, which no graph can run; use fedplug.ops, or declare numpy alone")
 
     @after(_DETERMINISM, _ROUND_TRIP, _WIRE_ID, _CONVERSIONS)
-    def test_a_graph_computes_what_eager_execution_does(self) -> None:
+    def test_a_graph_equals_eager_execution(self) -> None:
         self.require("tensorflow")
         for spec in self.few_specs():
             graph = self._graph(self.make_encoder(), spec)
@@ -72,7 +72,7 @@ class GraphChecks(EncoderSubject):
                 )
 
     @after(_DETERMINISM, _ROUND_TRIP, _WIRE_ID, _GRAPH, _REFERENCES, _STATE)
-    def test_a_tff_process_sends_what_eager_execution_does(self) -> None:
+    def test_a_tff_process_sends_the_bytes_of_eager_execution(self) -> None:
         if not self.check_tff:
             raise NotApplicable("not asked for")
         self.require("tensorflow")

@@ -38,7 +38,7 @@ class TogetherChecks(CapabilityChecks):
                 what = f"{part} of {tensors.name_of(spec)}, encoded together with no other tensor"
                 expect.same_tensors(what, mine, alone)
 
-    @after(_ALONE, "test_the_state_keeps_its_structure_shapes_and_dtypes", "test_what_is_sent_is_received")
+    @after(_ALONE, "test_the_state_keeps_its_structure_shapes_and_dtypes", "test_sent_values_are_received")
     @on_each_execution
     def test_tensors_encoded_together_are_received_one_by_one(self) -> None:
         encoder = self._overriding()
@@ -58,9 +58,9 @@ class TogetherChecks(CapabilityChecks):
                 f"{what} is decoded as {tensors.name_of(received)}",
             )
 
-    @after(_RECEIVED, "test_what_is_sent_and_what_is_left_behind_add_up")
+    @after(_RECEIVED, "test_payload_and_residual_add_up")
     @on_each_execution
-    def test_what_is_sent_and_left_behind_of_tensors_encoded_together_adds_up(self) -> None:
+    def test_payloads_and_residuals_of_tensors_encoded_together_add_up(self) -> None:
         encoder = self._overriding()
         keeping = [step for step in self._steps(encoder, rounds=2) if conserves(step.state)]
         if not keeping:
@@ -68,7 +68,7 @@ class TogetherChecks(CapabilityChecks):
         for step in keeping:
             self.expect_conserved(encoder, step)
 
-    @after(_RECEIVED, "test_a_graph_computes_what_eager_execution_does")
+    @after(_RECEIVED, "test_a_graph_equals_eager_execution")
     def test_a_graph_encodes_tensors_together_as_eager_execution_does(self) -> None:
         self._overriding()
         self.require("tensorflow")

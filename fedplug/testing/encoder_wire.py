@@ -26,8 +26,8 @@ from fedplug.testing.suite import NotApplicable, after
 __all__ = ["WireChecks"]
 
 _WIRE_ID = re.compile(r"[ -~]+/[0-9]+")
-_ROUND_TRIP = "test_what_is_sent_is_received"
-_FINITE = "test_what_is_decoded_is_finite_and_has_shape_and_dtype_of_the_input"
+_ROUND_TRIP = "test_sent_values_are_received"
+_FINITE = "test_decoded_values_are_finite_and_have_shape_and_dtype_of_the_input"
 _REFUSED = "test_hostile_bytes_are_refused_or_are_a_valid_payload"
 _TINY = 16
 
@@ -51,7 +51,7 @@ class WireChecks(EncoderSubject):
         )
 
     @on_each_execution
-    def test_what_is_sent_is_received(self) -> None:
+    def test_sent_values_are_received(self) -> None:
         encoder = self.make_encoder()
         for step in self.first_steps():
             spec = step.case.spec

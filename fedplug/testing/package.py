@@ -51,7 +51,7 @@ class PluginPackageSuite(Suite, abc.ABC):
             f'[project.entry-points."{resolve.GROUP}"] in pyproject.toml and install it again',
         )
 
-    def test_its_metadata_says_what_it_is_and_needs(self) -> None:
+    def test_its_metadata_describes_it_and_its_requirements(self) -> None:
         metadata = self._distribution().metadata
         for field in ("Version", "Summary", "Requires-Python"):
             expect.that(field in metadata, f"its metadata has no {field}; add it to pyproject.toml")
@@ -127,7 +127,7 @@ class PluginPackageSuite(Suite, abc.ABC):
                 )
 
     @after(_INSTALLED, _WHOLE, _IMPORTED, _MADE)
-    def test_every_encoder_executes_on_what_it_is_declared_for(self) -> None:
+    def test_every_encoder_executes_where_it_declares(self) -> None:
         for entry, spec in self._parts():
             if not isinstance(spec, EncoderSpec):
                 continue

@@ -174,7 +174,7 @@ class RuntimeSuite(Suite, abc.ABC):
             tff.framework.set_default_context(before)
 
     @after(_BASICS)
-    def test_after_closing_it_refuses_to_work(self) -> None:
+    def test_a_closed_store_refuses_calls(self) -> None:
         runtime = self.make_runtime()
         with tff.framework.get_context_stack().install(runtime):
             _total()([1, 2])

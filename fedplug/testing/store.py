@@ -113,7 +113,7 @@ class StateStoreSuite(Suite, abc.ABC):
                 expect.same_tensors(f"client {text[:40]!r}", process.read_clients([text])[text], state)
             expect.that(store.processes() == sorted(_ODD_TEXTS), f"processes() is {store.processes()!r:.200}")
 
-    def test_what_is_not_text_is_no_name(self) -> None:
+    def test_a_name_must_be_text(self) -> None:
         with self._store() as store:
             process = store.open_process("p", _SIGNATURE)
             for name in ("\ud800", 7, None, b"c"):
@@ -251,7 +251,7 @@ class StateStoreSuite(Suite, abc.ABC):
             store.open_process("p", {"a": (1, 2), "b": {"x": 1, "y": 2}})
             store.open_process("p", {"b": {"y": 2, "x": 1}, "a": [1, 2]})
 
-    def test_a_process_can_be_opened_as_it_is_kept_by_who_only_looks(self) -> None:
+    def test_a_saved_process_can_be_opened_read_only(self) -> None:
         with self._store() as store:
             _commit(store.open_process("p", _SIGNATURE), 4, {"c": state_of(4)})
             process = store.open_process("p")
@@ -261,7 +261,7 @@ class StateStoreSuite(Suite, abc.ABC):
             expect.that("'q'" in str(error), f"the message does not say 'q': {error}")
             expect.that(store.processes() == ["p"], f"looking left processes: {store.processes()}")
 
-    def test_another_signature_is_refused_naming_what_differs(self) -> None:
+    def test_another_signature_is_refused_with_the_difference(self) -> None:
         with self._store() as store:
             store.open_process("p", _SIGNATURE)
             error = _refused("another signature", store.open_process, "p", _OTHER_SIGNATURE)
@@ -297,7 +297,7 @@ class StateStoreSuite(Suite, abc.ABC):
                 _refused(f"{what} of a closed store", use)
 
     @after(_BASICS)
-    def test_what_was_committed_is_there_when_the_store_is_opened_again(self) -> None:
+    def test_committed_data_survives_reopening_the_store(self) -> None:
         self._need_persistence()
         with tempfile.TemporaryDirectory() as name:
             with self.make_store(Path(name)) as store:

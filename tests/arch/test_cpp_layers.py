@@ -89,7 +89,7 @@ def test_every_folder_has_its_rule():
 
 
 @pytest.mark.parametrize("folder", MAY_INCLUDE)
-def test_a_folder_includes_only_what_is_below_it(folder):
+def test_a_folder_includes_only_folders_below_it(folder):
     sources = sources_of(folder)
     assert sources
     wrong = [
@@ -115,7 +115,7 @@ def test_every_folder_of_the_core_has_its_rule():
 
 
 @pytest.mark.parametrize("folder", MAY_INCLUDE_IN_CORE)
-def test_a_folder_of_the_core_includes_only_what_is_below_it(folder):
+def test_a_folder_of_the_core_includes_only_folders_below_it(folder):
     wrong = []
     for path in sources_of(f"core/{folder}"):
         for _, header in INCLUDE.findall(path.read_text(encoding="utf-8")):

@@ -36,7 +36,7 @@ def says_what_it_is_for(path):
     return bool(re.match(r"(#!.*\n)?(//|#(?!include|ifndef|pragma|define)|/\*)", text))
 
 
-def test_every_source_file_begins_by_saying_what_it_is_for():
+def test_every_source_file_begins_with_its_purpose():
     sources = [path for path in tracked() if path.suffix in COMMENTED | {".py"} or path.name in NAMES]
     assert sources
     assert not [str(path.relative_to(ROOT)) for path in sources if not says_what_it_is_for(path)]

@@ -115,7 +115,7 @@ def test_a_catalogue_of_plugins_does_not_load_the_plugins_parts():
 
 @pytest.mark.needs("tensorflow_federated")
 @pytest.mark.needs("ray")
-def test_a_coordinator_of_a_cluster_and_what_it_starts_workers_with_do_not_load_tensorflow():
+def test_coordinators_and_worker_launchers_do_not_load_tensorflow():
     statement = "import fedplug_ray.runtime.coordinator, fedplug_ray.runtime.worker"
     assert loaded_by(statement, "'tensorflow' in sys.modules") == "False"
 

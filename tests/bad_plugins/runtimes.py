@@ -195,6 +195,6 @@ BAD = [
     ("test_custom_ops_run_if_it_says_so", ClaimsCustomOps),
     ("test_several_threads_may_use_it", OneAtATime),
     ("test_the_previous_context_is_back_after_the_with_block", StaysTheDefault),
-    ("test_after_closing_it_refuses_to_work", NeverCloses),
-    ("test_after_closing_it_refuses_to_work", ClosesOnce),
+    ("test_a_closed_store_refuses_calls", NeverCloses),
+    ("test_a_closed_store_refuses_calls", ClosesOnce),
 ]

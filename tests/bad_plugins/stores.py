@@ -316,7 +316,7 @@ BAD = [
         "test_any_text_is_a_process_id_a_client_id_and_a_tensor_name",
         store("ShortNames", commit(_short_names)),
     ),
-    ("test_what_is_not_text_is_no_name", store("NamedNone", commit(_str_names))),
+    ("test_a_name_must_be_text", store("NamedNone", commit(_str_names))),
     ("test_a_commit_that_is_refused_changes_nothing", store("HalfACommit", commit(_half))),
     ("test_clients_that_are_not_named_keep_their_state", store("ForgetsOthers", commit(_forgets_others))),
     ("test_a_commit_replaces_a_state_as_a_whole", store("MergesServer", commit(_merges_server))),
@@ -342,11 +342,11 @@ BAD = [
     ),
     ("test_a_signature_is_compared_as_json_whatever_its_order", store("Texts", open_process=_text_signature)),
     (
-        "test_a_process_can_be_opened_as_it_is_kept_by_who_only_looks",
+        "test_a_saved_process_can_be_opened_read_only",
         store("LookingMakesOne", open_process=_looking_makes_one),
     ),
     (
-        "test_another_signature_is_refused_naming_what_differs",
+        "test_another_signature_is_refused_with_the_difference",
         store("Silent", open_process=_silent_signature),
     ),
     ("test_a_signature_that_is_not_json_is_refused", store("AnySignature", open_process=_repr_signature)),
@@ -354,7 +354,7 @@ BAD = [
         "test_a_closed_store_refuses_everything_but_closing",
         store("NeverClosed", processes=_lists_when_closed),
     ),
-    ("test_what_was_committed_is_there_when_the_store_is_opened_again", store("Forgets", close=_forgets)),
+    ("test_committed_data_survives_reopening_the_store", store("Forgets", close=_forgets)),
     ("test_it_can_be_opened_once_at_a_time", store("OpenTwice", claim=lambda self, folder: None)),
     ("test_the_memory_layout_of_an_array_does_not_matter", store("MemoryOrder", commit(_memory_order))),
     (

@@ -40,7 +40,7 @@ def test_the_kernels_are_timed_when_asked_for(capsys):
     assert re.search(r"^topk_residual, 1 % +\d+\.\d+ +\d+\.\d$", capsys.readouterr().out, re.MULTILINE)
 
 
-def test_as_json_the_figures_are_objects_with_the_names_of_their_attributes(capsys):
+def test_json_figures_are_objects_with_attribute_names(capsys):
     command = ["bench", "--json", "--kernels", "--rounds", "2", "--elements", "2000", "topk(0.1)"]
     assert main(command) == 0
     found = json.loads(capsys.readouterr().out)

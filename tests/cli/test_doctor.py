@@ -61,7 +61,7 @@ def test_a_warning_or_a_skipped_check_is_no_failure(monkeypatch, capsys, finding
 
 
 @pytest.mark.needs("tensorflow")
-def test_a_missing_op_library_is_a_warning_that_says_what_is_used_instead(monkeypatch):
+def test_a_missing_op_library_is_a_warning_that_names_the_replacement(monkeypatch):
     from fedplug.ops._tensorflow import loader
 
     def absent(folders):

@@ -24,7 +24,7 @@ def test_the_file_is_a_configuration_with_its_own_name(tmp_path, capsys):
     assert len(config.runs) == 2
 
 
-def test_the_file_has_every_key_and_what_is_commented_out_is_the_default(tmp_path):
+def test_the_file_has_every_key_and_comments_show_the_defaults(tmp_path):
     path = tmp_path / "all.toml"
     assert main(["init", str(path)]) == 0
     text = path.read_text(encoding="utf-8")

@@ -50,7 +50,7 @@ def damage(folder, *positions):
         crashes.flip(segment, position)
 
 
-def test_verify_passes_what_is_whole_and_lists_all_damage_once(folder, capsys):
+def test_verify_accepts_intact_stores_and_lists_each_damage_once(folder, capsys):
     assert main(["store", "verify", str(folder)]) == 0
     capsys.readouterr()
     damage(folder, 200, 800, -1)  # two clients, the note

@@ -50,7 +50,7 @@ def experiment(tmp_path, monkeypatch):
     return Experiment(tmp_path / "runs" / "x", monkeypatch)
 
 
-def test_in_a_pipe_it_waits_tells_every_round_and_ends_with_the_experiment(experiment, capsys):
+def test_a_pipe_gets_a_line_per_round_until_the_experiment_ends(experiment, capsys):
     assert main(["watch", str(experiment.folder)]) == 0
     assert experiment.steps == []
     assert (
@@ -71,7 +71,7 @@ dense  2 of 2  0.5000    3.00 kB  80 B      10.0x           0:00
     )
 
 
-def test_in_a_terminal_it_draws_over_what_it_drew(experiment, capsys, monkeypatch):
+def test_a_terminal_shows_one_line_that_is_redrawn(experiment, capsys, monkeypatch):
     monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
     assert main(["watch", str(experiment.folder)]) == 0
     waiting, before, first, last = capsys.readouterr().out.split("\x1b[J")

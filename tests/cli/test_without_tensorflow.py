@@ -50,7 +50,7 @@ def test_a_command_that_needs_it_ends_with_one_line(arguments):
     assert done.stderr.count("\n") == 1
 
 
-def test_with_debug_the_traceback_is_shown():
+def test_debug_shows_the_traceback():
     assert "Traceback" in command("--debug", "examples", "run", "digits").stderr
 
 
@@ -64,7 +64,7 @@ def test_with_debug_the_traceback_is_shown():
         ("import fedplug\nfedplug.Trainer", "fedplug.tff.training"),
     ],
 )
-def test_what_needs_tff_names_itself_and_the_extra(use, what):
+def test_an_error_without_tff_names_the_feature_and_the_extra(use, what):
     done = without_tensorflow(use)
     assert done.returncode == 1
     assert done.stderr.splitlines()[-1].startswith(f"fedplug.errors.MissingDependencyError: {what} {MISSING}")
@@ -77,7 +77,7 @@ def test_a_component_that_needs_it_names_itself_and_the_extra():
     assert EXTRA in last
 
 
-def test_what_is_missing_is_an_import_error_that_other_processes_understand():
+def test_a_missing_package_is_an_import_error_that_can_be_pickled():
     error = pickle.loads(pickle.dumps(MissingDependencyError("a part", "fedplug_ray")))
     assert isinstance(error, ModuleNotFoundError)
     assert error.name == "fedplug_ray"

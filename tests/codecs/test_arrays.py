@@ -70,7 +70,7 @@ def test_a_dtype_that_no_payload_has_is_refused(dtype):
 
 
 @pytest.mark.parametrize("thing", [None, "text", b"bytes", {"a": 1}, {1, 2}, object(), range(3), 1j])
-def test_what_is_no_array_is_refused(thing):
+def test_non_arrays_are_refused(thing):
     with pytest.raises(ArgumentError):
         payload_of(thing)
 
@@ -88,7 +88,7 @@ def test_numbers_and_scalars_are_arrays_too():
     assert fedplug.decode(payload_of(True)).dtype == np.bool_
 
 
-def test_what_has_array_is_seen_without_a_copy():
+def test_objects_with_array_are_read_without_a_copy():
     x = np.arange(12, dtype=np.float32).reshape(3, 4)
     assert np.shares_memory(as_array(Exporter(x)), x)
     assert np.shares_memory(as_array(x), x)

@@ -57,7 +57,7 @@ def test_a_payload_that_was_not_accepted_does_not_lose_the_residual(store):
     assert not client.settle(lost_receipt)  # too late
 
 
-def test_before_anything_is_accepted_there_is_no_residual(store):
+def test_there_is_no_residual_before_an_update_is_accepted(store):
     client = client_of(store)
     first, _ = client.encode_model(update(0), 0)
     client.settle(None)
@@ -120,7 +120,7 @@ def test_an_open_decision_comes_first(store):
     assert client.pending == receipt
 
 
-def test_an_error_leaves_the_state_as_it_was(store):
+def test_an_error_does_not_change_the_state(store):
     client = client_of(store)
     _, receipt = client.encode_model(update(0), 0)
     client.settle(receipt)

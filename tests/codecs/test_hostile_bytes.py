@@ -115,7 +115,7 @@ def test_there_are_golden_payloads_of_plugins_too():
 
 @given(st.data())
 @settings(max_examples=150, deadline=None)
-def test_what_was_damaged_on_the_way_is_refused(data):
+def test_damaged_payloads_are_refused(data):
     payload = bytearray(golden()[data.draw(st.sampled_from(list(golden())))])
     if data.draw(st.booleans()):
         bit = data.draw(st.integers(0, 8 * len(payload) - 1))
@@ -185,7 +185,7 @@ def test_any_bytes_are_refused(data):
 
 
 @pytest.mark.parametrize("payload", [None, "text", 3, ["a"], object()])
-def test_what_is_no_buffer_is_refused(payload):
+def test_objects_without_a_buffer_are_refused(payload):
     with pytest.raises(ArgumentError):
         fedplug.decode(payload)
 

@@ -171,7 +171,7 @@ def test_an_encoder_of_a_plugin_is_not_built_in():
         fedplug.decode(payload, wire_ids=BUILT_IN)
 
 
-def test_a_codec_says_what_to_expect_of_each_array():
+def test_a_codec_estimates_each_array():
     model = {
         "kernel": np.zeros((100, 10), np.float32),
         "bias": np.zeros(10, np.float32),

@@ -44,7 +44,7 @@ def square(x):
 
 
 @pytest.mark.parametrize("encoder", WITH_RESIDUAL)
-def test_with_error_feedback_the_error_is_what_the_residual_keeps(encoder):
+def test_with_error_feedback_the_error_equals_the_residual(encoder):
     models = updates(3)
     found, rounds = encoded(encoder, models)
     for name in SHAPES:
@@ -59,7 +59,7 @@ def test_with_error_feedback_the_error_is_what_the_residual_keeps(encoder):
 
 
 @pytest.mark.parametrize("encoder", WITHOUT)
-def test_without_it_the_error_is_what_a_receiver_does_not_get(encoder):
+def test_without_feedback_the_error_is_the_part_that_is_not_sent(encoder):
     models = updates(3)
     found, rounds = encoded(encoder, models)
     for name in SHAPES:
@@ -82,7 +82,7 @@ def test_the_bytes_of_a_payload_are_divided_without_a_rest(encoder):
         assert all(isinstance(part, int) and part >= 0 for part in parts)
 
 
-def test_what_is_spent_on_what_is_known_where_it_can_be_counted():
+def test_bytes_by_purpose_are_known_if_they_can_be_counted():
     found, _ = encoded("topk(count=10) | qsgd(4) | bitpack", updates(1))
     kernel = found["dense/kernel"]
     assert kernel["index_bytes"] == 13  # ten indices of ten bits, among 600 elements

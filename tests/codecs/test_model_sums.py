@@ -118,7 +118,7 @@ def refused():
 @pytest.mark.parametrize(
     ("payloads", "options", "error", "message"), [pytest.param(*rest, id=name) for name, *rest in refused()]
 )
-def test_of_a_client_that_is_refused_nothing_is_added(payloads, options, error, message):
+def test_a_refused_client_adds_nothing(payloads, options, error, message):
     total = fedplug.ModelSum(SHAPES)
     total.add(payloads_of(0, "sign"), 2)
     before = {name: array.tobytes() for name, array in total.value().items()}
@@ -164,7 +164,7 @@ def test_a_statistic_that_would_become_infinite_in_its_own_dtype_is_refused():
         total.add(payloads)
 
 
-def test_a_merge_with_what_does_not_fit_is_refused():
+def test_a_merge_with_another_form_is_refused():
     total = fedplug.ModelSum(SHAPES)
     for other in (
         total,
@@ -176,7 +176,7 @@ def test_a_merge_with_what_does_not_fit_is_refused():
             total.merge(other)
 
 
-def test_what_would_be_added_is_checked_without_adding_it():
+def test_a_payload_can_be_checked_without_adding_it():
     total = fedplug.ModelSum(SHAPES)
     total.check(payloads_of(0), 3)
     assert (total.count, total.weight) == (0, 0)

@@ -159,7 +159,7 @@ def test_errors_name_the_array():
 )
 @pytest.mark.parametrize("in_place", [False, True])
 @pytest.mark.parametrize("place", ["dense/kernel", "dense/bias", "out/kernel"])
-def test_of_an_update_that_is_refused_no_state_is_written(encoder, in_place, place):
+def test_a_refused_update_writes_no_state(encoder, in_place, place):
     codec = fedplug.codec(encoder)
     _, state = codec.encode_model(model(0))
     kept = copied(state)
@@ -264,7 +264,7 @@ def test_an_array_may_have_the_name_of_rate_control(encoder):
 @pytest.mark.parametrize(
     "encoder", ["topk(0.1)", "topk(0.1) | qsgd(4)", "dgc(0.1)", "budget('topk(0.1)', 1500)", "qsgd(4)", RULES]
 )
-def test_what_is_put_back_is_sent_in_the_next_round(encoder):
+def test_payloads_that_are_put_back_are_sent_in_the_next_round(encoder):
     codec = fedplug.codec(encoder)
     first, nothing = model(0), {name: np.zeros_like(array) for name, array in model(0).items()}
     payloads, state = codec.encode_model(first)
@@ -279,14 +279,14 @@ def test_what_is_put_back_is_sent_in_the_next_round(encoder):
     codec.encode_model(nothing, state, 1)  # still a state of this codec and model
 
 
-def test_what_is_put_back_must_be_of_this_model():
+def test_put_back_refuses_payloads_of_another_model():
     codec = fedplug.codec("topk(0.1)")
     payloads, state = codec.encode_model(model(0))
     with pytest.raises(StateError, match="another codec"):
         fedplug.codec("topk(0.2)").put_back(payloads, state, model(0))
 
 
-def test_a_limit_is_a_number_that_is_left_as_it_was():
+def test_a_limit_is_a_number_that_does_not_change():
     payloads, _ = fedplug.codec("topk(0.1)").encode_model({"a": np.ones(100, np.float32)})
     limit = np.array(10_000)
     fedplug.decode_model(payloads, max_bytes=limit)

@@ -75,7 +75,7 @@ def update(dtype, shape, seed=0):
 
 
 @pytest.mark.parametrize("expression", EXPRESSIONS)
-def test_what_is_decoded_is_what_the_encoder_itself_reads_from_the_body(expression):
+def test_decode_equals_the_encoders_own_decoding_of_the_body(expression):
     codec, encoder = fedplug.codec(expression), fedplug.encoder(expression)
     for number, dtype in enumerate(DTYPES):
         for shape in SHAPES:
@@ -115,7 +115,7 @@ def test_results_that_are_written_over_given_arrays_have_the_same_bits(expressio
 
 
 @pytest.mark.parametrize("dtype", ["bool", "int8", "uint8", "int16", "uint16", "int32", "int64", "uint64"])
-def test_what_is_not_of_floats_travels_as_it_is(dtype):
+def test_arrays_of_other_types_are_sent_uncompressed(dtype):
     x = np.arange(24).reshape(2, 12).astype(dtype)
     payload, state = fedplug.codec("topk(0.1) | qsgd(4)").encode(x)
     assert state == {}
@@ -124,7 +124,7 @@ def test_what_is_not_of_floats_travels_as_it_is(dtype):
     assert_same(fedplug.decode(payload, out=np.ones_like(x)), x)
 
 
-def test_a_decoded_array_belongs_to_who_called():
+def test_a_decoded_array_belongs_to_the_caller():
     for expression in ("identity", "topk(1.0)", "qsgd(8)", "float16"):
         buffer = bytearray(fedplug.codec(expression).encode(np.ones(9, np.float32))[0])
         decoded = fedplug.decode(buffer)
@@ -179,7 +179,7 @@ def test_a_codec_of_rules_is_for_models():
         fedplug.codec("rules({'*': 'topk(0.3)'})").encode(np.ones(3))
 
 
-def test_what_executes_in_tensorflow_only_is_refused():
+def test_encoders_for_tensorflow_only_are_refused():
     class Elsewhere(type(fedplug.encoder("identity"))):
         @property
         def capabilities(self):

@@ -49,7 +49,7 @@ def after_rounds(codec, rounds, dtype="float32"):
 
 @pytest.mark.parametrize("expression", WITH_STATE)
 @pytest.mark.parametrize("dtype", DTYPES)
-def test_a_client_goes_on_with_its_state_from_a_store_or_a_file(expression, dtype, tmp_path):
+def test_a_client_continues_from_a_store_or_a_file(expression, dtype, tmp_path):
     codec = fedplug.codec(expression)
     _, state = after_rounds(codec, 2, dtype)
     expected = codec.encode(update(2, dtype), state, 2)
@@ -72,7 +72,7 @@ def test_a_client_goes_on_with_its_state_from_a_store_or_a_file(expression, dtyp
 @pytest.mark.parametrize("expression", WITH_STATE)
 @pytest.mark.parametrize("in_place", [False, True])
 @pytest.mark.parametrize("dtype", DTYPES)
-def test_after_an_update_that_is_refused_the_state_is_what_it_was(expression, in_place, dtype):
+def test_a_refused_update_does_not_change_the_state(expression, in_place, dtype):
     codec = fedplug.codec(expression)
     _, state = after_rounds(codec, 2, dtype)
     state = copied(state)
@@ -141,7 +141,7 @@ VERSION_0 = np.frombuffer(b"fedplug state 0: topk(fraction=0.2, error_feedback=T
         ([update(0)], "a state is a dictionary of arrays, not a list"),
     ],
 )
-def test_a_state_of_another_kind_is_refused_with_what_was_expected_and_found(state, message):
+def test_a_state_of_another_kind_is_refused_with_both_kinds(state, message):
     codec = fedplug.codec("topk(0.2)")
     for use in ({"state": state}, {"out": state}):
         with pytest.raises(StateError, match=message):

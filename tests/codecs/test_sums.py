@@ -78,7 +78,7 @@ def test_parts_are_merged_element_by_element():
     np.testing.assert_allclose(one.value(), whole.value(), rtol=1e-6, atol=1e-6)
 
 
-def test_a_merge_with_what_does_not_fit_is_refused():
+def test_a_merge_with_another_form_is_refused():
     total = fedplug.Sum((3,))
     for other, message in [
         (total, "another Sum"),
@@ -128,7 +128,7 @@ def refused():
     ("payload", "options", "error"), [pytest.param(*rest, id=name) for name, *rest in refused()]
 )
 @pytest.mark.parametrize("first", ["sign", "topk(0.2)", "identity"])
-def test_of_what_is_refused_nothing_is_added(payload, options, error, first):
+def test_refused_payloads_add_nothing(payload, options, error, first):
     total = fedplug.Sum((5, 9))
     total.add(fedplug.codec(first).encode(update(1))[0], 3)
     before = total.value().tobytes(), total.count, total.weight

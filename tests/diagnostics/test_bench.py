@@ -120,7 +120,7 @@ def test_all_kernels_are_timed_beside_a_copy():
 
 @pytest.mark.needs("tensorflow")
 @pytest.mark.parametrize("expression", ["topk(0.01)", "topk(0.01, scope='model') | qsgd(8)"])
-def test_in_tensorflow_everything_but_the_time_is_the_same(expression):
+def test_everything_but_the_time_is_the_same_in_tensorflow(expression):
     in_tensorflow, here = (
         bench.measure(expression, FLOAT32, rounds=3, execution=execution)
         for execution in (executions.TensorFlowExecution, executions.CodecExecution)
@@ -130,6 +130,6 @@ def test_in_tensorflow_everything_but_the_time_is_the_same(expression):
 
 
 @pytest.mark.needs("tensorflow")
-def test_in_tensorflow_an_encoder_that_a_server_controls_is_refused():
+def test_server_controlled_encoders_are_refused_in_tensorflow():
     with pytest.raises(CapabilityError, match="it can be timed without --tensorflow"):
         executions.TensorFlowExecution("budget('topk(0.1)', 500)", MODEL.arrays)

@@ -94,7 +94,7 @@ def test_an_npy_file_is_read_whatever_its_byte_order_and_layout(save, array):
     assert np.array_equal(found, KERNEL)
 
 
-def test_an_update_is_what_was_added(save):
+def test_an_update_is_the_difference_that_was_added(save):
     new = {"k": KERNEL + 1, "b": BIAS, "step": np.arange(3)}
     old = {"k": KERNEL, "b": BIAS, "step": np.arange(3)}
     found = difference(save("old.safetensors", old), save("new.safetensors", new))
@@ -117,7 +117,7 @@ def test_an_update_of_bfloat16_is_rounded_once(tmp_path):
     assert found.tobytes() == exact.astype(ml_dtypes.bfloat16).tobytes()
 
 
-def test_checkpoints_of_different_models_are_told_apart_by_name(save):
+def test_checkpoints_of_different_models_are_distinguished_by_name(save):
     old = save("old.safetensors", {"a": KERNEL, "b": BIAS, "c": BIAS, "d": BIAS, "e": BIAS, "same": BIAS})
     new = save("new.safetensors", {"same": BIAS, "z": BIAS})
     with pytest.raises(ConfigError) as caught:

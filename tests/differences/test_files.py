@@ -100,7 +100,7 @@ def test_a_folder_becomes_a_file_and_back(tmp_path):
     assert (tmp_path / "b.safetensors").read_bytes() == single.read_bytes()
 
 
-def test_an_error_leaves_what_was_there(tmp_path):
+def test_an_error_leaves_the_old_file(tmp_path):
     old = write(tmp_path / "old.safetensors", tensors(0))
     new = write(tmp_path / "new.safetensors", tensors(1e-6))
     step = tmp_path / "step.fedplug"

@@ -41,7 +41,7 @@ def test_a_table_on_a_page_has_the_numbers_that_were_measured():
         assert f"{ratio} times fewer" in page or f"and {ratio} times" in page
 
 
-def test_what_compression_does_to_learning_is_told_as_it_was_measured():
+def test_the_effect_on_learning_is_reported_as_measured():
     page = (ROOT / "docs/which-encoder.md").read_text(encoding="utf-8").splitlines()
     results = (ROOT / "benchmarks/results/learning.md").read_text(encoding="utf-8").splitlines()
     measured = [line for line in results if line.startswith("| ") and "---" not in line]

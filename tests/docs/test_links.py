@@ -34,7 +34,7 @@ def test_a_dead_link_and_a_dead_anchor_are_found(tmp_path):
     assert list(dead(page)) == ["gone.md", "other.md#gone", "#gone", "gone.png"]
 
 
-def test_pages_begin_with_what_they_are_for():
+def test_pages_begin_with_their_purpose():
     """A title and then text, which llms.txt and search engines show: no code, no table, no heading."""
     for page in (ROOT / "docs").glob("*.md"):
         title, _, rest = page.read_text(encoding="utf-8").partition("\n\n")

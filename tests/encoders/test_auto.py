@@ -32,7 +32,7 @@ def test_one_encoder_is_shared_so_that_entries_go_where_they_count():
     assert first == fedplug.encoder("stc(0.01, scope='model')")
 
 
-def test_of_a_small_model_500_entries_are_sent_and_of_a_smaller_one_all():
+def test_a_small_model_sends_500_entries_and_a_smaller_one_all():
     assert entries("auto", SMALL) == 500
     assert entries("auto", TINY) == 100
 
@@ -49,7 +49,7 @@ def test_tensors_that_are_not_of_floats_do_not_count():
     assert Auto().assign([*SMALL, counts])[0] == Auto().assign(SMALL)[0]
 
 
-def test_it_keeps_a_residual_unless_told_not_to():
+def test_it_keeps_a_residual_by_default():
     assert fedplug.encoder("auto").capabilities.needs_client_state
     without = fedplug.encoder("auto(error_feedback=False)")
     assert without.capabilities.unbiased

@@ -73,7 +73,7 @@ def test_no_finite_number_is_further_off_than_the_bound(name, data, rel):
 
 
 @pytest.mark.parametrize("value", [0.3, -7e4, 1e-40, 0.0])
-def test_equal_values_stay_as_they_are(value):
+def test_equal_values_are_exact(value):
     x = np.full(1500, value, np.float32)
     np.testing.assert_array_equal(sent(x, 0.01), x)
 
@@ -99,7 +99,7 @@ def test_its_bytes_are_as_documented(rel, bits):
     assert Bounded.from_payload(code).encode(x, 0).tobytes() == code.tobytes()
 
 
-def test_the_bound_is_that_of_what_a_sparsifier_chose():
+def test_the_bound_holds_for_the_entries_of_the_sparsifier():
     x = np.random.default_rng(0).standard_normal(10_000).astype(np.float32)
     codec = fedplug.codec("topk(0.1, error_feedback=False) | bounded(0.001) | rans")
     y = fedplug.decode(codec.encode(x)[0])

@@ -26,7 +26,7 @@ def test_it_pays_below_the_speed_at_which_the_bytes_saved_take_as_long_as_encodi
     assert report(8).seconds_as_it_is == pytest.approx(10.1)
 
 
-def test_a_report_says_what_was_found():
+def test_a_report_lists_the_findings():
     assert str(report(1000)) == (
         "compression does not pay on a link of 1000 Mbit/s: encoding takes 1e+03 ms here and sending 1000000 "
         "bytes 8 ms; the 10000000 bytes of the uncompressed update take 180 ms; it pays below 80 Mbit/s"
@@ -39,7 +39,7 @@ def test_an_encoder_is_measured_on_the_model_it_is_for():
     assert found.encode_seconds > 0
 
 
-def test_what_an_encoder_is_tried_with_is_always_the_same():
+def test_encoders_are_always_tried_with_the_same_updates():
     xs, again = normal_numbers(SPECS), normal_numbers(SPECS)
     assert [(x.shape, x.dtype) for x in xs] == [(spec.shape, spec.dtype) for spec in SPECS]
     assert all(np.array_equal(x, y) for x, y in zip(xs, again, strict=True))
@@ -48,7 +48,7 @@ def test_what_an_encoder_is_tried_with_is_always_the_same():
     assert not xs[1].any()
 
 
-def test_what_is_measured_of_a_budget_is_its_first_round():
+def test_a_budget_is_measured_in_its_first_round():
     alone, kept = (
         break_even(ModelEncoder(fedplug.encoder(text), SPECS), 10)
         for text in ("topk(0.01)", "budget('topk(0.01)', 500)")

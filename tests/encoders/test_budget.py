@@ -51,7 +51,7 @@ def sent(model, rate):
     return int(np.count_nonzero(model.decode(buffers)[0]))
 
 
-def test_the_rate_multiplies_the_entries_of_what_has_some():
+def test_the_rate_multiplies_the_entries_of_sparse_encoders():
     for text in ("topk(0.01)", "topk(count=10)", "randomk(0.01)", "dgc(0.01)", "stc(0.01)"):
         model = model_of(Budget(text, 1000))
         assert [sent(model, rate) for rate in (0.001, 1.0, 2.5, 1e6)] == [1, 10, 25, 1000], text
@@ -103,20 +103,20 @@ def test_a_budget_for_less_than_two_bits_is_refused():
     model_of(Budget("qsgd(4)", least + 1))
 
 
-def test_a_budget_for_less_than_what_goes_as_it_is_is_refused():
+def test_a_budget_below_the_uncompressed_tensors_is_refused():
     least = 40 + sum(container_bytes(wire_id, spec) for wire_id, spec in zip(WIRE_IDS, SPECS, strict=True))
     with pytest.raises(ConfigError, match=f"a budget of {least} bytes leaves nothing .* take {least} bytes"):
         model_of(Budget("topk(0.01)", least))
     model_of(Budget("topk(0.01)", least + 1))
 
 
-def test_the_next_rate_is_what_the_bytes_that_are_not_fixed_ask_for():
+def test_the_next_rate_follows_from_the_variable_bytes():
     budget = Budget("topk(0.01)", 1000)
     assert next_rate(budget, fixed=3 * 400, adjustable=3 * 200, payloads=3) == 3.0
     assert next_rate(budget, fixed=2 * 400, adjustable=2 * 600, payloads=2, rate=5.0) == 5.0
 
 
-def test_fixed_are_containers_and_what_goes_as_it_is():
+def test_containers_and_uncompressed_tensors_have_a_fixed_size():
     model = model_of(Budget(TopK(count=1), 1000))
     buffers, _ = model.encode(update(), model.init_state(), ROUND)
     sizes = [len(buffer) for buffer in buffers]
@@ -134,7 +134,7 @@ def test_no_step_is_larger_than_eight_and_without_payloads_there_is_none():
     assert next_rate(budget, fixed=0, adjustable=0, payloads=0, rate=3.0) == 3.0
 
 
-def test_the_error_that_is_reported_is_what_is_not_sent():
+def test_the_reported_error_is_the_part_that_is_not_sent():
     model, by_bytes = model_of(Budget("topk(0.1)", nmse=0.1)), model_of(Budget("topk(0.1)", 1000))
     xs, states = update(), model.init_state()
     for _ in range(2):
@@ -163,7 +163,7 @@ def test_metrics_have_the_rate_and_the_error_where_it_is_wanted():
 @pytest.mark.parametrize(
     "text", ["terngrad", "identity", "threshold(1)", "threshold(1) | qsgd(8)", "qsgd(8) | rans"]
 )
-def test_what_has_nothing_to_adjust_cannot_keep_a_budget(text):
+def test_an_encoder_without_a_rate_cannot_keep_a_budget(text):
     with pytest.raises(CapabilityError, match=r"none of these; use qsgd\(8\), or an encoder with a fraction"):
         Budget(text, 1000)
     with pytest.raises(CapabilityError, match="none of these"):

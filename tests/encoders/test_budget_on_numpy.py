@@ -49,7 +49,7 @@ def test_the_mean_payload_is_within_two_percent_of_the_budget_after_four_rounds(
     assert found[4:] == pytest.approx([5000] * (ROUNDS - 4), rel=0.02)
 
 
-def test_the_error_comes_near_to_what_is_wanted():
+def test_the_error_approaches_its_target():
     found = [float(metrics["nmse"]) for _, metrics in served("budget('topk(0.01)', nmse=0.6)")]
     assert abs(found[0] - 0.6) > 0.2
     assert found[-1] == pytest.approx(0.6, abs=0.1)

@@ -37,7 +37,7 @@ def normal(seed, dtype=np.float32):
 
 @settings(deadline=None)
 @given(st.sampled_from(ENCODERS), st.floats(0, 1), st.sampled_from([np.float32, np.float64]))
-def test_who_has_the_other_entries_ends_with_the_bits_of_who_got_all(expression, share, dtype):
+def test_a_client_with_the_other_entries_ends_with_the_bits_of_a_full_snapshot(expression, share, dtype):
     buffer, new, coder = whole(expression, normal(1, dtype))
     changed = np.random.default_rng(2).random(new.shape) < share
     old = np.where(changed, normal(3, dtype), new)
@@ -77,7 +77,7 @@ def test_few_changes_are_few_bytes():
 
 
 @pytest.mark.parametrize("expression", ["topk(0.1)", "identity", "terngrad", "float16"])
-def test_what_has_no_symbol_for_every_entry_has_no_changes(expression):
+def test_an_encoder_without_a_symbol_for_every_entry_has_no_changes(expression):
     assert change_coder(fedplug.encoder(expression), ArraySpec((SIZE,), np.dtype(np.float32))) is None
 
 

@@ -76,7 +76,7 @@ def test_a_sparse_update_of_few_levels_takes_less_than_a_bit_an_element():
     assert len(body(fedplug.encoder("terngrad | rans"), x, spec)) < 0.3 * 100_000 / 5
 
 
-def test_it_promises_what_its_quantizer_promises():
+def test_it_has_the_promises_of_its_quantizer():
     for text in QUANTIZERS:
         coded, alone = fedplug.encoder(f"{text} | rans"), fedplug.encoder(text)
         assert coded.capabilities == dataclasses.replace(alone.capabilities, fixed_size=False)

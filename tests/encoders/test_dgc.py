@@ -45,7 +45,7 @@ def test_it_is_the_algorithm_of_the_paper(count, momentum, warmup_rounds):
     np.testing.assert_allclose(state["residual"], v, atol=1e-12)
 
 
-def test_without_momentum_it_sends_what_topk_sends():
+def test_without_momentum_it_sends_the_entries_of_topk():
     dgc, topk = Pipeline([DGC(0.1, momentum=0)]), Pipeline([TopK(0.1)])
     np.testing.assert_array_equal(run(dgc)[0], run(topk)[0])
 

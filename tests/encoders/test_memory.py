@@ -58,7 +58,7 @@ def test_ef21_with_momentum_is_algorithm_1_of_its_paper_bit_for_bit():
     assert state["rounds"] == [30]
 
 
-def test_of_an_update_that_stays_nothing_is_left_to_be_sent():
+def test_a_zero_update_leaves_nothing_to_send():
     """Error feedback, in contrast, would continue to send as much as before."""
     sent, _ = encoded("ef21('topk(count=4)')", [updates(1)[0]] * 12)
     np.testing.assert_array_equal(sent.sum(0), updates(1)[0])

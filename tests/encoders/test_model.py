@@ -32,7 +32,7 @@ def test_small_tensors_and_integers_are_left_alone() -> None:
     ]
 
 
-def test_an_encoder_that_changes_the_structure_of_its_state_is_told_so() -> None:
+def test_an_encoder_that_changes_the_structure_of_its_state_is_refused() -> None:
     class Forgetful(Identity):
         def init_state(self, spec: tf.TensorSpec) -> dict[str, tf.Tensor]:
             return {"memory": tf.zeros([])}

@@ -52,7 +52,7 @@ def test_the_values_chosen_are_quantized_as_a_tensor_of_their_own():
 
 
 @pytest.mark.parametrize("text", ["topk(0.2)", "topk(0.2) | sign", "randomk(0.2) | blockwise8 | rice"])
-def test_a_payload_holds_what_travels_and_of_the_values_what_is_known(text):
+def test_a_payload_reports_its_bytes_and_known_values(text):
     x = np.random.default_rng(0).standard_normal(100).astype(np.float32)
     encoder = fedplug.encoder(text)
     payload, _ = encode(encoder, x)
@@ -79,7 +79,7 @@ def test_a_pipeline_is_unbiased_only_if_every_stage_is():
 @pytest.mark.parametrize(
     "sparsifier", [TopK(0.1), TopK(0.1, error_feedback=False), RandomK(0.1), Threshold(1.0)], ids=repr
 )
-def test_with_values_sent_uncompressed_it_promises_what_its_sparsifier_promises(sparsifier):
+def test_with_uncompressed_values_it_has_the_promises_of_its_sparsifier(sparsifier):
     assert Pipeline([sparsifier, BitPack()]).capabilities == sparsifier.capabilities
 
 
@@ -194,7 +194,7 @@ def test_stages_that_cannot_be_read_are_refused():
         Pipeline([{"name": "tpok"}])
 
 
-def test_a_quantizer_takes_the_bound_from_what_a_sparsifier_promises_and_brings_its_seed():
+def test_a_quantizer_uses_the_bound_of_the_sparsifier_and_its_own_seed():
     sparsifier, pipeline = (
         fedplug.encoder(f"topk(0.1, error_feedback=False){quantizer}").capabilities
         for quantizer in ("", " | qsgd(8)")

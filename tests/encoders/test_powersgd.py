@@ -19,7 +19,7 @@ ROUND = tf.constant(0)
 
 
 @pytest.mark.parametrize("dtype", [tf.float16, tf.bfloat16, tf.float64], ids=lambda dtype: dtype.name)
-def test_what_waits_goes_on_growing(dtype):
+def test_a_waiting_entry_keeps_growing(dtype):
     encoder, x = PowerSGD(2), tf.ones([20, 30], dtype)
     state = encoder.init_state(tf.TensorSpec(x.shape, dtype))
     state["residual"] += 4096  # neither 16-bit type has a step of 1 at this magnitude

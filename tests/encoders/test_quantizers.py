@@ -39,14 +39,14 @@ def decoded(quantizer, x, round_num=ROUND):
 
 @settings(deadline=None)
 @given(vectors, st.integers(2, 8))
-def test_what_bfp_decodes_it_encodes_without_an_error_and_with_the_same_bytes(x, bits):
+def test_values_decoded_by_bfp_are_encoded_exactly_with_the_same_bytes(x, bits):
     quantizer = BlockFloatingPoint(bits, block_size=8)
     code = quantizer.encode(x, 0)
     again = quantizer.encode(quantizer.decode(code, len(x), x.dtype), 1)
     np.testing.assert_array_equal(again, code)
 
 
-def test_casts_take_what_is_too_large_for_the_largest():
+def test_casts_saturate():
     largest = np.array([3e38, -3.4e38, 1e5], np.float32)
     np.testing.assert_array_equal(decoded(Float16(), largest), [65504, -65504, 65504])
     assert np.isfinite(decoded(BFloat16(), largest)).all()

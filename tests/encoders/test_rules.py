@@ -50,11 +50,11 @@ def test_limits_are_included_and_capital_letters_differ(rule, applies):
     assert Rule("topk(0.1)", **rule).applies_to(SPECS[1]) is applies
 
 
-def test_a_tensor_without_a_rule_goes_as_it_is():
+def test_a_tensor_without_a_rule_is_sent_uncompressed():
     assert Rules({"dense/kernel": "topk(0.1)"}).assign(SPECS)[0] == Identity()
 
 
-def test_small_tensors_and_integers_go_as_they_are_whatever_the_rules():
+def test_small_tensors_and_integers_are_sent_uncompressed_whatever_the_rules():
     specs = [tf.TensorSpec([10], tf.float32, name="a"), tf.TensorSpec([100], tf.int32, name="b")]
     assert ModelEncoder(Rules({"*": "topk(0.1)"}), specs).encoders == (Identity(), Identity())
 
@@ -70,7 +70,7 @@ def test_a_whole_model_is_encoded_by_its_rules():
     assert model.get_config()["wire_ids"] == ["sparse/1", "sparse/1", "identity/1", "identity/1"]
 
 
-def test_together_they_promise_what_each_of_them_does():
+def test_a_pipeline_keeps_the_promises_of_its_stages():
     assert Rules({"a": "topk(0.1)", "b": "identity"}).capabilities.needs_client_state
     assert Rules({"a": "qsgd(4)", "b": "identity"}).capabilities.unbiased
     assert not Rules({"a": "qsgd(4)", "b": "sign"}).capabilities.unbiased
@@ -88,7 +88,7 @@ def test_a_rule_that_comes_too_late_names_the_tensors_it_was_for():
         Rules({"*": "topk(0.1)", "*/bias": "identity"}).assign(SPECS)
 
 
-def test_a_rule_whose_size_fits_nothing_is_told_so():
+def test_a_rule_whose_size_fits_nothing_is_an_error():
     with pytest.raises(ConfigError, match="none of its size and dtype"):
         Rules([{"match": "*/bias", "min_elements": 1000, "encoder": "identity"}]).assign(SPECS)
 

@@ -43,7 +43,7 @@ def kept(state):
 
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
 @pytest.mark.parametrize("expression", ENCODERS)
-def test_what_was_sent_and_what_is_kept_are_all_updates(expression, dtype):
+def test_sent_and_kept_entries_add_up_to_all_updates(expression, dtype):
     """A 16-bit residual of a small entry would stop growing after at most 256 or 2,048 rounds."""
     codec, state, spare = fedplug.codec(expression), None, None
     update, sent, largest = steady(dtype), np.zeros(SIZE), 1.0
@@ -80,7 +80,7 @@ def test_values_are_rounded_to_nearest_even(at, sent):
 
 
 @pytest.mark.parametrize("expression", ["topk(count=1)", "threshold(1)", "sign"])
-def test_of_a_sum_too_large_for_float16_the_largest_number_is_sent_and_the_rest_kept(expression):
+def test_a_sum_too_large_for_float16_sends_the_largest_number_and_keeps_the_rest(expression):
     codec, state = fedplug.codec(expression), None
     x, sums = np.array([-60000], np.float16), 0.0
     for round_num in range(3):

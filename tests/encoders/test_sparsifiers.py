@@ -87,7 +87,7 @@ def test_a_randomk_payload_takes_ten_bytes_and_the_values():
 
 @settings(deadline=None)
 @given(vectors, st.integers(1, 9))
-def test_threshold_sends_what_is_large_enough_and_keeps_the_rest(x, value):
+def test_threshold_sends_large_entries_and_keeps_the_others(x, value):
     encoder = Pipeline([Threshold(value)])
     payload, state = encode(encoder, x)
     np.testing.assert_array_equal(encoder.decode(payload, spec_of(x)), np.where(np.abs(x) >= value, x, 0))

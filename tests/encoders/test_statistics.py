@@ -153,7 +153,7 @@ def test_an_earlier_rule_for_all_tensors_says_nothing_of_statistics() -> None:
     assert codec.sent_exactly(update(0))["statistics"] == ["batch_stats/bn/var"]
 
 
-def test_what_is_sent_exactly_is_told_with_the_reason() -> None:
+def test_exactly_sent_tensors_are_listed_with_the_reason() -> None:
     arrays = {**update(0), "fc.bias": np.zeros(10, np.float32)}
     assert fedplug.codec("auto").sent_exactly(arrays) == {
         "statistics": ["bn.running_mean", "bn.running_var", "batch_stats/bn/var"],

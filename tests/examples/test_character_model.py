@@ -55,7 +55,7 @@ def test_the_fine_tuned_model_is_a_plain_one_that_can_be_saved_and_loaded(
 
 
 @pytest.mark.slow
-def test_it_goes_on_writing_from_a_beginning_the_same_for_the_same_seed(example, result) -> None:
+def test_it_continues_a_text_equally_for_equal_seeds(example, result) -> None:
     texts = [example.write(result.model, "By heaven", 20, seed=seed) for seed in (0, 0, 1)]
     assert texts[0] == texts[1] != texts[2]
     assert all(text.startswith("By heaven") and len(text) == 29 for text in texts)
@@ -69,7 +69,7 @@ def test_the_accuracy_is_over_all_places_of_all_rows(example) -> None:
     assert float(metric.result()) == 0.75
 
 
-def test_text_survives_being_made_numbers_but_for_characters_nobody_knows(example) -> None:
+def test_text_survives_conversion_to_numbers_except_unknown_characters(example) -> None:
     assert example.to_text(example.to_ids("To be,\nor not")) == "To be,\nor not"
     assert example.to_text(example.to_ids("naïve")) == "na?ve"
 
@@ -87,7 +87,7 @@ def test_a_play_is_read_role_by_role(example, text) -> None:
     assert play == {"first citizen": "Speak.\nYou: all?\n", "all": "Speak, speak.\n"}
 
 
-def test_a_paragraph_without_a_name_goes_on_with_the_speech(example) -> None:
+def test_a_paragraph_without_a_name_continues_the_speech(example) -> None:
     assert example.read_play("A Prologue.\n\nALL:\nOne.\n\nTwo.\n") == {"ALL": "One.\nTwo.\n"}
 
 

@@ -10,7 +10,7 @@ def results(load_example):
     return load_example("stateful_topk").compare(rounds=30, clients=8, clients_per_round=4, seed=1)
 
 
-def test_without_a_residual_what_all_clients_agree_about_is_never_learned(results) -> None:
+def test_without_a_residual_a_small_common_change_is_never_learned(results) -> None:
     assert results["stateless top-k"].errors[-1] > 0.9
 
 

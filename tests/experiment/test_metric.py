@@ -30,5 +30,5 @@ def test_the_accuracy_or_else_the_first_metric_is_shown(keys, shown) -> None:
     assert shown_of(keys) == shown
 
 
-def test_a_key_is_told_in_words() -> None:
+def test_a_key_is_described_in_words() -> None:
     assert in_words("test_mean_absolute_error") == "mean absolute error"

@@ -16,7 +16,7 @@ def look_up(provenance, run):
         raise UnknownNameError("encoder", "gone", ["topk"])
 
 
-def test_a_part_that_is_gone_is_named_with_what_to_install(tmp_path):
+def test_a_missing_part_is_named_with_its_package(tmp_path):
     provenance = Provenance(tmp_path / "provenance.json")
     provenance.write({"sparse": [HERE, GONE], "dense": [HERE]})
     with pytest.raises(PluginError, match=r"unknown encoder.*pip install gone-codec==1\.2.*provenance\.json"):

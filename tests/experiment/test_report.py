@@ -75,7 +75,7 @@ def test_a_target_is_not_reached_by_one_lucky_round() -> None:
     st.lists(st.lists(st.integers(0, 10), min_size=1, max_size=15), min_size=1, max_size=3),
     st.integers(1, 10),
 )
-def test_what_was_sent_until_then_is_counted_for_every_seed_that_gets_there(tenths, target) -> None:
+def test_bytes_until_the_target_are_counted_for_every_seed_that_reaches_it(tenths, target) -> None:
     repeats = [rows_with([tenth / 10 for tenth in of_seed]) for of_seed in tenths]
     expected = []
     for of_seed in tenths:

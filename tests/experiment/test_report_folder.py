@@ -51,7 +51,7 @@ def test_all_of_a_folder_is_read(make_folder) -> None:
     assert experiment.environments[0]["simd"] == "avx512"
 
 
-def test_an_experiment_that_goes_on_is_read_as_far_as_it_is(make_folder) -> None:
+def test_a_running_experiment_is_read_up_to_its_last_round(make_folder) -> None:
     folder = make_folder(rounds=5, last={"top-k 1 %": 2, "top-k 1 %, 8 bits": 0})
     with (folder / "metrics.jsonl").open("a") as file:
         file.write('{"run": "top-k 1 %", "rou')
@@ -96,7 +96,7 @@ def test_another_metric_stands_in_for_an_accuracy(tmp_path, metric, more) -> Non
     assert experiment.runs[0].repeats[0][0]["test_accuracy"] == 0.25
 
 
-def test_experiments_of_one_name_are_told_apart_by_their_paths(tmp_path) -> None:
+def test_experiments_of_one_name_are_distinguished_by_path(tmp_path) -> None:
     (tmp_path / "a").mkdir()
     (tmp_path / "b").mkdir()
     folders = [log(tmp_path / "a/x", ROW), log(tmp_path / "b/x", ROW)]

@@ -173,7 +173,7 @@ def test_rows_without_metrics_of_tensors_have_none(make_folder) -> None:
 
 @settings(max_examples=100)
 @given(st.lists(st.one_of(st.none(), st.integers(0, 9)), min_size=1, max_size=700))
-def test_a_column_of_a_heat_map_is_the_mean_of_what_is_known_of_its_rounds(values) -> None:
+def test_a_column_of_a_heat_map_is_the_mean_of_its_known_rounds(values) -> None:
     row = [math.nan if value is None else float(value) for value in values]
     means, edges = columns(np.array([row]))
     begins = (edges - 0.5).astype(int).tolist()

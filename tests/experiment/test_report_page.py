@@ -48,7 +48,7 @@ def page(*folders: Path) -> str:
 
 @settings(max_examples=100)
 @given(st.text(), st.text())
-def test_a_text_is_read_back_as_it_was_and_nothing_else_is_read(text, value) -> None:
+def test_a_text_is_read_back_unchanged_and_nothing_else_is_read(text, value) -> None:
     read = Reader(element("p", text, title=value))
     assert read.elements == [("p", {"title": printable(value)})]
     assert "".join(read.texts) == printable(text)
@@ -63,7 +63,7 @@ def test_data_for_the_script_cannot_end_its_element(text) -> None:
     assert json.loads(inside) == {"label": text}
 
 
-def test_what_a_table_lacks_is_a_dash() -> None:
+def test_missing_values_of_a_table_are_dashes() -> None:
     assert Reader(data_table("c", ("a", "b"), [("x", "nan")])).texts == ["c", "a", "b", "x", "–"]  # noqa: RUF001
 
 
@@ -170,7 +170,7 @@ def test_the_tables_are_those_that_are_printed(make_folder) -> None:
     ]
 
 
-def test_what_a_folder_lacks_is_said_with_the_key_that_brings_it(make_folder) -> None:
+def test_missing_data_of_a_folder_is_reported_with_the_key_that_records_it(make_folder) -> None:
     folder = make_folder(rounds=4, tensor_metrics=False, target=0)
     for name in ("model.json", "provenance.json", "environment.json"):
         (folder / name).unlink()
@@ -212,7 +212,7 @@ def test_folders_that_measured_different_things_have_figures_of_their_own(make_f
     assert any("lower values of their metric are better: other" in text for text in read.texts)
 
 
-def test_what_differs_between_folders_is_marked(make_folder) -> None:
+def test_differences_between_folders_are_marked(make_folder) -> None:
     text = page(make_folder(rounds=3), make_folder("other", rounds=4))
     assert '<tr class="marked"><th class="text" scope="row">rounds</th><td class="text">3</td>' in text
     assert '<tr><th class="text" scope="row">clients_per_round</th>' in text

@@ -48,7 +48,7 @@ def test_a_folder_without_a_configuration_has_no_progress(tmp_path):
     assert progress_of(tmp_path) is None
 
 
-def test_before_the_first_round_everything_is_to_do(folder):
+def test_everything_is_pending_before_the_first_round(folder):
     progress = progress_of(folder)
     assert (progress.rounds, progress.total, progress.ended) == (0, 12, False)
     assert [(run.name, run.score, run.ratio, run.seconds_left) for run in progress.runs] == [

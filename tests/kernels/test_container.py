@@ -48,7 +48,7 @@ def test_parts_may_be_arrays_of_any_dtype_and_shape():
         ([b"", [b""]], r"body\[1\] must be bytes, a buffer or a NumPy array, not list"),
     ],
 )
-def test_what_is_no_plain_memory_is_refused(body, message):
+def test_other_memory_than_plain_is_refused(body, message):
     with pytest.raises(errors.ArgumentError, match=message):
         wire.frame(body, *OF)
 

@@ -146,7 +146,7 @@ def test_a_writeable_array_is_the_memory_itself_and_a_read_only_one_stays_so():
     np.testing.assert_array_equal(kernels.from_dlpack(Exporter(array[1:], offset=4)), [5, 0, 0])
 
 
-def test_what_numpy_exports_is_read():
+def test_arrays_exported_by_numpy_are_read():
     array = np.arange(6, dtype=np.float32).reshape(2, 3)
     seen = kernels.from_dlpack(array)
     assert np.shares_memory(seen, array)
@@ -163,7 +163,7 @@ class Unasked(Exporter):
 
 
 @pytest.mark.parametrize("major", [None, 1])
-def test_an_exporter_that_cannot_be_asked_where_it_is_says_so_in_what_it_exports(major):
+def test_an_exporter_without_a_location_reports_it_in_its_export(major):
     np.testing.assert_array_equal(kernels.from_dlpack(Unasked(X, major=major)), X)
     with pytest.raises(errors.ArgumentError, match="on a device of DLPack type 2"):
         kernels.from_dlpack(Unasked(X, major=major, device=CUDA))
@@ -203,7 +203,7 @@ REFUSED = {
 
 
 @pytest.mark.parametrize(("make", "message"), REFUSED.values(), ids=REFUSED.keys())
-def test_what_cannot_be_seen_is_refused_and_not_taken_over(make, message):
+def test_uncertain_ownership_is_refused_and_not_taken_over(make, message):
     exporter = make()
     with pytest.raises(errors.ArgumentError, match=message):
         kernels.from_dlpack(exporter)

@@ -46,7 +46,7 @@ def outcome(read, body, size, dtype, form):
 
 @settings(max_examples=300)
 @given(bodies(), st.integers(0, 7))
-def test_it_reads_what_was_written_wherever_it_lies(written, offset):
+def test_it_reads_written_data_at_any_position(written, offset):
     body, size, dtype, form, values, indices = written
     memory = np.zeros(offset + len(body), np.uint8)
     memory[offset:] = body
@@ -60,7 +60,7 @@ def test_it_reads_what_was_written_wherever_it_lies(written, offset):
 
 @settings(max_examples=500)
 @given(bodies(), st.data())
-def test_of_any_bytes_it_says_what_the_three_say(written, data):
+def test_it_agrees_with_the_three_steps_on_any_bytes(written, data):
     body, size, dtype, form, _, _ = written
     changed = body.copy()
     for _ in range(data.draw(st.integers(0, 3))):
@@ -70,7 +70,7 @@ def test_of_any_bytes_it_says_what_the_three_say(written, data):
     assert outcome(kernels.read_entries, changed, size, dtype, form) == wanted
 
 
-def test_what_is_wrong_is_named():
+def test_the_error_names_the_fault():
     code = kernels.encode_indices(np.array([2, 5], np.int32), 10)
     body = kernels.sparse_body(2, code, np.ones(2, np.float32).view(np.uint8))
     float32 = np.dtype(np.float32)
@@ -100,7 +100,7 @@ def framed_one_after_the_other(indices, size, values, header, form):
 
 @settings(max_examples=300)
 @given(bodies(), st.booleans())
-def test_it_writes_what_the_others_write(written, as_bytes):
+def test_it_writes_the_same_data_as_the_others(written, as_bytes):
     _, size, _, form, values, indices = written
     sent = values.view(np.uint8) if as_bytes else values
     want = framed_one_after_the_other(indices, size, sent, HEADER, form)
@@ -125,7 +125,7 @@ def test_indices_that_do_not_ascend_are_not_written(form):
             kernels.frame_entries(np.array(indices, np.int32), size, values, HEADER, form=form)
 
 
-def test_what_cannot_be_written_is_named():
+def test_an_unwritable_file_is_named():
     indices, values = np.array([2, 5], np.int32), np.ones(2, np.float32)
     with pytest.raises(errors.ArgumentError, match="indices has 2 elements and values has 3"):
         kernels.frame_entries(indices, 10, np.ones(3, np.float32), HEADER)
@@ -166,7 +166,7 @@ def test_a_bad_tensor_of_a_list_is_refused():
 
 @settings(max_examples=300)
 @given(st.integers(0, 5000), st.data())
-def test_what_was_chosen_is_framed_as_by_two_calls(n, data):
+def test_selected_entries_are_framed_as_by_two_calls(n, data):
     dtype, form = data.draw(st.sampled_from(DTYPES[2:])), data.draw(st.sampled_from(FORMS))
     k, in_place = data.draw(st.integers(0, n + 1)), data.draw(st.booleans())
     random = np.random.default_rng(data.draw(st.integers(0, 2**32)))
@@ -181,7 +181,7 @@ def test_what_was_chosen_is_framed_as_by_two_calls(n, data):
     assert left.tobytes() == wanted_left.tobytes()
 
 
-def test_what_cannot_be_chosen_changes_nothing():
+def test_an_impossible_choice_changes_nothing():
     delta, residual = np.ones(10, np.float32), np.zeros(10, np.float32)
     with pytest.raises(errors.ArgumentError, match="form is 'zip'; it must be rice"):
         kernels.frame_topk(delta, residual, 2, HEADER, form="zip")

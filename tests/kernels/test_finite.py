@@ -22,7 +22,7 @@ def test_any_bits_are_judged_as_numpy_does(dtype, data):
     assert kernels.all_finite(values) == expected
 
 
-def test_what_is_no_float_is_refused():
+def test_other_types_than_floats_are_refused():
     with pytest.raises(errors.ArgumentError, match="values has dtype int32; it must be float32, float64"):
         kernels.all_finite(np.zeros(3, np.int32))
 

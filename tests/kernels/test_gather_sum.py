@@ -31,7 +31,7 @@ def test_the_rest_stays_in_place_or_goes_where_it_is_wanted():
     assert out.tolist() == [1, 0, 3]
 
 
-def test_what_cannot_be_taken_is_refused_and_nothing_changes():
+def test_an_invalid_update_is_refused_and_changes_nothing():
     delta, residual = np.array([1.0, 2.0]), np.array([10.0, 20.0])
     for indices in (_indices(2), _indices(-1), _indices(1, 0), _indices(1, 1), np.array([0])):
         with pytest.raises(ArgumentError):

@@ -21,7 +21,7 @@ def wide(dtype):
 
 
 @pytest.mark.parametrize("dtype", DTYPES, ids=lambda dtype: np.dtype(dtype).name)
-def test_a_residual_is_what_the_matrix_misses(dtype):
+def test_a_residual_is_the_error_of_the_matrix(dtype):
     a, p, q = normal(30, 50, dtype=dtype), normal(30, 3, dtype=wide(dtype)), normal(50, 3, dtype=wide(dtype))
     sums = p[:, :1] * q[:, 0] + p[:, 1:2] * q[:, 1] + p[:, 2:] * q[:, 2]
     matrix = kernels.low_rank_matrix(p, q, scale=0.5, dtype=dtype)

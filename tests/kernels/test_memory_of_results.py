@@ -88,7 +88,7 @@ print(kernels.empty((3 << 24,), np.dtype(np.uint8)).size)
 """
 
 
-def test_where_memory_is_short_what_nobody_has_makes_room():
+def test_unused_blocks_are_freed_when_memory_is_short():
     """Allocates 48 MiB while 64 MiB are idle and the system gives at most 16 MiB."""
     result = subprocess.run(
         [sys.executable, "-c", _WITHOUT_MEMORY], capture_output=True, text=True, check=True

@@ -36,7 +36,7 @@ def test_these_words_are_drawn_for_ever():
     assert kernels.random_words(300_000, 1, 2)[:6].tolist() == expected
 
 
-def test_what_cannot_be_drawn_is_refused():
+def test_data_that_cannot_be_drawn_is_refused():
     with pytest.raises(errors.ArgumentError, match="count = -1 is negative"):
         kernels.random_words(-1, 0, 0)
     with pytest.raises(errors.ArgumentError, match="dtype is float16; it must be float32 or float64"):

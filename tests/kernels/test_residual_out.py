@@ -152,7 +152,7 @@ REFUSED = {
 
 @pytest.mark.parametrize(("changes", "message"), REFUSED.values(), ids=REFUSED.keys())
 @pytest.mark.parametrize("select", SELECTIONS.values(), ids=SELECTIONS.keys())
-def test_what_cannot_be_written_to_is_refused(select, changes, message):
+def test_read_only_outputs_are_refused(select, changes, message):
     arguments = {"delta": X, "residual": np.zeros(8, np.float32), **changes}
     with pytest.raises(errors.ArgumentError, match=message):
         select(**arguments)

@@ -46,7 +46,7 @@ def test_a_code_is_laid_out_as_documented(size):
 
 
 @pytest.mark.parametrize("number", [np.nan, np.inf, -np.inf])
-def test_what_is_not_finite_is_refused_when_it_is_decoded(number):
+def test_non_finite_values_are_refused_when_decoded(number):
     x = normal(64)
     x[40] = number
     code = kernels.encode_rotated(x, KEY, LEVELS, 32)

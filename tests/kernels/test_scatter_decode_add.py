@@ -87,7 +87,7 @@ def test_a_bad_payload_makes_no_dense_sum(changes, message):
     assert set(arguments["out"]) in ({0.5}, {0.0})
 
 
-def test_the_sum_must_not_share_memory_with_what_is_added():
+def test_the_sum_must_not_share_memory_with_its_inputs():
     memory = np.zeros(10)
     with pytest.raises(errors.ArgumentError, match="accumulator and values share memory"):
         kernels.scatter_decode_add(**call(accumulator=memory, values=memory[:5]))

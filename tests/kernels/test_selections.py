@@ -32,7 +32,7 @@ def test_the_residual_is_updated_in_its_own_buffer_and_delta_is_not():
 
 
 @pytest.mark.parametrize("dtype", DTYPES, ids=lambda dtype: dtype.name)
-def test_a_non_finite_sum_is_counted_and_leaves_the_residual_as_it_was(dtype):
+def test_a_non_finite_sum_is_counted_and_does_not_change_the_residual(dtype):
     delta = np.array([1, np.nan, 3, np.inf], dtype)
     residual = np.array([1, 2, -0.0, 4], dtype)
     before = residual.copy()

@@ -150,7 +150,7 @@ def test_packed_symbols_are_counted_before_memory_is_taken_for_them():
         ([0x10], 1, 4, "bits are set after the last symbol"),
     ],
 )
-def test_what_is_not_packed_symbols_is_not_encoded(data, count, bits, message):
+def test_invalid_packed_symbols_are_not_encoded(data, count, bits, message):
     with pytest.raises(errors.ArgumentError, match=message):
         kernels.encode_symbols(np.uint8(data), count, bits=bits)
 
@@ -167,7 +167,7 @@ def test_a_container_is_written_at_once_with_the_same_bytes(form, bits, count, s
     assert kernels.frame_symbols(data, 5, count, b"header", bits=bits, form=form) == want
 
 
-def test_no_container_is_written_of_what_are_no_symbols():
+def test_no_container_is_written_for_invalid_symbols():
     data = np.zeros(7, np.uint8)
     for start in (-1, 8):
         with pytest.raises(errors.ArgumentError, match=f"start is {start}, and data has 7 bytes"):

@@ -51,7 +51,7 @@ in_place = pytest.mark.parametrize("op", [topk, topk_of_all, scatter])
 
 @in_place
 @pytest.mark.parametrize("size", SIZES)
-def test_an_argument_that_nobody_needs_any_more_becomes_the_output(op, size, on_cpu):
+def test_an_argument_without_other_uses_becomes_the_output(op, size, on_cpu):
     @tf.function(autograph=False)
     def step(x):
         argument = x * 2.0
@@ -64,7 +64,7 @@ def test_an_argument_that_nobody_needs_any_more_becomes_the_output(op, size, on_
 
 
 @in_place
-def test_a_loop_goes_on_in_one_buffer(op, on_cpu):
+def test_a_loop_reuses_one_buffer(op, on_cpu):
     """The runtimes reduce with such a loop. TensorFlow's own kernel for reductions keeps its state in use."""
 
     @tf.function(autograph=False)
@@ -84,7 +84,7 @@ def test_a_loop_goes_on_in_one_buffer(op, on_cpu):
 
 @in_place
 @pytest.mark.parametrize("size", SIZES)
-def test_an_argument_that_is_still_needed_is_left_as_it_is(op, size):
+def test_an_argument_with_other_uses_is_not_changed(op, size):
     @tf.function(autograph=False)
     def step(x):
         argument = x * 2.0
@@ -110,7 +110,7 @@ def test_a_large_output_lies_where_an_earlier_one_lay(op, fresh_pages, on_cpu):
     assert fresh_pages(lambda: op(argument, argument)) < pages / 100
 
 
-def test_outputs_that_are_held_keep_what_is_in_them():
+def test_held_outputs_keep_their_values():
     updates = [tf.random.normal([SIZES[1]]) for _ in range(5)]
     held = [ops.topk_residual(update, update, 100_000, lowering="fused") for update in updates]
     expected = [ops.topk_residual(update, update, 100_000, lowering="reference") for update in updates]

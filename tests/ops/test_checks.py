@@ -11,7 +11,7 @@ from fedplug.errors import NonFiniteError
 
 @pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
 @pytest.mark.parametrize("shape", [(), (1,), (2, 3)])
-def test_what_is_not_finite_is_refused_by_name(shape, bad):
+def test_a_non_finite_array_is_refused_by_name(shape, bad):
     good = np.ones(shape, np.float32)[()]
     assert ops.all_finite(good)
     assert ops.all_finite(np.ones(0, np.float32))

@@ -28,7 +28,7 @@ def test_the_table_has_every_op_that_updates_a_variable():
     assert updates <= set(re.findall(r"`(\w+)`", TEXT))
 
 
-def test_the_table_for_numpy_names_what_both_have():
+def test_the_table_for_numpy_has_the_encoders_of_both():
     table = TEXT[TEXT.index("## For those who write NumPy") :]
     named = set(re.findall(r"\bops\.(\w+)", table)) - {"md"}
     assert len(named) > 20

@@ -62,7 +62,7 @@ def test_bytes_in_the_middle_of_others_come_back_too(dtype):
 
 
 @pytest.mark.parametrize("bad", BAD)
-def test_bytes_of_what_is_no_number_are_refused(bad, dtype):
+def test_bytes_without_numbers_are_refused(bad, dtype):
     data = ops.to_bytes(tf.cast([1.0, bad, 2.0], dtype))
     with pytest.raises(tf.errors.InvalidArgumentError, match="a raw value is NaN or infinite"):
         ops.finite_from_bytes(data, 3, dtype)

@@ -34,7 +34,7 @@ def test_op_and_reference_give_the_same_bits(agree, as_dtype, seed, size):
     agree(ops.gather_sum, delta, None, random.permutation(indices))
 
 
-def test_what_is_taken_is_zero_in_a_residual_of_the_same_shape(lowering, dtype):
+def test_selected_entries_are_zero_in_the_residual(lowering, dtype):
     delta = tf.constant([[3, -1], [0, -4]], dtype)
     taken = ops.take_from_sum(delta, tf.ones_like(delta), [0, 3], lowering=lowering)
     assert taken.values.numpy().tolist() == [4, -3]

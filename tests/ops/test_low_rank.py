@@ -67,7 +67,7 @@ def test_zeros_over_a_scale_of_zero_are_zero(lowering, wide_dtype):
     assert not ops.matrix_times(a, p, scale=0, transposed=True, lowering=lowering).numpy().any()
 
 
-def test_what_is_too_large_becomes_the_largest_number(agree, lowering, dtype):
+def test_overflow_becomes_the_largest_number(agree, lowering, dtype):
     wide = ops.wide_dtype(dtype)
     p = tf.constant([[1.0], [-1.0]], wide) * np.sqrt(wide.as_numpy_dtype(wide.max))
     agree(ops.low_rank_matrix, p, p, scale=4, dtype=dtype)
@@ -93,7 +93,7 @@ def test_denormals_are_kept_by_kernels_and_ops(wide_dtype):
     _same(ops.sum_and_largest(tiny.numpy(), 0 * tiny.numpy()).sum, tiny)
 
 
-def test_a_residual_is_left_as_it_was_even_if_donated(wide_dtype):
+def test_a_refused_update_leaves_even_a_donated_residual(wide_dtype):
     """A caller that refuses the sum because of its largest magnitude still needs the residual."""
     dtype = wide_dtype.as_numpy_dtype
     x, residual = np.ones([2, 3], dtype), np.full([2, 3], 2, dtype)

@@ -108,11 +108,11 @@ def test_auto_builds_the_compiled_op_where_it_can_be_loaded(op):
 
 
 @pytest.mark.parametrize("op", CALLS)
-def test_auto_builds_the_reference_where_there_is_no_library(op, without_library):
+def test_auto_builds_the_reference_without_the_library(op, without_library):
     assert op not in op_types(*CALLS[op])
 
 
-def test_asking_for_the_compiled_op_where_there_is_none_says_how_to_get_it(without_library):
+def test_requesting_a_missing_compiled_op_says_how_to_install_it(without_library):
     assert not available()
     assert resolve_lowering("auto") == "reference"
     with pytest.raises(OpLibraryError, match="make setup"):

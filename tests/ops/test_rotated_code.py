@@ -72,7 +72,7 @@ def test_a_block_may_be_short_where_it_is_the_only_one(agree, count, size):
 
 
 @pytest.mark.parametrize("number", [np.nan, np.inf, -np.inf])
-def test_what_is_not_finite_is_refused_when_it_is_decoded(agree, lowering, number):
+def test_non_finite_values_are_refused_when_decoded(agree, lowering, number):
     x = tf.constant([1.0] * 40 + [number] + [2.0] * 9)
     agree(ops.encode_rotated, x, KEY, FEW, 32)
     code = ops.encode_rotated(x, KEY, FEW, 32, lowering=lowering)

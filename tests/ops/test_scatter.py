@@ -56,7 +56,7 @@ def test_no_weights_are_weights_of_one(lowering):
     assert got.numpy().tolist() == [[1, 0], [0, 6]]
 
 
-def test_no_payloads_leave_the_accumulator_as_it_is(lowering):
+def test_no_payloads_do_not_change_the_accumulator(lowering):
     nothing = tf.zeros(0), tf.zeros(0, tf.int32), [0]
     got = ops.scatter_decode_add([1.0, 2.0], *nothing, lowering=lowering)
     assert got.numpy().tolist() == [1, 2]

@@ -15,7 +15,7 @@ def payloads(as_dtype):
     return values, [0, 3, 1, 3], [0, 2, 4], weights
 
 
-def test_the_variable_holds_what_the_functional_op_gives(dtype, lowering, payloads):
+def test_the_variable_equals_the_result_of_the_functional_op(dtype, lowering, payloads):
     before = tf.cast(tf.reshape(tf.range(6), [2, 3]), dtype)
     accumulator = tf.Variable(before)
     expected = ops.scatter_decode_add(before, *payloads)
@@ -23,7 +23,7 @@ def test_the_variable_holds_what_the_functional_op_gives(dtype, lowering, payloa
     assert accumulator.numpy().tobytes() == expected.numpy().tobytes()
 
 
-def test_what_was_read_before_does_not_change(lowering):
+def test_earlier_reads_do_not_change(lowering):
     accumulator = tf.Variable([1.0, 2.0])
     read = accumulator.read_value()
     ops.scatter_decode_update(accumulator, [4.0], [1], [0, 1], lowering=lowering)
@@ -62,7 +62,7 @@ def test_a_function_adds_and_reads_in_the_order_it_is_written(lowering):
     assert accumulator.numpy().tolist() == [1, 1, 2]
 
 
-def test_what_is_no_variable_or_has_no_value_is_refused(lowering):
+def test_other_objects_and_uninitialized_variables_are_refused(lowering):
     with pytest.raises(TypeError, match=r"accumulator must be a tf\.Variable"):
         ops.scatter_decode_update(tf.zeros(2), [4.0], [1], [0, 1], lowering=lowering)
     with tf.Graph().as_default(), tf.compat.v1.Session() as session:

@@ -44,7 +44,7 @@ def test_op_and_reference_give_the_same_bits(agree, as_dtype, seed, size, k, chu
     agree(ops.threshold_residual, delta, residual, threshold)
 
 
-def test_a_matrix_keeps_its_shape_and_a_short_last_chunk_gives_what_it_has(lowering, dtype):
+def test_a_matrix_keeps_its_shape_and_a_short_last_chunk_sends_all_it_has(lowering, dtype):
     delta = tf.constant([[3, -1, 2], [0, -4, 1], [9, 0, 5]], dtype)
     residual = tf.constant([[0, 8, 0], [0, 0, 0], [0, 0, 0]], dtype)
     got = ops.chunked_topk_residual(delta, residual, 2, chunk=4, decay=0.5, lowering=lowering)

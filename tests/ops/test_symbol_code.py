@@ -81,7 +81,7 @@ def test_it_works_in_a_graph_with_shapes_known_only_when_run(lowering):
 @pytest.mark.parametrize(
     ("data", "count"), [([], 1), ([1, 2], 2), ([0x10], 1), ([], -1), ([], 2**31)], ids=repr
 )
-def test_what_is_not_packed_symbols_is_refused(lowering, data, count):
+def test_invalid_packed_symbols_are_refused(lowering, data, count):
     with pytest.raises(tf.errors.InvalidArgumentError):
         ops.encode_symbols(np.uint8(data), count, bits=4, lowering=lowering)
 

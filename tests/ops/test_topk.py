@@ -78,7 +78,7 @@ def test_dropped_sums_are_counted_never_chosen_and_leave_no_residual(dtype, lowe
     assert [float(r) for r in got.residual] == [0, 0, 0, 0, 0.5]
 
 
-def test_a_refused_update_is_told_how_many_entries_and_what_to_do(lowering):
+def test_a_refused_update_names_the_number_of_entries_and_a_remedy(lowering):
     delta = tf.constant([1.0, np.nan, np.inf])
     with pytest.raises(tf.errors.InvalidArgumentError, match=r"NaN or infinite(.|\n)*drop") as error:
         ops.topk_residual(delta, tf.zeros(3), 1, lowering=lowering)

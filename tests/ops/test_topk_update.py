@@ -38,7 +38,7 @@ def address(variable):
 
 @settings(deadline=None)
 @given(size=st.integers(0, 30), k=st.integers(0, 35), seed=st.integers(0, 99), drop=st.booleans())
-def test_it_gives_what_the_functional_op_gives(as_dtype, lowering, size, k, seed, drop):
+def test_it_equals_the_functional_op(as_dtype, lowering, size, k, seed, drop):
     (delta,), (before,) = tensors_of(as_dtype, [size], seed)
     if drop and size:
         delta[0] = np.inf
@@ -52,7 +52,7 @@ def test_it_gives_what_the_functional_op_gives(as_dtype, lowering, size, k, seed
 
 @settings(deadline=None)
 @given(sizes=SIZES, k=st.integers(0, 40), seed=st.integers(0, 99))
-def test_one_k_for_a_list_gives_what_the_functional_op_gives(as_dtype, lowering, sizes, k, seed):
+def test_one_k_for_a_list_equals_the_functional_op(as_dtype, lowering, sizes, k, seed):
     deltas, before = tensors_of(as_dtype, sizes, seed)
     expected = ops.grouped_topk_residual(deltas, before, k, lowering=lowering)
     residuals = [tf.Variable(b) for b in before]
@@ -63,7 +63,7 @@ def test_one_k_for_a_list_gives_what_the_functional_op_gives(as_dtype, lowering,
 
 @settings(deadline=None)
 @given(sizes=SIZES, seed=st.integers(0, 99))
-def test_a_k_each_gives_what_the_functional_op_gives_for_each(as_dtype, lowering, sizes, seed):
+def test_one_k_per_tensor_equals_the_functional_op_for_each(as_dtype, lowering, sizes, seed):
     deltas, before = tensors_of(as_dtype, sizes, seed)
     ks = np.random.default_rng(seed).integers(0, 14, len(sizes))
     each = [ops.topk_residual(d, b, k, lowering=lowering) for d, b, k in zip(deltas, before, ks, strict=True)]
@@ -110,7 +110,7 @@ def test_the_op_writes_into_the_buffer_of_the_variable(on_nonfinite):
             assert [address(r) for r in residuals] == before
 
 
-def test_what_was_read_before_does_not_change(lowering):
+def test_earlier_reads_do_not_change(lowering):
     residual = tf.Variable([1.0, 2.0, 3.0])
     read = residual.read_value()
     array = residual.numpy()
@@ -228,7 +228,7 @@ def test_arguments_that_do_not_fit_are_refused(lowering):
         ops.topk_residual_update(one, tf.zeros(1), 1, on_nonfinite="dropp", lowering=lowering)
 
 
-def test_the_op_itself_refuses_what_only_a_graph_from_elsewhere_can_hold():
+def test_the_op_refuses_attributes_that_only_foreign_graphs_have():
     op = _loader.library().fedplug_resource_top_k_residual
     one = tf.Variable(tf.zeros(1))
     with pytest.raises(tf.errors.InvalidArgumentError, match="listed twice"):

@@ -29,7 +29,7 @@ def in_graph(function):
     return graph
 
 
-def test_graphs_share_what_they_call_alike(counted) -> None:
+def test_graphs_share_equal_functions(counted) -> None:
     doubled, traced = counted
     for _ in range(2):
         in_graph(lambda: [doubled(tf.zeros([3]), "a"), doubled(tf.ones([3]), "a")])
@@ -48,7 +48,7 @@ def test_eager_calls_leave_no_graph_behind(counted) -> None:
     assert len(traced) == 2
 
 
-def test_what_a_reference_calls_is_a_reference_whoever_traced_it_first() -> None:
+def test_a_reference_calls_references_whatever_was_traced_first() -> None:
     """A graph for a runtime without compiled ops may use a function that another lowering traced."""
 
     def framed():

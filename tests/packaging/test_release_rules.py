@@ -65,7 +65,7 @@ def changelog(root):
     return list(release_rules.changelog(root, TODAY))
 
 
-def test_nothing_is_found_in_what_is_ready(root):
+def test_a_correct_package_has_no_faults(root):
     for rule in ("versions", "tree", "frozen_payloads", "metadata"):
         assert list(getattr(release_rules, rule)(root)) == []
     assert changelog(root) == []
@@ -112,7 +112,7 @@ def test_a_citation_of_another_date_is_found(root):
     assert "date-released: 2026-03-01" in problem
 
 
-def test_what_is_not_committed_is_found(root):
+def test_uncommitted_files_are_found(root):
     (root / "new").touch()
     replace(root / "LICENSE", "Apache", "apache")
     assert len(list(release_rules.tree(root))) == 2
@@ -135,14 +135,14 @@ def test_golden_payloads_that_changed_since_the_last_tag_are_found_and_new_ones_
     assert "b.bin: changed since v1.1.0" in changed
 
 
-def test_before_the_first_tag_nothing_is_frozen(root):
+def test_nothing_is_frozen_before_the_first_tag(root):
     git(root, "tag", "--delete", "v1.1.0")
     replace(root / "tests/golden/b.bin", "frozen", "other")
     assert list(release_rules.frozen_payloads(root)) == []
 
 
 @pytest.mark.parametrize("key", ["description", "readme", "license", "requires-python"])
-def test_a_distribution_that_does_not_say_what_it_is_is_found(root, key):
+def test_a_distribution_without_metadata_is_found(root, key):
     replace(root / "plugins/fedplug-ops/pyproject.toml", f"{key} = ", f"not-{key} = ")
     [problem] = release_rules.metadata(root)
     assert f"no {key}" in problem
@@ -197,7 +197,7 @@ def test_a_link_in_an_sdist_is_no_licence(tmp_path):
 
 @pytest.mark.parametrize(("make", "name", "licence"), KINDS)
 @pytest.mark.parametrize("built", ["a-1/__pycache__/a.pyc", "a-1/.venv/bin/python", "build/x.o"])
-def test_what_was_built_does_not_belong_in_it(tmp_path, make, name, licence, built):
+def test_build_outputs_are_not_included(tmp_path, make, name, licence, built):
     [problem] = release_rules.artifact(make(tmp_path / name, {licence: LICENCE, built: b""}), LICENCE)
     assert built in problem
 

@@ -23,7 +23,7 @@ def checkout(tmp_path, monkeypatch):
     return tmp_path
 
 
-def test_a_build_of_the_sources_that_are_there_is_taken(checkout):
+def test_a_current_build_is_used(checkout):
     build_info.require_current("the ops", "*.cc", build_info.fingerprint(list(checkout.glob("*.cc"))))
 
 

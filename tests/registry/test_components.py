@@ -81,7 +81,7 @@ def test_a_wrong_argument_names_the_nearest_right_one():
         fedplug.encoder("topk", fractoin=0.01)
 
 
-def test_too_many_arguments_are_an_error_that_says_what_is_taken():
+def test_too_many_arguments_are_an_error_that_names_the_valid_ones():
     with pytest.raises(
         ConfigError, match=r"encoder 'topk': too many positional arguments; it takes fraction, count="
     ):

@@ -36,7 +36,7 @@ def written(stage):
 
 @settings(max_examples=100)
 @given(st.lists(stages, min_size=1, max_size=3))
-def test_what_is_written_is_read_back(pipeline):
+def test_written_data_is_read_back(pipeline):
     assert list(parse(" | ".join(map(written, pipeline)))) == pipeline
 
 

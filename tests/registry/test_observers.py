@@ -30,13 +30,13 @@ def test_an_observer_gets_the_arguments_it_names(install):
     assert sys.modules[module].seen == [(3, 7)]
 
 
-def test_an_observer_is_not_told_what_it_does_not_observe(install):
+def test_an_observer_receives_only_its_events(install):
     module = install("acme-watch", OBSERVER)
     resolve.notify("fedplug_process_built", process=None)
     assert sys.modules[module].seen == []
 
 
-def test_an_observer_that_raises_is_logged_and_the_next_one_is_told(install, caplog):
+def test_an_observer_that_raises_is_logged_and_the_next_one_is_called(install, caplog):
     install("a-broken-watch", BROKEN)
     module = install("acme-watch", OBSERVER)
     with caplog.at_level(logging.ERROR, logger="fedplug"):

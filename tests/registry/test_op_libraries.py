@@ -79,7 +79,7 @@ def test_a_library_without_a_record_is_not_trusted(package):
     assert "does not say which TensorFlow" in the_problem().reason
 
 
-def test_a_package_that_is_not_there_is_said_to_be_missing(package):
+def test_a_missing_package_is_reported(package):
     shutil.rmtree(package)
     resolve.catalog.cache_clear()
     assert "there is no package 'acme_package'" in the_problem().reason

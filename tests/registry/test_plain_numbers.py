@@ -72,6 +72,6 @@ def test_an_invalid_number_is_refused(number):
         fedplug.encoder("topk", count=number)
 
 
-def test_other_values_stay_as_they_are():
+def test_other_values_do_not_change():
     for value in ("text", None, 3, 2.5, True, [1, "a"], (1, {"a": 2}), np.ones(3), np.ones((1, 1))):
         assert plain(value) is value or plain(value) == value

@@ -50,7 +50,7 @@ def test_show_takes_a_component_or_a_distribution(name, capsys):
 
 
 @pytest.mark.usefixtures("_acme")
-def test_list_and_show_know_what_an_encoder_executes_on(capsys):
+def test_list_and_show_report_where_an_encoder_executes(capsys):
     assert main(["plugins", "list"]) == 0
     lines = capsys.readouterr().out.splitlines()
     told = {line.split()[1]: line.partition(" (")[2] for line in lines if "encoder " in line}
@@ -69,7 +69,7 @@ def test_list_and_show_know_what_an_encoder_executes_on(capsys):
 
 
 @pytest.mark.needs("fedplug.encoders")
-def test_show_tells_of_a_component_that_cannot_be_made_what_is_wrong(install_encoder, capsys):
+def test_show_reports_why_a_component_cannot_be_created(install_encoder, capsys):
     install_encoder("abstract-codec", "abstract", "fedplug.encoders:Encoder")
     assert main(["plugins", "show", "abstract"]) == 0
     problem = capsys.readouterr().out.splitlines()[-1]
@@ -77,7 +77,7 @@ def test_show_tells_of_a_component_that_cannot_be_made_what_is_wrong(install_enc
 
 
 @pytest.mark.needs("fedplug.encoders")
-def test_show_tells_what_an_encoder_promises_as_it_is_configured(capsys):
+def test_show_lists_the_promises_of_a_configured_encoder(capsys):
     assert main(["plugins", "show", "topk"]) == 0
     lines = capsys.readouterr().out.splitlines()
     arguments = "(fraction=None, *, count=None, chunk=None, decay=1.0, error_feedback=True, scope='tensor')"
@@ -89,19 +89,19 @@ def test_show_tells_what_an_encoder_promises_as_it_is_configured(capsys):
 
 
 @pytest.mark.needs("fedplug.tff.aggregators")
-def test_show_tells_what_an_aggregator_promises(capsys):
+def test_show_lists_the_promises_of_an_aggregator(capsys):
     assert main(["plugins", "show", "mean"]) == 0
     assert re.search(r"^mean +- +- +unbiased, commutes_with_sum, ", capsys.readouterr().out, re.MULTILINE)
 
 
 @pytest.mark.needs("fedplug.schedules")
-def test_show_tells_the_arguments_of_a_schedule(capsys):
+def test_show_lists_the_arguments_of_a_schedule(capsys):
     assert main(["plugins", "show", "linear"]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert lines[-2:] == ["arguments:    (start, end, rounds)", "made as:      linear(0.1, 0.01, 20)"]
 
 
-def test_show_tells_how_a_store_is_opened_without_tensorflow():
+def test_show_works_for_stores_without_tensorflow():
     program = (
         "import sys; from fedplug.cli import main; main(['plugins', 'show', 'sqlite']); "
         "assert 'tensorflow' not in sys.modules"
@@ -123,7 +123,7 @@ def test_an_unknown_name_without_a_similar_one_says_how_to_list_them(command, ca
 
 
 @pytest.mark.needs("tensorflow")
-def test_check_tells_of_a_component_that_cannot_be_made_and_goes_on(install_encoder, capsys):
+def test_check_reports_a_component_that_cannot_be_created_and_continues(install_encoder, capsys):
     install_encoder("abstract-codec", "abstract", "fedplug.encoders:Encoder")
     assert main(["plugins", "check", "abstract"]) == 1
     output = capsys.readouterr().out

@@ -164,7 +164,7 @@ def test_no_exception_of_the_package_around_an_op_library_ends_the_program(insta
     assert_the_rest_works()
 
 
-def test_no_exception_of_what_a_hook_returns_ends_the_program(install):
+def test_an_exception_of_a_hooks_result_does_not_end_the_program(install):
     odd = "type('Odd', (), {'__repr__': lambda self: exit(3)})()"
     install("acme-codec", HEADER + hook("fedplug_op_libraries()", f"return [{odd}]"))
     assert "SystemExit: 3" in the_entry_of(resolve.catalog(), "acme-codec").reason
@@ -201,7 +201,7 @@ def test_a_hook_that_raises_does_not_take_the_plugins_other_hooks_with_it(instal
         ("[EncoderSpec(name='acme')]", "missing 2 required keyword-only arguments"),
     ],
 )
-def test_a_wrong_spec_is_reported_with_what_is_wrong(install, result, reason):
+def test_a_wrong_spec_is_reported_with_its_fault(install, result, reason):
     install("acme-codec", HEADER + hook("fedplug_encoders()", f"return {result}"))
     entry = the_entry_of(resolve.catalog(), "acme-codec")
     assert entry.status == "broken"

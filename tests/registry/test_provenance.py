@@ -26,7 +26,7 @@ def test_a_class_that_is_not_registered_has_no_record():
     assert provenance.records("encoder", "of_my_own", {}) == []
 
 
-def test_what_is_missing_is_named_with_its_version_and_the_command():
+def test_a_missing_package_is_named_with_its_version_and_the_command():
     records = [
         {"kind": "encoder", "name": "gone", "distribution": "gone-codec", "version": "1.2"},
         {"kind": "encoder", "name": "topk", "distribution": "fedplug", "version": fedplug.__version__},

@@ -12,7 +12,7 @@ def test_nested_metrics_are_named_by_their_path():
     assert scalars(metrics) == {"aggregator/uplink_bytes": 7.0, "client_work/train/loss": 0.5}
 
 
-def test_what_is_no_finite_number_is_left_out():
+def test_non_finite_numbers_are_omitted():
     metrics = {"nan": math.nan, "inf": math.inf, "none": None, "text": "x", "adaptive": True, "empty": {}}
     assert scalars(metrics) == {}
 

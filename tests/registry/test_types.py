@@ -24,7 +24,7 @@ def test_an_encoder_by_name_is_for_a_tensor_or_for_a_whole_model() -> None:
         assert isinstance(made, EncoderAssignment)
 
 
-def test_either_can_be_handed_to_a_process_as_it_is() -> None:
+def test_a_process_accepts_either() -> None:
     encoders: list[AnyEncoder] = [fedplug.encoder("topk(0.5)"), "topk(0.5)", {"*": "topk(0.5)"}]
     assert encoders
 

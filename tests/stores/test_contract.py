@@ -53,7 +53,7 @@ def test_an_invalid_state_is_refused_and_nothing_is_committed(process, arguments
     assert process.client_ids() == []
 
 
-def test_another_signature_is_refused_naming_what_differs_and_what_to_do(store, process):
+def test_another_signature_is_refused_with_the_difference_and_a_remedy(store, process):
     other = {"model": [["w", [3, 3], "float32"]], "encoder": {"name": "topk", "count": 5}}
     with pytest.raises(StoreMismatchError) as caught:
         store.open_process("p", other)
@@ -68,7 +68,7 @@ def test_another_signature_is_refused_naming_what_differs_and_what_to_do(store, 
     assert "..." not in str(caught.value)
 
 
-def test_a_store_made_with_a_distribution_that_is_gone_says_what_to_install(store):
+def test_a_store_of_a_missing_distribution_names_it(store):
     store.open_process("a", {"encoder": "gone", "distributions": ["gone-codec"]})
     with pytest.raises(StoreMismatchError, match=r"`pip install gone-codec`"):
         store.open_process("a", {"encoder": "topk", "distributions": []})

@@ -46,7 +46,7 @@ def test_an_unknown_scheme_names_the_nearest():
 @pytest.mark.parametrize(
     "url", ["", "runs/state", "sqlite:", "sqlite://", "sqlite:///", "sqlite://x", "memory://x"]
 )
-def test_what_is_not_the_url_of_a_store_is_refused(url):
+def test_an_invalid_store_url_is_refused(url):
     with pytest.raises(ConfigError):
         open_store(url)
 

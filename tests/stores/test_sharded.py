@@ -218,7 +218,7 @@ def test_machines_come_and_go(folder):
             store.drain(set("acde"))
 
 
-def test_a_machine_that_is_gone_is_named_with_its_clients(folder):
+def test_a_lost_machine_is_named_with_its_clients(folder):
     with LocalStore(folder) as store:
         placement = store.open_process("p", {}).record.placement
     lost = [client for client in sorted(CLIENTS) if placement.homes(client) == ("b",)]
@@ -433,7 +433,7 @@ def test_restarted_clients_end_the_earlier_rounds(five):
         assert kept.keys() >= set(store.fleet._shards["b"]._open("p").client_ids())
 
 
-def test_what_no_kept_round_needs_is_deleted_on_all_shards(five):
+def test_data_that_no_kept_round_needs_is_deleted_on_all_shards(five):
     with LocalStore(five, "abcd", replicas=1, keep_rounds=2) as store:
         process = store.open_process("p", {})
         store.drain({"a"})

@@ -107,7 +107,7 @@ def test_a_missing_segment_is_noticed_and_named(folder, segment):
     assert all(f"{segment} is corrupt" in message and "missing" in message for message in messages.values())
 
 
-def test_others_go_on_and_a_damaged_client_is_never_moved_to_a_place_where_it_looks_sound(folder, segment):
+def test_other_clients_continue_and_a_damaged_client_is_never_copied(folder, segment):
     flip(segment, 64 + 10)
     for number in range(4, 8):
         with SqliteStore(folder) as store:

@@ -55,14 +55,14 @@ def test_a_file_is_no_store(tmp_path):
         SqliteStore(tmp_path / "file" / "below")
 
 
-def test_a_folder_of_something_else_is_no_store_and_stays_as_it_is(tmp_path):
+def test_a_foreign_folder_is_refused_and_not_changed(tmp_path):
     (tmp_path / "thesis.tex").write_text("x")
     with pytest.raises(StoreError, match="not a fedplug store"):
         SqliteStore(tmp_path)
     assert [path.name for path in tmp_path.iterdir()] == ["thesis.tex"]
 
 
-def test_an_sqlite_file_of_something_else_is_no_index_and_stays_as_it_is(tmp_path):
+def test_a_foreign_sqlite_file_is_refused_and_not_changed(tmp_path):
     index = tmp_path / "index.sqlite3"
     other = sqlite3.connect(index)
     other.execute("CREATE TABLE songs (title TEXT)")
@@ -125,7 +125,7 @@ def test_files_that_are_not_the_stores_own_are_never_deleted(folder):
     assert names == {"notes.txt", "1.segment", "0000000001.segment"}
 
 
-def test_segments_never_take_more_than_twice_what_is_alive(tmp_path):
+def test_segments_take_at_most_twice_the_live_bytes(tmp_path):
     random = np.random.default_rng(0)
     sizes = {f"c{i}": int(random.integers(1, 5000)) for i in range(40)}
     expected = {}
@@ -176,7 +176,7 @@ def test_no_file_of_the_store_is_open_after_closing(tmp_path):
         ("database disk image is malformed", CorruptStoreError),
     ],
 )
-def test_errors_without_a_name_are_told_apart_by_their_message(folder, message, kind):
+def test_errors_without_a_name_are_distinguished_by_their_message(folder, message, kind):
     with (
         SqliteStore(folder) as store,
         pytest.raises(

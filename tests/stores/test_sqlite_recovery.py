@@ -108,7 +108,7 @@ def test_a_flipped_bit_anywhere_in_the_log_costs_no_round(killed, tmp_path):
 
 
 @pytest.mark.parametrize("kept", [0.0, 0.1, 0.5, 0.9, 0.99, None])
-def test_a_log_that_is_cut_or_gone_costs_no_round(folder, kept):
+def test_a_truncated_or_missing_log_costs_no_round(folder, kept):
     log = folder / "index.sqlite3-wal"
     if kept is None:
         log.unlink()
@@ -328,7 +328,7 @@ def test_an_older_folder_of_the_index_does_not_take_shards_back(tmp_path, keep_r
         assert process.last_round == 3
 
 
-def test_a_client_of_a_codec_does_not_go_on_from_an_older_state(tmp_path):
+def test_a_client_of_a_codec_does_not_continue_from_an_older_state(tmp_path):
     url, index, older = f"sqlite:///{tmp_path / 's'}", tmp_path / "s" / "index.sqlite3", None
     for number in range(4):
         with fedplug.open_store(url) as store:

@@ -62,7 +62,7 @@ def test_a_lost_index_is_made_anew_from_the_segments(folder):
     assert contents(folder) == before
 
 
-def test_after_going_back_repair_does_not_bring_the_later_rounds_back(folder):
+def test_repair_does_not_restore_rounds_after_a_rewind(folder):
     with SqliteStore(folder, keep_rounds=2) as store:
         process = store.open_process("q")
         process.rewind(12)
@@ -117,7 +117,7 @@ def test_a_page_of_the_index_that_is_in_the_place_of_another_is_repaired(folder,
         repairs(b"".join(parts))
 
 
-def test_what_is_whole_is_left_as_it_is(folder):
+def test_intact_data_is_not_changed(folder):
     before = files_of(folder)
     assert repair_store(folder) == ([], [])
     assert files_of(folder) == before

@@ -51,7 +51,7 @@ def lay_out(folder, files):
         (folder / name).write_bytes(content)
 
 
-def test_without_a_crash_the_model_has_what_the_disk_has(trace):
+def test_without_a_crash_the_model_equals_the_disk(trace):
     certain = trace.after_all()
     on_disk = {
         str(path.relative_to(trace.folder)): path for path in trace.folder.rglob("*") if path.is_file()

@@ -89,11 +89,11 @@ def test_an_error_about_a_nan_names_the_tensor(bad_plugins, suite_of, failures):
 
     found = failures(suite_of(DividesByZero))
     assert found
-    finite = "test_what_is_decoded_is_finite_and_has_shape_and_dtype_of_the_input"
+    finite = "test_decoded_values_are_finite_and_have_shape_and_dtype_of_the_input"
     assert found[finite].startswith(
         "float32[7] (zeros) is decoded with a NaN or an infinity, as has 'values' of"
     )
-    assert "(on numpy, float32[7] (zeros))" in found["test_what_is_sent_is_received"]
+    assert "(on numpy, float32[7] (zeros))" in found["test_sent_values_are_received"]
 
 
 def test_it_is_tried_with_the_dtypes_it_declares_unless_the_suite_names_some(bad_plugins):
@@ -127,7 +127,7 @@ def test_a_residual_of_a_16_bit_tensor_must_be_float32(bad_plugins, suite_of, fa
     assert "is bfloat16; it must be float32, see fedplug.ops.wide_spec" in message
 
 
-def test_what_takes_no_arrays_is_tried_on_tensors_alone(bad_plugins, suite_of):
+def test_encoders_without_numpy_are_tried_on_tensors_only(bad_plugins, suite_of):
     plugins = bad_plugins("encoders")
     names = {
         encoder: [str(each) for each in suite_of(encoder)().executions()]
@@ -135,7 +135,7 @@ def test_what_takes_no_arrays_is_tried_on_tensors_alone(bad_plugins, suite_of):
     }
     assert list(names.values()) == [["tensorflow"], ["numpy", "tensorflow"], ["numpy"]]
     reasons = {result.check: result.reason for result in run(suite_of(plugins.OnNumPy))}
-    check = "test_a_graph_computes_what_eager_execution_does"
+    check = "test_a_graph_equals_eager_execution"
     assert reasons[check] == "it does not declare that it executes on tensorflow"
 
 

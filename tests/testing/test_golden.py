@@ -28,7 +28,7 @@ def test_every_built_in_encoder_has_golden_payloads(example):
     assert list(golden.read(FOLDER, wire_id)), "add some with `python -m fedplug.testing.golden`"
 
 
-def test_a_golden_payload_is_read_back_as_it_was_written(tmp_path):
+def test_a_golden_payload_is_decoded_exactly(tmp_path):
     golden.add(tmp_path, Identity(), "bfloat16", (2, 3))
     (vector,) = golden.read(tmp_path, "identity/1")
     assert (vector.dtype, vector.shape, vector.config) == ("bfloat16", (2, 3), {})
@@ -43,7 +43,7 @@ def test_adding_never_changes_a_golden_payload(tmp_path):
     assert description.with_suffix(".payload").read_bytes() == before
 
 
-def test_a_payload_that_is_not_what_its_description_says_is_refused(tmp_path):
+def test_a_payload_that_differs_from_its_description_is_refused(tmp_path):
     description = golden.add(tmp_path, Identity(), "float32", (4,))
     description.write_text(description.read_text().replace("float32", "int32"))
     with pytest.raises(PayloadError, match="int32"):

@@ -15,12 +15,12 @@ def tensor(mebibytes):
     return tf.fill([mebibytes * MIB], tf.constant(1, tf.uint8))
 
 
-def test_what_was_asked_for_is_counted():
+def test_requests_are_counted():
     assert memory.of_tensors(lambda: tensor(16)) >= 16 * MIB
     assert memory.of_tensors(lambda: None) < MIB
 
 
-def test_what_others_free_meanwhile_hides_nothing():
+def test_memory_freed_by_other_threads_hides_no_allocation():
     others = [tensor(64) for _ in range(3)]
 
     def action():
@@ -31,7 +31,7 @@ def test_what_others_free_meanwhile_hides_nothing():
     assert memory.of_tensors(action) >= 16 * MIB
 
 
-def test_what_another_thread_asks_for_once_is_not_held_against_the_call():
+def test_one_allocation_of_another_thread_does_not_count():
     kept = []
 
     def action():

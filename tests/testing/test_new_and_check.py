@@ -107,13 +107,13 @@ def test_new_refuses_the_name_of_a_part_that_is_there(kind, name, tmp_path, caps
 
 
 @pytest.mark.parametrize("name", ["Acme", "1st", "a-b", "", "class", "../up"])
-def test_new_refuses_what_cannot_be_a_name(name, tmp_path, capsys):
+def test_new_refuses_invalid_names(name, tmp_path, capsys):
     assert main(["plugins", "new", name, "--dir", str(tmp_path)]) == 2
     assert "is not a valid component name" in capsys.readouterr().err
     assert not list(tmp_path.iterdir())
 
 
-def test_check_of_a_store_says_what_is_ok_and_ends_with_0(capsys):
+def test_check_of_a_good_store_lists_its_checks_and_returns_0(capsys):
     assert main(["plugins", "check", "memory"]) == 0
     output = capsys.readouterr().out
     assert "store memory://" in output

@@ -50,7 +50,9 @@ GOOD = {"name": "acme", "target": "acme_part:Acme", "summary": "for a test", "mo
 
 BAD = {
     "test_it_is_installed_and_names_a_plugin_module": {"group": "fedplug.v0"},
-    "test_its_metadata_says_what_it_is_and_needs": {"metadata": {**METADATA, "Requires-Dist": "numpy"}},
+    "test_its_metadata_describes_it_and_its_requirements": {
+        "metadata": {**METADATA, "Requires-Dist": "numpy"}
+    },
     "test_importing_its_plugin_module_loads_nothing_heavy": {
         "plugin": "import numpy\n" + textwrap.dedent(PLUGIN)
     },
@@ -63,7 +65,7 @@ BAD = {
     "test_every_declared_wire_id_is_that_of_the_class": {
         "plugin": PLUGIN + ENCODER.replace("{facts}", "wire_id='acme_e/2', executes_on=EXECUTIONS"),
     },
-    "test_every_encoder_executes_on_what_it_is_declared_for": {
+    "test_every_encoder_executes_where_it_declares": {
         "plugin": PLUGIN + ENCODER.replace("{facts}", "wire_id='acme_e/1'"),
     },
     "test_every_op_library_can_be_loaded": {"plugin": PLUGIN + OP_LIBRARY},
@@ -112,10 +114,10 @@ def test_a_bad_package_fails_exactly_the_check_it_was_made_for(check, suite_of, 
 
 
 @pytest.mark.needs("fedplug.encoders")
-def test_the_built_in_encoders_are_what_they_are_declared_to_be():
+def test_the_built_in_encoders_keep_their_declared_promises():
     suite = type("Suite", (PluginPackageSuite,), {"distribution": "fedplug"})()
     suite.test_every_declared_wire_id_is_that_of_the_class()
-    suite.test_every_encoder_executes_on_what_it_is_declared_for()
+    suite.test_every_encoder_executes_where_it_declares()
 
 
 def test_there_is_a_bad_package_for_every_check():

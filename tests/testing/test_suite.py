@@ -84,7 +84,7 @@ class Elsewhere(Suite):
         pass
 
 
-def test_the_command_says_in_one_line_what_waits_and_counts_what_was_not_run(monkeypatch, capsys):
+def test_the_command_reports_waiting_tasks_in_one_line_and_counts_those_not_run(monkeypatch, capsys):
     suites = [("encoder a", Founded), ("encoder b", Elsewhere)]
     monkeypatch.setattr(
         plugins_check, "_checked", lambda name: ((title, run(each)) for title, each in suites)
@@ -108,7 +108,7 @@ def test_the_command_says_in_one_line_what_waits_and_counts_what_was_not_run(mon
     assert capsys.readouterr().out.endswith("\n1 checks passed or do not apply, 1 not run\n")
 
 
-def test_pytest_runs_the_checks_and_takes_what_does_not_apply_for_a_skip(tmp_path):
+def test_pytest_runs_the_checks_and_skips_those_that_do_not_apply(tmp_path):
     (tmp_path / "test_example.py").write_text(
         "from fedplug.testing import NotApplicable, Suite\n"
         "class TestExample(Suite):\n"
@@ -121,7 +121,7 @@ def test_pytest_runs_the_checks_and_takes_what_does_not_apply_for_a_skip(tmp_pat
 
 
 @pytest.mark.needs("fedplug.tff.aggregators")
-def test_the_kit_needs_no_pytest_and_loads_only_what_is_asked_for():
+def test_the_kit_needs_no_pytest_and_loads_only_requested_parts():
     program = (
         "import sys; sys.modules['pytest'] = None\n"
         "import fedplug.testing\n"

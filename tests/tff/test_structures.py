@@ -70,7 +70,7 @@ def test_a_structure_without_a_container_gets_the_one_that_tff_takes() -> None:
         assert type(made) is type(tff.types.type_to_py_container(struct, type_spec))
 
 
-def test_what_is_no_container_is_refused() -> None:
+def test_an_invalid_container_is_refused() -> None:
     with pytest.raises(ValueError, match="mix of named and unnamed"):
         structures.contain([1.0, 2.0], tff.StructType([("a", np.float32), np.float32]))
     with pytest.raises(TypeError, match="Unable to convert"):
@@ -87,7 +87,7 @@ def test_anything_but_tensors_is_refused_with_its_place() -> None:
         structures.paths(tff.to_type(collections.OrderedDict(data=(F, tff.SequenceType(np.float32)))))
 
 
-def test_the_type_of_elements_is_that_of_tff_and_tells_orders_of_names_apart() -> None:
+def test_element_types_are_those_of_tff_and_distinguish_the_order_of_names() -> None:
     x, y = tf.TensorSpec([None, 2], tf.float32), tf.TensorSpec([None], tf.int32)
     for spec in ((x, y), {"x": x, "y": y}, {"y": y, "x": x}, collections.OrderedDict(y=y, x=x), [x, (y,)], x):
         wanted = tff.types.tensorflow_to_type(spec)

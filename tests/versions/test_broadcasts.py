@@ -195,7 +195,7 @@ def test_threads_publish_and_ask_at_the_same_time():
     assert failures == []
 
 
-def test_a_server_without_a_version_says_what_to_call():
+def test_a_server_without_a_version_names_the_call_to_make():
     server = fedplug.Broadcaster()
     for ask in (server.message, lambda: server.model):
         with pytest.raises(ArgumentError, match=r"call publish\(model\) first"):
@@ -224,7 +224,7 @@ def test_a_refused_model_leaves_the_versions_as_they_were():
     assert_same_bits(fedplug.Receiver().apply(server.message()), server.model)
 
 
-def test_a_message_for_another_version_says_what_to_report():
+def test_an_error_for_another_version_says_what_to_report():
     server, receiver = fedplug.Broadcaster(), fedplug.Receiver()
     first = server.publish(model())
     server.publish(model(step=1))

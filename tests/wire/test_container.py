@@ -75,7 +75,7 @@ def read_as_documented(buffer: bytes) -> wire.Container:
 
 @settings(max_examples=100)
 @given(st.binary(max_size=300), WIRE_IDS, DTYPES, SHAPES)
-def test_what_was_packed_is_unpacked_also_by_another_program(
+def test_another_program_can_unpack_packed_symbols(
     body: bytes, wire_id: str, dtype: str, shape: tuple[int, ...]
 ) -> None:
     packed = wire.frame(body, wire_id, dtype, shape)
@@ -115,7 +115,7 @@ def test_the_limits_of_the_format_are_within_it() -> None:
         ("x", "float32", (2**32,), "shape"),
     ],
 )
-def test_what_has_no_place_in_the_format_is_refused(
+def test_values_outside_the_format_are_refused(
     wire_id: str, dtype: str, shape: tuple[int, ...], message: str
 ) -> None:
     with pytest.raises(PayloadError, match=message):

@@ -54,7 +54,7 @@ TEST(CudaOnFibers, TopKRefusesATensorAndChangesNothing) {
   }
 }
 
-TEST(CudaOnFibers, BandedTopKTakesWhatItsLogAndItsSampleAreNotFor) {
+TEST(CudaOnFibers, BandedTopKHandlesUnexpectedDistributions) {
   Gpu gpu(TopKWay::kBanded);
   ForEachWideDtype([&](auto zero) {
     TopKTakesResidualsFarFromTheirSums<decltype(zero)>(gpu);
@@ -282,14 +282,14 @@ void ExpectStopsAtTheFirstRefusal(int sets, int launches, const Queue& queue) {
   EXPECT_TRUE(queue().ok());
 }
 
-TEST(CudaDevice, WhatItRefusesOfASelectionIsSaid) {
+TEST(CudaDevice, ReportsRefusedSelections) {
   for (const TopKWay way : kWays) {
     TopKCall call(Input(), way);
     ExpectStopsAtTheFirstRefusal(0, 1, [&] { return call.Queue(nullptr); });
   }
 }
 
-TEST(CudaDevice, WhatItRefusesOfAListIsSaidAndNothingFollows) {
+TEST(CudaDevice, ReportsRefusedListsAndQueuesNothing) {
   Random random(9);
   const auto inputs = InputsOfTeams(random);
   std::vector<DeviceTensor<float>> on_device;
@@ -309,7 +309,7 @@ TEST(CudaDevice, WhatItRefusesOfAListIsSaidAndNothingFollows) {
   });
 }
 
-TEST(CudaDevice, ThatItDoesNotSayWhatRoomItHasIsSaid) {
+TEST(CudaDevice, ReportsAMissingCapacity) {
   TopKCall call(Input(), TopKWay::kBanded);
   fake_cuda::TakeLog();
   const ScopedFailure failure(Operation::kAskForRoom, 0,
@@ -319,7 +319,7 @@ TEST(CudaDevice, ThatItDoesNotSayWhatRoomItHasIsSaid) {
   EXPECT_TRUE(cudaGetLastError() == cudaSuccess);
 }
 
-TEST(CudaDevice, ThatItsBlocksCannotWaitForEachOtherIsSaid) {
+TEST(CudaDevice, ReportsMissingCooperativeLaunches) {
   const ScopedDevice scoped(FakeDevice::kNotCooperative);
   TopKCall call(Input());
   fake_cuda::TakeLog();
@@ -331,7 +331,7 @@ TEST(CudaDevice, ThatItsBlocksCannotWaitForEachOtherIsSaid) {
 
 // The sums of 9000 elements on three multiprocessors take 12 KiB of each, those
 // of 40000 more than 48. A device in use has room for two blocks.
-TEST(CudaDevice, OneLaunchIsEnoughWhateverTheRoom) {
+TEST(CudaDevice, NeedsOneLaunchForAnyCapacity) {
   for (const auto device : {FakeDevice::kFibers, FakeDevice::kLittleMemory,
                             FakeDevice::kInUse, FakeDevice::kOldDriver}) {
     const ScopedDevice scoped(device);
@@ -356,7 +356,7 @@ TEST(CudaDevice, OneLaunchIsEnoughWhateverTheRoom) {
   }
 }
 
-TEST(CudaDevice, WhatItRefusesOfASumIsSaidAndNothingFollows) {
+TEST(CudaDevice, ReportsRefusedSumsAndQueuesNothing) {
   Random random(5);
   const auto input =
       RandomPayloads<float>(9000, 3, 500, true, Fill::kNormal, random);
@@ -380,7 +380,7 @@ TEST(CudaDevice, WhatItRefusesOfASumIsSaidAndNothingFollows) {
   ExpectStopsAtTheFirstRefusal(2, 2, queue(cuda::ScatterDecode<float>));
 }
 
-TEST(CudaDevice, WhatItRefusesOfAnEncodingIsSaidAndNothingFollows) {
+TEST(CudaDevice, ReportsRefusedEncodingsAndQueuesNothing) {
   constexpr std::int64_t kCount = 9000;
   const ValueCode qsgd{ValueForm::kQsgd, 8, 512};
   const DeviceArray<float> values(kCount);
@@ -407,7 +407,7 @@ TEST(CudaDevice, WhatItRefusesOfAnEncodingIsSaidAndNothingFollows) {
   EXPECT_TRUE(fake_cuda::TakeLog().empty());
 }
 
-TEST(CudaDevice, WhatAKernelDoesWrongIsSaidWhereTheStreamIsWaitedFor) {
+TEST(CudaDevice, ReportsKernelErrorsAtTheNextWait) {
   TopKCall call(Input());
   EXPECT_TRUE(call.Queue(nullptr).ok());
   const ScopedFailure failure(Operation::kSynchronize, 0,
@@ -420,7 +420,7 @@ TEST(CudaDevice, WhatAKernelDoesWrongIsSaidWhereTheStreamIsWaitedFor) {
               std::string::npos);
 }
 
-TEST(CudaDevice, ACopyOfWhatIsNotTheDevicesIsRefused) {
+TEST(CudaDevice, RefusesCopiesOfOtherMemory) {
   const DeviceArray<float> there(10);
   std::vector<float> here(10);
   EXPECT_FALSE(

@@ -63,7 +63,7 @@ TopKInput<T> Input(std::int64_t n, std::int64_t k, Fill fill, bool in_place) {
 
 constexpr TopKWay kWays[] = {TopKWay::kFastest, TopKWay::kBanded};
 
-TEST(CudaRaces, OneLaunchHasNone) {
+TEST(CudaRaces, OneLaunchIsFreeOfRaces) {
   for (const TopKWay way : kWays) {
     EXPECT_EQ(RacesOf([&] {
                 ForEachWideDtype([&](auto zero) {
@@ -83,7 +83,7 @@ TEST(CudaRaces, OneLaunchHasNone) {
   }
 }
 
-TEST(CudaRaces, OneLaunchThatRefusesHasNone) {
+TEST(CudaRaces, ARefusedLaunchIsFreeOfRaces) {
   for (const TopKWay way : kWays) {
     Gpu gpu(way);
     EXPECT_EQ(RacesOf([&] { TopKRefusesATensorAndChangesNothing<float>(gpu); }),
@@ -92,7 +92,7 @@ TEST(CudaRaces, OneLaunchThatRefusesHasNone) {
 }
 
 // Sums that are held back, and bands that miss.
-TEST(CudaRaces, BandedWaysOutHaveNone) {
+TEST(CudaRaces, BandedFallbacksAreFreeOfRaces) {
   Gpu gpu(TopKWay::kBanded);
   EXPECT_EQ(RacesOf([&] {
               TopKTakesResidualsFarFromTheirSums<float>(gpu);
@@ -103,7 +103,7 @@ TEST(CudaRaces, BandedWaysOutHaveNone) {
 }
 
 // Tensors of all sizes; ties begin in one tensor and end in another.
-TEST(CudaRaces, ListsHaveNone) {
+TEST(CudaRaces, ListsAreFreeOfRaces) {
   Random random(2);
   const auto inputs =
       ListOf<float>({300, 0, 8193, 1, 64}, Fill::kFewLevels, random);
@@ -115,7 +115,7 @@ TEST(CudaRaces, ListsHaveNone) {
             0);
 }
 
-TEST(CudaRaces, ListsThatAreRefusedHaveNone) {
+TEST(CudaRaces, RefusedListsAreFreeOfRaces) {
   Random random(3);
   auto inputs = ListOf<float>({9000, 40}, Fill::kNormal, random);
   inputs[0].delta[8500] = inputs[1].delta[0] =
@@ -138,7 +138,7 @@ std::vector<TopKInput<float>> InputsOfTeams() {
   return inputs;
 }
 
-TEST(CudaRaces, TeamsHaveNone) {
+TEST(CudaRaces, TeamsAreFreeOfRaces) {
   const auto inputs = InputsOfTeams();
   Gpu gpu;
   EXPECT_EQ(RacesOf([&] {
@@ -152,7 +152,7 @@ TEST(CudaRaces, TeamsHaveNone) {
             0);
 }
 
-TEST(CudaRaces, PassesOverChunksAndThresholdsHaveNone) {
+TEST(CudaRaces, ChunksAndThresholdsAreFreeOfRaces) {
   EXPECT_EQ(RacesOf([] {
               Random random(1);
               const auto x = RandomVector<float>(9000, Fill::kNormal, random);
@@ -165,7 +165,7 @@ TEST(CudaRaces, PassesOverChunksAndThresholdsHaveNone) {
             0);
 }
 
-TEST(CudaRaces, PassesOfPayloadsHaveNone) {
+TEST(CudaRaces, PayloadsAreFreeOfRaces) {
   Random random(4);
   auto input =
       RandomPayloads<float>(20000, 5, 3000, true, Fill::kNormal, random);
@@ -179,7 +179,7 @@ TEST(CudaRaces, PassesOfPayloadsHaveNone) {
 }
 
 // Results are ignored here.
-TEST(CudaRaces, ValuesHaveNone) {
+TEST(CudaRaces, ValuesAreFreeOfRaces) {
   Gpu gpu;
   EXPECT_EQ(
       RacesOf([&] {
@@ -195,7 +195,7 @@ TEST(CudaRaces, ValuesHaveNone) {
       0);
 }
 
-TEST(CudaRaces, AreFoundWhereABarrierIsLeftOut) {
+TEST(CudaRaces, AreFoundWithoutABarrier) {
   const auto input = Input<float>(9000, 100, Fill::kNormal, true);
   Random random(5);
   const auto payloads =
@@ -211,7 +211,7 @@ TEST(CudaRaces, AreFoundWhereABarrierIsLeftOut) {
 }
 
 // The fences of the barrier of a team follow two of the grid.
-TEST(CudaRaces, AreFoundWhereFencesAreLeftOut) {
+TEST(CudaRaces, AreFoundWithoutFences) {
   const auto inputs = InputsOfTeams();
   Gpu gpu;
   for (const int fence : {2, 3}) {
@@ -237,7 +237,7 @@ std::vector<fake_cuda::Mistakes> MistakesOfTheGrid(int barrier) {
 }
 
 // The first barriers follow the zeroing of the workspace, and a count.
-TEST(CudaRaces, AreFoundWhereABarrierOfATopKInASingleLaunchIsLeftOut) {
+TEST(CudaRaces, AreFoundWithoutABarrierInOneLaunch) {
   const auto input = Input<float>(17000, 100, Fill::kNormal, true);
   for (const TopKWay way : kWays) {
     Gpu gpu(way);
@@ -279,7 +279,7 @@ std::vector<unsigned> AddedUp() {
   return sums.ToVector();
 }
 
-TEST(CudaRaces, AreFoundWhereABarrierOfTheGridOrAFenceOfItIsLeftOut) {
+TEST(CudaRaces, AreFoundWithoutAGridBarrierOrFence) {
   const std::vector<unsigned> all(kBlocks * kThreadsOfBlock, 1 + 2 + 3);
   EXPECT_EQ(RacesOf([&] {
               for (int i = 0; i < 10; ++i) EXPECT_EQ(AddedUp(), all);

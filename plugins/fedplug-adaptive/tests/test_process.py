@@ -75,7 +75,7 @@ def test_the_metrics_are_those_of_federated_averaging_and_two_more(process, mode
     assert ours["distributor"]["downlink_bytes"] == theirs["distributor"]["downlink_bytes"] > 0
 
 
-def test_what_a_client_reports_is_how_far_its_model_went_from_the_server(process, client):
+def test_a_client_reports_the_distance_of_its_model_from_the_servers(process, client):
     before = process.initialize()
     output = next_round(process, before, [client(1)])
     server, trained = (state.global_model_weights.trainable for state in (before, output["state"]))
@@ -116,7 +116,7 @@ def test_the_stock_runtime_ends_in_the_same_model(build, process, client):
     np.testing.assert_allclose(ours, theirs, atol=1e-6)
 
 
-def test_a_trainer_drives_it_and_goes_on_from_a_store(process, client, tmp_path):
+def test_a_trainer_runs_it_and_resumes_from_a_store(process, client, tmp_path):
     data = {f"client {seed}": client(seed) for seed in range(4)}
     with fedplug.open_store(f"sqlite:///{tmp_path}/store") as store:
         fedplug.Trainer(process, data, store=store, clients_per_round=2).run(1)

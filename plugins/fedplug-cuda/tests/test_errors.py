@@ -72,7 +72,7 @@ def test_an_invalid_stream_is_refused_and_nothing_is_written(device, fake):
     ("error", "message"),
     [("no device", "cudaErrorNoDevice"), ("old driver", "cudaErrorInsufficientDriver.*check the driver")],
 )
-def test_a_machine_without_a_device_or_with_an_old_driver_is_told_what_it_lacks(fake, error, message):
+def test_a_missing_device_or_an_old_driver_is_an_error_that_names_the_fault(fake, error, message):
     with fake.failing("count devices", error=error):
         problem = fedplug_cuda.problem()
     assert re.search(message, problem)

@@ -125,7 +125,7 @@ def test_nothing_waits_for_the_device(device):
     assert calls(synchronize) == before
 
 
-def test_what_does_not_fit_is_refused(device):
+def test_values_that_do_not_fit_are_refused(device):
     encoder, x = fedplug.encoder(CHUNKED), device.put(update(9000))
     with pytest.raises(ArgumentError, match="both must be float32 and of one size"):
         fedplug_cuda.encode_fixed(x, device.put(update(3)), encoder)

@@ -48,7 +48,7 @@ def test_torch_works_on_its_current_stream(torch):
         assert mine.cpu().numpy().tobytes() == other.tobytes()
 
 
-def test_torch_refuses_what_it_cannot_read(torch):
+def test_torch_refuses_tensors_it_cannot_read(torch):
     x = torch.randn(64, 3, device="cuda")
     with pytest.raises(ArgumentError, match="not C-contiguous"):
         grouped_topk_residual([x.T], None, 5)

@@ -25,7 +25,7 @@ def test_another_library_is_refused():
     assert "cannot be loaded" in problem_with("libc.so.6")
 
 
-def test_the_device_selects_what_the_cpu_selects(device):
+def test_the_device_selects_the_entries_of_the_cpu(device):
     assert fedplug_cuda.self_check() == "device 0 selects the entries that the CPU selects"
 
 

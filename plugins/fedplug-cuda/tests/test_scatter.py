@@ -41,7 +41,7 @@ def test_a_hostile_payload_changes_nothing(device, indices, message):
     assert device.get(held, total).tobytes() == total.tobytes()
 
 
-def test_what_does_not_fit_is_refused(device):
+def test_values_that_do_not_fit_are_refused(device):
     held = device.put(np.ones(N, np.float32))
     with pytest.raises(ArgumentError, match=r"float32\[entries\]"):
         scatter_decode_add(held, np.ones(2), np.array([1, 2], np.int32))

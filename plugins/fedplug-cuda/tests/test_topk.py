@@ -79,7 +79,7 @@ def test_dropped_sums_are_counted(device):
     assert (found.nonfinite, found.indices.tolist(), found.values.tolist()) == (2, [98], [98.0])
 
 
-def test_what_does_not_fit_is_refused(device):
+def test_values_that_do_not_fit_are_refused(device):
     x = device.put(np.ones(10, np.float32))
     with pytest.raises(ArgumentError, match="k = -1 is negative"):
         grouped_topk_residual([x], None, -1)

@@ -81,7 +81,7 @@ def test_values_that_are_not_finite_are_refused_as_on_the_cpu(device, dtype, for
     assert (to_host(held) == 1).all()
 
 
-def test_what_does_not_fit_is_refused(device):
+def test_values_that_do_not_fit_are_refused(device):
     x = device.put(np.ones(9, np.float16))
     with pytest.raises(ArgumentError, match="codebook and bounded have no CUDA kernel"):
         encode([x], None, "codebook", 2, 256, 0, 0)

@@ -39,7 +39,7 @@ def sent(nodes: Nodes, node: int) -> dict[str, bytes]:
     return dict(Reply.read(nodes.replies[node].content, list(new_model())).payloads)
 
 
-def test_an_update_that_was_lost_leaves_the_residual_as_it_was(nodes: Nodes) -> None:
+def test_a_lost_update_does_not_change_the_residual(nodes: Nodes) -> None:
     for node in (1, 2, 3):
         nodes.add(node)
     strategy, model = Compressed(FedAvg(), ENCODER), new_model()
@@ -73,7 +73,7 @@ def test_a_round_that_the_strategy_could_not_aggregate_leaves_all_residuals_as_t
         assert sent(nodes, 1) == expected.payloads(before, round_num, accepted=round_num != 2)
 
 
-def test_a_restarted_node_with_a_new_id_goes_on_where_it_was(nodes: Nodes) -> None:
+def test_a_restarted_node_with_a_new_id_continues(nodes: Nodes) -> None:
     def change(node: int, round_num: int) -> Model:
         return update_of({100: 1}.get(node, node), round_num)
 
@@ -90,7 +90,7 @@ def test_a_restarted_node_with_a_new_id_goes_on_where_it_was(nodes: Nodes) -> No
         assert sent(nodes, 1 if round_num < 3 else 100) == expected.payloads(before, round_num)
 
 
-def test_nodes_are_told_of_their_own_receipts_and_new_ones_of_those_of_gone_nodes(nodes: Nodes) -> None:
+def test_nodes_receive_their_own_receipts_and_new_ones_those_of_lost_nodes(nodes: Nodes) -> None:
     for node in (1, 2):
         nodes.add(node)
     strategy = Compressed(FedAvg(), ENCODER)
@@ -128,7 +128,7 @@ def test_nodes_of_one_machine_with_one_partition_id_keep_residuals_of_their_own(
     assert "partition-0.node-2 is on the same machine as partition-0.node-1;" in warning
 
 
-def test_of_nodes_that_come_in_the_place_of_one_only_the_first_takes_over_its_residual(nodes: Nodes) -> None:
+def test_only_the_first_replacement_of_a_node_takes_over_its_residual(nodes: Nodes) -> None:
     def change(node: int, round_num: int) -> Model:
         return update_of({100: 1}.get(node, node), round_num)
 

@@ -51,7 +51,7 @@ def test_the_example_on_a_superlink_with_two_supernodes(two_nodes: Flower) -> No
     it_learned(two_nodes, 2)
 
 
-def test_a_supernode_that_is_restarted_goes_on_with_the_same_bits(two_nodes: Flower, nodes: Nodes) -> None:
+def test_a_restarted_supernode_continues_with_the_same_bits(two_nodes: Flower, nodes: Nodes) -> None:
     folder = two_nodes.folder / "restart"
     folder.mkdir()
     two_nodes.run(HERE / "restart", f"folder='{folder}'")

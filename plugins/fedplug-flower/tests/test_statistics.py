@@ -114,7 +114,9 @@ def test_a_statistic_that_is_not_finite_and_does_not_change_is_no_error(nodes: N
     assert np.array_equal(model["bn.running_var"], start["bn.running_var"])
 
 
-def test_the_log_says_what_is_sent_exactly_and_why(nodes: Nodes, caplog: pytest.LogCaptureFixture) -> None:
+def test_the_log_lists_exactly_sent_arrays_with_the_reason(
+    nodes: Nodes, caplog: pytest.LogCaptureFixture
+) -> None:
     caplog.set_level("INFO", "flwr")
     nodes.add(1, app())
     strategy = Compressed(FedAvg(min_train_nodes=1, min_available_nodes=1), "auto")

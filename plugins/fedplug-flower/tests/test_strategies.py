@@ -68,7 +68,7 @@ def test_uncompressed_payloads_train_the_model_that_the_strategy_trains_alone(
     assert metrics["loss"] == pytest.approx(expected_metrics["loss"])
 
 
-def test_a_round_moves_the_model_by_the_weighted_mean_of_what_the_payloads_say(nodes: Nodes) -> None:
+def test_a_round_moves_the_model_by_the_weighted_mean_of_the_decoded_payloads(nodes: Nodes) -> None:
     for node in (1, 3):
         nodes.add(node)
     model, _ = nodes.run_rounds(Compressed(FedAvg(), TOPK, min_size=0), (1,), new_model())
@@ -148,7 +148,7 @@ def test_a_function_for_metrics_sees_those_of_each_client(nodes: Nodes) -> None:
     assert strategy.train_metrics_aggr_fn is largest
 
 
-def test_a_fed_avg_of_ones_own_gets_each_update_unless_told_otherwise(nodes: Nodes) -> None:
+def test_a_custom_fed_avg_gets_each_update_by_default(nodes: Nodes) -> None:
     class Counting(FedAvg):
         def aggregate_train(self, server_round: int, replies: Any) -> Any:
             self.seen = len(list(replies))
@@ -162,7 +162,7 @@ def test_a_fed_avg_of_ones_own_gets_each_update_unless_told_otherwise(nodes: Nod
         assert strategy.seen == seen
 
 
-def test_what_is_configured_wrongly_is_an_error_at_once() -> None:
+def test_a_wrong_configuration_is_an_error_at_once() -> None:
     with pytest.raises(fedplug.errors.UnknownNameError, match="topk"):
         Compressed(FedAvg(), "topkk(0.1)")
     with pytest.raises(TypeError, match="must be a Strategy"):

@@ -352,7 +352,7 @@ def test_a_round_whose_result_is_not_finite_is_refused_and_leaves_model_and_stra
         np.testing.assert_array_equal(after[name], array)
 
 
-def test_of_two_forms_of_metrics_the_one_of_the_round_before_is_right(nodes: Nodes, log: list[str]) -> None:
+def test_on_a_tie_metrics_have_the_form_of_the_last_round(nodes: Nodes, log: list[str]) -> None:
     for node in (1, 2):
         nodes.add(node)
     strategy = Compressed(FedAvg(), ENCODER)

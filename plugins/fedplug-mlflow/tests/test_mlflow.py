@@ -154,7 +154,7 @@ def test_a_training_that_begins_again_is_another_run(uri):
     ]
 
 
-def test_trainings_of_other_processes_and_ids_are_told_apart(uri):
+def test_trainings_of_other_processes_and_ids_are_distinguished(uri):
     finish(1)
     finish(1, process_id="other")
     another_process(uri)
@@ -202,7 +202,7 @@ def test_a_store_that_cannot_be_written_is_logged_once_and_left_alone(tmp_path, 
     assert "fedplug_round_finished of fedplug-mlflow" in record.getMessage()
 
 
-def test_what_is_logged_after_an_experiment_is_not_part_of_it(uri):
+def test_logs_after_an_experiment_do_not_belong_to_it(uri):
     resolve.notify("fedplug_experiment_started", name="digits", folder=None, config={})
     finish(1)
     fedplug_mlflow.log_to(uri)

@@ -109,7 +109,7 @@ def test_constants_that_are_not_finite_have_not_changed(encoder: FedplugEncoder,
     assert from_shareable(send(encoder, contexts.result(broken), weights=weights)).data == {}
 
 
-def test_full_weights_are_refused_with_what_to_do(encoder: FedplugEncoder) -> None:
+def test_full_weights_are_refused_with_a_remedy(encoder: FedplugEncoder) -> None:
     with pytest.raises(ValueError, match=r"params_transfer_type=TransferType\.DIFF"):
         send(encoder, contexts.result(UPDATE, kind=DataKind.WEIGHTS))
 

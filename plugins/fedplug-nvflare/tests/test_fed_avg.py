@@ -18,12 +18,12 @@ def test_identity_is_plain_fed_avg_bit_for_bit(finished: Jobs) -> None:
     np.testing.assert_array_equal(finished["identity_decoded"].result().model, plain)
 
 
-def test_plain_fed_avg_is_what_the_reference_says(finished: Jobs) -> None:
+def test_plain_fed_avg_equals_the_reference(finished: Jobs) -> None:
     expected = reference.fed_avg([None, None], rounds=3)
     np.testing.assert_allclose(finished["plain"].result().model, expected, rtol=0, atol=1e-6)
 
 
-def test_topk_goes_on_after_client_and_job_were_restarted(finished: Jobs) -> None:
+def test_topk_continues_after_client_and_job_were_restarted(finished: Jobs) -> None:
     expected = reference.fed_avg(["topk(0.1)"] * 2, rounds=10)
     forgotten = reference.fed_avg(["topk(0.1)"] * 2, rounds=10, forget_at=(8,))
     model = finished["continued"].result().model
@@ -45,7 +45,7 @@ def test_a_broken_update_is_refused_and_the_others_are_aggregated(finished: Jobs
     np.testing.assert_allclose(job.model, expected, rtol=0, atol=1e-5)
 
 
-def test_what_was_not_accepted_does_not_move_the_residual(finished: Jobs) -> None:
+def test_an_update_that_was_not_accepted_does_not_change_the_residual(finished: Jobs) -> None:
     job = finished["mixed"].result()
     assert "was not accepted by the server; its residual is undone" in job.log("site-3")
     assert "is undone" not in job.log("site-1")

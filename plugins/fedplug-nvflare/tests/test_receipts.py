@@ -48,7 +48,7 @@ def told(receipts: Receipts, client: str) -> str | None:
     return receipt
 
 
-def test_each_client_is_told_of_its_own_once_the_round_is_aggregated(tmp_path: Path) -> None:
+def test_each_client_receives_its_receipt_once_the_round_is_aggregated(tmp_path: Path) -> None:
     receipts = opened(tmp_path / "receipts.json")
     contribute(receipts, "site-1", "0-a")
     contribute(receipts, "site-2", "0-b")
@@ -61,7 +61,7 @@ def test_each_client_is_told_of_its_own_once_the_round_is_aggregated(tmp_path: P
     )
 
 
-def test_what_was_refused_is_not_told(tmp_path: Path) -> None:
+def test_refused_updates_are_not_reported_as_accepted(tmp_path: Path) -> None:
     receipts = opened(tmp_path / "receipts.json")
     contribute(receipts, "site-1", "0-a")
     fire(receipts, AppEventType.AFTER_AGGREGATION)
@@ -71,7 +71,7 @@ def test_what_was_refused_is_not_told(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("kept", [AppEventType.AFTER_LEARNABLE_PERSIST, AppEventType.ROUND_STARTED])
-def test_another_job_knows_what_was_accepted_before_its_model_was_kept(tmp_path: Path, kept: str) -> None:
+def test_another_job_knows_the_updates_accepted_before_its_model_was_saved(tmp_path: Path, kept: str) -> None:
     receipts = opened(tmp_path / "folder/receipts.json")
     contribute(receipts, "site-1", "0-a")
     fire(receipts, AppEventType.AFTER_AGGREGATION)
@@ -89,7 +89,7 @@ def test_a_receipt_of_any_length_is_not_kept(tmp_path: Path) -> None:
     assert told(receipts, "site-1") is None
 
 
-def test_a_damaged_file_ends_the_job_before_it_begins_and_stays_as_it_is(tmp_path: Path) -> None:
+def test_a_damaged_file_ends_the_job_before_it_begins_and_is_not_changed(tmp_path: Path) -> None:
     file = tmp_path / "receipts.json"
     file.write_text("[1")
     aggregator = FedplugAggregator(receipts=str(file))

@@ -292,7 +292,7 @@ def test_a_mean_that_is_not_finite_leaves_the_model(aggregator: FedplugAggregato
     ],
     ids=["finite", "a mean of integers", "NaN", "infinite", "empty"],
 )
-def test_what_nvflare_makes_of_decoded_updates_is_checked(
+def test_the_aggregation_of_decoded_updates_by_nvflare_is_checked(
     decoder: FedplugDecoder, params: dict[str, Any], taken: bool
 ) -> None:
     result = FLModel(params=dict(params), params_type=ParamsType.DIFF if params else None)

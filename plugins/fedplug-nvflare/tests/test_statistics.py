@@ -75,7 +75,9 @@ def test_variances_follow_the_clients_and_are_never_negative(
             assert (weights["1.running_var"] >= 0).all()
 
 
-def test_the_log_says_what_is_sent_exactly_and_why(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_the_log_lists_exactly_sent_arrays_with_the_reason(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     encoder, weights = encoder_of("auto", tmp_path), new_model().state_dict()
     caplog.set_level("INFO")
     for round_num in range(2):

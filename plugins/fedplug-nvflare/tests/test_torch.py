@@ -26,7 +26,7 @@ def update(dtype: torch.dtype) -> dict[str, torch.Tensor]:
 
 
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
-def test_tensors_are_encoded_and_stay_as_they_are(dtype: torch.dtype, tmp_path: Path) -> None:
+def test_encoding_does_not_change_tensors(dtype: torch.dtype, tmp_path: Path) -> None:
     tensors = update(dtype)
     encoder = FedplugEncoder("topk(0.1)", store=f"sqlite:///{tmp_path}/store")
     sent = encoder.process(contexts.result(tensors), contexts.task_context("site-1", contexts.task({})))

@@ -31,7 +31,7 @@ def test_the_commands_look_check_copy_and_go_back(new_url, tmp_path, capsys):
         assert store.open_process("p").last_round == 7
 
 
-def test_what_makes_no_sense_is_refused(url, new_url, tmp_path, capsys):
+def test_invalid_arguments_are_refused(url, new_url, tmp_path, capsys):
     assert main(["store", "show", url]) != 0
     assert "there is no store in postgresql://" in capsys.readouterr().err
     with fedplug.open_store(url) as store:

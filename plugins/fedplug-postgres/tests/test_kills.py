@@ -42,7 +42,7 @@ def last_committed(process, said):
 
 
 @pytest.mark.parametrize("what", ["its process of the server", "the server"])
-def test_killing_the_server_costs_a_round_at_most_and_the_store_goes_on(server, url, what):
+def test_killing_the_server_costs_at_most_a_round_and_the_store_continues(server, url, what):
     """The same store, not opened again, finds the server when it is back."""
     delays = random.Random(1)
     with fedplug.open_store(url) as store:

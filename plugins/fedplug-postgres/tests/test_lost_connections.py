@@ -54,7 +54,7 @@ def test_a_connection_lost_after_the_round_was_permanent_is_found_out_and_is_no_
     assert (process.last_round, process.client_ids()) == (1, ["a", "b"])
 
 
-def test_who_cannot_ask_the_server_again_is_told_that_the_round_is_in_doubt(process, way, url):
+def test_a_client_that_lost_the_server_learns_that_the_commit_is_uncertain(process, way, url):
     way.cut_after = b"COMMIT"
     way.close()  # the connection that there is goes on
     with pytest.raises(StoreError, match=r"lost while round 1 .* `last_round` shows whether"):
@@ -109,7 +109,7 @@ def test_a_network_that_swallows_everything_is_given_up_after_the_timeout(way, b
             process.read_server()
 
 
-def test_an_error_of_whoever_makes_the_states_changes_nothing(process):
+def test_an_error_while_states_are_created_changes_nothing(process):
     class Broken(dict):
         def items(self):
             yield "a", {"w": np.zeros(3)}

@@ -29,20 +29,20 @@ def values(process):
         ("postgresql:x", "is not the URL of a store"),
     ],
 )
-def test_what_is_not_the_url_of_a_store_is_refused_and_no_password_is_repeated(url, message):
+def test_an_invalid_store_url_is_refused_without_repeating_the_password(url, message):
     with pytest.raises(ConfigError, match=message) as caught:
         fedplug.open_store(url)
     assert "secret" not in str(caught.value)
 
 
-def test_a_server_that_is_not_there_is_named_with_what_to_do():
+def test_an_unreachable_server_is_named_with_a_remedy():
     with pytest.raises(
         StoreError, match=r"postgresql://me@127.0.0.1:1/ cannot be reached: .*refused.*~/.pgpass"
     ):
         fedplug.open_store("postgresql://me:secret@127.0.0.1:1")
 
 
-def test_a_wrong_password_is_told_and_not_repeated_and_no_config_holds_the_right_one(server, monkeypatch):
+def test_a_wrong_password_is_an_error_and_no_password_is_shown(server, monkeypatch):
     server.sql("CREATE ROLE ada LOGIN PASSWORD 'sesame'", "GRANT CREATE ON DATABASE postgres TO ada")
     with pytest.raises(StoreError, match='password authentication failed for user "ada"') as caught:
         fedplug.open_store(server.url(role="ada:secret", schema="of_ada"))
@@ -54,13 +54,13 @@ def test_a_wrong_password_is_told_and_not_repeated_and_no_config_holds_the_right
     PostgresStore(**config).close()
 
 
-def test_a_role_without_rights_is_told_which_it_needs(server):
+def test_a_role_without_rights_is_an_error_that_names_them(server):
     server.sql("CREATE ROLE bob LOGIN PASSWORD 'sesame'")
     with pytest.raises(StoreError, match="permission denied for database postgres; the role needs CREATE"):
         fedplug.open_store(server.url(role="bob:sesame", schema="of_bob"))
 
 
-def test_a_newer_version_and_what_is_no_store_are_refused_and_left_alone(server, url, new_url):
+def test_newer_versions_and_other_files_are_refused_and_not_changed(server, url, new_url):
     fedplug.open_store(url).close()
     schema = url.rpartition("=")[2]
     server.sql(f"UPDATE {schema}.fedplug_store SET version = 2")
@@ -94,7 +94,7 @@ def test_going_back_restores_replaced_states_and_removes_clients_that_came_later
         process.verify()
 
 
-def test_what_no_kept_round_needs_is_deleted(server, url):
+def test_data_that_no_kept_round_needs_is_deleted(server, url):
     with fedplug.open_store(url) as store:
         process = store.open_process("p", {})
         for number in range(5):
@@ -150,7 +150,7 @@ def test_large_states_are_cut_and_a_round_needs_the_memory_of_few(url):
     assert int(found.stdout) < 200
 
 
-def test_who_looks_into_a_store_in_use_sees_one_moment_and_changes_nothing(url):
+def test_a_reader_of_a_store_in_use_sees_one_commit_and_changes_nothing(url):
     with pytest.raises(StoreError, match="there is no store in"):
         PostgresStore.look_into(url)
     with fedplug.open_store(url) as store:

@@ -16,18 +16,18 @@ VALUES = st.one_of(
 
 
 @given(st.lists(VALUES, max_size=40))
-def test_what_is_packed_comes_back_in_order(values):
+def test_packed_values_keep_their_order(values):
     assert columns.unpack(columns.pack(values)) == values
 
 
-def test_neighbours_share_what_they_have_in_common():
+def test_neighbours_share_common_parts():
     (first, second), calls = SHELVES[:2], [messages.OnWorker(abs, (number,)) for number in range(500)]
     places = [shelves.OnShelf(shelf, number) for shelf in (first, second) for number in range(250)]
     assert len(columns.pack(calls)) == 1
     assert len(columns.pack(places)) == 2
 
 
-def test_functions_of_one_kind_are_told_apart():
+def test_functions_of_one_kind_are_distinguished():
     one, other = [].append, [].append
     packed = columns.pack([messages.OnWorker(one, ()), messages.OnWorker(other, ())])
     assert [value.function for value in columns.unpack(packed)] == [one, other]

@@ -174,7 +174,7 @@ def test_states_that_a_killed_coordinator_held_are_named(in_blocks, on_ray, clus
 
 
 @pytest.mark.slow
-def test_a_round_may_go_on_without_slices_that_a_coordinator_lost(in_blocks, on_ray, assert_same_bits):
+def test_a_round_may_continue_without_slices_of_a_lost_coordinator(in_blocks, on_ray, assert_same_bits):
     values, totals = [*range(CLIENTS)], []
     values[4] = on_worker(die)
     for coordinators in (0, 2):

@@ -94,7 +94,7 @@ def run(cluster, workers, tasks):
     return cluster.get(tasks[-1].result)
 
 
-def test_tasks_run_once_each_and_give_up_what_was_used(cluster, workers, tmp_path):
+def test_tasks_run_once_each_and_release_their_inputs(cluster, workers, tmp_path):
     tasks = tasks_that_add(str(tmp_path / "log"))
     assert run(cluster, workers(), tasks) == 4321
     assert len((tmp_path / "log").read_text().splitlines()) == len(tasks)
@@ -130,7 +130,7 @@ def test_a_result_that_was_lost_with_its_machine_is_made_again(cluster, workers,
     assert sorted(map(int, log)) == sorted(2 * [1, 20, 21, 300, 4000, 4300] + [4321])
 
 
-def test_after_all_tries_the_error_says_what_was_not_done(cluster, workers, tmp_path):
+def test_after_all_retries_the_error_names_the_unfinished_tasks(cluster, workers, tmp_path):
     with pytest.raises(WorkerError, match=r"number \d+: failed 3 times, the last time: .*died"):
         run(cluster, workers(Dying), tasks_that_add(str(tmp_path / "log")))
 

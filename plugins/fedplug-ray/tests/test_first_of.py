@@ -44,7 +44,7 @@ def taken(order, given_up, needed, first, clients=2):
 
 
 @given(st.permutations(range(8)), st.sets(st.integers(0, 7)), st.integers(1, 16))
-def test_in_order_what_is_taken_follows_from_what_was_given_up_alone(order, given_up, needed):
+def test_the_order_of_allocation_follows_from_releases_alone(order, given_up, needed):
     well = [number for number in range(8) if number not in given_up]
     wanted = -(-needed // 2)
     preferred = [number for number in well if number < wanted]

@@ -136,7 +136,7 @@ PROGRAMS = {
 
 
 @pytest.mark.parametrize("name", PROGRAMS)
-def test_a_program_gives_what_it_gives_in_process(name, on_ray, assert_same_bits):
+def test_a_program_has_the_same_result_as_in_process(name, on_ray, assert_same_bits):
     with fedplug.use_runtime("inprocess"):
         expected = PROGRAMS[name]()
     on_ray()

@@ -30,7 +30,7 @@ def test_a_worker_without_tasks_of_its_node_takes_the_first_of_all(ready):
     assert taken(ready, "c", "c", "c") == [(3, "c"), (0, "c"), (1, "c")]
 
 
-def test_who_is_at_home_goes_before_who_is_idle_longer(ready):
+def test_local_clients_come_before_longer_idle_workers(ready):
     assert ready.pop(["b", "a"]) == (1, "b")
     ready = ready_tasks.ReadyTasks(lambda task: True)
     ready.push(0, "x", "a")

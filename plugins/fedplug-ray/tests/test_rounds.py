@@ -82,7 +82,7 @@ def test_a_round_fails_when_all_tries_failed(on_ray):
     assert round_of([*range(10)], states_of(10))[1] == 10
 
 
-def test_a_round_may_go_on_without_the_clients_that_were_lost(on_ray, assert_same_bits):
+def test_a_round_may_continue_without_lost_clients(on_ray, assert_same_bits):
     on_ray(on_lost="skip", retries=0, client_results="handles")
     values = [*range(4), on_worker(die), *range(5, 10)]
     total, count, states = round_of(values, states_of(10))

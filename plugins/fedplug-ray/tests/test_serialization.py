@@ -45,7 +45,7 @@ def test_a_sparse_accumulator_is_sent_without_its_zeros():
     assert sum(part.nbytes for part in (sent.indices, sent.values)) == 8 * 1000
 
 
-def test_a_dense_array_is_sent_as_it_is():
+def test_a_dense_array_is_sent_uncompressed():
     array = np.ones(5000, np.float32)
     assert serialization.shrink(array) is array
 

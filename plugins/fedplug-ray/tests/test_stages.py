@@ -36,7 +36,7 @@ def test_aggregations_that_do_not_wait_for_one_another_are_one_stage():
     assert stage.keeps == ()
 
 
-def test_what_waits_for_an_aggregation_is_the_next_stage_and_clients_values_are_kept_for_it():
+def test_code_after_an_aggregation_is_the_next_stage_and_keeps_the_clients_values():
     @tff.federated_computation(at_clients)
     def deviations(values):
         doubled = tff.federated_map(add, (values, values))

@@ -219,7 +219,7 @@ def test_a_shard_on_a_slow_disk_commits_all_or_nothing_and_may_be_killed(cluster
         assert number == 3
 
 
-def test_a_shard_says_what_it_waited_for(cluster, tmp_path, monkeypatch):
+def test_a_shard_reports_its_waiting_times(cluster, tmp_path, monkeypatch):
     actor = importlib.import_module("fedplug_ray.shards.actor")
     monkeypatch.setattr(actor, "_PREDECESSOR_SECONDS", 0.2)
     before = Shard(tmp_path, "before")
@@ -243,7 +243,7 @@ class RayStoreSuite(StateStoreSuite):
         "test_any_text_is_a_process_id_a_client_id_and_a_tensor_name",
         "test_a_commit_that_is_refused_changes_nothing",
         "test_changing_arrays_handed_in_or_out_changes_nothing",
-        "test_what_was_committed_is_there_when_the_store_is_opened_again",
+        "test_committed_data_survives_reopening_the_store",
     ],
 )
 def test_it_keeps_the_promises_of_a_store(cluster, check):
@@ -281,7 +281,7 @@ def test_it_goes_back_on_all_machines(process, on_ray, second_node, tmp_path, as
     assert_same_bits(found, expected)
 
 
-def test_the_commands_copy_it_and_say_what_is_not_for_it(cluster, second_node, tmp_path, capsys):
+def test_the_commands_copy_it_and_name_unsupported_operations(cluster, second_node, tmp_path, capsys):
     url, copy, back = f"ray+sqlite:///{tmp_path}/s", tmp_path / "copy", f"ray+sqlite:///{tmp_path}/back"
     with fedplug.open_store(f"{url}?replicas=1") as store:
         last = [commit_next(store.open_process("p", {}), 100) for _ in range(4)][-1]
@@ -307,6 +307,6 @@ def test_the_commands_copy_it_and_say_what_is_not_for_it(cluster, second_node, t
 @pytest.mark.parametrize(
     "url", ["ray://x", "ray+sqlite://x", "ray+sqlite:///", "ray+sqlite:///~/x", "ray+sqlite:///x?copies=1"]
 )
-def test_what_is_no_url_of_such_a_store_is_refused(url):
+def test_an_invalid_url_is_refused(url):
     with pytest.raises(ConfigError, match=r"ray\+"):
         fedplug.open_store(url)

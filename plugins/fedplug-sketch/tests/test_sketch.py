@@ -139,7 +139,7 @@ def test_sums_of_tables_that_became_infinite_are_decoded_as_the_largest_numbers(
         (lambda keys: kernel.estimate(np.ones((1, 0), "f"), keys, 4), "holds no 4 elements"),
     ],
 )
-def test_the_kernel_refuses_what_it_cannot_do(call, message):
+def test_the_kernel_refuses_unsupported_arguments(call, message):
     with pytest.raises(ValueError, match=message):
         call(sketch_ops.row_keys(1, 0, 3))
 
@@ -222,7 +222,7 @@ def test_the_error_of_one_row_is_the_norm_over_the_columns():
     ],
     ids=["no columns", "negative columns", "keys", "negative size", "empty table"],
 )
-def test_the_ops_refuse_what_they_cannot_do(make, message):
+def test_the_ops_refuse_unsupported_arguments(make, message):
     with pytest.raises(tf.errors.InvalidArgumentError, match=message):
         make(op_library("sketch"))
 

@@ -71,7 +71,7 @@ def test_a_training_is_a_folder_of_scalars_by_round(logs):
     }
 
 
-def test_what_is_written_can_be_seen_at_once(logs):
+def test_written_lines_are_visible_at_once(logs):
     finish(1)
     assert read(logs / FOLDER)["aggregator/uplink_bytes"] == [(1, 100)]
 
@@ -101,7 +101,7 @@ def test_a_training_that_begins_again_takes_the_place_of_the_last(logs):
     assert read(logs / FOLDER)["evaluation/test_accuracy"] == [(0, pytest.approx(0.1))]
 
 
-def test_a_full_disk_is_logged_and_what_comes_after_it_is_read(logs, monkeypatch, caplog):
+def test_a_full_disk_is_logged_and_later_records_are_read(logs, monkeypatch, caplog):
     def torn(writer, data):
         writer._writer.write(data[:5])
         raise OSError(errno.ENOSPC, "No space left on device")

@@ -43,13 +43,13 @@ def test_identity_gives_the_mean_in_the_order_of_ranks_bit_for_bit(ranks, dtype)
             np.testing.assert_array_equal(averaged[name], mean, err_msg=name)
 
 
-def test_of_two_ranks_the_bits_are_those_of_plain_ddp(two_ranks):
+def test_two_ranks_have_the_bits_of_plain_ddp(two_ranks):
     plain = two_ranks.run(digits.train, None, 20)
     ours = two_ranks.run(digits.train, "identity", 20)
     assert_same(plain[0]["parameters"], ours[0]["parameters"])
 
 
-def test_nothing_is_lost_what_was_not_sent_is_the_residual(two_ranks):
+def test_the_residual_is_the_part_that_was_not_sent(two_ranks):
     results = two_ranks.run(ddp_jobs.residual_and_gradient)
     for name in results[0][0]:
         own = sum(own[name] for own, _, _ in results)
@@ -98,7 +98,7 @@ def test_accumulated_gradients_are_sent_once(two_ranks):
 
 
 @pytest.mark.parametrize("encoder", ["identity", "topk(0.1)"])
-def test_parameters_of_any_layout_are_averaged_and_seen_as_they_are(two_ranks, encoder):
+def test_parameters_of_any_layout_are_averaged_in_their_own_shape(two_ranks, encoder):
     for first, second in zip(*two_ranks.run(ddp_jobs.gradients_of_strange_parameters, encoder), strict=True):
         for own, given, _ in (first, second):
             for name, gradient in own.items():
@@ -164,7 +164,7 @@ def test_layers_may_be_made_after_the_state(two_ranks):
 
 
 @pytest.mark.parametrize("encoder", ["topk(0.05) | qsgd(4)", "budget('topk(0.05)', bytes_per_client=3000)"])
-def test_a_restarted_job_goes_on_with_the_same_bits(ranks, encoder):
+def test_a_restarted_job_continues_with_the_same_bits(ranks, encoder):
     whole = ranks.run(digits.train, encoder, 10, warmup_steps=2)
     half = ranks.run(digits.train, encoder, 5, warmup_steps=2)
     saved = [{key: load(save(tensors)) for key, tensors in result["saved"].items()} for result in half]
@@ -255,7 +255,7 @@ def test_a_state_may_be_older_than_the_process_group(two_ranks):
     "arguments", [{}, {"static_graph": True}, {"gradient_as_bucket_view": True}], ids=str
 )
 @pytest.mark.parametrize("bad_steps", [[1], [0, 2]], ids=["one step", "the first, and another"])
-def test_after_an_error_training_goes_on_in_every_mode_of_ddp(two_ranks, arguments, bad_steps):
+def test_training_continues_after_an_error_in_every_mode_of_ddp(two_ranks, arguments, bad_steps):
     arguments = {"find_unused_parameters": not arguments.get("static_graph"), **arguments}
     results = two_ranks.run(ddp_jobs.train_through_errors, bad_steps, **arguments)
     for failed, steps, _ in results:
@@ -273,7 +273,7 @@ def test_a_rank_that_left_early_takes_part_in_the_steps_of_the_others(two_ranks)
 
 @pytest.mark.parametrize("encoder", ["topk(0.1) | qsgd(4)", "budget('topk(0.05)', bytes_per_client=3000)"])
 @pytest.mark.parametrize("copied", [ddp_jobs.deep_copied, ddp_jobs.pickled])
-def test_a_copy_goes_on_with_the_same_bits(two_ranks, copied, encoder):
+def test_a_copy_continues_with_the_same_bits(two_ranks, copied, encoder):
     for whole, resumed in two_ranks.run(ddp_jobs.train_a_copy, copied, encoder):
         assert_same(whole[0], resumed[0])
         assert_same(whole[1], resumed[1])
@@ -285,7 +285,7 @@ def test_the_copy_of_another_ranks_state_is_an_error_of_every_rank(two_ranks):
         assert "rank 0 could not" not in error
 
 
-def test_what_has_a_process_group_of_its_own_is_not_copied(two_ranks):
+def test_an_object_with_its_own_process_group_is_not_copied(two_ranks):
     for errors in two_ranks.run(ddp_jobs.copy_with_a_group_of_its_own):
         assert len(errors) == 2
         assert all("process group of its own cannot be copied" in error for error in errors)

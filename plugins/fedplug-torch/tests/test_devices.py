@@ -55,7 +55,7 @@ def test_one_tensor_and_its_state_stay_on_the_device():
     assert payload == codec.encode(x.cpu())[0]
 
 
-def test_a_state_is_saved_and_goes_on():
+def test_a_saved_state_continues():
     codec = Codec("topk(0.05) | qsgd(8)")
     _, state = codec.encode_model(update(0, "cuda"))
     loaded = safetensors.torch.load(safetensors.torch.save(state))
@@ -65,7 +65,7 @@ def test_a_state_is_saved_and_goes_on():
     )
 
 
-def test_what_is_sent_and_what_is_kept_add_up():
+def test_payload_and_residual_add_up():
     tensors = update(0, "cuda")
     payloads, state = Codec("topk(0.05)").encode_model(tensors)
     sent = decode_model(payloads)

@@ -75,7 +75,7 @@ def test_a_refused_tensor_counts_as_zeros_on_all_ranks(two_ranks):
         assert np.isfinite(mine).all()
 
 
-def test_what_does_not_fit_is_refused():
+def test_values_that_do_not_fit_are_refused():
     with pytest.raises(CapabilityError, match="have no fixed size; use for instance"):
         FixedSize("topk(0.01)")
     with pytest.raises(CapabilityError, match="keeps memory"):

@@ -100,7 +100,7 @@ def test_top_k_with_error_feedback_converges_with_a_tenth_of_the_bytes(two_ranks
     assert sparse[0]["bytes"] < dense[0]["bytes"] / 10
 
 
-def test_a_restarted_job_goes_on_with_the_same_bits(ranks):
+def test_a_restarted_job_continues_with_the_same_bits(ranks):
     steps, half = 4 * INNER_STEPS, 2 * INNER_STEPS + 1  # in the middle of the inner steps
     whole = ranks.run(outer_jobs.train, "topk(0.1) | qsgd(4)", steps)
     saved = [
@@ -176,7 +176,7 @@ def test_encoding_again_gives_the_same_bytes():
     ],
     ids=["none", "a list", "bytes", "not all parameters"],
 )
-def test_what_is_no_message_is_refused(messages, words):
+def test_an_invalid_message_is_refused(messages, words):
     with pytest.raises(ArgumentError, match=words):
         Worker(0, "identity").outer.apply(messages)
 
@@ -307,7 +307,7 @@ def test_an_optimizer_that_keeps_something_else_cannot_be_saved():
 
 
 @pytest.mark.parametrize("copied", [copy.deepcopy, lambda kept: pickle.loads(pickle.dumps(kept))])
-def test_a_copy_goes_on_with_the_same_bits(copied):
+def test_a_copy_continues_with_the_same_bits(copied):
     worker = Worker(0, "topk(0.1) | qsgd(4)")
     worker.train()
     worker.outer.apply({"me": worker.outer.encode()})
@@ -320,7 +320,7 @@ def test_a_copy_goes_on_with_the_same_bits(copied):
 
 
 @pytest.mark.parametrize("optimizer", [None, outer_jobs.adam], ids=["the default", "Adam"])
-def test_restored_in_the_natural_order_ranks_go_on_in_the_middle_of_an_interval(two_ranks, optimizer):
+def test_restored_ranks_continue_in_the_middle_of_an_interval(two_ranks, optimizer):
     for whole, resumed in two_ranks.run(outer_jobs.restart_in_the_middle, "topk(0.1)", optimizer):
         assert_same(whole, resumed)
 
@@ -338,7 +338,7 @@ def test_restored_in_the_natural_order_ranks_go_on_in_the_middle_of_an_interval(
         "identity",
     ],
 )
-def test_what_was_not_applied_is_sent_later(encoder):
+def test_changes_that_were_not_applied_are_sent_later(encoder):
     """The sum of all changes equals the applied changes plus the kept ones."""
     model = torch.nn.ParameterDict({"large": torch.zeros(40, 50), "small": torch.zeros(7)})
     optimizer = torch.optim.SGD(model.parameters(), lr=1)
@@ -411,7 +411,7 @@ def test_parameters_that_differ_between_ranks_are_named_on_every_rank(two_ranks,
         assert unchanged
 
 
-def test_what_one_rank_refuses_every_rank_hears_of(two_ranks):
+def test_an_error_of_one_rank_is_raised_on_every_rank(two_ranks):
     first, second = two_ranks.run(outer_jobs.different_parameters, outer_jobs.in_float8)
     assert first[0] == "RankError"
     assert second[0] == "ArgumentError"
@@ -421,7 +421,7 @@ def test_what_one_rank_refuses_every_rank_hears_of(two_ranks):
 
 
 @pytest.mark.parametrize("original_parameters", [False, True])
-def test_fsdp_is_refused_with_what_to_pass_instead(two_ranks, original_parameters):
+def test_fsdp_is_refused_with_a_remedy(two_ranks, original_parameters):
     for errors in two_ranks.run(outer_jobs.sharded_by_fsdp, original_parameters):
         assert len(errors) == 3
         assert all("is sharded by FullyShardedDataParallel; pass a model that is whole" in e for e in errors)
@@ -554,7 +554,7 @@ def test_the_state_of_another_encoder_is_refused(encoder, other):
     assert 0 < same.bytes_sent < same.dense_bytes
 
 
-def test_what_is_no_model_and_no_number_is_refused_in_words():
+def test_a_clear_error_refuses_wrong_models_and_numbers():
     for wrong in (digits.network().parameters(), "model", [torch.ones(3)]):
         with pytest.raises(ArgumentError, match=r"its named_parameters\(\) \(not its parameters"):
             OuterStep(wrong, "identity", inner_steps=1)

@@ -67,7 +67,7 @@ def test_the_program_for_outer_steps_runs(alone, capfd):
     assert "rank 0: exchange 5, " in capfd.readouterr().out
 
 
-def test_the_example_for_ddp_goes_on_from_its_checkpoint(alone, capfd, monkeypatch):
+def test_the_example_for_ddp_resumes_from_its_checkpoint(alone, capfd, monkeypatch):
     def run(steps, folder):
         monkeypatch.setattr(sys, "argv", ["", "--steps", str(steps), "--checkpoint", folder])
         runpy.run_path(str(PACKAGE / "examples/ddp_digits.py"), run_name="__main__")

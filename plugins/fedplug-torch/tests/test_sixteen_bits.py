@@ -24,7 +24,7 @@ def waiting(state):
 
 
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
-def test_an_outer_step_keeps_what_it_does_not_send(dtype):
+def test_an_outer_step_keeps_unsent_changes(dtype):
     model = torch.nn.Linear(SIZE - 1, 1, dtype=dtype)
     parameters = [(name, p) for name, p in model.named_parameters() if name == "weight"]
     with torch.no_grad():

@@ -129,7 +129,7 @@ def test_tensors_of_inference_mode_are_tensors():
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )
-def test_what_cannot_be_encoded_is_refused(value, words):
+def test_tensors_that_cannot_be_encoded_are_refused(value, words):
     with pytest.raises(ArgumentError, match=words):
         fedplug_torch.encode(value, "identity")
     with pytest.raises(ArgumentError, match=f"tensor 'x'.*{words}"):
@@ -141,7 +141,7 @@ def test_what_cannot_be_encoded_is_refused(value, words):
     [torch.zeros(99), torch.zeros(100, dtype=torch.float64), np.zeros(100)],
     ids=["shape", "dtype", "library"],
 )
-def test_what_does_not_fit_is_not_written(out):
+def test_values_that_do_not_fit_are_not_written(out):
     payload, _ = fedplug_torch.encode(numbers(100), "identity")
     with pytest.raises(ArgumentError):
         fedplug_torch.decode(payload, out=out)
@@ -177,7 +177,7 @@ def test_a_model_is_sent_and_read_into_another(tensors):
 
 
 @pytest.mark.parametrize("dtype", FLOATS, ids=str)
-def test_a_state_goes_on_from_a_safetensors_file_with_the_same_bytes(dtype):
+def test_a_state_from_a_safetensors_file_continues_with_the_same_bytes(dtype):
     codec = fedplug_torch.Codec("topk(0.05) | qsgd(4)")
     _, state = codec.encode_model({"x": numbers(1000, dtype=dtype)})
     expected = codec.encode_model({"x": numbers(1000, dtype=dtype, seed=1)}, state, 1)
@@ -226,7 +226,7 @@ def test_a_payload_may_be_a_tensor_of_bytes():
     ],
     ids=lambda value: type(value).__name__,
 )
-def test_what_is_no_model_is_refused_in_words(model):
+def test_a_clear_error_refuses_anything_but_a_model(model):
     codec = fedplug_torch.Codec("topk(0.1)")
     with pytest.raises(
         ArgumentError, match=r"pass the module, its named_parameters\(\) \(not its parameters"
@@ -246,7 +246,7 @@ def test_scalars_of_torch_are_numbers():
     assert total.weight == 4.0
 
 
-def test_what_is_no_state_and_names_given_twice_are_refused():
+def test_invalid_states_and_duplicate_names_are_refused():
     codec, x = fedplug_torch.Codec("topk(0.1)"), torch.ones(100)
     with pytest.raises(StateError, match="a state is a dictionary of arrays, not a str"):
         codec.encode_model({"a": x}, "state")

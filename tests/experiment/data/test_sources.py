@@ -195,7 +195,7 @@ def test_a_function_brings_clients(functions, tmp_path) -> None:
         ("value", "this is a int, but it must be a function"),
     ],
 )
-def test_what_is_wrong_with_a_function_is_one_line(functions, tmp_path, name, message) -> None:
+def test_an_invalid_function_is_an_error_of_one_line(functions, tmp_path, name, message) -> None:
     with pytest.raises(ConfigError, match=message) as caught:
         load_data(DataConfig(source=f"{functions}:{name}"), 0, tmp_path)
     assert "[data] source" in str(caught.value)
@@ -253,7 +253,7 @@ def test_a_module_of_another_configuration_is_not_taken_for_ours(functions, tmp_
         ),
     ],
 )
-def test_what_is_wrong_with_an_npz_is_one_line(tmp_path, arrays, message) -> None:
+def test_an_invalid_npz_is_an_error_of_one_line(tmp_path, arrays, message) -> None:
     config = write_npz(tmp_path, **arrays)
     with pytest.raises(ConfigError, match=message) as caught:
         load_data(config, 0, tmp_path)
@@ -277,7 +277,7 @@ def test_what_is_wrong_with_an_npz_is_one_line(tmp_path, arrays, message) -> Non
         ("label\n1\n", "it must have features"),
     ],
 )
-def test_what_is_wrong_with_a_csv_is_one_line(tmp_path, text, message) -> None:
+def test_an_invalid_csv_is_an_error_of_one_line(tmp_path, text, message) -> None:
     config = write_csv(tmp_path, text)
     with pytest.raises(ConfigError, match=message) as caught:
         load_data(config, 0, tmp_path)

@@ -126,7 +126,7 @@ def test_values_get_the_squared_error_and_show_the_absolute_one(built) -> None:
 
 
 @pytest.mark.parametrize(("activation", "logits"), [(None, True), ("softmax", False)])
-def test_the_cross_entropy_is_of_what_the_model_ends_in(built, activation, logits) -> None:
+def test_the_cross_entropy_follows_the_last_layer_of_the_model(built, activation, logits) -> None:
     for keys in ({}, {"loss": "sparse_categorical_crossentropy"}):
         arguments = {"outputs": 3, "activation": activation}
         builder, _ = built(LABELS, "dense", arguments=arguments, **keys)
@@ -193,7 +193,7 @@ def test_the_type_of_a_batch_is_offered_to_the_function(built) -> None:
         ),
     ],
 )
-def test_what_is_wrong_with_a_model_is_one_line(built, examples, function, keys, message) -> None:
+def test_an_invalid_model_is_an_error_of_one_line(built, examples, function, keys, message) -> None:
     with pytest.raises(ConfigError, match=message) as caught:
         built(examples, function, **keys)
     assert "[model]" in str(caught.value)

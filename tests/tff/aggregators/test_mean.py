@@ -24,7 +24,7 @@ def updates(model: ModelEncoder, count: int) -> list[Update]:
 
 
 @pytest.mark.parametrize("encoder", [Identity(), TopK(0.1)])
-def test_it_is_the_weighted_mean_of_what_the_payloads_stand_for(encoder: object) -> None:
+def test_it_is_the_weighted_mean_of_the_decoded_payloads(encoder: object) -> None:
     model, weights = ModelEncoder(encoder, SPECS), [1.0, 5.0, 2.0]
     accumulator = Mean().zero(SPECS)
     clients = updates(model, 3)

@@ -28,7 +28,7 @@ def rounds(expression, number=6, seed=0):
 
 
 @pytest.mark.parametrize("estimate", ["all", "sampled"])
-def test_it_is_the_mean_of_all_memories_before_and_the_differences_of_those_who_sent(estimate):
+def test_it_is_the_mean_of_all_memories_and_of_the_senders_differences(estimate):
     aggregator = MemoryMean(CLIENTS, estimate=estimate)
     state = aggregator.init_state(SPECS)
     before = [np.zeros(spec.shape) for spec in SPECS]

@@ -78,7 +78,7 @@ def test_the_compression_aggregator_without_clipping_and_zeroing_is_the_bare_mea
     np.testing.assert_allclose(result, (VALUES[0] + VALUES[1]) / 2, rtol=1e-6)
 
 
-def test_metrics_that_count_no_bytes_are_told_apart_from_no_bytes() -> None:
+def test_metrics_without_bytes_are_distinguished_from_zero_bytes() -> None:
     with pytest.raises(ConfigError, match="round 0 count no bytes"):
         tff_legacy.size_info([{"aggregator": {"mean_value": ()}}])
     assert tff_legacy.size_info([]) == tff_legacy.SizeInfo([], [])

@@ -50,7 +50,7 @@ class TestAnAdaptiveStage(fedplug.testing.EncoderSuite):
         return StageEncoder(stages.TopKWithError, fraction=0.3)
 
 
-def test_a_stage_does_what_the_encoder_written_for_fedplug_does():
+def test_a_stage_equals_the_encoder_of_fedplug():
     adapted, native = StageEncoder(stages.TopKWithError, fraction=0.3), Pipeline([TopK(0.3)])
     spec = tf.TensorSpec([50], tf.float32)
     states = [adapted.init_state(spec), native.init_state(spec)]
@@ -116,12 +116,12 @@ def test_it_is_written_and_read_by_the_name_of_the_stage():
         (stages.KeepsTheHead, {"fraction": 1}, "refuses its arguments"),
     ],
 )
-def test_what_is_no_stage_is_refused_with_the_reason(stage, arguments, message):
+def test_a_non_stage_is_refused_with_the_reason(stage, arguments, message):
     with pytest.raises(ConfigError, match=message):
         StageEncoder(stage, **arguments)
 
 
-def test_a_stage_that_keeps_a_variable_is_told_where_state_belongs():
+def test_a_stage_that_keeps_a_variable_is_refused_with_a_remedy():
     encoder = StageEncoder(stages.KeepsAVariable)
     with pytest.raises(ConfigError, match="state of an adaptive stage"):
         encoder.from_wire(tf.zeros([0], tf.uint8), tf.TensorSpec([3], tf.float32))

@@ -70,7 +70,7 @@ def test_a_rule_for_no_variable_names_the_nearest(model_fn, sgd):
         build_weighted_fed_avg(model_fn, sgd, encoder={"dens/kernel": "topk(0.1)"})
 
 
-def test_in_a_factory_rules_go_by_the_paths_of_the_values_or_by_given_names(model_fn):
+def test_rules_of_a_factory_match_value_paths_or_given_names(model_fn):
     vector = tff.TensorType(np.float32, [100])
     stateless = "randomk(0.1)"
     build_aggregation_factory({"a/*": stateless}).create(
@@ -86,7 +86,7 @@ def test_in_a_factory_rules_go_by_the_paths_of_the_values_or_by_given_names(mode
         )
 
 
-def test_a_restarted_run_goes_on_with_the_same_bits(model_fn, sgd, dataset, tmp_path):
+def test_a_restarted_run_continues_with_the_same_bits(model_fn, sgd, dataset, tmp_path):
     process = build_weighted_fed_avg(model_fn, sgd, encoder="budget('qsgd(8)', 700)")
     clients = {f"client {seed}": dataset(seed) for seed in range(3)}
 

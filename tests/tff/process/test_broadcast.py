@@ -197,7 +197,7 @@ def test_the_distributor_of_a_tff_process_counts_the_changed_entries(model_fn, s
         np.testing.assert_allclose(ours, theirs, atol=1e-6)
 
 
-def test_a_plain_distributor_counts_the_bytes_of_the_model_as_it_is() -> None:
+def test_a_plain_distributor_counts_the_bytes_of_the_model() -> None:
     process = build_distributor(MODEL)
 
     @tff.federated_computation(

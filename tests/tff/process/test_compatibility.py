@@ -68,7 +68,7 @@ BROKEN = {
 
 
 @pytest.mark.parametrize("case", BROKEN)
-def test_a_broken_rule_is_found_and_what_it_suggests_works(case):
+def test_a_broken_rule_is_found_and_its_suggestion_works(case):
     rule = case.partition(",")[0]
     broken = BROKEN[case]
     (found,) = {name: c for name, c in conflicts(broken).items() if name == rule}.values()
@@ -87,7 +87,7 @@ def test_a_broken_rule_is_found_and_what_it_suggests_works(case):
         (stack("identity", Median(), dtypes=("float32", "float64")), "dtype"),
     ],
 )
-def test_an_aggregator_can_be_what_does_not_fit(broken, rule):
+def test_the_incompatible_part_can_be_the_aggregator(broken, rule):
     found = conflicts(broken)[rule]
     assert found.parts[0].startswith("median")
     mended = dataclasses.replace(broken, aggregator=fedplug.aggregator(found.instead))
@@ -136,7 +136,7 @@ def test_the_stack_of_a_model_has_every_encoder_with_the_dtypes_it_gets():
     assert found == {topk: {"float32", "float64"}, Identity(): {"bfloat16"}}
 
 
-def test_a_sum_that_noise_is_to_hide_takes_only_what_stays_as_short_as_it_was_clipped(inprocess):
+def test_a_sum_for_noise_accepts_only_encoders_that_keep_the_clipping_norm(inprocess):
     sums = build_sum_factory("topk(0.1, error_feedback=False)", private=True)
     sums.create(tff.TensorType(np.float32, [100]))  # no warning: biased encoders are refused
     with pytest.raises(CapabilityError, match=r"rule 'sensitivity': randomk.*use topk\(0\.01, error_feed"):

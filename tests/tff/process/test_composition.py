@@ -67,7 +67,7 @@ class FixedPoint(Transform):
         return {"scale": state["scale"]}
 
 
-def test_a_transform_keeps_its_state_and_measures_and_so_does_what_is_inside() -> None:
+def test_a_transform_and_its_inner_encoder_keep_states_and_measurements() -> None:
     process = TransformFactory(FixedPoint(), build_sum_factory("identity")).create(VALUE)
     first = process.next(process.initialize(), VALUES)
     second = process.next(first.state, VALUES)
@@ -156,7 +156,7 @@ def test_a_weighted_inner_factory_is_refused_with_where_weights_belong() -> None
         TransformFactory(FixedPoint(), tff.aggregators.MeanFactory())
 
 
-def test_a_transform_that_does_not_give_back_what_it_got_is_refused() -> None:
+def test_a_transform_that_is_not_inverted_is_refused() -> None:
     class OneWay(FixedPoint):
         def backward(self, total, state):
             return total

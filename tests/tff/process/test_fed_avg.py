@@ -72,7 +72,7 @@ def test_without_compression_it_is_the_averaging_of_tff(dense, model_fn, sgd, da
         np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-7)
 
 
-def test_what_a_client_sends_and_what_it_keeps_is_what_it_learned(dense, sparse, dataset) -> None:
+def test_payload_and_residual_of_a_client_equal_its_update(dense, sparse, dataset) -> None:
     all_of_it, part = (run(process, [[dataset(1)]])[0] for process in (dense, sparse))
     for w0, dense_w, sparse_w, client_state in zip(
         weights_of(dense.initialize()),
@@ -93,7 +93,7 @@ def test_uplink_bytes_are_the_lengths_of_the_buffers_sent(dense, dataset) -> Non
     assert metrics["aggregator"]["payloads"] == metrics["aggregator"]["clients"] == 2
 
 
-def test_a_non_finite_update_is_dropped_counted_and_leaves_its_client_as_it_was(sparse, dataset) -> None:
+def test_a_non_finite_update_is_dropped_and_counted_and_does_not_change_its_client(sparse, dataset) -> None:
     good, bad = dataset(1), dataset(2, poisoned=True)
     first, second = run(sparse, [[good, dataset(2)], [good, bad]])
     alone = run(sparse, [[good, dataset(2)], [good, dataset(3, examples=0)]])[1]
@@ -169,7 +169,7 @@ def test_the_fused_ops_are_chosen_where_the_runtime_or_that_of_a_program_can_loa
             assert choose_lowering("auto") == expected
 
 
-def test_asking_for_fused_ops_on_a_runtime_that_cannot_load_them_tells_the_fix(model_fn, sgd) -> None:
+def test_requesting_fused_ops_on_an_unsupported_runtime_names_the_fix(model_fn, sgd) -> None:
     with use_runtime("native"), pytest.raises(LoweringError, match=r"use_runtime\('inprocess'\) before"):
         build_weighted_fed_avg(model_fn, sgd, lowering="fused")
 
@@ -204,14 +204,12 @@ def test_wrong_parts_are_refused_when_the_process_is_built(model_fn, sgd, argume
         ({"server_optimizer": tf.keras.optimizers.SGD}, "server_optimizer must be an optimizer of TFF"),
     ],
 )
-def test_what_is_no_model_or_optimizer_of_tff_is_refused_with_what_to_write(
-    model_fn, sgd, arguments, message
-) -> None:
+def test_other_models_and_optimizers_are_refused_with_a_remedy(model_fn, sgd, arguments, message) -> None:
     with pytest.raises(TypeError, match=message):
         build_weighted_fed_avg(**{"model_fn": model_fn, "client_optimizer": sgd, **arguments})
 
 
-def test_the_signature_names_what_a_store_must_not_mix(sparse, model_fn, sgd) -> None:
+def test_the_signature_has_everything_that_a_store_must_not_mix(sparse, model_fn, sgd) -> None:
     other = build_weighted_fed_avg(model_fn, sgd, encoder=fedplug.encoder("topk", fraction=0.2))
     assert sparse.signature != other.signature
     assert sparse.signature == build_weighted_fed_avg(model_fn, sgd, encoder="topk(fraction=0.1)").signature

@@ -44,7 +44,7 @@ def test_the_model_begins_with_the_weights_of_the_keras_model(model) -> None:
 
 @pytest.mark.filterwarnings("ignore:You are saving your model as an HDF5 file:UserWarning")
 @pytest.mark.parametrize("ending", ["keras", pytest.param("h5", marks=pytest.mark.slow)])
-def test_from_a_file_through_rounds_into_a_file(inprocess, sgd, tmp_path, ending) -> None:
+def test_a_state_from_a_file_is_saved_after_rounds(inprocess, sgd, tmp_path, ending) -> None:
     before, after = tmp_path / f"before.{ending}", tmp_path / f"after.{ending}"
     sequential(layers.GRU(3, return_sequences=True)).save(before)
     model = tf.keras.models.load_model(before, compile=False)
@@ -90,7 +90,7 @@ def test_loss_and_metrics_are_reported_and_batches_may_be_mappings_of_x_and_y(in
         ({"input_spec": {"pixels": SPEC[0], "label": SPEC[1]}}, "{'x': features, 'y': labels}"),
     ],
 )
-def test_what_is_no_loss_or_specification_is_told(arguments, message) -> None:
+def test_an_invalid_loss_or_specification_is_an_error(arguments, message) -> None:
     with pytest.raises(ConfigError, match=message):
         fedplug.tff.process.from_keras(sequential(), **{"loss": LOSS, "input_spec": SPEC, **arguments})
 

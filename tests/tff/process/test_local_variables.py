@@ -152,7 +152,7 @@ def test_with_an_encoder_the_state_of_a_client_holds_variables_and_residual(inpr
     assert offset_of(sparse["client_states"][0]) == offset_of(dense["client_states"][0])
 
 
-def test_a_broadcast_encoder_counts_what_clients_hear_and_keeps_how_far_they_heard(inprocess):
+def test_a_broadcast_encoder_counts_bytes_and_keeps_the_clients_versions(inprocess):
     process = build(broadcast_encoder="bfp(4)", min_size=1)
     first = process.next(process.initialize(), [dataset(1)], [process.initialize_client()])
     states = [first["client_states"][0], process.initialize_client()]

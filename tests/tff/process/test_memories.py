@@ -70,7 +70,7 @@ def test_the_server_adds_the_mean_of_all_memories_to_its_model(build, client_dat
                 np.testing.assert_allclose(new, old - g, atol=1e-6)
 
 
-def test_a_client_whose_update_is_not_finite_keeps_its_memory_and_the_server_what_it_has(build, dataset):
+def test_a_non_finite_update_changes_neither_the_clients_memory_nor_the_server(build, dataset):
     with use_runtime("inprocess"):
         process = build(2)
         clients = [process.initialize_client() for _ in range(2)]

@@ -25,7 +25,7 @@ def parts_of(expression, aggregator, dtype):
 
 
 @pytest.mark.parametrize("dtype", DTYPES, ids=["float16", "bfloat16"])
-def test_the_residual_of_a_client_goes_on_growing(dtype):
+def test_the_residual_of_a_client_keeps_growing(dtype):
     parts = parts_of("topk(count=1)", Mean(), dtype)
     instructions = parts.server_message(parts.init_server())
     update = np.full(SIZE, 1, dtype)
@@ -41,7 +41,7 @@ def test_the_residual_of_a_client_goes_on_growing(dtype):
 
 @pytest.mark.parametrize("dtype", DTYPES, ids=["float16", "bfloat16"])
 @pytest.mark.parametrize("aggregator", [Sum(), Mean(), MemoryMean(CLIENTS)], ids=lambda each: each.name)
-def test_a_sum_over_many_clients_goes_on_growing(aggregator, dtype):
+def test_a_sum_over_many_clients_keeps_growing(aggregator, dtype):
     specs = [tf.TensorSpec([SIZE], tf.as_dtype(dtype))]
     encoder = ModelEncoder("identity", specs)
     (buffer,), _ = encoder.encode([tf.fill([SIZE], tf.cast(100, specs[0].dtype))], encoder.init_state(), 0)
@@ -56,7 +56,7 @@ def test_a_sum_over_many_clients_goes_on_growing(aggregator, dtype):
 
 
 @pytest.mark.parametrize("dtype", DTYPES, ids=["float16", "bfloat16"])
-def test_what_a_process_returns_is_of_the_type_of_the_values(dtype):
+def test_a_process_returns_the_type_of_its_values(dtype):
     parts = parts_of("identity", Mean(), dtype)
     instructions = parts.server_message(parts.init_server())
     total = parts.zero()

@@ -70,7 +70,7 @@ def process(model_fn, sgd):
         return built(model_fn, sgd, RULES)
 
 
-def test_a_tensor_says_what_it_sent_lost_and_keeps(process, dataset, inprocess):
+def test_a_tensor_reports_its_sent_lost_and_kept_parts(process, dataset, inprocess):
     first, second = (told(process, metrics) for metrics in run(process, [dataset(1), dataset(2)], 2))
     for metrics in (first, second):
         for tensor in metrics.values():

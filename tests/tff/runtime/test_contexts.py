@@ -79,7 +79,7 @@ def test_the_stock_worker_is_not_asked_to_run_custom_ops(add_one, total):
     ],
     ids=["secure sum", "sequence sum"],
 )
-def test_the_stock_worker_is_not_asked_for_what_it_does_not_have(computation, argument, intrinsic):
+def test_no_unsupported_request_is_sent_to_the_stock_worker(computation, argument, intrinsic):
     with use_runtime("native") as handle:
         with pytest.raises(LoweringError, match=rf'holds {intrinsic}, .*use_runtime\("inprocess"\)'):
             computation(argument)

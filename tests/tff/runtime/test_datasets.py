@@ -45,7 +45,7 @@ def test_beginning_a_dataset_starts_no_threads() -> None:
 
 @pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="TensorFlow has one thread for one processor")
 @pytest.mark.parametrize("clients", [1, 4])
-def test_what_a_dataset_does_in_parallel_stays_parallel(clients: int) -> None:
+def test_parallel_datasets_stay_parallel(clients: int) -> None:
     meeting = threading.Barrier(2, timeout=60)
 
     def meet(element: tf.Tensor) -> tf.Tensor:
@@ -91,7 +91,7 @@ def test_datasets_that_read_each_other_do_not_wait_for_each_others_threads() -> 
     assert totals == [36 + 8] * 20
 
 
-def test_what_the_caller_chose_stays() -> None:
+def test_the_callers_choice_is_kept() -> None:
     chosen = tf.data.Options()
     chosen.experimental_optimization.apply_default_optimizations = True
     chosen.autotune.enabled = True

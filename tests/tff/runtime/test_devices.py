@@ -83,7 +83,7 @@ print(json.dumps(runs))
 """
 
 
-def test_everything_is_on_the_device_that_was_chosen_whatever_the_caller_does():
+def test_everything_is_on_the_chosen_device_whatever_the_caller_does():
     done = subprocess.run([sys.executable, "-c", _SCRIPT], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     runs = json.loads(done.stdout.splitlines()[-1])
@@ -103,7 +103,7 @@ def test_everything_is_on_the_device_that_was_chosen_whatever_the_caller_does():
     assert set(seen["nodes"]) <= {"/device:CPU:0", "/device:CPU:1"}
 
 
-def test_a_device_that_is_not_there_is_refused_with_those_that_are():
+def test_a_missing_device_is_refused_with_the_names_of_others():
     with pytest.raises(ConfigError, match=r"device is 'CPU:7', but TensorFlow has only CPU:0"):
         fedplug.use_runtime("inprocess", device="CPU:7")
     with pytest.raises(ConfigError, match="must be 'CPU' or 'GPU'"):
@@ -111,7 +111,7 @@ def test_a_device_that_is_not_there_is_refused_with_those_that_are():
 
 
 @pytest.mark.skipif(devices.has_gpu(), reason="TensorFlow sees a GPU")
-def test_a_gpu_that_is_not_there_is_refused():
+def test_a_missing_gpu_is_refused():
     with pytest.raises(ConfigError, match=r"device is 'GPU', but TensorFlow has only CPU:0"):
         fedplug.use_runtime("inprocess", device="GPU")
 

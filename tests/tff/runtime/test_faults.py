@@ -61,7 +61,7 @@ def test_nan_alone_is_no_error(each_runtime):
     assert np.isnan(on_clients(double)([1.0, np.nan, 2.0]))
 
 
-def test_a_client_that_needs_more_memory_than_there_is_is_named(on_inprocess, undisturbed):
+def test_a_client_that_runs_out_of_memory_is_named(on_inprocess, undisturbed):
     def allocate(n):
         return np.int32(np.zeros(n * 2**44).size if n else 0)
 
@@ -109,7 +109,7 @@ def test_ctrl_c_ends_a_round_and_leaves_the_runtime_usable(each_runtime, undistu
     assert undisturbed([1, 2]) == 5
 
 
-def test_what_ctrl_c_ended_is_not_begun_again_on_another_worker(monkeypatch):
+def test_an_interrupted_task_is_not_retried_on_another_worker(monkeypatch):
     calls = []
 
     def run(self, coroutine):

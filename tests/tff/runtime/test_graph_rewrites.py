@@ -17,7 +17,7 @@ def nodes(private) -> dict[str, tf.compat.v1.NodeDef]:
     return {node.name: node for node in private.graph_def.node}
 
 
-def test_only_what_the_fetches_need_is_kept_and_the_given_graph_is_not_changed():
+def test_only_nodes_that_the_fetches_need_are_kept_and_the_given_graph_is_not_changed():
     def build():
         kept = tf.constant(1, name="kept")
         with tf.control_dependencies([tf.constant(2, name="awaited")]):
@@ -90,7 +90,7 @@ def test_readers_of_state_wait_for_the_initializer_also_those_inside_loops():
     assert waiting == {"enter", "outside"}
 
 
-def test_wishes_to_be_near_a_node_that_is_gone_are_dropped():
+def test_an_affinity_to_a_lost_node_is_dropped():
     def build():
         gone = tf.constant(1, name="gone")
         with tf.compat.v1.colocate_with(gone):

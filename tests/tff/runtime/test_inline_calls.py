@@ -92,7 +92,7 @@ def test_large_tensors_lie_where_earlier_ones_lay(fresh_pages):
     assert _call(function, 1.0)[0].numpy().tobytes() == concrete(tf.constant(1.0)).numpy().tobytes()
 
 
-def test_a_result_keeps_what_is_in_it():
+def test_a_result_keeps_its_values():
     _kept, function = _made(lambda x: tf.range(300_000.0) + x, _F32)
     held = [_call(function, float(n))[0] for n in range(5)]
     for n, result in enumerate(held):
@@ -106,7 +106,7 @@ def test_where_there_is_a_gpu_functions_are_called_inline_on_the_cpu_only(monkey
         assert inline_calls.can_call_inline()
 
 
-def test_who_reads_a_data_set_stays_in_the_thread_of_the_call(monkeypatch, on_inprocess):
+def test_data_sets_are_read_in_the_calling_thread(monkeypatch, on_inprocess):
     adding, calling = [], []
 
     def note(number: Any) -> Any:

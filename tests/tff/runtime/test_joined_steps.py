@@ -85,7 +85,7 @@ def calls_of(monkeypatch: pytest.MonkeyPatch, kind: type) -> list[Any]:
     return made
 
 
-def test_from_the_second_client_on_a_client_takes_one_call_and_its_addition_another(monkeypatch):
+def test_each_later_client_takes_one_call_and_one_addition(monkeypatch):
     compute = a_round()
     compute(VALUES[0], VALUES)
     apart, joined = calls_of(monkeypatch, GraphFunction), calls_of(monkeypatch, JoinedFunction)
@@ -140,7 +140,7 @@ def test_training_has_the_bits_of_one_call_after_the_other(monkeypatch, encoder)
     assert trained() == joined
 
 
-def test_what_looks_at_values_runs_as_it_is():
+def test_functions_that_read_values_run_eagerly():
     @tff.tensorflow.computation(np.int32)
     def doubled(x):
         return 2 * x
@@ -178,7 +178,7 @@ def test_a_result_of_another_shape_than_declared_is_refused():
         norms(VALUES[:2])
 
 
-def test_an_error_names_the_client_and_what_was_called():
+def test_an_error_names_the_client_and_the_function():
     @tff.tensorflow.computation(VECTOR)
     def positive(x):
         with tf.control_dependencies([tf.debugging.assert_positive(x, "not positive")]):
@@ -216,7 +216,7 @@ def function_of(computation: Any) -> GraphFunction:
     )
 
 
-def test_a_joined_function_takes_what_it_uses_and_gives_arguments_back():
+def test_a_joined_function_takes_only_used_arguments_and_returns_arguments():
     of_x = function_of(norm)
     cancel = Cancellation()
     function = JoinedFunction(
@@ -241,7 +241,7 @@ def never() -> None:
     ],
     ids=["looks at values", "adds what is no argument", "returns what is no argument", "calls once"],
 )
-def test_what_cannot_be_joined_or_would_save_nothing_is_not(
+def test_stages_are_joined_only_if_possible_and_useful(
     make: Callable[[list[tf.Tensor]], list[tf.Tensor]],
 ):
     with pytest.raises(NotJoinable):

@@ -233,7 +233,7 @@ def test_data_sets_made_within_the_computation(same_on_both, functional_model):
 
 
 @pytest.mark.usefixtures("on_inprocess")
-def test_the_training_program_of_tff_goes_on_where_it_ended(functional_model, tmp_path):
+def test_the_training_program_of_tff_resumes(functional_model, tmp_path):
     # TFF samples clients in random order and sums differ in their last bits, so nothing may round at random.
     factory = build_aggregation_factory("randomk(1.0)", min_size=1)
     process, ids = of_ids(

@@ -79,7 +79,7 @@ def test_reductions_become_loops():
     assert "ReduceDataset" not in ops
 
 
-def test_what_runs_only_once_is_not_called_inline_and_gets_the_other_loop():
+def test_functions_that_run_once_are_not_inlined_and_use_the_other_loop():
     @tff.tensorflow.computation(tff.SequenceType(I32))
     def with_a_queue(sequence):
         queue = tf.queue.FIFOQueue(1, tf.int32, [()])
@@ -90,7 +90,7 @@ def test_what_runs_only_once_is_not_called_inline_and_gets_the_other_loop():
 
 
 @pytest.mark.parametrize("sizes", [[], [1], [3, 0, 2], list(range(9))])
-def test_the_loop_gives_what_the_stock_worker_gives(same_on_both, sizes):
+def test_the_loop_equals_the_stock_worker(same_on_both, sizes):
     (total, seen, count), before = same_on_both(lambda: mixed_state(data(sizes), 0.3))
     assert seen.tolist() == sizes
     assert (count, before) == (len(sizes), min(len(sizes), 1))
@@ -142,7 +142,7 @@ def test_a_step_may_branch_loop_and_reduce_by_itself(same_on_both):
     assert same_on_both(lambda: branching([4, 5, 8, 2, 1])) != 0
 
 
-def test_what_a_loop_begins_with_is_not_written_over(on_inprocess):
+def test_the_initial_values_of_a_loop_are_not_overwritten(on_inprocess):
     @tff.tensorflow.computation(tff.SequenceType(F32), tff.TensorType(F32, [1000]))
     def sums(sequence, start):
         total = sequence.reduce(start, lambda state, x: state + x * start)

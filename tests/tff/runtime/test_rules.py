@@ -277,7 +277,7 @@ def endless():
     return never
 
 
-def test_a_cancelled_computation_stops_and_the_event_loop_goes_on():
+def test_a_cancelled_computation_stops_and_the_event_loop_continues():
     async def scenario():
         context = create_async_execution_context()
         with tff.framework.get_context_stack().install(context):

@@ -24,7 +24,7 @@ def share(tensor, array):
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64, np.int64, np.uint8, tf.bfloat16.as_numpy_dtype])
-def test_what_nobody_can_write_to_is_shared(dtype):
+def test_read_only_memory_is_shared(dtype):
     array = read_only((np.arange(SIZE) % 100).reshape(-1, 5), dtype)
     tensor = tensor_of(array)
     assert share(tensor, array)
@@ -32,7 +32,7 @@ def test_what_nobody_can_write_to_is_shared(dtype):
     np.testing.assert_array_equal(tensor, array)
 
 
-def test_what_somebody_can_write_to_is_copied():
+def test_writable_memory_is_copied():
     array = np.ones(100, np.float32)
     view = array[:]
     view.flags.writeable = False
@@ -42,7 +42,7 @@ def test_what_somebody_can_write_to_is_copied():
         np.testing.assert_array_equal(tensor, np.ones(100))
 
 
-def test_what_is_not_aligned_is_read_all_the_same():
+def test_unaligned_arrays_are_read():
     data = bytes(3) + np.arange(100, dtype=np.float32).tobytes()
     np.testing.assert_array_equal(tensor_of(np.frombuffer(data, np.float32, offset=3)), np.arange(100))
 

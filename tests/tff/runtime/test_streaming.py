@@ -135,7 +135,7 @@ def test_several_reductions_are_made_while_clients_work(two_at_a_time):
     assert gauge.most <= two_at_a_time
 
 
-def test_what_is_asked_for_later_is_kept_and_what_waits_for_a_reduction_comes_after_it(two_at_a_time):
+def test_values_for_later_stages_are_kept_and_reductions_come_first(two_at_a_time):
     add = tff.tensorflow.computation(lambda a, b: a + b, F32, F32)
     double = tff.tensorflow.computation(lambda x: x * 2.0, F32)
 

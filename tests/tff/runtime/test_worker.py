@@ -146,7 +146,7 @@ def test_a_worker_that_the_system_does_not_start_is_an_error(of, name, error, mo
         Worker(None, 60.0)
 
 
-def test_a_worker_that_does_not_answer_in_time_is_an_error_and_is_gone(total):
+def test_a_worker_that_does_not_answer_in_time_is_an_error_and_is_removed(total):
     context = create_native_execution_context(start_timeout=0.0)
     with (
         tff.framework.get_context_stack().install(context),

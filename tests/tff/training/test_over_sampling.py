@@ -63,7 +63,7 @@ def test_a_runtime_without_workers_asks_no_more_than_are_needed(process, client_
     assert_equal_weights(sampled, plain)
 
 
-def test_what_makes_no_sense_is_refused(process, client_data):
+def test_invalid_arguments_are_refused(process, client_data):
     with pytest.raises(ConfigError, match="extra is 0; it must be above 0"):
         OverSampling(0)
     with pytest.raises(ConfigError, match="first must be 'done' or 'order', found 'fast'"):

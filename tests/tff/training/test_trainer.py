@@ -77,7 +77,7 @@ class Keep(tff.program.ReleaseManager):
         self.released.append((key, value))
 
 
-def test_the_training_loop_of_tff_goes_on_from_the_store(process, client_data, tmp_path) -> None:
+def test_the_training_loop_of_tff_resumes_from_the_store(process, client_data, tmp_path) -> None:
     def train(rounds: int) -> tuple[object, list]:
         keep = Keep()
         with open_store(f"sqlite:///{tmp_path / 'store'}") as store:
@@ -159,14 +159,14 @@ def test_clients_selected_for_another_round_are_refused(process, client_data) ->
         trainer.next(state, trainer.select(1))
 
 
-def test_a_context_of_promises_is_refused_with_what_to_use_instead(process, client_data) -> None:
+def test_an_async_context_is_refused_with_a_remedy(process, client_data) -> None:
     context = tff.program.NativeFederatedContext(create_async_execution_context())
     instead = r"train_model .* use trainer\.run\(rounds\), or .*run_training_process"
     with tff.framework.get_context_stack().install(context), pytest.raises(ConfigError, match=instead):
         Trainer(process, client_data).initialize()
 
 
-def test_client_data_of_tff_is_taken_as_it_is(process) -> None:
+def test_client_data_of_tff_is_accepted(process) -> None:
     examples = {
         name: (np.full((4, 100), i, np.float32), np.ones((4, 1), np.float32)) for i, name in enumerate("ab")
     }
@@ -175,9 +175,7 @@ def test_client_data_of_tff_is_taken_as_it_is(process) -> None:
     Trainer(process, data).run(1)
 
 
-def test_it_begins_with_the_weights_it_is_given_and_goes_on_with_its_own(
-    process, client_data, tmp_path
-) -> None:
+def test_it_starts_from_the_given_weights_and_continues_with_its_own(process, client_data, tmp_path) -> None:
     keras_model = tf.keras.Sequential([tf.keras.layers.Dense(1, input_shape=(100,))])
     weights = tff.learning.models.ModelWeights.from_model(keras_model)
     with open_store(f"sqlite:///{tmp_path / 'store'}") as store:
@@ -249,7 +247,7 @@ def observe(monkeypatch, hook: str, *arguments: str) -> list[dict]:
     return told
 
 
-def test_every_round_is_kept_with_what_the_process_is_made_of_and_told_to_observers(
+def test_every_round_is_kept_with_the_signature_and_reported_to_observers(
     process, client_data, monkeypatch
 ) -> None:
     told = observe(monkeypatch, "fedplug_round_finished", "process_id", "round_num", "metrics")
@@ -269,7 +267,7 @@ def test_every_round_is_kept_with_what_the_process_is_made_of_and_told_to_observ
     assert kept == process.provenance
 
 
-def test_what_is_measured_of_a_model_is_told_to_observers(process, client_data, monkeypatch) -> None:
+def test_observers_receive_the_measurements_of_a_model(process, client_data, monkeypatch) -> None:
     arguments = ("process", "process_id", "round_num", "metrics")
     told = observe(monkeypatch, "fedplug_round_evaluated", *arguments)
     trainer = Trainer(process, client_data, clients_per_round=2, process_id="mine")
@@ -338,7 +336,7 @@ def test_a_round_of_anything_but_clients_with_data_is_refused(process, client_da
         trainer.next(trainer.initialize(), make(client_data["client 0"]))
 
 
-def test_what_is_no_state_is_refused(process, client_data) -> None:
+def test_an_invalid_state_is_refused(process, client_data) -> None:
     trainer = Trainer(process, client_data)
     output = trainer.next(trainer.initialize(), trainer.select(1))
     for wrong in (output, output.state.global_model_weights, {}, None):
@@ -371,6 +369,6 @@ def test_data_that_is_no_dataset_is_refused_with_the_client_named(process, data)
         ({"process": "topk"}, "the process is a str; a trainer takes those of fedplug.tff.process"),
     ],
 )
-def test_arguments_that_make_no_sense_are_refused_with_what_to_do(process, client_data, arguments, message):
+def test_invalid_arguments_are_refused_with_a_remedy(process, client_data, arguments, message):
     with pytest.raises(ConfigError, match=message):
         Trainer(**{"process": process, "client_data": client_data, **arguments})
