@@ -21,7 +21,7 @@ from fedplug.errors import NonFiniteError
 from fedplug_nvflare.constants import Constants
 from fedplug_nvflare.update import ACCEPTED, RECEIPT, SEND_DIFFERENCES, SERVED, compressed, replaced
 
-__all__ = ["FedplugEncoder"]
+__all__ = ["FedplugEncoder", "state_url"]
 
 _NOT_SERVED = (
     "this site has a FedplugEncoder, but the server has no FedplugAggregator or FedplugDecoder to read its "
@@ -107,7 +107,7 @@ class FedplugEncoder(DXOFilter):
             )
         round_num, accepted, constants, run = fl_ctx.get_prop(_TASK) or (0, None, Constants({}), None)
         identity, job = fl_ctx.get_identity_name(), fl_ctx.get_job_id()
-        with fedplug.open_store(self._url(fl_ctx)) as store:
+        with fedplug.open_store(state_url(self.store, fl_ctx)) as store:
             client = fedplug.ClientCodec(self._codec, store, identity, training=f"{job} {run}")
             before = client.pending
             settled = client.settle(accepted)
@@ -123,12 +123,6 @@ class FedplugEncoder(DXOFilter):
         shareable.set_header(RECEIPT, receipt)
         self._report(dxo, payloads, receipt, round_num, fl_ctx)
         return compressed(dxo, payloads)
-
-    def _url(self, fl_ctx: FLContext) -> str:
-        if self.store is not None:
-            return self.store.replace("{site}", fl_ctx.get_identity_name())
-        folder = Path(fl_ctx.get_workspace().get_run_dir(fl_ctx.get_job_id())) / "fedplug"
-        return f"sqlite:///{folder.absolute()}"
 
     def _report(
         self, dxo: DXO, payloads: dict[str, bytes], receipt: str, round_num: int, fl_ctx: FLContext
@@ -150,6 +144,19 @@ class FedplugEncoder(DXOFilter):
             "fedplug/uplink_bytes", sent, AnalyticsDataType.SCALAR, global_step=round_num
         )
         send_analytic_dxo(self, scalar, fl_ctx)
+
+
+def state_url(store: str | None, fl_ctx: FLContext) -> str:
+    """Returns the URL of the store of a client's state.
+
+    Args:
+        store: The configured URL, see `FedplugEncoder`; None for a store in the job's folder.
+        fl_ctx: A context of the client.
+    """
+    if store is not None:
+        return store.replace("{site}", fl_ctx.get_identity_name())
+    folder = Path(fl_ctx.get_workspace().get_run_dir(fl_ctx.get_job_id())) / "fedplug"
+    return f"sqlite:///{folder.absolute()}"
 
 
 def _nbytes(array: Any) -> int:

@@ -17,7 +17,7 @@ from fedplug.encoders import Identity
 from fedplug_nvflare.constants import Constants
 from fedplug_nvflare.update import SEND_DIFFERENCES, is_compressed
 
-__all__ = ["NO_MODEL", "GlobalModel"]
+__all__ = ["NO_MODEL", "GlobalModel", "is_torch", "native"]
 
 NO_MODEL = (
     "the tensors of the global model are not known: no training task was sent in this round, or its weights "
@@ -51,7 +51,7 @@ class GlobalModel:
         self._dense = fedplug.codec("identity")
         self.total: fedplug.ModelSum = fedplug.ModelSum.like(
             {
-                name: value.detach() if _is_torch(value) else np.asarray(value)
+                name: value.detach() if is_torch(value) else np.asarray(value)
                 for name, value in weights.items()
             },
             wire_ids=BUILT_IN if wire_ids is None else {*wire_ids, Identity.wire_id},
@@ -102,17 +102,18 @@ class GlobalModel:
             ValueError: A mean is not finite; the message names the tensor.
         """
         return {
-            name: _native(_narrowed(name, arrays[name], tensor), tensor)
+            name: native(_narrowed(name, arrays[name], tensor), tensor.is_torch)
             for name, tensor in self._tensors.items()
         }
 
 
 def _tensor(value: Any) -> _Tensor:
-    array = value if _is_torch(value) else np.asarray(value)
-    return _Tensor(tuple(array.shape), str(array.dtype).removeprefix("torch."), _is_torch(value))
+    array = value if is_torch(value) else np.asarray(value)
+    return _Tensor(tuple(array.shape), str(array.dtype).removeprefix("torch."), is_torch(value))
 
 
-def _is_torch(value: Any) -> bool:
+def is_torch(value: Any) -> bool:
+    """Returns whether a value is a torch tensor, without importing torch."""
     return type(value).__module__.partition(".")[0] == "torch"
 
 
@@ -126,14 +127,14 @@ def _narrowed(name: str, array: NDArray[Any], tensor: _Tensor) -> NDArray[Any]:
 
 def _decode(name: str, payload: bytes, tensor: _Tensor) -> Any:
     try:
-        return _native(fedplug.decode(payload, out=np.empty(tensor.shape, tensor.dtype)), tensor)
+        return native(fedplug.decode(payload, out=np.empty(tensor.shape, tensor.dtype)), tensor.is_torch)
     except ValueError as error:
         raise ValueError(f"tensor {name!r}: {error}") from error
 
 
-def _native(array: NDArray[Any], tensor: _Tensor) -> Any:
+def native(array: NDArray[Any], as_torch: bool) -> Any:
     """Returns the array, or a torch tensor that shares its memory."""
-    if not tensor.is_torch:
+    if not as_torch:
         return array
     import torch
 

@@ -1,8 +1,11 @@
-"""The form of a compressed update in NVFlare's terms.
+"""The form of compressed updates and models in NVFlare's terms.
 
-It is a DXO of kind WEIGHT_DIFF whose data are payloads, ``{tensor name: bytes}``, marked in the meta. The
-shareable around it names the payloads by a receipt. The server's task to the same client repeats the receipt
-after the payloads were accepted.
+An update is a DXO of kind WEIGHT_DIFF whose data are payloads, ``{tensor name: bytes}``, marked in the meta.
+The shareable around it names the payloads by a receipt. The server's task to the same client repeats the
+receipt after the payloads were accepted.
+
+A model is a DXO of kind WEIGHTS with the message of a `fedplug.Broadcaster`, marked in the same way. A client
+reports the version that it holds with each request for a task.
 """
 
 from __future__ import annotations
@@ -19,9 +22,12 @@ __all__ = [
     "RECEIPT",
     "SEND_DIFFERENCES",
     "SERVED",
+    "VERSION",
     "compressed",
+    "compressed_model",
     "finite_numbers",
     "is_compressed",
+    "message_of",
     "num_steps",
     "replaced",
 ]
@@ -35,6 +41,9 @@ ACCEPTED = "fedplug_accepted"
 SERVED = "fedplug_served"
 """The header of a task from a server that reads payloads: a text that is unique to the run of a job."""
 
+VERSION = "fedplug_version"
+"""The public property of a client's contexts with the version of its model; empty if it has none."""
+
 SEND_DIFFERENCES = (
     "fedplug compresses differences: give the recipe params_transfer_type=TransferType.DIFF, or send "
     "FLModel(params_type=ParamsType.DIFF)"
@@ -43,6 +52,9 @@ SEND_DIFFERENCES = (
 
 _ALGORITHM = "fedplug"
 """The value under NVFlare's key for processed data, so that its aggregators do not mix the two kinds."""
+
+_MESSAGE, _IS_TORCH = "message", "is_torch"
+"""The names of a model's message, and of whether its arrays were torch tensors."""
 
 
 def is_compressed(meta: Mapping[str, Any] | None) -> bool:
@@ -66,6 +78,30 @@ def replaced(dxo: DXO, arrays: Mapping[str, Any], *without: str) -> DXO:
     """Returns a DXO of arrays with the meta of a compressed one, except the keys ``without``."""
     dropped = {MetaKey.PROCESSED_ALGORITHM, *without}
     return DXO(DataKind.WEIGHT_DIFF, dict(arrays), {k: v for k, v in dxo.meta.items() if k not in dropped})
+
+
+def compressed_model(dxo: DXO, message: bytes, is_torch: bool) -> DXO:
+    """Returns a DXO of a model's message with the meta of ``dxo``, which is unchanged."""
+    meta = {key: value for key, value in dxo.meta.items() if key != MetaKey.FILTER_HISTORY}  # a shared list
+    return DXO(
+        DataKind.WEIGHTS,
+        {_MESSAGE: message, _IS_TORCH: is_torch},
+        {**meta, MetaKey.PROCESSED_ALGORITHM: _ALGORITHM},
+    )
+
+
+def message_of(dxo: DXO) -> tuple[bytes, bool] | None:
+    """Returns a model's message, and whether its arrays were torch tensors; None for plain weights.
+
+    Raises:
+        ValueError: The DXO is marked as a message, and has none.
+    """
+    if dxo.data_kind != DataKind.WEIGHTS or dxo.meta.get(MetaKey.PROCESSED_ALGORITHM) != _ALGORITHM:
+        return None
+    message = dxo.data.get(_MESSAGE)
+    if not isinstance(message, bytes):
+        raise ValueError(f"the task's model is not the message of a FedplugBroadcaster, but {type(message)}")
+    return message, bool(dxo.data.get(_IS_TORCH))
 
 
 def num_steps(meta: Mapping[str, Any]) -> float:

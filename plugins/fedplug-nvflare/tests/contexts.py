@@ -10,6 +10,7 @@ from nvflare.apis.dxo import DXO, DataKind
 from nvflare.apis.fl_constant import FLContextKey, ReservedKey
 from nvflare.apis.fl_context import FLContext, FLContextManager
 from nvflare.apis.shareable import Shareable
+from nvflare.apis.utils.fl_context_utils import gen_new_peer_ctx
 from nvflare.app_common.app_constant import AppConstants
 from nvflare.app_common.app_event_type import AppEventType
 from nvflare.app_common.utils.fl_model_utils import FLModel, FLModelUtils
@@ -20,6 +21,13 @@ def context(identity: str, peer: str, job: str = "job") -> FLContext:
     fl_ctx = FLContextManager(identity_name=identity, job_id=job).new_context()
     other = FLContextManager(identity_name=peer, job_id=job).new_context()
     fl_ctx.set_peer_context(other)
+    return fl_ctx
+
+
+def between(sender: FLContext, receiver: FLContext) -> FLContext:
+    """Returns a new context of the receiver for a message; it has the sender's public properties."""
+    fl_ctx = receiver.get_prop(ReservedKey.MANAGER).new_context()
+    fl_ctx.set_peer_context(gen_new_peer_ctx(sender))
     return fl_ctx
 
 

@@ -14,7 +14,13 @@ from typing import Any
 
 import numpy as np
 from broken_filter import BrokenFilter
-from fedplug_nvflare import FedplugAggregator, FedplugDecoder, FedplugEncoder
+from fedplug_nvflare import (
+    FedplugAggregator,
+    FedplugBroadcaster,
+    FedplugDecoder,
+    FedplugEncoder,
+    FedplugReceiver,
+)
 from numpy.typing import NDArray
 from nvflare.app_common.np.recipes.fedavg import NumpyFedAvgRecipe
 from nvflare.client.config import TransferType
@@ -86,6 +92,27 @@ def _identity_decoded(workspace: Path) -> Finished:
     return run(job, workspace, 2)
 
 
+def _lossless_broadcast(workspace: Path) -> Finished:
+    """Sends exact models to clients whose processes end after each round."""
+    job = recipe("lossless-broadcast", 2, 3)
+    job.add_server_output_filter(FedplugBroadcaster("lossless"), tasks=["train"])
+    job.add_client_input_filter(FedplugReceiver(), tasks=["train"])
+    return run(job, workspace, 2, processes=1)
+
+
+def _both_ways(workspace: Path) -> Finished:
+    """Compresses both ways, for two of three sites."""
+    job = recipe("both-ways", 3, 6, aggregator=FedplugAggregator())
+    job.set_per_site_config({f"site-{i + 1}": {} for i in range(3)})
+    job.add_server_output_filter(FedplugBroadcaster("auto"), tasks=["train"])
+    for add, one in (
+        (job.add_client_input_filter, FedplugReceiver()),
+        (job.add_client_output_filter, FedplugEncoder("topk(0.1)")),
+    ):
+        add(one, tasks=["train"], clients=["site-1", "site-2"])
+    return run(job, workspace, 3)
+
+
 def _continued(workspace: Path) -> Finished:
     """Runs ten rounds in two jobs; in the second, clients' processes end after each round."""
     first = _topk_job("first", 8, workspace)
@@ -145,6 +172,8 @@ JOBS: dict[str, Callable[[Path], Finished]] = {
     "alone": _alone,
     "example": partial(_example, "digits"),
     "numpy_example": partial(_example, "numpy"),
+    "lossless_broadcast": _lossless_broadcast,
+    "both_ways": _both_ways,
     "plain": _plain,
     "identity_summed": _identity_summed,
     "identity_decoded": _identity_decoded,

@@ -18,6 +18,33 @@ def test_identity_is_plain_fed_avg_bit_for_bit(finished: Jobs) -> None:
     np.testing.assert_array_equal(finished["identity_decoded"].result().model, plain)
 
 
+def test_a_lossless_broadcast_is_plain_fed_avg_bit_for_bit(finished: Jobs) -> None:
+    job = finished["lossless_broadcast"].result()
+    np.testing.assert_array_equal(job.model, finished["plain"].result().model)
+    for site in ("site-1", "site-2"):  # a process has only the store of the one before
+        assert re.findall(r"model \w+ \((\w+)\): \d+ bytes", job.log(site)) == [
+            "snapshot",
+            "changes",
+            "changes",
+        ]
+
+
+def test_a_lossy_broadcast_costs_less_than_a_point_of_accuracy(finished: Jobs) -> None:
+    exact = reference.fed_avg(["topk(0.1)", "topk(0.1)", None], rounds=6)
+    model = finished["both_ways"].result().model
+    assert reference.accuracy(model, 3) > reference.accuracy(exact, 3) - 0.01
+
+
+def test_bytes_both_ways_are_in_the_logs(finished: Jobs) -> None:
+    job = finished["both_ways"].result()
+    received = re.findall(r"model \w+ \(\w+\): (\d+) bytes instead of 2600", job.log("site-1"))
+    assert len(received) == 6
+    assert sum(map(int, received)) < 2600
+    assert "2 models took" in job.log("server")
+    assert "3 updates took" in job.log("server")
+    assert "FedplugReceiver" not in job.log("site-3")  # it gets plain weights
+
+
 def test_plain_fed_avg_equals_the_reference(finished: Jobs) -> None:
     expected = reference.fed_avg([None, None], rounds=3)
     np.testing.assert_allclose(finished["plain"].result().model, expected, rtol=0, atol=1e-6)
