@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -11,6 +12,7 @@ import fedplug
 from fedplug.codecs import DEFAULT_MAX_BYTES
 from fedplug.errors import ArgumentError, PayloadError
 from fedplug_torch.devices import as_operand, as_operands, as_results
+from fedplug_torch.shards import local_shard, require_shards, shards_of, text_of
 from fedplug_torch.tensors import as_array, as_tensor, require_dense, shares_memory
 
 __all__ = ["Codec", "NamedTensors", "decode", "decode_model", "encode", "named", "numpy_codec"]
@@ -30,6 +32,9 @@ class Codec:
     C-contiguous tensors are read in place, including bfloat16; no graph is recorded. On a GPU with
     fedplug-cuda, encoders with kernels for it run there, and states stay there. For other encoders, and
     without fedplug-cuda, tensors are copied to the host.
+
+    Of DTensors, such as the parameters of ``fully_shard``, each rank encodes its own shard. The state records
+    which one, and belongs to it.
     """
 
     def __init__(self, encoder: Any, *, min_size: int | None = None, **config: Any) -> None:
@@ -48,8 +53,8 @@ class Codec:
         """Compresses one tensor.
 
         Args:
-            tensor: Dense finite tensor of any shape, on any device. Dtypes other than floats are sent
-                uncompressed.
+            tensor: Dense finite tensor of any shape, on any device; of a DTensor, this rank's shard. Dtypes
+                other than floats are sent uncompressed.
             state: The state from the previous call for this tensor; None the first time.
             round_num: Round number, 0 or more, for schedules and seeds.
             in_place: Whether to overwrite the tensors of ``state`` with the next state. The caller must not
@@ -62,12 +67,17 @@ class Codec:
         Raises:
             ArgumentError: The tensor cannot be encoded, or the codec has rules (see `encode_model`).
             NonFiniteError: An element, or its sum with the residual, is NaN or infinite.
-            StateError: ``state`` is of another codec, shape or dtype.
+            StateError: ``state`` is of another codec, shape, dtype or shard.
         """
+        operand, shards = as_operand(tensor), shards_of({"": tensor})
         payload, after = self._codec.encode(
-            as_operand(tensor), as_operands(state), round_num, in_place=in_place, out=as_operands(out)
+            operand,
+            as_operands(require_shards(state, shards)),
+            round_num,
+            in_place=in_place,
+            out=as_operands(require_shards(out, shards)),
         )
-        return payload, as_results(after)
+        return payload, _state(after, shards)
 
     def encode_model(
         self,
@@ -92,16 +102,18 @@ class Codec:
             ArgumentError: A tensor cannot be encoded; the message names it.
             ConfigError: The encoder does not fit this model.
             NonFiniteError: A tensor is not finite, see `encode`; the message names it.
-            StateError: ``states`` are of another codec or model.
+            StateError: ``states`` are of another codec or model, or of other shards.
         """
+        found = named(tensors)
+        operands, shards = as_operands(found) or {}, shards_of(found)
         payloads, after = self._codec.encode_model(
-            as_operands(named(tensors)) or {},
-            as_operands(states),
+            operands,
+            as_operands(require_shards(states, shards)),
             round_num,
             in_place=in_place,
-            out=as_operands(out),
+            out=as_operands(require_shards(out, shards)),
         )
-        return payloads, as_results(after)
+        return payloads, _state(after, shards)
 
     def __repr__(self) -> str:
         return f"fedplug_torch.Codec({str(self._codec.encoder)!r})"
@@ -121,8 +133,9 @@ def decode(
 
     Args:
         payload: Untrusted bytes from an ``encode`` or a TFF process, in any buffer or a uint8 tensor.
-        out: Tensor of the same shape and dtype to overwrite, for example a parameter; undefined after an
-            error. A C-contiguous tensor on the CPU is written in place, others through a copy.
+        out: Tensor of the same shape and dtype to overwrite, for example a parameter, or a DTensor with
+            such a shard; undefined after an error. A C-contiguous tensor on the CPU is written in place,
+            others through a copy.
         max_bytes: Maximum size of a new tensor without ``out``.
 
     Returns:
@@ -136,14 +149,15 @@ def decode(
     buffer = as_array(payload) if isinstance(payload, torch.Tensor) else payload
     if out is None:
         return as_tensor(fedplug.decode(buffer, max_bytes=max_bytes))
-    require_dense(out)
-    if shares_memory(out):
-        fedplug.decode(buffer, out=as_array(out))
+    shard = local_shard(out)
+    require_dense(shard)
+    if shares_memory(shard):
+        fedplug.decode(buffer, out=as_array(shard))
         torch.autograd.graph.increment_version(out)  # autograd cannot see NumPy's writes
     else:
-        host = torch.empty(out.shape, dtype=out.dtype)
+        host = torch.empty(shard.shape, dtype=shard.dtype)
         fedplug.decode(buffer, out=as_array(host))
-        out.detach().copy_(host)
+        shard.detach().copy_(host)
     return out
 
 
@@ -182,6 +196,7 @@ def named(tensors: NamedTensors) -> dict[str, torch.Tensor]:
     if isinstance(tensors, torch.nn.parallel.DistributedDataParallel):
         tensors = tensors.module
     if isinstance(tensors, torch.nn.Module):
+        _reshard(tensors)
         return dict(tensors.named_parameters())
     pairs = list(tensors.items() if isinstance(tensors, Mapping) else _iterated(tensors))
     for pair in pairs:
@@ -194,6 +209,19 @@ def named(tensors: NamedTensors) -> dict[str, torch.Tensor]:
     if len(found) < len(pairs):
         raise ArgumentError(f"several tensors have one name; of {len(pairs)}, {len(found)} names differ")
     return found
+
+
+def _reshard(module: torch.nn.Module) -> None:
+    """Makes the parameters DTensors again that ``fully_shard`` has left whole after a forward pass."""
+    fsdp = sys.modules.get("torch.distributed.fsdp")  # it has sharded nothing before it was imported
+    for part in module.modules() if fsdp else ():
+        if isinstance(part, fsdp.FSDPModule):
+            part.reshard()
+
+
+def _state(arrays: Mapping[str, Any], shards: Mapping[str, str]) -> dict[str, torch.Tensor]:
+    """Returns a state as tensors; one with arrays records its shards."""
+    return {**as_results(arrays), **text_of(shards)} if arrays else {}
 
 
 def _iterated(tensors: Any) -> Iterable[Any]:

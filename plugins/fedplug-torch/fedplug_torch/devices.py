@@ -12,6 +12,7 @@ import torch
 
 from fedplug.errors import CapabilityWarning
 from fedplug.ops.device_array import is_on_device
+from fedplug_torch.shards import local_shard
 from fedplug_torch.tensors import as_array, as_arrays, as_tensor, require_dense
 
 __all__ = ["as_operand", "as_operands", "as_result", "as_results"]
@@ -20,9 +21,12 @@ __all__ = ["as_operand", "as_operands", "as_result", "as_results"]
 def as_operand(tensor: Any) -> Any:
     """Converts a tensor for `fedplug.codec`; CUDA tensors of floats stay on their device.
 
+    Of a DTensor it takes this rank's shard.
+
     Raises:
         ArgumentError: The tensor cannot be encoded; see `as_array`.
     """
+    tensor = local_shard(tensor)
     if not isinstance(tensor, torch.Tensor) or not tensor.is_cuda or not tensor.is_floating_point():
         return as_array(tensor)
     problem = _problem()

@@ -10,6 +10,7 @@ import numpy as np
 import torch
 
 from fedplug.errors import ArgumentError, StateError
+from fedplug_torch.shards import local_shard
 
 __all__ = ["contiguous_copy", "flatten", "unflatten"]
 
@@ -18,7 +19,8 @@ def flatten(value: Any, name: str) -> dict[str, torch.Tensor]:
     """Copies a nested value to flat tensors, for `safetensors.torch.save_file`.
 
     Args:
-        value: Tensors, numbers, texts and None, in dictionaries, lists and tuples.
+        value: Tensors (of DTensors, this rank's shards), numbers, texts and None, in dictionaries, lists and
+            tuples.
         name: The key of the text that holds everything but the tensors, and the prefix of their keys.
 
     Raises:
@@ -54,6 +56,7 @@ def _form(value: Any, path: str, tensors: dict[str, torch.Tensor]) -> Any:
     if value is None or isinstance(value, bool | int | float | str):
         return value
     if isinstance(value, torch.Tensor):
+        value = local_shard(value)
         while path in tensors:  # keys may contain a slash, too
             path += "+"
         tensors[path] = contiguous_copy(value)

@@ -25,6 +25,7 @@ from fedplug_torch.devices import as_operands, as_result
 from fedplug_torch.exchange import Exchange, copied_group
 from fedplug_torch.mean import expected_of, max_payload_bytes, mean_of
 from fedplug_torch.nested import contiguous_copy, flatten, unflatten
+from fedplug_torch.shards import as_dtensor, is_dtensor, local_shard, require_shards, shards_of, text_of
 from fedplug_torch.tensors import as_array, as_arrays, as_tensor, require_whole
 
 __all__ = ["OuterStep"]
@@ -80,15 +81,18 @@ class OuterStep:
             inner_steps: Number of steps between two exchanges, at least 1.
             optimizer: An optimizer of the same parameters; by default DiLoCo's, Nesterov's SGD with learning
                 rate 0.7 and momentum 0.9.
-            process_group: A process group that supports CPU tensors; all ranks by default.
+            process_group: A process group that supports CPU tensors; all ranks by default. For parameters
+                sharded by ``fully_shard``, it is required: the ranks with the same shards, which exchange
+                them, such as ``mesh.get_group("replicate")``.
             offload: Whether anchors and residuals of parameters on a GPU are kept in host memory, the anchors
                 in pinned memory, between exchanges. By default they are on the GPU, residuals if fedplug-cuda
                 is installed and the encoder runs there.
 
         Raises:
-            ArgumentError: There are no parameters, ``inner_steps`` is less than 1, a parameter is sharded
-                (FSDP, DTensor) or of an unsupported dtype, or ranks have parameters of other names, shapes or
-                dtypes. Nothing has changed.
+            ArgumentError: There are no parameters, ``inner_steps`` is less than 1, a parameter is sharded by
+                FullyShardedDataParallel, or by ``fully_shard`` without ``process_group``, or is of an
+                unsupported dtype; or ranks have parameters of other names, shapes, shards or dtypes. Nothing
+                has changed.
             ConfigError: The encoder cannot be parsed; see also `fedplug.codec`.
             RankError: Another rank raised one of these errors.
         """
@@ -99,7 +103,8 @@ class OuterStep:
         try:
             self._given = parameters if isinstance(parameters, torch.nn.Module) else named(parameters)
             self._parameters = _trained(self._given)
-            require_whole(self._parameters)
+            _require_group(self._parameters, process_group)
+            require_whole(self._shards())
             if type(inner_steps) is not int or inner_steps < 1:
                 raise ArgumentError(f"inner_steps is {inner_steps!r}; it must be a whole number, 1 or more")
             self._codec = numpy_codec(encoder).require_updates()
@@ -115,16 +120,16 @@ class OuterStep:
             raise
         if exchange is not None:
             exchange.require_same({name: _form(p) for name, p in self._parameters.items()})
-            exchange.broadcast(self._parameters.values())
+            exchange.broadcast(self._shards().values())
         self.inner_step = self.outer_step = self.bytes_sent = self.dense_bytes = 0
         self._offload = offload
-        self._anchor = {name: self._anchor_of(p) for name, p in self._parameters.items()}
+        self._anchor = {name: self._anchor_of(p) for name, p in self._shards().items()}
         self._kept: dict[str, NDArray[Any]] | None = None
         self._spare: dict[str, NDArray[Any]] | None = None
         self._pending: _Pending | None = None
         self._unsent: dict[str, NDArray[Any]] = {}  # changes of parameters without residuals
         self._given_forms = {name: f"{_form(p)} on {p.device}" for name, p in self._parameters.items()}
-        self._limits = {name: max_payload_bytes(p) for name, p in self._parameters.items()}
+        self._limits = {name: max_payload_bytes(p) for name, p in self._shards().items()}
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_group": copied_group(self._group)}
@@ -169,7 +174,7 @@ class OuterStep:
         """
         self._require_same_parameters()
         changes = {}
-        for name, p in self._parameters.items():
+        for name, p in self._shards().items():
             changes[name] = _change(self._anchor[name].to(p.device, non_blocking=True), p.detach())
             if name in self._unsent:
                 changes[name] += as_tensor(self._unsent[name]).to(p.device)
@@ -211,22 +216,23 @@ class OuterStep:
             raise ArgumentError("accepted is True, and this worker has no message; call encode first")
         if accepted is None and pending is not None:
             accepted = any(_same(payloads, pending.payloads) for payloads in messages.values())
-        expected = expected_of(self._codec, self._parameters)
-        means = {name: mean_of(messages, name, p, expected[name]) for name, p in self._parameters.items()}
+        shards = self._shards()
+        expected = expected_of(self._codec, shards)
+        means = {name: mean_of(messages, name, p, expected[name]) for name, p in shards.items()}
         gradients = {name: p.grad for name, p in self._parameters.items()}
         with torch.no_grad():
             for name, p in self._parameters.items():
-                p.copy_(self._anchor[name])
-                p.grad = means[name].to(p.device)
+                shards[name].copy_(self._anchor[name])
+                p.grad = as_dtensor(means[name].to(p.device), p)
             self.optimizer.step()
             for name, p in self._parameters.items():
-                self._anchor[name].copy_(p)
+                self._anchor[name].copy_(shards[name])
                 p.grad = gradients[name]
         if pending is not None:
             state = pending.state
             if accepted:
                 self.bytes_sent += sum(map(len, pending.payloads.values()))
-                self.dense_bytes += sum(p.nbytes for p in self._parameters.values())
+                self.dense_bytes += sum(p.nbytes for p in shards.values())
                 self._unsent = {}
             else:
                 like = as_arrays(self._anchor)
@@ -247,7 +253,7 @@ class OuterStep:
         """
         numbers = {name: getattr(self, name) for name in _COUNTERS}
         tensors = {_ANCHOR + name: tensor for name, tensor in self._anchor.items()}
-        for name, p in self._parameters.items():
+        for name, p in self._shards().items():
             if not torch.equal(p, self._anchor[name].to(p.device)):
                 tensors[_PARAMETER + name] = p
         tensors |= {_UNSENT + name: as_tensor(array) for name, array in self._unsent.items()}
@@ -256,6 +262,7 @@ class OuterStep:
         return {
             **{name: torch.tensor(number) for name, number in numbers.items()},
             **{name: contiguous_copy(tensor) for name, tensor in tensors.items()},
+            **text_of(shards_of(self._parameters)),
             **flatten([self._optimizer_form(), self.optimizer.state_dict()], _OPTIMIZER),
         }
 
@@ -263,9 +270,10 @@ class OuterStep:
         """Continues from the result of `state_dict` with the same bits, including the parameters.
 
         Raises:
-            StateError: The state is of other parameters, another outer optimizer or another encoder. Nothing
-                has changed.
+            StateError: The state is of other parameters or shards, another outer optimizer or another
+                encoder. Nothing has changed.
         """
+        state = require_shards(state, shards_of(self._parameters)) or {}
         (form, optimizer), of_optimizer = unflatten(state, _OPTIMIZER)
         self._require_state(state, of_optimizer)
         if form != self._optimizer_form():
@@ -274,13 +282,17 @@ class OuterStep:
         require_owner(kept, self._codec.owner)
         _load(self.optimizer, optimizer)
         with torch.no_grad():
-            for name, p in self._parameters.items():
+            for name, p in self._shards().items():
                 self._anchor[name].copy_(state[_ANCHOR + name])
                 p.copy_(state.get(_PARAMETER + name, self._anchor[name]))
         for name in _COUNTERS:
             setattr(self, name, int(state[name]))
         self._unsent = _below(state, _UNSENT)
         self._kept, self._spare, self._pending = kept if len(kept) > 1 else None, None, None
+
+    def _shards(self) -> dict[str, torch.Tensor]:
+        """Returns what this rank has of each parameter; ``fully_shard`` may replace its memory."""
+        return as_arrays(self._parameters, local_shard) or {}
 
     def _anchor_of(self, parameter: torch.Tensor) -> torch.Tensor:
         """Returns a copy of the parameter, where anchors are kept."""
@@ -295,7 +307,7 @@ class OuterStep:
         return [type(self.optimizer).__name__, groups]
 
     def _require_state(self, state: Mapping[str, torch.Tensor], of_optimizer: set[str]) -> None:
-        forms = {name: _form(p) for name, p in self._parameters.items()}
+        forms = {name: _form(p) for name, p in self._shards().items()}
         needed = {_ANCHOR + name: form for name, form in forms.items()}
         possible = {prefix + name: form for name, form in forms.items() for prefix in (_PARAMETER, _UNSENT)}
         others = {*_COUNTERS, *of_optimizer}
@@ -335,6 +347,16 @@ def _trained(parameters: NamedTensors) -> dict[str, torch.Tensor]:
     return {name: p for p, name in names.items()}
 
 
+def _require_group(parameters: Mapping[str, torch.Tensor], group: dist.ProcessGroup | None) -> None:
+    """Raises ArgumentError if parameters are sharded, and the ranks with the same shards are not given."""
+    sharded = next((name for name, p in parameters.items() if is_dtensor(p)), None)
+    if sharded is not None and group is None:
+        raise ArgumentError(
+            f"parameter {sharded!r} is a DTensor, so ranks have different shards of it; pass process_group=, "
+            "the ranks that have the same shards, for instance mesh.get_group('replicate')"
+        )
+
+
 def _change(anchor: torch.Tensor, parameter: torch.Tensor) -> torch.Tensor:
     """Returns ``anchor - parameter``; 0 for unchanged entries, even if they are infinite or NaN."""
     change = anchor - parameter
@@ -344,7 +366,8 @@ def _change(anchor: torch.Tensor, parameter: torch.Tensor) -> torch.Tensor:
 
 
 def _form(tensor: torch.Tensor) -> str:
-    return f"{str(tensor.dtype).removeprefix('torch.')}{list(tensor.shape)}"
+    shard = shards_of({"": tensor}).get("", str(list(tensor.shape)))
+    return f"{str(tensor.dtype).removeprefix('torch.')}{shard}"
 
 
 def _same(payloads: Mapping[str, Any], own: Mapping[str, bytes]) -> bool:
@@ -366,8 +389,12 @@ def _load(optimizer: torch.optim.Optimizer, saved: dict[str, Any]) -> None:
         optimizer.load_state_dict(saved)
     except (KeyError, ValueError) as error:
         raise StateError(f"the outer optimizer does not take its state: {error}") from error
+    parameters = [p for group in optimizer.param_groups for p in group["params"]]
     for index, loaded in optimizer.state_dict()["state"].items():
         loaded.update(_moved(saved["state"][index], loaded))
+        for key, value in loaded.items():  # per-element values of a sharded parameter were saved as its shard
+            if isinstance(value, torch.Tensor) and value.shape == local_shard(parameters[index]).shape:
+                loaded[key] = as_dtensor(value, parameters[index])
 
 
 def _moved(value: Any, like: Any) -> Any:

@@ -92,14 +92,13 @@ def require_whole(parameters: Mapping[str, torch.Tensor]) -> None:
     for name, parameter in parameters.items():
         if hasattr(parameter, "to_local"):
             raise ArgumentError(
-                f"parameter {name!r} is a DTensor, sharded by FSDP or another parallelism; pass its local "
-                "part, parameter.to_local().detach().requires_grad_(), by name, and the process_group of the "
-                "ranks that have the same part"
+                f"parameter {name!r} is a DTensor, sharded by fully_shard or another parallelism; pass a "
+                "model that is whole on every rank"
             )
         if getattr(parameter, "_fsdp_flattened", False):
             raise ArgumentError(
                 f"parameter {name!r} is sharded by FullyShardedDataParallel; pass a model that is whole on "
-                "every rank, as in DistributedDataParallel, or shard it by fully_shard and pass local parts"
+                "every rank, as in DistributedDataParallel, or shard it by fully_shard"
             )
         try:
             require_dense(parameter)

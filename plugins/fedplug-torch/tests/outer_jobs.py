@@ -21,11 +21,19 @@ class Worker:
     """A network, its inner optimizer and its outer step."""
 
     def __init__(
-        self, number, encoder, *, inner_steps=INNER_STEPS, saved=None, make_optimizer=None, **arguments
+        self,
+        number,
+        encoder,
+        *,
+        model=None,
+        inner_steps=INNER_STEPS,
+        saved=None,
+        make_optimizer=None,
+        **arguments,
     ):
         """Restores ``saved`` in the usual order: model, inner optimizer, outer step."""
         self.number = number
-        self.model = digits.network()
+        self.model = model or digits.network()
         self.inner = torch.optim.SGD(self.model.parameters(), lr=0.05, momentum=0.5)
         if make_optimizer:
             arguments["optimizer"] = make_optimizer(self.model.parameters())
@@ -196,24 +204,3 @@ def _refused(model):
         except ArgumentError as error:
             errors.append(str(error))
     return errors
-
-
-def local_parts():
-    """Passes local parts, as the error in `sharded_by_fully_shard` suggests; each rank is its own group."""
-    model = digits.network()
-    fully_shard(model, mesh=init_device_mesh("cpu", (dist.get_world_size(),)))
-    groups = [dist.new_group([rank]) for rank in range(dist.get_world_size())]
-    parts = {name: p.to_local().detach().requires_grad_() for name, p in model.named_parameters()}
-    outer = fedplug_torch.OuterStep(
-        parts,
-        "identity",
-        inner_steps=1,
-        optimizer=torch.optim.SGD(parts.values(), lr=0.5),
-        process_group=groups[dist.get_rank()],
-    )
-    before = {name: p.full_tensor().detach().clone() for name, p in model.named_parameters()}
-    with torch.no_grad():
-        for p in model.parameters():
-            p.to_local().add_(1)
-    outer.step()
-    return all(torch.allclose(p.full_tensor(), before[name] + 0.5) for name, p in model.named_parameters())

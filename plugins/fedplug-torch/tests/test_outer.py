@@ -427,11 +427,12 @@ def test_fsdp_is_refused_with_a_remedy(two_ranks, original_parameters):
         assert all("is sharded by FullyShardedDataParallel; pass a model that is whole" in e for e in errors)
 
 
-def test_dtensors_are_refused_and_their_local_parts_are_not(two_ranks):
-    for errors in two_ranks.run(outer_jobs.sharded_by_fully_shard):
-        assert len(errors) == 3
-        assert all("parameter '0.weight' is a DTensor" in error for error in errors)
-    assert two_ranks.run(outer_jobs.local_parts) == [True, True]
+def test_dtensors_are_refused_with_what_to_pass_instead(two_ranks):
+    for *of_outer_steps, of_ddp in two_ranks.run(outer_jobs.sharded_by_fully_shard):
+        assert len(of_outer_steps) == 2
+        assert all("'0.weight' is a DTensor" in e and "pass process_group=" in e for e in of_outer_steps)
+        assert "'0.weight' is a DTensor" in of_ddp
+        assert "whole on every rank" in of_ddp
 
 
 @pytest.mark.parametrize(
