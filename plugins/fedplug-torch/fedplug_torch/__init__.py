@@ -1,7 +1,7 @@
-"""fedplug for PyTorch: a codec for tensors, a hook for DDP, and outer steps of local SGD and DiLoCo.
+"""fedplug for PyTorch: tensors and models as bytes, a hook for DDP, and outer steps of local SGD and DiLoCo.
 
-`codec` needs no ``torch.distributed``. Read in this order: `tensors`, `codec`, `exchange`, then `ddp` or
-`outer`.
+`codec` and `versions` need no ``torch.distributed``. Read in this order: `tensors`, `codec`, `exchange`, then
+`ddp` or `outer`.
 """
 
 from __future__ import annotations
@@ -11,13 +11,16 @@ from fedplug_torch.ddp import FedplugState, fedplug_hook
 from fedplug_torch.exchange import RankError
 from fedplug_torch.fixed import FixedSize
 from fedplug_torch.outer import OuterStep
+from fedplug_torch.versions import Broadcaster, Receiver
 
 __all__ = [
+    "Broadcaster",
     "Codec",
     "FedplugState",
     "FixedSize",
     "OuterStep",
     "RankError",
+    "Receiver",
     "decode",
     "decode_model",
     "encode",

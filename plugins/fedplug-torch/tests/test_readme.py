@@ -22,7 +22,7 @@ TORCHRUN = "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2
 
 def blocks():
     found = re.findall(r"```python\n(.*?)```", (PACKAGE / "README.md").read_text(encoding="utf-8"), re.DOTALL)
-    assert len(found) == 3
+    assert len(found) == 4
     return found
 
 
@@ -39,12 +39,13 @@ def alone(monkeypatch, tmp_path):
         monkeypatch.setenv(name, value)
 
 
-def test_the_program_for_tensors_runs():
-    exec(blocks()[0], {})
+@pytest.mark.parametrize("place", [0, 1], ids=["tensors", "versions"])
+def test_the_program_runs(place):
+    exec(blocks()[place], {})
 
 
 def test_the_program_for_ddp_runs_with_torchrun(tmp_path):
-    (tmp_path / "train.py").write_text(blocks()[1], encoding="utf-8")
+    (tmp_path / "train.py").write_text(blocks()[2], encoding="utf-8")
     for _ in range(3):
         done = subprocess.run(
             [sys.executable, *TORCHRUN, "train.py"],
@@ -63,7 +64,7 @@ def test_the_program_for_ddp_runs_with_torchrun(tmp_path):
 
 
 def test_the_program_for_outer_steps_runs(alone, capfd):
-    exec(blocks()[2], {})
+    exec(blocks()[3], {})
     assert "rank 0: exchange 5, " in capfd.readouterr().out
 
 

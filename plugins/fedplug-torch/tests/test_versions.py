@@ -1,0 +1,160 @@
+"""Receivers of tensors hold the bits of the sender's, also over a socket and after a kill."""
+
+from __future__ import annotations
+
+import re
+import socket
+import subprocess
+import sys
+import threading
+
+import fedplug_torch
+import pytest
+import stream_weights
+import torch
+
+import fedplug
+from fedplug.errors import ArgumentError, PayloadError
+
+DTYPES = [torch.float32, torch.float64, torch.float16, torch.bfloat16, torch.int64, torch.bool]
+
+
+def tensors(dtype=torch.bfloat16, step=0):
+    generator = torch.Generator().manual_seed(0)
+    kernel = torch.randn((64, 40), generator=generator) + 1e-3 * step
+    return {"kernel": kernel.to(dtype), "scalar": torch.tensor(step), "empty": torch.zeros(0, 3)}
+
+
+def assert_same_bits(received, expected):
+    assert list(received) == list(expected)
+    for name, tensor in expected.items():
+        assert received[name].dtype == tensor.dtype
+        assert torch.equal(received[name], tensor)
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+def test_lossless_versions_are_the_tensors(dtype):
+    server, receiver = fedplug_torch.Broadcaster("lossless"), fedplug_torch.Receiver()
+    for step in range(3):
+        version = server.publish(tensors(dtype, step))
+        assert_same_bits(receiver.apply(server.message(receiver.version)), tensors(dtype, step))
+        assert receiver.version == server.version == version
+    assert len(server.message(version)) == 30
+
+
+def test_lossy_versions_are_those_of_the_server():
+    server, receiver = fedplug_torch.Broadcaster("bfp(5) | rans"), fedplug_torch.Receiver()
+    assert receiver.model is None
+    for step in range(2):
+        server.publish(tensors(step=step))
+        receiver.apply(server.message(receiver.version))
+        assert_same_bits(receiver.model, server.model)
+    assert not torch.equal(receiver.model["kernel"], tensors(step=1)["kernel"])
+
+
+def test_writing_to_received_tensors_changes_no_later_version():
+    server, receiver = fedplug_torch.Broadcaster("lossless"), fedplug_torch.Receiver()
+    for step in range(2):
+        server.publish(tensors(step=step))
+        received = receiver.apply(server.message(receiver.version))
+        assert_same_bits(received, tensors(step=step))
+        received["kernel"].zero_()
+        server.model["kernel"].zero_()
+
+
+def test_a_module_stands_for_its_parameters_in_any_layout():
+    module = torch.nn.Conv2d(3, 40, 5).to(memory_format=torch.channels_last)
+    server, receiver = fedplug_torch.Broadcaster("lossless"), fedplug_torch.Receiver()
+    server.publish(module)
+    other = torch.nn.Conv2d(3, 40, 5)
+    other.load_state_dict(receiver.apply(server.message()))
+    assert_same_bits(other.state_dict(), module.state_dict())
+
+
+def test_messages_are_those_of_numpy_arrays():
+    server, arrays = fedplug_torch.Broadcaster("auto"), fedplug.Broadcaster("auto")
+    server.publish({"kernel": torch.ones(100, 9)})
+    arrays.publish({"kernel": torch.ones(100, 9).numpy()})
+    assert server.message() == arrays.message()
+
+
+def test_tensors_survive_a_restart(tmp_path):
+    server = fedplug_torch.Broadcaster("lossless")
+    server.publish(tensors())
+    with fedplug.open_store(f"sqlite:///{tmp_path}/s") as store:
+        fedplug_torch.Receiver(store, "one").apply(server.message())
+    with fedplug.open_store(f"sqlite:///{tmp_path}/s") as store:
+        receiver = fedplug_torch.Receiver(store, "one")
+        assert receiver.version == server.version
+        assert_same_bits(receiver.model, tensors())
+
+
+def test_errors_name_the_tensor():
+    server = fedplug_torch.Broadcaster()
+    with pytest.raises(ArgumentError, match="'x'"):
+        server.publish({"x": torch.ones(3).to_sparse()})
+    with pytest.raises(ArgumentError, match="named_parameters"):
+        server.publish([torch.ones(3)])
+    server.publish({"x": torch.ones(300)})
+    with pytest.raises(PayloadError, match="max_bytes"):
+        fedplug_torch.Receiver(max_bytes=1000).apply(server.message())
+
+
+# The example -----------------------------------------------------------------------------------------------
+
+
+def test_two_serving_processes_one_of_them_killed_end_with_the_trainers_bits():
+    done = subprocess.run(
+        [sys.executable, stream_weights.__file__], capture_output=True, text=True, timeout=240, check=False
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "the second serving process is killed" in done.stdout
+    assert re.search(r"started again, the second one begins with version [0-9a-f]{16}\n", done.stdout)
+    found = re.search(r"took ([\d,]+) bytes instead of ([\d,]+)\n", done.stdout)
+    sent, plain = (int(number.replace(",", "")) for number in found.groups())
+    assert 10 * sent < plain
+    assert done.stdout.endswith("both serving processes hold the trainer's bits\n")
+
+
+@pytest.fixture
+def pipe():
+    one, other = socket.socketpair()
+    with one, other:
+        yield one, other
+
+
+def test_what_is_sent_is_received(pipe):
+    for data in (b"", b"x", bytes(1000)):
+        stream_weights.send(pipe[0], data)
+        assert stream_weights.receive(pipe[1], 1000) == data
+
+
+def test_a_length_above_the_limit_is_refused_before_memory_is_taken(pipe):
+    pipe[0].sendall(b"\xff" * 8)
+    with pytest.raises(ValueError, match="18446744073709551615 bytes, and 1000 are allowed"):
+        stream_weights.receive(pipe[1], 1000)
+
+
+@pytest.mark.parametrize("sent", [b"", b"\x05\0\0", b"\x05" + bytes(7) + b"abcd"], ids=len)
+def test_a_connection_that_ends_in_the_middle_is_an_error(sent, pipe):
+    pipe[0].sendall(sent)
+    pipe[0].close()
+    with pytest.raises(ConnectionError, match="too early"):
+        stream_weights.receive(pipe[1], 1000)
+
+
+@pytest.mark.parametrize("sent", [b"\xff" * 8, b"\x02" + bytes(7) + b"\xff\xff"], ids=["length", "version"])
+def test_a_hostile_request_ends_only_its_own_connection(sent):
+    model = stream_weights.new_model()
+    with stream_weights.Weights() as trainer:
+        threading.Thread(target=trainer.serve_forever, daemon=True).start()
+        trainer.publish(model, is_last=True)
+        for request in (sent, bytes(8)):
+            with socket.create_connection(trainer.server_address) as connection:
+                connection.sendall(request)
+                if request == sent:
+                    assert connection.recv(1) == b""
+                else:
+                    message = stream_weights.receive(connection, stream_weights.MAX_BYTES)
+        trainer.shutdown()
+    assert_same_bits(fedplug_torch.Receiver().apply(message), model.state_dict())
