@@ -317,6 +317,18 @@ class Codec:
         """
         return self._model(_specs(named_arrays(arrays))).put_back(payloads, states)
 
+    def for_part(self, arrays: Mapping[str, Any]) -> Codec:
+        """Returns the codec for a part of a model, which leaves out rules that match none of its arrays.
+
+        Args:
+            arrays: The arrays of the part by name; only names, shapes and dtypes matter.
+        """
+        if isinstance(self.encoder, Encoder):
+            return self
+        encoder = self.encoder.for_part(_specs(named_arrays(arrays)))
+        exactly = self._exactly & arrays.keys()
+        return Codec(encoder, min_size=self.min_size, exactly=exactly, device=self._device)
+
     def require_updates(self) -> Codec:
         """Returns itself; for receivers that take decoded arrays for updates and keep no memory.
 

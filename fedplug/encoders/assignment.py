@@ -40,6 +40,11 @@ class EncoderAssignment(Component):
         """Returns the encoder or assignment for models, in a broadcast. Default: itself."""
         return self
 
+    def for_part(self, specs: Sequence[Spec]) -> EncoderAssignment:
+        """Returns the assignment for some tensors of a model that it fits. Default: itself."""
+        del specs
+        return self
+
     def encodes_statistic(self, spec: Spec) -> bool:
         """Returns whether `assign` decides for this statistic. Default: no, statistics are sent uncompressed.
 

@@ -83,6 +83,18 @@ def test_a_rule_for_no_tensor_names_the_nearest():
         Rules({"emb_*": "identity"}).assign(SPECS)
 
 
+def test_a_part_of_a_model_needs_no_tensor_for_every_rule():
+    codec = fedplug.codec({"a*": "qsgd(8)", "b*": "topk(0.1)"}, exactly=["a3"])
+    arrays = {name: np.ones(1000, np.float32) for name in ("a1", "a3", "b1")}
+    whole, _ = codec.encode_model(arrays)
+    for names in (["a1", "a3"], ["b1"]):
+        part = {name: arrays[name] for name in names}
+        payloads, _ = codec.for_part(part).encode_model(part)
+        assert payloads == {name: whole[name] for name in names}
+    other = {"c": arrays["a1"]}
+    assert len(codec.for_part(other).encode_model(other)[0]["c"]) > 4000
+
+
 def test_a_rule_that_comes_too_late_names_the_tensors_it_was_for():
     with pytest.raises(ConfigError, match=r"'\*/bias' comes too late: earlier ones take 'dense/bias', 'den"):
         Rules({"*": "topk(0.1)", "*/bias": "identity"}).assign(SPECS)

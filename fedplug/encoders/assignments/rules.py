@@ -148,6 +148,11 @@ class Rules(EncoderAssignment):
         as_it_is = Identity()
         return [as_it_is if rule is None else rule.encoder for rule in chosen]
 
+    def for_part(self, specs: Sequence[Spec]) -> Rules:
+        """Returns the rules that match these tensors; if there are none, a rule for uncompressed tensors."""
+        used = [rule for rule in self.rules if any(rule is self._rule_for(spec) for spec in specs)]
+        return Rules(used or [Rule(Identity())])
+
     def encodes_statistic(self, spec: Spec) -> bool:
         """Returns whether the pattern of its rule matches no weight that the same layer could have."""
         rule = self._rule_for(spec)

@@ -38,13 +38,24 @@ class Method(NamedTuple):
     inner_steps: int
     inner: Optimizer
     outer: Optimizer
+    fragments: int = 1
+    delay: int = 0
+    alpha: float = 0.0
 
 
 class Point(NamedTuple):
-    """A point of a run: steps of each worker, bytes it has sent so far, and the loss on held-out text."""
+    """A point of a run.
+
+    Attributes:
+        steps: Steps of each worker.
+        bytes_sent: Bytes that a worker has sent.
+        largest: Bytes of its largest message.
+        loss: The loss on held-out text.
+    """
 
     steps: int
     bytes_sent: int
+    largest: int
     loss: float
 
 
@@ -78,6 +89,7 @@ METHODS = {
     "DeMo-like": Method(CHUNKED_VALUES, 1, gradient, sign),
     "DiLoCo, dense": Method("identity", 12, adam_w, nesterov),
     "DiLoCo, 8 bits": Method("qsgd(8)", 12, adam_w, nesterov),
+    "Streaming DiLoCo, 8 bits": Method("qsgd(8)", 12, adam_w, nesterov, fragments=4, delay=1, alpha=0.5),
     "SparseLoCo-like": Method(CHUNKED_TWO_BITS, 12, adam_w, mean),
 }
 
@@ -91,7 +103,13 @@ class Worker:
         self._inner = method.inner(self.model.parameters())
         outer = method.outer(self.model.parameters())
         self.outer = fedplug_torch.OuterStep(
-            self.model, method.encoder, inner_steps=method.inner_steps, optimizer=outer
+            self.model,
+            method.encoder,
+            inner_steps=method.inner_steps,
+            optimizer=outer,
+            fragments=method.fragments,
+            fragment_sync_delay=method.delay,
+            fragment_update_alpha=method.alpha,
         )
 
     def train(self, steps: int) -> None:
@@ -107,23 +125,25 @@ def run(method: Method, text: Text, steps: int) -> list[Point]:
     """Trains all workers for ``steps`` steps each."""
     torch.set_num_threads(1)  # sums must not depend on the number of cores
     workers = [Worker(number, shard, method) for number, shard in enumerate(text.shards)]
-    first = workers[0]
-    points = [Point(0, 0, held_out_loss(first.model, text))]
-    for done in range(method.inner_steps, steps + 1, method.inner_steps):
+    first, largest, interval = workers[0], 0, method.inner_steps // method.fragments
+    points = [Point(0, 0, 0, held_out_loss(first.model, text))]
+    for done in range(interval, steps + 1, interval):
         for worker in workers:
-            worker.train(method.inner_steps)
+            worker.train(interval - method.delay)
         messages = {f"worker {number}": worker.outer.encode() for number, worker in enumerate(workers)}
+        largest = max(largest, *(sum(map(len, message.values())) for message in messages.values()))
         for worker in workers:
+            worker.train(method.delay)
             worker.outer.apply(messages)
         if done % EVALUATE_EVERY == 0:
-            points.append(Point(done, first.outer.bytes_sent, held_out_loss(first.model, text)))
+            points.append(Point(done, first.outer.bytes_sent, largest, held_out_loss(first.model, text)))
     return points
 
 
 def table(curves: dict[str, list[Point]]) -> str:
     """Returns the Markdown table."""
     facts = environment()
-    steps, dense, _ = curves["mean of every step, dense"][-1]
+    steps, dense, _, _ = curves["mean of every step, dense"][-1]
     elements = sum(p.numel() for p in new_model().parameters())
     lines = [
         "# A character model of eight workers",
@@ -133,16 +153,18 @@ def table(curves: dict[str, list[Point]]) -> str:
         f"the text. {elements:,} parameters, {steps} steps a worker. Loss in nats a character, on modules "
         "that no worker trains on; bytes are those that a worker hands to each of the others.",
         "",
-        "| method | encoder | exchange every | loss | bytes sent | fewer bytes |",
-        "| --- | --- | --- | --- | --- | --- |",
+        "| method | encoder | exchange every | loss | bytes sent | fewer bytes | largest message |",
+        "| --- | --- | --- | --- | --- | --- | --- |",
     ]
     for name, points in curves.items():
         method, last = METHODS[name], points[-1]
         every = "step" if method.inner_steps == 1 else f"{method.inner_steps} steps"
+        if method.fragments > 1:
+            every += f", {method.fragments} fragments in turn"
         encoder = method.encoder.replace("|", r"\|")
         lines.append(
             f"| {name} | `{encoder}` | {every} | {last.loss:.3f} | {last.bytes_sent:,} "
-            f"| {dense / last.bytes_sent:,.0f}x |"
+            f"| {dense / last.bytes_sent:,.0f}x | {last.largest:,} |"
         )
     return "\n".join(lines) + "\n"
 

@@ -66,20 +66,21 @@ class Exchange:
             dist.broadcast(host, src=self._ranks[0], group=self._group)
             tensor.detach().copy_(host)
 
-    def require_same(self, forms: Mapping[str, str]) -> None:
-        """Compares the parameters of all ranks before they are exchanged.
+    def require_same(self, forms: Mapping[str, str], what: str = "parameters") -> None:
+        """Compares the parameters of all ranks, or something else, before they are exchanged.
 
         Args:
-            forms: Dtype and shape of each parameter, by name.
+            forms: Dtype and shape of each parameter, by name; or other texts.
+            what: The name of the compared things in the error.
 
         Raises:
-            ArgumentError: The parameters differ between ranks; raised on every rank, with their names.
+            ArgumentError: The texts differ between ranks; raised on every rank, with their names.
             RankError: A rank called `tell`.
         """
         texts = self.all_gather({"parameters": json.dumps(list(forms.items())).encode()}, _FORMS)
         by_rank = {rank: dict(json.loads(text["parameters"].tobytes())) for rank, text in texts.items()}
         if differences := _differences(by_rank):
-            raise ArgumentError(f"the parameters are not the same on all ranks: {'; '.join(differences)}")
+            raise ArgumentError(f"the {what} are not the same on all ranks: {'; '.join(differences)}")
 
     def tell(self, error: Exception) -> None:
         """Joins the others' `require_same` with an error, which this rank raises itself."""

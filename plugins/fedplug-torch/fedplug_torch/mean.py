@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Container, Mapping
 from typing import Any
 
-import numpy as np
 import torch
 
 import fedplug
 from fedplug.errors import PayloadError
-from fedplug_torch.tensors import as_array, as_tensor
+from fedplug_torch.tensors import arrays_like, as_tensor
 
 __all__ = ["expected_of", "max_payload_bytes", "mean_of"]
 
@@ -50,10 +49,7 @@ def mean_of(
 
 def expected_of(codec: fedplug.Codec, tensors: Mapping[str, torch.Tensor]) -> dict[str, frozenset[str]]:
     """Returns the wire ids of payloads of these tensors, by name; reads no tensor."""
-    dtypes = {
-        name: as_array(tensor.detach().new_empty(0, device="cpu")).dtype for name, tensor in tensors.items()
-    }
-    return codec.wire_ids({name: np.empty(tensor.shape, dtypes[name]) for name, tensor in tensors.items()})
+    return codec.wire_ids(arrays_like(tensors))
 
 
 def max_payload_bytes(tensor: torch.Tensor) -> int:

@@ -1,47 +1,37 @@
 """Local SGD and DiLoCo: many steps on each worker, then one compressed exchange of the changes.
 
 Source: Douillard et al. 2023, "DiLoCo: Distributed Low-Communication Training of Language Models" (arXiv
-2311.08105), algorithm 1. With SGD at learning rate 1 and no momentum as the outer optimizer, it is local SGD
+2311.08105), algorithm 1; fragments, delay and mixing are those of Streaming DiLoCo (Douillard et al. 2025,
+arXiv 2501.18512). With SGD at learning rate 1 and no momentum as the outer optimizer, it is local SGD
 (Stich 2019, arXiv 1805.09767). The same with decaying error feedback is SparseLoCo (Sarfi et al. 2025,
 arXiv 2508.15706).
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, NamedTuple
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import torch
 import torch.distributed as dist
-from numpy.typing import NDArray
 
 from fedplug.codecs.arrays import require_mapping
-from fedplug.codecs.state import OWNER, require_owner
 from fedplug.errors import ArgumentError, StateError
-from fedplug.ops.device_array import on_host
 from fedplug.registry.component import plain
 from fedplug_torch.codec import NamedTensors, named, numpy_codec
-from fedplug_torch.devices import as_operands, as_result
-from fedplug_torch.exchange import Exchange, copied_group
-from fedplug_torch.mean import expected_of, max_payload_bytes, mean_of
-from fedplug_torch.nested import contiguous_copy, flatten, unflatten
-from fedplug_torch.shards import as_dtensor, is_dtensor, local_shard, require_shards, shards_of, text_of
-from fedplug_torch.tensors import as_array, as_arrays, as_tensor, require_whole
+from fedplug_torch.division import codecs_of, divided
+from fedplug_torch.exchange import Exchange
+from fedplug_torch.fragment import Fragment, form, joined
+from fedplug_torch.nested import contiguous_copy, unflatten
+from fedplug_torch.optimizer_state import flat_state, load_unflattened
+from fedplug_torch.outer_exchange import Messages, OuterExchange
+from fedplug_torch.shards import is_dtensor, local_shard, require_shards, shards_of, text_of
+from fedplug_torch.tensors import as_arrays, require_whole
 
 __all__ = ["OuterStep"]
 
-_ANCHOR, _PARAMETER, _UNSENT, _CODEC = "anchor/", "parameter/", "unsent/", "codec/"
-"""The prefixes of tensor names in a state dictionary."""
-
 _OPTIMIZER = "optimizer"
 _COUNTERS = ("inner_step", "outer_step", "bytes_sent", "dense_bytes")
-
-
-class _Pending(NamedTuple):
-    """A message of `OuterStep.encode`, until `OuterStep.apply` decides whether it was sent."""
-
-    state: dict[str, NDArray[Any]]
-    payloads: dict[str, bytes]
 
 
 class OuterStep:
@@ -52,10 +42,13 @@ class OuterStep:
     over any transport or in a loop within one process. Buffers, such as batch normalization statistics, stay
     on each worker.
 
+    With several ``fragments``, parts of the model are exchanged in turn, one every ``inner_steps /
+    fragments`` steps. With ``fragment_sync_delay``, the exchange runs while the worker trains on.
+
     Attributes:
         optimizer: The outer optimizer; its learning rate may change between steps.
         inner_step: Number of calls of `step` since the last exchange.
-        outer_step: Number of exchanges.
+        outer_step: Number of exchanges, of all fragments together.
         bytes_sent: Bytes of this worker's applied payloads, per other worker.
         dense_bytes: Bytes of the changes of these payloads without compression.
     """
@@ -67,6 +60,9 @@ class OuterStep:
         *,
         inner_steps: int,
         optimizer: torch.optim.Optimizer | None = None,
+        fragments: int | Sequence[Any] = 1,
+        fragment_sync_delay: int = 0,
+        fragment_update_alpha: float = 0.0,
         process_group: dist.ProcessGroup | None = None,
         offload: bool = False,
     ) -> None:
@@ -78,9 +74,18 @@ class OuterStep:
         Args:
             parameters: A module, or its ``named_parameters()``; those without gradients are left out.
             encoder: An encoder for the changes of a model: any argument of `fedplug.codec`, or a `Codec`.
-            inner_steps: Number of steps between two exchanges, at least 1.
+                Budgets and ``scope="model"`` apply to a fragment, and rounds count its exchanges.
+            inner_steps: Number of steps between two exchanges of the same parameters; a multiple of the
+                number of fragments.
             optimizer: An optimizer of the same parameters; by default DiLoCo's, Nesterov's SGD with learning
-                rate 0.7 and momentum 0.9.
+                rate 0.7 and momentum 0.9. With fragments, it must skip parameters whose gradient is None, as
+                torch's optimizers do.
+            fragments: The number of fragments of about equal sizes; or a list with a module, or a list of
+                parameters, for each.
+            fragment_sync_delay: Number of inner steps between sending and applying, less than ``inner_steps /
+                fragments``. torch.distributed then gets a process group for a thread.
+            fragment_update_alpha: Weight of a worker's own parameters in the new ones, from 0 to 1. With 0,
+                workers are equal after an exchange, and lose the steps of the delay.
             process_group: A process group that supports CPU tensors; all ranks by default. For parameters
                 sharded by ``fully_shard``, it is required: the ranks with the same shards, which exchange
                 them, such as ``mesh.get_group("replicate")``.
@@ -89,25 +94,24 @@ class OuterStep:
                 is installed and the encoder runs there.
 
         Raises:
-            ArgumentError: There are no parameters, ``inner_steps`` is less than 1, a parameter is sharded by
-                FullyShardedDataParallel, or by ``fully_shard`` without ``process_group``, or is of an
-                unsupported dtype; or ranks have parameters of other names, shapes, shards or dtypes. Nothing
-                has changed.
-            ConfigError: The encoder cannot be parsed; see also `fedplug.codec`.
+            ArgumentError: There are no parameters, a number is out of range, a parameter is in no fragment,
+                sharded by FullyShardedDataParallel, or by ``fully_shard`` without ``process_group``, or is of
+                an unsupported dtype; or ranks have other parameters, shards or numbers. Nothing has changed.
+            ConfigError: The encoder cannot be parsed, or does not fit the parameters; see `fedplug.codec`.
             RankError: Another rank raised one of these errors.
         """
-        self._inner_steps = inner_steps = plain(inner_steps)
-        self._group = process_group
         self._is_distributed = dist.is_initialized()
         exchange = Exchange(process_group) if self._is_distributed else None
         try:
             self._given = parameters if isinstance(parameters, torch.nn.Module) else named(parameters)
             self._parameters = _trained(self._given)
             _require_group(self._parameters, process_group)
-            require_whole(self._shards())
-            if type(inner_steps) is not int or inner_steps < 1:
-                raise ArgumentError(f"inner_steps is {inner_steps!r}; it must be a whole number, 1 or more")
-            self._codec = numpy_codec(encoder).require_updates()
+            shards = as_arrays(self._parameters, local_shard) or {}
+            require_whole(shards)
+            parts = divided(self._parameters, fragments)
+            self._interval = _interval(inner_steps, len(parts), fragment_sync_delay, fragment_update_alpha)
+            self._delay, self._alpha = int(fragment_sync_delay), float(fragment_update_alpha)
+            codecs = codecs_of(numpy_codec(encoder).require_updates(), shards, parts)
             self.optimizer = optimizer or torch.optim.SGD(
                 self._parameters.values(), lr=0.7, momentum=0.9, nesterov=True
             )
@@ -119,74 +123,74 @@ class OuterStep:
                 exchange.tell(error)
             raise
         if exchange is not None:
-            exchange.require_same({name: _form(p) for name, p in self._parameters.items()})
-            exchange.broadcast(self._shards().values())
+            exchange.require_same(
+                {
+                    **{name: _form_in(name, p, parts) for name, p in self._parameters.items()},
+                    "the argument inner_steps": str(self._interval * len(parts)),
+                    "the argument fragment_sync_delay": str(self._delay),
+                    "the argument fragment_update_alpha": str(self._alpha),
+                }
+            )
+            exchange.broadcast(shards.values())
         self.inner_step = self.outer_step = self.bytes_sent = self.dense_bytes = 0
-        self._offload = offload
-        self._anchor = {name: self._anchor_of(p) for name, p in self._shards().items()}
-        self._kept: dict[str, NDArray[Any]] | None = None
-        self._spare: dict[str, NDArray[Any]] | None = None
-        self._pending: _Pending | None = None
-        self._unsent: dict[str, NDArray[Any]] = {}  # changes of parameters without residuals
-        self._given_forms = {name: f"{_form(p)} on {p.device}" for name, p in self._parameters.items()}
-        self._limits = {name: max_payload_bytes(p) for name, p in self._shards().items()}
+        self._fragments = [Fragment(*both, offload) for both in zip(parts, codecs, strict=True)]
+        self._exchange = OuterExchange(process_group, in_background=self._delay > 0)
+        self._given_forms = {name: f"{form(p)} on {p.device}" for name, p in self._parameters.items()}
 
-    def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_group": copied_group(self._group)}
+    @property
+    def message(self) -> dict[str, bytes] | None:
+        """The payloads of the last `encode` that `apply` has not settled yet, or None."""
+        pending = self._next.message
+        return None if pending is None else dict(pending.payloads)
 
     def step(self) -> bool:
-        """Counts a step of the inner optimizer; every ``inner_steps``-th call exchanges the changes.
+        """Counts a step of the inner optimizer, and sends and applies the changes of a fragment when due.
 
         Returns:
-            Whether this call exchanged; the parameters are then equal on all ranks.
+            Whether this call applied an outer step. The parameters of its fragment are then equal on all
+            ranks, unless ``fragment_update_alpha`` keeps a part of each rank's own.
 
         Raises:
             RankError: A rank could not encode, for example because its parameters are not finite. It is
                 raised on every rank; nothing has changed, and the next call tries again.
             PayloadError: A rank sent an invalid payload; the message names rank and parameter. Nothing has
                 changed.
-            ArgumentError: torch.distributed was not initialized when this object was created.
+            ArgumentError: torch.distributed was not initialized when this object was created, or ranks
+                have loaded states of different outer steps. Nothing has changed.
         """
         if not self._is_distributed:
             raise ArgumentError(
                 "torch.distributed is not initialized; call init_process_group first, or encode and apply"
             )
-        exchange = Exchange(self._group)
         self.inner_step += 1
-        if self.inner_step < self._inner_steps:
+        if self.inner_step < self._interval - self._delay:
+            return False
+        fragment = self._next
+        if not self._exchange.is_open:
+            self._exchange.send(lambda: self.message or self.encode(), self._shared, fragment.limits)
+        if self.inner_step < self._interval:
             return False
         try:
-            payloads = self.encode()
-        except Exception as error:
-            exchange.all_gather_error(error, self._limits)
+            self.apply(self._exchange.receive(), accepted=True)
+        except Exception:
+            fragment.drop()  # the next call encodes again
             raise
-        self.apply(exchange.all_gather(payloads, self._limits), accepted=True)
         return True
 
     def encode(self) -> dict[str, bytes]:
-        """Returns this worker's changes since the last exchange, ``anchor - parameter``, as payloads.
+        """Returns this worker's changes of the next fragment, ``anchor - parameter``, as payloads.
 
-        The next `apply` decides whether they were sent. Another call before it returns the same bytes.
+        The next `apply` decides whether they were sent, after any number of inner steps. Another call before
+        it replaces the message; without training in between, it returns the same bytes.
 
         Raises:
             NonFiniteError: A parameter is not finite; the message names it.
             ArgumentError: A parameter is new or was replaced since this object was created.
         """
         self._require_same_parameters()
-        changes = {}
-        for name, p in self._shards().items():
-            changes[name] = _change(self._anchor[name].to(p.device, non_blocking=True), p.detach())
-            if name in self._unsent:
-                changes[name] += as_tensor(self._unsent[name]).to(p.device)
-        out = self._spare if self._pending is None else self._pending.state
-        self._spare = self._pending = None  # overwritten from here on
-        payloads, after = self._codec.encode_model(as_operands(changes), self._kept, self.outer_step, out=out)
-        if self._offload:
-            after = {name: on_host(array) for name, array in after.items()}
-        self._pending = _Pending(after, payloads)
-        return payloads
+        return self._next.encode(self.outer_step // len(self._fragments))
 
-    def apply(self, messages: Mapping[str, Mapping[str, Any]], *, accepted: bool | None = None) -> None:
+    def apply(self, messages: Messages, *, accepted: bool | None = None) -> None:
         """Takes one step of the outer optimizer from the anchor, with the mean of all workers' changes.
 
         If this worker's own message is missing, it counts as not sent: its content is added to the residual,
@@ -203,122 +207,120 @@ class OuterStep:
             ArgumentError: ``messages`` is empty, or a message lacks a parameter; or ``accepted`` is True, but
                 this worker has encoded nothing.
         """
+        fragment = self._next
         require_mapping("what workers sent", "messages", messages)
         for worker, payloads in messages.items():
             require_mapping(f"the message of {worker}", "payloads", payloads)
-            if payloads.keys() != self._parameters.keys():
-                wrong = ", ".join(sorted(payloads.keys() ^ self._parameters.keys()))
-                raise ArgumentError(f"the payloads of {worker} are not those of this model; look at {wrong}")
+            if wrong := ", ".join(sorted(payloads.keys() ^ fragment.parameters.keys())):
+                place = f"fragment {self._place} of " if len(self._fragments) > 1 else ""
+                raise ArgumentError(
+                    f"the payloads of {worker} are not those of {place}this model; look at {wrong}"
+                )
         if not messages:
             raise ArgumentError("no worker sent anything, so there is no mean")
-        pending = self._pending
+        pending = fragment.message
         if accepted and pending is None:
             raise ArgumentError("accepted is True, and this worker has no message; call encode first")
         if accepted is None and pending is not None:
             accepted = any(_same(payloads, pending.payloads) for payloads in messages.values())
-        shards = self._shards()
-        expected = expected_of(self._codec, shards)
-        means = {name: mean_of(messages, name, p, expected[name]) for name, p in shards.items()}
-        gradients = {name: p.grad for name, p in self._parameters.items()}
-        with torch.no_grad():
-            for name, p in self._parameters.items():
-                shards[name].copy_(self._anchor[name])
-                p.grad = as_dtensor(means[name].to(p.device), p)
-            self.optimizer.step()
-            for name, p in self._parameters.items():
-                self._anchor[name].copy_(shards[name])
-                p.grad = gradients[name]
-        if pending is not None:
-            state = pending.state
-            if accepted:
-                self.bytes_sent += sum(map(len, pending.payloads.values()))
-                self.dense_bytes += sum(p.nbytes for p in shards.values())
-                self._unsent = {}
-            else:
-                like = as_arrays(self._anchor)
-                state, self._unsent = self._codec.put_back(pending.payloads, state, like)
-            self._kept, self._spare, self._pending = state, self._kept, None
+        fragment.advance(fragment.means(messages), self.optimizer, self._alpha)
+        if accepted and pending is not None:
+            self.bytes_sent += sum(map(len, pending.payloads.values()))
+            self.dense_bytes += fragment.dense_bytes
+        fragment.settle(sent=bool(accepted))
         self.outer_step += 1
         self.inner_step = 0
 
     def state_dict(self) -> dict[str, torch.Tensor]:
-        """Returns a copy of everything that affects the next outer step, for `safetensors.torch.save_file`.
+        """Returns a copy of everything that affects the next outer steps, for `safetensors.torch.save_file`.
 
-        It has the result of the last outer step, the current parameters if they differ, the outer optimizer
-        with its hyperparameters, the residuals and the counters. The model's buffers and the inner optimizer
-        must be saved separately. Every worker saves this to its own file.
+        It has the result of the last outer step of every fragment, the current parameters if they differ, the
+        outer optimizer with its hyperparameters, the residuals, a message that was not applied yet, and the
+        counters. The model's buffers and the inner optimizer must be saved separately. Every worker saves
+        this to its own file.
 
         Raises:
             ArgumentError: The outer optimizer keeps values other than tensors, numbers and texts.
         """
-        numbers = {name: getattr(self, name) for name in _COUNTERS}
-        tensors = {_ANCHOR + name: tensor for name, tensor in self._anchor.items()}
-        for name, p in self._shards().items():
-            if not torch.equal(p, self._anchor[name].to(p.device)):
-                tensors[_PARAMETER + name] = p
-        tensors |= {_UNSENT + name: as_tensor(array) for name, array in self._unsent.items()}
-        kept = {OWNER: self._codec.owner, **(self._kept or {})}
-        tensors |= {_CODEC + name: as_result(array) for name, array in kept.items()}
-        return {
-            **{name: torch.tensor(number) for name, number in numbers.items()},
-            **{name: contiguous_copy(tensor) for name, tensor in tensors.items()},
-            **text_of(shards_of(self._parameters)),
-            **flatten([self._optimizer_form(), self.optimizer.state_dict()], _OPTIMIZER),
+        numbers = {name: torch.tensor(getattr(self, name)) for name in _COUNTERS}
+        of_optimizer = flat_state(self.optimizer, self._parameters, _OPTIMIZER)
+        fragments = {
+            _prefix(place) + name: contiguous_copy(tensor)
+            for place, fragment in enumerate(self._fragments)
+            for name, tensor in fragment.state_dict().items()
         }
+        return numbers | fragments | text_of(shards_of(self._parameters)) | of_optimizer
 
     def load_state_dict(self, state: Mapping[str, torch.Tensor]) -> None:
         """Continues from the result of `state_dict` with the same bits, including the parameters.
 
+        A message that was in transit is sent again by `step`; see also `message`.
+
         Raises:
-            StateError: The state is of other parameters or shards, another outer optimizer or another
-                encoder. Nothing has changed.
+            StateError: The state is of other parameters, shards or fragments, another outer optimizer or
+                another encoder. Nothing has changed.
         """
         state = require_shards(state, shards_of(self._parameters)) or {}
-        (form, optimizer), of_optimizer = unflatten(state, _OPTIMIZER)
-        self._require_state(state, of_optimizer)
-        if form != self._optimizer_form():
-            raise StateError(f"the state is of the outer optimizer {form}, not of {self._optimizer_form()}")
-        kept = _below(state, _CODEC)
-        require_owner(kept, self._codec.owner)
-        _load(self.optimizer, optimizer)
-        with torch.no_grad():
-            for name, p in self._shards().items():
-                self._anchor[name].copy_(state[_ANCHOR + name])
-                p.copy_(state.get(_PARAMETER + name, self._anchor[name]))
-        for name in _COUNTERS:
-            setattr(self, name, int(state[name]))
-        self._unsent = _below(state, _UNSENT)
-        self._kept, self._spare, self._pending = kept if len(kept) > 1 else None, None, None
-
-    def _shards(self) -> dict[str, torch.Tensor]:
-        """Returns what this rank has of each parameter; ``fully_shard`` may replace its memory."""
-        return as_arrays(self._parameters, local_shard) or {}
-
-    def _anchor_of(self, parameter: torch.Tensor) -> torch.Tensor:
-        """Returns a copy of the parameter, where anchors are kept."""
-        if not self._offload or not parameter.is_cuda:
-            return parameter.detach().clone()
-        return parameter.detach().cpu().pin_memory()
-
-    def _optimizer_form(self) -> list[Any]:
-        """Returns the class of the outer optimizer, and the parameter names in each of its groups."""
-        names = {p: name for name, p in self._parameters.items()}
-        groups = [[names[p] for p in group["params"]] for group in self.optimizer.param_groups]
-        return [type(self.optimizer).__name__, groups]
-
-    def _require_state(self, state: Mapping[str, torch.Tensor], of_optimizer: set[str]) -> None:
-        forms = {name: _form(p) for name, p in self._shards().items()}
-        needed = {_ANCHOR + name: form for name, form in forms.items()}
-        possible = {prefix + name: form for name, form in forms.items() for prefix in (_PARAMETER, _UNSENT)}
-        others = {*_COUNTERS, *of_optimizer}
-        wrong = (needed.keys() | others) - state.keys()
-        for key, tensor in state.items():
-            known = key in others or key.startswith(_CODEC)
-            if not known and _form(tensor) != (needed.get(key) or possible.get(key)):
-                wrong.add(key)
-        if wrong:
+        optimizer, used = unflatten(state, _OPTIMIZER)
+        used |= set(_COUNTERS)
+        wrong = used - state.keys()
+        parts = self._parts(state)
+        for place, (fragment, part) in enumerate(zip(self._fragments, parts, strict=True)):
+            wrong |= {_prefix(place) + key for key in fragment.wrong_keys(part)}
+            used |= {_prefix(place) + key for key in part}
+        if wrong := wrong | (state.keys() - used):
             names = ", ".join(sorted(wrong))
             raise StateError(f"the state is not of an OuterStep of these parameters; look at {names}")
+        self._exchange.abandon()
+        load_unflattened(self.optimizer, self._parameters, optimizer)
+        for fragment, part in zip(self._fragments, parts, strict=True):
+            fragment.load_state_dict(part)
+        for name in _COUNTERS:
+            setattr(self, name, int(state[name]))
+
+    def join(self, state: Mapping[str, torch.Tensor], own: Mapping[str, torch.Tensor] | None = None) -> None:
+        """Continues from the state of another worker, as a worker that is new or was away.
+
+        The worker starts from the result of the last outer steps, without the other worker's residuals and
+        message. This is also for a rank without a saved state after a restart with more ranks.
+
+        Args:
+            state: The present state of any other worker.
+            own: An earlier state of this worker, whose residuals are kept; a message in it counts as sent.
+
+        Raises:
+            StateError: A state does not fit, see `load_state_dict`. Nothing has changed.
+        """
+        own = require_shards(own, shards_of(self._parameters)) or {}
+        counters = {name: own.get(name, torch.tensor(0)) for name in ("bytes_sent", "dense_bytes")}
+        fragments = {
+            _prefix(place) + key: tensor
+            for place, (theirs, mine) in enumerate(zip(self._parts(state), self._parts(own), strict=True))
+            for key, tensor in joined(theirs, mine).items()
+        }
+        others = {key: tensor for key, tensor in state.items() if not key.startswith("fragment ")}
+        self.load_state_dict({**others, **counters, **fragments})
+
+    @property
+    def _place(self) -> int:
+        return self.outer_step % len(self._fragments)
+
+    @property
+    def _next(self) -> Fragment:
+        """The fragment of the next exchange."""
+        return self._fragments[self._place]
+
+    def _shared(self) -> dict[str, str]:
+        """Returns what must be equal on all ranks before an exchange."""
+        return {"outer_step": str(self.outer_step), "the checksum of its result": self._next.checksum()}
+
+    def _parts(self, state: Mapping[str, torch.Tensor]) -> list[dict[str, torch.Tensor]]:
+        """Returns the state of each fragment."""
+        prefixes = [_prefix(place) for place in range(len(self._fragments))]
+        return [
+            {key.removeprefix(prefix): tensor for key, tensor in state.items() if key.startswith(prefix)}
+            for prefix in prefixes
+        ]
 
     def _require_same_parameters(self) -> None:
         for name, p in _trained(self._given).items():
@@ -328,7 +330,7 @@ class OuterStep:
                     "make another one of the model as it is now"
                 )
         for name, p in self._parameters.items():
-            before, now = self._given_forms[name], f"{_form(p)} on {p.device}"
+            before, now = self._given_forms[name], f"{form(p)} on {p.device}"
             if before != now:
                 raise ArgumentError(
                     f"parameter {name!r} was {before}, and is {now}; make another OuterStep of the model as "
@@ -357,52 +359,37 @@ def _require_group(parameters: Mapping[str, torch.Tensor], group: dist.ProcessGr
         )
 
 
-def _change(anchor: torch.Tensor, parameter: torch.Tensor) -> torch.Tensor:
-    """Returns ``anchor - parameter``; 0 for unchanged entries, even if they are infinite or NaN."""
-    change = anchor - parameter
-    if not change.isfinite().all():
-        change[(anchor == parameter) | (anchor.isnan() & parameter.isnan())] = 0
-    return change
+def _form_in(name: str, parameter: torch.Tensor, parts: Sequence[Mapping[str, torch.Tensor]]) -> str:
+    """Returns the form of a parameter, and its fragment if there are several."""
+    place = next(place for place, part in enumerate(parts) if name in part)
+    return form(parameter) + (f" in fragment {place}" if len(parts) > 1 else "")
 
 
-def _form(tensor: torch.Tensor) -> str:
-    shard = shards_of({"": tensor}).get("", str(list(tensor.shape)))
-    return f"{str(tensor.dtype).removeprefix('torch.')}{shard}"
+def _interval(inner_steps: Any, fragments: int, delay: Any, alpha: Any) -> int:
+    """Returns the number of inner steps between two exchanges; raises ArgumentError for wrong numbers."""
+    inner_steps, delay = plain(inner_steps), plain(delay)
+    if type(inner_steps) is not int or inner_steps < 1:
+        raise ArgumentError(f"inner_steps is {inner_steps!r}; it must be a whole number, 1 or more")
+    if inner_steps % fragments:
+        raise ArgumentError(
+            f"inner_steps is {inner_steps}; with {fragments} fragments it must be a multiple of {fragments}, "
+            "because one fragment is exchanged at a time"
+        )
+    interval = inner_steps // fragments
+    if type(delay) is not int or not 0 <= delay < interval:
+        raise ArgumentError(
+            f"fragment_sync_delay is {delay!r}; it must be a whole number from 0 to {interval - 1}, because "
+            "a fragment is applied before the next one is sent, inner_steps / fragments later"
+        )
+    if not isinstance(alpha, int | float) or not 0 <= alpha <= 1:
+        raise ArgumentError(f"fragment_update_alpha is {alpha!r}; it must be a number from 0 to 1")
+    return interval
+
+
+def _prefix(place: int) -> str:
+    """Returns the prefix of a fragment's tensors in a state dictionary."""
+    return f"fragment {place}/"
 
 
 def _same(payloads: Mapping[str, Any], own: Mapping[str, bytes]) -> bool:
     return all(len(payloads[name]) == len(own[name]) and bytes(payloads[name]) == own[name] for name in own)
-
-
-def _below(state: Mapping[str, torch.Tensor], prefix: str) -> dict[str, NDArray[Any]]:
-    """Returns copies of the tensors in one part of a state dictionary."""
-    return {
-        key.removeprefix(prefix): as_array(tensor).copy()
-        for key, tensor in state.items()
-        if key.startswith(prefix)
-    }
-
-
-def _load(optimizer: torch.optim.Optimizer, saved: dict[str, Any]) -> None:
-    """Loads a state dictionary with its dtypes; PyTorch would convert most tensors to the parameter's."""
-    try:
-        optimizer.load_state_dict(saved)
-    except (KeyError, ValueError) as error:
-        raise StateError(f"the outer optimizer does not take its state: {error}") from error
-    parameters = [p for group in optimizer.param_groups for p in group["params"]]
-    for index, loaded in optimizer.state_dict()["state"].items():
-        loaded.update(_moved(saved["state"][index], loaded))
-        for key, value in loaded.items():  # per-element values of a sharded parameter were saved as its shard
-            if isinstance(value, torch.Tensor) and value.shape == local_shard(parameters[index]).shape:
-                loaded[key] = as_dtensor(value, parameters[index])
-
-
-def _moved(value: Any, like: Any) -> Any:
-    """Returns the nested value with each tensor on the device of its counterpart."""
-    if isinstance(value, torch.Tensor):
-        return value.to(like.device)
-    if isinstance(value, dict):
-        return {key: _moved(item, like[key]) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return type(value)(_moved(*both) for both in zip(value, like, strict=True))
-    return value

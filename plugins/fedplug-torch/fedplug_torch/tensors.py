@@ -17,6 +17,7 @@ from fedplug.codecs import arrays
 from fedplug.errors import ArgumentError
 
 __all__ = [
+    "arrays_like",
     "as_array",
     "as_arrays",
     "as_tensor",
@@ -57,6 +58,14 @@ def as_array(tensor: Any) -> NDArray[Any]:
     else:
         array = dense.numpy()
     return array
+
+
+def arrays_like(tensors: Mapping[str, torch.Tensor]) -> dict[str, NDArray[Any]]:
+    """Returns arrays of these shapes and dtypes, for functions that read only those; reads no tensor."""
+    dtypes = {
+        name: as_array(tensor.detach().new_empty(0, device="cpu")).dtype for name, tensor in tensors.items()
+    }
+    return {name: np.empty(tensor.shape, dtypes[name]) for name, tensor in tensors.items()}
 
 
 def require_dense(tensor: Any) -> None:

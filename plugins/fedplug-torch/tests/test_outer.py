@@ -122,7 +122,7 @@ def test_an_error_of_one_rank_is_one_of_all_and_the_step_can_be_tried_again(two_
     results = two_ranks.run(outer_jobs.train_through_a_bad_parameter)
     for rank, (error, changed, exchanged, _) in enumerate(results):
         assert error.startswith("RankError: rank 1 could not encode: NonFiniteError: array '0.bias'")
-        assert changed == {"inner_step"} | ({"parameter/0.bias"} if rank == 1 else set())
+        assert changed == {"inner_step"} | ({"fragment 0/parameter/0.bias"} if rank == 1 else set())
         assert exchanged
     assert_same(results[0][-1], results[1][-1])
 
@@ -184,7 +184,7 @@ def test_an_invalid_message_is_refused(messages, words):
 def test_a_state_of_another_model_is_refused():
     saved = Worker(0, "topk(0.1)").outer.state_dict()
     other = torch.nn.Linear(64, 48)
-    with pytest.raises(StateError, match=r"anchor/0\.bias"):
+    with pytest.raises(StateError, match=r"fragment 0/anchor/0\.bias"):
         OuterStep(other, "topk(0.1)", inner_steps=1).load_state_dict(saved)
 
 
@@ -292,8 +292,10 @@ def test_the_state_of_another_optimizer_is_refused_and_nothing_changes():
         worker.outer.load_state_dict(adam)
     with pytest.raises(StateError, match="look at surplus"):
         worker.outer.load_state_dict({**before, "surplus": torch.zeros(3)})
-    with pytest.raises(StateError, match=r"look at anchor/0\.bias"):
-        worker.outer.load_state_dict({**before, "anchor/0.bias": torch.zeros(48, dtype=torch.float64)})
+    with pytest.raises(StateError, match=r"look at fragment 0/anchor/0\.bias"):
+        worker.outer.load_state_dict(
+            {**before, "fragment 0/anchor/0.bias": torch.zeros(48, dtype=torch.float64)}
+        )
     with pytest.raises(StateError, match="'optimizer' of the state cannot be read"):
         worker.outer.load_state_dict({name: before[name] for name in before if name != "optimizer"})
     assert_same(before, worker.outer.state_dict())
@@ -356,7 +358,7 @@ def test_changes_that_were_not_applied_are_sent_later(encoder):
     state = outer.state_dict()
     for name, p in model.items():
         kept = [value for key, value in state.items() if key.endswith((f"{name}/residual", f"{name}/unsent"))]
-        kept += [state[key] for key in (f"unsent/{name}",) if key in state]
+        kept += [state[key] for key in (f"fragment 0/unsent/{name}",) if key in state]
         torch.testing.assert_close(p.detach() - sum(kept), made[name], rtol=1e-4, atol=1e-4)
 
 
@@ -380,7 +382,7 @@ def test_a_worker_may_say_whether_its_message_was_applied():
         message = worker.outer.encode()
     for worker, accepted in zip(workers, (True, False), strict=True):
         worker.outer.apply({"one of them": message}, accepted=accepted)
-    sent, kept = (worker.outer.state_dict()["codec/0.weight/residual"] for worker in workers)
+    sent, kept = (worker.outer.state_dict()["fragment 0/codec/0.weight/residual"] for worker in workers)
     assert kept.norm() > sent.norm()
     assert [worker.outer.bytes_sent > 0 for worker in workers] == [True, False]
     with pytest.raises(ArgumentError, match="call encode first"):

@@ -1,0 +1,112 @@
+"""Exchanges the messages of outer steps over torch.distributed, in a thread if they are applied later."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping
+from concurrent.futures import Future
+from typing import Any
+
+import torch.distributed as dist
+
+from fedplug_torch.exchange import Exchange, copied_group
+
+__all__ = ["Messages", "OuterExchange"]
+
+Messages = Mapping[str, Mapping[str, Any]]
+"""Untrusted payloads by name of the parameter, by name of the worker."""
+
+
+class OuterExchange:
+    """Sends one message at a time to all ranks of a process group, and receives theirs."""
+
+    def __init__(self, group: dist.ProcessGroup | None, *, in_background: bool) -> None:
+        """Takes the process group of the ranks, by default that of all ranks."""
+        self._group = group
+        self._in_background = in_background
+        self._own_group: dist.ProcessGroup | None = None
+        self._received: Future[Messages] | None = None
+        if dist.is_initialized():
+            self._group_of_exchanges()  # now, because all ranks wait for each other to make a group
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Omits what cannot be copied; a copy sends a message in transit again."""
+        return {**self.__dict__, "_group": copied_group(self._group), "_own_group": None, "_received": None}
+
+    @property
+    def is_open(self) -> bool:
+        """Whether a message was sent whose answers were not received yet."""
+        return self._received is not None
+
+    def send(
+        self,
+        encode: Callable[[], dict[str, bytes]],
+        shared: Callable[[], dict[str, str]],
+        limits: Mapping[str, int],
+    ) -> None:
+        """Encodes a message and begins to send it.
+
+        Args:
+            encode: Returns the payloads by name; is called at once, and `receive` raises its error.
+            shared: Returns texts that must be equal on all ranks; may be called in a thread.
+            limits: Maximum size of each payload by name, see `Exchange.all_gather`.
+        """
+        problem, payloads = None, {}
+        try:
+            payloads = encode()
+        except Exception as error:
+            problem = error
+        exchange = Exchange(self._group_of_exchanges())
+
+        def exchanged() -> Messages:
+            exchange.require_same(shared(), "outer steps")
+            if problem is not None:
+                exchange.all_gather_error(problem, limits)
+            return exchange.all_gather(payloads, limits)
+
+        self._received = _started(exchanged, in_background=self._in_background)
+
+    def receive(self) -> Messages:
+        """Waits for the messages of all ranks.
+
+        Raises:
+            RankError: A rank could not encode.
+            PayloadError: A rank announced a wrong size.
+            ArgumentError: The texts differ between ranks.
+        """
+        assert self._received is not None
+        received, self._received = self._received, None
+        return received.result()
+
+    def abandon(self) -> None:
+        """Waits until nothing is in transit, and drops what was received."""
+        if self._received is not None:
+            self._received.exception()
+            self._received = None
+
+    def _group_of_exchanges(self) -> dist.ProcessGroup | None:
+        """Returns the process group; a thread has its own, so that collectives of others cannot overtake."""
+        if not self._in_background:
+            return self._group
+        if self._own_group is None:
+            ranks = dist.get_process_group_ranks(self._group)
+            is_part = self._group not in (None, dist.group.WORLD)
+            self._own_group = dist.new_group(ranks, backend="gloo", use_local_synchronization=is_part)
+        return self._own_group
+
+
+def _started(work: Callable[[], Messages], *, in_background: bool) -> Future[Messages]:
+    """Calls a function, in a thread if wanted; the future has its result or error."""
+    future: Future[Messages] = Future()
+
+    def run() -> None:
+        try:
+            future.set_result(work())
+        except Exception as error:
+            future.set_exception(error)
+
+    if in_background:  # a daemon: this rank can end even if another one has died
+        threading.Thread(target=run, daemon=True).start()
+    else:
+        run()
+    return future
