@@ -9,6 +9,7 @@ from typing import Any
 from flwr.app import Array, ArrayRecord, Message, MetricRecord, RecordDict
 
 import fedplug
+from fedplug.versions.checksum import version_of
 from fedplug_flower.differences import read
 from fedplug_flower.records import KEY, MODEL_KEY, MODEL_STYPE, Delivery
 
@@ -40,10 +41,10 @@ class Downlink:
 
     def received(self, model: ArrayRecord) -> ArrayRecord:
         """Returns the model that the nodes of the round have; ``model`` itself if it has the same bits."""
-        arrays = self._broadcaster.model
-        if all(array.tobytes() == read(name, model[name]).tobytes() for name, array in arrays.items()):
+        sent = version_of({name: read(name, array) for name, array in model.items()})
+        if sent == self._broadcaster.version:
             return model
-        return ArrayRecord({name: Array(array) for name, array in arrays.items()})
+        return ArrayRecord({name: Array(array) for name, array in self._broadcaster.model.items()})
 
     def send(
         self,
