@@ -1,7 +1,7 @@
-"""fedplug for PyTorch: tensors and models as bytes, a hook for DDP, and outer steps of local SGD and DiLoCo.
+"""fedplug for PyTorch: tensors and models as bytes, hooks for DDP and FSDP, and outer steps (DiLoCo).
 
 `codec` and `versions` need no ``torch.distributed``. Read in this order: `tensors`, `codec`, `exchange`, then
-`ddp` or `outer`.
+`ddp`, `fsdp` or `outer`.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from fedplug_torch.codec import Codec, decode, decode_model, encode
 from fedplug_torch.ddp import FedplugState, fedplug_hook
 from fedplug_torch.exchange import RankError
 from fedplug_torch.fixed import FixedSize
+from fedplug_torch.fsdp import ReplicaHook
 from fedplug_torch.outer import OuterStep
 from fedplug_torch.versions import Broadcaster, Receiver
 
@@ -21,6 +22,7 @@ __all__ = [
     "OuterStep",
     "RankError",
     "Receiver",
+    "ReplicaHook",
     "decode",
     "decode_model",
     "encode",

@@ -102,7 +102,7 @@ def require_whole(parameters: Mapping[str, torch.Tensor]) -> None:
         if hasattr(parameter, "to_local"):
             raise ArgumentError(
                 f"parameter {name!r} is a DTensor, sharded by fully_shard or another parallelism; pass a "
-                "model that is whole on every rank"
+                "model that is whole on every rank, or use ReplicaHook, which is for fully_shard"
             )
         if getattr(parameter, "_fsdp_flattened", False):
             raise ArgumentError(

@@ -434,7 +434,7 @@ def test_dtensors_are_refused_with_what_to_pass_instead(two_ranks):
         assert len(of_outer_steps) == 2
         assert all("'0.weight' is a DTensor" in e and "pass process_group=" in e for e in of_outer_steps)
         assert "'0.weight' is a DTensor" in of_ddp
-        assert "whole on every rank" in of_ddp
+        assert "use ReplicaHook" in of_ddp
 
 
 @pytest.mark.parametrize(

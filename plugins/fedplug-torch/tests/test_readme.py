@@ -22,7 +22,7 @@ TORCHRUN = "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2
 
 def blocks():
     found = re.findall(r"```python\n(.*?)```", (PACKAGE / "README.md").read_text(encoding="utf-8"), re.DOTALL)
-    assert len(found) == 4
+    assert len(found) == 5
     return found
 
 
@@ -44,8 +44,9 @@ def test_the_program_runs(place):
     exec(blocks()[place], {})
 
 
-def test_the_program_for_ddp_runs_with_torchrun(tmp_path):
-    (tmp_path / "train.py").write_text(blocks()[2], encoding="utf-8")
+@pytest.mark.parametrize("block", [2, 3], ids=["DDP", "FSDP"])
+def test_the_program_for_hooks_runs_with_torchrun(tmp_path, block):
+    (tmp_path / "train.py").write_text(blocks()[block], encoding="utf-8")
     for _ in range(3):
         done = subprocess.run(
             [sys.executable, *TORCHRUN, "train.py"],
@@ -64,7 +65,7 @@ def test_the_program_for_ddp_runs_with_torchrun(tmp_path):
 
 
 def test_the_program_for_outer_steps_runs(alone, capfd):
-    exec(blocks()[3], {})
+    exec(blocks()[4], {})
     assert "rank 0: exchange 5, " in capfd.readouterr().out
 
 

@@ -1,0 +1,335 @@
+"""A hook for ``fully_shard`` that compresses the all-reduce between the replicas of a sharded model.
+
+FSDP reduces the gradients of one module at a time over the shards of a replica, and then calls the module's
+hook. Each rank exchanges its shards with the ranks that have the same shards of other replicas.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from functools import partial
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import torch
+import torch.distributed as dist
+
+import fedplug
+from fedplug.codecs.state import OWNER
+from fedplug.errors import ArgumentError, CapabilityError, FedplugError, StateError
+from fedplug_torch.codec import named, numpy_codec
+from fedplug_torch.devices import as_operands, as_result
+from fedplug_torch.exchange import Exchange, RankError
+from fedplug_torch.mean import expected_of, max_payload_bytes, mean_of
+from fedplug_torch.shards import as_dtensor, local_shard, shards_of
+from fedplug_torch.tensors import arrays_like, as_array, require_whole
+
+if TYPE_CHECKING:
+    from torch.distributed.fsdp import FSDPModule
+
+__all__ = ["ReplicaHook"]
+
+_MAX_ERROR_BYTES = 2000
+"""Maximum size of an error message for the other ranks of a replica."""
+
+
+class _Parameter(NamedTuple):
+    """A parameter, and how FSDP reduces its gradient.
+
+    Attributes:
+        sharded: The parameter, a DTensor.
+        form: A meta tensor in shape and dtype of the reduced gradient of this rank's shard.
+        padded: Number of elements that each shard has in FSDP's buffer.
+    """
+
+    sharded: torch.Tensor
+    form: torch.Tensor
+    padded: int
+
+
+class _Unit:
+    """The parameters that FSDP reduces together, by name and in FSDP's order.
+
+    Attributes:
+        parameters: The parameters.
+        codec: The codec of their gradients.
+        keys: The keys of each parameter in a state of the codec.
+        limits: Maximum size of each payload.
+        expected: Wire ids to accept for each payload.
+        kept: The state after the last step.
+        pending: The state after this backward pass, or None; it is kept unless a rank has an error.
+    """
+
+    def __init__(self, parameters: dict[str, _Parameter], codec: fedplug.Codec) -> None:
+        self.parameters = parameters
+        forms, arrays = _forms(parameters), arrays_like(_forms(parameters))
+        self.codec = codec.for_part(arrays)
+        self.keys = self.codec.state_keys(arrays)
+        self.limits = {name: max_payload_bytes(form) for name, form in forms.items()}
+        self.expected = expected_of(self.codec, forms)
+        first = self.codec.model_encoder(arrays).init_state()
+        self.kept: dict[str, Any] = {OWNER: self.codec.owner} if any(first) else {}
+        for keys, state in zip(self.keys.values(), first, strict=True):
+            self.kept.update(zip(keys, state.values(), strict=True))
+        self.pending: dict[str, Any] | None = None
+
+    def gradients(self, reduced: torch.Tensor) -> dict[str, torch.Tensor]:
+        """Returns views of FSDP's buffer in the shapes of this rank's shards."""
+        sizes = [parameter.padded for parameter in self.parameters.values()]
+        if reduced.numel() != sum(sizes):
+            raise ArgumentError(
+                f"FSDP reduced {reduced.numel()} elements, and {', '.join(self.parameters)} have "
+                f"{sum(sizes)}; if a step does not use all parameters, call "
+                "set_reduce_scatter_unused_params(True) of the model; if parameters were frozen or unfrozen, "
+                "make another ReplicaHook"
+            )
+        return {
+            name: part[: parameter.form.numel()].view(parameter.form.shape)
+            for part, (name, parameter) in zip(reduced.split(sizes), self.parameters.items(), strict=True)
+        }
+
+
+class ReplicaHook:
+    """Averages gradients over the replicas of a model of ``fully_shard`` by payloads, with error feedback.
+
+    Shard each replica over its own ranks, and pass the group of the ranks that have the same shards::
+
+        mesh = init_device_mesh("cuda", (2, 4), mesh_dim_names=("replicate", "shard"))
+        fully_shard(model, mesh=mesh["shard"])
+        hook = ReplicaHook("topk(0.01) | qsgd(8)", model, process_group=mesh.get_group("replicate"))
+
+    Each gradient is then the mean over all ranks, with the same bits in every replica. The modules given to
+    ``fully_shard`` are encoded one at a time, so ``scope="model"`` compares the tensors of one of them.
+
+    torch.distributed.checkpoint saves the hook, including the residuals of all shards, as
+    ``dcp.save({"hook": hook, ...})``.
+
+    Attributes:
+        step: Number of backward passes with an exchange.
+        bytes_sent: Bytes of payloads and their sizes that this process sent to each other replica.
+        dense_bytes: Bytes of the gradients of these payloads without compression.
+        error: The error of the last backward pass on this rank, or None.
+    """
+
+    def __init__(self, encoder: Any, module: torch.nn.Module, *, process_group: dist.ProcessGroup) -> None:
+        """Registers a hook in each module that was given to ``fully_shard``.
+
+        All replicas start with the trained parameters of the first, as in DDP.
+
+        Args:
+            encoder: Any argument of `fedplug.codec`, or a `Codec`, but no budget.
+            module: The model. Each parameter that requires a gradient is sharded by ``fully_shard`` over a
+                mesh of one dimension.
+            process_group: The ranks that have the same shards of other replicas, for instance
+                ``mesh.get_group("replicate")``. It supports CPU tensors.
+
+        Raises:
+            ArgumentError: A parameter is not sharded, or in another way; the message says what to do. Or
+                parameters differ between replicas in names, shapes, shards or dtypes. Nothing has changed.
+            CapabilityError: The encoder is a budget.
+            ConfigError: The encoder cannot be parsed; see also `fedplug.codec`.
+            RankError: Another rank of ``process_group`` raised one of these errors.
+        """
+        self._replicas = process_group
+        self._has_begun = False
+        self.step = self.bytes_sent = self.dense_bytes = 0
+        self.error: Exception | None = None
+        exchange = Exchange(process_group)
+        try:
+            parts = _parts_of(module)
+            whole = {name: parameter for part in parts.values() for name, parameter in part.items()}
+            _require_sharded(named(module), whole)
+            codec = numpy_codec(encoder).require_updates()
+            self._owner = codec.owner.tobytes().decode()
+            _require_parts(codec, whole)
+            units = {part: _Unit(parameters, codec) for part, parameters in parts.items()}
+            self._shards = _group_of(whole)
+        except Exception as error:
+            exchange.tell(error)
+            raise
+        exchange.require_same({name: _text(parameter) for name, parameter in whole.items()})
+        exchange.broadcast(local_shard(parameter.sharded) for parameter in whole.values())
+        self._units = list(units.values())
+        for part, unit in units.items():
+            part.set_all_reduce_hook(partial(self._reduce, unit))
+
+    def state_dict(self) -> dict[str, Any]:
+        """Returns a copy of the state for the next step, for torch.distributed.checkpoint.
+
+        The residuals of a replica are DTensors like the parameters. Another number of shards can therefore
+        load them, but not another number of replicas.
+        """
+        state = {"step": torch.tensor(self.step), OWNER: self._owner}
+        for unit in self._units:
+            for key, saved_as, parameter in self._entries(unit):
+                tensor = as_result(unit.kept[key]).clone()
+                state[saved_as] = tensor if parameter is None else as_dtensor(tensor, parameter)
+        return state
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Continues from the result of `state_dict`, with the same bits.
+
+        Raises:
+            StateError: The state is of another encoder, model or mesh. Nothing has changed.
+        """
+        if state.get(OWNER) != self._owner:
+            raise StateError(f"the state is of another codec: {state.get(OWNER)!r}, not {self._owner!r}")
+        expected = self.state_dict()
+        if wrong := state.keys() ^ expected.keys():
+            names = ", ".join(sorted(wrong)[:4])
+            raise StateError(f"the state is not of a ReplicaHook of this model and mesh; look at {names}")
+        for unit in self._units:
+            unit.pending = None
+            for key, saved_as, _ in self._entries(unit):
+                unit.kept[key] = as_array(local_shard(state[saved_as])).copy()
+        self.step = int(state["step"])
+
+    def _entries(self, unit: _Unit) -> Iterator[tuple[str, str, torch.Tensor | None]]:
+        """Yields the key of each array of a unit's state, its key in a state dictionary, and its parameter.
+
+        The parameter is None if the array does not have one element for each of the shard.
+        """
+        replica = f"replica {dist.get_rank(self._replicas)} of {dist.get_world_size(self._replicas)}"
+        shard = f"shard {dist.get_rank(self._shards)} of {dist.get_world_size(self._shards)}"
+        for name, parameter in unit.parameters.items():
+            for key in unit.keys[name]:
+                if tuple(unit.kept[key].shape) == parameter.form.shape:
+                    yield key, f"{replica}/{key}", parameter.sharded
+                else:
+                    yield key, f"{replica}/{shard}/{key}", None
+
+    def _reduce(self, unit: _Unit, reduced: torch.Tensor) -> None:
+        """Replaces a unit's gradients in FSDP's buffer by the mean over replicas.
+
+        Errors are raised when the backward pass ends: until then FSDP's collectives need this rank.
+        """
+        if not self._has_begun:
+            self._has_begun, self.error = True, None
+            torch.autograd.Variable._execution_engine.queue_callback(self._finish)
+        try:
+            self._average(unit, reduced)
+        except Exception as error:
+            self.error = self.error or error
+
+    def _average(self, unit: _Unit, reduced: torch.Tensor) -> None:
+        exchange = Exchange(self._replicas)
+        try:
+            if self.error is not None:
+                raise self.error
+            gradients = unit.gradients(reduced)
+            before = unit.kept if unit.pending is None else unit.pending
+            payloads, after = unit.codec.encode_model(as_operands(gradients) or {}, before, self.step)
+        except Exception as error:
+            exchange.all_gather_error(error, unit.limits)
+            raise
+        messages = exchange.all_gather(payloads, unit.limits)
+        for name, gradient in gradients.items():
+            gradient.copy_(mean_of(messages, name, gradient, unit.expected[name]))
+        unit.pending = after
+        self.bytes_sent += sum(map(len, payloads.values())) + 8 * (1 + len(payloads))
+        self.dense_bytes += sum(gradient.nbytes for gradient in gradients.values())
+
+    def _finish(self) -> None:
+        """Keeps the new residuals, or raises the errors of all ranks of this replica.
+
+        Other replicas know the same errors, because an exchange tells them to all its ranks.
+        """
+        self._has_begun = False
+        pending, error = [unit.pending for unit in self._units], self.error
+        for unit in self._units:
+            unit.pending = None
+        text = "" if error is None else str(error) if isinstance(error, FedplugError) else repr(error)
+        texts = Exchange(self._shards).all_gather(
+            {"error": text.encode()[:_MAX_ERROR_BYTES]}, {"error": _MAX_ERROR_BYTES}
+        )
+        found = {theirs["error"].tobytes().decode(errors="replace") for theirs in texts.values()} - {""}
+        if found:
+            raise RankError("; ".join(sorted(found))) from error
+        for unit, after in zip(self._units, pending, strict=True):
+            unit.kept = unit.kept if after is None else after
+        self.step += 1
+
+
+def _parts_of(module: torch.nn.Module) -> dict[FSDPModule, dict[str, _Parameter]]:
+    """Returns the parameters that FSDP reduces together, by one of their modules and by name."""
+    from torch.distributed.fsdp import FSDPModule  # takes a second
+
+    if not isinstance(module, torch.nn.Module):
+        raise ArgumentError(f"a {type(module).__name__} is no module; pass the model of fully_shard")
+    names = {parameter: name for name, parameter in named(module).items()}
+    groups: dict[Any, FSDPModule] = {}
+    for part in module.modules():
+        if isinstance(part, FSDPModule):
+            try:  # torch has no public way to ask for the order of parameters
+                groups.setdefault(part._get_fsdp_state()._fsdp_param_group, part)
+            except AssertionError as error:
+                raise ArgumentError(f"the parameters of a module are on several meshes: {error}") from error
+    groups.pop(None, None)
+    parts = {part: dict(_parameters_of(group, names)) for group, part in groups.items()}
+    return {part: parameters for part, parameters in parts.items() if parameters}
+
+
+def _parameters_of(group: Any, names: Mapping[torch.Tensor, str]) -> Iterator[tuple[str, _Parameter]]:
+    """Yields the parameters of one of FSDP's groups that require a gradient, in its order."""
+    for each in group.fsdp_params:
+        parameter = getattr(each._module_info.module, each._module_info.param_name)
+        if parameter.requires_grad:
+            dtype = group.mp_policy.reduce_dtype or group.mp_policy.param_dtype or parameter.dtype
+            form = torch.empty(local_shard(parameter).shape, dtype=dtype, device="meta")
+            padded = list(parameter.shape)
+            dim = getattr(parameter.placements[-1], "dim", 0)
+            padded[dim] = math.ceil(padded[dim] / parameter.device_mesh.size(-1))
+            yield names[parameter], _Parameter(parameter, form, math.prod(padded))
+
+
+def _require_sharded(parameters: Mapping[str, torch.Tensor], reduced: Mapping[str, _Parameter]) -> None:
+    """Raises ArgumentError for a parameter that requires a gradient and that the hook cannot average."""
+    for name, parameter in parameters.items():
+        if not parameter.requires_grad:
+            continue
+        placements = getattr(parameter, "placements", ())
+        if any(placement.is_replicate() for placement in placements):
+            raise ArgumentError(
+                f"parameter {name!r} is replicated by torch, which adds the dense gradients of replicas "
+                "before it calls a hook; shard it over the ranks of one replica, fully_shard(module, "
+                "mesh=mesh['shard']), and pass process_group=mesh.get_group('replicate')"
+            )
+        if len(placements) > 1 or any(placement.is_partial() for placement in placements):
+            raise ArgumentError(
+                f"parameter {name!r} has the placements {placements}; the hook is for parameters that are "
+                "sharded by fully_shard alone, over a mesh of one dimension"
+            )
+        require_whole({name: local_shard(parameter)})
+        if name not in reduced:
+            raise ArgumentError(
+                f"parameter {name!r} is not sharded by fully_shard, so no hook gets its gradient; call "
+                "fully_shard for its module too, or freeze it"
+            )
+
+
+def _require_parts(codec: fedplug.Codec, parameters: Mapping[str, _Parameter]) -> None:
+    """Raises an error if the encoder does not fit the whole model, or needs to see all of it at once."""
+    if codec.model_encoder(arrays_like(_forms(parameters))).rate_control is not None:
+        raise CapabilityError(
+            f"{codec.encoder!r} adjusts encoders by the bytes of a whole model, and modules of fully_shard "
+            "are encoded one at a time; use the encoder without a budget"
+        )
+
+
+def _group_of(parameters: Mapping[str, _Parameter]) -> dist.ProcessGroup:
+    """Returns the process group of the ranks of this replica."""
+    meshes: set[Any] = {parameter.sharded.device_mesh for parameter in parameters.values()}
+    if len(meshes) > 1:
+        raise ArgumentError(f"parameters are sharded over several meshes: {meshes}; use one for all")
+    group: dist.ProcessGroup = meshes.pop().get_group()
+    Exchange(group)  # supports CPU tensors
+    return group
+
+
+def _forms(parameters: Mapping[str, _Parameter]) -> dict[str, torch.Tensor]:
+    return {name: parameter.form for name, parameter in parameters.items()}
+
+
+def _text(parameter: _Parameter) -> str:
+    shard = shards_of({"": parameter.sharded})[""]
+    return f"{str(parameter.form.dtype).removeprefix('torch.')}{shard}"
