@@ -24,7 +24,7 @@ _SECONDS_BETWEEN_SAMPLES = 0.005
 
 
 class ShapesPersistor(ModelPersistor):
-    """Starts from a model of zeros, and stores nothing."""
+    """Starts from a model of normally distributed weights, and stores nothing."""
 
     def __init__(self, model: str) -> None:
         super().__init__()
@@ -32,9 +32,11 @@ class ShapesPersistor(ModelPersistor):
 
     def load_model(self, fl_ctx: FLContext) -> ModelLearnable:
         """Returns the initial model."""
-        return make_model_learnable(
-            {name: np.zeros(shape, np.float32) for name, shape in MODELS[self.model].items()}, {}
-        )
+        rng = np.random.default_rng(0)
+        weights = {
+            name: rng.normal(0, 0.05, shape).astype(np.float32) for name, shape in MODELS[self.model].items()
+        }
+        return make_model_learnable(weights, {})
 
     def save_model(self, model: ModelLearnable, fl_ctx: FLContext) -> None:
         """Does nothing."""

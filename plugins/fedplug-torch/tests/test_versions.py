@@ -123,7 +123,7 @@ def pipe():
         yield one, other
 
 
-def test_what_is_sent_is_received(pipe):
+def test_sent_bytes_are_received(pipe):
     for data in (b"", b"x", bytes(1000)):
         stream_weights.send(pipe[0], data)
         assert stream_weights.receive(pipe[1], 1000) == data
