@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import operator
 import warnings
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -17,6 +18,7 @@ from fedplug.codecs.metrics import TensorMetrics
 from fedplug.codecs.state import OWNER, ArrayState, StateForm, owner, require_owner
 from fedplug.encoders.arguments import check_whole
 from fedplug.encoders.assignment import EncoderAssignment
+from fedplug.encoders.assignments.slices import Slices
 from fedplug.encoders.base import Encoder
 from fedplug.encoders.model.model_encoder import DEFAULT_MIN_SIZE, ModelEncoder
 from fedplug.encoders.standalone.identity import Identity
@@ -328,6 +330,28 @@ class Codec:
         encoder = self.encoder.for_part(_specs(named_arrays(arrays)))
         exactly = self._exactly & arrays.keys()
         return Codec(encoder, min_size=self.min_size, exactly=exactly, device=self._device)
+
+    def for_slices(self, arrays: Mapping[str, Any], parts: Mapping[str, str], share: float = 1) -> Codec:
+        """Returns a codec for parts of a model's arrays, such as blocks of rows.
+
+        Each part is encoded by the encoder of its whole array: rules match the name and size of that array.
+        One call may encode any of the parts; ``scope="model"`` compares those of one call. Fractions and
+        counts apply to each part. States are of the same codec.
+
+        Args:
+            arrays: The whole arrays by name, as for `encode_model`; only names, shapes and dtypes matter.
+            parts: The name of the whole array, by name of the part.
+            share: The parts' share of the bytes of a budget, above 0 and at most 1.
+
+        Raises:
+            ArgumentError: An array is refused, see `encode_model`.
+            ConfigError: The encoder does not fit this model.
+        """
+        encoders = dict(zip(arrays, self.model_encoder(arrays).encoders, strict=True))
+        codec = copy.copy(self)
+        codec.encoder = Slices(self.encoder, {name: encoders[whole] for name, whole in parts.items()}, share)
+        codec.min_size, codec._exactly, codec._arrays, codec._models = 0, frozenset(), {}, {}
+        return codec
 
     def require_updates(self) -> Codec:
         """Returns itself; for receivers that take decoded arrays for updates and keep no memory.

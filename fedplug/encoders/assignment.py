@@ -45,6 +45,11 @@ class EncoderAssignment(Component):
         del specs
         return self
 
+    def for_share(self, share: float) -> EncoderAssignment:
+        """Returns the assignment for a share of the model, between 0 and 1. Default: itself."""
+        del share
+        return self
+
     def encodes_statistic(self, spec: Spec) -> bool:
         """Returns whether `assign` decides for this statistic. Default: no, statistics are sent uncompressed.
 

@@ -279,6 +279,46 @@ def test_payloads_that_are_put_back_are_sent_in_the_next_round(encoder):
     codec.encode_model(nothing, state, 1)  # still a state of this codec and model
 
 
+def halves(arrays):
+    names, parts = {}, {}
+    for name, array in arrays.items():
+        rows = len(array) // 2 if array.ndim else None
+        for place, part in enumerate([array] if rows is None else [array[:rows], array[rows:]]):
+            names[f"{name}#{place}"], parts[f"{name}#{place}"] = name, part
+    return names, parts
+
+
+def test_a_part_is_encoded_as_its_whole_array_would_be():
+    names, parts = halves(model(1))
+    payloads, state = fedplug.codec(RULES).for_slices(model(1), names).encode_model(parts)
+    of_whole, of_whole_state = fedplug.codec(RULES).encode_model(model(1))
+    ids = wire_ids(of_whole)
+    assert wire_ids(payloads) == {part: ids[name] for part, name in names.items()}
+    np.testing.assert_array_equal(state["codec"], of_whole_state["codec"])
+    for part, name in names.items():
+        if name != "steps":
+            own = fedplug.codec("topk(0.1) | qsgd(4)" if name == "dense/kernel" else "sign")
+            assert len(parts[part]) < 64 or payloads[part] == own.encode(parts[part])[0]
+
+
+def test_any_parts_are_encoded_at_a_time_with_the_same_bytes():
+    names, parts = halves(model(1))
+    codec = fedplug.codec(RULES).for_slices(model(1), names)
+    together, _ = codec.encode_model(parts)
+    for part, array in parts.items():
+        assert codec.encode_model({part: array})[0] == {part: together[part]}
+
+
+def test_parts_have_a_share_of_a_budget():
+    arrays = {"kernel": np.zeros((200, 100), np.float32)}
+    codec = fedplug.codec("budget('topk(0.1)', 2000)").for_slices(arrays, {"kernel#0": "kernel"}, 0.5)
+    state = None
+    for round_num in range(5):
+        noise = np.random.default_rng(round_num).standard_normal((100, 100))
+        payloads, state = codec.encode_model({"kernel#0": noise.astype(np.float32)}, state, round_num)
+    assert len(payloads["kernel#0"]) == pytest.approx(1000, rel=0.02)
+
+
 def test_put_back_refuses_payloads_of_another_model():
     codec = fedplug.codec("topk(0.1)")
     payloads, state = codec.encode_model(model(0))

@@ -133,6 +133,12 @@ class Budget(EncoderAssignment):
         }  # what is shared stays so
         return [adjustable[id(encoder)] for encoder in assigned]
 
+    def for_share(self, share: float) -> Budget:
+        """Returns the budget with this share of the bytes."""
+        if self._bytes_per_client is None:
+            return self
+        return Budget(self._encoder, max(1, round(share * self._bytes_per_client)))
+
     def encodes_statistic(self, spec: Spec) -> bool:
         """Returns whether the adjusted assignment decides for this statistic."""
         return isinstance(self._encoder, EncoderAssignment) and self._encoder.encodes_statistic(spec)
