@@ -1,15 +1,15 @@
-"""Compares loss and bytes of PyTorch's communication hooks for DDP with fedplug's hook.
+"""Compares loss and traffic of PyTorch's communication hooks for DDP with fedplug's hook.
 
-``python examples/ddp_hooks.py`` trains the character model in four processes with every hook, and writes
-examples/results/ddp_hooks.md.
+``python examples/ddp_hooks.py`` trains the character model in four processes with every hook and three seeds,
+and writes a table and a picture to examples/results.
 """
 
 from __future__ import annotations
 
 import argparse
 import multiprocessing
+import statistics
 import tempfile
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 import fedplug_torch
 import torch
 import torch.distributed as dist
-from standard_library import batch, held_out_loss, loss_of, new_model, read_text
+from standard_library import CharacterModel, batch, held_out_loss, loss_of, read_text
 from torch.distributed.algorithms.ddp_comm_hooks import default_hooks
 from torch.distributed.algorithms.ddp_comm_hooks.powerSGD_hook import PowerSGDState, powerSGD_hook
 from torch.nn.parallel import DistributedDataParallel
@@ -25,160 +25,186 @@ from torch.nn.parallel import DistributedDataParallel
 from fedplug.diagnostics.environment import environment
 
 RANKS = 4
+SEEDS = 3
 WARMUP_STEPS = 10
 """Number of first steps that fedplug and PowerSGD send dense; PowerSGD needs at least two."""
+BATCH = 4
+EVALUATE_EVERY = 40
 
 
-class Outcome(NamedTuple):
-    """The results after the last step.
+class Point(NamedTuple):
+    """The bytes that a rank has sent after the warm-up, and the loss on the held-out text."""
 
-    Attributes:
-        loss: The loss on the held-out text, in nats per character.
-        message: Bytes of a rank's encoded gradients per step after the warm-up.
-        traffic: Bytes per step that a rank sends through the network in a ring: an all-reduce of m bytes
-            sends 2 m (ranks - 1) / ranks, an all-gather m (ranks - 1).
-        seconds: The median duration of a step.
-    """
-
-    loss: float
-    message: float
     traffic: float
-    seconds: float
+    loss: float
 
+
+Curve = list[Point]
+Traffic = Callable[[int], float]
+"""Takes the number of steps after the warm-up; returns the bytes that a rank has sent in them.
+
+In a ring, an all-reduce of m bytes sends 2 m (ranks - 1) / ranks. fedplug counts what it sends.
+"""
 
 Hook = Callable[[Any, dist.GradBucket], torch.futures.Future[torch.Tensor]]
+Register = Callable[[DistributedDataParallel], Traffic]
+RING = 2 * (RANKS - 1) / RANKS
 
 
-Measured = Callable[[int], tuple[float, float]]
-"""Takes a number of steps; returns the message and the traffic after them, see `Outcome`."""
-
-
-def with_torch(hook: Hook, element_bytes: int) -> Callable[[DistributedDataParallel], Measured]:
+def with_torch(hook: Hook, element_bytes: int) -> Register:
     """Registers one of PyTorch's hooks that reduce all elements."""
 
-    def register(ddp: DistributedDataParallel) -> Measured:
+    def register(ddp: DistributedDataParallel) -> Traffic:
         ddp.register_comm_hook(None, hook)
         message = element_bytes * sum(p.numel() for p in ddp.parameters())
-        return lambda steps: (message, 2 * message * (RANKS - 1) / RANKS)
+        return lambda steps: RING * message * steps
 
     return register
 
 
-def with_power_sgd(rank: int) -> Callable[[DistributedDataParallel], Measured]:
+def with_power_sgd(rank: int) -> Register:
     """Registers PowerSGD (Vogels et al. 2019), which counts the float32 elements that it sends."""
 
-    def register(ddp: DistributedDataParallel) -> Measured:
+    def register(ddp: DistributedDataParallel) -> Traffic:
         state = PowerSGDState(None, matrix_approximation_rank=rank, start_powerSGD_iter=WARMUP_STEPS)
         ddp.register_comm_hook(state, powerSGD_hook)
-
-        def measured(steps: int) -> tuple[float, float]:
-            _, _, elements = state.compression_stats()
-            message = 4 * elements / (steps - WARMUP_STEPS)
-            return message, 2 * message * (RANKS - 1) / RANKS
-
-        return measured
+        return lambda steps: RING * 4 * state.compression_stats()[2]
 
     return register
 
 
-def with_fedplug(encoder: str) -> Callable[[DistributedDataParallel], Measured]:
+def with_fedplug(encoder: str, **arguments: Any) -> Register:
     """Registers `fedplug_hook` with an encoder."""
 
-    def register(ddp: DistributedDataParallel) -> Measured:
-        state = fedplug_torch.FedplugState(encoder, ddp, warmup_steps=WARMUP_STEPS)
+    def register(ddp: DistributedDataParallel) -> Traffic:
+        state = fedplug_torch.FedplugState(encoder, ddp, warmup_steps=WARMUP_STEPS, **arguments)
         ddp.register_comm_hook(state, fedplug_torch.fedplug_hook)
-
-        def measured(steps: int) -> tuple[float, float]:
-            message = state.bytes_sent / (steps - WARMUP_STEPS)
-            return message, message * (RANKS - 1)
-
-        return measured
+        return lambda steps: state.bytes_sent
 
     return register
 
 
+DENSE = "`allreduce_hook` (torch)"
 HOOKS = {
-    "`allreduce_hook` (torch)": with_torch(default_hooks.allreduce_hook, 4),
+    DENSE: with_torch(default_hooks.allreduce_hook, 4),
     "`fp16_compress_hook` (torch)": with_torch(default_hooks.fp16_compress_hook, 2),
     "`powerSGD_hook`, rank 1 (torch)": with_power_sgd(1),
     "`powerSGD_hook`, rank 4 (torch)": with_power_sgd(4),
-    "`fedplug_hook`, `identity`": with_fedplug("identity"),
-    "`fedplug_hook`, `qsgd(8)`": with_fedplug("qsgd(8)"),
-    "`fedplug_hook`, `topk(0.05)`": with_fedplug("topk(0.05)"),
-    "`fedplug_hook`, `topk(0.01) \\| qsgd(8)`": with_fedplug("topk(0.01) | qsgd(8)"),
 }
+for _encoder, _exchanges in {
+    "topk(0.01) | qsgd(8)": ("two_phase",),
+    "topk(0.05, scope='model') | qsgd(8)": ("two_phase",),
+    "topk(0.1, scope='model') | qsgd(4)": ("gather", "two_phase"),
+    "topk(0.3, scope='model') | qsgd(4)": ("two_phase",),
+}.items():
+    for _exchange in _exchanges:
+        HOOKS[f"`{_encoder}`, {_exchange}"] = with_fedplug(_encoder, exchange=_exchange)
 
 
-def train(rank: int, meeting_point: str, names: list[str], steps: int, results: Any) -> None:
-    """Trains one rank with one hook after the other."""
+def train(rank: int, meeting_point: str, jobs: list[tuple[str, int]], steps: int, results: Any) -> None:
+    """Trains one rank with one hook and seed after the other."""
     torch.set_num_threads(1)
     dist.init_process_group("gloo", init_method=meeting_point, rank=rank, world_size=RANKS)
     text = read_text(RANKS)
-    for name in names:
-        ddp = DistributedDataParallel(new_model())
-        measured = HOOKS[name](ddp)
+    for name, seed in jobs:
+        torch.manual_seed(seed)
+        ddp = DistributedDataParallel(CharacterModel())
+        traffic = HOOKS[name](ddp)
         optimizer = torch.optim.AdamW(ddp.parameters(), lr=2e-3)
-        seconds = []
-        for step in range(steps):
-            begin = time.perf_counter()
+        curve = []
+        for step in range(1, steps + 1):
             optimizer.zero_grad()
-            loss_of(ddp, *batch(text.shards[rank], (rank, step))).backward()
+            loss_of(ddp, *batch(text.shards[rank], (seed, rank, step), BATCH)).backward()
             optimizer.step()
-            seconds.append(time.perf_counter() - begin)
+            if step % EVALUATE_EVERY == 0 and rank == 0:
+                curve.append(Point(traffic(step - WARMUP_STEPS), held_out_loss(ddp.module, text, windows=64)))
         if rank == 0:
-            median = sorted(seconds)[len(seconds) // 2]
-            results.put((name, Outcome(held_out_loss(ddp, text), *measured(steps), median)))
+            results.put((name, curve))
     dist.destroy_process_group()
 
 
-def table(outcomes: dict[str, Outcome], steps: int) -> str:
-    """Returns the Markdown table."""
+def table(curves: dict[str, list[Curve]], steps: int, seeds: int) -> str:
+    """Returns the Markdown table of the last points."""
     facts = environment()
-    elements = sum(p.numel() for p in new_model().parameters())
+    elements = sum(p.numel() for p in CharacterModel().parameters())
+    compressed_steps = steps - WARMUP_STEPS
+    dense = curves[DENSE][0][-1].traffic
     lines = [
         "# Communication hooks of DDP",
         "",
-        f"Made by `python examples/ddp_hooks.py`: {facts['processor']}, {facts['cores']} cores, "
-        f"{facts['simd']}, PyTorch {torch.__version__}, gloo, {RANKS} processes on one machine. "
-        f"The character model ({elements:,} parameters), {steps} steps, AdamW. Bytes are of one step and "
-        f"rank after {WARMUP_STEPS} dense ones: the message that a rank makes of its gradients, and what the "
-        "rank then sends in a ring, where an all-reduce of m bytes sends 2 m (ranks - 1) / ranks and an "
-        "all-gather of payloads m (ranks - 1). There is no network between these processes: time is that of "
-        "computing, on cores that they share.",
+        f"Made by `python examples/ddp_hooks.py`: {facts['processor']}, PyTorch {torch.__version__}, gloo, "
+        f"{RANKS} processes on one machine. The character model ({elements:,} parameters), {steps} steps, "
+        f"AdamW. Loss is the mean of {seeds} seeds and their standard deviation, in nats per character of "
+        f"held-out modules. Traffic is what a rank sends in a step after {WARMUP_STEPS} dense ones: an "
+        "all-reduce of m bytes sends 2 m (ranks - 1) / ranks in a ring; fedplug's is counted, with all sizes "
+        "and headers. Times are not given, because the machine was busy with other work.",
         "",
-        "| hook | loss | message | traffic | ms a step |",
-        "| --- | --- | --- | --- | --- |",
+        "| hook | loss | traffic | fewer bytes |",
+        "| --- | --- | --- | --- |",
     ]
-    lines += [
-        f"| {name} | {o.loss:.3f} | {o.message:,.0f} | {o.traffic:,.0f} | {1e3 * o.seconds:.0f} |"
-        for name, o in outcomes.items()
-    ]
+    for name, of_seeds in curves.items():
+        losses = [curve[-1].loss for curve in of_seeds]
+        spread = statistics.stdev(losses) if len(losses) > 1 else 0.0
+        traffic = statistics.mean(curve[-1].traffic for curve in of_seeds)
+        lines.append(
+            f"| {name.replace('|', chr(92) + '|')} | {statistics.mean(losses):.3f} ± {spread:.3f} "
+            f"| {traffic / compressed_steps:,.0f} | {dense / traffic:,.1f}x |"
+        )
     return "\n".join(lines) + "\n"
 
 
+def plot(curves: dict[str, list[Curve]], path: Path) -> None:
+    """Plots the mean loss of the seeds against traffic."""
+    import matplotlib
+    from matplotlib.figure import Figure
+
+    matplotlib.rcParams["svg.hashsalt"] = "fedplug"  # makes the file reproducible
+    figure = Figure(figsize=(7, 5), layout="constrained")
+    axes = figure.subplots()
+    for name, of_seeds in curves.items():
+        points = [
+            [statistics.mean(values) for values in zip(*at_step, strict=True)]
+            for at_step in zip(*of_seeds, strict=True)
+        ]
+        axes.plot(*zip(*points, strict=True), marker=".", label=name.replace("`", ""))
+    axes.set(
+        xscale="log", xlabel="bytes sent by a rank after the warm-up", ylabel="loss on held-out modules, nats"
+    )
+    axes.legend(fontsize="small")
+    axes.grid(alpha=0.3)
+    figure.savefig(path, metadata={"Date": None})
+
+
 def main() -> None:
-    """Starts the processes and writes the table."""
+    """Starts the processes, and writes table and picture after every seed."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--steps", type=int, default=300)
+    parser.add_argument("--steps", type=int, default=160)
     parser.add_argument("--out", type=Path, default=Path(__file__).with_name("results"), metavar="FOLDER")
     arguments = parser.parse_args()
+    jobs = [(name, seed) for seed in range(SEEDS) for name in HOOKS]
     context = multiprocessing.get_context("spawn")
     results = context.Queue()
+    curves: dict[str, list[Curve]] = {name: [] for name in HOOKS}
+    arguments.out.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory() as folder:
         meeting_point = Path(folder, "ranks").as_uri()
         ranks = [
-            context.Process(target=train, args=(rank, meeting_point, list(HOOKS), arguments.steps, results))
+            context.Process(target=train, args=(rank, meeting_point, jobs, arguments.steps, results))
             for rank in range(RANKS)
         ]
         for process in ranks:
             process.start()
-        outcomes = dict(results.get() for _ in HOOKS)
+        for name, seed in jobs:
+            found, curve = results.get()
+            curves[found].append(curve)
+            print(found, *curve, flush=True)
+            if name == [*HOOKS][-1]:
+                (arguments.out / "ddp_hooks.md").write_text(
+                    table(curves, arguments.steps, seed + 1), encoding="utf-8"
+                )
+                plot(curves, arguments.out / "ddp_hooks.svg")
         for process in ranks:
             process.join()
-    arguments.out.mkdir(parents=True, exist_ok=True)
-    lines = table(outcomes, arguments.steps)
-    (arguments.out / "ddp_hooks.md").write_text(lines, encoding="utf-8")
-    print(lines)
 
 
 if __name__ == "__main__":

@@ -1,43 +1,39 @@
 """A communication hook for DistributedDataParallel: exchanges payloads, and keeps residuals on each rank.
 
 All gradients of a step are encoded together when the last bucket is full, and exchanged once. Encoders
-therefore see the whole model (rules, budgets, ``scope="model"``). Nothing depends on DDP's division into
-buckets, which changes after the first step.
+therefore see the whole model (rules, budgets, ``scope="model"``). An encoder that looks at one tensor at a
+time may begin with the first bucket, on a thread. Nothing depends on DDP's division into buckets, which
+changes after the first step.
 """
 
 # No `from __future__ import annotations`: DDP compares the annotations of a hook with classes.
 
 import contextlib
-import logging
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Literal
 
-import numpy as np
 import torch
 import torch.distributed as dist
-from numpy.typing import NDArray
 from torch.distributed.algorithms.ddp_comm_hooks import default_hooks
 from torch.nn.parallel import DistributedDataParallel
 from torch.nn.parameter import is_lazy
 
-from fedplug.codecs.state import OWNER, require_owner
 from fedplug.errors import ArgumentError, FedplugError, StateError
-from fedplug.ops.device_array import is_on_device
 from fedplug.registry.component import plain
 from fedplug_torch.codec import named, numpy_codec
-from fedplug_torch.devices import as_operands, as_result
 from fedplug_torch.exchange import Exchange, RankError, copied_group
-from fedplug_torch.mean import expected_of, max_payload_bytes, mean_of
-from fedplug_torch.tensors import as_array, real_view, require_whole
+from fedplug_torch.feedback import Feedback, keeps_momentum
+from fedplug_torch.reduction import Gather, Reduction, TwoPhase
+from fedplug_torch.tensors import real_view, require_whole
 
 __all__ = ["FedplugState", "fedplug_hook"]
 
-_log = logging.getLogger("fedplug")
-
 _COUNTERS = ("step", "bytes_sent", "dense_bytes")
 
-_OF_THE_CODEC = "codec/"
-"""The prefix of the codec's entries in a state dictionary."""
+_PLACE = ("rank", "world_size", "two_phase")
+
+_GRADIENTS, _MEANS = "codec/", "mean/"
+"""The prefixes of residuals in a state dictionary."""
 
 
 class FedplugState:
@@ -52,8 +48,8 @@ class FedplugState:
 
     Attributes:
         step: Number of steps.
-        bytes_sent: Bytes of payloads and their sizes sent to each other rank, without the warm-up.
-        dense_bytes: Bytes of the gradients of these payloads without compression.
+        bytes_sent: Bytes that this rank has sent to other ranks, without the warm-up.
+        dense_bytes: Bytes that it would have sent in a ring all-reduce of the same gradients.
         error: The error of the last backward pass, or None.
     """
 
@@ -64,8 +60,10 @@ class FedplugState:
         *,
         process_group: dist.ProcessGroup | None = None,
         warmup_steps: int = 0,
+        exchange: Literal["auto", "gather", "two_phase"] = "auto",
+        mean_encoder: Any = None,
     ) -> None:
-        """Reads the names of a module's parameters.
+        """Reads the names of a module's parameters. All ranks pass equal arguments.
 
         Args:
             encoder: Any argument of `fedplug.codec`, or a `Codec`.
@@ -73,34 +71,45 @@ class FedplugState:
             process_group: The process group of DDP, which must support CPU tensors; all ranks by default.
             warmup_steps: Number of first steps that send dense gradients (Lin et al. 2018, section 3.3).
                 Schedules of the encoder begin with the first payload.
+            exchange: The way of payloads. In "gather", every rank sends all its payloads to every other one.
+                In "two_phase", each rank adds up one part of the model, and sends the encoded mean to all.
+                "auto" is "two_phase" for three or more ranks, where it sends less.
+            mean_encoder: The encoder of the means in "two_phase"; ``encoder`` by default. An encoder with
+                momentum (``dgc``) needs another one here, or "gather", which "auto" then takes.
 
         Raises:
-            ArgumentError: ``module`` is not a module, ``warmup_steps`` is negative, or a parameter is sharded
-                (FSDP, DTensor) or of a dtype that payloads do not support.
-            ConfigError: The encoder cannot be parsed; see also `fedplug.codec`.
+            ArgumentError: ``module`` is not a module, ``warmup_steps`` is negative, ``exchange`` is unknown,
+                or a parameter is sharded (FSDP, DTensor) or of a dtype that payloads do not support.
+            ConfigError: An encoder cannot be parsed; see also `fedplug.codec`.
         """
         if not isinstance(module, torch.nn.Module):
             raise ArgumentError(f"a {type(module).__name__} is no module; pass the model that DDP wraps")
         warmup_steps = plain(warmup_steps)
         if type(warmup_steps) is not int or warmup_steps < 0:
             raise ArgumentError(f"warmup_steps is {warmup_steps!r}; it must be a whole number of at least 0")
+        if exchange not in ("auto", "gather", "two_phase"):
+            raise ArgumentError(f"exchange is {exchange!r}; it must be 'auto', 'gather' or 'two_phase'")
         self.step = self.bytes_sent = self.dense_bytes = 0
         self.error: Exception | None = None
         self._warmup_steps = warmup_steps
-        self._codec = numpy_codec(encoder).require_updates()
+        self._exchange = exchange
+        codec = numpy_codec(encoder).require_updates()
+        self._mean_codec = codec if mean_encoder is None else numpy_codec(mean_encoder).require_updates()
+        self._has_momentum: bool | None = None
+        self._feedback, self._mean_feedback = Feedback(codec), Feedback(self._mean_codec)
         self._group = process_group
         self._module = module.module if isinstance(module, DistributedDataParallel) else module
         self._names = _names_of(self._module)
-        self._kept: dict[str, NDArray[Any]] | None = None
-        self._spare: dict[str, NDArray[Any]] | None = None
-        self._place: tuple[int, int] | None = None  # rank and number of ranks of `_kept`
+        self._place: tuple[int, int, int] | None = None  # the values of _PLACE for the residuals
+        self._reduction: Reduction | None = None
+        self._fitted: object = None
         self._gradients: dict[str, torch.Tensor] = {}
         self._ready: torch.futures.Future[None] | None = None
 
     def __getstate__(self) -> dict[str, Any]:
-        """Omits everything that belongs to one step."""
-        of_one_step = {"_spare": None, "_gradients": {}, "_ready": None, "error": None}
-        return {**self.__dict__, **of_one_step, "_group": copied_group(self._group)}
+        """Omits everything that belongs to one step, or can be made again."""
+        omitted = {"_gradients": {}, "_ready": None, "error": None, "_reduction": None, "_fitted": None}
+        return {**self.__dict__, **omitted, "_group": copied_group(self._group)}
 
     def state_dict(self) -> dict[str, torch.Tensor]:
         """Returns a copy of the state for the next step, for `safetensors.torch.save_file`.
@@ -110,43 +119,33 @@ class FedplugState:
         Raises:
             ArgumentError: torch.distributed is not initialized, so the rank is unknown.
         """
-        rank, world_size = self._place or Exchange(self._group).place
-        numbers = {
-            "step": self.step,
-            "bytes_sent": self.bytes_sent,
-            "dense_bytes": self.dense_bytes,
-            "rank": rank,
-            "world_size": world_size,
-        }
-        kept = {OWNER: self._codec.owner, **(self._kept or {})}
+        place = self._place or self._here(Exchange(self._group))
+        numbers = {name: getattr(self, name) for name in _COUNTERS} | dict(zip(_PLACE, place, strict=True))
         return {
             **{name: torch.tensor(number) for name, number in numbers.items()},
-            **{_OF_THE_CODEC + name: as_result(array).clone() for name, array in kept.items()},
+            **self._feedback.state(_GRADIENTS),
+            **self._mean_feedback.state(_MEANS),
         }
 
     def load_state_dict(self, state: Mapping[str, torch.Tensor]) -> None:
         """Continues from the result of `state_dict`, with the same bits.
 
         Raises:
-            StateError: The state is not of this class, or of another encoder, rank or number of ranks.
-                Nothing has changed. Without a process group, a wrong rank is detected in the next step, which
-                also drops residuals of unknown parameters.
+            StateError: The state is not of this class, or of another encoder, exchange, rank or number of
+                ranks. Nothing has changed. Without a process group, a wrong rank or exchange is detected in
+                the next step, which also drops residuals of unknown parameters.
         """
-        missing = {*_COUNTERS, "rank", "world_size"} - state.keys()
+        missing = {*_COUNTERS, *_PLACE} - state.keys()
         if missing:
             raise StateError(f"the state is not of FedplugState: it lacks {', '.join(sorted(missing))}")
-        place = int(state["rank"]), int(state["world_size"])
+        rank, ranks, two_phase = (int(state[name]) for name in _PLACE)
         if dist.is_initialized():
-            _require_same_place(place, Exchange(self._group).place)
-        kept = {
-            name.removeprefix(_OF_THE_CODEC): as_array(tensor).copy()
-            for name, tensor in state.items()
-            if name.startswith(_OF_THE_CODEC)
-        }
-        require_owner(kept, self._codec.owner)
+            _require_same_place((rank, ranks, two_phase), self._here(Exchange(self._group)))
+        feedback = self._feedback.loaded(state, _GRADIENTS)
+        self._mean_feedback = self._mean_feedback.loaded(state, _MEANS)
+        self._feedback, self._place, self._fitted = feedback, (rank, ranks, two_phase), None
         for name in _COUNTERS:
             setattr(self, name, int(state[name]))
-        self._place, self._kept, self._spare = place, kept if len(kept) > 1 else None, None
 
     def reduce(self, bucket: dist.GradBucket) -> torch.futures.Future[torch.Tensor]:  # type: ignore[name-defined]
         """Handles one call of the hook; DDP makes them in the same order on every rank."""
@@ -196,50 +195,52 @@ class FedplugState:
     def _reduce_all(self) -> None:
         """Replaces every gradient of the step by the mean; after an error the state is unchanged."""
         gradients = {name: self._gradients[name] for name in self._names.values() if name in self._gradients}
-        limits = {name: max_payload_bytes(gradient) for name, gradient in gradients.items()}
         exchange = Exchange(self._group)
+        reduction, problem = self._fitting(gradients, exchange)
         try:
-            _require_same_place(self._place or exchange.place, exchange.place)
-            payloads, after, before = self._encode(gradients)
-        except Exception as error:
-            exchange.all_gather_error(error, limits)
+            reduction.reduce(gradients, exchange, self.step - self._warmup_steps, problem)
+        except Exception:
+            self._feedback.discard()
+            self._mean_feedback.discard()
             raise
-        messages = exchange.all_gather(payloads, limits)
-        expected = expected_of(self._codec, gradients)
-        for name, gradient in gradients.items():
-            gradient.copy_(mean_of(messages, name, gradient, expected[name]))
-        self._kept, self._spare = after, before
-        self._place = exchange.place
+        self._feedback.commit()
+        self._mean_feedback.commit()
+        self._place = self._here(exchange)
         self.step += 1
-        self.bytes_sent += sum(map(len, payloads.values())) + 8 * (1 + len(payloads))
-        self.dense_bytes += sum(gradient.nbytes for gradient in gradients.values())
+        self.bytes_sent += exchange.bytes_sent
+        ranks = exchange.place[1]
+        self.dense_bytes += sum(g.nbytes for g in gradients.values()) * 2 * (ranks - 1) // ranks
 
-    def _encode(
-        self, gradients: Mapping[str, torch.Tensor]
-    ) -> tuple[dict[str, bytes], dict[str, NDArray[Any]], dict[str, NDArray[Any]] | None]:
-        """Returns payloads by parameter, the next state and the previous one, for the same parameters.
+    def _fitting(
+        self, gradients: Mapping[str, torch.Tensor], exchange: Exchange
+    ) -> tuple[Reduction, Exception | None]:
+        """Returns the way of exchanging, prepared for the model as it is now, and an error of this rank."""
+        here = self._here(exchange)
+        problem: Exception | None = None
+        try:
+            _require_same_place(self._place or here, here)
+        except StateError as error:
+            problem = error
+        form = here, {name: (gradient.shape, gradient.dtype) for name, gradient in gradients.items()}
+        if form != self._fitted or self._reduction is None:
+            two_phase = TwoPhase(self._feedback, self._mean_feedback)
+            self._reduction = two_phase if here[2] else Gather(self._feedback)
+            try:
+                self._reduction.fit(gradients, exchange)
+                self._fitted = form
+            except FedplugError as error:
+                problem = problem or error
+        return self._reduction, problem
 
-        A gradient of zeros sends nothing and keeps its residual: DDP does not change a parameter that no rank
-        used (``find_unused_parameters``), so anything sent for it would be lost.
-        """
-        arrays = as_operands(gradients)
-        round_num = self.step - self._warmup_steps
-        kept, dropped = self._codec.carry_over(self._kept, arrays)
-        spare = self._spare if kept is self._kept else None
-        self._spare = None  # overwritten from here on
-        payloads, after = self._codec.encode_model(arrays, kept, round_num, out=spare)
-        if dropped:
-            _log.warning("the model has changed; the residuals of parameters %s are dropped", dropped)
-        keys = self._codec.state_keys(arrays)
-        for name, gradient in gradients.items():
-            if not gradient.any():
-                payloads[name] = b""
-                for key in keys[name] if kept else ():
-                    if is_on_device(after[key]):  # never written over, so both states may have it
-                        after[key] = kept[key]
-                    else:
-                        np.copyto(after[key], kept[key])
-        return payloads, after, None if kept is None else dict(kept)
+    def _here(self, exchange: Exchange) -> tuple[int, int, int]:
+        """Returns the values of `_PLACE` in this process."""
+        rank, ranks = exchange.place
+        two_phase = self._exchange == "two_phase"
+        if self._exchange == "auto" and ranks > 2:
+            if self._has_momentum is None:
+                self._has_momentum = keeps_momentum(self._mean_codec, _reduced(self._module))
+            two_phase = not self._has_momentum
+        return rank, ranks, int(two_phase)
 
 
 def fedplug_hook(state: FedplugState, bucket: dist.GradBucket) -> torch.futures.Future[torch.Tensor]:  # type: ignore[name-defined]
@@ -269,15 +270,18 @@ def fedplug_hook(state: FedplugState, bucket: dist.GradBucket) -> torch.futures.
 
 def _names_of(module: torch.nn.Module) -> dict[torch.Tensor, str]:
     """Returns the names by parameter; raises an error for parameters that payloads cannot hold."""
-    names = {parameter: name for name, parameter in named(module).items()}
+    require_whole(_reduced(module))
+    return {parameter: name for name, parameter in named(module).items()}
+
+
+def _reduced(module: torch.nn.Module) -> dict[str, torch.Tensor]:
+    """Returns the parameters that DDP reduces, by name; complex ones as pairs of reals."""
     left_to_others = getattr(module, "_ddp_params_and_buffers_to_ignore", ())
-    reduced = {
-        name: parameter
-        for parameter, name in names.items()
+    return {
+        name: real_view(parameter)
+        for name, parameter in named(module).items()
         if parameter.requires_grad and name not in left_to_others and not is_lazy(parameter)
     }
-    require_whole({name: real_view(parameter) for name, parameter in reduced.items()})
-    return names
 
 
 def _like(part: torch.Tensor, parameter: torch.Tensor) -> torch.Tensor:
@@ -288,11 +292,17 @@ def _like(part: torch.Tensor, parameter: torch.Tensor) -> torch.Tensor:
     return part.as_strided(parameter.shape, strides, part.storage_offset())
 
 
-def _require_same_place(saved: tuple[int, int], here: tuple[int, int]) -> None:
-    if saved != here:
+def _require_same_place(saved: tuple[int, int, int], here: tuple[int, int, int]) -> None:
+    if saved[:2] != here[:2]:
         raise StateError(
             f"the state is of rank {saved[0]} of {saved[1]}, and this is rank {here[0]} of {here[1]}; every "
             "rank loads its own, and another number of ranks begins without"
+        )
+    if saved != here:
+        names = "gather", "two_phase"
+        raise StateError(
+            f"the state is of exchange={names[saved[2]]!r}, and this is {names[here[2]]!r}; pass the same "
+            "exchange as before"
         )
 
 

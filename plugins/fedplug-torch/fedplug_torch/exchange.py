@@ -1,7 +1,8 @@
 """Exchanges payloads between all ranks over torch.distributed.
 
-There are two collectives: one for sizes, one for bytes. Every rank sees the same sizes and bytes, so an
-invalid message is an error on every rank, and no rank waits for another that has given up.
+Sizes travel before bytes, so that no rank allocates more than makes sense, and no rank waits for another that
+has given up. Every message is sent from one rank to another: unlike collectives, such messages have any size,
+and a thread may exchange them while another thread of the process runs collectives in the same group.
 """
 
 from __future__ import annotations
@@ -9,7 +10,6 @@ from __future__ import annotations
 import contextlib
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
 
 import numpy as np
 import torch
@@ -26,8 +26,8 @@ _FORMS = {"parameters": 2**30}
 _MAX_ERROR_BYTES = 2000
 """Maximum size of the error message for the other ranks."""
 
-_ERROR = -1
-"""The first size of a rank that sends an error message instead of payloads."""
+Names = Mapping[str, int]
+"""The names of payloads, in the order in which they are sent, with their maximum sizes."""
 
 
 class RankError(FedplugError, RuntimeError):
@@ -39,6 +39,8 @@ class Exchange:
 
     Attributes:
         place: The rank of this process in torch.distributed, and the number of participating ranks.
+        index: The place of this rank in the group.
+        bytes_sent: Bytes that this rank has sent to other ranks.
     """
 
     def __init__(self, group: dist.ProcessGroup | None = None) -> None:
@@ -57,7 +59,9 @@ class Exchange:
             )
         self._group = group
         self._ranks: list[int] = dist.get_process_group_ranks(group)
+        self.index = self._ranks.index(dist.get_rank())
         self.place: tuple[int, int] = (dist.get_rank(), len(self._ranks))
+        self.bytes_sent = 0
 
     def broadcast(self, tensors: Iterable[torch.Tensor]) -> None:
         """Overwrites the tensors of the other ranks with the first rank's."""
@@ -88,14 +92,14 @@ class Exchange:
             self.all_gather_error(error, _FORMS)
 
     def all_gather(
-        self, payloads: Mapping[str, bytes], max_bytes: Mapping[str, int]
+        self, payloads: Mapping[str, bytes], max_bytes: Names | Sequence[Names]
     ) -> dict[str, dict[str, NDArray[np.uint8]]]:
         """Sends this rank's payloads to all ranks, and returns theirs.
 
         Args:
-            payloads: This rank's payloads, with the same names and order on every rank. A payload may be
-                empty.
-            max_bytes: Maximum size of each payload by name; no rank allocates more.
+            payloads: This rank's payloads by name. A payload may be empty.
+            max_bytes: Maximum size of each payload by name, in the same order on every rank; a list has one
+                mapping for each rank. No rank allocates more.
 
         Returns:
             Untrusted bytes by name for each of ``"rank 0"`` and so on, in the order of ranks.
@@ -104,65 +108,124 @@ class Exchange:
             PayloadError: A rank announces a larger or a negative size.
             RankError: A rank called `all_gather_error`.
         """
-        sizes = np.array([0, *map(len, payloads.values())], np.int64)
-        return self._all_gather(sizes, b"".join(payloads.values()), max_bytes)
+        return self._all_gather([0, *map(len, payloads.values())], payloads.values(), max_bytes)
 
-    def all_gather_error(self, error: Exception, max_bytes: Mapping[str, int]) -> None:
+    def all_gather_error(self, error: Exception, max_bytes: Names | Sequence[Names]) -> None:
         """Joins the others' `all_gather` with an error instead of payloads.
 
         Args:
             error: The error of this rank.
-            max_bytes: Maximum size of each payload by name, the same as in `all_gather`.
+            max_bytes: The same as in `all_gather`.
 
         Raises:
             RankError: Always, on this and the other ranks.
         """
         text = f"{type(error).__name__}: {error}".encode()[:_MAX_ERROR_BYTES]
-        sizes = np.zeros(1 + len(max_bytes), np.int64)
-        sizes[:2] = _ERROR, len(text)
-        self._all_gather(sizes, text, max_bytes)
+        mine = self._of_each(max_bytes)[self.index]
+        self._all_gather([-len(text)] + [0] * len(mine), [text], max_bytes)
+
+    def all_to_all(
+        self,
+        payloads: Sequence[Mapping[str, bytes]],
+        max_bytes: Names,
+        error: Exception | None = None,
+    ) -> dict[str, dict[str, NDArray[np.uint8]]]:
+        """Sends other payloads to every rank, and returns those for this rank.
+
+        Args:
+            payloads: The payloads for each rank by name; all ranks know the names.
+            max_bytes: Maximum size of each payload for this rank, by name.
+            error: The error of this rank if it has no payloads; their values are not used then.
+
+        Returns:
+            Untrusted bytes by name for each of ``"rank 0"`` and so on, in the order of ranks.
+
+        Raises:
+            RankError: A rank has an error, or was announced a larger or a negative size. It is raised on
+                every rank, before any payload is sent.
+        """
+        if error is not None:
+            payloads = [dict.fromkeys(names, b"") for names in payloads]
+        sizes = self._swapped(
+            [_numbers(map(len, mine.values())) for mine in payloads], [8 * len(max_bytes)] * len(self._ranks)
+        )
+        announced = [theirs.view(np.int64) for theirs in sizes]
+        try:
+            for rank, theirs in zip(self._ranks, announced, strict=True):
+                _require_sizes(rank, theirs, max_bytes)
+        except PayloadError as wrong:
+            error = error or wrong
+        if error is None:
+            self.all_gather({}, {})
+        else:
+            self.all_gather_error(error, {})
+        return self._split(
+            self._swapped(
+                [_joined(mine.values()) for mine in payloads], [int(theirs.sum()) for theirs in announced]
+            ),
+            announced,
+            [max_bytes] * len(self._ranks),
+        )
+
+    def _of_each(self, max_bytes: Names | Sequence[Names]) -> Sequence[Names]:
+        return [max_bytes] * len(self._ranks) if isinstance(max_bytes, Mapping) else max_bytes
 
     def _all_gather(
-        self, sizes: NDArray[np.int64], message: bytes, max_bytes: Mapping[str, int]
+        self, sizes: Sequence[int], message: Iterable[bytes], max_bytes: Names | Sequence[Names]
     ) -> dict[str, dict[str, NDArray[np.uint8]]]:
-        all_sizes = self._gathered(sizes)
-        self._raise_errors(all_sizes, message)
-        for rank, theirs in zip(self._ranks, all_sizes, strict=True):
-            _require_sizes(rank, theirs[1:], max_bytes)
-        messages = self._messages(message, [int(theirs.sum()) for theirs in all_sizes])
-        return {
-            f"rank {rank}": _split(theirs, sizes_of_theirs[1:], max_bytes)
-            for rank, theirs, sizes_of_theirs in zip(self._ranks, messages, all_sizes, strict=True)
-        }
+        """Exchanges sizes, whose first number is minus the length of an error message, and then bytes."""
+        names, mine = self._of_each(max_bytes), [_joined(message)] * len(self._ranks)
+        received = self._swapped(
+            [_numbers(sizes)] * len(self._ranks), [8 * (1 + len(theirs)) for theirs in names]
+        )
+        announced = [theirs.view(np.int64) for theirs in received]
+        lengths = [min(max(0, -int(theirs[0])), _MAX_ERROR_BYTES) for theirs in announced]
+        if any(lengths):
+            nothing = [mine[0][:0]] * len(self._ranks)
+            texts = self._swapped(mine if lengths[self.index] else nothing, lengths)
+            raise RankError(
+                "; ".join(
+                    f"rank {rank} could not encode: {text.tobytes().decode(errors='replace')}"
+                    for rank, text in zip(self._ranks, texts, strict=True)
+                    if len(text)
+                )
+            )
+        for rank, theirs, limits in zip(self._ranks, announced, names, strict=True):
+            _require_sizes(rank, theirs[1:], limits)
+        messages = self._swapped(mine, [int(theirs.sum()) for theirs in announced])
+        return self._split(messages, [theirs[1:] for theirs in announced], names)
 
-    def _raise_errors(self, all_sizes: Sequence[NDArray[np.int64]], message: bytes) -> None:
-        """Raises an error if any rank has one, after all ranks have exchanged the texts."""
-        failed = [theirs[0] == _ERROR for theirs in all_sizes]
-        if not any(failed):
-            return
-        lengths = [
-            min(max(0, int(theirs[1])), _MAX_ERROR_BYTES) if wrong else 0
-            for theirs, wrong in zip(all_sizes, failed, strict=True)
-        ]
-        texts = self._messages(message[: lengths[self._ranks.index(self.place[0])]], lengths)
-        reports = [
-            f"rank {rank} could not encode: {text.tobytes().decode(errors='replace')}"
-            for rank, text, wrong in zip(self._ranks, texts, failed, strict=True)
-            if wrong
-        ]
-        raise RankError("; ".join(reports))
+    def _split(
+        self,
+        messages: Sequence[NDArray[np.uint8]],
+        sizes: Sequence[NDArray[np.int64]],
+        names: Sequence[Names],
+    ) -> dict[str, dict[str, NDArray[np.uint8]]]:
+        """Returns the payloads of each rank by name."""
+        found = {}
+        for rank, message, theirs, mine in zip(self._ranks, messages, sizes, names, strict=True):
+            parts = np.split(message, np.cumsum(theirs)[:-1]) if mine else []
+            found[f"rank {rank}"] = dict(zip(mine, parts, strict=True))
+        return found
 
-    def _messages(self, mine: bytes, lengths: Sequence[int]) -> list[NDArray[np.uint8]]:
-        """Exchanges messages; gloo gathers equal lengths only, so shorter ones are padded."""
-        padded = np.zeros(max(lengths), np.uint8)
-        padded[: len(mine)] = np.frombuffer(mine, np.uint8)
-        gathered = self._gathered(padded) if padded.size else [padded] * len(self._ranks)
-        return [theirs[:length] for theirs, length in zip(gathered, lengths, strict=True)]
-
-    def _gathered(self, mine: NDArray[Any]) -> list[NDArray[Any]]:
-        received = [torch.from_numpy(np.empty_like(mine)) for _ in self._ranks]
-        dist.all_gather(received, torch.from_numpy(mine), group=self._group)
-        return [tensor.numpy() for tensor in received]
+    def _swapped(
+        self, messages: Sequence[NDArray[np.uint8]], lengths: Sequence[int]
+    ) -> list[NDArray[np.uint8]]:
+        """Sends a message to each rank, unless it is empty, and returns theirs, of known lengths."""
+        received = [np.empty(length, np.uint8) for length in lengths]
+        works = []
+        for index, rank in enumerate(self._ranks):
+            if index == self.index:
+                received[index] = messages[index]
+                continue
+            if received[index].size:
+                works.append(dist.irecv(torch.from_numpy(received[index]), rank, self._group))
+            if messages[index].size:
+                works.append(dist.isend(torch.from_numpy(messages[index]), rank, self._group))
+                self.bytes_sent += messages[index].size
+        for work in works:
+            work.wait()
+        return received
 
 
 def copied_group(group: dist.ProcessGroup | None) -> None:
@@ -192,7 +255,7 @@ def _differences(by_rank: Mapping[str, Mapping[str, str]]) -> list[str]:
     return found
 
 
-def _require_sizes(rank: int, sizes: NDArray[np.int64], max_bytes: Mapping[str, int]) -> None:
+def _require_sizes(rank: int, sizes: NDArray[np.int64], max_bytes: Names) -> None:
     for size, (name, limit) in zip(sizes.tolist(), max_bytes.items(), strict=True):
         if not 0 <= size <= limit:
             raise PayloadError(
@@ -201,8 +264,9 @@ def _require_sizes(rank: int, sizes: NDArray[np.int64], max_bytes: Mapping[str, 
             )
 
 
-def _split(
-    message: NDArray[np.uint8], sizes: NDArray[np.int64], names: Mapping[str, int]
-) -> dict[str, NDArray[np.uint8]]:
-    ends = np.cumsum(sizes)
-    return {name: message[end - size : end] for name, size, end in zip(names, sizes, ends, strict=True)}
+def _numbers(numbers: Iterable[int]) -> NDArray[np.uint8]:
+    return np.fromiter(numbers, np.int64).view(np.uint8)
+
+
+def _joined(payloads: Iterable[bytes]) -> NDArray[np.uint8]:
+    return np.frombuffer(bytearray().join(payloads), np.uint8)

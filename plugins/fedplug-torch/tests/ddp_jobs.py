@@ -16,19 +16,19 @@ from torch.nn.parallel import DistributedDataParallel
 import fedplug
 
 
-def hooked(encoder, model, **ddp_arguments):
+def hooked(encoder, model, exchange="auto", mean_encoder=None, **ddp_arguments):
     ddp = DistributedDataParallel(model, bucket_cap_mb=SMALL_BUCKETS, **ddp_arguments)
-    state = fedplug_torch.FedplugState(encoder, model)
+    state = fedplug_torch.FedplugState(encoder, model, exchange=exchange, mean_encoder=mean_encoder)
     ddp.register_comm_hook(state, fedplug_torch.fedplug_hook)
     return ddp, state
 
 
-def mean_and_its_parts(dtype):
-    """Returns the gradients of one step with ``identity``, and each rank's own gradients."""
+def mean_and_its_parts(dtype, exchange):
+    """Returns each rank's own gradients, and those of one step with ``identity``."""
     model = network(dtype)
     loss_of(model, 0, dist.get_rank()).backward()
     own = gradients(model)
-    ddp, _ = hooked("identity", network(dtype))
+    ddp, _ = hooked("identity", network(dtype), exchange)
     loss_of(ddp, 0, dist.get_rank()).backward()
     return own, gradients(ddp.module)
 
@@ -42,28 +42,31 @@ def blown_up(payload):
 
 
 class Damaging(fedplug.Codec):
-    """A codec that damages the payload of one parameter in one round."""
+    """A codec that damages the first payload of one parameter, or of a part of it, from one round on."""
 
     def __init__(self, damage, name, round_num):
         super().__init__(fedplug.encoder("topk(0.1)"))
         self._damage, self._name, self._round_num = damage, name, round_num
+        self._done = []  # copies of this codec, for parts of the model, have the same list
 
     def encode_model(self, arrays, states=None, round_num=0, **kwargs):
         payloads, after = super().encode_model(arrays, states, round_num, **kwargs)
-        if round_num == self._round_num:
-            payloads[self._name] = self._damage(payloads[self._name])
-            self._round_num = None
+        found = [name for name in payloads if name.startswith(self._name)]
+        if found and round_num == self._round_num and not self._done:
+            payloads[found[0]] = self._damage(payloads[found[0]])
+            self._done.append(round_num)
         return payloads, after
 
 
-def train_through_an_error(damage, steps, bad_step):
-    """Trains, and skips the step in which one rank sends damaged bytes or has a NaN gradient."""
+def train_through_an_error(damage, steps, bad_step, exchange, of_mean=False):
+    """Trains, and skips the step in which rank 1 sends damaged bytes or has a NaN gradient."""
     rank = dist.get_rank()
-    encoder = fedplug.codec("topk(0.1)")
+    damaging = fedplug.codec("topk(0.1)")
     if damage is not None and rank == 1:
-        encoder = Damaging(damage, "2.weight", bad_step)
+        damaging = Damaging(damage, "", bad_step)
+    encoders = ("topk(0.1)", damaging) if of_mean else (damaging, "topk(0.1)")
     model = network()
-    ddp, state = hooked(encoder, model)
+    ddp, state = hooked(encoders[0], model, exchange, encoders[1])
     optimizer = torch.optim.SGD(model.parameters(), lr=0.2)
     errors = []
     for step in range(steps):
@@ -77,20 +80,24 @@ def train_through_an_error(damage, steps, bad_step):
             errors.append((step, str(error), type(state.error).__name__))
             continue
         optimizer.step()
-    return errors, parameters(model), state.step
+    return errors, parameters(model), state.step, residuals(state)
 
 
-def train_without_step(steps, left_out):
+def residuals(state):
+    return {name: tensor.numpy() for name, tensor in state.state_dict().items() if name.endswith("/residual")}
+
+
+def train_without_step(steps, left_out, exchange):
     rank = dist.get_rank()
     model = network()
-    ddp, _ = hooked("topk(0.1)", model)
+    ddp, state = hooked("topk(0.1)", model, exchange)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.2)
     for step in range(steps):
         if step != left_out:
             optimizer.zero_grad()
             loss_of(ddp, step, rank).backward()
             optimizer.step()
-    return parameters(model)
+    return parameters(model), residuals(state)
 
 
 class TwoHeads(torch.nn.Module):
@@ -105,18 +112,18 @@ class TwoHeads(torch.nn.Module):
         return getattr(self, head)(self.body(x)).square().sum()
 
 
-def use_heads(turns):
+def use_heads(turns, exchange):
     """Trains with the heads in ``turns``, by step and rank; returns gradients and residuals of each step."""
-    ddp, state = hooked("topk(0.1)", TwoHeads(), find_unused_parameters=True)
+    ddp, state = hooked("topk(0.1)", TwoHeads(), exchange, find_unused_parameters=True)
     seen = []
     for step, heads in enumerate(turns):
         ddp.zero_grad()
-        x = torch.randn(8, 20, generator=torch.Generator().manual_seed(step))
+        x = torch.randn(8, 20, generator=torch.Generator().manual_seed(10 * step + dist.get_rank()))
         ddp(x, heads[dist.get_rank()]).backward()
         grads = {
             name: None if p.grad is None else p.grad.numpy() for name, p in ddp.module.named_parameters()
         }
-        seen.append((grads, {name: tensor.numpy() for name, tensor in state.state_dict().items()}))
+        seen.append((grads, residuals(state)))
     return seen
 
 
@@ -151,8 +158,12 @@ class Strange(torch.nn.Module):
 class Recording(fedplug.Codec):
     """A codec that records the arrays it encodes."""
 
+    def __init__(self, encoder):
+        super().__init__(encoder)
+        self.arrays = {}  # the hook's copy of this codec has the same dictionary
+
     def encode_model(self, arrays, states=None, round_num=0, **kwargs):
-        self.arrays = {name: array.copy() for name, array in arrays.items()}
+        self.arrays.update({name: array.copy() for name, array in arrays.items()})
         return super().encode_model(arrays, states, round_num, **kwargs)
 
 
@@ -335,30 +346,46 @@ def load_the_state_of_the_next_rank():
     return ""
 
 
-class Counting(fedplug.Codec):
-    """A codec that sums the lengths of its payloads."""
-
-    total = 0
-
-    def encode_model(self, arrays, states=None, round_num=0, **kwargs):
-        payloads, after = super().encode_model(arrays, states, round_num, **kwargs)
-        self.total += sum(map(len, payloads.values()))
-        return payloads, after
+def load_the_state(of_ranks, exchange):
+    state = fedplug_torch.FedplugState("topk(0.05)", network(), exchange=exchange)
+    try:
+        state.load_state_dict(of_ranks[dist.get_rank()])
+    except fedplug.errors.StateError as error:
+        return str(error)
+    return ""
 
 
-def count_bytes(steps):
-    codec = Counting(fedplug.encoder("topk(0.1)"))
-    ddp, state = hooked(codec, network())
-    for step in range(steps):
-        loss_of(ddp, step, dist.get_rank()).backward()
-    sizes = 8 * (1 + len(list(ddp.parameters()))) * steps
-    return state.bytes_sent, codec.total + sizes
+def error_of_a_step(encoder, **arguments):
+    ddp, _ = hooked(encoder, network(), **arguments)
+    try:
+        loss_of(ddp, 0, dist.get_rank()).backward()
+    except fedplug_torch.RankError as error:
+        return str(error)
+    return ""
 
 
-def residual_and_gradient():
-    """Checks that payload plus next residual equals gradient plus residual."""
+def count_bytes(exchange, steps):
+    """Returns the bytes that the state has counted, and those of all messages that torch.distributed sent."""
+    ddp, state = hooked("topk(0.1)", network(), exchange)
+    sent, send = [], dist.isend
+
+    def counting(tensor, *args, **kwargs):
+        sent.append(tensor.nbytes)
+        return send(tensor, *args, **kwargs)
+
+    dist.isend = counting
+    try:
+        for step in range(steps):
+            loss_of(ddp, step, dist.get_rank()).backward()
+    finally:
+        dist.isend = send
+    return state.bytes_sent, sum(sent), state.dense_bytes
+
+
+def residuals_and_gradients(exchange):
+    """Returns the sums of the gradients of three steps before and after the exchange, and the state."""
     rank = dist.get_rank()
-    ddp, state = hooked("topk(0.1)", network())
+    ddp, state = hooked("topk(0.1)", network(), exchange)
     sent = {name: np.zeros_like(value) for name, value in parameters(ddp.module).items()}
     own = {name: np.zeros_like(value) for name, value in parameters(ddp.module).items()}
     for step in range(3):
@@ -370,8 +397,7 @@ def residual_and_gradient():
             own[name] += value
         for name, value in gradients(ddp.module).items():
             sent[name] += value
-    kept = {name.removeprefix("codec/"): tensor.numpy() for name, tensor in state.state_dict().items()}
-    return own, sent, kept
+    return own, sent, residuals(state)
 
 
 def die_in_the_second_step():

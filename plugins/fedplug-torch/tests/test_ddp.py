@@ -28,12 +28,28 @@ def assert_equal_ranks(results):
         assert_same(results[0]["parameters"], other["parameters"])
 
 
+exchanges = pytest.mark.parametrize("exchange", ["gather", "two_phase"])
+
+
+def add_up(states, prefix, like):
+    """Returns the sums over ranks of the residuals of each parameter, which may be divided by rows."""
+    sums = {name: np.zeros_like(array) for name, array in like.items()}
+    for state in states:
+        for key, residual in state.items():
+            if key.startswith(prefix):
+                name, _, rows = key.removeprefix(prefix).removesuffix("/residual").partition("[")
+                begin, _, end = rows.removesuffix("]").partition(":")
+                sums[name][slice(int(begin or 0), int(end) if end else None)] += residual
+    return sums
+
+
 # Averages --------------------------------------------------------------------------------------------------
 
 
+@exchanges
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16], ids=str)
-def test_identity_gives_the_mean_in_the_order_of_ranks_bit_for_bit(ranks, dtype):
-    results = ranks.run(ddp_jobs.mean_and_its_parts, dtype)
+def test_identity_gives_the_mean_in_the_order_of_ranks_bit_for_bit(ranks, dtype, exchange):
+    results = ranks.run(ddp_jobs.mean_and_its_parts, dtype, exchange)
     for name in results[0][0]:
         total = np.zeros_like(results[0][0][name])
         for own, _ in results:
@@ -49,12 +65,17 @@ def test_two_ranks_have_the_bits_of_plain_ddp(two_ranks):
     assert_same(plain[0]["parameters"], ours[0]["parameters"])
 
 
-def test_the_residual_is_the_part_that_was_not_sent(two_ranks):
-    results = two_ranks.run(ddp_jobs.residual_and_gradient)
-    for name in results[0][0]:
+@exchanges
+def test_residuals_are_the_parts_that_were_not_sent(ranks, exchange):
+    results = ranks.run(ddp_jobs.residuals_and_gradients, exchange)
+    states = [state for _, _, state in results]
+    mean = results[0][1]
+    waiting, waiting_means = (add_up(states, prefix, mean) for prefix in ("codec/", "mean/"))
+    assert any(array.any() for array in waiting_means.values()) == (exchange == "two_phase")
+    for name in mean:
         own = sum(own[name] for own, _, _ in results)
-        kept = sum(kept.get(f"{name}/residual", 0) for _, _, kept in results)
-        np.testing.assert_allclose(2 * results[0][1][name] + kept, own, rtol=1e-4, atol=1e-6, err_msg=name)
+        found = len(results) * (mean[name] + waiting_means[name]) + waiting[name]
+        np.testing.assert_allclose(found, own, rtol=1e-4, atol=1e-5, err_msg=name)
 
 
 def test_top_k_with_error_feedback_converges_with_a_tenth_of_the_bytes(two_ranks):
@@ -73,13 +94,13 @@ def test_top_k_with_error_feedback_converges_with_a_tenth_of_the_bytes(two_ranks
         "topk(0.05, scope='model') | qsgd(8)",
         "dgc(0.05)",
         "sign",
-        {"*.bias": "identity", "*": "topk(0.05)"},
+        {"*.bias": "identity", "0.*": "qsgd(8)", "*": "topk(0.05)"},
         "budget('topk(0.05)', bytes_per_client=3000)",
     ],
     ids=str,
 )
-def test_every_kind_of_encoder_gives_all_ranks_the_same_parameters(two_ranks, encoder):
-    results = two_ranks.run(digits.train, encoder, 8)
+def test_every_kind_of_encoder_gives_all_ranks_the_same_parameters(ranks, encoder):
+    results = ranks.run(digits.train, encoder, 8)
     assert_equal_ranks(results)
     assert not np.array_equal(
         results[0]["parameters"]["0.weight"], digits.parameters(digits.network())["0.weight"]
@@ -95,6 +116,13 @@ def test_accumulated_gradients_are_sent_once(two_ranks):
             (digits.loss_of(expected, step, rank) / 2).backward()
     for name, value in digits.gradients(expected).items():
         np.testing.assert_allclose(results[0][0][name], value, rtol=1e-4, atol=1e-6, err_msg=name)
+
+
+def test_a_budget_holds_for_each_half(start):
+    ranks, steps, budget = 4, 8, 3000
+    results = start(ranks).run(digits.train, f"budget('topk(0.05)', bytes_per_client={budget})", steps)
+    sent = sum(result["bytes"] for result in results) / ranks / steps
+    assert 0.7 < sent / (2 * budget * (ranks - 1) / ranks) < 1.3
 
 
 @pytest.mark.parametrize("encoder", ["identity", "topk(0.1)"])
@@ -113,9 +141,9 @@ def test_parameters_of_any_layout_are_averaged_in_their_own_shape(two_ranks, enc
 # Buckets ---------------------------------------------------------------------------------------------------
 
 
-def test_the_division_into_buckets_changes_no_bit(two_ranks):
-    several = two_ranks.run(digits.train, "topk(0.05)", 6, bucket_cap_mb=digits.SMALL_BUCKETS)
-    one = two_ranks.run(digits.train, "topk(0.05)", 6, bucket_cap_mb=25)
+def test_the_division_into_buckets_changes_no_bit(ranks):
+    several = ranks.run(digits.train, "topk(0.05)", 6, bucket_cap_mb=digits.SMALL_BUCKETS)
+    one = ranks.run(digits.train, "topk(0.05)", 6, bucket_cap_mb=25)
     assert_same(several[0]["parameters"], one[0]["parameters"])
 
 
@@ -125,21 +153,28 @@ def test_gradients_that_are_views_of_buckets_change_no_bit(two_ranks):
     assert_same(views[0], copies[0])
 
 
-def test_a_parameter_that_no_rank_used_keeps_its_residual(two_ranks):
-    (_, before), (gradients, after) = two_ranks.run(ddp_jobs.use_heads, [["left"] * 2, ["right"] * 2])[0]
-    assert gradients["left.weight"] is None
-    residual = before["codec/left.weight/residual"]
-    assert residual.any()
-    np.testing.assert_array_equal(after["codec/left.weight/residual"], residual)
+@exchanges
+def test_a_parameter_that_no_rank_used_keeps_its_residuals(two_ranks, exchange):
+    results = two_ranks.run(ddp_jobs.use_heads, [["left"] * 2, ["right"] * 2], exchange)
+    kept = {name.partition("/")[0] for (_, before), _ in results for name in before if "/left.w" in name}
+    assert kept == ({"codec"} if exchange == "gather" else {"codec", "mean"})
+    for (_, before), (gradients, after) in results:
+        assert gradients["left.weight"] is None
+        for name in before:
+            if "/left.weight" in name:
+                assert before[name].any()
+                np.testing.assert_array_equal(after[name], before[name])
 
 
-def test_a_rank_that_did_not_use_a_parameter_gets_the_mean_of_those_that_did(two_ranks):
-    results = two_ranks.run(ddp_jobs.use_heads, [["left", "right"]])
+@exchanges
+def test_a_rank_that_did_not_use_a_parameter_gets_the_mean_of_those_that_did(two_ranks, exchange):
+    results = two_ranks.run(ddp_jobs.use_heads, [["left", "right"]], exchange)
     (left, mine), (right, theirs) = results[0][0], results[1][0]
     assert left["left.weight"].any()
     np.testing.assert_array_equal(left["left.weight"], right["left.weight"])
-    assert mine["codec/left.weight/residual"].any()
-    assert not theirs["codec/left.weight/residual"].any()
+    for residuals, was_used in ((mine, True), (theirs, False)):
+        own = [array for name, array in residuals.items() if name.startswith("codec/left.weight")]
+        assert [array.any() for array in own] == [was_used] * len(own) != []
 
 
 def test_a_parameter_whose_name_begins_with_that_of_another_keeps_its_own_residual(two_ranks):
@@ -179,6 +214,15 @@ def test_the_state_of_another_rank_is_refused(two_ranks):
         assert "every rank loads its own" in error
 
 
+def test_the_state_of_another_exchange_is_refused(start):
+    saved = start(4).run(digits.train, "topk(0.05)", 2)
+    for exchange, words in (("gather", "is of exchange='two_phase', and this is 'gather'"), ("auto", "")):
+        errors = start(4).run(
+            ddp_jobs.load_the_state, [result["saved"]["state"] for result in saved], exchange
+        )
+        assert all(words in error and bool(words) == bool(error) for error in errors)
+
+
 # Warm-up and bytes -----------------------------------------------------------------------------------------
 
 
@@ -189,32 +233,62 @@ def test_the_warm_up_is_plain_ddp(ranks):
     assert (warm[0]["bytes"], warm[0]["dense bytes"]) == (0, 0)
 
 
-def test_bytes_are_those_of_payloads_and_their_sizes(two_ranks):
-    for counted, expected in two_ranks.run(ddp_jobs.count_bytes, 3):
-        assert counted == expected
+@exchanges
+def test_all_bytes_are_counted(ranks, exchange):
+    results = ranks.run(ddp_jobs.count_bytes, exchange, 3)
+    count = len(results)
+    dense = 3 * 4 * sum(p.numel() for p in digits.network().parameters())
+    for counted, sent, of_dense in results:
+        assert counted == sent
+        assert of_dense == 2 * (count - 1) * dense // count
+
+
+def test_auto_takes_the_exchange_that_sends_less(start):
+    for count in (2, 3, 4):
+        sent = {
+            exchange: sum(counted for counted, _, _ in start(count).run(ddp_jobs.count_bytes, exchange, 1))
+            for exchange in ("auto", "gather", "two_phase")
+        }
+        assert sent["auto"] == min(sent["gather"], sent["two_phase"])
 
 
 # Errors ----------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
-    ("damage", "kind", "words"),
+    ("exchange", "of_mean", "damage", "words"),
     [
-        (ddp_jobs.cut_short, "PayloadError", "rank 1, parameter '2.weight'"),
-        (ddp_jobs.blown_up, "PayloadError", "rank 1, parameter '2.weight': it announces a payload of 1000"),
-        (None, "RankError", "rank 1 could not encode: NonFiniteError: array '0."),
+        ("gather", False, ddp_jobs.cut_short, "rank 1, parameter '0.weight"),
+        ("gather", False, ddp_jobs.blown_up, "rank 1, parameter '0.weight': it announces a payload of 100"),
+        ("gather", False, None, "rank 1 could not encode: NonFiniteError: array '0."),
+        (
+            "two_phase",
+            False,
+            ddp_jobs.cut_short,
+            "rank 0 could not encode: PayloadError: rank 1, parameter '0.",
+        ),
+        ("two_phase", False, ddp_jobs.blown_up, "rank 1, parameter '0.weight[0:"),
+        ("two_phase", False, None, "rank 1 could not encode: NonFiniteError: array '0."),
+        ("two_phase", True, ddp_jobs.cut_short, "rank 1, parameter '"),
+        ("two_phase", True, ddp_jobs.blown_up, "it announces a payload of 100"),
     ],
-    ids=["payload cut short", "payload too long", "gradient not finite"],
 )
-def test_an_error_of_one_rank_is_one_of_all_and_the_step_can_be_skipped(ranks, damage, kind, words):
+def test_an_error_of_one_rank_is_one_of_all_and_the_step_can_be_skipped(
+    ranks, exchange, of_mean, damage, words
+):
     bad_step = 2
-    expected = ranks.run(ddp_jobs.train_without_step, 5, bad_step)
-    for errors, parameters, steps in ranks.run(ddp_jobs.train_through_an_error, damage, 5, bad_step):
+    expected = ranks.run(ddp_jobs.train_without_step, 5, bad_step, exchange)
+    results = ranks.run(ddp_jobs.train_through_an_error, damage, 5, bad_step, exchange, of_mean)
+    for (errors, parameters, steps, residuals), (others, other_residuals) in zip(
+        results, expected, strict=True
+    ):
         ((step, text, found),) = errors
-        assert (step, found) == (bad_step, kind)
+        assert step == bad_step
+        assert found in ("PayloadError", "RankError")
         assert words in text
         assert steps == 4
-        assert_same(parameters, expected[0])
+        assert_same(parameters, others)
+        assert_same(residuals, other_residuals)
 
 
 def test_a_rank_that_dies_does_not_leave_the_others_waiting():
@@ -308,6 +382,21 @@ def test_a_state_of_another_encoder_is_refused_and_nothing_changes(two_ranks):
     without = {key: tensor for key, tensor in saved.items() if key != "codec/codec"}
     with pytest.raises(StateError, match="has the key 'codec'"):
         state.load_state_dict(without)
+
+
+@pytest.mark.parametrize("exchange", ["ring", None, 2])
+def test_the_exchange_is_one_of_three(exchange):
+    with pytest.raises(ArgumentError, match="it must be 'auto', 'gather' or 'two_phase'"):
+        fedplug_torch.FedplugState("topk(0.01)", digits.network(), exchange=exchange)
+
+
+def test_a_momentum_is_not_applied_twice(start):
+    for error in start(4).run(ddp_jobs.error_of_a_step, "dgc(0.05)", exchange="two_phase"):
+        assert "would add its momentum twice, to gradients and to means" in error
+    errors = start(4).run(
+        ddp_jobs.error_of_a_step, "dgc(0.05)", exchange="two_phase", mean_encoder="topk(0.05)"
+    )
+    assert errors == [""] * 4
 
 
 @pytest.mark.parametrize("wrong", ["topk(0.01)", None, fedplug.codec("topk(0.01)")])

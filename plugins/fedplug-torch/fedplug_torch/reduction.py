@@ -1,0 +1,149 @@
+"""Two ways to replace gradients by their mean over all ranks, through payloads."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from typing import Protocol
+
+import torch
+
+from fedplug.errors import ArgumentError
+from fedplug_torch.exchange import Exchange
+from fedplug_torch.feedback import Feedback, keeps_momentum
+from fedplug_torch.mean import mean_of
+from fedplug_torch.partition import Part, partition
+
+__all__ = ["Gather", "Reduction", "TwoPhase"]
+
+
+class Reduction(Protocol):
+    """A way to exchange the payloads of a model."""
+
+    def fit(self, parameters: Mapping[str, torch.Tensor], exchange: Exchange) -> None:
+        """Prepares for a model whose parameters are exchanged; only shapes and dtypes matter."""
+
+    def reduce(
+        self,
+        gradients: Mapping[str, torch.Tensor],
+        exchange: Exchange,
+        round_num: int,
+        problem: Exception | None,
+    ) -> None:
+        """Replaces gradients by their means, and keeps the next residuals for `Feedback.commit`.
+
+        Args:
+            gradients: Gradients by name of the parameter: of all, or of some that all ranks have.
+            exchange: The exchange between the ranks.
+            round_num: Number of the round, for schedules and seeds.
+            problem: An error of this rank, which is then raised on all ranks.
+
+        Raises:
+            RankError, PayloadError: A rank could not encode, or sent invalid bytes. An error is raised on
+                every rank, and the gradients are undefined.
+        """
+
+
+class Gather:
+    """Every rank sends its payloads to all ranks, and each adds up all of them."""
+
+    def __init__(self, feedback: Feedback) -> None:
+        self._feedback = feedback
+
+    def fit(self, parameters: Mapping[str, torch.Tensor], exchange: Exchange) -> None:
+        """See `Reduction.fit`."""
+        self._feedback.fit(parameters, [Part(name) for name in parameters])
+
+    def reduce(
+        self,
+        gradients: Mapping[str, torch.Tensor],
+        exchange: Exchange,
+        round_num: int,
+        problem: Exception | None,
+    ) -> None:
+        """See `Reduction.reduce`."""
+        limits = {name: self._feedback.limits[name] for name in gradients}
+        try:
+            if problem is not None:
+                raise problem
+            payloads = self._feedback.encode(gradients, round_num, _zeros(gradients))
+        except Exception as error:
+            exchange.all_gather_error(error, limits)
+            raise
+        messages = exchange.all_gather(payloads, limits)
+        for name, gradient in gradients.items():
+            gradient.copy_(mean_of(messages, name, gradient, self._feedback.wire_ids[name]))
+
+
+class TwoPhase:
+    """Compresses both halves of an all-reduce: each rank adds up one part of the model for all ranks.
+
+    Payloads go to the rank that owns their part of the model. It adds them up in the order of ranks, and
+    sends the mean to all ranks, encoded again with a residual of its own. All ranks, also the owner, decode
+    these bytes. A rank sends about two payloads of the model, for any number of ranks.
+    """
+
+    def __init__(self, feedback: Feedback, mean_feedback: Feedback) -> None:
+        self._feedback, self._mean_feedback = feedback, mean_feedback
+        self._parts: list[list[Part]] = []
+
+    def fit(self, parameters: Mapping[str, torch.Tensor], exchange: Exchange) -> None:
+        """See `Reduction.fit`."""
+        shapes = {name: parameter.shape for name, parameter in parameters.items()}
+        self._parts = partition(shapes, exchange.place[1])
+        everything = [part for parts in self._parts for part in parts]
+        mine = sum(part.of(parameters[part.parameter]).numel() for part in self._parts[exchange.index])
+        share = mine / max(1, sum(map(torch.numel, parameters.values())))
+        self._feedback.fit(parameters, everything)
+        if keeps_momentum(self._mean_feedback.codec, parameters):
+            encoder = self._mean_feedback.codec.encoder
+            raise ArgumentError(
+                f"{encoder!r} would add its momentum twice, to gradients and to means; pass "
+                "mean_encoder='topk(0.01)', or exchange='gather'"
+            )
+        self._mean_feedback.fit(parameters, everything, share)
+
+    def reduce(
+        self,
+        gradients: Mapping[str, torch.Tensor],
+        exchange: Exchange,
+        round_num: int,
+        problem: Exception | None,
+    ) -> None:
+        """See `Reduction.reduce`."""
+        owned = [[part for part in parts if part.parameter in gradients] for parts in self._parts]
+        pieces = {part.name: part.of(gradients[part.parameter]) for parts in owned for part in parts}
+        limits = [{part.name: self._feedback.limits[part.name] for part in parts} for parts in owned]
+        payloads = dict.fromkeys(pieces, b"")
+        try:
+            if problem is not None:
+                raise problem
+            zeros = _zeros(gradients)
+            unused = [part.name for parts in owned for part in parts if part.parameter in zeros]
+            payloads = self._feedback.encode(pieces, round_num, unused)
+        except Exception as error:
+            problem = error
+        by_owner = [{name: payloads[name] for name in names} for names in limits]
+        received = exchange.all_to_all(by_owner, limits[exchange.index], problem)
+        try:
+            means = {
+                name: mean_of(received, name, pieces[name], self._feedback.wire_ids[name])
+                for name in limits[exchange.index]
+            }
+            unused = [name for name in means if not any(len(theirs[name]) for theirs in received.values())]
+            payloads = self._mean_feedback.encode(means, round_num, unused)
+        except Exception as error:
+            exchange.all_gather_error(error, limits)
+            raise
+        for owner, encoded in exchange.all_gather(payloads, limits).items():
+            for name in encoded:
+                mean = mean_of({owner: encoded}, name, pieces[name], self._mean_feedback.wire_ids[name])
+                pieces[name].copy_(mean)
+
+
+def _zeros(gradients: Mapping[str, torch.Tensor]) -> Collection[str]:
+    """Returns the names of gradients that are zero everywhere.
+
+    They send nothing and keep their residuals: DDP does not change a parameter that no rank used
+    (``find_unused_parameters``), so anything sent for it would be lost.
+    """
+    return {name for name, gradient in gradients.items() if not gradient.any()}
