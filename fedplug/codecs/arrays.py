@@ -11,8 +11,9 @@ import ml_dtypes  # noqa: F401  # registers bfloat16 with NumPy
 import numpy as np
 from numpy.typing import NDArray
 
-from fedplug import kernels, ops, wire
+from fedplug import ops, wire
 from fedplug.errors import ArgumentError
+from fedplug.kernels.foreign import read_array, require_names
 from fedplug.ops.device_array import is_on_device
 
 __all__ = [
@@ -22,7 +23,6 @@ __all__ = [
     "as_array",
     "difference",
     "named_arrays",
-    "require_dense",
     "require_mapping",
     "require_output",
 ]
@@ -51,7 +51,7 @@ def as_array(value: Any) -> NDArray[Any]:
         on_device: NDArray[Any] = value
         return on_device
     if type(value) is not np.ndarray:
-        value = _seen_as_array(value)
+        value = read_array(value)
     if value.dtype not in DTYPE_NAMES:
         _refuse(value.dtype)
     array: NDArray[Any] = value
@@ -81,9 +81,8 @@ def named_arrays(arrays: Any) -> dict[str, NDArray[Any]]:
             the message names the array.
     """
     require_mapping("a model", "arrays", arrays)
+    require_names(arrays)
     for name, array in arrays.items():  # check all sizes before an array is copied
-        if not isinstance(name, str):
-            raise ArgumentError(f"the name of an array is {name!r}; names are text, such as {str(name)!r}")
         _named(name, _require_size, array)
     return {name: _named(name, as_array, array) for name, array in arrays.items()}
 
@@ -133,36 +132,3 @@ def require_output(out: Any, shape: tuple[int, ...], dtype: np.dtype[Any]) -> No
         return
     if not out.flags.c_contiguous or not out.flags.writeable or not out.flags.aligned:
         raise ArgumentError("out is not C-contiguous, aligned and writable; pass np.empty(shape, dtype)")
-
-
-def _seen_as_array(value: Any) -> NDArray[Any]:
-    if isinstance(value, np.ma.MaskedArray):
-        raise ArgumentError("a masked array has missing elements; pass array.filled(0), for example")
-    if isinstance(value, np.ndarray):  # a np.matrix would stay two-dimensional
-        return value.view(np.ndarray)
-    try:
-        if "torch" in sys.modules and isinstance(value, sys.modules["torch"].Tensor):
-            require_dense(value)
-            value = value.detach().resolve_conj().resolve_neg().contiguous()
-        if hasattr(value, "__dlpack__"):
-            return kernels.from_dlpack(value)
-        if hasattr(value, "__array__") or isinstance(value, int | float):
-            return np.asarray(value)
-    except ArgumentError:
-        raise
-    except Exception as error:  # other libraries have their own error types
-        raise ArgumentError(f"a {type(value).__name__} cannot be converted to an array: {error}") from error
-    raise ArgumentError(
-        f"a {type(value).__name__} is not an array; pass a NumPy array, such as np.asarray(x, np.float32), "
-        "or one with __dlpack__ or __array__; pass several arrays by name to encode_model"
-    )
-
-
-def require_dense(tensor: Any) -> None:
-    """Raises ArgumentError unless a PyTorch tensor is one dense array on this rank."""
-    if hasattr(tensor, "to_local"):
-        raise ArgumentError("a DTensor lies on several ranks; pass tensor.to_local(), this rank's part")
-    if tensor.is_nested:
-        raise ArgumentError("a nested tensor has parts of several shapes; give each part a name of its own")
-    if str(tensor.layout) != "torch.strided":
-        raise ArgumentError(f"a tensor of layout {tensor.layout} cannot be encoded; pass tensor.to_dense()")

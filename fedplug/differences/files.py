@@ -12,9 +12,9 @@ from fedplug.differences.arrays import as_bytes
 from fedplug.differences.checkpoints import file_name_of, open_checkpoint
 from fedplug.differences.containers import ContainerReader
 from fedplug.differences.models import decode_model, encode_model
-from fedplug.differences.output import whole_file, whole_folder, written_file
 from fedplug.differences.summary import Change, describe
 from fedplug.errors import ArgumentError, PayloadError
+from fedplug.stores.whole_files import whole_file, whole_folder, written_file
 
 __all__ = ["describe_file", "diff_files", "patch_files"]
 

@@ -7,14 +7,13 @@ import math
 from collections.abc import Mapping
 from typing import Any, overload
 
-import numpy as np
 from numpy.typing import NDArray
 
-from fedplug import kernels
 from fedplug.differences.arrays import encode_array, read_array_message
 from fedplug.differences.containers import ContainerReader
 from fedplug.differences.models import decode_model, encode_model
 from fedplug.errors import ArgumentError, PayloadError
+from fedplug.kernels.foreign import read_array, require_names
 
 __all__ = ["DEFAULT_MAX_BYTES", "diff", "patch"]
 
@@ -49,7 +48,7 @@ def diff(old: Any, new: Any) -> bytes:
         raise ArgumentError("one version is a mapping of arrays and the other is not; pass two of a kind")
     if isinstance(new, Mapping):
         return b"".join(encode_model(_arrays(old), _arrays(new)))
-    return encode_array(_array(old), _array(new))
+    return encode_array(read_array(old), read_array(new))
 
 
 @overload
@@ -90,20 +89,9 @@ def patch(old: Any, message: Any, *, max_bytes: int = DEFAULT_MAX_BYTES) -> Any:
     reader.finish()
     if received.nbytes > max_bytes:
         raise PayloadError(f"the new array has {received.nbytes} bytes; max_bytes is {max_bytes}; raise it")
-    return received.apply(_array(old))
+    return received.apply(read_array(old))
 
 
 def _arrays(model: Mapping[str, Any]) -> dict[str, NDArray[Any]]:
-    if wrong := [name for name in model if not isinstance(name, str)]:
-        raise ArgumentError(
-            f"the name of an array is {wrong[0]!r}; names are text, such as {str(wrong[0])!r}"
-        )
-    return {name: _array(value) for name, value in model.items()}
-
-
-def _array(value: Any) -> NDArray[Any]:
-    if isinstance(value, np.ma.MaskedArray):
-        raise ArgumentError("a masked array has missing elements; pass array.filled(0), for example")
-    if isinstance(value, np.ndarray):
-        return value.view(np.ndarray)
-    return kernels.from_dlpack(value) if hasattr(value, "__dlpack__") else np.asarray(value)
+    require_names(model)
+    return {name: read_array(value) for name, value in model.items()}

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 from fedplug.errors import StoreError
+from fedplug.stores.whole_files import whole_file
 
 __all__ = ["write_whole"]
 
@@ -16,12 +16,8 @@ def write_whole(path: Path, text: str) -> None:
     Raises:
         StoreError: The file cannot be written.
     """
-    partial = path.with_suffix(".partial")
     try:
-        with partial.open("w", encoding="utf-8") as file:
-            file.write(text)
-            file.flush()
-            os.fsync(file.fileno())
-        partial.replace(path)
+        with whole_file(path) as file:
+            file.write(text.encode())
     except OSError as error:
         raise StoreError(f"cannot write {path}: {error.strerror or error}") from error

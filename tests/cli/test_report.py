@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 
 import pytest
 
@@ -47,7 +48,7 @@ def test_a_report_of_several_goes_into_the_current_folder_or_the_given_file(
     [
         (lambda folder: folder.rename(folder.with_name("z")), "there is no folder"),
         (lambda folder: (folder / "metrics.jsonl").unlink(), "has no metrics.jsonl"),
-        (lambda folder: (folder / "report.partial").mkdir(), "cannot write"),
+        (lambda folder: (folder / f".report.html.{os.getpid()}.partial").mkdir(), "cannot write"),
     ],
 )
 def test_an_error_is_one_line(folder, capsys, change, message):

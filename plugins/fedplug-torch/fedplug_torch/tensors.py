@@ -13,8 +13,8 @@ from torch.nn.parameter import is_lazy
 from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 
 from fedplug import wire
-from fedplug.codecs import arrays
 from fedplug.errors import ArgumentError
+from fedplug.kernels import foreign
 
 __all__ = [
     "arrays_like",
@@ -75,12 +75,12 @@ def require_dense(tensor: Any) -> None:
             raise ArgumentError(f"a {type(tensor).__name__} is no tensor; arrays are for fedplug.codec")
         if is_lazy(tensor):
             raise ArgumentError("the shape of a lazy parameter is not known; run the model once first")
-        arrays.require_dense(tensor)
+        foreign.require_dense(tensor)
         if is_traceable_wrapper_subclass(tensor):
             kind = type(tensor).__name__
             raise ArgumentError(f"a {kind} is made of other tensors; pass those, or tensor.dequantize()")
     if tensor.layout is not torch.strided:
-        arrays.require_dense(tensor)
+        foreign.require_dense(tensor)
     if tensor.device.type == "meta":
         raise ArgumentError("a tensor on the meta device has no elements that could be encoded")
     if tensor.numel() > wire.MAX_ELEMENTS:  # before it is copied from a GPU
