@@ -102,7 +102,7 @@ class Broadcaster:
 
         Args:
             encoder: ``"lossless"``, or any form of an encoder that sends every entry with a small error, see
-                `fedplug.encoder`; ``"auto"`` is ``bfp(5) | rans``.
+                `fedplug.encoder`; ``"auto"`` is ``bfp(4) | rans``.
             min_size: Minimum number of elements; smaller arrays are sent exactly.
             exactly: Names of further arrays that are sent exactly.
             keep: The number of versions from which a receiver is brought to the newest by changes; receivers

@@ -58,7 +58,7 @@ def test_it_keeps_a_residual_by_default():
 
 
 def test_models_are_sent_on_levels_that_few_entries_leave():
-    assert Auto().for_models() == fedplug.encoder("bfp(5) | rans")
+    assert Auto().for_models() == fedplug.encoder("bfp(4) | rans")
 
 
 @pytest.mark.parametrize(

@@ -41,9 +41,9 @@ class Auto(EncoderAssignment):
     warm-up was not better at equal bytes, see benchmarks/results/feedback.md. Without error feedback, for
     clients that come once, it is ``qsgd(4) | rans``, which is unbiased.
 
-    For a broadcast it is ``bfp(5) | rans``: few entries change their level while a model is trained.
+    For a broadcast it is ``bfp(4) | rans``: few entries change their level while a model is trained.
 
-    benchmarks/results/learning.md has the results for 1 % and 5 bits, and benchmarks/results/auto.md those
+    benchmarks/results/learning.md has the results for 1 % and 4 bits, and benchmarks/results/auto.md those
     for the 500 entries and for rare clients.
     """
 
@@ -78,7 +78,7 @@ class Auto(EncoderAssignment):
         return [self._encoder(elements)] * len(specs)
 
     def for_models(self) -> Encoder:
-        return Pipeline([BlockFloatingPoint(5), Rans()])
+        return Pipeline([BlockFloatingPoint(4), Rans()])
 
     def _encoder(self, elements: int) -> Encoder:
         if not self._error_feedback:
