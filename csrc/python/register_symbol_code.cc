@@ -22,9 +22,9 @@ SymbolForm FormCalled(const std::string& name) {
 
 // EncodeSymbols, with a `place` that is called with the GIL and allocates the
 // code.
-void EncodeTo(const std::uint8_t* packed, std::int64_t bytes,
-              std::int64_t count, std::int64_t bits, SymbolForm form,
-              const CodePlace& place) {
+void EncodeSymbolsTo(const std::uint8_t* packed, std::int64_t bytes,
+                     std::int64_t count, std::int64_t bits, SymbolForm form,
+                     const CodePlace& place) {
   ThrowUnlessOk(CheckSymbols(count, bits));
   Status status;
   {
@@ -38,17 +38,18 @@ void EncodeTo(const std::uint8_t* packed, std::int64_t bytes,
   ThrowUnlessOk(status);
 }
 
-py::array_t<std::uint8_t> Encode(const py::object& packed_object,
-                                 std::int64_t count, std::int64_t bits,
-                                 const std::string& name) {
+py::array_t<std::uint8_t> EncodeSymbolArray(const py::object& packed_object,
+                                            std::int64_t count,
+                                            std::int64_t bits,
+                                            const std::string& name) {
   const SymbolForm form = FormCalled(name);
   const Flat packed = FlatArray(packed_object, "packed", DType::kUInt8);
   py::array_t<std::uint8_t> code;
-  EncodeTo(packed.Read<std::uint8_t>(), packed.size, count, bits, form,
-           [&](std::int64_t length) {
-             code = NewArrayOf<std::uint8_t>(length);
-             return code.mutable_data();
-           });
+  EncodeSymbolsTo(packed.Read<std::uint8_t>(), packed.size, count, bits, form,
+                  [&](std::int64_t length) {
+                    code = NewArrayOf<std::uint8_t>(length);
+                    return code.mutable_data();
+                  });
   return code;
 }
 
@@ -64,11 +65,11 @@ py::bytes FrameSymbols(const py::object& bytes_object, std::int64_t start,
   }
   const auto* const data = bytes.Read<std::uint8_t>();
   std::optional<NewContainer> container;
-  EncodeTo(data + start, bytes.size - start, count, bits, form,
-           [&](std::int64_t length) {
-             container.emplace(header, start + length);
-             return std::copy_n(data, start, container->body());
-           });
+  EncodeSymbolsTo(data + start, bytes.size - start, count, bits, form,
+                  [&](std::int64_t length) {
+                    container.emplace(header, start + length);
+                    return std::copy_n(data, start, container->body());
+                  });
   {
     const WithoutGil released;
     container->Close();
@@ -76,9 +77,10 @@ py::bytes FrameSymbols(const py::object& bytes_object, std::int64_t start,
   return container->bytes();
 }
 
-py::array_t<std::uint8_t> Decode(const py::object& code_object,
-                                 std::int64_t count, std::int64_t bits,
-                                 const std::string& name) {
+py::array_t<std::uint8_t> DecodeSymbolArray(const py::object& code_object,
+                                            std::int64_t count,
+                                            std::int64_t bits,
+                                            const std::string& name) {
   const SymbolForm form = FormCalled(name);
   const Flat code = FlatArray(code_object, "code", DType::kUInt8);
   const auto* const bytes = code.Read<std::uint8_t>();
@@ -98,13 +100,13 @@ py::array_t<std::uint8_t> Decode(const py::object& code_object,
 }  // namespace
 
 void RegisterSymbolCode(py::module_& module) {
-  module.def("encode_symbols", &Encode, py::arg("packed"), py::arg("count"),
-             py::arg("bits"), py::arg("form"));
+  module.def("encode_symbols", &EncodeSymbolArray, py::arg("packed"),
+             py::arg("count"), py::arg("bits"), py::arg("form"));
   module.def("frame_symbols", &FrameSymbols, py::arg("data"), py::arg("start"),
              py::arg("count"), py::arg("bits"), py::arg("form"),
              py::arg("header"));
-  module.def("decode_symbols", &Decode, py::arg("code"), py::arg("count"),
-             py::arg("bits"), py::arg("form"));
+  module.def("decode_symbols", &DecodeSymbolArray, py::arg("code"),
+             py::arg("count"), py::arg("bits"), py::arg("form"));
 }
 
 }  // namespace fedplug::python
