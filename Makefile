@@ -4,6 +4,8 @@ SHELL := /bin/bash
 UV := $(shell command -v uv 2>/dev/null || echo .uv/bin/uv)
 VENV := .venv
 RUN := $(UV) run --no-sync
+# One more than the cores, as some tests wait for other processes.
+WORKERS ?= $(shell cores=$$(nproc); echo $$(( cores < 4 ? cores + 1 : 4 )))
 # TensorFlow 2.14 reports harmless start-up notices as errors (level 2); Python exceptions are not affected.
 export TF_CPP_MIN_LOG_LEVEL ?= 3
 # Some environments set it; every test process would then compile TensorFlow's and TFF's sources anew, 10 s each.
@@ -31,29 +33,29 @@ run: setup ## Train on the digits with and without compression: tables and plot 
 test: test-python test-cpp test-wheel test-numpy ## Run the tests: Python (pytest), C++ (ctest), the wheel, without TensorFlow
 
 test-python: setup ## Run the Python tests
-	$(RUN) pytest --numprocesses logical --maxprocesses 4
+	$(RUN) pytest --numprocesses $(WORKERS)
 
 test-thorough: setup ## All Python tests, the slow ones too, with 200 examples of every property that names no number, not 15
-	$(RUN) pytest --numprocesses logical --maxprocesses 4 --slow --hypothesis-profile thorough
+	$(RUN) pytest --numprocesses $(WORKERS) --slow --hypothesis-profile thorough
 
 test-cpp: setup ## Run the C++ tests, and those of fedplug-cuda on a fake device
 	$(RUN) cmake --preset cpp-tests
 	$(RUN) cmake --build --preset cpp-tests
 	$(RUN) ctest --preset cpp-tests
-	FEDPLUG_CUDA_LIBRARY=build/cpp-tests/csrc/tests/fake_cuda/libfedplug_cuda_fake.so $(RUN) pytest -q --numprocesses logical --maxprocesses 4 plugins/fedplug-cuda
+	FEDPLUG_CUDA_LIBRARY=build/cpp-tests/csrc/tests/fake_cuda/libfedplug_cuda_fake.so $(RUN) pytest -q --numprocesses $(WORKERS) plugins/fedplug-cuda
 
 test-wheel: setup ## Build the wheel and use it from another folder
 	bash tests/wheel_smoke.sh $(UV) $(VENV)
 
 test-numpy: | $(UV) ## What needs no TensorFlow, on the newest Python here with the newest NumPy, in .venv-numpy
 	@if python3 tests/packaging/environment.py $(UV) .venv-numpy 3.12; \
-	then .venv-numpy/bin/pytest --numprocesses logical --maxprocesses 4 --slow; \
+	then .venv-numpy/bin/pytest --numprocesses $(WORKERS) --slow; \
 	else [ $$? = 3 ]; fi
 
 test-tensorflow: | $(UV) ## The ops and encoders with the newest TensorFlow, in .venv-tensorflow; takes minutes
 	@if CMAKE_ARGS="-DFEDPLUG_WITH_CUDA=OFF $$CMAKE_ARGS" \
 	  python3 tests/packaging/environment.py $(UV) .venv-tensorflow 3.12 'tensorflow>=2.19'; \
-	then .venv-tensorflow/bin/pytest --numprocesses logical --maxprocesses 4 tests/ops tests/encoders; \
+	then .venv-tensorflow/bin/pytest --numprocesses $(WORKERS) tests/ops tests/encoders; \
 	else [ $$? = 3 ]; fi
 
 test-integrations: | $(UV) ## The packages for PyTorch, Flower and NVFlare, each in an environment of its own; PACKAGES="fedplug-torch"
