@@ -65,7 +65,7 @@ for each client, and all statistics.
 | model | clients | model sent by | up | down, first round | down, later rounds | both ways, later |
 | --- | --- | --- | --- | --- | --- | --- |"""
 
-BROADCASTS = (None, "lossless", "auto", "bfp(4) | rans")
+BROADCASTS = (None, "lossless", "auto", "bfp(5) | rans")
 
 
 class Work(NamedTuple):
