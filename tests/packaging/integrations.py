@@ -73,15 +73,15 @@ def _make_environment(uv: str, python: Path, package: Path) -> None:
 
     if not (package / ".venv/bin" / python.name).exists():
         run(uv, "venv", "--quiet", "--clear", "--seed", "--python", python, ".venv")
+    lock = (package / "uv.lock").read_text(encoding="utf-8")
+    if version := re.search(rf'name = "{BY_PIP}"\nversion = "([^"]+)"', lock):  # first: others require it
+        # What is imported is compiled then; all of it would take longer than the tests.
+        options = ["--quiet", "--no-compile", "--only-binary", ":all:"]
+        run(".venv/bin/python", "-m", "pip", "install", *options, f"{BY_PIP}=={version[1]}")
     locked = run(uv, "export", "--quiet", "--frozen", "--no-hashes", "--prune", BY_PIP)
     wanted = package / ".venv" / "requirements.txt"
     wanted.write_text(locked, encoding="utf-8")
     run(uv, "pip", "install", "--quiet", "--python", ".venv", "-r", wanted.relative_to(package))
-    lock = (package / "uv.lock").read_text(encoding="utf-8")
-    if version := re.search(rf'name = "{BY_PIP}"\nversion = "([^"]+)"', lock):
-        # What is imported is compiled then; all of it would take longer than the tests.
-        options = ["--quiet", "--no-compile", "--only-binary", ":all:"]
-        run(".venv/bin/python", "-m", "pip", "install", *options, f"{BY_PIP}=={version[1]}")
 
 
 if __name__ == "__main__":

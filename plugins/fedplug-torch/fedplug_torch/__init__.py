@@ -11,6 +11,7 @@ from fedplug_torch.ddp import FedplugState, fedplug_hook
 from fedplug_torch.exchange import RankError
 from fedplug_torch.fixed import FixedSize
 from fedplug_torch.fsdp import ReplicaHook
+from fedplug_torch.gathered import GatheredState
 from fedplug_torch.outer import OuterStep
 from fedplug_torch.versions import Broadcaster, Receiver
 
@@ -19,6 +20,7 @@ __all__ = [
     "Codec",
     "FedplugState",
     "FixedSize",
+    "GatheredState",
     "OuterStep",
     "RankError",
     "Receiver",
