@@ -23,6 +23,7 @@ from fedplug.registry.component import plain
 from fedplug_torch.codec import named, numpy_codec
 from fedplug_torch.exchange import Exchange, RankError, copied_group
 from fedplug_torch.feedback import Feedback, keeps_momentum
+from fedplug_torch.memory import Memory, require_memory
 from fedplug_torch.reduction import Gather, Reduction, TwoPhase
 from fedplug_torch.tensors import real_view, require_whole
 
@@ -62,6 +63,7 @@ class FedplugState:
         warmup_steps: int = 0,
         exchange: Literal["auto", "gather", "two_phase"] = "auto",
         mean_encoder: Any = None,
+        memory: Memory = "device",
     ) -> None:
         """Reads the names of a module's parameters. All ranks pass equal arguments.
 
@@ -76,10 +78,11 @@ class FedplugState:
                 "auto" is "two_phase" for three or more ranks, where it sends less.
             mean_encoder: The encoder of the means in "two_phase"; ``encoder`` by default. An encoder with
                 momentum (``dgc``) needs another one here, or "gather", which "auto" then takes.
+            memory: Where residuals are kept between steps, see `fedplug_torch.memory.Memory`.
 
         Raises:
-            ArgumentError: ``module`` is not a module, ``warmup_steps`` is negative, ``exchange`` is unknown,
-                or a parameter is sharded (FSDP, DTensor) or of a dtype that payloads do not support.
+            ArgumentError: ``module`` is not a module, an argument is out of range, or a parameter is sharded
+                (FSDP, DTensor) or of a dtype that payloads do not support.
             ConfigError: An encoder cannot be parsed; see also `fedplug.codec`.
         """
         if not isinstance(module, torch.nn.Module):
@@ -91,12 +94,13 @@ class FedplugState:
             raise ArgumentError(f"exchange is {exchange!r}; it must be 'auto', 'gather' or 'two_phase'")
         self.step = self.bytes_sent = self.dense_bytes = 0
         self.error: Exception | None = None
+        require_memory(memory)
         self._warmup_steps = warmup_steps
         self._exchange = exchange
         codec = numpy_codec(encoder).require_updates()
         self._mean_codec = codec if mean_encoder is None else numpy_codec(mean_encoder).require_updates()
         self._has_momentum: bool | None = None
-        self._feedback, self._mean_feedback = Feedback(codec), Feedback(self._mean_codec)
+        self._feedback, self._mean_feedback = (Feedback(each, memory) for each in (codec, self._mean_codec))
         self._group = process_group
         self._module = module.module if isinstance(module, DistributedDataParallel) else module
         self._names = _names_of(self._module)

@@ -15,6 +15,7 @@ from fedplug.codecs.state import OWNER, require_owner
 from fedplug.ops.device_array import is_on_device
 from fedplug_torch.devices import as_operands, as_result
 from fedplug_torch.mean import expected_of, max_payload_bytes
+from fedplug_torch.memory import Memory, packed, unpacked
 from fedplug_torch.partition import Part
 from fedplug_torch.tensors import arrays_like, as_array
 
@@ -34,7 +35,8 @@ class Feedback:
         wire_ids: The expected wire ids of the payload of each part, by name.
     """
 
-    def __init__(self, codec: fedplug.Codec) -> None:
+    def __init__(self, codec: fedplug.Codec, memory: Memory = "device") -> None:
+        self._memory = memory
         self.codec = self._of_parts = codec
         self._kept: dict[str, NDArray[Any]] = {}
         self._next: dict[str, NDArray[Any]] = {}
@@ -79,7 +81,8 @@ class Feedback:
         if not pieces:
             return {}
         codec, arrays = self._of_parts, as_operands(pieces)
-        before, _ = codec.carry_over({OWNER: codec.owner, **self._kept} if self._kept else None, arrays)
+        kept = unpacked({OWNER: codec.owner, **self._kept}) if self._kept else None
+        before, _ = codec.carry_over(kept, arrays)
         spare = {key: self._spare[key] for key in before or {} if _fits(key, before, self._spare)}
         out = {OWNER: codec.owner, **spare} if before and len(spare) == len(before) - 1 else None
         payloads, after = codec.encode_model(arrays, before, round_num, out=out)
@@ -92,7 +95,7 @@ class Feedback:
                 else:
                     np.copyto(after[key], before[key])
         after.pop(OWNER, None)
-        self._next |= after
+        self._next |= packed(after, self._memory, round_num)
         return payloads
 
     def commit(self) -> None:
@@ -100,7 +103,8 @@ class Feedback:
         gone = {key.rpartition("/")[0] for key in self._kept if not _fits(key, self._kept, self._next)}
         if gone:
             _log.warning("the model has changed; the residuals of parameters %s are dropped", sorted(gone))
-        self._spare, self._kept, self._next = self._kept, self._next, {}
+        self._spare = {} if self._memory == "bfloat16" else self._kept
+        self._kept, self._next = self._next, {}
 
     def discard(self) -> None:
         """Forgets the states of all calls since the last step."""
@@ -124,7 +128,7 @@ class Feedback:
         }
         require_owner(kept, self.codec.owner)
         del kept[OWNER]
-        other = Feedback(self.codec)
+        other = Feedback(self.codec, self._memory)
         other._kept = kept
         return other
 

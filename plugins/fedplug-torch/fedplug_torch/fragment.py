@@ -16,9 +16,9 @@ from numpy.typing import NDArray
 import fedplug
 from fedplug import kernels
 from fedplug.codecs.state import OWNER, require_owner
-from fedplug.ops.device_array import on_host
 from fedplug_torch.devices import as_operands, as_result
 from fedplug_torch.mean import expected_of, max_payload_bytes, mean_of
+from fedplug_torch.memory import Memory, packed, unpacked
 from fedplug_torch.shards import as_dtensor, local_shard, shards_of
 from fedplug_torch.tensors import arrays_like, as_array, as_arrays, as_tensor
 
@@ -51,15 +51,15 @@ class Fragment:
         message: The message that was encoded and not yet settled, or None.
     """
 
-    def __init__(self, parameters: Mapping[str, torch.Tensor], codec: fedplug.Codec, offload: bool) -> None:
-        """Records the current parameters; ``offload`` keeps anchors and residuals in host memory."""
+    def __init__(self, parameters: Mapping[str, torch.Tensor], codec: fedplug.Codec, memory: Memory) -> None:
+        """Records the current parameters; ``memory`` says where residuals and anchors are kept."""
         self.parameters = dict(parameters)
         shards = self._shards()
         self.limits = {name: max_payload_bytes(p) for name, p in shards.items()}
         self.dense_bytes = sum(p.nbytes for p in shards.values())
         self.message: Message | None = None
         self._codec = codec
-        self._offload = offload
+        self._memory = memory
         self._anchor = {name: self._anchor_of(p) for name, p in shards.items()}
         self._kept: dict[str, NDArray[Any]] | None = None
         self._spare: dict[str, NDArray[Any]] | None = None
@@ -79,9 +79,8 @@ class Fragment:
                 changes[name] += as_tensor(self._unsent[name]).to(p.device)
         out = self._spare if self.message is None else self.message.state
         self._spare = self.message = None  # overwritten from here on
-        payloads, after = self._codec.encode_model(as_operands(changes), self._kept, round_num, out=out)
-        if self._offload:
-            after = {name: on_host(array) for name, array in after.items()}
+        kept = unpacked(self._kept)
+        payloads, after = self._codec.encode_model(as_operands(changes), kept, round_num, out=out)
         self.message = Message(payloads, after)
         return payloads
 
@@ -119,7 +118,7 @@ class Fragment:
             for p, gradient in zip(everything, gradients, strict=True):
                 p.grad = gradient
 
-    def settle(self, *, sent: bool) -> None:
+    def settle(self, *, sent: bool, round_num: int) -> None:
         """Records whether the message was sent; otherwise its content is a part of the next one."""
         if self.message is None:
             return
@@ -128,7 +127,8 @@ class Fragment:
             self._unsent = {}
         else:
             state, self._unsent = self._codec.put_back(payloads, state, arrays_like(self._anchor))
-        self._kept, self._spare, self.message = state, self._kept, None
+        self._spare = self._kept if self._memory != "bfloat16" else None
+        self._kept, self.message = packed(state, self._memory, round_num), None
 
     def drop(self) -> None:
         """Forgets the message, as if it had not been encoded."""
@@ -167,9 +167,9 @@ class Fragment:
             known = key.startswith((_CODEC, _SENT)) or (key in payloads and tensor.dtype is torch.uint8)
             if not known and form(tensor) != (needed.get(key) or possible.get(key)):
                 wrong.add(key)
-        kept = _below(state, _CODEC)
-        require_owner(kept, self._codec.owner)
-        for prefix, residuals in ((_CODEC, kept), (_SENT, _below(state, _SENT))):
+        require_owner(_below(state, _CODEC), self._codec.owner)
+        for prefix in (_CODEC, _SENT):
+            residuals = unpacked(_below(state, prefix)) or {}
             if len(residuals) > 1:
                 fitting = self._codec.carry_over(residuals, arrays_like(self._anchor))[0] or {}
                 keys = (fitting.keys() | residuals.keys()) - {OWNER}
@@ -196,7 +196,7 @@ class Fragment:
 
     def _anchor_of(self, parameter: torch.Tensor) -> torch.Tensor:
         """Returns a copy of the parameter, where anchors are kept."""
-        if not self._offload or not parameter.is_cuda:
+        if self._memory != "host" or not parameter.is_cuda:
             return parameter.detach().clone()
         return parameter.detach().cpu().pin_memory()
 

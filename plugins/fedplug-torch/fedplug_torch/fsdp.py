@@ -21,6 +21,7 @@ from fedplug_torch.codec import named, numpy_codec
 from fedplug_torch.devices import as_operands, as_result
 from fedplug_torch.exchange import Exchange, RankError
 from fedplug_torch.mean import expected_of, max_payload_bytes, mean_of
+from fedplug_torch.memory import Memory, packed, require_memory, unpacked
 from fedplug_torch.shards import as_dtensor, local_shard, shards_of
 from fedplug_torch.tensors import arrays_like, as_array, require_whole
 
@@ -52,6 +53,7 @@ class _Unit:
 
     Attributes:
         parameters: The parameters.
+        memory: Where residuals are kept between steps.
         codec: The codec of their gradients.
         keys: The keys of each parameter in a state of the codec.
         limits: Maximum size of each payload.
@@ -60,17 +62,18 @@ class _Unit:
         pending: The state after this backward pass, or None; it is kept unless a rank has an error.
     """
 
-    def __init__(self, parameters: dict[str, _Parameter], codec: fedplug.Codec) -> None:
-        self.parameters = parameters
+    def __init__(self, parameters: dict[str, _Parameter], codec: fedplug.Codec, memory: Memory) -> None:
+        self.parameters, self.memory = parameters, memory
         forms, arrays = _forms(parameters), arrays_like(_forms(parameters))
         self.codec = codec.for_part(arrays)
         self.keys = self.codec.state_keys(arrays)
         self.limits = {name: max_payload_bytes(form) for name, form in forms.items()}
         self.expected = expected_of(self.codec, forms)
         first = self.codec.model_encoder(arrays).init_state()
-        self.kept: dict[str, Any] = {OWNER: self.codec.owner} if any(first) else {}
+        kept = {OWNER: self.codec.owner} if any(first) else {}
         for keys, state in zip(self.keys.values(), first, strict=True):
-            self.kept.update(zip(keys, state.values(), strict=True))
+            kept.update(zip(keys, state.values(), strict=True))
+        self.kept = packed(kept, memory, 0)
         self.pending: dict[str, Any] | None = None
 
     def gradients(self, reduced: torch.Tensor) -> dict[str, torch.Tensor]:
@@ -111,7 +114,14 @@ class ReplicaHook:
         error: The error of the last backward pass on this rank, or None.
     """
 
-    def __init__(self, encoder: Any, module: torch.nn.Module, *, process_group: dist.ProcessGroup) -> None:
+    def __init__(
+        self,
+        encoder: Any,
+        module: torch.nn.Module,
+        *,
+        process_group: dist.ProcessGroup,
+        memory: Memory = "device",
+    ) -> None:
         """Registers a hook in each module that was given to ``fully_shard``.
 
         All replicas start with the trained parameters of the first, as in DDP.
@@ -122,6 +132,7 @@ class ReplicaHook:
                 mesh of one dimension.
             process_group: The ranks that have the same shards of other replicas, for instance
                 ``mesh.get_group("replicate")``. It supports CPU tensors.
+            memory: Where residuals are kept between steps, see `fedplug_torch.memory.Memory`.
 
         Raises:
             ArgumentError: A parameter is not sharded, or in another way; the message says what to do. Or
@@ -142,7 +153,8 @@ class ReplicaHook:
             codec = numpy_codec(encoder).require_updates()
             self._owner = codec.owner.tobytes().decode()
             _require_parts(codec, whole)
-            units = {part: _Unit(parameters, codec) for part, parameters in parts.items()}
+            require_memory(memory)
+            units = {part: _Unit(parameters, codec, memory) for part, parameters in parts.items()}
             self._shards = _group_of(whole)
         except Exception as error:
             exchange.tell(error)
@@ -218,14 +230,14 @@ class ReplicaHook:
                 raise self.error
             gradients = unit.gradients(reduced)
             before = unit.kept if unit.pending is None else unit.pending
-            payloads, after = unit.codec.encode_model(as_operands(gradients) or {}, before, self.step)
+            payloads, after = unit.codec.encode_model(as_operands(gradients), unpacked(before), self.step)
         except Exception as error:
             exchange.all_gather_error(error, unit.limits)
             raise
         messages = exchange.all_gather(payloads, unit.limits)
         for name, gradient in gradients.items():
             gradient.copy_(mean_of(messages, name, gradient, unit.expected[name]))
-        unit.pending = after
+        unit.pending = packed(after, unit.memory, self.step)
         self.bytes_sent += sum(map(len, payloads.values())) + 8 * (1 + len(payloads))
         self.dense_bytes += sum(gradient.nbytes for gradient in gradients.values())
 

@@ -22,6 +22,7 @@ from fedplug_torch.codec import NamedTensors, named, numpy_codec
 from fedplug_torch.division import codecs_of, divided
 from fedplug_torch.exchange import Exchange
 from fedplug_torch.fragment import Fragment, form, joined
+from fedplug_torch.memory import Memory, require_memory
 from fedplug_torch.nested import contiguous_copy, unflatten
 from fedplug_torch.optimizer_state import flat_state, load_unflattened
 from fedplug_torch.outer_exchange import Messages, OuterExchange
@@ -64,7 +65,7 @@ class OuterStep:
         fragment_sync_delay: int = 0,
         fragment_update_alpha: float = 0.0,
         process_group: dist.ProcessGroup | None = None,
-        offload: bool = False,
+        memory: Memory = "device",
     ) -> None:
         """Records the current parameters.
 
@@ -89,9 +90,8 @@ class OuterStep:
             process_group: A process group that supports CPU tensors; all ranks by default. For parameters
                 sharded by ``fully_shard``, it is required: the ranks with the same shards, which exchange
                 them, such as ``mesh.get_group("replicate")``.
-            offload: Whether anchors and residuals of parameters on a GPU are kept in host memory, the anchors
-                in pinned memory, between exchanges. By default they are on the GPU, residuals if fedplug-cuda
-                is installed and the encoder runs there.
+            memory: Where residuals are kept between exchanges, see `fedplug_torch.memory.Memory`. With
+                "host", anchors of parameters on a GPU are in pinned host memory, too.
 
         Raises:
             ArgumentError: There are no parameters, a number is out of range, a parameter is in no fragment,
@@ -111,6 +111,7 @@ class OuterStep:
             parts = divided(self._parameters, fragments)
             self._interval = _interval(inner_steps, len(parts), fragment_sync_delay, fragment_update_alpha)
             self._delay, self._alpha = int(fragment_sync_delay), float(fragment_update_alpha)
+            require_memory(memory)
             codecs = codecs_of(numpy_codec(encoder).require_updates(), shards, parts)
             self.optimizer = optimizer or torch.optim.SGD(
                 self._parameters.values(), lr=0.7, momentum=0.9, nesterov=True
@@ -133,7 +134,7 @@ class OuterStep:
             )
             exchange.broadcast(shards.values())
         self.inner_step = self.outer_step = self.bytes_sent = self.dense_bytes = 0
-        self._fragments = [Fragment(*both, offload) for both in zip(parts, codecs, strict=True)]
+        self._fragments = [Fragment(*both, memory) for both in zip(parts, codecs, strict=True)]
         self._exchange = OuterExchange(process_group, in_background=self._delay > 0)
         self._given_forms = {name: f"{form(p)} on {p.device}" for name, p in self._parameters.items()}
 
@@ -227,7 +228,7 @@ class OuterStep:
         if accepted and pending is not None:
             self.bytes_sent += sum(map(len, pending.payloads.values()))
             self.dense_bytes += fragment.dense_bytes
-        fragment.settle(sent=bool(accepted))
+        fragment.settle(sent=bool(accepted), round_num=self.outer_step)
         self.outer_step += 1
         self.inner_step = 0
 

@@ -20,10 +20,10 @@ def replica(replicas=2):
     return dist.get_rank(mesh(replicas).get_group("replicate"))
 
 
-def hooked(encoder, replicas=2, **arguments):
+def hooked(encoder, replicas=2, memory="device", **arguments):
     model = sharded(replicas, **arguments)
     group = mesh(replicas).get_group("replicate")
-    return model, fedplug_torch.ReplicaHook(encoder, model, process_group=group)
+    return model, fedplug_torch.ReplicaHook(encoder, model, process_group=group, memory=memory)
 
 
 def full(tensors):

@@ -116,17 +116,17 @@ def train_through_a_bad_parameter():
     return error, changed, worker.outer.step(), digits.parameters(worker.model)
 
 
-def restart_in_the_middle(encoder, optimizer=None):
+def restart_in_the_middle(encoder, optimizer=None, **arguments):
     """Trains without interruption, and again with a checkpoint between two exchanges.
 
     Restores the model, the inner optimizer, the OuterStep and its state in this order.
     """
-    whole = Worker(dist.get_rank(), encoder, make_optimizer=optimizer)
-    worker = Worker(dist.get_rank(), encoder, make_optimizer=optimizer)
+    arguments["make_optimizer"] = optimizer
+    whole, worker = (Worker(dist.get_rank(), encoder, **arguments) for _ in range(2))
     for step in range(3 * INNER_STEPS):
         if step == INNER_STEPS + 2:
             saved = {**worker.save(), "outer": load(save(worker.outer.state_dict()))}
-            worker = Worker(worker.number, encoder, saved=saved, make_optimizer=optimizer)
+            worker = Worker(worker.number, encoder, saved=saved, **arguments)
             worker.steps = step
         for each in (whole, worker):
             each.train()

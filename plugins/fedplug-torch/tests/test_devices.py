@@ -128,13 +128,13 @@ def test_payloads_of_a_fixed_size_are_compiled():
 
 
 @pytest.mark.parametrize("encoder", ["topk(0.05) | qsgd(8)", "topk(0.05, scope='model')", "qsgd(8)"])
-@pytest.mark.parametrize("offload", [False, True])
-def test_outer_steps_have_the_bits_of_the_cpu_wherever_their_memory_is(encoder, offload):
+@pytest.mark.parametrize("memory", ["device", "bfloat16", "host"])
+def test_outer_steps_have_the_bits_of_the_cpu_wherever_their_memory_is(encoder, memory):
     messages, models = {}, {}
     for device in ("cpu", "cuda"):
         torch.manual_seed(0)
         models[device] = torch.nn.Linear(300, 70).to(device)
-        outer = OuterStep(models[device], encoder, inner_steps=1, offload=offload)
+        outer = OuterStep(models[device], encoder, inner_steps=1, memory=memory)
         for seed in range(3):
             with torch.no_grad():
                 for name, change in update(seed, device).items():
@@ -143,7 +143,7 @@ def test_outer_steps_have_the_bits_of_the_cpu_wherever_their_memory_is(encoder, 
             messages[device, seed] = outer.encode()
             outer.apply({"other": messages["cpu", seed]} if seed == 1 else {"own": messages[device, seed]})
         kept = outer._anchor["weight"]
-        assert kept.is_cuda == (device == "cuda" and not offload)
+        assert kept.is_cuda == (device == "cuda" and memory != "host")
         saved = safetensors.torch.load(safetensors.torch.save(outer.state_dict()))
         outer.load_state_dict(saved)
     for seed in range(3):
