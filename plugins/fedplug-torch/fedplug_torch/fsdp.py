@@ -109,8 +109,8 @@ class ReplicaHook:
 
     Attributes:
         step: Number of backward passes with an exchange.
-        bytes_sent: Bytes of payloads and their sizes that this process sent to each other replica.
-        dense_bytes: Bytes of the gradients of these payloads without compression.
+        bytes_sent: Bytes that this process has sent to other replicas.
+        dense_bytes: Bytes that it would have sent in a ring all-reduce of the same gradients.
         error: The error of the last backward pass on this rank, or None.
     """
 
@@ -238,8 +238,9 @@ class ReplicaHook:
         for name, gradient in gradients.items():
             gradient.copy_(mean_of(messages, name, gradient, unit.expected[name]))
         unit.pending = packed(after, unit.memory, self.step)
-        self.bytes_sent += sum(map(len, payloads.values())) + 8 * (1 + len(payloads))
-        self.dense_bytes += sum(gradient.nbytes for gradient in gradients.values())
+        self.bytes_sent += exchange.bytes_sent
+        replicas = exchange.place[1]
+        self.dense_bytes += sum(g.nbytes for g in gradients.values()) * 2 * (replicas - 1) // replicas
 
     def _finish(self) -> None:
         """Keeps the new residuals, or raises the errors of all ranks of this replica.

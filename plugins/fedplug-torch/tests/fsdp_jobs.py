@@ -204,6 +204,10 @@ def in_part():
     return model
 
 
+def not_on_the_last_rank():
+    return digits.network() if dist.get_rank() == 3 else sharded()
+
+
 def by_fsdp_1():
     return FullyShardedDataParallel(digits.network(), device_id=torch.device("cpu"))
 

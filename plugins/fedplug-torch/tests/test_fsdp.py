@@ -191,6 +191,13 @@ def test_what_the_hook_cannot_average_is_refused_with_what_to_do(four_ranks, mak
         assert all(part in error for part in words)
 
 
+def test_what_one_rank_refuses_every_rank_with_the_same_shards_hears_of(four_ranks):
+    first, second, third, fourth = four_ranks.run(fsdp_jobs.refused, fsdp_jobs.not_on_the_last_rank)
+    assert first is third is None
+    assert second.startswith("RankError: rank 3 could not encode: ArgumentError: parameter '0.weight' is not")
+    assert fourth.startswith("ArgumentError: parameter '0.weight' is not sharded")
+
+
 def test_budgets_are_refused(four_ranks):
     budget = "budget('topk(0.05)', bytes_per_client=3000)"
     for error in four_ranks.run(fsdp_jobs.refused, fsdp_jobs.sharded, budget):
