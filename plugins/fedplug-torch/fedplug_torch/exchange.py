@@ -58,7 +58,7 @@ class Exchange:
                 "'cpu:gloo,cuda:nccl', or pass process_group=torch.distributed.new_group(backend='gloo')"
             )
         self._group = group
-        self._ranks: list[int] = dist.get_process_group_ranks(group)
+        self._ranks: list[int] = dist.get_process_group_ranks(group or dist.group.WORLD)
         self.index = self._ranks.index(dist.get_rank())
         self.place: tuple[int, int] = (dist.get_rank(), len(self._ranks))
         self.bytes_sent = 0

@@ -89,7 +89,7 @@ class OuterExchange:
         if not self._in_background:
             return self._group
         if self._own_group is None:
-            ranks = dist.get_process_group_ranks(self._group)
+            ranks = dist.get_process_group_ranks(self._group or dist.group.WORLD)
             is_part = self._group not in (None, dist.group.WORLD)
             self._own_group = dist.new_group(ranks, backend="gloo", use_local_synchronization=is_part)
         return self._own_group
