@@ -9,7 +9,8 @@ changes after the first step.
 # No `from __future__ import annotations`: DDP compares the annotations of a hook with classes.
 
 import contextlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any, Literal
 
 import torch
@@ -26,6 +27,7 @@ from fedplug_torch.feedback import Feedback, keeps_momentum
 from fedplug_torch.memory import Memory, require_memory
 from fedplug_torch.reduction import Gather, Reduction, TwoPhase
 from fedplug_torch.tensors import real_view, require_whole
+from fedplug_torch.worker import Worker
 
 __all__ = ["FedplugState", "fedplug_hook"]
 
@@ -64,6 +66,7 @@ class FedplugState:
         exchange: Literal["auto", "gather", "two_phase"] = "auto",
         mean_encoder: Any = None,
         memory: Memory = "device",
+        overlap: bool = False,
     ) -> None:
         """Reads the names of a module's parameters. All ranks pass equal arguments.
 
@@ -79,6 +82,9 @@ class FedplugState:
             mean_encoder: The encoder of the means in "two_phase"; ``encoder`` by default. An encoder with
                 momentum (``dgc``) needs another one here, or "gather", which "auto" then takes.
             memory: Where residuals are kept between steps, see `fedplug_torch.memory.Memory`.
+            overlap: Whether gradients on the CPU are encoded and exchanged bucket by bucket during the
+                backward pass, on a thread; the bits are the same. Encoders that compare tensors
+                (``scope="model"``, budgets) wait for the last bucket, and so do the first two steps of DDP.
 
         Raises:
             ArgumentError: ``module`` is not a module, an argument is out of range, or a parameter is sharded
@@ -107,13 +113,24 @@ class FedplugState:
         self._place: tuple[int, int, int] | None = None  # the values of _PLACE for the residuals
         self._reduction: Reduction | None = None
         self._fitted: object = None
-        self._gradients: dict[str, torch.Tensor] = {}
+        self._buckets: list[dict[str, torch.Tensor]] = []  # the gradients of this step
         self._ready: torch.futures.Future[None] | None = None
+        self._worker = Worker() if overlap else None
+        self._overlapped: Worker | None = None  # of this step
+        self._ranks: Exchange | None = None  # of this step
+        self._first: torch.Tensor | None = None  # the first bucket of this step
+        self._fitted_first: torch.Tensor | None = None  # the first bucket of the last step without overlap
 
     def __getstate__(self) -> dict[str, Any]:
         """Omits everything that belongs to one step, or can be made again."""
-        omitted = {"_gradients": {}, "_ready": None, "error": None, "_reduction": None, "_fitted": None}
-        return {**self.__dict__, **omitted, "_group": copied_group(self._group)}
+        omitted = ("_ready", "error", "_reduction", "_fitted", "_overlapped", "_ranks", "_first")
+        omitted += ("_fitted_first",)
+        of_copy = {
+            "_buckets": [],
+            "_worker": self._worker and Worker(),
+            "_group": copied_group(self._group),
+        }
+        return {**self.__dict__, **dict.fromkeys(omitted), **of_copy}
 
     def state_dict(self) -> dict[str, torch.Tensor]:
         """Returns a copy of the state for the next step, for `safetensors.torch.save_file`.
@@ -147,29 +164,40 @@ class FedplugState:
             _require_same_place((rank, ranks, two_phase), self._here(Exchange(self._group)))
         feedback = self._feedback.loaded(state, _GRADIENTS)
         self._mean_feedback = self._mean_feedback.loaded(state, _MEANS)
-        self._feedback, self._place, self._fitted = feedback, (rank, ranks, two_phase), None
+        self._feedback, self._place = feedback, (rank, ranks, two_phase)
+        self._fitted = self._fitted_first = None
         for name in _COUNTERS:
             setattr(self, name, int(state[name]))
 
     def reduce(self, bucket: dist.GradBucket) -> torch.futures.Future[torch.Tensor]:  # type: ignore[name-defined]
         """Handles one call of the hook; DDP makes them in the same order on every rank."""
         if self._ready is None or bucket.index() == 0:  # an earlier backward pass may have been aborted
-            self._gradients, self._ready = {}, torch.futures.Future()
+            self._begin(bucket.buffer())
         gradients, buffer, ready = self._named_gradients(bucket), bucket.buffer(), self._ready
         if self.step < self._warmup_steps:
             return self._reduce_dense(bucket)
-        self._gradients |= gradients
-        reduced: torch.futures.Future[torch.Tensor] = ready.then(lambda _: buffer)
+        self._buckets.append(gradients)
+        if self._overlapped is not None:
+            reduced = self._overlapped.submit(partial(self._exchange_some, gradients), buffer)
+        else:
+            reduced = ready.then(lambda _: buffer)
         if bucket.is_last():
-            self.error = None
-            try:
-                self._reduce_all()
-            except Exception as error:
-                self.error = error
-                _raise_at_the_end(error)
-            self._gradients, self._ready = {}, None
-            ready.set_result(None)
+            if self._overlapped is None:
+                self._exchange_all()
+                ready.set_result(None)
+            _at_the_end(self._conclude)
         return reduced
+
+    def _begin(self, first: torch.Tensor) -> None:
+        """Begins a backward pass with its first bucket."""
+        if self._overlapped is not None:
+            self._overlapped.finish()
+        self._settle(succeeded=False)
+        self.error, self._ready, self._first, self._overlapped = None, torch.futures.Future(), first, None
+        # No other bucket has the address of one that is kept, so DDP and its parameters are the same.
+        known = self._fitted_first
+        if known is not None and known.data_ptr() == first.data_ptr() and self.step >= self._warmup_steps:
+            self._ranks, self._overlapped = Exchange(self._group), self._worker
 
     def _named_gradients(self, bucket: dist.GradBucket) -> dict[str, torch.Tensor]:  # type: ignore[name-defined]
         """Returns views of the bucket in the shapes of its parameters; complex numbers as pairs of reals.
@@ -196,45 +224,71 @@ class FedplugState:
         self.step += bucket.is_last()
         return default_hooks.allreduce_hook(self._group, bucket)  # type: ignore[arg-type]  # None: all ranks
 
-    def _reduce_all(self) -> None:
-        """Replaces every gradient of the step by the mean; after an error the state is unchanged."""
-        gradients = {name: self._gradients[name] for name in self._names.values() if name in self._gradients}
-        exchange = Exchange(self._group)
-        reduction, problem = self._fitting(gradients, exchange)
+    def _exchange_all(self) -> None:
+        """Exchanges all gradients of the step at once."""
+        whole = self._whole()
         try:
-            reduction.reduce(gradients, exchange, self.step - self._warmup_steps, problem)
-        except Exception:
-            self._feedback.discard()
-            self._mean_feedback.discard()
-            raise
-        self._feedback.commit()
-        self._mean_feedback.commit()
-        self._place = self._here(exchange)
-        self.step += 1
-        self.bytes_sent += exchange.bytes_sent
-        ranks = exchange.place[1]
-        self.dense_bytes += sum(g.nbytes for g in gradients.values()) * 2 * (ranks - 1) // ranks
+            self._ranks = Exchange(self._group)
+            problem = self._fit(whole)
+            # Another rank may overlap this step, so messages must be the same: those of each bucket.
+            by_bucket = (
+                self._worker is not None and self._reduction is not None and self._reduction.takes_some
+            )
+            for gradients in self._buckets if by_bucket else [whole]:
+                self._exchange_some(gradients, problem)
+        except Exception as error:
+            self.error = error
+        self._settle(succeeded=self.error is None)
 
-    def _fitting(
-        self, gradients: Mapping[str, torch.Tensor], exchange: Exchange
-    ) -> tuple[Reduction, Exception | None]:
-        """Returns the way of exchanging, prepared for the model as it is now, and an error of this rank."""
-        here = self._here(exchange)
-        problem: Exception | None = None
-        try:
-            _require_same_place(self._place or here, here)
-        except StateError as error:
-            problem = error
+    def _exchange_some(self, gradients: Mapping[str, torch.Tensor], problem: Exception | None = None) -> None:
+        """Replaces gradients by their means; see `Reduction.reduce`."""
+        assert self._reduction is not None
+        assert self._ranks is not None
+        self._reduction.reduce(gradients, self._ranks, self.step - self._warmup_steps, problem)
+
+    def _conclude(self) -> None:
+        """Ends a backward pass, and raises the error of the step."""
+        if self._overlapped is not None:
+            self.error = self._overlapped.finish()
+            self._overlapped = None
+            self._settle(succeeded=self.error is None)
+        if self.error is not None:
+            raise _as_rank_error(self.error)
+
+    def _settle(self, *, succeeded: bool) -> None:
+        """Keeps the residuals of a step that succeeded on all ranks, or leaves them as they were."""
+        for feedback in (self._feedback, self._mean_feedback):
+            feedback.commit() if succeeded else feedback.discard()
+        if succeeded and self._ranks is not None:
+            self._place = self._here(self._ranks)
+            self.step += 1
+            self.bytes_sent += self._ranks.bytes_sent
+            size, ranks = sum(gradient.nbytes for gradient in self._whole().values()), self._place[1]
+            self.dense_bytes += size * 2 * (ranks - 1) // ranks
+        self._buckets, self._ready, self._ranks = [], None, None
+
+    def _whole(self) -> dict[str, torch.Tensor]:
+        """Returns the gradients of all buckets of this step, in the order of the model."""
+        gradients = {name: gradient for bucket in self._buckets for name, gradient in bucket.items()}
+        return {name: gradients[name] for name in self._names.values() if name in gradients}
+
+    def _fit(self, gradients: Mapping[str, torch.Tensor]) -> Exception | None:
+        """Prepares the exchange for the model as it is now; returns an error of this rank, to tell all."""
+        assert self._ranks is not None
+        here = self._here(self._ranks)
         form = here, {name: (gradient.shape, gradient.dtype) for name, gradient in gradients.items()}
-        if form != self._fitted or self._reduction is None:
-            two_phase = TwoPhase(self._feedback, self._mean_feedback)
-            self._reduction = two_phase if here[2] else Gather(self._feedback)
-            try:
-                self._reduction.fit(gradients, exchange)
+        try:
+            if form != self._fitted or self._reduction is None:
+                two_phase = TwoPhase(self._feedback, self._mean_feedback)
+                self._reduction = two_phase if here[2] else Gather(self._feedback)
+                self._reduction.fit(gradients, self._ranks)
                 self._fitted = form
-            except FedplugError as error:
-                problem = problem or error
-        return self._reduction, problem
+            _require_same_place(self._place or here, here)
+        except FedplugError as error:
+            return error
+        on_host = self._first is not None and self._first.device.type == "cpu"
+        self._fitted_first = self._first if on_host and self._reduction.takes_some else None
+        return None
 
     def _here(self, exchange: Exchange) -> tuple[int, int, int]:
         """Returns the values of `_PLACE` in this process."""
@@ -310,20 +364,24 @@ def _require_same_place(saved: tuple[int, int, int], here: tuple[int, int, int])
         )
 
 
-def _raise_at_the_end(error: Exception) -> None:
-    """Raises an error when the backward pass ends, after DDP's own work.
+def _as_rank_error(error: Exception) -> Exception:
+    if not isinstance(error, FedplugError) or isinstance(error, RankError):
+        return error
+    rank_error = RankError(str(error))
+    rank_error.__cause__ = error
+    return rank_error
+
+
+def _at_the_end(conclude: Callable[[], None]) -> None:
+    """Calls a function, which may raise an error, when the backward pass ends, after DDP's own work.
 
     An error in a bucket's future would abort that work, and later steps would fail, too.
     """
-    if isinstance(error, FedplugError) and not isinstance(error, RankError):
-        cause, error = error, RankError(str(error))
-        error.__cause__ = cause
-
-    def fail() -> None:
-        raise error
-
     queue = torch.autograd.Variable._execution_engine.queue_callback
-    # DDP queues its work after this call, so before `fail`. With DDP's `join`, a rank that ended early takes
-    # part in steps outside of a backward pass, where nothing can be queued.
-    with contextlib.suppress(RuntimeError):
-        queue(lambda: queue(fail))
+    try:
+        # DDP queues its work after this call, so before the inner one.
+        queue(lambda: queue(conclude))
+    except RuntimeError:
+        # With DDP's `join`, a rank that ended early takes part in steps outside of a backward pass.
+        with contextlib.suppress(Exception):
+            conclude()

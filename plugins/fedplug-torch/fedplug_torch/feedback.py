@@ -33,6 +33,7 @@ class Feedback:
         codec: The codec for the whole model.
         limits: Maximum size of the payload of each part, by name.
         wire_ids: The expected wire ids of the payload of each part, by name.
+        takes_some: Whether a step may encode some parts first and others later.
     """
 
     def __init__(self, codec: fedplug.Codec, memory: Memory = "device") -> None:
@@ -43,6 +44,7 @@ class Feedback:
         self._spare: dict[str, NDArray[Any]] = {}
         self.limits: dict[str, int] = {}
         self.wire_ids: dict[str, frozenset[str]] = {}
+        self.takes_some = False
 
     def __getstate__(self) -> dict[str, Any]:
         """Omits everything that belongs to one step."""
@@ -62,7 +64,11 @@ class Feedback:
         arrays, names = arrays_like(parameters), {part.name: part.parameter for part in parts}
         pieces = {part.name: part.of(parameters[part.parameter]) for part in parts}
         self.limits = {name: max_payload_bytes(piece) for name, piece in pieces.items()}
-        self.wire_ids = expected_of(self.codec.for_slices(arrays, names), pieces)
+        codec = self.codec.for_slices(arrays, names)
+        encoder = codec.model_encoder(arrays_like(pieces))
+        compares = any(each.capabilities.compares_tensors for each in encoder.encoders)
+        self.takes_some = encoder.rate_control is None and not compares
+        self.wire_ids = expected_of(codec, pieces)
         self._of_parts = self.codec.for_slices(arrays, names, share)
 
     def encode(

@@ -19,6 +19,10 @@ __all__ = ["Gather", "Reduction", "TwoPhase"]
 class Reduction(Protocol):
     """A way to exchange the payloads of a model."""
 
+    @property
+    def takes_some(self) -> bool:
+        """Whether the gradients of a step may be reduced in several calls, with the same bits."""
+
     def fit(self, parameters: Mapping[str, torch.Tensor], exchange: Exchange) -> None:
         """Prepares for a model whose parameters are exchanged; only shapes and dtypes matter."""
 
@@ -48,6 +52,11 @@ class Gather:
 
     def __init__(self, feedback: Feedback) -> None:
         self._feedback = feedback
+
+    @property
+    def takes_some(self) -> bool:
+        """See `Reduction`."""
+        return self._feedback.takes_some
 
     def fit(self, parameters: Mapping[str, torch.Tensor], exchange: Exchange) -> None:
         """See `Reduction.fit`."""
@@ -85,6 +94,11 @@ class TwoPhase:
     def __init__(self, feedback: Feedback, mean_feedback: Feedback) -> None:
         self._feedback, self._mean_feedback = feedback, mean_feedback
         self._parts: list[list[Part]] = []
+
+    @property
+    def takes_some(self) -> bool:
+        """See `Reduction`."""
+        return self._feedback.takes_some and self._mean_feedback.takes_some
 
     def fit(self, parameters: Mapping[str, torch.Tensor], exchange: Exchange) -> None:
         """See `Reduction.fit`."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import os
 import pickle
+import threading
 
 import fedplug_torch
 import numpy as np
@@ -16,9 +17,11 @@ from torch.nn.parallel import DistributedDataParallel
 import fedplug
 
 
-def hooked(encoder, model, exchange="auto", mean_encoder=None, **ddp_arguments):
+def hooked(encoder, model, exchange="auto", mean_encoder=None, overlap=False, **ddp_arguments):
     ddp = DistributedDataParallel(model, bucket_cap_mb=SMALL_BUCKETS, **ddp_arguments)
-    state = fedplug_torch.FedplugState(encoder, model, exchange=exchange, mean_encoder=mean_encoder)
+    state = fedplug_torch.FedplugState(
+        encoder, model, exchange=exchange, mean_encoder=mean_encoder, overlap=overlap
+    )
     ddp.register_comm_hook(state, fedplug_torch.fedplug_hook)
     return ddp, state
 
@@ -58,15 +61,15 @@ class Damaging(fedplug.Codec):
         return payloads, after
 
 
-def train_through_an_error(damage, steps, bad_step, exchange, of_mean=False):
+def train_through_an_error(damage, steps, bad_step, exchange, of_mean=False, overlap=False):
     """Trains, and skips the step in which rank 1 sends damaged bytes or has a NaN gradient."""
     rank = dist.get_rank()
     damaging = fedplug.codec("topk(0.1)")
     if damage is not None and rank == 1:
-        damaging = Damaging(damage, "", bad_step)
+        damaging = Damaging(damage, "0.weight", bad_step)
     encoders = ("topk(0.1)", damaging) if of_mean else (damaging, "topk(0.1)")
     model = network()
-    ddp, state = hooked(encoders[0], model, exchange, encoders[1])
+    ddp, state = hooked(encoders[0], model, exchange, encoders[1], overlap)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.2)
     errors = []
     for step in range(steps):
@@ -202,9 +205,9 @@ def train_through_errors(bad_steps, encoder="topk(0.1)", **ddp_arguments):
     return failed, state.step, parameters(model)
 
 
-def leave_early(bad_step):
+def leave_early(bad_step, overlap):
     """Trains two steps more on rank 1 than on rank 0, under DDP's ``join``."""
-    ddp, state = hooked("topk(0.1)", network())
+    ddp, state = hooked("topk(0.1)", network(), overlap=overlap)
     failed = []
     with ddp.join():
         for step in range(2 + 2 * dist.get_rank()):
@@ -344,6 +347,25 @@ def load_the_state_of_the_next_rank():
     except fedplug.errors.StateError as error:
         return str(error)
     return ""
+
+
+def threads_of_messages(steps, **arguments):
+    """Returns for each step the names of the threads that sent messages."""
+    ddp, _ = hooked("topk(0.1)", network(), **arguments)
+    seen, send = [], dist.isend
+
+    def recording(*args, **kwargs):
+        seen[-1].add(threading.current_thread().name.partition("_")[0])
+        return send(*args, **kwargs)
+
+    dist.isend = recording
+    try:
+        for step in range(steps):
+            seen.append(set())
+            loss_of(ddp, step, dist.get_rank()).backward()
+    finally:
+        dist.isend = send
+    return seen
 
 
 def load_the_state(of_ranks, exchange):

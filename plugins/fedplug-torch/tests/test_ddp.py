@@ -147,6 +147,26 @@ def test_the_division_into_buckets_changes_no_bit(ranks):
     assert_same(several[0]["parameters"], one[0]["parameters"])
 
 
+@exchanges
+@pytest.mark.parametrize("encoder", ["topk(0.05) | qsgd(8)", {"*.bias": "identity", "*": "sign"}], ids=str)
+def test_overlap_changes_no_bit_for_any_size_of_buckets(ranks, encoder, exchange):
+    arguments = {"exchange": exchange, "warmup_steps": 1}
+    expected = ranks.run(digits.train, encoder, 7, **arguments)
+    for size in (digits.SMALL_BUCKETS, 0.01, 25):
+        found = ranks.run(digits.train, encoder, 7, bucket_cap_mb=size, overlap=True, **arguments)
+        for one, other in zip(expected, found, strict=True):
+            assert_same(one["parameters"], other["parameters"])
+            states = [result["saved"]["state"] for result in (one, other)]
+            assert_same(*({**state, "bytes_sent": torch.zeros(())} for state in states))
+
+
+def test_buckets_are_exchanged_on_a_thread_from_the_third_step_on(two_ranks):
+    for seen in two_ranks.run(ddp_jobs.threads_of_messages, 4, overlap=True):
+        assert seen == [{"MainThread"}] * 2 + [{"fedplug"}] * 2
+    for seen in two_ranks.run(ddp_jobs.threads_of_messages, 4):
+        assert seen == [{"MainThread"}] * 4
+
+
 def test_gradients_that_are_views_of_buckets_change_no_bit(two_ranks):
     views = two_ranks.run(ddp_jobs.with_bucket_views, 4, True)
     copies = two_ranks.run(ddp_jobs.with_bucket_views, 4, False)
@@ -255,12 +275,13 @@ def test_auto_takes_the_exchange_that_sends_less(start):
 # Errors ----------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize("overlap", [False, True], ids=["at once", "overlap"])
 @pytest.mark.parametrize(
     ("exchange", "of_mean", "damage", "words"),
     [
         ("gather", False, ddp_jobs.cut_short, "rank 1, parameter '0.weight"),
         ("gather", False, ddp_jobs.blown_up, "rank 1, parameter '0.weight': it announces a payload of 100"),
-        ("gather", False, None, "rank 1 could not encode: NonFiniteError: array '0."),
+        ("gather", False, None, "rank 1 could not encode: NonFiniteError: array '"),
         (
             "two_phase",
             False,
@@ -268,17 +289,17 @@ def test_auto_takes_the_exchange_that_sends_less(start):
             "rank 0 could not encode: PayloadError: rank 1, parameter '0.",
         ),
         ("two_phase", False, ddp_jobs.blown_up, "rank 1, parameter '0.weight[0:"),
-        ("two_phase", False, None, "rank 1 could not encode: NonFiniteError: array '0."),
+        ("two_phase", False, None, "rank 1 could not encode: NonFiniteError: array '"),
         ("two_phase", True, ddp_jobs.cut_short, "rank 1, parameter '"),
         ("two_phase", True, ddp_jobs.blown_up, "it announces a payload of 100"),
     ],
 )
 def test_an_error_of_one_rank_is_one_of_all_and_the_step_can_be_skipped(
-    ranks, exchange, of_mean, damage, words
+    ranks, exchange, of_mean, damage, words, overlap
 ):
-    bad_step = 2
-    expected = ranks.run(ddp_jobs.train_without_step, 5, bad_step, exchange)
-    results = ranks.run(ddp_jobs.train_through_an_error, damage, 5, bad_step, exchange, of_mean)
+    bad_step = 3  # the second step with overlap
+    expected = ranks.run(ddp_jobs.train_without_step, 6, bad_step, exchange)
+    results = ranks.run(ddp_jobs.train_through_an_error, damage, 6, bad_step, exchange, of_mean, overlap)
     for (errors, parameters, steps, residuals), (others, other_residuals) in zip(
         results, expected, strict=True
     ):
@@ -286,7 +307,7 @@ def test_an_error_of_one_rank_is_one_of_all_and_the_step_can_be_skipped(
         assert step == bad_step
         assert found in ("PayloadError", "RankError")
         assert words in text
-        assert steps == 4
+        assert steps == 5
         assert_same(parameters, others)
         assert_same(residuals, other_residuals)
 
@@ -338,8 +359,9 @@ def test_training_continues_after_an_error_in_every_mode_of_ddp(two_ranks, argum
 
 
 def test_a_rank_that_left_early_takes_part_in_the_steps_of_the_others(two_ranks):
-    assert two_ranks.run(ddp_jobs.leave_early, None) == [([], 4), ([], 4)]
-    assert two_ranks.run(ddp_jobs.leave_early, 2) == [([], 3), ([2], 3)]
+    for overlap in (False, True):
+        assert two_ranks.run(ddp_jobs.leave_early, None, overlap) == [([], 4), ([], 4)]
+        assert two_ranks.run(ddp_jobs.leave_early, 2, overlap) == [([], 3), ([2], 3)]
 
 
 # Copies ----------------------------------------------------------------------------------------------------
