@@ -192,7 +192,7 @@ class Exchange:
             )
         for rank, theirs, limits in zip(self._ranks, announced, names, strict=True):
             _require_sizes(rank, theirs[1:], limits)
-        messages = self._swapped(mine, [int(theirs.sum()) for theirs in announced])
+        messages = self._swapped(mine, [int(theirs[1:].sum()) for theirs in announced])
         return self._split(messages, [theirs[1:] for theirs in announced], names)
 
     def _split(

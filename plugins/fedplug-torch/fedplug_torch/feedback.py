@@ -87,12 +87,13 @@ class Feedback:
         if not pieces:
             return {}
         codec, arrays = self._of_parts, as_operands(pieces)
-        kept = unpacked({OWNER: codec.owner, **self._kept}) if self._kept else None
-        before, _ = codec.carry_over(kept, arrays)
+        keys = codec.state_keys(arrays)
+        mine = {key for keys_of_one in keys.values() for key in keys_of_one}
+        kept = {key: array for key, array in self._kept.items() if key in mine or not self.takes_some}
+        before, _ = codec.carry_over(unpacked({OWNER: codec.owner, **kept}) if kept else None, arrays)
         spare = {key: self._spare[key] for key in before or {} if _fits(key, before, self._spare)}
         out = {OWNER: codec.owner, **spare} if before and len(spare) == len(before) - 1 else None
         payloads, after = codec.encode_model(arrays, before, round_num, out=out)
-        keys = codec.state_keys(arrays)
         for name in unused:
             payloads[name] = b""
             for key in keys[name] if before is not None else ():
