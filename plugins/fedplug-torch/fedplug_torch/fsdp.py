@@ -186,14 +186,13 @@ class ReplicaHook:
         """
         if state.get(OWNER) != self._owner:
             raise StateError(f"the state is of another codec: {state.get(OWNER)!r}, not {self._owner!r}")
-        expected = self.state_dict()
-        if wrong := state.keys() ^ expected.keys():
+        if wrong := dict(_shapes(state).items() ^ _shapes(self.state_dict()).items()):
             names = ", ".join(sorted(wrong)[:4])
             raise StateError(f"the state is not of a ReplicaHook of this model and mesh; look at {names}")
         for unit in self._units:
-            unit.pending = None
-            for key, saved_as, _ in self._entries(unit):
-                unit.kept[key] = as_array(local_shard(state[saved_as])).copy()
+            entries = list(self._entries(unit))
+            loaded = {key: as_array(local_shard(state[saved_as])).copy() for key, saved_as, _ in entries}
+            unit.kept, unit.pending = unit.kept | loaded, None
         self.step = int(state["step"])
 
     def _entries(self, unit: _Unit) -> Iterator[tuple[str, str, torch.Tensor | None]]:
@@ -341,6 +340,11 @@ def _group_of(parameters: Mapping[str, _Parameter]) -> dist.ProcessGroup:
 
 def _forms(parameters: Mapping[str, _Parameter]) -> dict[str, torch.Tensor]:
     return {name: parameter.form for name, parameter in parameters.items()}
+
+
+def _shapes(state: Mapping[str, Any]) -> dict[str, torch.Size | None]:
+    """Returns the shapes of this rank's shards in a state; None for what is no tensor."""
+    return {key: getattr(local_shard(value), "shape", None) for key, value in state.items()}
 
 
 def _text(parameter: _Parameter) -> str:

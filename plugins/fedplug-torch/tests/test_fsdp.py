@@ -140,9 +140,20 @@ def test_another_number_of_replicas_is_refused(four_ranks, tmp_path):
         assert "of 4/" in error
 
 
-def test_the_state_of_another_encoder_is_refused_and_nothing_changes(four_ranks):
-    for error, before, after in four_ranks.run(fsdp_jobs.load_the_state_of_another_encoder):
-        assert error.startswith("StateError: the state is of another codec")
+@pytest.mark.parametrize(
+    ("other", "words"),
+    [
+        (fsdp_jobs.of_another_encoder, "the state is of another codec"),
+        (
+            fsdp_jobs.of_another_shape,
+            "the state is not of a ReplicaHook of this model and mesh; look at replica",
+        ),
+    ],
+    ids=lambda value: getattr(value, "__name__", ""),
+)
+def test_another_state_is_refused_and_nothing_changes(four_ranks, other, words):
+    for error, before, after in four_ranks.run(fsdp_jobs.load_another_state, other):
+        assert error.startswith(f"StateError: {words}")
         assert_same(before[0], after[0])
         assert before[1] == after[1] == 1
 
