@@ -85,7 +85,7 @@ def table(measured: dict[str, list[list[float]]], steps: int) -> str:
 def main() -> None:
     """Starts the processes, and writes the page."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--steps", type=int, default=30)
+    parser.add_argument("--steps", type=int, default=25)
     parser.add_argument("--out", type=Path, default=Path(__file__).with_name("results"), metavar="FOLDER")
     arguments = parser.parse_args()
     context = multiprocessing.get_context("spawn")

@@ -312,6 +312,15 @@ def test_an_error_of_one_rank_is_one_of_all_and_the_step_can_be_skipped(
         assert_same(residuals, other_residuals)
 
 
+def test_what_a_rank_announces_is_bounded(two_ranks):
+    assert two_ranks.run(ddp_jobs.announce, 2**62, 4) == ["", ""]  # no size: the payload has 4 bytes
+    for size in (101, -1, 2**62):
+        for error in two_ranks.run(ddp_jobs.announce, 0, size):
+            assert f"rank 1, parameter 'w': it announces a payload of {size} bytes; at most 100" in error
+    for error in two_ranks.run(ddp_jobs.announce, -4, 0):
+        assert error == "rank 1 could not encode: text"
+
+
 def test_a_rank_that_dies_does_not_leave_the_others_waiting():
     three = Ranks(3)
     died = three.run(ddp_jobs.die_in_the_second_step)

@@ -7,7 +7,7 @@ import math
 import numpy as np
 import torch
 from fedplug_torch.partition import Part, partition
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 shapes = st.lists(st.lists(st.integers(0, 40), max_size=3).map(tuple), min_size=1, max_size=12).map(
@@ -15,6 +15,7 @@ shapes = st.lists(st.lists(st.integers(0, 40), max_size=3).map(tuple), min_size=
 )
 
 
+@settings(deadline=None)
 @given(shapes, st.integers(1, 20))
 def test_every_element_has_one_owner_in_the_order_of_the_model(shapes, ranks):
     tensors, end = {}, 0
@@ -29,6 +30,7 @@ def test_every_element_has_one_owner_in_the_order_of_the_model(shapes, ranks):
     np.testing.assert_array_equal(np.concatenate([*elements, []]), np.arange(end))
 
 
+@settings(deadline=None)
 @given(shapes, st.integers(1, 20))
 def test_a_rank_owns_its_share_to_a_quarter_of_it_and_a_row(shapes, ranks):
     share = sum(map(math.prod, shapes.values())) / ranks
