@@ -214,7 +214,8 @@ class FedplugState:
             name = self._names[parameters[0]]
             raise ArgumentError(f"the gradient of {name!r} is sparse; pass sparse=False to the embedding")
         reals = [real_view(parameter.detach()) for parameter in parameters]
-        parts = buffer.split([real.numel() for real in reals])
+        flat = real_view(buffer).flatten()  # a bucket of complex numbers is complex before torch 2.13
+        parts = flat.split([real.numel() for real in reals])
         return {
             self._names[parameter]: _like(part, real)
             for parameter, part, real in zip(parameters, parts, reals, strict=True)

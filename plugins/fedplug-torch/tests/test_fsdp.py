@@ -101,6 +101,10 @@ def test_all_replicas_start_like_the_first(four_ranks):
         assert_same(first, other)
 
 
+@pytest.mark.skipif(
+    not hasattr(torch.distributed.fsdp.FSDPModule, "set_reduce_scatter_unused_params"),
+    reason="this torch has no set_reduce_scatter_unused_params",
+)
 def test_unused_parameters_need_zeros_as_gradients(four_ranks):
     for error in four_ranks.run(fsdp_jobs.unused_parameters, False):
         assert "body.weight, body.bias, left.weight, left.bias, right.weight, right.bias have 630" in error
