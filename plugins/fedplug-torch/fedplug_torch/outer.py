@@ -205,8 +205,8 @@ class OuterStep:
 
         Raises:
             PayloadError: A payload is invalid; the message names worker and parameter. Nothing has changed.
-            ArgumentError: ``messages`` is empty, or a message lacks a parameter; or ``accepted`` is True, but
-                this worker has encoded nothing.
+            ArgumentError: ``messages`` is empty, a message lacks a parameter, or a payload is not a buffer; or
+                ``accepted`` is True, but this worker has encoded nothing.
         """
         fragment = self._next
         require_mapping("what workers sent", "messages", messages)
@@ -222,9 +222,10 @@ class OuterStep:
         pending = fragment.message
         if accepted and pending is None:
             raise ArgumentError("accepted is True, and this worker has no message; call encode first")
+        means = fragment.means(messages)
         if accepted is None and pending is not None:
             accepted = any(_same(payloads, pending.payloads) for payloads in messages.values())
-        fragment.advance(fragment.means(messages), self.optimizer, self._alpha)
+        fragment.advance(means, self.optimizer, self._alpha)
         if accepted and pending is not None:
             self.bytes_sent += sum(map(len, pending.payloads.values()))
             self.dense_bytes += fragment.dense_bytes

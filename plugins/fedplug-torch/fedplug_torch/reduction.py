@@ -80,7 +80,8 @@ class Gather:
             raise
         messages = exchange.all_gather(payloads, limits)
         for name, gradient in gradients.items():
-            gradient.copy_(mean_of(messages, name, gradient, self._feedback.wire_ids[name]))
+            wire_ids = self._feedback.wire_ids[name]
+            gradient.copy_(mean_of(messages, name, gradient, wire_ids, empty_is_zero=True))
 
 
 class TwoPhase:
@@ -140,7 +141,9 @@ class TwoPhase:
         received = exchange.all_to_all(by_owner, limits[exchange.index], problem)
         try:
             means = {
-                name: mean_of(received, name, pieces[name], self._feedback.wire_ids[name])
+                name: mean_of(
+                    received, name, pieces[name], self._feedback.wire_ids[name], empty_is_zero=True
+                )
                 for name in limits[exchange.index]
             }
             unused = [name for name in means if not any(len(theirs[name]) for theirs in received.values())]
@@ -150,8 +153,8 @@ class TwoPhase:
             raise
         for owner, encoded in exchange.all_gather(payloads, limits).items():
             for name in encoded:
-                mean = mean_of({owner: encoded}, name, pieces[name], self._mean_feedback.wire_ids[name])
-                pieces[name].copy_(mean)
+                wire_ids = self._mean_feedback.wire_ids[name]
+                pieces[name].copy_(mean_of({owner: encoded}, name, pieces[name], wire_ids, empty_is_zero=True))
 
 
 def _zeros(gradients: Mapping[str, torch.Tensor]) -> Collection[str]:

@@ -146,10 +146,15 @@ def test_a_damaged_payload_changes_nothing_and_names_worker_and_parameter():
     for worker in workers:
         worker.train()
     messages = {f"worker {worker.number}": worker.outer.encode() for worker in workers}
-    damaged = {**messages["worker 1"], "2.weight": messages["worker 1"]["2.weight"][:-3]}
     before = digits.parameters(workers[0].model)
-    with pytest.raises(PayloadError, match=r"worker 1, parameter '2\.weight'"):
-        workers[0].outer.apply({**messages, "worker 1": damaged})
+    for payload, error in (
+        (messages["worker 1"]["2.weight"][:-3], PayloadError),
+        (b"", PayloadError),
+        (None, ArgumentError),
+    ):
+        damaged = {**messages["worker 1"], "2.weight": payload}
+        with pytest.raises(error, match=r"worker 1, parameter '2\.weight'"):
+            workers[0].outer.apply({**messages, "worker 1": damaged})
     assert_same(before, digits.parameters(workers[0].model))
     assert workers[0].outer.outer_step == 0
     for worker in workers:
