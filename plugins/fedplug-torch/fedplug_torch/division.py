@@ -69,8 +69,11 @@ def _places(parameters: Mapping[str, torch.Tensor], fragments: Sequence[Any]) ->
     found: dict[str, list[int]] = {name: [] for name in parameters}
     for place, given in enumerate(fragments):
         members = given.parameters() if isinstance(given, torch.nn.Module) else given
-        if not isinstance(members, Iterable) or isinstance(members, str | Mapping):
+        if not isinstance(members, Iterable) or isinstance(members, str | Mapping | torch.Tensor):
             raise ArgumentError(f"fragment {place} is a {type(given).__name__}; pass a module or parameters")
+        members = list(members)
+        if other := [type(member).__name__ for member in members if not isinstance(member, torch.Tensor)]:
+            raise ArgumentError(f"fragment {place} has a {other[0]}; pass a module or parameters, not names")
         for member in dict.fromkeys(members):
             if member in names:  # others are not trained
                 found[names[member]].append(place)

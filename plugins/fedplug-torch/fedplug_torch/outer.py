@@ -369,7 +369,7 @@ def _form_in(name: str, parameter: torch.Tensor, parts: Sequence[Mapping[str, to
 
 def _interval(inner_steps: Any, fragments: int, delay: Any, alpha: Any) -> int:
     """Returns the number of inner steps between two exchanges; raises ArgumentError for wrong numbers."""
-    inner_steps, delay = plain(inner_steps), plain(delay)
+    inner_steps, delay, alpha = plain(inner_steps), plain(delay), plain(alpha)
     if type(inner_steps) is not int or inner_steps < 1:
         raise ArgumentError(f"inner_steps is {inner_steps!r}; it must be a whole number, 1 or more")
     if inner_steps % fragments:
@@ -383,7 +383,7 @@ def _interval(inner_steps: Any, fragments: int, delay: Any, alpha: Any) -> int:
             f"fragment_sync_delay is {delay!r}; it must be a whole number from 0 to {interval - 1}, because "
             "a fragment is applied before the next one is sent, inner_steps / fragments later"
         )
-    if not isinstance(alpha, int | float) or not 0 <= alpha <= 1:
+    if type(alpha) not in (int, float) or not 0 <= alpha <= 1:
         raise ArgumentError(f"fragment_update_alpha is {alpha!r}; it must be a number from 0 to 1")
     return interval
 

@@ -202,8 +202,15 @@ def test_fragments_are_modules_or_parameters():
         (lambda m: [m[:3], m[2:]], r"'2\.weight' is in \[0, 1\]"),
         (lambda m: [m, m[1]], "fragment 1 has no parameter"),
         (lambda m: [m, "4"], "fragment 1 is a str"),
+        (lambda m: [m, m[4].weight], "fragment 1 is a Parameter"),
+        (lambda m: [m, ["4.weight"]], "fragment 1 has a str; pass .* parameters, not names"),
+        (lambda m: [m, [[m[4].weight]]], "fragment 1 has a list"),
+        (lambda m: [m, m[4].named_parameters()], "fragment 1 has a tuple"),
     ],
-    ids=["0", "too many", "text", "none", "several", "empty", "a name"],
+    ids=[
+        *("0", "too many", "text", "none", "several", "empty", "a name"),
+        *("a parameter", "names", "nested", "named parameters"),
+    ],
 )
 def test_wrong_fragments_are_refused(fragments, words):
     model = digits.network()
@@ -224,12 +231,18 @@ def test_wrong_fragments_are_refused(fragments, words):
         ({"fragment_sync_delay": -1}, "fragment_sync_delay is -1"),
         ({"fragment_update_alpha": 1.5}, "from 0 to 1"),
         ({"fragment_update_alpha": float("nan")}, "from 0 to 1"),
+        ({"fragment_update_alpha": True}, "fragment_update_alpha is True"),
     ],
     ids=str,
 )
 def test_wrong_numbers_are_refused(arguments, words):
     with pytest.raises(ArgumentError, match=words):
         OuterStep(digits.network(), "identity", **{**STREAMING, **arguments})
+
+
+def test_numbers_may_be_numpys():
+    numbers = {"fragment_sync_delay": np.int64(1), "fragment_update_alpha": np.float32(0.5)}
+    OuterStep(digits.network(), "identity", **{**STREAMING, **numbers})
 
 
 def test_a_rule_may_match_in_one_fragment_only():
