@@ -34,6 +34,7 @@ __all__ = ["FedplugState", "fedplug_hook"]
 _COUNTERS = ("step", "bytes_sent", "dense_bytes")
 
 _PLACE = ("rank", "world_size", "two_phase")
+_EXCHANGES = ("gather", "two_phase")
 
 _GRADIENTS, _MEANS = "codec/", "mean/"
 """The prefixes of residuals in a state dictionary."""
@@ -51,7 +52,8 @@ class FedplugState:
 
     Attributes:
         step: Number of steps.
-        bytes_sent: Bytes that this rank has sent to other ranks, without the warm-up.
+        bytes_sent: Bytes that this rank has sent to other ranks, without the warm-up and without the
+            comparison of arguments in the first step.
         dense_bytes: Bytes that it would have sent in a ring all-reduce of the same gradients.
         error: The error of the last backward pass, or None.
     """
@@ -106,6 +108,7 @@ class FedplugState:
         codec = numpy_codec(encoder).require_updates()
         self._mean_codec = codec if mean_encoder is None else numpy_codec(mean_encoder).require_updates()
         self._has_momentum: bool | None = None
+        self._is_compared = False
         self._feedback, self._mean_feedback = (Feedback(each, memory) for each in (codec, self._mean_codec))
         self._group = process_group
         self._module = module.module if isinstance(module, DistributedDataParallel) else module
@@ -174,6 +177,8 @@ class FedplugState:
         if self._ready is None or bucket.index() == 0:  # an earlier backward pass may have been aborted
             self._begin(bucket.buffer())
         gradients, buffer, ready = self._named_gradients(bucket), bucket.buffer(), self._ready
+        if not self._is_compared:
+            self._require_same_messages()
         if self.step < self._warmup_steps:
             return self._reduce_dense(bucket)
         self._buckets.append(gradients)
@@ -198,6 +203,25 @@ class FedplugState:
         known = self._fitted_first
         if known is not None and known.data_ptr() == first.data_ptr() and self.step >= self._warmup_steps:
             self._ranks, self._overlapped = Exchange(self._group), self._worker
+
+    def _require_same_messages(self) -> None:
+        """Raises an error on every rank if ranks would send messages of different kinds.
+
+        In the first step, gloo would otherwise end the process, or a rank would wait for ever.
+        """
+        exchange = Exchange(self._group)
+        try:
+            two_phase = self._here(exchange)[2]
+        except FedplugError as error:
+            exchange.tell(error)
+            raise
+        deciding = {
+            "exchange": _EXCHANGES[two_phase],
+            "overlap": str(self._worker is not None),
+            "the rest of the warm-up": f"{max(0, self._warmup_steps - self.step)} steps",
+        }
+        exchange.require_same(deciding, "arguments")
+        self._is_compared = True
 
     def _named_gradients(self, bucket: dist.GradBucket) -> dict[str, torch.Tensor]:  # type: ignore[name-defined]
         """Returns views of the bucket in the shapes of its parameters; complex numbers as pairs of reals.
@@ -313,6 +337,9 @@ def fedplug_hook(state: FedplugState, bucket: dist.GradBucket) -> torch.futures.
         A future that completes with the last bucket of the step. An error on any rank makes ``backward()``
         raise a RankError on every rank; ``state.error`` has the error of this rank. Step and residuals are
         then unchanged, and the gradients are undefined.
+
+    Raises:
+        ArgumentError: Ranks have different exchanges, overlaps or warm-ups; raised in the first step.
     """
     if not isinstance(state, FedplugState):
         raise ArgumentError(
@@ -358,10 +385,9 @@ def _require_same_place(saved: tuple[int, int, int], here: tuple[int, int, int])
             "rank loads its own, and another number of ranks begins without"
         )
     if saved != here:
-        names = "gather", "two_phase"
         raise StateError(
-            f"the state is of exchange={names[saved[2]]!r}, and this is {names[here[2]]!r}; pass the same "
-            "exchange as before"
+            f"the state is of exchange={_EXCHANGES[saved[2]]!r}, and this is {_EXCHANGES[here[2]]!r}; pass "
+            "the same exchange as before"
         )
 
 

@@ -205,7 +205,7 @@ class OuterStep:
 
         Raises:
             PayloadError: A payload is invalid; the message names worker and parameter. Nothing has changed.
-            ArgumentError: ``messages`` is empty, a message lacks a parameter, or a payload is not a buffer; or
+            ArgumentError: ``messages`` is empty, a message lacks a parameter, a payload is not a buffer, or
                 ``accepted`` is True, but this worker has encoded nothing.
         """
         fragment = self._next

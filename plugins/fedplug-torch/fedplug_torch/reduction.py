@@ -141,9 +141,7 @@ class TwoPhase:
         received = exchange.all_to_all(by_owner, limits[exchange.index], problem)
         try:
             means = {
-                name: mean_of(
-                    received, name, pieces[name], self._feedback.wire_ids[name], empty_is_zero=True
-                )
+                name: mean_of(received, name, pieces[name], self._feedback.wire_ids[name], empty_is_zero=True)
                 for name in limits[exchange.index]
             }
             unused = [name for name in means if not any(len(theirs[name]) for theirs in received.values())]
@@ -154,7 +152,9 @@ class TwoPhase:
         for owner, encoded in exchange.all_gather(payloads, limits).items():
             for name in encoded:
                 wire_ids = self._mean_feedback.wire_ids[name]
-                pieces[name].copy_(mean_of({owner: encoded}, name, pieces[name], wire_ids, empty_is_zero=True))
+                pieces[name].copy_(
+                    mean_of({owner: encoded}, name, pieces[name], wire_ids, empty_is_zero=True)
+                )
 
 
 def _zeros(gradients: Mapping[str, torch.Tensor]) -> Collection[str]:

@@ -391,6 +391,18 @@ def load_the_state(of_ranks, exchange):
     return ""
 
 
+def error_of_other_arguments(name, values):
+    model, arguments = network(), {"encoder": "topk(0.1)", name: values[dist.get_rank()]}
+    ddp = DistributedDataParallel(model)
+    state = fedplug_torch.FedplugState(module=model, **arguments)
+    ddp.register_comm_hook(state, fedplug_torch.fedplug_hook)
+    try:
+        loss_of(ddp, 0, dist.get_rank()).backward()
+    except fedplug.errors.FedplugError as error:
+        return f"{type(error).__name__}: {error}"
+    return ""
+
+
 def error_of_a_step(encoder, **arguments):
     ddp, _ = hooked(encoder, network(), **arguments)
     try:
@@ -403,6 +415,7 @@ def error_of_a_step(encoder, **arguments):
 def count_bytes(exchange, steps):
     """Returns the bytes that the state has counted, and those of all messages that torch.distributed sent."""
     ddp, state = hooked("topk(0.1)", network(), exchange)
+    state._require_same_messages()  # is not counted
     sent, send = [], dist.isend
 
     def counting(tensor, *args, **kwargs):

@@ -321,6 +321,20 @@ def test_what_a_rank_announces_is_bounded(two_ranks):
         assert error == "rank 1 could not encode: text"
 
 
+@pytest.mark.parametrize(
+    ("name", "values", "words"),
+    [
+        ("exchange", ["two_phase", "gather", "auto"], "'exchange' is two_phase on rank 0 and rank 2, gather"),
+        ("overlap", [True, False, True], "'overlap' is True on rank 0 and rank 2, False on rank 1"),
+        ("warmup_steps", [0, 2, 0], "'the rest of the warm-up' is 0 steps on rank 0 and rank 2, 2 steps on"),
+        ("encoder", ["topk(0.1)", {"missing": "topk(0.1)"}, "topk(0.1)"], "rule for 'missing' matches no"),
+    ],
+)
+def test_arguments_of_one_rank_leave_no_rank_waiting(start, name, values, words):
+    for error in start(3).run(ddp_jobs.error_of_other_arguments, name, values):
+        assert words in error
+
+
 def test_a_rank_that_dies_does_not_leave_the_others_waiting():
     three = Ranks(3)
     died = three.run(ddp_jobs.die_in_the_second_step)
