@@ -195,7 +195,7 @@ def test_a_step_is_stopped_with_its_child_processes_at_the_time_limit():
     ],
     ids=lambda path: path.stem,
 )
-def test_a_run_replaces_the_results_between_the_marks(path):
+def test_a_run_replaces_the_results_between_the_marks(path, tools):
     section = gpu_check.render(
         gpu_check.Machine(), ["found"], ["table"], datetime(2030, 1, 2, tzinfo=timezone.utc)
     )
