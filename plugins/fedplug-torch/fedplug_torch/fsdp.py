@@ -286,7 +286,8 @@ def _parameters_of(group: Any, names: Mapping[torch.Tensor, str]) -> Iterator[tu
     for each in group.fsdp_params:
         parameter = getattr(each._module_info.module, each._module_info.param_name)
         if parameter.requires_grad:
-            dtype = group.mp_policy.reduce_dtype or group.mp_policy.param_dtype or parameter.dtype
+            policy = each.mp_policy
+            dtype = policy.reduce_dtype or policy.param_dtype or parameter.dtype
             form = torch.empty(local_shard(parameter).shape, dtype=dtype, device="meta")
             padded = list(parameter.shape)
             dim = getattr(parameter.placements[-1], "dim", 0)
