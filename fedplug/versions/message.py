@@ -30,7 +30,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from fedplug import kernels
-from fedplug.errors import PayloadError
+from fedplug.errors import ArgumentError, PayloadError
 from fedplug.versions.checksum import VERSION_BYTES
 
 __all__ = ["Kind", "Message", "read", "write"]
@@ -84,8 +84,12 @@ def read(data: Any) -> Message:
 
     Raises:
         PayloadError: `write` returns no such bytes.
+        ArgumentError: ``data`` is not a buffer.
     """
-    view = memoryview(data).cast("B")
+    try:
+        view = memoryview(data).cast("B")
+    except (TypeError, ValueError) as error:
+        raise ArgumentError(f"a message is bytes or a C-contiguous buffer: {error}") from error
     if len(view) < _HEAD.size + _CHECKSUM.size or view[:4] != _MAGIC:
         raise PayloadError("the bytes are not a message with a version of a model")
     body = view[: -_CHECKSUM.size]

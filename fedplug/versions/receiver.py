@@ -91,6 +91,7 @@ class Receiver:
             BaseVersionError: The message is for receivers of another version. Report `version` again.
             PayloadError: The message is damaged, needs more than ``max_bytes``, or gives another model than
                 it says. Like all errors, it leaves the model unchanged.
+            ArgumentError: ``data`` is not a buffer.
             StoreError: The model cannot be stored.
         """
         received = message.read(data)

@@ -179,6 +179,12 @@ def test_bytes_that_are_no_message_are_refused(data):
         fedplug.Receiver().apply(data)
 
 
+@pytest.mark.parametrize("data", [None, "text", 5, np.zeros((4, 4), np.uint8)[:, ::2]], ids=str)
+def test_an_object_without_bytes_is_refused(data):
+    with pytest.raises(ArgumentError, match="a message is bytes or a C-contiguous buffer"):
+        fedplug.Receiver().apply(data)
+
+
 def test_something_else_than_a_store_is_refused():
     with pytest.raises(ArgumentError, match="it must be a store"):
         fedplug.Receiver("sqlite:///x")
