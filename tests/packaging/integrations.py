@@ -19,7 +19,7 @@ import pythons
 PYTHON = (3, 11)
 """One for all of them, so that fedplug is compiled once. Each supports more."""
 
-MINUTES_OF_SETUP, MINUTES_OF_TESTS = 10, 10
+MINUTES_OF_SETUP, MINUTES_OF_TESTS = 10, 20
 
 BY_PIP = "torch"
 """Has several wheels of one version: pip's settings choose; without any, the one for CUDA: gigabytes."""
