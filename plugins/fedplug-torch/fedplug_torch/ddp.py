@@ -163,6 +163,8 @@ class FedplugState:
         if missing:
             raise StateError(f"the state is not of FedplugState: it lacks {', '.join(sorted(missing))}")
         rank, ranks, two_phase = (int(state[name]) for name in _PLACE)
+        if two_phase not in (0, 1) or min(int(state[name]) for name in _COUNTERS) < 0:
+            raise StateError("the state is damaged: its counters are not those of a FedplugState")
         if dist.is_initialized():
             _require_same_place((rank, ranks, two_phase), self._here(Exchange(self._group)))
         feedback = self._feedback.loaded(state, _GRADIENTS)

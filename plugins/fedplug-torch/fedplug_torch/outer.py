@@ -256,7 +256,8 @@ class OuterStep:
     def load_state_dict(self, state: Mapping[str, torch.Tensor]) -> None:
         """Continues from the result of `state_dict` with the same bits, including the parameters.
 
-        A message that was in transit is sent again by `step`; see also `message`.
+        With torch.distributed, all ranks load together, states of the same outer step. A message that was in
+        transit is sent again by `step`; see also `message`.
 
         Raises:
             StateError: The state is of other parameters, shards or fragments, another outer optimizer or

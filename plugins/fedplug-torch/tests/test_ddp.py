@@ -427,6 +427,10 @@ def test_a_state_of_another_encoder_is_refused_and_nothing_changes(two_ranks):
     without = {key: tensor for key, tensor in saved.items() if key != "codec/codec"}
     with pytest.raises(StateError, match="has the key 'codec'"):
         state.load_state_dict(without)
+    for damage in ({"step": torch.tensor(-5)}, {"two_phase": torch.tensor(7)}):
+        with pytest.raises(StateError, match="the state is damaged"):
+            state.load_state_dict(saved | damage)
+    assert state.step == 2
 
 
 @pytest.mark.parametrize("exchange", ["ring", None, 2])
