@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import torch
-import torchvision
 from sklearn.datasets import load_digits
 from torch import nn
 
@@ -14,7 +15,7 @@ CLIENTS, TEST_IMAGES, BATCH, RATE, MOMENTUM = 4, 397, 32, 0.03, 0.9
 Images = tuple[torch.Tensor, torch.Tensor]
 
 
-def _cnn() -> nn.Module:
+def _cnn(width: int = 96) -> nn.Module:
     """Two convolutions and a hidden layer, each with batch normalization."""
     return nn.Sequential(
         nn.Conv2d(1, 32, 3, padding=1),
@@ -25,22 +26,23 @@ def _cnn() -> nn.Module:
         nn.ReLU(),
         nn.MaxPool2d(2),
         nn.Flatten(),
-        nn.Linear(1024, 96),
-        nn.BatchNorm1d(96),
+        nn.Linear(1024, width),
+        nn.BatchNorm1d(width),
         nn.ReLU(),
-        nn.Linear(96, 10),
+        nn.Linear(width, 10),
     )
 
 
 def _resnet10() -> nn.Module:
     """Torchvision's ResNet with one block per stage, for one channel and ten classes."""
-    resnet = torchvision.models.resnet
+    from torchvision.models import resnet  # the other models need no torchvision
+
     model = resnet.ResNet(resnet.BasicBlock, [1, 1, 1, 1], num_classes=10)
     model.conv1 = nn.Conv2d(1, 64, 7, stride=2, padding=3, bias=False)
     return model
 
 
-MODELS = {"CNN": _cnn, "ResNet-10": _resnet10}
+MODELS = {"CNN": _cnn, "wide CNN": partial(_cnn, 2048), "ResNet-10": _resnet10}
 
 
 class Network(nn.Module):
@@ -55,7 +57,7 @@ class Network(nn.Module):
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         """Returns the scores of ten digits; enlarges images for a ResNet, which downsamples 32 times."""
-        return self.layers(x if self.kind == "CNN" else nn.functional.interpolate(x, scale_factor=2.0))
+        return self.layers(nn.functional.interpolate(x, scale_factor=2.0) if self.kind == "ResNet-10" else x)
 
 
 def _images() -> Images:
@@ -67,9 +69,9 @@ def _images() -> Images:
 DATA = _images()
 
 
-def train(model: Network, client: int, round_num: int) -> int:
+def train(model: Network, client: int, round_num: int, clients: int = CLIENTS) -> int:
     """Trains for one epoch on a client's images and returns their number."""
-    x, y = (part[TEST_IMAGES + client :: CLIENTS] for part in DATA)
+    x, y = (part[TEST_IMAGES + client :: clients] for part in DATA)
     torch.manual_seed(1000 * client + round_num)
     model.train()
     optimizer = torch.optim.SGD(model.parameters(), lr=RATE, momentum=MOMENTUM)

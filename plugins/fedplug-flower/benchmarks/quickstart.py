@@ -10,7 +10,6 @@ configurations train in turns, round by round, in this process. Messages pass th
 
 from __future__ import annotations
 
-import functools
 import gc
 import importlib.metadata
 import logging
@@ -26,7 +25,6 @@ from pathlib import Path
 
 os.environ["FLWR_TELEMETRY_ENABLED"] = "0"
 
-import numpy as np
 import torch
 from flwr.app import ArrayRecord, ConfigRecord, Context, Message, MetricRecord, RecordDict
 from flwr.clientapp import ClientApp
@@ -34,14 +32,14 @@ from flwr.serverapp.strategy import FedAvg, Strategy
 from flwr.supercore.inflatable.inflatable_object import get_all_nested_objects
 from flwr.supercore.inflatable.inflatable_utils import inflate_object_from_contents
 from flwr.supercore.task_identity import TaskIdentity
-from torch import nn
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))
 
+import quickstart_task as task
 from fedplug_flower import Compressed, CompressMod
 from local_flower import RUN, Nodes
 
-CLIENTS, ROUNDS, IMAGES, TEST_IMAGES, BATCH, RATE = 50, 12, 100, 1000, 32, 0.05
+CLIENTS, ROUNDS = 50, 12
 ENCODER = "topk(0.01, scope='model') | qsgd(8)"
 MEMORY = Path("/dev/shm")
 LAST = 4
@@ -50,65 +48,16 @@ LAST = 4
 RESULTS = Path(__file__).parent / "results" / "quickstart.md"
 
 
-class Net(nn.Module):
-    """The network of flwr's quickstart-pytorch, from 'PyTorch: A 60 Minute Blitz'."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.conv1 = nn.Conv2d(3, 6, 5)
-        self.pool = nn.MaxPool2d(2, 2)
-        self.conv2 = nn.Conv2d(6, 16, 5)
-        self.fc1 = nn.Linear(16 * 5 * 5, 120)
-        self.fc2 = nn.Linear(120, 84)
-        self.fc3 = nn.Linear(84, 10)
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        """Returns the scores of ten classes for images."""
-        x = self.pool(torch.relu(self.conv1(x)))
-        x = self.pool(torch.relu(self.conv2(x)))
-        x = x.view(-1, 16 * 5 * 5)
-        x = torch.relu(self.fc1(x))
-        x = torch.relu(self.fc2(x))
-        return self.fc3(x)
-
-
-def images(labels: torch.Tensor, seed: int) -> torch.Tensor:
-    """Returns a smooth pattern for each label, with noise twice as strong."""
-    patterns = torch.randn(10, 3, 4, 4, generator=torch.Generator().manual_seed(0))
-    smooth = nn.functional.interpolate(patterns, size=32, mode="bilinear")
-    noise = torch.randn(len(labels), 3, 32, 32, generator=torch.Generator().manual_seed(seed))
-    return smooth[labels] + 2 * noise
-
-
-@functools.cache
-def client_images(client: int) -> tuple[torch.Tensor, torch.Tensor]:
-    """Returns images and labels of a client; four of five images belong to two classes."""
-    rng = np.random.default_rng(client)
-    own = rng.choice(10, 2, replace=False)
-    labels = np.where(rng.random(IMAGES) < 0.8, rng.choice(own, IMAGES), rng.integers(0, 10, IMAGES))
-    found = torch.from_numpy(labels)
-    return images(found, 1 + client), found
-
-
 def client_app(compressed: bool) -> ClientApp:
     """Returns a ClientApp with the quickstart's training: one epoch of SGD with momentum."""
     app = ClientApp(mods=[CompressMod()] if compressed else [])
 
     @app.train()
     def train(message: Message, context: Context) -> Message:
-        net = Net()
+        net = task.Net()
         net.load_state_dict(message.content["arrays"].to_torch_state_dict())
-        x, y = client_images(context.node_id)
-        torch.manual_seed(1000 * context.node_id + int(message.content["config"]["server-round"]))
-        optimizer = torch.optim.SGD(net.parameters(), lr=RATE, momentum=0.9)
-        losses = []
-        for batch in torch.randperm(IMAGES).split(BATCH):
-            optimizer.zero_grad()
-            loss = nn.functional.cross_entropy(net(x[batch]), y[batch])
-            loss.backward()
-            optimizer.step()
-            losses.append(loss.item())
-        metrics = MetricRecord({"train_loss": statistics.fmean(losses), "num-examples": IMAGES})
+        loss = task.train(net, context.node_id, int(message.content["config"]["server-round"]))
+        metrics = MetricRecord({"train_loss": loss, "num-examples": task.IMAGES})
         content = RecordDict({"arrays": ArrayRecord(net.state_dict()), "metrics": metrics})
         return Message(content, reply_to=message)
 
@@ -174,13 +123,9 @@ class Training:
 
     def test(self) -> tuple[float, float]:
         """Returns loss and accuracy on held-out images."""
-        net = Net()
+        net = task.Net()
         net.load_state_dict(self.model.to_torch_state_dict())
-        labels = torch.arange(TEST_IMAGES) % 10
-        with torch.no_grad():
-            scores = net(images(labels, 0))
-        loss = nn.functional.cross_entropy(scores, labels).item()
-        return loss, (scores.argmax(1) == labels).float().mean().item()
+        return task.evaluate(net)
 
 
 def main() -> None:
@@ -189,7 +134,7 @@ def main() -> None:
     torch.set_num_threads(1)
     logging.getLogger("flwr").setLevel(logging.WARNING)
     TaskIdentity.run_id, TaskIdentity.node_id, TaskIdentity.task_id = RUN, 1, 1
-    start = Net().state_dict()
+    start = task.Net().state_dict()
     with tempfile.TemporaryDirectory() as disk, tempfile.TemporaryDirectory(dir=MEMORY) as memory:
         trainings = [
             training("plain FedAvg", start, None),
@@ -245,14 +190,14 @@ def report(rows: list[str]) -> str:
         "| updates | arrays, bytes | messages, bytes | times fewer | round, s | to plain | aggregation, ms | "
     )
     head += "server memory, MiB | test loss | test accuracy |"
-    entries = sum(value.numel() for value in Net().state_dict().values())
+    entries = sum(value.numel() for value in task.Net().state_dict().values())
     return f"""# Flower's PyTorch quickstart, {CLIENTS} clients
 
 Written by `python benchmarks/quickstart.py` in `plugins/fedplug-flower`, on {machine()};
 {versions}.
-The model has {entries:,} entries in {len(Net().state_dict())} arrays. {ROUNDS} rounds, one epoch on {IMAGES}
-images each, all clients in every round, in one process, one after the other. Images are synthetic, of
-CIFAR-10's shape.
+The model has {entries:,} entries in {len(task.Net().state_dict())} arrays. {ROUNDS} rounds, one epoch on
+{task.IMAGES} images each, all clients in every round, in one process, one after the other. Images are
+synthetic, of CIFAR-10's shape.
 
 {head}
 |{" --- |" * 10}

@@ -64,11 +64,12 @@ class Flower:
         self._started.append(process)
         return process
 
-    def start_node(self, name: str, client: int, clients: int) -> None:
-        """Starts a SuperNode and waits until the SuperLink knows it."""
+    def start_node(self, name: str, client: int, clients: int, address: str | None = None) -> None:
+        """Starts a SuperNode, which connects to ``address`` or the SuperLink, and waits until it is known."""
         said = self.log(name).count("SuperNode ID")
         config = f"partition-id={client} num-partitions={clients}"
-        options = ("--superlink", self.address, "--port", str(_free_port()), "--node-config", config)
+        server = address or self.address
+        options = ("--superlink", server, "--port", str(_free_port()), "--node-config", config)
         self._nodes[name] = self.start(name, "flower-supernode", "--insecure", *options)
         self.wait(lambda: self.log(name).count("SuperNode ID") > said)
 
@@ -85,8 +86,8 @@ class Flower:
         path = self.folder / f"{name}.log"
         return path.read_text(errors="replace") if path.exists() else ""
 
-    def wait(self, until: Callable[[], bool]) -> None:
-        end = time.monotonic() + SECONDS
+    def wait(self, until: Callable[[], bool], seconds: float = SECONDS) -> None:
+        end = time.monotonic() + seconds
         while not until():
             if time.monotonic() > end:
                 logs = {
