@@ -26,13 +26,11 @@ _PER_DRAW = 4
 
 
 def require_memory(memory: Any) -> None:
-    """Returns the argument; raises ArgumentError unless it is one of `Memory`."""
+    """Raises ArgumentError unless the argument is one of `Memory`."""
     if memory not in get_args(Memory):
         raise ArgumentError(
             f"memory is {memory!r}; it must be one of {', '.join(map(repr, get_args(Memory)))}"
         )
-    chosen: Memory = memory
-    return chosen
 
 
 def packed(state: Mapping[str, Any], memory: Memory, round_num: int) -> dict[str, Any]:
