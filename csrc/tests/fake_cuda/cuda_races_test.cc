@@ -83,7 +83,7 @@ TEST(CudaRaces, OneLaunchIsFreeOfRaces) {
   }
 }
 
-TEST(CudaRaces, ARefusedLaunchIsFreeOfRaces) {
+TEST(CudaRaces, OneLaunchThatRefusesIsFreeOfRaces) {
   for (const TopKWay way : kWays) {
     Gpu gpu(way);
     EXPECT_EQ(RacesOf([&] { TopKRefusesATensorAndChangesNothing<float>(gpu); }),
@@ -152,7 +152,7 @@ TEST(CudaRaces, TeamsAreFreeOfRaces) {
             0);
 }
 
-TEST(CudaRaces, ChunksAndThresholdsAreFreeOfRaces) {
+TEST(CudaRaces, PassesOverChunksAreFreeOfRaces) {
   EXPECT_EQ(RacesOf([] {
               Random random(1);
               const auto x = RandomVector<float>(9000, Fill::kNormal, random);
@@ -165,7 +165,7 @@ TEST(CudaRaces, ChunksAndThresholdsAreFreeOfRaces) {
             0);
 }
 
-TEST(CudaRaces, PayloadsAreFreeOfRaces) {
+TEST(CudaRaces, PassesOverPayloadsAreFreeOfRaces) {
   Random random(4);
   auto input =
       RandomPayloads<float>(20000, 5, 3000, true, Fill::kNormal, random);
@@ -237,7 +237,7 @@ std::vector<fake_cuda::Mistakes> MistakesOfTheGrid(int barrier) {
 }
 
 // The first barriers follow the zeroing of the workspace, and a count.
-TEST(CudaRaces, AreFoundWithoutABarrierInOneLaunch) {
+TEST(CudaRaces, AreFoundWithoutABarrierOfTopK) {
   const auto input = Input<float>(17000, 100, Fill::kNormal, true);
   for (const TopKWay way : kWays) {
     Gpu gpu(way);
