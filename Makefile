@@ -69,6 +69,10 @@ test-neon: setup ## The vector loops for ARM, cross-compiled and emulated (Debia
 	done; \
 	for step in "cmake --preset" "cmake --build --preset" "ctest --preset"; do $(RUN) $$step neon || exit 1; done
 
+compile-cuda: setup ## Compile the CUDA kernels and the programs of gpu-check; needs nvcc, and no GPU
+	@command -v nvcc > /dev/null || { echo "compile-cuda skipped: no nvcc"; exit 0; }; \
+	$(RUN) cmake --preset cuda && $(RUN) cmake --build --preset cuda
+
 sanitize: setup ## Run the C++ tests under the address, undefined-behaviour and thread sanitizers
 	for preset in sanitize tsan; do \
 	  $(RUN) cmake --preset $$preset && $(RUN) cmake --build --preset $$preset && $(RUN) ctest --preset $$preset || exit 1; \

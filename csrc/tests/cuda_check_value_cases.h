@@ -67,17 +67,21 @@ ValueOutput<T> EncodedByTheCore(const ValueInput<T>& input) {
     } else {
       const ValueCode cast{std::is_same_v<T, Half> ? ValueForm::kFloat16
                                                    : ValueForm::kBFloat16};
-      output.status = EncodeValues(
+      // A variable, because nvcc takes an assignment of a template's result for
+      // an ignored one.
+      const Status rounded = EncodeValues(
           exact.data(), input.count(), cast, 0, serial,
           reinterpret_cast<std::uint8_t*>(values.data()), &non_finite);
+      output.status = rounded;
       if (!output.status.ok()) return output;
     }
   }
   output.data.resize(static_cast<std::size_t>(
       ValueCodeBytes(input.code, input.count(), sizeof(T))));
-  output.status =
+  const Status encoded =
       EncodeValues(values.data(), input.count(), input.code, input.seed, serial,
                    output.data.data(), &non_finite);
+  output.status = encoded;
   if (!output.status.ok() || exact.empty()) return output;
   const Status decoded = DecodeValues(
       output.data.data(), static_cast<std::int64_t>(output.data.size()),
