@@ -169,7 +169,7 @@ def mean_of_fixed(payloads: torch.Tensor, like: torch.Tensor, encoder: str) -> t
         return cuda.mean_of_fixed(payloads.contiguous(), like.new_empty(like.shape), _encoder(encoder))
     sent = [_container(encoder, row, like) if row.any() else b"" for row in payloads]
     messages = {f"rank {rank}": {"tensor": each} for rank, each in enumerate(sent)}
-    return mean_of(messages, "tensor", like, {_encoder(encoder).wire_id})
+    return mean_of(messages, "tensor", like, {_encoder(encoder).wire_id}, empty_is_zero=True)
 
 
 @mean_of_fixed.register_fake
