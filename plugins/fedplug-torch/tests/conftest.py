@@ -32,3 +32,8 @@ def ranks(request, start):
 @pytest.fixture
 def two_ranks(start):
     return start(2)
+
+
+@pytest.fixture
+def four_ranks(start):
+    return start(4)

@@ -12,15 +12,10 @@ import pytest
 import torch
 from ranks import Ranks
 from safetensors.torch import load, save
+from same import assert_same
 
 import fedplug
 from fedplug.errors import ArgumentError, StateError
-
-
-def assert_same(left, right):
-    assert left.keys() == right.keys()
-    for name in left:
-        np.testing.assert_array_equal(left[name], right[name], err_msg=name)
 
 
 def assert_equal_ranks(results):

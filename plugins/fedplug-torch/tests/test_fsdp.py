@@ -7,18 +7,7 @@ import fsdp_jobs
 import numpy as np
 import pytest
 import torch
-
-
-def assert_same(left, right):
-    assert left.keys() == right.keys()
-    for name in left:
-        np.testing.assert_array_equal(left[name], right[name], err_msg=name)
-
-
-@pytest.fixture
-def four_ranks(start):
-    return start(4)
-
+from same import assert_same
 
 # Averages --------------------------------------------------------------------------------------------------
 

@@ -11,6 +11,7 @@ import torch
 from fedplug_torch import OuterStep, decode
 from fedplug_torch.memory import packed, stochastic_bfloat16, unpacked
 from safetensors.torch import load, save
+from same import assert_same
 
 from fedplug.errors import ArgumentError
 
@@ -94,12 +95,6 @@ def test_what_is_no_choice_is_refused(memory):
 
 
 # Restarts and learning -------------------------------------------------------------------------------------
-
-
-def assert_same(left, right):
-    assert left.keys() == right.keys()
-    for name in left:
-        np.testing.assert_array_equal(left[name], right[name], err_msg=name)
 
 
 def test_a_restarted_outer_step_goes_on_with_the_same_bits(two_ranks):

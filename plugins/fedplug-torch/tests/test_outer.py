@@ -6,21 +6,15 @@ import copy
 import pickle
 
 import digits
-import numpy as np
 import outer_jobs
 import pytest
 import torch
 from fedplug_torch import OuterStep
 from outer_jobs import INNER_STEPS, Worker
 from safetensors.torch import load, save
+from same import assert_same
 
 from fedplug.errors import ArgumentError, NonFiniteError, PayloadError, StateError
-
-
-def assert_same(left, right):
-    assert left.keys() == right.keys()
-    for name in left:
-        np.testing.assert_array_equal(left[name], right[name], err_msg=name)
 
 
 def assert_equal_tensors(left, right):

@@ -9,18 +9,8 @@ import outer_jobs
 import pytest
 import shard_jobs
 import torch
+from same import assert_same
 from torch.distributed.tensor import Replicate, Shard
-
-
-def assert_same(left, right):
-    assert left.keys() == right.keys()
-    for name in left:
-        np.testing.assert_array_equal(left[name], right[name], err_msg=name)
-
-
-@pytest.fixture
-def four_ranks(start):
-    return start(4)
 
 
 @pytest.mark.parametrize("placement", [Shard(0), Shard(1), Replicate()], ids=str)
@@ -54,7 +44,7 @@ def test_parameters_that_a_forward_pass_left_whole_are_encoded_by_their_shards(f
 
 
 def test_an_outer_step_of_sharded_replicas_is_that_of_whole_workers(start):
-    """With the same batches on all ranks of a replica, sharding changes nothing but rounding."""
+    """Sharding changes only the rounding if all ranks of a replica have the same batches."""
     sharded = start(4).run(shard_jobs.train, "identity", 3)
     whole = start(2).run(outer_jobs.train, "identity", 3 * outer_jobs.INNER_STEPS)
     for parameters, _, _ in sharded:

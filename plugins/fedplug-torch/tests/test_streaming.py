@@ -14,15 +14,10 @@ import torch
 from fedplug_torch import OuterStep
 from outer_jobs import Worker
 from safetensors.torch import load, save
+from same import assert_same
 from streaming_jobs import STREAMING
 
 from fedplug.errors import ArgumentError, ConfigError, StateError
-
-
-def assert_same(left, right):
-    assert left.keys() == right.keys()
-    for name in left:
-        np.testing.assert_array_equal(left[name], right[name], err_msg=name)
 
 
 def shared_part(state):
