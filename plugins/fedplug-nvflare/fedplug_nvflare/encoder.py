@@ -6,19 +6,18 @@ import math
 from pathlib import Path
 from typing import Any
 
-from nvflare.apis.analytix import AnalyticsDataType
 from nvflare.apis.dxo import DXO, DataKind, MetaKey
 from nvflare.apis.dxo_filter import DXOFilter
 from nvflare.apis.event_type import EventType
 from nvflare.apis.fl_constant import FLContextKey
 from nvflare.apis.fl_context import FLContext
 from nvflare.apis.shareable import Shareable
-from nvflare.apis.utils.analytix_utils import create_analytic_dxo, send_analytic_dxo
 from nvflare.app_common.app_constant import AppConstants
 
 import fedplug
 from fedplug.errors import NonFiniteError
 from fedplug_nvflare.constants import Constants
+from fedplug_nvflare.tracking import track_bytes
 from fedplug_nvflare.update import ACCEPTED, RECEIPT, SEND_DIFFERENCES, SERVED, compressed, replaced
 
 __all__ = ["FedplugEncoder", "state_url"]
@@ -140,10 +139,7 @@ class FedplugEncoder(DXOFilter):
             f"update {receipt}: {sent} bytes instead of {dense} ({sent / max(dense, 1):.2%}), "
             f"{exact} of them for tensors that are sent exactly",
         )
-        scalar = create_analytic_dxo(
-            "fedplug/uplink_bytes", sent, AnalyticsDataType.SCALAR, global_step=round_num
-        )
-        send_analytic_dxo(self, scalar, fl_ctx)
+        track_bytes(self, "uplink", sent, round_num, fl_ctx)
 
 
 def state_url(store: str | None, fl_ctx: FLContext) -> str:

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from nvflare.apis.analytix import AnalyticsDataType
 from nvflare.apis.dxo import DXO, DataKind, MetaKey, from_shareable
 from nvflare.apis.dxo_filter import DXOFilter
 from nvflare.apis.event_type import EventType
 from nvflare.apis.fl_constant import FLContextKey
 from nvflare.apis.fl_context import FLContext
 from nvflare.apis.shareable import Shareable
-from nvflare.apis.utils.analytix_utils import create_analytic_dxo, send_analytic_dxo
 from nvflare.app_common.app_constant import AppConstants
 
 import fedplug
@@ -18,6 +16,7 @@ from fedplug.errors import FedplugError
 from fedplug.versions.message import read
 from fedplug_nvflare.encoder import state_url
 from fedplug_nvflare.global_model import native
+from fedplug_nvflare.tracking import track_bytes
 from fedplug_nvflare.update import VERSION, message_of
 
 __all__ = ["FedplugReceiver"]
@@ -100,10 +99,7 @@ class FedplugReceiver(DXOFilter):
             f"model {receiver.version} ({kind}): "
             f"{sent} bytes instead of {dense} ({sent / max(dense, 1):.2%})",
         )
-        scalar = create_analytic_dxo(
-            "fedplug/downlink_bytes", sent, AnalyticsDataType.SCALAR, global_step=round_num
-        )
-        send_analytic_dxo(self, scalar, fl_ctx)
+        track_bytes(self, "downlink", sent, round_num, fl_ctx)
         meta = {key: value for key, value in dxo.meta.items() if key != MetaKey.PROCESSED_ALGORITHM}
         # Copies, because scripts may write into the weights, and those of a receiver are read-only.
         weights = {name: native(array.copy(), as_torch) for name, array in model.items()}
