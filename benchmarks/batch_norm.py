@@ -17,6 +17,8 @@ import sys
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from fedplug.diagnostics.environment import processor
+
 ROOT = Path(__file__).parents[1]
 RESULT = Path(__file__).with_name("results") / "batch_norm.md"
 
@@ -126,7 +128,7 @@ def page(python: str, found: dict[str, Any]) -> str:
     return f"""# Models with batch normalization
 
 Made by `python -m benchmarks.batch_norm` on {datetime.datetime.now(tz=datetime.timezone.utc):%Y-%m-%d}:
-{_machine()}, shared with other work; {stated}.
+{processor()}, {os.cpu_count()} cores, shared with other work; {stated}.
 
 Scikit-learn's digits: 397 images for tests, the others among 4 clients, all of which train for one epoch in
 every round. The CNN has two convolutions and a hidden layer, 118,570 parameters; ResNet-10 is torchvision's
@@ -155,12 +157,6 @@ def _name(encoder: str) -> str:
     if encoder == LOSSY:
         return "statistics compressed"
     return "`" + encoder.replace("|", "\\|") + "`" if encoder else "uncompressed"
-
-
-def _machine() -> str:
-    lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
-    model = next(line.partition(": ")[2] for line in lines if line.startswith("model name"))
-    return f"{'AMD EPYC' if 'AMD EPYC' in model else model}, {os.cpu_count()} cores"
 
 
 if __name__ == "__main__":

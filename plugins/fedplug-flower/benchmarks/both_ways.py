@@ -36,6 +36,8 @@ from link import Link
 from local_flower import RUN, Nodes
 from processes import Flower
 
+from fedplug.diagnostics.environment import processor
+
 HERE = Path(__file__).parent
 APP = HERE / "both_ways"
 PATH = [HERE, HERE.parents[2] / "benchmarks"]
@@ -240,11 +242,12 @@ def table(place: str, rounds_of: dict[str, int], seeds: int, folder: Path, witho
 def page(folder: Path) -> str:
     """Returns the page of results."""
     packages = ("flwr", "torch", "fedplug")
+    machine = f"{processor()}, {os.cpu_count()} cores"
     versions = ", ".join(f"{name} {importlib.metadata.version(name)}" for name in packages)
     linked = [Run(model, way, rounds, rate) for model, rounds, rate in LINKED for way in WAYS]
     return f"""# Flower, compressed both ways
 
-Written by `python benchmarks/both_ways.py` in `plugins/fedplug-flower`, on {machine()}, shared with other
+Written by `python benchmarks/both_ways.py` in `plugins/fedplug-flower`, on {machine}, shared with other
 work; {versions}.
 
 **quickstart** is the network of Flower's PyTorch quickstart (62,006 parameters) on synthetic images of
@@ -284,13 +287,6 @@ Both nodes train and evaluate in each round, each behind a link with this rate i
 - **s to accuracy**: seconds until the accuracy is first within a point of the final one of plain Flower on
   this link. Flower asks for replies every three seconds, twice per round, and starts a process per message.
 """
-
-
-def machine() -> str:
-    """Returns the kernel's name of the processor."""
-    found = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
-    name = next(line.partition(": ")[2] for line in found if line.startswith("model name"))
-    return f"{'AMD EPYC' if 'AMD EPYC' in name else name}, {os.cpu_count()} cores"
 
 
 def main() -> None:

@@ -14,7 +14,6 @@ import gc
 import importlib.metadata
 import logging
 import os
-import platform
 import statistics
 import sys
 import tempfile
@@ -38,6 +37,8 @@ sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))
 import quickstart_task as task
 from fedplug_flower import Compressed, CompressMod
 from local_flower import RUN, Nodes
+
+from fedplug.diagnostics.environment import environment
 
 CLIENTS, ROUNDS = 50, 12
 ENCODER = "topk(0.01, scope='model') | qsgd(8)"
@@ -216,15 +217,9 @@ synthetic, of CIFAR-10's shape.
 
 
 def machine() -> str:
-    """Returns the kernel's name of the processor."""
-    found = [
-        line
-        for line in Path("/proc/cpuinfo").read_text().splitlines()
-        if line.startswith(("model name", "flags"))
-    ]
-    name = "AMD EPYC" if "AMD EPYC" in found[0] else found[0].partition(": ")[2]
-    simd = "AVX-512" if "avx512f" in found[1] else "AVX2" if "avx2" in found[1] else platform.machine()
-    return f"{name}, {os.cpu_count()} cores, {simd}"
+    """Returns the processor, its cores and the vector instructions that are used."""
+    facts = environment()
+    return f"{facts['processor']}, {facts['cores']} cores, {facts['simd']}"
 
 
 if __name__ == "__main__":
