@@ -3,21 +3,22 @@
     python plugins/fedplug-cuda/benchmarks/select_and_encode.py
 
 50M elements in 24 tensors, 1 % of all entries, then 8 bits for each value and Rice-coded indices. Prints a
-table of medians in milliseconds: a row for each goal of fedplug on GPUs that can be measured today. The
-payloads are compared with the CPU's before anything is timed.
+table of medians in milliseconds: the codec of PyTorch with several encoders, payloads of a fixed size, and
+sums. The payloads of the first encoder are compared with the CPU's before anything is timed.
 """
 
 from __future__ import annotations
 
 import statistics
 import time
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import fedplug_torch
 import ml_dtypes
 import numpy as np
 import torch
-from fedplug_cuda import grouped_topk_residual
+from fedplug_cuda import as_device_array, grouped_topk_residual
 
 import fedplug
 from fedplug import kernels
@@ -25,6 +26,20 @@ from fedplug.ops.types import GroupedTopK
 
 ELEMENTS, TENSORS, RUNS = 50_331_648, 24, 21
 EXPRESSION = "topk(0.01, scope='model') | qsgd(8)"
+FIXED = "topk(count=64, chunk=4096) | codebook(2) | offsets(4096)"
+OTHERS = (
+    "topk(0.01) | qsgd(8)",
+    "topk(0.01, chunk=4096) | qsgd(8)",
+    "dgc(0.01) | qsgd(8)",
+    "stc(0.01)",
+    "randomk(0.01) | qsgd(8)",
+    "threshold(2.5) | qsgd(8)",
+    "qsgd(8)",
+    "bfp(4)",
+    "sign",
+    "blockwise8",
+    "bfloat16",
+)
 PAYLOADS = 8
 K = ELEMENTS // 100
 
@@ -49,11 +64,10 @@ class Encoding:
         self._state: Any = None
         self._states: Any = None
         self._residuals = [torch.zeros(shape, device="cuda") for _ in self.tensors]
-        self._codec_of_each = fedplug_torch.Codec("topk(0.01) | qsgd(8)")
-        self._states_of_each: Any = None
-        self._quantizer = fedplug_torch.Codec("qsgd(8)")
+        self._fixed = fedplug_torch.FixedSize(FIXED)
+        self._fixed_residuals = {name: self._fixed.zeros(x) for name, x in self.tensors.items()}
         self._payloads, _ = self._torch_codec.encode_model(self.tensors)
-        self._sums = {name: torch.empty(shape, device="cuda") for name in self.tensors}
+        self._sums = {name: torch.zeros(shape, device="cuda") for name in self.tensors}
 
     def torch_steps(self) -> None:
         """Top-k of each tensor, int8 values, and the entries on the host: what people write themselves."""
@@ -84,21 +98,27 @@ class Encoding:
         payloads, self._states = self._torch_codec.encode_model(self.tensors, self._states)
         return payloads
 
-    def encode_each(self) -> None:
-        """The same with 1 % of each tensor."""
-        _, self._states_of_each = self._codec_of_each.encode_model(self.tensors, self._states_of_each)
+    def encode_with(self, encoder: str) -> Callable[[], object]:
+        """A call that encodes the model with another encoder, from its last state on."""
+        codec, states = fedplug_torch.Codec(encoder), None
 
-    def quantize(self) -> None:
-        """Every entry with 8 bits: on the host, as there is no kernel yet."""
-        self._quantizer.encode_model(self.tensors)
+        def once() -> None:
+            nonlocal states
+            _, states = codec.encode_model(self.tensors, states)
+
+        return once
+
+    def encode_fixed(self) -> None:
+        """Payloads of a fixed size, of which nothing is known on the host."""
+        for name, x in self.tensors.items():
+            self._fixed_residuals[name] = self._fixed.encode(x, self._fixed_residuals[name]).residual
 
     def add(self) -> None:
-        """Decodes eight payloads, adds them on the host, and copies the sum to the device."""
-        total = fedplug.ModelSum({name: x.shape for name, x in self.tensors.items()})
+        """Adds eight payloads to zeros and divides by their number, on the device."""
+        total = fedplug.ModelSum.like({name: as_device_array(x) for name, x in self._sums.items()})
         for _ in range(PAYLOADS):
             total.add(self._payloads)
-        for name, x in total.mean().items():
-            self._sums[name].copy_(torch.from_numpy(np.asarray(x)))
+        total.mean()
 
 
 def median_ms(run: Any, runs: int = RUNS) -> float:
@@ -111,6 +131,18 @@ def median_ms(run: Any, runs: int = RUNS) -> float:
         torch.cuda.synchronize()
         times.append(time.perf_counter() - begin)
     return 1e3 * statistics.median(times[3:])
+
+
+def encodings(encoding: Encoding) -> Iterator[tuple[str, Callable[[], object]]]:
+    """The encoders of the table, with a call of each."""
+    yield EXPRESSION, encoding.encode
+    for encoder in OTHERS:
+        yield encoder, encoding.encode_with(encoder)
+
+
+def code(expression: str) -> str:
+    """An expression as code in a table."""
+    return "`" + expression.replace("|", "\\|") + "`"
 
 
 def main() -> None:
@@ -127,17 +159,18 @@ def main() -> None:
             "PyTorch's own steps": median_ms(encoding.torch_steps),
             "through the host": median_ms(encoding.through_the_host, 9),
             "selection alone, entries on the host": median_ms(encoding.select),
-            f"`fedplug_torch.Codec`, `{EXPRESSION}`".replace("|", "\\|"): median_ms(encoding.encode),
-            "`fedplug_torch.Codec`, `topk(0.01) \\| qsgd(8)`": median_ms(encoding.encode_each),
-            "`fedplug_torch.Codec`, `qsgd(8)`, dense": median_ms(encoding.quantize, 5),
-            f"{PAYLOADS} payloads decoded and added, the mean on the device": median_ms(encoding.add, 5),
+            **{code(name): median_ms(run, 7) for name, run in encodings(encoding)},
+            f"{PAYLOADS} payloads added on the device, and their mean": median_ms(encoding.add, 5),
         }
+        if dtype is torch.float32:
+            columns[dtype][f"fixed size, {code(FIXED)}"] = median_ms(encoding.encode_fixed)
         del encoding
         torch.cuda.empty_cache()
     print("| work | float32 | bfloat16 |")
     print("| --- | --- | --- |")
     for name in columns[torch.float32]:
-        print(f"| {name} | " + " | ".join(f"{column[name]:.2f} ms" for column in columns.values()) + " |")
+        times = (column.get(name) for column in columns.values())
+        print(f"| {name} | " + " | ".join("" if time is None else f"{time:.2f} ms" for time in times) + " |")
 
 
 if __name__ == "__main__":
