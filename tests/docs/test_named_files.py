@@ -12,7 +12,7 @@ from pages import anchors
 
 ROOT = Path(__file__).parents[2]
 ARCHITECTURE = ROOT / "docs/architecture.md"
-PAGES = ("docs/architecture.md", "csrc/README.md", "CONTRIBUTING.md")
+PAGES = ("docs/architecture.md", "docs/compat.md", "csrc/README.md", "CONTRIBUTING.md")
 
 # In backticks: a file by its ending, or a folder by its last character; `*` stands for several.
 NAMED = re.compile(r"`([\w.*/-]+(?:\.(?:py|pyi|h|cc|cu|cuh|md|toml|txt|sh|cmake)|/))`")

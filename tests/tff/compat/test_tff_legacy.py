@@ -85,7 +85,7 @@ def test_metrics_without_bytes_are_distinguished_from_zero_bytes() -> None:
 
 
 def test_the_program_in_the_documentation_runs(capsys) -> None:
-    page = Path(__file__).parents[3] / "docs" / "compat.md"
+    page = Path(__file__).parents[3] / "docs" / "migrating.md"
     (program,) = re.findall(r"```python\n(.*?)```", page.read_text(encoding="utf-8"), re.DOTALL)
 
     def model_fn():
