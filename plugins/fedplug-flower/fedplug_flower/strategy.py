@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import secrets
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from typing import Any, cast
@@ -25,6 +25,7 @@ from flwr.serverapp.strategy import (
 
 import fedplug
 from fedplug.errors import NonFiniteError
+from fedplug_flower.accepted import Accepted
 from fedplug_flower.differences import read
 from fedplug_flower.downlink import Downlink
 from fedplug_flower.intake import Intake
@@ -39,9 +40,6 @@ _log = logging.getLogger("flwr.fedplug")
 
 _AVERAGES = {kind.aggregate_train for kind in (FedAvg, FedAvgM, FedAdagrad, FedAdam, FedYogi)}
 """The strategies whose result depends only on the weighted mean of replies, their metrics and errors."""
-
-_GONE_NODES = 1024
-"""Maximum number of gone nodes in a request; each takes about 60 bytes."""
 
 Aggregated = tuple[ArrayRecord | None, MetricRecord | None]
 
@@ -116,7 +114,7 @@ class Compressed(Strategy):
         self._downlink = None if broadcast_encoder is None else Downlink(broadcast_encoder)
         self._encoder_config = fedplug.to_config(codec.encoder)
         self._training = secrets.token_hex(8)
-        self._accepted: dict[int, str] = {}  # the last accepted receipt by node; the latest at the end
+        self._accepted = Accepted()
         self._terms = Terms(strategy)
         self._model: ArrayRecord | None = None
         self._values: list[str] = []  # arrays whose values are sent instead of differences
@@ -141,7 +139,7 @@ class Compressed(Strategy):
         self._model, self._values = arrays, self._values_of(arrays)
         self._asked = set()
         messages = list(self.strategy.configure_train(server_round, arrays, config, grid))
-        gone = self._gone(grid, [message.metadata.dst_node_id for message in messages])
+        gone = self._accepted.gone(grid, [message.metadata.dst_node_id for message in messages])
         for message in messages:
             if list(message.content.array_records.values()) == [arrays]:
                 self._asked.add(message.metadata.dst_node_id)
@@ -191,7 +189,7 @@ class Compressed(Strategy):
             _log.warning("fedplug: round %d is refused, the model stays as it is: %s", server_round, error)
             arrays, metrics = None, None
         if arrays is not None:
-            self._accept(intake.receipts)
+            self._accepted.add(intake.receipts)
         metrics = intake.add_to(metrics)
         return arrays, metrics if self._downlink is None else self._downlink.add_to(metrics)
 
@@ -201,7 +199,7 @@ class Compressed(Strategy):
         """Returns the strategy's messages."""
         messages = list(self.strategy.configure_evaluate(server_round, arrays, config, grid))
         if self._downlink is not None:
-            gone = self._gone(grid, [message.metadata.dst_node_id for message in messages])
+            gone = self._accepted.gone(grid, [message.metadata.dst_node_id for message in messages])
             self._send(arrays, messages, gone)
         return messages
 
@@ -224,18 +222,8 @@ class Compressed(Strategy):
 
         self._downlink.send(arrays, messages, delivery)
 
-    def _gone(self, grid: Grid, asked: Iterable[int]) -> list[int]:
-        """Returns the nodes that are no longer connected, latest last, if a new node is in the round."""
-        if not self._accepted or all(node in self._accepted for node in asked):
-            return []
-        connected = set(grid.get_node_ids())
-        return [node for node in self._accepted if node not in connected][-_GONE_NODES:]
-
     def _request(self, server_round: int, node: int, gone: Sequence[int]) -> Request:
-        """Returns the request to a node; a restarted node has a new id, but its state has the old one."""
-        known = node in self._accepted
-        accepted = [self._accepted[one] for one in ([node] if known else gone)]
-        names = [] if known else [str(one) for one in gone]
+        accepted, names = self._accepted.told(node, gone)
         places = [place for place, name in enumerate(self._model or {}) if name in self._values]
         return Request(
             self._encoder_config,
@@ -264,11 +252,6 @@ class Compressed(Strategy):
             self._told = exactly
         chosen = self._whole.union(exactly.get("statistics", ()))
         return [name for name, array in found.items() if name in chosen and np.isfinite(array).all()]
-
-    def _accept(self, receipts: Mapping[int, str]) -> None:
-        for node, receipt in receipts.items():
-            self._accepted.pop(node, None)
-            self._accepted[node] = receipt
 
     def _add(self, total: RoundSum, message: Message) -> str | None:
         """Adds a client's update; returns its receipt if it is compressed."""
