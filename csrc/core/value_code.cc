@@ -210,7 +210,7 @@ bool EncodeScaled(const Job<T>& job, const T* values, std::uint64_t seed,
 
 template <typename T>
 bool DecodeScaled(const Job<T>& job, const std::uint8_t* data,
-                  Parallel& parallel, T* values) {
+                  Parallel& parallel, const Decoded<T>& to) {
   const ValueLayout& layout = job.layout;
   const auto times = job.code.form == ValueForm::kBfp
                          ? job.level_loops.times_step
@@ -233,12 +233,14 @@ bool DecodeScaled(const Job<T>& job, const std::uint8_t* data,
                  });
     };
     if constexpr (std::is_same_v<T, WideOf<T>>) {
-      write(values + first);
-    } else {
-      WideChunk<T> wide;
-      write(wide.data());
-      job.convert.narrow(wide.data(), n, values + first);
+      if (to.values != nullptr) {
+        write(to.values + first);
+        return true;
+      }
     }
+    WideChunk<T> wide;
+    write(wide.data());
+    to.Put(job, wide.data(), first, n);
     return true;
   };
   return ForEachUnit(job.count, layout.Unit(), parallel,
@@ -289,6 +291,45 @@ Status CheckScales(const Job<T>& job, const std::uint8_t* data) {
   return {};
 }
 
+template <typename T>
+Status Decode(const std::uint8_t* data, std::int64_t bytes, std::int64_t count,
+              const ValueCode& code, Parallel& parallel, const Decoded<T>& to) {
+  constexpr auto kValueBytes = static_cast<std::int64_t>(sizeof(T));
+  SimdLevel level;
+  if (Status status = CheckValueBytes(data, bytes, count, code, kValueBytes);
+      !status.ok()) {
+    return status;
+  }
+  if (Status status = FindSimdLevel(&level); !status.ok()) return status;
+  const DefaultFloatEnvironment environment;
+  const Job<T> job(code, count, level);
+  // Means and extremes have signs.
+  if (code.form != ValueForm::kCodebook && code.form != ValueForm::kBounded) {
+    if (Status status = CheckScales(job, data); !status.ok()) return status;
+  }
+  bool valid;
+  switch (code.form) {
+    case ValueForm::kFloat16:
+      valid = DecodeCast<Half>(job, data, parallel, to);
+      break;
+    case ValueForm::kBFloat16:
+      valid = DecodeCast<BFloat16>(job, data, parallel, to);
+      break;
+    case ValueForm::kCodebook:
+      valid = DecodeCodebook(job, data, parallel, to.values);
+      break;
+    case ValueForm::kBounded:
+      valid = DecodeBounded(job, data, parallel, to.values);
+      break;
+    default:
+      valid = DecodeScaled(job, data, parallel, to);
+  }
+  return valid ? Status()
+               : Corrupt(
+                     "a level or value does not exist, or unused bits are "
+                     "set");
+}
+
 }  // namespace
 
 Status NonFiniteValues(std::int64_t non_finite, std::int64_t count,
@@ -333,48 +374,33 @@ template <typename T>
 Status DecodeValues(const std::uint8_t* data, std::int64_t bytes,
                     std::int64_t count, const ValueCode& code,
                     Parallel& parallel, T* values) {
-  constexpr auto kValueBytes = static_cast<std::int64_t>(sizeof(T));
-  SimdLevel level;
-  if (Status status = CheckValueBytes(data, bytes, count, code, kValueBytes);
-      !status.ok()) {
-    return status;
-  }
-  if (Status status = FindSimdLevel(&level); !status.ok()) return status;
-  const DefaultFloatEnvironment environment;
-  const Job<T> job(code, count, level);
-  // Means and extremes have signs.
-  if (code.form != ValueForm::kCodebook && code.form != ValueForm::kBounded) {
-    if (Status status = CheckScales(job, data); !status.ok()) return status;
-  }
-  bool valid;
-  switch (code.form) {
-    case ValueForm::kFloat16:
-      valid = DecodeCast<Half>(job, data, parallel, values);
-      break;
-    case ValueForm::kBFloat16:
-      valid = DecodeCast<BFloat16>(job, data, parallel, values);
-      break;
-    case ValueForm::kCodebook:
-      valid = DecodeCodebook(job, data, parallel, values);
-      break;
-    case ValueForm::kBounded:
-      valid = DecodeBounded(job, data, parallel, values);
-      break;
-    default:
-      valid = DecodeScaled(job, data, parallel, values);
-  }
-  return valid ? Status()
-               : Corrupt(
-                     "a level or value does not exist, or unused bits are "
-                     "set");
+  return Decode<T>(data, bytes, count, code, parallel, {values, nullptr});
 }
 
-#define FEDPLUG_INSTANTIATE(T)                                           \
-  template Status EncodeValues(const T*, std::int64_t, const ValueCode&, \
-                               std::uint64_t, Parallel&, std::uint8_t*,  \
-                               std::int64_t*);                           \
-  template Status DecodeValues(const std::uint8_t*, std::int64_t,        \
-                               std::int64_t, const ValueCode&, Parallel&, T*)
+template <typename T>
+Status CheckValues(const std::uint8_t* data, std::int64_t bytes,
+                   std::int64_t count, const ValueCode& code,
+                   Parallel& parallel, T* largest) {
+  if (code.form == ValueForm::kCodebook || code.form == ValueForm::kBounded) {
+    return {StatusCode::kInvalidArgument,
+            "the value codes codebook and bounded are checked as they are "
+            "decoded"};
+  }
+  LargestOfThreads<WideOf<T>> found;
+  const Status status =
+      Decode<T>(data, bytes, count, code, parallel, {nullptr, &found});
+  *largest = value_loops::Rounded<T>(FromKey<WideOf<T>>(found.key()));
+  return status;
+}
+
+#define FEDPLUG_INSTANTIATE(T)                                                 \
+  template Status EncodeValues(const T*, std::int64_t, const ValueCode&,       \
+                               std::uint64_t, Parallel&, std::uint8_t*,        \
+                               std::int64_t*);                                 \
+  template Status DecodeValues(const std::uint8_t*, std::int64_t,              \
+                               std::int64_t, const ValueCode&, Parallel&, T*); \
+  template Status CheckValues(const std::uint8_t*, std::int64_t, std::int64_t, \
+                              const ValueCode&, Parallel&, T*)
 FEDPLUG_INSTANTIATE(float);
 FEDPLUG_INSTANTIATE(double);
 FEDPLUG_INSTANTIATE(Half);

@@ -162,6 +162,18 @@ Status DecodeValues(const std::uint8_t* data, std::int64_t bytes,
                     std::int64_t count, const ValueCode& code,
                     Parallel& parallel, T* values);
 
+// The refusals of DecodeValues, for who decodes elsewhere, and the largest
+// magnitude of the values. Refuses (kInvalidArgument) kCodebook and kBounded.
+//
+// REQUIRES: as DecodeValues
+// SHAPE:    data[bytes], largest[1]
+// THREADS:  as EncodeValues
+// COST:     reads each byte once
+template <typename T>
+Status CheckValues(const std::uint8_t* data, std::int64_t bytes,
+                   std::int64_t count, const ValueCode& code,
+                   Parallel& parallel, T* largest);
+
 }  // namespace fedplug
 
 #endif  // FEDPLUG_CORE_VALUE_CODE_H_

@@ -16,6 +16,7 @@
 #include "cuda/device_block.cuh"
 #include "cuda/fixed_payload.h"
 #include "cuda/launch.cuh"
+#include "cuda/packed_bits.h"
 
 namespace fedplug::cuda {
 namespace {
@@ -244,18 +245,6 @@ __device__ std::uint8_t PackedByte(std::int64_t at, int bits,
     byte |= shift >= 0 ? number << shift : number >> -shift;
   }
   return static_cast<std::uint8_t>(byte);
-}
-
-// Number `i` of the same.
-__device__ std::uint32_t Unpacked(const std::uint8_t* packed, std::int64_t i,
-                                  int bits) {
-  const std::int64_t first = i * bits;
-  std::uint64_t word = 0;
-  for (std::int64_t at = first / 8; at <= (first + bits - 1) / 8; ++at) {
-    word |= std::uint64_t{packed[at]} << (8 * (at - first / 8));
-  }
-  const std::uint64_t mask = (std::uint64_t{1} << bits) - 1;
-  return static_cast<std::uint32_t>((word >> (first % 8)) & mask);
 }
 
 // Writes byte number `i` of each part of the payload, and leaves to the

@@ -180,6 +180,25 @@ py::bytes FrameValues(const py::object& values_object, const py::bytes& header,
   return container.bytes();
 }
 
+// The largest magnitude of the values that Decode would return.
+double Check(const py::object& data_object, std::int64_t count,
+             const std::string& form, const py::dtype& dtype, int bits,
+             std::int64_t block_size) {
+  const Flat data = FlatArray(data_object, "data", DType::kUInt8);
+  const ValueCode code = ToValueCode(form, bits, block_size, 0);
+  const auto* const bytes = data.Read<std::uint8_t>();
+  Parallel& threads = Threads();
+  Status status;
+  double largest = 0;
+  WithFloatType(DTypeOf(dtype), [&](auto zero) {
+    const WithoutGil released;
+    status = CheckValues(bytes, data.size, count, code, threads, &zero);
+    largest = static_cast<double>(Wide(zero));
+  });
+  ThrowUnlessOk(status);
+  return largest;
+}
+
 // `out` is an array of `count` values of that dtype, or None.
 py::array Decode(const py::object& data_object, std::int64_t count,
                  const std::string& form, const py::dtype& dtype, int bits,
@@ -220,6 +239,9 @@ void RegisterValueCode(py::module_& module) {
   module.def("decode_values", &Decode, py::arg("data"), py::arg("count"),
              py::arg("form"), py::arg("dtype"), py::arg("bits"),
              py::arg("block_size"), py::arg("relative"), py::arg("out"));
+  module.def("check_values", &Check, py::arg("data"), py::arg("count"),
+             py::arg("form"), py::arg("dtype"), py::arg("bits"),
+             py::arg("block_size"));
 }
 
 }  // namespace fedplug::python

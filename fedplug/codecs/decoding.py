@@ -22,7 +22,7 @@ from fedplug.encoders.standalone.identity import Identity
 from fedplug.errors import ArgumentError, ConfigError, PayloadError
 from fedplug.ops import _cuda, donation
 from fedplug.ops.device_array import is_on_device
-from fedplug.ops.types import ArraySpec
+from fedplug.ops.types import ArraySpec, PackedValues
 from fedplug.registry.component import plain
 
 __all__ = ["DEFAULT_MAX_BYTES", "Received", "decode", "decode_model", "expected_of", "receive"]
@@ -35,13 +35,14 @@ class Received(NamedTuple):
 
     Attributes:
         spec: The spec of the array that was encoded.
-        values: All elements, ``[n]``; or for a sparse payload the values that were sent, ``[k]``.
+        values: All elements, ``[n]``, or their code; or for a sparse payload the values that were sent,
+            ``[k]``.
         indices: The indices of these values, strictly ascending, ``[k]`` int32; None if all elements were
             sent.
     """
 
     spec: ArraySpec
-    values: NDArray[Any]
+    values: NDArray[Any] | PackedValues
     indices: NDArray[np.int32] | None
 
 
@@ -83,8 +84,9 @@ def decode(
     else:
         _require_at_most(max_bytes, plan, body)
     if out is not None and is_on_device(out):
-        _cuda.sums.write(out, *_read(plan, body, None))
+        _cuda.sums.write(out, *_read(plan, body, None, packed=True))
         return out
+    values: NDArray[Any]
     values, indices = _read(plan, body, out)
     if indices is not None:
         dense = kernels.scatter_decode(values, indices, size=plan.size, out=out)
@@ -154,7 +156,12 @@ def expected_of(wire_ids: WireIds | Mapping[str, Container[str]], name: str) -> 
 
 
 def receive(
-    payload: Any, *, shape: tuple[int, ...], place: NDArray[Any] | None, wire_ids: WireIds = None
+    payload: Any,
+    *,
+    shape: tuple[int, ...],
+    place: NDArray[Any] | None,
+    wire_ids: WireIds = None,
+    packed: bool = False,
 ) -> Received:
     """Decodes a payload; a sparse one stays sparse if its entries take less memory than the array.
 
@@ -163,6 +170,7 @@ def receive(
         shape: The expected shape.
         place: Memory for the elements of a dense payload, which is used if they fit.
         wire_ids: The expected wire ids, as for `decode`.
+        packed: Whether to return the code of a dense payload, which was checked, if a device can decode it.
 
     Raises:
         PayloadError: The payload is refused, see `decode`; or it has another shape.
@@ -170,7 +178,7 @@ def receive(
     plan, body = _opened(payload, wire_ids)
     if plan.spec.shape != shape:
         raise PayloadError(f"the payload is of shape {list(plan.spec.shape)}; expected {list(shape)}")
-    values, indices = _read(plan, body, place)
+    values, indices = _read(plan, body, place, packed=packed)
     if indices is None or values.nbytes + indices.nbytes <= plan.array_bytes:
         return Received(plan.spec, values, indices)
     return Received(plan.spec, kernels.scatter_decode(values, indices, size=plan.size), None)
@@ -230,10 +238,12 @@ def _require_at_most(max_bytes: int, plan: _Plan, body: NDArray[np.uint8]) -> No
 
 
 def _read(
-    plan: _Plan, body: NDArray[np.uint8], place: NDArray[Any] | None
-) -> tuple[NDArray[Any], NDArray[np.int32] | None]:
+    plan: _Plan, body: NDArray[np.uint8], place: NDArray[Any] | None, *, packed: bool = False
+) -> tuple[Any, NDArray[np.int32] | None]:
     before = None if plan.reader.sparse else donation.result_place.set(place)
     try:
+        if packed and (code := plan.reader.packed(body, plan.spec, plan.size)) is not None:
+            return code, None
         return plan.reader.entries(body, plan.spec, plan.size)
     except (ArgumentError, ConfigError) as error:  # an impossible configuration is the payload's fault
         raise PayloadError(f"a payload with the wire id {plan.wire_id!r} cannot be read: {error}") from error

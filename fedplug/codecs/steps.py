@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from fedplug.ops import _cuda
 from fedplug.ops.device_array import DeviceArray
+from fedplug.ops.types import PackedValues
 
 __all__ = ["AddOnDevice", "Step", "run"]
 
@@ -22,13 +23,16 @@ class AddOnDevice(NamedTuple):
 
     Attributes:
         total: The array, float32 or float64.
-        values: The numbers to add, of the dtype of ``total``: a NumPy array, or on the same device.
+        values: The numbers to add, of the dtype of ``total``: a NumPy array, or on the same device. Or their
+            code, of ``total``'s dtype or a narrower one.
         indices: The strictly ascending indices of the values, which were checked; None: one for each element.
+        factor: A factor of the values in the code; None: 1.
     """
 
     total: DeviceArray
-    values: NDArray[Any] | DeviceArray
+    values: NDArray[Any] | DeviceArray | PackedValues
     indices: NDArray[np.int32] | None
+    factor: NDArray[Any] | None = None
 
 
 Step: TypeAlias = "partial[Any] | AddOnDevice"

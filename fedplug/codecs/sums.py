@@ -26,6 +26,7 @@ from fedplug.encoders.model.statistics import is_statistic
 from fedplug.errors import ArgumentError, ConfigError, NonFiniteError, PayloadError
 from fedplug.ops import _cuda
 from fedplug.ops.device_array import DeviceArray, is_on_device, on_host
+from fedplug.ops.types import PackedValues
 from fedplug.registry.component import plain
 
 __all__ = ["ModelSum", "Sum"]
@@ -78,9 +79,13 @@ class _Accumulator:
             raise ArgumentError(f"{_DTYPES}, not of {dtype!r}") from error
         if not ops.is_floating(self.dtype) or self.dtype.itemsize > 8:
             raise ArgumentError(f"{_DTYPES}, not of {self.dtype}")
-        self.total: Any = np.zeros(self.shape, self.dtype)
-        if like is not None:
-            self.total = _cuda.sums.zeros(self.shape, self.dtype, like)
+        if like is not None and self.dtype.itemsize < 4:
+            raise ArgumentError(f"a sum on a device is of float32 or float64, not of {self.dtype}")
+        self.total: Any = (
+            np.zeros(self.shape, self.dtype)
+            if like is None
+            else _cuda.sums.zeros(self.shape, self.dtype, like)
+        )
         self.bound = 0.0
         self.limit = math.inf
         self.dtype_of_mean = self.dtype
@@ -118,8 +123,10 @@ class _Accumulator:
             place = self._spare.pop()
         except IndexError:  # the first payload, or another thread has the memory
             place = None
-        received = receive(payload, shape=self.shape, place=place, wire_ids=self._wire_ids)
-        if place is not None and not np.may_share_memory(received.values, place):
+        packed = is_on_device(self.total)
+        received = receive(payload, shape=self.shape, place=place, wire_ids=self._wire_ids, packed=packed)
+        values = received.values
+        if place is not None and (isinstance(values, PackedValues) or not np.may_share_memory(values, place)):
             self._spare.append(place)
         dtype = received.spec.dtype
         widened = dtype == self.dtype or self.dtype.name in _WIDER.get(dtype.name, ())
@@ -130,6 +137,8 @@ class _Accumulator:
     def keep_memory(self, received: Received, payload: Any) -> None:
         """Keeps the memory of a decoded payload for the next one."""
         values = received.values
+        if isinstance(values, PackedValues):
+            return
         dense = received.indices is None and values.flags.writeable and values.flags.c_contiguous
         if dense and not np.may_share_memory(values, np.frombuffer(payload, np.uint8)):
             self._spare.append(values)
@@ -180,6 +189,8 @@ def _copied(total: Any) -> Any:
 def _adding_on_device(total: DeviceArray, received: Received, factor: NDArray[Any] | None) -> list[Step]:
     """Returns the step that adds a payload to an array on a device; the host rounds the products."""
     _, values, indices = received
+    if isinstance(values, PackedValues):
+        return [AddOnDevice(total, values, None, factor)]
     if indices is not None and indices.size:
         ascending = bool((indices[1:] > indices[:-1]).all())
         if not ascending or indices[0] < 0 or indices[-1] >= total.size:
@@ -195,6 +206,7 @@ def _adding(total: Any, received: Received, factor: NDArray[Any] | None) -> list
     if is_on_device(total):
         return _adding_on_device(total, received, factor)
     _, values, indices = received
+    assert isinstance(values, np.ndarray)  # codes are for sums on a device
     dtype = total.dtype
     if indices is not None:
         weights = None if factor is None else factor.reshape(1)
@@ -260,9 +272,9 @@ class _WeightedSum:
                 steps += part.merging(other._parts[name])
             run([*steps, *self._counting(other._weight, other._count)])
 
-    def _values(self) -> dict[Any, NDArray[Any]]:
+    def _values(self, *, copy: bool = True) -> dict[Any, NDArray[Any]]:
         with self._lock:
-            return {name: _copied(part.total) for name, part in self._parts.items()}
+            return {name: _copied(part.total) if copy else part.total for name, part in self._parts.items()}
 
     def _forms(self) -> dict[str | None, str]:
         return {name: part.form() for name, part in self._parts.items()}
@@ -389,6 +401,7 @@ class ModelSum(_WeightedSum):
         dtype: DTypeLike | Mapping[str, DTypeLike] = np.float32,
         *,
         wire_ids: WireIds | Mapping[str, Container[str]] = None,
+        beside: DeviceArray | None = None,
     ) -> None:
         """Makes sums of zeros.
 
@@ -397,6 +410,7 @@ class ModelSum(_WeightedSum):
             dtype: The dtype of all sums, or their dtypes by name; as for `Sum`.
             wire_ids: The expected wire ids as for `Sum`: for all arrays, or by name, as `Codec.wire_ids`
                 returns them.
+            beside: An array on the CUDA device that has the sums, see docs/gpu.md; None: the host has them.
 
         Raises:
             ArgumentError: A dtype is not allowed for sums, or the dtype or wire ids of a name are missing.
@@ -408,7 +422,7 @@ class ModelSum(_WeightedSum):
         parts: dict[str | None, _Accumulator] = {}
         for name, shape in shapes.items():
             with _naming(name):
-                parts[name] = _Accumulator(shape, dtypes[name], expected_of(wire_ids, name))
+                parts[name] = _Accumulator(shape, dtypes[name], expected_of(wire_ids, name), beside)
         super().__init__(parts)
 
     @classmethod
@@ -469,9 +483,9 @@ class ModelSum(_WeightedSum):
             raise ArgumentError("the other sum is of arrays of other names, shapes or dtypes")
         self._merge(other)
 
-    def value(self) -> dict[str, NDArray[Any]]:
-        """Returns copies of the sums so far, by name."""
-        return self._values()
+    def value(self, *, copy: bool = True) -> dict[str, NDArray[Any]]:
+        """Returns copies of the sums so far, by name; with ``copy=False`` the sums, which `add` changes."""
+        return self._values(copy=copy)
 
     def mean(self) -> dict[str, NDArray[Any]]:
         """Returns the sums divided by the sum of the weights, in their dtypes; see `like` for statistics.
@@ -551,6 +565,8 @@ def _largest_update(array: NDArray[Any]) -> float:
     return max(largest - _magnitude(finite), largest * eps / 8)
 
 
-def _magnitude(values: NDArray[Any]) -> float:
+def _magnitude(values: NDArray[Any] | PackedValues) -> float:
     """Returns the largest magnitude; two reductions need no memory."""
+    if isinstance(values, PackedValues):
+        return values.largest
     return max(float(values.max()), -float(values.min())) if values.size else 0.0

@@ -22,7 +22,7 @@ from fedplug.encoders.pipeline.stage_order import DEFAULT_INDEX_CODER, DEFAULT_Q
 from fedplug.encoders.pipeline.value_coder import ValueCoder
 from fedplug.encoders.stages import CodedStage, EntropyCoder, IndexCoder, Quantizer
 from fedplug.errors import PayloadError
-from fedplug.ops.types import ArraySpec
+from fedplug.ops.types import ArraySpec, PackedValues
 from fedplug.registry.resolve import catalog
 from fedplug.registry.specs import EncoderSpec
 
@@ -65,6 +65,10 @@ class PayloadReader:
     ) -> tuple[NDArray[Any], NDArray[np.int32] | None]:
         """Returns the values and indices that the bytes represent; see `BodyForm.entries`."""
         raise NotImplementedError
+
+    def packed(self, body: NDArray[np.uint8], spec: ArraySpec, size: int) -> PackedValues | None:
+        """Returns the values of a dense payload as a device decodes them; None if it cannot."""
+        return None
 
     def peak_bytes(self, body: NDArray[np.uint8], spec: ArraySpec, size: int) -> int:
         """Returns the most memory that decoding into a new array takes at a time, with that array."""
@@ -111,13 +115,10 @@ class _PipelineReader(PayloadReader):
     def entries(
         self, body: NDArray[np.uint8], spec: ArraySpec, size: int
     ) -> tuple[NDArray[Any], NDArray[np.int32] | None]:
-        form = self._form
-        if form is None:
-            index_code = code = body
-            if self.sparse:
-                _, index_code, code = kernels.split_sparse_body(body, size)
-            form = self._form_of(index_code, code)
-        return form.entries(body, size, spec.dtype)
+        return self._form_in(body, size).entries(body, size, spec.dtype)
+
+    def packed(self, body: NDArray[np.uint8], spec: ArraySpec, size: int) -> PackedValues | None:
+        return None if self.sparse else self._form_in(body, size).values.packed(body, size, spec.dtype)
 
     def peak_bytes(self, body: NDArray[np.uint8], spec: ArraySpec, size: int) -> int:
         value_bytes = int(spec.dtype.itemsize) + self._value_bytes
@@ -125,6 +126,14 @@ class _PipelineReader(PayloadReader):
             return size * value_bytes
         count, _, _ = kernels.split_sparse_body(body, size)
         return size * int(spec.dtype.itemsize) + count * (value_bytes + _INDEX_BYTES)
+
+    def _form_in(self, body: NDArray[np.uint8], size: int) -> BodyForm:
+        if self._form is not None:
+            return self._form
+        index_code = code = body
+        if self.sparse:
+            _, index_code, code = kernels.split_sparse_body(body, size)
+        return self._form_of(index_code, code)
 
     def _form_of(self, index_code: NDArray[np.uint8], code: NDArray[np.uint8]) -> BodyForm:
         index_coder = self._stages[2]

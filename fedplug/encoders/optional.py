@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from fedplug import ops
 from fedplug.encoders.base import Encoder, State
 from fedplug.ops.device_array import DeviceArray
-from fedplug.ops.types import Array, ArraySpec, IndexForm, Spec
+from fedplug.ops.types import Array, ArraySpec, DType, IndexForm, PackedValues, Spec
 
 __all__ = [
     "BodyParts",
@@ -107,7 +107,15 @@ class ContainerEncoder(abc.ABC):
 
 
 class DeviceQuantizer(abc.ABC):
-    """A quantizer that encodes arrays on a CUDA device there, if its `Capabilities.executes_on` says so."""
+    """A quantizer that encodes and decodes on a CUDA device, if its `Capabilities.executes_on` says so."""
+
+    @abc.abstractmethod
+    def packed(self, code: NDArray[np.uint8], count: int, dtype: DType) -> PackedValues:
+        """Checks the untrusted code of ``count`` values, which a device then decodes.
+
+        Raises:
+            PayloadError: `Quantizer.decode` refuses the code.
+        """
 
     @abc.abstractmethod
     def encode_on_device(

@@ -58,10 +58,17 @@ from fedplug.kernels.topk import (
     topk_momentum,
     topk_residual,
 )
-from fedplug.kernels.value_code import decode_values, encode_values, encode_values_of_each, frame_values
+from fedplug.kernels.value_code import (
+    check_values,
+    decode_values,
+    encode_values,
+    encode_values_of_each,
+    frame_values,
+)
 
 __all__ = [
     "all_finite",
+    "check_values",
     "chunked_topk_residual",
     "count_nonfinite",
     "crc32",

@@ -13,7 +13,14 @@ if TYPE_CHECKING:
 
     from numpy.typing import DTypeLike, NDArray
 
-__all__ = ["ValueForm", "decode_values", "encode_values", "encode_values_of_each", "frame_values"]
+__all__ = [
+    "ValueForm",
+    "check_values",
+    "decode_values",
+    "encode_values",
+    "encode_values_of_each",
+    "frame_values",
+]
 
 ValueForm: TypeAlias = Literal[
     "float16", "bfloat16", "blockwise8", "qsgd", "terngrad", "sign", "codebook", "bounded", "bfp"
@@ -152,3 +159,29 @@ def decode_values(
             allocated.
     """
     return _kernels.decode_values(data, count, form, np.dtype(dtype), bits, block_size, relative, out)
+
+
+def check_values(
+    data: NDArray[np.uint8],
+    count: int,
+    form: ValueForm,
+    *,
+    dtype: DTypeLike = np.float32,
+    bits: int = 8,
+    block_size: int = 256,
+) -> float:
+    """Checks untrusted bytes that are decoded elsewhere, and returns the largest magnitude of the values.
+
+    Args:
+        data: See :func:`decode_values`, also for the other arguments.
+        count: See ``data``.
+        form: Any form but ``"codebook"`` and ``"bounded"``.
+        dtype: See ``data``.
+        bits: See ``data``.
+        block_size: See ``data``.
+
+    Raises:
+        ArgumentError: An argument is out of range.
+        PayloadError: :func:`decode_values` refuses the bytes.
+    """
+    return _kernels.check_values(data, count, form, np.dtype(dtype), bits, block_size)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import ml_dtypes  # noqa: F401  # registers bfloat16 with NumPy
 import numpy as np
@@ -12,6 +12,9 @@ from fedplug.kernels.index_code import IndexForm
 from fedplug.kernels.symbol_code import SymbolForm
 from fedplug.kernels.topk import OnNonFinite
 from fedplug.kernels.value_code import ValueForm
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 __all__ = [
     "AboveThreshold",
@@ -23,6 +26,7 @@ __all__ = [
     "GroupedTopKUpdate",
     "IndexForm",
     "OnNonFinite",
+    "PackedValues",
     "Spec",
     "SumAndLargest",
     "SymbolForm",
@@ -198,3 +202,22 @@ class SumAndLargest(NamedTuple):
 
     sum: Array
     largest: Array
+
+
+class PackedValues(NamedTuple):
+    """The values of a payload that a device decodes: the code of a quantizer, which the host has checked.
+
+    Attributes:
+        code: The code; uint8 ``[bytes]``.
+        size: Number of values.
+        dtype: The dtype of the values.
+        form: The arguments of `fedplug.ops.decode_values`: ``form``, and ``bits`` and ``block_size`` if the
+            form has them.
+        largest: The largest magnitude of the values.
+    """
+
+    code: Array
+    size: int
+    dtype: DType
+    form: Mapping[str, Any]
+    largest: float

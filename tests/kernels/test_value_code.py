@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import ml_dtypes
 import numpy as np
 import pytest
@@ -44,6 +46,31 @@ def test_a_list_is_encoded_as_one_after_the_other(options, dtype):
     assert errors_of_all.tobytes() == np.concatenate(lost).tobytes()
     codes = kernels.encode_values_of_each(vectors, seed=5, **options)
     assert [code.tobytes() for code in codes] == [code.tobytes() for code in wanted]
+
+
+@forms
+@pytest.mark.parametrize("dtype", DTYPES, ids=lambda dtype: np.dtype(dtype).name)
+def test_what_is_decoded_elsewhere_is_checked_as_here(options, dtype):
+    if options["form"] in ("codebook", "bounded"):
+        with pytest.raises(errors.ArgumentError):
+            kernels.check_values(np.zeros(9, np.uint8), 0, options["form"])
+        return
+    rng = np.random.default_rng(1)
+    good = kernels.encode_values(normal(300, dtype), **options)
+    refused = 0
+    for length in (good.size - 1, *[good.size] * 60):
+        code = good[:length].copy()
+        code[rng.integers(length, size=2)] ^= rng.integers(0, 256, 2, np.uint8)
+        try:
+            values = kernels.decode_values(code, 300, dtype=dtype, **options)
+        except errors.PayloadError as error:
+            refused += 1
+            with pytest.raises(errors.PayloadError, match=re.escape(str(error))):
+                kernels.check_values(code, 300, dtype=dtype, **options)
+        else:
+            largest = kernels.check_values(code, 300, dtype=dtype, **options)
+            assert largest == float(np.abs(values).max())
+    assert refused
 
 
 def test_a_list_that_does_not_fit_is_refused():

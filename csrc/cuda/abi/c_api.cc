@@ -7,6 +7,7 @@
 #include <cstring>
 #include <exception>
 #include <string>
+#include <type_traits>
 #include <vector>
 
 #include "core/base/float16.h"
@@ -21,6 +22,7 @@
 #include "cuda/scatter_decode.h"
 #include "cuda/topk_residual.h"
 #include "cuda/value_code.h"
+#include "cuda/value_decode.h"
 
 namespace fedplug::cuda {
 namespace {
@@ -444,6 +446,30 @@ FEDPLUG_CUDA_API std::int32_t fedplug_cuda_values_judge(
     return ToStatus(
         ValueReport{host_report->non_finite, host_report->first_from_end},
         count);
+  });
+}
+
+FEDPLUG_CUDA_API std::int32_t fedplug_cuda_decode_values(
+    std::int32_t device, std::int32_t dtype, std::int32_t out_dtype,
+    const FedplugCudaValueCode* code, const std::uint8_t* data,
+    std::int64_t count, double factor, void* out, void* stream) {
+  return OnDevice(device, [&] {
+    return WithDtype(dtype, [&](auto zero) {
+      return WithDtype(out_dtype, [&](auto out_zero) -> Status {
+        using T = decltype(zero);
+        using Out = decltype(out_zero);
+        if constexpr (std::is_same_v<T, Out> || sizeof(T) < sizeof(Out)) {
+          return WithCode(*code, count, [&](const ValueCode& found) {
+            return DecodeValues<T>(data, count, found, factor,
+                                   static_cast<Out*>(out), StreamOf(stream));
+          });
+        } else {
+          return {StatusCode::kInvalidArgument,
+                  "values of dtype " + std::to_string(dtype) +
+                      " are not decoded to dtype " + std::to_string(out_dtype)};
+        }
+      });
+    });
   });
 }
 

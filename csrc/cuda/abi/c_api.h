@@ -19,7 +19,7 @@ extern "C" {
 #define FEDPLUG_CUDA_API __attribute__((visibility("default")))
 
 // Changes with every change of a signature or of a struct.
-#define FEDPLUG_CUDA_ABI_VERSION 5
+#define FEDPLUG_CUDA_ABI_VERSION 6
 
 enum FedplugCudaDtype {
   FEDPLUG_CUDA_FLOAT32 = 0,
@@ -252,6 +252,16 @@ FEDPLUG_CUDA_API int32_t fedplug_cuda_encode_values(
 // The Status that a fetched report stands for.
 FEDPLUG_CUDA_API int32_t fedplug_cuda_values_judge(
     const FedplugCudaValueReport* host_report, int64_t count);
+
+// Queues the decoding of a code that the core has accepted: out = factor *
+// values.
+//
+// REQUIRES: out_dtype is dtype, or a wider one of FLOAT32 and FLOAT64
+// SHAPE:    code is on the host; data[code_bytes]; out[count] of out_dtype
+FEDPLUG_CUDA_API int32_t fedplug_cuda_decode_values(
+    int32_t device, int32_t dtype, int32_t out_dtype,
+    const FedplugCudaValueCode* code, const uint8_t* data, int64_t count,
+    double factor, void* out, void* stream);
 
 // Copies to host memory after all earlier work of the stream, and waits for it.
 FEDPLUG_CUDA_API int32_t fedplug_cuda_fetch(int32_t device, void* host,

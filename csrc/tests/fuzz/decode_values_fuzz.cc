@@ -1,6 +1,6 @@
 // DecodeValues on untrusted bytes, of every form and dtype: it stays inside its
 // buffers (sanitizers check), accepts what the obvious decoder accepts, with
-// the same bits, and nothing that is not finite.
+// the same bits, and nothing that is not finite. CheckValues accepts the same.
 #include "core/base/float_bits.h"
 #include "core/base/parallel.h"
 #include "core/value_code.h"
@@ -39,12 +39,25 @@ void DecodeAs(std::vector<std::uint8_t> bytes, std::size_t count,
   }
   const auto expected = fedplug::reference::DecodeValues<T>(bytes, count, code);
   Require(accepted == expected.has_value(), "the reference agrees");
+  T largest{};
+  const bool checked =
+      fedplug::CheckValues(bytes.data(),
+                           static_cast<std::int64_t>(bytes.size()),
+                           signed_count, code, serial, &largest)
+          .ok();
+  const bool checks = code.form != fedplug::ValueForm::kCodebook &&
+                      code.form != fedplug::ValueForm::kBounded;
+  Require(checked == (accepted && checks), "the check agrees");
   if (!accepted) return;
+  auto key = fedplug::MagnitudeKey(T{});
   for (std::size_t i = 0; i < count; ++i) {
     Require(fedplug::IsFinite(values[i]), "what is decoded is finite");
     Require(fedplug::ToBits(values[i]) == fedplug::ToBits((*expected)[i]),
             "the values are those of the reference");
+    key = std::max(key, fedplug::MagnitudeKey(values[i]));
   }
+  Require(!checks || fedplug::ToBits(largest) == key,
+          "the largest magnitude is that of a value");
 }
 
 }  // namespace

@@ -16,7 +16,7 @@ from fedplug.encoders.optional import ContainerQuantizer, DeviceQuantizer
 from fedplug.encoders.stages import EntropyCoder, PackedSymbols, Quantizer
 from fedplug.ops.device_array import DeviceArray
 from fedplug.ops.spec import dtype_for
-from fedplug.ops.types import Array, DType
+from fedplug.ops.types import Array, DType, PackedValues
 from fedplug.registry.specs import Capabilities
 
 __all__ = ["ValueCoder"]
@@ -139,6 +139,12 @@ class ValueCoder:
     def decode(self, data: Array, count: Array | int, dtype: DType) -> Array:
         """Returns the values in the bytes."""
         return self.quantizer.decode(self._restored(data, count, dtype), count, dtype)
+
+    def packed(self, data: NDArray[Any], count: int, dtype: DType) -> PackedValues | None:
+        """Returns the checked code of the quantizer if a device can decode it; else None."""
+        if not isinstance(self.quantizer, DeviceQuantizer) or "cuda" not in self.capabilities.executes_on:
+            return None
+        return self.quantizer.packed(self._restored(data, count, dtype), count, dtype)
 
     def entropy_bytes(self, data: Array, count: Array | int, dtype: DType) -> Array:
         """Returns the size that an ideal entropy coder would reach for ``count`` values; a float64 scalar.

@@ -15,7 +15,7 @@ from fedplug import kernels, ops
 from fedplug.encoders.optional import ContainerQuantizer, DeviceQuantizer
 from fedplug.encoders.stages import Quantizer
 from fedplug.ops.device_array import DeviceArray
-from fedplug.ops.types import Array, DType
+from fedplug.ops.types import Array, DType, PackedValues
 from fedplug.ops.value_code import encode_on_device
 from fedplug.registry.specs import EXECUTIONS_AND_CUDA, Capabilities
 
@@ -72,6 +72,10 @@ class ValueFormQuantizer(Quantizer, ContainerQuantizer, DeviceQuantizer):
         """Quantizes and packs on the device."""
         seed = ops.round_seed(self.seed, round_num)
         return encode_on_device(xs, residuals, **self.form_in(round_num), seed=seed)
+
+    def packed(self, code: NDArray[np.uint8], count: int, dtype: DType) -> PackedValues:
+        largest = kernels.check_values(code, count, **self._form, dtype=dtype)
+        return PackedValues(code, count, np.dtype(dtype), self._form, largest)
 
     def encode_container(self, values: NDArray[Any], round_num: int, header: bytes) -> bytes:
         """Writes values and container in one call of a kernel."""

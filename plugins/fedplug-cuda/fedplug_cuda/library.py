@@ -34,7 +34,7 @@ __all__ = [
 LIBRARY_VARIABLE = "FEDPLUG_CUDA_LIBRARY"
 """Environment variable with the path of another library; tests select the fake device with it."""
 
-_ABI_VERSION = 5
+_ABI_VERSION = 6
 
 
 class DeviceError(FedplugError, RuntimeError):
@@ -152,6 +152,9 @@ _SIGNATURES = {
         c_void_p, c_uint64, c_void_p, c_void_p, c_void_p,
     ],
     "values_judge": [POINTER(ValueReport), c_int64],
+    "decode_values": [
+        c_int32, c_int32, c_int32, POINTER(ValueCode), c_void_p, c_int64, c_double, c_void_p, c_void_p,
+    ],
     "fetch": [c_int32, c_void_p, c_void_p, c_uint64, c_void_p],
     "send": [c_int32, c_void_p, c_void_p, c_uint64, c_void_p],
     "copy": [c_int32, c_void_p, c_void_p, c_uint64, c_void_p],

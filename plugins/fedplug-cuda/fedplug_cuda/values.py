@@ -1,4 +1,4 @@
-"""Dense quantization on a CUDA device: values are quantized and packed there, and only codes are copied."""
+"""Dense quantization on a CUDA device: values are packed and unpacked there, and only codes are copied."""
 
 from __future__ import annotations
 
@@ -11,11 +11,12 @@ from numpy.typing import NDArray
 
 from fedplug import ops
 from fedplug.errors import ArgumentError, NonFiniteError
-from fedplug_cuda.arrays import DTYPE_CODES, DeviceArray, require_same_device
+from fedplug.ops.types import PackedValues
+from fedplug_cuda.arrays import DTYPE_CODES, DeviceArray, require_same_device, stream_handle
 from fedplug_cuda.library import ValueCode, ValueReport, Vector, call
-from fedplug_cuda.memory import empty, empty_bytes, fetch, layout
+from fedplug_cuda.memory import empty, empty_bytes, fetch, layout, send
 
-__all__ = ["encode"]
+__all__ = ["decode", "encode"]
 
 
 def encode(
@@ -84,6 +85,25 @@ def encode(
         except NonFiniteError as error:
             raise NonFiniteError(str(error), count=report.non_finite) from None
     return [host[offset : offset + size] for offset, (size, _) in zip(codes_at, sizes, strict=True)], after
+
+
+def decode(packed: Sequence[PackedValues], outs: Sequence[DeviceArray], factors: Sequence[Any]) -> None:
+    """Writes ``factor * values`` of checked codes over arrays on one device; each product is rounded once.
+
+    The codes are copied in one transfer, for which it waits. An array of 16 bits takes the values themselves.
+
+    Raises:
+        DeviceError: The device or its memory refused the work; the arrays are undefined.
+    """
+    stream = stream_handle(None, outs[0])
+    sent, at = send([each.code for each in packed], outs[0], stream)
+    for each, out, factor, address in zip(packed, outs, factors, at, strict=True):
+        form = {"bits": 8, "block_size": 1, **each.form}
+        code = ValueCode(form["form"].encode(), form["block_size"], form["bits"])
+        dtypes = DTYPE_CODES[each.dtype], DTYPE_CODES[out.dtype]
+        arguments = (address, out.size, float(factor), out.pointer, stream)
+        call("decode_values", out.device, *dtypes, code, *arguments)
+    del sent  # not before the kernels are queued
 
 
 def _sizes(x: DeviceArray, code: Any) -> tuple[int, int]:

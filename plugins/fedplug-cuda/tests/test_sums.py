@@ -1,5 +1,7 @@
 """`fedplug.decode`, `Sum` and `ModelSum` on a device have the CPU's bits, and refuse payloads whole."""
 
+import re
+
 import ml_dtypes
 import numpy as np
 import pytest
@@ -8,6 +10,7 @@ from fedplug_cuda import DeviceError
 import fedplug
 from fedplug.errors import ArgumentError, PayloadError
 from fedplug.ops.device_array import is_on_device, on_host
+from fedplug.ops.types import ArraySpec
 
 SHAPES = {"kernel": (90, 30), "bias": (10,), "bn.running_var": (80,), "wide": (40, 5)}
 
@@ -31,7 +34,20 @@ def bits(arrays):
 
 
 @pytest.mark.parametrize("dtype", [np.float32, ml_dtypes.bfloat16])
-@pytest.mark.parametrize("expression", ["topk(0.1) | qsgd(8)", "qsgd(4) | rans"])
+@pytest.mark.parametrize(
+    "expression",
+    [
+        "topk(0.1) | qsgd(8)",
+        "qsgd(4) | rans",
+        "sign",
+        "terngrad | adaptive",
+        "bfp(5)",
+        "float16",
+        "bfloat16",
+        "blockwise8 | rans",
+        "codebook(3)",
+    ],
+)
 def test_decoded_arrays_sums_and_means_have_the_bits_of_the_cpu(device, expression, dtype):
     held = on_device(device, model(0, dtype))
     on_cpu, there, other = (fedplug.ModelSum.like(each) for each in (model(0, dtype), held, held))
@@ -52,6 +68,50 @@ def test_decoded_arrays_sums_and_means_have_the_bits_of_the_cpu(device, expressi
     assert (other.count, other.weight) == (3, on_cpu.weight)
     with pytest.raises(ArgumentError):
         on_cpu.merge(there)
+
+
+@pytest.mark.parametrize("expression", ["qsgd(4, block_size=64)", "sign", "terngrad", "bfp(3)", "float16"])
+def test_a_changed_code_is_refused_as_on_the_cpu(device, expression):
+    rng, encoder = np.random.default_rng(0), fedplug.encoder(expression)
+    x = model(0)["kernel"]
+    spec = ArraySpec(x.shape, x.dtype)
+    good = encoder.to_wire(encoder.encode(x, encoder.init_state(spec), 0)[0], spec)
+    outcomes = set()
+    for changes in range(40):
+        body = good.copy()
+        places = rng.integers(body.size, size=changes % 3)
+        body[places] ^= rng.integers(0, 256, places.size, np.uint8)
+        body[rng.integers(4)] = 255 if changes % 2 else body[0]
+        payload = fedplug.wire.frame(body.tobytes(), encoder.wire_id, "float32", x.shape)
+        here, there = fedplug.Sum(x.shape), fedplug.Sum.like(device.put(np.zeros_like(x)))
+        try:
+            here.add(payload, weight=0.3)
+        except PayloadError as error:
+            with pytest.raises(PayloadError, match=re.escape(str(error))):
+                there.add(payload, weight=0.3)
+            with pytest.raises(PayloadError, match=re.escape(str(error))):
+                fedplug.decode(payload, out=device.put(x))
+            outcomes.add("refused")
+        else:
+            there.add(payload, weight=0.3)
+            outcomes.add("added")
+        assert on_host(there.value()).tobytes() == here.value().tobytes()
+    assert outcomes == {"refused", "added"}
+
+
+def test_sums_are_beside_an_array(device):
+    beside, sent = device.put(np.zeros(3, np.float32)), payloads_of("topk(0.1)", 1)
+    dtypes = dict.fromkeys(SHAPES, np.float64)
+    here, there = fedplug.ModelSum(SHAPES, dtypes), fedplug.ModelSum(SHAPES, dtypes, beside=beside)
+    for total in (here, there):
+        total.add(sent)
+    held = there.value(copy=False)
+    assert all(map(is_on_device, held.values()))
+    there.add(sent)
+    here.add(sent)
+    assert bits(held) == bits(here.value()) == bits(here.value(copy=False))
+    with pytest.raises(ArgumentError, match="a sum on a device is of float32 or float64, not of float16"):
+        fedplug.ModelSum(SHAPES, np.float16, beside=beside)
 
 
 def test_a_sum_of_one_array_is_where_the_array_is(device):
@@ -83,11 +143,13 @@ def test_a_payload_that_is_refused_changes_nothing(device):
         fedplug.decode(sent["wide"], out=device.put(model(0)["kernel"]))
 
 
+@pytest.mark.parametrize("expression", ["topk(0.1)", "qsgd(8)"])
 @pytest.mark.parametrize("operation", ["allocate", "copy", "launch"])
-def test_a_device_that_refuses_an_addition_leaves_the_sum_unchanged(device, fake, operation):
+def test_a_device_that_refuses_an_addition_leaves_the_sum_unchanged(device, fake, operation, expression):
     total = fedplug.ModelSum.like(on_device(device, model(0)))
-    total.add(payloads_of("topk(0.1)", 1))
+    total.add(payloads_of(expression, 1))
     before = bits(total.value())
-    with fake.failing(operation), pytest.raises(DeviceError):
-        total.add(payloads_of("topk(0.1)", 2))
+    for at in range(3 if expression == "qsgd(8)" and operation == "launch" else 1):
+        with fake.failing(operation, at), pytest.raises(DeviceError):
+            total.add(payloads_of(expression, 2))
     assert (bits(total.value()), total.count, total.weight) == (before, 1, 1.0)

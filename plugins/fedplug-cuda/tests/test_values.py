@@ -5,12 +5,13 @@ import ml_dtypes
 import numpy as np
 import pytest
 from fedplug_cuda.memory import to_host
-from fedplug_cuda.values import encode
+from fedplug_cuda.values import decode, encode
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from fedplug import kernels, ops
 from fedplug.errors import ArgumentError, NonFiniteError
+from fedplug.ops.types import PackedValues
 
 DTYPES = [np.dtype(each) for each in (np.float32, np.float64, np.float16, ml_dtypes.bfloat16)]
 FORMS = ["float16", "bfloat16", "blockwise8", "qsgd", "terngrad", "sign", "bfp"]
@@ -54,6 +55,30 @@ def test_codes_and_residuals_have_the_bits_of_the_cpu(device, seed, n, dtype, fo
     codes, after = encode([device.put(x)], [device.put(residual)], form, *options.values(), 0)
     assert codes[0].tobytes() == expected.tobytes()
     assert to_host(after[0]).tobytes() == (exact - ops.widened(received)).tobytes()
+
+
+@settings(deadline=None, max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    seed=st.integers(0, 2**32 - 1),
+    n=st.sampled_from(EDGES) | st.integers(0, 6000),
+    dtype=st.sampled_from(DTYPES),
+    form=st.sampled_from(FORMS),
+    bits=st.integers(2, 8),
+    log2_block=st.integers(0, 13),
+    factor=st.sampled_from([1, 3, 0.3, -1e-3]),
+)
+def test_decoded_values_have_the_bits_of_the_cpu(device, seed, n, dtype, form, bits, log2_block, factor):
+    options = {"form": form, "bits": bits, "block_size": 2**log2_block}
+    code = kernels.encode_values(array(seed, n, dtype), **options)
+    values = kernels.decode_values(code, n, dtype=dtype, **options)
+    outs = [np.empty(n, out) for out in (np.float32, np.float64) if out().itemsize >= dtype.itemsize]
+    held = [device.put(out) for out in [*outs, values]]
+    decode([PackedValues(code, n, dtype, options, 0)] * len(held), held, [factor] * len(outs) + [1])
+    for out, found in zip(outs, held, strict=False):
+        with np.errstate(all="ignore"):
+            expected = np.multiply(values, np.asarray(factor, out.dtype), dtype=out.dtype)
+        assert device.get(found, out).tobytes() == expected.tobytes()
+    assert device.get(held[-1], values).tobytes() == values.tobytes()
 
 
 def test_a_list_is_encoded_in_one_call(device):

@@ -42,24 +42,25 @@ bool EncodeCast(const Job<T>& job, const T* values, Parallel& parallel,
 // False if a number in `data` is not finite.
 template <typename Narrow, typename T>
 bool DecodeCast(const Job<T>& job, const std::uint8_t* data, Parallel& parallel,
-                T* values) {
+                const Decoded<T>& to) {
   const auto cast = value_loops::CastLoopsFor<Narrow>(job.simd);
   return ForEachUnit(
       job.count, value_loops::kChunk, parallel,
       [&](std::int64_t first, std::int64_t n) {
         const std::uint8_t* const from = data + 2 * first;
         if constexpr (std::is_same_v<T, float>) {
-          return IsFiniteKey<float>(cast.widen(from, n, values + first));
-        } else {
-          SingleChunk singles;
-          if (!IsFiniteKey<float>(cast.widen(from, n, singles.data()))) {
-            return false;
+          if (to.values != nullptr) {
+            return IsFiniteKey<float>(cast.widen(from, n, to.values + first));
           }
-          WideChunk<T> wide;
-          std::copy_n(singles.begin(), n, wide.begin());
-          job.convert.narrow(wide.data(), n, values + first);
-          return true;
         }
+        SingleChunk singles;
+        if (!IsFiniteKey<float>(cast.widen(from, n, singles.data()))) {
+          return false;
+        }
+        WideChunk<T> wide;
+        std::copy_n(singles.begin(), n, wide.begin());
+        to.Put(job, wide.data(), first, n);
+        return true;
       });
 }
 

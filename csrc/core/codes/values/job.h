@@ -201,6 +201,22 @@ class LargestOfThreads {
   std::atomic<FloatBitsOf<Wide>> largest_{0};
 };
 
+// Where decoded values go: to `values`, or only their largest magnitude.
+template <typename T>
+struct Decoded {
+  using Wide = value_loops::WideOf<T>;
+
+  T* values;
+  LargestOfThreads<Wide>* largest;  // where `values` is null
+
+  // REQUIRES: n <= kChunk
+  void Put(const Job<T>& job, const Wide* wide, std::int64_t first,
+           std::int64_t n) const {
+    if (values != nullptr) return job.convert.narrow(wide, n, values + first);
+    largest->Add(job.level_loops.largest(wide, n));
+  }
+};
+
 // The key of the largest magnitude of all values, which threads share.
 template <typename T>
 FloatBitsOf<value_loops::WideOf<T>> LargestKeyOfAll(const Job<T>& job,

@@ -10,12 +10,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedplug.ops.device_array import DeviceArray
+from fedplug.ops.types import PackedValues
 from fedplug_cuda.arrays import stream_handle
 from fedplug_cuda.entries import ADD, DIVIDE_BY, Entries, queue
 from fedplug_cuda.entries import prepared as prepare
 from fedplug_cuda.library import DeviceError, call, last_error
-from fedplug_cuda.memory import copy_of, empty
+from fedplug_cuda.memory import copy_of, empty, empty_like
 from fedplug_cuda.scatter import scatter_decode_add
+from fedplug_cuda.values import decode
 
 __all__ = ["copied", "divide", "prepared", "refusal", "write", "zeros"]
 
@@ -34,13 +36,16 @@ def copied(x: DeviceArray) -> DeviceArray:
     return copy_of(x, stream_handle(None, x))
 
 
-def write(out: DeviceArray, values: NDArray[Any], indices: NDArray[np.int32] | None) -> None:
-    """Writes a decoded payload over an array: all elements, or entries among zeros.
+def write(out: DeviceArray, values: NDArray[Any] | PackedValues, indices: NDArray[np.int32] | None) -> None:
+    """Writes a payload over an array: all elements, which may be a code, or entries among zeros.
 
     Raises:
         PayloadError: The indices do not ascend strictly in the array, whose contents are then undefined.
         DeviceError: The device or its memory refused the work.
     """
+    if isinstance(values, PackedValues):
+        decode([values], [out], [1])
+        return
     stream = stream_handle(None, out)
     if indices is not None:
         if out.nbytes:
@@ -64,12 +69,20 @@ def prepared(additions: Sequence[Any]) -> tuple[list[partial[int]], Any]:
     Raises:
         DeviceError: The arrays are on several devices, or their memory is too small.
     """
-    entries = []
-    for total, values, indices in additions:
+    stream = stream_handle(None, additions[0].total)
+    packed = [each for each in additions if isinstance(each.values, PackedValues)]
+    unpacked = [empty_like(each.total, stream) for each in packed]
+    if packed:
+        factors = [1 if each.factor is None else each.factor for each in packed]
+        decode([each.values for each in packed], unpacked, factors)
+    rest, entries = iter(unpacked), []
+    for total, values, indices, _ in additions:
+        if isinstance(values, PackedValues):
+            values = next(rest)
         on_device = isinstance(values, DeviceArray)
         entries.append(Entries(total, indices, values.pointer if on_device else values, values.size))
-    launch, sent = prepare(ADD, entries, stream_handle(None, entries[0].array))
-    return [launch], sent
+    launch, sent = prepare(ADD, entries, stream)
+    return [launch], (sent, unpacked)
 
 
 def refusal() -> DeviceError:

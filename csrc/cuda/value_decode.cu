@@ -1,0 +1,149 @@
+// A thread for each value at a time, so that neighbours write neighbours.
+#include <cuda_runtime.h>
+
+#include <cstring>
+#include <type_traits>
+
+#include "core/base/float16.h"
+#include "core/base/host_device.h"
+#include "core/codes/values/layout.h"
+#include "core/codes/values/level.h"
+#include "core/codes/values/power_of_two.h"
+#include "cuda/launch.cuh"
+#include "cuda/packed_bits.h"
+#include "cuda/value_code.h"
+#include "cuda/value_decode.h"
+
+namespace fedplug::cuda {
+namespace {
+
+using value_loops::Rounded;
+using value_loops::Wide;
+using value_loops::WideOf;
+
+constexpr int kThreads = 256;
+constexpr std::int64_t kEach = 8;  // values of a thread
+
+// A number at any address; a device reads one only where it is aligned.
+template <typename Number>
+__device__ Number Load(const std::uint8_t* from) {
+  std::uint8_t bytes[sizeof(Number)];
+  for (std::size_t i = 0; i < sizeof(Number); ++i) bytes[i] = from[i];
+  Number number;
+  std::memcpy(&number, bytes, sizeof(number));
+  return number;
+}
+
+template <typename T>
+struct Code {
+  const std::uint8_t* data;
+  ValueLayout layout;
+  ValueForm form;
+  int log2_block;  // 31, more than values have, if all share a scale
+
+  __device__ T Value(std::int64_t i) const {
+    if (form == ValueForm::kFloat16) return Cast<Half>(i);
+    if (form == ValueForm::kBFloat16) return Cast<BFloat16>(i);
+    const std::uint8_t* const scale =
+        data + layout.header_bytes + (i >> log2_block) * layout.scale_bytes;
+    if (form == ValueForm::kBfp) {
+      const auto step =
+          static_cast<WideOf<T>>(PowerOfTwo(Load<std::int16_t>(scale)));
+      return Rounded<T>(value_loops::TimesStep(Level(i), layout.top, step));
+    }
+    return Rounded<T>(
+        value_loops::TimesScale(Level(i), layout.top, Wide(Load<T>(scale))));
+  }
+
+  template <typename Narrow>
+  __device__ T Cast(std::int64_t i) const {
+    const float wide = Wide(Load<Narrow>(data + 2 * i));
+    return Rounded<T>(static_cast<WideOf<T>>(wide));
+  }
+
+  __device__ std::uint8_t Level(std::int64_t i) const {
+    const std::uint8_t* const levels = data + layout.levels_at;
+    if (form == ValueForm::kTernGrad) {
+      const auto place = static_cast<std::uint32_t>(i);
+      std::uint32_t trits = levels[place / 5];
+      for (std::uint32_t below = place % 5; below > 0; --below) trits /= 3;
+      return static_cast<std::uint8_t>(trits % 3);
+    }
+    const auto bits = static_cast<int>(layout.group_bytes);
+    const std::uint32_t level = Unpacked(levels, i, bits);
+    switch (form) {
+      case ValueForm::kSign:
+        return static_cast<std::uint8_t>(2 * level);
+      case ValueForm::kBlockwise8:
+        return static_cast<std::uint8_t>(level +
+                                         static_cast<unsigned>(layout.top));
+      default:
+        return static_cast<std::uint8_t>(level);
+    }
+  }
+};
+
+template <typename T, typename Out>
+__global__ void __launch_bounds__(kThreads)
+    DecodeKernel(const __grid_constant__ Code<T> code, std::int64_t count,
+                 Out factor, Out* out) {
+  std::int64_t i = kThreads * kEach * blockIdx.x + threadIdx.x;
+  for (int k = 0; k < kEach && i < count; ++k, i += kThreads) {
+    const T value = code.Value(i);
+    if constexpr (sizeof(Out) == 2) {
+      out[i] = value;
+    } else {
+      out[i] = factor * static_cast<Out>(Wide(value));
+    }
+  }
+}
+
+template <typename Out>
+Out As(double factor) {
+  if constexpr (sizeof(Out) == 2) {
+    return {};
+  } else {
+    return static_cast<Out>(factor);
+  }
+}
+
+}  // namespace
+
+template <typename T, typename Out>
+Status DecodeValues(const std::uint8_t* data, std::int64_t count,
+                    const ValueCode& code, double factor, Out* out,
+                    cudaStream_t stream) {
+  if (Status status = CheckDeviceValueCode(code, count); !status.ok()) {
+    return status;
+  }
+  if (count == 0) return {};
+  Code<T> call{data, LayoutOf(code, count, sizeof(T)), code.form, 31};
+  if (call.layout.per_block) {
+    for (call.log2_block = 0; code.block_size >> call.log2_block > 1;) {
+      ++call.log2_block;
+    }
+  }
+  LaunchQueue queue(stream);
+  const std::int64_t blocks =
+      (count + kThreads * kEach - 1) / (kThreads * kEach);
+  queue.Launch(DecodeKernel<T, Out>, static_cast<unsigned>(blocks), kThreads,
+               call, count, As<Out>(factor), out);
+  return queue.status("decode_values");
+}
+
+#define FEDPLUG_INSTANTIATE(T, Out)                                       \
+  template Status DecodeValues<T, Out>(const std::uint8_t*, std::int64_t, \
+                                       const ValueCode&, double, Out*,    \
+                                       cudaStream_t)
+FEDPLUG_INSTANTIATE(float, float);
+FEDPLUG_INSTANTIATE(float, double);
+FEDPLUG_INSTANTIATE(double, double);
+FEDPLUG_INSTANTIATE(Half, Half);
+FEDPLUG_INSTANTIATE(Half, float);
+FEDPLUG_INSTANTIATE(Half, double);
+FEDPLUG_INSTANTIATE(BFloat16, BFloat16);
+FEDPLUG_INSTANTIATE(BFloat16, float);
+FEDPLUG_INSTANTIATE(BFloat16, double);
+#undef FEDPLUG_INSTANTIATE
+
+}  // namespace fedplug::cuda
