@@ -1,6 +1,7 @@
 // Runs the cases of cuda_check_cases.h on a GPU, without TensorFlow. Without a
 // GPU it exits with 77, which ctest counts as skipped.
 #include "tests/cuda_check_device.cuh"
+#include "tests/cuda_check_fixed_cases.h"
 #include "tests/cuda_check_sum_cases.h"
 
 namespace fedplug::testing {
@@ -124,6 +125,15 @@ TEST(Cuda, EncodedValuesEqualTheCore) {
     ManyEncodedValuesEqualTheCore<decltype(zero)>(gpu, 20'000'003);
   });
 }
+
+TEST(Cuda, DecodedValuesEqualTheCore) {
+  Gpu gpu;
+  ForEachDtype([&](auto zero) {
+    DecodedValuesEqualTheCore<decltype(zero)>(gpu, kEdges);
+  });
+}
+
+TEST(Cuda, FixedPayloadsEqualTheCore) { FixedPayloadsEqualTheCore(); }
 
 TEST(Cuda, ScatterRefusesInTheWordsOfTheCore) {
   Gpu gpu;

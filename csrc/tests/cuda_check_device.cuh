@@ -10,6 +10,7 @@
 #include <stdexcept>
 #include <utility>
 
+#include "cuda/value_decode.h"
 #include "tests/cuda_check_banded_cases.h"
 #include "tests/cuda_check_cases.h"
 #include "tests/cuda_check_list_cases.h"
@@ -193,6 +194,17 @@ class Gpu {
                                 data.data(), report.data(), nullptr));
     return {data.ToVector(), after.ToVector(),
             cuda::ToStatus(report.ToVector()[0], input.count())};
+  }
+
+  template <typename T, typename Out>
+  std::vector<Out> DecodeCode(const std::vector<std::uint8_t>& data,
+                              std::int64_t count, const ValueCode& code,
+                              double factor) {
+    const DeviceArray<std::uint8_t> bytes(data, /*shift=*/1);
+    const DeviceArray<Out> out(static_cast<std::size_t>(count));
+    Check(cuda::DecodeValues<T>(bytes.data(), count, code, factor, out.data(),
+                                nullptr));
+    return out.ToVector();
   }
 
  private:

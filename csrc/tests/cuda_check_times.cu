@@ -10,6 +10,7 @@
 #endif
 
 #include "tests/cuda_check_device.cuh"
+#include "tests/cuda_check_fixed_cases.h"
 
 namespace fedplug::testing {
 namespace {
@@ -235,6 +236,86 @@ TEST(CudaTimes, ListWithOneKAgainstOneTensor) {
     std::printf("%10lld %9.1f %11.1f %7.3f\n", static_cast<long long>(k),
                 list_us, flat_us, list_us / flat_us);
   }
+}
+
+TEST(CudaTimes, PayloadsOfAFixedSize) {
+  constexpr std::int64_t kPayloads = 8;
+  std::puts("payloads of a fixed size, 64 entries of each 4096 elements, us");
+  std::puts("         n  bits    encode  mean of 8  copy of 4n bytes");
+  Random random(14);
+  for (const std::int64_t n : {10000000, 50000000}) {
+    for (const std::int32_t bits : {2, 0}) {
+      const cuda::FixedForm form{n, 64, 4096, bits};
+      const FixedInput input = RandomFixedInput(form, Fill::kNormal, random);
+      std::vector<float> decoded;
+      const auto body = ExpectEncodedAsByTheCore(input, &decoded);
+      const DeviceArray<float> delta(input.delta);
+      const DeviceArray<float> before(input.residual);
+      const DeviceArray<float> after(input.residual.size());
+      const DeviceArray<std::uint8_t> payload(body.size());
+      const DeviceArray<cuda::NonFiniteCount> non_finite(1);
+      std::vector<std::uint8_t> all;
+      for (int i = 0; i < kPayloads; ++i) {
+        all.insert(all.end(), body.begin(), body.end());
+      }
+      const DeviceArray<std::uint8_t> payloads(all);
+      const DeviceArray<std::byte> workspace(
+          std::max(cuda::FixedEncodeWorkspaceBytes(form),
+                   cuda::FixedMeanWorkspaceBytes(form, kPayloads)));
+      const double encode = MedianMicroseconds(
+          [] {},
+          [&] {
+            Check(cuda::QueueFixedEncode(
+                form, delta.data(), before.data(), after.data(), input.decay,
+                workspace.data(), payload.data(), non_finite.data(), nullptr));
+          });
+      const double mean =
+          MedianMicroseconds([] {},
+                             [&] {
+                               Check(cuda::QueueFixedMean(
+                                   form, payloads.data(), kPayloads,
+                                   workspace.data(), after.data(), nullptr));
+                             });
+      const double copy = MedianMicroseconds(
+          [] {},
+          [&] {
+            Check(cudaMemcpyAsync(after.data(), delta.data(), delta.Bytes(),
+                                  cudaMemcpyDeviceToDevice));
+          });
+      std::printf("%10lld %5d %9.1f %10.1f %17.1f\n", static_cast<long long>(n),
+                  bits, encode, mean, copy);
+    }
+  }
+}
+
+// The code of 8 bits beside a copy of what it becomes.
+TEST(CudaTimes, DecodedValues) {
+  constexpr std::int64_t kCount = 50000000;
+  std::puts("decode_values, qsgd(8), float, us; then a copy of 4n bytes");
+  Random random(15);
+  const ValueCode code{ValueForm::kQsgd, 8, 512};
+  const auto data =
+      EncodedByTheCore(
+          ValueInput<float>{
+              RandomVector<float>(kCount, Fill::kNormal, random), {}, code})
+          .data;
+  const DeviceArray<std::uint8_t> bytes(data);
+  const DeviceArray<float> out(kCount);
+  const DeviceArray<float> other(kCount);
+  const double decode = MedianMicroseconds(
+      [] {},
+      [&] {
+        Check(cuda::DecodeValues<float>(bytes.data(), kCount, code, 1,
+                                        out.data(), nullptr));
+      });
+  const double copy = MedianMicroseconds(
+      [] {},
+      [&] {
+        Check(cudaMemcpyAsync(other.data(), out.data(), out.Bytes(),
+                              cudaMemcpyDeviceToDevice));
+      });
+  std::printf("%10lld %9.1f %9.1f\n", static_cast<long long>(kCount), decode,
+              copy);
 }
 
 TEST(CudaTimes, ScatterDecodeAdd) {

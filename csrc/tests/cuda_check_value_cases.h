@@ -1,5 +1,6 @@
 // Test cases of the CUDA value codes. A Machine (cuda_check_cases.h) has
 //   Encode(input)         ->  ValueOutput of cuda::EncodeValues
+//   DecodeCode<T, Out>(data, count, code, factor)  ->  out of DecodeValues
 #ifndef FEDPLUG_TESTS_CUDA_CHECK_VALUE_CASES_H_
 #define FEDPLUG_TESTS_CUDA_CHECK_VALUE_CASES_H_
 
@@ -125,6 +126,56 @@ void EncodedValuesEqualTheCore(Machine& machine, const Sizes& sizes) {
               n, fill == Fill::kAnyBits ? Fill::kNormal : fill, random);
         }
         ExpectSameAsCore(input, machine);
+      }
+    }
+  }
+}
+
+// Decoded values of T, times a factor in Out.
+template <typename T, typename Out, typename Machine>
+void ExpectDecodedAsByTheCore(const std::vector<std::uint8_t>& data,
+                              const std::vector<T>& decoded,
+                              const ValueCode& code, Machine& machine) {
+  const double factor = sizeof(Out) == 2 ? 1 : 0.3f;
+  std::vector<Out> expected;
+  for (const T value : decoded) {
+    if constexpr (sizeof(Out) == 2) {
+      expected.push_back(value);
+    } else {
+      expected.push_back(static_cast<Out>(factor) *
+                         static_cast<Out>(value_loops::Wide(value)));
+    }
+  }
+  const std::vector<Out> actual = machine.template DecodeCode<T, Out>(
+      data, static_cast<std::int64_t>(decoded.size()), code, factor);
+  EXPECT_EQ(BitsOf(actual), BitsOf(expected));
+}
+
+template <typename T, typename Machine, typename Sizes>
+void DecodedValuesEqualTheCore(Machine& machine, const Sizes& sizes) {
+  Random random(23);
+  Serial serial;
+  for (const std::int64_t n : sizes) {
+    for (const Fill fill : {Fill::kNormal, Fill::kAnyFinite, Fill::kZeros}) {
+      for (const ValueCode& code : kDeviceCodes) {
+        SCOPED_TRACE("n " + std::to_string(n) + ", fill " +
+                     std::to_string(static_cast<int>(fill)) + ", form " +
+                     std::to_string(static_cast<int>(code.form)) + ", bits " +
+                     std::to_string(code.bits));
+        std::vector<T> values = RandomVector<T>(n, fill, random);
+        const ValueInput<T> input{values, {}, code};
+        const auto data = EncodedByTheCore(input).data;
+        const Status decoded =
+            DecodeValues(data.data(), static_cast<std::int64_t>(data.size()), n,
+                         code, serial, values.data());
+        EXPECT_EQ(decoded.message(), "");
+        ExpectDecodedAsByTheCore<T, T>(data, values, code, machine);
+        if constexpr (sizeof(T) < 8) {
+          ExpectDecodedAsByTheCore<T, double>(data, values, code, machine);
+        }
+        if constexpr (sizeof(T) == 2) {
+          ExpectDecodedAsByTheCore<T, float>(data, values, code, machine);
+        }
       }
     }
   }

@@ -5,6 +5,7 @@
 
 #include "cuda/copy.h"
 #include "tests/cuda_check_device.cuh"
+#include "tests/cuda_check_fixed_cases.h"
 #include "tests/cuda_check_sum_cases.h"
 #include "tests/fake_cuda/device.h"
 
@@ -170,6 +171,16 @@ TEST(CudaOnFibers, ValuesEqualTheCore) {
   ManyEncodedValuesEqualTheCore<float>(gpu, 300'001);
   ManyEncodedValuesEqualTheCore<Half>(gpu, 70'001);
 }
+
+TEST(CudaOnFibers, DecodedValuesEqualTheCore) {
+  constexpr std::array<std::int64_t, 4> kSizes = {0, 1, 21, 5121};
+  Gpu gpu;
+  ForEachDtype([&](auto zero) {
+    DecodedValuesEqualTheCore<decltype(zero)>(gpu, kSizes);
+  });
+}
+
+TEST(CudaOnFibers, FixedPayloadsEqualTheCore) { FixedPayloadsEqualTheCore(); }
 
 // A call for one tensor, on memory of its own.
 class TopKCall {

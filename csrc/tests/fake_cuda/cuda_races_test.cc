@@ -5,6 +5,7 @@
 
 #include "cuda/device_grid.cuh"
 #include "tests/cuda_check_device.cuh"
+#include "tests/cuda_check_fixed_cases.h"
 #include "tests/cuda_check_sum_cases.h"
 #include "tests/fake_cuda/fibers.h"
 
@@ -193,6 +194,28 @@ TEST(CudaRaces, ValuesAreFreeOfRaces) {
         }
       }),
       0);
+}
+
+// What is decoded is ignored here.
+TEST(CudaRaces, DecodedValuesAreFreeOfRaces) {
+  constexpr std::int64_t kSizes[] = {5121};
+  Gpu gpu;
+  EXPECT_EQ(RacesOf([&] { DecodedValuesEqualTheCore<float>(gpu, kSizes); }), 0);
+}
+
+// With several blocks for each sum; a payload is refused, too.
+TEST(CudaRaces, PassesOverPayloadsOfAFixedSizeAreFreeOfRaces) {
+  Random random(7);
+  const FixedInput kept =
+      RandomFixedInput({20000, 512, 2048, 3}, Fill::kNormal, random);
+  FixedInput refused = kept;
+  refused.delta[777] = std::numeric_limits<float>::infinity();
+  EXPECT_EQ(RacesOf([&] {
+              ExpectMeanOfTheCore(kept, kept);
+              std::vector<float> decoded;
+              ExpectEncodedAsByTheCore(refused, &decoded);
+            }),
+            0);
 }
 
 TEST(CudaRaces, AreFoundWithoutABarrier) {
