@@ -19,7 +19,7 @@ from fedplug import wire
 from fedplug.encoders import Encoder
 from fedplug.errors import ArgumentError, CapabilityError, NonFiniteError
 from fedplug.ops.types import ArraySpec
-from fedplug_torch.mean import mean_of
+from fedplug_torch.mean import means_of
 from fedplug_torch.tensors import as_array, as_tensor, require_dense
 
 __all__ = ["Encoded", "FixedSize"]
@@ -169,7 +169,8 @@ def mean_of_fixed(payloads: torch.Tensor, like: torch.Tensor, encoder: str) -> t
         return cuda.mean_of_fixed(payloads.contiguous(), like.new_empty(like.shape), _encoder(encoder))
     sent = [_container(encoder, row, like) if row.any() else b"" for row in payloads]
     messages = {f"rank {rank}": {"tensor": each} for rank, each in enumerate(sent)}
-    return mean_of(messages, "tensor", like, {_encoder(encoder).wire_id}, empty_is_zero=True)
+    wire_ids = {"tensor": {_encoder(encoder).wire_id}}
+    return dict(means_of(messages, {"tensor": like}, wire_ids, empty_is_zero=True))["tensor"]
 
 
 @mean_of_fixed.register_fake

@@ -17,7 +17,7 @@ import fedplug
 from fedplug import kernels
 from fedplug.codecs.state import OWNER, require_owner
 from fedplug_torch.devices import as_operands, as_result
-from fedplug_torch.mean import expected_of, max_payload_bytes, mean_of
+from fedplug_torch.mean import expected_of, max_payload_bytes, means_of
 from fedplug_torch.memory import Memory, packed, unpacked
 from fedplug_torch.shards import as_dtensor, local_shard, shards_of
 from fedplug_torch.tensors import arrays_like, as_array, as_arrays, as_tensor
@@ -85,10 +85,9 @@ class Fragment:
         return payloads
 
     def means(self, messages: Mapping[str, Mapping[str, Any]]) -> dict[str, torch.Tensor]:
-        """Returns the mean change of each parameter over all workers; see `mean_of`."""
+        """Returns the mean change of each parameter over all workers; see `means_of`."""
         shards = self._shards()
-        expected = expected_of(self._codec, shards)
-        return {name: mean_of(messages, name, p, expected[name]) for name, p in shards.items()}
+        return dict(means_of(messages, shards, expected_of(self._codec, shards)))
 
     def advance(
         self, means: Mapping[str, torch.Tensor], optimizer: torch.optim.Optimizer, alpha: float

@@ -20,7 +20,7 @@ from fedplug.errors import ArgumentError, CapabilityError, FedplugError, StateEr
 from fedplug_torch.codec import named, numpy_codec
 from fedplug_torch.devices import as_operands, as_result
 from fedplug_torch.exchange import Exchange, RankError
-from fedplug_torch.mean import expected_of, max_payload_bytes, mean_of
+from fedplug_torch.mean import expected_of, max_payload_bytes, means_of
 from fedplug_torch.memory import Memory, packed, require_memory, unpacked
 from fedplug_torch.shards import as_dtensor, local_shard, shards_of
 from fedplug_torch.tensors import arrays_like, as_array, require_whole
@@ -234,8 +234,8 @@ class ReplicaHook:
             exchange.all_gather_error(error, unit.limits)
             raise
         messages = exchange.all_gather(payloads, unit.limits)
-        for name, gradient in gradients.items():
-            gradient.copy_(mean_of(messages, name, gradient, unit.expected[name]))
+        for name, mean in means_of(messages, gradients, unit.expected):
+            gradients[name].copy_(mean)
         unit.pending = packed(after, unit.memory, self.step)
         self.bytes_sent += exchange.bytes_sent
         replicas = exchange.place[1]

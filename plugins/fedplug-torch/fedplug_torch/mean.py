@@ -1,57 +1,72 @@
-"""The mean of several workers' payloads for one tensor."""
+"""The means of several workers' payloads."""
 
 from __future__ import annotations
 
-from collections.abc import Container, Mapping
+from collections.abc import Container, Iterator, Mapping
 from typing import Any
 
 import torch
 
 import fedplug
 from fedplug.errors import ArgumentError, PayloadError
-from fedplug_torch.tensors import arrays_like, as_tensor
+from fedplug.ops.device_array import is_on_device
+from fedplug_torch.devices import as_operand, as_result
+from fedplug_torch.tensors import arrays_like
 
-__all__ = ["expected_of", "max_payload_bytes", "mean_of"]
+__all__ = ["expected_of", "max_payload_bytes", "means_of"]
 
 
-def mean_of(
+def means_of(
     messages: Mapping[str, Mapping[str, Any]],
-    name: str,
-    like: torch.Tensor,
-    wire_ids: Container[str],
+    likes: Mapping[str, torch.Tensor],
+    wire_ids: Mapping[str, Container[str]],
     *,
     empty_is_zero: bool = False,
-) -> torch.Tensor:
+) -> Iterator[tuple[str, torch.Tensor]]:
     """Computes ``(payload_1 + payload_2 + ...) / workers`` in the order of the workers, for equal bits.
 
     Sparse payloads are added without making them dense. Sums of 16-bit floats are computed in float32 and
-    rounded once at the end.
+    rounded once at the end. With fedplug-cuda, the sums of CUDA tensors are on their device, where all
+    tensors are added at the same time. On the host, one tensor follows the other, to save memory.
 
     Args:
         messages: Untrusted payloads by name, by worker.
-        name: The name of the tensor.
-        like: A tensor of the same shape and dtype, which is not read.
-        wire_ids: Wire ids of the payloads to accept, from `expected_of`.
+        likes: Tensors of the same shapes, dtypes and devices by name, which are not read.
+        wire_ids: Wire ids of the payloads to accept by name, from `expected_of`.
         empty_is_zero: Whether an empty payload counts as zeros; otherwise it is an error.
 
-    Returns:
-        A tensor on the CPU, with shape and dtype of ``like``.
+    Yields:
+        Each name with its mean, of shape and dtype of its tensor; on its device, or on the CPU.
 
     Raises:
         PayloadError: A payload is invalid, or of another encoder, shape or dtype; the message names worker
-            and parameter.
+            and tensor.
         ArgumentError: A payload is not a buffer; the message names both, too.
     """
-    dtype = "float64" if like.dtype is torch.float64 else "float32"
-    total = fedplug.Sum(like.shape, dtype, wire_ids=wire_ids)
-    for worker, payloads in messages.items():
-        if empty_is_zero and not len(payloads[name]):
-            continue
-        try:
-            total.add(payloads[name])
-        except (ArgumentError, PayloadError) as error:
-            raise type(error)(f"{worker}, parameter {name!r}: {error}") from error
-    return as_tensor(total.value()).div_(len(messages)).to(like.dtype)
+    places = {name: as_operand(like.detach().new_empty(0)) for name, like in likes.items()}
+    groups: dict[Any, list[str]] = {}
+    for name, place in places.items():
+        senders = [worker for worker, sent in messages.items() if not empty_is_zero or len(sent[name])]
+        group = place.device if is_on_device(place) else name, *senders
+        groups.setdefault(group, []).append(name)
+    for (_, *senders), names in groups.items():
+        place = places[names[0]]
+        total = fedplug.ModelSum(
+            {name: likes[name].shape for name in names},
+            {name: "float64" if likes[name].dtype is torch.float64 else "float32" for name in names},
+            wire_ids=wire_ids,
+            beside=place if is_on_device(place) else None,
+        )
+        for worker in senders:
+            try:
+                total.add({name: messages[worker][name] for name in names})
+            except (ArgumentError, PayloadError) as error:
+                raise type(error)(f"{worker}, {error}") from error
+        sums = {name: as_result(value) for name, value in total.value(copy=False).items()}
+        # A tensor: on a GPU, PyTorch would multiply by the reciprocal of a number.
+        divisor = torch.full((), len(messages), dtype=torch.float32, device=sums[names[0]].device)
+        for name in names:
+            yield name, sums[name].div_(divisor).to(likes[name].dtype)
 
 
 def expected_of(codec: fedplug.Codec, tensors: Mapping[str, torch.Tensor]) -> dict[str, frozenset[str]]:

@@ -10,7 +10,7 @@ import torch
 from fedplug.errors import ArgumentError
 from fedplug_torch.exchange import Exchange
 from fedplug_torch.feedback import Feedback, keeps_momentum
-from fedplug_torch.mean import mean_of
+from fedplug_torch.mean import means_of
 from fedplug_torch.partition import Part, partition
 
 __all__ = ["Gather", "Reduction", "TwoPhase"]
@@ -79,9 +79,8 @@ class Gather:
             exchange.all_gather_error(error, limits)
             raise
         messages = exchange.all_gather(payloads, limits)
-        for name, gradient in gradients.items():
-            wire_ids = self._feedback.wire_ids[name]
-            gradient.copy_(mean_of(messages, name, gradient, wire_ids, empty_is_zero=True))
+        for name, mean in means_of(messages, gradients, self._feedback.wire_ids, empty_is_zero=True):
+            gradients[name].copy_(mean)
 
 
 class TwoPhase:
@@ -140,21 +139,19 @@ class TwoPhase:
         by_owner = [{name: payloads[name] for name in names} for names in limits]
         received = exchange.all_to_all(by_owner, limits[exchange.index], problem)
         try:
-            means = {
-                name: mean_of(received, name, pieces[name], self._feedback.wire_ids[name], empty_is_zero=True)
-                for name in limits[exchange.index]
-            }
+            mine = {name: pieces[name] for name in limits[exchange.index]}
+            means = dict(means_of(received, mine, self._feedback.wire_ids, empty_is_zero=True))
             unused = [name for name in means if not any(len(theirs[name]) for theirs in received.values())]
             payloads = self._mean_feedback.encode(means, round_num, unused)
         except Exception as error:
             exchange.all_gather_error(error, limits)
             raise
         for owner, encoded in exchange.all_gather(payloads, limits).items():
-            for name in encoded:
-                wire_ids = self._mean_feedback.wire_ids[name]
-                pieces[name].copy_(
-                    mean_of({owner: encoded}, name, pieces[name], wire_ids, empty_is_zero=True)
-                )
+            theirs = {name: pieces[name] for name in encoded}
+            for name, mean in means_of(
+                {owner: encoded}, theirs, self._mean_feedback.wire_ids, empty_is_zero=True
+            ):
+                pieces[name].copy_(mean)
 
 
 def _zeros(gradients: Mapping[str, torch.Tensor]) -> Collection[str]:
@@ -163,4 +160,8 @@ def _zeros(gradients: Mapping[str, torch.Tensor]) -> Collection[str]:
     They send nothing and keep their residuals: DDP does not change a parameter that no rank used
     (``find_unused_parameters``), so anything sent for it would be lost.
     """
-    return {name for name, gradient in gradients.items() if not gradient.any()}
+    used = [gradient.any() for gradient in gradients.values()]
+    if not used:
+        return set()
+    flags = torch.stack([flag.to(used[0].device) for flag in used]).tolist()  # a GPU is asked once
+    return {name for name, flag in zip(gradients, flags, strict=True) if not flag}

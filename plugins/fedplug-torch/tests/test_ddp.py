@@ -274,18 +274,18 @@ def test_auto_takes_the_exchange_that_sends_less(start):
 @pytest.mark.parametrize(
     ("exchange", "of_mean", "damage", "words"),
     [
-        ("gather", False, ddp_jobs.cut_short, "rank 1, parameter '0.weight"),
+        ("gather", False, ddp_jobs.cut_short, "rank 1, tensor '0.weight"),
         ("gather", False, ddp_jobs.blown_up, "rank 1, parameter '0.weight': it announces a payload of 100"),
         ("gather", False, None, "rank 1 could not encode: NonFiniteError: array '"),
         (
             "two_phase",
             False,
             ddp_jobs.cut_short,
-            "rank 0 could not encode: PayloadError: rank 1, parameter '0.",
+            "rank 0 could not encode: PayloadError: rank 1, tensor '0.",
         ),
         ("two_phase", False, ddp_jobs.blown_up, "rank 1, parameter '0.weight[0:"),
         ("two_phase", False, None, "rank 1 could not encode: NonFiniteError: array '"),
-        ("two_phase", True, ddp_jobs.cut_short, "rank 1, parameter '"),
+        ("two_phase", True, ddp_jobs.cut_short, "rank 1, tensor '"),
         ("two_phase", True, ddp_jobs.blown_up, "it announces a payload of 100"),
     ],
 )

@@ -5,6 +5,7 @@ import safetensors.torch
 import torch
 import torch.distributed as dist
 from fedplug_torch import Codec, FedplugState, FixedSize, OuterStep, decode_model, fedplug_hook
+from fedplug_torch.mean import expected_of, means_of
 from torch.nn.parallel import DistributedDataParallel
 
 import fedplug
@@ -151,15 +152,40 @@ def test_outer_steps_have_the_bits_of_the_cpu_wherever_their_memory_is(encoder, 
     assert torch.equal(models["cuda"].weight.cpu(), models["cpu"].weight)
 
 
+@pytest.mark.parametrize("expression", ["topk(0.05) | qsgd(8)", "qsgd(8)", "codebook(3)"])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16])
+def test_means_are_on_the_device_with_the_bits_of_the_cpu(dtype, expression):
+    likes = {name: x for name, x in update(0, "cpu", dtype).items() if x.is_floating_point()}
+    codec = fedplug.codec(expression)
+    wire_ids = expected_of(codec, likes)
+    messages = {}
+    for seed in range(3):  # a number by which a GPU would not divide exactly
+        tensors = update(seed, "cpu", dtype)
+        del tensors["steps"]
+        messages[f"rank {seed}"], _ = Codec(codec).encode_model(tensors)
+    messages["rank 1"]["out"] = b""
+    expected = dict(means_of(messages, likes, wire_ids, empty_is_zero=True))
+    there = {name: like.cuda() for name, like in likes.items()}
+    found = dict(means_of(messages, there, wire_ids, empty_is_zero=True))
+    for name, mean in expected.items():
+        assert found[name].is_cuda
+        assert found[name].dtype == dtype
+        assert torch.equal(found[name].cpu(), mean)
+    messages["rank 2"]["kernel"] = messages["rank 2"]["kernel"][:-1]
+    with pytest.raises(fedplug.errors.PayloadError, match="rank 2, tensor 'kernel'"):
+        dict(means_of(messages, there, wire_ids, empty_is_zero=True))
+
+
+@pytest.mark.parametrize("overlap", [False, True])
 @pytest.mark.parametrize("encoder", ["topk(0.05) | qsgd(8)", "topk(0.05, scope='model')", "qsgd(8)"])
-def test_the_hook_has_the_bits_of_the_cpu_and_keeps_residuals_on_the_device(encoder, alone):
+def test_the_hook_has_the_bits_of_the_cpu_and_keeps_residuals_on_the_device(encoder, overlap, alone):
     gradients = {}
     for device in ("cpu", "cuda"):
         torch.manual_seed(0)
         model = torch.nn.Linear(300, 70).to(device)
-        ddp, state = DistributedDataParallel(model), FedplugState(encoder, model)
+        ddp, state = DistributedDataParallel(model), FedplugState(encoder, model, overlap=overlap)
         ddp.register_comm_hook(state, fedplug_hook)
-        for seed in range(3):
+        for seed in range(6):  # DDP's buckets change after the first step
             model.zero_grad()
             # A gradient is one number of x, so it has the same bits on both devices.
             x = torch.zeros(1, 300, device=device)

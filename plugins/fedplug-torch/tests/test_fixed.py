@@ -87,5 +87,5 @@ def test_values_that_do_not_fit_are_refused():
         fixed.mean(torch.zeros(2, 3, dtype=torch.uint8), x)
     payload = fixed.encode(x, fixed.zeros(x)).payload
     payload[7] = 255
-    with pytest.raises(PayloadError, match="rank 0, parameter 'tensor'"):
+    with pytest.raises(PayloadError, match="rank 0, tensor 'tensor'"):
         fixed.mean(payload[None], x)

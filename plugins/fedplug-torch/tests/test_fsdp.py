@@ -169,7 +169,7 @@ def test_an_error_of_one_rank_is_one_of_all_and_the_step_can_be_skipped(four_ran
 
 def test_a_damaged_payload_is_an_error_of_every_rank(four_ranks):
     for text, steps in four_ranks.run(fsdp_jobs.send_damaged_payloads, 1):
-        assert "rank 1, parameter '2.weight': " in text
+        assert "rank 1, tensor '2.weight': " in text
         assert steps == 0
 
 

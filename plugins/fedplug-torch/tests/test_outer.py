@@ -130,7 +130,7 @@ def test_a_payload_of_another_encoder_changes_nothing():
         worker.train()
     messages = {f"worker {worker.number}": worker.outer.encode() for worker in workers}
     before = digits.parameters(workers[0].model)
-    with pytest.raises(PayloadError, match=r"worker 1, parameter .* 'qsgd/1'; expected identity/1, sparse/1"):
+    with pytest.raises(PayloadError, match=r"worker 1, tensor .* 'qsgd/1'; expected identity/1, sparse/1"):
         workers[0].outer.apply(messages)
     assert_same(digits.parameters(workers[0].model), before)
 
@@ -147,7 +147,7 @@ def test_a_damaged_payload_changes_nothing_and_names_worker_and_parameter():
         (None, ArgumentError),
     ):
         damaged = {**messages["worker 1"], "2.weight": payload}
-        with pytest.raises(error, match=r"worker 1, parameter '2\.weight'"):
+        with pytest.raises(error, match=r"worker 1, tensor '2\.weight'"):
             workers[0].outer.apply({**messages, "worker 1": damaged})
     assert_same(before, digits.parameters(workers[0].model))
     assert workers[0].outer.outer_step == 0
