@@ -84,8 +84,8 @@ class FedplugState:
             mean_encoder: The encoder of the means in "two_phase"; ``encoder`` by default. An encoder with
                 momentum (``dgc``) needs another one here, or "gather", which "auto" then takes.
             memory: Where residuals are kept between steps, see `fedplug_torch.memory.Memory`.
-            overlap: Whether gradients on the CPU are encoded and exchanged bucket by bucket during the
-                backward pass, on a thread; the bits are the same. Encoders that compare tensors
+            overlap: Whether gradients are encoded and exchanged bucket by bucket during the backward pass, on
+                a thread, and on a GPU on a stream of it; the bits are the same. Encoders that compare tensors
                 (``scope="model"``, budgets) wait for the last bucket, and so do the first two steps of DDP.
 
         Raises:
@@ -313,8 +313,7 @@ class FedplugState:
             _require_same_place(self._place or here, here)
         except FedplugError as error:
             return error
-        on_host = self._first is not None and self._first.device.type == "cpu"
-        self._fitted_first = self._first if on_host and self._reduction.takes_some else None
+        self._fitted_first = self._first if self._reduction.takes_some else None
         return None
 
     def _here(self, exchange: Exchange) -> tuple[int, int, int]:
@@ -374,6 +373,8 @@ def _reduced(module: torch.nn.Module) -> dict[str, torch.Tensor]:
 
 def _like(part: torch.Tensor, parameter: torch.Tensor) -> torch.Tensor:
     """Returns a parameter's part of a bucket in the parameter's shape and DDP's layout."""
+    if parameter.is_contiguous():
+        return part.view(parameter.shape)
     strides = torch.empty_like(parameter, device="meta").stride()
     if strides != parameter.stride():  # DDP lays out tensors with gaps or overlaps in C order
         return part.view(parameter.shape)
