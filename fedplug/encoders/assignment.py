@@ -77,6 +77,7 @@ class EncoderAssignment(Component):
 def promised_by_all(capabilities: Iterable[Capabilities]) -> Capabilities:
     """Returns the capabilities that all these encoders have."""
     each = list(capabilities)
+    same_numbers = len({(c.secure_aggregation_safe, c.ring_bits) for c in each}) == 1
     bounds = [c.relative_error_bound for c in each if c.relative_error_bound is not None]
     return Capabilities(
         unbiased=all(c.unbiased for c in each),
@@ -84,7 +85,9 @@ def promised_by_all(capabilities: Iterable[Capabilities]) -> Capabilities:
         lossless=all(c.lossless for c in each),
         needs_client_state=any(c.needs_client_state for c in each),
         needs_seed=any(c.needs_seed for c in each),
-        secure_aggregation_safe=all(c.secure_aggregation_safe for c in each),
+        secure_aggregation_safe=same_numbers and all(c.secure_aggregation_safe for c in each),
+        ring_bits=each[0].ring_bits if same_numbers else None,
+        most_summands=min((c.most_summands for c in each if c.most_summands is not None), default=None),
         bounded_sensitivity=all(c.bounded_sensitivity for c in each),
         sends_every_entry=all(c.sends_every_entry for c in each),
         relative_error_bound=max(bounds) if bounds and len(bounds) == len(each) else None,

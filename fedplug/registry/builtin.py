@@ -130,6 +130,14 @@ def fedplug_encoders() -> list[EncoderSpec]:
             executes_on=EXECUTIONS,
         ),
         EncoderSpec(
+            name="sharedk",
+            target="fedplug.encoders.standalone.sharedk:SharedK",
+            summary="integers on a support that all clients share, for secure aggregation",
+            examples=("sharedk(0.3, clients=4)",),
+            wire_id="sharedk/1",
+            executes_on=EXECUTIONS,
+        ),
+        EncoderSpec(
             name="terngrad",
             target="fedplug.encoders.quantizers.terngrad:TernGrad",
             summary="-1, 0 or 1 times a scale, with stochastic rounding",

@@ -62,6 +62,9 @@ class Capabilities:
         secure_aggregation_safe: The sum over the clients is all that the server needs. An encoder must
             commute with sums, and the number and positions of its values must not depend on the client's
             data. An aggregator's accumulators must merge by addition.
+        ring_bits: The int32 tensors of a payload are numbers from 0 to 2^ring_bits - 1, which masks may hide
+            and which add modulo 2^ring_bits, instead of its floats. None: it has no such tensors.
+        most_summands: The most payloads that may be added: a sum of more could wrap. None: any number.
         bounded_sensitivity: The Euclidean norm of the decoded tensor is at most that of ``x``. A client with
             a clipped update therefore moves the sum by at most the clip, as differential privacy requires.
             For an aggregator: no update, however large, moves the result by more than a fixed bound.
@@ -90,6 +93,8 @@ class Capabilities:
     needs_client_state: bool = False
     needs_seed: bool = False
     secure_aggregation_safe: bool = False
+    ring_bits: int | None = None
+    most_summands: int | None = None
     bounded_sensitivity: bool = False
     sends_every_entry: bool = False
     relative_error_bound: float | None = None
@@ -104,6 +109,11 @@ class Capabilities:
     def __post_init__(self) -> None:
         if self.secure_aggregation_safe and not self.commutes_with_sum:
             raise PluginError("capabilities: secure_aggregation_safe requires commutes_with_sum")
+        if self.ring_bits is not None and not (self.secure_aggregation_safe and 2 <= self.ring_bits <= 31):
+            raise PluginError(
+                f"capabilities: ring_bits is {self.ring_bits!r}; it must be 2 to 31, and it requires "
+                "secure_aggregation_safe"
+            )
         bound = self.relative_error_bound
         if bound is not None and not (isinstance(bound, int | float) and bound >= 0):
             raise PluginError(

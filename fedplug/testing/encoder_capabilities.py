@@ -158,12 +158,9 @@ class CapabilityChecks(EncoderSubject):
             expect.that(forms[0] == forms[1], f"{what} have different tensors and cannot be summed: {forms}")
             for key, value in payloads[0].items():
                 others = {key: payloads[1][key]}
-                same = ops.is_floating(value.dtype) or self._bits({key: value}) == self._bits(others)
-                expect.that(same, f"{what} differ in {key!r}, which has no floats and so is not summed")
-            summed = {
-                key: value + payloads[1][key] if ops.is_floating(value.dtype) else value
-                for key, value in payloads[0].items()
-            }
+                same = self.is_summed(value) or self._bits({key: value}) == self._bits(others)
+                expect.that(same, f"{what} differ in {key!r}, which is not summed")
+            summed = {key: self.summed([p[key] for p in payloads]) for key in payloads[0]}
             one, other = (self.on.numpy(encoder.decode(payload, spec)) for payload in payloads)
             want = one.astype(np.float64) + other.astype(np.float64)
             unit = expect.eps(one.dtype) * _largest(one, other)

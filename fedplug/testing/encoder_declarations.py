@@ -49,9 +49,43 @@ class DeclarationChecks(EncoderSubject):
             first, wanted = seen.setdefault(name, (step.case.what, form))
             expect.that(
                 form == wanted,
-                f"shapes, or tensors that are not of floats and so cannot be hidden in a sum, differ between "
+                f"shapes, or tensors that cannot be hidden in a sum, differ between "
                 f"the payloads of {first} and {step.case.what}",
             )
+
+    @on_each_execution
+    def test_masked_integers_are_numbers_of_the_ring(self) -> None:
+        encoder = self.make_encoder()
+        bits = encoder.capabilities.ring_bits
+        if bits is None:
+            raise NotApplicable("it does not declare ring_bits")
+        for step in self.first_steps():
+            masked = [self.on.numpy(x) for x in step.payload.values() if self.is_summed(x)]
+            expect.that(masked, f"ring_bits is {bits}, and {step.case.what} has no int32 tensor")
+            lowest = min(int(x.min(initial=0)) for x in masked)
+            highest = max(int(x.max(initial=0)) for x in masked)
+            expect.that(
+                lowest >= 0 and highest < 2**bits,
+                f"ring_bits is {bits}, and {step.case.what} has numbers {lowest} to {highest}",
+            )
+
+    @after("test_commuting_with_a_sum_means_that_payloads_may_be_summed")
+    @on_each_execution
+    def test_a_sum_of_the_most_summands_does_not_wrap(self) -> None:
+        encoder = self.make_encoder()
+        most = encoder.capabilities.most_summands
+        if most is None:
+            raise NotApplicable("it does not declare most_summands")
+        for spec in self.specs():
+            for sign in (-1, 1):
+                x = self.on.array(np.full(tuple(spec.shape), sign * 1e6, tensors.numpy_dtype(spec)))
+                payload, _ = encoder.encode(x, encoder.init_state(spec), self.on.round_num(0))
+                one = self.on.numpy(encoder.decode(payload, spec)).astype(np.float64)
+                total = {key: self.summed([value] * most) for key, value in payload.items()}
+                got = encoder.decode(total, spec)
+                unit = expect.eps(one.dtype) * most * float(np.abs(one).max(initial=0))
+                what = f"decode of the sum of {most} payloads of {tensors.name_of(spec)} of {sign * 1e6:g}"
+                expect.close(what, got, most * one, 16 * unit)
 
     @on_each_execution
     def test_bounded_sensitivity_means_that_no_norm_grows(self) -> None:
@@ -144,9 +178,9 @@ class DeclarationChecks(EncoderSubject):
         return tuple((key, *self._form_and_bits(payload[key])) for key in sorted(payload))
 
     def _in_the_clear(self, value: Array) -> tuple[object, ...]:
-        """Returns the parts of an array that remain visible when the clients' floats are summed securely."""
+        """Returns the parts of an array that stay visible when the clients' payloads are summed securely."""
         form, bits = self._form_and_bits(value)
-        return (form,) if ops.is_floating(value.dtype) else (form, bits)
+        return (form,) if self.is_summed(value) else (form, bits)
 
     def _form_and_bits(self, value: Array) -> tuple[object, bytes]:
         return (value.dtype.name, tuple(value.shape)), self.on.numpy(value).tobytes()

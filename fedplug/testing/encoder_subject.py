@@ -7,6 +7,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from importlib.util import find_spec
 from typing import Any, ClassVar, NamedTuple
 
+import numpy as np
+
 from fedplug import ops
 from fedplug.encoders.base import Encoder, Payload, State
 from fedplug.encoders.model import framing
@@ -113,6 +115,22 @@ class EncoderSubject(OnEachExecution, abc.ABC):
         kept = [spec for spec in several if encoder.init_state(spec)] or several
         smallest = min(kept, key=ops.num_elements)
         return list(self.history(encoder, smallest, rounds=_MANY_ROUNDS))
+
+    def is_summed(self, value: Array) -> bool:
+        """Returns whether a sum of payloads adds this tensor: floats, or int32 if there is a ring."""
+        if self.make_encoder().capabilities.ring_bits is None:
+            return ops.is_floating(value.dtype)
+        return tensors.dtype_name(value.dtype) == "int32"
+
+    def summed(self, values: Sequence[Array]) -> Array:
+        """Returns the sum of one tensor of several payloads, modulo the ring; the first if none is added."""
+        if not self.is_summed(values[0]):
+            return values[0]
+        bits = self.make_encoder().capabilities.ring_bits
+        if bits is None:
+            return ops.add_n(values)
+        total = np.sum([self.on.numpy(value).astype(np.int64) for value in values], axis=0)
+        return self.on.array((total % 2**bits).astype(np.int32))
 
     def _step(self, encoder: Encoder, case: Case, state: State, number: int) -> Step:
         self.trying = case.what

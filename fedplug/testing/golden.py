@@ -120,7 +120,7 @@ def main() -> None:
     parser.add_argument("encoder", help="an expression, for instance 'topk(0.3)'")
     arguments = parser.parse_args()
     encoder = as_tensor_encoder(arguments.encoder, "what writes golden payloads")
-    for dtype, shape in _SPECS:
+    for dtype, shape in (each for each in _SPECS if each[0] in encoder.capabilities.dtypes):
         print(add(arguments.folder, encoder, dtype, shape))
 
 

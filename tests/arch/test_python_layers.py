@@ -40,9 +40,10 @@ BELOW = {
     "tff/aggregators": ("encoders",),
     "api": ("tff/aggregators",),
     "codecs": ("api", "stores"),
+    "secure": ("codecs",),
     # TFF
     "tff/structures": ("errors",),
-    "tff/process": ("api", "tff/structures"),
+    "tff/process": ("secure", "tff/structures"),
     "tff/runtime": ("ops", "stores", "tff/structures"),
     "tff/training": ("tff/process", "tff/runtime"),
     "tff/compat": ("tff/process",),

@@ -17,6 +17,7 @@ import tensorflow as tf
 from fedplug import ops
 from fedplug.encoders import BodyParts, Encoder, Measured, Pipeline
 from fedplug.encoders.quantizers.blockwise8 import Blockwise8
+from fedplug.encoders.standalone.sharedk import SharedK
 from fedplug.ops import require
 from fedplug.ops.lowering import resolve_lowering
 from fedplug.registry.specs import EXECUTIONS, Capabilities
@@ -692,6 +693,34 @@ class AddsWholeTensors(Follows):
         return payload, {"memory": state["memory"] + payload["values"]}
 
 
+class SendsSignedNumbers(SharedK):
+    """Sends negative numbers, which are none of the ring."""
+
+    def __init__(self):
+        super().__init__(0.5, clients=4)
+
+    def get_config(self):
+        return {}
+
+    def encode(self, x, state, round_num):
+        payload, state = super().encode(x, state, round_num)
+        return {**payload, "integers": self.signed(payload["integers"])}, state
+
+
+class WrapsForOneMore(SharedK):
+    """Claims that one more client may take part than its limit allows."""
+
+    def __init__(self):
+        super().__init__(0.5, clients=4)
+
+    def get_config(self):
+        return {}
+
+    @property
+    def capabilities(self):
+        return dataclasses.replace(super().capabilities, most_summands=5)
+
+
 GOOD = [Whole, Grid, Loudest, Everywhere, OnNumPy, Follows]
 
 
@@ -755,6 +784,8 @@ BAD = [
     ("test_it_needs_a_seed_exactly_if_the_round_makes_a_difference", UndeclaredSeed),
     ("test_safe_for_secure_aggregation_means_that_only_sums_tell_of_the_data", TellsWhetherThereIsAny),
     ("test_sending_every_entry_means_that_equal_magnitudes_keep_their_signs", LeavesEntriesOut),
+    ("test_masked_integers_are_numbers_of_the_ring", SendsSignedNumbers),
+    ("test_a_sum_of_the_most_summands_does_not_wrap", WrapsForOneMore),
     ("test_bounded_sensitivity_means_that_no_norm_grows", RoundsUp),
     ("test_no_entry_is_further_off_than_its_error_bound", MissesItsBound),
     ("test_payloads_of_a_fixed_size_have_one_size_for_every_content_and_round", ClaimsAFixedSize),

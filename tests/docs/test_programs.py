@@ -12,6 +12,7 @@ PAGES = {
     "which-encoder.md": 1,
     "stores.md": 1,
     "index.md": 1,
+    "secure-aggregation.md": 1,
     "sending-models.md": 2,
 }
 BEFORE = {

@@ -40,6 +40,12 @@ SUITES = {
         **IN_TFF,
         "shapes": ((), (0,), (7,), (3, 5), (2, 0, 3), (4, 5, 7), (61, 67)),
     },
+    "sharedk(0.3, clients=4)": {
+        **FAMILY,
+        **IN_TFF,
+        "shapes": ((), (0,), (7,), (3, 5), (600,)),
+        "dtypes": ("float32",),
+    },
     "terngrad": FAMILY,
     "sign": FAMILY,
     "qsgd(2, block_size=1024) | rans": {**FAMILY, **IN_TFF},

@@ -15,12 +15,14 @@ ROOT = Path(__file__).parents[2]
 WHOLE_MODELS = ["auto", "rules", "budget"]
 AROUND_OTHERS = ["ef21"]  # its wire id is that of its inner encoder
 WRITTEN_WITH_BARS = ["pipeline"]
-# Measured as part of topk(0.01), randomk(0.01), and qsgd with a budget; gaps and adaptive are in entropy.md.
-MEASURED_WITH_OTHERS = ["raw", "seeded", "mixed_qsgd", "gaps", "adaptive"]
+# Measured as part of topk(0.01), randomk(0.01), and qsgd with a budget; gaps and adaptive are in entropy.md,
+# sharedk in learning.md.
+MEASURED_WITH_OTHERS = ["raw", "seeded", "mixed_qsgd", "gaps", "adaptive", "sharedk"]
 NAMES = [
     n for n in resolve.catalog().names("encoder") if n not in WRITTEN_WITH_BARS + WHOLE_MODELS + AROUND_OTHERS
 ]
-EXAMPLES = {"threshold": [1], **{n: [0.1] for n in ("topk", "randomk", "stc", "dgc")}}
+EXAMPLES = {"threshold": [1], **{n: [0.1] for n in ("topk", "randomk", "stc", "dgc", "sharedk")}}
+KEYWORDS = {"sharedk": {"clients": 4}}
 
 
 def row(name):
@@ -36,7 +38,7 @@ def test_the_page_has_the_arguments_and_the_wire_id_of_every_encoder(name):
     made = resolve.resolve("encoder", name)
     assert re.findall(r"[(,] *(\w+)", signature) == list(inspect.signature(made).parameters)
     if name in NAMES:
-        component = made(*EXAMPLES.get(name, ()))
+        component = made(*EXAMPLES.get(name, ()), **KEYWORDS.get(name, {}))
         alone = Pipeline([component]) if isinstance(component, Sparsifier) else component
         assert wire_id == alone.wire_id
 

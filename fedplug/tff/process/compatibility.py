@@ -8,6 +8,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from typing import Literal
 
 from fedplug.encoders.assignment import EncoderAssignment
 from fedplug.encoders.base import Encoder
@@ -27,19 +28,28 @@ class Configuration:
         encoders: The encoders, each with the dtypes of its tensors if these are known.
         aggregator: The aggregator of the updates.
         keeps_client_state: Whether the process keeps an encoder's state on each client.
-        secure_sum: Whether the server may see only sums over clients.
+        secure_sum: Whether the server may see only sums over clients, of integers or of floats; None: it may
+            see each payload.
+        clients: The most clients of a round; None if that is not known.
         private: Whether noise hides single clients, whose updates are clipped.
     """
 
     encoders: tuple[tuple[Encoder | EncoderAssignment, frozenset[str]], ...]
     aggregator: Aggregator
     keeps_client_state: bool
-    secure_sum: bool = False
+    secure_sum: Literal["integers", "floats"] | None = None
+    clients: int | None = None
     private: bool = False
 
     @classmethod
     def of(
-        cls, model: ModelEncoder, aggregator: Aggregator, *, keeps_client_state: bool, private: bool = False
+        cls,
+        model: ModelEncoder,
+        aggregator: Aggregator,
+        *,
+        keeps_client_state: bool,
+        private: bool = False,
+        secure_sum: Literal["integers", "floats"] | None = None,
     ) -> Configuration:
         """Returns the configuration of a model whose tensors have their encoders."""
         dtypes: dict[Encoder, set[str]] = {}
@@ -48,7 +58,11 @@ class Configuration:
                 dtypes.setdefault(encoder, set()).add(spec.dtype.name)
         encoders = tuple((encoder, frozenset(names)) for encoder, names in dtypes.items())
         return cls(
-            encoders=encoders, aggregator=aggregator, keeps_client_state=keeps_client_state, private=private
+            encoders=encoders,
+            aggregator=aggregator,
+            keeps_client_state=keeps_client_state,
+            private=private,
+            secure_sum=secure_sum,
         )
 
 
@@ -119,14 +133,28 @@ def _client_state(configuration: Configuration) -> Iterator[Conflict]:
 
 def _secure_sum(configuration: Configuration) -> Iterator[Conflict]:
     """Requires parts that need only sums, if the server sees only sums."""
-    if not configuration.secure_sum:
+    kind = configuration.secure_sum
+    if kind is None:
         return
+    instead = "sharedk(0.01, clients=10)" if kind == "integers" else "randomk(0.01)"
     for encoder, _ in configuration.encoders:
-        if not encoder.capabilities.secure_aggregation_safe:
+        promises = encoder.capabilities
+        sent = "floats" if promises.ring_bits is None else "integers"
+        if not promises.secure_aggregation_safe:
             yield Conflict(
                 parts=(repr(encoder), "a secure sum"),
                 reason="what it sends is not made to be added up unseen",
-                instead="randomk(0.01)",
+                instead=instead,
+            )
+        elif sent != kind:
+            yield Conflict(
+                parts=(repr(encoder), f"a secure sum of {kind}"), reason=f"it sends {sent}", instead=instead
+            )
+        elif promises.most_summands is not None and (configuration.clients or 0) > promises.most_summands:
+            yield Conflict(
+                parts=(repr(encoder), f"{configuration.clients} clients a round"),
+                reason=f"a sum of more than {promises.most_summands} of its payloads could wrap",
+                instead=f"clients={configuration.clients}",
             )
     if not configuration.aggregator.capabilities.secure_aggregation_safe:
         yield Conflict(

@@ -52,8 +52,8 @@ def conflicts(configuration):
 BROKEN = {
     "client state": stack("topk(0.01)", keeps_client_state=False),
     "client state, always": stack("sign", keeps_client_state=False),
-    "secure sum": stack("topk(0.01)", secure_sum=True),
-    "secure sum, pipeline": stack("randomk(0.01) | qsgd(8)", secure_sum=True),
+    "secure sum": stack("topk(0.01)", secure_sum="floats"),
+    "secure sum, pipeline": stack("randomk(0.01) | qsgd(8)", secure_sum="floats"),
     "sensitivity": stack("topk(0.01)", private=True),
     "sensitivity, scaled up": stack("randomk(0.01)", private=True),
     "dtype": stack(OnlyDoubles()),
@@ -83,7 +83,7 @@ def test_a_broken_rule_is_found_and_its_suggestion_works(case):
 @pytest.mark.parametrize(
     ("broken", "rule"),
     [
-        (stack("identity", Median(), secure_sum=True), "secure sum"),
+        (stack("identity", Median(), secure_sum="floats"), "secure sum"),
         (stack("identity", Median(), dtypes=("float32", "float64")), "dtype"),
     ],
 )
@@ -101,9 +101,9 @@ def test_the_incompatible_part_can_be_the_aggregator(broken, rule):
         stack("topk(0.01) | qsgd(8) | rice"),
         stack("qsgd(8)", keeps_client_state=False),
         stack("float16", keeps_client_state=False),
-        stack("randomk(0.01)", secure_sum=True, keeps_client_state=False),
+        stack("randomk(0.01)", secure_sum="floats", keeps_client_state=False),
         stack("topk(0.01, error_feedback=False)", Median()),
-        stack("identity", secure_sum=True, private=True),
+        stack("identity", secure_sum="floats", private=True),
         stack("ef21('topk(0.01)')", MemoryMean(5)),
     ],
     ids=lambda fine: repr(fine.encoders[0][0]),

@@ -93,7 +93,7 @@ def build_compressed_sum_factory(encoder: Encoder | str, inner: Any = None) -> A
         )
     compatibility.check(
         compatibility.Configuration(
-            encoders=((chosen, frozenset()),), aggregator=Sum(), keeps_client_state=False, secure_sum=True
+            encoders=((chosen, frozenset()),), aggregator=Sum(), keeps_client_state=False, secure_sum="floats"
         ),
         warn=False,
     )

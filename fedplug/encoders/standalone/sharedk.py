@@ -1,0 +1,239 @@
+"""Shared-k: integers of a ring on a support that all clients of a round share, for secure aggregation."""
+
+from __future__ import annotations
+
+import copy
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from fedplug import ops
+from fedplug.encoders.arguments import check_number, check_seed, check_whole
+from fedplug.encoders.base import Encoder, Payload, State
+from fedplug.encoders.sparsity import Sparsity
+from fedplug.errors import ConfigError, PayloadError
+from fedplug.ops.scatter import add_selected
+from fedplug.ops.types import Array, Spec
+from fedplug.registry.specs import EXECUTIONS, Capabilities
+
+if TYPE_CHECKING:
+    from typing import Self  # Python 3.11
+
+__all__ = ["SharedK"]
+
+_MOST_BITS = 24
+_ABOUT_BYTES = 13
+_MOST_STEP = 1e30
+
+
+class SharedK(Encoder):
+    """Sends k entries of ``x + residual`` as integers that masks can hide and that add exactly.
+
+    >>> import fedplug, numpy as np
+    >>> codec = fedplug.codec("sharedk(0.5, clients=10, largest=8)")
+    >>> payload, state = codec.encode(np.float32([1, -5, 2, 4]))
+    >>> np.round(fedplug.decode(payload), 1)
+    array([ 0., -5.,  2.,  0.], dtype=float32)
+    >>> abs(state["residual"]).max() > 3.9  # the others, and errors of rounding
+    True
+
+    All clients of a round send the same entries. A value v becomes the integer ``floor(v / step + u)`` with a
+    random u from [0, 1), limited to the range from -L to L, where ``L = (2^(bits - 1) - 1) // clients``. A
+    sum of at most ``clients`` of them lies between -2^(bits - 1) and 2^(bits - 1), so it never wraps. The
+    residual keeps what was not sent, rounded or limited.
+
+    `fedplug.secure` chooses the support and the step of every round. Without it the support is that of
+    `randomk` for the round, and the step is ``largest / L``.
+
+    Source: Bonawitz et al., "Practical Secure Aggregation for Privacy-Preserving Machine Learning", CCS 2017,
+    for sums of integers of a ring; Stich, Cordonnier, Jaggi, "Sparsified SGD with Memory", NeurIPS 2018
+    (arXiv 1809.07599), for the residual.
+
+    Wire form "sharedk/1": float32 step, uint32 seed, uint32 round, uint8 bits; then k integers, int16 if bits
+    is at most 16 and int32 otherwise. Masked payloads take ``bits`` bits for each integer instead, see
+    `fedplug.secure.pack`.
+    """
+
+    name: ClassVar[str] = "sharedk"
+    wire_id: ClassVar[str] = "sharedk/1"
+
+    def __init__(
+        self,
+        fraction: float | None = None,
+        *,
+        count: int | None = None,
+        clients: int,
+        bits: int = 15,
+        chosen: float = 0.0,
+        max_weight: float | None = None,
+        largest: float = 1.0,
+        seed: int = 0,
+    ) -> None:
+        """Makes the encoder; exactly one of ``fraction`` and ``count`` is given.
+
+        Args:
+            fraction: The share of the elements to send, above 0 and at most 1; at least one entry is sent.
+            count: Number of entries to send, at least 1.
+            clients: The most clients whose integers are added.
+            bits: Bits of an integer of the ring, which a sum takes too; 2 to 24.
+            chosen: The share of the support that the server of `fedplug.secure` chooses; the rest is random.
+            max_weight: The weight from which on clients count the same in `fedplug.secure`; None: all clients
+                count the same.
+            largest: The largest magnitude that is sent in the first round; larger values are limited to it.
+            seed: The seed of the random entries and of the rounding, 0 to 2^31 - 1.
+
+        Raises:
+            ConfigError: Neither or both of fraction and count are given, an argument is out of range, or a
+                sum of that many clients could wrap.
+        """
+        if fraction is not None:
+            check_number("sharedk fraction", fraction, lambda part: 0 < part <= 1, "above 0 and at most 1")
+        self._sparsity = Sparsity("sharedk", fraction, count)
+        check_whole("sharedk clients", clients, 1)
+        check_whole("sharedk bits", bits, 2, _MOST_BITS)
+        check_number("sharedk chosen", chosen, lambda part: 0 <= part <= 1, "from 0 to 1")
+        if max_weight is not None:
+            check_number("sharedk max_weight", max_weight, lambda most: most > 0, "above 0")
+        check_number("sharedk largest", largest, lambda most: 1e-30 <= most <= 1e30, "from 1e-30 to 1e30")
+        check_seed("sharedk", seed)
+        self.limit = (2 ** (bits - 1) - 1) // clients
+        """L, the largest integer that a client sends."""
+        if not self.limit:
+            least = (2 * clients).bit_length()
+            raise ConfigError(
+                f"sharedk: a sum of {clients} clients could wrap in {bits} bits; use at least {least} bits, "
+                "or fewer clients"
+            )
+        self.clients, self.bits, self.chosen = clients, bits, chosen
+        self.max_weight, self.largest, self.seed = max_weight, largest, seed
+        self._step: Array | None = None
+        self._support: Array | None = None
+
+    @classmethod
+    def from_payload(cls, body: Array, spec: Spec) -> Self:
+        """Reads the number of bits."""
+        del spec
+        if ops.size(body) < _ABOUT_BYTES or not 2 <= body[_ABOUT_BYTES - 1] <= _MOST_BITS:
+            raise PayloadError("a sharedk payload is too short, or has a wrong number of bits")
+        return cls(1.0, clients=1, bits=int(body[_ABOUT_BYTES - 1]))
+
+    @property
+    def capabilities(self) -> Capabilities:
+        """Its integers may be masked; it keeps a residual."""
+        return Capabilities(
+            commutes_with_sum=True,
+            needs_client_state=True,
+            needs_seed=True,
+            secure_aggregation_safe=True,
+            ring_bits=self.bits,
+            most_summands=self.clients,
+            fixed_size=True,
+            dtypes=("float32",),
+            executes_on=EXECUTIONS,
+        )
+
+    def get_config(self) -> dict[str, Any]:
+        given = {"chosen": self.chosen, "max_weight": self.max_weight}
+        return {
+            **self._sparsity.get_config(),
+            "clients": self.clients,
+            "bits": self.bits,
+            "largest": self.largest,
+            "seed": self.seed,
+            **{key: value for key, value in given.items() if value},
+        }
+
+    def entries(self, size: int) -> int:
+        """Returns k for a tensor of ``size`` elements."""
+        return int(self._sparsity.of_size(size))
+
+    def in_round(self, step: Array, support: Array) -> Self:
+        """Returns a copy with the step and the support of a round; int32 ``[k]``, ascending."""
+        other = copy.copy(self)
+        other._step, other._support = step, support
+        return other
+
+    def init_state(self, spec: Spec) -> State:
+        """Returns ``{"residual": zeros}``."""
+        return {"residual": ops.zeros(spec)}
+
+    def encode(self, x: Array, state: State, round_num: Array) -> tuple[Payload, State]:
+        """Returns ``{"integers": int32[k], "about": uint8[13]}``, and the next residual.
+
+        The integers are residues, from 0 to 2^bits - 1. They add modulo 2^bits, and the rest is the same for
+        all clients of a round.
+        """
+        support = self._support
+        if support is None:
+            support = self.random_support(self.entries(ops.num_elements(x)), ops.num_elements(x), round_num)
+        taken = ops.take_from_sum(x, state["residual"], support)
+        step = ops.asarray(self.largest / self.limit, like=x) if self._step is None else self._step
+        noise = ops.dither(taken.values, ops.round_seed(self.seed, round_num))
+        whole = ops.clip(ops.floor(ops.divide_no_nan(taken.values, step) + noise), -self.limit, self.limit)
+        lost = taken.values - ops.multiply(whole, step)
+        (residual,) = add_selected([taken.residual], [lost], [support])
+        integers = ops.astype(whole, "int32")
+        payload = {
+            "integers": ops.where(integers < 0, integers + 2**self.bits, integers),
+            "about": self._about(step, round_num),
+        }
+        return payload, {"residual": ops.ensure_shape(residual, x.shape)}
+
+    def decode(self, payload: Payload, spec: Spec) -> Array:
+        """Returns the values at the support, and zeros elsewhere."""
+        step, seed, round_num = _read_about(payload["about"])
+        integers, size = payload["integers"], ops.num_elements(spec)
+        support = ops.draw_indices(ops.round_seed(seed, round_num), ops.size(integers), size)
+        values = ops.multiply(ops.astype(self.signed(integers), "float32"), step)
+        return ops.reshape(ops.scatter_decode(size, values, support), spec.shape)
+
+    def signed(self, integers: Array) -> Array:
+        """Returns the numbers that residues stand for, or sums of residues: from -2^(bits - 1) on."""
+        integers = integers % 2**self.bits
+        return ops.where(integers >= 2 ** (self.bits - 1), integers - 2**self.bits, integers)
+
+    def random_support(self, count: int, size: int, round_num: Array) -> Array:
+        """Returns ``count`` entries drawn from the seed and the round; int32, ascending."""
+        return ops.draw_indices(ops.round_seed(self.seed, round_num), count, size)
+
+    def to_wire(self, payload: Payload, spec: Spec) -> Array:
+        """See the class."""
+        del spec
+        integers = ops.astype(self.signed(payload["integers"]), self._width)
+        return ops.concat([payload["about"], ops.to_bytes(integers)])
+
+    def from_wire(self, body: Array, spec: Spec) -> Payload:
+        """Refuses another number of bits, more integers than elements, and numbers out of range."""
+        with ops.require(ops.size(body) >= _ABOUT_BYTES, "a sharedk payload is too short"):
+            about = ops.identity(body[:_ABOUT_BYTES])
+            integers = ops.astype(ops.from_bytes(body[_ABOUT_BYTES:], self._width), "int32")
+        step, seed, round_num = _read_about(about)
+        half = 2 ** (self.bits - 1)
+        valid = (
+            (about[_ABOUT_BYTES - 1] == self.bits)
+            & (step >= 0)
+            & (step <= _MOST_STEP)
+            & (seed >= 0)
+            & (round_num >= 0)
+            & (ops.size(integers) <= ops.num_elements(spec))
+            & ops.all((integers >= -half) & (integers < half))
+        )
+        with ops.require(valid, "a sharedk payload has numbers that are out of range"):
+            return {
+                "integers": ops.where(integers < 0, integers + 2 * half, integers),
+                "about": about,
+            }
+
+    @property
+    def _width(self) -> str:
+        return "int16" if self.bits <= 16 else "int32"
+
+    def _about(self, step: Array, round_num: Array) -> Array:
+        """Returns what the server needs beside the integers; no client's data change it."""
+        words = ops.astype(ops.stack([ops.astype(round_num, "int32") * 0 + self.seed, round_num]), "int32")
+        parts = [ops.to_bytes(ops.reshape(step, [1])), ops.to_bytes(words)]
+        return ops.concat([*parts, ops.asarray([self.bits], like=parts[0])])
+
+
+def _read_about(about: Array) -> tuple[Array, Array, Array]:
+    """Returns the step, the seed and the round."""
+    words = ops.from_bytes(about[4:12], "int32")
+    return ops.finite_from_bytes(about[:4], 1, "float32")[0], words[0], words[1]

@@ -1,0 +1,211 @@
+"""`MaskedSum`: updates as vectors that masks can hide, and their sum as an update again."""
+
+from __future__ import annotations
+
+import math
+import struct
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedplug import api, ops, wire
+from fedplug.codecs.arrays import named_arrays
+from fedplug.encoders.standalone.sharedk import SharedK
+from fedplug.errors import ArgumentError, CapabilityError, PayloadError, StateError
+from fedplug.ops.types import ArraySpec
+from fedplug.secure.rounds import MOST_LARGEST, Rounds
+
+__all__ = ["MaskedMean", "MaskedSum"]
+
+_WIRE_ID = "sharedk-round/1"
+_ROUND = struct.Struct("<If")
+
+Arrays = Mapping[str, NDArray[Any]]
+
+
+class MaskedMean(NamedTuple):
+    """The result of a round, which is all that the server learns of it.
+
+    Attributes:
+        update: The weighted mean of the updates, by name, in the dtypes of the model.
+        weight: The sum of the weights, as far as they counted.
+        clients: The number of clients in the sum.
+        clipped: The number of values that were limited to the largest magnitude of the round, or reached it.
+    """
+
+    update: dict[str, NDArray[Any]]
+    weight: float
+    clients: int
+    clipped: int
+
+
+class MaskedSum:
+    """Turns updates into vectors of integers of a ring, and a sum of vectors into the mean update.
+
+    It masks nothing itself: a protocol for secure aggregation adds the vectors. Server and clients make equal
+    objects. All states are arrays by name, which `fedplug.stores` can save.
+
+    >>> import numpy as np
+    >>> from fedplug.secure import MaskedSum
+    >>> update = {"kernel": np.full(1000, 0.25, np.float32)}
+    >>> masked = MaskedSum("sharedk(0.01, clients=2)", update)
+    >>> server = masked.init_server()
+    >>> message = masked.message(server)
+    >>> vectors = [masked.encode(update, masked.init_client(), message)[0] for _ in range(2)]
+    >>> mean, server = masked.decode(sum(vectors), server)
+    >>> mean.clients, masked.length, np.count_nonzero(mean.update["kernel"])
+    (2, 14, 10)
+    """
+
+    def __init__(self, encoder: Any, like: Mapping[str, Any]) -> None:
+        """Takes the encoder and the arrays of a model or of an update, of which only the form matters.
+
+        Args:
+            encoder: A `SharedK` or an expression for one, such as ``"sharedk(0.01, clients=10)"``.
+            like: Arrays of floats by name.
+
+        Raises:
+            ArgumentError: An array is not of floats, or there are 2^31 elements or more.
+            CapabilityError: The encoder does not send integers of a ring.
+            ConfigError: The encoder cannot be read.
+        """
+        chosen = api.encoder(encoder)
+        if not isinstance(chosen, SharedK):
+            raise CapabilityError(
+                f"{chosen!r} sends no integers of a ring, which masks hide; use sharedk(0.01, clients=10)"
+            )
+        self._specs = {name: ArraySpec(x.shape, x.dtype) for name, x in named_arrays(like).items()}
+        for name, spec in self._specs.items():
+            if not ops.is_floating(spec.dtype):
+                raise ArgumentError(f"array {name!r} is of {spec.dtype}; a masked sum takes arrays of floats")
+        size = sum(map(ops.num_elements, self._specs.values()))
+        if not 0 < size <= wire.MAX_ELEMENTS:
+            raise ArgumentError(
+                f"the arrays have {size} elements; a masked sum takes 1 to {wire.MAX_ELEMENTS}"
+            )
+        self._rounds = Rounds(chosen, [tuple(spec.shape) for spec in self._specs.values()])
+
+    @property
+    def bits(self) -> int:
+        """The bits of an integer: those of a vector, and sums modulo 2^bits, are from 0 to 2^bits - 1."""
+        return self._rounds.encoder.bits
+
+    @property
+    def length(self) -> int:
+        """The number of integers of a vector: k values, and four more."""
+        return self._rounds.length
+
+    @property
+    def clients(self) -> int:
+        """The most vectors that may be added."""
+        return self._rounds.encoder.clients
+
+    def init_server(self) -> dict[str, NDArray[Any]]:
+        """Returns the server's state before the first round."""
+        return self._rounds.init_server()
+
+    def message(self, server: Arrays) -> bytes:
+        """Returns the message of a round: its number, its largest magnitude, and a chosen support."""
+        message = self._rounds.message(server)
+        body = _ROUND.pack(int(message["round_num"]), float(message["largest"]))
+        if "support" in message:
+            body += ops.encode_indices(message["support"], self._rounds.size, form="shortest").tobytes()
+        return wire.frame(body, _WIRE_ID, "float32", (self._rounds.size,))
+
+    def init_client(self) -> dict[str, NDArray[Any]]:
+        """Returns the state of a client before its first round: ``{"residual": zeros}``."""
+        return {"residual": np.zeros(self._rounds.size, np.float32)}
+
+    def encode(
+        self, update: Mapping[str, Any], client: Arrays, message: bytes, *, weight: float = 1.0
+    ) -> tuple[NDArray[np.int64], dict[str, NDArray[Any]]]:
+        """Returns the vector of a client, and its next state.
+
+        Keep the old state if the server does not count the vector, for instance because the client drops out.
+
+        Args:
+            update: The update, in the form of the model.
+            client: The client's state, from `init_client` or from its last call.
+            message: The message of the round; untrusted.
+            weight: The weight, for instance the number of examples; above 0. It counts in steps of
+                ``max_weight / L``, at least one of them and at most ``max_weight``; without ``max_weight``
+                all clients count the same.
+
+        Returns:
+            The vector, int64 ``[length]`` of numbers from 0 to 2^bits - 1, and ``{"residual": float32[n]}``.
+
+        Raises:
+            ArgumentError: The update has not the form of the model, or the weight is not above 0.
+            NonFiniteError: The update has a NaN or an infinity.
+            PayloadError: The message is damaged, or belongs to another model or encoder.
+            StateError: The state has another form.
+        """
+        if not (math.isfinite(weight) and weight > 0):
+            raise ArgumentError(f"weight is {weight!r}; it must be above 0, or send masked.no_update()")
+        residual = client.get("residual")
+        form = (np.dtype(np.float32), (self._rounds.size,))
+        if residual is None or (residual.dtype, residual.shape) != form:
+            raise StateError(f"the state of a client must be float32[{self._rounds.size}] as 'residual'")
+        flat = self._flat(update)
+        vector, after = self._rounds.encode(flat, residual, np.float32(weight), self._read(message))
+        return vector.astype(np.int64), {"residual": after}
+
+    def no_update(self) -> NDArray[np.int64]:
+        """Returns the vector of a client that has no update: zeros, which change no sum."""
+        return np.zeros(self.length, np.int64)
+
+    def decode(self, total: Any, server: Arrays) -> tuple[MaskedMean, dict[str, NDArray[Any]]]:
+        """Returns what the sum of a round's vectors says, and the server's next state.
+
+        Args:
+            total: The sum of the vectors, modulo 2^bits or not; integers ``[length]``.
+            server: The state whose `message` the clients had.
+
+        Raises:
+            ArgumentError: The sum has another length.
+            PayloadError: It is not a sum of at most `clients` vectors.
+        """
+        residues = np.asarray(total).reshape(-1)
+        if residues.size != self.length or residues.dtype.kind not in "iu":
+            raise ArgumentError(
+                f"the sum of a round is {self.length} integers, not {residues.dtype}[{residues.size}]"
+            )
+        summed, after = self._rounds.decode((residues % 2**self.bits).astype(np.int32), server)
+        parts = np.split(summed.update, np.cumsum([ops.num_elements(s) for s in self._specs.values()])[:-1])
+        update = {
+            name: part.reshape(spec.shape).astype(spec.dtype)
+            for part, (name, spec) in zip(parts, self._specs.items(), strict=True)
+        }
+        return MaskedMean(update, float(summed.weight), int(summed.clients), int(summed.clipped)), after
+
+    def signed(self, vector: Any) -> NDArray[np.int64]:
+        """Returns the signed numbers of a vector or of a sum, as `join_lanes` takes them."""
+        found: NDArray[np.int64] = self._rounds.encoder.signed(np.asarray(vector, np.int64))
+        return found
+
+    def _flat(self, update: Mapping[str, Any]) -> NDArray[np.float32]:
+        arrays = named_arrays(update)
+        found = {name: ArraySpec(x.shape, x.dtype) for name, x in arrays.items()}
+        if found != self._specs:
+            wrong = sorted(set(found.items()) ^ set(self._specs.items()), key=str)[0]
+            raise ArgumentError(f"the update is not in the form of the model, for instance {wrong}")
+        return np.concatenate([arrays[name].reshape(-1).astype(np.float32) for name in self._specs])
+
+    def _read(self, message: bytes) -> dict[str, Any]:
+        """Returns what `message` wrote."""
+        found = wire.unframe(message)
+        size, coded = self._rounds.size, self._rounds.chosen > 0
+        if (found.wire_id, found.dtype, found.shape) != (_WIRE_ID, "float32", (size,)):
+            raise PayloadError(f"the message is not of a masked sum of {size} float32 elements")
+        if len(found.body) < _ROUND.size or coded != (len(found.body) > _ROUND.size):
+            raise PayloadError("the message of a masked sum has the wrong length")
+        round_num, largest = _ROUND.unpack_from(found.body)
+        if not (round_num < 2**31 and 0 < largest <= MOST_LARGEST):
+            raise PayloadError("the message of a masked sum has a round or a magnitude that is out of range")
+        read: dict[str, Any] = {"round_num": np.int32(round_num), "largest": np.float32(largest)}
+        if coded:
+            code = np.frombuffer(found.body, np.uint8)[_ROUND.size :]
+            read["support"] = ops.decode_indices(code, self._rounds.entries, size, form="shortest")
+        return read

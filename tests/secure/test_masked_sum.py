@@ -1,0 +1,169 @@
+"""Tests rounds of a masked sum: exact sums, nothing lost, refused inputs."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import fedplug
+from fedplug.errors import (
+    ArgumentError,
+    CapabilityError,
+    ConfigError,
+    NonFiniteError,
+    PayloadError,
+    StateError,
+)
+from fedplug.secure import MaskedSum, pack, unpack
+
+LIKE = {"kernel": np.zeros((20, 30), np.float32), "bias": np.zeros(30, np.float64)}
+SIZE = 630
+CHOICES = pytest.mark.parametrize("chosen", [0.0, 0.8], ids=["random", "chosen"])
+
+
+def masked_sum(chosen=0.0, **arguments):
+    config = {"fraction": 0.1, "clients": 5, "chosen": chosen, **arguments}
+    return MaskedSum(fedplug.encoder("sharedk", **config), LIKE)
+
+
+def updates(rng, count=5):
+    return [
+        {name: rng.normal(size=x.shape).astype(x.dtype) for name, x in LIKE.items()} for _ in range(count)
+    ]
+
+
+def flat(update):
+    return np.concatenate([x.reshape(-1) for x in update.values()]).astype(np.float64)
+
+
+@CHOICES
+def test_the_sum_under_masks_is_the_mean_of_what_the_residuals_lack(chosen):
+    masked, rng = masked_sum(chosen), np.random.default_rng(0)
+    server, clients = masked.init_server(), [masked.init_client() for _ in range(5)]
+    for _ in range(4):
+        given_updates, message, total = (
+            updates(rng),
+            masked.message(server),
+            np.zeros(masked.length, np.int64),
+        )
+        before = np.mean([state["residual"] for state in clients], axis=0)
+        ring = 2**masked.bits
+        masks = rng.integers(0, ring, (5, masked.length))
+        for number, update in enumerate(given_updates):
+            vector, clients[number] = masked.encode(update, clients[number], message)
+            sent = pack((vector + masks[number] - masks[number - 1]) % ring, masked.bits)
+            assert len(sent) == (masked.length * masked.bits + 7) // 8
+            total += unpack(sent, masked.length, masked.bits)
+        mean, server = masked.decode(total % ring, server)
+        assert (mean.clients, {name: x.dtype for name, x in mean.update.items()}) == (
+            5,
+            {name: x.dtype for name, x in LIKE.items()},
+        )
+        after = np.mean([state["residual"] for state in clients], axis=0)
+        expected = np.mean([flat(update) for update in given_updates], axis=0) + before - after
+        np.testing.assert_allclose(flat(mean.update), expected, atol=1e-5)
+
+
+@given(st.lists(st.integers(1, 200), min_size=1, max_size=5))
+def test_weights_count_up_to_the_largest(weights):
+    masked, rng = masked_sum(max_weight=100, bits=24, largest=8), np.random.default_rng(len(weights))
+    message, limit = masked.message(masked.init_server()), (2**23 - 1) // 5
+    given_updates = updates(rng, len(weights))
+    vectors = [
+        masked.encode(update, masked.init_client(), message, weight=weight)[0]
+        for update, weight in zip(given_updates, weights, strict=True)
+    ]
+    mean, _ = masked.decode(sum(vectors), masked.init_server())
+    counted = np.minimum(weights, 100)
+    expected = np.average([flat(update) for update in given_updates], axis=0, weights=counted)
+    found = flat(mean.update)
+    np.testing.assert_allclose(found[found != 0], expected[found != 0], atol=1e-3)
+    assert mean.weight == pytest.approx(counted.sum(), abs=len(weights) * 100 / limit)
+
+
+def test_huge_values_are_limited_and_never_wrap():
+    masked = masked_sum(bits=8)
+    huge = {name: np.full(x.shape, 1e30, x.dtype) for name, x in LIKE.items()}
+    server, client = masked.init_server(), masked.init_client()
+    vector, client = masked.encode(huge, client, masked.message(server))
+    mean, after = masked.decode(5 * vector, server)
+    assert set(flat(mean.update)) == {0.0, 1.0}
+    assert (mean.clients, mean.clipped, float(after["largest"])) == (5, 5 * min(63, 127 // 5), 4.0)
+    assert client["residual"].min() == np.float32(1e30)
+
+
+def test_a_client_without_an_update_changes_nothing():
+    masked, server = masked_sum(), masked_sum().init_server()
+    vector, _ = masked.encode(
+        updates(np.random.default_rng(0))[0], masked.init_client(), masked.message(server)
+    )
+    alone, _ = masked.decode(vector, server)
+    together, _ = masked.decode(vector + masked.no_update(), server)
+    np.testing.assert_equal(together.update, alone.update)
+    assert (together.clients, together.weight) == (1, alone.weight)
+    nobody, after = masked.decode(masked.no_update(), server)
+    assert not flat(nobody.update).any()
+    assert (nobody.clients, after["round_num"], after["largest"]) == (0, 1, server["largest"])
+
+
+def test_the_chosen_support_has_what_grows_fastest_and_all_in_time():
+    """One row of the kernel grows a hundred times as fast as all else."""
+    masked = masked_sum(chosen=0.9, largest=100)
+    server, client, seen = masked.init_server(), masked.init_client(), np.zeros(SIZE)
+    update = {name: np.full(x.shape, 0.01, x.dtype) for name, x in LIKE.items()}
+    update["kernel"][7] = 1.0
+    for _ in range(60):
+        vector, client = masked.encode(update, client, masked.message(server))
+        seen[server["support"]] += 1
+        _, server = masked.decode(vector, server)
+    row = seen[:600].reshape(20, 30)[7]
+    assert row.mean() > 4 * seen.mean()
+    assert seen.all()
+
+
+@CHOICES
+def test_a_damaged_message_is_refused(chosen):
+    masked = masked_sum(chosen)
+    message, update = masked.message(masked.init_server()), updates(np.random.default_rng(0))[0]
+    for place in range(len(message)):
+        damaged = message[:place] + bytes([message[place] ^ 64]) + message[place + 1 :]
+        with pytest.raises(PayloadError):
+            masked.encode(update, masked.init_client(), damaged)
+    with pytest.raises(PayloadError, match="wrong length"):
+        masked_sum(0.8 - chosen).encode(update, masked.init_client(), message)
+
+
+def test_what_does_not_fit_is_refused():
+    masked = masked_sum()
+    update, message = updates(np.random.default_rng(0))[0], masked.message(masked.init_server())
+    with pytest.raises(ArgumentError, match="not in the form of the model"):
+        masked.encode({**update, "bias": update["bias"][:-1]}, masked.init_client(), message)
+    with pytest.raises(NonFiniteError):
+        masked.encode({**update, "bias": update["bias"] * np.nan}, masked.init_client(), message)
+    with pytest.raises(ArgumentError, match="weight is 0"):
+        masked.encode(update, masked.init_client(), message, weight=0)
+    with pytest.raises(StateError, match="'residual'"):
+        masked.encode(update, {}, message)
+    with pytest.raises(ArgumentError, match="67 integers"):
+        masked.decode(np.zeros(5, np.int64), masked.init_server())
+    vector, _ = masked.encode(update, masked.init_client(), message)
+    with pytest.raises(PayloadError, match="at most 5 clients"):
+        masked.decode(6 * vector, masked.init_server())
+
+
+def test_configurations_that_could_wrap_are_refused():
+    with pytest.raises(ConfigError, match="a sum of 4 clients could wrap in 3 bits; use at least 4 bits"):
+        fedplug.encoder("sharedk(0.1, clients=4, bits=3)")
+    assert fedplug.encoder("sharedk(0.1, clients=3, bits=3)").limit == 1
+    with pytest.raises(CapabilityError, match="sends no integers of a ring"):
+        MaskedSum("topk(0.1)", LIKE)
+    with pytest.raises(ArgumentError, match="'steps' is of int64"):
+        MaskedSum("sharedk(0.1, clients=4)", {"steps": np.zeros(3, np.int64)})
+
+
+def test_the_message_is_short():
+    random, chosen = (masked_sum(share).message(masked_sum(share).init_server()) for share in (0.0, 0.8))
+    assert len(random) == 47
+    assert len(chosen) < 47 + SIZE / 8 + 2
