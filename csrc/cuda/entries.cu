@@ -3,6 +3,8 @@
 
 #include <string>
 
+#include "core/base/float_bits.h"
+#include "cuda/block.h"
 #include "cuda/entries.h"
 #include "cuda/launch.cuh"
 
@@ -29,6 +31,13 @@ __device__ void WorkOn(EntriesWork work, const Entries& list, std::int64_t j) {
       return;
     case EntriesWork::kDivideBy:
       *element = *element / values[0];
+      return;
+    case EntriesWork::kLargest:
+      // Magnitudes are in the order of their bits.
+      if (IsFinite(*element)) {
+        AtomicMax(static_cast<FloatBitsOf<T>*>(list.values),
+                  MagnitudeKey(*element));
+      }
       return;
   }
 }

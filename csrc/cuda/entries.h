@@ -27,6 +27,7 @@ enum class EntriesWork : std::int32_t {
   kRead,      // value = element
   kTake,      // value = element, unless `values` is null; element = 0
   kDivideBy,  // element /= values[0], rounded once
+  kLargest,   // values[0] = max(values[0], |element|) if the element is finite
 };
 
 // Queues the work of all entries: that of number j of a tensor is on the

@@ -106,6 +106,7 @@ TEST(Cuda, ChunksAndThresholdsOfSumsEqualTheCore) {
 
 TEST(Cuda, EntriesOfSumsAreReadTakenAddedAndDivided) {
   EntriesAreReadTakenAddedAndDivided();
+  TheLargestFiniteMagnitudeIsFound();
 }
 
 TEST(Cuda, ScatterEqualsTheCore) {

@@ -174,6 +174,20 @@ inline void EntriesAreReadTakenAddedAndDivided() {
   EXPECT_EQ(dense.ToVector(), (Doubles{0, 0}));
 }
 
+// NaN and infinity do not count.
+inline void TheLargestFiniteMagnitudeIsFound() {
+  const float infinity = std::numeric_limits<float>::infinity();
+  const DeviceArray<float> elements(
+      std::vector<float>{-3, infinity, 2, std::nanf("")});
+  const DeviceArray<float> largest(std::vector<float>{0, 0});
+  const DeviceArray<cuda::Entries> lists(std::vector<cuda::Entries>{
+      {elements.data(), nullptr, largest.data(), 0, 0}});
+  Check(cuda::QueueEntries(cuda::EntriesWork::kLargest, lists.data(), 1, 4,
+                           nullptr));
+  Check(cudaDeviceSynchronize());
+  EXPECT_EQ(largest.ToVector(), (std::vector<float>{3, 0}));
+}
+
 }  // namespace fedplug::testing
 
 #endif  // FEDPLUG_TESTS_CUDA_CHECK_SUM_CASES_H_

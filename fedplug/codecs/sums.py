@@ -93,12 +93,12 @@ class _Accumulator:
         self._spare: deque[NDArray[Any]] = deque(maxlen=1)
 
     @classmethod
-    def of(cls, array: Any, wire_ids: WireIds, *, statistic: bool = False) -> _Accumulator:
-        """Makes the sum for updates of an array, where the array is."""
+    def of(cls, array: Any, largest: float, wire_ids: WireIds, *, statistic: bool = False) -> _Accumulator:
+        """Makes the sum for updates of an array, where the array is; ``largest`` is its largest magnitude."""
         dtype = _dtype_of_sum(array.dtype)
         like = array if is_on_device(array) else None
         part = cls(array.shape, np.float64 if statistic else dtype, wire_ids, like)
-        part.limit, part.dtype_of_mean = _largest_update(on_host(array)), dtype
+        part.limit, part.dtype_of_mean = _largest_update(array.dtype, largest), dtype
         return part
 
     def form(self) -> str:
@@ -346,7 +346,8 @@ class Sum(_WeightedSum):
             ArgumentError: The array cannot be encoded.
         """
         total = cls(0, wire_ids=wire_ids)
-        total._parts = {None: _Accumulator.of(as_array(array), wire_ids)}
+        array = as_array(array)
+        total._parts = {None: _Accumulator.of(array, _magnitudes([array])[0], wire_ids)}
         return total
 
     def add(self, payload: Any, weight: float = 1.0) -> None:
@@ -443,10 +444,11 @@ class ModelSum(_WeightedSum):
             ArgumentError: An array cannot be encoded, or its wire ids are missing.
         """
         total = cls({})
-        for name, array in named_arrays(arrays).items():
+        model = named_arrays(arrays)
+        for (name, array), largest in zip(model.items(), _magnitudes(list(model.values())), strict=True):
             with _naming(name):
                 expected = expected_of(wire_ids, name)
-            total._parts[name] = _Accumulator.of(array, expected, statistic=is_statistic(name))
+            total._parts[name] = _Accumulator.of(array, largest, expected, statistic=is_statistic(name))
         return total
 
     def add(self, payloads: Mapping[str, Any], weight: float = 1.0) -> None:
@@ -555,14 +557,26 @@ def _dtype_of_sum(dtype: np.dtype[Any]) -> np.dtype[Any]:
     return np.dtype(np.float64)
 
 
-def _largest_update(array: NDArray[Any]) -> float:
-    """Returns the largest magnitude that can be added to any finite element without an infinity."""
-    if not ops.is_floating(array.dtype):
+def _largest_update(dtype: np.dtype[Any], magnitude: float) -> float:
+    """Returns the largest number that can be added to numbers of a magnitude without an infinity."""
+    if not ops.is_floating(dtype):
         return math.inf
-    largest, _, eps = _range(array.dtype)
-    finite = array if kernels.all_finite(array) else array[np.isfinite(array)]
+    largest, _, eps = _range(dtype)
     # An eighth of a unit in the last place does not change even the largest number.
-    return max(largest - _magnitude(finite), largest * eps / 8)
+    return max(largest - magnitude, largest * eps / 8)
+
+
+def _magnitudes(arrays: Sequence[Any]) -> list[float]:
+    """Returns the largest finite magnitude of each array; those on a device are one call."""
+    there = [array for array in arrays if is_on_device(array)]
+    found = iter(_cuda.sums.largest_of_each(there) if there else ())
+    return [next(found) if is_on_device(array) else _finite_magnitude(array) for array in arrays]
+
+
+def _finite_magnitude(array: NDArray[Any]) -> float:
+    if not ops.is_floating(array.dtype) or kernels.all_finite(array):
+        return _magnitude(array)
+    return _magnitude(array[np.isfinite(array)])
 
 
 def _magnitude(values: NDArray[Any] | PackedValues) -> float:

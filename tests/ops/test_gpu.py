@@ -27,7 +27,8 @@ def outcome(op, arguments, device):
         try:
             results = op(*tf.nest.map_structure(lambda array: placed(array, device), arguments))
         except tf.errors.InvalidArgumentError as error:
-            return error.message.partition(" [Op:")[0]
+            # TensorFlow adds the device before the message, and the op behind it.
+            return error.message.partition("}} ")[2].partition(" [Op:")[0]
     return [(r.numpy().tobytes(), r.shape.as_list(), r.dtype) for r in tf.nest.flatten(results)]
 
 

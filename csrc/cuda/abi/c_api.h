@@ -125,6 +125,7 @@ enum FedplugCudaEntriesWork {
   FEDPLUG_CUDA_READ = 1,       // value = element
   FEDPLUG_CUDA_TAKE = 2,       // value = element, if there are values; then 0
   FEDPLUG_CUDA_DIVIDE_BY = 3,  // element /= values[0]
+  FEDPLUG_CUDA_LARGEST = 4,    // values[0] = max(values[0], |element|), finite
 };
 
 // Queues work on entries of all tensors of a list, all of it or none.

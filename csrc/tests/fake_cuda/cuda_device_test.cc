@@ -160,6 +160,7 @@ TEST(CudaOnFibers, ChunksAndThresholdsOfSumsEqualTheCore) {
 
 TEST(CudaOnFibers, EntriesOfSumsAreReadTakenAddedAndDivided) {
   EntriesAreReadTakenAddedAndDivided();
+  TheLargestFiniteMagnitudeIsFound();
 }
 
 TEST(CudaOnFibers, ValuesEqualTheCore) {

@@ -162,6 +162,7 @@ TEST(CudaRaces, PassesOverChunksAreFreeOfRaces) {
               ExpectChunksOfTheCore(x, y, 100, 4500, 0.5f);
               ExpectThresholdOfTheCore(x, y, 2.0f);
               EntriesAreReadTakenAddedAndDivided();
+              TheLargestFiniteMagnitudeIsFound();
             }),
             0);
 }

@@ -14,9 +14,9 @@ from fedplug_cuda.arrays import require_same_device
 from fedplug_cuda.library import call, library
 from fedplug_cuda.memory import room_for, send
 
-__all__ = ["ADD", "DIVIDE_BY", "READ", "TAKE", "Entries", "prepared", "queue"]
+__all__ = ["ADD", "DIVIDE_BY", "LARGEST", "READ", "TAKE", "Entries", "prepared", "queue"]
 
-ADD, READ, TAKE, DIVIDE_BY = range(4)
+ADD, READ, TAKE, DIVIDE_BY, LARGEST = range(5)
 """FedplugCudaEntriesWork."""
 
 

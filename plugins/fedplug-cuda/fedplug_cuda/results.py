@@ -22,6 +22,7 @@ class Results:
 
     Attributes:
         at: The address of each part.
+        size: The number of bytes of all parts, with what is between them.
     """
 
     def __init__(self, sizes: Sequence[int], like: DeviceArray, stream: int) -> None:
@@ -31,14 +32,14 @@ class Results:
             DeviceError: The device has too little free memory.
         """
         self._sizes = sizes
-        self._offsets, self._size = layout(list(sizes))
-        self._memory, begin = empty_bytes(self._size, like, stream)
+        self._offsets, self.size = layout(list(sizes))
+        self._memory, begin = empty_bytes(self.size, like, stream)
         self._begin, self._device, self._stream = begin, like.device, stream
         self.at = [begin + offset for offset in self._offsets]
 
     def fetch(self) -> list[NDArray[np.uint8]]:
         """Returns the bytes of each part, after all earlier work of the stream; see `fedplug_cuda.memory`."""
-        host = fetch(self._begin, self._size, self._device, self._stream, keep=self._memory)
+        host = fetch(self._begin, self.size, self._device, self._stream, keep=self._memory)
         return [host[offset : offset + size] for offset, size in zip(self._offsets, self._sizes, strict=True)]
 
 

@@ -153,3 +153,14 @@ def test_a_device_that_refuses_an_addition_leaves_the_sum_unchanged(device, fake
         with fake.failing(operation, at), pytest.raises(DeviceError):
             total.add(payloads_of(expression, 2))
     assert (bits(total.value()), total.count, total.weight) == (before, 1, 1.0)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64, np.float16, ml_dtypes.bfloat16])
+def test_an_update_that_could_make_the_model_infinite_is_refused_as_on_the_cpu(device, dtype):
+    largest = float(ml_dtypes.finfo(dtype).max)
+    x = np.array([1, -largest / 2, np.nan, np.inf], dtype)
+    small, large = (fedplug.codec("identity").encode(np.full(4, y, dtype))[0] for y in (largest / 4, largest))
+    for total in (fedplug.Sum.like(x), fedplug.Sum.like(device.put(x))):
+        total.add(small)
+        with pytest.raises(PayloadError, match="could make the model infinite"):
+            total.add(large)

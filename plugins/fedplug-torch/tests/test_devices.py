@@ -143,7 +143,7 @@ def test_outer_steps_have_the_bits_of_the_cpu_wherever_their_memory_is(encoder, 
                         models[device].weight += change.T
             messages[device, seed] = outer.encode()
             outer.apply({"other": messages["cpu", seed]} if seed == 1 else {"own": messages[device, seed]})
-        kept = outer._anchor["weight"]
+        (kept,) = (x for name, x in outer.state_dict().items() if name.endswith("anchor/weight"))
         assert kept.is_cuda == (device == "cuda" and memory != "host")
         saved = safetensors.torch.load(safetensors.torch.save(outer.state_dict()))
         outer.load_state_dict(saved)

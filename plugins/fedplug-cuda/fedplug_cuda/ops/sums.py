@@ -12,14 +12,16 @@ from numpy.typing import NDArray
 from fedplug.ops.device_array import DeviceArray
 from fedplug.ops.types import PackedValues
 from fedplug_cuda.arrays import stream_handle
-from fedplug_cuda.entries import ADD, DIVIDE_BY, Entries, queue
+from fedplug_cuda.entries import ADD, DIVIDE_BY, LARGEST, Entries, queue
 from fedplug_cuda.entries import prepared as prepare
 from fedplug_cuda.library import DeviceError, call, last_error
 from fedplug_cuda.memory import copy_of, empty, empty_like
+from fedplug_cuda.ops.floats import widened
+from fedplug_cuda.results import Results
 from fedplug_cuda.scatter import scatter_decode_add
 from fedplug_cuda.values import decode
 
-__all__ = ["copied", "divide", "prepared", "refusal", "write", "zeros"]
+__all__ = ["copied", "divide", "largest_of_each", "prepared", "refusal", "write", "zeros"]
 
 
 def zeros(shape: tuple[int, ...], dtype: np.dtype[Any], like: DeviceArray) -> DeviceArray:
@@ -29,6 +31,21 @@ def zeros(shape: tuple[int, ...], dtype: np.dtype[Any], like: DeviceArray) -> De
     if made.nbytes:
         call("zero", made.device, made.pointer, made.nbytes, stream)
     return made
+
+
+def largest_of_each(arrays: Sequence[DeviceArray]) -> list[float]:
+    """Returns the largest magnitude of the finite elements of each array; 0 if there is none.
+
+    Waits once for all arrays, which are on one device.
+    """
+    wide = [widened(x) for x in arrays]
+    stream = stream_handle(None, wide[0])
+    results = Results([x.dtype.itemsize for x in wide], wide[0], stream)
+    call("zero", wide[0].device, results.at[0], results.size, stream)
+    each = zip(wide, results.at, strict=True)
+    queue(LARGEST, [Entries(x, None, at, x.size) for x, at in each], stream)
+    found = zip(results.fetch(), wide, strict=True)
+    return [float(magnitude.view(x.dtype)[0]) for magnitude, x in found]
 
 
 def copied(x: DeviceArray) -> DeviceArray:
