@@ -1,12 +1,16 @@
 // The container for Python bytes.
 #include <pybind11/stl.h>
 
+#include <algorithm>
 #include <string>
 #include <vector>
 
+#include "core/base/parallel.h"
 #include "core/container.h"
 #include "python/arrays.h"
 #include "python/gil.h"
+#include "python/new_container.h"
+#include "python/threads.h"
 
 namespace fedplug::python {
 namespace {
@@ -47,6 +51,37 @@ py::bytes Frame(const py::object& body, const py::bytes& header) {
   return packed;
 }
 
+// The containers of several bodies, a thread for each.
+py::list FrameOfEach(const py::list& bodies,
+                     const std::vector<py::bytes>& headers) {
+  if (bodies.size() != headers.size()) {
+    ThrowArgumentError("there are " + std::to_string(bodies.size()) +
+                       " bodies and " + std::to_string(headers.size()) +
+                       " headers; there must be one for each");
+  }
+  std::vector<Bytes> data;
+  std::vector<NewContainer> containers;
+  containers.reserve(headers.size());
+  for (std::size_t i = 0; i < headers.size(); ++i) {
+    data.push_back(BytesOf(bodies[i], "a body"));
+    containers.emplace_back(headers[i], data[i].size);
+  }
+  {
+    Parallel& threads = Threads();
+    const WithoutGil released;
+    threads.Run(static_cast<int>(data.size()), [&](int number) {
+      const auto i = static_cast<std::size_t>(number);
+      std::copy_n(data[i].data, data[i].size, containers[i].body());
+      containers[i].Close();
+    });
+  }
+  py::list framed;
+  for (const NewContainer& container : containers) {
+    framed.append(container.bytes());
+  }
+  return framed;
+}
+
 py::tuple Read(const py::object& buffer) {
   const Bytes bytes = BytesOf(buffer, "buffer");
   ContainerHeader header;
@@ -66,6 +101,8 @@ py::tuple Read(const py::object& buffer) {
 
 void RegisterContainer(py::module_& module) {
   module.def("frame", &Frame, py::arg("body"), py::arg("header"));
+  module.def("frame_of_each", &FrameOfEach, py::arg("bodies"),
+             py::arg("headers"));
   module.def("read_container", &Read, py::arg("buffer"));
 }
 

@@ -30,7 +30,7 @@ else:
     require_current("fedplug._kernels", "csrc/python/register_*.cc", getattr(_kernels, "built_from", None))
 
 from fedplug.kernels.chunked_topk import chunked_topk_residual
-from fedplug.kernels.container import crc32, frame, unframe
+from fedplug.kernels.container import crc32, frame, frame_of_each, unframe
 from fedplug.kernels.difference_code import decode_difference, encode_difference
 from fedplug.kernels.dlpack import from_dlpack
 from fedplug.kernels.finite import all_finite, finite_from_bytes
@@ -89,6 +89,7 @@ __all__ = [
     "frame",
     "frame_entries",
     "frame_entries_of_each",
+    "frame_of_each",
     "frame_symbols",
     "frame_topk",
     "frame_values",

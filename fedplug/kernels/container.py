@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from fedplug import _kernels
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
 
     ByteBuffer: TypeAlias = bytes | bytearray | memoryview | NDArray[Any]
 
-__all__ = ["crc32", "frame", "unframe"]
+__all__ = ["crc32", "frame", "frame_of_each", "unframe"]
 
 
 def frame(body: ByteBuffer | list[ByteBuffer] | tuple[ByteBuffer, ...], header: bytes) -> bytes:
@@ -31,6 +32,15 @@ def frame(body: ByteBuffer | list[ByteBuffer] | tuple[ByteBuffer, ...], header: 
         ArgumentError: ``body``, or a part of it, is not a buffer or not C-contiguous.
     """
     return _kernels.frame(body, header)
+
+
+def frame_of_each(bodies: Sequence[NDArray[Any]], headers: Sequence[bytes]) -> list[bytes]:
+    """Puts the bytes of several encoders into containers, in parallel; see `frame`.
+
+    Raises:
+        ArgumentError: The numbers of bodies and headers differ, or a body is not C-contiguous.
+    """
+    return _kernels.frame_of_each(list(bodies), list(headers))
 
 
 def unframe(buffer: ByteBuffer) -> tuple[str, str, tuple[int, ...], NDArray[np.uint8]]:

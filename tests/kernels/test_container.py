@@ -27,6 +27,20 @@ def test_a_header_may_be_there_already(body):
     assert kernels.frame(body, wire.header(*OF)) == wire.frame(body, *OF)
 
 
+@settings(max_examples=30)
+@given(st.lists(st.binary(max_size=40)))
+def test_several_bodies_become_a_container_each(bodies):
+    arrays = [np.frombuffer(body, np.uint8) for body in bodies]
+    headers = [wire.header("topk/1", "float32", (size,)) for size in range(len(bodies))]
+    framed = kernels.frame_of_each(arrays, headers)
+    assert framed == [kernels.frame(*each) for each in zip(bodies, headers, strict=True)]
+
+
+def test_several_bodies_need_a_header_each():
+    with pytest.raises(errors.ArgumentError, match="there are 1 bodies and 0 headers"):
+        kernels.frame_of_each([np.zeros(3, np.uint8)], [])
+
+
 def test_parts_may_be_arrays_of_any_dtype_and_shape():
     arrays = [
         np.arange(6, dtype=np.float32).reshape(2, 3),

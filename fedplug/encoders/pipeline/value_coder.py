@@ -119,6 +119,8 @@ class ValueCoder:
         """
         assert isinstance(self.quantizer, DeviceQuantizer)
         codes, after = self.quantizer.encode_on_device(xs, residuals, round_num)
+        if self.entropy_coder is None:
+            return kernels.frame_of_each(codes, headers), after
         each = zip(codes, xs, headers, strict=True)
         return [self._framed(code, x.size, x.dtype, header) for code, x, header in each], after
 
