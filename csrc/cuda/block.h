@@ -44,6 +44,16 @@ FEDPLUG_HOST_DEVICE Unsigned AtomicAdd(Unsigned* sum,
 #endif
 }
 
+// The same pointer, which the compiler then knows to be one to global memory:
+// of a pointer that was itself read from memory it must assume any kind.
+template <typename Element>
+FEDPLUG_HOST_DEVICE Element* InGlobalMemory(Element* pointer) {
+#if defined(__CUDA_ARCH__) && defined(__CUDACC__)  // not the fake device
+  __builtin_assume(__isGlobal(pointer));
+#endif
+  return pointer;
+}
+
 // THREADS: any number may raise the same *largest
 template <typename Unsigned>
 FEDPLUG_HOST_DEVICE void AtomicMax(Unsigned* largest, Unsigned value) {
@@ -51,6 +61,10 @@ FEDPLUG_HOST_DEVICE void AtomicMax(Unsigned* largest, Unsigned value) {
   // CUDA's function takes another type than std::uint64_t.
   using Cuda = std::conditional_t<sizeof(Unsigned) == 8, unsigned long long,
                                   unsigned int>;
+#ifdef __CUDACC__  // not the fake device
+  // A look comes first, because atomic operations on one place take turns.
+  if (value <= *static_cast<volatile Unsigned*>(largest)) return;
+#endif
   atomicMax(reinterpret_cast<Cuda*>(largest), Cuda{value});
 #else
   Unsigned old = __atomic_load_n(largest, __ATOMIC_RELAXED);

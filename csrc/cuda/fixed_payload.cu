@@ -193,14 +193,21 @@ __global__ void __launch_bounds__(kThreads)
   });
 }
 
-// Adds the values of each bin; integers, so that their order is free.
+// Adds the values of each bin; integers, so that their order is free. A block
+// adds them in parts of 16, 16 and 32 bits, because atomic additions of 64 bits
+// in shared memory are loops, and many values have the same bin.
 __global__ void __launch_bounds__(kThreads)
     BinsKernel(const __grid_constant__ Encode call) {
-  __shared__ std::uint64_t sum[kMostBins];
+  __shared__ std::uint32_t low[kMostBins];
+  __shared__ std::uint32_t middle[kMostBins];
+  __shared__ std::uint32_t high[kMostBins];
   __shared__ std::uint32_t count[kMostBins];
+  static_assert(kTerms < 1 << 16);
   const DeviceBlock block;
   block.Each([&](int thread) {
-    sum[thread] = 0;
+    low[thread] = 0;
+    middle[thread] = 0;
+    high[thread] = 0;
     count[thread] = 0;
   });
   const Bins bins = call.AllBins();
@@ -209,15 +216,19 @@ __global__ void __launch_bounds__(kThreads)
     EachOfBlock(thread, call.layout.entries, [&](std::int64_t i) {
       const auto value = static_cast<double>(call.values[i]);
       const int bin = bins.Of(value);
-      const auto whole =
-          static_cast<std::int64_t>(bins.scale * value * to_whole);
-      AtomicAdd(&sum[bin], static_cast<std::uint64_t>(whole));
+      const auto whole = static_cast<std::uint64_t>(
+          static_cast<std::int64_t>(bins.scale * value * to_whole));
+      AtomicAdd(&low[bin], static_cast<std::uint32_t>(whole & 0xffff));
+      AtomicAdd(&middle[bin], static_cast<std::uint32_t>(whole >> 16 & 0xffff));
+      AtomicAdd(&high[bin], static_cast<std::uint32_t>(whole >> 32));
       AtomicAdd(&count[bin], 1u);
     });
   });
   block.Each([&](int thread) {
     if (count[thread] == 0) return;
-    AtomicAdd(&call.book->sum[thread], sum[thread]);
+    AtomicAdd(&call.book->sum[thread],
+              low[thread] + (std::uint64_t{middle[thread]} << 16) +
+                  (std::uint64_t{high[thread]} << 32));
     AtomicAdd(&call.book->count[thread], count[thread]);
   });
 }
