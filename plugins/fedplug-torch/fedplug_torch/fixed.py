@@ -24,6 +24,8 @@ from fedplug_torch.tensors import as_array, as_tensor, require_dense
 
 __all__ = ["Encoded", "FixedSize"]
 
+_all_gather = getattr(dist, "all_gather_single", dist.all_gather_into_tensor)  # renamed in torch 2.13
+
 
 class Encoded(NamedTuple):
     """A tensor that `FixedSize` has encoded.
@@ -110,7 +112,7 @@ class FixedSize:
         sent = self.encode(tensor, residual, round_num)
         ranks = dist.get_world_size(self._group)
         gathered = sent.payload.new_empty(ranks * sent.payload.numel())
-        dist.all_gather_into_tensor(gathered, sent.payload, group=self._group)
+        _all_gather(gathered, sent.payload, group=self._group)
         return self.mean(gathered.view(ranks, -1), tensor), sent.residual, sent.non_finite
 
     def container(self, payload: torch.Tensor, like: torch.Tensor) -> bytes:
