@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from itertools import pairwise
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -141,3 +143,14 @@ def test_a_trainer_runs_it_and_resumes_from_a_store(process, client, tmp_path):
 def test_arguments_that_are_not_valid_are_refused(build, options, message):
     with pytest.raises(ConfigError, match=message):
         build(**options)
+
+
+def test_the_readme_builds_a_process_and_a_trainer(model_fn, client):
+    page = (Path(__file__).parents[1] / "README.md").read_text(encoding="utf-8")
+    [block] = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
+    names = {
+        "fedplug": fedplug,
+        "model_fn": model_fn,
+        "client_data": {str(seed): client(seed) for seed in range(10)},
+    }
+    exec(block, names | {"client_optimizer": tff.learning.optimizers.build_sgdm(0.1)})

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 from fedplug_postgres.store import PostgresStore
@@ -33,6 +35,15 @@ def test_an_invalid_store_url_is_refused_without_repeating_the_password(url, mes
     with pytest.raises(ConfigError, match=message) as caught:
         fedplug.open_store(url)
     assert "secret" not in str(caught.value)
+
+
+def test_the_readme_opens_a_store(new_url):
+    page = Path(__file__).parents[1] / "README.md"
+    [block] = re.findall(r"```python\n(.*?)```", page.read_text(encoding="utf-8"), re.DOTALL)
+    lines, count = re.subn(r"postgresql://[^\"]*", lambda _: new_url(keep_rounds=5), block)
+    assert count == 1
+    exec(lines, names := {})
+    assert names["store"].get_config()["keep_rounds"] == 5
 
 
 def test_an_unreachable_server_is_named_with_a_remedy():

@@ -76,7 +76,12 @@ def _head_node() -> Iterator[str]:
     options = f"--head --block --port={port} --num-cpus=8 --include-dashboard=false --disable-usage-stats"
     memory = f"--object-store-memory={128 * 2**20}"
     command = [sys.executable, "-m", "ray.scripts.scripts", "start", *options.split(), memory]
-    with tempfile.TemporaryFile() as output:
+    # In Ray's own folder its address would stay behind, and later programs would wait for this cluster.
+    with (
+        tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder,
+        tempfile.TemporaryFile() as output,
+    ):
+        command.append(f"--temp-dir={folder}")
         head = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=output, stderr=output)
         try:
             yield f"127.0.0.1:{port}"

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import collections
 import importlib.util
+import inspect
 import itertools
 import os
 import pathlib
@@ -20,6 +21,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 import tensorflow_federated as tff
+from fedplug_ray.runtime.context import create_ray_execution_context
 
 import fedplug
 from fedplug.cli import main
@@ -32,7 +34,8 @@ from fedplug.testing.kills import check_whole, commit_next
 KILLS = int(os.environ.get("FEDPLUG_KILLS", "6"))
 KILLS_OF_A_DRIVER = 4
 DRIVER = pathlib.Path(__file__).with_name("store_driver.py")
-ROOT = pathlib.Path(__file__).parents[3]
+PACKAGE = pathlib.Path(__file__).parents[1]
+ROOT = PACKAGE.parents[1]
 HELPERS = ROOT / "tests" / "stores"
 
 
@@ -142,6 +145,21 @@ def test_the_lines_of_the_documentation_run(process, on_ray, tmp_path, monkeypat
     exec(lines.replace("run(100)", "run(1)"), names)
     with names["store"] as store:
         assert store.open_process("default").last_round == 1
+
+
+def test_the_lines_of_the_readme_run(on_ray, tmp_path, monkeypatch):
+    [lines] = re.findall(
+        r"```python\n(.*?)```", (PACKAGE / "README.md").read_text(encoding="utf-8"), re.DOTALL
+    )
+    on_ray(2)
+    monkeypatch.chdir(tmp_path)
+    started = []
+    monkeypatch.setattr(fedplug, "use_runtime", lambda *name, **options: started.append((name, options)))
+    exec(lines, names := {})
+    names["store"].close()
+    [(name, options)] = started
+    assert name == ("ray",)
+    inspect.signature(create_ray_execution_context).bind(**options)
 
 
 def test_no_state_passes_through_the_driver(on_ray, cluster, second_node, tmp_path, monkeypatch):
