@@ -61,6 +61,9 @@ test-tensorflow: | $(UV) ## The ops and encoders with the newest TensorFlow, in 
 test-integrations: | $(UV) ## The packages for PyTorch, Flower and NVFlare, each in an environment of its own; PACKAGES="fedplug-torch"
 	@python3 tests/packaging/integrations.py $(UV) $(PACKAGES)
 
+tested-versions: setup ## The packages with the newest releases of everything; writes the table in docs/frameworks.md; takes an hour
+	@$(RUN) python tests/packaging/tested_versions.py $(UV) $(PACKAGES)
+
 NEON_TOOLS := aarch64-linux-gnu-g++ qemu-aarch64-static
 
 test-neon: setup ## The vector loops for ARM, cross-compiled and emulated (Debian: g++-aarch64-linux-gnu qemu-user-static)
@@ -130,6 +133,6 @@ release-check: setup ## Everything a release takes but the upload, into dist/; S
 	@$(RUN) python tests/packaging/release.py $(UV) $(STEPS)
 
 clean: ## Remove what was built and installed here
-	rm -rf build dist plugins/*/.venv $(VENV) .venv-numpy .venv-tensorflow .uv
+	rm -rf build dist plugins/*/.venv plugins/*/.venv-newest $(VENV) .venv-numpy .venv-tensorflow .uv
 
-.PHONY: help setup run test test-python test-thorough test-cpp test-numpy test-tensorflow test-integrations test-neon test-wheel sanitize lint format bench gpu-check fuzz fuzz-seeds wheels docs release-check clean
+.PHONY: help setup run test test-python test-thorough test-cpp test-numpy test-tensorflow test-integrations tested-versions test-neon test-wheel sanitize lint format bench gpu-check fuzz fuzz-seeds wheels docs release-check clean

@@ -43,7 +43,7 @@ include_patterns = [
     "plugins/*/benchmarks/results/*.md",
     "plugins/*/examples/results/*.md",
 ]
-exclude_patterns = [".*", "build", "dist", "runs", "plugins/*/.venv", "plugins/*/build"]
+exclude_patterns = [".*", "build", "dist", "runs", "plugins/*/.venv*", "plugins/*/build"]
 
 myst_heading_anchors = 4  # with the names that code hosts use, so that links work in both places
 

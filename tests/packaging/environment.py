@@ -30,7 +30,7 @@ def main(uv: str, folder: str, oldest: str, *requirements: str) -> int:
             continue
         editable = [part for source in SOURCES for part in ("-e", source)]
         subprocess.run([uv, "pip", "install", "--quiet", "--python", folder, *editable], check=True)
-        print(f"{folder}: {name}, {_versions(Path(folder), requirements)}", flush=True)
+        print(f"{folder}: {name}, {versions(Path(folder), requirements)}", flush=True)
         return 0
     wanted = " ".join(requirements) or "the dependencies"
     print(f"{folder} skipped: no Python here from {oldest} on can have {wanted}")
@@ -47,9 +47,9 @@ def _install_dependencies(uv: str, folder: Path, python: Path, requirements: tup
     return " ".join(done.stderr.split())[-500:] if done.returncode else None
 
 
-def _versions(folder: Path, requirements: tuple[str, ...]) -> str:
-    """What is in it of NumPy and of the requirements: which releases were the newest, one asks later."""
-    names = ["numpy", *(re.split(r"[^\w.-]", requirement)[0] for requirement in requirements)]
+def versions(folder: Path, requirements: tuple[str, ...]) -> str:
+    """Returns the versions of the requirements and of NumPy in an environment."""
+    names = dict.fromkeys([*(re.split(r"[^\w.-]", requirement)[0] for requirement in requirements), "numpy"])
     path = [str(packages) for packages in folder.glob("lib/python*/site-packages")]
     found = {name: list(importlib.metadata.distributions(name=name, path=path)) for name in names}
     return ", ".join(f"{name} {parts[0].version}" for name, parts in found.items() if parts)

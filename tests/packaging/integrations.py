@@ -12,14 +12,21 @@ import shutil
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pythons
+
+Run = Callable[..., str]
+"""Runs a command in the folder of a package and returns its output."""
 
 PYTHON = (3, 11)
 """One for all of them, so that fedplug is compiled once. Each supports more."""
 
 MINUTES_OF_SETUP, MINUTES_OF_TESTS = 10, 20
+
+NEWEST = ".venv-newest"
+"""The environment in the folder of a package, with the newest releases of everything."""
 
 BY_PIP = "torch"
 """Has several wheels of one version: pip's settings choose; without any, the one for CUDA: gigabytes."""
@@ -38,39 +45,50 @@ def main(uv: str, *chosen: str) -> int:
         print(f"integrations skipped: no Python {PYTHON[0]}.{PYTHON[1]} here")
         return 0
     wanted = [package for package in packages if not chosen or package.name in chosen]
-    outcomes = {package.name: _outcome(uv, python, package) for package in wanted}
+    outcomes = {
+        package.name: _outcome(
+            package, ".venv", lambda run, package=package: _install_locked(uv, python, package, run)
+        )
+        for package in wanted
+    }
     print("".join(f"\n{name}: {outcome}" for name, outcome in outcomes.items()), flush=True)
     return int(any("failed" in outcome for outcome in outcomes.values()))
 
 
-def _outcome(uv: str, python: Path, package: Path) -> str:
-    """Of one package, in words."""
+def newest(uv: str, package: Path) -> str:
+    """Tests a package with the newest releases, on the newest Python that has them; returns the outcome."""
+    return _outcome(package, NEWEST, lambda run: _install_newest(uv, run))
+
+
+def _outcome(package: Path, environment: str, install: Callable[[Run], None]) -> str:
+    """Makes the environment of a package and runs its tests there; returns the outcome in words."""
     print(f"\n== {package.name}", flush=True)
     begin = time.monotonic()
+
+    def run(*command: str | Path) -> str:
+        left = max(1.0, begin + 60 * MINUTES_OF_SETUP - time.monotonic())
+        done = subprocess.run(command, cwd=package, capture_output=True, text=True, timeout=left, check=True)
+        return done.stdout
+
     try:
-        _make_environment(uv, python, package)
+        install(run)
     except subprocess.CalledProcessError as error:
         return f"skipped, its environment could not be made: {' '.join(error.stderr.split())[-500:]}"
     except subprocess.TimeoutExpired:
         return f"skipped, its environment was not made within {MINUTES_OF_SETUP} minutes"
     made = time.monotonic()
     try:
-        tests = subprocess.run([".venv/bin/pytest"], cwd=package, timeout=60 * MINUTES_OF_TESTS, check=False)
+        tests = subprocess.run(
+            [f"{environment}/bin/pytest"], cwd=package, timeout=60 * MINUTES_OF_TESTS, check=False
+        )
     except subprocess.TimeoutExpired:
         return f"failed, its tests took more than {MINUTES_OF_TESTS} minutes"
     seconds = f"environment {made - begin:.0f} s, tests {time.monotonic() - made:.0f} s"
     return f"failed ({seconds})" if tests.returncode else f"passed ({seconds})"
 
 
-def _make_environment(uv: str, python: Path, package: Path) -> None:
-    """What the lock file says, the package editable, fedplug as the wheel that a user would get."""
-    deadline = time.monotonic() + 60 * MINUTES_OF_SETUP
-
-    def run(*command: str | Path) -> str:
-        left = max(1.0, deadline - time.monotonic())
-        done = subprocess.run(command, cwd=package, capture_output=True, text=True, timeout=left, check=True)
-        return done.stdout
-
+def _install_locked(uv: str, python: Path, package: Path, run: Run) -> None:
+    """Installs what the lock file says, the package editable, fedplug as the wheel that a user would get."""
     if not (package / ".venv/bin" / python.name).exists():
         run(uv, "venv", "--quiet", "--clear", "--seed", "--python", python, ".venv")
     lock = (package / "uv.lock").read_text(encoding="utf-8")
@@ -82,6 +100,22 @@ def _make_environment(uv: str, python: Path, package: Path) -> None:
     wanted = package / ".venv" / "requirements.txt"
     wanted.write_text(locked, encoding="utf-8")
     run(uv, "pip", "install", "--quiet", "--python", ".venv", "-r", wanted.relative_to(package))
+
+
+def _install_newest(uv: str, run: Run) -> None:
+    """Installs the newest releases of what the package requires, and fedplug and the package as above."""
+    refused = subprocess.CalledProcessError(
+        1, "find", stderr=f"no Python from {PYTHON[0]}.{PYTHON[1]} on here"
+    )
+    for python in pythons.find(PYTHON).values():
+        run(uv, "venv", "--quiet", "--clear", "--python", python, NEWEST)
+        try:
+            run(uv, "pip", "install", "--quiet", "--python", NEWEST, "--upgrade", "--group", "dev", "-e", ".")
+        except subprocess.CalledProcessError as error:
+            refused = error  # perhaps an older Python can have them
+        else:
+            return
+    raise refused
 
 
 if __name__ == "__main__":
