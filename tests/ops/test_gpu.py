@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -27,8 +29,8 @@ def outcome(op, arguments, device):
         try:
             results = op(*tf.nest.map_structure(lambda array: placed(array, device), arguments))
         except tf.errors.InvalidArgumentError as error:
-            # TensorFlow adds the device before the message, and the op behind it.
-            return error.message.partition("}} ")[2].partition(" [Op:")[0]
+            # TensorFlow adds the device before the message, and the node and the op behind it.
+            return re.split(r"\s*\[\[\{\{node| \[Op:", error.message)[0].rpartition("}} ")[2]
     return [(r.numpy().tobytes(), r.shape.as_list(), r.dtype) for r in tf.nest.flatten(results)]
 
 

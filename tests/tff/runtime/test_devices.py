@@ -33,6 +33,9 @@ import tensorflow_federated as tff
 import fedplug
 from fedplug.tff.runtime.graphs import devices, registered_function, tensorflow_graphs
 from fedplug.tff.runtime.graphs.inline_calls import can_call_inline
+from fedplug.tff.runtime.inprocess import intrinsics
+from fedplug.tff.runtime.inprocess.sequences import ingest_sequence
+from fedplug.tff.runtime.inprocess.values import dataset_of_elements
 
 devices.has_gpu = lambda: True
 seen = collections.defaultdict(set)
@@ -78,15 +81,23 @@ def run(device, inline, outside):
     result = [float(total), [str(text) for text in texts], int(count), again]
     return result, {kind: sorted(found) for kind, found in seen.items()}
 
+def devices_of_sequences():
+    with devices.RuntimeDevice("CPU:1").scope():
+        listed = ingest_sequence([np.float32(1)], tff.SequenceType(np.float32))
+        made = dataset_of_elements([tf.constant(1.0)], tff.TensorType(np.float32))
+        read = [*intrinsics._elements(made, tff.TensorType(np.float32))]
+        return [tensor.device[-5:] for tensor in (listed, made, *read, tf.constant(1.0))]
+
 runs = [run("CPU", True, "/CPU:1"), run("CPU", False, "/CPU:1"), run("CPU:1", True, "/CPU:0")]
-print(json.dumps(runs))
+print(json.dumps([runs, devices_of_sequences()]))
 """
 
 
 def test_everything_is_on_the_chosen_device_whatever_the_caller_does():
     done = subprocess.run([sys.executable, "-c", _SCRIPT], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
-    runs = json.loads(done.stdout.splitlines()[-1])
+    runs, of_sequences = json.loads(done.stdout.splitlines()[-1])
+    assert of_sequences == ["CPU:0", "CPU:0", "CPU:0", "CPU:1"]
     assert [result for result, _ in runs] == [[19.5, ["b'a'"] * 3, 12, [0.0, 1.0, 2.0, 3.0]]] * 3
     for _, seen in runs[:2]:
         assert seen == {

@@ -15,7 +15,7 @@ from tensorflow.python.eager import context as eager_context
 
 from fedplug.errors import ConfigError
 
-__all__ = ["FIRST_CPU", "RuntimeDevice", "current_device", "has_gpu", "hide_gpus"]
+__all__ = ["FIRST_CPU", "RuntimeDevice", "current_device", "for_data_sets", "has_gpu", "hide_gpus"]
 
 FIRST_CPU = "/device:CPU:0"
 
@@ -52,6 +52,15 @@ class RuntimeDevice:
     def enter(self) -> None:
         """Lets this thread work on the device until it ends."""
         self.scope().__enter__()
+
+
+def for_data_sets() -> contextlib.AbstractContextManager[None]:
+    """Returns a context for making and reading data sets: on the CPU, whatever the device of the runtime.
+
+    On a GPU, TensorFlow 2.14 runs steps of a pipeline on it with elements in host memory. They read invalid
+    addresses, and TensorFlow ends the process.
+    """
+    return RuntimeDevice().scope()
 
 
 def has_gpu() -> bool:

@@ -14,6 +14,7 @@ from typing import Any
 import tensorflow as tf
 import tensorflow_federated as tff
 
+from fedplug.tff.runtime.graphs.devices import for_data_sets
 from fedplug.tff.runtime.graphs.joined_calls import needs_values
 from fedplug.tff.runtime.inprocess.invocation import Invocation
 from fedplug.tff.runtime.inprocess.values import (
@@ -82,7 +83,13 @@ def sequence_sum(argument: Any, signature: tff.FunctionType, invocation: Invocat
 def _elements(sequence: tf.Tensor, element: tff.Type) -> Any:
     """Yields the elements of a sequence as values."""
     needs_values()
-    for value in dataset_from_variant(sequence, element):
+    with for_data_sets():
+        values = iter(dataset_from_variant(sequence, element))
+    while True:
+        with for_data_sets():
+            value = next(values, None)
+        if value is None:
+            return
         # TensorFlow flattens dictionaries in the order of their sorted keys; a TFF type has its own order.
         yield _in_type_order(value)
 

@@ -15,6 +15,7 @@ import tensorflow as tf
 import tensorflow_federated as tff
 
 from fedplug.tff import structures
+from fedplug.tff.runtime.graphs.devices import for_data_sets
 from fedplug.tff.runtime.tff_internals import make_data_set_from_elements
 
 __all__ = ["ingest_sequence", "quick_to_begin"]
@@ -30,14 +31,15 @@ def ingest_sequence(value: Any, type_spec: tff.SequenceType) -> tf.Tensor:
     Raises:
         TypeError: The value has another type. TFF may raise another error for it.
     """
-    if isinstance(value, list):
-        value = make_data_set_from_elements(None, value, type_spec.element)
-    if not isinstance(value, tf.data.Dataset):
-        return _variant(_by_tff(value, type_spec))
-    known = _taken_in.get(value)
-    if known is None or known[0] is not type_spec:
-        _taken_in[value] = known = type_spec, _variant(_checked(value, type_spec))
-    return known[1]
+    with for_data_sets():
+        if isinstance(value, list):
+            value = make_data_set_from_elements(None, value, type_spec.element)
+        if not isinstance(value, tf.data.Dataset):
+            return _variant(_by_tff(value, type_spec))
+        known = _taken_in.get(value)
+        if known is None or known[0] is not type_spec:
+            _taken_in[value] = known = type_spec, _variant(_checked(value, type_spec))
+        return known[1]
 
 
 def _checked(value: tf.data.Dataset, type_spec: tff.SequenceType) -> tf.data.Dataset:

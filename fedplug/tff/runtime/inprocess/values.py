@@ -29,6 +29,7 @@ import tensorflow as tf
 import tensorflow_federated as tff
 
 from fedplug.tff import structures
+from fedplug.tff.runtime.graphs.devices import for_data_sets
 from fedplug.tff.runtime.graphs.shared_memory import tensor_of
 from fedplug.tff.runtime.graphs.tensorflow_graphs import fits
 from fedplug.tff.runtime.inprocess.sequences import ingest_sequence, quick_to_begin
@@ -266,15 +267,16 @@ def dataset_of_elements(elements: list[Any], element: tff.Type) -> tf.Tensor:
         columns = zip(*map(flatten, values), strict=True)
         return tf.data.Dataset.from_tensor_slices(_pack(spec, iter([tf.stack(column) for column in columns])))
 
-    if elements:
-        parts = [slices(list(alike)) for _, alike in itertools.groupby(elements, key=shapes)]
-    else:
-        empty = [
-            tf.zeros([0, *(size or 0 for size in leaf.shape)], leaf.dtype) for leaf in _spec_leaves(spec)
-        ]
-        parts = [tf.data.Dataset.from_tensor_slices(_pack(spec, iter(empty)))]
-    whole = functools.reduce(tf.data.Dataset.concatenate, parts)
-    return tf.data.experimental.to_variant(whole.with_options(quick_to_begin()))
+    with for_data_sets():
+        if elements:
+            parts = [slices(list(alike)) for _, alike in itertools.groupby(elements, key=shapes)]
+        else:
+            empty = [
+                tf.zeros([0, *(size or 0 for size in leaf.shape)], leaf.dtype) for leaf in _spec_leaves(spec)
+            ]
+            parts = [tf.data.Dataset.from_tensor_slices(_pack(spec, iter(empty)))]
+        whole = functools.reduce(tf.data.Dataset.concatenate, parts)
+        return tf.data.experimental.to_variant(whole.with_options(quick_to_begin()))
 
 
 def _pack(spec: Any, leaves: Iterator[tf.Tensor]) -> Any:
