@@ -44,16 +44,6 @@ FEDPLUG_HOST_DEVICE Unsigned AtomicAdd(Unsigned* sum,
 #endif
 }
 
-// The same pointer, which the compiler then knows to be one to global memory:
-// of a pointer that was itself read from memory it must assume any kind.
-template <typename Element>
-FEDPLUG_HOST_DEVICE Element* InGlobalMemory(Element* pointer) {
-#if defined(__CUDA_ARCH__) && defined(__CUDACC__)  // not the fake device
-  __builtin_assume(__isGlobal(pointer));
-#endif
-  return pointer;
-}
-
 // THREADS: any number may raise the same *largest
 template <typename Unsigned>
 FEDPLUG_HOST_DEVICE void AtomicMax(Unsigned* largest, Unsigned value) {

@@ -100,8 +100,7 @@ struct Span {
       const int next = static_cast<int>(list.FirstTile(i + 1));
       int size = (next < end ? next : end) - t;
       if (size > kMostTilesOfChunk) size = kMostTilesOfChunk;
-      const Job<T> job = list.JobOf(i);
-      body(job, Chunk{t - static_cast<int>(list.FirstTile(i)), size});
+      body(list.jobs[i], Chunk{t - static_cast<int>(list.FirstTile(i)), size});
       t += size;
       if (t == next) ++i;
     }

@@ -10,7 +10,6 @@
 #include <vector>
 
 #include "core/base/host_device.h"
-#include "cuda/block.h"
 #include "cuda/topk/job.h"
 
 namespace fedplug::cuda::topk {
@@ -84,22 +83,6 @@ struct List {
     return low;
   }
 
-  // A copy of a tensor's job. From the table itself the compiler would read it
-  // again after each store, and could not know where its pointers point.
-  FEDPLUG_HOST_DEVICE Job<T> JobOf(int i) const {
-    Job<T> job = jobs[i];
-    job.tensor.delta = InGlobalMemory(job.tensor.delta);
-    job.tensor.residual_in = InGlobalMemory(job.tensor.residual_in);
-    job.tensor.residual_out = InGlobalMemory(job.tensor.residual_out);
-    job.tensor.values = InGlobalMemory(job.tensor.values);
-    job.tensor.indices = InGlobalMemory(job.tensor.indices);
-    job.shortlisted = InGlobalMemory(job.shortlisted);
-    job.shortlist = InGlobalMemory(job.shortlist);
-    job.held_back = InGlobalMemory(job.held_back);
-    job.distances = InGlobalMemory(job.distances);
-    return job;
-  }
-
   // The sum of element number `i` of the list.
   FEDPLUG_HOST_DEVICE T SumOf(std::uint32_t i) const {
     const int which = TensorOf(first_element, i);
@@ -113,7 +96,7 @@ struct List {
   FEDPLUG_HOST_DEVICE void WithTile(std::uint32_t number,
                                     const Body& body) const {
     const int i = TensorOf(first_tile, number);
-    const Job<T> job = JobOf(i);
+    const Job<T>& job = jobs[i];
     body(job, Tile::At(number - FirstTile(i), job.tensor.n));
   }
 
