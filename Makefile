@@ -127,6 +127,7 @@ docs: setup ## Build the site into build/docs; a warning or a dead link is an er
 	$(RUN) sphinx-build --builder html --conf-dir docs --doctree-dir build/docs-cache \
 	  --nitpicky --fail-on-warning --keep-going --quiet . build/docs
 	$(RUN) python tests/docs/check_site.py build/docs
+	$(RUN) python tests/docs/check_phone.py build/docs
 
 STEPS ?=
 release-check: setup ## Everything a release takes but the upload, into dist/; STEPS="versions changelog" for some of it
