@@ -3,7 +3,7 @@
     python plugins/fedplug-cuda/benchmarks/ddp_step.py
 
 Both ranks share one GPU and exchange over gloo. The model has 8.4M parameters. Prints a table with a row for
-each hook: the median milliseconds of a backward pass.
+each way: the median milliseconds of a backward pass.
 """
 
 from __future__ import annotations
@@ -19,7 +19,14 @@ import torch.distributed as dist
 from torch.nn.parallel import DistributedDataParallel
 
 RANKS, WARMUP, STEPS = 2, 5, 20
-EXPRESSION = "topk(0.01, scope='model') | qsgd(8)"
+WAYS: tuple[tuple[str, bool], ...] = (
+    ("", False),
+    ("topk(0.01, scope='model') | qsgd(8)", False),
+    ("topk(0.01) | qsgd(8)", False),
+    ("topk(0.01) | qsgd(8)", True),
+    ("qsgd(8)", False),
+)
+"""Encoders, with overlap or without; no encoder is dense DDP."""
 
 
 def backward_ms(ddp: DistributedDataParallel) -> float:
@@ -38,14 +45,16 @@ def backward_ms(ddp: DistributedDataParallel) -> float:
 
 
 def rank_main(rank: int, meeting_point: str) -> None:
-    """Measures both ways; rank 0 prints."""
+    """Measures all ways; rank 0 prints."""
     dist.init_process_group("gloo", init_method=f"file://{meeting_point}", rank=rank, world_size=RANKS)
     torch.manual_seed(0)
-    for name in ("dense", "fedplug_hook"):
+    for encoder, overlap in WAYS:
         layers = [torch.nn.Linear(1024, 1024) for _ in range(8)]
         ddp = DistributedDataParallel(torch.nn.Sequential(*layers).cuda())
-        if name != "dense":
-            state = fedplug_torch.FedplugState(EXPRESSION, ddp, warmup_steps=2)
+        name = "dense"
+        if encoder:
+            name = "`" + encoder.replace("|", "\\|") + "`" + (", overlap" if overlap else "")
+            state = fedplug_torch.FedplugState(encoder, ddp, warmup_steps=2, overlap=overlap)
             ddp.register_comm_hook(state, fedplug_torch.fedplug_hook)
         taken = backward_ms(ddp)
         if rank == 0:

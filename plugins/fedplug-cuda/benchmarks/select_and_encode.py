@@ -66,7 +66,6 @@ class Encoding:
         self._residuals = [torch.zeros(shape, device="cuda") for _ in self.tensors]
         self._fixed = fedplug_torch.FixedSize(FIXED)
         self._fixed_residuals = {name: self._fixed.zeros(x) for name, x in self.tensors.items()}
-        self._payloads, _ = self._torch_codec.encode_model(self.tensors)
         self._sums = {name: torch.zeros(shape, device="cuda") for name in self.tensors}
 
     def torch_steps(self) -> None:
@@ -121,12 +120,17 @@ class Encoding:
         replay: Callable[[], object] = graph.replay
         return replay
 
-    def add(self) -> None:
-        """Adds eight payloads to zeros and divides by their number, on the device."""
-        total = fedplug.ModelSum.like({name: as_device_array(x) for name, x in self._sums.items()})
-        for _ in range(PAYLOADS):
-            total.add(self._payloads)
-        total.mean()
+    def adding(self, encoder: str) -> Callable[[], object]:
+        """A call that adds eight payloads of an encoder to zeros on the device, and averages them."""
+        payloads, _ = fedplug_torch.Codec(encoder).encode_model(self.tensors)
+
+        def once() -> None:
+            total = fedplug.ModelSum.like({name: as_device_array(x) for name, x in self._sums.items()})
+            for _ in range(PAYLOADS):
+                total.add(payloads)
+            total.mean()
+
+        return once
 
 
 def median_ms(run: Any, runs: int = RUNS) -> float:
@@ -168,7 +172,12 @@ def main() -> None:
             "through the host": median_ms(encoding.through_the_host, 9),
             "selection alone, entries on the host": median_ms(encoding.select),
             **{code(name): median_ms(run, 7) for name, run in encodings(encoding)},
-            f"{PAYLOADS} payloads added on the device, and their mean": median_ms(encoding.add, 5),
+            **{
+                f"{PAYLOADS} payloads of {code(encoder)} added on the device, and their mean": median_ms(
+                    encoding.adding(encoder), 5
+                )
+                for encoder in (EXPRESSION, "qsgd(8)")
+            },
         }
         if dtype is torch.float32:
             columns[dtype][f"fixed size, {code(FIXED)}"] = median_ms(encoding.encode_fixed)
