@@ -43,14 +43,16 @@ def means_of(
             and tensor.
         ArgumentError: A payload is not a buffer; the message names both, too.
     """
-    places = {name: as_operand(like.detach().new_empty(0)) for name, like in likes.items()}
+    places: dict[torch.device, Any] = {}
     groups: dict[Any, list[str]] = {}
-    for name, place in places.items():
+    for name, like in likes.items():
+        if like.device not in places:
+            places[like.device] = as_operand(like.detach().new_empty(0))
         senders = [worker for worker, sent in messages.items() if not empty_is_zero or len(sent[name])]
-        group = place.device if is_on_device(place) else name, *senders
+        group = like.device if is_on_device(places[like.device]) else name, *senders
         groups.setdefault(group, []).append(name)
     for (_, *senders), names in groups.items():
-        place = places[names[0]]
+        place = places[likes[names[0]].device]
         total = fedplug.ModelSum(
             {name: likes[name].shape for name in names},
             {name: "float64" if likes[name].dtype is torch.float64 else "float32" for name in names},
