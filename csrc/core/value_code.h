@@ -162,8 +162,9 @@ Status DecodeValues(const std::uint8_t* data, std::int64_t bytes,
                     std::int64_t count, const ValueCode& code,
                     Parallel& parallel, T* values);
 
-// The refusals of DecodeValues, for who decodes elsewhere, and the largest
-// magnitude of the values. Refuses (kInvalidArgument) kCodebook and kBounded.
+// Returns the refusals of DecodeValues to callers that decode elsewhere, and
+// the largest magnitude of the values. kCodebook and kBounded are refused
+// (kInvalidArgument).
 //
 // REQUIRES: as DecodeValues
 // SHAPE:    data[bytes], largest[1]
