@@ -5,6 +5,8 @@ from __future__ import annotations
 import copy
 from typing import TYPE_CHECKING, Any, ClassVar
 
+import numpy as np
+
 from fedplug import ops
 from fedplug.encoders.arguments import check_number, check_seed, check_whole
 from fedplug.encoders.base import Encoder, Payload, State
@@ -126,7 +128,6 @@ class SharedK(Encoder):
             ring_bits=self.bits,
             most_summands=self.clients,
             fixed_size=True,
-            dtypes=("float32",),
             executes_on=EXECUTIONS,
         )
 
@@ -153,7 +154,7 @@ class SharedK(Encoder):
 
     def init_state(self, spec: Spec) -> State:
         """Returns ``{"residual": zeros}``."""
-        return {"residual": ops.zeros(spec)}
+        return {"residual": ops.zeros(ops.wide_spec(spec))}
 
     def encode(self, x: Array, state: State, round_num: Array) -> tuple[Payload, State]:
         """Returns ``{"integers": int32[k], "about": uint8[13]}``, and the next residual.
@@ -164,11 +165,15 @@ class SharedK(Encoder):
         support = self._support
         if support is None:
             support = self.random_support(self.entries(ops.num_elements(x)), ops.num_elements(x), round_num)
-        taken = ops.take_from_sum(x, state["residual"], support)
-        step = ops.asarray(self.largest / self.limit, like=x) if self._step is None else self._step
+        taken = ops.take_from_sum(ops.widened(x), state["residual"], support)
+        first = np.float32(self.largest / self.limit)
+        step = ops.asarray(first, like=taken.values) if self._step is None else self._step
+        step = ops.astype(step, taken.values.dtype)
         noise = ops.dither(taken.values, ops.round_seed(self.seed, round_num))
+        noise = ops.astype(noise, taken.values.dtype)
         whole = ops.clip(ops.floor(ops.divide_no_nan(taken.values, step) + noise), -self.limit, self.limit)
-        lost = taken.values - ops.multiply(whole, step)
+        sent = ops.saturate_cast(ops.multiply(whole, step), x.dtype)
+        lost = taken.values - ops.widened(sent)
         (residual,) = add_selected([taken.residual], [lost], [support])
         integers = ops.astype(whole, "int32")
         payload = {
@@ -182,7 +187,9 @@ class SharedK(Encoder):
         step, seed, round_num = _read_about(payload["about"])
         integers, size = payload["integers"], ops.num_elements(spec)
         support = ops.draw_indices(ops.round_seed(seed, round_num), ops.size(integers), size)
-        values = ops.multiply(ops.astype(self.signed(integers), "float32"), step)
+        wide = ops.wide_dtype(spec.dtype)
+        values = ops.multiply(ops.astype(self.signed(integers), wide), ops.astype(step, wide))
+        values = ops.saturate_cast(values, spec.dtype)
         return ops.reshape(ops.scatter_decode(size, values, support), spec.shape)
 
     def signed(self, integers: Array) -> Array:
@@ -229,7 +236,7 @@ class SharedK(Encoder):
     def _about(self, step: Array, round_num: Array) -> Array:
         """Returns what the server needs beside the integers; no client's data change it."""
         words = ops.astype(ops.stack([ops.astype(round_num, "int32") * 0 + self.seed, round_num]), "int32")
-        parts = [ops.to_bytes(ops.reshape(step, [1])), ops.to_bytes(words)]
+        parts = [ops.to_bytes(ops.reshape(ops.astype(step, "float32"), [1])), ops.to_bytes(words)]
         return ops.concat([*parts, ops.asarray([self.bits], like=parts[0])])
 
 
