@@ -1,4 +1,4 @@
-"""The numbers on docs/error-feedback.md are those that the program of its picture computes."""
+"""The numbers beside a picture are those that its program computes or reads."""
 
 from __future__ import annotations
 
@@ -13,11 +13,16 @@ PROGRAM = ROOT / "docs/figures/error_feedback.py"
 PAGE = (ROOT / "docs/error-feedback.md").read_text(encoding="utf-8")
 
 
-@pytest.mark.needs("matplotlib")
-def test_the_numbers_about_the_picture_are_computed():
-    spec = importlib.util.spec_from_file_location("error_feedback", PROGRAM)
+def load(path):
+    spec = importlib.util.spec_from_file_location(path.stem, path)
     program = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(program)
+    return program
+
+
+@pytest.mark.needs("matplotlib")
+def test_the_numbers_about_the_picture_are_computed():
+    program = load(PROGRAM)
     dense, feedback, without = (program.train(encoder) for encoder in program.ENCODERS.values())
     assert f"{dense[0][-1]:.5f}" in PAGE
     assert f"down to {feedback[0][-1]:.2f} of the initial distance" in re.sub(r"\s+", " ", PAGE)
@@ -34,3 +39,16 @@ def test_the_picture_has_an_alternative_text_and_its_colors_are_for_light_and_da
     for color in set(re.findall(r"#[0-9a-f]{6}", picture)):
         red, green, blue = (int(color[i : i + 2], 16) / 255 for i in (1, 3, 5))
         assert 0.2 < 0.299 * red + 0.587 * green + 0.114 * blue < 0.8, color
+
+
+@pytest.mark.needs("matplotlib")
+def test_the_picture_of_times_is_that_of_the_measured_table(tmp_path):
+    program = load(ROOT / "docs/figures/time_to_accuracy.py")
+    speeds, runs = program.times(program.TABLE.read_text(encoding="utf-8"))
+    assert speeds == [1, 10, 100, 1000]
+    gallery = " ".join((ROOT / "docs/gallery.md").read_text(encoding="utf-8").split())
+    dense, both = runs["no compression"], runs["auto; broadcast auto"]
+    assert f"takes {both[0]:.0f} s and no compression {dense[0]:.0f} s" in gallery
+    assert dense[-1] == min(seconds[-1] for seconds in runs.values())
+    picture = program.PICTURE.read_text(encoding="utf-8")
+    assert [name for name in runs if name.replace("'", "&#x27;") not in picture and name not in picture] == []
