@@ -5,6 +5,8 @@ mod has a `Reply` under the same key. Its trained arrays are replaced by one `Ar
 of them in sequence: Flower sends every array as two objects with a request each, which would cost more than
 most payloads.
 
+Under SecAgg+, the `Request` is under `MASKED_KEY`, with a message for all clients.
+
 With a compressed model, a message has a `Delivery` under `MODEL_KEY`, and instead of the model one `Array`
 with the message of a `fedplug.Broadcaster`. The reply has the client's version under `MODEL_KEY`.
 """
@@ -20,7 +22,17 @@ from typing import Any
 
 from flwr.app import Array, ArrayRecord, ConfigRecord, RecordDict
 
-__all__ = ["KEY", "MODEL_KEY", "MODEL_STYPE", "Delivery", "Reply", "Request", "is_compressed", "report"]
+__all__ = [
+    "KEY",
+    "MASKED_KEY",
+    "MODEL_KEY",
+    "MODEL_STYPE",
+    "Delivery",
+    "Reply",
+    "Request",
+    "is_compressed",
+    "report",
+]
 
 KEY = "fedplug"
 """The key of the records in a message, and of the array of payloads."""
@@ -30,6 +42,9 @@ FORMAT = 1
 
 STYPE = "fedplug.payloads/1"
 """The serialization of the array of payloads, in Flower's terms: in sequence, in the order of the model."""
+
+MASKED_KEY = "fedplug-masked"
+"""The key of the request for an update under secure aggregation."""
 
 MODEL_KEY = "fedplug-model"
 """The key of the records about a compressed model."""
@@ -55,6 +70,7 @@ class Request:
         gone: Ids of nodes that are no longer connected.
         values: Positions of the arrays whose trained values are sent exactly: statistics, integers and
             booleans. For all others the difference is sent.
+        message: The message of a `fedplug.secure.MaskedSum`, under secure aggregation.
     """
 
     encoder: Mapping[str, Any]
@@ -64,6 +80,7 @@ class Request:
     accepted: Sequence[str] = ()
     gone: Sequence[str] = ()
     values: Sequence[int] = ()
+    message: bytes = b""
 
     def write(self) -> ConfigRecord:
         """Returns the record for `read`."""
@@ -81,19 +98,21 @@ class Request:
             "gone": list(self.gone),
             "values": list(self.values),
         }
+        if self.message:
+            record["message"] = self.message
         for key, found in lists.items():
             if found:  # the bytes of an empty list are an error in flwr's `count_bytes`
                 record[key] = found
         return record
 
     @classmethod
-    def read(cls, content: RecordDict) -> Request | None:
+    def read(cls, content: RecordDict, key: str = KEY) -> Request | None:
         """Reads the server's request; returns None if there is none.
 
         Raises:
             ValueError: The request is invalid for this release.
         """
-        record = content.config_records.get(KEY)
+        record = content.config_records.get(key)
         if record is None:
             return None
         training = _training(record)
@@ -105,6 +124,7 @@ class Request:
             accepted=_texts(record.get("accepted", [])),
             gone=_texts(record.get("gone", [])),
             values=_places(record.get("values", [])),
+            message=_field(record, "message", bytes) if "message" in record else b"",
         )
 
 

@@ -73,6 +73,7 @@ class Nodes(Grid):
         self.apps: dict[int, ClientApp] = {}
         self.node_configs: dict[int, dict[str, Any]] = {}
         self.run_config: dict[str, Any] = {}
+        self.states: dict[int, RecordDict] = {}
         self.sent: dict[int, Message] = {}
         self.replies: dict[int, Message] = {}
         self.on_the_way: Callable[[Message], Message | None] = lambda reply: reply
@@ -106,7 +107,8 @@ class Nodes(Grid):
 
     def _answer(self, message: Message) -> Message:
         node = message.metadata.dst_node_id
-        context = Context(RUN, node, self.node_configs[node], RecordDict(), self.run_config)
+        state = self.states.setdefault(node, RecordDict())
+        context = Context(RUN, node, self.node_configs[node], state, self.run_config)
         try:
             return self.apps[node](message, context)
         except Exception as error:  # like flwr-clientapp

@@ -16,6 +16,22 @@ SECONDS = 150
 """Timeout in seconds of each wait; passing tests do not reach it."""
 
 
+def environment(home: Path) -> dict[str, str]:
+    """Returns the environment of a command whose Flower folder is ``home``."""
+    # Otherwise each process compiles Flower again, which takes longer than Flower's timeout.
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+    return os.environ | {
+        "FLWR_HOME": str(home),
+        "FLWR_DISABLE_RUNTIME_DEPENDENCY_INSTALLATION": "1",
+        "FLWR_TELEMETRY_ENABLED": "0",
+        "FLWR_DISABLE_UPDATE_CHECK": "1",
+        "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
+        # Do not join another cluster on this machine.
+        "RAY_ADDRESS": "local",
+        "RAY_USAGE_STATS_ENABLED": "0",
+    }
+
+
 class Flower:
     """A SuperLink, and SuperNodes if it is not a simulation; ends its processes on exit."""
 
@@ -24,18 +40,7 @@ class Flower:
         self.home = folder / "home"
         self.home.mkdir()
         self.address = f"127.0.0.1:{_free_port()}"
-        # Otherwise each process compiles Flower again, which takes longer than Flower's timeout.
-        os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
-        self.environment = os.environ | {
-            "FLWR_HOME": str(self.home),
-            "FLWR_DISABLE_RUNTIME_DEPENDENCY_INSTALLATION": "1",
-            "FLWR_TELEMETRY_ENABLED": "0",
-            "FLWR_DISABLE_UPDATE_CHECK": "1",
-            "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
-            # Do not join another cluster on this machine.
-            "RAY_ADDRESS": "local",
-            "RAY_USAGE_STATS_ENABLED": "0",
-        }
+        self.environment = environment(self.home)
         self._started: list[subprocess.Popen[bytes]] = []
         self._nodes: dict[str, subprocess.Popen[bytes]] = {}
         port = self.address.rpartition(":")[2]

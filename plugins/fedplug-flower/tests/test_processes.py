@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import re
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -11,7 +13,7 @@ import numpy as np
 import pytest
 from digits_app import task
 from local_flower import Nodes, arrays, record
-from processes import Flower
+from processes import SECONDS, Flower, environment
 from restart_app import client_app, server_app
 
 HERE = Path(__file__).parent
@@ -76,3 +78,16 @@ def test_a_restarted_supernode_continues_with_the_same_bits(two_nodes: Flower, n
 def test_the_example_in_the_simulation(simulation: Flower) -> None:
     it_learned(simulation, 3)
     assert len(list(simulation.home.glob("fedplug/run-*/*/partition-*"))) == 3
+
+
+def test_the_example_under_secagg_in_the_simulation(tmp_path: Path) -> None:
+    """One of eight clients drops out of each of the two rounds."""
+    command = [sys.executable, "secagg.py", "2"]
+    done = subprocess.run(
+        command, cwd=DIGITS, env=environment(tmp_path), capture_output=True, text=True, timeout=2 * SECONDS
+    )
+    found = re.search(r"accuracy [0-9.]+, masked ([0-9,]+) bytes instead of ([0-9,]+)", done.stdout)
+    assert found, done.stdout[-3000:] + done.stderr[-3000:]
+    sent, plain = (int(word.replace(",", "")) for word in found.groups())
+    assert plain == 2 * 7 * 8 * sum(array.size for array in task.new_model().values())
+    assert sent < plain / 80

@@ -1,0 +1,40 @@
+"""The set-up, the form of the model and the receipts, which client and server of SecAgg+ both derive."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from flwr.app import ArrayRecord
+from flwr.common.secure_aggregation.secaggplus_constants import Key
+from numpy.typing import NDArray
+
+from fedplug.encoders.standalone.sharedk import SharedK
+from fedplug_flower.differences import dtype_of, read
+
+__all__ = ["receipt_of", "setup_of", "zeros_like"]
+
+
+def setup_of(encoder: SharedK) -> dict[str, Any]:
+    """Returns the set-up with which SecAgg+ adds integers from -L to L exactly.
+
+    Its quantizer multiplies a float by ``target_range / (2 * clipping_range)``, which is 1, and its weights
+    are ``num_examples / max_weight``, which is 1 for one example.
+    """
+    return {
+        Key.CLIPPING_RANGE: float(encoder.limit),
+        Key.TARGET_RANGE: 2 * encoder.limit,
+        Key.MOD_RANGE: 2**encoder.bits,
+        Key.MAX_WEIGHT: 1.0,
+    }
+
+
+def zeros_like(model: ArrayRecord) -> dict[str, NDArray[Any]]:
+    """Returns zeros with the shapes of a model and the dtypes of its differences."""
+    arrays = {name: read(name, array) for name, array in model.items()}
+    return {name: np.zeros(array.shape, dtype_of(array)) for name, array in arrays.items()}
+
+
+def receipt_of(round_num: int, node: int) -> str:
+    """Returns the name of a node's update in a training; it says nothing about its numbers."""
+    return f"{round_num}-{node}"

@@ -1,0 +1,444 @@
+"""Compressed updates inside Flower's SecAgg+, with its real protocol and clients that drop out."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import pytest
+from fedplug_flower.secagg import CompressedSecAggMod, CompressedSecAggWorkflow
+from flwr.app import Context, Message, RecordDict
+from flwr.client.mod import secaggplus_mod
+from flwr.clientapp import ClientApp
+from flwr.common import FitRes, Parameters
+from flwr.server.strategy import FedAvg
+from flwr.server.workflow import SecAggPlusWorkflow
+from local_flower import Model, Nodes, arrays, new_model, record, update_of
+from local_secagg import ENCODER, MASKED, UNMASK, Training, client_app, configs, fed_avg, losing
+
+from fedplug.errors import CapabilityError
+from fedplug.secure import MaskedMean, MaskedSum
+
+CLIENTS = (1, 2, 3, 4, 5)
+
+
+class Unchanged(FedAvg):
+    """Returns the mean as it gets it: FedAvg averages equal models again, with rounding."""
+
+    rejected: tuple[int, ...] = ()
+
+    def aggregate_fit(
+        self, server_round: int, results: list[tuple[Any, FitRes]], failures: Any
+    ) -> tuple[Parameters | None, dict[str, Any]]:
+        _, metrics = super().aggregate_fit(server_round, results, failures)
+        return None if server_round in self.rejected else results[0][1].parameters, metrics
+
+
+class Expected:
+    """What the clients of a round should send and the server should compute, without any protocol."""
+
+    def __init__(self, encoder: str = ENCODER) -> None:
+        self.masked = MaskedSum(encoder, by_position(new_model()))
+        self.server: Mapping[str, Any] = self.masked.init_server()
+        self.residuals = {node: self.masked.init_client() for node in range(1, 100)}
+
+    def round(self, model: Model, number: int, counted: tuple[int, ...], weight: int = 1) -> MaskedMean:
+        """Returns the mean of the counted clients, whose residuals change; all others' stay as they are."""
+        message = self.masked.message(self.server)
+        vectors = []
+        for node in counted:
+            change = by_position(update_of(node, number))
+            update = {name: (model[name] + change[name]) - model[name] for name in model}
+            vector, self.residuals[node] = self.masked.encode(
+                update, self.residuals[node], message, weight=weight * node
+            )
+            vectors.append(vector)
+        self.total = np.sum([self.masked.signed(vector) for vector in vectors], axis=0)
+        mean, self.server = self.masked.decode(self.total, self.server)
+        return mean
+
+
+def by_position(model: Model) -> Model:
+    return {str(place): array for place, array in enumerate(model.values())}
+
+
+def training(nodes: Nodes, encoder: str = ENCODER, shares: float = 1.0, threshold: float = 0.6) -> Training:
+    strategy = Unchanged(
+        fraction_evaluate=0.0,
+        on_fit_config_fn=lambda number: {"round": number},
+        fit_metrics_aggregation_fn=lambda found: {"loss": found[0][1]["loss"], "weights": str(found)},
+    )
+    return Training(nodes, CompressedSecAggWorkflow(shares, threshold, encoder), strategy=strategy)
+
+
+@pytest.fixture
+def sums(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """Collects the sums that the server decodes."""
+    found: list[Any] = []
+
+    class Collecting(MaskedSum):
+        def decode(self, total: Any, server: Any) -> Any:
+            found.append(total)
+            return super().decode(total, server)
+
+    monkeypatch.setattr("fedplug_flower.secagg.workflow.MaskedSum", Collecting)
+    return found
+
+
+def assert_same(model: Model, expected: Model) -> None:
+    assert model.keys() == expected.keys()
+    for name, array in expected.items():
+        np.testing.assert_array_equal(model[name], array)
+
+
+def raising(node: int, number: int) -> Model:
+    """Fails in training in round 2, on node 3."""
+    if (node, number) == (3, 2):
+        raise RuntimeError("out of memory")
+    return update_of(node, number)
+
+
+@pytest.mark.parametrize(
+    ("update", "lost", "counted"),
+    [
+        (update_of, [], CLIENTS),
+        (raising, [], (1, 2, 4, 5)),
+        (update_of, [(3, MASKED)], (1, 2, 4, 5)),
+        (update_of, [(3, UNMASK)], CLIENTS),
+        (update_of, [(2, MASKED), (3, UNMASK)], (1, 3, 4, 5)),
+    ],
+    ids=["none", "in training", "its vector is lost", "after its vector", "one of each"],
+)
+def test_the_sum_is_that_of_the_integers_of_the_clients_that_remain(
+    nodes: Nodes, sums: list[Any], update: Any, lost: list[tuple[int, str]], counted: tuple[int, ...]
+) -> None:
+    """A client that drops out in round 2 keeps its residual, and is there again in rounds 3 and 4."""
+    for node in CLIENTS:
+        nodes.add(node, client_app(update))
+    train, expected = training(nodes), Expected()
+    for number in range(1, 5):
+        nodes.on_the_way = losing(*(lost if number == 2 else []))
+        before = train.model
+        model = train.round(number)
+        mean = expected.round(before, number, counted if number == 2 else CLIENTS)
+        np.testing.assert_array_equal(sums[-1], expected.total)
+        assert_same(model, {name: before[name] + mean.update[name] for name in before})
+
+
+def test_each_client_may_share_with_a_few_neighbours_only(nodes: Nodes, sums: list[Any]) -> None:
+    for node in CLIENTS:
+        nodes.add(node, client_app())
+    nodes.on_the_way = losing((3, MASKED))
+    train, expected = training(nodes, shares=3, threshold=2), Expected()
+    before = train.model
+    train.round(1)
+    expected.round(before, 1, (1, 2, 4, 5))
+    np.testing.assert_array_equal(sums[-1], expected.total)
+
+
+def test_a_round_with_too_few_clients_changes_nothing(nodes: Nodes, sums: list[Any]) -> None:
+    for node in CLIENTS:
+        nodes.add(node, client_app())
+    train, expected = training(nodes), Expected()
+    for number in range(1, 5):
+        halted = number == 2
+        nodes.on_the_way = losing(*[(node, UNMASK) for node in (1, 2, 3) if halted])
+        before = train.model
+        model = train.round(number)
+        if halted:
+            assert_same(model, before)
+        else:
+            expected.round(before, number, CLIENTS)
+            np.testing.assert_array_equal(sums[-1], expected.total)
+
+
+def test_a_round_that_the_strategy_rejects_confirms_no_update(nodes: Nodes, sums: list[Any]) -> None:
+    for node in CLIENTS:
+        nodes.add(node, client_app())
+    train, expected = training(nodes), Expected()
+    train.context.strategy.rejected = (2,)
+    for number in range(1, 4):
+        before = train.model
+        train.round(number)
+        if number != 2:
+            expected.round(before, number, CLIENTS)
+            np.testing.assert_array_equal(sums[-1], expected.total)
+
+
+def test_a_restarted_node_with_a_new_id_continues_with_its_residual(nodes: Nodes, sums: list[Any]) -> None:
+    def change(node: int, number: int) -> Model:
+        return update_of({100: 1}.get(node, node), number)
+
+    for node in CLIENTS:
+        nodes.add(node, client_app(change), **{"partition-id": node})
+    train, expected = training(nodes), Expected()
+    for number in range(1, 4):
+        if number == 3:
+            nodes.remove(1)
+            nodes.add(100, client_app(change), **{"partition-id": 1})
+        before = train.model
+        train.round(number)
+        expected.round(before, number, CLIENTS)
+        np.testing.assert_array_equal(sums[-1], expected.total)
+
+
+def test_weights_are_masked_and_bounded(nodes: Nodes, sums: list[Any]) -> None:
+    encoder = "sharedk(0.05, clients=8, max_weight=40)"
+    for node in CLIENTS:
+        nodes.add(node, client_app())
+    train, expected = training(nodes, encoder), Expected(encoder)
+    for number in (1, 2):
+        before = train.model
+        model = train.round(number)
+        mean = expected.round(before, number, CLIENTS, weight=10)  # node 5 has 50 examples
+        np.testing.assert_array_equal(sums[-1], expected.total)
+        assert_same(model, {name: before[name] + mean.update[name] for name in before})
+    metrics = train.context.history.metrics_distributed_fit
+    assert metrics["weights"][0][1] == str([(1, {"loss": 0.5})] * 5)
+
+
+def test_what_a_client_sends(nodes: Nodes) -> None:
+    """The masked stage's reply has the packed vector, the metrics, and nothing that depends on the update."""
+    for node in CLIENTS:
+        nodes.add(node, client_app())
+    seen: list[tuple[RecordDict, dict[str, Any]]] = []
+
+    def keep(reply: Message) -> Message:
+        if MASKED in configs(reply):
+            seen.append((reply.content, configs(reply)))
+        return reply
+
+    nodes.on_the_way = keep
+    train = training(nodes)
+    train.round(1)
+    assert len(seen) == 5
+    for content, protocol in seen:
+        (packed,) = protocol[MASKED]
+        assert len(packed) == math.ceil((1 + Expected().masked.length) * 15 / 8)
+        assert protocol.keys() == {MASKED}
+        assert {key: dict(value) for key, value in content.items() if key != "secaggplus_configs"} == {
+            "fitres.parameters": {},
+            "fitres.num_examples": {"num_examples": 1},
+            "fitres.metrics": {"loss": 0.5},
+            "fitres.status": {"code": 0, "message": ""},
+        }
+    assert len({protocol[MASKED][0] for _, protocol in seen}) == 5
+    metrics = train.context.history.metrics_distributed_fit
+    assert metrics["fedplug-uplink-bytes"] == [(1, 5 * len(packed))]
+    assert metrics["fedplug-dense-bytes"] == [(1, 5 * 8 * 1530)]
+
+
+def test_one_percent_in_15_bits_is_400_times_smaller_than_the_masked_vectors_of_secagg_plus(
+    nodes: Nodes,
+) -> None:
+    model = {"kernel": np.zeros((300, 200), np.float32)}
+    sent: dict[Any, int] = {}
+    for workflow, mod in (
+        (SecAggPlusWorkflow(1.0, 0.6), secaggplus_mod),
+        (CompressedSecAggWorkflow(1.0, 0.6, "sharedk(0.01, clients=8)"), CompressedSecAggMod()),
+    ):
+        for node in CLIENTS:
+            nodes.add(node, client_app(lambda node, number: {"kernel": np.float32(0.1)}, [mod]))
+
+        def count(reply: Message, mod: Any = mod) -> Message:
+            sent[mod] = sent.get(mod, 0) + sum(map(len, configs(reply).get(MASKED, [])))
+            return reply
+
+        nodes.on_the_way = count
+        Training(nodes, workflow, model, fed_avg()).round(1)
+    plain, compressed = sent.values()
+    assert plain > 400 * compressed
+
+
+@pytest.mark.parametrize(
+    "spoil",
+    [
+        lambda packed: [packed[0][:-1]],
+        lambda packed: [*packed, packed[0]],
+        lambda packed: [b"\xff" * len(packed[0])],
+        lambda packed: [],
+        lambda packed: "none",
+    ],
+)
+def test_a_vector_that_cannot_be_read_is_left_out(
+    nodes: Nodes, sums: list[Any], log: list[str], spoil: Any
+) -> None:
+    for node in CLIENTS:
+        nodes.add(node, client_app())
+
+    def spoiled(reply: Message) -> Message:
+        if reply.metadata.src_node_id == 2 and MASKED in configs(reply):
+            record = reply.content["secaggplus_configs"]
+            record[MASKED] = spoil(record[MASKED])
+        return reply
+
+    nodes.on_the_way = spoiled
+    train, expected = training(nodes), Expected()
+    before = train.model
+    train.round(1)
+    expected.round(before, 1, (1, 3, 4, 5))
+    np.testing.assert_array_equal(sums[-1], expected.total)
+    (line,) = log
+    assert "the masked vector of node 2 is refused" in line
+
+
+def test_a_sum_that_is_not_valid_is_refused(nodes: Nodes, log: list[str]) -> None:
+    """The client sends numbers that SecAgg+ cannot tell from masked ones."""
+    for node in CLIENTS:
+        nodes.add(node, client_app())
+
+    def spoiled(reply: Message) -> Message:
+        if reply.metadata.src_node_id == 2 and MASKED in configs(reply):
+            record = reply.content["secaggplus_configs"]
+            record[MASKED] = [bytes(len(record[MASKED][0]))]
+        return reply
+
+    nodes.on_the_way = spoiled
+    train = training(nodes)
+    before = train.model
+    assert_same(train.round(1), before)
+    (line,) = log
+    assert "round 1 is refused, the model stays as it is" in line
+    nodes.on_the_way = lambda reply: reply
+    assert any((train.round(2)[name] != before[name]).any() for name in before)
+
+
+def test_more_clients_than_the_ring_has_room_for_are_refused(nodes: Nodes) -> None:
+    for node in CLIENTS:
+        nodes.add(node, client_app())
+    train = training(nodes, "sharedk(0.05, clients=4)")
+    with pytest.raises(ValueError, match="sampled 5 clients, and a sum of more than 4 could wrap"):
+        train.round(1)
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "message"),
+    [
+        ("mod_range", 2**16, "would change the integers .*'mod_range': 65536"),
+        ("max_weight", 2.0, "would change the integers .*'max_weight': 2.0"),
+        ("clipping_range", 3.0, "would change the integers .*'clipping_range': 3.0"),
+        ("sample_num", 9, "the server adds 9 clients, and a sum of more than 8 could wrap"),
+    ],
+)
+def test_a_client_refuses_a_set_up_whose_sum_is_not_exact(
+    nodes: Nodes, monkeypatch: pytest.MonkeyPatch, key: str, value: float, message: str
+) -> None:
+    for node in CLIENTS:
+        nodes.add(node, client_app())
+    original = CompressedSecAggMod.__call__
+
+    def changed(self: Any, sent: Message, context: Context, call_next: Any) -> Message:
+        found = sent.content.config_records["secaggplus_configs"]
+        if "mod_range" in found:
+            found[key] = value
+        return original(self, sent, context, call_next)
+
+    monkeypatch.setattr(CompressedSecAggMod, "__call__", changed)
+    reasons = errors_of(nodes)
+    training(nodes).round(1)
+    assert len(reasons) == 5
+    assert all(re.search(message, reason) for reason in reasons)
+
+
+def errors_of(nodes: Nodes) -> list[str]:
+    """Returns a list that collects the errors of nodes."""
+    reasons: list[str] = []
+
+    def keep(reply: Message) -> Message:
+        reasons.extend([reply.error.reason] if reply.has_error() else [])
+        return reply
+
+    nodes.on_the_way = keep
+    return reasons
+
+
+def test_the_mod_needs_the_workflow(nodes: Nodes) -> None:
+    for node in CLIENTS:
+        nodes.add(node, client_app())
+    reasons = errors_of(nodes)
+    train = Training(nodes, SecAggPlusWorkflow(1.0, 0.6))
+    before = train.model
+    assert_same(train.round(1), before)
+    assert len(reasons) == 5
+    assert all("the server's fit_workflow is not a CompressedSecAggWorkflow" in reason for reason in reasons)
+
+
+def test_a_client_without_the_mod_is_left_out(nodes: Nodes, log: list[str]) -> None:
+    for node in CLIENTS:
+        nodes.add(node, client_app(mods=[secaggplus_mod] if node == 2 else None))
+    train, expected = training(nodes), Expected()
+    before = train.model
+    model = train.round(1)
+    mean = expected.round(before, 1, (1, 3, 4, 5))
+    assert_same(model, {name: before[name] + mean.update[name] for name in before})
+    (line,) = log
+    assert "the masked vector of node 2 is refused" in line
+    assert "needs CompressedSecAggMod" in line
+
+
+@pytest.mark.parametrize(
+    ("update", "message"),
+    [
+        (lambda node, _: {**update_of(node, 1), "dense/bias": np.float32(np.nan)}, "NonFiniteError"),
+        (lambda node, _: {**update_of(node, 1), "dense/bias": np.ones((2, 30), np.float32)}, "array '1' has"),
+    ],
+)
+def test_a_client_whose_update_cannot_be_masked_drops_out(
+    nodes: Nodes, sums: list[Any], update: Any, message: str
+) -> None:
+    for node in CLIENTS:
+        nodes.add(node, client_app(update if node == 2 else update_of))
+    reasons = errors_of(nodes)
+    train, expected = training(nodes), Expected()
+    before = train.model
+    train.round(1)
+    expected.round(before, 1, (1, 3, 4, 5))
+    np.testing.assert_array_equal(sums[-1], expected.total)
+    (reason,) = reasons
+    assert message in reason
+
+
+def test_a_model_of_another_form_is_refused(nodes: Nodes) -> None:
+    for node in CLIENTS:
+        nodes.add(node, client_app())
+    train = training(nodes)
+    train.round(1)
+    train.model = {**new_model(), "dense/bias": np.zeros((31,), np.float32)}
+    with pytest.raises(ValueError, match=r"array '1' of the model was float32\[30\] and is float32\[31\]"):
+        train.round(2)
+    train.model = {**new_model(), "more": np.zeros((3,), np.float32)}
+    with pytest.raises(ValueError, match="array '3' of the model was None"):
+        train.round(2)
+
+
+def test_a_strategy_that_sends_other_arrays_is_refused(nodes: Nodes) -> None:
+    class Other(FedAvg):
+        def configure_fit(self, server_round: int, parameters: Parameters, client_manager: Any) -> Any:
+            return super().configure_fit(server_round, Parameters([], "numpy.ndarray"), client_manager)
+
+    for node in CLIENTS:
+        nodes.add(node, client_app())
+    with pytest.raises(ValueError, match="other arrays than the model"):
+        Training(nodes, CompressedSecAggWorkflow(1.0, 0.6, ENCODER), strategy=Other()).round(1)
+
+
+@pytest.mark.parametrize("encoder", ["topk(0.01)", "identity"])
+def test_other_encoders_are_refused_at_once(encoder: str) -> None:
+    with pytest.raises(CapabilityError, match="integers of a ring"):
+        CompressedSecAggWorkflow(1.0, 0.6, encoder)
+
+
+def test_other_messages_pass_unchanged(nodes: Nodes) -> None:
+    app = ClientApp(mods=[CompressedSecAggMod()])
+
+    @app.evaluate()
+    def evaluate(message: Message, context: Context) -> Message:
+        return Message(RecordDict(message.content), reply_to=message)
+
+    nodes.add(1, app)
+    content = RecordDict({"arrays": record(new_model())})
+    (reply,) = nodes.send_and_receive([Message(content, dst_node_id=1, message_type="evaluate")])
+    assert_same(arrays(reply.content["arrays"]), new_model())
