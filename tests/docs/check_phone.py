@@ -29,15 +29,25 @@ WIDEST = """() => [...document.querySelectorAll("body *")]
 
 def main(root: Path) -> list[str]:
     """Returns the problems, one line each."""
-    found = next(filter(None, map(shutil.which, CHROMIUM)), None)
-    if found is None:
+    if chromium() is None:
         print("no Chromium here: the width of the pages and the search are not checked")
         return []
-    root_options = ["--no-sandbox"] if os.geteuid() == 0 else []
-    with served(root) as address, sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=found, args=root_options)
-        page = browser.new_page(viewport={"width": WIDTH, "height": HEIGHT})
+    with served(root) as address, phone() as page:
         return [*too_wide(page, root, address), *not_found(page, address)]
+
+
+def chromium() -> str | None:
+    """Returns the path of the browser on this machine."""
+    return next(filter(None, map(shutil.which, CHROMIUM)), None)
+
+
+@contextlib.contextmanager
+def phone() -> Iterator[Page]:
+    """Opens the browser with a window as large as a phone's."""
+    options = ["--no-sandbox"] if os.geteuid() == 0 else []
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=chromium(), args=options)
+        yield browser.new_page(viewport={"width": WIDTH, "height": HEIGHT})
 
 
 def too_wide(page: Page, root: Path, address: str) -> Iterator[str]:

@@ -2,34 +2,21 @@
 
 from __future__ import annotations
 
-import os
-import shutil
-
+import check_phone
+import playwright  # noqa: F401  (check_phone needs it: without it, this file is left out)
 import pytest
 
-CHROMIUM = next(
-    filter(
-        None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome-stable", "google-chrome"))
-    ),
-    None,
-)
+HEAD = '<meta name="viewport" content="width=device-width">'
 
 
-@pytest.mark.needs("playwright")
-@pytest.mark.skipif(CHROMIUM is None, reason="there is no Chromium here")
+@pytest.mark.skipif(check_phone.chromium() is None, reason="there is no Chromium here")
 def test_a_wide_page_is_found_with_its_widest_element(tmp_path):
-    from check_phone import WIDTH, served, too_wide
-    from playwright.sync_api import sync_playwright
-
-    head = '<meta name="viewport" content="width=device-width">'
-    (tmp_path / "wide.html").write_text(f'{head}<p class="x" style="width: 900px">x</p>', encoding="utf-8")
+    wide = '<p class="x" style="width: 900px">x</p>'
+    (tmp_path / "wide.html").write_text(HEAD + wide, encoding="utf-8")
     (tmp_path / "narrow.html").write_text(
-        f'{head}<div style="overflow-x: auto"><p style="width: 900px">x</p></div>', encoding="utf-8"
+        f'{HEAD}<div style="overflow-x: auto">{wide}</div>', encoding="utf-8"
     )
-    with served(tmp_path) as address, sync_playwright() as playwright:
-        options = ["--no-sandbox"] if os.geteuid() == 0 else []
-        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=options)
-        page = browser.new_page(viewport={"width": WIDTH, "height": 800})
-        [line] = too_wide(page, tmp_path, address)
+    with check_phone.served(tmp_path) as address, check_phone.phone() as page:
+        [line] = check_phone.too_wide(page, tmp_path, address)
     assert line.startswith("wide.html: ")
     assert "p.x" in line
