@@ -24,7 +24,7 @@ from fedplug_torch.tensors import as_array, as_tensor, require_dense
 
 __all__ = ["Encoded", "FixedSize"]
 
-_all_gather = getattr(dist, "all_gather_single", dist.all_gather_into_tensor)  # renamed in torch 2.13
+_all_gather = getattr(dist, "all_gather_single", dist.all_gather_into_tensor)  # its name before is deprecated
 
 
 class Encoded(NamedTuple):
