@@ -188,6 +188,8 @@ class RunConfig:
         broadcast_encoder: The encoder of the broadcast; if empty, the model is sent uncompressed.
         aggregator: An expression such as ``"mean"``.
         min_size: Minimum number of elements; smaller tensors are sent uncompressed.
+        secure_sum: Whether only secure sums leave the clients, for an encoder such as ``"sharedk(0.01,
+            clients=10)"``.
         proximal_strength: Strength of FedProx, see `fedplug.tff.process.ProximalOptimizer`; 0 for none.
     """
 
@@ -196,6 +198,7 @@ class RunConfig:
     broadcast_encoder: EncoderChoice = ""
     aggregator: str = "mean"
     min_size: int = 64
+    secure_sum: bool = False
     proximal_strength: float = 0.0
 
     def __post_init__(self) -> None:

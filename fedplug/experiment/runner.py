@@ -355,6 +355,7 @@ def _process(config: ExperimentConfig, run: RunConfig, model: ModelBuilder) -> S
             aggregator=run.aggregator,
             min_size=run.min_size,
             tensor_metrics=config.tensor_metrics,
+            secure_sum=run.secure_sum,
         )
 
 

@@ -23,7 +23,7 @@ def test_the_two_lines_for_flower_are_those_of_the_package() -> None:
 @pytest.mark.needs("tensorflow_federated")
 def test_the_page_about_tff_is_one_program(tmp_path) -> None:
     parts = blocks((ROOT / "docs" / "tff.md").read_text(encoding="utf-8"), "python")
-    assert len(parts) == 6
+    assert len(parts) == 7
     checks = ["process.next(process.initialize(), [client(0)])", "assert len(values) == 10_000"]
     # TensorFlow and TFF warn of themselves.
     assert "uplink_bytes" in printed([*parts, *checks], tmp_path, warnings="default")

@@ -30,7 +30,6 @@ class Configuration:
         keeps_client_state: Whether the process keeps an encoder's state on each client.
         secure_sum: Whether the server may see only sums over clients, of integers or of floats; None: it may
             see each payload.
-        clients: The most clients of a round; None if that is not known.
         private: Whether noise hides single clients, whose updates are clipped.
     """
 
@@ -38,7 +37,6 @@ class Configuration:
     aggregator: Aggregator
     keeps_client_state: bool
     secure_sum: Literal["integers", "floats"] | None = None
-    clients: int | None = None
     private: bool = False
 
     @classmethod
@@ -150,16 +148,17 @@ def _secure_sum(configuration: Configuration) -> Iterator[Conflict]:
             yield Conflict(
                 parts=(repr(encoder), f"a secure sum of {kind}"), reason=f"it sends {sent}", instead=instead
             )
-        elif promises.most_summands is not None and (configuration.clients or 0) > promises.most_summands:
-            yield Conflict(
-                parts=(repr(encoder), f"{configuration.clients} clients a round"),
-                reason=f"a sum of more than {promises.most_summands} of its payloads could wrap",
-                instead=f"clients={configuration.clients}",
-            )
-    if not configuration.aggregator.capabilities.secure_aggregation_safe:
+    aggregator = configuration.aggregator
+    if not aggregator.capabilities.secure_aggregation_safe:
         yield Conflict(
-            parts=(repr(configuration.aggregator), "a secure sum"),
+            parts=(repr(aggregator), "a secure sum"),
             reason="it has to look at every client's update",
+            instead="mean",
+        )
+    elif kind == "integers" and not aggregator.capabilities.unbiased:
+        yield Conflict(
+            parts=(repr(aggregator), "a secure sum of integers"),
+            reason="the sum of the integers is decoded as the weighted mean",
             instead="mean",
         )
 

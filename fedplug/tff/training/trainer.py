@@ -100,6 +100,11 @@ class Trainer:
                 f"clients_per_round is {clients_per_round!r}; it must be between 1 and the number of "
                 f"clients, {len(self._datasets)}"
             )
+        if self._clients_per_round > (process.most_clients or self._clients_per_round):
+            raise ConfigError(
+                f"a sum of {self._clients_per_round} clients could wrap: the process was built for at most "
+                f"{process.most_clients} a round; give its encoder clients={self._clients_per_round}"
+            )
         if not (_is_whole(seed) and seed >= 0):
             raise ConfigError(f"seed is {seed!r}; it must be a whole number of at least 0")
         self._seed = seed

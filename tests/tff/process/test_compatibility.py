@@ -53,6 +53,8 @@ BROKEN = {
     "client state": stack("topk(0.01)", keeps_client_state=False),
     "client state, always": stack("sign", keeps_client_state=False),
     "secure sum": stack("topk(0.01)", secure_sum="floats"),
+    "secure sum, of floats": stack("sharedk(0.01, clients=2)", secure_sum="floats"),
+    "secure sum, of integers": stack("randomk(0.01)", secure_sum="integers"),
     "secure sum, pipeline": stack("randomk(0.01) | qsgd(8)", secure_sum="floats"),
     "sensitivity": stack("topk(0.01)", private=True),
     "sensitivity, scaled up": stack("randomk(0.01)", private=True),
@@ -84,6 +86,7 @@ def test_a_broken_rule_is_found_and_its_suggestion_works(case):
     ("broken", "rule"),
     [
         (stack("identity", Median(), secure_sum="floats"), "secure sum"),
+        (stack("sharedk(0.01, clients=2)", Median(), secure_sum="integers"), "secure sum"),
         (stack("identity", Median(), dtypes=("float32", "float64")), "dtype"),
     ],
 )
@@ -102,6 +105,7 @@ def test_the_incompatible_part_can_be_the_aggregator(broken, rule):
         stack("qsgd(8)", keeps_client_state=False),
         stack("float16", keeps_client_state=False),
         stack("randomk(0.01)", secure_sum="floats", keeps_client_state=False),
+        stack("sharedk(0.01, clients=2)", secure_sum="integers"),
         stack("topk(0.01, error_feedback=False)", Median()),
         stack("identity", secure_sum="floats", private=True),
         stack("ef21('topk(0.01)')", MemoryMean(5)),

@@ -19,10 +19,11 @@ from fedplug.tff.process.lowering import choose_lowering
 __all__ = ["build_catch_up_distributor", "build_distributor", "build_encoded_distributor"]
 
 
-def build_distributor(value_type: Any) -> Any:
+def build_distributor(value_type: Any, *, secure_sum: bool = False) -> Any:
     """Returns a `tff.learning.templates.DistributionProcess` that sends values uncompressed.
 
-    Its measurement is ``<downlink_bytes=int64>``, the sum over all clients of the round.
+    Its measurement is ``<downlink_bytes=int64>``, the sum over all clients of the round, which is a secure
+    sum if ``secure_sum`` is true.
 
     Raises:
         ConfigError: The type has members that are not tensors.
@@ -33,6 +34,11 @@ def build_distributor(value_type: Any) -> Any:
     def size() -> Any:
         return tf.constant(dense)
 
+    def of_all_clients(size: Any) -> Any:
+        if not secure_sum:
+            return _of_all_clients(size)
+        return tff.federated_secure_sum_bitwidth(tff.federated_broadcast(size), int(dense).bit_length())
+
     @tff.federated_computation
     def initialize() -> Any:
         return tff.federated_value((), tff.SERVER)
@@ -40,7 +46,7 @@ def build_distributor(value_type: Any) -> Any:
     @tff.federated_computation(initialize.type_signature.result, tff.FederatedType(value_type, tff.SERVER))
     def next_fn(state: Any, value: Any) -> Any:
         measurements = tff.federated_zip(
-            collections.OrderedDict(downlink_bytes=_of_all_clients(tff.federated_eval(size, tff.SERVER)))
+            collections.OrderedDict(downlink_bytes=of_all_clients(tff.federated_eval(size, tff.SERVER)))
         )
         return tff.templates.MeasuredProcessOutput(state, tff.federated_broadcast(value), measurements)
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from fedplug.encoders.model.model_encoder import ModelEncoder
+from fedplug.errors import ConfigError
 from fedplug.tff.process.aggregation.encoded_aggregation import model_encoder
 from fedplug.tff.process.arguments import AnyEncoder, as_broadcast_encoder
 from fedplug.tff.process.distribution.broadcast import EncodedBroadcast
@@ -54,7 +55,13 @@ class Downlink:
 
 
 def build_downlink(
-    weights_type: Any, encoder: AnyEncoder | None, names: Any, min_size: int, lowering: str
+    weights_type: Any,
+    encoder: AnyEncoder | None,
+    names: Any,
+    min_size: int,
+    lowering: str,
+    *,
+    secure_sum: bool = False,
 ) -> Downlink:
     """Builds the downlink for an encoder, or for None.
 
@@ -64,13 +71,19 @@ def build_downlink(
         names: The names of the weights, see `fedplug.tff.process.variable_names`.
         min_size: Tensors with fewer elements are sent uncompressed.
         lowering: ``"fused"`` or ``"reference"``.
+        secure_sum: Whether only secure sums may leave the clients, which needs an uncompressed model.
 
     Raises:
         CapabilityError: See `fedplug.tff.process.distribution.broadcast.EncodedBroadcast`.
-        ConfigError: The expression is not valid, or has rate control.
+        ConfigError: The expression is not valid, has rate control, or is given with ``secure_sum``.
     """
     if encoder is None:
-        return Downlink(build_distributor(weights_type))
+        return Downlink(build_distributor(weights_type, secure_sum=secure_sum))
+    if secure_sum:
+        raise ConfigError(
+            "broadcast_encoder does not go with secure_sum: the bytes that a client gets tell when it took "
+            "part last; leave broadcast_encoder out"
+        )
     all_names = [*names.trainable, *names.non_trainable]
     model = model_encoder(as_broadcast_encoder(encoder), weights_type, min_size, all_names)
     broadcast = EncodedBroadcast(weights_type, model, lowering)

@@ -13,12 +13,15 @@ from typing import Any
 import tensorflow_federated as tff
 
 from fedplug.encoders.model.model_encoder import DEFAULT_MIN_SIZE
+from fedplug.encoders.standalone.sharedk import SharedK
+from fedplug.errors import ConfigError
 from fedplug.tff.aggregators.base import Aggregator
 from fedplug.tff.process import compatibility
 from fedplug.tff.process.aggregation.encoded_aggregation import (
     EncodedAggregation,
     model_encoder,
 )
+from fedplug.tff.process.aggregation.secure_aggregation import SecureAggregation
 from fedplug.tff.process.arguments import AnyEncoder, as_aggregator, as_encoder
 from fedplug.tff.process.distribution.downlink import Downlink, build_downlink
 from fedplug.tff.process.learning.components import LearningComponents, build_learning_components
@@ -42,6 +45,7 @@ def build_weighted_fed_avg(
     lowering: str = "auto",
     min_size: int = DEFAULT_MIN_SIZE,
     tensor_metrics: bool = False,
+    secure_sum: bool = False,
     metrics_aggregator: Any = None,
     loop_implementation: Any = None,
 ) -> StatefulClientsProcess:
@@ -78,8 +82,12 @@ def build_weighted_fed_avg(
         tensor_metrics: Whether ``aggregator`` of the metrics also has ``tensors`` with the bytes, the entropy
             bound, the error and the residual of each tensor, see
             `fedplug.tff.process.aggregation.encoded_aggregation.EncodedAggregation`.
+        secure_sum: Whether only secure sums of integers leave the clients. It needs an encoder such as
+            ``"sharedk(0.01, clients=10)"``, which encodes the whole update whatever ``min_size`` is, see
+            `fedplug.tff.process.aggregation.secure_aggregation.SecureAggregation`. Examples count as weights
+            if the encoder has a ``max_weight``.
         metrics_aggregator: The aggregator of training metrics, see TFF; default:
-            `tff.learning.metrics.sum_then_finalize`.
+            `tff.learning.metrics.sum_then_finalize`, or `secure_sum_then_finalize` under ``secure_sum``.
         loop_implementation: A `tff.learning.LoopImplementation`; default: `DATASET_ITERATOR`.
             `DATASET_REDUCE` takes a little less time in the in-process runtime and twice as much in TFF's
             stock runtime; the last bits may differ.
@@ -88,7 +96,8 @@ def build_weighted_fed_avg(
         CapabilityError: The components are not compatible with each other or with the model, see
             `fedplug.tff.process.compatibility`, or ``broadcast_encoder`` leaves entries out or has a large
             error.
-        ConfigError: An expression is not valid, or the model has tensors of unknown shape.
+        ConfigError: An expression is not valid, the model has tensors of unknown shape, or ``secure_sum`` is
+            given with ``broadcast_encoder``, with ``tensor_metrics``, or with several encoders.
         LoweringError: The current runtime cannot run what ``lowering`` asks for.
         TypeError: TFF cannot use the model or an optimizer.
     """
@@ -96,6 +105,9 @@ def build_weighted_fed_avg(
     chosen_aggregator = as_aggregator(aggregator)
     chosen_lowering = choose_lowering(lowering)
     by_examples = chosen_aggregator.weights_by_examples
+    if secure_sum:
+        by_examples = by_examples and getattr(chosen_encoder, "max_weight", None) is not None
+        metrics_aggregator = metrics_aggregator or tff.learning.metrics.secure_sum_then_finalize
     weighting = tff.learning.ClientWeighting
     learning = build_learning_components(
         model_fn,
@@ -107,12 +119,26 @@ def build_weighted_fed_avg(
     )
     update_type = learning.update_type
     names = variable_names(model_fn)
-    model = model_encoder(chosen_encoder, update_type, min_size, names.trainable)
-    compatibility.check(compatibility.Configuration.of(model, chosen_aggregator, keeps_client_state=True))
-    aggregation = EncodedAggregation(
-        update_type, model, chosen_aggregator, chosen_lowering, tensor_metrics=tensor_metrics
+    model = model_encoder(chosen_encoder, update_type, 0 if secure_sum else min_size, names.trainable)
+    configuration = compatibility.Configuration.of(
+        model, chosen_aggregator, keeps_client_state=True, secure_sum="integers" if secure_sum else None
     )
-    downlink = build_downlink(learning.weights_type, broadcast_encoder, names, min_size, chosen_lowering)
+    compatibility.check(configuration)
+    aggregation: EncodedAggregation | SecureAggregation
+    if secure_sum:
+        if tensor_metrics or not isinstance(chosen_encoder, SharedK):
+            raise ConfigError(
+                "secure_sum goes without tensor_metrics, and with one encoder for the whole update, such as "
+                "'sharedk(0.01, clients=10)'"
+            )
+        aggregation = SecureAggregation(update_type, chosen_encoder, chosen_lowering)
+    else:
+        aggregation = EncodedAggregation(
+            update_type, model, chosen_aggregator, chosen_lowering, tensor_metrics=tensor_metrics
+        )
+    downlink = build_downlink(
+        learning.weights_type, broadcast_encoder, names, min_size, chosen_lowering, secure_sum=secure_sum
+    )
     initialize = build_initialize(
         initial_weights=learning.initial_weights,
         distributor=downlink.distributor,
@@ -125,7 +151,7 @@ def build_weighted_fed_avg(
         learning,
         aggregation,
         downlink,
-        chosen_aggregator.weights_by_examples,
+        by_examples,
         initialize.type_signature.result,
         initialize_client.type_signature.result,
     )
@@ -139,10 +165,11 @@ def build_weighted_fed_avg(
         aggregator=chosen_aggregator,
         update_type=update_type,
         lowering=chosen_lowering,
+        most_clients=chosen_encoder.capabilities.most_summands if secure_sum else None,
     )
 
 
-def _build_initialize_client(aggregation: EncodedAggregation, downlink: Downlink) -> Any:
+def _build_initialize_client(aggregation: EncodedAggregation | SecureAggregation, downlink: Downlink) -> Any:
     if not downlink.broadcast:
         return aggregation.init_client
 
@@ -155,7 +182,7 @@ def _build_initialize_client(aggregation: EncodedAggregation, downlink: Downlink
 
 def _build_next(
     learning: LearningComponents,
-    aggregation: EncodedAggregation,
+    aggregation: EncodedAggregation | SecureAggregation,
     downlink: Downlink,
     by_examples: bool,
     state_type: Any,

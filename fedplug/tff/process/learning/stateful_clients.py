@@ -31,6 +31,7 @@ class StatefulClientsProcess(tff.templates.IterativeProcess):
         tensors: The tensors of an update, in order: ``{"name": str, "shape": [int], "dtype": str}`` each.
         lowering: ``"fused"`` or ``"reference"``.
         clients: The number of all clients, if the aggregator depends on it; None: any number.
+        most_clients: The most clients of a round, whose sum could else wrap; None: any number.
         provenance: The components with their distributions and versions, see `fedplug.registry.provenance`.
     """
 
@@ -48,6 +49,7 @@ class StatefulClientsProcess(tff.templates.IterativeProcess):
         provenance: list[dict[str, str]],
         tensors: Sequence[Mapping[str, Any]] = (),
         clients: int | None = None,
+        most_clients: int | None = None,
     ) -> None:
         super().__init__(initialize, next_fn, next_is_multi_arg=True)
         self.initialize_client = initialize_client
@@ -58,6 +60,7 @@ class StatefulClientsProcess(tff.templates.IterativeProcess):
         self.tensors = [dict(tensor) for tensor in tensors]
         self.lowering = lowering
         self.clients = clients
+        self.most_clients = most_clients
         self.provenance = provenance
 
 
@@ -72,6 +75,7 @@ def assemble_process(
     aggregator: Aggregator,
     update_type: Any,
     lowering: str,
+    most_clients: int | None = None,
 ) -> StatefulClientsProcess:
     """Builds the process and the signature that stores compare; the last step of every builder.
 
@@ -85,6 +89,7 @@ def assemble_process(
         aggregator: The aggregator of updates.
         update_type: The TFF type of an update.
         lowering: ``"fused"`` or ``"reference"``.
+        most_clients: See `StatefulClientsProcess`.
     """
     state_type = initialize.type_signature.result.member
 
@@ -126,6 +131,7 @@ def assemble_process(
         lowering=lowering,
         provenance=records,
         clients=aggregator.clients,
+        most_clients=most_clients,
         tensors=[
             {"name": name, "shape": spec.shape.as_list(), "dtype": spec.dtype.name}
             for name, spec in zip(_different(encoder.specs), encoder.specs, strict=True)
