@@ -147,7 +147,10 @@ class SharedK(Encoder):
         return int(self._sparsity.of_size(size))
 
     def in_round(self, step: Array, support: Array) -> Self:
-        """Returns a copy with the step and the support of a round; int32 ``[k]``, ascending."""
+        """Returns a copy with the step and the support (int32 ``[k]``, ascending) of a round.
+
+        `decode` does not know that support; `fedplug.secure` reads the integers.
+        """
         other = copy.copy(self)
         other._step, other._support = step, support
         return other
