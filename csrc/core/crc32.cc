@@ -22,6 +22,7 @@
 #include "core/base/tiles.h"
 #include "core/crc32_polynomial.h"
 #include "core/simd/level.h"
+#include "core/simd/x86_features.h"
 
 #if FEDPLUG_SIMD_X86
 #include "core/simd/intrinsics.h"
@@ -165,7 +166,7 @@ FEDPLUG_TARGET_PCLMUL std::uint32_t UpdateByFolding(std::uint32_t crc,
       Load(data + 16), Load(data + 32), Load(data + 48)};
   data += kFolded;
   static const bool wide =
-      Supports(SimdLevel::kAvx512) && __builtin_cpu_supports("vpclmulqdq");
+      Supports(SimdLevel::kAvx512) && simd::FeaturesOfX86().vpclmulqdq;
   if (wide && end - data >= kWideFolded) {
     data = FoldWide(data, end - data, remainders);
   }
@@ -185,7 +186,7 @@ FEDPLUG_TARGET_PCLMUL std::uint32_t UpdateByFolding(std::uint32_t crc,
 
 bool CanFold() {
   static const bool can =
-      Supports(SimdLevel::kAvx2) && __builtin_cpu_supports("pclmul");
+      Supports(SimdLevel::kAvx2) && simd::FeaturesOfX86().pclmul;
   return can;
 }
 

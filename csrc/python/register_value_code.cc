@@ -89,7 +89,7 @@ Status EncodeOne(const Vector<T>& vector, const ValueCode& code,
                         decoded.get());
   if (!status.ok()) return status;
   for (std::int64_t i = 0; i < vector.count; ++i) {
-    vector.errors[i] = vector.exact[i] - Wide(decoded[i]);
+    vector.errors[i] = vector.exact[i] - Wide(decoded.get()[i]);
   }
   return {};
 }

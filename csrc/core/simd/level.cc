@@ -3,29 +3,13 @@
 #include <cstdlib>
 #include <string>
 
-#if FEDPLUG_SIMD_X86
-#include <cpuid.h>
-#endif
+#include "core/simd/x86_features.h"
 
 namespace fedplug {
 namespace {
 
 constexpr SimdLevel kBestFirst[] = {SimdLevel::kAvx512, SimdLevel::kAvx2,
                                     SimdLevel::kNeon, SimdLevel::kBaseline};
-
-#if FEDPLUG_SIMD_X86
-// Clang 14 lacks __builtin_cpu_supports("f16c"). Cached, because the query
-// costs microseconds in a virtual machine.
-// REQUIRES: the processor has AVX2, so that its registers are in use
-bool HasF16c() {
-  static const bool has = [] {
-    unsigned a, b, features = 0, d;
-    return __get_cpuid(1, &a, &b, &features, &d) != 0 &&
-           (features & bit_F16C) != 0;
-  }();
-  return has;
-}
-#endif
 
 struct Choice {
   Status status;
@@ -74,13 +58,9 @@ const char* NameOf(SimdLevel level) {
 
 bool IsSupported(SimdLevel level) {
 #if FEDPLUG_SIMD_X86
-  if (level == SimdLevel::kAvx512) {
-    return __builtin_cpu_supports("avx512f") && IsSupported(SimdLevel::kAvx2);
-  }
-  if (level == SimdLevel::kAvx2) {
-    return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("popcnt") &&
-           __builtin_cpu_supports("bmi") && HasF16c();
-  }
+  const simd::X86Features& features = simd::FeaturesOfX86();
+  if (level == SimdLevel::kAvx512) return features.avx512f && features.avx2;
+  if (level == SimdLevel::kAvx2) return features.avx2;
 #elif FEDPLUG_SIMD_NEON
   if (level == SimdLevel::kNeon) return true;
 #endif

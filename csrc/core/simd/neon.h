@@ -1,5 +1,6 @@
 // The operations of block_loops.h with NEON: 4 lanes, 2 of double. There are no
-// stores past the caches.
+// stores past the caches. Clang's loads are macros, so an argument that has a
+// comma is in parentheses of its own.
 #ifndef FEDPLUG_CORE_SIMD_NEON_H_
 #define FEDPLUG_CORE_SIMD_NEON_H_
 
@@ -44,7 +45,7 @@ struct Lanes32 {
   static inline Register Pack(Register lanes, Mask mask) {
     return vreinterpretq_u32_u8(
         vqtbl1q_u8(vreinterpretq_u8_u32(lanes),
-                   vld1q_u8(kPacking<std::uint8_t, kLanes, 4>[mask].data())));
+                   vld1q_u8((kPacking<std::uint8_t, kLanes, 4>[mask].data()))));
   }
   static inline void StoreShorts(std::uint16_t* to, Register lanes) {
     vst1_u16(to, vmovn_u32(lanes));
@@ -189,7 +190,7 @@ struct Vector<double> {
   static inline Register Pack(Register lanes, Mask mask) {
     return vreinterpretq_u64_u8(
         vqtbl1q_u8(vreinterpretq_u8_u64(lanes),
-                   vld1q_u8(kPacking<std::uint8_t, kLanes, 8>[mask].data())));
+                   vld1q_u8((kPacking<std::uint8_t, kLanes, 8>[mask].data()))));
   }
   static inline Indices Iota(std::int32_t first) {
     constexpr std::uint32_t kLane[] = {0, 1};
@@ -202,9 +203,10 @@ struct Vector<double> {
     return vreinterpret_u32_s32(vld1_s32(from));
   }
   static inline void StorePacked(std::int32_t* to, Indices indices, Mask mask) {
-    vst1_u8(reinterpret_cast<std::uint8_t*>(to),
-            vtbl1_u8(vreinterpret_u8_u32(indices),
-                     vld1_u8(kPacking<std::uint8_t, kLanes, 4>[mask].data())));
+    vst1_u8(
+        reinterpret_cast<std::uint8_t*>(to),
+        vtbl1_u8(vreinterpret_u8_u32(indices),
+                 vld1_u8((kPacking<std::uint8_t, kLanes, 4>[mask].data()))));
   }
 };
 

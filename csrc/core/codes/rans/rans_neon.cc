@@ -75,7 +75,7 @@ struct Lanes {
     const auto count = __builtin_popcount(chosen);
     // The chosen halves of lanes to the front, and from there to the end.
     const uint8x16_t places =
-        vld1q_u8(simd::kPacking<std::uint8_t, kLanes, 4>[chosen].data());
+        vld1q_u8((simd::kPacking<std::uint8_t, kLanes, 4>[chosen].data()));
     const uint16x4_t packed = vmovn_u32(
         vreinterpretq_u32_u8(vqtbl1q_u8(vreinterpretq_u8_u32(a), places)));
     const uint8x8_t shift = vdup_n_u8(static_cast<std::uint8_t>(2 * count));
