@@ -9,10 +9,12 @@ Wheels and sdists end in dist/, as they would be uploaded.
 from __future__ import annotations
 
 import datetime
+import functools
 import shutil
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -22,8 +24,8 @@ import wheels
 
 ROOT = Path(__file__).parents[2]
 DIST = ROOT / "dist"
-COMPILED = ("fedplug", "fedplug-tensorflow", "fedplug-sketch")
-"""Their wheels are for one Python or one TensorFlow: `wheels` builds the first two, users the third."""
+OF_WHEELS = ("fedplug-tensorflow", "fedplug-cuda")
+"""Built by `wheels` from a checkout: a source distribution of them could not be built."""
 OF_SDIST = (3, 12), (3, 13)
 """It is built and tried on one of these: not the Python of the checkout, and without its lock file."""
 
@@ -34,15 +36,25 @@ def main(uv: str, *chosen: str) -> int:
     if unknown:
         print(f"no step {', '.join(sorted(unknown))}; there are {', '.join(STEPS)}", file=sys.stderr)
         return 2
-    uv, failed = str(Path(shutil.which(uv) or uv).resolve()), []
+    uv, failed, summary = str(Path(shutil.which(uv) or uv).resolve()), [], []
     for name in chosen or STEPS:
+        print(f"== {name}", flush=True)
+        begin = time.monotonic()
         problems = list(_problems(STEPS[name], uv))
-        print(f"{'FAILED' if problems else 'ok':8}{name}", flush=True)
-        for problem in problems:
-            print(f"        {problem}", flush=True)
         failed += [name] if problems else []
-    print("ready to be tagged and uploaded" if not failed else f"not ready: {', '.join(failed)}")
+        outcome = "FAILED" if problems else "ok"
+        what = (STEPS[name].__doc__ or "").splitlines()[0]
+        summary.append(f"{outcome:8}{name:10}{time.monotonic() - begin:6.0f} s  {what}")
+        summary += [f"        {problem}" for problem in problems]
+    print("", *summary, "", *_built(), sep="\n")
+    print(f"not ready: {', '.join(failed)}" if failed else "ready to be tagged and uploaded")
     return 1 if failed else 0
+
+
+def _built() -> Iterator[str]:
+    """What lies in dist/, a line each."""
+    for path in sorted(DIST.rglob("*fedplug*")):
+        yield f"{path.stat().st_size / 2**20:8.2f} MiB  {path.relative_to(ROOT)}"
 
 
 def _problems(step: Callable[[str], Iterator[str]], uv: str) -> Iterator[str]:
@@ -76,10 +88,12 @@ def compiled(uv: str) -> Iterator[str]:
 
 
 def sources(uv: str) -> Iterator[str]:
-    """Sdists of everything, wheels of what is pure Python; fedplug is installed from its sdist and used."""
+    """Builds source distributions, and wheels in pure Python; installs fedplug from its own, and uses it."""
     for path in (ROOT / "pyproject.toml", *sorted(ROOT.glob("plugins/*/pyproject.toml"))):
         package = path.parent
-        pure = package.name not in COMPILED and package != ROOT
+        if package.name in OF_WHEELS:
+            continue
+        pure = "hatchling" in path.read_text(encoding="utf-8")
         what = ["--sdist", "--wheel"] if pure else ["--sdist"]
         yield from _run(uv, "build", "--quiet", *what, "--out-dir", DIST, package)
     found = pythons.find(*OF_SDIST)
@@ -96,14 +110,14 @@ def sources(uv: str) -> Iterator[str]:
 
 
 def artifacts(uv: str) -> Iterator[str]:
-    """What lies in dist/: the licence is in everything, the metadata is valid, and every README renders."""
+    """Everything in dist/ has the version and the licence, valid metadata, and a README that renders."""
     paths = sorted([*DIST.glob("*.whl"), *DIST.glob("*.tar.gz")])
     if not paths:
         yield "dist/ is empty: the steps compiled and sources fill it"
         return
-    licence = (ROOT / "LICENSE").read_bytes()
+    licence, version = (ROOT / "LICENSE").read_bytes(), release_rules.version(ROOT)
     for path in paths:
-        yield from release_rules.artifact(path, licence)
+        yield from release_rules.artifact(path, licence, version)
     twine = ["tool", "run", "--quiet", "--with", "readme-renderer[md]", "twine", "check", "--strict"]
     yield from _run(uv, *twine, *paths)
 
@@ -115,12 +129,17 @@ def _run(*command: object, cwd: Path = ROOT) -> Iterator[str]:
         yield f"exit status {done.returncode}: {' '.join(map(str, command[:6]))}"
 
 
+def _rule(rule: Callable[..., Iterator[str]], *arguments: object) -> Callable[[str], Iterator[str]]:
+    """A rule of the files as a step."""
+    return functools.wraps(rule)(lambda _: rule(ROOT, *arguments))
+
+
 STEPS: dict[str, Callable[[str], Iterator[str]]] = {
-    "tree": lambda _: release_rules.tree(ROOT),
-    "versions": lambda _: release_rules.versions(ROOT),
-    "changelog": lambda _: release_rules.changelog(ROOT, datetime.date.today()),
-    "frozen": lambda _: release_rules.frozen_payloads(ROOT),
-    "metadata": lambda _: release_rules.metadata(ROOT),
+    "tree": _rule(release_rules.tree),
+    "versions": _rule(release_rules.versions),
+    "changelog": _rule(release_rules.changelog, datetime.date.today()),
+    "frozen": _rule(release_rules.frozen_payloads),
+    "metadata": _rule(release_rules.metadata),
     "citation": citation,
     "docs": docs,
     "thorough": thorough,

@@ -99,8 +99,10 @@ def metadata(root: Path) -> Iterator[str]:
             yield f"{where}: must be a copy of the LICENSE above, for wheels to have it"
 
 
-def artifact(path: Path, licence: bytes) -> Iterator[str]:
-    """A wheel or an sdist has the licence in it, to the letter, and no file of a build or an environment."""
+def artifact(path: Path, licence: bytes, version: str) -> Iterator[str]:
+    """A wheel or an sdist has the version and the licence, and no file of a build or an environment."""
+    if path.name.removesuffix(".tar.gz").split("-")[1] != version:
+        yield f"{path.name}: is not of version {version}"
     if path.suffix == ".whl":
         with zipfile.ZipFile(path) as wheel:
             names = wheel.namelist()

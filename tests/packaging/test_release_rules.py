@@ -179,12 +179,18 @@ KINDS = [
 
 @pytest.mark.parametrize(("make", "name", "licence"), KINDS)
 def test_the_licence_in_what_is_uploaded(tmp_path, make, name, licence):
-    rule = release_rules.artifact
-    assert list(rule(make(tmp_path / name, {licence: LICENCE}), LICENCE)) == []
-    assert list(rule(make(tmp_path / name, {licence: b"MIT"}), LICENCE)) == [f"{name}: holds another LICENSE"]
-    assert list(rule(make(tmp_path / name, {"a/LICENSE.py": LICENCE}), LICENCE)) == [
-        f"{name}: holds no LICENSE"
-    ]
+    def faults(files):
+        return list(release_rules.artifact(make(tmp_path / name, files), LICENCE, "1"))
+
+    assert faults({licence: LICENCE}) == []
+    assert faults({licence: b"MIT"}) == [f"{name}: holds another LICENSE"]
+    assert faults({"a/LICENSE.py": LICENCE}) == [f"{name}: holds no LICENSE"]
+
+
+@pytest.mark.parametrize(("make", "name", "licence"), KINDS)
+def test_what_is_uploaded_has_the_version_that_is_released(tmp_path, make, name, licence):
+    path = make(tmp_path / name, {licence: LICENCE})
+    assert list(release_rules.artifact(path, LICENCE, "1.1")) == [f"{name}: is not of version 1.1"]
 
 
 def test_a_link_in_an_sdist_is_no_licence(tmp_path):
@@ -192,13 +198,14 @@ def test_a_link_in_an_sdist_is_no_licence(tmp_path):
     link.type, link.linkname = tarfile.SYMTYPE, "../../LICENSE"
     with tarfile.open(tmp_path / "a-1.tar.gz", "w:gz") as archive:
         archive.addfile(link)
-    assert list(release_rules.artifact(tmp_path / "a-1.tar.gz", LICENCE)) == ["a-1.tar.gz: holds no LICENSE"]
+    found = list(release_rules.artifact(tmp_path / "a-1.tar.gz", LICENCE, "1"))
+    assert found == ["a-1.tar.gz: holds no LICENSE"]
 
 
 @pytest.mark.parametrize(("make", "name", "licence"), KINDS)
 @pytest.mark.parametrize("built", ["a-1/__pycache__/a.pyc", "a-1/.venv/bin/python", "build/x.o"])
 def test_build_outputs_are_not_included(tmp_path, make, name, licence, built):
-    [problem] = release_rules.artifact(make(tmp_path / name, {licence: LICENCE, built: b""}), LICENCE)
+    [problem] = release_rules.artifact(make(tmp_path / name, {licence: LICENCE, built: b""}), LICENCE, "1")
     assert built in problem
 
 
