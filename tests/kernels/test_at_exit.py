@@ -61,6 +61,7 @@ calls = dict(
     encode_values_of_each=lambda: kernels.encode_values_of_each([x, x], "qsgd"),
     finite_from_bytes=lambda: kernels.finite_from_bytes(x.view(np.uint8), x.dtype),
     frame=lambda: kernels.frame(body, header),
+    frame_of_each=lambda: kernels.frame_of_each([body], [header]),
     frame_entries=lambda: kernels.frame_entries(indices, n, values, header),
     frame_entries_of_each=lambda: kernels.frame_entries_of_each([indices], [n], [values], [header]),
     frame_symbols=lambda: kernels.frame_symbols(levels, 0, levels.size, header, bits=8),
