@@ -125,11 +125,11 @@ def test_training_has_the_bits_of_one_call_after_the_other(monkeypatch, encoder)
         for i, x in enumerate(examples)
     }
 
+    adam = tff.learning.optimizers.build_adam(0.1)
+    process = fedplug.tff.process.build_weighted_fed_avg(model_fn, adam, encoder=encoder)
+
     def trained() -> list[bytes]:
-        adam = tff.learning.optimizers.build_adam(0.1)
-        trainer = fedplug.Trainer(
-            fedplug.tff.process.build_weighted_fed_avg(model_fn, adam, encoder=encoder), data
-        )
+        trainer = fedplug.Trainer(process, data)
         state = trainer.initialize()
         for round_num in range(1, 3):
             state = trainer.run(round_num)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+import inspect
 import os
 import subprocess
 import sys
@@ -18,14 +20,6 @@ from fedplug.tff.runtime.inprocess.invocation import Invocation
 
 _PROCESSORS = len(os.sched_getaffinity(0))
 
-_ALONE = """
-import sys
-import tensorflow as tf
-tf.config.threading.set_intra_op_parallelism_threads(1)
-from tests.tff.runtime.test_one_thread import product
-sys.stdout.buffer.write(product(0).numpy().tobytes())
-"""
-
 
 def product(client: Any) -> tf.Tensor:
     """Multiplies float64 matrices, whose sums TensorFlow divides among its threads."""
@@ -39,16 +33,26 @@ def product_in_a_loop(client: Any) -> tf.Tensor:
     return clients.reduce(tf.zeros([4, 4], tf.float64), lambda _, one: product(one))
 
 
-@pytest.mark.skipif(not can_call_inline(), reason="there is a GPU, or no op library")
-@pytest.mark.parametrize("work", [product, product_in_a_loop])
-def test_clients_that_fill_the_processors_have_the_bits_of_one_thread(on_inprocess, work):
-    @tff.federated_computation(tff.FederatedType(np.int32, tff.CLIENTS))
-    def products(clients):
-        return tff.federated_map(tff.tensorflow.computation(work, np.int32), clients)
+_ALONE = f"""
+import sys
+from typing import Any
+import tensorflow as tf
+tf.config.threading.set_intra_op_parallelism_threads(1)
+{inspect.getsource(product)}
+sys.stdout.buffer.write(product(0).numpy().tobytes())
+"""
 
+
+@pytest.mark.skipif(not can_call_inline(), reason="there is a GPU, or no op library")
+def test_clients_that_fill_the_processors_have_the_bits_of_one_thread(on_inprocess):
     alone = subprocess.run([sys.executable, "-c", _ALONE], check=True, stdout=subprocess.PIPE).stdout
-    for found in products([0] * _PROCESSORS):
-        assert found.tobytes() == alone
+    for work in (product, product_in_a_loop):
+        on_client = tff.tensorflow.computation(work, np.int32)
+        products = tff.federated_computation(
+            functools.partial(tff.federated_map, on_client), tff.FederatedType(np.int32, tff.CLIENTS)
+        )
+        for found in products([0] * _PROCESSORS):
+            assert found.tobytes() == alone, work.__name__
 
 
 @pytest.mark.parametrize(
