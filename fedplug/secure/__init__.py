@@ -6,6 +6,6 @@ docs/secure-aggregation.md explains what it is for, and what the server learns.
 from __future__ import annotations
 
 from fedplug.secure.masked_sum import MaskedMean, MaskedSum
-from fedplug.secure.ring import join_lanes, pack, split_lanes, unpack
+from fedplug.secure.ring import pack, unpack
 
-__all__ = ["MaskedMean", "MaskedSum", "join_lanes", "pack", "split_lanes", "unpack"]
+__all__ = ["MaskedMean", "MaskedSum", "pack", "unpack"]

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import math
+import json
 import struct
+import zlib
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
@@ -15,12 +16,13 @@ from fedplug.codecs.arrays import named_arrays
 from fedplug.encoders.standalone.sharedk import SharedK
 from fedplug.errors import ArgumentError, CapabilityError, PayloadError, StateError
 from fedplug.ops.types import ArraySpec
-from fedplug.secure.rounds import MOST_LARGEST, Rounds
+from fedplug.secure.rounds import LEAST_LARGEST, MOST_LARGEST, Rounds
 
 __all__ = ["MaskedMean", "MaskedSum"]
 
 _WIRE_ID = "sharedk-round/1"
-_ROUND = struct.Struct("<If")
+_ROUND = struct.Struct("<IIf")
+_Form = dict[str, tuple[np.dtype[Any], tuple[int, ...]]]
 
 Arrays = Mapping[str, NDArray[Any]]
 
@@ -85,7 +87,12 @@ class MaskedSum:
             raise ArgumentError(
                 f"the arrays have {size} elements; a masked sum takes 1 to {wire.MAX_ELEMENTS}"
             )
-        self._rounds = Rounds(chosen, [tuple(spec.shape) for spec in self._specs.values()])
+        shapes = {name: tuple(spec.shape) for name, spec in self._specs.items()}
+        self._rounds = Rounds(chosen, list(shapes.values()))
+        config = {key: float(value) for key, value in chosen.get_config().items()}
+        equal = json.dumps([list(shapes.items()), config])
+        self._fingerprint = zlib.crc32(equal.encode())
+        self._client_form, self._server_form = _form(self.init_client()), _form(self.init_server())
 
     @property
     def bits(self) -> int:
@@ -107,9 +114,14 @@ class MaskedSum:
         return self._rounds.init_server()
 
     def message(self, server: Arrays) -> bytes:
-        """Returns the message of a round: its number, its largest magnitude, and a chosen support."""
+        """Returns the message of a round: its number, its largest magnitude, and a chosen support.
+
+        Raises:
+            StateError: The state has another form.
+        """
+        _require_form("a server", server, self._server_form)
         message = self._rounds.message(server)
-        body = _ROUND.pack(int(message["round_num"]), float(message["largest"]))
+        body = _ROUND.pack(self._fingerprint, int(message["round_num"]), float(message["largest"]))
         if "support" in message:
             body += ops.encode_indices(message["support"], self._rounds.size, form="shortest").tobytes()
         return wire.frame(body, _WIRE_ID, "float32", (self._rounds.size,))
@@ -138,18 +150,18 @@ class MaskedSum:
 
         Raises:
             ArgumentError: The update has not the form of the model, or the weight is not above 0.
-            NonFiniteError: The update has a NaN or an infinity.
-            PayloadError: The message is damaged, or belongs to another model or encoder.
+            NonFiniteError: The update has a NaN, or a number that is not finite as a float32.
+            PayloadError: The message is damaged, or of a server with another encoder, or with other names or
+                shapes of arrays in this order.
             StateError: The state has another form.
         """
-        if not (math.isfinite(weight) and weight > 0):
+        if not 0 < weight < float("inf"):
             raise ArgumentError(f"weight is {weight!r}; it must be above 0, or send masked.no_update()")
-        residual = client.get("residual")
-        form = (np.dtype(np.float32), (self._rounds.size,))
-        if residual is None or (residual.dtype, residual.shape) != form:
-            raise StateError(f"the state of a client must be float32[{self._rounds.size}] as 'residual'")
-        flat = self._flat(update)
-        vector, after = self._rounds.encode(flat, residual, np.float32(weight), self._read(message))
+        _require_form("a client", client, self._client_form)
+        counted = np.float32(min(weight, self._rounds.encoder.max_weight or 1.0))
+        vector, after = self._rounds.encode(
+            self._flat(update), client["residual"], counted, self._read(message)
+        )
         return vector.astype(np.int64), {"residual": after}
 
     def no_update(self) -> NDArray[np.int64]:
@@ -166,22 +178,25 @@ class MaskedSum:
         Raises:
             ArgumentError: The sum has another length.
             PayloadError: It is not a sum of at most `clients` vectors.
+            StateError: The state has another form.
         """
+        _require_form("a server", server, self._server_form)
         residues = np.asarray(total).reshape(-1)
         if residues.size != self.length or residues.dtype.kind not in "iu":
             raise ArgumentError(
                 f"the sum of a round is {self.length} integers, not {residues.dtype}[{residues.size}]"
             )
-        summed, after = self._rounds.decode((residues % 2**self.bits).astype(np.int32), server)
+        residues = residues.astype(np.int64) % 2**self.bits
+        summed, after = self._rounds.decode(residues.astype(np.int32), server)
         parts = np.split(summed.update, np.cumsum([ops.num_elements(s) for s in self._specs.values()])[:-1])
         update = {
-            name: part.reshape(spec.shape).astype(spec.dtype)
+            name: ops.saturate_cast(part, spec.dtype).reshape(spec.shape)
             for part, (name, spec) in zip(parts, self._specs.items(), strict=True)
         }
         return MaskedMean(update, float(summed.weight), int(summed.clients), int(summed.clipped)), after
 
     def signed(self, vector: Any) -> NDArray[np.int64]:
-        """Returns the signed numbers of a vector or of a sum, as `join_lanes` takes them."""
+        """Returns the signed numbers that a vector or a sum stands for."""
         found: NDArray[np.int64] = self._rounds.encoder.signed(np.asarray(vector, np.int64))
         return found
 
@@ -191,7 +206,8 @@ class MaskedSum:
         if found != self._specs:
             wrong = sorted(set(found.items()) ^ set(self._specs.items()), key=str)[0]
             raise ArgumentError(f"the update is not in the form of the model, for instance {wrong}")
-        return np.concatenate([arrays[name].reshape(-1).astype(np.float32) for name in self._specs])
+        with np.errstate(over="ignore"):
+            return np.concatenate([arrays[name].reshape(-1).astype(np.float32) for name in self._specs])
 
     def _read(self, message: bytes) -> dict[str, Any]:
         """Returns what `message` wrote."""
@@ -201,11 +217,25 @@ class MaskedSum:
             raise PayloadError(f"the message is not of a masked sum of {size} float32 elements")
         if len(found.body) < _ROUND.size or coded != (len(found.body) > _ROUND.size):
             raise PayloadError("the message of a masked sum has the wrong length")
-        round_num, largest = _ROUND.unpack_from(found.body)
-        if not (round_num < 2**31 and 0 < largest <= MOST_LARGEST):
+        fingerprint, round_num, largest = _ROUND.unpack_from(found.body)
+        if fingerprint != self._fingerprint:
+            raise PayloadError(
+                "the message is of a masked sum with another encoder, or with other names, shapes or another "
+                "order of arrays"
+            )
+        if not (round_num < 2**31 and LEAST_LARGEST <= np.float32(largest) <= MOST_LARGEST):
             raise PayloadError("the message of a masked sum has a round or a magnitude that is out of range")
         read: dict[str, Any] = {"round_num": np.int32(round_num), "largest": np.float32(largest)}
         if coded:
             code = np.frombuffer(found.body, np.uint8)[_ROUND.size :]
             read["support"] = ops.decode_indices(code, self._rounds.entries, size, form="shortest")
         return read
+
+
+def _form(state: Arrays) -> _Form:
+    return {key: (array.dtype, array.shape) for key, array in state.items()}
+
+
+def _require_form(whose: str, state: Arrays, form: _Form) -> None:
+    if (found := _form(state)) != form:
+        raise StateError(f"the state of {whose} must be {form}, not {found}")

@@ -17,14 +17,13 @@ from fedplug.encoders.standalone.sharedk import SharedK
 from fedplug.ops.types import Array
 from fedplug.secure.support import expected_magnitudes, updated_growth
 
-__all__ = ["EXTRA", "MOST_LARGEST", "Rounds", "Summed"]
+__all__ = ["EXTRA", "LEAST_LARGEST", "MOST_LARGEST", "Rounds", "Summed"]
 
 EXTRA = 4
 """Numbers after the k values, see `Summed`."""
 
-MOST_LARGEST = 1e30
+LEAST_LARGEST, MOST_LARGEST = float(np.float32(1e-30)), float(np.float32(1e30))
 
-_LEAST_LARGEST = 1e-30
 _CLIPPED = 1e-3
 _MARGIN = 4.0
 
@@ -121,20 +120,23 @@ class Rounds:
         encoder = self.encoder
         signed = encoder.signed(total)
         weight, clients, clipped, refused = (signed[self.entries + place] for place in range(EXTRA))
+        values, most = ops.identity(signed[: self.entries]), clients * encoder.limit
         possible = (
             (clients >= 0)
+            & (refused >= 0)
             & (clients + refused <= encoder.clients)
             & (weight >= clients)
-            & (weight <= clients * encoder.limit)
+            & (weight <= most)
             & (clipped >= 0)
-            & (refused >= 0)
+            & (clipped <= most)
+            & ops.all(abs(values) <= most)
         )
         what = f"this is not the sum of the vectors of at most {encoder.clients} clients"
         with ops.require(possible, what):
-            integers = ops.astype(ops.identity(signed[: self.entries]), "float32")
+            integers = ops.astype(values, "float32")
         counted = ops.astype(weight, "float32")
         means = ops.multiply(integers, ops.divide_no_nan(server["largest"], counted))
-        unit = (encoder.max_weight or encoder.limit) / encoder.limit
+        unit = (encoder.max_weight or 1.0) / encoder.limit
         update = ops.scatter_decode(self.size, means, self._support(server))
         summed = Summed(update, counted * unit, clients, clipped, refused)
         return summed, self._next_server(integers, means, summed, server)
@@ -153,7 +155,10 @@ class Rounds:
         self, integers: Array, means: Array, summed: Summed, server: Mapping[str, Array]
     ) -> dict[str, Array]:
         round_num = server["round_num"]
-        after = {"round_num": round_num + 1, "largest": self._next_largest(integers, summed, server)}
+        after = {
+            "round_num": ops.astype(round_num + 1, "int32"),
+            "largest": self._next_largest(integers, summed, server),
+        }
         if not self.chosen:
             return after
         support, counts = server["support"], summed.clients > 0
@@ -179,7 +184,7 @@ class Rounds:
         peak = ops.divide_no_nan(ops.max(abs(integers)), clients * float(self.encoder.limit))
         many = ops.astype(summed.clipped, "float32") > _CLIPPED * self.entries * clients
         factor = ops.maximum(_MARGIN * peak, ops.where(many, 0 * peak + 2.0, 0 * peak + 0.5))
-        moved = ops.clip(largest * factor, _LEAST_LARGEST, MOST_LARGEST)
+        moved = ops.clip(largest * factor, LEAST_LARGEST, MOST_LARGEST)
         return ops.astype(ops.where(summed.clients > 0, moved, largest), "float32")
 
     def _support(self, message: Mapping[str, Array]) -> Array:

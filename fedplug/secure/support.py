@@ -22,6 +22,8 @@ __all__ = ["expected_magnitudes", "updated_growth"]
 _UNITS = 2.0**20
 """The largest growth in whole numbers, whose sums do not depend on the order."""
 
+_MOST_UNITS = 1e38
+
 
 def updated_growth(growth: Array, sent: Array, means: Array, support: Array, round_num: Array) -> Array:
     """Returns the growth after the means of a round.
@@ -50,7 +52,7 @@ def expected_magnitudes(
         round_num: The round; int32 scalar.
         shapes: The shapes of the tensors, whose elements follow each other.
     """
-    unit = ops.divide_no_nan(growth * 0 + _UNITS, ops.max(growth))
+    unit = ops.minimum(ops.divide_no_nan(growth * 0 + _UNITS, ops.max(growth)), _MOST_UNITS)
     whole = ops.astype(ops.floor(ops.multiply(growth, unit)), "int64")
     known, begin, estimates = ops.astype(sent >= 0, "int64"), 0, []
     for shape in shapes:

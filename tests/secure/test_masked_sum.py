@@ -23,9 +23,9 @@ SIZE = 630
 CHOICES = pytest.mark.parametrize("chosen", [0.0, 0.8], ids=["random", "chosen"])
 
 
-def masked_sum(chosen=0.0, **arguments):
+def masked_sum(chosen=0.0, like=LIKE, **arguments):
     config = {"fraction": 0.1, "clients": 5, "chosen": chosen, **arguments}
-    return MaskedSum(fedplug.encoder("sharedk", **config), LIKE)
+    return MaskedSum(fedplug.encoder("sharedk", **config), like)
 
 
 def updates(rng, count=5):
@@ -94,6 +94,64 @@ def test_huge_values_are_limited_and_never_wrap():
     assert client["residual"].min() == np.float32(1e30)
 
 
+@CHOICES
+@pytest.mark.parametrize(("clients", "bits"), [(1, 4), (9, 7), (5, 15)])
+@pytest.mark.parametrize("size", [lambda number: 0.3, lambda number: 1000 if number > 40 else 1e-3])
+def test_the_largest_magnitude_follows_the_updates(chosen, clients, bits, size):
+    """Equal updates are the worst case: their residuals and the errors of rounding add up."""
+    masked = masked_sum(chosen, clients=clients, bits=bits)
+    server, client, given_sum = masked.init_server(), masked.init_client(), 0.0
+    for number in range(100):
+        update = {name: np.full(x.shape, size(number), x.dtype) for name, x in LIKE.items()}
+        given_sum += size(number)
+        vector, client = masked.encode(update, client, masked.message(server))
+        _, server = masked.decode(clients * vector, server)
+    assert size(99) < server["largest"] < 1000 * size(99)
+    assert abs(client["residual"]).mean() < 0.7 * given_sum
+
+
+def test_the_weight_is_the_number_of_clients_without_a_largest_weight():
+    masked = masked_sum()
+    server = masked.init_server()
+    vector, _ = masked.encode(
+        updates(np.random.default_rng(0))[0], masked.init_client(), masked.message(server), weight=7
+    )
+    assert masked.decode(3 * vector, server)[0].weight == pytest.approx(3)
+
+
+@pytest.mark.parametrize("weight", [1e-300, 1e300, 10**400], ids=["tiny", "huge", "no_float"])
+def test_weights_beyond_float32_count_as_the_least_or_the_most(weight):
+    masked = masked_sum(max_weight=100)
+    vector, _ = masked.encode(
+        updates(np.random.default_rng(0))[0],
+        masked.init_client(),
+        masked.message(masked.init_server()),
+        weight=weight,
+    )
+    assert vector[-4] == (1 if weight < 1 else (2**14 - 1) // 5)
+
+
+@pytest.mark.parametrize("largest", [1e-30, 1e30])
+def test_magnitudes_at_the_end_of_their_range_are_used(largest):
+    masked = masked_sum(largest=largest)
+    update = {name: np.full(x.shape, largest, x.dtype) for name, x in LIKE.items()}
+    server, client = masked.init_server(), masked.init_client()
+    for _ in range(2):
+        vector, client = masked.encode(update, client, masked.message(server))
+        mean, server = masked.decode(vector, server)
+        assert np.isfinite(flat(mean.update)).all()
+        assert mean.clients == 1
+
+
+def test_means_that_a_dtype_cannot_hold_are_limited():
+    like = {"half": np.zeros(4, np.float16)}
+    masked = MaskedSum("sharedk(1.0, clients=1, largest=1e6)", like)
+    client, server = {"residual": np.full(4, 9e5, np.float32)}, masked.init_server()
+    vector, _ = masked.encode(like, client, masked.message(server))
+    mean, _ = masked.decode(vector, server)
+    assert mean.update["half"].tolist() == [np.finfo(np.float16).max] * 4
+
+
 def test_a_client_without_an_update_changes_nothing():
     masked, server = masked_sum(), masked_sum().init_server()
     vector, _ = masked.encode(
@@ -135,6 +193,46 @@ def test_a_damaged_message_is_refused(chosen):
         masked_sum(0.8 - chosen).encode(update, masked.init_client(), message)
 
 
+@pytest.mark.parametrize(
+    ("arguments", "like"),
+    [
+        ({"seed": 1}, LIKE),
+        ({"bits": 16}, LIKE),
+        ({}, dict(reversed(LIKE.items()))),
+        ({}, {**LIKE, "kernel": np.zeros((30, 20), np.float32)}),
+    ],
+    ids=["seed", "bits", "order", "shape"],
+)
+def test_a_message_of_another_sum_is_refused(arguments, like):
+    other = masked_sum(like=like, **arguments)
+    with pytest.raises(PayloadError, match="another encoder"):
+        other.encode(like, other.init_client(), masked_sum().message(masked_sum().init_server()))
+
+
+def test_a_sum_that_no_clients_can_have_is_refused():
+    masked = masked_sum()
+    server, update = masked.init_server(), updates(np.random.default_rng(0))[0]
+    vector, _ = masked.encode(update, masked.init_client(), masked.message(server))
+    assert masked.decode(vector.astype(np.int16), server)[0].clients == 1
+    for place in (0, masked.length - 2):  # a value, and the number of values at the limit
+        wrong = vector.copy()
+        wrong[place] = (2**14 - 1) // 5 + 1
+        with pytest.raises(PayloadError, match="at most 5 clients"):
+            masked.decode(wrong, server)
+
+
+@CHOICES
+def test_a_server_state_of_another_form_is_refused(chosen):
+    masked = masked_sum(chosen)
+    server = masked.init_server()
+    without = {key: x for key, x in server.items() if key != "round_num"}
+    for state in ({}, without, {**server, "largest": np.float64(1)}, masked_sum(0.8 - chosen).init_server()):
+        with pytest.raises(StateError, match="server"):
+            masked.message(state)
+        with pytest.raises(StateError, match="server"):
+            masked.decode(masked.no_update(), state)
+
+
 def test_what_does_not_fit_is_refused():
     masked = masked_sum()
     update, message = updates(np.random.default_rng(0))[0], masked.message(masked.init_server())
@@ -142,6 +240,8 @@ def test_what_does_not_fit_is_refused():
         masked.encode({**update, "bias": update["bias"][:-1]}, masked.init_client(), message)
     with pytest.raises(NonFiniteError):
         masked.encode({**update, "bias": update["bias"] * np.nan}, masked.init_client(), message)
+    with pytest.raises(NonFiniteError):
+        masked.encode({**update, "bias": update["bias"] + 1e300}, masked.init_client(), message)
     with pytest.raises(ArgumentError, match="weight is 0"):
         masked.encode(update, masked.init_client(), message, weight=0)
     with pytest.raises(StateError, match="'residual'"):
@@ -153,10 +253,12 @@ def test_what_does_not_fit_is_refused():
         masked.decode(6 * vector, masked.init_server())
 
 
-def test_configurations_that_could_wrap_are_refused():
-    with pytest.raises(ConfigError, match="a sum of 4 clients could wrap in 3 bits; use at least 4 bits"):
-        fedplug.encoder("sharedk(0.1, clients=4, bits=3)")
-    assert fedplug.encoder("sharedk(0.1, clients=3, bits=3)").limit == 1
+def test_configurations_that_leave_clients_too_few_integers_are_refused():
+    with pytest.raises(ConfigError, match="from -6 to 6; use at least 8 bits for 7, or fewer clients"):
+        fedplug.encoder("sharedk(0.1, clients=10, bits=7)")
+    assert fedplug.encoder("sharedk(0.1, clients=9, bits=7)").limit == 7
+    with pytest.raises(ConfigError, match="max_weight"):
+        fedplug.encoder("sharedk(0.1, clients=9, max_weight=1e-40)")
     with pytest.raises(CapabilityError, match="sends no integers of a ring"):
         MaskedSum("topk(0.1)", LIKE)
     with pytest.raises(ArgumentError, match="'steps' is of int64"):
@@ -165,5 +267,5 @@ def test_configurations_that_could_wrap_are_refused():
 
 def test_the_message_is_short():
     random, chosen = (masked_sum(share).message(masked_sum(share).init_server()) for share in (0.0, 0.8))
-    assert len(random) == 47
-    assert len(chosen) < 47 + SIZE / 8 + 2
+    assert len(random) == 51
+    assert len(chosen) < 51 + SIZE / 8 + 2

@@ -21,7 +21,8 @@ if TYPE_CHECKING:
 
 __all__ = ["SharedK"]
 
-_MOST_BITS = 24
+_LEAST_BITS, _MOST_BITS = 4, 24
+_LEAST_LIMIT = 7
 _ABOUT_BYTES = 13
 _MOST_STEP = 1e30
 
@@ -75,34 +76,36 @@ class SharedK(Encoder):
             fraction: The share of the elements to send, above 0 and at most 1; at least one entry is sent.
             count: Number of entries to send, at least 1.
             clients: The most clients whose integers are added.
-            bits: Bits of an integer of the ring, which a sum takes too; 2 to 24.
+            bits: Bits of an integer of the ring, which a sum takes too; 4 to 24.
             chosen: The share of the support that the server of `fedplug.secure` chooses; the rest is random.
-            max_weight: The weight from which on clients count the same in `fedplug.secure`; None: all clients
-                count the same.
+            max_weight: The weight from which on clients count the same in `fedplug.secure`, 1e-30 to 1e30;
+                None: all clients count the same.
             largest: The largest magnitude that is sent in the first round; larger values are limited to it.
             seed: The seed of the random entries and of the rounding, 0 to 2^31 - 1.
 
         Raises:
-            ConfigError: Neither or both of fraction and count are given, an argument is out of range, or a
-                sum of that many clients could wrap.
+            ConfigError: Neither or both of fraction and count are given, an argument is out of range, or L
+                is below 7 for that many clients.
         """
         if fraction is not None:
             check_number("sharedk fraction", fraction, lambda part: 0 < part <= 1, "above 0 and at most 1")
         self._sparsity = Sparsity("sharedk", fraction, count)
         check_whole("sharedk clients", clients, 1)
-        check_whole("sharedk bits", bits, 2, _MOST_BITS)
+        check_whole("sharedk bits", bits, _LEAST_BITS, _MOST_BITS)
         check_number("sharedk chosen", chosen, lambda part: 0 <= part <= 1, "from 0 to 1")
         if max_weight is not None:
-            check_number("sharedk max_weight", max_weight, lambda most: most > 0, "above 0")
-        check_number("sharedk largest", largest, lambda most: 1e-30 <= most <= 1e30, "from 1e-30 to 1e30")
+            check_number("sharedk max_weight", max_weight, _is_magnitude, "from 1e-30 to 1e30")
+        check_number("sharedk largest", largest, _is_magnitude, "from 1e-30 to 1e30")
         check_seed("sharedk", seed)
         self.limit = (2 ** (bits - 1) - 1) // clients
         """L, the largest integer that a client sends."""
-        if not self.limit:
-            least = (2 * clients).bit_length()
+        if (
+            self.limit < _LEAST_LIMIT
+        ):  # the magnitudes of rounds would not tell values from errors of rounding
+            least = (_LEAST_LIMIT * clients).bit_length() + 1
             raise ConfigError(
-                f"sharedk: a sum of {clients} clients could wrap in {bits} bits; use at least {least} bits, "
-                "or fewer clients"
+                f"sharedk: {bits} bits leave each of {clients} clients integers from {-self.limit} to "
+                f"{self.limit}; use at least {least} bits for {_LEAST_LIMIT}, or fewer clients"
             )
         self.clients, self.bits, self.chosen = clients, bits, chosen
         self.max_weight, self.largest, self.seed = max_weight, largest, seed
@@ -113,7 +116,7 @@ class SharedK(Encoder):
     def from_payload(cls, body: Array, spec: Spec) -> Self:
         """Reads the number of bits."""
         del spec
-        if ops.size(body) < _ABOUT_BYTES or not 2 <= body[_ABOUT_BYTES - 1] <= _MOST_BITS:
+        if ops.size(body) < _ABOUT_BYTES or not _LEAST_BITS <= body[_ABOUT_BYTES - 1] <= _MOST_BITS:
             raise PayloadError("a sharedk payload is too short, or has a wrong number of bits")
         return cls(1.0, clients=1, bits=int(body[_ABOUT_BYTES - 1]))
 
@@ -241,6 +244,10 @@ class SharedK(Encoder):
         words = ops.astype(ops.stack([ops.astype(round_num, "int32") * 0 + self.seed, round_num]), "int32")
         parts = [ops.to_bytes(ops.reshape(ops.astype(step, "float32"), [1])), ops.to_bytes(words)]
         return ops.concat([*parts, ops.asarray([self.bits], like=parts[0])])
+
+
+def _is_magnitude(number: float) -> bool:
+    return 1e-30 <= number <= 1e30
 
 
 def _read_about(about: Array) -> tuple[Array, Array, Array]:
