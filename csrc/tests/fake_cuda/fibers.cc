@@ -108,10 +108,51 @@ struct Block {
   Warp warps[kMostThreads / kWarp];
 };
 
+// A stack with the place at which it continues. On x86-64 a switch is a jump,
+// because swapcontext makes a system call; the address sanitizer takes jumps
+// between stacks for errors.
+#if defined(__x86_64__) && !defined(__SANITIZE_ADDRESS__)
+#define FEDPLUG_FIBERS_JUMP 1
+#endif
+
+class Stack {
+ public:
+  // The stack begins with entry().
+  void Prepare(char* memory, std::size_t bytes, void (*entry)()) {
+    getcontext(&context_);
+    context_.uc_stack.ss_sp = memory;
+    context_.uc_stack.ss_size = bytes;
+    makecontext(&context_, entry, 0);
+  }
+
+  // Leaves this stack, which runs, until another one switches to it.
+  [[gnu::noinline]] void SwitchTo(Stack& other) {
+#ifdef FEDPLUG_FIBERS_JUMP
+    begun_ = true;
+    if (__builtin_setjmp(place_) != 0) return;
+    if (other.begun_) Jump(other.place_);
+    setcontext(&other.context_);
+#else
+    swapcontext(&context_, &other.context_);
+#endif
+  }
+
+ private:
+#ifdef FEDPLUG_FIBERS_JUMP
+  [[noreturn, gnu::noinline]] static void Jump(void** place) {
+    __builtin_longjmp(place, 1);
+  }
+
+  void* place_[5] = {};
+  bool begun_ = false;
+#endif
+  ucontext_t context_{};
+};
+
 class Worker;
 
 struct Fiber {
-  ucontext_t context{};
+  Stack running;
   Worker* worker = nullptr;
   unsigned thread = 0;
   int barriers = 0;
@@ -140,10 +181,7 @@ class Worker {
       Fiber& fiber = fibers_[t];
       fiber.worker = this;
       fiber.thread = t;
-      getcontext(&fiber.context);
-      fiber.context.uc_stack.ss_sp = fiber.stack.get();
-      fiber.context.uc_stack.ss_size = kStackBytes;
-      makecontext(&fiber.context, &Worker::Enter, 0);
+      fiber.running.Prepare(fiber.stack.get(), kStackBytes, &Worker::Enter);
     }
 #ifdef FEDPLUG_RACE_DETECTOR
     detector_ = __tsan_get_current_fiber();
@@ -171,9 +209,8 @@ class Worker {
 
   // Until a sweep comes back to the fiber that calls.
   void SwitchBack() {
-    Fiber* const me = current;
     SwitchDetector(detector_);
-    swapcontext(&me->context, &context_);
+    current->running.SwitchTo(running_);
     // `current` is me again.
   }
 
@@ -228,7 +265,7 @@ class Worker {
 #ifdef FEDPLUG_RACE_DETECTOR
     SwitchDetector(fiber->detector);
 #endif
-    swapcontext(&context_, &fiber->context);
+    running_.SwitchTo(fiber->running);
   }
 
   // The shared memory of a launch begins as garbage, and so does the memory
@@ -258,7 +295,7 @@ class Worker {
 #endif
   }
 
-  ucontext_t context_{};
+  Stack running_;  // of the worker's own thread
   void* detector_ = nullptr;
   std::uint64_t random_ = 0;
   Order memory_;  // shared memory goes from one block to the next
