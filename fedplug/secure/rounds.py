@@ -96,15 +96,22 @@ class Rounds:
             message: See `message`.
         """
         encoder, limit = self.encoder, self.encoder.limit
-        share = 0 * weight + 1 if encoder.max_weight is None else weight / encoder.max_weight
-        counted = ops.clip(ops.round(share * limit), 1.0, float(limit))
-        here = encoder.in_round(message["largest"] / counted, self._support(message))
+        largest = message["largest"]
+        if encoder.max_weight is None:
+            # No quotient: TensorFlow's optimizer would multiply by the reciprocal, which rounds differently.
+            counted, step = 0 * weight + limit, ops.multiply(largest, np.float32(1 / limit))
+        else:
+            share = ops.multiply(weight, np.float32(limit / encoder.max_weight))
+            counted = ops.clip(ops.round(share), 1.0, float(limit))
+            step = largest / counted
+        here = encoder.in_round(step, self._support(message))
         payload, state = here.encode(update, {"residual": residual}, message["round_num"])
         integers = payload["integers"]
         at_limit = abs(encoder.signed(integers)) == limit
         clipped = ops.minimum(ops.sum(ops.astype(at_limit, "int32")), limit)
         one = ops.astype(0 * weight + 1, "int32")
-        extra = ops.stack([ops.astype(counted, "int32"), one, ops.astype(clipped, "int32"), 0 * one])
+        counts = [ops.astype(counted, "int32"), one, ops.astype(clipped, "int32")]
+        extra = ops.stack([*counts, ops.zeros_like(one)])
         return ops.concat([integers, extra]), state["residual"]
 
     def decode(self, total: Array, server: Mapping[str, Array]) -> tuple[Summed, dict[str, Array]]:
@@ -136,7 +143,7 @@ class Rounds:
             integers = ops.astype(values, "float32")
         counted = ops.astype(weight, "float32")
         means = ops.multiply(integers, ops.divide_no_nan(server["largest"], counted))
-        unit = (encoder.max_weight or 1.0) / encoder.limit
+        unit = np.float32((encoder.max_weight or 1.0) / encoder.limit)
         update = ops.scatter_decode(self.size, means, self._support(server))
         summed = Summed(update, counted * unit, clients, clipped, refused)
         return summed, self._next_server(integers, means, summed, server)
@@ -181,8 +188,8 @@ class Rounds:
         one, or twice the last one if more than a thousandth of all values reached it.
         """
         largest, clients = server["largest"], ops.astype(summed.clients, "float32")
-        peak = ops.divide_no_nan(ops.max(abs(integers)), clients * float(self.encoder.limit))
-        many = ops.astype(summed.clipped, "float32") > _CLIPPED * self.entries * clients
+        peak = ops.divide_no_nan(ops.max(abs(integers)), clients * np.float32(self.encoder.limit))
+        many = ops.astype(summed.clipped, "float32") > np.float32(_CLIPPED * self.entries) * clients
         factor = ops.maximum(_MARGIN * peak, ops.where(many, 0 * peak + 2.0, 0 * peak + 0.5))
         moved = ops.clip(largest * factor, LEAST_LARGEST, MOST_LARGEST)
         return ops.astype(ops.where(summed.clients > 0, moved, largest), "float32")

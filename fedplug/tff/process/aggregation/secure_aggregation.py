@@ -82,7 +82,7 @@ class SecureAggregation:
         summed, next_state = self._rounds.decode(total, state)
         sizes = [math.prod(t.shape) for t in self._types]
         parts = [
-            tf.cast(tf.reshape(part, t.shape), t.dtype)
+            ops.saturate_cast(tf.reshape(part, t.shape), t.dtype)
             for part, t in zip(tf.split(summed.update, sizes), self._types, strict=True)
         ]
         clients = summed.clients + summed.refused
