@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -51,10 +52,15 @@ def test_a_table_on_a_page_has_the_numbers_that_were_measured():
 
 def test_the_effect_on_learning_is_reported_as_measured():
     page = (ROOT / "docs/which-encoder.md").read_text(encoding="utf-8").splitlines()
-    results = (ROOT / "benchmarks/results/learning.md").read_text(encoding="utf-8").splitlines()
-    measured = [line for line in results if line.startswith("| ") and "---" not in line]
+    results = (ROOT / "benchmarks/results/learning.md").read_text(encoding="utf-8")
+    of_which_encoder = results.partition("## Under secure aggregation")[0].splitlines()
+    measured = [line for line in of_which_encoder if line.startswith("| ") and "---" not in line]
     assert len(measured) > 10
     assert [line for line in measured if line not in page] == []
+    under_masks = (ROOT / "docs/secure-aggregation.md").read_text(encoding="utf-8")
+    accuracies = re.findall(r"\d+\.\d+ ± \d+\.\d+", under_masks)
+    assert len(accuracies) > 7
+    assert [each for each in accuracies if each not in results] == []
 
 
 def test_every_page_with_python_is_named_by_a_test():
