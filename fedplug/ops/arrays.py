@@ -121,7 +121,8 @@ def saturate_cast(x: Array, dtype: Any) -> Array:
     if x.dtype == np.dtype(dtype) and kernels.all_finite(x):
         return x  # a check is cheaper than a copy
     largest = largest_finite(dtype)
-    return np.asarray(np.clip(x, -largest, largest)).astype(dtype, copy=False)
+    both = np.promote_types(x.dtype, dtype)  # in which the largest number is one
+    return np.asarray(np.clip(x.astype(both, copy=False), -largest, largest)).astype(dtype, copy=False)
 
 
 @also_on(tensors=lambda: _tensorflow.arrays.reshape)

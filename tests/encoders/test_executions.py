@@ -46,6 +46,7 @@ CASES = [
     ("qsgd(step([4, 2], [1]), block_size=16)", "float32"),
     ("mixed_qsgd(4.5)", "float32"),
     ("eden(1)", "bfloat16"),
+    ("sharedk(0.3, clients=4)", "float32"),
     ("eden(8) | rans", "float64"),
     ("topk(0.3) | eden(4) | rice", "float32"),
     ("powersgd(2, min_ratio=1)", "float32"),
