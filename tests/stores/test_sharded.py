@@ -517,15 +517,19 @@ def replace_index(folder, other):
     shutil.copytree(other, folder / "index")
 
 
-def killed_after(folder, use, options=None):
-    """Uses process "p" in a child that then ends without closing the store."""
-    if (pid := os.fork()) == 0:
-        try:
-            use(LocalStore(folder, **(options or {})).open_process("p", {}))
-            os._exit(0)
-        finally:
-            os._exit(1)
-    assert os.waitpid(pid, 0)[1] == 0
+def killed_after(folder, step):
+    """Takes a step of process "p" in a program that then ends without closing the store."""
+    program = f"""
+import os, sys
+from local_store import LocalStore
+from fedplug.testing.rounds import round_of
+
+process = LocalStore(sys.argv[1], keep_rounds=4).open_process("p", {{}})
+{step}
+os._exit(0)
+"""
+    # No fork: other tests of this process may have started gRPC, which can abort in the child.
+    subprocess.run([sys.executable, "-c", program, str(folder)], cwd=COMMITTER.parent, check=True)
 
 
 def lasting_files(folder):
@@ -544,9 +548,9 @@ def check_refused(folder):
 
 
 STEPS = {
-    "a round": lambda process: process.commit(2, **round_of(2, CLIENTS[:5])),
-    "a round without clients": lambda process: process.commit(2, **round_of(2, [])),
-    "a rewind": lambda process: process.rewind(0),
+    "a round": 'process.commit(2, **round_of(2, [f"client {i}" for i in range(5)]))',
+    "a round without clients": "process.commit(2, **round_of(2, []))",
+    "a rewind": "process.rewind(0)",
 }
 
 
@@ -558,7 +562,7 @@ def test_an_index_one_commit_older_than_the_shards_is_refused(tmp_path, step):
         for number in range(2):
             process.commit(number, **round_of(number, CLIENTS[:: 1 + number]))
     shutil.copytree(folder / "index", tmp_path / "older")
-    killed_after(folder, STEPS[step], {"keep_rounds": 4})
+    killed_after(folder, STEPS[step])
     shutil.copytree(folder / "index", tmp_path / "newer")
     replace_index(folder, tmp_path / "older")
     check_refused(folder)
