@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import matplotlib as mpl
 import numpy as np
 from numpy.typing import NDArray
+from style import COLORS, for_pages
 
 import fedplug
 
@@ -21,8 +21,6 @@ ENCODERS = {
     "top-k 5 %, error feedback": "topk(0.05)",
     "top-k 5 %, no feedback": "topk(0.05, error_feedback=False)",
 }
-# These colors have medium lightness: they are legible on white and on black.
-COLORS = ("#808080", "#3584e4", "#e66100")
 
 Floats = NDArray[np.float32]
 
@@ -65,20 +63,16 @@ def train(encoder: str) -> tuple[Floats, Floats, Floats]:
 
 def draw(runs: dict[str, tuple[Floats, Floats, Floats]], path: Path) -> None:
     """Draws both halves with a transparent background; equal runs give equal files."""
-    mpl.use("svg")
     from matplotlib import pyplot
 
-    grey = COLORS[0]
-    style = {"svg.hashsalt": "fedplug", "svg.fonttype": "none", "font.size": 9, "savefig.transparent": True}
-    style |= dict.fromkeys(
-        ("text.color", "axes.labelcolor", "axes.edgecolor", "xtick.color", "ytick.color"), grey
-    )
-    with mpl.rc_context(style):
+    with for_pages():
         figure, (left, right) = pyplot.subplots(1, 2, figsize=(8, 3.2), layout="constrained")
         left.set(title="one entry of one client, summed up", xlabel="round")
         right.set(title="distance from the best model", xlabel="round", yscale="log")
         shown = slice(ENTRY_ROUNDS + 1)
-        for (name, (distances, updates, received)), color in zip(runs.items(), COLORS, strict=True):
+        for (name, (distances, updates, received)), color in zip(
+            runs.items(), COLORS[: len(runs)], strict=True
+        ):
             right.plot(distances, color=color, label=name)
             if name != "no compression":
                 left.plot(received[shown], color=color, drawstyle="steps-post", label=f"received: {name}")

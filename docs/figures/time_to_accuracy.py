@@ -8,13 +8,11 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-import matplotlib as mpl
+from style import COLORS, for_pages
 
 ROOT = Path(__file__).parents[2]
 TABLE = ROOT / "benchmarks/results/learning.md"
 PICTURE = ROOT / "docs/images/time_to_accuracy.svg"
-# These colors have medium lightness: they are legible on white and on black.
-COLORS = ("#808080", "#3584e4", "#e66100", "#2ca02c", "#c061cb", "#a07030")
 
 
 def times(text: str) -> tuple[list[float], dict[str, list[float]]]:
@@ -30,15 +28,9 @@ def times(text: str) -> tuple[list[float], dict[str, list[float]]]:
 
 def draw(speeds: list[float], runs: dict[str, list[float]], path: Path) -> None:
     """Draws a line for every run with a transparent background; equal tables give equal files."""
-    mpl.use("svg")
     from matplotlib import pyplot
 
-    grey = COLORS[0]
-    style = {"svg.hashsalt": "fedplug", "svg.fonttype": "none", "font.size": 9, "savefig.transparent": True}
-    style |= dict.fromkeys(
-        ("text.color", "axes.labelcolor", "axes.edgecolor", "xtick.color", "ytick.color"), grey
-    )
-    with mpl.rc_context(style):
+    with for_pages():
         figure, axes = pyplot.subplots(figsize=(6, 3.6), layout="constrained")
         for (name, seconds), color in zip(runs.items(), COLORS, strict=True):
             axes.plot(speeds, seconds, color=color, marker="o", markersize=4, label=name)

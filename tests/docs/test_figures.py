@@ -13,7 +13,14 @@ PROGRAM = ROOT / "docs/figures/error_feedback.py"
 PAGE = (ROOT / "docs/error-feedback.md").read_text(encoding="utf-8")
 
 
-def load(path):
+@pytest.fixture
+def load(monkeypatch):
+    """Loads a program as Python starts it, with its folder on the path."""
+    monkeypatch.syspath_prepend(str(ROOT / "docs/figures"))
+    return loaded
+
+
+def loaded(path):
     spec = importlib.util.spec_from_file_location(path.stem, path)
     program = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(program)
@@ -21,7 +28,7 @@ def load(path):
 
 
 @pytest.mark.needs("matplotlib")
-def test_the_numbers_about_the_picture_are_computed():
+def test_the_numbers_about_the_picture_are_computed(load):
     program = load(PROGRAM)
     dense, feedback, without = (program.train(encoder) for encoder in program.ENCODERS.values())
     assert f"{dense[0][-1]:.5f}" in PAGE
@@ -42,7 +49,7 @@ def test_the_picture_has_an_alternative_text_and_its_colors_are_for_light_and_da
 
 
 @pytest.mark.needs("matplotlib")
-def test_the_picture_of_times_is_that_of_the_measured_table(tmp_path):
+def test_the_picture_of_times_is_that_of_the_measured_table(load):
     program = load(ROOT / "docs/figures/time_to_accuracy.py")
     speeds, runs = program.times(program.TABLE.read_text(encoding="utf-8"))
     assert speeds == [1, 10, 100, 1000]
