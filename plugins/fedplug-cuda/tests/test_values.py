@@ -17,6 +17,15 @@ DTYPES = [np.dtype(each) for each in (np.float32, np.float64, np.float16, ml_dty
 FORMS = ["float16", "bfloat16", "blockwise8", "qsgd", "terngrad", "sign", "bfp"]
 SPECIAL = [0.0, -0.0, 1.0, -1.0, 5e-324, 1e-45, -6e-8, 65504.0, 70000.0, -3.3895e38, 3.4028234e38, 1.7e308]
 EDGES = [0, 1, 2, 7, 8, 9, 20, 21, 255, 256, 257, 511, 512, 513, 2047, 2048, 2049, 5119, 5120, 5121]
+CODES = {
+    "seed": st.integers(0, 2**32 - 1),
+    "n": st.sampled_from(EDGES) | st.integers(0, 6000),
+    "dtype": st.sampled_from(DTYPES),
+    "form": st.sampled_from(FORMS),
+    "bits": st.integers(2, 8),
+    "log2_block": st.integers(0, 13),
+}
+TRIED = settings(deadline=None, max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
 
 
 def array(seed, n, dtype):
@@ -28,15 +37,8 @@ def array(seed, n, dtype):
     return np.where(where, rng.choice(special, n), rng.standard_normal(n)).astype(dtype)
 
 
-@settings(deadline=None, max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(
-    seed=st.integers(0, 2**32 - 1),
-    n=st.sampled_from(EDGES) | st.integers(0, 6000),
-    dtype=st.sampled_from(DTYPES),
-    form=st.sampled_from(FORMS),
-    bits=st.integers(2, 8),
-    log2_block=st.integers(0, 13),
-)
+@TRIED
+@given(**CODES)
 def test_codes_and_residuals_have_the_bits_of_the_cpu(device, seed, n, dtype, form, bits, log2_block):
     options = {"bits": bits, "block_size": 2**log2_block, "seed": seed - 2**31}
     x, residual = array(seed, n, dtype), array(seed + 1, n, ops.wide_dtype(dtype))
@@ -57,14 +59,9 @@ def test_codes_and_residuals_have_the_bits_of_the_cpu(device, seed, n, dtype, fo
     assert to_host(after[0]).tobytes() == (exact - ops.widened(received)).tobytes()
 
 
-@settings(deadline=None, max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@TRIED
 @given(
-    seed=st.integers(0, 2**32 - 1),
-    n=st.sampled_from(EDGES) | st.integers(0, 6000),
-    dtype=st.sampled_from(DTYPES),
-    form=st.sampled_from(FORMS),
-    bits=st.integers(2, 8),
-    log2_block=st.integers(0, 13),
+    **CODES,
     factor=st.sampled_from([1, 3, 0.3, -1e-3]),
 )
 def test_decoded_values_have_the_bits_of_the_cpu(device, seed, n, dtype, form, bits, log2_block, factor):

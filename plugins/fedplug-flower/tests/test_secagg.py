@@ -38,7 +38,7 @@ class Unchanged(FedAvg):
 
 
 class Expected:
-    """What the clients of a round should send and the server should compute, without any protocol."""
+    """The expected sums and means of rounds, computed without any protocol."""
 
     def __init__(self, encoder: str = ENCODER) -> None:
         self.masked = MaskedSum(encoder, by_position(new_model()))
@@ -92,6 +92,15 @@ def assert_same(model: Model, expected: Model) -> None:
     assert model.keys() == expected.keys()
     for name, array in expected.items():
         np.testing.assert_array_equal(model[name], array)
+
+
+def assert_round_without_node_2(nodes: Nodes, sums: list[Any]) -> None:
+    """Trains a round, whose sum must be that of the other clients."""
+    train, expected = training(nodes), Expected()
+    before = train.model
+    train.round(1)
+    expected.round(before, 1, (1, 3, 4, 5))
+    np.testing.assert_array_equal(sums[-1], expected.total)
 
 
 def raising(node: int, number: int) -> Model:
@@ -276,11 +285,7 @@ def test_a_vector_that_cannot_be_read_is_left_out(
         return reply
 
     nodes.on_the_way = spoiled
-    train, expected = training(nodes), Expected()
-    before = train.model
-    train.round(1)
-    expected.round(before, 1, (1, 3, 4, 5))
-    np.testing.assert_array_equal(sums[-1], expected.total)
+    assert_round_without_node_2(nodes, sums)
     (line,) = log
     assert "the masked vector of node 2 is refused" in line
 
@@ -392,11 +397,7 @@ def test_a_client_whose_update_cannot_be_masked_drops_out(
     for node in CLIENTS:
         nodes.add(node, client_app(update if node == 2 else update_of))
     reasons = errors_of(nodes)
-    train, expected = training(nodes), Expected()
-    before = train.model
-    train.round(1)
-    expected.round(before, 1, (1, 3, 4, 5))
-    np.testing.assert_array_equal(sums[-1], expected.total)
+    assert_round_without_node_2(nodes, sums)
     (reason,) = reasons
     assert message in reason
 
