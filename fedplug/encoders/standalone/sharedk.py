@@ -24,7 +24,7 @@ __all__ = ["SharedK"]
 _LEAST_BITS, _MOST_BITS = 4, 24
 _LEAST_LIMIT = 7
 _ABOUT_BYTES = 13
-_MOST_STEP = 1e30
+_LEAST_MAGNITUDE, _MOST_MAGNITUDE = 1e-30, 1e30
 
 
 class SharedK(Encoder):
@@ -99,9 +99,8 @@ class SharedK(Encoder):
         check_seed("sharedk", seed)
         self.limit = (2 ** (bits - 1) - 1) // clients
         """L, the largest integer that a client sends."""
-        if (
-            self.limit < _LEAST_LIMIT
-        ):  # the magnitudes of rounds would not tell values from errors of rounding
+        # With less, the magnitudes of rounds would not tell values from errors of rounding.
+        if self.limit < _LEAST_LIMIT:
             least = (_LEAST_LIMIT * clients).bit_length() + 1
             raise ConfigError(
                 f"sharedk: {bits} bits leave each of {clients} clients integers from {-self.limit} to "
@@ -181,11 +180,8 @@ class SharedK(Encoder):
         sent = ops.saturate_cast(ops.multiply(whole, step), x.dtype)
         lost = taken.values - ops.widened(sent)
         (residual,) = add_selected([taken.residual], [lost], [support])
-        integers = ops.astype(whole, "int32")
-        payload = {
-            "integers": ops.where(integers < 0, integers + 2**self.bits, integers),
-            "about": self._about(step, round_num),
-        }
+        integers = self._residues(ops.astype(whole, "int32"))
+        payload = {"integers": integers, "about": self._about(step, round_num)}
         return payload, {"residual": ops.ensure_shape(residual, x.shape)}
 
     def decode(self, payload: Payload, spec: Spec) -> Array:
@@ -202,6 +198,9 @@ class SharedK(Encoder):
         """Returns the numbers that residues stand for, or sums of residues: from -2^(bits - 1) on."""
         integers = integers % 2**self.bits
         return ops.where(integers >= 2 ** (self.bits - 1), integers - 2**self.bits, integers)
+
+    def _residues(self, signed: Array) -> Array:
+        return ops.where(signed < 0, signed + 2**self.bits, signed)
 
     def random_support(self, count: int, size: int, round_num: Array) -> Array:
         """Returns ``count`` entries drawn from the seed and the round; int32, ascending."""
@@ -223,17 +222,14 @@ class SharedK(Encoder):
         valid = (
             (about[_ABOUT_BYTES - 1] == self.bits)
             & (step >= 0)
-            & (step <= _MOST_STEP)
+            & (step <= _MOST_MAGNITUDE)
             & (seed >= 0)
             & (round_num >= 0)
             & (ops.size(integers) <= ops.num_elements(spec))
             & ops.all((integers >= -half) & (integers < half))
         )
         with ops.require(valid, "a sharedk payload has numbers that are out of range"):
-            return {
-                "integers": ops.where(integers < 0, integers + 2 * half, integers),
-                "about": about,
-            }
+            return {"integers": self._residues(integers), "about": about}
 
     @property
     def _width(self) -> str:
@@ -247,7 +243,7 @@ class SharedK(Encoder):
 
 
 def _is_magnitude(number: float) -> bool:
-    return 1e-30 <= number <= 1e30
+    return _LEAST_MAGNITUDE <= number <= _MOST_MAGNITUDE
 
 
 def _read_about(about: Array) -> tuple[Array, Array, Array]:
