@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import time
 from pathlib import Path
 
 import pytest
+from fedplug_ray.runtime import dispatch
 from fedplug_ray.runtime.dispatch import Limits, Task, Workers
 
 from fedplug.errors import WorkerError
@@ -99,6 +101,15 @@ def test_tasks_run_once_each_and_release_their_inputs(cluster, workers, tmp_path
     assert run(cluster, workers(), tasks) == 4321
     assert len((tmp_path / "log").read_text().splitlines()) == len(tasks)
     assert all(task.result is None for task in tasks[:-1])
+
+
+def test_two_processes_number_their_tasks_differently():
+    # As another process would import it. A worker that went from one coordinator to another would otherwise
+    # take a task for one that the first coordinator stopped.
+    again = importlib.util.module_from_spec(importlib.util.find_spec(dispatch.__name__))
+    again.__spec__.loader.exec_module(again)
+    ours, theirs = ({next(module._numbers) for _ in range(1000)} for module in (dispatch, again))
+    assert not ours & theirs
 
 
 @pytest.mark.parametrize("where", [20, "sum"])

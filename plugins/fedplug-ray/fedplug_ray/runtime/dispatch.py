@@ -22,7 +22,9 @@ __all__ = ["Limits", "Task", "Workers"]
 _POLL_SECONDS = 0.1
 _MAX_FAILED_STARTS = 3
 
-_numbers = itertools.count(1)  # task numbers, unique for each attempt
+# Task numbers, unique for each attempt. They begin with the time, so that they differ between processes: a
+# worker remembers the numbers that its earlier coordinator stopped.
+_numbers = itertools.count(time.time_ns())
 _READY = 0
 
 
