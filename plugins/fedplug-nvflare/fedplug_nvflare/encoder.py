@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import time
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +28,9 @@ _NOT_SERVED = (
     "updates; give the recipe aggregator=FedplugAggregator()"
 )
 """The reason why a job cannot begin."""
+
+_UNTIL_IT_IS_READ = 2.0
+"""Seconds before this site ends: NVFlare's server drops an unread error once all sites have left."""
 
 _TASK = "fedplug_task"
 _MIN_SIZE = 64
@@ -83,6 +87,7 @@ class FedplugEncoder(DXOFilter):
                     # The error must reach the server, too, which would otherwise wait for this site.
                     reason = Shareable({"reason": _NOT_SERVED})
                     self.fire_fed_event(EventType.FATAL_SYSTEM_ERROR, reason, fl_ctx)
+                    time.sleep(_UNTIL_IT_IS_READ)
                 round_num = task.get_header(AppConstants.CURRENT_ROUND) or 0
                 seen = (
                     round_num,
