@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import subprocess
 import sys
 from collections.abc import Callable
@@ -21,13 +22,20 @@ from fedplug_nvflare import (
     FedplugEncoder,
     FedplugReceiver,
 )
+from lost_update import LostUpdate
 from numpy.typing import NDArray
+from nvflare.app_common.np.np_model_persistor import NPModelPersistor
 from nvflare.app_common.np.recipes.fedavg import NumpyFedAvgRecipe
 from nvflare.client.config import TransferType
+from nvflare.fuel.utils.constants import FrameworkType
 from nvflare.recipe.sim_env import SimEnv
+from nvflare.recipe.spec import Recipe
 
 HERE = Path(__file__).parent
 SHAPE = (65, 10)
+
+HAS_TENSEAL = importlib.util.find_spec("tenseal") is not None
+ENCRYPTED = "sharedk(0.2, clients=3, chosen=0.5, max_weight=1000)"
 
 
 def recipe(name: str, sites: int, rounds: int, **more: Any) -> NumpyFedAvgRecipe:
@@ -64,7 +72,7 @@ class Finished:
         return (self.folder / site / "log.txt").read_text(encoding="utf-8")
 
 
-def run(job: NumpyFedAvgRecipe, workspace: Path, sites: int, processes: int | None = None) -> Finished:
+def run(job: Recipe, workspace: Path, sites: int, processes: int | None = None) -> Finished:
     """Runs a job in the simulator; with fewer processes than sites, a process ends after every task."""
     job.add_server_config({"server": {"heart_beat_timeout": 600, "task_request_interval": 0.5}})
     names = [f"site-{i + 1}" for i in range(sites)]
@@ -157,6 +165,33 @@ def _alone(workspace: Path) -> Finished:
         return Finished(workspace / "alone", str(error))
 
 
+def _encrypted(workspace: Path) -> Finished:
+    """Encrypts the updates of three sites, one of which is lost in round 1."""
+    from fedplug_nvflare.he.recipe import he_recipe
+    from nvflare.lighter.impl.he import HEBuilder
+
+    startup = workspace / "encrypted/startup"  # the simulator copies it to all sites
+    startup.mkdir(parents=True)
+    builder = HEBuilder()
+    builder.initialize(None, None)
+    for end in ("server", "client"):
+        context = builder.get_serialized_context(is_client=end == "client")
+        (startup / f"{end}_context.tenseal").write_bytes(context)
+    job = he_recipe(
+        ENCRYPTED,
+        sites=[f"site-{i + 1}" for i in range(3)],
+        persistor=NPModelPersistor(model=np.zeros(SHAPE).tolist()),
+        train_script=str(HERE / "digits_client.py"),
+        train_args="--sites 3",
+        num_rounds=4,
+        min_sites=2,
+        framework=FrameworkType.NUMPY,
+        name="encrypted",
+    )
+    job.add_client_output_filter(LostUpdate(), tasks=["train"])
+    return run(job, workspace, 3)
+
+
 def _example(name: str, workspace: Path) -> Finished:
     """Runs an example of the README as documented."""
     script = HERE.parent / "examples" / name / "job.py"
@@ -177,6 +212,7 @@ JOBS: dict[str, Callable[[Path], Finished]] = {
     "plain": _plain,
     "identity_summed": _identity_summed,
     "identity_decoded": _identity_decoded,
+    **({"encrypted": _encrypted} if HAS_TENSEAL else {}),
 }
 
 if __name__ == "__main__":

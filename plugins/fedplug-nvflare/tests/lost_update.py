@@ -1,0 +1,27 @@
+"""A last filter of all sites that loses the update of one of them."""
+
+from __future__ import annotations
+
+from nvflare.apis.dxo import DXO, DataKind
+from nvflare.apis.dxo_filter import DXOFilter
+from nvflare.apis.fl_constant import FLContextKey
+from nvflare.apis.fl_context import FLContext
+from nvflare.apis.shareable import Shareable
+from nvflare.app_common.app_constant import AppConstants
+
+
+class LostUpdate(DXOFilter):
+    """Raises in round 1 at site-3, so that NVFlare sends an error instead of the update."""
+
+    def __init__(self) -> None:
+        super().__init__([DataKind.WEIGHTS], [DataKind.WEIGHTS])
+        self.round = 0
+
+    def handle_event(self, event_type: str, fl_ctx: FLContext) -> None:
+        if task := fl_ctx.get_prop(FLContextKey.TASK_DATA):
+            self.round = task.get_header(AppConstants.CURRENT_ROUND, 0)
+
+    def process_dxo(self, dxo: DXO, shareable: Shareable, fl_ctx: FLContext) -> DXO | None:
+        if self.round == 1 and fl_ctx.get_identity_name() == "site-3":
+            raise ConnectionError("the update of round 1 is lost")
+        return None
