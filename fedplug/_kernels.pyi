@@ -140,6 +140,13 @@ def decode_rotated(
     dtype: np.dtype[Any],
     out: NDArray[Any] | None,
 ) -> NDArray[Any]: ...
+def check_rotated(
+    data: NDArray[np.uint8],
+    count: int,
+    levels: NDArray[np.float64],
+    block_size: int,
+    dtype: np.dtype[Any],
+) -> float: ...
 def sum_and_largest(
     delta: NDArray[Any], residual: NDArray[Any], out: NDArray[Any] | None
 ) -> tuple[NDArray[Any], NDArray[Any]]: ...

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <array>
-#include <atomic>
 #include <cmath>
 #include <cstring>
 #include <limits>
@@ -16,6 +15,8 @@
 #include "core/base/scratch.h"
 #include "core/base/tiles.h"
 #include "core/codes/rotated/block.h"
+#include "core/codes/rotated/levels.h"
+#include "core/codes/values/level.h"
 #include "core/codes/values/loops.h"
 #include "core/random_numbers.h"
 
@@ -37,31 +38,8 @@ bool IsPowerOfTwo(std::int64_t number) {
   return number > 0 && (number & (number - 1)) == 0;
 }
 
-int BitsOf(const RotatedCode& code) {
-  int bits = 1;
-  while ((std::size_t{1} << bits) < 2 * code.levels.size()) ++bits;
-  return bits;
-}
-
-std::int64_t BlocksOf(const RotatedCode& code, std::int64_t count) {
-  return (count + code.block_size - 1) / code.block_size;
-}
-
 std::int64_t ScaleBytes(std::int64_t value_bytes) {
   return value_bytes == 8 ? 8 : 4;
-}
-
-template <typename T>
-hadamard_loops::Levels<T> LevelsOf(const RotatedCode& code) {
-  hadamard_loops::Levels<T> levels;
-  for (std::size_t i = 0; i < code.levels.size(); ++i) {
-    levels.positive[i] = static_cast<T>(code.levels[i]);
-    if (i + 1 < code.levels.size()) {
-      const double middle = (code.levels[i] + code.levels[i + 1]) / 2;
-      levels.borders[i] = static_cast<T>(middle);
-    }
-  }
-  return levels;
 }
 
 // State shared by all blocks of a vector.
@@ -96,10 +74,10 @@ struct RotatedJob {
   }
 };
 
-// Calls block(b, RotatedBlock, codes, words) for all blocks, and returns
-// whether all succeeded. All memory is allocated first.
+// Calls block(b, RotatedBlock, codes, words) for all blocks. All memory is
+// allocated first.
 template <typename T, typename Block>
-bool ForEachBlock(const RotatedJob<T>& job, const RotatedCode& code,
+void ForEachBlock(const RotatedJob<T>& job, const RotatedCode& code,
                   Parallel& parallel, const Block& block) {
   using Wide = WideOf<T>;
   const KeepAwake awake(parallel);
@@ -115,16 +93,14 @@ bool ForEachBlock(const RotatedJob<T>& job, const RotatedCode& code,
   DrawNumbers(static_cast<std::uint64_t>(code.first_seed),
               static_cast<std::uint64_t>(code.second_seed), word_count,
               parallel, words);
-  std::atomic<bool> good{true};
   parallel.Run(tiles, [&](int t) {
     const DefaultFloatEnvironment environment;
     RotatedBlock<Wide> rotated(job.loops, job.size, numbers + t * memory);
     const Range mine = TileOf(job.blocks, tiles, t);
-    for (std::int64_t b = mine.begin; b < mine.end && good; ++b) {
-      if (!block(b, rotated, codes + t * job.size, words)) good = false;
+    for (std::int64_t b = mine.begin; b < mine.end; ++b) {
+      block(b, rotated, codes + t * job.size, words);
     }
   });
-  return good;
 }
 
 // x[n] from values[first], first + 1 ... and zeros after the last of them.
@@ -202,30 +178,20 @@ void EncodeBlock(const RotatedJob<T>& job, const T* values, std::int64_t b,
   Pack(job, codes, first, data);
 }
 
-// The levels by their codes.
-template <typename Wide>
-std::array<Wide, 2 * kMostLevels> TableOf(
-    const hadamard_loops::Levels<Wide>& levels, int bits) {
-  std::array<Wide, 2 * kMostLevels> table{};
-  const std::size_t positive = std::size_t{1} << (bits - 1);
-  for (std::size_t i = 0; i < positive; ++i) {
-    table[positive + i] = levels.positive[i];
-    table[positive - 1 - i] = -levels.positive[i];
-  }
-  return table;
+template <typename W>
+W ScaleAt(const std::uint8_t* data, std::int64_t block) {
+  W scale;
+  std::memcpy(&scale, data + block * static_cast<std::int64_t>(sizeof(scale)),
+              sizeof(scale));
+  return scale;
 }
 
-// False if a scale is negative or not finite.
 template <typename T>
-bool DecodeBlock(const RotatedJob<T>& job, const std::uint8_t* data,
+void DecodeBlock(const RotatedJob<T>& job, const std::uint8_t* data,
                  const WideOf<T>* table, std::int64_t b,
                  RotatedBlock<WideOf<T>>& rotated, const std::uint32_t* words,
                  T* values) {
   using Wide = WideOf<T>;
-  Wide scale;
-  std::memcpy(&scale, data + b * static_cast<std::int64_t>(sizeof(scale)),
-              sizeof(scale));
-  if (ToBits(scale) >= FloatTraits<Wide>::kInfinity) return false;
   const std::int64_t first = b * job.size;
   const auto look_up = [&](std::int64_t begin, std::int64_t n, Wide* x) {
     std::array<std::uint8_t, kChunk> codes;
@@ -239,14 +205,13 @@ bool DecodeBlock(const RotatedJob<T>& job, const std::uint8_t* data,
       job.loops.look_up(codes.data(), length, table, x + done);
     }
   };
-  rotated.RotateBack(scale, words, first, look_up,
+  rotated.RotateBack(ScaleAt<Wide>(data, b), words, first, look_up,
                      [&](std::int64_t begin, std::int64_t n, const Wide* x) {
                        const std::int64_t at = first + begin;
                        if (at >= job.count) return;
                        job.convert.narrow(x, std::min(n, job.count - at),
                                           values + at);
                      });
-  return true;
 }
 
 // Shorter blocks would begin within a byte.
@@ -319,8 +284,38 @@ Status EncodeRotated(const T* values, std::int64_t count,
                [&](std::int64_t b, RotatedBlock<WideOf<T>>& rotated,
                    std::uint8_t* codes, const std::uint32_t* words) {
                  EncodeBlock(job, values, b, rotated, codes, words, data);
-                 return true;
                });
+  return {};
+}
+
+template <typename T>
+Status CheckRotated(const std::uint8_t* data, std::int64_t bytes,
+                    std::int64_t count, const RotatedCode& code,
+                    double* bound) {
+  using Wide = WideOf<T>;
+  if (Status status = CheckRotatedBytes(bytes, count, code, sizeof(T));
+      !status.ok()) {
+    return status;
+  }
+  const std::int64_t blocks = BlocksOf(code, count);
+  const std::int64_t used = blocks * code.block_size * BitsOf(code) % 8;
+  if (used != 0 && data[bytes - 1] >> used != 0) {
+    return {StatusCode::kDataLoss, "rotated code: unused bits are set"};
+  }
+  double largest = 0;
+  for (std::int64_t b = 0; b < blocks; ++b) {
+    const Wide scale = ScaleAt<Wide>(data, b);
+    if (ToBits(scale) >= FloatTraits<Wide>::kInfinity) {
+      return {StatusCode::kDataLoss, "rotated code: a scale is not valid"};
+    }
+    largest = std::max(largest, static_cast<double>(scale));
+  }
+  // An element is a sum of B levels; the roundings of its log2 B stages are
+  // much less than the last factor.
+  const double sum =
+      static_cast<double>(code.block_size) * code.levels.back() * 1.001;
+  // Rounding keeps the order.
+  *bound = value_loops::Wide(value_loops::Rounded<T>(largest * sum));
   return {};
 }
 
@@ -328,33 +323,31 @@ template <typename T>
 Status DecodeRotated(const std::uint8_t* data, std::int64_t bytes,
                      std::int64_t count, const RotatedCode& code,
                      Parallel& parallel, T* values) {
-  if (Status status = CheckRotatedBytes(bytes, count, code, sizeof(T));
+  double bound;
+  if (Status status = CheckRotated<T>(data, bytes, count, code, &bound);
       !status.ok()) {
     return status;
   }
   SimdLevel level;
   if (Status status = FindSimdLevel(&level); !status.ok()) return status;
   const RotatedJob<T> job(code, count, level);
-  const std::int64_t used = job.blocks * job.size * job.bits % 8;
-  if (used != 0 && data[bytes - 1] >> used != 0) {
-    return {StatusCode::kDataLoss, "rotated code: unused bits are set"};
-  }
   const auto table = TableOf(job.levels, job.bits);
-  const bool good = ForEachBlock(
-      job, code, parallel,
-      [&](std::int64_t b, RotatedBlock<WideOf<T>>& rotated, std::uint8_t*,
-          const std::uint32_t* words) {
-        return DecodeBlock(job, data, table.data(), b, rotated, words, values);
-      });
-  if (good) return {};
-  return {StatusCode::kDataLoss, "rotated code: a scale is not valid"};
+  ForEachBlock(job, code, parallel,
+               [&](std::int64_t b, RotatedBlock<WideOf<T>>& rotated,
+                   std::uint8_t*, const std::uint32_t* words) {
+                 DecodeBlock(job, data, table.data(), b, rotated, words,
+                             values);
+               });
+  return {};
 }
 
-#define FEDPLUG_INSTANTIATE(T)                                               \
-  template Status EncodeRotated(const T*, std::int64_t, const RotatedCode&,  \
-                                Parallel&, std::uint8_t*);                   \
-  template Status DecodeRotated(const std::uint8_t*, std::int64_t,           \
-                                std::int64_t, const RotatedCode&, Parallel&, \
+#define FEDPLUG_INSTANTIATE(T)                                                \
+  template Status EncodeRotated(const T*, std::int64_t, const RotatedCode&,   \
+                                Parallel&, std::uint8_t*);                    \
+  template Status CheckRotated<T>(const std::uint8_t*, std::int64_t,          \
+                                  std::int64_t, const RotatedCode&, double*); \
+  template Status DecodeRotated(const std::uint8_t*, std::int64_t,            \
+                                std::int64_t, const RotatedCode&, Parallel&,  \
                                 T*)
 FEDPLUG_INSTANTIATE(float);
 FEDPLUG_INSTANTIATE(double);

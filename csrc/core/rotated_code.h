@@ -75,6 +75,16 @@ Status EncodeRotated(const T* values, std::int64_t count,
                      const RotatedCode& code, Parallel& parallel,
                      std::uint8_t* data);
 
+// Returns the refusals of DecodeRotated to callers that decode elsewhere, and a
+// number of T that no value exceeds in magnitude.
+//
+// SHAPE:    data[bytes], bound[1]
+// THREADS:  the caller's only
+// COST:     reads the scales
+template <typename T>
+Status CheckRotated(const std::uint8_t* data, std::int64_t bytes,
+                    std::int64_t count, const RotatedCode& code, double* bound);
+
 // The inverse, for untrusted bytes: refuses (kDataLoss) a wrong length, scales
 // that are negative (-0 included) or not finite, unused bits that are set.
 // Decoded values are finite. After a refusal `values` is unspecified.

@@ -44,6 +44,22 @@ py::array_t<std::uint8_t> EncodeRotation(const py::object& values_object,
   return data;
 }
 
+// A number that no value exceeds in magnitude.
+double CheckRotation(const py::object& data_object, std::int64_t count,
+                     const py::object& levels, std::int64_t block_size,
+                     const py::dtype& dtype) {
+  const Flat data = FlatArray(data_object, "data", DType::kUInt8);
+  const RotatedCode code = ToRotatedCode({}, levels, block_size);
+  double bound = 0;
+  Status status;
+  WithFloatType(DTypeOf(dtype), [&](auto zero) {
+    status = CheckRotated<decltype(zero)>(data.Read<std::uint8_t>(), data.size,
+                                          count, code, &bound);
+  });
+  ThrowUnlessOk(status);
+  return bound;
+}
+
 // `out` is an array of `count` values of that dtype, or None.
 py::array DecodeRotation(const py::object& data_object, std::int64_t count,
                          const RotationKey& key, const py::object& levels,
@@ -75,6 +91,8 @@ void RegisterRotatedCode(py::module_& module) {
   module.def("decode_rotated", &DecodeRotation, py::arg("data"),
              py::arg("count"), py::arg("key"), py::arg("levels"),
              py::arg("block_size"), py::arg("dtype"), py::arg("out"));
+  module.def("check_rotated", &CheckRotation, py::arg("data"), py::arg("count"),
+             py::arg("levels"), py::arg("block_size"), py::arg("dtype"));
 }
 
 }  // namespace fedplug::python

@@ -1,6 +1,9 @@
 // The rotated code against the reference, and against damaged bytes.
 #include "core/rotated_code.h"
 
+#include <cmath>
+
+#include "core/codes/values/level.h"
 #include "tests/kernel_inputs.h"
 #include "tests/reference/rotated.h"
 
@@ -52,8 +55,16 @@ void CompareWithReference(const std::vector<T>& values, const RotatedCode& code,
   const Status status = Decode(bytes, code, parallel, &back);
   const auto expected = reference::DecodeRotated<T>(bytes, values.size(), code);
   ASSERT_EQ(status.ok(), expected.has_value());
+  double bound = 0;
+  const Status checked =
+      CheckRotated<T>(bytes.data(), static_cast<std::int64_t>(bytes.size()),
+                      static_cast<std::int64_t>(back.size()), code, &bound);
+  EXPECT_EQ(checked.message(), status.message());
   if (expected.has_value()) {
     EXPECT_EQ(BitsOf(back), BitsOf(*expected));
+    for (const T x : back) {
+      EXPECT_TRUE(std::abs(static_cast<double>(value_loops::Wide(x))) <= bound);
+    }
   } else {
     EXPECT_EQ(status.message(), "rotated code: a scale is not valid");
   }

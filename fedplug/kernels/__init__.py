@@ -39,7 +39,7 @@ from fedplug.kernels.index_code import decode_indices, encode_indices
 from fedplug.kernels.low_rank import low_rank_matrix, low_rank_residual, matrix_times, sum_and_largest
 from fedplug.kernels.random_indices import draw_indices
 from fedplug.kernels.random_numbers import random_uniform, random_words
-from fedplug.kernels.rotated_code import decode_rotated, encode_rotated
+from fedplug.kernels.rotated_code import check_rotated, decode_rotated, encode_rotated
 from fedplug.kernels.scatter import scatter_decode, scatter_decode_add
 from fedplug.kernels.sparse_form import (
     frame_entries,
@@ -68,6 +68,7 @@ from fedplug.kernels.value_code import (
 
 __all__ = [
     "all_finite",
+    "check_rotated",
     "check_values",
     "chunked_topk_residual",
     "count_nonfinite",

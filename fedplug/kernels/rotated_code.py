@@ -11,7 +11,7 @@ from fedplug import _kernels
 if TYPE_CHECKING:
     from numpy.typing import DTypeLike, NDArray
 
-__all__ = ["decode_rotated", "encode_rotated"]
+__all__ = ["check_rotated", "decode_rotated", "encode_rotated"]
 
 
 def encode_rotated(
@@ -69,3 +69,27 @@ def decode_rotated(
             allocated.
     """
     return _kernels.decode_rotated(data, count, key, levels, block_size, np.dtype(dtype), out)
+
+
+def check_rotated(
+    data: NDArray[np.uint8],
+    count: int,
+    levels: NDArray[np.float64],
+    block_size: int,
+    *,
+    dtype: DTypeLike = np.float32,
+) -> float:
+    """Checks untrusted bytes that are decoded elsewhere, and returns a bound for the magnitude of values.
+
+    Args:
+        data: See :func:`decode_rotated`, also for the other arguments.
+        count: See ``data``.
+        levels: See ``data``.
+        block_size: See ``data``.
+        dtype: See ``data``.
+
+    Raises:
+        ArgumentError: An argument is out of range.
+        PayloadError: :func:`decode_rotated` refuses the bytes.
+    """
+    return _kernels.check_rotated(data, count, levels, block_size, np.dtype(dtype))

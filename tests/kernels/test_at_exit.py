@@ -43,6 +43,7 @@ class Exporter:
 
 calls = dict(
     all_finite=lambda: kernels.all_finite(x),
+    check_rotated=lambda: kernels.check_rotated(rotated, n, codebook, 1024),
     check_values=lambda: kernels.check_values(levels, n, "qsgd"),
     chunked_topk_residual=lambda: kernels.chunked_topk_residual(x, zeros(), 2, chunk=16),
     count_nonfinite=lambda: kernels.count_nonfinite(x, x),

@@ -55,6 +55,21 @@ def test_non_finite_values_are_refused_when_decoded(number):
     kernels.decode_rotated(np.concatenate([code[:4], code[8:16]]), 32, KEY, LEVELS, 32)  # block 2
 
 
+@pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64])
+def test_a_check_refuses_what_a_decoder_refuses_and_bounds_what_it_returns(dtype):
+    x = normal(300, dtype)
+    code = kernels.encode_rotated(x, KEY, LEVELS, 128)
+    values = kernels.decode_rotated(code, 300, KEY, LEVELS, 128, dtype=dtype)
+    assert np.abs(values).max() <= kernels.check_rotated(code, 300, LEVELS, 128, dtype=dtype) < 1000
+    x[200] = np.nan
+    for broken, count in ((code[:-1], 300), (code, 400), (kernels.encode_rotated(x, KEY, LEVELS, 128), 300)):
+        with pytest.raises(errors.PayloadError) as expected:
+            kernels.decode_rotated(broken, count, KEY, LEVELS, 128, dtype=dtype)
+        with pytest.raises(errors.PayloadError) as refused:
+            kernels.check_rotated(broken, count, LEVELS, 128, dtype=dtype)
+        assert str(refused.value) == str(expected.value)
+
+
 def test_numbers_at_the_end_of_the_range_stay_in_it():
     x = np.full(64, np.finfo(np.float32).max)
     back = kernels.decode_rotated(kernels.encode_rotated(x, KEY, LEVELS, 64), 64, KEY, LEVELS, 64)
