@@ -1,4 +1,4 @@
-// CRC-32 on a GPU, and the random numbers that it seeds.
+// CRC-32 on a GPU.
 //
 // A message is a polynomial whose coefficients are its words, and its checksum
 // the remainder (core/crc32_polynomial.h). A block adds up the words of a tile:
@@ -12,7 +12,6 @@
 #include <cstdint>
 
 #include "core/base/host_device.h"
-#include "core/base/philox.h"
 #include "core/crc32_polynomial.h"
 #include "cuda/block.h"
 
@@ -37,13 +36,6 @@ inline Powers PowersOf(std::int64_t unit_bytes) {
   powers.row = crc32::MovedOver(unit_bytes * kThreads, crc32::kOne);
   return powers;
 }
-
-// What the checksum needs on the device, and leaves there.
-struct Scratch {
-  std::uint32_t* sums;     // of each tile
-  std::uint32_t* arrived;  // tiles; begins at zero
-  Philox* random;          // with the checksum in its seed
-};
 
 struct Shared {
   std::uint32_t multiples[8][16];  // of `row`, for each digit of 4 bits
@@ -83,31 +75,33 @@ FEDPLUG_HOST_DEVICE void Sum(const Block& block, const Powers& powers,
   }
 }
 
-// The checksum of the words 0 to words - 1 that `word` returns, and the random
-// numbers with it as the second half of their seed.
-template <typename Words>
+// Hands the checksum of the words 0 to words - 1 that `word` returns to one
+// call of `take`.
+template <typename Words, typename Take>
 struct Checksum {
   using Shared = checksum::Shared;
 
   Words word;
   std::int64_t words;
   std::uint32_t start;  // of the register, moved over the message
-  std::uint64_t seed;
   Powers of_words;
   Powers of_tiles;
-  Scratch scratch;
+  std::uint32_t* sums;     // of each tile
+  std::uint32_t* arrived;  // tiles; begins at zero
+  Take take;
 
-  Checksum(const Words& each, std::int64_t bytes, std::uint64_t seed_half,
-           const Scratch& memory)
+  Checksum(const Words& each, std::int64_t bytes, std::uint32_t* tile_sums,
+           std::uint32_t* arrivals, const Take& taker)
       : word(each),
         words((bytes + 3) / 4),
         start(crc32::MovedOver(bytes, ~std::uint32_t{0})),
-        seed(seed_half),
         of_words(PowersOf(4)),
         of_tiles(PowersOf(4 * kTile)),
-        scratch(memory) {}
+        sums(tile_sums),
+        arrived(arrivals),
+        take(taker) {}
 
-  // At least one, which seeds the random numbers.
+  // At least one, whose checksum is taken.
   FEDPLUG_HOST_DEVICE std::int64_t Tiles() const {
     return words == 0 ? 1 : (words + kTile - 1) / kTile;
   }
@@ -122,10 +116,10 @@ struct Checksum {
         [&](std::int64_t i) { return first + i < 0 ? 0 : word(first + i); },
         shared);
     block.Each([&](int thread) {
-      if (thread == 0) scratch.sums[tile] = shared.sum[0];
+      if (thread == 0) sums[tile] = shared.sum[0];
     });
     const bool last = block.Agree([&] {
-      return IsLastToArrive(scratch.arrived, static_cast<std::uint32_t>(tiles));
+      return IsLastToArrive(arrived, static_cast<std::uint32_t>(tiles));
     });
     if (!last) return;
     const std::int64_t rows = (tiles + kThreads - 1) / kThreads;
@@ -133,7 +127,7 @@ struct Checksum {
     Sum(
         block, of_tiles, rows,
         [&](std::int64_t i) {
-          return i < before ? 0 : LoadArrived(scratch.sums + (i - before));
+          return i < before ? 0 : LoadArrived(sums + (i - before));
         },
         shared);
     block.Each([&](int thread) {
@@ -141,7 +135,7 @@ struct Checksum {
       // A checksum is the remainder of the message times x^32.
       const std::uint32_t remainder =
           crc32::Product(crc32::kPolynomial, shared.sum[0]);
-      *scratch.random = Philox(seed, ~(remainder ^ start));
+      take(~(remainder ^ start));
     });
   }
 };

@@ -4,8 +4,7 @@
 #include <string>
 
 #include "cuda/checksum_steps.h"
-#include "cuda/device_block.cuh"
-#include "cuda/launch.cuh"
+#include "cuda/step_kernel.cuh"
 #include "cuda/value_code.h"
 #include "cuda/value_code_steps.h"
 
@@ -14,21 +13,8 @@ namespace {
 
 using values::Call;
 
-constexpr int kThreads = values::kThreads;
-static_assert(kThreads == checksum::kThreads);
-
-template <typename Step>
-__global__ void __launch_bounds__(kThreads)
-    StepKernel(const __grid_constant__ Step step) {
-  __shared__ typename Step::Shared shared;
-  step(DeviceBlock{}, blockIdx.x, shared);
-}
-
-template <typename Step>
-void Queue(const Step& step, LaunchQueue* queue) {
-  const auto tiles = static_cast<unsigned>(step.Tiles());
-  if (tiles > 0) queue->Launch(StepKernel<Step>, tiles, kThreads, step);
-}
+static_assert(values::kThreads == kStepThreads &&
+              checksum::kThreads == kStepThreads);
 
 constexpr std::int64_t kHeadBytes = 256;  // arrived, and random at 64
 
@@ -58,6 +44,16 @@ struct Workspace {
   std::int64_t bytes;
 };
 
+// The random numbers, with the checksum as the second half of their seed.
+struct SeedRandom {
+  Philox* random;
+  std::uint64_t seed;
+
+  FEDPLUG_HOST_DEVICE void operator()(std::uint32_t checksum) const {
+    *random = Philox(seed, checksum);
+  }
+};
+
 // Adds up the shares of all values; the sum is where the call expects it.
 template <typename T>
 void QueueMean(Call<T>* call, double* sums, std::int64_t size,
@@ -66,7 +62,7 @@ void QueueMean(Call<T>* call, double* sums, std::int64_t size,
   std::int64_t left = call->vector.count;
   while (left > 0 && (left > 1 || terms == nullptr)) {
     const values::Halvings<T> halvings(*call, terms, left, sums);
-    Queue(halvings, queue);
+    QueueStep(halvings, queue);
     left = halvings.sizes[values::Halvings<T>::kLevels];
     const double* const written = sums;
     sums = terms == nullptr || terms > sums ? sums + size : sums - size;
@@ -79,19 +75,19 @@ template <typename T>
 void QueueEncode(const Call<T>& call, ValueForm form, LaunchQueue* queue) {
   switch (form) {
     case ValueForm::kFloat16:
-      return Queue(values::Encode<T, ValueForm::kFloat16>{call}, queue);
+      return QueueStep(values::Encode<T, ValueForm::kFloat16>{call}, queue);
     case ValueForm::kBFloat16:
-      return Queue(values::Encode<T, ValueForm::kBFloat16>{call}, queue);
+      return QueueStep(values::Encode<T, ValueForm::kBFloat16>{call}, queue);
     case ValueForm::kBlockwise8:
-      return Queue(values::Encode<T, ValueForm::kBlockwise8>{call}, queue);
+      return QueueStep(values::Encode<T, ValueForm::kBlockwise8>{call}, queue);
     case ValueForm::kQsgd:
-      return Queue(values::Encode<T, ValueForm::kQsgd>{call}, queue);
+      return QueueStep(values::Encode<T, ValueForm::kQsgd>{call}, queue);
     case ValueForm::kTernGrad:
-      return Queue(values::Encode<T, ValueForm::kTernGrad>{call}, queue);
+      return QueueStep(values::Encode<T, ValueForm::kTernGrad>{call}, queue);
     case ValueForm::kSign:
-      return Queue(values::Encode<T, ValueForm::kSign>{call}, queue);
+      return QueueStep(values::Encode<T, ValueForm::kSign>{call}, queue);
     case ValueForm::kBfp:
-      return Queue(values::Encode<T, ValueForm::kBfp>{call}, queue);
+      return QueueStep(values::Encode<T, ValueForm::kBfp>{call}, queue);
     case ValueForm::kCodebook:
     case ValueForm::kBounded:
       return;  // refused before
@@ -142,14 +138,14 @@ Status EncodeValues(const ValueVector<T>& vector, const ValueCode& code,
   if (plan.layout.at_random) {
     const values::Words<T> words{call};
     constexpr auto kBytes = static_cast<std::int64_t>(sizeof(T));
-    Queue(checksum::Checksum<values::Words<T>>(
-              words, vector.count * kBytes, seed,
-              {reinterpret_cast<std::uint32_t*>(base + plan.zeros),
-               reinterpret_cast<std::uint32_t*>(base), random}),
-          &queue);
+    QueueStep(checksum::Checksum<values::Words<T>, SeedRandom>(
+                  words, vector.count * kBytes,
+                  reinterpret_cast<std::uint32_t*>(base + plan.zeros),
+                  reinterpret_cast<std::uint32_t*>(base), {random, seed}),
+              &queue);
   }
   if (plan.layout.at_random || plan.layout.per_block) {
-    Queue(values::Largest<T>{call}, &queue);
+    QueueStep(values::Largest<T>{call}, &queue);
   }
   if (code.form == ValueForm::kSign) {
     QueueMean(&call, reinterpret_cast<double*>(base + plan.zeros), plan.sums,

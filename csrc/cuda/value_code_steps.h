@@ -19,6 +19,7 @@
 #include "core/codes/values/power_of_two.h"
 #include "core/value_code.h"
 #include "cuda/block.h"
+#include "cuda/unaligned.h"
 #include "cuda/value_code.h"
 
 namespace fedplug::cuda::values {
@@ -280,18 +281,10 @@ struct Encode {
     std::uint8_t* const to =
         call.data + call.layout.header_bytes + block * call.layout.scale_bytes;
     if constexpr (kForm == ValueForm::kBfp) {
-      WriteBytes(ExponentOf(block), to);
+      StoreNumber(ExponentOf(block), to);
     } else {
-      WriteBytes(ScaleOf(block), to);
+      StoreNumber(ScaleOf(block), to);
     }
-  }
-
-  // To any address; a device writes a number only where it is aligned.
-  template <typename Number>
-  FEDPLUG_HOST_DEVICE static void WriteBytes(Number number, std::uint8_t* to) {
-    std::uint8_t bytes[sizeof(Number)];
-    std::memcpy(bytes, &number, sizeof(number));
-    for (std::size_t i = 0; i < sizeof(number); ++i) to[i] = bytes[i];
   }
 
   // The factor of levels: the scale, or the step.

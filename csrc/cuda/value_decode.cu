@@ -1,7 +1,6 @@
 // A thread for each value at a time, so that neighbours write neighbours.
 #include <cuda_runtime.h>
 
-#include <cstring>
 #include <type_traits>
 
 #include "core/base/float16.h"
@@ -11,6 +10,7 @@
 #include "core/codes/values/power_of_two.h"
 #include "cuda/launch.cuh"
 #include "cuda/packed_bits.h"
+#include "cuda/unaligned.h"
 #include "cuda/value_code.h"
 #include "cuda/value_decode.h"
 
@@ -23,16 +23,6 @@ using value_loops::WideOf;
 
 constexpr int kThreads = 256;
 constexpr std::int64_t kEach = 8;  // values of a thread
-
-// A number at any address; a device reads one only where it is aligned.
-template <typename Number>
-__device__ Number Load(const std::uint8_t* from) {
-  std::uint8_t bytes[sizeof(Number)];
-  for (std::size_t i = 0; i < sizeof(Number); ++i) bytes[i] = from[i];
-  Number number;
-  std::memcpy(&number, bytes, sizeof(number));
-  return number;
-}
 
 template <typename T>
 struct Code {
@@ -48,16 +38,16 @@ struct Code {
         data + layout.header_bytes + (i >> log2_block) * layout.scale_bytes;
     if (form == ValueForm::kBfp) {
       const auto step =
-          static_cast<WideOf<T>>(PowerOfTwo(Load<std::int16_t>(scale)));
+          static_cast<WideOf<T>>(PowerOfTwo(LoadNumber<std::int16_t>(scale)));
       return Rounded<T>(value_loops::TimesStep(Level(i), layout.top, step));
     }
-    return Rounded<T>(
-        value_loops::TimesScale(Level(i), layout.top, Wide(Load<T>(scale))));
+    return Rounded<T>(value_loops::TimesScale(Level(i), layout.top,
+                                              Wide(LoadNumber<T>(scale))));
   }
 
   template <typename Narrow>
   __device__ T Cast(std::int64_t i) const {
-    const float wide = Wide(Load<Narrow>(data + 2 * i));
+    const float wide = Wide(LoadNumber<Narrow>(data + 2 * i));
     return Rounded<T>(static_cast<WideOf<T>>(wide));
   }
 
@@ -86,24 +76,10 @@ struct Code {
 template <typename T, typename Out>
 __global__ void __launch_bounds__(kThreads)
     DecodeKernel(const __grid_constant__ Code<T> code, std::int64_t count,
-                 Out factor, Out* out) {
+                 WideOf<Out> factor, Out* out) {
   std::int64_t i = kThreads * kEach * blockIdx.x + threadIdx.x;
   for (int k = 0; k < kEach && i < count; ++k, i += kThreads) {
-    const T value = code.Value(i);
-    if constexpr (sizeof(Out) == 2) {
-      out[i] = value;
-    } else {
-      out[i] = factor * static_cast<Out>(Wide(value));
-    }
-  }
-}
-
-template <typename Out>
-Out As(double factor) {
-  if constexpr (sizeof(Out) == 2) {
-    return {};
-  } else {
-    return static_cast<Out>(factor);
+    out[i] = Multiplied<Out>(factor, code.Value(i));
   }
 }
 
@@ -127,7 +103,7 @@ Status DecodeValues(const std::uint8_t* data, std::int64_t count,
   const std::int64_t blocks =
       (count + kThreads * kEach - 1) / (kThreads * kEach);
   queue.Launch(DecodeKernel<T, Out>, static_cast<unsigned>(blocks), kThreads,
-               call, count, As<Out>(factor), out);
+               call, count, static_cast<WideOf<Out>>(factor), out);
   return queue.status("decode_values");
 }
 

@@ -6,15 +6,26 @@
 
 #include <cstdint>
 
+#include "core/base/host_device.h"
 #include "core/base/status.h"
+#include "core/codes/values/level.h"
 #include "core/value_code.h"
 
 struct CUstream_st;  // cudaStream_t is a pointer to one
 
 namespace fedplug::cuda {
 
-// Queues out = factor * values, for values of T; each product is rounded once
-// in Out, and 16-bit values are only copied.
+// factor * value, rounded once in Out; 16-bit values are only copied.
+template <typename Out, typename T>
+FEDPLUG_HOST_DEVICE Out Multiplied(value_loops::WideOf<Out> factor, T value) {
+  if constexpr (sizeof(Out) == 2) {
+    return value;
+  } else {
+    return factor * static_cast<Out>(value_loops::Wide(value));
+  }
+}
+
+// Queues out = factor * values, for values of T; see Multiplied.
 //
 // REQUIRES: CheckValues of the core accepts the code; it is none that
 //           CheckDeviceValueCode refuses (checked). T is float, double, Half or

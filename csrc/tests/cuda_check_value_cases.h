@@ -131,11 +131,9 @@ void EncodedValuesEqualTheCore(Machine& machine, const Sizes& sizes) {
   }
 }
 
-// Decoded values of T, times a factor in Out.
-template <typename T, typename Out, typename Machine>
-void ExpectDecodedAsByTheCore(const std::vector<std::uint8_t>& data,
-                              const std::vector<T>& decoded,
-                              const ValueCode& code, Machine& machine) {
+// decode(Out{}, factor) is the decoded values times the factor, in Out.
+template <typename Out, typename T, typename Decode>
+void ExpectProductsIn(const std::vector<T>& decoded, const Decode& decode) {
   const double factor = sizeof(Out) == 2 ? 1 : 0.3f;
   std::vector<Out> expected;
   for (const T value : decoded) {
@@ -146,9 +144,15 @@ void ExpectDecodedAsByTheCore(const std::vector<std::uint8_t>& data,
                          static_cast<Out>(value_loops::Wide(value)));
     }
   }
-  const std::vector<Out> actual = machine.template DecodeCode<T, Out>(
-      data, static_cast<std::int64_t>(decoded.size()), code, factor);
-  EXPECT_EQ(BitsOf(actual), BitsOf(expected));
+  EXPECT_EQ(BitsOf(decode(Out{}, factor)), BitsOf(expected));
+}
+
+// In T, and in every wider type of a sum.
+template <typename T, typename Decode>
+void ExpectProducts(const std::vector<T>& decoded, const Decode& decode) {
+  ExpectProductsIn<T>(decoded, decode);
+  if constexpr (sizeof(T) < 8) ExpectProductsIn<double>(decoded, decode);
+  if constexpr (sizeof(T) == 2) ExpectProductsIn<float>(decoded, decode);
 }
 
 template <typename T, typename Machine, typename Sizes>
@@ -169,13 +173,10 @@ void DecodedValuesEqualTheCore(Machine& machine, const Sizes& sizes) {
             DecodeValues(data.data(), static_cast<std::int64_t>(data.size()), n,
                          code, serial, values.data());
         EXPECT_EQ(decoded.message(), "");
-        ExpectDecodedAsByTheCore<T, T>(data, values, code, machine);
-        if constexpr (sizeof(T) < 8) {
-          ExpectDecodedAsByTheCore<T, double>(data, values, code, machine);
-        }
-        if constexpr (sizeof(T) == 2) {
-          ExpectDecodedAsByTheCore<T, float>(data, values, code, machine);
-        }
+        ExpectProducts(values, [&](auto out, double factor) {
+          return machine.template DecodeCode<T, decltype(out)>(data, n, code,
+                                                               factor);
+        });
       }
     }
   }

@@ -181,6 +181,29 @@ TEST(CudaOnFibers, DecodedValuesEqualTheCore) {
   });
 }
 
+TEST(CudaOnFibers, RotatedCodesEqualTheCore) {
+  constexpr std::array<std::int64_t, 8> kBlocks = {1,   2,    4,    8,
+                                                   128, 1024, 4096, 1 << 15};
+  Gpu gpu;
+  ForEachDtype([&](auto zero) {
+    using T = decltype(zero);
+    RotatedCodesEqualTheCore<T>(gpu, kBlocks);
+    ABlockThatIsNotFiniteLeavesTheOthers<T>(gpu);
+    NumbersInTheMiddleGetTheLevelsOfTheCore<T>(gpu);
+  });
+}
+
+// The largest block has the narrowest strips.
+TEST(CudaOnFibers, RotatedCodesOfTheLargestBlockEqualTheCore) {
+  Random random(34);
+  Gpu gpu;
+  const RotatedCode code = RotatedCodeOf(1 << 20, 4);
+  ExpectSameRotatedAsCore(RandomVector<float>(1000001, Fill::kNormal, random),
+                          code, gpu);
+  ExpectSameRotatedAsCore(RandomVector<double>(1000001, Fill::kNormal, random),
+                          code, gpu);
+}
+
 TEST(CudaOnFibers, FixedPayloadsEqualTheCore) { FixedPayloadsEqualTheCore(); }
 
 // A call for one tensor, on memory of its own.

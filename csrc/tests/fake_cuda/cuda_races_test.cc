@@ -204,6 +204,18 @@ TEST(CudaRaces, DecodedValuesAreFreeOfRaces) {
   EXPECT_EQ(RacesOf([&] { DecodedValuesEqualTheCore<float>(gpu, kSizes); }), 0);
 }
 
+// Rows, strips and blocks of both codes.
+TEST(CudaRaces, RotatedValuesAreFreeOfRaces) {
+  Random random(9);
+  const auto values = RandomVector<float>(20000, Fill::kNormal, random);
+  Gpu gpu;
+  EXPECT_EQ(RacesOf([&] {
+              ExpectSameRotatedAsCore(values, RotatedCodeOf(1 << 14, 4), gpu);
+              ExpectSameRotatedAsCore(values, RotatedCodeOf(1024, 1), gpu);
+            }),
+            0);
+}
+
 // With several blocks for each sum; a payload is refused, too.
 TEST(CudaRaces, PassesOverPayloadsOfAFixedSizeAreFreeOfRaces) {
   Random random(7);
