@@ -123,8 +123,10 @@ class _Accumulator:
             place = self._spare.pop()
         except IndexError:  # the first payload, or another thread has the memory
             place = None
-        packed = is_on_device(self.total)
-        received = receive(payload, shape=self.shape, place=place, wire_ids=self._wire_ids, packed=packed)
+        read = partial(receive, payload, shape=self.shape, place=place, wire_ids=self._wire_ids)
+        received = read(packed=is_on_device(self.total))
+        if isinstance(received.values, PackedValues) and received.values.largest > self.limit:
+            received = read()  # `largest` may be a bound; the values may fit
         values = received.values
         if place is not None and (isinstance(values, PackedValues) or not np.may_share_memory(values, place)):
             self._spare.append(place)

@@ -212,8 +212,8 @@ class PackedValues(NamedTuple):
         size: Number of values.
         dtype: The dtype of the values.
         form: The arguments of `fedplug.ops.decode_values`: ``form``, and ``bits`` and ``block_size`` if the
-            form has them.
-        largest: The largest magnitude of the values.
+            form has them. Or those of `fedplug.ops.decode_rotated`: ``key``, ``levels`` and ``block_size``.
+        largest: The largest magnitude of the values; after a rotation a bound for it.
     """
 
     code: Array

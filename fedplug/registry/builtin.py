@@ -119,7 +119,7 @@ def fedplug_encoders() -> list[EncoderSpec]:
             target="fedplug.encoders.quantizers.eden:Eden",
             summary="1 to 8 bits an element after a random rotation",
             wire_id="eden/1",
-            executes_on=EXECUTIONS,
+            executes_on=EXECUTIONS_AND_CUDA,
         ),
         EncoderSpec(
             name="powersgd",

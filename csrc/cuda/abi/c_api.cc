@@ -18,6 +18,7 @@
 #include "cuda/entries.h"
 #include "cuda/fixed_payload.h"
 #include "cuda/launch.h"
+#include "cuda/rotated_code.h"
 #include "cuda/scaled_sum.h"
 #include "cuda/scatter_decode.h"
 #include "cuda/topk_residual.h"
@@ -161,6 +162,32 @@ Status WithCode(const FedplugCudaValueCode& given, std::int64_t count,
     return status;
   }
   return body(code);
+}
+
+// body(zero, out_zero) of the dtype of a code and the same or a wider one.
+template <typename Body>
+Status WithDecodedDtypes(std::int32_t dtype, std::int32_t out_dtype,
+                         const Body& body) {
+  return WithDtype(dtype, [&](auto zero) {
+    using T = decltype(zero);
+    return WithDtype(out_dtype, [&](auto out_zero) -> Status {
+      using Out = decltype(out_zero);
+      if constexpr (std::is_same_v<T, Out> || sizeof(T) < sizeof(Out)) {
+        return body(zero, out_zero);
+      } else {
+        return {StatusCode::kInvalidArgument,
+                "values of dtype " + std::to_string(dtype) +
+                    " are not decoded to dtype " + std::to_string(out_dtype)};
+      }
+    });
+  });
+}
+
+RotatedCode RotatedCodeOf(const FedplugCudaRotatedCode& code) {
+  return {code.block_size,
+          code.first_seed,
+          code.second_seed,
+          {code.host_levels, code.host_levels + code.levels}};
 }
 
 // The tensors of a selection with a k for each. Values and indices are laid out
@@ -454,21 +481,61 @@ FEDPLUG_CUDA_API std::int32_t fedplug_cuda_decode_values(
     const FedplugCudaValueCode* code, const std::uint8_t* data,
     std::int64_t count, double factor, void* out, void* stream) {
   return OnDevice(device, [&] {
-    return WithDtype(dtype, [&](auto zero) {
-      return WithDtype(out_dtype, [&](auto out_zero) -> Status {
-        using T = decltype(zero);
-        using Out = decltype(out_zero);
-        if constexpr (std::is_same_v<T, Out> || sizeof(T) < sizeof(Out)) {
-          return WithCode(*code, count, [&](const ValueCode& found) {
-            return DecodeValues<T>(data, count, found, factor,
-                                   static_cast<Out*>(out), StreamOf(stream));
-          });
-        } else {
-          return {StatusCode::kInvalidArgument,
-                  "values of dtype " + std::to_string(dtype) +
-                      " are not decoded to dtype " + std::to_string(out_dtype)};
-        }
+    return WithDecodedDtypes(dtype, out_dtype, [&](auto zero, auto out_zero) {
+      return WithCode(*code, count, [&](const ValueCode& found) {
+        return DecodeValues<decltype(zero)>(
+            data, count, found, factor, static_cast<decltype(out_zero)*>(out),
+            StreamOf(stream));
       });
+    });
+  });
+}
+
+FEDPLUG_CUDA_API std::int32_t fedplug_cuda_rotated_sizes(
+    std::int32_t dtype, const FedplugCudaRotatedCode* code, std::int64_t count,
+    std::uint64_t* code_bytes, std::uint64_t* encode_workspace_bytes,
+    std::uint64_t* decode_workspace_bytes) {
+  return Guarded([&] {
+    return WithDtype(dtype, [&](auto zero) -> Status {
+      const RotatedCode found = RotatedCodeOf(*code);
+      if (Status status = CheckRotatedCode(found, count); !status.ok()) {
+        return status;
+      }
+      *code_bytes = static_cast<std::uint64_t>(
+          RotatedCodeBytes(found, count, sizeof(zero)));
+      *encode_workspace_bytes =
+          EncodeRotatedWorkspaceBytes(found, count, sizeof(zero));
+      *decode_workspace_bytes =
+          DecodeRotatedWorkspaceBytes(found, count, sizeof(zero));
+      return {};
+    });
+  });
+}
+
+FEDPLUG_CUDA_API std::int32_t fedplug_cuda_encode_rotated(
+    std::int32_t device, std::int32_t dtype, const void* values,
+    std::int64_t count, const FedplugCudaRotatedCode* code, void* workspace,
+    std::uint64_t workspace_bytes, std::uint8_t* data, std::uint32_t* checksum,
+    void* stream) {
+  return OnDevice(device, [&] {
+    return WithDtype(dtype, [&](auto zero) {
+      return EncodeRotated(static_cast<const decltype(zero)*>(values), count,
+                           RotatedCodeOf(*code), workspace, workspace_bytes,
+                           data, checksum, StreamOf(stream));
+    });
+  });
+}
+
+FEDPLUG_CUDA_API std::int32_t fedplug_cuda_decode_rotated(
+    std::int32_t device, std::int32_t dtype, std::int32_t out_dtype,
+    const FedplugCudaRotatedCode* code, const std::uint8_t* data,
+    std::int64_t count, double factor, void* workspace,
+    std::uint64_t workspace_bytes, void* out, void* stream) {
+  return OnDevice(device, [&] {
+    return WithDecodedDtypes(dtype, out_dtype, [&](auto zero, auto out_zero) {
+      return DecodeRotated<decltype(zero)>(
+          data, count, RotatedCodeOf(*code), factor, workspace, workspace_bytes,
+          static_cast<decltype(out_zero)*>(out), StreamOf(stream));
     });
   });
 }

@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from fedplug import ops
+import numpy as np
+from numpy.typing import NDArray
+
+from fedplug import kernels, ops
 from fedplug.encoders.arguments import check_seed, check_whole
+from fedplug.encoders.optional import DeviceQuantizer
 from fedplug.encoders.quantizers.normal_levels import POSITIVE_LEVELS
 from fedplug.encoders.stages import PackedSymbols, Quantizer
 from fedplug.errors import PayloadError
-from fedplug.ops.types import Array, DType
-from fedplug.registry.specs import EXECUTIONS, Capabilities
+from fedplug.ops.device_array import DeviceArray
+from fedplug.ops.rotated_code import encode_on_device
+from fedplug.ops.types import Array, DType, PackedValues
+from fedplug.registry.specs import EXECUTIONS_AND_CUDA, Capabilities
 
 if TYPE_CHECKING:
     from typing import Self  # Python 3.11
@@ -22,7 +29,7 @@ _HEADER_BYTES = 1 + _KEY_BYTES
 _MOST_BITS = 8
 
 
-class Eden(Quantizer):
+class Eden(Quantizer, DeviceQuantizer):
     """Rotates the values at random and rounds each to the nearest of ``2^bits`` levels.
 
     The values are divided into blocks of B elements (`fedplug.ops.rotation_block_size`). With random signs D
@@ -74,7 +81,7 @@ class Eden(Quantizer):
     @property
     def capabilities(self) -> Capabilities:
         """The encoder needs a seed, and is nearly unbiased; with one bit an entry may change its sign."""
-        return Capabilities(needs_seed=True, executes_on=EXECUTIONS)
+        return Capabilities(needs_seed=True, executes_on=EXECUTIONS_AND_CUDA)
 
     def get_config(self) -> dict[str, Any]:
         """Returns the arguments."""
@@ -99,15 +106,35 @@ class Eden(Quantizer):
 
         Refuses a wrong number of bits, a wrong length and invalid scales.
         """
+        key, rotated = self._parts(code)
+        return ops.decode_rotated(
+            rotated, count, key, self._levels(), ops.rotation_block_size(count), dtype=dtype
+        )
+
+    def encode_on_device(
+        self, xs: Sequence[DeviceArray], residuals: Sequence[Any] | None, round_num: int
+    ) -> tuple[list[NDArray[np.uint8]], list[DeviceArray]]:
+        """Rotates, quantizes and packs on the device."""
+        assert residuals is None  # there is no error feedback
+        words = ops.random_words(2, self._seed, round_num)
+        return encode_on_device(xs, words, self._levels(), bytes([self._bits])), []
+
+    def packed(self, code: NDArray[np.uint8], count: int, dtype: DType) -> PackedValues:
+        key, rotated = self._parts(code)
+        levels, block_size = self._levels(), ops.rotation_block_size(count)
+        bound = kernels.check_rotated(rotated, count, np.asarray(levels), block_size, dtype=dtype)
+        form = {"key": key, "levels": levels, "block_size": block_size}
+        return PackedValues(rotated, count, np.dtype(dtype), form, bound)
+
+    def _parts(self, code: Array) -> tuple[Array, Array]:
+        """Returns the key and the rotated code; refuses a wrong number of bits."""
         with ops.require(ops.size(code) >= _HEADER_BYTES, "an eden payload is too short to hold its key"):
             code = ops.identity(code)
         with ops.require(
             ops.all(code[:1] == self._bits), f"an eden payload was not made with bits={self._bits}"
         ):
             key = ops.from_bytes(code[1:_HEADER_BYTES], "int32")
-        return ops.decode_rotated(
-            code[_HEADER_BYTES:], count, key, self._levels(), ops.rotation_block_size(count), dtype=dtype
-        )
+        return key, code[_HEADER_BYTES:]
 
     def symbols(self, count: Array | int, dtype: DType) -> PackedSymbols:
         """Returns the level numbers, whose frequencies differ."""

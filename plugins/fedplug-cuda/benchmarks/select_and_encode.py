@@ -35,6 +35,7 @@ OTHERS = (
     "randomk(0.01) | qsgd(8)",
     "threshold(10) | qsgd(8)",
     "qsgd(8)",
+    "eden(4)",
     "bfp(4)",
     "sign",
     "blockwise8",

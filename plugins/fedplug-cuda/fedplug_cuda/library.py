@@ -18,6 +18,7 @@ __all__ = [
     "LIBRARY_VARIABLE",
     "DeviceError",
     "FixedForm",
+    "RotatedCode",
     "ScaledSum",
     "ScatterReport",
     "TopKReport",
@@ -34,7 +35,7 @@ __all__ = [
 LIBRARY_VARIABLE = "FEDPLUG_CUDA_LIBRARY"
 """Environment variable with the path of another library; tests select the fake device with it."""
 
-_ABI_VERSION = 6
+_ABI_VERSION = 7
 
 
 class DeviceError(FedplugError, RuntimeError):
@@ -99,6 +100,18 @@ class ValueReport(ctypes.Structure):
     _fields_ = (("non_finite", c_uint32), ("first_from_end", c_uint32))
 
 
+class RotatedCode(ctypes.Structure):
+    """FedplugCudaRotatedCode: the form of a rotated code."""
+
+    _fields_ = (
+        ("block_size", c_int64),
+        ("first_seed", c_int64),
+        ("second_seed", c_int64),
+        ("levels", POINTER(c_double)),
+        ("level_count", c_int64),
+    )
+
+
 class ScatterReport(ctypes.Structure):
     """FedplugCudaScatterReport: the first flaw that the device found in payloads."""
 
@@ -154,6 +167,17 @@ _SIGNATURES = {
     "values_judge": [POINTER(ValueReport), c_int64],
     "decode_values": [
         c_int32, c_int32, c_int32, POINTER(ValueCode), c_void_p, c_int64, c_double, c_void_p, c_void_p,
+    ],
+    "rotated_sizes": [
+        c_int32, POINTER(RotatedCode), c_int64, POINTER(c_uint64), POINTER(c_uint64), POINTER(c_uint64),
+    ],
+    "encode_rotated": [
+        c_int32, c_int32, c_void_p, c_int64, POINTER(RotatedCode), c_void_p, c_uint64, c_void_p, c_void_p,
+        c_void_p,
+    ],
+    "decode_rotated": [
+        c_int32, c_int32, c_int32, POINTER(RotatedCode), c_void_p, c_int64, c_double, c_void_p, c_uint64,
+        c_void_p, c_void_p,
     ],
     "fetch": [c_int32, c_void_p, c_void_p, c_uint64, c_void_p],
     "send": [c_int32, c_void_p, c_void_p, c_uint64, c_void_p],

@@ -28,6 +28,9 @@ EXPRESSIONS = [
     "bfp(4) | rans",
     "float16",
     "blockwise8",
+    "eden(3)",
+    "eden(1) | rans",
+    "topk(0.05) | eden(4)",
 ]
 
 
