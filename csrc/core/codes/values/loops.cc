@@ -167,8 +167,15 @@ FEDPLUG_ALWAYS_INLINE std::uint64_t PullApart(std::uint64_t x, int bits) {
   return (x & one) | ((x & (one << bits)) << (8 - bits));
 }
 
+// Packs or unpacks levels of 8 bits.
+FEDPLUG_ALWAYS_INLINE void CopyLevels(const std::uint8_t* from, std::int64_t n,
+                                      std::uint8_t* to) {
+  std::copy_n(from, (n + 7) / 8 * 8, to);
+}
+
 FEDPLUG_ALWAYS_INLINE void PackLoop(const std::uint8_t* levels, std::int64_t n,
                                     int bits, std::uint8_t* packed) {
+  if (bits == 8) return CopyLevels(levels, n, packed);
   if (bits == 1) {
     for (std::int64_t i = 0; i < n; i += 8, ++packed) {
       std::uint64_t word;
@@ -188,6 +195,7 @@ FEDPLUG_ALWAYS_INLINE void PackLoop(const std::uint8_t* levels, std::int64_t n,
 FEDPLUG_ALWAYS_INLINE void UnpackLoop(const std::uint8_t* packed,
                                       std::int64_t n, int bits,
                                       std::uint8_t* levels) {
+  if (bits == 8) return CopyLevels(packed, n, levels);
   for (std::int64_t i = 0; i < n; i += 8, packed += bits) {
     std::uint64_t word;
     std::memcpy(&word, packed, sizeof(word));
