@@ -109,6 +109,11 @@ def sources(uv: str) -> Iterator[str]:
     yield from _run(*trial, cwd=environment)
 
 
+def offline(uv: str) -> Iterator[str]:
+    """Installs every package from dist/ without a network, uses it, lists what it brings in dist/bills/."""
+    yield from _run(sys.executable, "tests/packaging/offline.py", uv)
+
+
 def artifacts(uv: str) -> Iterator[str]:
     """Everything in dist/ has the version and the licence, valid metadata, and a README that renders."""
     paths = sorted([*DIST.glob("*.whl"), *DIST.glob("*.tar.gz")])
@@ -145,6 +150,7 @@ STEPS: dict[str, Callable[[str], Iterator[str]]] = {
     "thorough": thorough,
     "compiled": compiled,
     "sources": sources,
+    "offline": offline,
     "artifacts": artifacts,
 }
 

@@ -31,6 +31,7 @@ TESTS = [ROOT / "tests" / folder for folder in ("kernels", "wire", "differences"
 def main(uv: str) -> int:
     """Builds and tries them all."""
     shutil.rmtree(DIST, ignore_errors=True)
+    untried: list[str] = []
     for version, python in interpreters().items():
         name = f"cp{version[0]}{version[1]}"
         wheel = build_for(uv, HERE, python, name)
@@ -40,6 +41,8 @@ def main(uv: str) -> int:
         foreign = build_for(uv, ELSEWHERE, python, name)
         if emulated := debian_pythons.unpack(WORK / "pythons", version, ELSEWHERE):
             run_tests(uv, emulated, foreign, "not without_memory")  # qemu needs memory of its own
+        else:
+            untried.append(foreign.name)
         if version == OF_TFF:
             ops = build(uv, python, "plugins/fedplug-tensorflow", f"-*-{name}-*", [TENSORFLOW])
             try_out(uv, python, [wheel, ops, TENSORFLOW])
@@ -47,6 +50,7 @@ def main(uv: str) -> int:
                 build(uv, python, "plugins/fedplug-cuda", "-*-py3-*", [])
             else:
                 print("no wheel of fedplug-cuda: no nvcc on this machine", flush=True)
+    print("".join(f"built, but never imported: {name}\n" for name in untried), flush=True)
     return 0
 
 
