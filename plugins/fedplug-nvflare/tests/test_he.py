@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -141,6 +142,24 @@ def test_a_site_that_missed_a_sum_cannot_go_on(replica: Callable[[str], Replica]
     np.testing.assert_equal(replica("site-3").apply(mean)[0], expected(1))  # nothing has changed
 
 
+def test_a_missed_sum_is_noticed_also_if_it_changed_no_model(replica: Callable[[str], Replica]) -> None:
+    mean = mean_of([replica(site).no_update() for site in SITES])
+    for site in ("site-1", "site-2"):
+        np.testing.assert_equal(replica(site).apply(mean)[0], MODEL)
+    later = run_round(replica, 1, absent=["site-3"])
+    with pytest.raises(StateError, match="another model"):
+        replica("site-3").apply(later)
+
+
+def test_an_update_that_is_replaced_by_none_leaves_the_residual(replica: Callable[[str], Replica]) -> None:
+    replica("site-1").encode(update_of("site-1", 0), 2.0)  # the task is executed twice
+    mean = mean_of([replica(site).no_update() for site in SITES])
+    models = [replica(site).apply(mean)[0] for site in SITES]
+    np.testing.assert_equal(models, [MODEL] * 3)
+    first, second = (replica(site).encode(update_of("site-1", 1), 2.0) for site in ("site-1", "site-2"))
+    np.testing.assert_array_equal(first[7:], second[7:])
+
+
 @pytest.mark.parametrize("call", [lambda site: site.apply([0.0]), lambda site: site.encode({}, 1.0)])
 def test_a_site_that_joins_late_cannot_go_on(call: Callable[[Replica], Any]) -> None:
     with fedplug.open_store("memory://") as store, pytest.raises(StateError, match="in the first round"):
@@ -243,6 +262,8 @@ def test_filters_turn_updates_into_vectors_and_sums_into_models(site: Site) -> N
     sent = site.send(update_of("site-1", 0), NUM_STEPS_CURRENT_ROUND=9)
     assert (sent.data_kind, list(sent.data)) == (DataKind.WEIGHTS, [DATA])
     assert sent.get_meta_prop(MetaKey.NUM_STEPS_CURRENT_ROUND) == 1  # the server learns no weight
+    other = site.send(update_of("site-1", 0), NUM_STEPS_CURRENT_ROUND=3)
+    assert (other.data[DATA] != sent.data[DATA]).any()  # it is in the vector
     model = site.receive({DATA: list(sent.data[DATA])})
     assert model.data_kind == DataKind.WEIGHTS
     assert np.abs(model.data["kernel"] - 1).max() > 0.5
@@ -307,6 +328,18 @@ def test_sums_under_ckks_that_would_be_inexact_are_refused(bits: int, scale_bits
     sums, vectors, _ = largest_vectors(bits)
     with pytest.raises(PayloadError, match="not exact"):
         sums.read(through_ckks(vectors, scale_bits))
+
+
+@needs_tenseal
+def test_the_job_on_the_page_can_be_built(monkeypatch: pytest.MonkeyPatch) -> None:
+    package = Path(__file__).parents[1]
+    page = (package.parents[1] / "docs/nvflare.md").read_text(encoding="utf-8")
+    _, block = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
+    monkeypatch.chdir(package / "examples/digits")
+    monkeypatch.syspath_prepend(".")
+    names: dict[str, Any] = {}
+    exec("from model import Digits\n" + block.partition("recipe.execute")[0], names)
+    assert names["recipe"].name == "fedplug_he"
 
 
 @needs_tenseal

@@ -117,7 +117,7 @@ def test_ending_the_job_does_not_wait_for_itself(tmp_path: Path) -> None:
 
 def test_the_lines_on_the_page_are_right() -> None:
     page = (Path(__file__).parents[3] / "docs" / "nvflare.md").read_text(encoding="utf-8")
-    [block] = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
+    block, _ = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
     names = {"FedplugEncoder": FedplugEncoder, "FedplugAggregator": FedplugAggregator}
     exec(block, names)
     assert {type(names["encoder"]), type(names["aggregator"])} == {FedplugEncoder, FedplugAggregator}

@@ -74,7 +74,7 @@ class Replica:
         Raises:
             ArgumentError: An array is not of floats, or the sum of all sites could wrap.
         """
-        arrays = dict(sorted(named_arrays(model).items()))
+        arrays = named_arrays(model)
         masked, _ = self._sums(arrays)
         client = masked.init_client()
         self._commit(_Kept(arrays, masked.init_server(), client, client, None))
