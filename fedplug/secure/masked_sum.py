@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import struct
 import zlib
 from collections.abc import Mapping
@@ -16,12 +17,13 @@ from fedplug.codecs.arrays import named_arrays
 from fedplug.encoders.standalone.sharedk import SharedK
 from fedplug.errors import ArgumentError, CapabilityError, PayloadError, StateError
 from fedplug.ops.types import ArraySpec
+from fedplug.secure.ring import pack, unpack
 from fedplug.secure.rounds import LEAST_LARGEST, MOST_LARGEST, Rounds
 
 __all__ = ["MaskedMean", "MaskedSum"]
 
 _WIRE_ID = "sharedk-round/1"
-_ROUND = struct.Struct("<IIf")
+_ROUND = struct.Struct("<II")
 _Form = dict[str, tuple[np.dtype[Any], tuple[int, ...]]]
 
 Arrays = Mapping[str, NDArray[Any]]
@@ -121,9 +123,12 @@ class MaskedSum:
         """
         _require_form("a server", server, self._server_form)
         message = self._rounds.message(server)
-        body = _ROUND.pack(self._fingerprint, int(message["round_num"]), float(message["largest"]))
+        body = _ROUND.pack(self._fingerprint, int(message["round_num"]))
+        body += message["largest"].astype("<f4").tobytes()
         if "support" in message:
             body += ops.encode_indices(message["support"], self._rounds.size, form="shortest").tobytes()
+        if "sums" in message:
+            body += pack(self._rounds.encoder.residues(message["sums"]), self.bits)
         return wire.frame(body, _WIRE_ID, "float32", (self._rounds.size,))
 
     def init_client(self) -> dict[str, NDArray[Any]]:
@@ -212,23 +217,31 @@ class MaskedSum:
     def _read(self, message: bytes) -> dict[str, Any]:
         """Returns what `message` wrote."""
         found = wire.unframe(message)
-        size, coded = self._rounds.size, self._rounds.chosen > 0
-        if (found.wire_id, found.dtype, found.shape) != (_WIRE_ID, "float32", (size,)):
-            raise PayloadError(f"the message is not of a masked sum of {size} float32 elements")
-        if len(found.body) < _ROUND.size or coded != (len(found.body) > _ROUND.size):
+        rounds = self._rounds
+        if (found.wire_id, found.dtype, found.shape) != (_WIRE_ID, "float32", (rounds.size,)):
+            raise PayloadError(f"the message is not of a masked sum of {rounds.size} float32 elements")
+        head = _ROUND.size + 4 * math.prod(rounds.magnitudes)
+        code = found.body[head:]
+        if len(found.body) < head or (rounds.chosen > 0 or rounds.memory > 0) != (len(code) > 0):
             raise PayloadError("the message of a masked sum has the wrong length")
-        fingerprint, round_num, largest = _ROUND.unpack_from(found.body)
+        fingerprint, round_num = _ROUND.unpack_from(found.body)
+        largest = (
+            np.frombuffer(found.body[_ROUND.size : head], "<f4").astype(np.float32).reshape(rounds.magnitudes)
+        )
         if fingerprint != self._fingerprint:
             raise PayloadError(
                 "the message is of a masked sum with another encoder, or with other names, shapes or another "
                 "order of arrays"
             )
-        if not (round_num < 2**31 and LEAST_LARGEST <= np.float32(largest) <= MOST_LARGEST):
+        if not (round_num < 2**31 and ((largest >= LEAST_LARGEST) & (largest <= MOST_LARGEST)).all()):
             raise PayloadError("the message of a masked sum has a round or a magnitude that is out of range")
-        read: dict[str, Any] = {"round_num": np.int32(round_num), "largest": np.float32(largest)}
-        if coded:
-            code = np.frombuffer(found.body, np.uint8)[_ROUND.size :]
-            read["support"] = ops.decode_indices(code, self._rounds.entries, size, form="shortest")
+        read: dict[str, Any] = {"round_num": np.int32(round_num), "largest": largest}
+        if rounds.chosen:
+            indices = np.frombuffer(code, np.uint8)
+            read["support"] = ops.decode_indices(indices, rounds.entries, rounds.size, form="shortest")
+        if rounds.memory:
+            sums = self.signed(unpack(bytes(code), rounds.memory, self.bits))
+            read["sums"] = sums.astype(np.int32)
         return read
 
 

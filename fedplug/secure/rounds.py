@@ -15,12 +15,10 @@ from numpy.typing import NDArray
 from fedplug import ops
 from fedplug.encoders.standalone.sharedk import SharedK
 from fedplug.ops.types import Array
+from fedplug.secure.low_rank import Directions, Matrix
 from fedplug.secure.support import expected_magnitudes, updated_growth
 
-__all__ = ["EXTRA", "LEAST_LARGEST", "MOST_LARGEST", "Rounds", "Summed"]
-
-EXTRA = 4
-"""Numbers after the k values, see `Summed`."""
+__all__ = ["LEAST_LARGEST", "MOST_LARGEST", "Rounds", "Summed"]
 
 LEAST_LARGEST, MOST_LARGEST = float(np.float32(1e-30)), float(np.float32(1e30))
 
@@ -49,28 +47,50 @@ class Summed(NamedTuple):
 class Rounds:
     """The rounds of one model.
 
-    A client's vector is k values and four numbers: its weight, a one, the number of its values at the limit,
-    and a zero. A value of a client with the weight w is its integer times ``largest / w``, where w is a whole
-    number from 1 to L. The sum of the integers times ``largest`` is therefore the weighted sum.
+    A client's vector is values in groups, then its weight, a one, the number of its values at the limit in
+    every group, and a zero. With ``rank``, X and y of a matrix are a group each, see
+    `fedplug.secure.low_rank`, if they are fewer integers than its entries would be. k entries of all other
+    tensors are the last group. A value of a client with the weight w is its integer times ``largest / w``,
+    where w is a whole number from 1 to L. The sum of the integers times ``largest`` is therefore the weighted
+    sum.
 
     The server's state is ``<round_num=int32,largest=float32>``, which is also its message. If the server
     chooses a part of the support, the state has the arrays ``support=int32[k]``, ``growth=float32[n]`` and
-    ``sent=int32[n]`` too, see `fedplug.secure.support`, and the message has ``support``.
+    ``sent=int32[n]`` too, see `fedplug.secure.support`, and the message has ``support``. With matrices both
+    have ``largest=float32[groups]`` and ``sums=int32[memory]``, from which the directions come.
     """
 
     def __init__(self, encoder: SharedK, shapes: Sequence[tuple[int, ...]]) -> None:
         """Takes the encoder and the shapes of the model's tensors."""
         self.encoder = encoder
         self.size = sum(map(math.prod, shapes))
-        self.entries = encoder.entries(self.size)
-        self.length = self.entries + EXTRA
         self._shapes = shapes
+        found = [self._matrix(shape) for shape in shapes]
+        self._matrices = {place: matrix for place, matrix in enumerate(found) if matrix}
+        # Without matrices the model is one piece.
+        self._sizes = [math.prod(shape) for shape in shapes] if self._matrices else [self.size]
+        self._others = [place for place in range(len(self._sizes)) if place not in self._matrices]
+        self._others_size = sum(self._sizes[place] for place in self._others)
+        self.entries = encoder.entries(self._others_size) if self._others_size else 0
+        """The number of entries of a support."""
+        self._counts = [count for matrix in self._matrices.values() for count in matrix.counts]
+        self._counts += [self.entries] if self.entries else []
+        self.length = sum(self._counts) + len(self._counts) + 3
+        self.memory = sum(matrix.memory for matrix in self._matrices.values())
+        """The number of sums of earlier rounds in a message."""
+        self.magnitudes = (len(self._counts),) if self._matrices else ()
+        """The shape of the largest magnitudes in a message, one for each group."""
         self.chosen = round(encoder.chosen * self.entries)
         """The number of entries of a support that the server chooses."""
 
     def init_server(self) -> dict[str, NDArray[Any]]:
-        """Returns the server's state before the first round, whose support is random."""
-        state = {"round_num": np.array(0, np.int32), "largest": np.array(self.encoder.largest, np.float32)}
+        """Returns the server's state before the first round, whose support and directions are random."""
+        state = {
+            "round_num": np.array(0, np.int32),
+            "largest": np.full(self.magnitudes, self.encoder.largest, np.float32),
+        }
+        if self.memory:
+            return {**state, "sums": np.zeros(self.memory, np.int32)}
         if not self.chosen:
             return state
         return {
@@ -82,7 +102,7 @@ class Rounds:
 
     def message(self, server: Mapping[str, Array]) -> dict[str, Array]:
         """Returns what the clients of a round need of the server's state."""
-        return {key: x for key, x in server.items() if key in ("round_num", "largest", "support")}
+        return {key: x for key, x in server.items() if key in ("round_num", "largest", "support", "sums")}
 
     def encode(
         self, update: Array, residual: Array, weight: Array, message: Mapping[str, Array]
@@ -96,23 +116,22 @@ class Rounds:
             message: See `message`.
         """
         encoder, limit = self.encoder, self.encoder.limit
-        largest = message["largest"]
+        largest = ops.reshape(message["largest"], [-1])
         if encoder.max_weight is None:
             # No quotient: TensorFlow's optimizer would multiply by the reciprocal, which rounds differently.
-            counted, step = 0 * weight + limit, ops.multiply(largest, np.float32(1 / limit))
+            counted, steps = 0 * weight + limit, ops.multiply(largest, np.float32(1 / limit))
         else:
             share = ops.multiply(weight, np.float32(limit / encoder.max_weight))
             counted = ops.clip(ops.round(share), 1.0, float(limit))
-            step = largest / counted
-        here = encoder.in_round(step, self._support(message))
-        payload, state = here.encode(update, {"residual": residual}, message["round_num"])
-        integers = payload["integers"]
-        at_limit = abs(encoder.signed(integers)) == limit
-        clipped = ops.minimum(ops.sum(ops.astype(at_limit, "int32")), limit)
+            steps = largest / counted
+        updates, residuals = (_split(x, self._sizes) for x in (update, residual))
+        integers = self._encode_matrices(updates, residuals, steps, message)
+        integers += self._encode_others(updates, residuals, steps, message)
+        at_limit = [ops.sum(ops.astype(abs(group) == limit, "int32")) for group in integers]
+        clipped = [ops.astype(ops.minimum(count, limit), "int32") for count in at_limit]
         one = ops.astype(0 * weight + 1, "int32")
-        counts = [ops.astype(counted, "int32"), one, ops.astype(clipped, "int32")]
-        extra = ops.stack([*counts, ops.zeros_like(one)])
-        return ops.concat([integers, extra]), state["residual"]
+        extra = ops.stack([ops.astype(counted, "int32"), one, *clipped, ops.zeros_like(one)])
+        return ops.concat([*map(encoder.residues, integers), extra]), _join(residuals)
 
     def decode(self, total: Array, server: Mapping[str, Array]) -> tuple[Summed, dict[str, Array]]:
         """Returns what the sum of a round says, and the server's next state.
@@ -126,27 +145,28 @@ class Rounds:
         """
         encoder = self.encoder
         signed = encoder.signed(total)
-        weight, clients, clipped, refused = (signed[self.entries + place] for place in range(EXTRA))
-        values, most = ops.identity(signed[: self.entries]), clients * encoder.limit
+        values, extra, clipped, last = _split(signed, [sum(self._counts), 2, len(self._counts), 1])
+        weight, clients, refused = extra[0], extra[1], last[0]
+        most = clients * encoder.limit
         possible = (
             (clients >= 0)
             & (refused >= 0)
             & (clients + refused <= encoder.clients)
             & (weight >= clients)
             & (weight <= most)
-            & (clipped >= 0)
-            & (clipped <= most)
+            & ops.all((clipped >= 0) & (clipped <= most))
             & ops.all(abs(values) <= most)
         )
         what = f"this is not the sum of the vectors of at most {encoder.clients} clients"
         with ops.require(possible, what):
-            integers = ops.astype(values, "float32")
+            integers = _split(ops.identity(values), self._counts)
         counted = ops.astype(weight, "float32")
-        means = ops.multiply(integers, ops.divide_no_nan(server["largest"], counted))
+        units = ops.divide_no_nan(ops.reshape(server["largest"], [-1]), counted)
+        means = [ops.multiply(ops.astype(x, "float32"), units[i]) for i, x in enumerate(integers)]
         unit = np.float32((encoder.max_weight or 1.0) / encoder.limit)
-        update = ops.scatter_decode(self.size, means, self._support(server))
-        summed = Summed(update, counted * unit, clients, clipped, refused)
-        return summed, self._next_server(integers, means, summed, server)
+        limited = ops.astype(ops.sum(clipped), "int32")
+        summed = Summed(self._update(means, server), counted * unit, clients, limited, refused)
+        return summed, self._next_server(integers, means, clipped, clients, server)
 
     def no_update(self, refused: Array) -> Array:
         """Returns the vector of a client without a usable update; int32 ``[length]``.
@@ -158,17 +178,100 @@ class Rounds:
             [ops.repeat(ops.reshape(0 * refused, [1]), self.length - 1), ops.reshape(refused, [1])]
         )
 
+    def _matrix(self, shape: tuple[int, ...]) -> Matrix | None:
+        """Returns the matrix of a tensor, if it takes fewer integers than entries of the tensor."""
+        if self.encoder.rank is None or not math.prod(shape):
+            return None
+        columns = shape[-1] if shape else 1
+        matrix = Matrix(math.prod(shape) // columns, columns, self.encoder.rank)
+        return matrix if sum(matrix.counts) < self.encoder.entries(math.prod(shape)) else None
+
+    def _directions(self, message: Mapping[str, Array]) -> list[Directions]:
+        """Returns the directions of each matrix in a round.
+
+        The noise is below the rounding errors of the sums. It gives random directions where sums are zero.
+        """
+        rank = self.encoder.rank
+        if rank is None or not self._matrices:
+            return []
+        seed = ops.round_seed(self.encoder.seed, message["round_num"])
+        noise = ops.astype(ops.shared_uniform(self.memory + rank, seed) - 0.5, "float32")
+        sums = ops.astype(message["sums"], "float32") + noise[: self.memory]
+        mix = ops.reshape(noise[self.memory :], [-1, 1])
+        parts = _split(sums, [matrix.memory for matrix in self._matrices.values()])
+        return [m.directions(part, mix) for m, part in zip(self._matrices.values(), parts, strict=True)]
+
+    def _encode_matrices(
+        self, updates: list[Array], residuals: list[Array], steps: Array, message: Mapping[str, Array]
+    ) -> list[Array]:
+        """Returns the integers of all matrices, and replaces their residuals."""
+        integers: list[Array] = []
+        for (place, matrix), given in zip(self._matrices.items(), self._directions(message), strict=True):
+            carried, largest = ops.sum_and_largest(updates[place], residuals[place])
+            ops.require_finite(largest, "the update, or its sum with the residual,")
+            # Sums of products of larger numbers could be infinite.
+            carried = ops.clip(carried, -MOST_LARGEST, MOST_LARGEST)
+            of_matrix = steps[len(integers) : len(integers) + 2]
+            found, rest = matrix.encode(ops.reshape(carried, matrix.shape), given, of_matrix, self.encoder)
+            integers += found
+            residuals[place] = ops.reshape(rest, [-1])
+        return integers
+
+    def _encode_others(
+        self, updates: list[Array], residuals: list[Array], steps: Array, message: Mapping[str, Array]
+    ) -> list[Array]:
+        """Returns the integers of the entries of all other tensors, and replaces their residuals."""
+        if not self.entries:
+            return []
+        update, residual = (_join([x[place] for place in self._others]) for x in (updates, residuals))
+        here = self.encoder.in_round(steps[len(self._counts) - 1], self._support(message))
+        payload, state = here.encode(update, {"residual": residual}, message["round_num"])
+        rest = _split(state["residual"], [self._sizes[place] for place in self._others])
+        for place, part in zip(self._others, rest, strict=True):
+            residuals[place] = part
+        return [self.encoder.signed(payload["integers"])]
+
+    def _update(self, means: list[Array], message: Mapping[str, Array]) -> Array:
+        """Returns the mean update, float32 ``[n]``."""
+        parts: dict[int, Array] = {}
+        for number, ((place, matrix), given) in enumerate(
+            zip(self._matrices.items(), self._directions(message), strict=True)
+        ):
+            parts[place] = matrix.decode(ops.concat(means[2 * number : 2 * number + 2]), given)
+        if self.entries:
+            others = ops.scatter_decode(self._others_size, means[-1], self._support(message))
+            sizes = [self._sizes[place] for place in self._others]
+            parts.update(zip(self._others, _split(others, sizes), strict=True))
+        return _join([parts[place] for place in range(len(self._sizes))])
+
     def _next_server(
-        self, integers: Array, means: Array, summed: Summed, server: Mapping[str, Array]
+        self,
+        integers: list[Array],
+        means: list[Array],
+        clipped: Array,
+        clients: Array,
+        server: Mapping[str, Array],
     ) -> dict[str, Array]:
         round_num = server["round_num"]
         after = {
             "round_num": ops.astype(round_num + 1, "int32"),
-            "largest": self._next_largest(integers, summed, server),
+            "largest": self._next_largest(integers, clipped, clients, server["largest"]),
         }
-        if not self.chosen:
-            return after
-        support, counts = server["support"], summed.clients > 0
+        new = {}
+        if self._matrices:
+            sums = _split(server["sums"], [matrix.memory for matrix in self._matrices.values()])
+            new["sums"] = ops.concat(
+                [
+                    matrix.next_sums(ops.concat(integers[2 * number : 2 * number + 2]), sums[number])
+                    for number, matrix in enumerate(self._matrices.values())
+                ]
+            )
+        elif self.chosen:
+            new = self._next_support(means[-1], server)
+        return {**after, **{key: ops.where(clients > 0, x, server[key]) for key, x in new.items()}}
+
+    def _next_support(self, means: Array, server: Mapping[str, Array]) -> dict[str, Array]:
+        round_num, support = server["round_num"], server["support"]
         growth = updated_growth(server["growth"], server["sent"], means, support, round_num)
         moved = ops.astype(round_num - ops.take(server["sent"], support), "float32")
         sent = server["sent"] + ops.astype(ops.scatter_decode(self.size, moved, support), "int32")
@@ -178,23 +281,34 @@ class Rounds:
         marks = ops.scatter_decode(self.size, ones, forced)
         expected = ops.where(marks > 0, ops.max(expected) * 2 + 1, expected)
         best = ops.topk_residual(expected, ops.no_residual(expected), self.entries).indices
-        new = {"support": best, "growth": growth, "sent": sent}
-        return {**after, **{key: ops.where(counts, x, server[key]) for key, x in new.items()}}
+        return {"support": best, "growth": growth, "sent": sent}
 
-    def _next_largest(self, integers: Array, summed: Summed, server: Mapping[str, Array]) -> Array:
-        """Returns the largest magnitude of the next round, a float32 scalar.
+    def _next_largest(self, integers: list[Array], clipped: Array, clients: Array, largest: Array) -> Array:
+        """Returns the largest magnitudes of the next round.
 
-        It is at least four times the largest magnitude of a mean client. Otherwise it is half of the last
-        one, or twice the last one if more than a thousandth of all values reached it.
+        Each is at least four times the largest magnitude of a mean client. Otherwise it is half of the last
+        one, or twice the last one if more than a thousandth of its values reached it.
         """
-        largest, clients = server["largest"], ops.astype(summed.clients, "float32")
-        peak = ops.divide_no_nan(ops.max(abs(integers)), clients * np.float32(self.encoder.limit))
-        many = ops.astype(summed.clipped, "float32") > np.float32(_CLIPPED * self.entries) * clients
-        factor = ops.maximum(_MARGIN * peak, ops.where(many, 0 * peak + 2.0, 0 * peak + 0.5))
-        moved = ops.clip(largest * factor, LEAST_LARGEST, MOST_LARGEST)
-        return ops.astype(ops.where(summed.clients > 0, moved, largest), "float32")
+        counted = ops.astype(clients, "float32")
+        peaks = ops.stack([ops.max(ops.astype(abs(group), "float32")) for group in integers])
+        peaks = ops.divide_no_nan(peaks, counted * np.float32(self.encoder.limit))
+        few = np.array([_CLIPPED * count for count in self._counts], np.float32) * counted
+        many = ops.astype(clipped, "float32") > few
+        factors = ops.maximum(_MARGIN * peaks, ops.where(many, 0 * peaks + 2.0, 0 * peaks + 0.5))
+        moved = ops.clip(largest * ops.reshape(factors, self.magnitudes), LEAST_LARGEST, MOST_LARGEST)
+        return ops.astype(ops.where(clients > 0, moved, largest), "float32")
 
     def _support(self, message: Mapping[str, Array]) -> Array:
         if "support" in message:
             return message["support"]
-        return self.encoder.random_support(self.entries, self.size, message["round_num"])
+        return self.encoder.random_support(self.entries, self._others_size, message["round_num"])
+
+
+def _split(x: Array, sizes: Sequence[int]) -> list[Array]:
+    """Splits a vector into parts of these sizes."""
+    ends = np.cumsum(sizes).tolist()
+    return [x[end - size : end] for size, end in zip(sizes, ends, strict=True)]
+
+
+def _join(parts: Sequence[Array]) -> Array:
+    return parts[0] if len(parts) == 1 else ops.concat(parts)

@@ -10,7 +10,15 @@ from fedplug.secure.rounds import Rounds
 
 tf = pytest.importorskip("tensorflow")
 
-CONFIGURATIONS = [{}, {"chosen": 0.8}, {"chosen": 1.0, "bits": 24}, {"bits": 8}, {"max_weight": 50.0}]
+CONFIGURATIONS = [
+    {},
+    {"chosen": 0.8},
+    {"chosen": 1.0, "bits": 24},
+    {"bits": 8},
+    {"max_weight": 50.0},
+    {"rank": 1},
+    {"rank": 1, "bits": 8, "max_weight": 50.0},
+]
 
 
 def same_bits(ours, theirs):
@@ -21,7 +29,7 @@ def same_bits(ours, theirs):
 @pytest.mark.parametrize("configuration", CONFIGURATIONS, ids=str)
 def test_vectors_residuals_sums_and_states_are_those_of_numpy(configuration):
     encoder = fedplug.encoder("sharedk", fraction=0.1, clients=5, **configuration)
-    rounds = Rounds(encoder, [(20, 30), (), (30,)])
+    rounds = Rounds(encoder, [(20, 30), (), (30,), (7, 9, 10)])
     encode, decode = tf.function(rounds.encode), tf.function(rounds.decode)
     rng, server = np.random.default_rng(1), rounds.init_server()
     residuals = [np.zeros(rounds.size, np.float32)] * 4

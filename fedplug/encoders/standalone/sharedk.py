@@ -43,8 +43,9 @@ class SharedK(Encoder):
     sum of at most ``clients`` of them lies between -2^(bits - 1) and 2^(bits - 1), so it never wraps. The
     residual keeps what was not sent, rounded or limited.
 
-    `fedplug.secure` chooses the support and the step of every round. Without it the support is that of
-    `randomk` for the round, and the step is ``largest / L``.
+    `fedplug.secure` chooses the support and the step of every round, and sends products of matrices instead
+    of entries with ``rank``. Without it the support is that of `randomk` for the round, and the step is
+    ``largest / L``.
 
     Source: Bonawitz et al., "Practical Secure Aggregation for Privacy-Preserving Machine Learning", CCS 2017,
     for sums of integers of a ring; Stich, Cordonnier, Jaggi, "Sparsified SGD with Memory", NeurIPS 2018
@@ -66,6 +67,7 @@ class SharedK(Encoder):
         clients: int,
         bits: int = 15,
         chosen: float = 0.0,
+        rank: int | None = None,
         max_weight: float | None = None,
         largest: float = 1.0,
         seed: int = 0,
@@ -78,6 +80,9 @@ class SharedK(Encoder):
             clients: The most clients whose integers are added.
             bits: Bits of an integer of the ring, which a sum takes too; 4 to 24.
             chosen: The share of the support that the server of `fedplug.secure` chooses; the rest is random.
+            rank: The number of directions in which `fedplug.secure` sends a matrix, from 1 on, see
+                `fedplug.secure.low_rank`; it needs ``chosen=0``. None: `fedplug.secure` sends entries of
+                matrices, too.
             max_weight: The weight from which on clients count the same in `fedplug.secure`, 1e-30 to 1e30;
                 None: all clients count the same.
             largest: The largest magnitude that is sent in the first round; larger values are limited to it.
@@ -93,6 +98,12 @@ class SharedK(Encoder):
         check_whole("sharedk clients", clients, 1)
         check_whole("sharedk bits", bits, _LEAST_BITS, _MOST_BITS)
         check_number("sharedk chosen", chosen, lambda part: 0 <= part <= 1, "from 0 to 1")
+        if rank is not None:
+            check_whole("sharedk rank", rank, 1)
+            if chosen:
+                raise ConfigError(
+                    f"sharedk: with rank={rank} all entries are random; leave chosen={chosen} out"
+                )
         if max_weight is not None:
             check_number("sharedk max_weight", max_weight, _is_magnitude, "from 1e-30 to 1e30")
         check_number("sharedk largest", largest, _is_magnitude, "from 1e-30 to 1e30")
@@ -106,7 +117,7 @@ class SharedK(Encoder):
                 f"sharedk: {bits} bits leave each of {clients} clients integers from {-self.limit} to "
                 f"{self.limit}; use at least {least} bits for {_LEAST_LIMIT}, or fewer clients"
             )
-        self.clients, self.bits, self.chosen = clients, bits, chosen
+        self.clients, self.bits, self.chosen, self.rank = clients, bits, chosen, rank
         self.max_weight, self.largest, self.seed = max_weight, largest, seed
         self._step: Array | None = None
         self._support: Array | None = None
@@ -134,7 +145,7 @@ class SharedK(Encoder):
         )
 
     def get_config(self) -> dict[str, Any]:
-        given = {"chosen": self.chosen, "max_weight": self.max_weight}
+        given = {"chosen": self.chosen, "rank": self.rank, "max_weight": self.max_weight}
         return {
             **self._sparsity.get_config(),
             "clients": self.clients,
@@ -176,13 +187,17 @@ class SharedK(Encoder):
         step = ops.astype(step, taken.values.dtype)
         noise = ops.dither(taken.values, ops.round_seed(self.seed, round_num))
         noise = ops.astype(noise, taken.values.dtype)
-        whole = ops.clip(ops.floor(ops.divide_no_nan(taken.values, step) + noise), -self.limit, self.limit)
+        whole = self.rounded(taken.values, step, noise)
         sent = ops.saturate_cast(ops.multiply(whole, step), x.dtype)
         lost = taken.values - ops.widened(sent)
         (residual,) = add_selected([taken.residual], [lost], [support])
-        integers = self._residues(ops.astype(whole, "int32"))
+        integers = self.residues(ops.astype(whole, "int32"))
         payload = {"integers": integers, "about": self._about(step, round_num)}
         return payload, {"residual": ops.ensure_shape(residual, x.shape)}
+
+    def rounded(self, values: Array, step: Array, noise: Any) -> Array:
+        """Returns whole numbers from -L to L: ``floor(values / step + noise)``, limited to them."""
+        return ops.clip(ops.floor(ops.divide_no_nan(values, step) + noise), -self.limit, self.limit)
 
     def decode(self, payload: Payload, spec: Spec) -> Array:
         """Returns the values at the support, and zeros elsewhere."""
@@ -199,7 +214,8 @@ class SharedK(Encoder):
         integers = integers % 2**self.bits
         return ops.where(integers >= 2 ** (self.bits - 1), integers - 2**self.bits, integers)
 
-    def _residues(self, signed: Array) -> Array:
+    def residues(self, signed: Array) -> Array:
+        """Returns the residues of numbers from -2^(bits - 1) on."""
         return ops.where(signed < 0, signed + 2**self.bits, signed)
 
     def random_support(self, count: int, size: int, round_num: Array) -> Array:
@@ -229,7 +245,7 @@ class SharedK(Encoder):
             & ops.all((integers >= -half) & (integers < half))
         )
         with ops.require(valid, "a sharedk payload has numbers that are out of range"):
-            return {"integers": self._residues(integers), "about": about}
+            return {"integers": self.residues(integers), "about": about}
 
     @property
     def _width(self) -> str:

@@ -20,6 +20,7 @@ from fedplug.tff.runtime import use_runtime
 pytestmark = pytest.mark.usefixtures("inprocess")
 
 ENCODER = "sharedk(0.1, clients=3, chosen=0.5, max_weight=64)"
+BY_RANK = "sharedk(0.5, clients=3, bits=8, rank=2, max_weight=64)"
 
 
 @pytest.fixture(scope="module")
@@ -50,12 +51,13 @@ def test_only_the_vector_and_known_sizes_leave_a_client_and_all_in_secure_sums(p
     assert [found for found in sent if isinstance(found, tff.TensorType) and found.shape] == [vector]
 
 
-def test_a_round_has_the_bits_of_numpy():
-    shapes = collections.OrderedDict(a=[20, 10], b=[10])
+@pytest.mark.parametrize("expression", [ENCODER, BY_RANK])
+def test_a_round_has_the_bits_of_numpy(expression):
+    shapes = collections.OrderedDict(a=[20, 10], b=[10], c=[6, 30])
     value_type = tff.to_type(
         collections.OrderedDict((name, tff.TensorType(np.float32, shape)) for name, shape in shapes.items())
     )
-    encoder, rng = fedplug.encoder(ENCODER), np.random.default_rng(0)
+    encoder, rng = fedplug.encoder(expression), np.random.default_rng(0)
     masked = MaskedSum(encoder, {name: np.zeros(shape, np.float32) for name, shape in shapes.items()})
     aggregation = SecureAggregation(value_type, encoder, "reference")
     server, states = aggregation.init_server(), [aggregation.init_client() for _ in range(3)]

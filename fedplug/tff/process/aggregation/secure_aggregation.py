@@ -96,6 +96,6 @@ class SecureAggregation:
                 "payloads": summed.clients,
                 "nonfinite_updates": summed.refused,
                 "clipped": summed.clipped,
-                "largest": state["largest"],
+                "largest": ops.max(state["largest"]),
             },
         }
