@@ -76,9 +76,10 @@ _SERVER_MOMENTUM = (
 )
 _SECURE = (
     "`sharedk` sends entries that all clients of a round share, as integers that masks can hide "
-    "(`fedplug.secure`): more entries of fewer bits in equal bytes. The first table of the task has "
-    "`topk(0.01)` with the entries of each client, which masks cannot hide. Without compression there are 4 "
-    'bytes for each parameter; SecAgg+ sends 8, so "up" is twice as high beside it.'
+    "(`fedplug.secure`): more entries of fewer bits in equal bytes, or with `rank` products of each matrix "
+    "with directions that all clients share. The first table of the task has `topk(0.01)` with the entries "
+    "of each client, which masks cannot hide. Without compression there are 4 bytes for each parameter; "
+    'SecAgg+ sends 8, so "up" is twice as high beside it.'
 )
 
 _BOTH_WAYS = ("no compression", "auto; broadcast auto")
