@@ -103,7 +103,7 @@ class MaskedSum:
 
     @property
     def length(self) -> int:
-        """The number of integers of a vector: k values, and four more."""
+        """The number of integers of a vector: values, and a few counts."""
         return self._rounds.length
 
     @property
@@ -116,7 +116,7 @@ class MaskedSum:
         return self._rounds.init_server()
 
     def message(self, server: Arrays) -> bytes:
-        """Returns the message of a round: its number, its largest magnitude, and a chosen support.
+        """Returns the message of a round, from which clients compute its support and its directions.
 
         Raises:
             StateError: The state has another form.

@@ -194,8 +194,9 @@ def test_a_restarted_node_with_a_new_id_continues_with_its_residual(nodes: Nodes
         np.testing.assert_array_equal(sums[-1], expected.total)
 
 
-def test_weights_are_masked_and_bounded(nodes: Nodes, sums: list[Any]) -> None:
-    encoder = "sharedk(0.05, clients=8, max_weight=40)"
+@pytest.mark.parametrize("by", ["0.05", "0.2, bits=10, rank=2"])
+def test_weights_are_masked_and_bounded(nodes: Nodes, sums: list[Any], by: str) -> None:
+    encoder = f"sharedk({by}, clients=8, max_weight=40)"
     for node in CLIENTS:
         nodes.add(node, client_app())
     train, expected = training(nodes, encoder), Expected(encoder)
