@@ -509,14 +509,13 @@ class ModelSum(_WeightedSum):
             with np.errstate(all="ignore"):
                 if not is_on_device(array):
                     np.divide(array, np.asarray(self._weight, array.dtype), out=array)
-                means[name] = array = ops.astype(array, self._parts[name].dtype_of_mean)
-            try:
-                ops.require_finite(array, "the mean")
-            except NonFiniteError:
+                means[name] = ops.astype(array, self._parts[name].dtype_of_mean)
+        for (name, array), finite in zip(means.items(), _are_finite(list(means.values())), strict=True):
+            if not finite:
                 raise NonFiniteError(
                     f"tensor {name!r}: the mean is not finite in {array.dtype}; the weights add up to "
                     f"{self._weight:.3g}"
-                ) from None
+                )
         return means
 
     def _require_names(self, payloads: Mapping[str, Any]) -> None:
@@ -573,6 +572,13 @@ def _magnitudes(arrays: Sequence[Any]) -> list[float]:
     there = [array for array in arrays if is_on_device(array)]
     found = iter(_cuda.sums.largest_of_each(there) if there else ())
     return [next(found) if is_on_device(array) else _finite_magnitude(array) for array in arrays]
+
+
+def _are_finite(arrays: Sequence[Any]) -> list[bool]:
+    """Returns whether all elements of each array are finite; those on a device are one call."""
+    there = [array for array in arrays if is_on_device(array)]
+    found = iter(_cuda.checks.are_finite(there) if there else ())
+    return [next(found) if is_on_device(array) else kernels.all_finite(array) for array in arrays]
 
 
 def _finite_magnitude(array: NDArray[Any]) -> float:

@@ -6,14 +6,15 @@ from typing import Any
 
 from fedplug import kernels
 from fedplug.ops import _cuda, _tensorflow
-from fedplug.ops.dispatch import also_on
+from fedplug.ops.checks import require_finite
+from fedplug.ops.dispatch import also_on, of_each
 from fedplug.ops.donation import place_for
 from fedplug.ops.types import Array, TakenFromSum
 
-__all__ = ["gather_sum", "take_from_sum"]
+__all__ = ["gather_finite_of_each", "gather_sum", "take_from_sum", "take_from_sum_of_each"]
 
 
-@also_on(tensors=lambda: _tensorflow.gather_sum.gather_sum, devices=lambda: _cuda.gather_sum.gather_sum)
+@also_on(tensors=lambda: _tensorflow.gather_sum.gather_sum)
 def gather_sum(delta: Any, residual: Any, indices: Any, *, lowering: str | None = None) -> Array:
     """Computes ``(delta + residual)[indices]``, and no other sum.
 
@@ -32,7 +33,7 @@ def gather_sum(delta: Any, residual: Any, indices: Any, *, lowering: str | None 
     return kernels.gather_sum(delta, residual, indices)
 
 
-@also_on(tensors=lambda: _tensorflow.gather_sum.take_from_sum, devices=lambda: _cuda.gather_sum.take_from_sum)
+@also_on(tensors=lambda: _tensorflow.gather_sum.take_from_sum)
 def take_from_sum(delta: Any, residual: Any, indices: Any, *, lowering: str | None = None) -> TakenFromSum:
     """Takes the entries of ``a = delta + residual`` at ``indices``.
 
@@ -52,3 +53,18 @@ def take_from_sum(delta: Any, residual: Any, indices: Any, *, lowering: str | No
     rest = place_for(residual, delta)
     values = kernels.take_from_sum(delta, residual, indices, residual_out=None if rest is residual else rest)
     return TakenFromSum(values, rest)
+
+
+take_from_sum_of_each = of_each(take_from_sum, lambda: _cuda.gather_sum.take_from_sum_of_each)
+"""Does what `take_from_sum` does for each tensor of a list; on a device in one call."""
+
+
+def _gather_finite(x: Array, indices: Array) -> Array:
+    return gather_sum(require_finite(x, "the update"), None, indices)
+
+
+gather_finite_of_each = of_each(_gather_finite, lambda: _cuda.gather_sum.gather_finite_of_each)
+"""Returns the entries of each update at its indices; on a device in one call.
+
+Raises NonFiniteError if an update holds a NaN or an infinity.
+"""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, ClassVar
 
 from fedplug import ops
@@ -10,7 +11,8 @@ from fedplug.encoders.base import State
 from fedplug.encoders.index_coders.seeded import Seeded
 from fedplug.encoders.sparsity import Sparsity
 from fedplug.encoders.stages import Selection, Sparsifier
-from fedplug.ops.types import Array
+from fedplug.ops.gather_sum import gather_finite_of_each, take_from_sum_of_each
+from fedplug.ops.types import Array, DType
 from fedplug.registry.specs import EXECUTIONS_AND_CUDA, Capabilities
 from fedplug.schedules import Schedule
 
@@ -89,17 +91,32 @@ class RandomK(Sparsifier):
         return {**self.sparsity.get_config(), "seed": self._seed, "error_feedback": self.error_feedback}
 
     def select(self, x: Array, state: State, round_num: Array) -> Selection:
-        size = ops.num_elements(x)
-        count = self.sparsity.of_size(size, round_num)
-        indices = ops.draw_indices(ops.round_seed(self._seed, round_num), count, size)
+        return self.grouped_select([x], [state], round_num)[0]
+
+    def grouped_select(
+        self, xs: Sequence[Array], states: Sequence[State], round_num: Array
+    ) -> list[Selection]:
+        """Selects from each tensor by itself."""
+        seed = ops.round_seed(self._seed, round_num)
+        sizes = [ops.num_elements(x) for x in xs]
+        counts = [self.sparsity.of_size(size, round_num) for size in sizes]
+        indices = [ops.draw_indices(seed, count, size) for count, size in zip(counts, sizes, strict=True)]
         if not self.error_feedback:
-            x = ops.require_finite(x, "the update")
-            begins = _run_begins(count, size)
-            values = ops.widened(ops.gather_sum(x, None, indices))
-            values = ops.multiply(values, ops.astype(begins[1:] - begins[:-1], values.dtype))
-            return Selection(ops.saturate_cast(values, x.dtype), indices, {})
-        taken = ops.take_from_sum(x, state["residual"], indices)
-        return Selection(taken.values, indices, {"residual": ops.ensure_shape(taken.residual, x.shape)})
+            found = gather_finite_of_each(xs, indices)
+            each = zip(xs, found, counts, sizes, strict=True)
+            values = [_scaled(read, _run_begins(count, size), x.dtype) for x, read, count, size in each]
+            return [Selection(*chosen, {}) for chosen in zip(values, indices, strict=True)]
+        taken = take_from_sum_of_each(xs, [state["residual"] for state in states], indices)
+        return [
+            Selection(each.values, places, {"residual": ops.ensure_shape(each.residual, x.shape)})
+            for x, each, places in zip(xs, taken, indices, strict=True)
+        ]
+
+
+def _scaled(values: Array, begins: Array, dtype: DType) -> Array:
+    """Returns the entry of each run times its length."""
+    wide = ops.widened(values)
+    return ops.saturate_cast(ops.multiply(wide, ops.astype(begins[1:] - begins[:-1], wide.dtype)), dtype)
 
 
 def _run_begins(count: Array | int, size: int) -> Array:

@@ -27,7 +27,7 @@ __all__ = [
     "chunked_topk",
     "gathered",
     "momentum_topk",
-    "require_all_finite",
+    "non_finite_counts",
     "scaled",
     "taken",
     "taken_above",
@@ -146,44 +146,57 @@ def momentum_topk(
 
 
 def taken(
-    x: DeviceArray, residual: DeviceArray | None, indices: NDArray[np.int32], stream: int
-) -> TakenFromSum:
-    """Takes entries of a sum as `fedplug.ops.take_from_sum` does; zeros for a residual of None."""
-    _require_fitting([x], [residual])
-    if np.any(np.diff(indices) <= 0):
-        raise ArgumentError("the indices do not ascend strictly")
-    _require_inside(indices, x.size)
-    results = Results([_COUNT, x.dtype.itemsize * len(indices)], x, stream)
-    rest = empty_like(x, stream)
-    _queue_sum(x, residual, rest, 1, stream, non_finite=results.at[0])
-    queue(TAKE, [Entries(rest, indices, results.at[1], len(indices))], stream)
-    non_finite, values = results.fetch()
-    require_counted_finite(non_finite, [x.size])
-    return TakenFromSum(values.view(x.dtype), rest)
+    xs: Sequence[DeviceArray], residuals: _Residuals, indices: Sequence[NDArray[np.int32]], stream: int
+) -> list[TakenFromSum]:
+    """Takes entries of sums as `fedplug.ops.take_from_sum` does; zeros for a residual of None. Waits once."""
+    _require_fitting(xs, residuals)
+    for x, places in zip(xs, indices, strict=True):
+        if np.any(np.diff(places) <= 0):
+            raise ArgumentError("the indices do not ascend strictly")
+        _require_inside(places, x.size)
+    rests = [empty_like(x, stream) for x in xs]
+    values = _entries_of_finite(xs, residuals, rests, TAKE, indices, stream)
+    return [TakenFromSum(each, rest) for each, rest in zip(values, rests, strict=True)]
 
 
 def gathered(
-    x: DeviceArray, residual: DeviceArray | None, indices: NDArray[np.int32], stream: int
-) -> NDArray[Any]:
-    """Reads entries of a sum as `fedplug.ops.gather_sum` does."""
-    _require_fitting([x], [residual])
-    _require_inside(indices, x.size)
-    total = x
-    if residual is not None:
-        total = empty_like(x, stream)
-        _queue_sum(x, residual, total, 1, stream)
-    results = Results([x.dtype.itemsize * len(indices)], x, stream)
-    queue(READ, [Entries(total, indices, results.at[0], len(indices))], stream)
-    (values,) = results.fetch()
-    return values.view(x.dtype)
+    xs: Sequence[DeviceArray], indices: Sequence[NDArray[np.int32]], stream: int
+) -> list[NDArray[Any]]:
+    """Reads entries of arrays, which must be finite. Waits once."""
+    _require_fitting(xs, [])
+    for x, places in zip(xs, indices, strict=True):
+        _require_inside(places, x.size)
+    return _entries_of_finite(xs, [None] * len(xs), [None] * len(xs), READ, indices, stream)
 
 
-def require_all_finite(x: DeviceArray, stream: int) -> None:
-    """Raises NonFiniteError if an element is NaN or infinite."""
-    require_wide([x])
-    results = Results([_COUNT], x, stream)
-    _queue_sum(x, None, None, 1, stream, non_finite=results.at[0])
-    require_counted_finite(results.fetch()[0], [x.size])
+def _entries_of_finite(
+    xs: Sequence[DeviceArray],
+    residuals: _Residuals,
+    totals: Sequence[DeviceArray | None],
+    work: int,
+    indices: Sequence[NDArray[np.int32]],
+    stream: int,
+) -> list[NDArray[Any]]:
+    """Writes sums over ``totals``, or none for None, and works on their entries; refuses sums not finite."""
+    sizes = [x.dtype.itemsize * len(places) for x, places in zip(xs, indices, strict=True)]
+    results = Results([_COUNT * len(xs), *sizes], xs[0], stream)
+    entries = []
+    for i, (x, residual, total) in enumerate(zip(xs, residuals, totals, strict=True)):
+        _queue_sum(x, residual, total, 1, stream, non_finite=results.at[0] + _COUNT * i)
+        entries.append(Entries(total or x, indices[i], results.at[1 + i], len(indices[i])))
+    queue(work, entries, stream)
+    non_finite, *values = results.fetch()
+    require_counted_finite(non_finite, [x.size for x in xs])
+    return [each.view(x.dtype) for each, x in zip(values, xs, strict=True)]
+
+
+def non_finite_counts(xs: Sequence[DeviceArray], stream: int) -> list[int]:
+    """Counts the elements of each array that are NaN or infinite. Waits once."""
+    require_wide(xs)
+    results = Results([_COUNT * len(xs)], xs[0], stream)
+    for i, x in enumerate(xs):
+        _queue_sum(x, None, None, 1, stream, non_finite=results.at[0] + _COUNT * i)
+    return results.fetch()[0].view(np.uint32)[::2].tolist()
 
 
 def _queue_sum(

@@ -25,6 +25,8 @@ def count(fake):
         ("topk(0.05, chunk=64, decay=0.5) | qsgd(8)", 2),
         ("dgc(0.05)", 2),
         ("threshold(2)", 3),
+        ("randomk(0.05)", 2),
+        ("randomk(0.05, error_feedback=True)", 2),
     ],
 )
 def test_a_list_is_copied_and_waited_for_as_often_as_one_tensor(device, count, expression, copies):
@@ -37,3 +39,12 @@ def test_a_list_is_copied_and_waited_for_as_often_as_one_tensor(device, count, e
         assert (found["copy"], found["wait"]) == (copies, copies)
         each = 0 if expression.startswith("topk(0.05") and "chunk" not in expression else 3 * tensors
         assert found["launch"] + found["set"] <= 8 + each
+
+
+def test_the_means_of_a_model_are_waited_for_as_often_as_one(device, count):
+    for tensors in (1, 12):
+        like = {f"layer{i}": device.put(np.ones((8, 100), np.float32)) for i in range(tensors)}
+        total = fedplug.ModelSum.like(like)
+        total.add(fedplug.codec("sign").encode_model(like)[0])
+        total.value()
+        assert count(total.mean)["wait"] == 2  # for the divisors on their way, and for the check

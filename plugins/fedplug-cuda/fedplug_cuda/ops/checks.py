@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from fedplug.errors import NonFiniteError
 from fedplug.ops.device_array import DeviceArray
 from fedplug_cuda.arrays import stream_handle
-from fedplug_cuda.sums import require_all_finite
+from fedplug_cuda.sums import non_finite_counts
 
-__all__ = ["require_finite"]
+__all__ = ["are_finite", "require_finite"]
+
+
+def are_finite(xs: Sequence[DeviceArray]) -> list[bool]:
+    """Returns whether all elements of each array are finite. Waits once."""
+    return [count == 0 for count in non_finite_counts(xs, stream_handle(None, xs[0]))]
 
 
 def require_finite(x: DeviceArray, what: str) -> DeviceArray:
     """See `fedplug.ops.require_finite`."""
-    try:
-        require_all_finite(x, stream_handle(None, x))
-    except NonFiniteError as error:
-        raise NonFiniteError(f"{what} holds a NaN or an infinity", count=error.count) from None
+    (count,) = non_finite_counts([x], stream_handle(None, x))
+    if count:
+        raise NonFiniteError(f"{what} holds a NaN or an infinity", count=count)
     return x
