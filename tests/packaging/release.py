@@ -47,7 +47,8 @@ def main(uv: str, *chosen: str) -> int:
         summary.append(f"{outcome:8}{name:10}{time.monotonic() - begin:6.0f} s  {what}")
         summary += [f"        {problem}" for problem in problems]
     print("", *summary, "", *_built(), sep="\n")
-    print(f"not ready: {', '.join(failed)}" if failed else "ready to be tagged and uploaded")
+    ready = "the other steps were not run" if chosen else "ready to be tagged and uploaded"
+    print(f"not ready: {', '.join(failed)}" if failed else ready)
     return 1 if failed else 0
 
 
@@ -115,7 +116,11 @@ def offline(uv: str) -> Iterator[str]:
 
 
 def artifacts(uv: str) -> Iterator[str]:
-    """Everything in dist/ has the version and the licence, valid metadata, and a README that renders."""
+    """No wheel is missing in dist/; all there have the version, the licence, metadata, and a README."""
+    for minor in range(wheels.OLDEST[1], wheels.NEWEST[1] + 1):
+        for machine in (wheels.HERE, wheels.ELSEWHERE):
+            if not list(DIST.glob(f"fedplug-*-cp3{minor}-*_{machine}.whl")):
+                yield f"no wheel of fedplug for Python 3.{minor} on {machine}"
     paths = sorted([*DIST.glob("*.whl"), *DIST.glob("*.tar.gz")])
     if not paths:
         yield "dist/ is empty: the steps compiled and sources fill it"
