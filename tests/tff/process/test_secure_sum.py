@@ -78,7 +78,7 @@ def test_a_round_has_the_bits_of_numpy(expression):
             our_total = our_total + vector
             np.testing.assert_array_equal(encoded["message"], vector)
             np.testing.assert_array_equal(states[number]["residual"], residuals[number]["residual"])
-        finished = aggregation.finish(total, server)
+        finished = aggregation.finish({"vectors": total, "clients": 3}, server)
         mean, ours = masked.decode(our_total, ours)
         server = finished["state"]
         np.testing.assert_equal(dict(finished["value"]), mean.update)
@@ -95,6 +95,20 @@ def test_a_training_learns_and_counts(process, dataset):
     assert measured["uplink_bytes"] == 3 * bytes_of_a_client
 
 
+def test_a_client_without_examples_is_counted_with_the_bytes_that_it_sends(process, dataset):
+    measured = [
+        process.next(
+            process.initialize(),
+            [dataset(0), *[dataset(1, examples=0)] * idle],
+            [process.initialize_client()] * (1 + idle),
+        )["metrics"]["aggregator"]
+        for idle in (0, 2)
+    ]
+    assert [int(m["payloads"]) for m in measured] == [1, 1]
+    assert [int(m["clients"]) for m in measured] == [1, 3]
+    assert measured[1]["uplink_bytes"] == 3 * measured[0]["uplink_bytes"] > 0
+
+
 def test_a_client_that_is_not_finite_is_only_counted():
     value_type = tff.to_type(collections.OrderedDict(a=tff.TensorType(np.float32, [40])))
     aggregation = SecureAggregation(value_type, fedplug.encoder(ENCODER), "reference")
@@ -106,11 +120,12 @@ def test_a_client_that_is_not_finite_is_only_counted():
     )
     assert not np.any(bad["state"]["residual"])
     assert not np.any(idle["message"])
-    finished = aggregation.finish(good["message"] + bad["message"] + idle["message"], server)
-    alone = aggregation.finish(good["message"], server)
+    total = good["message"] + bad["message"] + idle["message"]
+    finished = aggregation.finish({"vectors": total, "clients": 3}, server)
+    alone = aggregation.finish({"vectors": good["message"], "clients": 1}, server)
     np.testing.assert_array_equal(finished["value"]["a"], alone["value"]["a"])
     measured = finished["measurements"]
-    assert (measured["clients"], measured["payloads"], measured["nonfinite_updates"]) == (2, 1, 1)
+    assert (measured["clients"], measured["payloads"], measured["nonfinite_updates"]) == (3, 1, 1)
 
 
 @pytest.mark.parametrize(

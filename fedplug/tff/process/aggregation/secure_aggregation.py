@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections
 import functools
 import math
 from typing import Any
@@ -24,11 +25,11 @@ class SecureAggregation:
 
     It has the computations of `EncodedAggregation`, with these types: the client's message M is the vector
     ``int32[length]`` of `fedplug.secure.Rounds`, whose numbers are below 2^bits; nothing else leaves a
-    client. A is the sum of the vectors, C is ``<residual=float32[n]>``. The measurements are
+    client but a one that counts it. A is ``<vectors=int32[length],clients=int32>``, the sums of both. C is
+    ``<residual=float32[n]>``. The measurements are
     ``<uplink_bytes=int64,clients=int32,payloads=int32,nonfinite_updates=int32,clipped=int32,largest=float32>``.
-    They come from the sum, so ``clients`` has only those with a finite or a non-finite update, and
-    ``uplink_bytes`` is ``bits / 8`` bytes for each of their integers. A client without a usable update sends
-    zeros, which change no sum but the number of non-finite updates.
+    ``uplink_bytes`` is ``bits / 8`` bytes for each integer of all clients' vectors. A client without a usable
+    update sends zeros, which change no sum but the number of non-finite updates; they take the same bytes.
     """
 
     def __init__(self, value_type: Any, encoder: SharedK, lowering: str) -> None:
@@ -54,12 +55,18 @@ class SecureAggregation:
             self.init_client.type_signature.result,
             self.server_message.type_signature.result,
         )
-        total_type = self.encode.type_signature.result.message
+        total_type = tff.to_type(
+            collections.OrderedDict(
+                vectors=self.encode.type_signature.result.message, clients=tff.TensorType(np.int32)
+            )
+        )
         self.finish = trace(self._finish, total_type, server_state_type)
 
     def aggregate(self, messages: Any) -> Any:
         """``{M}@CLIENTS -> A@SERVER``; to be called in a `tff.federated_computation`."""
-        return tff.federated_secure_sum_bitwidth(messages, self._rounds.encoder.bits)
+        vectors = tff.federated_secure_sum_bitwidth(messages, self._rounds.encoder.bits)
+        clients = tff.federated_secure_sum_bitwidth(tff.federated_value(np.int32(1), tff.CLIENTS), 1)
+        return tff.federated_zip(collections.OrderedDict(vectors=vectors, clients=clients))
 
     def _init_client(self) -> Any:
         return {"residual": tf.zeros([self._rounds.size], tf.float32)}
@@ -78,21 +85,20 @@ class SecureAggregation:
         )
         return {"message": vector, "state": {"residual": residual}}
 
-    def _finish(self, total: tf.Tensor, state: Any) -> Any:
-        summed, next_state = self._rounds.decode(total, state)
+    def _finish(self, total: Any, state: Any) -> Any:
+        summed, next_state = self._rounds.decode(total["vectors"], state)
         sizes = [math.prod(t.shape) for t in self._types]
         parts = [
             ops.saturate_cast(tf.reshape(part, t.shape), t.dtype)
             for part, t in zip(tf.split(summed.update, sizes), self._types, strict=True)
         ]
-        clients = summed.clients + summed.refused
         per_client = (self._rounds.length * self._rounds.encoder.bits + 7) // 8
         return {
             "value": structures.unflatten(parts, self._value_type),
             "state": next_state,
             "measurements": {
-                "uplink_bytes": tf.cast(clients, tf.int64) * per_client,
-                "clients": clients,
+                "uplink_bytes": tf.cast(total["clients"], tf.int64) * per_client,
+                "clients": total["clients"],
                 "payloads": summed.clients,
                 "nonfinite_updates": summed.refused,
                 "clipped": summed.clipped,
