@@ -17,6 +17,7 @@ from fedplug.codecs.arrays import named_arrays
 from fedplug.encoders.standalone.sharedk import SharedK
 from fedplug.errors import ArgumentError, CapabilityError, PayloadError, StateError
 from fedplug.ops.types import ArraySpec
+from fedplug.registry.component import plain
 from fedplug.secure.ring import pack, unpack
 from fedplug.secure.rounds import LEAST_LARGEST, MOST_LARGEST, Rounds
 
@@ -154,14 +155,17 @@ class MaskedSum:
             The vector, int64 ``[length]`` of numbers from 0 to 2^bits - 1, and ``{"residual": float32[n]}``.
 
         Raises:
-            ArgumentError: The update has not the form of the model, or the weight is not above 0.
+            ArgumentError: The update has not the form of the model, or the weight is not a number above 0.
             NonFiniteError: The update has a NaN, or a number that is not finite as a float32.
             PayloadError: The message is damaged, or of a server with another encoder, or with other names or
                 shapes of arrays in this order.
             StateError: The state has another form.
         """
-        if not 0 < weight < float("inf"):
-            raise ArgumentError(f"weight is {weight!r}; it must be above 0, or send masked.no_update()")
+        weight = plain(weight)
+        if not (isinstance(weight, int | float) and 0 < weight < float("inf")):
+            raise ArgumentError(
+                f"weight is {weight!r}; it must be a number above 0, or send masked.no_update()"
+            )
         _require_form("a client", client, self._client_form)
         counted = np.float32(min(weight, self._rounds.encoder.max_weight or 1.0))
         vector, after = self._rounds.encode(

@@ -21,12 +21,20 @@ def pack(vector: Any, bits: int) -> bytes:
     '2103'
 
     Raises:
-        ArgumentError: An integer is out of range, or bits is not 1 to 62.
+        ArgumentError: A number is not an integer or is out of range, or bits is not 1 to 62.
     """
     _require_bits(bits)
-    numbers = np.asarray(vector, np.int64).reshape(-1)
-    if numbers.size and not (numbers.min() >= 0 and numbers.max() < 2**bits):
-        raise ArgumentError(f"integers from 0 to 2^{bits} - 1 can be packed; take them modulo 2^{bits}")
+    numbers = np.asarray(vector).reshape(-1)
+    if numbers.size:
+        if numbers.dtype.kind not in "iu":
+            raise ArgumentError(
+                f"vector has {numbers.dtype} values; pack takes integers, so round them first"
+            )
+        if not (numbers.min() >= 0 and numbers.max() < 2**bits):
+            raise ArgumentError(
+                f"vector has integers from {numbers.min()} to {numbers.max()}; pack takes those from 0 to "
+                f"2^{bits} - 1, so take them modulo 2^{bits}"
+            )
     octets = numbers.astype("<i8").view(np.uint8).reshape(-1, 8)
     numbers_bits = np.unpackbits(octets, axis=1, count=bits, bitorder="little")
     return np.packbits(numbers_bits, bitorder="little").tobytes()

@@ -271,8 +271,9 @@ def test_what_does_not_fit_is_refused():
         masked.encode({**update, "bias": update["bias"] * np.nan}, masked.init_client(), message)
     with pytest.raises(NonFiniteError):
         masked.encode({**update, "bias": update["bias"] + 1e300}, masked.init_client(), message)
-    with pytest.raises(ArgumentError, match="weight is 0"):
-        masked.encode(update, masked.init_client(), message, weight=0)
+    for weight in (0, -1, np.nan, np.inf, "3", None, np.ones(2)):
+        with pytest.raises(ArgumentError, match="must be a number above 0"):
+            masked.encode(update, masked.init_client(), message, weight=weight)
     with pytest.raises(StateError, match="'residual'"):
         masked.encode(update, {}, message)
     with pytest.raises(ArgumentError, match="67 integers"):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -23,6 +24,17 @@ def test_packed_integers_are_one_number_of_so_many_bits(bits, numbers):
 def test_an_integer_out_of_range_is_not_packed(number):
     with pytest.raises(ArgumentError, match=r"from 0 to 2\^4 - 1"):
         pack([number], 4)
+
+
+@pytest.mark.parametrize("number", [1.5, 2.0, True, "1", 2**70])
+def test_only_integers_are_packed(number):
+    with pytest.raises(ArgumentError, match="pack takes integers"):
+        pack([number], 4)
+
+
+def test_integers_above_int64_are_not_taken_for_negative_ones():
+    with pytest.raises(ArgumentError, match=r"from 0 to 2\^62 - 1"):
+        pack(np.array([2**63 + 1], np.uint64), 62)
 
 
 @pytest.mark.parametrize("data", [b"", b"\x21\x03\x00", b"\x21\x83"])
