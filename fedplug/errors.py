@@ -47,7 +47,10 @@ _OPTIONAL = {
     "tensorflow_federated": ("TensorFlow Federated", _TFF_EXTRA),
     "matplotlib": ("Matplotlib", "`pip install matplotlib`, which fedplug[experiments] also installs"),
     "sklearn": ("scikit-learn", "`pip install scikit-learn`, which fedplug[experiments] also installs"),
+    "fedplug_postgres": ("fedplug-postgres", "`pip install fedplug-postgres`"),
     "fedplug_ray": ("fedplug-ray", "`pip install 'fedplug[ray]'` on Python 3.11"),
+    "fedplug_robust": ("fedplug-robust", "`pip install fedplug-robust` on Python 3.11"),
+    "fedplug_sketch": ("fedplug-sketch", "`pip install fedplug-sketch`"),
 }
 """Optional dependencies by module: the name, and how to install it."""
 

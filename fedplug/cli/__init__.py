@@ -63,6 +63,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     except (FedplugError, OSError) as error:
         if arguments.debug:
             raise
+        if isinstance(error, OSError) and error.filename is not None:
+            return _error(f"{error.filename}: {error.strerror}")
         return _error(error)
     except ModuleNotFoundError as error:  # from an example or a plugin; fedplug raises its own error
         module = missing_dependency(error)

@@ -87,10 +87,16 @@ def named_arrays(arrays: Any) -> dict[str, NDArray[Any]]:
     return {name: _named(name, as_array, array) for name, array in arrays.items()}
 
 
+_REMEDIES = {
+    "arrays": "; in PyTorch, pass dict(model.named_parameters())",
+    "payloads": "; encode_model returns it together with a state",
+}
+
+
 def require_mapping(what: str, of: str, value: Any) -> None:
     """Raises ArgumentError unless ``value`` is a mapping by name."""
     if not isinstance(value, Mapping):
-        remedy = "; in PyTorch, pass dict(model.named_parameters())" if of == "arrays" else ""
+        remedy = _REMEDIES.get(of, "")
         raise ArgumentError(f"{what} is a mapping of {of} by name, not a {type(value).__name__}{remedy}")
 
 

@@ -545,7 +545,7 @@ class _Model:
             if name is None or is_on_device(x) or not ops.is_floating(x.dtype):
                 continue
             if not kernels.all_finite(x):
-                raise NonFiniteError(f"array {name!r}: it holds a NaN or an infinity")
+                raise NonFiniteError(f"array {name!r}: it holds a NaN or an infinity; leave this update out")
 
 
 def _specs(arrays: Mapping[str, NDArray[Any]]) -> tuple[ArraySpec, ...]:

@@ -108,7 +108,7 @@ class _Accumulator:
 
     def factor(self, weight: float) -> NDArray[Any] | None:
         """Returns the factor of the values; None for the weight 1."""
-        check_number("weight", weight, lambda number: True, "")
+        check_number("weight", weight, lambda number: True, "that is finite")
         if abs(weight) > _range(self.dtype).largest:
             raise ConfigError(f"weight is {weight!r}, which is infinite in a sum of {self.dtype}")
         if 0 < abs(weight) < _range(self.dtype).least:

@@ -22,8 +22,16 @@ OBSERVER = "observer"
 
 _SEE = "fedplug plugins list"
 
-_IN_AN_EXTRA = {("runtime", "ray"): "fedplug-ray", ("store", "ray"): "fedplug-ray"}
-"""The components whose plugin is an extra of fedplug, and that plugin's distribution."""
+_IN_A_PACKAGE = {
+    ("aggregator", "krum"): "fedplug-robust",
+    ("aggregator", "median"): "fedplug-robust",
+    ("aggregator", "trimmed_mean"): "fedplug-robust",
+    ("encoder", "countsketch"): "fedplug-sketch",
+    ("runtime", "ray"): "fedplug-ray",
+    ("store", "postgresql"): "fedplug-postgres",
+    ("store", "ray"): "fedplug-ray",
+}
+"""The components of fedplug's own plugins, and the distribution of each."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -139,7 +147,7 @@ class Catalog:
         """Returns the usable component of that kind and name.
 
         Raises:
-            MissingDependencyError: An extra of fedplug provides the component, and is not installed.
+            MissingDependencyError: Another package of fedplug provides the component, and is not installed.
             PluginError: The component cannot be used, or the plugin of that name is broken.
             UnknownNameError: No component of that name is installed.
         """
@@ -151,7 +159,7 @@ class Catalog:
         candidates += [entry for entry in troubled if entry.name == name]
         if candidates:
             raise candidates[0].error()
-        plugin = _IN_AN_EXTRA.get((kind, name))
+        plugin = _IN_A_PACKAGE.get((kind, name))
         if plugin is not None and all(entry.distribution != plugin for entry in troubled):
             raise MissingDependencyError(f"{kind} {name!r}", plugin.replace("-", "_"))
         # A broken plugin may be the one that provides the name, so the error mentions it.

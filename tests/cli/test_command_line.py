@@ -90,10 +90,7 @@ def test_run_hands_the_file_to_the_experiment(monkeypatch):
     ("error", "message"),
     [
         (ConfigError("two\nlines of trouble"), "two lines of trouble"),
-        (
-            OSError(28, "No space left on device", "runs/x"),
-            "[Errno 28] No space left on device: 'runs/x'",
-        ),
+        (OSError(28, "No space left on device", "runs/x"), "runs/x: No space left on device"),
     ],
 )
 def test_an_error_is_one_line_and_exit_code_2(make_run, capsys, error, message):

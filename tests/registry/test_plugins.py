@@ -11,7 +11,7 @@ import pytest
 
 from fedplug.errors import MissingDependencyError, PluginError, UnknownNameError
 from fedplug.registry import op_libraries, resolve
-from fedplug.registry.catalog import Catalog
+from fedplug.registry.catalog import _IN_A_PACKAGE, Catalog
 
 
 def entries_of(catalog, distribution):
@@ -66,10 +66,21 @@ def test_nothing_of_a_component_is_imported_before_it_is_asked_for(install_encod
     assert resolve.resolve("encoder", "acme").__module__ == "acme_heavy"
 
 
-@pytest.mark.parametrize("kind", ["runtime", "store"])
-def test_a_component_of_a_missing_extra_names_the_command_that_installs_it(kind):
-    with pytest.raises(MissingDependencyError, match=rf"{kind} 'ray' .*`pip install 'fedplug\[ray\]'`"):
-        Catalog(()).find(kind, "ray")
+@pytest.mark.parametrize(("kind", "name"), _IN_A_PACKAGE)
+def test_a_component_of_a_missing_package_names_the_command_that_installs_it(kind, name):
+    package = {"ray": r"'fedplug\[ray\]'"}.get(name, _IN_A_PACKAGE[kind, name])
+    with pytest.raises(MissingDependencyError, match=rf"{kind} '{name}' needs .*`pip install {package}`"):
+        Catalog(()).find(kind, name)
+
+
+def test_the_packages_of_components_are_those_that_declare_them():
+    packages = set(_IN_A_PACKAGE.values())
+    declared = {
+        (entry.kind, entry.name): entry.distribution
+        for entry in resolve.catalog().entries
+        if entry.distribution in packages and entry.kind != "op_library"
+    }
+    assert declared.items() <= _IN_A_PACKAGE.items()
 
 
 def test_a_plugin_that_cannot_be_imported_is_reported_when_asked_for(install):
