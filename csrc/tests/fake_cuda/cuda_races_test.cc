@@ -3,7 +3,6 @@
 // or the fences, the detector reports races.
 #include <cstdio>
 
-#include "cuda/device_grid.cuh"
 #include "tests/cuda_check_device.cuh"
 #include "tests/cuda_check_fixed_cases.h"
 #include "tests/cuda_check_sum_cases.h"
@@ -286,44 +285,6 @@ TEST(CudaRaces, AreFoundWithoutABarrierOfTopK) {
                     }) > 0);
       }
     }
-  }
-}
-
-constexpr unsigned kBlocks = 3;
-constexpr unsigned kThreadsOfBlock = 64;
-
-// Every thread writes a number, and adds up the numbers of its place in all
-// blocks.
-__global__ void AddUp(unsigned* numbers, unsigned* sums) {
-  const auto place = [](unsigned block) {
-    return block * kThreadsOfBlock + threadIdx.x;
-  };
-  numbers[place(blockIdx.x)] = blockIdx.x + 1;
-  cuda::DeviceGrid().Meet();
-  unsigned& sum = sums[place(blockIdx.x)];
-  sum = 0;
-  for (unsigned i = 0; i < gridDim.x; ++i) sum += numbers[place(i)];
-}
-
-std::vector<unsigned> AddedUp() {
-  const DeviceArray<unsigned> numbers(kBlocks * kThreadsOfBlock);
-  const DeviceArray<unsigned> sums(kBlocks * kThreadsOfBlock);
-  cudaLaunchConfig_t config;
-  config.gridDim.x = kBlocks;
-  config.blockDim.x = kThreadsOfBlock;
-  Check(cudaLaunchKernelEx(&config, AddUp, numbers.data(), sums.data()));
-  return sums.ToVector();
-}
-
-TEST(CudaRaces, AreFoundWithoutAGridBarrierOrFence) {
-  const std::vector<unsigned> all(kBlocks * kThreadsOfBlock, 1 + 2 + 3);
-  EXPECT_EQ(RacesOf([&] {
-              for (int i = 0; i < 10; ++i) EXPECT_EQ(AddedUp(), all);
-            }),
-            0);
-  for (const auto& mistakes : MistakesOfTheGrid(0)) {
-    SCOPED_TRACE("fence " + std::to_string(mistakes.fence_to_skip));
-    EXPECT_TRUE(RacesOfMistakeInAWhile(mistakes, [] { AddedUp(); }) > 0);
   }
 }
 
