@@ -44,8 +44,10 @@ class TensorFlow(Execution):
         def one(number: tf.Tensor) -> tf.Tensor:
             return tf.cast(function(number), tf.float64)
 
-        graph = tf.function(lambda: tf.map_fn(one, tf.range(rounds), fn_output_signature=tf.float64))
-        return np.asarray(graph())
+        def all_rounds() -> tf.Tensor:
+            return tf.map_fn(one, tf.range(rounds), fn_output_signature=tf.float64)
+
+        return np.asarray(tf.function(all_rounds, autograph=False)())
 
     def peak_memory(self, action: Callable[[], object], allowance: int) -> int:
         return memory.of_tensors(action, allowance)

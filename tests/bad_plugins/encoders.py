@@ -797,7 +797,7 @@ BAD = [
     ("test_sent_values_are_received", WireOfInt8),
     ("test_entries_are_read_from_their_own_symbols", ReadsItsNeighbours),
     ("test_hostile_bytes_are_refused_or_are_a_valid_payload", ShapeByTrust),
-    ("test_hostile_bytes_never_become_nan_or_infinity", LetsNanIn),
+    ("test_hostile_bytes_are_refused_or_are_a_valid_payload", LetsNanIn),
     ("test_hostile_bytes_do_not_take_memory", BelievesCounts),
     ("test_golden_payloads_are_read_as_they_always_were", AnotherLayout),
     ("test_its_arguments_are_not_changed", ScribblerOnArrays),
