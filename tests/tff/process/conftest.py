@@ -9,6 +9,7 @@ import pytest
 import tensorflow as tf
 import tensorflow_federated as tff
 
+from fedplug.tff.process.learning.components import sharing
 from fedplug.tff.runtime import use_runtime
 
 FEATURES, CLASSES = 20, 5
@@ -27,6 +28,13 @@ def build_model() -> tff.learning.models.VariableModel:
         loss=tf.keras.losses.SparseCategoricalCrossentropy(from_logits=True),
         input_spec=(tf.TensorSpec([None, FEATURES], tf.float32), tf.TensorSpec([None], tf.int32)),
     )
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _traced_once() -> Iterator[None]:
+    """Traces the training of clients once per model and optimizer: half of the time to build a process."""
+    with sharing({}):
+        yield
 
 
 @pytest.fixture(scope="session")

@@ -123,7 +123,7 @@ def test_the_codec_and_a_graph_measure_the_same(encoder):
     specs = [tf.TensorSpec(shape, tf.float32, name) for name, shape in shapes.items()]
     model = fedplug.encoders.ModelEncoder(codec.encoder, specs)
 
-    @tf.function
+    @tf.function(autograph=False)
     def encode_and_measure(xs, states, round_num):
         buffers, after = model.encode(xs, states, round_num)
         return tensor_metrics.measure(model, xs, buffers, after), after
