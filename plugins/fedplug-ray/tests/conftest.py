@@ -74,8 +74,9 @@ def _head_node() -> Iterator[str]:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
     options = f"--head --block --port={port} --num-cpus=8 --include-dashboard=false --disable-usage-stats"
-    memory = f"--object-store-memory={128 * 2**20}"
-    command = [sys.executable, "-m", "ray.scripts.scripts", "start", *options.split(), memory]
+    # The log monitor would take a second of CPU a minute; nothing here reads the logs, or adds machines.
+    options += f" --object-store-memory={128 * 2**20} --include-log-monitor=false --no-monitor"
+    command = [sys.executable, "-m", "ray.scripts.scripts", "start", *options.split()]
     # In Ray's own folder its address would stay behind, and later programs would wait for this cluster.
     with (
         tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder,

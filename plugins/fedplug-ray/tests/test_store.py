@@ -16,6 +16,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 
 import numpy as np
 import pytest
@@ -50,7 +51,8 @@ def load(name):
 def second_node(cluster):
     """A second node of the cluster, on this machine."""
     address = cluster.get_runtime_context().gcs_address
-    options = f"--address={address} --block --num-cpus=2 --object-store-memory={128 * 2**20}"
+    options = f"--address={address} --block --num-cpus=2 --object-store-memory={128 * 2**20} "
+    options += "--include-log-monitor=false"
     command = [sys.executable, "-m", "ray.scripts.scripts", "start", *options.split()]
     node = subprocess.Popen(
         command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
@@ -58,6 +60,7 @@ def second_node(cluster):
     with node:
         while sum(each["Alive"] for each in cluster.nodes()) < 2:
             assert node.poll() is None
+            time.sleep(0.1)
         yield
         node.terminate()
 
