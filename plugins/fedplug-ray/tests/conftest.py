@@ -31,6 +31,9 @@ from fedplug_ray.runtime.dispatch import Limits, Workers
 from fedplug_ray.runtime.rounds import Cluster
 from fedplug_ray.runtime.worker import start_worker
 
+import fedplug
+from fedplug.tff.process import build_weighted_fed_avg
+
 SLICE = 3  # clients a worker is given at a time
 
 # Ray leaves the log files of the processes it starts to the garbage collector, and warns of changes to come.
@@ -76,6 +79,8 @@ def _head_node() -> Iterator[str]:
     options = f"--head --block --port={port} --num-cpus=8 --include-dashboard=false --disable-usage-stats"
     # The log monitor would take a second of CPU a minute; nothing here reads the logs, or adds machines.
     options += f" --object-store-memory={128 * 2**20} --include-log-monitor=false --no-monitor"
+    # Any free ports: Ray ends a process whose port from its range a cluster of other tests has taken first.
+    options += " --min-worker-port=0 --max-worker-port=0"
     command = [sys.executable, "-m", "ray.scripts.scripts", "start", *options.split()]
     # In Ray's own folder its address would stay behind, and later programs would wait for this cluster.
     with (
@@ -185,6 +190,23 @@ def ray_context(cluster: Any, shared_workers: list[Any]) -> Iterator[Callable[..
     yield make
     for coordinators in started:
         coordinators.close()
+
+
+@pytest.fixture(scope="session")
+def process() -> Any:
+    """Federated averaging of a linear model, compressed."""
+
+    def model_fn() -> Any:
+        model = tf.keras.Sequential([tf.keras.layers.Dense(3, input_shape=(20,), kernel_initializer="ones")])
+        loss = tf.keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+        spec = (tf.TensorSpec([None, 20], tf.float32), tf.TensorSpec([None], tf.int32))
+        return tff.learning.models.from_keras_model(model, loss=loss, input_spec=spec)
+
+    with fedplug.use_runtime("inprocess"):
+        sgd = tff.learning.optimizers.build_sgdm(0.1)
+        built = build_weighted_fed_avg(model_fn, sgd, encoder="topk(0.2) | qsgd(4)", min_size=8)
+    assert built.lowering == "fused"
+    return built
 
 
 def arrays(value: Any) -> list[Any]:

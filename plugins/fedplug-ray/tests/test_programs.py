@@ -143,28 +143,10 @@ def test_a_program_has_the_same_result_as_in_process(name, on_ray, assert_same_b
     assert_same_bits(PROGRAMS[name](), expected)
 
 
-def model_fn():
-    model = tf.keras.Sequential([tf.keras.layers.Dense(3, input_shape=(20,), kernel_initializer="ones")])
-    loss = tf.keras.losses.SparseCategoricalCrossentropy(from_logits=True)
-    spec = (tf.TensorSpec([None, 20], tf.float32), tf.TensorSpec([None], tf.int32))
-    return tff.learning.models.from_keras_model(model, loss=loss, input_spec=spec)
-
-
 def data_of(client):
     rng = np.random.default_rng(client)
     x, y = rng.normal(size=(16, 20)).astype(np.float32), rng.integers(0, 3, 16).astype(np.int32)
     return tf.data.Dataset.from_tensor_slices((x, y)).batch(8)
-
-
-@pytest.fixture(scope="module")
-def process():
-    with fedplug.use_runtime("inprocess"):
-        sgd = tff.learning.optimizers.build_sgdm(0.1)
-        built = fedplug.tff.process.build_weighted_fed_avg(
-            model_fn, sgd, encoder="topk(0.2) | qsgd(4)", min_size=8
-        )
-    assert built.lowering == "fused"
-    return built
 
 
 def train(process, rounds=2, clients=10):

@@ -52,7 +52,7 @@ def second_node(cluster):
     """A second node of the cluster, on this machine."""
     address = cluster.get_runtime_context().gcs_address
     options = f"--address={address} --block --num-cpus=2 --object-store-memory={128 * 2**20} "
-    options += "--include-log-monitor=false"
+    options += "--include-log-monitor=false --min-worker-port=0 --max-worker-port=0"
     command = [sys.executable, "-m", "ray.scripts.scripts", "start", *options.split()]
     node = subprocess.Popen(
         command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
@@ -87,21 +87,6 @@ class Count:
 
 
 STATE = 500_000  # parameters of which a client keeps the residual
-
-
-@pytest.fixture(scope="module")
-def process():
-    def model_fn():
-        model = tf.keras.Sequential([tf.keras.layers.Dense(3, input_shape=(20,), kernel_initializer="ones")])
-        loss = tf.keras.losses.SparseCategoricalCrossentropy(from_logits=True)
-        spec = (tf.TensorSpec([None, 20], tf.float32), tf.TensorSpec([None], tf.int32))
-        return tff.learning.models.from_keras_model(model, loss=loss, input_spec=spec)
-
-    with fedplug.use_runtime("inprocess"):
-        sgd = tff.learning.optimizers.build_sgdm(0.1)
-        return fedplug.tff.process.build_weighted_fed_avg(
-            model_fn, sgd, encoder="topk(0.2) | qsgd(4)", min_size=8
-        )
 
 
 def data_of(client):
