@@ -3,12 +3,12 @@
 
 #include <algorithm>
 #include <cstddef>
-#include <string>
 
 #include "cuda/checksum_steps.h"
 #include "cuda/rotated_code.h"
 #include "cuda/rotated_code_steps.h"
 #include "cuda/step_kernel.cuh"
+#include "cuda/workspace.h"
 
 namespace fedplug::cuda {
 namespace {
@@ -23,7 +23,7 @@ class Parts {
   std::int64_t Add(std::int64_t count, std::size_t bytes_of_each) {
     const std::int64_t at = end_;
     const std::int64_t bytes = count * static_cast<std::int64_t>(bytes_of_each);
-    end_ += (bytes + 255) / 256 * 256;
+    end_ += AlignedBytes(bytes);
     return at;
   }
   std::int64_t end() const { return end_; }
@@ -71,13 +71,6 @@ struct EncodeWorkspace {
   std::int64_t rotated;
   std::size_t bytes;
 };
-
-Status CheckWorkspace(std::size_t bytes, std::size_t needed) {
-  if (bytes >= needed) return {};
-  return {StatusCode::kInvalidArgument,
-          "the workspace has " + std::to_string(bytes) +
-              " bytes but must have " + std::to_string(needed)};
-}
 
 // The random numbers of the signs, by the checksum, which is kept.
 struct SeedSigns {

@@ -7,6 +7,7 @@
 #include "cuda/step_kernel.cuh"
 #include "cuda/value_code.h"
 #include "cuda/value_code_steps.h"
+#include "cuda/workspace.h"
 
 namespace fedplug::cuda {
 namespace {
@@ -18,23 +19,21 @@ static_assert(values::kThreads == kStepThreads &&
 
 constexpr std::int64_t kHeadBytes = 256;  // arrived, and random at 64
 
-std::int64_t Aligned(std::int64_t bytes) { return (bytes + 255) / 256 * 256; }
-
 // Offsets in the workspace. What begins at zero comes first.
 struct Workspace {
   Workspace(const ValueCode& code, std::int64_t count, std::int64_t value_bytes)
       : layout(LayoutOf(code, count, value_bytes)) {
     const bool scaled = layout.at_random || layout.per_block;
     const std::int64_t keys = scaled ? layout.scales : 0;
-    zeros = Aligned(kHeadBytes + keys * (value_bytes == 8 ? 8 : 4));
+    zeros = AlignedBytes(kHeadBytes + keys * (value_bytes == 8 ? 8 : 4));
     bytes = zeros;
     if (layout.at_random) {
       const std::int64_t words = (count * value_bytes + 3) / 4;
-      bytes += Aligned(4 * (words / checksum::kTile + 1));
+      bytes += AlignedBytes(4 * (words / checksum::kTile + 1));
     }
     if (code.form == ValueForm::kSign) {
       sums = count / 64 + 1;
-      bytes += Aligned(16 * sums);
+      bytes += AlignedBytes(16 * sums);
     }
   }
 
@@ -120,10 +119,10 @@ Status EncodeValues(const ValueVector<T>& vector, const ValueCode& code,
     return status;
   }
   const Workspace plan(code, vector.count, sizeof(T));
-  if (workspace_bytes < static_cast<std::size_t>(plan.bytes)) {
-    return {StatusCode::kInvalidArgument,
-            "the workspace has " + std::to_string(workspace_bytes) +
-                " bytes but must have " + std::to_string(plan.bytes)};
+  if (Status status =
+          CheckWorkspace(workspace_bytes, static_cast<std::size_t>(plan.bytes));
+      !status.ok()) {
+    return status;
   }
   auto* const base = static_cast<std::byte*>(workspace);
   auto* const random = reinterpret_cast<Philox*>(base + 64);

@@ -138,12 +138,7 @@ TEST(Cuda, RotatedCodesEqualTheCore) {
   constexpr std::int64_t kBlocks[] = {
       1, 2, 4, 8, 32, 128, 2048, 4096, 1 << 13, 1 << 16, 1 << 18, 1 << 20};
   Gpu gpu;
-  ForEachDtype([&](auto zero) {
-    using T = decltype(zero);
-    RotatedCodesEqualTheCore<T>(gpu, kBlocks);
-    ABlockThatIsNotFiniteLeavesTheOthers<T>(gpu);
-    NumbersInTheMiddleGetTheLevelsOfTheCore<T>(gpu);
-  });
+  RotatedCodesOfAllDtypesEqualTheCore(gpu, kBlocks);
 }
 
 TEST(Cuda, FixedPayloadsEqualTheCore) { FixedPayloadsEqualTheCore(); }

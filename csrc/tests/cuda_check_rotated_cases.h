@@ -94,6 +94,17 @@ void NumbersInTheMiddleGetTheLevelsOfTheCore(Machine& machine) {
   }
 }
 
+template <typename Machine, typename Blocks>
+void RotatedCodesOfAllDtypesEqualTheCore(Machine& machine,
+                                         const Blocks& blocks) {
+  ForEachDtype([&](auto zero) {
+    using T = decltype(zero);
+    RotatedCodesEqualTheCore<T>(machine, blocks);
+    ABlockThatIsNotFiniteLeavesTheOthers<T>(machine);
+    NumbersInTheMiddleGetTheLevelsOfTheCore<T>(machine);
+  });
+}
+
 }  // namespace fedplug::testing
 
 #endif  // FEDPLUG_TESTS_CUDA_CHECK_ROTATED_CASES_H_

@@ -185,12 +185,7 @@ TEST(CudaOnFibers, RotatedCodesEqualTheCore) {
   constexpr std::array<std::int64_t, 8> kBlocks = {1,   2,    4,    8,
                                                    128, 1024, 4096, 1 << 15};
   Gpu gpu;
-  ForEachDtype([&](auto zero) {
-    using T = decltype(zero);
-    RotatedCodesEqualTheCore<T>(gpu, kBlocks);
-    ABlockThatIsNotFiniteLeavesTheOthers<T>(gpu);
-    NumbersInTheMiddleGetTheLevelsOfTheCore<T>(gpu);
-  });
+  RotatedCodesOfAllDtypesEqualTheCore(gpu, kBlocks);
 }
 
 // The largest block has the narrowest strips.

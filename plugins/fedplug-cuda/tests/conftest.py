@@ -10,9 +10,11 @@ import ctypes
 import types
 
 import fedplug_cuda
+import numpy as np
 import pytest
 from fedplug_cuda.library import library
 from fedplug_cuda.memory import fetch
+from fedplug_cuda.values import decode
 
 
 def pytest_collection_modifyitems(items):
@@ -33,6 +35,17 @@ class Device:
     def get(self, array, like):
         found = fetch(array.pointer, like.nbytes, 0, 0)
         return found.view(like.dtype).reshape(like.shape).copy()
+
+    def assert_decoded(self, packed, values, factor):
+        """Decodes a code to these values: times a factor in the types of sums, and as they are."""
+        wider = [out for out in (np.float32, np.float64) if out().itemsize >= values.itemsize]
+        outs = [np.empty(len(values), out) for out in wider]
+        held = [self.put(out) for out in [*outs, values]]
+        decode([packed] * len(held), held, [factor] * len(outs) + [1])
+        with np.errstate(all="ignore"):
+            products = [np.multiply(values, np.asarray(factor, out), dtype=out) for out in wider]
+        for found, expected in zip(held, [*products, values], strict=True):
+            assert self.get(found, expected).tobytes() == expected.tobytes()
 
 
 @pytest.fixture

@@ -7,7 +7,6 @@ import ml_dtypes
 import numpy as np
 import pytest
 from fedplug_cuda.rotated import encode
-from fedplug_cuda.values import decode
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -54,15 +53,7 @@ def test_codes_and_decoded_values_have_the_bits_of_the_cpu(device, seed, n, dtyp
     assert code.tobytes() == HEAD + np.int32(key).tobytes() + expected.tobytes()
     values = kernels.decode_rotated(expected, n, key, np.asarray(levels), size, dtype=dtype)
     form = {"key": key, "levels": levels, "block_size": size}
-    outs = [np.empty(n, out) for out in (np.float32, np.float64) if out().itemsize >= dtype.itemsize]
-    held = [device.put(out) for out in [*outs, values]]
-    decode([PackedValues(expected, n, dtype, form, 0)] * len(held), held, [factor] * len(outs) + [1])
-    for out, found in zip(outs, held, strict=False):
-        with np.errstate(all="ignore"):
-            product = np.multiply(values, np.asarray(factor, out.dtype), dtype=out.dtype)
-        assert device.get(found, out).tobytes() == product.tobytes()
-    if dtype.itemsize == 2:
-        assert device.get(held[-1], values).tobytes() == values.tobytes()
+    device.assert_decoded(PackedValues(expected, n, dtype, form, 0), values, factor)
 
 
 def test_a_list_is_encoded_in_one_call_that_waits_once(device, fake):

@@ -5,7 +5,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 from fedplug_cuda.memory import to_host
-from fedplug_cuda.values import decode, encode
+from fedplug_cuda.values import encode
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -68,14 +68,7 @@ def test_decoded_values_have_the_bits_of_the_cpu(device, seed, n, dtype, form, b
     options = {"form": form, "bits": bits, "block_size": 2**log2_block}
     code = kernels.encode_values(array(seed, n, dtype), **options)
     values = kernels.decode_values(code, n, dtype=dtype, **options)
-    outs = [np.empty(n, out) for out in (np.float32, np.float64) if out().itemsize >= dtype.itemsize]
-    held = [device.put(out) for out in [*outs, values]]
-    decode([PackedValues(code, n, dtype, options, 0)] * len(held), held, [factor] * len(outs) + [1])
-    for out, found in zip(outs, held, strict=False):
-        with np.errstate(all="ignore"):
-            expected = np.multiply(values, np.asarray(factor, out.dtype), dtype=out.dtype)
-        assert device.get(found, out).tobytes() == expected.tobytes()
-    assert device.get(held[-1], values).tobytes() == values.tobytes()
+    device.assert_decoded(PackedValues(code, n, dtype, options, 0), values, factor)
 
 
 def test_a_list_is_encoded_in_one_call(device):
