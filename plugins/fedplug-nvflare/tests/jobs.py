@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from broken_filter import BrokenFilter
+from bad_filters import BrokenFilter, LostUpdate
 from fedplug_nvflare import (
     FedplugAggregator,
     FedplugBroadcaster,
@@ -22,7 +22,6 @@ from fedplug_nvflare import (
     FedplugEncoder,
     FedplugReceiver,
 )
-from lost_update import LostUpdate
 from numpy.typing import NDArray
 from nvflare.app_common.np.np_model_persistor import NPModelPersistor
 from nvflare.app_common.np.recipes.fedavg import NumpyFedAvgRecipe

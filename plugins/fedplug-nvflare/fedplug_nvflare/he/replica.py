@@ -88,14 +88,15 @@ class Replica:
             StateError: There is no model.
         """
         kept = self._read()
-        masked, _ = self._sums(kept.model)
+        masked, sums = self._sums(kept.model)
         vector, sent = masked.encode(update, kept.residual, masked.message(kept.server), weight=weight)
-        return self._vector(kept._replace(sent=sent), vector)
+        return self._vector(kept._replace(sent=sent), sums, masked.signed(vector))
 
     def no_update(self) -> NDArray[np.float64]:
         """Returns the vector of a site without an update."""
         kept = self._read()
-        return self._vector(kept._replace(sent=kept.residual), self._sums(kept.model)[0].no_update())
+        masked, sums = self._sums(kept.model)
+        return self._vector(kept._replace(sent=kept.residual), sums, masked.signed(masked.no_update()))
 
     def apply(self, mean: Any) -> tuple[Arrays, tuple[str, ...]]:
         """Applies the decrypted mean of a round's vectors; the same one again changes nothing.
@@ -126,10 +127,9 @@ class Replica:
         self._commit(_Kept(model, server, residual, residual, here))
         return model, found.sites
 
-    def _vector(self, kept: _Kept, residues: NDArray[np.int64]) -> NDArray[np.float64]:
-        masked, sums = self._sums(kept.model)
+    def _vector(self, kept: _Kept, sums: EncryptedSum, signed: NDArray[np.int64]) -> NDArray[np.float64]:
         self._commit(kept)
-        return sums.vector(self._site, self._fingerprint(kept), masked.signed(residues))
+        return sums.vector(self._site, self._fingerprint(kept), signed)
 
     def _sums(self, model: Arrays) -> tuple[MaskedSum, EncryptedSum]:
         masked = MaskedSum(self._encoder, model)

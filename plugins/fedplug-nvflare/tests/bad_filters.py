@@ -1,4 +1,4 @@
-"""A filter after the encoder of one site that damages its payloads in the first round."""
+"""Last filters of sites that spoil their updates in a round."""
 
 from __future__ import annotations
 
@@ -10,16 +10,23 @@ from nvflare.apis.shareable import Shareable
 from nvflare.app_common.app_constant import AppConstants
 
 
-class BrokenFilter(DXOFilter):
-    """Flips a bit of every payload of round 0, as an untrusted network or site might."""
+class _Filter(DXOFilter):
+    """A filter that knows the round of its task."""
 
-    def __init__(self) -> None:
-        super().__init__([DataKind.WEIGHT_DIFF], [DataKind.WEIGHT_DIFF])
+    def __init__(self, kind: str) -> None:
+        super().__init__([kind], [kind])
         self.round = 0
 
     def handle_event(self, event_type: str, fl_ctx: FLContext) -> None:
         if task := fl_ctx.get_prop(FLContextKey.TASK_DATA):
             self.round = task.get_header(AppConstants.CURRENT_ROUND, 0)
+
+
+class BrokenFilter(_Filter):
+    """Flips a bit of every payload of round 0, as an untrusted network or site might."""
+
+    def __init__(self) -> None:
+        super().__init__(DataKind.WEIGHT_DIFF)
 
     def process_dxo(self, dxo: DXO, shareable: Shareable, fl_ctx: FLContext) -> DXO | None:
         if self.round:
@@ -28,3 +35,15 @@ class BrokenFilter(DXOFilter):
             name: payload[:-9] + bytes([payload[-9] ^ 4]) + payload[-8:] for name, payload in dxo.data.items()
         }
         return DXO(DataKind.WEIGHT_DIFF, broken, dict(dxo.meta))
+
+
+class LostUpdate(_Filter):
+    """Raises in round 1 at site-3, so that NVFlare sends an error instead of the update."""
+
+    def __init__(self) -> None:
+        super().__init__(DataKind.WEIGHTS)
+
+    def process_dxo(self, dxo: DXO, shareable: Shareable, fl_ctx: FLContext) -> DXO | None:
+        if self.round == 1 and fl_ctx.get_identity_name() == "site-3":
+            raise ConnectionError("the update of round 1 is lost")
+        return None
