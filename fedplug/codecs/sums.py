@@ -8,9 +8,9 @@ import math
 import operator
 import threading
 from collections import deque
-from collections.abc import Callable, Container, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import ml_dtypes
 import numpy as np
@@ -28,6 +28,8 @@ from fedplug.ops import _cuda
 from fedplug.ops.device_array import DeviceArray, is_on_device, on_host
 from fedplug.ops.types import PackedValues
 from fedplug.registry.component import plain
+
+_R = TypeVar("_R")
 
 __all__ = ["ModelSum", "Sum"]
 
@@ -568,17 +570,22 @@ def _largest_update(dtype: np.dtype[Any], magnitude: float) -> float:
 
 
 def _magnitudes(arrays: Sequence[Any]) -> list[float]:
-    """Returns the largest finite magnitude of each array; those on a device are one call."""
-    there = [array for array in arrays if is_on_device(array)]
-    found = iter(_cuda.sums.largest_of_each(there) if there else ())
-    return [next(found) if is_on_device(array) else _finite_magnitude(array) for array in arrays]
+    """Returns the largest finite magnitude of each array."""
+    return _found(arrays, _finite_magnitude, lambda there: _cuda.sums.largest_of_each(there))
 
 
 def _are_finite(arrays: Sequence[Any]) -> list[bool]:
-    """Returns whether all elements of each array are finite; those on a device are one call."""
-    there = [array for array in arrays if is_on_device(array)]
-    found = iter(_cuda.checks.are_finite(there) if there else ())
-    return [next(found) if is_on_device(array) else kernels.all_finite(array) for array in arrays]
+    """Returns whether all elements of each array are finite."""
+    return _found(arrays, kernels.all_finite, lambda there: _cuda.checks.are_finite(there))
+
+
+def _found(
+    arrays: Sequence[Any], here: Callable[[NDArray[Any]], _R], there: Callable[[list[Any]], Iterable[_R]]
+) -> list[_R]:
+    """Returns ``here(array)`` of each array on the host; ``there`` is one call for all on a device."""
+    held = [array for array in arrays if is_on_device(array)]
+    found = iter(there(held) if held else ())
+    return [next(found) if is_on_device(array) else here(array) for array in arrays]
 
 
 def _finite_magnitude(array: NDArray[Any]) -> float:

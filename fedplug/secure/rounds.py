@@ -198,8 +198,16 @@ class Rounds:
         noise = ops.astype(ops.shared_uniform(self.memory + rank, seed) - 0.5, "float32")
         sums = ops.astype(message["sums"], "float32") + noise[: self.memory]
         mix = ops.reshape(noise[self.memory :], [-1, 1])
-        parts = _split(sums, [matrix.memory for matrix in self._matrices.values()])
-        return [m.directions(part, mix) for m, part in zip(self._matrices.values(), parts, strict=True)]
+        each = zip(self._matrices.values(), self._sums(sums), strict=True)
+        return [matrix.directions(part, mix) for matrix, part in each]
+
+    def _sums(self, memory: Array) -> list[Array]:
+        """Returns the part of each matrix in the sums of earlier rounds."""
+        return _split(memory, [matrix.memory for matrix in self._matrices.values()])
+
+    def _by_matrix(self, groups: list[Array]) -> list[Array]:
+        """Returns X and y of each matrix as one vector, from the groups of a client's vector."""
+        return [ops.concat(groups[at : at + 2]) for at in range(0, 2 * len(self._matrices), 2)]
 
     def _encode_matrices(
         self, updates: list[Array], residuals: list[Array], steps: Array, message: Mapping[str, Array]
@@ -234,10 +242,9 @@ class Rounds:
     def _update(self, means: list[Array], message: Mapping[str, Array]) -> Array:
         """Returns the mean update, float32 ``[n]``."""
         parts: dict[int, Array] = {}
-        for number, ((place, matrix), given) in enumerate(
-            zip(self._matrices.items(), self._directions(message), strict=True)
-        ):
-            parts[place] = matrix.decode(ops.concat(means[2 * number : 2 * number + 2]), given)
+        each = zip(self._matrices.items(), self._by_matrix(means), self._directions(message), strict=True)
+        for (place, matrix), values, given in each:
+            parts[place] = matrix.decode(values, given)
         if self.entries:
             others = ops.scatter_decode(self._others_size, means[-1], self._support(message))
             sizes = [self._sizes[place] for place in self._others]
@@ -259,13 +266,10 @@ class Rounds:
         }
         new = {}
         if self._matrices:
-            sums = _split(server["sums"], [matrix.memory for matrix in self._matrices.values()])
-            new["sums"] = ops.concat(
-                [
-                    matrix.next_sums(ops.concat(integers[2 * number : 2 * number + 2]), sums[number])
-                    for number, matrix in enumerate(self._matrices.values())
-                ]
+            each = zip(
+                self._matrices.values(), self._by_matrix(integers), self._sums(server["sums"]), strict=True
             )
+            new["sums"] = ops.concat([matrix.next_sums(newest, sums) for matrix, newest, sums in each])
         elif self.chosen:
             new = self._next_support(means[-1], server)
         return {**after, **{key: ops.where(clients > 0, x, server[key]) for key, x in new.items()}}
