@@ -105,7 +105,8 @@ def test_a_round_in_which_all_are_refused_does_not_end_the_job(finished: Jobs) -
 def test_an_encoder_alone_ends_the_job_before_training(finished: Jobs) -> None:
     job = finished["alone"].result()
     assert "Simulation failed" in job.printed
-    sites = job.log("site-1") + job.log("site-2")
+    # The first site that has a task ends the job, perhaps before the other one has begun.
+    sites = "".join(log.read_text(encoding="utf-8") for log in job.folder.glob("site-*/log.txt"))
     assert "no FedplugAggregator" in job.log("server")
     assert "give the recipe aggregator=FedplugAggregator()" in sites
     assert "update 0-" not in sites
