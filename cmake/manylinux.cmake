@@ -1,13 +1,13 @@
-# Toolchain of the released wheels: the Clang and the glibc symbols of the PyPI package ziglang, for the processor in the
-# environment's FEDPLUG_MACHINE (x86_64 or aarch64). libc++ is linked statically, so a wheel needs glibc 2.17
-# (manylinux2014) and nothing of the machine that compiled it.
+# Toolchain of the released wheels: the Clang and the glibc symbols of the PyPI package ziglang, whose python-zig is
+# FEDPLUG_ZIG in the environment, for the processor FEDPLUG_MACHINE (x86_64 or aarch64). libc++ is linked statically, so
+# a wheel needs glibc 2.17 (manylinux2014) and nothing of the machine that compiled it.
 set(CMAKE_SYSTEM_NAME Linux)
 set(CMAKE_SYSTEM_PROCESSOR $ENV{FEDPLUG_MACHINE})
 set(zig_target -target $ENV{FEDPLUG_MACHINE}-linux-gnu.2.17)
-set(CMAKE_CXX_COMPILER python-zig c++ ${zig_target})
+set(CMAKE_CXX_COMPILER $ENV{FEDPLUG_ZIG} c++ ${zig_target})
 # The archiver of this machine knows only this machine's objects.
-set(CMAKE_CXX_ARCHIVE_CREATE "python-zig ar qcs <TARGET> <LINK_FLAGS> <OBJECTS>")
-set(CMAKE_CXX_ARCHIVE_APPEND "python-zig ar qs <TARGET> <LINK_FLAGS> <OBJECTS>")
+set(CMAKE_CXX_ARCHIVE_CREATE "$ENV{FEDPLUG_ZIG} ar qcs <TARGET> <LINK_FLAGS> <OBJECTS>")
+set(CMAKE_CXX_ARCHIVE_APPEND "$ENV{FEDPLUG_ZIG} ar qs <TARGET> <LINK_FLAGS> <OBJECTS>")
 set(CMAKE_CXX_ARCHIVE_FINISH "")
 
 # The unwinder is not Zig's: Python ends daemon threads with glibc's pthread_exit, which unwinds their stacks with libgcc_s,
@@ -17,6 +17,6 @@ file(WRITE "${unwinder}.c" "")
 foreach(name DeleteException GetIP GetLanguageSpecificData GetRegionStart RaiseException Resume SetGR SetIP)
   file(APPEND "${unwinder}.c" "void _Unwind_${name}(void) {}\n")
 endforeach()
-execute_process(COMMAND python-zig cc ${zig_target} -shared -Wl,-soname,libgcc_s.so.1 -o "${unwinder}" "${unwinder}.c"
-                COMMAND_ERROR_IS_FATAL ANY)
+execute_process(COMMAND $ENV{FEDPLUG_ZIG} cc ${zig_target} -shared -Wl,-soname,libgcc_s.so.1 -o "${unwinder}"
+                        "${unwinder}.c" COMMAND_ERROR_IS_FATAL ANY)
 set(CMAKE_MODULE_LINKER_FLAGS_INIT "\"${unwinder}\" -s")
