@@ -22,7 +22,7 @@ ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64"}
 _LAUNCH = {
     "x86_64": '{root}/lib64/ld-linux-x86-64.so.2 --argv0 "$0" --library-path {root}/usr/lib/x86_64-linux-gnu:'
     "{root}/lib/x86_64-linux-gnu",
-    "aarch64": 'qemu-aarch64-static -0 "$0" -L {root}',
+    "aarch64": '{qemu} -0 "$0" -L {root}',
 }
 
 
@@ -48,7 +48,7 @@ def unpack(folder: Path, version: pythons.Version, machine: str) -> Path | None:
         return None
     headers = root / "usr/include"  # Debian's pyconfig.h only includes that of the machine
     shutil.copy(headers / f"{machine}-linux-gnu" / name / "pyconfig.h", headers / name)
-    launch = _LAUNCH[machine].format(root=root)
+    launch = _LAUNCH[machine].format(root=root, qemu=shutil.which("qemu-aarch64-static"))
     script.write_text(f'#!/bin/sh\nexec {launch} {root}/usr/bin/{name} "$@"\n', encoding="utf-8")
     script.chmod(0o755)
     return script

@@ -1,8 +1,9 @@
 """Builds the wheels in dist/, for every Python and processor, and tries each in fresh environments.
 
 Usage: wheels.py UV. `cmake/manylinux.cmake` compiles fedplug for an old C library and for aarch64; auditwheel
-checks that, and names the wheel by it. The tests of the kernels run with each wheel, under an emulator for
-aarch64. fedplug-tensorflow and fedplug-cuda are compiled by this machine's own compilers.
+checks that, and names the wheel by it. The kernels depend on no Python: a processor's are compiled once,
+and an emulator runs their tests with one Python. fedplug-tensorflow and fedplug-cuda are compiled by this
+machine's own compilers.
 """
 
 from __future__ import annotations
@@ -33,19 +34,23 @@ def main(uv: str) -> int:
     """Builds and tries them all."""
     shutil.rmtree(DIST, ignore_errors=True)
     untried: list[str] = []
-    # Once, as its cache is for one place: the kernels do not depend on the Python.
+    # Once, because Zig compiles its libraries anew for each place that it is installed in.
     run(uv, "pip", "install", "--quiet", "--python", fresh(uv, Path(sys.executable), ZIG.name), "ziglang")
+    first = ""
     for version, python in interpreters().items():
         name = f"cp{version[0]}{version[1]}"
-        wheel = build_for(uv, HERE, python, name)
+        wheel = build_for(uv, HERE, python, name, first)
         if version in OLD_NUMPY:
             try_out(uv, python, [wheel, OLD_NUMPY[version]])
         run_tests(uv, python, wheel)
-        foreign = build_for(uv, ELSEWHERE, python, name)
-        if emulated := debian_pythons.unpack(WORK / "pythons", version, ELSEWHERE):
-            run_tests(uv, emulated, foreign, "not without_memory")  # qemu needs memory of its own
-        else:
+        foreign = build_for(uv, ELSEWHERE, python, name, first)
+        if not (emulated := debian_pythons.unpack(WORK / "pythons", version, ELSEWHERE)):
             untried.append(foreign.name)
+        elif first:
+            try_out(uv, emulated, [foreign])
+        else:
+            run_tests(uv, emulated, foreign, "not without_memory")  # qemu needs memory of its own
+        first = first or name
         if version == OF_TFF:
             ops = build(uv, python, "plugins/fedplug-tensorflow", f"-*-{name}-*", [TENSORFLOW])
             try_out(uv, python, [wheel, ops, TENSORFLOW])
@@ -66,15 +71,17 @@ def interpreters() -> dict[pythons.Version, Path]:
     return found
 
 
-def build_for(uv: str, machine: str, python: Path, name: str) -> Path:
-    """The wheel of fedplug for a Python and a processor, for an old C library."""
+def build_for(uv: str, machine: str, python: Path, name: str, first: str) -> Path:
+    """The wheel of fedplug for a Python and a processor; it links the kernels of the first one, if any."""
+    core = WORK / f"{first}-{first}-linux_{machine}/csrc/core" if first else ""
     settings = {
         "CMAKE_TOOLCHAIN_FILE": str(ROOT / "cmake/manylinux.cmake"),
         "FEDPLUG_ZIG": str(ZIG / "bin" / "python-zig"),
         "FEDPLUG_MACHINE": machine,
         # The names of the wheel and the module would be those of the running Python's processor.
         "_PYTHON_HOST_PLATFORM": f"linux-{machine}",
-        "CMAKE_ARGS": f"-DPYTHON_MODULE_EXTENSION=.cpython-{name[2:]}-{machine}-linux-gnu.so",
+        "CMAKE_ARGS": f"-DPYTHON_MODULE_EXTENSION=.cpython-{name[2:]}-{machine}-linux-gnu.so "
+        f"-DFEDPLUG_COMPILED_CORE={core}",
     }
     return build(uv, python, ".", f"-*-{name}-*{machine}*", [], settings)
 
