@@ -60,13 +60,16 @@ class GraphChecks(EncoderSubject):
             raise NotApplicable("it declares that it needs the op library")
         if not available():
             raise CannotRun("the compiled ops cannot be loaded here, see `fedplug doctor`")
+        from fedplug.testing.on_tensorflow import unoptimized  # installed, as the check requires it
+
         for spec in self.few_specs():
             with use_lowering("reference"):
                 reference = self._graph(self.make_encoder(), spec)
             for number, x in enumerate(self._inputs(spec)):
                 with use_lowering("fused"):
                     got = self._eagerly(x, number, spec)
-                want = reference(x, self.on.round_num(number))
+                with unoptimized():
+                    want = reference(x, self.on.round_num(number))
                 expect.same_tensors(
                     f"{tensors.name_of(spec)} with compiled ops, against the references", got, want
                 )

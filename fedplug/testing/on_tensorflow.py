@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import contextlib
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, ClassVar
 
 import numpy as np
@@ -12,7 +13,19 @@ from numpy.typing import NDArray
 from fedplug.testing import memory
 from fedplug.testing.execution import Execution, Reader
 
-__all__ = ["TensorFlow"]
+__all__ = ["TensorFlow", "unoptimized"]
+
+
+@contextlib.contextmanager
+def unoptimized() -> Iterator[None]:
+    """Runs graphs as they were traced: to optimize one takes longer than to run it a few times."""
+    option = "disable_meta_optimizer"
+    before = tf.config.optimizer.get_experimental_options().get(option, False)
+    tf.config.optimizer.set_experimental_options({option: True})
+    try:
+        yield
+    finally:
+        tf.config.optimizer.set_experimental_options({option: before})
 
 
 class TensorFlow(Execution):

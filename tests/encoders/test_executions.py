@@ -18,6 +18,7 @@ from fedplug.encoders.model import framing
 from fedplug.ops.lowering import use_lowering
 from fedplug.registry.resolve import catalog
 from fedplug.testing import executions, expect, tensors
+from fedplug.testing.on_tensorflow import unoptimized
 
 SIZE, ROUNDS = 70, 3
 CASES = [
@@ -93,7 +94,8 @@ def reference():
             state = {key: tf.TensorSpec(x.shape, x.dtype) for key, x in encoder.init_state(spec).items()}
             return function.get_concrete_function(spec, state, tf.TensorSpec([], tf.int32))
 
-    yield traced
+    with unoptimized():
+        yield traced
     traced.cache_clear()
 
 
