@@ -10,9 +10,10 @@ import pytest
 
 WITHOUT_A_KERNEL = "empty", "num_threads", "simd_level"
 
-# One daemon thread for each function calls it again and again; the program ends when all have done so once.
+# One daemon thread for each function: when all have called theirs once, they call again and again, and the
+# program ends. Threads that did not wait for each other would slow the start of those after them.
 PROGRAM = f"""
-import os, signal, sys, threading
+import os, signal, threading, time
 import numpy as np
 from fedplug import kernels, wire
 
@@ -96,18 +97,21 @@ def refused():
     except ValueError:
         pass
 
-def again_and_again(call, done):
+def again_and_again(call, done, go):
     call()
     done.set()
+    go.wait()
     while True:
         call()
 
 def leave_threads_in_kernels():
-    done = []
+    done, go = [], threading.Event()
     for call in [*calls.values(), refused]:
         done.append(threading.Event())
-        threading.Thread(target=again_and_again, args=(call, done[-1]), daemon=True).start()
+        threading.Thread(target=again_and_again, args=(call, done[-1], go), daemon=True).start()
     assert all(each.wait(60) for each in done)
+    go.set()
+    time.sleep(0.3)  # they are inside kernels
 
 """
 IN_A_CHILD = """
