@@ -52,6 +52,7 @@ LONGEST = (
     "tests/tff/process/",
     "tests/encoders/",
     "tests/testing/",
+    "plugins/fedplug-postgres/tests/",
     "tests/tff/training/",
     "tests/tff/runtime/",
     "tests/experiment/",
