@@ -11,12 +11,14 @@
 #include "core/base/float_bits.h"
 #include "core/chunked_topk_residual.h"
 #include "core/codes/codebook/bins.h"
+#include "core/codes/values/level.h"
 #include "core/sparse_form.h"
 #include "cuda/chunked_topk_residual.h"
 #include "cuda/device_block.cuh"
 #include "cuda/fixed_payload.h"
 #include "cuda/launch.cuh"
 #include "cuda/packed_bits.h"
+#include "cuda/unaligned.h"
 
 namespace fedplug::cuda {
 namespace {
@@ -26,6 +28,35 @@ constexpr std::int64_t kTerms = 1024;  // of a sum of a codebook
 constexpr int kMostBins = kThreads;    // a thread for each
 constexpr int kMostPrefix = 14;
 constexpr std::int64_t kAlignment = 256;
+
+__host__ __device__ constexpr int BytesOf(SentType type) {
+  return type == SentType::kFloat32 ? 4 : 2;
+}
+
+// The bits of the number of this type that is sent for a value. Rounds to
+// nearest, ties to even; too large a value becomes the largest number.
+__device__ std::uint32_t SentBits(float value, SentType type) {
+  switch (type) {
+    case SentType::kFloat16:
+      return value_loops::FiniteBits<Half>(value);
+    case SentType::kBFloat16:
+      return value_loops::FiniteBits<BFloat16>(value);
+    default:
+      return internal::FloatBits(value);
+  }
+}
+
+__device__ float ValueOf(std::uint32_t bits, SentType type) {
+  const auto narrow = static_cast<std::uint16_t>(bits);
+  switch (type) {
+    case SentType::kFloat16:
+      return ToFloat(Half{narrow});
+    case SentType::kBFloat16:
+      return ToFloat(BFloat16{narrow});
+    default:
+      return internal::FloatFromBits(bits);
+  }
+}
 
 // The parts of a payload, in the order of its bytes.
 struct Layout {
@@ -56,9 +87,10 @@ struct Layout {
     }
     offsets_at = lengths + 4;
     means_at = lengths + code + (given.bits > 0 ? 1 : 0);
-    bins_at = means_at + 4 * (std::int64_t{given.bits > 0} << given.bits);
-    bytes = bins_at +
-            (given.bits > 0 ? BytesFor(entries * given.bits) : 4 * entries);
+    const int number = BytesOf(given.sent);
+    bins_at = means_at + number * (std::int64_t{given.bits > 0} << given.bits);
+    bytes = bins_at + (given.bits > 0 ? BytesFor(entries * given.bits)
+                                      : number * entries);
   }
 
  private:
@@ -83,13 +115,27 @@ struct Book {
 struct Encode {
   Layout layout;
   float* residual;
-  float* values;
+  float* values;  // the entries of the sums
   std::int32_t* indices;
   Book* book;
   double* sum;      // of all scaled values
   double* squares;  // of their distances from the mean
   std::uint8_t* payload;
   NonFiniteCount* non_finite;
+
+  // Entry `i` as an uncompressed payload has it.
+  __device__ float Sent(std::int64_t i) const {
+    const SentType type = layout.form.sent;
+    return ValueOf(SentBits(values[i], type), type);
+  }
+
+  // Adds to the residual what entry `i` loses to a receiver of `received`.
+  __device__ void Keep(std::int64_t i, float received) const {
+    const float lost = values[i] - received;
+    if (!IsFinite(lost)) AtomicAdd(&non_finite->count, 1u);
+    float* const kept = residual + indices[i];
+    *kept = *kept + lost;
+  }
 
   __host__ __device__ double Scale() const {
     float largest;
@@ -144,7 +190,7 @@ __global__ void __launch_bounds__(kThreads)
   });
   block.Each([&](int thread) {
     EachOfBlock(thread, call.layout.entries, [&](std::int64_t i) {
-      AtomicMax(&largest, MagnitudeKey(call.values[i]));
+      AtomicMax(&largest, MagnitudeKey(call.Sent(i)));
     });
   });
   block.Each([&](int thread) {
@@ -171,7 +217,7 @@ __global__ void __launch_bounds__(kThreads)
         if (kTermsOf == Terms::kPartials) {
           term = partials[at];
         } else {
-          term = call.Scale() * static_cast<double>(call.values[at]);
+          term = call.Scale() * static_cast<double>(call.Sent(at));
         }
         if (kTermsOf == Terms::kSquares) {
           const double centred = term - call.BinsBeforeWidth().mean;
@@ -214,7 +260,7 @@ __global__ void __launch_bounds__(kThreads)
   const double to_whole = PowerOfTwo(BinFractionBits(call.layout.entries));
   block.Each([&](int thread) {
     EachOfBlock(thread, call.layout.entries, [&](std::int64_t i) {
-      const auto value = static_cast<double>(call.values[i]);
+      const auto value = static_cast<double>(call.Sent(i));
       const int bin = bins.Of(value);
       const auto whole = static_cast<std::uint64_t>(
           static_cast<std::int64_t>(bins.scale * value * to_whole));
@@ -238,9 +284,11 @@ __global__ void __launch_bounds__(kThreads)
   const int bin = static_cast<int>(threadIdx.x);
   if (bin >= 1 << call.layout.form.bits) return;
   Book& book = *call.book;
-  book.mean[bin] = static_cast<float>(
+  const auto mean = static_cast<float>(
       BinMean(static_cast<std::int64_t>(book.sum[bin]), book.count[bin],
               call.Scale(), BinFractionBits(call.layout.entries)));
+  const SentType type = call.layout.form.sent;
+  book.mean[bin] = ValueOf(SentBits(mean, type), type);
 }
 
 // Byte `at` of numbers of `bits` bits one after the other, the lowest first.
@@ -274,27 +322,29 @@ __global__ void __launch_bounds__(kThreads)
                  entry / layout.of_chunk * layout.form.chunk;
         });
   }
-  const auto* const numbers = reinterpret_cast<const std::uint8_t*>(
-      bits > 0 ? call.book->mean : call.values);
+  const SentType type = layout.form.sent;
+  const float* const numbers = bits > 0 ? call.book->mean : call.values;
   if (i < (bits > 0 ? layout.bins_at : layout.bytes) - layout.means_at) {
-    payload[layout.means_at + i] = numbers[i];
+    const std::uint32_t number = SentBits(numbers[i / BytesOf(type)], type);
+    payload[layout.means_at + i] =
+        static_cast<std::uint8_t>(number >> (8 * (i % BytesOf(type))));
   }
-  if (bits == 0) return;
+  if (bits == 0) {
+    if (type != SentType::kFloat32 && i < layout.entries) {
+      call.Keep(i, call.Sent(i));
+    }
+    return;
+  }
   const Bins bins = call.AllBins();
   if (i == 0) payload[layout.means_at - 1] = static_cast<std::uint8_t>(bits);
   if (i < layout.bytes - layout.bins_at) {
     payload[layout.bins_at + i] =
         PackedByte(i, bits, layout.entries, [&](std::int64_t entry) {
-          return bins.Of(static_cast<double>(call.values[entry]));
+          return bins.Of(static_cast<double>(call.Sent(entry)));
         });
   }
   if (i >= layout.entries) return;
-  const float value = call.values[i];
-  const float lost =
-      value - call.book->mean[bins.Of(static_cast<double>(value))];
-  if (!IsFinite(lost)) AtomicAdd(&call.non_finite->count, 1u);
-  float* const kept = call.residual + call.indices[i];
-  *kept = *kept + lost;
+  call.Keep(i, call.book->mean[bins.Of(static_cast<double>(call.Sent(i)))]);
 }
 
 // Puts everything back if a number is not finite.
@@ -411,8 +461,13 @@ __global__ void __launch_bounds__(kThreads)
   const int bits = layout.form.bits;
   const std::int64_t number =
       bits > 0 ? Unpacked(payload + layout.bins_at, entry, bits) : entry;
-  float value;
-  std::memcpy(&value, payload + layout.means_at + 4 * number, sizeof(value));
+  const SentType type = layout.form.sent;
+  const std::uint8_t* const at =
+      payload + layout.means_at + BytesOf(type) * number;
+  const float value =
+      ValueOf(type == SentType::kFloat32 ? LoadNumber<std::uint32_t>(at)
+                                         : LoadNumber<std::uint16_t>(at),
+              type);
   const bool valid = offset < layout.form.chunk && IsFinite(value) &&
                      IsOfForm(layout, payload);
   space.indices[i] = valid ? static_cast<std::int32_t>(chunk + offset) : -1;
@@ -442,6 +497,13 @@ Status CheckFixedForm(const FixedForm& form) {
             "more entries of each, and 0 to 8 bits for a value, not " +
                 std::to_string(form.chunk) + ", " + std::to_string(form.k) +
                 " and " + std::to_string(form.bits)};
+  }
+  if (form.sent != SentType::kFloat32 && form.sent != SentType::kFloat16 &&
+      form.sent != SentType::kBFloat16) {
+    return {StatusCode::kInvalidArgument,
+            "values of dtype " + std::to_string(static_cast<int>(form.sent)) +
+                " have no payload of a fixed size; it must be float32, float16 "
+                "or bfloat16"};
   }
   return {};
 }

@@ -15,15 +15,25 @@
 
 namespace fedplug::cuda {
 
-// The form of the payloads of a float32 tensor.
+// The type of the values in a payload, as FedplugCudaDtype numbers it. Sums,
+// residuals and means are float32; what the rounding loses stays in the
+// residual.
+enum class SentType : std::int32_t {
+  kFloat32 = 0,
+  kFloat16 = 2,
+  kBFloat16 = 3
+};
+
+// The form of the payloads of a tensor.
 struct FixedForm {
   std::int64_t n;      // elements of the tensor
   std::int64_t k;      // entries of each chunk
   std::int64_t chunk;  // elements of a chunk, at least 2
   std::int32_t bits;   // of the codebook, 1 to 8; 0: values are uncompressed
+  SentType sent = SentType::kFloat32;
 };
 
-// Refuses sizes and bits out of range.
+// Refuses sizes, bits and types out of range.
 Status CheckFixedForm(const FixedForm& form);
 
 // The size of each payload.

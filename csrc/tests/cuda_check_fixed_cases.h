@@ -63,7 +63,7 @@ inline std::vector<std::uint8_t> OffsetCode(
 // The payload, and in `decoded` all elements of what a receiver gets.
 inline FixedOutput EncodedByTheCore(const FixedInput& input,
                                     std::vector<float>* decoded) {
-  const auto& [n, k, chunk, bits] = input.form;
+  const auto& [n, k, chunk, bits, sent] = input.form;
   const FixedOutput refused = {
       std::vector<std::uint8_t>(
           static_cast<std::size_t>(cuda::FixedPayloadBytes(input.form))),

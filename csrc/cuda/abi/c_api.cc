@@ -125,7 +125,8 @@ Status WithSelectedDtype(std::int32_t dtype, const Body& body) {
 }
 
 FixedForm FormOf(const FedplugCudaFixedForm* form) {
-  return {form->n, form->k, form->chunk, form->bits};
+  return {form->n, form->k, form->chunk, form->bits,
+          static_cast<SentType>(form->dtype)};
 }
 
 NonFinitePolicy PolicyOf(std::int32_t non_finite) {

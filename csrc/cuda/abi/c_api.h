@@ -188,6 +188,7 @@ typedef struct FedplugCudaFixedForm {
   int64_t k;
   int64_t chunk;
   int32_t bits;
+  int32_t dtype;  // of the values: FEDPLUG_CUDA_FLOAT32, _FLOAT16, _BFLOAT16
 } FedplugCudaFixedForm;
 
 // The size of each payload, and the bytes of workspace that encoding one and
@@ -196,7 +197,7 @@ FEDPLUG_CUDA_API int32_t fedplug_cuda_fixed_sizes(
     const FedplugCudaFixedForm* form, int64_t payloads, int64_t* payload_bytes,
     uint64_t* encode_workspace_bytes, uint64_t* mean_workspace_bytes);
 
-// Queues the encoding of a float32 tensor.
+// Queues the encoding of a tensor, which has been widened to float32.
 //
 // REQUIRES: workspace is aligned to 256 bytes; residual_out overlaps no input
 // SHAPE:    delta, residual_in and residual_out[n]; payload[payload_bytes];

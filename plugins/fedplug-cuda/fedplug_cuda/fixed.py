@@ -11,9 +11,10 @@ import fedplug
 from fedplug.encoders import Encoder
 from fedplug.encoders.sparsity import Sparsity
 from fedplug.errors import ArgumentError, CapabilityError
-from fedplug_cuda.arrays import as_device_array, require_same_device, stream_handle
+from fedplug_cuda.arrays import DTYPE_CODES, DeviceArray, as_device_array, require_same_device, stream_handle
 from fedplug_cuda.library import FixedForm, call
-from fedplug_cuda.memory import empty_bytes, empty_like
+from fedplug_cuda.memory import empty, empty_bytes, empty_like
+from fedplug_cuda.ops.floats import widened
 
 __all__ = ["EncodedFixed", "encode_fixed", "mean_of_fixed"]
 
@@ -41,8 +42,9 @@ def encode_fixed(tensor: Any, residual: Any, encoder: Encoder, *, stream: Any = 
     The payload has the bytes of the body that ``encoder`` writes on the CPU.
 
     Args:
-        tensor: A float32 array on a CUDA device.
-        residual: The residual of the previous round, of the same size; it is not changed.
+        tensor: A float32, float16 or bfloat16 array on a CUDA device. Only PyTorch widens 16-bit arrays
+            without waiting.
+        residual: The float32 residual of the previous round, of the same size; it is not changed.
         encoder: ``topk(..., chunk=n) | codebook(bits) | offsets(n)``, or the same without a codebook.
         stream: The stream to work on; None is the framework's current one.
 
@@ -54,13 +56,19 @@ def encode_fixed(tensor: Any, residual: Any, encoder: Encoder, *, stream: Any = 
     handle = stream_handle(stream, as_device_array(tensor))
     x, old = as_device_array(tensor, handle), as_device_array(residual, handle)
     require_same_device([x, old])
-    if x.dtype != np.float32 or old.dtype != x.dtype or old.size != x.size:
+    if x.dtype == np.float64 or old.dtype != np.float32 or old.size != x.size:
         raise ArgumentError(
-            f"the tensor is {x.dtype}{list(x.shape)} and the residual {old.dtype}{list(old.shape)}; both "
-            "must be float32 and of one size"
+            f"the tensor is {x.dtype}{list(x.shape)} and the residual {old.dtype}{list(old.shape)}; the "
+            "tensor must be float32, float16 or bfloat16, and the residual float32 of the same size"
         )
-    form, decay = _form(encoder, x.size)
+    if stream is not None and x.dtype != np.float32:
+        raise ArgumentError(
+            f"the tensor is {x.dtype}, which its framework widens on its current stream; make the stream "
+            "current instead of passing it"
+        )
+    form, decay = _form(encoder, x)
     payload_bytes, workspace_bytes, _ = _sizes(form, 1)
+    x = widened(x)
     new = empty_like(x, handle)
     payload, payload_at = empty_bytes(payload_bytes, x, handle)
     non_finite, non_finite_at = empty_bytes(_NON_FINITE_BYTES, x, handle)
@@ -78,9 +86,12 @@ def mean_of_fixed(payloads: Any, like: Any, encoder: Encoder, *, stream: Any = N
 
     Args:
         payloads: Untrusted bytes on a CUDA device; ``[number, payload bytes]`` in any shape, uint8.
-        like: An array of the mean's shape, float32 on the same device, which is not read.
+        like: An array of the shape and dtype of the tensors on the same device, which is not read.
         encoder: The encoder of the payloads.
         stream: The stream to work on; None is the framework's current one.
+
+    Returns:
+        The mean, in float32.
 
     Raises:
         ArgumentError: The payloads do not have the size that follows from encoder and shape.
@@ -91,9 +102,11 @@ def mean_of_fixed(payloads: Any, like: Any, encoder: Encoder, *, stream: Any = N
     x = as_device_array(like, handle)
     data = as_device_array(payloads, handle, dtypes=(np.dtype(np.uint8),))
     require_same_device([x, data])
-    if x.dtype != np.float32:
-        raise ArgumentError(f"the mean is {x.dtype}; payloads of a fixed size are of float32 on a device")
-    form, _ = _form(encoder, x.size)
+    if x.dtype == np.float64:
+        raise ArgumentError(
+            "the tensors are float64; on a device, payloads of a fixed size have 16 or 32 bits"
+        )
+    form, _ = _form(encoder, x)
     payload_bytes, _, _ = _sizes(form, 1)
     number, rest = divmod(data.size, payload_bytes)
     if rest or not number:
@@ -101,15 +114,15 @@ def mean_of_fixed(payloads: Any, like: Any, encoder: Encoder, *, stream: Any = N
             f"there are {data.size} bytes; payloads of {encoder!r} for {x.size} elements have {payload_bytes}"
         )
     _, _, workspace_bytes = _sizes(form, number)
-    mean = empty_like(x, handle)
+    mean = empty(x.shape, np.dtype(np.float32), x, handle)
     workspace, workspace_at = empty_bytes(workspace_bytes, x, handle)
     call("fixed_mean", x.device, form, data.pointer, number, workspace_at, mean.pointer, handle)
     del workspace
     return mean.owner
 
 
-def _form(encoder: Encoder, size: int) -> tuple[FixedForm, float]:
-    """The form of the payloads, and the decay of the residual."""
+def _form(encoder: Encoder, x: DeviceArray) -> tuple[FixedForm, float]:
+    """The form of the payloads of an array, and the decay of the residual."""
     config = fedplug.to_config(encoder)["config"]
     stages = {stage["name"]: stage["config"] for stage in config.get("stages", [])}
     topk, offsets = stages.pop("topk", {}), stages.pop("offsets", {})
@@ -120,9 +133,9 @@ def _form(encoder: Encoder, size: int) -> tuple[FixedForm, float]:
             f"{encoder!r} does not run on a device without waiting; use "
             "'topk(count=64, chunk=4096) | codebook(2) | offsets(4096)', or leave the codebook out"
         )
-    k = Sparsity("topk", topk.get("fraction"), topk.get("count")).of_size(min(chunk, size))
+    k = Sparsity("topk", topk.get("fraction"), topk.get("count")).of_size(min(chunk, x.size))
     bits = 0 if codebook is None else codebook["bits"]
-    return FixedForm(size, max(k, 1), chunk, bits), topk.get("decay", 1.0)
+    return FixedForm(x.size, max(k, 1), chunk, bits, DTYPE_CODES[x.dtype]), topk.get("decay", 1.0)
 
 
 def _sizes(form: FixedForm, payloads: int) -> tuple[int, int, int]:

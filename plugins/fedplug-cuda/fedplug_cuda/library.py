@@ -68,7 +68,7 @@ class ScaledSum(ctypes.Structure):
 class FixedForm(ctypes.Structure):
     """FedplugCudaFixedForm: the form of payloads of a fixed size."""
 
-    _fields_ = (("n", c_int64), ("k", c_int64), ("chunk", c_int64), ("bits", c_int32))
+    _fields_ = (("n", c_int64), ("k", c_int64), ("chunk", c_int64), ("bits", c_int32), ("dtype", c_int32))
 
 
 class TopKReport(ctypes.Structure):

@@ -4,6 +4,7 @@ import ctypes
 import os
 
 import fedplug_cuda
+import ml_dtypes
 import numpy as np
 import pytest
 from fedplug_cuda.library import library
@@ -18,8 +19,11 @@ DENSE = "topk(0.5, chunk=2048) | codebook(3) | offsets(2048)"  # sums of several
 RAW = "topk(count=7, chunk=5000) | offsets(5000)"
 
 
-def update(n, seed=0):
-    return np.random.default_rng(seed).standard_normal(n).astype(np.float32)
+DTYPES = [np.float32, np.float16, ml_dtypes.bfloat16]
+
+
+def update(n, seed=0, dtype=np.float32):
+    return np.random.default_rng(seed).standard_normal(n).astype(dtype)
 
 
 def on_the_host(encoder, x, residual):
@@ -30,35 +34,46 @@ def on_the_host(encoder, x, residual):
 
 def encoded(device, x, residual, encoder):
     """The payload, the residual, and the number of non-finite sums, on the host."""
-    bytes_of = fedplug_cuda.fixed._sizes(fedplug_cuda.fixed._form(encoder, x.size)[0], 1)[0]
-    found = fedplug_cuda.encode_fixed(device.put(x), device.put(residual), encoder)
+    held = device.put(x)
+    bytes_of = fedplug_cuda.fixed._sizes(fedplug_cuda.fixed._form(encoder, held)[0], 1)[0]
+    found = fedplug_cuda.encode_fixed(held, device.put(residual), encoder)
     payload = device.get(found.payload, np.empty(bytes_of, np.uint8))
     return (
         payload,
-        device.get(found.residual, x),
+        device.get(found.residual, residual),
         int(device.get(found.non_finite, np.empty(2, np.uint32))[0]),
     )
 
 
-def mean(device, payloads, n, encoder):
+def mean(device, payloads, n, encoder, dtype=np.float32):
     held = fedplug_cuda.to_device(np.concatenate(payloads))
-    return device.get(
-        fedplug_cuda.mean_of_fixed(held, device.put(np.empty(n, np.float32)), encoder), update(n)
-    )
+    return device.get(fedplug_cuda.mean_of_fixed(held, device.put(np.empty(n, dtype)), encoder), update(n))
 
 
+@pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize(
     ("expression", "n"),
     [(CHUNKED, 0), (CHUNKED, 1), (CHUNKED, 9000), (SMALL, 9), (SMALL, 95), (DENSE, 5000), (RAW, 12_000)],
 )
-def test_payloads_and_residuals_are_those_of_the_cpu(device, expression, n):
+def test_payloads_and_residuals_are_those_of_the_cpu(device, expression, n, dtype):
     encoder, residual = fedplug.encoder(expression), np.zeros(n, np.float32)
     for seed in range(2):
-        payload, after, non_finite = encoded(device, update(n, seed), residual, encoder)
-        expected, residual = on_the_host(encoder, update(n, seed), residual)
+        payload, after, non_finite = encoded(device, update(n, seed, dtype), residual, encoder)
+        expected, residual = on_the_host(encoder, update(n, seed, dtype), residual)
         assert payload.tobytes() == expected.tobytes()
         assert after.tobytes() == residual.tobytes()
         assert non_finite == 0
+
+
+@pytest.mark.parametrize("expression", [CHUNKED, RAW])
+def test_sums_beyond_the_range_of_16_bits_are_rounded_to_its_largest_number(device, expression):
+    encoder, x = fedplug.encoder(expression), np.full(9000, 65504, np.float16)
+    x[::3] = -6e-8
+    residual = np.full(9000, 40_000, np.float32)
+    payload, after, _ = encoded(device, x, residual, encoder)
+    expected, residual = on_the_host(encoder, x, residual)
+    assert payload.tobytes() == expected.tobytes()
+    assert after.tobytes() == residual.tobytes()
 
 
 @pytest.mark.parametrize("scale", [0, 1e-42, 1e-20, 1e30])
@@ -70,15 +85,16 @@ def test_all_magnitudes_have_the_bits_of_the_cpu(device, scale):
     assert after.tobytes() == residual.tobytes()
 
 
+@pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("expression", [CHUNKED, RAW])
-def test_means_are_those_of_the_cpu(device, expression):
-    encoder, n = fedplug.encoder(expression), 9000
-    payloads = [on_the_host(encoder, update(n, seed), np.zeros(n, np.float32))[0] for seed in range(3)]
+def test_means_are_those_of_the_cpu(device, expression, dtype):
+    encoder, n, residual = fedplug.encoder(expression), 9000, np.zeros(9000, np.float32)
+    payloads = [on_the_host(encoder, update(n, seed, dtype), residual)[0] for seed in range(3)]
     total = fedplug.Sum((n,))
     for payload in payloads:
-        total.add(fedplug.wire.frame(payload.tobytes(), encoder.wire_id, "float32", (n,)))
+        total.add(fedplug.wire.frame(payload.tobytes(), encoder.wire_id, np.dtype(dtype).name, (n,)))
     refused = np.zeros_like(payloads[0])
-    found = mean(device, [payloads[0], refused, *payloads[1:]], n, encoder)
+    found = mean(device, [payloads[0], refused, *payloads[1:]], n, encoder, dtype)
     assert found.tobytes() == (total.value() / np.float32(4)).tobytes()
 
 
@@ -127,10 +143,17 @@ def test_nothing_waits_for_the_device(device):
 
 def test_values_that_do_not_fit_are_refused(device):
     encoder, x = fedplug.encoder(CHUNKED), device.put(update(9000))
-    with pytest.raises(ArgumentError, match="both must be float32 and of one size"):
+    with pytest.raises(ArgumentError, match="the residual float32 of the same size"):
         fedplug_cuda.encode_fixed(x, device.put(update(3)), encoder)
     with pytest.raises(ArgumentError, match="there are 5 bytes; payloads of"):
         fedplug_cuda.mean_of_fixed(device.put(np.zeros(5, np.uint8)), x, encoder)
+    with pytest.raises(ArgumentError, match="make the stream current instead of passing it"):
+        fedplug_cuda.encode_fixed(device.put(update(9000, 0, np.float16)), x, encoder, stream=0)
+    with pytest.raises(ArgumentError, match="must be float32, float16 or bfloat16"):
+        fedplug_cuda.encode_fixed(device.put(update(9000, 0, np.float64)), x, encoder)
+    payloads, like = device.put(np.zeros(5, np.uint8)), device.put(update(9000, 0, np.float64))
+    with pytest.raises(ArgumentError, match="the tensors are float64"):
+        fedplug_cuda.mean_of_fixed(payloads, like, encoder)
     for expression in ("topk(0.01) | bitpack", "qsgd(8)", "topk(count=3, chunk=8) | sign | offsets(8)"):
         with pytest.raises(CapabilityError, match="does not run on a device without waiting"):
             fedplug_cuda.encode_fixed(x, x, fedplug.encoder(expression))

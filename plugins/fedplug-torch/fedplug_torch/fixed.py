@@ -168,7 +168,8 @@ def mean_of_fixed(payloads: torch.Tensor, like: torch.Tensor, encoder: str) -> t
         )
     if payloads.is_cuda:
         cuda = importlib.import_module("fedplug_cuda")
-        return cuda.mean_of_fixed(payloads.contiguous(), like.new_empty(like.shape), _encoder(encoder))
+        mean = cuda.mean_of_fixed(payloads.contiguous(), like.new_empty(like.shape), _encoder(encoder))
+        return mean.to(like.dtype)
     sent = [_container(encoder, row, like) if row.any() else b"" for row in payloads]
     messages = {f"rank {rank}": {"tensor": each} for rank, each in enumerate(sent)}
     wire_ids = {"tensor": {_encoder(encoder).wire_id}}

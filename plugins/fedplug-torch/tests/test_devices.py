@@ -10,9 +10,13 @@ from torch.nn.parallel import DistributedDataParallel
 
 import fedplug
 
-fedplug_cuda = pytest.importorskip("fedplug_cuda")
+NO_DEVICE = (
+    "no CUDA device, and PyTorch makes CUDA tensors on nothing else; "
+    "fedplug-cuda's own tests run the kernels on a fake device"
+)
+fedplug_cuda = pytest.importorskip("fedplug_cuda", reason=NO_DEVICE)
 pytestmark = pytest.mark.skipif(
-    fedplug_cuda.problem() is not None or not torch.cuda.is_available(), reason="no CUDA device"
+    fedplug_cuda.problem() is not None or not torch.cuda.is_available(), reason=NO_DEVICE
 )
 
 
@@ -87,8 +91,9 @@ def test_a_nan_is_named_and_nothing_changes():
 FIXED = "topk(count=64, chunk=4096, decay=0.95) | codebook(2) | offsets(4096)"
 
 
-def test_payloads_of_a_fixed_size_and_their_means_are_those_of_the_cpu():
-    fixed, x = FixedSize(FIXED), torch.randn(3, 5000)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16])
+def test_payloads_of_a_fixed_size_and_their_means_are_those_of_the_cpu(dtype):
+    fixed, x = FixedSize(FIXED), torch.randn(3, 5000).to(dtype)
     x[1, 7] = 100
     here, there = fixed.encode(x, fixed.zeros(x)), fixed.encode(x.cuda(), fixed.zeros(x.cuda()))
     for mine, theirs in zip(here, there, strict=True):
@@ -97,8 +102,9 @@ def test_payloads_of_a_fixed_size_and_their_means_are_those_of_the_cpu():
     assert torch.equal(fixed.mean(payloads, x), fixed.mean(payloads.cuda(), x.cuda()).cpu())
 
 
-def test_payloads_of_a_fixed_size_are_recorded_in_a_graph():
-    fixed, x = FixedSize(FIXED), torch.randn(50_000, device="cuda")
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_payloads_of_a_fixed_size_are_recorded_in_a_graph(dtype):
+    fixed, x = FixedSize(FIXED), torch.randn(50_000, device="cuda").to(dtype)
     residual = fixed.zeros(x)
 
     def step():
