@@ -41,10 +41,11 @@ def test_payloads_and_residuals_are_those_of_the_codec(expression, dtype):
         assert torch.equal(fixed.mean(sent.payload[None], x).double(), received)
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
 @pytest.mark.parametrize("expression", [CHUNKED, "sign"])
-def test_the_ops_are_registered_as_torch_requires(expression):
+def test_the_ops_are_registered_as_torch_requires(expression, dtype):
     fixed = FixedSize(expression)
-    x, text = randn((2, 5000)), fixed._encoder
+    x, text = randn((2, 5000), dtype=dtype), fixed._encoder
     torch.library.opcheck(encode_fixed, (x, fixed.zeros(x), text, 0))
     payload = fixed.encode(x, fixed.zeros(x)).payload
     torch.library.opcheck(mean_of_fixed, (torch.stack([payload, payload]), x, text))
