@@ -15,7 +15,7 @@ __all__ = ["empty", "num_threads", "simd_level"]
 def empty(shape: tuple[int, ...], dtype: np.dtype[Any]) -> NDArray[Any]:
     """Returns a C-contiguous array with undefined contents, as memory for a result.
 
-    Arrays of 256 KiB or more reuse the memory of earlier arrays, as all results of kernels do: touching fresh
+    Arrays of 64 KiB or more reuse the memory of earlier arrays, as all results of kernels do: touching fresh
     memory takes longer than most kernels. At most 512 MiB are kept for reuse.
     """
     return _kernels.empty(shape, dtype)

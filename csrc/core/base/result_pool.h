@@ -8,8 +8,9 @@
 
 namespace fedplug {
 
-// Below this size malloc keeps freed blocks and their pages.
-constexpr std::size_t kPooledFrom = std::size_t{256} << 10;
+// Below this size malloc keeps freed blocks and their pages; of larger ones that
+// are freed together, as the entries of a payload are, it gives the pages back.
+constexpr std::size_t kPooledFrom = std::size_t{64} << 10;
 
 // Never destroyed, because results may outlive other statics. Holds the results
 // of an update of 10^8 parameters; a process that changes sizes soon frees the

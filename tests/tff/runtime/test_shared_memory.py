@@ -9,7 +9,7 @@ import tensorflow as tf
 from fedplug import kernels, ops
 from fedplug.tff.runtime.graphs.shared_memory import tensor_of
 
-SIZE = 300_000  # from 256 KiB on, `kernels.empty` aligns arrays as TensorFlow requires
+SIZE = 300_000  # from 64 KiB on, `kernels.empty` aligns arrays as TensorFlow requires
 
 
 def read_only(values, dtype=np.float32):
