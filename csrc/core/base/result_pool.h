@@ -8,8 +8,8 @@
 
 namespace fedplug {
 
-// Below this size malloc keeps freed blocks and their pages; of larger ones that
-// are freed together, as the entries of a payload are, it gives the pages back.
+// Below this size malloc keeps freed blocks and their pages. It gives back the
+// pages of larger ones that are freed together, as a payload's entries are.
 constexpr std::size_t kPooledFrom = std::size_t{64} << 10;
 
 // Never destroyed, because results may outlive other statics. Holds the results
