@@ -7,6 +7,7 @@
 #include <iterator>
 #include <map>
 #include <memory>
+#include <mutex>
 #include <new>
 #include <utility>
 
@@ -67,6 +68,21 @@ Device& TheDevice() {
   return device;
 }
 
+// A call's, so that calls come from any thread: a garbage collector frees
+// memory, which waits for the queued work, while a kernel runs.
+class Turn {
+ public:
+  Turn() : lock_(Mutex()) {}
+
+ private:
+  static std::recursive_mutex& Mutex() {
+    static std::recursive_mutex mutex;
+    return mutex;
+  }
+
+  const std::lock_guard<std::recursive_mutex> lock_;
+};
+
 const Abilities& Current() { return kAbilities[TheDevice().current]; }
 
 CUstream_st& StreamOf(cudaStream_t stream) {
@@ -108,6 +124,7 @@ bool IsStream(cudaStream_t stream) {
 
 cudaError_t Queue(Operation operation, cudaStream_t stream,
                   std::function<void()> work) {
+  const Turn turn;
   if (const cudaError_t error = Planned(operation); error != cudaSuccess) {
     return Note(error);
   }
@@ -118,6 +135,7 @@ cudaError_t Queue(Operation operation, cudaStream_t stream,
 }
 
 void Drain(CUstream_st* stream) {
+  const Turn turn;
   while (!stream->work.empty()) {
     const std::function<void()> work = std::move(stream->work.front());
     stream->work.pop_front();
@@ -126,6 +144,7 @@ void Drain(CUstream_st* stream) {
 }
 
 void DrainAll() {
+  const Turn turn;
   Drain(&TheDevice().default_stream);
   for (const auto& stream : TheDevice().streams) Drain(stream.get());
 }
@@ -192,6 +211,7 @@ cudaError_t QueueLaunch(const cudaLaunchConfig_t& config, const void* kernel,
 
 using fedplug::fake_cuda::Operation;
 using fedplug::fake_cuda::TheDevice;
+using fedplug::fake_cuda::Turn;
 
 const char* cudaGetErrorName(cudaError_t error) {
   switch (error) {
@@ -296,6 +316,7 @@ cudaError_t cudaFuncSetAttribute(const void* kernel, cudaFuncAttribute,
 }
 
 cudaError_t cudaMalloc(void** memory, std::size_t bytes) {
+  const Turn turn;
   if (const cudaError_t error =
           fedplug::fake_cuda::Planned(Operation::kAllocate);
       error != cudaSuccess) {
@@ -311,6 +332,7 @@ cudaError_t cudaMalloc(void** memory, std::size_t bytes) {
 
 cudaError_t cudaFree(void* memory) {
   if (memory == nullptr) return cudaSuccess;
+  const Turn turn;
   fedplug::fake_cuda::DrainAll();  // CUDA waits too
   TheDevice().allocations.erase(reinterpret_cast<std::uintptr_t>(memory));
   ::operator delete(memory, std::align_val_t{256});
@@ -367,12 +389,14 @@ cudaError_t cudaMemcpy(void* to, const void* from, std::size_t bytes,
 }
 
 cudaError_t cudaStreamCreate(cudaStream_t* stream) {
+  const Turn turn;
   TheDevice().streams.push_back(std::make_unique<CUstream_st>());
   *stream = TheDevice().streams.back().get();
   return cudaSuccess;
 }
 
 cudaError_t cudaStreamDestroy(cudaStream_t stream) {
+  const Turn turn;
   fedplug::fake_cuda::Drain(stream);
   auto& streams = TheDevice().streams;
   for (auto each = streams.begin(); each != streams.end(); ++each) {
@@ -385,6 +409,7 @@ cudaError_t cudaStreamDestroy(cudaStream_t stream) {
 }
 
 cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
+  const Turn turn;
   fedplug::fake_cuda::Drain(&fedplug::fake_cuda::StreamOf(stream));
   return fedplug::fake_cuda::Note(
       fedplug::fake_cuda::Planned(Operation::kSynchronize));

@@ -1,5 +1,8 @@
 """How often a round waits for the device, copies and launches, as the fake device counts it."""
 
+import threading
+from concurrent.futures import ThreadPoolExecutor
+
 import numpy as np
 import pytest
 
@@ -48,3 +51,23 @@ def test_the_means_of_a_model_are_waited_for_as_often_as_one(device, count):
         total.add(fedplug.codec("sign").encode_model(like)[0])
         total.value()
         assert count(total.mean)["wait"] == 2  # for the divisors on their way, and for the check
+
+
+def test_another_thread_may_free_memory_while_kernels_run(device):
+    """As a garbage collector does, which runs in any thread."""
+    codec, done = fedplug.codec("topk(0.05)"), threading.Event()
+    x = np.random.default_rng(0).standard_normal(3000).astype(np.float32)
+    expected, _ = codec.encode(x)
+
+    def make_and_free():
+        while not done.is_set():
+            device.put(x)
+
+    with ThreadPoolExecutor(1) as other:
+        freed = other.submit(make_and_free)
+        try:
+            payloads = [codec.encode(device.put(x))[0] for _ in range(50)]
+        finally:
+            done.set()
+    freed.result()
+    assert payloads == [expected] * 50
