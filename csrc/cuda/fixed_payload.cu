@@ -19,6 +19,7 @@
 #include "cuda/launch.cuh"
 #include "cuda/packed_bits.h"
 #include "cuda/unaligned.h"
+#include "cuda/workspace.h"
 
 namespace fedplug::cuda {
 namespace {
@@ -27,7 +28,6 @@ constexpr int kThreads = 256;
 constexpr std::int64_t kTerms = 1024;  // of a sum of a codebook
 constexpr int kMostBins = kThreads;    // a thread for each
 constexpr int kMostPrefix = 14;
-constexpr std::int64_t kAlignment = 256;
 
 __host__ __device__ constexpr int BytesOf(SentType type) {
   return type == SentType::kFloat32 ? 4 : 2;
@@ -159,8 +159,7 @@ struct Encode {
 template <typename T>
 T* Reserve(std::int64_t count, std::int64_t* end) {
   auto* const at = reinterpret_cast<T*>(*end);
-  *end += (count * static_cast<std::int64_t>(sizeof(T)) + kAlignment - 1) /
-          kAlignment * kAlignment;
+  *end += AlignedBytes(count * static_cast<std::int64_t>(sizeof(T)));
   return at;
 }
 

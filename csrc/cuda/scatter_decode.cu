@@ -7,6 +7,7 @@
 #include "cuda/launch.cuh"
 #include "cuda/scatter_decode.h"
 #include "cuda/scatter_decode_steps.h"
+#include "cuda/workspace.h"
 
 namespace fedplug::cuda {
 namespace {
@@ -61,12 +62,7 @@ Status CheckSizes(std::int64_t n, std::int64_t entries, std::int64_t payloads,
                    std::to_string(payloads) +
                    " payloads: neither may be negative or 2^41 or more");
   }
-  if (workspace_bytes < ScatterDecodeWorkspaceBytes()) {
-    return invalid("the workspace has " + std::to_string(workspace_bytes) +
-                   " bytes but must have " +
-                   std::to_string(ScatterDecodeWorkspaceBytes()));
-  }
-  return {};
+  return CheckWorkspace(workspace_bytes, ScatterDecodeWorkspaceBytes());
 }
 
 // REQUIRES: the sizes are checked
