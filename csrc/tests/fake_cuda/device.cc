@@ -52,6 +52,7 @@ static_assert(std::size(kAbilities) ==
               static_cast<std::size_t>(FakeDevice::kDevices));
 
 struct Device {
+  std::mutex turn;
   int current = 0;
   std::map<const void*, std::size_t> shared_bytes;  // that a kernel may ask for
   CUstream_st default_stream;
@@ -68,19 +69,15 @@ Device& TheDevice() {
   return device;
 }
 
-// A call's, so that calls come from any thread: a garbage collector frees
-// memory, which waits for the queued work, while a kernel runs.
+// Held by a call that reads or changes what calls change, so that it may come
+// from any thread: a garbage collector frees memory, which waits for the queued
+// work, while another thread's kernel runs.
 class Turn {
  public:
-  Turn() : lock_(Mutex()) {}
+  Turn() : lock_(TheDevice().turn) {}
 
  private:
-  static std::recursive_mutex& Mutex() {
-    static std::recursive_mutex mutex;
-    return mutex;
-  }
-
-  const std::lock_guard<std::recursive_mutex> lock_;
+  const std::lock_guard<std::mutex> lock_;
 };
 
 const Abilities& Current() { return kAbilities[TheDevice().current]; }
@@ -124,7 +121,6 @@ bool IsStream(cudaStream_t stream) {
 
 cudaError_t Queue(Operation operation, cudaStream_t stream,
                   std::function<void()> work) {
-  const Turn turn;
   if (const cudaError_t error = Planned(operation); error != cudaSuccess) {
     return Note(error);
   }
@@ -135,7 +131,6 @@ cudaError_t Queue(Operation operation, cudaStream_t stream,
 }
 
 void Drain(CUstream_st* stream) {
-  const Turn turn;
   while (!stream->work.empty()) {
     const std::function<void()> work = std::move(stream->work.front());
     stream->work.pop_front();
@@ -144,7 +139,6 @@ void Drain(CUstream_st* stream) {
 }
 
 void DrainAll() {
-  const Turn turn;
   Drain(&TheDevice().default_stream);
   for (const auto& stream : TheDevice().streams) Drain(stream.get());
 }
@@ -166,6 +160,7 @@ ScopedDevice::~ScopedDevice() { TheDevice().current = 0; }
 std::vector<Queued> TakeLog() { return std::exchange(TheDevice().log, {}); }
 
 int fedplug_fake_cuda_calls(Operation operation) {
+  const Turn turn;
   return TheDevice().calls[operation];
 }
 
@@ -182,6 +177,7 @@ std::size_t Waiting(cudaStream_t stream) {
 
 cudaError_t QueueLaunch(const cudaLaunchConfig_t& config, const void* kernel,
                         std::function<void()> thread_body) {
+  const Turn turn;
   const unsigned blocks = config.gridDim.x;
   const unsigned threads = config.blockDim.x;
   if (blocks == 0 || threads == 0 || threads > 1024) {
@@ -244,10 +240,12 @@ const char* cudaGetErrorName(cudaError_t error) {
 const char* cudaGetErrorString(cudaError_t) { return "on the fake device"; }
 
 cudaError_t cudaGetLastError() {
+  const Turn turn;
   return std::exchange(TheDevice().last_error, cudaSuccess);
 }
 
 cudaError_t cudaGetDeviceCount(int* count) {
+  const Turn turn;
   *count = 1;
   return fedplug::fake_cuda::Note(
       fedplug::fake_cuda::Planned(Operation::kCountDevices));
@@ -298,6 +296,7 @@ cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute,
 
 cudaError_t cudaOccupancyMaxActiveBlocksPerMultiprocessor(
     int* blocks, const void*, int, std::size_t shared_bytes) {
+  const Turn turn;
   *blocks = shared_bytes <= static_cast<std::size_t>(
                                 fedplug::fake_cuda::Current().shared_bytes)
                 ? 1
@@ -308,6 +307,7 @@ cudaError_t cudaOccupancyMaxActiveBlocksPerMultiprocessor(
 
 cudaError_t cudaFuncSetAttribute(const void* kernel, cudaFuncAttribute,
                                  int value) {
+  const Turn turn;
   if (value < 0 || value > fedplug::fake_cuda::Current().shared_bytes) {
     return fedplug::fake_cuda::Note(cudaErrorInvalidValue);
   }
@@ -359,6 +359,7 @@ cudaError_t cudaFreeHost(void* memory) {
 
 cudaError_t cudaMemsetAsync(void* memory, int value, std::size_t bytes,
                             cudaStream_t stream) {
+  const Turn turn;
   if (!fedplug::fake_cuda::IsOnDevice(memory, bytes)) {
     return fedplug::fake_cuda::Note(cudaErrorInvalidValue);
   }
@@ -368,6 +369,7 @@ cudaError_t cudaMemsetAsync(void* memory, int value, std::size_t bytes,
 
 cudaError_t cudaMemcpyAsync(void* to, const void* from, std::size_t bytes,
                             cudaMemcpyKind kind, cudaStream_t stream) {
+  const Turn turn;
   using fedplug::fake_cuda::IsOnDevice;
   if ((kind != cudaMemcpyHostToDevice && !IsOnDevice(from, bytes)) ||
       (kind != cudaMemcpyDeviceToHost && !IsOnDevice(to, bytes))) {
@@ -416,6 +418,7 @@ cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
 }
 
 cudaError_t cudaDeviceSynchronize() {
+  const Turn turn;
   fedplug::fake_cuda::DrainAll();
   return cudaSuccess;
 }

@@ -54,7 +54,7 @@ def test_the_means_of_a_model_are_waited_for_as_often_as_one(device, count):
 
 
 def test_another_thread_may_free_memory_while_kernels_run(device):
-    """As a garbage collector does, which runs in any thread."""
+    """Python's garbage collector does so, because it runs in any thread."""
     codec, done = fedplug.codec("topk(0.05)"), threading.Event()
     x = np.random.default_rng(0).standard_normal(3000).astype(np.float32)
     expected, _ = codec.encode(x)

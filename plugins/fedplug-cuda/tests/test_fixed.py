@@ -17,8 +17,6 @@ CHUNKED = "topk(count=64, chunk=4096) | codebook(2) | offsets(4096)"
 SMALL = "topk(count=3, chunk=10, decay=0.9) | codebook(8) | offsets(10)"
 DENSE = "topk(0.5, chunk=2048) | codebook(3) | offsets(2048)"  # sums of several thousand values
 RAW = "topk(count=7, chunk=5000) | offsets(5000)"
-
-
 DTYPES = [np.float32, np.float16, ml_dtypes.bfloat16]
 
 
