@@ -18,7 +18,6 @@ KILLS = int(os.environ.get("FEDPLUG_KILLS", "6"))
 
 
 # Of these, a commit takes about 0.2 and 0.7 seconds.
-@pytest.mark.slow  # but in every `make test-numpy`
 @pytest.mark.parametrize(("store", "seconds"), [(SqliteStore, 0.5), (LocalStore, 1.5)])
 def test_a_kill_in_the_middle_of_a_slow_commit_leaves_one_round(store, seconds, tmp_path, monkeypatch):
     if not slow_disk.usable():

@@ -48,12 +48,9 @@ def load(name):
 
 
 @pytest.fixture(scope="module")
-def second_node(cluster):
+def second_node(cluster, node_command):
     """A second node of the cluster, on this machine."""
-    address = cluster.get_runtime_context().gcs_address
-    options = f"--address={address} --block --num-cpus=2 --object-store-memory={128 * 2**20} "
-    options += "--include-log-monitor=false --min-worker-port=0 --max-worker-port=0"
-    command = [sys.executable, "-m", "ray.scripts.scripts", "start", *options.split()]
+    command = node_command(f"--address={cluster.get_runtime_context().gcs_address} --num-cpus=2")
     node = subprocess.Popen(
         command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
     )
