@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -76,6 +78,27 @@ def test_the_other_zero_is_refused_as_a_scale(form, lowering, dtype):
     code[SCALES_AT[form] + dtype.size - 1] = 0x80
     with pytest.raises(tf.errors.InvalidArgumentError):
         ops.decode_values(as_tensor(code), 5, form, dtype=dtype, lowering=lowering)
+
+
+@pytest.mark.parametrize("form", ["terngrad", "sign"])
+def test_a_denormal_scale_of_no_values_is_refused(form, lowering, dtype):
+    code = bytearray(ops.encode_values(tf.zeros([0], dtype), form).numpy())
+    code[0] = 1
+    with pytest.raises(tf.errors.InvalidArgumentError):
+        ops.decode_values(as_tensor(code), 0, form, dtype=dtype, lowering=lowering)
+
+
+@pytest.mark.parametrize(
+    ("lowest", "highest", "accepted"), [(1, 0, False), (0, 1, True), (-1, 0, True), (0, -1, False)]
+)
+def test_denormal_extremes_are_in_order(lowering, dtype, lowest, highest, accepted):
+    code = bytearray(ops.encode_values(tf.zeros([0], dtype), "bounded").numpy())
+    for place, units in enumerate((lowest, highest)):
+        code[4 + place * dtype.size] = abs(units)
+        code[3 + (place + 1) * dtype.size] = 0x80 * (units < 0)
+    refused = contextlib.nullcontext() if accepted else pytest.raises(tf.errors.InvalidArgumentError)
+    with refused:
+        ops.decode_values(as_tensor(code), 0, "bounded", dtype=dtype, lowering=lowering)
 
 
 def test_a_claim_of_many_values_is_refused_before_memory_is_taken_for_them(form, lowering):

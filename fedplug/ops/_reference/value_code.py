@@ -193,7 +193,8 @@ def _decode_terngrad(code: Any, count: Any, dtype: tf.DType) -> tf.Tensor:
 def _only_scale(code: Any, count: Any, dtype: tf.DType, what: str) -> tf.Tensor:
     """The scale of all values, a vector of one element; 0 if there are no values."""
     scales = blocks.scales_from_bytes(code[: dtype.size], dtype, what)
-    with require((count > 0) | (scales[0] == 0), f"{what} has a scale of no values that is not 0"):
+    zero = tf.reduce_all(code[: dtype.size] == 0)  # TensorFlow's arithmetic takes denormal scales for 0.
+    with require((count > 0) | zero, f"{what} has a scale of no values that is not 0"):
         return tf.identity(scales)
 
 
