@@ -52,7 +52,7 @@ class RotatedBlock {
       const std::int64_t begin = Reversed(done) * columns_;
       T* const x = RowAt(begin / columns_);
       row(begin, columns_, x);
-      loops_.divide(x, columns_, peak, x, squares.data());
+      loops_.divide(columns_, peak, x, squares.data());
       for (level = 0; ((done >> level) & 1) != 0; ++level) {
         loops_.add(sums_ + level * columns_, columns_, squares.data());
       }

@@ -18,12 +18,11 @@ namespace fedplug::hadamard_loops {
 namespace {
 
 template <typename T>
-FEDPLUG_ALWAYS_INLINE void DivideLoop(const T* x, std::int64_t n, T divisor,
-                                      T* rows, T* squares) {
+FEDPLUG_ALWAYS_INLINE void DivideLoop(std::int64_t n, T divisor, T* x,
+                                      T* squares) {
   for (std::int64_t i = 0; i < n; ++i) {
-    const T quotient = x[i] / divisor;
-    rows[i] = quotient;
-    squares[i] = quotient * quotient;
+    x[i] /= divisor;
+    squares[i] = x[i] * x[i];
   }
 }
 

@@ -31,8 +31,8 @@ struct Levels {
 // otherwise.
 template <typename T>
 struct HadamardLoops {
-  // rows = x / divisor, squares = rows * rows; any n; `rows` may be x
-  void (*divide)(const T* x, std::int64_t n, T divisor, T* rows, T* squares);
+  // x /= divisor, squares = x * x; any n
+  void (*divide)(std::int64_t n, T divisor, T* x, T* squares);
   // sums += x
   void (*add)(const T* x, std::int64_t n, T* sums);
   // Changes the sign of x[i] if bit (first + i) of the words is set.

@@ -157,20 +157,72 @@ FEDPLUG_ALWAYS_INLINE std::uint64_t LowBits(int count) {
   return (std::uint64_t{1} << count) - 1;
 }
 
-// The inverse of PushTogether.
-FEDPLUG_ALWAYS_INLINE std::uint64_t PullApart(std::uint64_t x, int bits) {
+// The inverse of PushEachTogether.
+template <typename Words>
+FEDPLUG_ALWAYS_INLINE void PullEachApart(int bits, Words* words) {
+  Words x = *words;
   const std::uint64_t four = LowBits(4 * bits);
   x = (x & four) | ((x & (four << 4 * bits)) << (32 - 4 * bits));
   const std::uint64_t two = LowBits(2 * bits) * 0x0000000100000001u;
   x = (x & two) | ((x & (two << 2 * bits)) << (16 - 2 * bits));
   const std::uint64_t one = LowBits(bits) * 0x0001000100010001u;
-  return (x & one) | ((x & (one << bits)) << (8 - bits));
+  *words = (x & one) | ((x & (one << bits)) << (8 - bits));
+}
+
+// Four words of eight levels. It is a type, as Clang makes no vectors of a loop
+// of words.
+using FourWords = std::uint64_t __attribute__((vector_size(32)));
+
+// Packs as many levels as fill Words, and returns their number.
+template <typename Words>
+FEDPLUG_ALWAYS_INLINE std::int64_t PackWords(const std::uint8_t* levels,
+                                             std::int64_t n, int bits,
+                                             std::uint8_t* packed) {
+  constexpr std::int64_t kLevels = sizeof(Words);
+  std::int64_t i = 0;
+  for (; i + kLevels <= n; i += kLevels) {
+    Words words;
+    std::memcpy(&words, levels + i, sizeof(words));
+    PushEachTogether(bits, &words);
+    std::uint64_t each[sizeof(Words) / 8];
+    std::memcpy(each, &words, sizeof(words));
+    for (const std::uint64_t word : each) {
+      std::memcpy(packed, &word, sizeof(word));
+      packed += bits;
+    }
+  }
+  return i;
+}
+
+// Unpacks as many levels as fill Words, and returns their number.
+template <typename Words>
+FEDPLUG_ALWAYS_INLINE std::int64_t UnpackWords(const std::uint8_t* packed,
+                                               std::int64_t n, int bits,
+                                               std::uint8_t* levels) {
+  constexpr std::int64_t kLevels = sizeof(Words);
+  std::int64_t i = 0;
+  for (; i + kLevels <= n; i += kLevels) {
+    std::uint64_t each[sizeof(Words) / 8];
+    for (std::uint64_t& word : each) {
+      std::memcpy(&word, packed, sizeof(word));
+      packed += bits;
+    }
+    Words words;
+    std::memcpy(&words, each, sizeof(words));
+    PullEachApart(bits, &words);
+    std::memcpy(levels + i, &words, sizeof(words));
+  }
+  return i;
+}
+
+FEDPLUG_ALWAYS_INLINE std::int64_t RoundedUpTo8(std::int64_t n) {
+  return (n + 7) / 8 * 8;
 }
 
 // Packs or unpacks levels of 8 bits.
 FEDPLUG_ALWAYS_INLINE void CopyLevels(const std::uint8_t* from, std::int64_t n,
                                       std::uint8_t* to) {
-  std::copy_n(from, (n + 7) / 8 * 8, to);
+  std::copy_n(from, RoundedUpTo8(n), to);
 }
 
 FEDPLUG_ALWAYS_INLINE void PackLoop(const std::uint8_t* levels, std::int64_t n,
@@ -184,24 +236,20 @@ FEDPLUG_ALWAYS_INLINE void PackLoop(const std::uint8_t* levels, std::int64_t n,
     }
     return;
   }
-  for (std::int64_t i = 0; i < n; i += 8, packed += bits) {
-    std::uint64_t word;
-    std::memcpy(&word, levels + i, sizeof(word));
-    word = PushTogether(word, bits);
-    std::memcpy(packed, &word, sizeof(word));
-  }
+  n = RoundedUpTo8(n);
+  const std::int64_t done = PackWords<FourWords>(levels, n, bits, packed);
+  PackWords<std::uint64_t>(levels + done, n - done, bits,
+                           packed + done / 8 * bits);
 }
 
 FEDPLUG_ALWAYS_INLINE void UnpackLoop(const std::uint8_t* packed,
                                       std::int64_t n, int bits,
                                       std::uint8_t* levels) {
   if (bits == 8) return CopyLevels(packed, n, levels);
-  for (std::int64_t i = 0; i < n; i += 8, packed += bits) {
-    std::uint64_t word;
-    std::memcpy(&word, packed, sizeof(word));
-    word = PullApart(word, bits);
-    std::memcpy(levels + i, &word, sizeof(word));
-  }
+  n = RoundedUpTo8(n);
+  const std::int64_t done = UnpackWords<FourWords>(packed, n, bits, levels);
+  UnpackWords<std::uint64_t>(packed + done / 8 * bits, n - done, bits,
+                             levels + done);
 }
 
 }  // namespace

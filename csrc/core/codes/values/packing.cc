@@ -48,9 +48,9 @@ void UnpackTrits(const std::uint8_t* packed, std::int64_t n,
 }
 
 bool AllAtMost(const std::uint8_t* levels, std::int64_t n, int highest) {
-  int above = 0;
-  for (std::int64_t i = 0; i < n; ++i) above |= levels[i] > highest ? 1 : 0;
-  return above == 0;
+  std::uint8_t most = 0;
+  for (std::int64_t i = 0; i < n; ++i) most = std::max(most, levels[i]);
+  return most <= highest;
 }
 
 // The level that fills the last group.
