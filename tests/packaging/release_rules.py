@@ -100,7 +100,7 @@ def metadata(root: Path) -> Iterator[str]:
 
 
 def artifact(path: Path, licence: bytes, version: str) -> Iterator[str]:
-    """A wheel or an sdist has the version and the licence, and no file of a build or an environment."""
+    """A wheel or sdist has the version and the licence, no file of a build, and a tag of old C libraries."""
     if path.name.removesuffix(".tar.gz").split("-")[1] != version:
         yield f"{path.name}: is not of version {version}"
     if path.suffix == ".whl":
@@ -117,6 +117,15 @@ def artifact(path: Path, licence: bytes, version: str) -> Iterator[str]:
     built = [name for name in names if re.search(r"(^|/)(\.venv|__pycache__|build|runs|\.git)/", name)]
     if built:
         yield f"{path.name}: holds {built[0]}, which is no source"
+    if path.suffix == ".whl" and not path.stem.endswith("-any"):
+        yield from _c_library(path.name)
+
+
+def _c_library(wheel: str) -> Iterator[str]:
+    """The name of a wheel, which auditwheel gave it, allows old C libraries."""
+    newest = 34 if wheel.startswith("fedplug_tensorflow-") else 28
+    if not any(int(minor) <= newest for minor in re.findall(r"manylinux_2_(\d+)", wheel)):
+        yield f"{wheel}: needs a C library after glibc 2.{newest}; see cmake/FedplugOldLibraries.cmake"
 
 
 def _projects(root: Path) -> list[Path]:

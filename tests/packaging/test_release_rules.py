@@ -209,6 +209,24 @@ def test_build_outputs_are_not_included(tmp_path, make, name, licence, built):
     assert built in problem
 
 
+@pytest.mark.parametrize(
+    ("name", "runs"),
+    [
+        ("fedplug-1-cp311-cp311-manylinux2014_x86_64.manylinux_2_17_x86_64", True),
+        ("fedplug_cuda-1-py3-none-manylinux_2_28_x86_64", True),
+        ("fedplug_cuda-1-py3-none-manylinux_2_34_x86_64", False),
+        ("fedplug_tensorflow-1-cp311-cp311-manylinux_2_34_x86_64", True),
+        ("fedplug_tensorflow-1-cp311-cp311-manylinux_2_35_x86_64", False),
+        ("fedplug-1-cp311-cp311-linux_x86_64", False),
+    ],
+)
+def test_a_wheel_runs_with_the_c_library_of_older_machines(tmp_path, name, runs):
+    path = wheel(tmp_path / f"{name}.whl", {"a-1.dist-info/LICENSE": LICENCE})
+    found = list(release_rules.artifact(path, LICENCE, "1"))
+    assert runs == (found == [])
+    assert runs or "needs a C library after glibc" in found[0]
+
+
 def test_the_checkout_itself_has_one_version_and_all_its_metadata():
     root = Path(__file__).parents[2]
     assert [*release_rules.versions(root), *release_rules.metadata(root)] == []

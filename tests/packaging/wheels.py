@@ -3,7 +3,7 @@
 Usage: wheels.py UV. `cmake/manylinux.cmake` compiles fedplug for an old C library and for aarch64; auditwheel
 checks that, and names the wheel by it. The kernels depend on no Python: a processor's are compiled once,
 and an emulator runs their tests with one Python. fedplug-tensorflow and fedplug-cuda are compiled by this
-machine's own compilers.
+machine's own compilers, and linked for an older C library by `cmake/FedplugOldLibraries.cmake`.
 """
 
 from __future__ import annotations
@@ -52,10 +52,11 @@ def main(uv: str) -> int:
             run_tests(uv, emulated, foreign, "not without_memory")  # qemu needs memory of its own
         first = first or name
         if version == OF_TFF:
-            ops = build(uv, python, "plugins/fedplug-tensorflow", f"-*-{name}-*", [TENSORFLOW])
+            old = {"CMAKE_ARGS": "-DFEDPLUG_OLD_LIBRARIES=ON"}
+            ops = build(uv, python, "plugins/fedplug-tensorflow", f"-*-{name}-*", [TENSORFLOW], old)
             try_out(uv, python, [wheel, ops, TENSORFLOW])
             if shutil.which("nvcc"):
-                build(uv, python, "plugins/fedplug-cuda", "-*-py3-*", [])
+                build(uv, python, "plugins/fedplug-cuda", "-*-py3-*", [], old)
             else:
                 print("no wheel of fedplug-cuda: no nvcc on this machine", flush=True)
     print("".join(f"built, but never imported: {name}\n" for name in untried), flush=True)
