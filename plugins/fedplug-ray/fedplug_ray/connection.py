@@ -19,7 +19,8 @@ def connect(address: str | None = None) -> bool:
             `ray.init()` finds or starts.
 
     Raises:
-        ConfigError: An address is given, but this process is already connected.
+        ConfigError: An address is given, but this process is already connected; or Ray cannot connect, which
+            it finds out in about two minutes.
     """
     if ray.is_initialized():
         if address is not None:
@@ -31,5 +32,12 @@ def connect(address: str | None = None) -> bool:
     os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
     # A failed task has several results; Ray would print an unhandled error for all but one.
     os.environ.setdefault("RAY_IGNORE_UNHANDLED_ERRORS", "1")
-    ray.init(address=address, include_dashboard=False, log_to_driver=False)
+    try:
+        ray.init(address=address, include_dashboard=False, log_to_driver=False)
+    except ConnectionError as error:
+        raise ConfigError(
+            f"Ray cannot connect to {address or 'the cluster of this machine'}: {error}. Start the cluster; or if "
+            "it has ended, run `ray stop --force` and delete ray_current_cluster in Ray's temporary folder, "
+            "/tmp/ray"
+        ) from error
     return True

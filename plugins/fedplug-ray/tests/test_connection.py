@@ -1,0 +1,21 @@
+"""A process that cannot connect to a Ray cluster learns what to do."""
+
+from __future__ import annotations
+
+import pytest
+import ray
+from fedplug_ray.connection import connect
+
+from fedplug.errors import ConfigError
+
+
+@pytest.mark.parametrize(("address", "named"), [("192.0.2.7:6379", "192.0.2.7:6379"), (None, "this machine")])
+def test_an_unreachable_cluster_is_an_error_with_advice(monkeypatch, address, named):
+    def init(**arguments):
+        # Ray's own error; it takes two minutes to raise it.
+        raise ConnectionError("Could not read 'session_name' from GCS.")
+
+    monkeypatch.setattr(ray, "is_initialized", lambda: False)
+    monkeypatch.setattr(ray, "init", init)
+    with pytest.raises(ConfigError, match=rf"{named}.*session_name.*delete ray_current_cluster"):
+        connect(address)
