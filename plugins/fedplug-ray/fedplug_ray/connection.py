@@ -36,8 +36,7 @@ def connect(address: str | None = None) -> bool:
         ray.init(address=address, include_dashboard=False, log_to_driver=False)
     except ConnectionError as error:
         raise ConfigError(
-            f"Ray cannot connect to {address or 'the cluster of this machine'}: {error}. Start the cluster; or if "
-            "it has ended, run `ray stop --force` and delete ray_current_cluster in Ray's temporary folder, "
-            "/tmp/ray"
+            f"Ray cannot connect to {address or 'the cluster of this machine'}: {error}. Start the cluster; "
+            "if it has ended, run `ray stop --force` and delete ray_current_cluster in Ray's folder, /tmp/ray"
         ) from error
     return True
