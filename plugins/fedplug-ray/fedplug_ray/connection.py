@@ -20,7 +20,7 @@ def connect(address: str | None = None) -> bool:
 
     Raises:
         ConfigError: An address is given, but this process is already connected; or Ray cannot connect, which
-            it finds out in about two minutes.
+            it tries for minutes.
     """
     if ray.is_initialized():
         if address is not None:

@@ -12,7 +12,7 @@ from fedplug.errors import ConfigError
 @pytest.mark.parametrize(("address", "named"), [("192.0.2.7:6379", "192.0.2.7:6379"), (None, "this machine")])
 def test_an_unreachable_cluster_is_an_error_with_advice(monkeypatch, address, named):
     def init(**arguments):
-        # Ray's own error; it takes two minutes to raise it.
+        # Ray's own error, which it raises after minutes.
         raise ConnectionError("Could not read 'session_name' from GCS.")
 
     monkeypatch.setattr(ray, "is_initialized", lambda: False)
