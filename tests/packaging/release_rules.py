@@ -67,11 +67,12 @@ def changelog(root: Path, today: datetime.date) -> Iterator[str]:
 
 
 def tree(root: Path) -> Iterator[str]:
-    """Everything is committed, and no tag has this version yet."""
+    """Everything is committed, and no other commit has the tag of this version."""
     for line in _git(root, "status", "--porcelain").splitlines():
         yield f"not committed: {line}"
-    if _git(root, "tag", "--list", f"v{version(root)}"):
-        yield f"tag v{version(root)} exists already; raise the version"
+    tag = f"v{version(root)}"
+    if _git(root, "tag", "--list", tag) and not _git(root, "tag", "--list", tag, "--points-at", "HEAD"):
+        yield f"tag {tag} is that of another commit; raise the version"
 
 
 def frozen_payloads(root: Path) -> Iterator[str]:

@@ -118,10 +118,12 @@ def test_uncommitted_files_are_found(root):
     assert len(list(release_rules.tree(root))) == 2
 
 
-def test_a_version_that_is_tagged_already_is_found(root):
-    git(root, "tag", "v1.2.0")
+def test_a_version_that_another_commit_has_is_found(root):
+    git(root, "tag", "--annotate", "v1.2.0", "--message", "release")
+    assert list(release_rules.tree(root)) == []
+    git(root, "commit", "--allow-empty", "--message", "after the release")
     [problem] = release_rules.tree(root)
-    assert "v1.2.0 exists" in problem
+    assert "v1.2.0 is that of another commit" in problem
 
 
 def test_golden_payloads_that_changed_since_the_last_tag_are_found_and_new_ones_are_not(root):

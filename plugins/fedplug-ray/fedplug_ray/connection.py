@@ -35,8 +35,9 @@ def connect(address: str | None = None) -> bool:
     try:
         ray.init(address=address, include_dashboard=False, log_to_driver=False)
     except ConnectionError as error:
+        cluster, reason = address or "the cluster of this machine", str(error) or "no answer"
         raise ConfigError(
-            f"Ray cannot connect to {address or 'the cluster of this machine'}: {error}. Start the cluster; "
+            f"Ray cannot connect to {cluster} ({reason}). Start it; "
             "if it has ended, run `ray stop --force` and delete ray_current_cluster in Ray's folder, /tmp/ray"
         ) from error
     return True
