@@ -8,6 +8,7 @@ from typing import NamedTuple
 import tensorflow as tf
 
 from fedplug.ops._reference.powers_of_two import power_below, power_of_two
+from fedplug.ops._reference.topk import magnitude_bits
 from fedplug.ops._tensorflow.checks import require
 from fedplug.ops._tensorflow.floats import widened
 from fedplug.ops._tensorflow.packing import pack, packed_size, unpack
@@ -18,7 +19,6 @@ __all__ = ["decode", "encode"]
 _HEADER_BYTES = 4
 _LEAST, _MOST = 2.0**-15, 0.25
 _SIGNIFICAND = {tf.float16: 11, tf.bfloat16: 8, tf.float32: 24, tf.float64: 53}
-_BITS = {tf.float16: tf.int16, tf.bfloat16: tf.int16, tf.float32: tf.int32, tf.float64: tf.int64}
 _SMALLEST = {tf.float16: -24, tf.bfloat16: -133, tf.float32: -149, tf.float64: -1074}
 
 
@@ -73,7 +73,9 @@ def decode(code: tf.Tensor, count: tf.Tensor, relative: float, dtype: tf.DType) 
     same = tf.reduce_all(code[:_HEADER_BYTES] == list(header))
     with require(same, f"a bounded payload was not made with relative={relative}"):
         extremes = from_bytes(code[_HEADER_BYTES:low_at], dtype)
-    negative, magnitude = _sign_and_magnitude(extremes)
+    # By their bits, because TensorFlow's arithmetic takes denormal numbers for 0.
+    negative = code[_HEADER_BYTES + dtype.size - 1 : low_at : dtype.size] >= 0x80
+    magnitude = tf.cast(magnitude_bits(extremes), tf.int64)
     minus_zero = tf.reduce_any(negative & (magnitude == 0))
     keys = tf.where(negative, -magnitude, magnitude)
     known = tf.reduce_all(tf.math.is_finite(extremes)) & ~minus_zero & (keys[0] <= keys[1])
@@ -90,15 +92,6 @@ def decode(code: tf.Tensor, count: tf.Tensor, relative: float, dtype: tf.DType) 
     multiple = steps.first + tf.cast(levels, tf.float64)
     values = tf.minimum(tf.maximum(multiple * steps.step * steps.unscale, lowest), highest)
     return tf.cast(tf.cast(values, _wide(dtype)), dtype)
-
-
-def _sign_and_magnitude(numbers: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-    """Whether numbers are negative, and int64 keys in the order of their magnitudes.
-
-    They are made of bits, because TensorFlow's arithmetic takes denormal numbers for 0.
-    """
-    bits = tf.cast(tf.bitcast(numbers, _BITS[numbers.dtype]), tf.int64)
-    return bits < 0, tf.bitwise.bitwise_and(bits, _BITS[numbers.dtype].max)
 
 
 def _multiples(lowest: tf.Tensor, highest: tf.Tensor, share: float, dtype: tf.DType) -> _Multiples:

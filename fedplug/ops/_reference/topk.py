@@ -71,5 +71,5 @@ def magnitude_bits(a: Any) -> Any:
 
     The bits of a non-negative IEEE 754 number, read as an integer, ascend with its value.
     """
-    bits = {4: tf.int32, 8: tf.int64}[a.dtype.size]
+    bits = {2: tf.int16, 4: tf.int32, 8: tf.int64}[a.dtype.size]
     return tf.bitwise.bitwise_and(tf.bitcast(a, bits), bits.max)
