@@ -9,6 +9,7 @@ from pathlib import Path
 
 from fedplug.diagnostics.bench import EncoderFigures
 from fedplug.errors import ConfigError, MissingDependencyError
+from fedplug.stores.whole_files import whole_file
 
 __all__ = ["draw", "require"]
 
@@ -21,13 +22,16 @@ def require(path: Path) -> None:
     """Checks before the measurement that the picture can be drawn.
 
     Raises:
-        ConfigError: The picture is not a ``.png`` or ``.svg`` file, or its folder does not exist.
+        ConfigError: The picture is not a ``.png`` or ``.svg`` file, its folder does not exist, or there is
+            something else than a file in its place.
         MissingDependencyError: Matplotlib is not installed.
     """
     if path.suffix not in _SUFFIXES:
         raise ConfigError(f"a picture must be a .png or .svg file, found {path}")
     if not path.parent.is_dir():
         raise ConfigError(f"there is no folder {path.parent} for the picture {path.name}")
+    if path.exists() and not path.is_file():
+        raise ConfigError(f"{path} is no regular file; name a file for the picture")
     if importlib.util.find_spec("matplotlib") is None:
         raise MissingDependencyError("the picture", "matplotlib")
 
@@ -66,4 +70,5 @@ def draw(figures: Sequence[EncoderFigures], path: Path, title: str) -> None:
     axes.set_title(textwrap.fill(title, _TITLE_WIDTH), fontsize="medium")
     axes.grid(alpha=0.3)
     figure.legend(loc="outside right upper", fontsize="small")
-    figure.savefig(path, dpi=120)
+    with whole_file(path) as file:
+        figure.savefig(file, format=path.suffix[1:], dpi=120)

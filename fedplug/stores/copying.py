@@ -46,7 +46,7 @@ def copy_store(source: str | Path, target: str | Path) -> None:
     source, target = Path(source), Path(target)
     part = target.with_name(target.name + ".part")
     _require_store(source)
-    if target.exists():
+    if os.path.lexists(target):
         raise StoreError(f"{target} already exists; name a new folder for the copy")
     try:
         shutil.rmtree(part, ignore_errors=True)

@@ -5,6 +5,7 @@ Only one state is in memory at a time.
 
 from __future__ import annotations
 
+import os
 import shutil
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -44,7 +45,7 @@ def transfer_to_folder(source: StateStore, folder: str | Path) -> None:
     """
     folder = Path(folder)
     part = folder.with_name(folder.name + ".part")
-    if folder.exists():
+    if os.path.lexists(folder):
         raise StoreError(f"{folder} already exists; name a new folder for the copy")
     shutil.rmtree(part, ignore_errors=True)
     with SqliteStore(part) as target:

@@ -15,6 +15,7 @@ import numpy as np
 from fedplug.errors import MissingDependencyError
 from fedplug.experiment.report import svg
 from fedplug.experiment.report.targets import FINAL_ROUNDS, Rows, running_mean
+from fedplug.stores.whole_files import whole_file
 
 __all__ = ["plot", "require_matplotlib"]
 
@@ -65,7 +66,8 @@ def plot(runs: Mapping[str, Sequence[Rows]], path: Path, target: float = 0.0) ->
     axes.set_ylabel(f"test accuracy (bold: mean of {FINAL_ROUNDS} rounds{of_seeds})")
     axes.grid(alpha=0.3)
     axes.legend(loc="best")
-    figure.savefig(path, dpi=120)
+    with whole_file(path) as file:
+        figure.savefig(file, format=path.suffix[1:], dpi=120)
 
 
 def _column(repeats: Sequence[Rows], key: str, rounds: int) -> np.ndarray[Any, Any]:
