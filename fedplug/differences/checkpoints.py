@@ -9,14 +9,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fedplug.differences.safetensors import HEADER, SafetensorsFile
+from fedplug.differences.safetensors import HEADER, SafetensorsFile, open_regular
 from fedplug.errors import ArgumentError
 
 __all__ = ["file_name_of", "open_checkpoint"]
@@ -24,8 +23,7 @@ __all__ = ["file_name_of", "open_checkpoint"]
 _INDEX = ".safetensors.index.json"
 
 
-@contextmanager
-def open_checkpoint(path: Path) -> Iterator[tuple[Mapping[str, NDArray[Any]], int]]:
+def open_checkpoint(path: Path) -> tuple[Mapping[str, NDArray[Any]], int]:
     """Opens a safetensors file, an index.json, or a folder with an index.json.
 
     Returns:
@@ -37,19 +35,18 @@ def open_checkpoint(path: Path) -> Iterator[tuple[Mapping[str, NDArray[Any]], in
     """
     if path.is_dir():
         path = _index_in(path)
-    with ExitStack() as files:
-        if not path.name.endswith(".json"):
-            single = files.enter_context(SafetensorsFile(path))
-            yield single, single.size
-            return
-        index = path.read_bytes()
-        parts, size = _Parts(), len(index)
-        parts.add(path.name, {HEADER: np.frombuffer(index, np.uint8)})
-        for name in _shards(path, index):
-            shard = files.enter_context(SafetensorsFile(path.with_name(name)))
-            parts.add(name, shard)
-            size += shard.size
-        yield parts, size
+    if not path.name.endswith(".json"):
+        single = SafetensorsFile(path)
+        return single, single.size
+    with open_regular(path) as file:
+        index = file.read()
+    parts, size = _Parts(), len(index)
+    parts.add(path.name, {HEADER: np.frombuffer(index, np.uint8)})
+    for name in _shards(path, index):
+        shard = SafetensorsFile(path.with_name(name))
+        parts.add(name, shard)
+        size += shard.size
+    return parts, size
 
 
 def file_name_of(name: str) -> str | None:

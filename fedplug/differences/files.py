@@ -12,6 +12,7 @@ from fedplug.differences.arrays import as_bytes
 from fedplug.differences.checkpoints import file_name_of, open_checkpoint
 from fedplug.differences.containers import ContainerReader
 from fedplug.differences.models import decode_model, encode_model
+from fedplug.differences.safetensors import open_regular
 from fedplug.differences.summary import Change, describe
 from fedplug.errors import ArgumentError, PayloadError
 from fedplug.stores.whole_files import whole_file, whole_folder, written_file
@@ -34,10 +35,11 @@ def diff_files(old: Path, new: Path, output: Path, progress: Progress | None = N
         progress: A function that follows the work.
 
     Raises:
-        ArgumentError: A checkpoint is damaged, or none.
+        ArgumentError: A checkpoint is damaged, or none, or ``output`` is something else than a file.
         OSError: A file cannot be read or written.
     """
-    with open_checkpoint(old) as (before, _), open_checkpoint(new) as (after, _), whole_file(output) as file:
+    before, after = open_checkpoint(old)[0], open_checkpoint(new)[0]
+    with whole_file(output) as file:
         parts = encode_model(before, after)
         file.write(next(parts))  # the list of the arrays
         for name, part in zip(after, parts, strict=True):
@@ -63,17 +65,19 @@ def patch_files(
         ArgumentError: ``old`` is damaged, or no checkpoint; or ``output`` exists and must be a new folder.
         OSError: A file cannot be read or written.
     """
-    with open_checkpoint(old) as (before, size), _messages(step) as messages, ExitStack() as outputs:
-        limit = 2 * size + _FREE_BYTES if max_bytes is None else max_bytes
+    before, size = open_checkpoint(old)
+    limit = 2 * size + _FREE_BYTES if max_bytes is None else max_bytes
+    with _messages(step) as messages, ExitStack() as whole, ExitStack() as shard:
         file: BinaryIO | None = None
         folder: Path | None = None
         for name, array in decode_model(before, messages, limit):
             begun = _file_begun(name)
             if begun == "" and file is None:
-                file = outputs.enter_context(whole_file(output))
+                file = whole.enter_context(whole_file(output))
             elif begun and (file is None or folder is not None):
-                folder = folder or outputs.enter_context(whole_folder(output))
-                file = outputs.enter_context(written_file(folder / begun))
+                folder = folder or whole.enter_context(whole_folder(output))
+                shard.close()  # a process may open fewer files than a checkpoint has
+                file = shard.enter_context(written_file(folder / begun))
             elif begun is not None or file is None:
                 raise PayloadError(f"{step} has the part {name!r} where no checkpoint has it")
             file.write(as_bytes(array).data)
@@ -96,7 +100,7 @@ def describe_file(step: Path) -> list[Change]:
 
 @contextmanager
 def _messages(path: Path) -> Iterator[ContainerReader]:
-    with path.open("rb") as file:
+    with open_regular(path) as file:
         yield ContainerReader(file, os.fstat(file.fileno()).st_size)
 
 

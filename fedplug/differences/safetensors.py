@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import json
 import os
+import stat
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from types import TracebackType
-from typing import Any, NamedTuple
+from typing import Any, BinaryIO, NamedTuple
 
 import ml_dtypes
 import numpy as np
@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from fedplug.errors import ArgumentError
 
-__all__ = ["HEADER", "SafetensorsFile"]
+__all__ = ["HEADER", "SafetensorsFile", "open_regular"]
 
 HEADER = "__metadata__"
 """The name under which a file has its header; the format reserves it, so that no tensor has it."""
@@ -44,6 +44,7 @@ class _Place(NamedTuple):
 class SafetensorsFile(Mapping[str, NDArray[Any]]):
     """The parts of a file in their order: the header under `HEADER`, then the tensors, each read on access.
 
+    The file is open only while it is read, because a checkpoint may have more files than a process may open.
     Tensors of other dtypes than NumPy and ml_dtypes have are arrays of their bytes.
 
     Args:
@@ -56,31 +57,21 @@ class SafetensorsFile(Mapping[str, NDArray[Any]]):
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self._file = path.open("rb")
-        try:
-            self.size = os.fstat(self._file.fileno()).st_size
-            self._places = dict(self._parts())
-        except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
-            self._file.close()
-            raise ArgumentError(f"{path} is not a safetensors file: {error}") from error
-        except BaseException:
-            self._file.close()
-            raise
-
-    def __enter__(self) -> SafetensorsFile:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._file.close()
+        with open_regular(path) as file:
+            self._version = _version(file)
+            self.size = os.fstat(file.fileno()).st_size
+            try:
+                self._places = dict(self._parts(file))
+            except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
+                raise ArgumentError(f"{path} is not a safetensors file: {error}") from error
 
     def __getitem__(self, name: str) -> NDArray[Any]:
         place = self._places[name]
         data = np.empty(place.end - place.begin, np.uint8)
-        self._file.seek(place.begin)
-        if self._file.readinto(data.data) < data.size:
-            raise ArgumentError(f"{self.path} became shorter while it was read")
+        with open_regular(self.path) as file:
+            file.seek(place.begin)
+            if _version(file) != self._version or file.readinto(data.data) < data.size:  # type: ignore[attr-defined]
+                raise ArgumentError(f"{self.path} changed while it was read; do it again")
         return data.view(place.dtype).reshape(place.shape)
 
     def __iter__(self) -> Iterator[str]:
@@ -92,19 +83,38 @@ class SafetensorsFile(Mapping[str, NDArray[Any]]):
     def __contains__(self, name: object) -> bool:
         return name in self._places
 
-    def _parts(self) -> Iterator[tuple[str, _Place]]:
-        length = int.from_bytes(self._file.read(8), "little")
+    def _parts(self, file: BinaryIO) -> Iterator[tuple[str, _Place]]:
+        length = int.from_bytes(file.read(8), "little")
         if length > min(_LARGEST_HEADER, self.size - 8):
             raise ValueError(f"its header would have {length} bytes, and the file has {self.size}")
         end = 8 + length
         yield HEADER, _Place(np.dtype(np.uint8), (end,), 0, end)
-        header = json.loads(self._file.read(length))
+        header = json.loads(file.read(length))
         header.pop("__metadata__", None)
         for name in sorted(header, key=lambda name: header[name]["data_offsets"]):
             begin, end = _checked(name, header[name], 8 + length, end)
             yield name, _place(header[name], begin, end)
         if end != self.size:
             raise ValueError(f"its tensors end at byte {end}, and the file at {self.size}")
+
+
+def open_regular(path: Path) -> BinaryIO:
+    """Opens a file that can be read at any place; a FIFO would block until something writes to it.
+
+    Raises:
+        ArgumentError: It is a FIFO, a device or the like.
+        OSError: It cannot be read.
+    """
+    mode = path.stat().st_mode
+    if not stat.S_ISREG(mode) and not stat.S_ISDIR(mode):  # opening a folder raises
+        raise ArgumentError(f"{path} is no regular file; write its contents to a file first")
+    return path.open("rb")
+
+
+def _version(file: BinaryIO) -> tuple[int, ...]:
+    """Identifies the contents of an open file, which other processes may replace."""
+    status = os.fstat(file.fileno())
+    return status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns
 
 
 def _checked(name: str, tensor: dict[str, Any], data: int, expected: int) -> tuple[int, int]:

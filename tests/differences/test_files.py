@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 
@@ -135,8 +136,8 @@ def test_an_error_leaves_the_old_file(tmp_path):
 )
 def test_a_hostile_difference_writes_no_other_files(tmp_path, names):
     old = write(tmp_path / "old.safetensors", {})
-    with open_checkpoint(old) as (base, _):
-        message = b"".join(encode_model(base, {name: np.zeros(3) for name in names}))
+    base, _ = open_checkpoint(old)
+    message = b"".join(encode_model(base, {name: np.zeros(3) for name in names}))
     (tmp_path / "step").write_bytes(message)
     before = contents(tmp_path)
     with pytest.raises(PayloadError):
@@ -215,3 +216,36 @@ print(used() - before)
     files = [str(path) for path in (old, new, tmp_path / "step", tmp_path / "result")]
     done = subprocess.run([sys.executable, "-c", code, *files], capture_output=True, text=True, check=True)
     assert int(done.stdout) < 70  # MiB, of 96 in each file
+
+
+def test_more_shards_than_a_process_may_open(tmp_path):
+    """One file of each checkpoint is open at a time; macOS allows 256 files, and models have more shards."""
+    old, new = write_sharded(tmp_path / "old", 0, 40), write_sharded(tmp_path / "new", 1e-6, 40)
+    limit = "import resource; resource.setrlimit(resource.RLIMIT_NOFILE, (32, 32)); "
+    for arguments in (
+        ["diff", old, new, "-o", tmp_path / "step"],
+        ["patch", old, tmp_path / "step", "-o", tmp_path / "made"],
+    ):
+        code = f"{limit}from fedplug.cli import main; raise SystemExit(main({list(map(str, arguments))!r}))"
+        done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120)
+        assert (done.returncode, done.stderr) == (0, "")
+    assert contents(tmp_path / "made") == contents(new)
+
+
+def test_a_file_that_changes_while_it_is_read_is_an_error(tmp_path):
+    path = write(tmp_path / "model.safetensors", tensors(0))
+    parts, _ = open_checkpoint(path)
+    write(tmp_path / "other", tensors(1)).replace(path)
+    with pytest.raises(ArgumentError, match="changed while it was read"):
+        parts["bias"]
+
+
+@pytest.mark.parametrize("what", ["old", "new", "step", "index"])
+def test_a_fifo_is_refused_and_blocks_nothing(tmp_path, what):
+    fifo = tmp_path / ("fifo.index.json" if what == "index" else "fifo")
+    os.mkfifo(fifo)
+    model, output = write(tmp_path / "model.safetensors", tensors(0)), tmp_path / "output"
+    read = patch_files if what == "step" else diff_files
+    with pytest.raises(ArgumentError, match="is no regular file"):
+        read(*((model, fifo) if what in ("new", "step") else (fifo, model)), output)
+    assert not output.exists()
