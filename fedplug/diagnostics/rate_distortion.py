@@ -9,7 +9,7 @@ from pathlib import Path
 
 from fedplug.diagnostics.bench import EncoderFigures
 from fedplug.errors import ConfigError, MissingDependencyError
-from fedplug.stores.whole_files import whole_file
+from fedplug.stores.files import whole_file
 
 __all__ = ["draw", "require"]
 

@@ -15,7 +15,7 @@ from fedplug.differences.models import decode_model, encode_model
 from fedplug.differences.safetensors import open_regular
 from fedplug.differences.summary import Change, describe
 from fedplug.errors import ArgumentError, PayloadError
-from fedplug.stores.whole_files import whole_file, whole_folder, written_file
+from fedplug.stores.files import whole_file, whole_folder, written_file
 
 __all__ = ["describe_file", "diff_files", "patch_files"]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from fedplug.errors import StoreError
-from fedplug.stores.whole_files import whole_file
+from fedplug.stores.files import whole_file
 
 __all__ = ["write_whole"]
 

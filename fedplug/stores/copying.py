@@ -17,9 +17,10 @@ from pathlib import Path
 from typing import BinaryIO
 
 from fedplug.errors import CorruptStoreError, StoreError
+from fedplug.stores.files import sync_folder, whole_folder
 from fedplug.stores.index import copy_index
 from fedplug.stores.lock import FolderLock
-from fedplug.stores.segment import SegmentFolder, sync_folder
+from fedplug.stores.segment import SegmentFolder
 from fedplug.stores.sqlite import INDEX, SEGMENTS, SqliteStore
 
 __all__ = ["copy_store", "snapshot"]
@@ -31,8 +32,7 @@ _Identity = tuple[int, int, int]
 def copy_store(source: str | Path, target: str | Path) -> None:
     """Copies the last committed round and the kept rounds before it to a new folder on any disk.
 
-    The folder ``target`` appears when the copy is complete and on the disk. Until then it is called
-    ``target.part``, which a later copy replaces.
+    The folder ``target`` appears when the copy is complete and on the disk.
 
     Args:
         source: The folder of a store, open or not, in this process or another.
@@ -44,34 +44,36 @@ def copy_store(source: str | Path, target: str | Path) -> None:
             verify` reports them in the copy, too.
     """
     source, target = Path(source), Path(target)
-    part = target.with_name(target.name + ".part")
     _require_store(source)
     if os.path.lexists(target):
         raise StoreError(f"{target} already exists; name a new folder for the copy")
     try:
-        shutil.rmtree(part, ignore_errors=True)
-        (part / SEGMENTS).mkdir(parents=True)
-        copied: dict[str, _Identity] = {}
-        while _copy_segments(source, part, copied) > _FEW:
-            pass
-        with ExitStack() as files:
-            with _quiet(source):
-                copy_index(source / INDEX, part / INDEX)
-                late = {name: files.enter_context(file) for name, file in _open_late(source, copied)}
-                there = {path.name for path in (source / SEGMENTS).iterdir()}
-            for name, file in late.items():
-                _write(file, part / SEGMENTS / name)
-        for gone in copied.keys() - there:
-            (part / SEGMENTS / gone).unlink()
-        sync_folder(part / SEGMENTS)
-        try:
-            SqliteStore(part).close()  # recovers to the last round and deletes unneeded segments
-        except CorruptStoreError as error:
-            raise CorruptStoreError(f"{source} cannot be copied: its copy is damaged: {error}") from error
-        part.rename(target)
-        sync_folder(target.parent)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        with whole_folder(target) as part:
+            _copy_to(source, part)
     except OSError as error:
         raise StoreError(f"{source} cannot be copied to {target}: {error}") from error
+
+
+def _copy_to(source: Path, part: Path) -> None:
+    (part / SEGMENTS).mkdir()
+    copied: dict[str, _Identity] = {}
+    while _copy_segments(source, part, copied) > _FEW:
+        pass
+    with ExitStack() as files:
+        with _quiet(source):
+            copy_index(source / INDEX, part / INDEX)
+            late = {name: files.enter_context(file) for name, file in _open_late(source, copied)}
+            there = {path.name for path in (source / SEGMENTS).iterdir()}
+        for name, file in late.items():
+            _write(file, part / SEGMENTS / name)
+    for gone in copied.keys() - there:
+        (part / SEGMENTS / gone).unlink()
+    sync_folder(part / SEGMENTS)
+    try:
+        SqliteStore(part).close()  # recovers to the last round and deletes unneeded segments
+    except CorruptStoreError as error:
+        raise CorruptStoreError(f"{source} cannot be copied: its copy is damaged: {error}") from error
 
 
 @contextmanager

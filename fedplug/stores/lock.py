@@ -6,11 +6,11 @@ files change that a copy must see together: the index and the list of segments.
 
 from __future__ import annotations
 
-import fcntl
 from pathlib import Path
 from types import TracebackType
 
 from fedplug.errors import StoreError
+from fedplug.stores import files
 
 __all__ = ["LOCK_FILE", "FolderLock"]
 
@@ -37,7 +37,7 @@ class FolderLock:
 
     def __enter__(self) -> None:
         try:
-            fcntl.flock(self._file, fcntl.LOCK_EX)
+            files.lock(self._file.fileno())
         except OSError as error:
             raise StoreError(f"{self._file.name} cannot be locked: {error.strerror}") from error
         except ValueError as error:
@@ -46,5 +46,4 @@ class FolderLock:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        # Closing would not release the lock: a child forked meanwhile has the file open, too.
-        fcntl.flock(self._file, fcntl.LOCK_UN)
+        files.unlock(self._file.fileno())

@@ -19,11 +19,12 @@ from typing import Any, NamedTuple
 
 from fedplug.errors import CorruptStoreError, StoreError, StoreInUseError
 from fedplug.stores import note, recovery
+from fedplug.stores.files import sync_folder
 from fedplug.stores.index import LOG, Index, reading
 from fedplug.stores.lock import FolderLock
 from fedplug.stores.rows import Entry, ProcessRow, RoundRow, SegmentRow
 from fedplug.stores.schema import VERSION, sealed
-from fedplug.stores.segment import Extent, SegmentFolder, sync_folder
+from fedplug.stores.segment import Extent, SegmentFolder
 from fedplug.stores.sqlite import INDEX, SEGMENTS, SqliteStore
 from fedplug.stores.sqlite_process import SqliteProcess
 

@@ -15,8 +15,9 @@ from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
 from fedplug.errors import CorruptStoreError, StoreError
+from fedplug.stores.files import sync_folder
 
-__all__ = ["ALIGNMENT", "Extent", "SegmentFolder", "occupied", "sync_folder"]
+__all__ = ["ALIGNMENT", "Extent", "SegmentFolder", "occupied"]
 
 ALIGNMENT = 64
 _HEADER = b"fedplug segment 1\n".ljust(ALIGNMENT, b"\0")
@@ -163,15 +164,6 @@ class SegmentFolder:
 def occupied(size: int) -> int:
     """Returns the number of bytes that a blob of ``size`` bytes takes in a segment."""
     return size + _padding(size)
-
-
-def sync_folder(folder: Path) -> None:
-    """Waits until the names in a folder are on the disk."""
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 def _append(file: BinaryIO, segment: int, blobs: Iterable[bytes]) -> Iterator[Extent]:

@@ -24,10 +24,11 @@ from fedplug.errors import ConfigError, CorruptStoreError, StoreError
 from fedplug.stores import recovery, rules
 from fedplug.stores.base import StateStore
 from fedplug.stores.collector import Collector
+from fedplug.stores.files import sync_folder
 from fedplug.stores.index import Index, copy_index
 from fedplug.stores.lock import LOCK_FILE, FolderLock
 from fedplug.stores.rows import ProcessRow
-from fedplug.stores.segment import SegmentFolder, sync_folder
+from fedplug.stores.segment import SegmentFolder
 from fedplug.stores.sqlite_process import SqliteProcess
 
 if TYPE_CHECKING:

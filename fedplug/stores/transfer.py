@@ -6,13 +6,12 @@ Only one state is in memory at a time.
 from __future__ import annotations
 
 import os
-import shutil
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from fedplug.errors import StoreError
 from fedplug.stores.base import ProcessState, StateStore, Tensors
-from fedplug.stores.segment import sync_folder
+from fedplug.stores.files import whole_folder
 from fedplug.stores.sqlite import SqliteStore
 
 __all__ = ["transfer", "transfer_to_folder"]
@@ -38,23 +37,20 @@ def transfer(source: StateStore, target: StateStore) -> None:
 
 
 def transfer_to_folder(source: StateStore, folder: str | Path) -> None:
-    """Copies to a new folder, which appears when the copy is complete; until then it is ``folder.part``.
+    """Copies to a new folder, which appears when the copy is complete.
 
     Raises:
         StoreError: The folder exists, or copying fails; see `transfer`.
     """
     folder = Path(folder)
-    part = folder.with_name(folder.name + ".part")
     if os.path.lexists(folder):
         raise StoreError(f"{folder} already exists; name a new folder for the copy")
-    shutil.rmtree(part, ignore_errors=True)
-    with SqliteStore(part) as target:
-        transfer(source, target)
     try:
-        part.rename(folder)
-        sync_folder(folder.parent)
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        with whole_folder(folder) as part, SqliteStore(part) as target:
+            transfer(source, target)
     except OSError as error:
-        raise StoreError(f"{part} cannot be renamed to {folder}: {error.strerror}") from error
+        raise StoreError(f"{folder} cannot be written: {error.strerror}") from error
 
 
 class _States(Mapping[str, Tensors]):

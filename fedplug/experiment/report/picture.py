@@ -15,7 +15,7 @@ import numpy as np
 from fedplug.errors import MissingDependencyError
 from fedplug.experiment.report import svg
 from fedplug.experiment.report.targets import FINAL_ROUNDS, Rows, running_mean
-from fedplug.stores.whole_files import whole_file
+from fedplug.stores.files import whole_file
 
 __all__ = ["plot", "require_matplotlib"]
 

@@ -20,7 +20,7 @@ import numpy as np
 
 from fedplug.errors import CorruptStoreError, StoreError
 from fedplug.stores.base import Tensors
-from fedplug.stores.segment import sync_folder
+from fedplug.stores.files import sync_folder
 from fedplug.stores.sharded.placement import partition_of
 from fedplug.stores.sharded.staging import Staged, StagedStates, Staging
 from fedplug.stores.sqlite import SqliteStore

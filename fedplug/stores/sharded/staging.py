@@ -6,6 +6,7 @@ embedded store.
 
 from __future__ import annotations
 
+import secrets
 import shutil
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -57,7 +58,7 @@ class Staging:
             StoreError: The state cannot be stored, or a disk operation fails.
         """
         path = self._path(process_id, name)
-        part = path.with_suffix(".part")
+        part = path.with_suffix(f".{secrets.token_hex(8)}.part")
         try:
             part.parent.mkdir(exist_ok=True)
             part.write_bytes(blob.encode(tensors, owner))

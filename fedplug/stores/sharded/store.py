@@ -5,22 +5,22 @@ from __future__ import annotations
 import abc
 import contextlib
 import json
-import os
 import secrets
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
-from fedplug.errors import ConfigError, StoreError
+from fedplug.errors import ConfigError, CorruptStoreError, StoreError
 from fedplug.stores import rules
 from fedplug.stores.base import StateStore
-from fedplug.stores.segment import sync_folder
+from fedplug.stores.files import whole_file
+from fedplug.stores.lock import FolderLock
 from fedplug.stores.sharded.fleet import Fleet
 from fedplug.stores.sharded.moving import arrive, move
 from fedplug.stores.sharded.process import ShardedProcess
 from fedplug.stores.sharded.rewinding import RewindableProcess
-from fedplug.stores.sqlite import SqliteStore
+from fedplug.stores.sqlite import INDEX, SqliteStore
 
 __all__ = ["Identity", "Options", "ShardedStore", "identity_of", "require_store"]
 
@@ -184,26 +184,31 @@ def identity_of(folder: Path, partitions: int | None) -> Identity:
     path = folder / _IDENTITY
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        if not path.exists():
-            if (folder / "index.sqlite3").exists():
-                raise StoreError(f"{folder} is the folder of a sqlite:/// store; name a new folder")
-            part = path.with_suffix(".part")
-            with part.open("w") as file:
-                json.dump({"format": 1, "store": secrets.token_hex(4), "partitions": partitions or 64}, file)
-                file.flush()
-                os.fsync(file.fileno())
-            part.rename(path)
-            sync_folder(folder)
-        value = json.loads(path.read_text())
-        identity = Identity(value["store"], value["partitions"])
+        lock = FolderLock(folder)
+        with contextlib.closing(lock), lock:
+            if not path.exists():
+                _create_identity(path, partitions or 64)
+        value = json.loads(path.read_bytes())
+        form, identity = int(value["format"]), Identity(str(value["store"]), int(value["partitions"]))
     except OSError as error:
         raise StoreError(f"{folder} cannot be used as a store: {error.strerror}") from error
-    except (ValueError, KeyError) as error:
-        raise StoreError(f"{path} is damaged; restore it from a copy") from error
-    if value["format"] != 1:
+    except (ValueError, KeyError, TypeError) as error:
+        raise CorruptStoreError(f"{path} is damaged; restore it from a copy") from error
+    if form != 1:
         raise StoreError(f"{path} was written by a newer release of fedplug; use that one")
     if partitions not in (None, identity.partitions):
         raise ConfigError(
             f"the store in {folder} has {identity.partitions} partitions, which cannot change to {partitions}"
         )
     return identity
+
+
+def _create_identity(path: Path, partitions: int) -> None:
+    folder = path.parent
+    if (folder / INDEX).exists():
+        raise StoreError(f"{folder} is the folder of a sqlite:/// store; name a new folder")
+    if (folder / _INDEX).exists():
+        raise CorruptStoreError(f"{path} is missing; restore it from a copy: shards know the store by it")
+    value = {"format": 1, "store": secrets.token_hex(4), "partitions": partitions}
+    with whole_file(path) as file:
+        file.write(json.dumps(value).encode())

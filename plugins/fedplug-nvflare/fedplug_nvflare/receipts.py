@@ -7,7 +7,6 @@ next task; they are written to a file as soon as the round's model is stored.
 from __future__ import annotations
 
 import json
-import os
 import secrets
 import threading
 from pathlib import Path
@@ -21,6 +20,7 @@ from nvflare.app_common.abstract.fl_model import FLModel
 from nvflare.app_common.app_constant import AppConstants
 from nvflare.app_common.app_event_type import AppEventType
 
+from fedplug.stores.files import whole_file
 from fedplug_nvflare.update import ACCEPTED, RECEIPT, SERVED
 
 __all__ = ["Receipts"]
@@ -43,7 +43,7 @@ class Receipts:
             path: The file of the receipts; None for one in the job's folder, for this job only.
             owner: The component that forwards events; it ends the job after an error.
         """
-        self._given = path
+        self._given = None if path is None else Path(path).absolute()
         self._run = secrets.token_hex(8)  # the simulator gives every job the same id
         self._owner = owner
         self._path: Path | None = None
@@ -81,9 +81,9 @@ class Receipts:
 
     def _open(self, fl_ctx: FLContext) -> None:
         if self._given is not None:
-            path = Path(self._given)
+            path = self._given
         else:
-            path = Path(fl_ctx.get_workspace().get_run_dir(fl_ctx.get_job_id())) / _FILE
+            path = Path(fl_ctx.get_workspace().get_run_dir(fl_ctx.get_job_id())).absolute() / _FILE
         if path.exists():
             try:
                 kept = json.loads(path.read_text(encoding="utf-8"))
@@ -115,12 +115,8 @@ class Receipts:
         if self._path is None or self._accepted == self._written:
             return
         self._path.parent.mkdir(parents=True, exist_ok=True)
-        new = self._path.with_name(self._path.name + ".new")
-        with new.open("w", encoding="utf-8") as file:
-            json.dump(self._accepted, file, indent=1, sort_keys=True)
-            file.flush()
-            os.fsync(file.fileno())
-        new.replace(self._path)
+        with whole_file(self._path) as file:
+            file.write(json.dumps(self._accepted, indent=1, sort_keys=True).encode())
         self._written = dict(self._accepted)
 
 

@@ -8,7 +8,7 @@ import stat
 import pytest
 
 from fedplug.errors import ArgumentError
-from fedplug.stores.whole_files import whole_file, whole_folder
+from fedplug.stores.files import whole_file, whole_folder
 
 
 def write(path, text=b"new"):

@@ -1,0 +1,138 @@
+"""Results appear whole or not at all, however many threads, processes and containers write to one path."""
+
+import os
+import subprocess
+import sys
+import threading
+
+import pytest
+
+from fedplug.errors import ArgumentError
+from fedplug.stores.files import whole_file, whole_folder
+
+KILLED = """
+import os, pathlib, sys
+from fedplug.stores import files
+with getattr(files, sys.argv[1])(pathlib.Path(sys.argv[2])) as made:
+    os.kill(os.getpid(), 9)
+"""
+
+
+@pytest.fixture(params=[whole_file, whole_folder])
+def whole(request):
+    return request.param
+
+
+def write(whole, made, content):
+    if whole is whole_file:
+        made.write(content)
+        made.flush()
+    else:
+        (made / "part").write_bytes(content)
+
+
+def fail_to_write(whole, path):
+    with whole(path) as made:
+        write(whole, made, b"half")
+        raise ZeroDivisionError
+
+
+def content_of(path):
+    return (path / "part" if path.is_dir() else path).read_bytes()
+
+
+def test_a_result_appears_when_it_is_complete_and_nothing_is_left_beside_it(tmp_path, whole):
+    with whole(tmp_path / "out") as made:
+        write(whole, made, b"all")
+        assert not (tmp_path / "out").exists()
+    assert os.listdir(tmp_path) == ["out"]
+    assert content_of(tmp_path / "out") == b"all"
+
+
+def test_an_error_leaves_what_was_there(tmp_path, whole):
+    if whole is whole_file:
+        (tmp_path / "out").write_bytes(b"before")
+    before = os.listdir(tmp_path)
+    with pytest.raises(ZeroDivisionError):
+        fail_to_write(whole, tmp_path / "out")
+    assert os.listdir(tmp_path) == before
+
+
+def test_a_call_never_takes_or_removes_what_another_is_writing(tmp_path, monkeypatch):
+    """Also if both have one process id, as two containers on a volume may."""
+    monkeypatch.setattr("os.getpid", lambda: 1)
+    with whole_file(tmp_path / "out") as first:
+        first.write(b"first")
+        with pytest.raises(ZeroDivisionError):
+            fail_to_write(whole_file, tmp_path / "out")
+        with whole_file(tmp_path / "out") as second:
+            second.write(b"second")
+        assert content_of(tmp_path / "out") == b"second"
+    assert content_of(tmp_path / "out") == b"first"
+    assert os.listdir(tmp_path) == ["out"]
+
+
+def test_of_folders_written_at_the_same_time_the_first_complete_one_stays(tmp_path):
+    def write_slowly():
+        with whole_folder(tmp_path / "out") as slow, whole_folder(tmp_path / "out") as fast:
+            write(whole_folder, slow, b"slow")
+            write(whole_folder, fast, b"fast")
+
+    with pytest.raises(OSError, match="not empty"):
+        write_slowly()
+    assert content_of(tmp_path / "out") == b"fast"
+    assert os.listdir(tmp_path) == ["out"]
+    with pytest.raises(ArgumentError, match="already exists"), whole_folder(tmp_path / "out"):
+        pass
+
+
+def test_many_threads_leave_one_of_their_results(tmp_path):
+    begin, errors = threading.Barrier(8), []
+
+    def write_it(number):
+        begin.wait()
+        try:
+            for _ in range(10):
+                with whole_file(tmp_path / "out") as file:
+                    file.write(bytes([number]) * 10_000)
+        except Exception as error:
+            errors.append(error)
+
+    threads = [threading.Thread(target=write_it, args=(number,)) for number in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert errors == []
+    content = (tmp_path / "out").read_bytes()
+    assert content == content[:1] * 10_000
+    assert os.listdir(tmp_path) == ["out"]
+
+
+def test_the_next_call_clears_what_killed_processes_left_and_no_other_file(tmp_path, whole):
+    kept = [".other.0123456789abcdef.partial", ".out.partial", ".out.mine.partial"]
+    for name in kept:
+        (tmp_path / name).touch()
+    for _ in range(2):
+        command = [sys.executable, "-c", KILLED, whole.__name__, tmp_path / "out"]
+        assert subprocess.run(command, check=False).returncode == -9
+    assert len(os.listdir(tmp_path)) == len(kept) + 1
+    with whole(tmp_path / "out") as made:
+        write(whole, made, b"all")
+    assert sorted(os.listdir(tmp_path)) == sorted([*kept, "out"])
+
+
+def test_a_result_goes_where_its_path_was_when_it_was_begun(tmp_path, monkeypatch, whole):
+    (tmp_path / "other").mkdir()
+    monkeypatch.chdir(tmp_path)
+    with whole(type(tmp_path)("out")) as made:
+        write(whole, made, b"all")
+        monkeypatch.chdir("other")
+    assert content_of(tmp_path / "out") == b"all"
+    assert os.listdir(tmp_path / "other") == []
+
+
+def test_the_longest_name_of_a_file_can_be_written(tmp_path, whole):
+    with whole(tmp_path / ("ö" * 127)) as made:
+        write(whole, made, b"all")
+    assert content_of(tmp_path / ("ö" * 127)) == b"all"
