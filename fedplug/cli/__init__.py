@@ -28,8 +28,10 @@ from fedplug.cli import (
     store_rewind,
     store_show,
     store_verify,
+    terminal,
     watch,
 )
+from fedplug.cli.arguments import Parser
 from fedplug.errors import FedplugError, MissingDependencyError, missing_dependency
 
 __all__ = ["main"]
@@ -47,7 +49,14 @@ def main(argv: Sequence[str] | None = None) -> int:
     one line on standard error (a traceback with ``--debug``). 130: interrupted. 141: the reader of the output
     closed it.
     """
-    arguments = _parser().parse_args(argv, argparse.Namespace(debug=False, interrupted="interrupted"))
+    terminal.prepare()
+    try:
+        return _run(_parser().parse_args(argv, argparse.Namespace(debug=False, interrupted="interrupted")))
+    finally:
+        terminal.finish()
+
+
+def _run(arguments: argparse.Namespace) -> int:
     # TensorFlow 2.14 reports harmless start-up notices as errors (level 2); Python exceptions stay.
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     try:
@@ -56,9 +65,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         print(f"fedplug: {arguments.interrupted}", file=sys.stderr)
         return EXIT_INTERRUPTED
-    except BrokenPipeError:
-        # As in `fedplug plugins list | head -1`. Python flushes again at exit, so stdout must be valid.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except BrokenPipeError:  # as in `fedplug plugins list | head -1`
+        terminal.discard_output()
         return EXIT_BROKEN_PIPE
     except (FedplugError, OSError) as error:
         if arguments.debug:
@@ -75,19 +83,17 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _error(reason: object) -> int:
-    print(f"fedplug: error: {' '.join(str(reason).split())}", file=sys.stderr)
+    print(f"fedplug: error: {terminal.printable(' '.join(str(reason).split()))}", file=sys.stderr)
     return EXIT_ERROR
 
 
 def _parser() -> argparse.ArgumentParser:
-    common = argparse.ArgumentParser(add_help=False)
+    common = Parser(add_help=False)
     # The flag may precede or follow the command; a default here would overwrite an earlier value.
     common.add_argument(
         "--debug", action="store_true", default=argparse.SUPPRESS, help="show a traceback for errors"
     )
-    parser = argparse.ArgumentParser(
-        prog="fedplug", description="Compresses federated-learning updates.", parents=[common]
-    )
+    parser = Parser(prog="fedplug", description="Compresses federated-learning updates.", parents=[common])
     parser.add_argument("--version", action=_Version, nargs=0, help="show the version and exit")
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
     init.add_parser(commands, common)

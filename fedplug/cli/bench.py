@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import argparse
+import os
 import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fedplug.cli import table
-from fedplug.errors import ConfigError
+from fedplug.errors import ConfigError, FedplugError, UnknownNameError
 
 if TYPE_CHECKING:
     from fedplug.diagnostics.bench import EncoderFigures
@@ -29,8 +30,9 @@ def add_parser(commands: Any, common: argparse.ArgumentParser) -> None:
         "what",
         metavar="FILE | ENCODER",
         nargs="*",
-        help="a .safetensors, .npy or .npz file with an update (default: random numbers; .pt, .h5 and others "
-        "cannot be read), and expressions such as 'topk(0.01) | qsgd(8)' (default: a selection)",
+        help="a .safetensors, .npy or .npz file with an update, or the folder or index of a checkpoint "
+        "(default: random numbers; .pt, .h5 and others cannot be read), and expressions such as "
+        "'topk(0.01) | qsgd(8)' (default: a selection)",
     )
     parser.add_argument(
         "--update", metavar=("OLD", "NEW"), nargs=2, help="encode the difference of two checkpoints"
@@ -63,7 +65,7 @@ def _run(arguments: argparse.Namespace) -> int:
     if arguments.plot:
         rate_distortion.require(arguments.plot)
     update = _update(arguments)
-    encoders = [each for each in arguments.what if not _is_file(each)] or list(bench.ENCODERS)
+    encoders = [each for each in arguments.what if not _is_path(each)] or list(bench.ENCODERS)
     execution = _execution(arguments.tensorflow)
     for expression in encoders:
         execution(expression, update.arrays)
@@ -83,15 +85,29 @@ def _run(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _is_file(text: str) -> bool:
-    """Returns whether the text is a path; expressions have dots only within parentheses."""
-    return re.fullmatch(r"[^()|]*[./][^()|]*", text) is not None
+def _is_path(text: str) -> bool:
+    """Returns whether the text is a path; a folder with the name of an encoder must be written as ./NAME."""
+    if re.fullmatch(r"[^()|]*[./][^()|]*", text):  # expressions have dots only within parentheses
+        return True
+    return os.path.exists(text) and not _names_an_encoder(text)
+
+
+def _names_an_encoder(text: str) -> bool:
+    from fedplug.registry import expression, resolve
+
+    try:
+        resolve.find("encoder", expression.parse(text)[0].name)
+    except UnknownNameError:
+        return False
+    except FedplugError as error:  # a broken plugin has the name
+        return not isinstance(error, ConfigError)
+    return True
 
 
 def _update(arguments: argparse.Namespace) -> Update:
     from fedplug.diagnostics import updates
 
-    files = [each for each in arguments.what if _is_file(each)]
+    files = [each for each in arguments.what if _is_path(each)]
     if len(files) + (arguments.update is not None) > 1:
         raise ConfigError("bench encodes one update: name one file, or two checkpoints after --update")
     if (files or arguments.update) and arguments.elements is not None:

@@ -8,6 +8,7 @@ from typing import Any
 
 from fedplug.cli import table
 from fedplug.cli.progress_line import ProgressLine
+from fedplug.cli.terminal import printable
 from fedplug.errors import ConfigError
 
 __all__ = ["add_parser"]
@@ -43,7 +44,7 @@ def _run(arguments: argparse.Namespace) -> int:
     step = Path(arguments.output)
     with ProgressLine() as line:
         diff_files(paths[0], paths[1], step, line.show)
-    print(f"{step}: {step.stat().st_size:,} bytes")
+    print(f"{printable(str(step))}: {step.stat().st_size:,} bytes")
     return 0
 
 

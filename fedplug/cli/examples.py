@@ -13,6 +13,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from fedplug.cli.terminal import printable
 from fedplug.errors import ConfigError, UnknownNameError
 
 __all__ = ["add_parser", "find"]
@@ -92,5 +93,5 @@ def _copy(arguments: argparse.Namespace) -> int:
     if target.exists():
         raise ConfigError(f"{target} already exists; remove it, or name another folder")
     shutil.copyfile(source, target)
-    print(target)
+    print(printable(str(target)))
     return 0

@@ -7,6 +7,7 @@ import re
 from pathlib import Path
 from typing import Any
 
+from fedplug.cli.terminal import printable
 from fedplug.errors import ConfigError
 
 __all__ = ["add_parser"]
@@ -34,5 +35,5 @@ def _init(arguments: argparse.Namespace) -> int:
             file.write(text)
     except FileExistsError as error:
         raise ConfigError(f"{path} already exists; remove it, or name another file") from error
-    print(f"{path}; run it with: fedplug run {path}")
+    print(printable(f"{path}; run it with: fedplug run {path}"))
     return 0

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from fedplug.cli.progress_line import ProgressLine
+from fedplug.cli.terminal import printable
 
 __all__ = ["add_parser"]
 
@@ -37,5 +38,5 @@ def _run(arguments: argparse.Namespace) -> int:
     old, step, output = Path(arguments.old), Path(arguments.step), Path(arguments.output)
     with ProgressLine() as line:
         patch_files(old, step, output, max_bytes=arguments.max_bytes, progress=line.show)
-    print(f"{output}: equal to the checkpoint that {step} was made from")
+    print(printable(f"{output}: equal to the checkpoint that {step} was made from"))
     return 0

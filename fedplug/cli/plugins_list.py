@@ -8,6 +8,7 @@ from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING, Any
 
 from fedplug.cli import table
+from fedplug.cli.terminal import printable
 
 if TYPE_CHECKING:
     from fedplug.registry.catalog import Entry
@@ -38,7 +39,8 @@ def _run(arguments: argparse.Namespace) -> int:
     with contextlib.suppress(PackageNotFoundError):
         print(f"\nfedplug-cuda {version('fedplug-cuda')} runs some on CUDA arrays; `fedplug doctor` checks")
     for entry in catalog().problems():
-        print(f"\n{entry.kind} {entry.name} ({entry.origin}): {entry.reason}\n  fix: {entry.fix}")
+        problem = printable(f"{entry.kind} {entry.name} ({entry.origin}): {entry.reason}")
+        print(f"\n{problem}\n  fix: {printable(entry.fix)}")
     return 0
 
 

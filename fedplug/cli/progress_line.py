@@ -5,6 +5,8 @@ from __future__ import annotations
 import shutil
 import sys
 
+from fedplug.cli.terminal import printable
+
 __all__ = ["ProgressLine"]
 
 
@@ -20,7 +22,7 @@ class ProgressLine:
     def show(self, name: str) -> None:
         """Counts one more part, and shows the count and the name."""
         self._done += 1
-        self._write(f"{self._done} {name}")
+        self._write(printable(f"{self._done} {name}"))
 
     def __exit__(self, *unused: object) -> None:
         self._write("")

@@ -6,6 +6,8 @@ import argparse
 from pathlib import Path
 from typing import Any
 
+from fedplug.cli.terminal import printable
+
 __all__ = ["add_parser"]
 
 
@@ -32,5 +34,5 @@ def _run(arguments: argparse.Namespace) -> int:
     folders = arguments.folders
     out = arguments.out or Path(folders[0] if len(folders) == 1 else ".") / "report.html"
     write_report(folders, out)
-    print(out)
+    print(printable(str(out)))
     return 0

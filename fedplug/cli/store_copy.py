@@ -6,6 +6,7 @@ import argparse
 from typing import Any
 
 from fedplug.cli.store_open import FOLDER, add_store, open_to_read
+from fedplug.cli.terminal import printable
 
 __all__ = ["add_parser"]
 
@@ -36,5 +37,5 @@ def _run(arguments: argparse.Namespace) -> int:
             transfer_to_folder(store, target)
     else:
         copy_store(source, target)
-    print(f"copied {arguments.store} to {arguments.target}")
+    print(printable(f"copied {arguments.store} to {arguments.target}"))
     return 0

@@ -6,6 +6,7 @@ import argparse
 from typing import Any
 
 from fedplug.cli.store_open import FOLDER, add_store
+from fedplug.cli.terminal import printable
 from fedplug.errors import StoreError
 
 __all__ = ["add_parser"]
@@ -36,9 +37,9 @@ def _run(arguments: argparse.Namespace) -> int:
         )
     report = repair_store(folder, drop_damaged=arguments.drop_damaged)
     for line in report.done:
-        print(f"done  {line}")
+        print(f"done  {printable(line)}")
     for line in report.lost:
-        print(f"lost  {line}")
+        print(f"lost  {printable(line)}")
     if not report.done and not report.lost:
         print("ok    no damage")
     return EXIT_FAILED if report.lost else 0

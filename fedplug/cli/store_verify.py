@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from fedplug.cli.store_open import add_store, open_to_read
+from fedplug.cli.terminal import printable
 from fedplug.errors import StoreError
 
 if TYPE_CHECKING:
@@ -33,7 +34,7 @@ def _run(arguments: argparse.Namespace) -> int:
                 is_damaged = True
                 if damage not in found:  # processes share an index and its damage
                     found.add(damage)
-                    print(f"fail  {damage}", flush=True)  # at once: a large store takes a while
+                    print(f"fail  {printable(damage)}", flush=True)  # at once: a large store takes a while
             if not is_damaged:
                 print(f"ok    process {name!r}", flush=True)
     return EXIT_FAILED if found else 0

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fedplug.cli import table
+from fedplug.cli.terminal import printable
 from fedplug.errors import ConfigError
 from fedplug.experiment.metric import in_words
 
@@ -26,6 +27,7 @@ def add_parser(commands: Any, common: argparse.ArgumentParser) -> None:
     parser = commands.add_parser("watch", help="follow an experiment while it runs", parents=[common])
     parser.add_argument("folder", metavar="FOLDER", help="the folder of its results, for example runs/digits")
     parser.add_argument("--once", action="store_true", help="show the progress once, and exit")
+    parser.add_argument("--wait", action="store_true", help="wait for an experiment that has not begun yet")
     parser.add_argument(
         "--interval", metavar="SECONDS", type=float, default=1.0, help="time between updates; default: 1"
     )
@@ -36,6 +38,8 @@ def _run(arguments: argparse.Namespace) -> int:
     if not arguments.interval > 0:
         raise ConfigError(f"--interval is {arguments.interval:g}; it must be above 0")
     folder = Path(arguments.folder)
+    if not arguments.wait:
+        _require_experiment(folder)
     if arguments.once:
         _show_once(folder)
     elif sys.stdout.isatty():
@@ -45,22 +49,27 @@ def _run(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _show_once(folder: Path) -> None:
+def _require_experiment(folder: Path) -> None:
     from fedplug.experiment.watching import Rows, existing, read_progress
 
-    progress = read_progress(folder, Rows(folder / "metrics.jsonl"))
-    if progress is None:
+    if read_progress(folder, Rows(folder / "metrics.jsonl")) is None:
         raise ConfigError(
             f"there is no experiment in {folder}; name the folder that `fedplug run` writes, runs/NAME, or "
-            f"leave out --once to wait for it{existing(folder)}"
+            f"wait for it with --wait{existing(folder)}"
         )
-    print(_page(folder, progress))
+
+
+def _show_once(folder: Path) -> None:
+    from fedplug.experiment.watching import Rows, read_progress
+
+    progress = read_progress(folder, Rows(folder / "metrics.jsonl"))
+    print(_waiting(folder) if progress is None else _page(folder, progress))
 
 
 def _waiting(folder: Path) -> str:
     from fedplug.experiment.watching import existing
 
-    return f"waiting for an experiment in {folder}{existing(folder)}"
+    return printable(f"waiting for an experiment in {folder}{existing(folder)}")
 
 
 def _follow_in_place(folder: Path, interval: float) -> None:
@@ -96,7 +105,7 @@ def _follow_by_line(folder: Path, interval: float) -> None:
             rows = {(row["run"], row["seed"], row["round"]): row for row in progress.rows}
             for key, row in rows.items():
                 if shown is not None and key not in shown:
-                    print(_line(row, progress.metric), flush=True)
+                    print(printable(_line(row, progress.metric)), flush=True)
             if shown is None or progress.ended:
                 print(_page(folder, progress), flush=True)
             if progress.ended:
@@ -133,7 +142,8 @@ def _page(folder: Path, progress: Progress) -> str:
         state = "finished" if progress.rounds == progress.total else "the command has ended"
     else:
         state = f"time left {_duration(sum(left) if left else None)}"
-    return f"{table.render(header, rows)}\n\n{folder}: {progress.rounds} of {progress.total} rounds, {state}"
+    whole = f"{folder}: {progress.rounds} of {progress.total} rounds, {state}"
+    return f"{table.render(header, rows)}\n\n{printable(whole)}"
 
 
 def _score(value: float | None) -> str:

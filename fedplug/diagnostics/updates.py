@@ -11,25 +11,18 @@ from typing import Any
 
 import ml_dtypes
 import numpy as np
-import safetensors
 from numpy.typing import NDArray
 
 from fedplug import kernels
 from fedplug.codecs.arrays import difference as difference_of
-from fedplug.errors import ConfigError
+from fedplug.differences.checkpoints import file_name_of, open_checkpoint
+from fedplug.differences.safetensors import open_regular
+from fedplug.errors import ArgumentError, ConfigError
 
-__all__ = ["SUFFIXES", "Update", "difference", "random_update", "read_update", "some_names"]
+__all__ = ["Update", "difference", "random_update", "read_update", "some_names"]
 
-SUFFIXES = (".safetensors", ".npy", ".npz")
-"""Suffixes of the files that can be read."""
-
-_FLOATS: dict[str, np.dtype[Any]] = {
-    "F16": np.dtype(np.float16),
-    "BF16": np.dtype(ml_dtypes.bfloat16),
-    "F32": np.dtype(np.float32),
-    "F64": np.dtype(np.float64),
-}
-"""The dtypes that encoders accept, by their names in safetensors."""
+_FLOATS = tuple(map(np.dtype, (np.float16, ml_dtypes.bfloat16, np.float32, np.float64)))
+"""The dtypes that encoders accept."""
 
 _FEWEST = 1000
 _NAMED = 3
@@ -94,7 +87,7 @@ def random_update(elements: int) -> Update:
 
 
 def read_update(path: str | Path) -> Update:
-    """Reads the arrays of a ``.safetensors``, ``.npy`` or ``.npz`` file.
+    """Reads the arrays of a ``.safetensors``, ``.npy`` or ``.npz`` file, or of a checkpoint of several files.
 
     Raises:
         ConfigError: The file cannot be read, or contains nothing to encode.
@@ -136,15 +129,20 @@ def _difference(name: str, old: NDArray[Any], new: NDArray[Any]) -> NDArray[Any]
 
 def _read(path: Path) -> tuple[dict[str, NDArray[Any]], tuple[str, ...]]:
     """Returns the arrays to encode by name, and the names of the others."""
-    if path.suffix not in SUFFIXES:
-        raise ConfigError(
-            f"{path} is neither a .safetensors nor a .npy file nor a .npz archive; save its arrays with "
-            "safetensors or numpy.savez"
-        )
     try:
-        return _read_safetensors(path) if path.suffix == ".safetensors" else _read_numpy(path)
+        if path.suffix in (".npy", ".npz"):
+            open_regular(path).close()
+            return _read_numpy(path)
+        if path.suffix in (".safetensors", ".json") or path.is_dir():
+            return _read_checkpoint(path)
     except OSError as error:
         raise ConfigError(f"{path} cannot be read: {error.strerror or error}") from error
+    except ArgumentError as error:
+        raise ConfigError(str(error)) from error
+    raise ConfigError(
+        f"{path} is neither a .safetensors nor a .npy file, nor a .npz archive, nor the folder or index of a "
+        "checkpoint; save its arrays with safetensors or numpy.savez"
+    )
 
 
 def _read_numpy(path: Path) -> tuple[dict[str, NDArray[Any]], tuple[str, ...]]:
@@ -163,7 +161,7 @@ def _read_numpy(path: Path) -> tuple[dict[str, NDArray[Any]], tuple[str, ...]]:
 
 def _one_array(path: Path, array: NDArray[Any]) -> dict[str, NDArray[Any]]:
     dtype = array.dtype.newbyteorder("=")
-    if dtype not in _FLOATS.values():
+    if dtype not in _FLOATS:
         hint = "; bfloat16 needs .safetensors" if dtype.kind == "V" else ""
         raise ConfigError(f"{path} is an array of {dtype}, which no encoder accepts{hint}")
     return {"array": _native(array)} if array.size else {}
@@ -180,25 +178,23 @@ def _member(archive: Any, name: str) -> NDArray[Any] | None:
     if not isinstance(array, np.ndarray):  # a file in the archive that is not an array
         return None
     dtype = array.dtype.newbyteorder("=")
-    return array if array.size and dtype in _FLOATS.values() else None
+    return array if array.size and dtype in _FLOATS else None
 
 
 def _native(array: NDArray[Any]) -> NDArray[Any]:
     return np.asarray(array, array.dtype.newbyteorder("="), order="C")
 
 
-def _read_safetensors(path: Path) -> tuple[dict[str, NDArray[Any]], tuple[str, ...]]:
-    try:
-        parts = safetensors.deserialize(path.read_bytes())  # type: ignore[no-untyped-call]
-    except safetensors.SafetensorError as error:
-        raise ConfigError(f"{path} is not a safetensors file: {error}") from error
+def _read_checkpoint(path: Path) -> tuple[dict[str, NDArray[Any]], tuple[str, ...]]:
+    """Reads a safetensors file, or all files of a checkpoint."""
+    parts, _ = open_checkpoint(path)
     arrays, left_out = {}, []
-    for name, part in sorted(parts):
-        dtype = _FLOATS.get(part["dtype"])
-        if dtype is None or 0 in part["shape"]:
-            left_out.append(name)
+    for name in sorted(name for name in parts if file_name_of(name) is None):
+        array = parts[name]
+        if array.size and array.dtype in _FLOATS:
+            arrays[name] = array
         else:
-            arrays[name] = np.frombuffer(part["data"], dtype).reshape(part["shape"])
+            left_out.append(name)
     return arrays, tuple(left_out)
 
 

@@ -105,7 +105,7 @@ def _index_in(folder: Path) -> Path:
 def _shards(path: Path, index: bytes) -> list[str]:
     try:
         names = sorted(set(json.loads(index)["weight_map"].values()))
-    except (ValueError, TypeError, KeyError, AttributeError) as error:
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
         raise ArgumentError(f"{path} is not the index of a checkpoint: {error}") from error
     for name in names:
         _require_plain(name, str(path))

@@ -41,6 +41,9 @@ SOURCES = ("csv", "digits", "npz", "synthetic")
 PARTITIONS = ("auto", "classes", "dirichlet", "given", "iid")
 """Methods to divide examples among clients, see `fedplug.experiment.data.partitions`."""
 
+_DEEPEST = 50
+_TOO_DEEP = "{} has values that are nested too deeply"
+
 _KEYS_OF_SOURCES = {
     "label_column": ("csv",),
     "client_column": ("csv",),
@@ -288,7 +291,7 @@ def load_config(path: str | Path, settings: Sequence[str] = ()) -> ExperimentCon
             or a value is out of range. The message names file, table and key.
     """
     try:
-        text = Path(path).read_text(encoding="utf-8")
+        text = Path(path).read_text(encoding="utf-8-sig")  # some editors begin a file with a mark
     except OSError as error:
         raise ConfigError(f"cannot read the configuration {path}: {error.strerror or error}") from error
     except UnicodeDecodeError as error:
@@ -297,9 +300,12 @@ def load_config(path: str | Path, settings: Sequence[str] = ()) -> ExperimentCon
         table = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         raise ConfigError(f"{path} is not valid TOML: {error}") from error
+    except RecursionError as error:
+        raise ConfigError(_TOO_DEEP.format(path)) from error
     for setting in settings:
         _set(table, setting)
     where = f"{path} with --set {' --set '.join(settings)}" if settings else str(path)
+    _require_depth(table, where)
     return ExperimentConfig.from_dict(table, where)
 
 
@@ -321,6 +327,20 @@ def selected_runs(configs: Sequence[ExperimentConfig], only: Sequence[str]) -> l
     ]
 
 
+def _require_depth(table: dict[str, Any], where: str) -> None:
+    """Refuses deep values that the parser reads, as of a key a.a.a: later code recurses into them."""
+    values: list[Any] = [table]
+    for _ in range(_DEEPEST):
+        values = [
+            inner
+            for value in values
+            if isinstance(value, dict | list)
+            for inner in (value.values() if isinstance(value, dict) else value)
+        ]
+    if values:
+        raise ConfigError(_TOO_DEEP.format(where))
+
+
 def _set(table: dict[str, Any], setting: str) -> None:
     """Stores the value of ``"key=value"`` or ``"table.key=value"`` in the tables of a file."""
     path, equals, text = setting.partition("=")
@@ -329,7 +349,7 @@ def _set(table: dict[str, Any], setting: str) -> None:
         raise ConfigError(f"--set {setting!r} must have the form KEY=VALUE or TABLE.KEY=VALUE")
     try:
         value = tomllib.loads(f"value = {text}")["value"]
-    except tomllib.TOMLDecodeError:
+    except (tomllib.TOMLDecodeError, RecursionError):
         value = text.strip()
     for name in tables:
         table = table.setdefault(name, {})

@@ -35,6 +35,6 @@ def record_environment(path: Path, environment: Mapping[str, Any]) -> None:
 def _read(path: Path) -> list[dict[str, Any]]:
     try:
         found = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
+    except (OSError, ValueError, RecursionError):
         return []  # a new folder
     return [entry for entry in found if isinstance(entry, dict)] if isinstance(found, list) else []

@@ -105,7 +105,7 @@ def _read(folder: Path, name: str) -> dict[str, Any] | None:
         return None
     except OSError as error:
         raise StoreError(f"cannot read {path}: {error.strerror or error}") from error
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise StoreError(f"{path} is not JSON ({error}); remove {folder} to start again") from error
     if not isinstance(found, dict):
         raise StoreError(f"{path} is not an experiment's; remove {folder} to start again")

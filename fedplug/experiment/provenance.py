@@ -47,6 +47,6 @@ class Provenance:
     def _read(self) -> dict[str, Any]:
         try:
             found = json.loads(self._path.read_text(encoding="utf-8"))
-        except (OSError, ValueError):
+        except (OSError, ValueError, RecursionError):
             return {}
         return found if isinstance(found, dict) else {}

@@ -204,7 +204,7 @@ def _parsed(lines: Iterable[bytes]) -> Iterable[Row]:
     for line in lines:
         try:
             row = json.loads(line)
-        except ValueError:
+        except (ValueError, RecursionError):
             continue  # truncated by an interruption; its round runs again
         if isinstance(row, dict):
             yield row
@@ -213,5 +213,5 @@ def _parsed(lines: Iterable[bytes]) -> Iterable[Row]:
 def _json(path: Path) -> Any:
     try:
         return json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
+    except (OSError, ValueError, RecursionError):
         return None

@@ -51,7 +51,7 @@ BELOW = {
     # what stands on top
     "versions": ("codecs", "differences"),
     "__init__": ("versions", "tff/__init__"),
-    "diagnostics": ("codecs", "tff/training"),
+    "diagnostics": ("codecs", "differences", "tff/training"),
     "testing": ("codecs", "tff/training"),
     "experiment": ("__init__", "diagnostics"),
     "cli": ("experiment", "testing"),

@@ -97,6 +97,40 @@ def test_the_update_between_two_checkpoints(tmp_path, capsys):
     assert re.search(r"^topk\(0\.01, scope='model'\) \| qsgd\(8\) +0\.\d+ +0\.9\d", output, re.MULTILINE)
 
 
+def checkpoint(folder):
+    folder.mkdir(parents=True)
+    for name in ("a", "b"):
+        safetensors.numpy.save_file({f"{name}.kernel": X}, folder / f"{name}.safetensors")
+    index = {"weight_map": {f"{name}.kernel": f"{name}.safetensors" for name in ("a", "b")}}
+    (folder / "model.safetensors.index.json").write_text(json.dumps(index))
+    return folder
+
+
+@pytest.mark.parametrize("path", ["so", "so/", "so/model.safetensors.index.json", "./sign", "runs (1)"])
+def test_a_checkpoint_of_several_files(tmp_path, monkeypatch, capsys, path):
+    """The name of a folder may look like the name of an encoder, as "so" like "sign"."""
+    monkeypatch.chdir(tmp_path)
+    checkpoint(tmp_path / path.split("/model")[0])
+    assert main(["bench", "--json", path, "qsgd(8)"]) == 0
+    assert list(json.loads(capsys.readouterr().out)["update"]["arrays"]) == ["a.kernel", "b.kernel"]
+
+
+def test_the_name_of_an_encoder_is_not_the_folder_of_that_name(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    checkpoint(tmp_path / "sign")
+    assert main(["bench", "--elements", "1000", "--json", "sign"]) == 0
+    assert "normally distributed" in capsys.readouterr().out
+
+
+def test_an_option_between_the_arguments(capsys):
+    assert (
+        main(["bench", "identity", "--elements", "1000", "--json", "float16", "--rounds", "2", "auto"]) == 0
+    )
+    found = json.loads(capsys.readouterr().out)
+    assert [each["encoder"] for each in found["encoders"]] == ["identity", "float16", "auto"]
+    assert (found["rounds"], found["update"]["elements"]) == (2, 1000)
+
+
 @pytest.mark.needs("matplotlib")
 def test_the_picture(tmp_path, capsys):
     path = tmp_path / "picture.svg"
@@ -112,8 +146,9 @@ def test_the_picture(tmp_path, capsys):
         (["--elements", "10"], "elements is 10; it must be 1000 or more"),
         (["--rounds", "0"], "rounds is 0; it must be 1 or more"),
         (["absent.safetensors"], "absent.safetensors cannot be read: No such file"),
-        (["model.pt"], "model.pt is neither a .safetensors nor a .npy file nor a .npz archive"),
+        (["model.pt"], "model.pt is neither a .safetensors nor a .npy file, nor a .npz archive"),
         (["models/last"], "models/last is neither a .safetensors"),
+        (["."], ". has 0 files *.safetensors.index.json"),
         (["a.npy", "b.npy"], "bench encodes one update: name one file, or two checkpoints after --update"),
         (["a.npy", "--update", "b.npy", "c.npy"], "bench encodes one update"),
         (["a.npy", "--elements", "2000"], "--elements is for random numbers"),

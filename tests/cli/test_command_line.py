@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import errno
+import io
 import os
 import subprocess
 import sys
+import tempfile
 
+import numpy as np
 import pytest
+import safetensors.numpy
 
 import fedplug
 from fedplug import cli, experiment
@@ -75,14 +80,51 @@ def test_wrong_usage_exits_with_2(arguments, capsys):
     assert "usage: fedplug" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(
+    ("arguments", "option"),
+    [
+        (["run", "a.toml", "--jobs", "2", "--jobs", "2"], "--jobs"),
+        (["run", "--runs-dir", "a", "b.toml", "--runs-dir=c"], "--runs-dir"),
+        (["diff", "-o", "a", "old", "new", "--output", "b"], "-o/--output"),
+        (["patch", "old", "step", "-o", "new", "--max-bytes", "1", "--max-bytes", "2"], "--max-bytes"),
+        (["watch", "runs/x", "--interval", "1", "--interval", "1"], "--interval"),
+        (["report", "--out", "a", "runs/x", "--out", "a"], "--out"),
+        (["plugins", "new", "--kind", "store", "a", "--kind", "encoder"], "--kind"),
+        (["store", "rewind", "a", "--process", "p", "3", "--process", "q"], "--process"),
+    ],
+)
+def test_an_option_that_is_given_twice_is_refused(arguments, option, capsys):
+    with pytest.raises(SystemExit) as end:
+        main(arguments)
+    assert end.value.code == 2
+    assert f"argument {option}: it has one value, and is given twice\n" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["diff", "absent", "-o", "step", "absent too"],
+        ["patch", "absent", "-o", "new", "step", "--max-bytes", "1"],
+        ["report", "absent", "--out", "page", "absent too"],
+        ["store", "rewind", "absent", "--process", "p", "3"],
+        ["plugins", "show", "--debug", "sign"],
+        ["--debug", "plugins", "list", "--json"],
+    ],
+)
+def test_an_option_may_stand_between_arguments(arguments, capsys):
+    main(arguments)
+    assert "usage" not in capsys.readouterr().err
+
+
 def test_run_hands_the_file_to_the_experiment(monkeypatch):
     calls = []
     monkeypatch.setattr(experiment, "main", lambda *arguments, **options: calls.append((arguments, options)))
     assert main(["run", "some.toml"]) == 0
-    assert main(["run", "--runs-dir", "there", "some.toml", "other.toml", "--jobs", "2", "--set", "a=1"]) == 0
+    options = ["--set", "a=1", "other.toml", "--jobs", "2", "--set", "b=2"]
+    assert main(["run", "--runs-dir", "there", "some.toml", *options]) == 0
     assert calls == [
         ((["some.toml"], "runs"), {"settings": [], "only": [], "jobs": 1}),
-        ((["some.toml", "other.toml"], "there"), {"settings": ["a=1"], "only": [], "jobs": 2}),
+        ((["some.toml", "other.toml"], "there"), {"settings": ["a=1", "b=2"], "only": [], "jobs": 2}),
     ]
 
 
@@ -127,3 +169,75 @@ def test_a_closed_output_pipe_is_no_error():
     result = subprocess.run(command, stdout=writing, stderr=subprocess.PIPE, check=False, timeout=120)
     os.close(writing)
     assert (result.returncode, result.stderr) == (cli.EXIT_BROKEN_PIPE, b"")
+
+
+def command(*arguments, stdout=subprocess.PIPE, redirected="", **environment):
+    """Runs the command in a shell, with redirections."""
+    line = f'exec "$0" -m fedplug "$@" {redirected}'
+    return subprocess.run(
+        ["sh", "-c", line, sys.executable, *map(str, arguments)],
+        stdout=stdout,
+        stderr=subprocess.PIPE,
+        env={**os.environ, **environment},
+        check=False,
+        timeout=120,
+    )
+
+
+def hostile_step(path, name="\x1b]0;owned\x07\x1b[2J\n12 bytes in 1: safe \N{RIGHT-TO-LEFT OVERRIDE}"):
+    path.write_bytes(fedplug.diff({}, {name: np.zeros(3, np.uint8)}))
+    return path
+
+
+def test_names_print_no_control_characters(tmp_path, capsys):
+    assert main(["diff", "--info", str(hostile_step(tmp_path / "step"))]) == 0
+    output = capsys.readouterr().out
+    assert output.replace("\n", "").isprintable()
+    assert output.count("\n") == 3  # a header, one array, the sum
+    assert r"\x1b]0;owned\x07\x1b[2J\n12 bytes in 1: safe \u202e" in output
+
+
+def test_errors_print_no_control_characters(tmp_path, capsys):
+    absent = tmp_path / "absent\x1b[2J"
+    assert main(["diff", "--info", str(absent)]) == 2
+    error = capsys.readouterr().err
+    assert error.removesuffix("\n").isprintable()
+    assert r"absent\x1b[2J" in error
+
+
+def test_a_name_outside_the_encoding_of_the_terminal_is_escaped(tmp_path):
+    step = hostile_step(tmp_path / "step", "Gr\u00f6\u00dfe \u2261")
+    done = command("diff", "--info", step, PYTHONIOENCODING="ascii")
+    assert (done.returncode, done.stderr) == (0, b"")
+    assert rb"Gr\xf6\xdfe \u2261" in done.stdout
+
+
+@pytest.mark.parametrize("closed", [">&-", "2>&-", ">&- 2>&- <&-"])
+def test_a_closed_stream_is_no_error_and_gets_into_no_file(tmp_path, closed):
+    old, new, step = (tmp_path / name for name in ("old.safetensors", "new.safetensors", "step"))
+    for path, value in ((old, 0), (new, 1)):
+        safetensors.numpy.save_file({"k": np.full(100, value, np.float32)}, path)
+    done = command("diff", old, new, "-o", step, redirected=closed)
+    assert (done.returncode, done.stderr) == (0, b"")
+    whole = step.read_bytes()
+    assert command("diff", old, new, "-o", step).returncode == 0
+    assert step.read_bytes() == whole
+
+
+def test_output_that_cannot_be_written_is_one_line(monkeypatch, capsys):
+    class Full(io.RawIOBase):
+        def writable(self):
+            return True
+
+        def write(self, data):
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+        def fileno(self):
+            return self._file.fileno()
+
+    full = Full()
+    with tempfile.TemporaryFile() as full._file:
+        monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(io.BufferedWriter(full)))
+        assert main(["plugins", "list"]) == 2
+        assert "No space left on device" in capsys.readouterr().err
+        monkeypatch.undo()

@@ -51,7 +51,7 @@ def experiment(tmp_path, monkeypatch):
 
 
 def test_a_pipe_gets_a_line_per_round_until_the_experiment_ends(experiment, capsys):
-    assert main(["watch", str(experiment.folder)]) == 0
+    assert main(["watch", "--wait", str(experiment.folder)]) == 0
     assert experiment.steps == []
     assert (
         capsys.readouterr().out
@@ -73,7 +73,7 @@ dense  2 of 2  0.5000    3.00 kB  80 B      10.0x           0:00
 
 def test_a_terminal_shows_one_line_that_is_redrawn(experiment, capsys, monkeypatch):
     monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
-    assert main(["watch", str(experiment.folder)]) == 0
+    assert main(["watch", "--wait", str(experiment.folder)]) == 0
     waiting, before, first, last = capsys.readouterr().out.split("\x1b[J")
     assert waiting.endswith("\x1b[1A")  # of one line
     assert before.endswith("\x1b[4A")
@@ -100,22 +100,32 @@ def two(tmp_path, monkeypatch):
 @pytest.mark.parametrize("name", ["runs/typo", "runs/c", "runs", "a"])
 @pytest.mark.parametrize(
     "command",
-    [["watch", "--once"], ["watch"], pytest.param(["report"], marks=pytest.mark.needs("matplotlib"))],
+    [
+        ["watch"],
+        ["watch", "--once"],
+        ["watch", "--wait", "--once"],
+        ["watch", "--wait"],
+        pytest.param(["report"], marks=pytest.mark.needs("matplotlib")),
+    ],
 )
 def test_the_existing_experiments_are_listed(two, name, command, capsys, monkeypatch):
     def interrupt(seconds):
         raise KeyboardInterrupt
 
     monkeypatch.setattr(watch, "time", types.SimpleNamespace(sleep=interrupt))
-    assert main([*command, name]) == (130 if command == ["watch"] else 2)
+    code = main([*command, name])
     caught = capsys.readouterr()
-    said = caught.out if command == ["watch"] else caught.err
+    assert code == (2 if "--wait" not in command else 0 if "--once" in command else 130)
+    said = caught.out if "--wait" in command else caught.err
     assert said.endswith("; there are: runs/a, runs/b\n")
 
 
-def test_once_without_an_experiment_is_an_error(tmp_path, capsys):
-    assert main(["watch", "--once", str(tmp_path)]) == 2
-    assert f"there is no experiment in {tmp_path}" in capsys.readouterr().err
+@pytest.mark.parametrize("option", [[], ["--once"]])
+@pytest.mark.parametrize("name", [".", "absent", "absent/too", "file"])
+def test_what_is_no_experiment_is_an_error(tmp_path, capsys, option, name):
+    (tmp_path / "file").touch()
+    assert main(["watch", *option, str(tmp_path / name)]) == 2
+    assert f"there is no experiment in {tmp_path / name}" in capsys.readouterr().err
 
 
 def test_an_invalid_interval_is_an_error(tmp_path, capsys):
@@ -128,7 +138,7 @@ def test_ctrl_c_ends_the_watching_and_says_so_in_one_line(experiment, capsys):
         raise KeyboardInterrupt
 
     experiment.steps.insert(1, interrupt)
-    assert main(["watch", str(experiment.folder)]) == 130
+    assert main(["watch", "--wait", str(experiment.folder)]) == 130
     assert capsys.readouterr().err == "fedplug: no longer watching; the experiment continues\n"
 
 

@@ -36,10 +36,23 @@ def test_the_digits_example_is_valid_and_leads_with_auto_both_ways() -> None:
     ]
 
 
+def test_a_byte_order_mark_is_no_part_of_the_text(tmp_path: Path) -> None:
+    assert load("\ufeff" + GOOD, tmp_path) == load(GOOD, tmp_path)
+
+
+@pytest.mark.parametrize("value", [5000 * "[" + 5000 * "]", 5000 * "{a = "])
+def test_a_setting_that_is_nested_too_deeply_is_text(tmp_path: Path, value: str) -> None:
+    with pytest.raises(ConfigError, match=r"rounds is .*; it must be a whole number"):
+        load(GOOD, tmp_path, f"rounds={value}")
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [
         ("name = ", "not valid TOML"),
+        ("a = " + 5000 * "[" + 5000 * "]", "nested too deeply"),
+        ("a = " + 5000 * "{b = " + "1" + 5000 * "}", "nested too deeply"),
+        (GOOD + "[[runs]]\nname = 'deep'\nencoder" + 3000 * ".a" + " = 1", "nested too deeply"),
         ("rounds = 3", "lacks the key 'name'"),
         ("name = 'x'", "lacks the key 'rounds'"),
         ("name = 'x'\nrounds = 3", r"there is no \[\[runs\]\]"),

@@ -211,7 +211,7 @@ def _rows(path: Path) -> Iterator[dict[str, Any]]:
             continue
         try:
             row = json.loads(line)
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             if number == len(lines):
                 return
             raise StoreError(f"{path}, line {number}, is not JSON ({error})") from error
@@ -256,7 +256,7 @@ def _json(path: Path) -> Any:
         return None
     try:
         return json.loads(_text(path))
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise StoreError(f"{path} is not JSON ({error})") from error
 
 

@@ -1,0 +1,53 @@
+"""A parser of arguments in any order, which never ignores one."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from typing import Any
+
+__all__ = ["Parser"]
+
+
+class Parser(argparse.ArgumentParser):
+    """Accepts options between arguments, and refuses an option with one value that is given twice.
+
+    Parsers of its commands are of this class, too.
+    """
+
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        self._is_nested = False
+        self.given: set[str] = set()
+        for name in (None, "store"):
+            self.register("action", name, _StoreOnce)
+
+    def parse_known_args(  # type: ignore[override]
+        self, args: Sequence[str] | None = None, namespace: Any = None
+    ) -> tuple[argparse.Namespace, list[str]]:
+        """Parses options first, and then the arguments between them."""
+        nested = (argparse.PARSER, argparse.REMAINDER)
+        if self._is_nested or any(action.nargs in nested for action in self._get_positional_actions()):
+            return super().parse_known_args(args, namespace)
+        self._is_nested = True  # before Python 3.12.4 the call below calls this method
+        try:
+            return self.parse_known_intermixed_args(args, namespace)
+        finally:
+            self._is_nested = False
+
+
+class _StoreOnce(argparse._StoreAction):
+    """Stores the value of an option; argparse itself would take the last of several."""
+
+    def __call__(
+        self,
+        parser: argparse.ArgumentParser,
+        namespace: argparse.Namespace,
+        values: Any,
+        option_string: str | None = None,
+    ) -> None:
+        if option_string is not None and isinstance(parser, Parser):
+            if self.dest in parser.given:
+                raise argparse.ArgumentError(self, "it has one value, and is given twice")
+            parser.given.add(self.dest)
+        super().__call__(parser, namespace, values, option_string)

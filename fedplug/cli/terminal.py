@@ -1,0 +1,42 @@
+"""Safe text for a terminal, and standard streams that are closed, full, or of another encoding."""
+
+from __future__ import annotations
+
+import io
+import os
+import sys
+
+__all__ = ["discard_output", "finish", "prepare", "printable"]
+
+
+def printable(text: str) -> str:
+    """Escapes control and formatting characters, which a terminal would obey: names may be untrusted."""
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
+
+
+def prepare() -> None:
+    """Makes standard streams usable that are closed, or whose encoding lacks a character."""
+    for descriptor in range(3):
+        try:
+            os.fstat(descriptor)
+        except OSError:  # a file that is opened later would get this number, and with it all that is printed
+            os.set_inheritable(os.open(os.devnull, os.O_RDWR), True)
+    for name in ("stdout", "stderr"):
+        stream = getattr(sys, name)
+        if stream is None:
+            setattr(sys, name, open(os.devnull, "w"))  # noqa: SIM115 - until the process ends
+        elif isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
+
+
+def finish() -> None:
+    """Writes what is buffered, or discards it: Python would report it again when it exits."""
+    try:
+        sys.stdout.flush()
+    except OSError:
+        discard_output()
+
+
+def discard_output() -> None:
+    """Discards what is written to standard output from now on."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
