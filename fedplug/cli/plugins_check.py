@@ -37,33 +37,28 @@ def add_parser(commands: Any, common: argparse.ArgumentParser) -> None:
 def _run(arguments: argparse.Namespace) -> int:
     from fedplug.testing import Result
 
-    failed = not_run = total = 0
+    counts: Counter[str] = Counter()
     for title, results in _checked(arguments.name):
         print(title, flush=True)
         waiting: Counter[str] = Counter()
         for result in results:
-            total += 1
-            failed += result.status == "fail"
-            not_run += result.not_run
+            status = "not run" if result.not_run else result.status
+            counts[status] += 1
             if result.waits_for:
                 waiting[Result(result.waits_for, "skip").promise] += 1
                 continue
             # Printed one by one: all of them take half a minute.
-            status = "not run" if result.not_run else result.status
             reason = f"\n        {result.reason}" if result.reason else ""
             print(f"  {status:<4}  {result.promise}{reason}", flush=True)
         for promise, count in waiting.items():
             checks = "1 check" if count == 1 else f"{count} checks"
             print(f"  not run  {checks} that cannot run before this is fixed: {promise}")
-    print(f"\n{_verdict(failed, not_run, total)}")
-    return EXIT_FAILED if failed else 0
-
-
-def _verdict(failed: int, not_run: int, total: int) -> str:
-    left = f", {not_run} not run" if not_run else ""
-    if failed:
-        return f"{failed} of {total} checks failed{left}"
-    return f"{total - not_run if not_run else f'all {total}'} checks passed or do not apply{left}"
+    said = {"fail": "failed", "ok": "passed", "skip": "do not apply", "not run": "did not run"}
+    print(
+        "\nchecks: "
+        + ", ".join(f"{counts[status]} {what}" for status, what in said.items() if counts[status])
+    )
+    return EXIT_FAILED if counts["fail"] else 0
 
 
 def _checked(name: str) -> Iterator[tuple[str, Iterator[Result]]]:
@@ -77,13 +72,14 @@ def _checked(name: str) -> Iterator[tuple[str, Iterator[Result]]]:
     for package in dict.fromkeys(entry.distribution for entry in entries if not entry.builtin):
         yield f"package {package}", run(type("Checked", (PluginPackageSuite,), {"distribution": package}))
     for entry in entries:
-        if isinstance(entry.spec, ComponentSpec) and entry.status == "ok":
+        if isinstance(entry.spec, ComponentSpec) and entry.usable:
             for made_as in (example,) if example else entry.examples:
                 yield f"{entry.kind} {made_as}", _of_part(entry, made_as)
 
 
 def _of_part(entry: Entry, example: str) -> Iterator[Result]:
     from fedplug.testing import Result, components, run
+    from fedplug.testing.executions import OnEachExecution
 
     kind = entry.kind
     for module, title in _needs(entry).items():
@@ -98,6 +94,8 @@ def _of_part(entry: Entry, example: str) -> Iterator[Result]:
         yield Result("test_it_can_be_made", "fail", reason)
         return
     yield from run(suite)
+    for name, reason in suite().unavailable().items() if issubclass(suite, OnEachExecution) else ():
+        yield Result(f"test_on_{name}", "skip", reason, not_run=True)
 
 
 def _needs(entry: Entry) -> dict[str, str]:

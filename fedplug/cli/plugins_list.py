@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import sys
 from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING, Any
 
@@ -28,7 +29,8 @@ def add_parser(commands: Any, common: argparse.ArgumentParser) -> None:
 def _run(arguments: argparse.Namespace) -> int:
     from fedplug.registry.resolve import catalog
 
-    entries = catalog().entries
+    with contextlib.redirect_stdout(sys.stderr):  # a plugin may print
+        entries = catalog().entries
     if arguments.json:
         import json
 

@@ -46,7 +46,7 @@ def _run(arguments: argparse.Namespace) -> int:
     }
     for position, entry in enumerate(catalog().about(arguments.name)):
         print("\n" * (position > 0) + _described(entry.to_json()), flush=True)
-        if entry.status == "ok" and entry.kind in make:
+        if entry.usable and entry.kind in make:
             print(_examined(entry, make[entry.kind]), flush=True)
     return 0
 

@@ -16,6 +16,7 @@ from fedplug.codecs.arrays import as_array, named_arrays
 from fedplug.codecs.decoding import decode
 from fedplug.codecs.metrics import TensorMetrics
 from fedplug.codecs.state import OWNER, ArrayState, StateForm, owner, require_owner
+from fedplug.codecs.wire_ids import require_readable
 from fedplug.encoders.arguments import check_whole
 from fedplug.encoders.assignment import EncoderAssignment
 from fedplug.encoders.assignments.slices import Slices
@@ -404,6 +405,8 @@ class _Model:
         self.encoder = encoder
         self._device = device
         self._text = text
+        for each in {id(each): each for each in encoder.encoders}.values():
+            require_readable(each)
         self._names = [spec.name for spec in encoder.specs]
         self.keys = [
             {key if name is None else f"{name}/{key}": key for key in state}

@@ -8,6 +8,7 @@ A wire id names an encoder, or the stages of a pipeline, by the wire ids that pl
 from __future__ import annotations
 
 import functools
+import inspect
 from collections.abc import Container
 from typing import Any, TypeAlias
 
@@ -21,15 +22,18 @@ from fedplug.encoders.pipeline.body_form import BodyForm
 from fedplug.encoders.pipeline.stage_order import DEFAULT_INDEX_CODER, DEFAULT_QUANTIZER
 from fedplug.encoders.pipeline.value_coder import ValueCoder
 from fedplug.encoders.stages import CodedStage, EntropyCoder, IndexCoder, Quantizer
-from fedplug.errors import PayloadError
+from fedplug.errors import PayloadError, PluginError
 from fedplug.ops.types import ArraySpec, PackedValues
 from fedplug.registry.resolve import catalog
 from fedplug.registry.specs import EncoderSpec
 
-__all__ = ["BUILT_IN", "PayloadReader", "WireIds", "reader_of", "value_coder_of"]
+__all__ = ["BUILT_IN", "PayloadReader", "WireIds", "reader_of", "require_readable", "value_coder_of"]
 
 WireIds: TypeAlias = Container[str] | None
 """The wire ids that a receiver expects; None for those of all installed encoders."""
+
+_READS = ("decode", "from_wire")
+"""The methods that read the bytes of an encoder or a stage."""
 
 _INDEX_BYTES = 4
 _SYMBOL_BYTES = 1
@@ -211,17 +215,41 @@ def _own_wire_ids() -> frozenset[str]:
     return frozenset(spec.wire_id for spec in own if isinstance(spec, EncoderSpec) and spec.wire_id)
 
 
+def require_readable(encoder: Encoder) -> None:
+    """Checks that `decode` does not read the payloads of an encoder with the class of another one.
+
+    Raises:
+        PluginError: An installed encoder declares a wire id of this encoder, and decodes differently.
+    """
+    for part in getattr(encoder, "stages", (encoder,)):
+        own = type(part)
+        wire_id = inspect.getattr_static(own, "wire_id", None)
+        spec = next((e.spec for e in catalog().entries if e.status == "ok" and e.wire_id == wire_id), None)
+        if not isinstance(wire_id, str) or not isinstance(spec, EncoderSpec):
+            continue
+        reader = spec.resolve()
+        if any(getattr(own, name, None) is not getattr(reader, name, None) for name in _READS):
+            raise PluginError(
+                f"{own.__module__}.{own.__qualname__} has the wire id {wire_id!r} of {spec.target}, which "
+                "would decode its payloads; give it a wire id of its own, and declare it in a plugin"
+            )
+
+
 def _class_of(part: str, wire_id: str) -> type:
+    problem = "install the plugin that wrote it (`fedplug plugins list` shows what is installed)"
     for entry in catalog().entries:
         spec = entry.spec
-        if isinstance(spec, EncoderSpec) and spec.wire_id == part and entry.status == "ok":
-            if "numpy" not in spec.executes_on:
-                raise PayloadError(
-                    f"the payload has the wire id {wire_id!r}, and {spec.name!r}, which writes {part!r}, "
-                    "executes in TensorFlow only"
-                )
+        if not isinstance(spec, EncoderSpec) or spec.wire_id != part:
+            continue
+        if entry.status != "ok":
+            problem = f"{entry.reason}: {entry.fix}"
+        elif "numpy" not in spec.executes_on:
+            raise PayloadError(
+                f"the payload has the wire id {wire_id!r}, and {spec.name!r}, which writes {part!r}, "
+                "executes in TensorFlow only"
+            )
+        else:
             return spec.resolve()
     raise PayloadError(
-        f"the payload has the wire id {wire_id!r}, and no installed encoder reads {part!r}; "
-        "install the plugin that wrote it (`fedplug plugins list` shows what is installed)"
+        f"the payload has the wire id {wire_id!r}, and no installed encoder reads {part!r}; {problem}"
     )

@@ -12,7 +12,7 @@ from fedplug.registry.specs import ComponentSpec, EncoderSpec, Spec
 
 __all__ = ["OBSERVER", "PLUGIN", "Catalog", "Entry", "Observer", "Status", "settle_clashes"]
 
-Status = Literal["ok", "broken", "clash", "incompatible", "disabled"]
+Status = Literal["ok", "broken", "clash", "wire clash", "incompatible", "disabled"]
 
 PLUGIN = "plugin"
 """The kind of an entry about a whole plugin, used if the affected component is unknown."""
@@ -44,7 +44,7 @@ class Entry:
         distribution: The installed package that provides it.
         version: The version of that distribution.
         builtin: Whether fedplug ships it.
-        status: ``"ok"``, or why it cannot be used.
+        status: ``"ok"``, or why it cannot be used. The payloads of a ``"wire clash"`` cannot be read here.
         reason: The problem; empty if there is none.
         fix: The remedy; empty if there is none.
         spec: The plugin's declaration; None if it could not be read.
@@ -64,6 +64,16 @@ class Entry:
     def origin(self) -> str:
         """The distribution and version, for messages."""
         return f"{self.distribution} {self.version}"
+
+    @property
+    def usable(self) -> bool:
+        """Whether the component can be created."""
+        return self.status in ("ok", "wire clash")
+
+    @property
+    def wire_id(self) -> str | None:
+        """The declared wire id of an encoder, see `EncoderSpec`."""
+        return self.spec.wire_id if isinstance(self.spec, EncoderSpec) else None
 
     @property
     def examples(self) -> tuple[str, ...]:
@@ -128,7 +138,7 @@ class Catalog:
 
     def names(self, kind: str) -> list[str]:
         """Returns the names of the usable components of a kind."""
-        return [entry.name for entry in self.entries if entry.kind == kind and entry.status == "ok"]
+        return [entry.name for entry in self.entries if entry.kind == kind and entry.usable]
 
     def about(self, name: str) -> list[Entry]:
         """Returns all entries with this component, plugin or distribution name, usable or not.
@@ -153,7 +163,7 @@ class Catalog:
         """
         candidates = [entry for entry in self.entries if entry.kind == kind and entry.name == name]
         for entry in candidates:
-            if entry.status == "ok":
+            if entry.usable:
                 return entry
         troubled = [entry for entry in self.entries if entry.kind == PLUGIN]
         candidates += [entry for entry in troubled if entry.name == name]
@@ -169,32 +179,48 @@ class Catalog:
 
 
 def settle_clashes(entries: Iterable[Entry]) -> list[Entry]:
-    """Marks components that share kind and name, so that the order of installation never matters.
+    """Marks components that share kind and name, or a wire id: the order of installation never matters.
 
-    A built-in component keeps its name: installing a plugin must not change what a program does. If two
-    plugins share a name, neither gets it.
+    A built-in component keeps its name and its wire id: installing a plugin must not change what a program
+    does. If two plugins share a name, neither gets it. If they share a wire id, both can encode, but the
+    payloads of neither are decoded, as one would be read as the other.
     """
+    named = _settled(entries, "name", lambda entry: entry.kind != OBSERVER and (entry.kind, entry.name))
+    return _settled(named, "wire id", lambda entry: entry.wire_id)
+
+
+def _settled(entries: Iterable[Entry], what: str, claim: Callable[[Entry], Any]) -> list[Entry]:
     entries = list(entries)
-    claims: dict[tuple[str, str], list[Entry]] = defaultdict(list)
+    claims: dict[Any, list[Entry]] = defaultdict(list)
     for entry in entries:
-        if entry.status == "ok" and entry.kind != OBSERVER:
-            claims[entry.kind, entry.name].append(entry)
-    return [_settle(entry, claims.get((entry.kind, entry.name), [])) for entry in entries]
+        if entry.status == "ok" and claim(entry):
+            claims[claim(entry)].append(entry)
+    return [
+        _settle(entry, what, claims[claim(entry)]) if entry.status == "ok" and claim(entry) else entry
+        for entry in entries
+    ]
 
 
-def _settle(entry: Entry, claimants: list[Entry]) -> Entry:
-    if entry.status != "ok" or entry.builtin or len(claimants) <= 1:
+def _settle(entry: Entry, what: str, claimants: list[Entry]) -> Entry:
+    if entry.builtin or len(claimants) == 1:
         return entry
-    origins = " and ".join(dict.fromkeys(claimant.origin for claimant in claimants))
+    status: Status = "clash"
+    declared = f"{entry.kind} {entry.name!r}" if what == "name" else f"the wire id {entry.wire_id!r}"
+    origins = " and ".join(
+        dict.fromkeys(
+            claimant.origin if what == "name" else f"{claimant.name!r} of {claimant.origin}"
+            for claimant in claimants
+        )
+    )
     builtin = next((claimant for claimant in claimants if claimant.builtin), None)
     if builtin is not None:
-        fix = f"ask the authors of {entry.distribution} for another name; {builtin.origin} keeps this one"
+        fix = f"ask the authors of {entry.distribution} for another {what}; {builtin.origin} keeps this one"
     elif len({claimant.distribution for claimant in claimants}) == 1:
         origins, fix = f"{entry.origin} more than once", f"tell the authors of {entry.distribution}"
     else:
+        status = "clash" if what == "name" else "wire clash"
         fix = (
             f"`pip uninstall {entry.distribution}` if you want the other one, or list in FEDPLUG_PLUGINS the "
             "distributions to load, with one of these"
         )
-    reason = f"{entry.kind} {entry.name!r} is declared by {origins}"
-    return replace(entry, status="clash", reason=reason, fix=fix)
+    return replace(entry, status=status, reason=f"{declared} is declared by {origins}", fix=fix)

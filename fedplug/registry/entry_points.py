@@ -131,6 +131,9 @@ def install_command(
     Returns:
         The command; None if no module was missing, or no requirement provides it.
     """
+    if isinstance(error, ImportError) and str(error.name).partition(".")[0] == "fedplug":
+        versions = f"it was made for another version of fedplug than {own_version()}"
+        return f"`pip install --upgrade fedplug {distribution}`; {versions}"
     if not isinstance(error, ModuleNotFoundError) or not error.name:
         return None
     missing = normalized(error.name.partition(".")[0])

@@ -9,6 +9,7 @@ import inspect
 import os
 import types
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import Any
 
 import pluggy
@@ -17,6 +18,7 @@ from fedplug.errors import OpLibraryError, nearest, text_of
 from fedplug.registry import hookspecs, op_libraries
 from fedplug.registry.catalog import OBSERVER, PLUGIN, Catalog, Entry, Observer, settle_clashes
 from fedplug.registry.entry_points import API, Source, builtin, installed, normalized, place_of
+from fedplug.registry.requirements import unsatisfied
 from fedplug.registry.specs import (
     AggregatorSpec,
     EncoderSpec,
@@ -64,7 +66,7 @@ def load() -> Catalog:
     plugins = installed()
     for source in [builtin(), *plugins]:
         try:
-            found = _obstacles(source, allowed) or list(_ask(manager, source, observers))
+            found = _obstacles(source, allowed) or _asked(manager, source, observers)
         except KeyboardInterrupt:
             raise
         except BaseException as error:  # an object of the plugin raised when it was inspected
@@ -107,6 +109,18 @@ def _obstacles(source: Source, allowed: frozenset[str] | None) -> list[Entry]:
         reason = f"not named in {ALLOW_VARIABLE}"
         return [source.problem(reason, "add it there or unset the variable", status="disabled")]
     return []
+
+
+def _asked(manager: pluggy.PluginManager, source: Source, observers: list[Observer]) -> list[Entry]:
+    """Returns the entries of a plugin and adds its observers; unusable if a requirement does not hold."""
+    unmet = None if source.builtin else unsatisfied(source.distribution)
+    if unmet is None:
+        return list(_ask(manager, source, observers))
+    reason, fix = unmet
+    found = [entry for entry in _ask(manager, source, []) if entry.status == "ok"]
+    return [replace(entry, status="incompatible", reason=reason, fix=fix) for entry in found] or [
+        source.problem(reason, fix, status="incompatible")
+    ]
 
 
 def _ask(manager: pluggy.PluginManager, source: Source, observers: list[Observer]) -> Iterator[Entry]:

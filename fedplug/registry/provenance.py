@@ -63,7 +63,7 @@ def _inside(value: Any) -> Iterator[dict[str, str] | None]:
 def _record(kinds: Iterable[str], name: str) -> dict[str, str] | None:
     for kind in kinds:
         for entry in resolve.catalog().entries:
-            if (entry.kind, entry.name, entry.status) == (kind, name, "ok"):
+            if (entry.kind, entry.name) == (kind, name) and entry.usable:
                 return {
                     "kind": kind,
                     "name": name,

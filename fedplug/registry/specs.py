@@ -31,6 +31,8 @@ __all__ = [
 ]
 
 _NAME = re.compile(r"[a-z][a-z0-9_]*")
+_WIRE_ID = re.compile(r"[ -*,-~]+/[0-9]+")
+_OWN_FORMS = ("changes/1", "sparse/1")  # of containers around the parts of a pipeline
 _TARGET = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_][\w.]*")
 _FILE = re.compile(r"[A-Za-z_][\w.]*:[\w][\w.-]*")
 
@@ -219,6 +221,23 @@ class EncoderSpec(ComponentSpec):
     def __post_init__(self) -> None:
         super().__post_init__()
         _check_executions(self._what, self.executes_on)
+        wire_id: Any = self.wire_id
+        if wire_id is not None and not (isinstance(wire_id, str) and _WIRE_ID.fullmatch(wire_id)):
+            raise PluginError(
+                f"{self._what}: the wire id {wire_id!r} is not valid; write a name without '+', '/' and the "
+                "layout's number, for instance 'acme/1'"
+            )
+        if wire_id in _OWN_FORMS:
+            raise PluginError(f"{self._what}: the wire id {wire_id!r} is fedplug's own; choose another name")
+
+    def _check_found(self, what: str, found: Any) -> None:
+        super()._check_found(what, found)
+        wire_id = getattr(found, "wire_id", None)
+        if self.wire_id not in (None, wire_id):
+            raise PluginError(
+                f"{what}, whose wire id is {wire_id!r}, not the declared {self.wire_id!r}; `fedplug.decode` "
+                "would read its payloads with another class, or with none"
+            )
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -77,7 +77,7 @@ class GraphChecks(EncoderSubject):
     @after(_DETERMINISM, _ROUND_TRIP, _WIRE_ID, _GRAPH, _REFERENCES, _STATE)
     def test_a_tff_process_sends_the_bytes_of_eager_execution(self) -> None:
         if not self.check_tff:
-            raise NotApplicable("not asked for")
+            raise CannotRun("check_tff of the suite is False")
         self.require("tensorflow")
         _require_tff()
         specs = self.few_specs(largest=100)

@@ -54,11 +54,14 @@ class EncoderSubject(OnEachExecution, abc.ABC):
         """Returns a new encoder, always with the same configuration."""
 
     def executes_on(self) -> tuple[str, ...]:
-        """The declared executions, without TensorFlow if the encoder lacks the op library that it needs."""
-        declared = self.make_encoder().capabilities
-        found = declared.executes_on
-        if declared.needs_op_library and find_spec("tensorflow") and not available():
-            return tuple(kind for kind in found if kind != "tensorflow")
+        """Returns the declared executions."""
+        return self.make_encoder().capabilities.executes_on
+
+    def unavailable(self) -> dict[str, str]:
+        """Adds TensorFlow if the op library that the encoder needs there cannot be loaded."""
+        found = super().unavailable()
+        if self.make_encoder().capabilities.needs_op_library and find_spec("tensorflow") and not available():
+            found.setdefault("tensorflow", "the compiled ops cannot be loaded here, see `fedplug doctor`")
         return found
 
     def tried_dtypes(self) -> tuple[str, ...]:

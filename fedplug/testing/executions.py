@@ -19,6 +19,11 @@ from fedplug.testing.suite import CannotRun, NotApplicable, Suite
 
 __all__ = ["OnEachExecution", "installed", "on_each_execution"]
 
+_LACKS = {
+    "tensorflow": "TensorFlow is not installed",
+    "cuda": "there is no CUDA device, see `fedplug doctor`",
+}
+
 _Check = TypeVar("_Check", bound=Callable[[Any], None])
 
 
@@ -43,16 +48,21 @@ class OnEachExecution(Suite, abc.ABC):
     def executes_on(self) -> tuple[str, ...]:
         """Returns the kinds of arrays that the component declares."""
 
+    def unavailable(self) -> dict[str, str]:
+        """Returns why the declared executions that cannot be tried here cannot, by name."""
+        there = {execution.name for execution in installed()}
+        return {name: _LACKS[name] for name in self.executes_on() if name not in there}
+
     def executions(self) -> list[Execution]:
         """Returns the declared executions that are available.
 
         Raises:
             CannotRun: There are none.
         """
-        declared = self.executes_on()
-        found = [execution for execution in installed() if execution.name in declared]
+        found = [each for each in installed() if each.name in self.executes_on()]
+        found = [each for each in found if each.name not in self.unavailable()]
         if not found:
-            raise CannotRun("it executes on TensorFlow's tensors only, and TensorFlow is not installed")
+            raise CannotRun(", ".join(self.unavailable().values()))
         return found
 
     @functools.cached_property
@@ -64,27 +74,29 @@ class OnEachExecution(Suite, abc.ABC):
         """Returns the executions to compare with that on NumPy arrays.
 
         Raises:
-            NotApplicable: None is declared, or none can be tried here.
+            NotApplicable: None is declared.
+            CannotRun: None of those that are declared can be tried here.
         """
         self.require("numpy")
         others = [execution for execution in self.executions() if execution.name != "numpy"]
+        if not others and self.unavailable():
+            raise CannotRun(", ".join(self.unavailable().values()))
         if not others:
-            raise NotApplicable("it executes on NumPy arrays only, or nothing else is installed")
+            raise NotApplicable("it executes on NumPy arrays only")
         return others
 
     def require(self, name: str) -> None:
         """Sets ``self.on`` to an execution, for a check of only that one.
 
         Raises:
-            NotApplicable: It is not declared, or cannot be tried here.
+            NotApplicable: It is not declared.
+            CannotRun: It cannot be tried here.
         """
         if name not in self.executes_on():
             raise NotApplicable(f"it does not declare that it executes on {name}")
-        for execution in installed():
-            if execution.name == name:
-                self.on = execution
-                return
-        raise CannotRun("TensorFlow is not installed")
+        if name in (lacking := self.unavailable()):
+            raise CannotRun(lacking[name])
+        (self.on,) = (execution for execution in installed() if execution.name == name)
 
 
 def on_each_execution(check: _Check) -> _Check:

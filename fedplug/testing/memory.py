@@ -6,7 +6,7 @@ import functools
 import tracemalloc
 from collections.abc import Callable
 
-from fedplug.testing.suite import NotApplicable
+from fedplug.testing.suite import CannotRun
 
 __all__ = ["of_arrays", "of_tensors"]
 
@@ -33,10 +33,10 @@ def of_tensors(action: _Action, allowance: int = 0) -> int:
     three counts.
 
     Raises:
-        NotApplicable: This TensorFlow does not count.
+        CannotRun: This TensorFlow does not count.
     """
     if not _tensorflow_counts():
-        raise NotApplicable("this TensorFlow does not tell how much memory its tensors take")
+        raise CannotRun("this TensorFlow does not tell how much memory its tensors take")
     return _least(_peak_of_tensors, action, allowance)
 
 

@@ -115,17 +115,6 @@ class PluginPackageSuite(Suite, abc.ABC):
                 with components.made(entry.kind, example):
                     pass
 
-    @after(_INSTALLED, _WHOLE, _IMPORTED)
-    def test_every_declared_wire_id_is_that_of_the_class(self) -> None:
-        for entry, spec in self._parts():
-            if isinstance(spec, EncoderSpec) and spec.wire_id is not None:
-                wire_id = getattr(spec.resolve(), "wire_id", None)
-                expect.that(
-                    wire_id == spec.wire_id,
-                    f"encoder {entry.name!r} is declared with the wire id {spec.wire_id!r}, and its class "
-                    f"has {wire_id!r}; `fedplug.decode` would not find it",
-                )
-
     @after(_INSTALLED, _WHOLE, _IMPORTED, _MADE)
     def test_every_encoder_executes_where_it_declares(self) -> None:
         for entry, spec in self._parts():

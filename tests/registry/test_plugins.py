@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import collections
+import json
 import re
 import sys
 import textwrap
 
 import pytest
 
+from fedplug.cli import main
 from fedplug.errors import MissingDependencyError, PluginError, UnknownNameError
 from fedplug.registry import op_libraries, resolve
 from fedplug.registry.catalog import _IN_A_PACKAGE, Catalog
@@ -27,6 +29,12 @@ HEADER = """\
 from fedplug.registry.hookspecs import hookimpl
 from fedplug.registry.specs import EncoderSpec, OpLibrarySpec, StoreSpec
 """
+UNMET = {
+    "Requires-Dist: fedplug>=9": "requires fedplug>=9, installed is 0",
+    "Requires-Dist: fedplug<0.0.1": "requires fedplug<0.0.1, installed is 0",
+    "Requires-Dist: pluggy<0.1": "requires pluggy<0.1, installed is 1",
+    "Requires-Python: >=99": "requires Python >=99, and this is 3",
+}
 ACME = "name='acme', target='collections:OrderedDict', summary=''"
 
 
@@ -322,6 +330,72 @@ def test_a_plugin_for_another_contract_is_listed_without_being_imported(install,
 def test_a_plugin_for_several_contracts_is_used_through_ours(install_encoder):
     install_encoder("acme-codec", "acme", groups=("fedplug.v1", "fedplug.v2"))
     assert [entry.status for entry in entries_of(resolve.catalog(), "acme-codec")] == ["ok"]
+
+
+def test_a_plugin_for_another_fedplug_or_python_is_listed_by_name_and_not_used(install_encoder):
+    for position, (requirement, reason) in enumerate(UNMET.items()):
+        name, distribution = f"acme{position}", f"acme{position}-codec"
+        install_encoder(distribution, name, metadata=requirement + "\n")
+        entry = the_entry_of(resolve.catalog(), distribution)
+        assert (entry.kind, entry.name, entry.status) == ("encoder", name, "incompatible")
+        assert re.match(reason, entry.reason), entry.reason
+        assert entry.fix.startswith("`pip install --upgrade ")
+        with pytest.raises(PluginError, match=reason):
+            resolve.resolve("encoder", name)
+
+
+@pytest.mark.parametrize(
+    "requirement",
+    [
+        "Requires-Dist: fedplug>=0.0.1,<9",
+        "Requires-Dist: fedplug>=9; python_version < '3'",
+        "Requires-Dist: fedplug>=9; extra == 'later'",
+        "Requires-Dist: a-package-that-is-not-there>=9",
+        "Requires-Dist: not a requirement !",
+    ],
+)
+def test_a_plugin_whose_requirements_are_met_or_absent_is_used(requirement, install_encoder):
+    install_encoder("acme-codec", "acme", metadata=requirement + "\n")
+    assert the_entry_of(resolve.catalog(), "acme-codec").status == "ok"
+
+
+def test_a_plugin_whose_import_fails_says_first_for_which_fedplug_it_was_made(install):
+    install("acme-codec", "from fedplug import gone", metadata="Requires-Dist: fedplug>=9\n")
+    entry = the_entry_of(resolve.catalog(), "acme-codec")
+    assert (entry.status, entry.reason.partition(",")[0]) == ("incompatible", "requires fedplug>=9")
+
+
+def test_a_wheel_for_another_python_is_named(install_encoder, tmp_path, fresh_catalog):
+    install_encoder("acme-codec", "acme")
+    wheel = tmp_path / "acme_codec-1.0.dist-info" / "WHEEL"
+    for tags, status in {
+        "Tag: cp36-cp36m-win32\nTag: cp37-cp37m-win32\n": "incompatible",
+        "Tag: cp36-cp36m-win32\nTag: py3-none-any\n": "ok",
+        "Tag: cp36-abi3-any\n": "ok",
+    }.items():
+        wheel.write_text("Wheel-Version: 1.0\n" + tags)
+        fresh_catalog.cache_clear()
+        entry = the_entry_of(resolve.catalog(), "acme-codec")
+        assert entry.status == status, tags
+        assert not entry.reason or entry.reason.startswith(
+            "was built for cp36-cp36m, cp37-cp37m, and this is"
+        )
+
+
+def test_a_component_that_imports_a_name_fedplug_does_not_have_says_so(install_encoder, tmp_path):
+    (tmp_path / "acme_new.py").write_text("from fedplug.errors import Gone\n")
+    install_encoder("acme-codec", "acme", "acme_new:Acme")
+    match = "`pip install --upgrade fedplug acme-codec`; it was made for another version of fedplug than"
+    with pytest.raises(PluginError, match=match):
+        resolve.resolve("encoder", "acme")
+
+
+def test_a_plugin_that_prints_leaves_the_json_alone(install_encoder, install, capsys):
+    install("acme-codec", "print('hello')\n" + HEADER + hook("fedplug_encoders()", "return []"))
+    assert main(["plugins", "list", "--json"]) == 0
+    found = capsys.readouterr()
+    assert json.loads(found.out)
+    assert found.err == "hello\n"
 
 
 def test_a_class_that_is_not_where_the_spec_says_is_an_error_with_the_distribution(install_encoder):

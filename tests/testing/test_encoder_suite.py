@@ -10,7 +10,8 @@ import tensorflow as tf
 
 from fedplug.registry import resolve
 from fedplug.registry.specs import Capabilities
-from fedplug.testing import EncoderSuite, golden, hostile, memory, run
+from fedplug.testing import CannotRun, EncoderSuite, NotApplicable, executions, golden, hostile, memory, run
+from fedplug.testing.on_numpy import NumPy
 
 BAD_PLUGINS = ("encoders",)
 PLUGIN = """
@@ -144,6 +145,17 @@ def test_encoders_without_numpy_are_tried_on_tensors_only(bad_plugins, suite_of)
     reasons = {result.check: result.reason for result in run(suite_of(plugins.OnNumPy))}
     check = "test_a_graph_equals_eager_execution"
     assert reasons[check] == "it does not declare that it executes on tensorflow"
+
+
+def test_checks_of_a_declared_execution_that_is_not_here_did_not_run(bad_plugins, suite_of, monkeypatch):
+    monkeypatch.setattr(executions, "installed", lambda: (NumPy(),))
+    suite = suite_of(bad_plugins("encoders").Everywhere)()
+    assert suite.unavailable() == {"tensorflow": "TensorFlow is not installed"}
+    for check in ("numpy_arrays_and_tensors_give_the_same_bits", "a_graph_equals_eager_execution"):
+        with pytest.raises(CannotRun, match="TensorFlow is not installed"):
+            getattr(suite, f"test_{check}")()
+    with pytest.raises(NotApplicable, match="on NumPy arrays only"):
+        suite_of(bad_plugins("encoders").OnNumPy)().test_numpy_arrays_and_tensors_give_the_same_bits()
 
 
 def test_there_is_a_bad_encoder_for_every_check(bad_plugins):

@@ -100,12 +100,12 @@ def test_the_command_reports_waiting_tasks_in_one_line_and_counts_those_not_run(
         "        TensorFlow is not installed",
         "  ok    five",
         "",
-        "1 of 5 checks failed, 3 not run",
+        "checks: 1 failed, 1 passed, 3 did not run",
     ]
     assert capsys.readouterr().out.splitlines() == lines
     suites[:] = suites[1:]
     assert main(["plugins", "check", "b"]) == 0
-    assert capsys.readouterr().out.endswith("\n1 checks passed or do not apply, 1 not run\n")
+    assert capsys.readouterr().out.endswith("\nchecks: 1 passed, 1 did not run\n")
 
 
 def test_pytest_runs_the_checks_and_skips_those_that_do_not_apply(tmp_path):

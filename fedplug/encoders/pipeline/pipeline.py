@@ -109,8 +109,8 @@ class Pipeline(Encoder, ContainerEncoder, Measured, Adjustable):
         """The promises of the sparsifier, as far as the quantizer keeps them."""
         values = self._values.capabilities
         executes_on = self._executes_on()
-        compiled = any(stage.capabilities.needs_op_library for stage in self._used())
-        fixed_size = all(stage.capabilities.fixed_size for stage in self._used())
+        compiled = any(stage.capabilities.needs_op_library for stage in self.stages)
+        fixed_size = all(stage.capabilities.fixed_size for stage in self.stages)
         if self._stages.sparsifier is None:
             return dataclasses.replace(
                 values, executes_on=executes_on, needs_op_library=compiled, fixed_size=fixed_size
@@ -130,7 +130,9 @@ class Pipeline(Encoder, ContainerEncoder, Measured, Adjustable):
             needs_op_library=compiled,
         )
 
-    def _used(self) -> list[Stage]:
+    @property
+    def stages(self) -> list[Stage]:
+        """The stages that run, including the defaults."""
         sparsifier, quantizer, entropy_coder, index_coder = self._stages
         used: list[Stage | None] = [quantizer, entropy_coder]
         if sparsifier is not None:
@@ -139,7 +141,7 @@ class Pipeline(Encoder, ContainerEncoder, Measured, Adjustable):
 
     def _executes_on(self) -> tuple[str, ...]:
         sparsifier = self._stages.sparsifier
-        each = [stage.capabilities.executes_on for stage in self._used()]
+        each = [stage.capabilities.executes_on for stage in self.stages]
         common = tuple(kind for kind in EXECUTIONS if all(kind in kinds for kinds in each))
         first: Stage = sparsifier or self._stages.quantizer
         if "cuda" in first.capabilities.executes_on and "numpy" in common:
