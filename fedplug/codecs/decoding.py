@@ -6,10 +6,11 @@ reader of its bytes, which refuses the rest.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import math
 import sys
-from collections.abc import Collection, Container, Mapping
+from collections.abc import Collection, Container, Iterator, Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -229,7 +230,8 @@ def _require_at_most(max_bytes: int, plan: _Plan, body: NDArray[np.uint8]) -> No
     if not isinstance(limit, int | float) or math.isnan(limit):
         raise ArgumentError(f"max_bytes is {max_bytes!r}; it must be a number")
     spec, size = plan.spec, plan.array_bytes
-    needed = size if size > max_bytes else plan.reader.peak_bytes(body, spec, plan.size)
+    with _blaming(plan.wire_id):
+        needed = size if size > max_bytes else plan.reader.peak_bytes(body, spec, plan.size)
     if needed > max_bytes:
         raise PayloadError(
             f"the payload stands for {spec.dtype}{list(spec.shape)}, {size} bytes, and takes up to {needed} "
@@ -242,11 +244,19 @@ def _read(
 ) -> tuple[Any, NDArray[np.int32] | None]:
     before = None if plan.reader.sparse else donation.result_place.set(place)
     try:
-        if packed and (code := plan.reader.packed(body, plan.spec, plan.size)) is not None:
-            return code, None
-        return plan.reader.entries(body, plan.spec, plan.size)
-    except (ArgumentError, ConfigError) as error:  # an impossible configuration is the payload's fault
-        raise PayloadError(f"a payload with the wire id {plan.wire_id!r} cannot be read: {error}") from error
+        with _blaming(plan.wire_id):
+            if packed and (code := plan.reader.packed(body, plan.spec, plan.size)) is not None:
+                return code, None
+            return plan.reader.entries(body, plan.spec, plan.size)
     finally:
         if before is not None:
             donation.result_place.reset(before)
+
+
+@contextlib.contextmanager
+def _blaming(wire_id: str) -> Iterator[None]:
+    """Turns the error of an impossible configuration, which the payload has, into a PayloadError."""
+    try:
+        yield
+    except (ArgumentError, ConfigError) as error:
+        raise PayloadError(f"a payload with the wire id {wire_id!r} cannot be read: {error}") from error

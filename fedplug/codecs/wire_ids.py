@@ -35,10 +35,12 @@ WireIds: TypeAlias = Container[str] | None
 _READS = ("decode", "from_wire")
 """The methods that read the bytes of an encoder or a stage."""
 
-_INDEX_BYTES = 4
-_SYMBOL_BYTES = 1
-_TRIT_SYMBOL_BYTES = 9
+_INDEX_BYTES = 5
+_SYMBOL_BYTES = 2
+_TRIT_SYMBOL_BYTES = 10
 """Temporary bytes per value while decoding: for its index, its symbol, and a symbol of base-3 digits."""
+
+_WIDE_INDEX_BYTES = 8
 
 
 class _BuiltIn(Container[str]):
@@ -108,10 +110,6 @@ class _PipelineReader(PayloadReader):
     ) -> None:
         self._stages = quantizer, entropy_coder, index_coder
         self.sparse = index_coder is not None
-        self._value_bytes = 0
-        if entropy_coder is not None:
-            trits = entropy_coder.takes_trits and _is_of_trits(quantizer)
-            self._value_bytes = _TRIT_SYMBOL_BYTES if trits else _SYMBOL_BYTES
         self._form: BodyForm | None = None
         if all(stage is None or _always_the_same(stage) for stage in self._stages):
             self._form = self._form_of(*2 * (np.zeros(0, np.uint8),))
@@ -125,11 +123,21 @@ class _PipelineReader(PayloadReader):
         return None if self.sparse else self._form_in(body, size).values.packed(body, size, spec.dtype)
 
     def peak_bytes(self, body: NDArray[np.uint8], spec: ArraySpec, size: int) -> int:
-        value_bytes = int(spec.dtype.itemsize) + self._value_bytes
-        if not self.sparse:
-            return size * value_bytes
-        count, _, _ = kernels.split_sparse_body(body, size)
-        return size * int(spec.dtype.itemsize) + count * (value_bytes + _INDEX_BYTES)
+        form, count = self._form_in(body, size), size
+        itemsize, wide = int(spec.dtype.itemsize), int(ops.wide_dtype(spec.dtype).itemsize)
+        peak = 0
+        if form.index_coder is not None:
+            count, _, _ = kernels.split_sparse_body(body, size)
+            copies = form.index_coder.capabilities.decode_copies
+            peak = size * itemsize + count * (_INDEX_BYTES + copies * _WIDE_INDEX_BYTES)
+        coder = form.values.entropy_coder
+        if coder is not None:
+            symbols = form.values.quantizer.symbols(count, spec.dtype)
+            assert symbols is not None  # `value_coder` has seen it
+            if symbols.trits and coder.takes_trits:
+                peak += count * _TRIT_SYMBOL_BYTES
+            peak += int(symbols.number) * _SYMBOL_BYTES + body.size
+        return peak + count * (itemsize + form.values.capabilities.decode_copies * wide)
 
     def _form_in(self, body: NDArray[np.uint8], size: int) -> BodyForm:
         if self._form is not None:
@@ -157,13 +165,6 @@ class _PipelineReader(PayloadReader):
 def _always_the_same(stage: type[CodedStage]) -> bool:
     """Whether the stage reads nothing from the bytes: its `from_payload` is that of the contract."""
     return stage.from_payload.__func__ is CodedStage.from_payload.__func__  # type: ignore[attr-defined]
-
-
-def _is_of_trits(quantizer: type[Quantizer]) -> bool:
-    if not _always_the_same(quantizer):
-        return False
-    symbols = quantizer.from_payload(np.zeros(0, np.uint8)).symbols(0, DTYPES["float32"])
-    return symbols is not None and symbols.trits > 0
 
 
 @functools.lru_cache(maxsize=256)

@@ -251,7 +251,7 @@ def fedplug_encoders() -> list[EncoderSpec]:
             summary="indices within chunks in a fixed number of bits, the last stage of a pipeline",
             examples=("topk(count=2, chunk=8) | codebook(2) | offsets(8)",),
             wire_id="offsets/1",
-            executes_on=EXECUTIONS,
+            executes_on=("numpy",),
         ),
         EncoderSpec(
             name="seeded",

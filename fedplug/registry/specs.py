@@ -80,7 +80,8 @@ class Capabilities:
             fewer than 2^31 elements together.
         fixed_size: The payload's size depends on the tensor's shape and dtype and on the configuration only.
         decode_copies: Maximum number of arrays of the tensor's size, in the dtype of its arithmetic, that
-            `from_wire` and `decode` hold beside their result; receivers count them against ``max_bytes``.
+            `from_wire` and `decode` hold beside their result; receivers count them against ``max_bytes``. For
+            a stage: of the values that were sent, or of their indices in int64.
         dtypes: The dtypes of the tensors that it accepts.
         executes_on: The array types that it accepts: "numpy" for arrays, computed at once; "tensorflow" for
             tensors, whose graphs run later; "cuda" for `fedplug.ops.device_array.DeviceArray`. Code

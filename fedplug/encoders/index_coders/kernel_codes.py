@@ -22,7 +22,9 @@ class _Coder(IndexCoder):
 
     @property
     def capabilities(self) -> Capabilities:
-        return Capabilities(lossless=True, fixed_size=self.fixed_size, executes_on=EXECUTIONS)
+        return Capabilities(
+            lossless=True, fixed_size=self.fixed_size, decode_copies=0, executes_on=EXECUTIONS
+        )
 
     def encode(self, indices: Array, size: int, round_num: Array) -> Array:
         del round_num

@@ -5,13 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
+from numpy.typing import NDArray
 
-from fedplug import ops, wire
+from fedplug import wire
 from fedplug.encoders.arguments import check_whole
 from fedplug.encoders.stages import IndexCoder
 from fedplug.errors import PayloadError
 from fedplug.ops.types import Array
-from fedplug.registry.specs import EXECUTIONS, Capabilities
+from fedplug.registry.specs import Capabilities
 
 if TYPE_CHECKING:
     from typing import Self
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
 __all__ = ["Offsets"]
 
 _HEADER_BYTES = 4
+_BLOCK = 2**13
+"""Number of offsets that are written or read at a time; a multiple of 8, so that each block begins a byte."""
 
 
 class Offsets(IndexCoder):
@@ -33,7 +36,7 @@ class Offsets(IndexCoder):
     The size of the code depends on the number of indices only. So payloads of a chunked top-k with a
     quantizer of fixed size have a size that follows from the shape, and a collective can send them without
     exchanging sizes first. The sparsifier must select equally many entries from each chunk of this length,
-    and all entries of a last chunk that is too short.
+    and all entries of a last chunk that is too short. It takes NumPy arrays only.
 
     Layout: uint32 chunk, little-endian; one offset after the other, its lowest bit first, eight bits per
     byte; unused bits are 0. The number of entries per chunk follows from the number of all.
@@ -57,7 +60,7 @@ class Offsets(IndexCoder):
 
     @property
     def capabilities(self) -> Capabilities:
-        return Capabilities(lossless=True, fixed_size=True, executes_on=EXECUTIONS)
+        return Capabilities(lossless=True, fixed_size=True, decode_copies=0, executes_on=("numpy",))
 
     def get_config(self) -> dict[str, Any]:
         return {"chunk": self._chunk}
@@ -65,50 +68,84 @@ class Offsets(IndexCoder):
     def encode(self, indices: Array, size: int, round_num: Array) -> Array:
         """Refuses indices of which chunks do not have equally many."""
         del round_num
-        indices = ops.astype(indices, "int64")
-        starts = self._starts(ops.size(indices), size)
-        inside = ops.all((indices >= starts) & (indices < starts + self._chunk))
-        with ops.require(
-            inside, f"indices are not equally many of each chunk of {self._chunk}; select with this chunk"
-        ):
-            offsets = indices - starts
-        bits = [ops.astype(offsets // 2**place % 2, "uint8") for place in range(self._width)]
-        header = ops.to_bytes(self._header(like=indices))
-        return ops.concat([header, ops.pack(ops.reshape(ops.stack(bits, axis=1), [-1]), 1)])
+        offsets = np.array(indices, np.int32)
+        for run, start in self._runs(offsets, size):
+            run -= start
+        if not self._are_offsets(offsets, size):
+            raise PayloadError(
+                f"indices are not equally many of each chunk of {self._chunk}; select with this chunk"
+            )
+        header = np.frombuffer(self._chunk.to_bytes(_HEADER_BYTES, "little"), np.uint8)
+        return np.concatenate([header, _packed(offsets, self._width)])
 
     def decode(self, code: Array, count: Array, size: int) -> Array:
         """Refuses another chunk, length or number of indices, and offsets that do not ascend in a chunk."""
         header, packed = code[:_HEADER_BYTES], code[_HEADER_BYTES:]
-        header = ops.of_length(header, _HEADER_BYTES, "the chunk of offsets")
-        count = ops.astype(count, "int64")
-        bits = ops.unpack(packed, count * self._width, 1, "the offsets of indices")
-        columns = ops.reshape(ops.astype(bits, "int64"), [-1, self._width])
-        offsets = sum(columns[:, place] * 2**place for place in range(self._width))
-        indices = self._starts(count, size) + offsets
-        valid = ops.all(ops.from_bytes(header, "int32") == self._chunk)
-        valid &= ops.all(offsets < self._chunk) & ops.all(indices < size)
-        valid &= ops.all(indices[1:] > indices[:-1])
-        with ops.require(valid, f"the offsets of indices are not those in chunks of {self._chunk}"):
-            return ops.astype(indices, "int32")
+        count = int(count)
+        bits = count * self._width
+        if header.tobytes() != self._chunk.to_bytes(_HEADER_BYTES, "little") or packed.size != -(-bits // 8):
+            raise PayloadError(f"the offsets of indices are not those in chunks of {self._chunk}")
+        if bits % 8 and packed[-1] >> bits % 8:
+            raise PayloadError("the offsets of indices have unused bits that are set")
+        offsets = _unpacked(packed, count, self._width)
+        if not self._are_offsets(offsets, size):
+            raise PayloadError(f"the offsets of indices are not those in chunks of {self._chunk}")
+        for run, start in self._runs(offsets, size):
+            run += start
+        return offsets
 
     @property
     def _width(self) -> int:
         return (self._chunk - 1).bit_length()
 
-    def _header(self, like: Array) -> Array:
-        return ops.astype(ops.stack([ops.asarray(self._chunk, like=like)]), "int32")
+    def _runs(self, entries: NDArray[np.int32], size: int) -> list[tuple[NDArray[np.int32], Any]]:
+        """Returns views of the entries, ``[whole chunks, each]`` and those of the rest, and their starts.
 
-    def _starts(self, count: Array, size: int) -> Array:
-        """Returns the start of each entry's chunk, ``[count]`` int64; refuses other counts than of chunks."""
+        Raises:
+            PayloadError: No number of entries of each chunk leads to this number.
+        """
         whole, rest = divmod(size, self._chunk)
-        count = ops.astype(count, "int64")
-        each = count
+        count = each = entries.size
         if whole:  # count = min((whole + 1) each, whole each + rest)
-            each = ops.maximum(count // (whole + 1), (count - rest) // whole)
-            expected = each * whole + ops.minimum(each, rest)
-            with ops.require(
-                (expected == count) & (each <= self._chunk),
-                f"the number of indices is not that of equally many in each chunk of {self._chunk}",
-            ):
-                each = ops.identity(each)
-        return ops.arange(count) // ops.maximum(each, 1) * self._chunk
+            each = max(count // (whole + 1), (count - rest) // whole)
+        if each > self._chunk or each * whole + min(each, rest) != count:
+            raise PayloadError(
+                f"the number of indices is not that of equally many in each chunk of {self._chunk}"
+            )
+        starts = np.arange(0, whole * self._chunk, self._chunk, dtype=np.int32)[:, None]
+        end = each * whole
+        return [(entries[:end].reshape(whole, each), starts), (entries[end:], whole * self._chunk)]
+
+    def _are_offsets(self, offsets: NDArray[np.int32], size: int) -> bool:
+        """Whether offsets are in their chunks and ascend there."""
+        (chunks, _), (rest, _) = self._runs(offsets, size)
+        for run, most in ((chunks, self._chunk), (rest, size % self._chunk)):
+            if run.size and (run.min() < 0 or run.max() >= most or (run[..., 1:] <= run[..., :-1]).any()):
+                return False
+        return True
+
+
+def _packed(numbers: NDArray[np.int32], width: int) -> NDArray[np.uint8]:
+    """Returns numbers below 2^width one after the other, the lowest bit first."""
+    places = np.arange(width, dtype=np.int32)
+    packed = [np.zeros(0, np.uint8)]
+    for begin in range(0, numbers.size, _BLOCK):
+        bits = numbers[begin : begin + _BLOCK, None] >> places & 1
+        packed.append(np.packbits(bits.astype(np.uint8), bitorder="little"))
+    return np.concatenate(packed)
+
+
+def _unpacked(packed: NDArray[np.uint8], count: int, width: int) -> NDArray[np.int32]:
+    """Returns ``count`` numbers: the inverse of `_packed`."""
+    numbers = np.empty(count, np.int32)
+    bits = np.arange(min(count, _BLOCK)) * width
+    for begin in range(0, count, _BLOCK):
+        block = numbers[begin : begin + _BLOCK]
+        data = packed[begin * width // 8 : -(-(begin + block.size) * width // 8)]
+        data = np.concatenate([data, np.zeros(8, np.uint8)])
+        words: NDArray[np.uint64] = np.ndarray(
+            data.size - 7, "<u8", data, strides=(1,)
+        )  # those from each byte on
+        found = words[bits[: block.size] >> 3] >> (bits[: block.size] & 7).astype(np.uint64)
+        block[...] = found & np.uint64((1 << width) - 1)
+    return numbers

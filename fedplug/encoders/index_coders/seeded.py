@@ -36,7 +36,9 @@ class Seeded(IndexCoder):
 
     @property
     def capabilities(self) -> Capabilities:
-        return Capabilities(lossless=True, needs_seed=True, fixed_size=True, executes_on=EXECUTIONS)
+        return Capabilities(
+            lossless=True, needs_seed=True, fixed_size=True, decode_copies=0, executes_on=EXECUTIONS
+        )
 
     def get_config(self) -> dict[str, Any]:
         return {"seed": self._seed}

@@ -16,7 +16,7 @@ from fedplug.encoders.optional import ContainerEncoder
 from fedplug.encoders.pipeline.as_encoder import as_encoder
 from fedplug.encoders.rate_control import Control, RateControl
 from fedplug.encoders.standalone.identity import Identity
-from fedplug.errors import ConfigError, nearest
+from fedplug.errors import CapabilityError, ConfigError, nearest
 from fedplug.ops.types import Array, ArraySpec, Spec
 from fedplug.registry.component import plain
 from fedplug.registry.specs import Capabilities
@@ -64,6 +64,7 @@ class ModelEncoder:
             exactly: Names of further tensors that are sent uncompressed.
 
         Raises:
+            CapabilityError: An encoder does not execute on TensorFlow's tensors, and the specs are such.
             ConfigError: ``min_size`` is not a whole number of at least 0, or there are no tensors. Or a
                 tensor has an unknown shape, a dtype that a payload cannot have, or 2^31 elements or more. Or
                 ``exactly`` names no tensor, or the encoder does not fit the model.
@@ -100,6 +101,12 @@ class ModelEncoder:
         )
         self._groups = self._shared()
         self._on_arrays = all(isinstance(spec, ArraySpec) for spec in specs)
+        for shared, _ in self._groups:
+            if not self._on_arrays and "tensorflow" not in shared.capabilities.executes_on:
+                raise CapabilityError(
+                    f"{shared!r} executes on NumPy arrays only, so it cannot encode tensors in a graph; use "
+                    "a codec (fedplug.codec), or another encoder, see `fedplug plugins list`"
+                )
         self._headers = [
             framing.header_of(encoder.wire_id, spec)
             for encoder, spec in zip(self.encoders, self.specs, strict=True)

@@ -81,7 +81,7 @@ class Eden(Quantizer, DeviceQuantizer):
     @property
     def capabilities(self) -> Capabilities:
         """The encoder needs a seed, and is nearly unbiased; with one bit an entry may change its sign."""
-        return Capabilities(needs_seed=True, executes_on=EXECUTIONS_AND_CUDA)
+        return Capabilities(needs_seed=True, decode_copies=2, executes_on=EXECUTIONS_AND_CUDA)
 
     def get_config(self) -> dict[str, Any]:
         """Returns the arguments."""

@@ -77,6 +77,7 @@ class QSGD(ValueFormQuantizer, Adjustable):
             needs_seed=True,
             sends_every_entry=True,
             fixed_size=not isinstance(self._widths.bits, Schedule),
+            decode_copies=0,
             executes_on=self.executes_on,
         )
 

@@ -36,6 +36,7 @@ class Raw(Quantizer):
             bounded_sensitivity=True,
             sends_every_entry=True,
             fixed_size=True,
+            decode_copies=0,
             executes_on=EXECUTIONS,
         )
 

@@ -33,7 +33,9 @@ class ValueFormQuantizer(Quantizer, ContainerQuantizer, DeviceQuantizer):
 
     @property
     def capabilities(self) -> Capabilities:
-        return dataclasses.replace(super().capabilities, fixed_size=True, executes_on=self.executes_on)
+        return dataclasses.replace(
+            super().capabilities, fixed_size=True, decode_copies=0, executes_on=self.executes_on
+        )
 
     @property
     @abc.abstractmethod

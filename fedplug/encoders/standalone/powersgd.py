@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 __all__ = ["PowerSGD"]
 
 _RANK_BYTES = 4
-_MOST_RANK = 2**31 - 1
+_MOST_RANK = 256  # a larger one would make decoding slow
 
 
 class PowerSGD(Encoder):
@@ -63,7 +63,7 @@ class PowerSGD(Encoder):
         """Makes the encoder.
 
         Args:
-            rank: The rank r of the product, 1 to 2^31 - 1.
+            rank: The rank r of the product, 1 to 256.
             min_ratio: Smallest ratio of the tensor's elements to those of the two matrices, at least 1; a
                 tensor below it is sent uncompressed.
             seed: Seed of the first Q, 0 to 2^31 - 1; all clients start with the same Q.

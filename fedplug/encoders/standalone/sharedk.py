@@ -141,6 +141,7 @@ class SharedK(Encoder):
             ring_bits=self.bits,
             most_summands=self.clients,
             fixed_size=True,
+            decode_copies=4,
             executes_on=EXECUTIONS,
         )
 
