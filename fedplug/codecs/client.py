@@ -64,7 +64,8 @@ class ClientCodec:
     again. An object belongs to one client, and is not thread-safe.
 
     The arrays of the model may change: a new array begins without a residual, and so does an array with
-    another shape or dtype. The residual of a removed array is dropped, with a warning in the log.
+    another shape. If only the dtype of floats changes, the residual is rounded to it. The residual of a
+    removed array is dropped, with a warning in the log.
     """
 
     def __init__(self, codec: Codec, store: StateStore, client_id: str, *, training: str = "") -> None:

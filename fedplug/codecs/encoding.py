@@ -273,8 +273,8 @@ class Codec:
     ) -> tuple[ArrayState | None, list[str]]:
         """Adapts a state of `encode_model` to a model whose arrays have changed since.
 
-        The residuals of arrays with the same name, shape and dtype are kept. All other arrays begin without a
-        residual.
+        The residuals of arrays with the same name and shape are kept; those of floats in another dtype are
+        rounded to it. All other arrays begin without a residual.
 
         Args:
             states: The state that `encode_model` returned for the former model; None the first time.
@@ -493,13 +493,13 @@ class _Model:
         """See `Codec.carry_over`."""
         require_owner(states, self._text)
         fitting = self._form.fitting(states)
-        if fitting == self._form.keys == states.keys() - {OWNER}:
-            return states, []
+        if fitting.keys() == self._form.keys == states.keys() - {OWNER}:
+            return {**fitting, OWNER: states[OWNER]}, []
         for mine in self.keys:
-            if not mine.keys() <= fitting:
-                fitting -= mine.keys()
-        after = self._form.tagged({**self._first(), **{key: states[key] for key in fitting}})
-        dropped = states.keys() - fitting - {OWNER} - {_CONTROL + key for key in self._control}
+            if not mine.keys() <= fitting.keys():
+                fitting = {key: array for key, array in fitting.items() if key not in mine}
+        after = self._form.tagged({**self._first(), **fitting})
+        dropped = states.keys() - fitting.keys() - {OWNER} - {_CONTROL + key for key in self._control}
         return after, sorted({key.rpartition("/")[0] for key in dropped})
 
     def put_back(

@@ -11,8 +11,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fedplug import ops
 from fedplug.errors import ArgumentError, StateError
-from fedplug.ops.device_array import is_on_device
+from fedplug.ops.device_array import is_on_device, on_host
 
 __all__ = ["OWNER", "ArrayState", "StateForm", "owner", "require_owner"]
 
@@ -95,13 +96,21 @@ class StateForm:
         """The keys of such a state, without the key of the text."""
         return self._arrays.keys()
 
-    def fitting(self, state: ArrayState) -> set[str]:
-        """Returns the keys whose arrays have the right shape and dtype."""
-        return {
-            key
-            for key, form in self._arrays.items()
-            if (getattr(array := state.get(key), "shape", None), getattr(array, "dtype", None)) == form
-        }
+    def fitting(self, state: ArrayState) -> dict[str, NDArray[Any]]:
+        """Returns the arrays of the right shape, with other floats converted if they stay finite."""
+        found = {}
+        for key, (shape, dtype) in self._arrays.items():
+            array: Any = state.get(key)
+            if getattr(array, "shape", None) != shape:
+                continue
+            if array.dtype != dtype and ops.is_floating(array.dtype) and ops.is_floating(dtype):
+                with np.errstate(over="ignore"):
+                    array = on_host(array).astype(dtype)
+                if not np.isfinite(array).all():
+                    continue
+            if array.dtype == dtype:
+                found[key] = array
+        return found
 
     def spare(self, out: Any, given: ArrayState) -> list[NDArray[Any]]:
         """Returns the arrays of a state that is no longer needed; none on a device, which makes new ones.

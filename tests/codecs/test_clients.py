@@ -275,6 +275,28 @@ def test_the_arrays_of_a_model_may_change(store, change, encoder, caplog):
     )
 
 
+@pytest.mark.parametrize("dtype", ["float64", "float16", "bfloat16"])
+def test_a_change_of_the_dtype_alone_keeps_the_residual(store, dtype, caplog):
+    """The numbers are whole, so that the sum of all updates is exact in every dtype."""
+    client, total = client_of(store, encoder="topk(0.5)"), np.zeros((60, 40), np.float32)
+    for round_num, now in enumerate(["float32", dtype, "float32", "float32", "float32"]):
+        change = {"kernel": whole(0)["kernel"].astype(now)} if round_num < 2 else {"kernel": 0 * total}
+        payloads, receipt = client.encode_model(change, round_num)
+        assert client.settle(receipt)
+        total += fedplug.decode_model(payloads)["kernel"].astype(np.float32)
+    np.testing.assert_array_equal(total, 2 * whole(0)["kernel"])
+    assert not caplog.records
+
+
+def test_a_residual_that_another_dtype_cannot_hold_is_dropped(store, caplog):
+    client = client_of(store, encoder="topk(0.5)")
+    _, receipt = client.encode_model({"kernel": np.full(200, 1e300)}, 0)
+    client.settle(receipt)
+    client.encode_model({"kernel": np.ones(200, np.float32)}, 1)
+    (record,) = caplog.records
+    assert "the residuals of arrays ['kernel'] are dropped" in record.message
+
+
 def test_a_codec_and_a_store_are_wanted(store):
     with pytest.raises(ArgumentError, match=r"codec is 'topk\(0.1\)'; it must be a Codec"):
         fedplug.ClientCodec("topk(0.1)", store, "7")

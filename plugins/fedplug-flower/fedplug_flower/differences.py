@@ -49,7 +49,10 @@ def read(name: str, array: Array) -> NDArray[Any]:
 
 
 def between(
-    trained: ArrayRecord, received: ArrayRecord, values: Collection[str] = ()
+    trained: ArrayRecord,
+    received: ArrayRecord,
+    values: Collection[str] = (),
+    narrow: Collection[str] = (),
 ) -> dict[str, NDArray[Any]]:
     """Computes ``trained - received`` for one array after the other, in the order of ``received``.
 
@@ -58,6 +61,7 @@ def between(
         received: The model at the start of training.
         values: Names of arrays whose trained values are returned instead of differences: a rounded
             difference of floats does not restore the same bits.
+        narrow: Names of float64 arrays whose differences are float32, because they began as float32.
 
     Returns:
         The differences by name. They are float64 if the server's array has integers or float64, which Flower
@@ -72,7 +76,11 @@ def between(
     for name in received:
         after, before = read(name, trained[name]), read(name, received[name])
         _require_numbers(name, after, before)
-        found[name] = _value(after, before) if name in values else _difference(after, before)
+        if name in values:
+            found[name] = _value(after, before)
+        else:
+            dtype = np.dtype(np.float32) if name in narrow else dtype_of(before)
+            found[name] = difference(after, before, dtype)
     return found
 
 
@@ -124,12 +132,12 @@ def _require_numbers(name: str, after: NDArray[Any], before: NDArray[Any]) -> No
 
 
 def _value(after: NDArray[Any], before: NDArray[Any]) -> NDArray[Any]:
-    """Converts to the server's float dtype: a strategy may have made integers float32."""
-    return after.astype(before.dtype, copy=False) if before.dtype.kind == "f" else after
+    """Converts to the server's float dtype: a strategy may have made integers float32.
 
-
-def _difference(after: NDArray[Any], before: NDArray[Any]) -> NDArray[Any]:
-    return difference(after, before, dtype_of(before))
+    A narrower float stays as it is: it has the same value in fewer bytes.
+    """
+    is_narrower = after.dtype.kind == "f" and after.itemsize <= before.itemsize
+    return after if before.dtype.kind != "f" or is_narrower else after.astype(before.dtype)
 
 
 def _sum(array: NDArray[Any], update: NDArray[Any], is_value: bool) -> Array:

@@ -61,11 +61,13 @@ class Downlink:
         """
         self._broadcaster.publish({name: read(name, array) for name, array in model.items()})
         self._sent = self._dense = 0
+        held = dict(self._versions)  # a node may get several messages in a round
         for message in messages:
             if list(message.content.array_records.values()) != [model]:
                 continue
             node = message.metadata.dst_node_id
-            record = _record(self._broadcaster.message(self._versions.pop(node, None)))
+            self._versions.pop(node, None)
+            record = _record(self._broadcaster.message(held.get(node)))
             (key,) = message.content.array_records
             told = delivery(node).write()
             message.content = RecordDict({**message.content, key: record, MODEL_KEY: told})

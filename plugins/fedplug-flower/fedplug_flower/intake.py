@@ -1,18 +1,20 @@
-"""The replies of a round, each used or refused."""
+"""The replies of a round, each used or refused, and why no update was accepted."""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
-from flwr.app import ArrayRecord, Message, MetricRecord, RecordDict
+from flwr.app import Message, MetricRecord
 
-from fedplug_flower.records import KEY, is_compressed
+from fedplug_flower.records import KEY, Reply, is_compressed
 
-__all__ = ["Intake"]
+__all__ = ["Intake", "log_no_update"]
 
 _log = logging.getLogger("flwr.fedplug")
+
+_MOST_REASONS = 5
 
 
 @dataclass
@@ -21,59 +23,70 @@ class Intake:
 
     Attributes:
         server_round: The round, for messages.
-        model: The model that was sent to the clients.
         receipts: Receipts of the used updates, by node.
         used: Replies that were used.
-        compressed: Number of compressed replies in ``used``.
-        refused: Number of replies that were not used.
+        refused: The nodes whose replies were not used, and why.
         uplink_bytes: Bytes of the received updates, including refused ones.
-        dense_bytes: Bytes of the updates without compression.
+        dense_bytes: Bytes of the used updates without compression.
     """
 
     server_round: int
-    model: ArrayRecord
     receipts: dict[int, str] = field(default_factory=dict)
     used: list[Message] = field(default_factory=list)
-    compressed: int = 0
-    refused: int = 0
+    refused: list[tuple[int, str]] = field(default_factory=list)
     uplink_bytes: int = 0
     dense_bytes: int = 0
 
-    def take(self, message: Message, use: Callable[[Message], str | None]) -> None:
-        """Passes a reply to ``use``, which returns the receipt if the reply is compressed.
+    def take(self, message: Message, use: Callable[[Message], Reply | None]) -> None:
+        """Passes a reply to ``use``, which returns the update if the reply is compressed.
 
         If ``use`` raises, the reply is refused with a warning: no client's message may end the round.
         """
-        node = message.metadata.src_node_id
+        node, content = message.metadata.src_node_id, message.content
         try:
-            self._count(message.content)
-            receipt = use(message)
+            arrived = sum(record.count_bytes() for record in content.array_records.values())
+            if is_compressed(content):
+                arrived += len(content[KEY].deflate())
+                if node in self.receipts:
+                    raise ValueError("this node has sent an update in this round")
+            self.uplink_bytes += arrived
+            update = use(message)
         except Exception as error:
-            self.refused += 1
+            self.refused.append((node, str(error)))
             _log.warning(
                 "fedplug: round %d: the update of node %d is refused: %s", self.server_round, node, error
             )
             return
         self.used.append(message)
-        if receipt is not None:
-            self.compressed += 1
-            self.receipts[node] = receipt
+        self.dense_bytes += arrived if update is None else update.dense_bytes
+        if update is not None:
+            self.receipts[node] = update.receipt
 
     def add_to(self, metrics: MetricRecord | None) -> MetricRecord:
         """Adds this round's metrics to those of the strategy."""
         result = MetricRecord() if metrics is None else metrics
         result["fedplug-uplink-bytes"] = self.uplink_bytes
         result["fedplug-dense-bytes"] = self.dense_bytes
-        result["fedplug-compressed"] = self.compressed
-        result["fedplug-dense"] = len(self.used) - self.compressed
-        result["fedplug-refused"] = self.refused
+        result["fedplug-compressed"] = len(self.receipts)
+        result["fedplug-dense"] = len(self.used) - len(self.receipts)
+        result["fedplug-refused"] = len(self.refused)
         return result
 
-    def _count(self, content: RecordDict) -> None:
-        arrived = sum(record.count_bytes() for record in content.array_records.values())
-        if is_compressed(content):
-            self.uplink_bytes += arrived + len(content[KEY].deflate())
-            self.dense_bytes += self.model.count_bytes()
-        else:
-            self.uplink_bytes += arrived
-            self.dense_bytes += arrived
+
+def log_no_update(server_round: int, reasons: Iterable[tuple[int, str]], others: Iterable[str] = ()) -> None:
+    """Logs an error that says why a round accepted no update.
+
+    Args:
+        server_round: The round.
+        reasons: Nodes, and why there is no update of theirs.
+        others: Reasons that concern no node.
+    """
+    nodes: dict[str, list[int]] = {}
+    for node, reason in reasons:
+        nodes.setdefault(reason, []).append(node)
+    found = list(others)
+    for reason, (node, *more) in nodes.items():
+        found.append(f"node {node}{f' and {len(more)} more' if more else ''}: {reason}")
+    why = "; ".join(found[:_MOST_REASONS]) or "no node replied"
+    message = "fedplug: round %d: no update was accepted, so the model stays as it is: %s"
+    _log.error(message, server_round, why)

@@ -72,19 +72,21 @@ class CompressMod:
         if request is None:
             return call_next(message, context)
         model = ArrayRecord(dict(the_model(message.content)))  # a copy: the app may empty the record
-        values = _names(model, request.values)
+        values, narrow = _names(model, request.values), _names(model, request.narrow)
         codec = _codec(request, values)  # before training, so that its errors come at once
         del message.content[KEY]  # the app must get the same message as without the mod
         reply = call_next(message, context)
         if reply.has_error():
             return reply
         try:
-            update = differences.between(the_model(reply.content), model, values)
+            trained = the_model(reply.content)
+            update = differences.between(trained, model, values, narrow)
         except ValueError as error:
             _log.warning("fedplug: this update is sent uncompressed: %s", error)
             return reply
         url = state_url(context, request.training, request.gone, self._state_dir)
-        _encoded(update, codec, request, url).write(reply.content)
+        payloads, receipt = _encoded(update, codec, request, url)
+        Reply(payloads, receipt, trained.count_bytes()).write(reply.content)
         return reply
 
 
@@ -93,7 +95,7 @@ def _unpack(content: RecordDict, url: str) -> str:
     (key,) = content.array_records
     arrays = list(content.array_records[key].values())
     if len(arrays) != 1 or arrays[0].stype != MODEL_STYPE:
-        raise ValueError(f"the server's message does not hold one array with a model ({MODEL_STYPE})")
+        raise ValueError("the server's message does not hold one array with a compressed model")
     with fedplug.open_store(url) as store:
         receiver = fedplug.Receiver(store, "client", max_bytes=sys.maxsize)
         model = receiver.apply(arrays[0].data)
@@ -115,10 +117,11 @@ def _codec(request: Request, values: Sequence[str]) -> fedplug.Codec:
     return fedplug.Codec(encoder, min_size=request.min_size, exactly=values)
 
 
-def _encoded(update: Mapping[str, Any], codec: fedplug.Codec, request: Request, url: str) -> Reply:
+def _encoded(
+    update: Mapping[str, Any], codec: fedplug.Codec, request: Request, url: str
+) -> tuple[dict[str, bytes], str]:
     """Keeps the store open only for this call: processes forked during training would inherit its lock."""
     with fedplug.open_store(url) as store:
         state = fedplug.ClientCodec(codec, store, "client")
         state.settle(state.pending if state.pending in request.accepted else None)
-        payloads, receipt = state.encode_model(update, request.round_num)
-    return Reply(payloads, receipt)
+        return state.encode_model(update, request.round_num)

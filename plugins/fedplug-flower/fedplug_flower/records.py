@@ -40,8 +40,11 @@ KEY = "fedplug"
 FORMAT = 1
 """The format version; it increases when an older package would misread a record."""
 
-STYPE = "fedplug.payloads/1"
-"""The serialization of the array of payloads, in Flower's terms: in sequence, in the order of the model."""
+STYPE = "fedplug: CompressMod() goes first in mods, Compressed() around all strategies"
+"""The serialization of the array of payloads: in sequence, in the order of the model.
+
+Flower's error for code that cannot read an array consists of this name, so the name says what to change.
+"""
 
 MASKED_KEY = "fedplug-masked"
 """The key of the request for an update under secure aggregation."""
@@ -49,7 +52,7 @@ MASKED_KEY = "fedplug-masked"
 MODEL_KEY = "fedplug-model"
 """The key of the records about a compressed model."""
 
-MODEL_STYPE = "fedplug.version/1"
+MODEL_STYPE = "fedplug: CompressMod() goes first in ClientApp(mods=[...]), for all functions"
 """The serialization of a compressed model: the message of a `fedplug.Broadcaster`."""
 
 _TRAINING = re.compile(r"[0-9a-f]{16}")
@@ -70,6 +73,7 @@ class Request:
         gone: Ids of nodes that are no longer connected.
         values: Positions of the arrays whose trained values are sent exactly: statistics, integers and
             booleans. For all others the difference is sent.
+        narrow: Positions of the arrays that a strategy made float64; their differences stay float32.
         message: The message of a `fedplug.secure.MaskedSum`, under secure aggregation.
     """
 
@@ -80,6 +84,7 @@ class Request:
     accepted: Sequence[str] = ()
     gone: Sequence[str] = ()
     values: Sequence[int] = ()
+    narrow: Sequence[int] = ()
     message: bytes = b""
 
     def write(self) -> ConfigRecord:
@@ -97,6 +102,7 @@ class Request:
             "accepted": list(self.accepted),
             "gone": list(self.gone),
             "values": list(self.values),
+            "narrow": list(self.narrow),
         }
         if self.message:
             record["message"] = self.message
@@ -124,6 +130,7 @@ class Request:
             accepted=_texts(record.get("accepted", [])),
             gone=_texts(record.get("gone", [])),
             values=_places(record.get("values", [])),
+            narrow=_places(record.get("narrow", [])),
             message=_field(record, "message", bytes) if "message" in record else b"",
         )
 
@@ -172,16 +179,19 @@ class Reply:
     Attributes:
         payloads: The payloads by array name, in the order of the model.
         receipt: The name of this update for the server's confirmation.
+        dense_bytes: The bytes of the trained arrays by Flower's count.
     """
 
     payloads: Mapping[str, bytes]
     receipt: str
+    dense_bytes: int
 
     def write(self, content: RecordDict) -> None:
         """Replaces the one `ArrayRecord` in the content of a message by this update."""
         (key,) = content.array_records
         data = b"".join(self.payloads.values())
-        content[key] = ArrayRecord({KEY: Array(dtype="uint8", shape=(len(data),), stype=STYPE, data=data)})
+        shape = (self.dense_bytes,)  # in Flower, the shape is that of what the bytes are read as
+        content[key] = ArrayRecord({KEY: Array(dtype="uint8", shape=shape, stype=STYPE, data=data)})
         lengths = [len(payload) for payload in self.payloads.values()]
         content[KEY] = ConfigRecord({"format": FORMAT, "receipt": self.receipt, "lengths": lengths})
 
@@ -204,11 +214,13 @@ class Reply:
             raise ValueError("it has no receipt")
         if len(lengths) != len(names):
             raise ValueError(f"it has {len(lengths)} payloads for a model of {len(names)} arrays")
-        data = _payloads(content)
+        array = _payloads(content)
+        data = array.data
         if sum(lengths) != len(data):
             raise ValueError(f"its payloads are {len(data):,} bytes, and should be {sum(lengths):,}")
         ends = pairwise(accumulate(lengths, initial=0))
-        return cls({name: data[begin:end] for name, (begin, end) in zip(names, ends, strict=True)}, receipt)
+        payloads = {name: data[begin:end] for name, (begin, end) in zip(names, ends, strict=True)}
+        return cls(payloads, receipt, array.shape[0])
 
 
 def is_compressed(content: RecordDict) -> bool:
@@ -229,16 +241,16 @@ def _training(record: ConfigRecord) -> str:
     return training
 
 
-def _payloads(content: RecordDict) -> bytes:
+def _payloads(content: RecordDict) -> Array:
     arrays = [array for record in content.array_records.values() for array in record.values()]
-    if len(arrays) != 1 or arrays[0].stype != STYPE:
-        raise ValueError(f"it does not hold one array of payloads ({STYPE})")
-    return arrays[0].data
+    if len(arrays) != 1 or arrays[0].stype != STYPE or list(map(type, arrays[0].shape)) != [int]:
+        raise ValueError("it does not hold one array of payloads")
+    return arrays[0]
 
 
 def _places(found: Any) -> list[int]:
     if not isinstance(found, list) or not all(type(place) is int and place >= 0 for place in found):
-        raise ValueError(f"the server's request has the values {found!r}, no places of arrays")
+        raise ValueError(f"the server's request names arrays by {found!r}, which are no places")
     return found
 
 

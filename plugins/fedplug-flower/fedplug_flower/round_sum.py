@@ -6,11 +6,12 @@ import sys
 from collections.abc import Collection, Mapping
 
 import numpy as np
-from flwr.app import ArrayRecord
+from flwr.app import ArrayRecord, RecordDict
 
 import fedplug
 from fedplug_flower import differences
 from fedplug_flower.differences import dtype_of, read
+from fedplug_flower.records import Reply
 
 __all__ = ["RoundSum"]
 
@@ -50,10 +51,16 @@ class RoundSum:
         self._total = fedplug.ModelSum.like(arrays | zeros, wire_ids=of_clients.wire_ids(sent))
         self._uncompressed = fedplug.codec("identity")
 
-    @property
-    def names(self) -> list[str]:
-        """The names of the model's arrays, in order."""
-        return list(self._model)
+    def read(self, content: RecordDict) -> Reply:
+        """Reads a compressed update of this model.
+
+        Raises:
+            ValueError: See `Reply.read`, or it says that its trained arrays are larger than any can be.
+        """
+        update = Reply.read(content, list(self._model))
+        if not 0 <= update.dense_bytes <= 8 * self._model.count_bytes():  # float64 instead of one byte
+            raise ValueError(f"it says that its trained arrays have {update.dense_bytes:,} bytes")
+        return update
 
     def add_payloads(self, payloads: Mapping[str, bytes], weight: float) -> None:
         """Adds a compressed update.

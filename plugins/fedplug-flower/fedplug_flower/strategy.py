@@ -28,8 +28,8 @@ from fedplug.errors import NonFiniteError
 from fedplug_flower.accepted import Accepted
 from fedplug_flower.differences import read
 from fedplug_flower.downlink import Downlink
-from fedplug_flower.intake import Intake
-from fedplug_flower.records import KEY, Delivery, Reply, Request, is_compressed
+from fedplug_flower.intake import Intake, log_no_update
+from fedplug_flower.records import KEY, STYPE, Delivery, Reply, Request, is_compressed
 from fedplug_flower.replies import Terms, the_model
 from fedplug_flower.results import require_finite, restore, states_of
 from fedplug_flower.round_sum import RoundSum
@@ -40,6 +40,8 @@ _log = logging.getLogger("flwr.fedplug")
 
 _AVERAGES = {kind.aggregate_train for kind in (FedAvg, FedAvgM, FedAdagrad, FedAdam, FedYogi)}
 """The strategies whose result depends only on the weighted mean of replies, their metrics and errors."""
+
+_NARROW = (np.float16, np.float32)
 
 Aggregated = tuple[ArrayRecord | None, MetricRecord | None]
 
@@ -111,16 +113,23 @@ class Compressed(Strategy):
         self._decode_each = not averages if decode_each is None else decode_each
         self._codec = codec
         self._compresses = encoder is not None
-        self._downlink = None if broadcast_encoder is None else Downlink(broadcast_encoder)
+        self._broadcast_encoder = broadcast_encoder
         self._encoder_config = fedplug.to_config(codec.encoder)
+        self._terms = Terms(strategy, averages=decode_each is False)
+        self._model: ArrayRecord | None = None
+        self._round = -1  # Flower's number of the last round
+        self._asked: set[int] = set()  # nodes that received this round's model
+        self._values: list[str] = []  # arrays whose values are sent instead of differences
+        self._begin_training()
+
+    def _begin_training(self) -> None:
+        """Begins a training, in which clients have no residual and no model."""
         self._training = secrets.token_hex(8)
         self._accepted = Accepted()
-        self._terms = Terms(strategy)
-        self._model: ArrayRecord | None = None
-        self._values: list[str] = []  # arrays whose values are sent instead of differences
-        self._whole: set[str] = set()  # arrays that began as integers; Flower's averages are floats
+        self._downlink = None if self._broadcast_encoder is None else Downlink(self._broadcast_encoder)
+        self._rounds_before = 0  # rounds of this training before Flower's round 1
+        self._dtypes: dict[str, np.dtype[Any]] = {}  # with which arrays began; Flower's averages are floats
         self._told: dict[str, list[str]] = {}
-        self._asked: set[int] = set()  # nodes that received this round's model
 
     def summary(self) -> None:
         """Logs this configuration and that of the strategy."""
@@ -136,17 +145,19 @@ class Compressed(Strategy):
         self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
     ) -> Iterable[Message]:
         """Returns the strategy's messages; those with the model request a compressed update."""
-        self._model, self._values = arrays, self._values_of(arrays)
-        self._asked = set()
+        self._begin_round(server_round, arrays)
         messages = list(self.strategy.configure_train(server_round, arrays, config, grid))
         gone = self._accepted.gone(grid, [message.metadata.dst_node_id for message in messages])
         for message in messages:
-            if list(message.content.array_records.values()) == [arrays]:
-                self._asked.add(message.metadata.dst_node_id)
-                if self._compresses:
-                    request = self._request(server_round, message.metadata.dst_node_id, gone)
-                    # The strategy may use one content for all messages.
-                    message.content = RecordDict({**message.content, KEY: request.write()})
+            node = message.metadata.dst_node_id
+            if list(message.content.array_records.values()) != [arrays]:
+                continue
+            # A second reply of a node would begin with the same residual as its first, so it is uncompressed.
+            if self._compresses and node not in self._asked:
+                request = self._request(server_round, node, gone)
+                # The strategy may use one content for all messages.
+                message.content = RecordDict({**message.content, KEY: request.write()})
+            self._asked.add(node)
         self._send(arrays, messages, gone)
         return messages
 
@@ -168,14 +179,16 @@ class Compressed(Strategy):
         if self._downlink is not None:
             self._downlink.take(received)
         answers = [message for message in received if message.has_content()]
-        each = self._decode_each or not any(is_compressed(message.content) for message in answers)
-        sent = None if self._downlink is None else self._downlink.received(self._model)
-        total = RoundSum(self._model, self._codec, self._values, sent)
-        intake = Intake(server_round, self._model)
-        self._terms.begin_round(answers)
+        expected = self._terms.begin_round([message.content for message in answers], self._model)
+        is_any = any(is_compressed(message.content) for message in answers)
+        each = self._decode_each or expected is None or not is_any
+        total = self._round_sum(self._model if expected is None else expected)
+        intake = Intake(server_round)
+        use = partial(self._decode, total, expected is not None) if each else partial(self._add, total)
         for message in answers:
-            intake.take(message, partial(self._decode if each else self._add, total))
+            intake.take(message, use)
         passed = [message for message in received if message.has_error()]
+        failed = [(message.metadata.src_node_id, _reason(message)) for message in passed]
         before = states_of(self.strategy)
         try:
             with np.errstate(all="ignore"):  # the result is checked
@@ -186,9 +199,16 @@ class Compressed(Strategy):
             require_finite(self.strategy, arrays, self._model)
         except NonFiniteError as error:
             restore(before)
-            _log.warning("fedplug: round %d is refused, the model stays as it is: %s", server_round, error)
+            _log.error("fedplug: round %d is refused, the model stays as it is: %s", server_round, error)
             arrays, metrics = None, None
+        else:
+            reasons = [*intake.refused, *failed]
+            if arrays is None and (reasons or intake.receipts or (self._asked and not received)):
+                name, used = type(self.strategy).__name__, len(intake.used)
+                others = [f"{name} returned no model from {used} updates"] if used else []
+                log_no_update(server_round, reasons, others)
         if arrays is not None:
+            self._model = arrays
             self._accepted.add(intake.receipts)
         metrics = intake.add_to(metrics)
         return arrays, metrics if self._downlink is None else self._downlink.add_to(metrics)
@@ -224,16 +244,40 @@ class Compressed(Strategy):
 
     def _request(self, server_round: int, node: int, gone: Sequence[int]) -> Request:
         accepted, names = self._accepted.told(node, gone)
-        places = [place for place, name in enumerate(self._model or {}) if name in self._values]
+        assert self._model is not None
+        model = self._model.items()
+        widened = [array.dtype == "float64" and self._dtypes[name] in _NARROW for name, array in model]
         return Request(
             self._encoder_config,
             self._codec.min_size,
             self._training,
-            server_round,
+            self._rounds_before + server_round,
             accepted,
             names,
-            places,
+            values=[place for place, (name, _) in enumerate(model) if name in self._values],
+            narrow=[place for place, is_wide in enumerate(widened) if is_wide],
         )
+
+    def _begin_round(self, server_round: int, arrays: ArrayRecord) -> None:
+        """Takes the model of a round, and counts on if Flower's rounds begin again with the same model."""
+        if server_round <= self._round:
+            if arrays == self._model:
+                self._rounds_before += self._round
+            else:
+                _log.info("fedplug: the rounds begin again with another model: a new training begins")
+                self._begin_training()
+        self._round, self._asked = server_round, set()
+        self._model, self._values = arrays, self._values_of(arrays)
+
+    def _round_sum(self, model: ArrayRecord) -> RoundSum:
+        """Returns the sum for replies with these arrays, which are the model or a part of it."""
+        assert self._model is not None
+        values = [name for name in self._values if name in model]
+        received = None if self._downlink is None else self._downlink.received(self._model)
+        if model is self._model:
+            return RoundSum(model, self._codec, values, received)
+        part = None if received is None else ArrayRecord({name: received[name] for name in model})
+        return RoundSum(model, fedplug.codec("identity"), values, part)  # such replies are not compressed
 
     def _values_of(self, model: ArrayRecord) -> list[str]:
         """Returns the names of arrays that clients send exactly: statistics, integers and booleans.
@@ -242,40 +286,42 @@ class Compressed(Strategy):
         its constants have a difference of 0.
         """
         found = {name: read(name, array) for name, array in model.items()}
-        whole = {name for name, array in found.items() if array.dtype.kind in "iub"}
+        for name, array in found.items():
+            self._dtypes.setdefault(name, array.dtype)
+        whole = {name for name in found if self._dtypes[name].kind in "iub"}
         sent = {n: a if n in whole else np.empty(a.shape, np.float32) for n, a in found.items()}
         exactly = self._codec.sent_exactly(sent)
-        self._whole |= whole
         if self._compresses and not self._told:
             for reason, names in exactly.items():
                 _log.info("fedplug: sent exactly, %s: %s", reason, ", ".join(names))
             self._told = exactly
-        chosen = self._whole.union(exactly.get("statistics", ()))
+        chosen = whole.union(exactly.get("statistics", ()))
         return [name for name, array in found.items() if name in chosen and np.isfinite(array).all()]
 
-    def _add(self, total: RoundSum, message: Message) -> str | None:
-        """Adds a client's update; returns its receipt if it is compressed."""
-        content = message.content
-        weight = self._terms.weight(content)
-        trained = the_model(content)
-        if not is_compressed(content):
+    def _add(self, total: RoundSum, message: Message) -> Reply | None:
+        """Adds a client's update; returns it if it is compressed."""
+        weight = self._terms.weight(message.content)
+        trained = the_model(message.content)
+        if not is_compressed(message.content):
             total.add_arrays(trained, weight)
             return None
-        update = Reply.read(content, total.names)
+        update = total.read(message.content)
         total.add_payloads(update.payloads, weight)
-        return update.receipt
+        return update
 
-    def _decode(self, total: RoundSum, message: Message) -> str | None:
-        """Decodes a compressed reply in place and returns its receipt; checks an uncompressed reply."""
+    def _decode(self, total: RoundSum, is_known: bool, message: Message) -> Reply | None:
+        """Decodes a compressed reply in place and returns it; checks another one if its form is known."""
         content = message.content
         weight = self._terms.weight(content)
+        if not is_known and not is_compressed(content):
+            return None
         trained = the_model(content)
         (key,) = content.array_records
         if is_compressed(content):
-            update = Reply.read(content, total.names)
+            update = total.read(content)
             content[key] = total.decoded(update.payloads, weight)
             del content[KEY]
-            return update.receipt
+            return update
         if message.metadata.src_node_id in self._asked:
             content[key] = total.checked(trained, weight)
         return None
@@ -288,6 +334,12 @@ class Compressed(Strategy):
         _log.info("aggregate_train: %d updates are summed, their mean is one result", len(intake.used))
         with _metrics_of(intake.used, strategy):
             return strategy.aggregate_train(intake.server_round, passed)
+
+
+def _reason(failed: Message) -> str:
+    """Returns why a node failed; mods of Flower that come too early refuse a further record by its kind."""
+    reason = str(failed.error.reason)
+    return f"{reason} ({STYPE})" if "ConfigRecord" in reason else reason
 
 
 def _mean_reply(total: RoundSum, strategy: FedAvg) -> Message:

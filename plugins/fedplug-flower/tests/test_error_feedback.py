@@ -6,10 +6,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pytest
 from fedplug_flower import Compressed
 from fedplug_flower.records import Reply
-from flwr.app import ConfigRecord
-from flwr.serverapp.strategy import FedAvg
+from flwr.app import ConfigRecord, Message, RecordDict
+from flwr.serverapp.strategy import FedAdam, FedAvg
 from local_flower import Model, Nodes, arrays, client_app, new_model, record, update_of
 
 import fedplug
@@ -154,6 +155,86 @@ def test_another_training_begins_without_a_residual_even_in_the_same_run(nodes: 
     nodes.run_rounds(Compressed(FedAvg(), "topk(0.5)"), (1,), new_model())
     nodes.run_rounds(Compressed(FedAvg(), ENCODER), (1,), new_model())
     assert sent(nodes, 1) == Expected(1).payloads(new_model(), 1)
+
+
+class Twice(FedAvg):
+    """Asks every node twice in a round, as sampling with replacement may do."""
+
+    def configure_train(self, *args: Any) -> Any:
+        for message in super().configure_train(*args):
+            for _ in range(2):
+                content, node = RecordDict(dict(message.content)), message.metadata.dst_node_id
+                yield Message(content, message_type="train", dst_node_id=node)
+
+
+@pytest.mark.parametrize("broadcast_encoder", [None, "lossless"])
+def test_a_node_that_is_asked_twice_in_a_round_loses_nothing(
+    nodes: Nodes, broadcast_encoder: str | None
+) -> None:
+    """Its updates are whole numbers: what arrived and the residual are exactly the sum of them."""
+    zeros = {name: 0 * array for name, array in new_model().items()}
+    total = dict(zeros)
+
+    def change(node: int, round_num: int) -> Model:
+        random = np.random.default_rng(int(sum(array.sum() for array in total.values())) % 1000)
+        update = {name: random.integers(-50, 50, a.shape).astype(np.float32) for name, a in zeros.items()}
+        for name, array in update.items():
+            total[name] = total[name] + array
+        return update
+
+    nodes.add(1, client_app(lambda node, number: change(node, number) if number < 4 else zeros))
+    inner = Twice(min_available_nodes=1, min_train_nodes=1)
+    strategy = Compressed(inner, "topk(0.3)", broadcast_encoder=broadcast_encoder)
+    model = zeros
+    for round_num in range(1, 9):
+        messages = strategy.configure_train(round_num, record(model), ConfigRecord(), nodes)
+        replies = [reply for message in messages for reply in nodes.send_and_receive([message])]
+        aggregated, metrics = strategy.aggregate_train(round_num, replies)
+        model = arrays(aggregated)
+        assert (metrics["fedplug-compressed"], metrics["fedplug-dense"]) == (1, 1)
+    for name, array in total.items():  # the residual is sent in rounds 4 to 8
+        np.testing.assert_array_equal(2 * model[name], array)
+
+
+def test_a_second_start_with_the_last_model_continues_and_one_with_another_model_is_a_new_training(
+    nodes: Nodes,
+) -> None:
+    """`Strategy.start` counts its rounds from 1 each time."""
+    for node in (1, 2):
+        nodes.add(node)
+    strategy, expected, model = Compressed(FedAvg(), ENCODER), Expected(1), new_model()
+    for sent_round, round_num in enumerate((1, 2, 3, 1, 2), 1):
+        update = {n: (model[n] + change) - model[n] for n, change in update_of(1, round_num).items()}
+        payloads, expected.state = expected.codec.encode_model(update, expected.state, sent_round)
+        model, metrics = nodes.run_rounds(strategy, (round_num,), model)
+        assert sent(nodes, 1) == payloads
+        assert metrics["fedplug-compressed"] == 2
+    nodes.run_rounds(strategy, (1,), new_model(5))
+    assert sent(nodes, 1) == Expected(1).payloads(new_model(5), 1)
+
+
+class Changing(FedAvg):
+    """Returns the model in another dtype in every round."""
+
+    def aggregate_train(self, server_round: int, replies: Any) -> Any:
+        model, metrics = super().aggregate_train(server_round, replies)
+        dtype = [np.float16, np.float64, np.float32][server_round % 3]
+        return record({name: array.astype(dtype) for name, array in arrays(model).items()}), metrics
+
+
+@pytest.mark.parametrize("make", [FedAdam, Changing])
+def test_a_strategy_that_changes_the_dtype_of_the_model_costs_neither_residuals_nor_bytes(
+    make: Any, nodes: Nodes, caplog: pytest.LogCaptureFixture
+) -> None:
+    for node in (1, 2):
+        nodes.add(node)
+    strategy, model, uplink = Compressed(make(), "topk(0.1)"), new_model(), []
+    for round_num in (1, 2, 3, 4):
+        model, metrics = nodes.run_rounds(strategy, (round_num,), model)
+        uplink.append(metrics["fedplug-uplink-bytes"])
+    assert model["dense/kernel"].dtype == np.float64
+    assert max(uplink) < 1.02 * min(uplink)
+    assert not [entry for entry in caplog.records if "dropped" in entry.getMessage()]
 
 
 def test_an_update_that_is_not_finite_is_an_error_of_its_node_and_leaves_the_residual(nodes: Nodes) -> None:

@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 from fedplug_flower import Compressed, CompressMod
-from flwr.app import ArrayRecord, ConfigRecord, Message, MetricRecord, RecordDict
+from flwr.app import ArrayRecord, ConfigRecord, Context, Message, MetricRecord, RecordDict
+from flwr.clientapp import ClientApp
 from flwr.clientapp.mod import fixedclipping_mod
 from flwr.serverapp.strategy import (
     DifferentialPrivacyClientSideFixedClipping,
@@ -24,7 +25,7 @@ from flwr.serverapp.strategy import (
     FedYogi,
     Krum,
 )
-from local_flower import Nodes, client_app, new_model, record, update_of
+from local_flower import Nodes, arrays, client_app, new_model, record, update_of
 
 import fedplug
 
@@ -121,6 +122,47 @@ def test_clipping_on_the_clients_happens_before_compression(nodes: Nodes) -> Non
     moved = np.sqrt(sum(float(((model[name] - array) ** 2).sum()) for name, array in new_model().items()))
     assert metrics["fedplug-compressed"] == 2
     assert moved <= 0.5 + 1e-4
+
+
+@pytest.mark.parametrize(
+    ("broadcast_encoder", "mods"),
+    [(None, [fixedclipping_mod, CompressMod()]), ("auto", []), ("auto", [fixedclipping_mod, CompressMod()])],
+    ids=["behind another mod", "missing", "behind another mod that reads a compressed model"],
+)
+def test_the_error_of_a_mod_in_the_wrong_place_says_where_it_belongs(
+    broadcast_encoder: str | None, mods: list[Any], nodes: Nodes, log: list[str]
+) -> None:
+    for node in (1, 2):
+        nodes.add(node, client_app(mods=mods))
+    inner = DifferentialPrivacyClientSideFixedClipping(FedAvg(), 1e-9, 0.5, 2)  # the other mod needs it
+    strategy = Compressed(inner, TOPK, broadcast_encoder=broadcast_encoder)
+    nodes.run_rounds(strategy, (1,), new_model())
+    assert "no update was accepted" in log[-1]
+    assert "CompressMod() goes first in" in log[-1]
+
+
+def test_a_mod_of_one_function_alone_is_an_error_of_the_others_that_says_so(nodes: Nodes) -> None:
+    app = ClientApp()
+
+    @app.evaluate()
+    def evaluate(message: Message, context: Context) -> Message:
+        measured = {"num-examples": 1, "arrays": len(arrays(message.content["arrays"]))}
+        return Message(RecordDict({"metrics": MetricRecord(measured)}), reply_to=message)
+
+    for node in (1, 2):
+        nodes.add(node, app)
+    strategy = Compressed(FedAvg(), TOPK, broadcast_encoder="auto")
+    sent = strategy.configure_evaluate(1, record(new_model()), ConfigRecord(), nodes)
+    for reply in nodes.send_and_receive(sent):
+        assert "CompressMod() goes first in ClientApp(mods=[...]), for all functions" in reply.error.reason
+
+
+def test_the_error_of_a_wrapper_around_compressed_says_what_belongs_outside(nodes: Nodes) -> None:
+    for node in (1, 2):
+        nodes.add(node)
+    strategy = DifferentialPrivacyServerSideFixedClipping(Compressed(FedAvg(), TOPK), 0.1, 1.0, 2)
+    with pytest.raises(TypeError, match=r"Compressed\(\) around all strategies"):
+        nodes.run_rounds(strategy, (1,), new_model())
 
 
 def test_the_metrics_of_a_round_say_which_bytes_were_sent_and_which_would_have_been(nodes: Nodes) -> None:
