@@ -18,7 +18,7 @@ from nvflare.app_common.utils.fl_model_utils import FLModelUtils
 
 from fedplug_nvflare.global_model import NO_MODEL, GlobalModel
 from fedplug_nvflare.receipts import Receipts
-from fedplug_nvflare.update import finite_numbers, num_steps
+from fedplug_nvflare.update import finite_numbers, none_accepted, num_steps
 
 __all__ = ["FedplugAggregator"]
 
@@ -68,12 +68,13 @@ class FedplugAggregator(ModelAggregator):
         if event_type == AppEventType.BEFORE_TRAIN_TASK:
             with self._lock:
                 if self._model is None:
-                    self._model = GlobalModel.of_task(fl_ctx, self.wire_ids)
+                    self._model = GlobalModel.of_task(fl_ctx, self.wire_ids, self)
         self._receipts.handle_event(event_type, fl_ctx)
 
     def reset_stats(self) -> None:
         """Discards the last round."""
         self._model: GlobalModel | None = None
+        self._refused: dict[str, str] = {}
         self._metrics = WeightedAggregationHelper()
         self._all_have_metrics = True
         self._uplink_bytes = 0
@@ -89,6 +90,7 @@ class FedplugAggregator(ModelAggregator):
             weight = self._weight(client, model)
             sent = self._add(model, weight)
         except Exception as error:  # any content is possible; NVFlare logs it as this client's error
+            self._refused[client] = str(error)
             raise ValueError(f"update of client {client!r} refused: {error}") from error
         self._uplink_bytes += sent
         self._all_have_metrics &= model.metrics is not None
@@ -104,12 +106,12 @@ class FedplugAggregator(ModelAggregator):
         if clients:
             self.info(f"{clients} updates took {self._uplink_bytes} bytes instead of {dense}")
         else:
-            self.warning("no update was accepted in this round; the model stays as it is")
+            self.error(f"the model stays as it is: {none_accepted(self._refused)}")
         metrics = self._metrics.get_result() if self._all_have_metrics else None
         try:
             params = self._mean()
         except ValueError as error:
-            self.warning(f"the round is refused, the model stays as it is: {error}")
+            self.error(f"the round is refused, the model stays as it is: {error}")
             params = {}
         self.reset_stats()
         return FLModel(
@@ -119,9 +121,15 @@ class FedplugAggregator(ModelAggregator):
     def accept(self, shareable: Shareable, fl_ctx: FLContext) -> bool:
         """Adds an update for ScatterAndGather, which expects a boolean instead of an error."""
         self.fl_ctx = fl_ctx
+        client = str(shareable.get_peer_prop(ReservedKey.IDENTITY_NAME, "?"))
         try:
             model = FLModelUtils.from_shareable(shareable)
-            model.meta[_CLIENT] = shareable.get_peer_prop(ReservedKey.IDENTITY_NAME, "?")
+        except Exception as error:  # any content is possible, and must not end the others' job
+            self._refused[client] = str(error)
+            self.error(f"update of client {client!r} refused: {error}")
+            return False
+        model.meta[_CLIENT] = client
+        try:
             self.accept_model(model)
         except ValueError as error:
             self.error(str(error))

@@ -6,7 +6,7 @@ import threading
 from typing import Any
 
 from nvflare.apis.dxo import DXO, DataKind, MetaKey
-from nvflare.apis.dxo_filter import DXOFilter
+from nvflare.apis.event_type import EventType
 from nvflare.apis.fl_context import FLContext
 from nvflare.apis.shareable import Shareable
 from nvflare.app_common.abstract.fl_model import FLModel, ParamsType
@@ -18,11 +18,12 @@ from fedplug.errors import FedplugError
 from fedplug.versions import LOSSLESS
 from fedplug_nvflare.global_model import is_torch
 from fedplug_nvflare.update import SEND_DIFFERENCES, VERSION, compressed_model
+from fedplug_nvflare.weight_filter import WeightFilter
 
 __all__ = ["FedplugBroadcaster"]
 
 
-class FedplugBroadcaster(DXOFilter):
+class FedplugBroadcaster(WeightFilter):
     """Compresses the model for clients that have a `FedplugReceiver`; others get NVFlare's plain weights.
 
     Use ``recipe.add_server_output_filter(FedplugBroadcaster("auto"), tasks=["train"])``, and
@@ -48,7 +49,7 @@ class FedplugBroadcaster(DXOFilter):
             ConfigError: The encoder cannot be parsed.
             UnknownNameError: There is no such encoder.
         """
-        super().__init__(supported_data_kinds=[DataKind.WEIGHTS], data_kinds_to_filter=[DataKind.WEIGHTS])
+        super().__init__(DataKind.WEIGHTS)
         self.encoder = encoder  # NVFlare reads a component's arguments from its attributes
         self._broadcaster = fedplug.Broadcaster(encoder)
         self._lock = threading.Lock()
@@ -56,6 +57,8 @@ class FedplugBroadcaster(DXOFilter):
 
     def handle_event(self, event_type: str, fl_ctx: FLContext) -> None:
         """Adds the transferred bytes to the meta of FedAvg's result of each round, and checks the result."""
+        if event_type == EventType.START_RUN and (reason := self.misplaced(fl_ctx)):
+            self.system_panic(reason, fl_ctx)
         if event_type != AppEventType.AFTER_AGGREGATION:
             return
         with self._lock:
@@ -77,21 +80,25 @@ class FedplugBroadcaster(DXOFilter):
                     fl_ctx,
                 )
 
+    def process(self, shareable: Shareable, fl_ctx: FLContext) -> Shareable:
+        """Sends the model; a collection of several models ends the job."""
+        try:
+            return super().process(shareable, fl_ctx)
+        except (FedplugError, ValueError) as error:
+            self.system_panic(f"the model cannot be sent: {error}", fl_ctx)
+            raise
+
     def process_dxo(self, dxo: DXO, shareable: Shareable, fl_ctx: FLContext) -> DXO | None:
         """Returns the message for the client; None for a client without a `FedplugReceiver`.
 
         Raises:
-            FedplugError: The model cannot be sent; the message names the tensor, and the job ends.
+            FedplugError: The model cannot be sent; the message names the tensor.
         """
         peer = fl_ctx.get_peer_context()
         version = peer.get_prop(VERSION) if peer else None
         if not isinstance(version, str) or dxo.meta.get(MetaKey.PROCESSED_ALGORITHM) is not None:
             return None
-        try:
-            message = self._message(dxo.data, version)
-        except FedplugError as error:
-            self.system_panic(f"the model cannot be sent: {error}", fl_ctx)
-            raise
+        message = self._message(dxo.data, version)
         return compressed_model(dxo, message, any(map(is_torch, dxo.data.values())))
 
     def _message(self, weights: dict[str, Any], version: str) -> bytes:

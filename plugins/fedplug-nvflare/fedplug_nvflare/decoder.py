@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from nvflare.apis.dxo import DXO, DataKind, MetaKey
-from nvflare.apis.dxo_filter import DXOFilter
+from nvflare.apis.dxo import DXO, DataKind, MetaKey, from_shareable
+from nvflare.apis.event_type import EventType
 from nvflare.apis.fl_constant import ReservedKey
 from nvflare.apis.fl_context import FLContext
 from nvflare.apis.shareable import Shareable
@@ -15,12 +15,13 @@ from nvflare.app_common.app_event_type import AppEventType
 
 from fedplug_nvflare.global_model import NO_MODEL, GlobalModel
 from fedplug_nvflare.receipts import Receipts
-from fedplug_nvflare.update import RECEIPT, finite_numbers, num_steps, replaced
+from fedplug_nvflare.update import RECEIPT, finite_numbers, mean_of, none_accepted, num_steps, replaced
+from fedplug_nvflare.weight_filter import WeightFilter
 
 __all__ = ["FedplugDecoder"]
 
 
-class FedplugDecoder(DXOFilter):
+class FedplugDecoder(WeightFilter):
     """Decodes each client's update as it arrives, for aggregators that do not support payloads.
 
     Use ``recipe.add_server_input_filter(FedplugDecoder(), tasks=["train"])``. `FedplugAggregator` needs no
@@ -29,8 +30,10 @@ class FedplugDecoder(DXOFilter):
     An update that is not from an encoder, or does not fit the global model, reaches no aggregator: the
     client's result becomes empty, which NVFlare's FedAvg skips with a warning. The server's log has the
     reason. (An error would end the job: FedAvg requires a good result of every client in the round.) A round
-    without updates, or with a mean that is not finite, leaves the model unchanged.
+    without updates, or with a mean that is not finite, leaves the model unchanged, and an error says why.
     """
+
+    must_be = "first"
 
     def __init__(self, receipts: str | None = None, wire_ids: list[str] | None = None) -> None:
         """Initializes the filter.
@@ -41,55 +44,75 @@ class FedplugDecoder(DXOFilter):
             wire_ids: Wire ids of the payloads to accept, for example ``["acme/1"]`` for an encoder of a
                 plugin; others are refused. None means those of fedplug's own encoders.
         """
-        kinds = [DataKind.WEIGHTS, DataKind.WEIGHT_DIFF]
-        super().__init__(supported_data_kinds=kinds, data_kinds_to_filter=kinds)
+        super().__init__(DataKind.WEIGHTS, DataKind.WEIGHT_DIFF)
         self.receipts = receipts
         self.wire_ids = wire_ids
         self._receipts = Receipts(receipts, self)
         self._task: Any = None
         self._model: GlobalModel | None = None
+        self._refused: dict[str, str] = {}
 
     def handle_event(self, event_type: str, fl_ctx: FLContext) -> None:
         """Handles an event of NVFlare's rounds, and checks FedAvg's result of each round."""
-        if event_type == AppEventType.BEFORE_TRAIN_TASK:
+        if event_type == EventType.START_RUN and (reason := self.misplaced(fl_ctx)):
+            self.system_panic(reason, fl_ctx)
+        elif event_type == AppEventType.BEFORE_TRAIN_TASK:
             task = fl_ctx.get_prop(AppConstants.TRAIN_SHAREABLE)
             if task is not self._task:  # the event comes once for each client
-                self._task, self._model = task, GlobalModel.of_task(fl_ctx, self.wire_ids)
+                self._task, self._refused = task, {}
+                self._model = GlobalModel.of_task(fl_ctx, self.wire_ids, self)
         elif event_type == AppEventType.AFTER_AGGREGATION:
-            result = fl_ctx.get_prop(AppConstants.AGGREGATION_RESULT)
-            if isinstance(result, FLModel):
-                self._check_result(result, fl_ctx)
+            self._check_result(fl_ctx.get_prop(AppConstants.AGGREGATION_RESULT), fl_ctx)
         self._receipts.handle_event(event_type, fl_ctx)
+
+    def process(self, shareable: Shareable, fl_ctx: FLContext) -> Shareable:
+        """Decodes a result; an invalid one becomes an empty update."""
+        try:
+            return super().process(shareable, fl_ctx)
+        except Exception as error:  # any content is possible, and must not end the others' job
+            return self._refuse(DXO(DataKind.WEIGHT_DIFF, {}), shareable, fl_ctx, error).update_shareable(
+                shareable
+            )
 
     def process_dxo(self, dxo: DXO, shareable: Shareable, fl_ctx: FLContext) -> DXO:
         """Decodes payloads to differences; an invalid update gives an empty one."""
-        client = shareable.get_peer_prop(ReservedKey.IDENTITY_NAME, "?")
         try:
             if self._model is None:
                 raise ValueError(NO_MODEL)
             payloads = self._model.payloads(dxo.data, dxo.meta, dxo.data_kind == DataKind.WEIGHT_DIFF)
             update = self._model.decode(payloads, num_steps(dxo.meta))
             metrics = _harmless(dxo.meta.get(MetaKey.INITIAL_METRICS))
-        except Exception as error:  # any content is possible, and must not end the others' job
-            self.log_error(fl_ctx, f"update of client {client!r} refused: {error}")
-            shareable.set_header(RECEIPT, None)  # the empty result may be accepted, the update is not
-            return replaced(dxo, {}, MetaKey.INITIAL_METRICS)
+        except Exception as error:
+            return self._refuse(dxo, shareable, fl_ctx, error)
         passed = replaced(dxo, update, MetaKey.INITIAL_METRICS)
         if metrics is not None:
             passed.set_meta_prop(MetaKey.INITIAL_METRICS, metrics)
         return passed
 
-    def _check_result(self, result: FLModel, fl_ctx: FLContext) -> None:
+    def _refuse(self, dxo: DXO, shareable: Shareable, fl_ctx: FLContext, error: Exception) -> DXO:
+        client = str(shareable.get_peer_prop(ReservedKey.IDENTITY_NAME, "?"))
+        self._refused[client] = str(error)
+        self.log_error(fl_ctx, f"update of client {client!r} refused: {error}")
+        shareable.set_header(RECEIPT, None)  # the empty result may be accepted, the update is not
+        return replaced(dxo, {}, MetaKey.INITIAL_METRICS)
+
+    def _check_result(self, result: Any, fl_ctx: FLContext) -> None:
         """Replaces a missing or non-finite mean by an empty difference: the model stays unchanged."""
+        mean = mean_of(result)
+        if mean is None:
+            return
         try:
-            if result.params and self._model is not None:
-                self._model.total.check(self._model.payloads(result.params, None, is_difference=True))
+            if mean and self._model is not None:
+                self._model.total.check(self._model.payloads(mean, None, is_difference=True))
                 return
-            reason = "no update was accepted"
+            reason = none_accepted(self._refused)
         except ValueError as error:
             reason = str(error)
-        self.log_warning(fl_ctx, f"the round is refused, the model stays as it is: {reason}")
-        result.params, result.params_type = {}, ParamsType.DIFF
+        self.log_error(fl_ctx, f"the round is refused, the model stays as it is: {reason}")
+        if isinstance(result, FLModel):
+            result.params, result.params_type = {}, ParamsType.DIFF
+        else:
+            replaced(from_shareable(result), {}).update_shareable(result)
 
 
 def _harmless(metrics: Any) -> dict[str, Any] | None:

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 from nvflare.apis.dxo import DXO, DataKind, MetaKey
-from nvflare.apis.dxo_filter import DXOFilter
 from nvflare.apis.event_type import EventType
 from nvflare.apis.fl_constant import FLContextKey
 from nvflare.apis.fl_context import FLContext
@@ -19,7 +18,17 @@ import fedplug
 from fedplug.errors import NonFiniteError
 from fedplug_nvflare.constants import Constants
 from fedplug_nvflare.tracking import track_bytes
-from fedplug_nvflare.update import ACCEPTED, RECEIPT, SEND_DIFFERENCES, SERVED, compressed, replaced
+from fedplug_nvflare.update import (
+    ACCEPTED,
+    RECEIPT,
+    REFUSED,
+    SEND_DIFFERENCES,
+    SERVED,
+    compressed,
+    is_compressed,
+    replaced,
+)
+from fedplug_nvflare.weight_filter import WeightFilter
 
 __all__ = ["FedplugEncoder", "state_url"]
 
@@ -29,6 +38,11 @@ _NOT_SERVED = (
 )
 """The reason why a job cannot begin."""
 
+_NOT_FILTERED = (
+    "in a workflow that clients control, such as swarm learning, NVFlare applies no filters to task {!r}, so "
+    "FedplugEncoder would compress nothing; use a workflow of the server, such as FedAvg, or remove it"
+)
+
 _UNTIL_IT_IS_READ = 2.0
 """Seconds before this site ends: NVFlare's server drops an unread error once all sites have left."""
 
@@ -36,7 +50,7 @@ _TASK = "fedplug_task"
 _MIN_SIZE = 64
 
 
-class FedplugEncoder(DXOFilter):
+class FedplugEncoder(WeightFilter):
     """Compresses a client's updates; the residual is kept in a store and added to the next update.
 
     Use ``recipe.add_client_output_filter(FedplugEncoder("topk(0.01) | qsgd(8)"), tasks=["train"])``. The
@@ -44,10 +58,12 @@ class FedplugEncoder(DXOFilter):
     that the payloads were accepted, through `FedplugAggregator` or `FedplugDecoder`. If they were lost or
     refused, the residual returns to its previous value.
 
-    A server that does not read payloads ends the job at its first task; the logs have the remedy. A result
-    with full weights is an error: only differences can be compressed, and NVFlare makes them with
-    ``params_transfer_type=TransferType.DIFF``. An update that is not finite is replaced by an empty result,
-    which NVFlare's FedAvg skips; the client's log has the reason. (An error would end the job for all sites.)
+    A job that cannot work ends at its first task, and the logs have the remedy. Reasons are a server that
+    does not read payloads, a workflow without NVFlare's events of training, and a filter of weights behind
+    this one. A result with full weights is an error: only differences can be compressed, and NVFlare makes
+    them with ``params_transfer_type=TransferType.DIFF``. A collection of DXOs is an error, too. An update
+    that is not finite is replaced by an empty result, which NVFlare's FedAvg skips; the client's log has the
+    reason. (An error would end the job for all sites.)
 
     The log says once which tensors are sent exactly, such as batch normalization statistics, and why.
     """
@@ -69,8 +85,7 @@ class FedplugEncoder(DXOFilter):
             ConfigError: The codec cannot be parsed.
             UnknownNameError: There is no such encoder.
         """
-        kinds = [DataKind.WEIGHTS, DataKind.WEIGHT_DIFF]
-        super().__init__(supported_data_kinds=kinds, data_kinds_to_filter=kinds)
+        super().__init__(DataKind.WEIGHTS, DataKind.WEIGHT_DIFF)
         self.codec = codec  # NVFlare reads a component's arguments from its attributes
         self.store = store
         self._codec = fedplug.codec(codec, min_size=min_size).require_updates()
@@ -82,11 +97,10 @@ class FedplugEncoder(DXOFilter):
         if event_type == EventType.BEFORE_TASK_EXECUTION:
             task = fl_ctx.get_prop(FLContextKey.TASK_DATA)
             if isinstance(task, Shareable):
-                if not task.get_header(SERVED):
-                    self.log_error(fl_ctx, _NOT_SERVED)
+                if reason := self._reason_to_end(task, fl_ctx):
+                    self.log_error(fl_ctx, reason)
                     # The error must reach the server, too, which would otherwise wait for this site.
-                    reason = Shareable({"reason": _NOT_SERVED})
-                    self.fire_fed_event(EventType.FATAL_SYSTEM_ERROR, reason, fl_ctx)
+                    self.fire_fed_event(EventType.FATAL_SYSTEM_ERROR, Shareable({"reason": reason}), fl_ctx)
                     time.sleep(_UNTIL_IT_IS_READ)
                 round_num = task.get_header(AppConstants.CURRENT_ROUND) or 0
                 seen = (
@@ -109,6 +123,8 @@ class FedplugEncoder(DXOFilter):
                 f"the result is of full weights; {SEND_DIFFERENCES}; for tasks that return weights, such as "
                 "submit_model, this filter is not: add it with tasks=['train']"
             )
+        if is_compressed(dxo.meta):  # raises for other processing, such as quantization
+            raise ValueError("the update is compressed already; add one FedplugEncoder to a task")
         round_num, accepted, constants, run = fl_ctx.get_prop(_TASK) or (0, None, Constants({}), None)
         identity, job = fl_ctx.get_identity_name(), fl_ctx.get_job_id()
         with fedplug.open_store(state_url(self.store, fl_ctx)) as store:
@@ -127,6 +143,19 @@ class FedplugEncoder(DXOFilter):
         shareable.set_header(RECEIPT, receipt)
         self._report(dxo, payloads, receipt, round_num, fl_ctx)
         return compressed(dxo, payloads)
+
+    def _reason_to_end(self, task: Shareable, fl_ctx: FLContext) -> str | None:
+        """Returns the reason why the job cannot work; None for tasks without this filter, too."""
+        tasks = {name for name, _ in self.chains(fl_ctx)}
+        name, runner = fl_ctx.get_prop(FLContextKey.TASK_NAME), fl_ctx.get_prop(FLContextKey.RUNNER)
+        executor = runner.find_executor(name) if runner else None
+        if (learned := getattr(executor, "learn_task_name", None)) in tasks:  # NVFlare's ClientSideController
+            return _NOT_FILTERED.format(learned)
+        if tasks and name not in tasks:
+            return None
+        if reason := self.misplaced(fl_ctx) or task.get_header(REFUSED):
+            return reason
+        return None if task.get_header(SERVED) else _NOT_SERVED
 
     def _report(
         self, dxo: DXO, payloads: dict[str, bytes], receipt: str, round_num: int, fl_ctx: FLContext

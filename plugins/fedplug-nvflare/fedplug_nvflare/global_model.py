@@ -7,7 +7,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from nvflare.apis.dxo import from_shareable
+from nvflare.apis.dxo import DXO, DataKind
+from nvflare.apis.fl_component import FLComponent
 from nvflare.apis.fl_context import FLContext
 from nvflare.app_common.app_constant import AppConstants
 
@@ -16,6 +17,7 @@ from fedplug.codecs import BUILT_IN
 from fedplug.encoders import Identity
 from fedplug_nvflare.constants import Constants
 from fedplug_nvflare.update import SEND_DIFFERENCES, is_compressed
+from fedplug_nvflare.weight_filter import COLLECTION, leaves
 
 __all__ = ["NO_MODEL", "GlobalModel", "is_torch", "native"]
 
@@ -58,9 +60,22 @@ class GlobalModel:
         )
 
     @classmethod
-    def of_task(cls, fl_ctx: FLContext, wire_ids: Sequence[str] | None) -> GlobalModel:
-        """Reads the task that NVFlare is about to send (the event BEFORE_TRAIN_TASK)."""
-        return cls(from_shareable(fl_ctx.get_prop(AppConstants.TRAIN_SHAREABLE)).data, wire_ids)
+    def of_task(
+        cls, fl_ctx: FLContext, wire_ids: Sequence[str] | None, component: FLComponent
+    ) -> GlobalModel | None:
+        """Reads the task that NVFlare is about to send (the event BEFORE_TRAIN_TASK).
+
+        Returns:
+            None if the task has no weights, as for the validation of another model. A collection ends the job
+            before its first training: updates would be collections, too.
+        """
+        found = leaves(fl_ctx.get_prop(AppConstants.TRAIN_SHAREABLE))
+        if len(found) > 1:
+            kinds = ", ".join(str(leaf.data_kind) for leaf in found)
+            component.system_panic(f"the task: {COLLECTION.format(f'{len(found)} DXOs ({kinds})')}", fl_ctx)
+        if len(found) != 1 or found[0].data_kind != DataKind.WEIGHTS:
+            return None
+        return cls(found[0].data, wire_ids)
 
     @property
     def dense_bytes(self) -> int:
@@ -77,10 +92,11 @@ class GlobalModel:
             ValueError: The update has full weights, is not finite, or has no arrays; the message names the
                 tensor.
         """
+        if not isinstance(data, Mapping) or any(isinstance(value, DXO) for value in data.values()):
+            kind = "collection of DXOs" if isinstance(data, Mapping) else type(data).__name__
+            raise ValueError(f"it holds a {kind}, not tensors by name")
         if not is_difference:
             raise ValueError(f"it is of full weights; {SEND_DIFFERENCES}")
-        if not isinstance(data, Mapping):
-            raise ValueError(f"it holds a {type(data).__name__}, not tensors by name")
         return data if is_compressed(meta) else self._dense.encode_model(self._constants.left_out(data))[0]
 
     def decode(self, payloads: Mapping[str, bytes], weight: float) -> dict[str, Any]:

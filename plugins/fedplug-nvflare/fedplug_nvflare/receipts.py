@@ -16,12 +16,11 @@ from nvflare.apis.fl_component import FLComponent
 from nvflare.apis.fl_constant import FLContextKey
 from nvflare.apis.fl_context import FLContext
 from nvflare.apis.shareable import Shareable
-from nvflare.app_common.abstract.fl_model import FLModel
 from nvflare.app_common.app_constant import AppConstants
 from nvflare.app_common.app_event_type import AppEventType
 
 from fedplug.stores.files import whole_file
-from fedplug_nvflare.update import ACCEPTED, RECEIPT, SERVED
+from fedplug_nvflare.update import ACCEPTED, RECEIPT, REFUSED, SERVED, mean_of
 
 __all__ = ["Receipts"]
 
@@ -31,6 +30,14 @@ _LONGEST = 200
 
 _KEPT = {AppEventType.AFTER_LEARNABLE_PERSIST, AppEventType.ROUND_STARTED, EventType.END_RUN}
 """Events by which the model of the last round is stored, if at all."""
+
+
+_NO_EVENTS = (
+    "the server's workflow fires no event BEFORE_TRAIN_TASK, so fedplug knows neither the model of a round "
+    "nor which updates were accepted; use FedAvg, FedProx, FedOpt, SCAFFOLD or ScatterAndGather, or remove "
+    "FedplugEncoder"
+)
+"""The reason why the updates of a task cannot be decoded, as in cyclic weight transfer."""
 
 
 class Receipts:
@@ -50,6 +57,7 @@ class Receipts:
         self._this_round: dict[str, str] = {}
         self._accepted: dict[str, str] = {}
         self._written: dict[str, str] = {}
+        self._is_training = False
         self._lock = threading.Lock()
 
     def handle_event(self, event_type: str, fl_ctx: FLContext) -> None:
@@ -70,10 +78,11 @@ class Receipts:
             if event_type == AppEventType.AFTER_CONTRIBUTION_ACCEPT:
                 self._record(fl_ctx)
             elif event_type == AppEventType.AFTER_AGGREGATION:
-                result = fl_ctx.get_prop(AppConstants.AGGREGATION_RESULT)
-                if not isinstance(result, FLModel) or result.params:  # otherwise the round was refused
+                if mean_of(fl_ctx.get_prop(AppConstants.AGGREGATION_RESULT)) != {}:  # a refused round
                     self._accepted.update(self._this_round)
                 self._this_round.clear()
+            elif event_type == AppEventType.BEFORE_TRAIN_TASK:
+                self._is_training = True
             elif event_type == EventType.AFTER_TASK_DATA_FILTER:
                 self._tell(fl_ctx)
             elif event_type in _KEPT:
@@ -108,6 +117,8 @@ class Receipts:
         task = fl_ctx.get_prop(FLContextKey.TASK_DATA)  # this client's copy
         if isinstance(task, Shareable):
             task.set_header(SERVED, self._run)
+            if not self._is_training:
+                task.set_header(REFUSED, _NO_EVENTS)
             if receipt := self._accepted.get(_client(fl_ctx)):
                 task.set_header(ACCEPTED, receipt)
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from nvflare.apis.dxo import DXO, DataKind, MetaKey, from_shareable
-from nvflare.apis.dxo_filter import DXOFilter
 from nvflare.apis.event_type import EventType
 from nvflare.apis.fl_constant import FLContextKey
 from nvflare.apis.fl_context import FLContext
@@ -18,6 +17,7 @@ from fedplug_nvflare.encoder import state_url
 from fedplug_nvflare.global_model import native
 from fedplug_nvflare.tracking import track_bytes
 from fedplug_nvflare.update import VERSION, message_of
+from fedplug_nvflare.weight_filter import WeightFilter
 
 __all__ = ["FedplugReceiver"]
 
@@ -28,7 +28,7 @@ _NOT_RECEIVED = (
 """The reason why a task cannot be executed."""
 
 
-class FedplugReceiver(DXOFilter):
+class FedplugReceiver(WeightFilter):
     """Replaces the server's message by the model before the task is executed; plain weights pass.
 
     Use ``recipe.add_client_input_filter(FedplugReceiver(), tasks=["train"])`` with a `FedplugBroadcaster` on
@@ -36,6 +36,8 @@ class FedplugReceiver(DXOFilter):
     has changed. A message that is damaged, too large, or for another version gives no model: NVFlare's policy
     for failed clients applies, the client's log has the reason, and the next message fits.
     """
+
+    must_be = "first"
 
     def __init__(
         self,
@@ -53,19 +55,24 @@ class FedplugReceiver(DXOFilter):
             wire_ids: Wire ids of the payloads to accept, for example ``["acme/1"]`` for an encoder of a
                 plugin; others are refused. None means those of fedplug's own encoders.
         """
-        super().__init__(supported_data_kinds=[DataKind.WEIGHTS], data_kinds_to_filter=[DataKind.WEIGHTS])
+        super().__init__(DataKind.WEIGHTS)
         self.store = store
         self.max_bytes = max_bytes
         self.wire_ids = wire_ids
 
     def handle_event(self, event_type: str, fl_ctx: FLContext) -> None:
-        """Reports the stored version when the job starts; ends the job at a task with a message."""
+        """Reports the stored version when the job starts; ends the job at a task that it cannot decode."""
         if event_type == EventType.START_RUN:
             _report(None, fl_ctx)  # even if the store cannot be opened, so that the first task says so
             with fedplug.open_store(state_url(self.store, fl_ctx)) as store:
                 _report(self._opened(store, fl_ctx).version, fl_ctx)
+            return
+        reason = None
+        if event_type == EventType.BEFORE_TASK_DATA_FILTER:
+            reason = self.misplaced(fl_ctx)
         elif event_type == EventType.BEFORE_TASK_EXECUTION and _holds_message(fl_ctx):
             reason = _NOT_RECEIVED.format(fl_ctx.get_prop(FLContextKey.TASK_NAME))
+        if reason is not None:
             self.log_error(fl_ctx, reason)
             # The error must reach the server, too, which would otherwise wait for this site.
             self.fire_fed_event(EventType.FATAL_SYSTEM_ERROR, Shareable({"reason": reason}), fl_ctx)

@@ -16,10 +16,14 @@ from typing import Any
 
 from nvflare.apis.dxo import DXO, DataKind, MetaKey
 from nvflare.apis.fl_constant import FLMetaKey
+from nvflare.app_common.abstract.fl_model import FLModel
+
+from fedplug_nvflare.weight_filter import leaves
 
 __all__ = [
     "ACCEPTED",
     "RECEIPT",
+    "REFUSED",
     "SEND_DIFFERENCES",
     "SERVED",
     "VERSION",
@@ -27,7 +31,9 @@ __all__ = [
     "compressed_model",
     "finite_numbers",
     "is_compressed",
+    "mean_of",
     "message_of",
+    "none_accepted",
     "num_steps",
     "replaced",
 ]
@@ -41,6 +47,9 @@ ACCEPTED = "fedplug_accepted"
 SERVED = "fedplug_served"
 """The header of a task from a server that reads payloads: a text that is unique to the run of a job."""
 
+REFUSED = "fedplug_refused"
+"""The header of a task from a server with fedplug whose workflow it cannot follow, with the reason."""
+
 VERSION = "fedplug_version"
 """The public property of a client's contexts with the version of its model; empty if it has none."""
 
@@ -52,6 +61,9 @@ SEND_DIFFERENCES = (
 
 _ALGORITHM = "fedplug"
 """The value under NVFlare's key for processed data, so that its aggregators do not mix the two kinds."""
+
+_REASONS = 5
+"""Maximum number of reasons in a message of one line."""
 
 _MESSAGE, _IS_TORCH = "message", "is_torch"
 """The names of a model's message, and of whether its arrays were torch tensors."""
@@ -102,6 +114,30 @@ def message_of(dxo: DXO) -> tuple[bytes, bool] | None:
     if not isinstance(message, bytes):
         raise ValueError(f"the task's model is not the message of a FedplugBroadcaster, but {type(message)}")
     return message, bool(dxo.data.get(_IS_TORCH))
+
+
+def mean_of(result: Any) -> Any:
+    """Returns the arrays of a round's result, an FLModel of FedAvg or a DXO of ScatterAndGather.
+
+    They are empty for a refused round, and None if the result is something else.
+    """
+    if isinstance(result, FLModel):
+        return result.params or {}
+    found = leaves(result)
+    return found[0].data if len(found) == 1 else None
+
+
+def none_accepted(refused: Mapping[str, str]) -> str:
+    """Returns why a round has no update.
+
+    Args:
+        refused: The reasons by client; clients whose result was an error or empty are not among them.
+    """
+    reasons = [f"{client!r}: {reason}" for client, reason in refused.items()]
+    if len(reasons) > _REASONS:
+        reasons[_REASONS:] = [f"and {len(reasons) - _REASONS} more"]
+    said = "; ".join(reasons) or "no client sent one, and their logs say why"
+    return f"no update was accepted in this round: {said}"
 
 
 def num_steps(meta: Mapping[str, Any]) -> float:

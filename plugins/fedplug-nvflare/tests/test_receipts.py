@@ -121,3 +121,13 @@ def test_the_lines_on_the_page_are_right() -> None:
     names = {"FedplugEncoder": FedplugEncoder, "FedplugAggregator": FedplugAggregator}
     exec(block, names)
     assert {type(names["encoder"]), type(names["aggregator"])} == {FedplugEncoder, FedplugAggregator}
+
+
+@pytest.mark.parametrize("params", [{}, {"k": 1.0}])
+def test_a_refused_round_of_scatter_and_gather_accepts_no_receipt(tmp_path: Path, params: dict) -> None:
+    receipts = opened(tmp_path / "receipts.json")
+    contribute(receipts, "site-1", "0-a")
+    fl_ctx = contexts.context("server", "")
+    fl_ctx.set_prop(AppConstants.AGGREGATION_RESULT, contexts.result(params), private=True, sticky=False)
+    receipts.handle_event(AppEventType.AFTER_AGGREGATION, fl_ctx)
+    assert told(receipts, "site-1") == ("0-a" if params else None)

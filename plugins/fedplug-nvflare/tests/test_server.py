@@ -315,3 +315,79 @@ def test_dense_differences_of_constants_that_are_not_finite_are_taken(constant: 
     assert accept(aggregator, contexts.result({"mask": nan, "w": np.ones(3, np.float32)}))
     assert not accept(aggregator, contexts.result({"mask": nan[::-1], "w": np.ones(3, np.float32)}))
     assert_same(aggregated(aggregator), {"mask": np.zeros(2, np.float32), "w": np.ones(3, np.float32)})
+
+
+BAD = {
+    "metrics are a list": lambda dxo: dxo["meta"].update({MetaKey.INITIAL_METRICS: [1]}),
+    "metrics are a number": lambda dxo: dxo["meta"].update({MetaKey.INITIAL_METRICS: 1.5}),
+    "the meta is a list": lambda dxo: dxo.update(meta=[1]),
+    "the data are a list": lambda dxo: dxo.update(data=[1]),
+    "the data are a collection": lambda dxo: dxo.update(data={"a": DXO(DataKind.WEIGHT_DIFF, {"k": 1})}),
+    "the kind is unknown": lambda dxo: dxo.update(kind=["x"]),
+    "the history is a number": lambda dxo: dxo["meta"].update({MetaKey.FILTER_HISTORY: 5, "steps": {}}),
+    "the weight is a list": lambda dxo: dxo["meta"].update({MetaKey.NUM_STEPS_CURRENT_ROUND: [[]]}),
+    "a name is a number": lambda dxo: dxo["data"].update({5: b""}),
+}
+
+
+@pytest.mark.parametrize("bad", BAD)
+def test_no_result_of_a_client_raises(
+    aggregator: FedplugAggregator, decoder: FedplugDecoder, bad: str
+) -> None:
+    """An error in NVFlare's callbacks would end the job of all clients."""
+    for component in (aggregator, decoder):
+        sent = compressed(update(1))
+        BAD[bad](sent["DXO"])
+        if component is aggregator:
+            assert accept(aggregator, sent, "bad") in (True, False)
+        else:
+            decoder.process(contexts.arrived(sent, "bad"), contexts.context("server", "bad"))
+    assert accept(aggregator, compressed(update(2)), "good")
+    assert aggregated(aggregator)
+
+
+def test_a_message_without_an_update_does_not_raise(aggregator: FedplugAggregator) -> None:
+    assert not accept(aggregator, Shareable())
+    assert not accept(aggregator, contexts.result({"accuracy": 1.0}, DataKind.METRICS))
+
+
+def test_a_round_without_updates_is_an_error_that_says_why(
+    aggregator: FedplugAggregator, decoder: FedplugDecoder, caplog: pytest.LogCaptureFixture
+) -> None:
+    def error() -> str:
+        (found,) = [
+            one.getMessage() for one in caplog.records if "no update was accepted" in one.getMessage()
+        ]
+        caplog.clear()
+        return found
+
+    broken = {"kernel": b""}
+    accept(aggregator, contexts.result(broken, **{MetaKey.PROCESSED_ALGORITHM: "fedplug"}), "site-1")
+    accept(aggregator, contexts.result(update(1), DataKind.WEIGHTS), "site-2")
+    caplog.clear()
+    assert aggregated(aggregator) == {}
+    reasons = error()
+    assert "'site-1': there is no payload of ['half', 'steps']" in reasons
+    assert "'site-2': it is of full weights" in reasons
+    contexts.begin_round(aggregator, WEIGHTS)
+    assert aggregated(aggregator) == {}
+    assert "no client sent one, and their logs say why" in error()
+    sent = contexts.arrived(contexts.result(update(1), DataKind.WEIGHTS), "site-3")
+    decoder.process(sent, contexts.context("server", "site-3"))
+    fl_ctx = contexts.context("server", "site-3")
+    caplog.clear()
+    fl_ctx.set_prop(
+        AppConstants.AGGREGATION_RESULT, FLModel(params={}, params_type=ParamsType.DIFF), private=True
+    )
+    decoder.handle_event(AppEventType.AFTER_AGGREGATION, fl_ctx)
+    assert "'site-3': it is of full weights" in error()
+
+
+def test_a_mean_of_scatter_and_gather_that_is_not_finite_changes_nothing(decoder: FedplugDecoder) -> None:
+    """Its result is a DXO and not an FLModel."""
+    mean = update(1) | {"kernel": np.full((64, 32), np.inf, np.float32)}
+    result = contexts.result(mean)
+    fl_ctx = contexts.context("server", "site-1")
+    fl_ctx.set_prop(AppConstants.AGGREGATION_RESULT, result, private=True, sticky=False)
+    decoder.handle_event(AppEventType.AFTER_AGGREGATION, fl_ctx)
+    assert from_shareable(result).data == {}

@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 from nvflare.apis.dxo import DXO, DataKind, MetaKey
-from nvflare.apis.dxo_filter import DXOFilter
 from nvflare.apis.fl_context import FLContext
 from nvflare.apis.shareable import Shareable
 
@@ -20,6 +19,7 @@ from fedplug_nvflare.global_model import is_torch
 from fedplug_nvflare.he.encrypted_sum import EncryptedSum
 from fedplug_nvflare.he.replica import Replica
 from fedplug_nvflare.update import SEND_DIFFERENCES, num_steps
+from fedplug_nvflare.weight_filter import WeightFilter
 
 __all__ = ["DATA", "HEReceiver", "HESender"]
 
@@ -27,7 +27,7 @@ DATA = "fedplug_sum"
 """The name of the vector, and of the sum, in NVFlare's messages."""
 
 
-class _HEFilter(DXOFilter):
+class _HEFilter(WeightFilter):
     """A filter with the replica of its site, which is in a store in the job's folder."""
 
     def __init__(self, encoder: str | dict[str, Any], sites: list[str]) -> None:
@@ -42,8 +42,7 @@ class _HEFilter(DXOFilter):
             CapabilityError: It is another encoder.
             ConfigError: The encoder cannot be read.
         """
-        kinds = [DataKind.WEIGHTS, DataKind.WEIGHT_DIFF]
-        super().__init__(supported_data_kinds=kinds, data_kinds_to_filter=kinds)
+        super().__init__(DataKind.WEIGHTS, DataKind.WEIGHT_DIFF)
         EncryptedSum(MaskedSum(encoder, {"": np.zeros(1, np.float32)}), sites)  # raises
         self.encoder = encoder  # NVFlare reads a component's arguments from its attributes
         self.sites = sites
