@@ -61,7 +61,8 @@ class ClientCodec:
     If a message is delivered twice, both answers have the same bytes. A message of an older round changes
     nothing, whatever is settled for it. Only `encode_model` writes: one commit has the next state, the
     payloads, and the decision before them. If the process ends between the two steps, the decision is made
-    again. An object belongs to one client, and is not thread-safe.
+    again. An object belongs to one client, and one thread at a time uses it. After another object of this
+    client has encoded, it raises an error, and nothing is lost.
 
     The arrays of the model may change: a new array begins without a residual, and so does an array with
     another shape. If only the dtype of floats changes, the residual is rounded to it. The residual of a
@@ -73,8 +74,8 @@ class ClientCodec:
 
         Args:
             codec: The codec of all rounds of this client.
-            store: The store, from `fedplug.open_store`; the caller closes it. Any number of clients of one
-                process may share it.
+            store: The store, from `fedplug.open_store`; the caller closes it. Any number of clients may share
+                it, in any number of threads of one process.
             client_id: The client's name; any text.
             training: The name of the training. Round numbers rise within a training; another one may begin
                 at 0 again.
@@ -95,6 +96,7 @@ class ClientCodec:
         self._training = training
         signature = {"codec": repr(codec.encoder), "min_size": codec.min_size}
         self._kept = store.open_process(self._client, signature)
+        self._round = self._kept.last_round  # of the store; each commit has the next one
         self._stored = self._now = _Slots(**(self._kept.metadata or {}))
 
     @property
@@ -119,8 +121,8 @@ class ClientCodec:
             The payloads by name, and their receipt: a text to send along.
 
         Raises:
-            ArgumentError: The previous payloads are not settled, or the round is older than all stored
-                payloads; or as for `Codec.encode_model`.
+            ArgumentError: The previous payloads are not settled, the round is older than all stored payloads,
+                or another object has encoded since; or as for `Codec.encode_model`.
             ConfigError: The encoder does not fit this model, see `Codec.encode_model`.
             NonFiniteError: An array has a NaN or an infinity, see `Codec.encode_model`.
             StoreError: The next state cannot be stored. Like all errors, it leaves the state unchanged.
@@ -130,6 +132,11 @@ class ClientCodec:
             raise ArgumentError(
                 f"payload {pending} of this client is not settled; call settle(receipt) with what the server "
                 "accepted, or settle(None)"
+            )
+        if self._kept.last_round != self._round:
+            raise ArgumentError(
+                f"another object has encoded updates of {self._client} since, and nothing has changed; make "
+                "a new ClientCodec"
             )
         round_num = as_round(round_num)
         if self._stored.training == self._training and round_num < _round_of(self._stored.pending):
@@ -142,15 +149,15 @@ class ClientCodec:
         receipt = _receipt(payloads, round_num)
         accepted = self._now.accepted if self._stored.training == self._training else None
         after = _Slots(current, receipt, accepted, self._training)
-        last = self._kept.last_round
+        number = 0 if self._round is None else self._round + 1
         answer = {name: np.frombuffer(payload, np.uint8) for name, payload in payloads.items()}
         self._kept.commit(
-            0 if last is None else last + 1,
+            number,
             client_states={after.free: next_state, _answer(after.free): answer},
             server_state={},
             metadata=after._asdict(),
         )
-        self._stored = self._now = after
+        self._stored, self._now, self._round = after, after, number
         if dropped:
             _log.warning(
                 "%s: the model has changed; the residuals of arrays %s are dropped", self._client, dropped

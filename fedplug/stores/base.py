@@ -24,9 +24,10 @@ Tensors = Mapping[str, np.ndarray[Any, Any]]
 class StateStore(abc.ABC):
     """Keeps the state of clients and server between the rounds of any number of training processes.
 
-    A store is used by one thread at a time and has at most one user at a time. Opening a store that is
-    already open, in this process or another, raises `StoreError`. A store that lives in one object, such as
-    ``memory://``, cannot be opened twice. There are no separate readers: data never changes under a reader.
+    A store has at most one user at a time, which is one process with any number of threads. Each call takes
+    effect as a whole, before or after the calls of other threads; `fedplug.stores.turns` has a lock for that.
+    Opening a store that is already open, in this process or another, raises `StoreError`. A store that lives
+    in one object, such as ``memory://``, cannot be opened twice.
 
     All errors are `fedplug.errors.StoreError` or subclasses, with a message of one line. After `close`,
     every call except `close` raises one.

@@ -12,12 +12,13 @@ import os
 import shutil
 import tempfile
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 from typing import BinaryIO
 
 from fedplug.errors import CorruptStoreError, StoreError
 from fedplug.stores.files import sync_folder, whole_folder
+from fedplug.stores.forks import Connection
 from fedplug.stores.index import copy_index
 from fedplug.stores.lock import FolderLock
 from fedplug.stores.segment import SegmentFolder
@@ -98,12 +99,12 @@ def _quiet(source: Path) -> Iterator[None]:
     if not os.access(source, os.W_OK):  # on a read-only disk nothing changes
         yield
         return
-    lock = FolderLock(source)
-    try:
+    lock, own = FolderLock(source), Connection.opened_here(source / INDEX)
+    with closing(lock), ExitStack() as turn:
+        if own is not None:  # a thread that commits takes its turn first and then the lock, too
+            turn.enter_context(own.turn.lock)
         with lock:
             yield
-    finally:
-        lock.close()
 
 
 def _require_store(source: Path) -> None:

@@ -9,24 +9,29 @@ from __future__ import annotations
 import ctypes
 import os
 import sqlite3
+import threading
 import weakref
 from pathlib import Path
 from typing import Any
 
-from fedplug.errors import StoreError
+from fedplug.stores.turns import Turn
 
-__all__ = ["Connection"]
+__all__ = ["Connection", "lock_for_forks"]
 
 _open: weakref.WeakSet[Connection] = weakref.WeakSet()
 
 
 class Connection(sqlite3.Connection):
-    """A connection that works, and is closed, only in the process that opened it."""
+    """A connection that works, and is closed, only in the process that opened it.
+
+    Attributes:
+        turn: The lock for threads that share the connection.
+    """
 
     def __init__(self, path: Any, **options: Any) -> None:
         super().__init__(path, **options)
-        self._path = path
-        self._process = os.getpid()
+        self._path = os.path.realpath(path)
+        self.turn = Turn(str(path))
         _open.add(self)
 
     def execute(self, sql: str, parameters: Any = (), /) -> sqlite3.Cursor:
@@ -35,16 +40,12 @@ class Connection(sqlite3.Connection):
         Raises:
             StoreError: This process is a forked child of the one that opened the connection.
         """
-        if self._is_of_parent():
-            raise StoreError(
-                f"{self._path} was opened before a fork(), by the parent of this process; use it only there, "
-                "or start processes with the 'spawn' method"
-            )
+        self.turn.require_own_process()
         return super().execute(sql, parameters)
 
     def close(self) -> None:
         """Closes the connection; does nothing in a forked child."""
-        if not self._is_of_parent():
+        if not self.turn.is_of_parent():
             super().close()
             _open.discard(self)
 
@@ -52,11 +53,15 @@ class Connection(sqlite3.Connection):
     def opened_here(path: Path) -> Connection | None:
         """Returns this process's connection to a file, if there is one."""
         same = os.path.realpath(path)
-        mine = (connection for connection in _open if not connection._is_of_parent())
-        return next((each for each in mine if os.path.realpath(each._path) == same), None)
+        mine = (connection for connection in list(_open) if not connection.turn.is_of_parent())
+        return next((each for each in mine if each._path == same), None)
 
-    def _is_of_parent(self) -> bool:
-        return os.getpid() != self._process
+
+def lock_for_forks() -> threading._RLock:
+    """Returns a lock that forks wait for, so that no child begins with the lock of another thread."""
+    lock = threading.RLock()
+    os.register_at_fork(before=lock.acquire, after_in_parent=lock.release, after_in_child=lock.release)
+    return lock
 
 
 def _keep_in_child() -> None:

@@ -24,6 +24,7 @@ from fedplug.stores import schema
 from fedplug.stores.forks import Connection
 from fedplug.stores.rows import Entry, ProcessRow, RoundRow, SegmentRow
 from fedplug.stores.segment import Extent, occupied
+from fedplug.stores.turns import Turn
 
 __all__ = ["LOG", "Index", "copy_index", "reading"]
 
@@ -57,7 +58,10 @@ class Index:
     Attributes:
         path: The file that errors name.
         remedy: The end of errors about damage.
+        turn: The lock for threads that share an index, unless it is read-only.
     """
+
+    turn: Turn
 
     def __init__(
         self, path: Path, *, create: bool, named: Path | None = None, read_only: bool = False
@@ -84,9 +88,10 @@ class Index:
                 self._db = self._files.enter_context(reading(path))
             else:
                 # With SQLite's default timeout, a second opening would wait five seconds before its error.
-                self._db = sqlite3.connect(
+                self._db = connection = sqlite3.connect(
                     path, timeout=0, isolation_level=None, check_same_thread=False, factory=Connection
                 )
+                self.turn = connection.turn
                 self._files.callback(self._db.close)
         try:
             with self._translated():

@@ -12,6 +12,7 @@ from fedplug import kernels
 from fedplug.errors import ConfigError, StoreError
 from fedplug.stores import blob, rules
 from fedplug.stores.base import ProcessState, StateStore, Tensors
+from fedplug.stores.forks import lock_for_forks
 from fedplug.stores.read_only import can_be_written, give_up
 
 if TYPE_CHECKING:
@@ -45,9 +46,9 @@ class MemoryStore(StateStore):
         if kept is None and signature is None:
             raise rules.no_such_process("this memory store", process_id, processes)
         if kept is None:
-            kept = _MemoryProcess(self, process_id, rules.to_json("signature", signature))
-            processes[process_id] = kept
-        elif signature is not None:
+            new = _MemoryProcess(self, process_id, rules.to_json("signature", signature))
+            kept = processes.setdefault(process_id, new)  # another thread may have been first
+        if signature is not None:
             rules.check_signature("this memory store", process_id, kept.signature_text, signature)
         return kept
 
@@ -65,6 +66,9 @@ class MemoryStore(StateStore):
 
 
 _Arrays = dict[str, np.ndarray[Any, Any]]
+
+_deciding = lock_for_forks()
+"""Taken for the end of each commit; everything else only reads rounds, which never change."""
 
 
 class _Round(NamedTuple):
@@ -126,8 +130,10 @@ class _MemoryProcess(ProcessState):
             for client, tensors in client_states.items()
         }
         server = _fixed(blob.checked(server_state, "server state"))
-        # One assignment: an interrupt leaves either the last round or this one, never a mixture.
-        self._last = _Round(number, text, {**last.clients, **clients}, server)
+        with _deciding:
+            rules.check_round(self._process_id, self._kept().number, number)  # another thread may be first
+            # One assignment: an interrupt leaves either the last round or this one, never a mixture.
+            self._last = _Round(number, text, {**self._last.clients, **clients}, server)
 
     def damage(self) -> Iterator[str]:
         self._kept()

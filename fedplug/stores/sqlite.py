@@ -30,6 +30,7 @@ from fedplug.stores.lock import LOCK_FILE, FolderLock
 from fedplug.stores.rows import ProcessRow
 from fedplug.stores.segment import SegmentFolder
 from fedplug.stores.sqlite_process import SqliteProcess
+from fedplug.stores.turns import in_turn, refuse_copies
 
 if TYPE_CHECKING:
     from typing import Self  # Python 3.11
@@ -46,6 +47,7 @@ class SqliteStore(StateStore):
     """The default store on disk."""
 
     name: ClassVar[str] = "sqlite"
+    __reduce__ = refuse_copies
 
     def __init__(
         self,
@@ -69,14 +71,15 @@ class SqliteStore(StateStore):
                 format.
             CorruptStoreError: The index is damaged, or older than the segments.
         """
-        self._path = Path(path)
+        self._path = Path(path).absolute()
         self._keep_rounds = rules.check_keep_rounds(keep_rounds)
         with ExitStack() as undo:
             if read_only:
                 self._look(undo)
             else:
                 self._open(undo)
-            self._close = undo.pop_all().close
+            self.turn = self._index.turn
+            self._release = undo.pop_all().close
 
     def _open(self, undo: ExitStack) -> None:
         prepare_folder(self._path)
@@ -139,10 +142,12 @@ class SqliteStore(StateStore):
         return {"path": str(self._path), "keep_rounds": self._keep_rounds}
 
     @property
+    @in_turn
     def generation(self) -> int:
         """The number of transactions so far; it never decreases."""
         return self._index.generation
 
+    @in_turn
     def open_process(self, process_id: str, signature: Mapping[str, Any] | None = None) -> SqliteProcess:
         row = self._index.process(rules.check_text("process id", process_id))
         if row is None and signature is None:
@@ -158,13 +163,21 @@ class SqliteStore(StateStore):
             process_id, self._index, self._segments, self._lock, self._collector, self._keep_rounds
         )
 
+    @in_turn
     def processes(self) -> list[str]:
         return self._index.processes()
 
     def close(self) -> None:
+        if self.turn.is_of_parent():
+            self._release()
+        else:
+            self._close()
+
+    @in_turn
+    def _close(self) -> None:
         with suppress(StoreError), self._lock:  # closing moves SQLite's log into the index
             self._index.close()
-        self._close()
+        self._release()
 
 
 def require_store(folder: Path) -> None:

@@ -17,12 +17,15 @@ from fedplug.stores.index import Index
 from fedplug.stores.lock import FolderLock
 from fedplug.stores.rows import SERVER, Entry, ProcessRow, client_owner
 from fedplug.stores.segment import Extent, SegmentFolder
+from fedplug.stores.turns import in_turn, refuse_copies
 
 __all__ = ["SqliteProcess"]
 
 
 class SqliteProcess(ProcessState):
     """A process of a `fedplug.stores.sqlite.SqliteStore`, which creates it."""
+
+    __reduce__ = refuse_copies
 
     def __init__(
         self,
@@ -33,6 +36,7 @@ class SqliteProcess(ProcessState):
         collector: Collector,
         keep_rounds: int,
     ) -> None:
+        self.turn = index.turn
         self._process_id = process_id
         self._index = index
         self._segments = segments
@@ -41,39 +45,48 @@ class SqliteProcess(ProcessState):
         self._keep_rounds = keep_rounds
 
     @property
+    @in_turn
     def signature(self) -> Any:
         return json.loads(self._row().signature)
 
     @property
+    @in_turn
     def last_round(self) -> int | None:
         return self._row().round
 
     @property
+    @in_turn
     def metadata(self) -> Any:
         return json.loads(self._row().metadata)
 
     @property
+    @in_turn
     def generation(self) -> int:
         """The number of transactions of the store so far; it never decreases."""
         return self._index.generation
 
+    @in_turn
     def kept_rounds(self) -> list[int]:
         """Returns the rounds that `rewind` accepts, oldest first; the last one is the current round."""
         return [row.round for row in self._index.rounds(self._process_id)]
 
+    @in_turn
     def kept_metadata(self) -> dict[int, Any]:
         """Returns the metadata committed with each kept round, oldest first."""
         return {row.round: json.loads(row.metadata) for row in self._index.rounds(self._process_id)}
 
+    @in_turn
     def client_ids(self) -> list[str]:
         owners = self._index.owners(self._process_id)
         return sorted(owner.removeprefix(_CLIENT) for owner in owners if owner != SERVER)
 
+    @in_turn
     def client_ids_at(self, round_num: int) -> list[str]:
         """Returns the clients that had state in a kept round, sorted."""
         entries = self._index.entries(self._process_id)
         return sorted({each.client for each in entries if not each.is_server and each.round <= round_num})
 
+    @in_turn
     def read_clients(self, client_ids: Iterable[str]) -> dict[str, dict[str, np.ndarray[Any, Any]]]:
         asked = [rules.check_text("client id", client) for client in client_ids]
         # Reading in disk order takes a third less processor time for a million clients.
@@ -82,9 +95,11 @@ class SqliteProcess(ProcessState):
         states = {row.client: blob.decode(self._segments.read(row.extent, str(row))) for row in entries}
         return {client: states[client] for client in asked if client in states}
 
+    @in_turn
     def read_server(self) -> dict[str, np.ndarray[Any, Any]] | None:
         return self._read(SERVER)
 
+    @in_turn
     def commit(
         self,
         round_num: int,
@@ -125,6 +140,7 @@ class SqliteProcess(ProcessState):
                 raise rules.not_committed(self._process_id, number, row.round, error) from error
             raise
 
+    @in_turn
     def rewind(self, round_num: int) -> None:
         """Rolls back to a kept round, atomically; see `ProcessState.rewind`.
 
@@ -155,28 +171,33 @@ class SqliteProcess(ProcessState):
                 self._index.put_process(self._row()._replace(round=last.round, metadata=last.metadata))
             self._collector.collect(touched)
 
+    @in_turn
     def damage(self) -> Iterator[str]:
-        """Reads everything and yields one line for each damage; see `ProcessState.damage`."""
-        yield from self._index.damage()
-        for _, message in self.damaged():
-            yield message
+        """Reads everything and returns one line for each damage; see `ProcessState.damage`."""
+        damage = [*self._index.damage(), *(message for _, message in self.damaged())]
         entries = self._index.intact_entries(self._process_id)
         for segment in sorted({entry.extent.segment for entry in entries}):
-            yield from self._note_damage(segment)
+            damage += self._note_damage(segment)
+        return iter(damage)
 
-    def damaged(self) -> Iterator[tuple[Entry, str]]:
-        """Reads the blobs of all kept rounds; yields the damaged ones, each with a message."""
+    @in_turn
+    def damaged(self) -> list[tuple[Entry, str]]:
+        """Reads the blobs of all kept rounds; returns the damaged ones, each with a message."""
+        damaged = []
         for entry in self._index.intact_entries(self._process_id):
             try:
                 self._segments.read(entry.extent, str(entry))
             except StoreError as error:
-                yield entry, str(error)
+                damaged.append((entry, str(error)))
+        return damaged
 
+    @in_turn
     def first_without(self, entry: Entry) -> int | None:
         """Returns the round in which a blob was replaced; None if it is its owner's newest."""
         later = (each.round for each in self._index.versions(self._process_id, entry.owner))
         return next((number for number in later if number > entry.round), None)
 
+    @in_turn
     def forget_rounds_before(self, oldest: int) -> None:
         """Discards the kept rounds before ``oldest``; clients keep their newest states.
 
@@ -188,6 +209,7 @@ class SqliteProcess(ProcessState):
                 touched = recovery.let_go(self._index, self._process_id, oldest)
             self._collector.collect(touched)
 
+    @in_turn
     def drop_clients(self, client_ids: Iterable[str]) -> None:
         """Removes all kept states of these clients, damaged or not, atomically; the clients start afresh.
 

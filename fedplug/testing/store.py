@@ -7,6 +7,7 @@ import contextlib
 import functools
 import shutil
 import tempfile
+import threading
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -36,6 +37,9 @@ _ODD_TEXTS = (
     *("", "/", "../../up", "a/b", "a\\b", "nul\0byte", "ümläut 🙂", "'; DROP TABLE blobs; --", "x" * 5000),
     *("server", "client:server", "__metadata__", "%", "new\nline", " "),
 )
+_PATIENCE = 0.1
+"""Seconds that one thread waits for another, once in a check."""
+
 _BASICS = "test_a_committed_round_is_read_back"
 
 
@@ -246,6 +250,51 @@ class StateStoreSuite(Suite, abc.ABC):
                 ) from error
             expect.that(process.last_round == 0, f"its round is {process.last_round} to the first thread")
 
+    @after("test_threads_may_use_it_one_after_the_other")
+    def test_threads_may_use_it_at_the_same_time(self) -> None:
+        last = 3
+        with self._store() as store, ThreadPoolExecutor(4) as threads:
+            names = ["p", "q"]
+            processes = [store.open_process(name, _SIGNATURE) for name in names]
+            meeting = threading.Barrier(2)
+
+            def train(number: int) -> None:
+                for round_num in range(last + 1):
+                    value = 10 * number + round_num
+                    states = dict.fromkeys("ab", state_of(value))
+                    _commit(processes[number], round_num, _Meeting(states, meeting), state_of(value))
+
+            def read() -> None:
+                for process in processes * last:
+                    found = {float(state["w"][0]) for state in process.read_clients("ab").values()}
+                    expect.that(len(found) <= 1, f"one call reads states of several rounds: {found}")
+                    expect.that(store.processes() == names, f"its processes are {store.processes()}")
+
+            with _no_errors("a call in one of several threads"):
+                for done in [threads.submit(train, 0), threads.submit(train, 1), threads.submit(read)]:
+                    done.result()
+            for number, process in enumerate(processes):
+                expect.that(process.last_round == last, f"it is at round {process.last_round}, not {last}")
+                for client, state in process.read_clients("ab").items():
+                    expected = state_of(10 * number + last)
+                    expect.same_tensors(f"client {client!r}, committed by a thread", state, expected)
+                process.verify()
+
+    @after("test_threads_may_use_it_one_after_the_other")
+    def test_of_two_threads_that_commit_one_round_one_is_refused(self) -> None:
+        with self._process() as process, ThreadPoolExecutor(2) as threads:
+            _commit(process, 0, {"a": state_of(0)})
+            meeting = threading.Barrier(2)
+            commits = {
+                value: threads.submit(_commit, process, 1, _Meeting({"a": state_of(value)}, meeting))
+                for value in (1, 2)
+            }
+            errors = {value: done.exception() for value, done in commits.items()}
+            refused = [value for value, error in errors.items() if isinstance(error, StoreError)]
+            expect.that(len(refused) == 1, f"two commits of round 1 in two threads end with {errors}")
+            kept = process.read_clients(["a"])["a"]
+            expect.same_tensors("the client", kept, state_of(3 - refused[0]))
+
     def test_a_signature_is_compared_as_json_whatever_its_order(self) -> None:
         with self._store() as store:
             store.open_process("p", {"a": (1, 2), "b": {"x": 1, "y": 2}})
@@ -387,6 +436,25 @@ class StateStoreSuite(Suite, abc.ABC):
     def _process(self) -> Iterator[ProcessState]:
         with self._store() as store:
             yield store.open_process("p", _SIGNATURE)
+
+
+class _Meeting(Mapping[str, Tensors]):
+    """States that two threads read at the same time, if a store lets two threads commit at the same time."""
+
+    def __init__(self, states: Mapping[str, Tensors], meeting: threading.Barrier) -> None:
+        self._states = states
+        self._meeting = meeting
+
+    def __getitem__(self, client: str) -> Tensors:
+        with contextlib.suppress(threading.BrokenBarrierError):
+            self._meeting.wait(_PATIENCE)
+        return self._states[client]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._states)
+
+    def __len__(self) -> int:
+        return len(self._states)
 
 
 def _commit(

@@ -15,6 +15,7 @@ import numpy as np
 from fedplug.errors import StoreError
 from fedplug.stores.base import ProcessState, StateStore
 from fedplug.stores.memory import MemoryStore
+from fedplug.stores.turns import Turn, in_turn
 
 _ROOMS = {}
 _OPEN = set()
@@ -102,6 +103,11 @@ class Kept(StateStore):
 class Filed(Through):
     """The process state of `Files`, which writes its files after each commit."""
 
+    @property
+    def turn(self):
+        return self.store.turn
+
+    @in_turn
     def commit(self, *arguments, **keywords):
         Through.commit(self, *arguments, **keywords)
         self.store.save()
@@ -114,7 +120,7 @@ class Files(Kept):
 
     def __init__(self, folder):
         self.claim(folder)
-        self.folder, self.inner = folder, None
+        self.folder, self.inner, self.turn = folder, None, Turn(str(folder))
         try:
             self.inner = self.load()
         except BaseException:
@@ -133,6 +139,7 @@ class Files(Kept):
         if zlib.crc32(content) != checksum:
             raise StoreError(f"a file in {self.folder} is damaged")
 
+    @in_turn
     def open_process(self, process_id, signature=None):
         process = Kept.open_process(self, process_id, signature)
         self.save()
@@ -230,6 +237,27 @@ def _keeps(self, client_ids):
 def _sorted_reads(self, client_ids):
     found = Through.read_clients(self, client_ids)
     return dict(sorted(found.items()))
+
+
+def _one_buffer(self, number, clients, server, metadata):
+    """Collects the states of a round in a dictionary of the whole store."""
+    buffer = self.store.__dict__.setdefault("buffer", {})
+    buffer.clear()
+    for client in clients:
+        buffer[client] = clients[client]
+    return number, {client: buffer[client] for client in clients}, server, metadata
+
+
+def _checks_before(self, number, *, client_states, server_state, metadata=None):
+    """Checks the number of a round before it reads the states, and not again."""
+    last = self.last_round
+    try:
+        Through.commit(
+            self, number, client_states=client_states, server_state=server_state, metadata=metadata
+        )
+    except StoreError:
+        if self.last_round == last:  # else another thread has committed meanwhile
+            raise
 
 
 def _starts_with_nobody(self):
@@ -339,6 +367,11 @@ BAD = [
     (
         "test_threads_may_use_it_one_after_the_other",
         store("OfOneThread", check=_own_thread, claim=_claim_for_thread),
+    ),
+    ("test_threads_may_use_it_at_the_same_time", store("OneBuffer", commit(_one_buffer))),
+    (
+        "test_of_two_threads_that_commit_one_round_one_is_refused",
+        store("ChecksBefore", {"commit": _checks_before}),
     ),
     ("test_a_signature_is_compared_as_json_whatever_its_order", store("Texts", open_process=_text_signature)),
     (

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
+
 import numpy as np
 import pytest
 
@@ -110,6 +112,29 @@ def test_clients_share_a_store_and_nothing_else(store):
     assert not other.settle(receipt)
     assert one.settle(receipt)
     assert other.encode_model(update(0), 0)[0] == plain([0])[0]
+
+
+def test_clients_in_many_threads_share_a_store(store):
+    def train(client):
+        sent, accepted = [], None
+        for round_num in range(5):
+            client.settle(accepted)
+            payloads, accepted = client.encode_model(update(round_num), round_num)
+            sent.append(payloads)
+        return sent
+
+    with ThreadPoolExecutor(8) as pool:
+        for sent in pool.map(train, [client_of(store, str(number)) for number in range(16)]):
+            assert sent == plain(range(5))
+
+
+def test_an_object_that_does_not_know_the_last_payloads_of_its_client_encodes_nothing(store):
+    first, second = client_of(store), client_of(store)
+    _, receipt = second.encode_model(update(0), 0)
+    with pytest.raises(ArgumentError, match="another object has encoded updates of client 7"):
+        first.encode_model(update(0), 0)
+    second.settle(receipt)
+    assert second.encode_model(update(1), 1)[0] == plain([0, 1])[1]
 
 
 def test_an_open_decision_comes_first(store):

@@ -22,6 +22,7 @@ from fedplug.stores.sharded.history import History
 from fedplug.stores.sharded.record import Record
 from fedplug.stores.sharded.staging import Staged
 from fedplug.stores.sqlite_process import SqliteProcess
+from fedplug.stores.turns import in_turn, refuse_copies
 
 __all__ = ["ShardedProcess"]
 
@@ -31,6 +32,8 @@ _States = Mapping[str, Tensors | Staged]
 class ShardedProcess(ProcessState):
     """A process of a `fedplug.stores.sharded.store.ShardedStore`, which creates it.
 
+    It shares the lock for threads with its index.
+
     Args:
         process_id: The id of the process.
         index: The process's state in the index.
@@ -39,9 +42,12 @@ class ShardedProcess(ProcessState):
         keep_rounds: Number of rounds to keep from the next commit on.
     """
 
+    __reduce__ = refuse_copies
+
     def __init__(
         self, process_id: str, index: SqliteProcess, fleet: Fleet, partitions: int, keep_rounds: int
     ) -> None:
+        self.turn = index.turn
         self.process_id = process_id
         self.index = index
         self.fleet = fleet
@@ -65,6 +71,7 @@ class ShardedProcess(ProcessState):
         """The records of all kept rounds in the index."""
         return History(self.index.kept_metadata())
 
+    @in_turn
     def placed(self) -> Record:
         """Returns the record for the next round; a process without state is placed on all shards."""
         record = self.record
@@ -87,10 +94,12 @@ class ShardedProcess(ProcessState):
     def client_ids(self) -> list[str]:
         return self.index.client_ids()
 
+    @in_turn
     def known(self, client_ids: Iterable[str]) -> list[str]:
         """Returns the given clients that have state, in the order given."""
         return list(self.index.read_clients(client_ids))
 
+    @in_turn
     def read_clients(self, client_ids: Iterable[str]) -> dict[str, dict[str, np.ndarray[Any, Any]]]:
         """Copies the states to this process; see `ProcessState.read_clients`."""
         self.resolve()
@@ -104,9 +113,11 @@ class ShardedProcess(ProcessState):
         states = {client_id: state for part in found.values() for client_id, state in part.items()}
         return {client_id: states[client_id] for client_id in known}
 
+    @in_turn
     def read_server(self) -> dict[str, np.ndarray[Any, Any]] | None:
         return None if self.last_round is None else self.index.read_server()
 
+    @in_turn
     def commit(
         self,
         round_num: int,
@@ -136,6 +147,7 @@ class ShardedProcess(ProcessState):
         except StoreError as error:
             raise rules.not_committed(self.process_id, number, last, error) from error
 
+    @in_turn
     def transact(
         self,
         record: Record,
@@ -199,6 +211,7 @@ class ShardedProcess(ProcessState):
         with contextlib.suppress(StoreError):  # the decision stands
             self.fleet.call("confirm", dict.fromkeys(self.fleet.places, (self.index.generation,)))
 
+    @in_turn
     def settle(self) -> None:
         """Sets the reachable shards to the version in the index.
 
@@ -214,6 +227,7 @@ class ShardedProcess(ProcessState):
             },
         )
 
+    @in_turn
     def resolve(self) -> None:
         """Sets the shards to the decided version after a failed attempt.
 
@@ -234,6 +248,7 @@ class ShardedProcess(ProcessState):
         assert number is not None, "the constructor makes the first"
         return number
 
+    @in_turn
     def tidy(self) -> None:
         """Deletes from the shards the states of clients that no kept round places there.
 
@@ -255,13 +270,14 @@ class ShardedProcess(ProcessState):
         )
         self._tidied = len(placements) == 1
 
+    @in_turn
     def damage(self) -> Iterator[str]:
         """Reads everything; the shards check their parts in parallel.
 
         States of earlier rounds on missing machines are not checked.
         """
         self.resolve()
-        yield from self.index.damage()
+        damage = list(self.index.damage())
         history = self.history
         there = set(history.versions()) & set(self.fleet.places)
         kept: dict[str, dict[int, set[str]]] = {shard: {} for shard in there}
@@ -272,5 +288,6 @@ class ShardedProcess(ProcessState):
                 for shard in there.intersection(record.placement.homes(client_id)):
                     kept[shard][record.versions[shard]].add(client_id)
         calls = {shard: (self.process_id, clients) for shard, clients in kept.items()}
-        for damage in self.fleet.call("damage", calls).values():
-            yield from damage
+        for found in self.fleet.call("damage", calls).values():
+            damage += found
+        return iter(damage)

@@ -15,6 +15,7 @@ from fedplug.stores.sharded.history import History
 from fedplug.stores.sharded.moving import move, not_reached, only_on
 from fedplug.stores.sharded.placement import Placement
 from fedplug.stores.sharded.process import ShardedProcess
+from fedplug.stores.turns import in_turn
 
 __all__ = ["RewindableProcess"]
 
@@ -28,6 +29,7 @@ class RewindableProcess(ShardedProcess):
         """Returns the rounds that `rewind` accepts if their machines are reachable, oldest first."""
         return list(self.history.rounds)
 
+    @in_turn
     def rewind(self, round_num: int) -> None:
         """Rolls back to a kept round, atomically; see `ProcessState.rewind`.
 
@@ -48,6 +50,7 @@ class RewindableProcess(ShardedProcess):
             with contextlib.suppress(StoreError):  # the next use or opening tries again
                 self.resolve()
 
+    @in_turn
     def resolve(self) -> None:
         """Completes a failed attempt, and moves states back to their placement before a rewind."""
         super().resolve()

@@ -57,7 +57,7 @@ class Shard:
     """
 
     def __init__(self, folder: str | Path, session: str) -> None:
-        self._folder = Path(folder)
+        self._folder = Path(folder).absolute()
         self._store = SqliteStore(self._folder / "states")
         self._staging = Staging(self._folder / "staged", session)
         self._confirmed = _Highest(self._folder / "decided")

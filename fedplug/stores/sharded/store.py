@@ -21,6 +21,7 @@ from fedplug.stores.sharded.moving import arrive, move
 from fedplug.stores.sharded.process import ShardedProcess
 from fedplug.stores.sharded.rewinding import RewindableProcess
 from fedplug.stores.sqlite import INDEX, SqliteStore
+from fedplug.stores.turns import in_turn, refuse_copies
 
 __all__ = ["Identity", "Options", "ShardedStore", "identity_of", "require_store"]
 
@@ -96,7 +97,10 @@ class ShardedStore(StateStore):
 
     process_type: ClassVar[type[RewindableProcess]] = RewindableProcess
 
+    __reduce__ = refuse_copies
+
     def __init__(self, folder: Path, options: Options) -> None:
+        folder = folder.absolute()
         self._options = options
         self._processes: dict[str, RewindableProcess] = {}
         identity = identity_of(folder, options.partitions)
@@ -109,6 +113,7 @@ class ShardedStore(StateStore):
                 self.fleet.call("check_index", dict.fromkeys(self.fleet.places, (generation,)))
 
             self._index = _CheckedIndex(folder / _INDEX, admit)
+            self.turn = self._index.turn
             undo.pop_all()
 
     @abc.abstractmethod
@@ -120,6 +125,7 @@ class ShardedStore(StateStore):
         """The machine and folder of each shard, by name."""
         return self.fleet.places
 
+    @in_turn
     def open_process(self, process_id: str, signature: Mapping[str, Any] | None = None) -> RewindableProcess:
         """Opens a process; see `StateStore.open_process`.
 
@@ -138,6 +144,7 @@ class ShardedStore(StateStore):
     def processes(self) -> list[str]:
         return self._index.processes()
 
+    @in_turn
     def drain(self, shards: set[str]) -> None:
         """Moves all states away from shards, so that their machines can be removed.
 
@@ -153,6 +160,11 @@ class ShardedStore(StateStore):
 
     def close(self) -> None:
         """Closes the index and the shards, and passes the index's generation to the shards."""
+        if not self.turn.is_of_parent():
+            self._close()
+
+    @in_turn
+    def _close(self) -> None:
         generation = None
         with contextlib.suppress(StoreError):  # already closed
             generation = self._index.generation

@@ -15,6 +15,7 @@ from fedplug.errors import CorruptStoreError, StoreError
 from fedplug.stores import ProcessState, blob, rules
 from fedplug.stores.base import Tensors
 from fedplug.stores.rows import SERVER, client_owner
+from fedplug.stores.turns import in_turn, refuse_copies
 from fedplug_postgres.parts import COLUMNS, TYPES, Part, cut, joined
 from fedplug_postgres.schema import digest
 from fedplug_postgres.session import InDoubtError, Session
@@ -36,49 +37,60 @@ _LET_GO = (
 class PostgresProcess(ProcessState):
     """A process of a `fedplug_postgres.store.PostgresStore`, which creates it."""
 
+    __reduce__ = refuse_copies
+
     def __init__(self, process_id: str, session: Session, keep_rounds: int) -> None:
         self._process_id = process_id
         self._key = digest(process_id)
         self._session = session
+        self.turn = session.turn
         self._keep_rounds = keep_rounds
 
     @property
+    @in_turn
     def signature(self) -> Any:
         """See `ProcessState.signature`."""
         return json.loads(self._column("signature"))
 
     @property
+    @in_turn
     def last_round(self) -> int | None:
         """See `ProcessState.last_round`."""
         found: int | None = self._column("round")
         return found
 
     @property
+    @in_turn
     def metadata(self) -> Any:
         """See `ProcessState.metadata`."""
         return json.loads(self._column("metadata"))
 
+    @in_turn
     def kept_rounds(self) -> list[int]:
         """Returns the rounds that `rewind` accepts, oldest first; the last one is the current round."""
         query = "SELECT round FROM round WHERE process = %s ORDER BY round"
         return [number for (number,) in self._session.rows(query, self._key)]
 
+    @in_turn
     def client_ids(self) -> list[str]:
         """See `ProcessState.client_ids`."""
         query = "SELECT DISTINCT name FROM state WHERE process = %s AND part = 0 AND owner <> %s"
         found = self._session.rows(query, self._key, digest(SERVER))
         return sorted(name.decode().removeprefix(client_owner("")) for (name,) in found)
 
+    @in_turn
     def read_clients(self, client_ids: Iterable[str]) -> dict[str, dict[str, np.ndarray[Any, Any]]]:
         """See `ProcessState.read_clients`."""
         asked = [rules.check_text("client id", client) for client in client_ids]
         found = dict(self._read([client_owner(client) for client in asked]))
         return {client: found[owner] for client in asked if (owner := client_owner(client)) in found}
 
+    @in_turn
     def read_server(self) -> dict[str, np.ndarray[Any, Any]] | None:
         """See `ProcessState.read_server`."""
         return dict(self._read([SERVER])).get(SERVER)
 
+    @in_turn
     def commit(
         self,
         round_num: int,
@@ -110,6 +122,7 @@ class PostgresProcess(ProcessState):
         except StoreError as error:
             raise rules.not_committed(self._process_id, number, last, error) from error
 
+    @in_turn
     def rewind(self, round_num: int) -> None:
         """Rolls back to a kept round, atomically; see `ProcessState.rewind`.
 
@@ -130,9 +143,10 @@ class PostgresProcess(ProcessState):
         except InDoubtError as error:
             self._settle(round_num, error)
 
+    @in_turn
     def damage(self) -> Iterator[str]:
-        """Reads everything and yields one line for each damage; see `ProcessState.damage`."""
-        owners = set()
+        """Reads everything and returns one line for each damage; see `ProcessState.damage`."""
+        owners, damage = set(), []
         with self._parts(_ALL, self._key) as rows:
             for _, group in itertools.groupby(rows, lambda part: (part.owner, part.round)):
                 parts = list(group)
@@ -141,12 +155,13 @@ class PostgresProcess(ProcessState):
                 try:
                     joined(self._process_id, owner, parts, self._session.where)
                 except CorruptStoreError as error:
-                    yield str(error)
+                    damage.append(str(error))
         if self.last_round is not None and SERVER not in owners:
-            yield (
+            damage.append(
                 f"process {self._process_id!r}: {self._session.where} is corrupt: there is a round, but no "
                 "server state; restore the database from a backup, or start a new store"
             )
+        return iter(damage)
 
     def _column(self, column: str) -> Any:
         rows = self._session.rows(f"SELECT {column} FROM process WHERE process = %s", self._key)

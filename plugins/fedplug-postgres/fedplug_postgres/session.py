@@ -7,7 +7,6 @@ reconnecting and in every transaction.
 
 from __future__ import annotations
 
-import os
 import zlib
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -17,6 +16,7 @@ import psycopg
 from psycopg import errors
 
 from fedplug.errors import StoreError, StoreInUseError
+from fedplug.stores.turns import Turn
 from fedplug_postgres import schema as tables
 from fedplug_postgres.connection import Connection, connect, one_line, place, translated
 
@@ -31,7 +31,12 @@ class InDoubtError(StoreError):
 
 
 class Session:
-    """A store's connection to its server, restored after a loss; usable in one process only."""
+    """A store's connection to its server, restored after a loss; usable in one process only.
+
+    Attributes:
+        where: The store, for errors.
+        turn: The lock for threads; whoever calls `rows` or `transaction` has it.
+    """
 
     def __init__(self, parameters: Mapping[str, Any], schema: str, timeout: float, *, looking: bool) -> None:
         """Connects and takes the lock; with ``looking``, shows a snapshot of the store without a lock.
@@ -44,20 +49,21 @@ class Session:
         self._schema = schema
         self._timeout = timeout
         self._lock = zlib.crc32(schema.encode()) - 2**31  # a signed integer
-        self._process = os.getpid()
         self._looking = looking
         self._opening: int | None = None
         self._backend: tuple[int, Any] | None = None
         self._closed = False
         self.where = f"{place(parameters)}?schema={schema}"
+        self.turn = Turn(self.where)
         self._connection: Connection | None = None
         self._connection = self._look() if looking else self._open()
 
     def close(self) -> None:
         """Ends the session; closing twice is allowed. It does nothing in a forked child."""
-        if os.getpid() == self._process:
-            self._closed = True
-            self._drop()
+        if not self.turn.is_of_parent():
+            with self.turn.lock:
+                self._closed = True
+                self._drop()
 
     def rows(self, query: str, *values: Any) -> Iterator[tuple[Any, ...]]:
         """Yields the rows of a query as they arrive.
@@ -101,11 +107,6 @@ class Session:
             raise
 
     def _connected(self) -> Connection:
-        if os.getpid() != self._process:
-            raise StoreError(
-                f"{self.where} was opened before a fork(), by the parent of this process; use it only there, "
-                "or start processes with the 'spawn' method"
-            )
         if self._closed:
             raise StoreError(f"the store of {self.where} is closed")
         if self._connection is None:

@@ -10,6 +10,7 @@ import psycopg
 
 from fedplug.errors import ConfigError
 from fedplug.stores import StateStore, rules
+from fedplug.stores.turns import in_turn, refuse_copies
 from fedplug_postgres.connection import parameters
 from fedplug_postgres.process import PostgresProcess
 from fedplug_postgres.schema import digest
@@ -27,6 +28,7 @@ class PostgresStore(StateStore):
     """A store in the tables of one schema of a database, which it creates."""
 
     name: ClassVar[str] = "postgresql"
+    __reduce__ = refuse_copies
 
     def __init__(
         self,
@@ -64,6 +66,7 @@ class PostgresStore(StateStore):
         self._options = {"schema": schema, "keep_rounds": keep_rounds, "timeout": timeout}
         self._keep_rounds = keep_rounds
         self._session = Session(self._parameters, schema, timeout, looking=looking)
+        self.turn = self._session.turn
 
     @classmethod
     def from_url(cls, url: str) -> Self:
@@ -84,6 +87,7 @@ class PostgresStore(StateStore):
         found = {name: value for name, value in self._parameters.items() if name != "password"}
         return {"url": psycopg.conninfo.make_conninfo("", **found), **self._options}
 
+    @in_turn
     def open_process(self, process_id: str, signature: Mapping[str, Any] | None = None) -> PostgresProcess:
         """Opens a process; see `StateStore.open_process`."""
         key = digest(rules.check_text("process id", process_id))
@@ -99,6 +103,7 @@ class PostgresStore(StateStore):
             rules.check_signature(self._session.where, process_id, kept[0][0], signature)
         return PostgresProcess(process_id, self._session, self._keep_rounds)
 
+    @in_turn
     def processes(self) -> list[str]:
         """Returns the ids of all processes; see `StateStore.processes`."""
         return sorted(name.decode() for (name,) in self._session.rows("SELECT name FROM process"))

@@ -18,6 +18,7 @@ from fedplug.stores.base import PlacedState, Tensors
 from fedplug.stores.sharded.fleet import Fleet
 from fedplug.stores.sharded.rewinding import RewindableProcess
 from fedplug.stores.sharded.store import Identity, Options, ShardedStore, require_store
+from fedplug.stores.turns import in_turn
 from fedplug_ray.connection import connect
 from fedplug_ray.shards.fleet import RayFleet
 from fedplug_ray.shards.machines import assign, find_shards
@@ -38,6 +39,7 @@ class RayProcess(RewindableProcess, PlacedState):
 
     _initial: tuple[Tensors, list[ray.ObjectRef[Any]]] | None = None
 
+    @in_turn
     def read_clients(self, client_ids: Iterable[str]) -> dict[str, dict[str, np.ndarray[Any, Any]]]:
         """Returns copies of the clients' states, because the arrays that Ray returns are read-only."""
         found = super().read_clients(client_ids)
@@ -48,6 +50,7 @@ class RayProcess(RewindableProcess, PlacedState):
     def arranged(self, client_ids: Sequence[str]) -> list[str]:
         return self.record.placement.arranged(client_ids)
 
+    @in_turn
     def references(self, client_ids: Sequence[str], initial: Tensors) -> list[StateReference]:
         self.resolve()
         record, known, fleet = self.placed(), set(self.known(client_ids)), self.fleet
