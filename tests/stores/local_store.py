@@ -43,7 +43,7 @@ class LocalStore(ShardedStore):
     name = "local"
 
     def __init__(self, folder, shards=("a", "b", "c"), **options):
-        self._folder = Path(folder)
+        self._folder = Path(folder).absolute()
         self._names = tuple(shards)
         super().__init__(self._folder, Options(**options))
 

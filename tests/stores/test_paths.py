@@ -1,4 +1,4 @@
-"""A store stays where it was opened, whatever the working directory becomes (Hydra and notebooks change it)."""
+"""A store stays where it was opened, whatever the working directory becomes."""
 
 import pytest
 from local_store import LocalStore
