@@ -131,6 +131,7 @@ docs: setup ## Build the site into build/docs; a warning or a dead link is an er
 	  --nitpicky --fail-on-warning --keep-going --quiet . build/docs
 	$(RUN) python tests/docs/check_site.py build/docs
 	$(RUN) python tests/docs/check_phone.py build/docs
+	@echo "the documentation: $$PWD/build/docs/index.html"
 
 STEPS ?=
 release-check: setup ## Everything a release takes but the upload, into dist/; STEPS="versions changelog" for some of it

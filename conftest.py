@@ -47,6 +47,7 @@ OPTIONAL = (
     "tensorflow_model_optimization",
     "ray",
     "sklearn",
+    "jinja2",
     "matplotlib",
     "playwright",
     "mlflow",

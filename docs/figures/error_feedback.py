@@ -6,12 +6,16 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
-from style import COLORS, for_pages
 
 import fedplug
+from fedplug import pictures
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 PICTURE = Path(__file__).parents[1] / "images" / "error_feedback.svg"
 CLIENTS, ENTRIES, ROUNDS, STEP = 10, 1000, 1000, 0.01
@@ -22,6 +26,8 @@ ENCODERS = {
     "top-k 5 %, no feedback": "topk(0.05, error_feedback=False)",
 }
 
+# Of the runs with and without error feedback in the picture of the digits.
+COLORS_OF_DIGITS = pictures.COLORS[1:3]
 Floats = NDArray[np.float32]
 
 
@@ -62,26 +68,26 @@ def train(encoder: str) -> tuple[Floats, Floats, Floats]:
 
 
 def draw(runs: dict[str, tuple[Floats, Floats, Floats]], path: Path) -> None:
-    """Draws both halves with a transparent background; equal runs give equal files."""
-    from matplotlib import pyplot
+    """Draws both halves; equal runs give equal files."""
+    colors = dict(zip(runs, (pictures.DENSE, *COLORS_OF_DIGITS), strict=True))
 
-    with for_pages():
-        figure, (left, right) = pyplot.subplots(1, 2, figsize=(8, 3.2), layout="constrained")
+    def paint(figure: Figure) -> None:
+        left, right = figure.subplots(1, 2)
         left.set(title="one entry of one client, summed up", xlabel="round")
         right.set(title="distance from the best model", xlabel="round", yscale="log")
+        right.yaxis.set_major_formatter("{x:g}")
         shown = slice(ENTRY_ROUNDS + 1)
-        for (name, (distances, updates, received)), color in zip(
-            runs.items(), COLORS[: len(runs)], strict=True
-        ):
-            right.plot(distances, color=color, label=name)
+        ends = []
+        for name, (distances, updates, received) in runs.items():
+            right.plot(distances, color=colors[name])
+            ends.append((name, ROUNDS, distances[-1], colors[name]))
             if name != "no compression":
-                left.plot(received[shown], color=color, drawstyle="steps-post", label=f"received: {name}")
-                dashes = {"linestyle": "--", "linewidth": 1, "color": color}
-                left.plot(updates[shown], label=f"update: {name}", **dashes)
-        for axes in (left, right):
-            axes.legend(frameon=False, fontsize=8)
-            axes.spines[["top", "right"]].set_visible(False)
-        figure.savefig(path, metadata={"Date": None})
+                left.plot(received[shown], color=colors[name], drawstyle="steps-post")
+                left.plot(updates[shown], color=colors[name], linestyle="--", linewidth=1)
+        left.text(0.03, 0.04, "dashed: updates\nsolid: received", transform=left.transAxes)
+        pictures.label_lines(right, ends)
+
+    pictures.save(path, 8, 3.2, paint)
 
 
 if __name__ == "__main__":

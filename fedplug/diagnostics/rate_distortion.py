@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-import importlib.util
 import textwrap
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
+from fedplug import pictures
 from fedplug.diagnostics.bench import EncoderFigures
-from fedplug.errors import ConfigError, MissingDependencyError
-from fedplug.stores.files import whole_file
+from fedplug.errors import ConfigError
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 __all__ = ["draw", "require"]
 
 _SUFFIXES = (".png", ".svg")
-_MARKERS = "osD^vP*X"
 _TITLE_WIDTH = 80
 
 
@@ -32,8 +34,7 @@ def require(path: Path) -> None:
         raise ConfigError(f"there is no folder {path.parent} for the picture {path.name}")
     if path.exists() and not path.is_file():
         raise ConfigError(f"{path} is no regular file; name a file for the picture")
-    if importlib.util.find_spec("matplotlib") is None:
-        raise MissingDependencyError("the picture", "matplotlib")
+    pictures.require_matplotlib("the picture")
 
 
 def draw(figures: Sequence[EncoderFigures], path: Path, title: str) -> None:
@@ -44,31 +45,30 @@ def draw(figures: Sequence[EncoderFigures], path: Path, title: str) -> None:
         path: The file of the picture, checked by `require`.
         title: The description of the update.
     """
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(9, 5), layout="constrained")
-    FigureCanvasAgg(figure)
-    axes = figure.subplots()
-    lossy = [each.nmse for each in figures if each.nmse > 0]
-    edge = min(lossy, default=1.0) / 10
-    for number, each in enumerate(figures):
-        axes.plot(
+    edge = min((each.nmse for each in figures if each.nmse > 0), default=1.0) / 10
+    rows = [
+        (
+            each.encoder if each.nmse else f"{each.encoder} (lossless)",
             each.bytes_per_element,
             each.nmse or edge,
-            linestyle="none",
-            marker=_MARKERS[number % len(_MARKERS)],
-            color=f"C{number % 10}",
-            fillstyle="full" if each.nmse else "none",
-            label=each.encoder if each.nmse else f"{each.encoder} (lossless)",
+            pictures.DENSE if each.encoder == "identity" else pictures.COLORS[i % len(pictures.COLORS)],
         )
-    axes.set_xscale("log")
-    axes.set_yscale("log")
-    axes.xaxis.set_major_formatter("{x:g}")
-    axes.set_xlabel("bytes per element")
-    axes.set_ylabel("squared error, relative to the update")
-    axes.set_title(textwrap.fill(title, _TITLE_WIDTH), fontsize="medium")
-    axes.grid(alpha=0.3)
-    figure.legend(loc="outside right upper", fontsize="small")
-    with whole_file(path) as file:
-        figure.savefig(file, format=path.suffix[1:], dpi=120)
+        for i, each in enumerate(figures)
+    ]
+
+    def paint(figure: Figure) -> None:
+        axes = figure.subplots()
+        for name, x, y, color in rows:
+            filled = "none" if name.endswith("(lossless)") else "full"
+            axes.plot(x, y, linestyle="none", marker="o", color=color, fillstyle=filled, label=name)
+        axes.set_xscale("log")
+        axes.set_yscale("log")
+        axes.margins(0.15, 0.05)
+        axes.xaxis.set_major_formatter("{x:g}")
+        axes.yaxis.set_major_formatter("{x:g}")
+        axes.set_xlabel("bytes per element")
+        axes.set_ylabel("squared error, relative to the update")
+        axes.set_title(textwrap.fill(title, _TITLE_WIDTH))
+        pictures.label_points(axes, rows)
+
+    pictures.save(path, 8, 5, paint)

@@ -140,7 +140,7 @@ class Experiment:
                 as_encoder(run.encoder)
                 as_encoder(run.broadcast_encoder or "identity")
                 fedplug.aggregator(run.aggregator)
-        report.require_matplotlib()
+        report.require_libraries()
         identity.check_settings(plan.folder, config)
         self._data = {seed: load_data(config.data, seed, plan.base) for seed in config.seeds}
         for data in self._data.values():
@@ -202,7 +202,7 @@ class Folder:
     """The open folder of an experiment: its store and the other files.
 
     It holds ``config.json``, ``data.json``, ``provenance.json``, ``model.json``, ``environment.json``,
-    ``metrics.jsonl``, ``table.txt``, ``accuracy.png``, ``report.html`` and ``state/``, the store.
+    ``metrics.jsonl``, ``table.txt``, ``accuracy.svg``, ``report.html`` and ``state/``, the store.
 
     Attributes:
         store: The store with the states of all trainings.
@@ -272,10 +272,10 @@ def write_results(plan: Plan, log: MetricsLog, dense_bytes: int, metric: str) ->
     if metric != ACCURACY:
         tables += f"\n\naccuracy: here the {in_words(metric)} on the test examples"
     write_whole(folder / "table.txt", tables + "\n")
-    report.plot(rows, folder / "accuracy.png", target)
+    report.plot(folder, folder / "accuracy.svg")
     report.write_report([folder], folder / "report.html")
     print(
-        f"\n{tables}\n\nreport: {folder / 'report.html'}   plot: {folder / 'accuracy.png'}   "
+        f"\n{tables}\n\nreport: {folder / 'report.html'}   plot: {folder / 'accuracy.svg'}   "
         f"metrics: {folder / 'metrics.jsonl'}"
     )
 

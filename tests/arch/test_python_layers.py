@@ -51,7 +51,8 @@ BELOW = {
     # what stands on top
     "versions": ("codecs", "differences"),
     "__init__": ("versions", "tff/__init__"),
-    "diagnostics": ("codecs", "differences", "tff/training"),
+    "pictures": ("stores",),
+    "diagnostics": ("codecs", "differences", "pictures", "tff/training"),
     "testing": ("codecs", "tff/training"),
     "experiment": ("__init__", "diagnostics"),
     "cli": ("experiment", "testing"),

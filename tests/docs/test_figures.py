@@ -43,19 +43,28 @@ def test_the_picture_has_an_alternative_text_and_its_colors_are_for_light_and_da
     [text] = re.findall(r"!\[([^\]]+)\]\(images/error_feedback\.svg\)", PAGE)
     assert len(text) > 100
     picture = (ROOT / "docs/images/error_feedback.svg").read_text(encoding="utf-8")
-    for color in set(re.findall(r"#[0-9a-f]{6}", picture)):
+    assert "prefers-color-scheme: dark" in picture
+    for color in set(re.findall(r"#[0-9a-f]{6}", picture.partition("</style>")[2])):
         red, green, blue = (int(color[i : i + 2], 16) / 255 for i in (1, 3, 5))
         assert 0.2 < 0.299 * red + 0.587 * green + 0.114 * blue < 0.8, color
 
 
 @pytest.mark.needs("matplotlib")
-def test_the_picture_of_times_is_that_of_the_measured_table(load):
-    program = load(ROOT / "docs/figures/time_to_accuracy.py")
-    speeds, runs = program.times(program.TABLE.read_text(encoding="utf-8"))
+def test_the_pictures_of_learning_are_those_of_the_measured_table(load, tmp_path):
+    program = load(ROOT / "docs/figures/learning.py")
+    table = program.rows()
+    speeds, runs = program.times(table)
     assert speeds == [1, 10, 100, 1000]
     gallery = " ".join((ROOT / "docs/gallery.md").read_text(encoding="utf-8").split())
     dense, both = runs["no compression"], runs["auto; broadcast auto"]
     assert f"takes {both[0]:.0f} s and no compression {dense[0]:.0f} s" in gallery
     assert dense[-1] == min(seconds[-1] for seconds in runs.values())
-    picture = program.PICTURE.read_text(encoding="utf-8")
-    assert [name for name in runs if name.replace("'", "&#x27;") not in picture and name not in picture] == []
+    assert program.title(table) == "133 times fewer bytes: accuracy 96.34 instead of 96.89 %"
+    for name, draw in (("learning", program.draw_savings), ("time_to_accuracy", program.draw_times)):
+        draw(table, tmp_path / f"{name}.svg")
+        drawn, committed = (path / f"{name}.svg" for path in (tmp_path, program.IMAGES))
+        assert words_of(drawn) == words_of(committed)
+
+
+def words_of(picture):
+    return re.findall(r">([^<>]+)</text>", picture.read_text(encoding="utf-8"))

@@ -113,7 +113,7 @@ def test_one_file_gives_table_and_picture(straight) -> None:
     table = (straight / "question" / "table.txt").read_text(encoding="utf-8")
     assert [line.split()[0] for line in table.splitlines()[3:5]] == ["dense", "sparse"]
     assert table.endswith("\naccuracy: here the mean absolute error on the test examples\n")
-    assert (straight / "question" / "accuracy.png").read_bytes().startswith(b"\x89PNG")
+    assert (straight / "question" / "accuracy.svg").read_bytes().startswith(b"<?xml")
     found = rows(straight)
     assert len(found) == 8
     assert all(0 < float(str(row["test_mean_absolute_error"])) < 5 for row in found)

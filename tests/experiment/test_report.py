@@ -7,9 +7,9 @@ import re
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from matplotlib.axes import Axes
 
 from fedplug.experiment import report
+from fedplug.pictures import looks
 
 ROWS = [
     {
@@ -112,11 +112,11 @@ def test_the_table_of_a_target_says_which_runs_and_how_many_seeds_reach_it() -> 
     ]
 
 
-def test_the_plot_has_a_line_of_its_own_for_every_run(tmp_path, monkeypatch) -> None:
-    drawn = []
-    monkeypatch.setattr(Axes, "legend", lambda axes, **_: drawn.extend(axes.get_lines()))
-    report.plot({f"run {i}": [ROWS, ROWS[:-1]] for i in range(20)}, tmp_path / "plot.png", target=0.9)
-    assert drawn.pop().get_ydata() == [0.9, 0.9]
-    bold = [line for line in drawn if not line.get_label().startswith("_")]
-    assert [len(line.get_xdata()) for line in drawn] == [len(ROWS) - 1] * 3 * 20
-    assert len({(line.get_color(), line.get_linestyle()) for line in bold}) == 20
+def test_the_plot_has_a_line_of_its_own_for_every_run(make_folder, tmp_path) -> None:
+    runs = {f"run {i}": {"encoder": "topk(0.1)"} for i in range(20)}
+    report.plot(make_folder(runs=runs, rounds=12, repeats=2), tmp_path / "plot.svg")
+    text = (tmp_path / "plot.svg").read_text(encoding="utf-8")
+    found = looks(dict.fromkeys(runs, False))
+    assert len(set(found.values())) == 20
+    assert [name for name in runs if f">{name}<" not in text] == []
+    assert {look.color for look in found.values()} <= set(re.findall(r"#\w{6}", text))

@@ -14,10 +14,10 @@ from fedplug.experiment.byte_units import byte_unit
 from fedplug.experiment.report import FINAL_ROUNDS, reach
 from fedplug.experiment.report.clients import participation
 from fedplug.experiment.report.folder import Experiment, Run, read_experiments
-from fedplug.experiment.report.heatmaps import Scale, columns
-from fedplug.experiment.report.links import times
+from fedplug.experiment.report.maps import Scale, columns
 from fedplug.experiment.report.targets import first_rounds, running_mean
 from fedplug.experiment.report.tensor_numbers import tensor_numbers
+from fedplug.experiment.report.times import Cost, costs, pays_below, time_to_accuracy
 from fedplug.experiment.report.units import amount, shortened, size
 
 accuracies = st.lists(st.integers(0, 10).map(lambda tenth: tenth / 10), min_size=1, max_size=25)
@@ -38,7 +38,10 @@ def rows_of(values: list[float]) -> list[dict[str, object]]:
 
 
 def experiment_of(*runs: Run) -> Experiment:
-    return Experiment("x", runs, (), "test_accuracy", True, None, (), {"target_accuracy": 0.5}, {}, [])
+    configured = {run.label: run.uncompressed for run in runs}
+    return Experiment(
+        "x", runs, (), "test_accuracy", True, None, (), {"target_accuracy": 0.5}, {}, [], configured
+    )
 
 
 @settings(max_examples=100)
@@ -62,50 +65,78 @@ def test_many_targets_are_reached_when_each_alone_is(values) -> None:
 
 @settings(max_examples=100)
 @given(st.lists(accuracies, min_size=1, max_size=3))
-def test_time_to_accuracy_has_the_bytes_of_one_client_and_the_seconds_until_each_target(repeats) -> None:
+def test_a_cost_has_the_bytes_of_one_client_and_the_seconds_until_the_target(repeats) -> None:
     rows = tuple(map(rows_of, repeats))
-    data = times([experiment_of(Run("a", "a", tuple(range(len(rows))), rows, True))])
-    (run,) = data["runs"]
-    assert (run["label"], run["against"], run["clients"]) == ("a", 0, 4)
-    assert data["targets"] == sorted(set(data["targets"]))
-    assert 0.5 in data["targets"]
-    assert data["targets"][data["target"]] == 0.5
-    starts = []
-    for each, found in zip(rows, run["seeds"], strict=True):
-        timed = [row["seconds"] for row in each[1:] if row["seconds"] is not None]
-        median = float(np.median(timed)) if timed else 0.0
-        starts += [100 - median] if timed else []
-        seconds = [median if row["seconds"] in (None, 100) else row["seconds"] for row in each]
-        for i, count in enumerate(found["rounds"]):
-            assert count == reach("a", [each], data["targets"][i]).rounds[0]
-            until = each[:count]
-            assert found["seconds"][i] == pytest.approx(sum(seconds[:count]))
-            assert found["up"][i] == pytest.approx(sum(row["uplink_bytes"] / 2 for row in until), abs=1)
-            assert found["down"][i] == 250 * count
-        assert all(not reach("a", [each], t).rounds for t in data["targets"][len(found["rounds"]) :])
-    assert run["timed"] == bool(starts)
-    assert run["startup"] == (pytest.approx(np.mean(starts), abs=1e-3) if starts else None)
+    found = costs([Run("a", "a", tuple(range(len(rows))), rows, True)], 0.5)
+    ends = [(each, reach("a", [each], 0.5).rounds) for each in rows]
+    until = [(each, end[0]) for each, end in ends if end]
+    assert len(found) == bool(until)
+    for cost in found:
+        assert (cost.seeds, cost.clients) == (len(until), 4)
+        assert cost.rounds == pytest.approx(np.mean([end for _, end in until]))
+        expected = [sum(row["uplink_bytes"] / 2 + 250 for row in each[:end]) for each, end in until]
+        assert cost.traffic == pytest.approx(np.mean(expected))
+        seconds = [
+            [median_of(each) if row["seconds"] in (None, 100) else row["seconds"] for row in each]
+            for each in rows
+        ]
+        compute = [sum(seconds[rows.index(each)][:end]) for each, end in until]
+        assert cost.compute == pytest.approx(np.mean(compute))
+        starts = [100 - median_of(each) for each in rows if len(each) > 1]
+        assert cost.startup == (pytest.approx(np.mean(starts)) if starts else None)
+        assert cost.seconds(8) == pytest.approx(cost.compute + cost.traffic / 1e6)
+        assert cost.seconds(8, parallel=True) == pytest.approx(cost.compute / 4 + cost.traffic / 1e6)
 
 
-def test_a_run_without_a_measured_accuracy_leaves_the_targets_of_others() -> None:
-    unknown = Run("a", "a", (0,), (rows_of([math.nan] * 3),), True)
-    known = Run("b", "b", (0,), (rows_of([0.2, 0.6]),), False)
-    data = times([experiment_of(unknown, known)])
-    assert (data["targets"][0], data["targets"][-1]) == (0.2, 0.5)
-    assert [len(run["seeds"][0]["rounds"]) > 0 for run in data["runs"]] == [False, True]
-    assert times([experiment_of(unknown)])["targets"] == []
+def median_of(rows: list[dict[str, object]]) -> float:
+    timed = [row["seconds"] for row in rows[1:] if row["seconds"] is not None]
+    return float(np.median(timed)) if timed else 0.0
+
+
+def cost_of(name: str, compute: float, traffic: float) -> Cost:
+    return Cost(Run(name, name, (0,), ([],), False), 1, 1.0, compute, traffic, None, 1.0)
+
+
+@pytest.mark.parametrize(
+    ("compute", "traffic", "words"),
+    [
+        (3.0, 1e6, "below 7.0 Mb/s"),  # 2 s longer, 14 megabits fewer
+        (0.5, 1e6, "at any speed"),
+        (3.0, 5e6, "at no speed"),
+        (0.5, 5e6, "above 36 Mb/s"),
+    ],
+)
+def test_a_run_pays_where_it_is_faster_than_the_other(compute, traffic, words) -> None:
+    run, plain = cost_of("a", compute, traffic), cost_of("b", 1.0, 2.75e6)
+    assert pays_below(run, plain) == words
+    verdict, _, speed = words.partition(" ")
+    at = float(speed.split()[0]) if verdict in ("below", "above") else 1.0
+    faster = [run.seconds(each) < plain.seconds(each) for each in (at * 0.9, at * 1.1)]
+    assert faster == {"below": [True, False], "above": [False, True]}.get(verdict, [speed == "any speed"] * 2)
 
 
 def test_a_run_is_compared_with_the_uncompressed_one_of_its_folder_or_else_the_first() -> None:
     def run(name: str, *, uncompressed: bool) -> Run:
         return Run(name, name, (0,), (rows_of([0.5]),), uncompressed)
 
-    with_two = experiment_of(run("a", uncompressed=False), run("b", uncompressed=True))
+    def against(*experiments: Experiment) -> list[str]:
+        table = time_to_accuracy(experiments)[-1]
+        return [row[-1] for row in table.rows]
+
+    plain = experiment_of(run("a", uncompressed=False), run("b", uncompressed=True))
     other = experiment_of(run("c", uncompressed=True), run("d", uncompressed=False))
     without = experiment_of(run("e", uncompressed=False))
-    found = times([with_two, other, without])["runs"]
-    assert [each["against"] for each in found] == [1, 1, 2, 2, 1]
-    assert times([without])["runs"][0]["against"] is None
+    assert against(plain, other, without) == ["at no speed", "", "", "at no speed", "at no speed"]
+    assert against(without) == ["no uncompressed run"]
+
+
+def test_a_run_that_does_not_reach_the_target_is_named() -> None:
+    known = Run("b", "b", (0,), (rows_of([0.2, 0.6]),), False)
+    unknown = Run("a", "a", (0,), (rows_of([math.nan] * 3),), True)
+    low = Run("c", "c", (0,), (rows_of([0.1]),), False)
+    blocks = time_to_accuracy([experiment_of(unknown, known, low)])
+    assert "Do not reach 0.5: a; b; c." in [getattr(block, "text", "") for block in blocks]
+    assert time_to_accuracy([experiment_of(unknown)])[0].kind == "notice"
 
 
 @settings(max_examples=100)

@@ -117,7 +117,7 @@ def test_an_interrupted_experiment_resumes_and_ends_with_the_same_numbers(
     (environment,) = json.loads((tmp_path / "resumed/small/environment.json").read_text())
     assert {"since", "fedplug", "tensorflow", "processor", "simd"} <= environment.keys()
     left = {path.name for path in (tmp_path / "resumed/small").iterdir()}
-    assert {"config.json", "provenance.json", "table.txt", "accuracy.png", "report.html", "state"} <= left
+    assert {"config.json", "provenance.json", "table.txt", "accuracy.svg", "report.html", "state"} <= left
     by_run = {(r["run"], r["seed"], r["round"]): r for r in rows(tmp_path / "resumed/small")}
     for seed in (0, 1):
         dense, sparse = (by_run[name, seed, 3] for name in ("dense", "sparse"))

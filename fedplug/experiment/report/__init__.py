@@ -1,10 +1,10 @@
 """The results of an experiment: tables, a picture and a page, from the files of its folder.
 
-This package does not import TensorFlow, and imports Matplotlib only to draw.
+This package does not import TensorFlow, and imports Matplotlib and Jinja only to draw.
 """
 
-from fedplug.experiment.report.page import write_report
-from fedplug.experiment.report.picture import plot, require_matplotlib
+from fedplug.experiment.report.curves import plot
+from fedplug.experiment.report.page import require_libraries, write_report
 from fedplug.experiment.report.tables import Summary, summarize, table, target_table
 from fedplug.experiment.report.targets import FINAL_ROUNDS, Reached, reach
 
@@ -14,7 +14,7 @@ __all__ = [
     "Summary",
     "plot",
     "reach",
-    "require_matplotlib",
+    "require_libraries",
     "summarize",
     "table",
     "target_table",

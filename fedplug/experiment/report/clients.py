@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from fedplug.experiment.report import svg
+from fedplug import pictures
+from fedplug.experiment.report.blocks import Block, Facts, Picture, Pictures, Table, Text
+from fedplug.experiment.report.curves import SIZE
 from fedplug.experiment.report.folder import Experiment, Run
-from fedplug.experiment.report.heatmaps import Scale, heat_map
-from fedplug.experiment.report.markup import Markup, data_table, element, figure, join, notice
+from fedplug.experiment.report.maps import Scale, height_of, paint_map
 from fedplug.experiment.report.targets import Rows
 from fedplug.experiment.report.units import MISSING
 
@@ -59,22 +60,18 @@ def participation(rows: Rows) -> Participation:
     return Participation(clients, took_part, age, np.concatenate([*returned, np.zeros(0, np.int64)]))
 
 
-def by_client(experiments: Sequence[Experiment]) -> Markup:
-    """Renders the section; missing data are explained in their place."""
-    parts: list[Markup] = []
-    for number, experiment in enumerate(experiments):
+def by_client(experiments: Sequence[Experiment]) -> list[Block]:
+    """Returns the section of the page; missing data are explained in their place."""
+    blocks: list[Block] = []
+    for experiment in experiments:
         if len(experiments) > 1:
-            parts.append(element("h3", experiment.label))
-        longest = _longest(experiment.runs)
-        if longest is None:
-            parts.append(
-                notice(
-                    "The rows do not say which clients took part (client_ids): an older version wrote them."
-                )
-            )
+            blocks.append(Text(experiment.label, "heading"))
+        if longest := _longest(experiment.runs):
+            blocks += _of_run(experiment, *longest)
         else:
-            parts.append(_of_run(number, experiment, *longest))
-    return join(parts)
+            reason = "The rows do not say which clients took part (client_ids): an older version wrote them."
+            blocks.append(Text(reason, "notice"))
+    return blocks
 
 
 def _longest(runs: Sequence[Run]) -> tuple[Run, int, Rows] | None:
@@ -92,7 +89,7 @@ def _names_clients(value: object) -> bool:
     return isinstance(value, list) and bool(value) and all(isinstance(name, str) for name in value)
 
 
-def _of_run(number: int, experiment: Experiment, run: Run, seed: int, rows: Rows) -> Markup:
+def _of_run(experiment: Experiment, run: Run, seed: int, rows: Rows) -> list[Block]:
     who = participation(rows)
     rounds = len(rows)
     missed = rounds - who.took_part.sum(axis=1)
@@ -115,32 +112,21 @@ def _of_run(number: int, experiment: Experiment, run: Run, seed: int, rows: Rows
         f"Run {run.name}, seed {seed}: the runs of a seed sample the same clients. A residual ages while its "
         "client is not sampled: it contains what was left out of updates to a model that has changed since."
     )
-    tiles = [element("div", element("dt", name), element("dd", value)) for name, value in facts]
-    picture = heat_map(
-        f"clients-{number}",
-        f"Age of every client's residual by round: {run.label}",
-        f"{len(who.clients)} clients, {rounds} rounds; the oldest: {_rounds(np.nanmax(who.age))}.",
-        who.age,
-        who.clients,
-        Scale.of([who.age], linear=True),
-        "rounds since",
-        "clients",
-    )
-    caption = (
+    ages = Picture.drawn(
         "Rounds since each client last took part; dark when it does, blank before its first round. "
-        "Clients that took part most often are at the top."
+        "Clients that took part most often are at the top.",
+        f"Age of every client's residual by round: {run.label}. {len(who.clients)} clients, {rounds} rounds; "
+        f"the oldest: {_rounds(np.nanmax(who.age))}.",
+        (SIZE[0], height_of(len(who.clients))),
+        lambda figure: paint_map(
+            figure.subplots(), who.age, who.clients, Scale.of([who.age], linear=True), "rounds since"
+        ),
     )
-    return join(
-        [
-            element("p", intro, class_="caption"),
-            element("dl", *tiles, class_="facts"),
-            figure(picture, caption, _table(who, missed)),
-            figure(*_histogram(number, run, who)),
-        ]
-    )
+    returns, numbers = _histogram(run, who)
+    return [Text(intro), Facts(facts), Pictures([ages, returns], [_table(who, missed), numbers])]
 
 
-def _table(who: Participation, missed: npt.NDArray[np.int64]) -> Markup:
+def _table(who: Participation, missed: npt.NDArray[np.int64]) -> Table:
     now = who.age[:, -1]
     order = np.argsort(-now, kind="stable")[:_LISTED]
     some = (
@@ -157,50 +143,36 @@ def _table(who: Participation, missed: npt.NDArray[np.int64]) -> Markup:
         for i in order
     ]
     heads = ("client", "took part", "missed", "longest away", "age now")
-    return data_table(f"Rounds by client{some}", heads, rows)
+    return Table(f"Rounds by client{some}", heads, rows)
 
 
-def _histogram(number: int, run: Run, who: Participation) -> tuple[Markup, str, Markup]:
+def _histogram(run: Run, who: Participation) -> tuple[Picture, Table]:
     oldest = int(who.returned.max(initial=1))
     width = -(-oldest // 30)  # rounds per bar, for at most 30 bars
     edges = np.arange(0.5, oldest + width + 0.5, width)
     counts, _ = np.histogram(who.returned, edges)
-    total = max(1, int(counts.sum()))
-    shares = 100 * counts / total
+    shares = 100 * counts / max(1, int(counts.sum()))
     bars = [_span(int(edge + 0.5), width) for edge in edges[:-1]]
 
     def paint(axes: Axes) -> None:
         from matplotlib.ticker import MaxNLocator
 
-        axes.bar(edges[:-1] + width / 2, shares, width=0.86 * width, color=next(svg.lines()).color)
+        axes.bar(edges[:-1] + width / 2, shares, width=0.86 * width, color=pictures.DENSE)
         axes.set_xlabel("rounds since it last took part")
         axes.set_ylabel("% of returns")
         axes.xaxis.set_major_locator(MaxNLocator("auto", integer=True))
-        axes.grid(axis="y", linewidth=0.8)
-        axes.set_axisbelow(True)
-        axes.tick_params(length=0)
 
     most = bars[int(np.argmax(counts))] if counts.any() else MISSING
-    picture = svg.draw(
-        f"returns-{number}",
-        240,
-        f"Age of residuals on return: {run.label}",
-        f"{counts.sum()} returns; most often after {most} rounds.",
-        paint,
-    )
-    numbers = data_table(
-        "Returns by age of the residual",
-        ("rounds since", "returns", "share"),
-        [
-            (bar, f"{count:,}", f"{share:.1f} %")
-            for bar, count, share in zip(bars, counts, shares, strict=True)
-        ],
-    )
-    return (
-        picture,
+    picture = Picture.drawn(
         "Age of a client's residual when it took part again: the age of what it then added to the model.",
-        numbers,
+        f"Age of residuals on return: {run.label}. {counts.sum()} returns; most often after {most} rounds.",
+        SIZE,
+        lambda figure: paint(figure.subplots()),
     )
+    rows = [
+        (bar, f"{count:,}", f"{share:.1f} %") for bar, count, share in zip(bars, counts, shares, strict=True)
+    ]
+    return picture, Table("Returns by age of the residual", ("rounds since", "returns", "share"), rows)
 
 
 def _span(first: int, width: int) -> str:

@@ -1,112 +1,121 @@
-"""Plots of accuracy against cost: one figure each for uplink, downlink, both, and rounds."""
+"""Pictures of accuracy against cost: bytes up, bytes down, both, and rounds."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
+from fedplug import pictures
 from fedplug.experiment.byte_units import byte_unit
-from fedplug.experiment.report import svg
-from fedplug.experiment.report.folder import Run
-from fedplug.experiment.report.markup import Markup, data_table, details, element, figure, join, tabs
+from fedplug.experiment.report.blocks import Block, Picture, Pictures, Table, Text
+from fedplug.experiment.report.folder import Experiment, Run, read_experiments
 from fedplug.experiment.report.targets import FINAL_ROUNDS, running_mean
-from fedplug.experiment.report.units import amount, size
+from fedplug.experiment.report.units import amount, printable, size
 
 if TYPE_CHECKING:
-    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
-__all__ = ["against_bytes"]
+__all__ = ["SIZE", "accuracy", "looks_of", "plot"]
+
+SIZE = (5.6, 3.4)
+"""Width and height of a picture in inches."""
 
 _POINTS = 300
 """Maximum number of points of a line; more are not visible and enlarge the page."""
 
 _LISTED = 8
-"""Maximum number of a run's rounds in the table behind the figures."""
+"""Maximum number of a run's rounds in the table behind the pictures."""
 
-_AXES: Mapping[str, tuple[str, ...]] = {
+_COSTS: Mapping[str, tuple[str, ...]] = {
     "uplink": ("uplink_bytes",),
     "downlink": ("downlink_bytes",),
-    "both": ("uplink_bytes", "downlink_bytes"),
+    "uplink and downlink": ("uplink_bytes", "downlink_bytes"),
     "rounds": (),
 }
 Values = npt.NDArray[np.float64]
 
 
-def against_bytes(
-    name: str, runs: Sequence[Run], lines: Sequence[svg.Line], metric: str, targets: Sequence[float]
-) -> Markup:
-    """Renders the figures, of which one is visible at a time, and the table of their numbers.
+def plot(folder: Path, path: Path) -> None:
+    """Draws test accuracy against the bytes that all clients have sent, from the folder of an experiment.
 
     Args:
-        name: Prefix of the figures' identifiers, unique in the page.
-        runs: The runs to draw. A bold line shows the mean of the last rounds (and of the seeds). Thin lines
-            show single rounds or, with several seeds, the mean of each seed.
-        lines: Color and style of each run.
-        metric: The measured metric, in words.
-        targets: Accuracies that get a thin line each.
+        folder: A folder from `fedplug run`.
+        path: The picture to write, ``.svg`` or ``.png``.
     """
-    panels = [
-        (axis.capitalize(), figure(_figure(name, axis, runs, lines, metric, targets), _caption(axis, runs)))
-        for axis in _AXES
-    ]
-    return join(
-        [_legend(runs, lines), tabs(name, "Against", panels), details("The numbers", _table(runs, metric))]
+    experiments = read_experiments([folder])
+    for metric, runs, targets in _by_metric(experiments):
+        look = looks_of(experiments)
+        paint = partial(_paint, cost="uplink", runs=runs, looks=look, metric=metric, targets=targets)
+        pictures.save(path, 8, 4.5, paint)
+
+
+def accuracy(experiments: Sequence[Experiment]) -> list[Block]:
+    """Returns the section of the page: for each metric four pictures and the table of their numbers."""
+    looks = looks_of(experiments)
+    blocks: list[Block] = []
+    for metric, runs, targets in _by_metric(experiments):
+        drawn = [
+            Picture.drawn(
+                f"{metric} against {cost}",
+                f"{metric} against {cost}. At the end, {_ends(runs, cost)}.",
+                SIZE,
+                partial(_paint, cost=cost, runs=runs, looks=looks, metric=metric, targets=targets),
+            )
+            for cost in _COSTS
+        ]
+        blocks += [Text(_caption(runs)), Pictures(drawn, [_table(runs, metric)])]
+    return blocks or [Text("The rows have no test_accuracy, so there is nothing to draw.", "notice")]
+
+
+def looks_of(experiments: Sequence[Experiment]) -> dict[str, pictures.Look]:
+    """Returns the look of every configured run, begun or not, by its label."""
+    return pictures.looks(
+        {label: uncompressed for each in experiments for label, uncompressed in each.configured.items()}
     )
 
 
-def _legend(runs: Sequence[Run], lines: Sequence[svg.Line]) -> Markup:
-    return element(
-        "ul",
-        *[element("li", svg.swatch(line), run.label) for run, line in zip(runs, lines, strict=True)],
-        class_="legend",
-    )
+def _by_metric(experiments: Sequence[Experiment]) -> Iterator[tuple[str, list[Run], list[float]]]:
+    """Yields each metric in words, with its runs and targets."""
+    for metric in dict.fromkeys(experiment.metric for experiment in experiments if experiment.metric):
+        shown = [experiment for experiment in experiments if experiment.metric == metric]
+        runs = [run for experiment in shown for run in experiment.runs]
+        targets = sorted({experiment.target for experiment in shown if experiment.target})
+        yield metric.replace("_", " "), runs, targets
 
 
-def _figure(
-    name: str,
-    axis: str,
+def _paint(
+    figure: Figure,
+    cost: str,
     runs: Sequence[Run],
-    lines: Sequence[svg.Line],
+    looks: Mapping[str, pictures.Look],
     metric: str,
     targets: Sequence[float],
-) -> Markup:
-    keys = _AXES[axis]
-    sent = [_sent(run, keys) for run in runs]
-    words = {"both": "uplink and downlink"}.get(axis, axis)
-
-    def paint(axes: Axes) -> None:
-        for run, x, line in zip(runs, sent, lines, strict=True):
-            _paint_run(axes, run, x, line, logarithmic=bool(keys))
-        for target in targets:
-            axes.axhline(target, color=svg.MUTED, linestyle=(0, (2, 3)), linewidth=1)
-        if keys:
-            axes.set_xscale("log")
-        axes.xaxis.set_major_formatter(lambda value, _: _tick(value) if keys else f"{value:g}")
+) -> None:
+    """Draws the mean of the last rounds and seeds, and thin lines of each seed, or of single rounds."""
+    axes, keys = figure.subplots(), _COSTS[cost]
+    ends = []
+    for run in runs:
+        x, smooth, look = _sent(run, keys), _smooth(run), looks[run.label]
+        thin = smooth if len(run.repeats) > 1 else _column(run, "test_accuracy")
+        few = _spread(x.shape[1], logarithmic=bool(keys))
+        axes.plot(x[:, few].T, thin[:, few].T, color=look.color, alpha=0.3, linewidth=0.8)
+        mean_x, mean_y = x.mean(axis=0)[few], smooth.mean(axis=0)[few]
+        axes.plot(mean_x, mean_y, color=look.color, linestyle=look.style, label=printable(run.label))
+        ends.append((printable(run.label), mean_x[-1], mean_y[-1], look.color))
+    for target in targets:
+        axes.axhline(target, color=pictures.INK, linestyle=":", linewidth=1)
+    if keys:
+        axes.set_xscale("log")
+        axes.xaxis.set_major_formatter(lambda value, _: _tick(value))
         axes.xaxis.set_minor_formatter(lambda value, _: "")
-        axes.set_xlabel(f"{words}, all clients together (logarithmic)" if keys else "round")
-        axes.set_ylabel(metric)
-        axes.grid(linewidth=0.8)
-        axes.tick_params(length=0)
-
-    last = "; ".join(
-        f"{run.label}: {amount(_smooth(run).mean(axis=0)[-1])} after {_amount_sent(x[:, -1].mean(), keys)}"
-        for run, x in zip(runs, sent, strict=True)
-    )
-    return svg.draw(f"{name}-{axis}", 430, f"{metric} against {words}", f"At the end, {last}.", paint)
-
-
-def _paint_run(axes: Axes, run: Run, x: Values, line: svg.Line, *, logarithmic: bool) -> None:
-    smooth = _smooth(run)
-    thin = smooth if len(run.repeats) > 1 else _accuracy(run)
-    few = _spread(x.shape[1], logarithmic=logarithmic)
-    for each, y in zip(x, thin, strict=True):
-        axes.plot(each[few], y[few], color=line.color, alpha=0.35, linewidth=1)
-    axes.plot(
-        x.mean(axis=0)[few], smooth.mean(axis=0)[few], color=line.color, linestyle=line.style, linewidth=2.2
-    )
+    axes.set_xlabel(f"{cost}, all clients together" if keys else "round")
+    axes.set_ylabel(printable(metric))
+    pictures.label_lines(axes, [end for end in ends if np.isfinite(end[2])])
 
 
 def _spread(rounds: int, *, logarithmic: bool) -> npt.NDArray[np.intp]:
@@ -118,18 +127,25 @@ def _spread(rounds: int, *, logarithmic: bool) -> npt.NDArray[np.intp]:
     return shown
 
 
-def _caption(axis: str, runs: Sequence[Run]) -> str:
+def _caption(runs: Sequence[Run]) -> str:
     several = any(len(run.repeats) > 1 for run in runs)
-    thin = "each seed's" if several else "single rounds"
-    of_seeds = " and of the seeds" if several else ""
-    where = "to the left" if axis != "rounds" else "further up"
     return (
-        f"Bold: mean of {FINAL_ROUNDS} rounds{of_seeds}; thin: {thin}. Dotted: the target, if there is one. "
-        f"The better run is {where}."
+        f"Bold: mean of {FINAL_ROUNDS} rounds{' and of the seeds' if several else ''}. "
+        f"Thin: {'the mean of each seed' if several else 'single rounds'}. "
+        "Dotted: the target, if there is one. Bytes are on logarithmic axes. The better run is to the left."
     )
 
 
-def _table(runs: Sequence[Run], metric: str) -> Markup:
+def _ends(runs: Sequence[Run], cost: str) -> str:
+    keys = _COSTS[cost]
+    last = [(run.label, _smooth(run).mean(axis=0)[-1], _sent(run, keys)[:, -1].mean()) for run in runs]
+    return "; ".join(
+        f"{label}: {amount(value)} after {size(cost) if keys else f'{cost:g} rounds'}"
+        for label, value, cost in last
+    )
+
+
+def _table(runs: Sequence[Run], metric: str) -> Table:
     rows = []
     for run in runs:
         up, down, smooth = _sent(run, ["uplink_bytes"]), _sent(run, ["downlink_bytes"]), _smooth(run)
@@ -138,16 +154,12 @@ def _table(runs: Sequence[Run], metric: str) -> Markup:
             cells = (up[:, i].mean(), down[:, i].mean(), (up + down)[:, i].mean())
             rows.append((run.label, f"{i + 1:,}", f"{smooth[:, i].mean():.4f}", *map(size, cells)))
     heads = ("run", "round", metric, "uplink", "downlink", "both")
-    return data_table(f"{metric} and bytes of all clients so far, by run and round", heads, rows)
+    return Table(f"The numbers: {metric} and bytes of all clients so far", heads, rows, folded=True)
 
 
 def _tick(number: float) -> str:
     scale, unit = byte_unit(number)
     return f"{number / scale:g} {unit}"
-
-
-def _amount_sent(number: float, keys: Sequence[str]) -> str:
-    return size(number) if keys else f"{number:g} rounds"
 
 
 def _column(run: Run, key: str) -> Values:
@@ -157,15 +169,11 @@ def _column(run: Run, key: str) -> Values:
     return np.array(column, np.float64)
 
 
-def _accuracy(run: Run) -> Values:
-    return _column(run, "test_accuracy")
-
-
 def _smooth(run: Run) -> Values:
-    return np.array([running_mean(values) for values in _accuracy(run)])
+    return np.array([running_mean(values) for values in _column(run, "test_accuracy")])
 
 
 def _sent(run: Run, keys: Sequence[str]) -> Values:
     """Returns the bytes of all clients until each round, ``[seed, round]``; without keys, the rounds."""
-    each = sum((_column(run, key) for key in keys), np.zeros(())) if keys else np.ones_like(_accuracy(run))
-    return np.asarray(each).cumsum(axis=1)
+    each = [_column(run, key) for key in keys] or [np.ones_like(_column(run, "test_accuracy"))]
+    return np.asarray(np.sum(each, axis=0).cumsum(axis=1), np.float64)

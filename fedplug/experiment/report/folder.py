@@ -61,6 +61,7 @@ class Experiment:
         config: The configuration as written.
         components: The components of every run, with distributions and versions.
         environments: The environments of the runs, in order.
+        configured: Whether each configured run, begun or not, sends everything uncompressed, by label.
     """
 
     label: str
@@ -73,11 +74,7 @@ class Experiment:
     config: Mapping[str, Any]
     components: Mapping[str, Any]
     environments: Sequence[Mapping[str, Any]]
-
-    @property
-    def names(self) -> Sequence[str]:
-        """The names of all configured runs, begun or not, in order."""
-        return list(_settings(self.config)) or [run.name for run in self.runs]
+    configured: Mapping[str, bool]
 
     @property
     def target(self) -> float:
@@ -138,6 +135,7 @@ def _read(folder: Path, config: Mapping[str, Any], label: str, *, several: bool)
     names = [name for name in settings if name in found] or list(found)
     metric = shown_of(_keys(found)) or ""
     wanted = _seeds(config)
+    before = f"{label}: " if several else ""
     runs = []
     for name in names:
         by_seed = {seed: rows for seed, rows in sorted(found[name].items()) if not wanted or seed in wanted}
@@ -145,7 +143,7 @@ def _read(folder: Path, config: Mapping[str, Any], label: str, *, several: bool)
             runs.append(
                 Run(
                     name=name,
-                    label=f"{label}: {name}" if several else name,
+                    label=before + name,
                     seeds=tuple(by_seed),
                     repeats=tuple(_measured(rows, metric) for rows in by_seed.values()),
                     uncompressed=_is_uncompressed(settings.get(name, {})),
@@ -166,6 +164,7 @@ def _read(folder: Path, config: Mapping[str, Any], label: str, *, several: bool)
         config=config,
         components=_object(folder, "provenance.json"),
         environments=[entry for entry in _array(folder, "environment.json") if isinstance(entry, dict)],
+        configured={before + name: _is_uncompressed(settings.get(name, {})) for name in settings or found},
     )
 
 

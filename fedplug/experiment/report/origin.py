@@ -6,8 +6,8 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from fedplug.experiment.report.blocks import Block, Table, Text
 from fedplug.experiment.report.folder import Experiment
-from fedplug.experiment.report.markup import Markup, data_table, element, join, notice
 from fedplug.experiment.report.units import MISSING
 
 __all__ = ["origin"]
@@ -15,39 +15,35 @@ __all__ = ["origin"]
 _OF_PART = ("kind", "name", "distribution", "version")
 
 
-def origin(experiments: Sequence[Experiment]) -> Markup:
-    """Renders the section."""
-    return join(
-        [
-            *_tables("Configuration", "config.json", "key", experiments, [_settings(e) for e in experiments]),
-            element("h3", "Runs"),
-            *[_runs(experiment, several=len(experiments) > 1) for experiment in experiments],
-            *_components(experiments),
-            *_tables(
-                "Environment", "environment.json", "", experiments, [_environments(e) for e in experiments]
-            ),
-        ]
-    )
+def origin(experiments: Sequence[Experiment]) -> list[Block]:
+    """Returns the section of the page."""
+    return [
+        *_compared("Configuration", "config.json", experiments, [_settings(e) for e in experiments]),
+        Text("Runs", "heading"),
+        *(_runs(experiment) for experiment in experiments),
+        *_components(experiments),
+        *_compared("Environment", "environment.json", experiments, [_environments(e) for e in experiments]),
+    ]
 
 
-def _tables(
-    title: str, file: str, head: str, experiments: Sequence[Experiment], columns: Sequence[Mapping[str, str]]
-) -> Iterator[Markup]:
+def _compared(
+    title: str, file: str, experiments: Sequence[Experiment], columns: Sequence[Mapping[str, str]]
+) -> Iterator[Block]:
     """Yields a table with a column per experiment; lines that differ are marked and come first."""
-    yield element("h3", title)
+    yield Text(title, "heading")
     keys = list(dict.fromkeys(key for column in columns for key in column))
     if not keys:
-        yield notice(f"There is no {file}.")
+        yield Text(f"There is no {file}.", "notice")
         return
     rows = [(key, *(column.get(key, MISSING) for column in columns)) for key in keys]
     differing = [row for row in rows if len(set(row[1:])) > 1]
     same = [row for row in rows if row not in differing]
     names = [e.label for e in experiments] if len(experiments) > 1 else ["value"]
-    texts = range(len(names) + 1)
     caption = f"{title} of {', '.join(experiment.label for experiment in experiments)}"
     if differing:
-        yield element("p", "Differences come first and are marked.", class_="caption")
-    yield data_table(caption, (head or "what", *names), [*differing, *same], (), range(len(differing)), texts)
+        yield Text("Differences come first and are marked.")
+    rows, marked, texts = [*differing, *same], range(len(differing)), range(len(names) + 1)
+    yield Table(caption, ("key", *names), rows, marked=marked, texts=texts)
 
 
 def _settings(experiment: Experiment) -> dict[str, str]:
@@ -68,40 +64,32 @@ def _written(value: Any) -> str:
     return (value or '""') if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
 
-def _runs(experiment: Experiment, *, several: bool) -> Markup:
+def _runs(experiment: Experiment) -> Block:
     found = experiment.config.get("runs")
     runs = [run for run in found if isinstance(run, dict)] if isinstance(found, list) else []
     if not runs:
-        return notice(f"{experiment.label}: the configuration is unknown.")
+        return Text(f"{experiment.label}: the configuration is unknown.", "notice")
     keys = [key for key in dict.fromkeys(key for run in runs for key in run) if key != "name"]
     rows = [
         (_written(run.get("name", "")), *(_written(run[key]) if key in run else MISSING for key in keys))
         for run in runs
     ]
-    caption = "Configuration of the runs" + (f" of {experiment.label}" if several else "")
-    return join(
-        [
-            *([element("h4", experiment.label)] if several else []),
-            data_table(caption, ("run", *keys), rows, left=range(len(keys) + 1)),
-        ]
-    )
+    return Table(f"Runs of {experiment.label}", ("run", *keys), rows, texts=range(len(keys) + 1))
 
 
-def _components(experiments: Sequence[Experiment]) -> Iterator[Markup]:
-    yield element("h3", "Components")
+def _components(experiments: Sequence[Experiment]) -> Iterator[Block]:
     rows = [
         (label, *(str(part.get(key, "")) for key in _OF_PART))
         for label, parts in _parts(experiments)
         for part in parts
         if isinstance(part, dict)
     ]
+    yield Text("Components", "heading")
+    heads = ("run", "kind", "component", "distribution", "version")
     if rows:
-        heads = ("run", "kind", "component", "distribution", "version")
-        yield data_table(
-            "Components of the runs, with their distributions", heads, rows, left=range(len(heads))
-        )
+        yield Table("Components of the runs", heads, rows, texts=range(len(heads)))
     else:
-        yield notice("There is no provenance.json.")
+        yield Text("There is no provenance.json.", "notice")
 
 
 def _parts(experiments: Sequence[Experiment]) -> Iterator[tuple[str, list[Any]]]:

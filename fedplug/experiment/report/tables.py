@@ -6,14 +6,16 @@ They are aligned text for the terminal; the cells are also available unformatted
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
 
-from fedplug.experiment.report.targets import FINAL_ROUNDS, Reached, Rows
+from fedplug.experiment.report.blocks import Block, Table, Text
+from fedplug.experiment.report.folder import Experiment
+from fedplug.experiment.report.targets import FINAL_ROUNDS, Reached, Rows, reach
 
-__all__ = ["Cells", "Summary", "summarize", "summary_cells", "table", "target_cells", "target_table"]
+__all__ = ["Summary", "results", "summarize", "table", "target_table"]
 
 
 class Cells(NamedTuple):
@@ -22,6 +24,34 @@ class Cells(NamedTuple):
     heads: tuple[str, ...]
     units: tuple[str, ...]
     rows: Sequence[tuple[str, ...]]
+
+
+def results(experiments: Sequence[Experiment]) -> list[Block]:
+    """Returns the section of the page; missing data are explained in their place."""
+    blocks: list[Block] = []
+    for experiment in experiments:
+        dense = math.nan if experiment.dense_bytes is None else experiment.dense_bytes
+        summaries = [summarize(run.name, run.repeats, dense) for run in experiment.runs]
+        blocks.append(_table(f"Results of {experiment.label}", _summary_cells(summaries)))
+        if experiment.target:
+            reached = [reach(run.name, run.repeats, experiment.target) for run in experiment.runs]
+            title = f"Costs of {experiment.label} until its target"
+            blocks.append(_table(title, _target_cells(experiment.target, reached)))
+        blocks += [Text(text, "notice") for text in _missing(experiment)]
+    return blocks
+
+
+def _table(caption: str, cells: Cells) -> Table:
+    return Table(caption, cells.heads, cells.rows, cells.units)
+
+
+def _missing(experiment: Experiment) -> Iterator[str]:
+    if not experiment.metric:
+        yield "The rows have no test_accuracy: nothing was measured on a test set."
+    if experiment.dense_bytes is None:
+        yield "No ratio to dense: there is no model.json. The same fedplug run adds it without training."
+    if not experiment.target:
+        yield "Set target_accuracy in the configuration to see what each run needs for an accuracy."
 
 
 class Summary(NamedTuple):
@@ -79,10 +109,10 @@ def summarize(name: str, repeats: Sequence[Rows], dense_bytes: float) -> Summary
 
 def table(summaries: Sequence[Summary]) -> str:
     """Formats the summaries as aligned text."""
-    return _aligned(summary_cells(summaries))
+    return _aligned(_summary_cells(summaries))
 
 
-def summary_cells(summaries: Sequence[Summary]) -> Cells:
+def _summary_cells(summaries: Sequence[Summary]) -> Cells:
     """Formats the summaries as cells."""
     heads = ("run", "accuracy", "uplink bytes", "ratio to", "downlink bytes", "ratio", "seconds", "dropped")
     units = (
@@ -113,10 +143,10 @@ def summary_cells(summaries: Sequence[Summary]) -> Cells:
 
 def target_table(target: float, runs: Sequence[Reached]) -> str:
     """Formats each run's cost of reaching the accuracy ``target`` as aligned text."""
-    return _aligned(target_cells(target, runs))
+    return _aligned(_target_cells(target, runs))
 
 
-def target_cells(target: float, runs: Sequence[Reached]) -> Cells:
+def _target_cells(target: float, runs: Sequence[Reached]) -> Cells:
     """Formats each run's cost of reaching the accuracy ``target`` as cells."""
     heads = ("run", "rounds to", "uplink bytes", "downlink bytes")
     units = ("", f"accuracy {target:g}", "all clients", "all clients")

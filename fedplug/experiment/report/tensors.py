@@ -2,26 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from itertools import compress
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from fedplug.experiment.report import svg
+from fedplug import pictures
+from fedplug.experiment.report.blocks import Block, Picture, Pictures, Table, Text
+from fedplug.experiment.report.curves import SIZE
 from fedplug.experiment.report.folder import Experiment
-from fedplug.experiment.report.heatmaps import Scale, heat_map
-from fedplug.experiment.report.markup import (
-    Markup,
-    data_table,
-    details,
-    element,
-    figure,
-    join,
-    notice,
-    parts_legend,
-    tabs,
-)
+from fedplug.experiment.report.maps import Scale, height_of, paint_map
 from fedplug.experiment.report.tensor_numbers import PARTS, Split, TensorNumbers, tensor_numbers
 from fedplug.experiment.report.units import MISSING, shortened, size
 
@@ -33,6 +25,7 @@ __all__ = ["by_tensor"]
 _SHOWN = 40
 """Maximum number of tensors of a run to show; those that sent most come first."""
 
+_PART_COLORS = ("#8b949e", "#12959f", "#b662cf")  # of no run in the pictures beside it, as far as possible
 Values = npt.NDArray[np.float64]
 
 
@@ -71,68 +64,62 @@ _METRICS = (
 )
 
 
-def by_tensor(experiments: Sequence[Experiment]) -> Markup:
-    """Renders the section; missing data are explained in their place."""
-    parts: list[Markup] = []
+def by_tensor(experiments: Sequence[Experiment]) -> list[Block]:
+    """Returns the section of the page; missing data are explained in their place."""
+    blocks: list[Block] = []
     measured: list[TensorNumbers] = []
     for experiment in experiments:
         found = {run.label: tensor_numbers(experiment, run) for run in experiment.runs}
         measured += [each for each in found.values() if each]
         if without := [label for label, each in found.items() if not each]:
-            parts.append(
-                notice(
+            blocks.append(
+                Text(
                     f"No metrics of tensors for {', '.join(without)}: set tensor_metrics = true at the top "
-                    "of the configuration to measure them."
+                    "of the configuration to measure them.",
+                    "notice",
                 )
             )
-    if measured:
-        panels = [(metric.name, _maps(metric, measured)) for metric in _METRICS]
-        parts += [
-            tabs("tensor-metric", "Metric of tensors", panels),
-            element("h3", "Where the bytes go"),
-            _split(measured),
-        ]
-    return join(parts)
+    for metric in _METRICS if measured else ():
+        blocks += [Text(metric.name, "heading"), *_maps(metric, measured)]
+    return [*blocks, *_split(measured)] if measured else blocks
 
 
-def _maps(metric: _Metric, measured: Sequence[TensorNumbers]) -> Markup:
-    """Renders a heat map for every run, all with the same scale."""
+def _maps(metric: _Metric, measured: Sequence[TensorNumbers]) -> Iterator[Block]:
+    """Yields a heat map for every run, all with the same scale."""
     shown = [each.largest(_SHOWN) for each in measured]
     values = [each.by_round(metric.key)[tensors] for each, tensors in zip(measured, shown, strict=True)]
-    if not any(np.isfinite(each).any() for each in values):
-        return notice(f"Every run: {metric.absent}.")
+    known = [bool(np.isfinite(each).any()) for each in values]
+    if not any(known):
+        yield Text(f"Every run: {metric.absent}.", "notice")
+        return
     scale = Scale.of(values, in_bytes=metric.key == "uplink_bytes")
-    parts = [element("p", metric.caption, class_="caption")]
-    for number, (each, tensors, numbers) in enumerate(zip(measured, shown, values, strict=True)):
+    drawn, tables = [], []
+    for each, tensors, numbers in compress(zip(measured, shown, values, strict=True), known):
         names = [each.names[tensor] for tensor in tensors]
-        some = (
-            f", the {_SHOWN} of {len(each.names)} tensors that sent most" if len(each.names) > _SHOWN else ""
-        )
-        if not np.isfinite(numbers).any():
-            parts.append(notice(f"{each.run.label}: {metric.absent}."))
-            continue
-        picture = heat_map(
-            f"map-{metric.key.replace('_', '-')}-{number}",
-            f"{metric.label} by tensor and round: {each.run.label}",
-            f"From {scale.written(np.nanmin(numbers))} to {scale.written(np.nanmax(numbers))}.",
-            numbers,
-            names,
-            scale,
-            metric.label,
-            "tensors",
-        )
-        parts.append(
-            figure(
-                picture,
+        total = len(each.names)
+        some = f", the {_SHOWN} of {total} tensors that sent most" if total > _SHOWN else ""
+        drawn.append(
+            Picture.drawn(
                 each.run.label + some,
-                _map_table(f"{metric.label} by tensor: {each.run.label}", names, numbers, scale),
-                above=True,
+                f"{metric.label} by tensor and round: {each.run.label}. "
+                f"From {scale.written(np.nanmin(numbers))} to {scale.written(np.nanmax(numbers))}.",
+                (SIZE[0], height_of(len(names))),
+                lambda f, numbers=numbers, names=names: paint_map(  # type: ignore[misc]
+                    f.subplots(), numbers, names, scale, metric.label
+                ),
             )
         )
-    return join(parts)
+        tables.append(_map_table(f"{metric.label} by tensor: {each.run.label}", names, numbers, scale))
+    yield Text(metric.caption)
+    yield Pictures(drawn, tables)
+    yield from (
+        Text(f"{each.run.label}: {metric.absent}.", "notice")
+        for each, there in zip(measured, known, strict=True)
+        if not there
+    )
 
 
-def _map_table(caption: str, names: Sequence[str], values: Values, scale: Scale) -> Markup:
+def _map_table(caption: str, names: Sequence[str], values: Values, scale: Scale) -> Table:
     known = np.isfinite(values)
 
     def cells(row: int) -> tuple[str, ...]:
@@ -144,46 +131,34 @@ def _map_table(caption: str, names: Sequence[str], values: Values, scale: Scale)
         )
 
     rows = [(name, *cells(row)) for row, name in enumerate(names)]
-    return data_table(caption, ("tensor", "mean", "first", "half-way", "last"), rows)
+    return Table(caption, ("tensor", "mean", "first", "half-way", "last"), rows)
 
 
-def _split(measured: Sequence[TensorNumbers]) -> Markup:
-    """Renders the figure of all runs, and a table of the tensors of each."""
-    splits = [
-        [(each.names[tensor], each.split([tensor])) for tensor in each.largest(_SHOWN)]
-        + [("all tensors", each.split(range(len(each.names))))]
-        for each in measured
-    ]
-    totals = [(each.run.label, split[-1][1]) for each, split in zip(measured, splits, strict=True)]
+def _split(measured: Sequence[TensorNumbers]) -> Iterator[Block]:
+    """Yields the picture of all runs, and a table of the tensors of each."""
+    totals = [(each.run.label, each.split(range(len(each.names)))) for each in measured]
     heads = ("sent", *PARTS.values(), "entropy bound", "above it")
-    picture = svg.draw(
-        "split",
-        70 + 40 * len(totals),
-        "Share of header, indices and values in what a client sent",
-        "; ".join(f"{label}: {', '.join(_shares(split))}" for label, split in totals) + ".",
-        lambda axes: _paint_split(axes, totals),
-    )
-    caption = (
+    picture = Picture.drawn(
         "Bytes of one client and round, as shares of the total. The vertical line marks where the bar would "
-        "end if indices and values were at their entropy bound."
-    )
-    numbers = data_table(
-        "Bytes of one client and round, by part",
-        ("run", *heads),
-        [(label, *_cells(s)) for label, s in totals],
+        "end if indices and values were at their entropy bound.",
+        "Share of header, indices and values in what a client sent. "
+        + "; ".join(f"{label}: {', '.join(_shares(split))}" for label, split in totals)
+        + ".",
+        (SIZE[0], 1.0 + 0.4 * len(totals)),
+        lambda figure: _paint_split(figure.subplots(), totals),
     )
     tables = [
-        details(
-            f"By tensor: {each.run.label}",
-            data_table(
-                f"Bytes of one client and round, by tensor and part: {each.run.label}",
-                ("tensor", *heads),
-                [(name, *_cells(s)) for name, s in split],
-            ),
+        Table(
+            f"Bytes by tensor and part: {each.run.label}",
+            ("tensor", *heads),
+            [(each.names[tensor], *_cells(each.split([tensor]))) for tensor in each.largest(_SHOWN)],
         )
-        for each, split in zip(measured, splits, strict=True)
+        for each in measured
     ]
-    return join([parts_legend(PARTS.values()), figure(picture, caption), numbers, *tables])
+    yield Text("Parts of a payload", "heading")
+    yield Pictures([picture], tables)
+    rows = [(label, *_cells(split)) for label, split in totals]
+    yield Table("Bytes of one client and round, by part", ("run", *heads), rows)
 
 
 def _cells(split: Split) -> tuple[str, ...]:
@@ -200,19 +175,21 @@ def _shares(split: Split) -> list[str]:
 
 
 def _paint_split(axes: Axes, totals: Sequence[tuple[str, Split]]) -> None:
-    for position, (_, split) in enumerate(totals):
-        begin, whole = 0.0, split.sent or 1.0
-        for part, color in zip(split.parts, svg.PARTS, strict=True):
-            share = 100 * part / whole
-            axes.barh(position, share, left=begin, height=0.56, color=color)
-            begin += share
-        axes.text(101.5, position, size(split.sent), va="center", ha="left")
+    places = range(len(totals))
+    begin = np.zeros(len(totals))
+    for part, (name, color) in enumerate(zip(PARTS.values(), _PART_COLORS, strict=True)):
+        shares = np.array([100 * split.parts[part] / (split.sent or 1.0) for _, split in totals])
+        axes.barh(places, shares, left=begin, height=0.56, color=color, label=name)
+        begin += shares
+    for place, (_, split) in enumerate(totals):
+        axes.text(101.5, place, size(split.sent), va="center", ha="left")
         if np.isfinite(split.bound):
-            at = 100 * (split.bound + split.parts[0]) / whole
-            axes.plot([at, at], [position - 0.42, position + 0.42], color=svg.INK, linewidth=2)
-    axes.set_yticks(range(len(totals)), [shortened(label, 34) for label, _ in totals])
+            at = 100 * (split.bound + split.parts[0]) / (split.sent or 1.0)
+            axes.plot([at, at], [place - 0.42, place + 0.42], color=pictures.INK, linewidth=2)
+    axes.set_yticks(places, [shortened(label, 26) for label, _ in totals])
     axes.set_ylim(len(totals) - 0.4, -0.6)
-    axes.set_xlim(0, 112)
+    axes.set_xlim(0, 116)
     axes.set_xticks(range(0, 101, 20), [f"{tick} %" for tick in range(0, 101, 20)])
+    axes.grid(visible=False)
     axes.spines[:].set_visible(False)
-    axes.tick_params(length=0)
+    axes.legend(loc="lower center", bbox_to_anchor=(0.45, 1), ncols=3, frameon=False)
