@@ -7,12 +7,16 @@ is that of two medians from one process. This script runs no case: it reads the 
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
+
+from fedplug import pictures
 
 KERNELS = ["kernel, drop", "kernel, error"]
 OPS = ["op, error", "op in place, drop", "op in place, error"]
@@ -187,50 +191,49 @@ def cli_page(run: dict[str, Any]) -> str:
 
 
 def draw(run: dict[str, Any], stem: Path) -> None:
-    import matplotlib
-
-    matplotlib.use("svg")
-    matplotlib.rcParams["svg.hashsalt"] = "fedplug"
-    from matplotlib import pyplot as plt
-    from matplotlib.ticker import LogLocator, NullFormatter
-
     cases = medians(run, "topk", "n", "share")
     sizes, ticks = (sorted(set(values)) for values in zip(*cases, strict=True))
 
-    def lines(axes, above: str, below: str, **style: Any) -> None:
-        for n in sizes:
+    def lines(axes: Any, above: str, below: str) -> list[tuple[str, float, float, str]]:
+        from matplotlib.ticker import LogLocator, NullFormatter
+
+        ends = []
+        for n, color in zip(sizes, itertools.cycle(pictures.COLORS), strict=False):
             points = [(s, w) for (size, s), w in cases.items() if size == n and {above, below} <= w.keys()]
             if points:
                 shares = [share for share, _ in points]
                 values = [ways[above] / ways[below] for _, ways in points]
-                axes.plot(shares, values, marker="o", label=f"n = {n:,}", **style)
+                axes.plot(shares, values, marker="o", color=color)
+                ends.append((f"n = {n:,}", shares[-1], values[-1], color))
         axes.set(xscale="log", yscale="log", xlabel="k / n")
         axes.set_xticks(ticks, [f"{share:g}" for share in ticks])
         axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
         axes.yaxis.set_major_formatter("{x:g}x")
         axes.xaxis.set_minor_locator(LogLocator(subs=()))
         axes.yaxis.set_minor_formatter(NullFormatter())
-        axes.grid(True, alpha=0.3)
+        return ends
 
-    figure, panels = plt.subplots(1, 2, figsize=(9, 4), sharey=True, layout="constrained")
-    for axes, way in zip(panels, KERNELS, strict=True):
-        lines(axes, way, "floor")
-        axes.axhline(1, color="black", linewidth=0.8)
-        axes.set_title(way)
-    panels[0].set_ylabel("time / floor")
-    panels[0].legend()
-    figure.savefig(f"{stem}_floor.svg", metadata={"Date": None})
+    def paint(figure: Any, panels: Sequence[tuple[str, str, str]], quantity: str, floor: bool) -> None:
+        axes = figure.subplots(1, len(panels), sharey=True, squeeze=False)[0]
+        for one, (title, above, below) in zip(axes, panels, strict=True):
+            ends = lines(one, above, below)
+            one.set_title(title)
+            if floor:
+                one.axhline(1, color=pictures.INK, linewidth=0.8)
+        axes[0].set_ylabel(quantity)
+        pictures.label_lines(axes[-1], ends)
 
-    peers = [peer for peer in PEERS if any(peer in ways for ways in cases.values())]
-    figure, panels = plt.subplots(
-        1, len(peers), figsize=(4.5 * len(peers), 4), sharey=True, squeeze=False, layout="constrained"
+    floors = [(way, way, "floor") for way in KERNELS]
+    peers = [(peer, peer, "kernel, drop") for peer in PEERS if any(peer in ways for ways in cases.values())]
+    pictures.save(
+        Path(f"{stem}_floor.svg"), 9, 4, partial(paint, panels=floors, quantity="time / floor", floor=True)
     )
-    for axes, peer in zip(panels[0], peers, strict=True):
-        lines(axes, peer, "kernel, drop")
-        axes.set_title(peer)
-    panels[0][0].set_ylabel("speed-up of the kernel")
-    panels[0][0].legend()
-    figure.savefig(f"{stem}_speedup.svg", metadata={"Date": None})
+    pictures.save(
+        Path(f"{stem}_speedup.svg"),
+        4.5 * len(peers),
+        4,
+        partial(paint, panels=peers, quantity="speed-up of the kernel", floor=False),
+    )
 
 
 def main(arguments: list[str]) -> None:

@@ -17,6 +17,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from fedplug import pictures
+
 RESULTS = Path(__file__).parent / "results" / "runtime_memory.png"
 CLIENTS = 10
 WARM_UP = 50
@@ -68,17 +70,16 @@ def growth(memory: list[float]) -> tuple[float, float]:
 
 
 def draw(memory: dict[str, list[float]]) -> None:
-    from matplotlib.figure import Figure
+    def paint(figure: Any) -> None:
+        axes = figure.subplots()
+        for values, color in zip(memory.values(), pictures.COLORS, strict=False):
+            axes.plot(range(1, len(values) + 1), values, color=color, linewidth=1)
+        axes.set(xlabel="round", ylabel="resident memory, MiB", ylim=(0, None))
+        colored = zip(memory.items(), pictures.COLORS, strict=False)
+        pictures.label_lines(axes, [(name, len(v), v[-1], color) for (name, v), color in colored])
 
-    figure = Figure(figsize=(7, 4), layout="constrained")
-    axes: Any = figure.subplots()
-    for name, values in memory.items():
-        axes.plot(range(1, len(values) + 1), values, label=name)
-    axes.set(xlabel="round", ylabel="resident memory, MiB", ylim=(0, None))
-    axes.legend()
-    axes.grid(alpha=0.3)
     RESULTS.parent.mkdir(exist_ok=True)
-    figure.savefig(RESULTS, dpi=120)
+    pictures.save(RESULTS, 8, 4, paint)
 
 
 def in_fresh_process(measure: Callable[..., Any], *arguments: Any) -> Any:

@@ -12,13 +12,14 @@ import argparse
 import multiprocessing
 from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import fedplug_torch
 import torch
 from standard_library import Text, held_out_loss, loss_of, new_model, read_text
 from standard_library import batch as draw
 
+from fedplug import pictures
 from fedplug.diagnostics.environment import environment
 
 WORKERS = 8
@@ -171,18 +172,20 @@ def table(curves: dict[str, list[Point]]) -> str:
 
 def plot(curves: dict[str, list[Point]], path: Path) -> None:
     """Plots loss against bytes."""
-    import matplotlib
-    from matplotlib.figure import Figure
+    look = pictures.looks({name: METHODS[name].encoder == "identity" for name in curves})
 
-    matplotlib.rcParams["svg.hashsalt"] = "fedplug"  # makes the file reproducible
-    figure = Figure(figsize=(7, 4), layout="constrained")
-    axes = figure.subplots()
-    for name, points in curves.items():
-        axes.plot([p.bytes_sent for p in points[1:]], [p.loss for p in points[1:]], label=name)
-    axes.set(xscale="log", xlabel="bytes sent by a worker", ylabel="loss on held-out modules, nats")
-    axes.legend()
-    axes.grid(alpha=0.3)
-    figure.savefig(path, metadata={"Date": None})
+    def paint(figure: Any) -> None:
+        axes, ends = figure.subplots(), []
+        for name, points in curves.items():
+            color, style = look[name]
+            axes.plot(
+                [p.bytes_sent for p in points[1:]], [p.loss for p in points[1:]], color=color, linestyle=style
+            )
+            ends.append((name, points[-1].bytes_sent, points[-1].loss, color))
+        axes.set(xscale="log", xlabel="bytes sent by a worker", ylabel="loss on held-out modules, nats")
+        pictures.label_lines(axes, ends)
+
+    pictures.save(path, 8, 4, paint)
 
 
 def main() -> None:

@@ -22,6 +22,7 @@ from torch.distributed.algorithms.ddp_comm_hooks import default_hooks
 from torch.distributed.algorithms.ddp_comm_hooks.powerSGD_hook import PowerSGDState, powerSGD_hook
 from torch.nn.parallel import DistributedDataParallel
 
+from fedplug import pictures
 from fedplug.diagnostics.environment import environment
 
 RANKS = 4
@@ -155,24 +156,23 @@ def table(curves: dict[str, list[Curve]], steps: int, seeds: int) -> str:
 
 def plot(curves: dict[str, list[Curve]], path: Path) -> None:
     """Plots the mean loss of the seeds against traffic."""
-    import matplotlib
-    from matplotlib.figure import Figure
+    look = pictures.looks({name: name == DENSE for name in curves})
 
-    matplotlib.rcParams["svg.hashsalt"] = "fedplug"  # makes the file reproducible
-    figure = Figure(figsize=(7, 5), layout="constrained")
-    axes = figure.subplots()
-    for name, of_seeds in curves.items():
-        points = [
-            [statistics.mean(values) for values in zip(*at_step, strict=True)]
-            for at_step in zip(*of_seeds, strict=True)
-        ]
-        axes.plot(*zip(*points, strict=True), marker=".", label=name.replace("`", ""))
-    axes.set(
-        xscale="log", xlabel="bytes sent by a rank after the warm-up", ylabel="loss on held-out modules, nats"
-    )
-    axes.legend(fontsize="small")
-    axes.grid(alpha=0.3)
-    figure.savefig(path, metadata={"Date": None})
+    def paint(figure: Any) -> None:
+        axes, ends = figure.subplots(), []
+        for name, of_seeds in curves.items():
+            points = [
+                [statistics.mean(values) for values in zip(*at_step, strict=True)]
+                for at_step in zip(*of_seeds, strict=True)
+            ]
+            color, style = look[name]
+            axes.plot(*zip(*points, strict=True), marker=".", color=color, linestyle=style)
+            ends.append((name.replace("`", ""), *points[-1], color))
+        axes.set(xscale="log", xlabel="bytes sent by a rank after the warm-up")
+        axes.set(ylabel="loss on held-out modules, nats")
+        pictures.label_lines(axes, ends)
+
+    pictures.save(path, 9, 5, paint)
 
 
 def main() -> None:
