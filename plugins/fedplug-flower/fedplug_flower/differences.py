@@ -61,7 +61,7 @@ def between(
         received: The model at the start of training.
         values: Names of arrays whose trained values are returned instead of differences: a rounded
             difference of floats does not restore the same bits.
-        narrow: Names of float64 arrays whose differences are float32, because they began as float32.
+        narrow: Names of arrays whose differences are float32 in any case.
 
     Returns:
         The differences by name. They are float64 if the server's array has integers or float64, which Flower

@@ -22,8 +22,9 @@ from numpy.typing import NDArray
 
 ENCODER = "sharedk(0.05, clients=8)"
 
+SETUP, SHARE = Key.PUBLIC_KEY_1, Key.CIPHERTEXT_LIST
 MASKED, UNMASK = Key.MASKED_PARAMETERS, Key.SHARE_LIST
-"""Keys in the replies of the last two stages."""
+"""Keys in the replies of the four stages."""
 
 
 def client_app(update: Callable[[int, int], Model] = update_of, mods: list[Any] | None = None) -> ClientApp:

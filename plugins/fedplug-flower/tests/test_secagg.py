@@ -4,20 +4,33 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
 import pytest
+from cryptography.hazmat.primitives.asymmetric import ec
 from fedplug_flower.secagg import CompressedSecAggMod, CompressedSecAggWorkflow
-from flwr.app import Context, Message, RecordDict
+from flwr.app import ConfigRecord, Context, Message, RecordDict
 from flwr.client.mod import secaggplus_mod
 from flwr.clientapp import ClientApp
-from flwr.common import FitRes, Parameters
+from flwr.common import FitRes, Parameters, ndarrays_to_parameters, parameters_to_ndarrays
 from flwr.server.strategy import FedAvg
 from flwr.server.workflow import SecAggPlusWorkflow
+from flwr.supercore.primitives.asymmetric import public_key_to_bytes
 from local_flower import Model, Nodes, arrays, new_model, record, update_of
-from local_secagg import ENCODER, MASKED, UNMASK, Training, client_app, configs, fed_avg, losing
+from local_secagg import (
+    ENCODER,
+    MASKED,
+    SETUP,
+    SHARE,
+    UNMASK,
+    Training,
+    client_app,
+    configs,
+    fed_avg,
+    losing,
+)
 
 from fedplug.errors import CapabilityError
 from fedplug.secure import MaskedMean, MaskedSum
@@ -51,7 +64,7 @@ class Expected:
         vectors = []
         for node in counted:
             change = by_position(update_of(node, number))
-            update = {name: (model[name] + change[name]) - model[name] for name in model}
+            update = {n: ((model[n] + change[n]) - model[n]).astype(np.float32) for n in model}
             vector, self.residuals[node] = self.masked.encode(
                 update, self.residuals[node], message, weight=weight * node
             )
@@ -115,11 +128,14 @@ def raising(node: int, number: int) -> Model:
     [
         (update_of, [], CLIENTS),
         (raising, [], (1, 2, 4, 5)),
+        (update_of, [(3, SETUP)], (1, 2, 4, 5)),
+        (update_of, [(3, SHARE)], (1, 2, 4, 5)),
         (update_of, [(3, MASKED)], (1, 2, 4, 5)),
         (update_of, [(3, UNMASK)], CLIENTS),
         (update_of, [(2, MASKED), (3, UNMASK)], (1, 3, 4, 5)),
+        (update_of, [(1, SETUP), (3, SHARE)], (2, 4, 5)),
     ],
-    ids=["none", "in training", "its vector is lost", "after its vector", "one of each"],
+    ids=["none", "in training", "setup", "share", "vector", "unmask", "vector and unmask", "setup and share"],
 )
 def test_the_sum_is_that_of_the_integers_of_the_clients_that_remain(
     nodes: Nodes, sums: list[Any], update: Any, lost: list[tuple[int, str]], counted: tuple[int, ...]
@@ -137,10 +153,11 @@ def test_the_sum_is_that_of_the_integers_of_the_clients_that_remain(
         assert_same(model, {name: before[name] + mean.update[name] for name in before})
 
 
-def test_each_client_may_share_with_a_few_neighbours_only(nodes: Nodes, sums: list[Any]) -> None:
+@pytest.mark.parametrize("stage", [SETUP, SHARE, MASKED])
+def test_each_client_may_share_with_a_few_neighbours_only(nodes: Nodes, sums: list[Any], stage: str) -> None:
     for node in CLIENTS:
         nodes.add(node, client_app())
-    nodes.on_the_way = losing((3, MASKED))
+    nodes.on_the_way = losing((3, stage))
     train, expected = training(nodes, shares=3, threshold=2), Expected()
     before = train.model
     train.round(1)
@@ -289,6 +306,149 @@ def test_a_vector_that_cannot_be_read_is_left_out(
     assert_round_without_node_2(nodes, sums)
     (line,) = log
     assert "the masked vector of node 2 is refused" in line
+
+
+P256 = ec.generate_private_key(ec.SECP256R1()).public_key()
+
+HOSTILE: dict[str, tuple[str, Callable[[dict[str, Any]], Any]]] = {
+    "no second key": (SETUP, lambda found: found.pop("pk2")),
+    "a key that is none": (SETUP, lambda found: found.update(pk1=b"none")),
+    "a text as key": (SETUP, lambda found: found.update(pk1="none")),
+    "a key of another curve": (SETUP, lambda found: found.update(pk2=public_key_to_bytes(P256))),
+    "one key twice": (SETUP, lambda found: found.update(pk2=found["pk1"])),
+    "too few ciphertexts": (SHARE, lambda found: found[SHARE].pop()),
+    "no ciphertexts": (SHARE, lambda found: found.pop(SHARE)),
+    "ciphertexts of numbers": (SHARE, lambda found: found.update({SHARE: [1, 2, 3, 4]})),
+    "ciphertexts for others": (SHARE, lambda found: found.update(dsts=[7, 8, 9, 10])),
+    "two ciphertexts for one": (SHARE, lambda found: found.update(dsts=[1, 1, 3, 4])),
+    "shares of nobody": (UNMASK, lambda found: found.update(nids=[1, 2, 3, 4, 99])),
+    "too few shares": (UNMASK, lambda found: found[UNMASK].pop()),
+    "no shares": (UNMASK, lambda found: found.pop(UNMASK)),
+    "empty shares": (UNMASK, lambda found: found.update({UNMASK: [b""] * 5})),
+    "zeros": (UNMASK, lambda found: found.update({UNMASK: [bytes(len(x)) for x in found[UNMASK]]})),
+    "a wrong bit in each share": (
+        UNMASK,
+        lambda found: found.update({UNMASK: [x[:-1] + bytes([x[-1] ^ 1]) for x in found[UNMASK]]}),
+    ),
+}
+
+
+@pytest.mark.parametrize("case", HOSTILE)
+def test_a_hostile_reply_to_any_stage_costs_at_most_the_update_of_its_client(
+    nodes: Nodes, sums: list[Any], log: list[str], case: str
+) -> None:
+    stage, change = HOSTILE[case]
+    for node in CLIENTS:
+        nodes.add(node, client_app())
+
+    def spoiled(reply: Message) -> Message:
+        if reply.metadata.src_node_id == 2 and stage in configs(reply):
+            found = configs(reply)
+            change(found)
+            reply.content["secaggplus_configs"] = ConfigRecord(found)
+        return reply
+
+    nodes.on_the_way = spoiled
+    train, expected = training(nodes), Expected()
+    for number in (1, 2):
+        before = train.model
+        train.round(number)
+        expected.round(before, number, CLIENTS if stage == UNMASK else (1, 3, 4, 5))
+        np.testing.assert_array_equal(sums[-1], expected.total)
+    assert ["of node 2 is refused" in line for line in log] == [True, True]
+
+
+def test_wrong_shares_of_two_clients_of_five_are_left_out(nodes: Nodes, sums: list[Any]) -> None:
+    for node in CLIENTS:
+        nodes.add(node, client_app())
+    nodes.on_the_way = with_wrong_shares(2, 4)
+    train, expected = training(nodes), Expected()
+    before = train.model
+    train.round(1)
+    expected.round(before, 1, CLIENTS)
+    np.testing.assert_array_equal(sums[-1], expected.total)
+
+
+def test_a_round_whose_secrets_are_lost_is_halted_and_the_next_is_not(
+    nodes: Nodes, sums: list[Any], log: list[str]
+) -> None:
+    for node in CLIENTS:
+        nodes.add(node, client_app())
+    train, expected = training(nodes), Expected()
+    before = train.model
+    nodes.on_the_way = with_wrong_shares(2, 3, 4)
+    assert_same(train.round(1), before)
+    assert "the sum cannot be unmasked: the shares of the secret of node 1 do not fit each other" in log[0]
+    assert "round 1: no update was accepted, so the model stays as it is" in log[1]
+    nodes.on_the_way = lambda reply: reply
+    train.round(2)
+    expected.round(before, 2, CLIENTS)
+    np.testing.assert_array_equal(sums[-1], expected.total)
+
+
+def with_wrong_shares(*liars: int) -> Callable[[Message], Message]:
+    """Returns a network in which nodes reply with shares of the right form and wrong content."""
+
+    def spoiled(reply: Message) -> Message:
+        node = reply.metadata.src_node_id
+        if node in liars and UNMASK in configs(reply):
+            found = reply.content["secaggplus_configs"]
+            found[UNMASK] = [share[:4] + share[:3:-1] for share in found[UNMASK]]
+        return reply
+
+    return spoiled
+
+
+def test_a_round_that_all_clients_leave_says_why(nodes: Nodes, log: list[str]) -> None:
+    def failing(node: int, number: int) -> Model:
+        raise RuntimeError("out of memory")
+
+    for node in CLIENTS:
+        nodes.add(node, client_app(failing))
+    train = training(nodes)
+    before = train.model
+    assert_same(train.round(1), before)
+    (line,) = log
+    assert "round 1: no update was accepted, so the model stays as it is" in line
+    assert "node 1 and 4 more" in line
+    assert "out of memory" in line
+
+
+def test_a_strategy_that_makes_the_model_float64_changes_nothing(nodes: Nodes, sums: list[Any]) -> None:
+    class Doubling(Unchanged):
+        def aggregate_fit(self, server_round: int, results: Any, failures: Any) -> Any:
+            found, metrics = super().aggregate_fit(server_round, results, failures)
+            wide = [array.astype(np.float64) for array in parameters_to_ndarrays(found)]
+            return ndarrays_to_parameters(wide), metrics
+
+    for node in CLIENTS:
+        nodes.add(node, client_app(lambda node, number: update_of(node, number)))
+    train, expected = training(nodes), Expected()
+    train.context.strategy = Doubling(
+        fraction_evaluate=0.0, on_fit_config_fn=lambda number: {"round": number}
+    )
+    for number in (1, 2, 3):
+        before = train.model
+        train.round(number)
+        expected.round(before, number, CLIENTS)
+        np.testing.assert_array_equal(sums[-1], expected.total)
+    assert train.model["0"].dtype == np.float64
+
+
+def test_a_second_run_of_a_workflow_does_not_confirm_updates_of_the_first(
+    nodes: Nodes, sums: list[Any]
+) -> None:
+    """Flower counts the rounds of both runs from 1."""
+    for node in CLIENTS:
+        nodes.add(node, client_app())
+    train, expected = training(nodes), Expected()
+    for number, lost in ((1, False), (1, True), (2, False)):
+        nodes.on_the_way = losing(*[(node, UNMASK) for node in (1, 2, 3) if lost])
+        before = train.model
+        train.round(number)
+        if not lost:
+            expected.round(before, number, CLIENTS)
+            np.testing.assert_array_equal(sums[-1], expected.total)
 
 
 def test_a_sum_that_is_not_valid_is_refused(nodes: Nodes, log: list[str]) -> None:

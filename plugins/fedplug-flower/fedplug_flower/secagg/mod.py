@@ -80,7 +80,7 @@ class CompressedSecAggMod:
         _require_exact_sums(encoder, context.state.config_records[RECORD_KEY_STATE])
         del message.content[MASKED_KEY]
         reply = call_next(message, context)
-        update = differences.between(the_model(reply.content), model)
+        update = differences.between(the_model(reply.content), model, narrow=model)
         result = compat.recorddict_to_fitres(reply.content, keep_input=True)
         vector = self._encoded(masked, update, result.num_examples, request, context)
         # The weight is in the vector: with equal numbers of examples, SecAgg+ multiplies by 1.

@@ -10,7 +10,7 @@ from flwr.common.secure_aggregation.secaggplus_constants import Key
 from numpy.typing import NDArray
 
 from fedplug.encoders.standalone.sharedk import SharedK
-from fedplug_flower.differences import dtype_of, read
+from fedplug_flower.differences import read
 
 __all__ = ["receipt_of", "setup_of", "zeros_like"]
 
@@ -30,9 +30,8 @@ def setup_of(encoder: SharedK) -> dict[str, Any]:
 
 
 def zeros_like(model: ArrayRecord) -> dict[str, NDArray[Any]]:
-    """Returns zeros with the shapes of a model and the dtypes of its differences."""
-    arrays = {name: read(name, array) for name, array in model.items()}
-    return {name: np.zeros(array.shape, dtype_of(array)) for name, array in arrays.items()}
+    """Returns zeros with the shapes of a model; a strategy may change its dtype, so they are float32."""
+    return {name: np.zeros(read(name, array).shape, np.float32) for name, array in model.items()}
 
 
 def receipt_of(round_num: int, node: int) -> str:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import logging
 import secrets
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from types import SimpleNamespace
 from typing import Any, cast
 
 import numpy as np
-from flwr.app import ArrayRecord, Message
+from flwr.app import ArrayRecord, Context, Message
 from flwr.common import FitRes, Parameters, Scalar, ndarray_to_bytes, parameters_to_ndarrays
 from flwr.common.secure_aggregation.secaggplus_constants import RECORD_KEY_CONFIGS, Key
 from flwr.compat.common import recorddict_compat as compat
@@ -30,8 +31,10 @@ from fedplug.secure import MaskedMean, MaskedSum, unpack
 from fedplug_flower import differences
 from fedplug_flower.accepted import Accepted
 from fedplug_flower.differences import read
+from fedplug_flower.intake import log_no_update
 from fedplug_flower.records import MASKED_KEY, Request
 from fedplug_flower.replies import the_model
+from fedplug_flower.secagg.checks import PublicKeys, check_ciphertexts, check_shares, leave_out_wrong_shares
 from fedplug_flower.secagg.round_terms import receipt_of, setup_of, zeros_like
 
 __all__ = ["CompressedSecAggWorkflow"]
@@ -53,8 +56,9 @@ class CompressedSecAggWorkflow(SecAggPlusWorkflow):
     must send the same model to all clients. Every client counts 1 in its metrics functions, because its
     number of examples is masked, too.
 
-    A masked vector that cannot be read is left out with a warning, as if its client had dropped out. A sum
-    that is not valid is refused with a warning, and the model stays as it is.
+    A reply that cannot be read is left out with a warning, as if its client had dropped out. A client that
+    drops out of any stage costs its own update only. A sum that is not valid is refused, and the model stays
+    as it is. A round without an update logs an error that says why.
     """
 
     def __init__(
@@ -89,6 +93,17 @@ class CompressedSecAggWorkflow(SecAggPlusWorkflow):
         self._forms: Mapping[str, str] = {}  # the arrays of the model
         self._state: Mapping[str, NDArray[Any]] = {}
         self._uplink_bytes = 0
+        self._round = 0  # of this training; Flower may begin again at 1
+        self._reasons: list[tuple[int, str]] = []  # why clients of the round dropped out
+        self._is_decided = True
+
+    def __call__(self, grid: Grid, context: Context) -> None:
+        """Runs a round, and logs an error if it accepts no update."""
+        self._reasons, self._is_decided = [], True
+        super().__call__(grid, context)
+        if not self._is_decided:
+            round_num = context.state.config_records[MAIN_CONFIGS_RECORD][WorkflowKey.CURRENT_ROUND]
+            log_no_update(cast(int, round_num), self._reasons, ["too few clients of SecAgg+ remained"])
 
     def setup_stage(self, grid: Grid, context: LegacyContext, state: WorkflowState) -> bool:
         """Begins a round, and adds the request for integers to the messages with the model.
@@ -99,47 +114,116 @@ class CompressedSecAggWorkflow(SecAggPlusWorkflow):
         """
         model = context.state.array_records[MAIN_PARAMS_RECORD]
         masked = self._sum_of(model)
-        is_ready = super().setup_stage(grid, context, state)
+        guarded = self._guarded(grid, "public keys", PublicKeys().check)
+        super().setup_stage(guarded, context, state)
+        if not state.sampled_node_ids:
+            return False
+        self._is_decided = False
+        self._round += 1
         if len(state.nid_to_fitins) > masked.clients:
             raise ValueError(
                 f"the strategy sampled {len(state.nid_to_fitins)} clients, and a sum of more than "
                 f"{masked.clients} could wrap in {self._encoder!r}: raise its clients, or sample fewer"
             )
-        round_num = cast(int, context.state.config_records[MAIN_CONFIGS_RECORD][WorkflowKey.CURRENT_ROUND])
         gone = self._accepted.gone(grid, state.nid_to_fitins)
         config, message = fedplug.to_config(self._encoder), masked.message(self._state)
         for node, content in state.nid_to_fitins.items():
             if _data(the_model(content)) != _data(model):
                 raise ValueError(f"the strategy sends node {node} other arrays than the model of the round")
             accepted, names = self._accepted.told(node, gone)
-            request = Request(config, 0, self._training, round_num, accepted, names, message=message)
+            request = Request(config, 0, self._training, self._round, accepted, names, message=message)
             content[MASKED_KEY] = request.write()
-        return is_ready
+        return self._go_on(state)
+
+    def share_keys_stage(self, grid: Grid, context: LegacyContext, state: WorkflowState) -> bool:
+        """Leaves out ciphertexts that are not one for each neighbour."""
+        check = partial(check_ciphertexts, state=state)
+        super().share_keys_stage(self._guarded(grid, "encrypted shares", check), context, state)
+        return self._go_on(state)
 
     def collect_masked_vectors_stage(self, grid: Grid, context: LegacyContext, state: WorkflowState) -> bool:
         """Unpacks the masked vectors before Flower adds them."""
-
-        def send_and_receive(messages: Iterable[Message], *, timeout: float | None = None) -> list[Message]:
-            replies = grid.send_and_receive(messages, timeout=timeout)
-            return [reply for reply in replies if reply.has_error() or self._unpack(reply)]
-
         self._uplink_bytes = 0
-        unpacking = cast(Grid, SimpleNamespace(send_and_receive=send_and_receive))
+        unpacking = self._guarded(grid, "masked vector", self._unpack)
         return super().collect_masked_vectors_stage(unpacking, context, state)
 
     def unmask_stage(self, grid: Grid, context: LegacyContext, state: WorkflowState) -> bool:
-        """Decodes the sum before the strategy gets it."""
+        """Leaves out shares that do not fit, and decodes the sum before the strategy gets it."""
         strategy = context.strategy
         model = context.state.array_records[MAIN_PARAMS_RECORD]
 
         def aggregate_fit(round_num: int, results: Results, failures: list[Any]) -> Aggregated:
             return self._aggregate(strategy, model, round_num, results, failures)
 
+        guarded = self._guarded(
+            grid, "shares", partial(check_shares, state=state), partial(self._fitting, state)
+        )
         context.strategy = cast(Strategy, SimpleNamespace(aggregate_fit=aggregate_fit))
         try:
-            return super().unmask_stage(grid, context, state)
+            return super().unmask_stage(guarded, context, state)
         finally:
             context.strategy = strategy
+
+    def _guarded(
+        self,
+        grid: Grid,
+        what: str,
+        check: Callable[[Message], None],
+        choose: Callable[[list[Message]], list[Message]] = lambda replies: replies,
+    ) -> Grid:
+        """Returns a grid that leaves out replies which are refused: no client's message may end the round.
+
+        Args:
+            grid: The grid that sends and receives.
+            what: The content of the replies, for messages.
+            check: Raises an exception if a reply is refused.
+            choose: Returns those of the checked replies that fit each other.
+        """
+
+        def send_and_receive(messages: Iterable[Message], *, timeout: float | None = None) -> list[Message]:
+            failed, checked = [], []
+            for reply in grid.send_and_receive(messages, timeout=timeout):
+                if reply.has_error():
+                    self._reasons.append((reply.metadata.src_node_id, str(reply.error.reason)))
+                    failed.append(reply)
+                    continue
+                try:
+                    check(reply)
+                    checked.append(reply)
+                except Exception as error:
+                    self._refuse(reply, what, repr(error))
+            return failed + choose(checked)
+
+        return cast(Grid, SimpleNamespace(send_and_receive=send_and_receive))
+
+    def _refuse(self, reply: Message, what: str, reason: str) -> None:
+        node = reply.metadata.src_node_id
+        self._reasons.append((node, reason))
+        _log.warning("fedplug: the %s of node %d is refused: %s", what, node, reason)
+
+    def _go_on(self, state: WorkflowState) -> bool:
+        """Forgets the clients that dropped out before their shares arrived: no other client masks with them.
+
+        flwr would ask the others for shares of theirs that do not exist.
+        """
+        there = state.active_node_ids
+        state.sampled_node_ids = set(there)
+        state.nid_to_neighbours = {
+            node: neighbours & there for node, neighbours in state.nid_to_neighbours.items() if node in there
+        }
+        return bool(there) and self._check_threshold(state)
+
+    def _fitting(self, state: WorkflowState, replies: list[Message]) -> list[Message]:
+        """Returns the replies to the unmask stage with shares that fit; none if a secret is lost."""
+        try:
+            liars = leave_out_wrong_shares(replies, state)
+        except ValueError as error:
+            _log.warning("fedplug: the sum cannot be unmasked: %s", error)
+            return []
+        for reply in replies:
+            if reply.metadata.src_node_id in liars:
+                self._refuse(reply, "shares", "they do not fit those of other nodes")
+        return replies
 
     def _sum_of(self, model: ArrayRecord) -> MaskedSum:
         like = zeros_like(model)
@@ -155,26 +239,17 @@ class CompressedSecAggWorkflow(SecAggPlusWorkflow):
                 )
         return self._masked
 
-    def _unpack(self, reply: Message) -> bool:
-        """Unpacks the masked vector of a reply; returns False if it has none.
-
-        Flower then goes on without this client, because no client's message may end the round.
-        """
+    def _unpack(self, reply: Message) -> None:
+        """Unpacks the masked vector of a reply; raises an exception if it has none."""
         assert self._masked is not None
-        try:
-            compat.recorddict_to_fitres(reply.content, keep_input=True)  # Flower reads it without a check
-            configs = reply.content.config_records[RECORD_KEY_CONFIGS]
-            packed = cast(list[bytes], configs[Key.MASKED_PARAMETERS])
-            if not isinstance(packed, list) or len(packed) != 1:
-                raise ValueError("it is not packed; the node's ClientApp needs CompressedSecAggMod")
-            self._uplink_bytes += len(packed[0])
-            numbers = unpack(packed[0], 1 + self._masked.length, self._masked.bits)
-        except Exception as error:
-            node = reply.metadata.src_node_id
-            _log.warning("fedplug: the masked vector of node %d is refused: %r", node, error)
-            return False
+        compat.recorddict_to_fitres(reply.content, keep_input=True)  # Flower reads it without a check
+        configs = reply.content.config_records[RECORD_KEY_CONFIGS]
+        packed = cast(list[bytes], configs[Key.MASKED_PARAMETERS])
+        if not isinstance(packed, list) or len(packed) != 1:
+            raise ValueError("it is not packed; the node's ClientApp needs CompressedSecAggMod")
+        self._uplink_bytes += len(packed[0])
+        numbers = unpack(packed[0], 1 + self._masked.length, self._masked.bits)
         configs[Key.MASKED_PARAMETERS] = [ndarray_to_bytes(part) for part in (numbers[:1], numbers[1:])]
-        return True
 
     def _aggregate(
         self, strategy: Strategy, model: ArrayRecord, round_num: int, results: Results, failures: list[Any]
@@ -183,16 +258,20 @@ class CompressedSecAggWorkflow(SecAggPlusWorkflow):
         try:
             mean, state = self._mean(results)
         except FedplugError as error:
-            _log.warning("fedplug: round %d is refused, the model stays as it is: %s", round_num, error)
+            _log.error("fedplug: round %d is refused, the model stays as it is: %s", round_num, error)
+            self._is_decided = True
             return None, {}
         moved = compat.arrayrecord_to_parameters(differences.moved(model, mean.update), keep_input=True)
         for _, result in results:
             result.parameters = moved
         aggregated, metrics = strategy.aggregate_fit(round_num, results, failures)
-        if aggregated is not None:
+        self._is_decided = True
+        if aggregated is None:
+            log_no_update(round_num, [], [f"{type(strategy).__name__} returned no model"])
+        else:
             self._state = state
             nodes = [proxy.node_id for proxy, _ in results]
-            self._accepted.add({node: receipt_of(round_num, node) for node in nodes})
+            self._accepted.add({node: receipt_of(self._round, node) for node in nodes})
         plain = 8 * len(results) * sum(read(name, array).size for name, array in model.items())
         return aggregated, {
             **metrics,
