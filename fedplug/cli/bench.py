@@ -1,4 +1,4 @@
-"""``fedplug bench``: measures the size, error and speed of encoders on random numbers or a user's update."""
+"""``fedplug bench``: measures the size, error and speed of encoders on random numbers or users' updates."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fedplug.cli import table
+from fedplug.cli.terminal import printable
 from fedplug.errors import ConfigError, FedplugError, UnknownNameError
 
 if TYPE_CHECKING:
@@ -18,27 +19,41 @@ if TYPE_CHECKING:
 
 __all__ = ["add_parser"]
 
+Found = tuple["Update", "Sequence[EncoderFigures]"]
+"""An update, and its figures."""
+
 _ELEMENTS = 1_000_000
 
 
 def add_parser(commands: Any, common: argparse.ArgumentParser) -> None:
     """Adds the command."""
     parser = commands.add_parser(
-        "bench", help="measure encoders on this machine, also on your own update", parents=[common]
+        "bench", help="measure encoders on this machine, also on your own updates", parents=[common]
     )
     parser.add_argument(
         "what",
         metavar="FILE | ENCODER",
         nargs="*",
-        help="a .safetensors, .npy or .npz file with an update, or the folder or index of a checkpoint "
-        "(default: random numbers; .pt, .h5 and others cannot be read), and expressions such as "
-        "'topk(0.01) | qsgd(8)' (default: a selection)",
+        help=".safetensors, .npy or .npz files with an update, or folders or indices of checkpoints "
+        "(default: random numbers; .pt, .h5 and others cannot be read); expressions such as "
+        "'topk(0.01) | qsgd(8)'; and the peers zstd, blosc2, zfpy and torch (default: a selection, and the "
+        "installed peers)",
     )
     parser.add_argument(
-        "--update", metavar=("OLD", "NEW"), nargs=2, help="encode the difference of two checkpoints"
+        "--update",
+        metavar=("OLD", "NEW"),
+        nargs=2,
+        action="append",
+        default=[],
+        help="encode the difference of two checkpoints; may be repeated",
     )
     parser.add_argument(
-        "--elements", metavar="N", type=int, help=f"number of random float32 values; default: {_ELEMENTS}"
+        "--elements",
+        metavar="N",
+        type=int,
+        action="append",
+        default=[],
+        help=f"number of random float32 values; default: {_ELEMENTS}; may be repeated",
     )
     parser.add_argument(
         "--rounds",
@@ -47,11 +62,23 @@ def add_parser(commands: Any, common: argparse.ArgumentParser) -> None:
         default=1,
         help="number of rounds to encode the same update, carrying error feedback over; default: %(default)s",
     )
+    parser.add_argument(
+        "--threads",
+        metavar="N",
+        type=int,
+        help="number of threads; default: FEDPLUG_NUM_THREADS, or all cores",
+    )
     parser.add_argument("--kernels", action="store_true", help="also time the kernels")
     parser.add_argument(
         "--tensorflow", action="store_true", help="run the encoders in TensorFlow graphs instead of NumPy"
     )
-    parser.add_argument("--json", action="store_true", help="print a JSON object instead of tables")
+    form = parser.add_mutually_exclusive_group()
+    form.add_argument(
+        "--json",
+        action="store_true",
+        help="print a JSON object instead of tables; a list for several updates",
+    )
+    form.add_argument("--csv", action="store_true", help="print comma-separated values instead of tables")
     parser.add_argument(
         "--plot", metavar="PICTURE", type=Path, help="plot bytes against error to a .png or .svg file"
     )
@@ -59,28 +86,41 @@ def add_parser(commands: Any, common: argparse.ArgumentParser) -> None:
 
 
 def _run(arguments: argparse.Namespace) -> int:
+    if arguments.threads is not None:
+        os.environ["FEDPLUG_NUM_THREADS"] = str(arguments.threads)  # before the first kernel
+    from fedplug import kernels
     from fedplug.diagnostics import bench, rate_distortion
 
+    if arguments.threads not in (None, kernels.num_threads()):
+        raise ConfigError(f"this process has {kernels.num_threads()} kernel threads; they cannot change")
     bench.check_rounds(arguments.rounds)  # before the measurements, which take a while
     if arguments.plot:
         rate_distortion.require(arguments.plot)
-    update = _update(arguments)
-    encoders = [each for each in arguments.what if not _is_path(each)] or list(bench.ENCODERS)
-    execution = _execution(arguments.tensorflow)
-    for expression in encoders:
-        execution(expression, update.arrays)
-    measured = (
-        bench.measure(expression, update, rounds=arguments.rounds, execution=execution)
-        for expression in encoders
-    )
+    updates = _updates(arguments)
+    if arguments.plot and len(updates) > 1:
+        raise ConfigError(f"--plot draws one update, and there are {len(updates)}")
+    executions = _executions(arguments)
+    for update in updates:
+        for name, execution in executions.items():
+            execution(name, update.arrays)
+    found = []
+    for number, update in enumerate(updates):
+        measured = (
+            bench.measure(name, update, rounds=arguments.rounds, execution=execution)
+            for name, execution in executions.items()
+        )
+        if arguments.json or arguments.csv:
+            figures = list(measured)
+        else:
+            figures = _print(arguments, update, measured, is_first=number == 0)
+        found.append((update, figures))
     if arguments.json:
-        figures = list(measured)
-        print(_json(arguments, update, figures))
-    else:
-        figures = _print(arguments, update, measured)
+        print(_json(arguments, found))
+    if arguments.csv:
+        _write_csv(arguments, found)
     if arguments.plot:
-        rate_distortion.draw(figures, arguments.plot, str(update))
-        if not arguments.json:
+        rate_distortion.draw(found[0][1], arguments.plot, str(found[0][0]))
+        if not arguments.json and not arguments.csv:
             print(f"\n{arguments.plot}: bytes per element against error")
     return 0
 
@@ -104,38 +144,39 @@ def _names_an_encoder(text: str) -> bool:
     return True
 
 
-def _update(arguments: argparse.Namespace) -> Update:
+def _updates(arguments: argparse.Namespace) -> list[Update]:
     from fedplug.diagnostics import updates
 
-    files = [each for each in arguments.what if _is_path(each)]
-    if len(files) + (arguments.update is not None) > 1:
-        raise ConfigError("bench encodes one update: name one file, or two checkpoints after --update")
-    if (files or arguments.update) and arguments.elements is not None:
-        raise ConfigError("--elements is for random numbers; leave it out with a file")
-    if arguments.update:
-        return updates.difference(*arguments.update)
-    if files:
-        return updates.read_update(files[0])
-    return updates.random_update(_ELEMENTS if arguments.elements is None else arguments.elements)
+    found = [updates.difference(*each) for each in arguments.update]
+    found += [updates.read_update(each) for each in arguments.what if _is_path(each)]
+    found += [updates.random_update(each) for each in arguments.elements]
+    return found or [updates.random_update(_ELEMENTS)]
 
 
-def _execution(tensorflow: bool) -> Any:
-    from fedplug.diagnostics import executions
+def _executions(arguments: argparse.Namespace) -> dict[str, Any]:
+    """Returns the classes that execute the wanted encoders and peers, by name."""
+    from fedplug.diagnostics import bench, executions, peers
 
-    return executions.TensorFlowExecution if tensorflow else executions.CodecExecution
+    own = executions.TensorFlowExecution if arguments.tensorflow else executions.CodecExecution
+    wanted = [each for each in arguments.what if not _is_path(each)]
+    if not wanted:
+        wanted = [*bench.ENCODERS, *([] if arguments.tensorflow else peers.installed_peers())]
+    return {each: peers.PeerExecution if each in peers.PEERS else own for each in wanted}
 
 
 def _print(
-    arguments: argparse.Namespace, update: Update, measured: Iterator[EncoderFigures]
+    arguments: argparse.Namespace, update: Update, measured: Iterator[EncoderFigures], *, is_first: bool
 ) -> list[EncoderFigures]:
     import fedplug
     from fedplug.diagnostics.environment import environment
     from fedplug.diagnostics.kernel_times import kernel_times
+    from fedplug.diagnostics.peers import PEERS
     from fedplug.diagnostics.updates import some_names
     from fedplug.encoders.model.statistics import is_statistic
 
-    here = environment()
-    print(f"{here['processor']}, {here['simd']}, {here['kernel_threads']} kernel threads")
+    if is_first:
+        here = environment()
+        print(f"{here['processor']}, {here['simd']}, {here['kernel_threads']} kernel threads")
     if arguments.kernels:
         times = [
             (each.kernel, f"{1e3 * each.seconds:.3f}", f"{each.copies:.1f}")
@@ -143,30 +184,34 @@ def _print(
         ]
         print(f"\n{table.render(('KERNEL', 'MS', 'X COPY'), times)}")
     rounds = f", encoded in {arguments.rounds} rounds" if arguments.rounds > 1 else ""
-    print(f"\n{update}{rounds}\n", flush=True)
+    print(f"\n{printable(str(update))}{rounds}\n", flush=True)
     if update.left_out:
         dtypes = "float16, float32, float64 or (in .safetensors) bfloat16"
-        print(f"left out, because not {dtypes}: {some_names(update.left_out)}\n", flush=True)
+        print(f"left out, because not {dtypes}: {printable(some_names(update.left_out))}\n", flush=True)
     if statistics := list(filter(is_statistic, update.arrays)):
-        print(
-            f"statistics, which are sent exactly and excluded from the NMSE: {some_names(statistics)}\n",
-            flush=True,
-        )
+        names = printable(some_names(statistics))
+        print(f"statistics, which are sent exactly and excluded from the NMSE: {names}\n", flush=True)
     figures = list(measured)
     rows = [
         (
             each.encoder,
-            f"{each.bytes_per_element:.3f}",
+            f"{each.bits_per_element:.3f}",
             f"{each.nmse:.3g}",
-            f"{each.encode_gb_per_second:.2f}",
-            f"{each.decode_gb_per_second:.2f}",
+            f"{each.max_error:.3g}",
+            f"{each.encode_gb_per_second:.2f} ± {each.encode_spread:.0%}",
+            f"{each.decode_gb_per_second:.2f} ± {each.decode_spread:.0%}",
         )
         for each in figures
     ]
-    print(table.render(("ENCODER", "BYTES/ELEMENT", "NMSE", "ENCODE GB/S", "DECODE GB/S"), rows))
-    print("\nNMSE: squared error after decoding, relative to the update. GB/S: of the dense arrays; medians.")
+    header = ("ENCODER", "BITS/ELEMENT", "NMSE", "LARGEST ERROR", "ENCODE GB/S", "DECODE GB/S")
+    print(table.render(header, rows))
+    print(
+        "\nNMSE: squared error after decoding, relative to the update. GB/S: of the dense arrays, median and "
+        "half the interquartile range."
+    )
     for each in figures:
-        if each.nmse > 1 and fedplug.encoder(each.encoder).capabilities.unbiased:
+        is_ours = each.encoder not in PEERS
+        if is_ours and each.nmse > 1 and fedplug.encoder(each.encoder).capabilities.unbiased:
             print(
                 f"{each.encoder}: the NMSE is the variance of an unbiased encoder, which averages out: it is "
                 "N times smaller over N rounds (--rounds N)."
@@ -174,7 +219,7 @@ def _print(
     return figures
 
 
-def _json(arguments: argparse.Namespace, update: Update, figures: Sequence[EncoderFigures]) -> str:
+def _json(arguments: argparse.Namespace, found: Sequence[Found]) -> str:
     """Returns all figures as JSON, by attribute name in `fedplug.diagnostics`, in seconds and bytes."""
     import dataclasses
     import json
@@ -182,19 +227,40 @@ def _json(arguments: argparse.Namespace, update: Update, figures: Sequence[Encod
     from fedplug.diagnostics.environment import environment
     from fedplug.diagnostics.kernel_times import kernel_times
 
-    found = {
-        "environment": environment(),
-        "update": {
-            "source": update.source,
-            "elements": update.elements,
-            "dense_bytes": update.dense_bytes,
-            "arrays": {name: [x.dtype.name, list(x.shape)] for name, x in update.arrays.items()},
-            "left_out": list(update.left_out),
-        },
-        "rounds": arguments.rounds,
-        "execution": "tensorflow" if arguments.tensorflow else "numpy",
-        "encoders": [dataclasses.asdict(each) for each in figures],
-    }
-    if arguments.kernels:
-        found["kernels"] = [dataclasses.asdict(each) for each in kernel_times(update.elements)]
-    return json.dumps(found, indent=2)
+    objects = []
+    for update, figures in found:
+        one = {
+            "environment": environment(),
+            "update": {
+                "source": update.source,
+                "elements": update.elements,
+                "dense_bytes": update.dense_bytes,
+                "arrays": {name: [x.dtype.name, list(x.shape)] for name, x in update.arrays.items()},
+                "left_out": list(update.left_out),
+            },
+            "rounds": arguments.rounds,
+            "execution": "tensorflow" if arguments.tensorflow else "numpy",
+            "encoders": [dataclasses.asdict(each) for each in figures],
+        }
+        if arguments.kernels:
+            one["kernels"] = [dataclasses.asdict(each) for each in kernel_times(update.elements)]
+        objects.append(one)
+    return json.dumps(objects if len(objects) > 1 else objects[0], indent=2)
+
+
+def _write_csv(arguments: argparse.Namespace, found: Sequence[Found]) -> None:
+    """Prints a line for each update and encoder; the columns are the attributes of `EncoderFigures`."""
+    import csv
+    import dataclasses
+    import sys
+
+    from fedplug import kernels
+    from fedplug.diagnostics.bench import EncoderFigures
+
+    columns = [field.name for field in dataclasses.fields(EncoderFigures)]
+    writer = csv.writer(sys.stdout, lineterminator="\n")
+    writer.writerow(["update", "elements", "rounds", "threads", *columns])
+    for update, figures in found:
+        of_update = [printable(update.source), update.elements, arguments.rounds, kernels.num_threads()]
+        for each in figures:
+            writer.writerow([*of_update, *dataclasses.astuple(each)])

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedplug.diagnostics.executions import CodecExecution, Execution
-from fedplug.diagnostics.timing import median_seconds
+from fedplug.diagnostics.timing import timed
 from fedplug.diagnostics.updates import Update
 from fedplug.encoders.model.statistics import is_statistic
 from fedplug.errors import CapabilityError, ConfigError
@@ -43,22 +43,30 @@ class EncoderFigures:
     Attributes:
         encoder: The expression of the encoder.
         bytes_per_element: Size of the payloads with their headers, as a mean over the rounds.
+        bits_per_element: The same in bits.
         nmse: Normalized mean squared error: ``||sum(decoded) - sum(x)||^2 / ||sum(x)||^2``, both summed over
             the rounds, so that error feedback reduces it from round to round.
+        max_error: Largest error of an element, as a mean over the rounds.
         encode_seconds: Time from arrays to payloads, as the median of many runs.
         decode_seconds: Time from payloads to arrays, as the median of many runs.
         encode_gb_per_second: Encoding speed in 1e9 bytes of the dense arrays.
         decode_gb_per_second: Decoding speed in 1e9 bytes of the dense arrays.
+        encode_spread: Half the interquartile range of the encoding times, relative to their median.
+        decode_spread: The same for the decoding times.
         runs: Number of timed encodings.
     """
 
     encoder: str
     bytes_per_element: float
+    bits_per_element: float
     nmse: float
+    max_error: float
     encode_seconds: float
     decode_seconds: float
     encode_gb_per_second: float
     decode_gb_per_second: float
+    encode_spread: float
+    decode_spread: float
     runs: int
 
 
@@ -119,19 +127,21 @@ def measure(
         if not all(np.array_equal(x, arrays[name]) for name, x in received.items()):
             raise CapabilityError(f"{expression} gave other numbers for the same bytes")
 
-    encoding, runs = median_seconds(
-        lambda state: run.encode(state, rounds), lambda: run.copy(state), check_payloads
-    )
-    decoding, _ = median_seconds(run.decode, lambda: payloads, check_arrays)
+    encoding = timed(lambda state: run.encode(state, rounds), lambda: run.copy(state), check_payloads)
+    decoding = timed(run.decode, lambda: payloads, check_arrays)
     return EncoderFigures(
         encoder=expression,
         bytes_per_element=sent / rounds / update.elements,
+        bits_per_element=8 * sent / rounds / update.elements,
         nmse=error / whole,
-        encode_seconds=encoding,
-        decode_seconds=decoding,
-        encode_gb_per_second=update.dense_bytes / encoding / 1e9,
-        decode_gb_per_second=update.dense_bytes / decoding / 1e9,
-        runs=runs,
+        max_error=max(float(np.abs(missing[name]).max()) for name in counted) / rounds,
+        encode_seconds=encoding.seconds,
+        decode_seconds=decoding.seconds,
+        encode_gb_per_second=update.dense_bytes / encoding.seconds / 1e9,
+        decode_gb_per_second=update.dense_bytes / decoding.seconds / 1e9,
+        encode_spread=encoding.spread,
+        decode_spread=decoding.spread,
+        runs=encoding.runs,
     )
 
 

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedplug import kernels
-from fedplug.diagnostics.timing import median_seconds
+from fedplug.diagnostics.timing import timed
 from fedplug.diagnostics.updates import random_update
 from fedplug.errors import ComputationError
 
@@ -100,4 +100,4 @@ def _median(name: str, call: Callable[[], Array], expected: Array, scratch: Arra
         if not np.array_equal(result, expected):
             raise ComputationError(f"{name} gave a different result than before; see `fedplug doctor`")
 
-    return median_seconds(lambda _: call(), lambda: scratch.fill(0), check)[0]
+    return timed(lambda _: call(), lambda: scratch.fill(0), check).seconds

@@ -1,13 +1,13 @@
-"""Measures the time of a call: the median of many runs, each of them checked."""
+"""Measures the time of a call: the median and the spread of many runs, each of them checked."""
 
 from __future__ import annotations
 
 import statistics
 import time
 from collections.abc import Callable
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
-__all__ = ["median_seconds"]
+__all__ = ["Timing", "timed"]
 
 _RUNS = range(7, 201)
 """The minimum and maximum number of runs."""
@@ -18,10 +18,24 @@ _Input = TypeVar("_Input")
 _Result = TypeVar("_Result")
 
 
-def median_seconds(
+class Timing(NamedTuple):
+    """The time of a call.
+
+    Attributes:
+        seconds: The median of the runs.
+        spread: Half the interquartile range of the runs, relative to the median.
+        runs: Number of runs.
+    """
+
+    seconds: float
+    spread: float
+    runs: int
+
+
+def timed(
     call: Callable[[_Input], _Result], prepare: Callable[[], _Input], check: Callable[[_Result], None]
-) -> tuple[float, int]:
-    """Returns the median time of the runs and their number; the first run is not counted.
+) -> Timing:
+    """Times many runs; the first run is not counted.
 
     Args:
         call: The function to time.
@@ -35,4 +49,5 @@ def median_seconds(
         result = call(argument)
         times.append(time.perf_counter() - begin)
         check(result)
-    return statistics.median(times[1:]), len(times) - 1
+    low, median, high = statistics.quantiles(times[1:], method="inclusive")
+    return Timing(median, (high - low) / 2 / median, len(times) - 1)

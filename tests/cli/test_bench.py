@@ -2,16 +2,34 @@
 
 from __future__ import annotations
 
+import csv
 import dataclasses
+import io
 import json
 import re
+import subprocess
+import sys
+import zlib
 
 import numpy as np
 import pytest
 import safetensors.numpy
 
 from fedplug.cli import main
-from fedplug.diagnostics import bench
+from fedplug.diagnostics import bench, peers
+
+
+class Zstandard:
+    """The part of the package zstandard that the peer uses, with zlib."""
+
+    class ZstdCompressor:
+        def __init__(self, threads):
+            self.compress = zlib.compress
+
+    class ZstdDecompressor:
+        def __init__(self):
+            self.decompress = zlib.decompress
+
 
 X = np.random.default_rng(0).standard_normal((40, 50), np.float32)
 
@@ -21,8 +39,9 @@ def test_a_line_for_each_encoder_and_the_machine(capsys):
     output = capsys.readouterr().out
     assert re.match(r".+, \w+, \d+ kernel threads\n\n", output)
     assert "normally distributed numbers: 2,000 float32 in 1 array\n" in output
+    speed = r" +\d+\.\d+ ± \d+%"
     for name in ("identity", r"qsgd\(8\)"):
-        assert re.search(rf"^{name} +\d\.\d+ +\S+ +\d+\.\d+ +\d+\.\d+$", output, re.MULTILINE), name
+        assert re.search(rf"^{name} +\d+\.\d+ +\S+ +\S+{speed}{speed}$", output, re.MULTILINE), name
     assert "copy" not in output
 
 
@@ -33,6 +52,68 @@ def test_an_unbiased_encoder_with_an_error_above_1_is_explained(capsys):
     assert explained.startswith("randomk(0.01): the NMSE is the variance of an unbiased encoder")
     assert main(["bench", "--elements", "2000", "--rounds", "200", "randomk(0.01)"]) == 0
     assert "unbiased" not in capsys.readouterr().out
+
+
+def test_several_files_and_sizes_in_one_call(tmp_path, capsys):
+    np.save(tmp_path / "a.npy", X)
+    np.save(tmp_path / "b.npy", X[:30])
+    updates = [
+        str(tmp_path / "a.npy"),
+        "qsgd(8)",
+        str(tmp_path / "b.npy"),
+        "--elements",
+        "1000",
+        "--elements",
+        "3000",
+    ]
+    assert main(["bench", "--json", *updates]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert [each["update"]["elements"] for each in found] == [2000, 1500, 1000, 3000]
+    assert main(["bench", *updates]) == 0
+    output = capsys.readouterr().out
+    assert len(re.findall(r"^qsgd\(8\)  ", output, re.MULTILINE)) == 4
+    assert output.count("kernel threads") == 1
+
+
+def test_comma_separated_values_have_the_attributes_as_columns(capsys):
+    assert (
+        main(["bench", "--csv", "--elements", "1000", "--elements", "2000", "qsgd(8)", "topk(0.1) | qsgd(8)"])
+        == 0
+    )
+    rows = list(csv.DictReader(io.StringIO(capsys.readouterr().out)))
+    assert [(row["elements"], row["encoder"]) for row in rows] == [
+        (elements, encoder) for elements in ("1000", "2000") for encoder in ("qsgd(8)", "topk(0.1) | qsgd(8)")
+    ]
+    assert set(rows[0]) == {"update", "elements", "rounds", "threads"} | {
+        field.name for field in dataclasses.fields(bench.EncoderFigures)
+    }
+    assert float(rows[0]["bits_per_element"]) == 8 * float(rows[0]["bytes_per_element"])
+
+
+def test_the_number_of_threads(tmp_path):
+    command = [
+        sys.executable,
+        "-m",
+        "fedplug",
+        "bench",
+        "--elements",
+        "1000",
+        "--threads",
+        "1",
+        "--csv",
+        "sign",
+    ]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=120)
+    assert next(csv.DictReader(io.StringIO(done.stdout)))["threads"] == "1"
+
+
+def test_installed_peers_are_rows_of_the_selection(monkeypatch, capsys):
+    monkeypatch.setattr(peers, "installed_peers", lambda: ["zstd"])
+    monkeypatch.setitem(sys.modules, "zstandard", Zstandard)
+    monkeypatch.setattr(bench, "ENCODERS", ("sign",))
+    assert main(["bench", "--json", "--elements", "1000"]) == 0
+    sign, zstd = json.loads(capsys.readouterr().out)["encoders"]
+    assert (sign["encoder"], zstd["encoder"], zstd["nmse"]) == ("sign", "zstd", 0)
 
 
 def test_the_kernels_are_timed_when_asked_for(capsys):
@@ -94,7 +175,7 @@ def test_the_update_between_two_checkpoints(tmp_path, capsys):
     assert main(["bench", "--update", str(old), str(new), "topk(0.01, scope='model') | qsgd(8)"]) == 0
     output = capsys.readouterr().out
     assert f"{new} - {old}: 2,050 float32 in 2 arrays\n" in output
-    assert re.search(r"^topk\(0\.01, scope='model'\) \| qsgd\(8\) +0\.\d+ +0\.9\d", output, re.MULTILINE)
+    assert re.search(r"^topk\(0\.01, scope='model'\) \| qsgd\(8\) +\d+\.\d+ +0\.9\d", output, re.MULTILINE)
 
 
 def checkpoint(folder):
@@ -149,9 +230,9 @@ def test_the_picture(tmp_path, capsys):
         (["model.pt"], "model.pt is neither a .safetensors nor a .npy file, nor a .npz archive"),
         (["models/last"], "models/last is neither a .safetensors"),
         (["."], ". has 0 files *.safetensors.index.json"),
-        (["a.npy", "b.npy"], "bench encodes one update: name one file, or two checkpoints after --update"),
-        (["a.npy", "--update", "b.npy", "c.npy"], "bench encodes one update"),
-        (["a.npy", "--elements", "2000"], "--elements is for random numbers"),
+        (["--elements", "1000", "--elements", "2000", "--plot", "a.svg"], "--plot draws one update"),
+        (["--threads", "1025"], "kernel threads; they cannot change"),
+        (["--elements", "1000", "zstd"], "the row zstd needs zstandard, which is not installed"),
         (["--plot", "a.jpg"], "a picture must be a .png or .svg file, found a.jpg"),
     ],
 )

@@ -27,6 +27,9 @@ def test_the_figures_are_those_of_the_codec(expression):
     payload, _ = fedplug.codec(expression).encode(X)
     assert found.encoder == expression
     assert found.bytes_per_element == len(payload) / 2000
+    assert found.bits_per_element == 8 * found.bytes_per_element
+    assert found.max_error == pytest.approx(np.abs(fedplug.decode(payload) - X).max(), rel=1e-5)
+    assert min(found.encode_spread, found.decode_spread) >= 0
     assert found.nmse == pytest.approx(relative_error(fedplug.decode(payload), X), rel=1e-5)
     assert found.encode_gb_per_second == pytest.approx(8000 / found.encode_seconds / 1e9)
     assert found.decode_gb_per_second == pytest.approx(8000 / found.decode_seconds / 1e9)
