@@ -27,12 +27,15 @@ Container(wire_id='identity/1', dtype='uint8', shape=(4,), body=b'body')
 
 from __future__ import annotations
 
+import math
 import struct
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from fedplug.errors import PayloadError
+from fedplug.errors import ArgumentError, PayloadError
+from fedplug.registry.component import plain
 
 if TYPE_CHECKING:
     from fedplug.kernels.container import ByteBuffer
@@ -45,8 +48,10 @@ __all__ = [
     "MAX_WIRE_ID",
     "VERSION",
     "Container",
+    "check_max_bytes",
     "frame",
     "header",
+    "require_possible",
     "unframe",
 ]
 
@@ -91,6 +96,28 @@ class Container:
     dtype: str
     shape: tuple[int, ...]
     body: bytes
+
+
+def require_possible(shape: Sequence[int], itemsize: int) -> None:
+    """Checks the shape of an untrusted header; every reader calls it before it makes an array.
+
+    Raises:
+        PayloadError: No array of this item size can have this shape, not even if it is empty.
+    """
+    if math.prod(filter(None, shape)) * itemsize > sys.maxsize:
+        raise PayloadError(f"the payload is of shape {list(shape)}, which no array can have, empty or not")
+
+
+def check_max_bytes(max_bytes: Any) -> int | float:
+    """Returns a receiver's limit as a number.
+
+    Raises:
+        ArgumentError: It is not a number of at least 0.
+    """
+    limit = plain(max_bytes)
+    if not isinstance(limit, int | float) or isinstance(limit, bool) or not limit >= 0:
+        raise ArgumentError(f"max_bytes is {max_bytes!r}; it must be a number of bytes, at least 0")
+    return limit
 
 
 def header(wire_id: str, dtype: str, shape: Sequence[int]) -> bytes:

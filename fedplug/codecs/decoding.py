@@ -8,15 +8,13 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import math
-import sys
 from collections.abc import Collection, Container, Iterator, Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fedplug import kernels, ops
+from fedplug import kernels, ops, wire
 from fedplug.codecs.arrays import DTYPES, require_mapping, require_output
 from fedplug.codecs.wire_ids import PayloadReader, WireIds, reader_of
 from fedplug.encoders.standalone.identity import Identity
@@ -24,7 +22,6 @@ from fedplug.errors import ArgumentError, ConfigError, PayloadError
 from fedplug.ops import _cuda, donation
 from fedplug.ops.device_array import is_on_device
 from fedplug.ops.types import ArraySpec, PackedValues
-from fedplug.registry.component import plain
 
 __all__ = ["DEFAULT_MAX_BYTES", "Received", "decode", "decode_model", "expected_of", "receive"]
 
@@ -51,7 +48,7 @@ def decode(
     payload: Any,
     *,
     out: NDArray[Any] | None = None,
-    max_bytes: int = DEFAULT_MAX_BYTES,
+    max_bytes: float = DEFAULT_MAX_BYTES,
     wire_ids: WireIds = None,
 ) -> NDArray[Any]:
     """Decodes a payload of any installed encoder; needs no configuration.
@@ -76,8 +73,10 @@ def decode(
     Raises:
         PayloadError: The bytes are not a payload or were changed, decoding takes more than ``max_bytes``, or
             the encoder is not expected or not installed.
-        ArgumentError: ``out`` does not fit, or ``payload`` is not a buffer.
+        ArgumentError: ``out`` does not fit, ``payload`` is not a buffer, or ``max_bytes`` is not a number of
+            at least 0.
     """
+    max_bytes = wire.check_max_bytes(max_bytes)
     plan, body = _opened(payload, wire_ids)
     spec = plan.spec
     if out is not None:
@@ -105,7 +104,7 @@ def decode_model(
     payloads: Mapping[str, Any],
     *,
     out: Mapping[str, NDArray[Any]] | None = None,
-    max_bytes: int = DEFAULT_MAX_BYTES,
+    max_bytes: float = DEFAULT_MAX_BYTES,
     wire_ids: WireIds | Mapping[str, Container[str]] = None,
 ) -> dict[str, NDArray[Any]]:
     """Decodes the payloads of a model's arrays.
@@ -129,6 +128,7 @@ def decode_model(
     require_mapping("what a client sent", "payloads", payloads)
     if isinstance(wire_ids, Mapping) and (unknown := sorted(payloads.keys() - wire_ids.keys())):
         raise PayloadError(f"there are payloads of {unknown}, which wire_ids does not name")
+    max_bytes = wire.check_max_bytes(max_bytes)
     arrays: dict[str, NDArray[Any]] = {}
     places = out or {}
     for name, payload in payloads.items():
@@ -139,7 +139,7 @@ def decode_model(
         except (ArgumentError, PayloadError) as error:
             raise type(error)(f"tensor {name!r}: {error}") from error
         if name not in places:
-            max_bytes = max_bytes - arrays[name].nbytes  # no -=, which would change the caller's array
+            max_bytes -= arrays[name].nbytes
     return arrays
 
 
@@ -204,8 +204,7 @@ def _plan(wire_id: str, dtype: str, shape: tuple[int, ...]) -> _Plan:
     """
     spec = ArraySpec(shape, DTYPES[dtype])
     itemsize = int(spec.dtype.itemsize)
-    if 0 in shape and math.prod(filter(None, shape)) * itemsize > sys.maxsize:
-        raise PayloadError(f"the payload is of shape {list(shape)}, which no array can have, empty or not")
+    wire.require_possible(shape, itemsize)
     if wire_id != Identity.wire_id and not ops.is_floating(spec.dtype):
         raise PayloadError(f"the payload has the wire id {wire_id!r}, which is for floats, not {spec.dtype}")
     size = ops.num_elements(spec)
@@ -225,10 +224,7 @@ def _opened(payload: Any, wire_ids: WireIds) -> tuple[_Plan, NDArray[np.uint8]]:
     return _plan(wire_id, dtype, shape), body
 
 
-def _require_at_most(max_bytes: int, plan: _Plan, body: NDArray[np.uint8]) -> None:
-    limit = plain(max_bytes)
-    if not isinstance(limit, int | float) or math.isnan(limit):
-        raise ArgumentError(f"max_bytes is {max_bytes!r}; it must be a number")
+def _require_at_most(max_bytes: float, plan: _Plan, body: NDArray[np.uint8]) -> None:
     spec, size = plan.spec, plan.array_bytes
     with _blaming(plan.wire_id):
         needed = size if size > max_bytes else plan.reader.peak_bytes(body, spec, plan.size)

@@ -110,7 +110,7 @@ class _Accumulator:
 
     def factor(self, weight: float) -> NDArray[Any] | None:
         """Returns the factor of the values; None for the weight 1."""
-        check_number("weight", weight, lambda number: True, "that is finite")
+        check_number("weight", weight, lambda number: number >= 0, "of at least 0 that is finite")
         if abs(weight) > _range(self.dtype).largest:
             raise ConfigError(f"weight is {weight!r}, which is infinite in a sum of {self.dtype}")
         if 0 < abs(weight) < _range(self.dtype).least:
@@ -359,13 +359,14 @@ class Sum(_WeightedSum):
 
         Args:
             payload: The untrusted payload of an array of this shape, and of this dtype or a narrower one.
-            weight: A finite number.
+            weight: A finite number of at least 0. With 0 the payload is checked, and nothing changes but
+                `count`.
 
         Raises:
             PayloadError: The payload is refused, see `fedplug.decode`; or it has another shape or dtype,
                 or would make the sum infinite. Nothing is added.
-            ConfigError: ``weight`` is not a finite number, or the sum's dtype cannot hold it or the sum of
-                all weights. Nothing is added.
+            ConfigError: ``weight`` is not a finite number of at least 0, or the sum's dtype cannot hold it or
+                the sum of all weights. Nothing is added.
         """
         self._add({None: payload}, weight)
 
@@ -460,7 +461,8 @@ class ModelSum(_WeightedSum):
 
         Args:
             payloads: The untrusted payloads of one client: one for each array, by name.
-            weight: A finite number, such as the client's number of examples.
+            weight: A finite number of at least 0, such as the client's number of examples. With 0 the
+                payloads are checked, and nothing changes but `count`.
 
         Raises:
             PayloadError: A payload is missing, unknown, or refused by `Sum.add`; the message names the
@@ -498,8 +500,8 @@ class ModelSum(_WeightedSum):
 
         Raises:
             ArgumentError: The weights add up to zero, for example because nothing was added.
-            NonFiniteError: A mean is infinite, because weights of both signs nearly cancel; the message names
-                the tensor.
+            NonFiniteError: A mean is infinite, because rounding exceeds the range of the dtype; the message
+                names the tensor.
         """
         if self._weight == 0:
             raise ArgumentError(f"there is no mean of {self._count} updates whose weights add up to 0")

@@ -109,8 +109,10 @@ def read_array_message(payload: Any) -> ArrayMessage:
     name = body[_FIXED.size : _FIXED.size + length].tobytes()
     if kind not in (_WHOLE, _CHANGES) or len(name) < length or not name.isascii():
         raise PayloadError("the difference has an unknown kind, or its dtype cannot be read")
+    dtype = dtype_of(name.decode("ascii"))
+    wire.require_possible(shape, dtype.itemsize)
     return ArrayMessage(
-        dtype=dtype_of(name.decode("ascii")),
+        dtype=dtype,
         shape=shape,
         base=base if kind == _CHANGES else None,
         result=result,

@@ -8,6 +8,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import BinaryIO
 
+from fedplug import wire
 from fedplug.differences.arrays import as_bytes
 from fedplug.differences.checkpoints import file_name_of, open_checkpoint
 from fedplug.differences.containers import ContainerReader
@@ -49,7 +50,7 @@ def diff_files(old: Path, new: Path, output: Path, progress: Progress | None = N
 
 
 def patch_files(
-    old: Path, step: Path, output: Path, *, max_bytes: int | None = None, progress: Progress | None = None
+    old: Path, step: Path, output: Path, *, max_bytes: float | None = None, progress: Progress | None = None
 ) -> None:
     """Writes the new checkpoint, equal to the encoder's byte for byte; it appears whole or not at all.
 
@@ -62,11 +63,12 @@ def patch_files(
 
     Raises:
         PayloadError: The difference is corrupt or too large, or was made from another checkpoint.
-        ArgumentError: ``old`` is damaged, or no checkpoint; or ``output`` exists and must be a new folder.
+        ArgumentError: ``old`` is damaged, or no checkpoint; ``output`` exists and must be a new folder; or
+            ``max_bytes`` is not a number of at least 0.
         OSError: A file cannot be read or written.
     """
     before, size = open_checkpoint(old)
-    limit = 2 * size + _FREE_BYTES if max_bytes is None else max_bytes
+    limit = 2 * size + _FREE_BYTES if max_bytes is None else wire.check_max_bytes(max_bytes)
     with _messages(step) as messages, ExitStack() as whole, ExitStack() as shard:
         file: BinaryIO | None = None
         folder: Path | None = None

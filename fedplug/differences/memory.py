@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import io
-import math
 from collections.abc import Mapping
 from typing import Any, overload
 
 from numpy.typing import NDArray
 
+from fedplug import wire
 from fedplug.differences.arrays import encode_array, read_array_message
 from fedplug.differences.containers import ContainerReader
 from fedplug.differences.models import decode_model, encode_model
@@ -52,14 +52,14 @@ def diff(old: Any, new: Any) -> bytes:
 
 
 @overload
-def patch(old: Mapping[str, Any], message: Any, *, max_bytes: int = ...) -> dict[str, NDArray[Any]]: ...
+def patch(old: Mapping[str, Any], message: Any, *, max_bytes: float = ...) -> dict[str, NDArray[Any]]: ...
 
 
 @overload
-def patch(old: Any, message: Any, *, max_bytes: int = ...) -> Any: ...
+def patch(old: Any, message: Any, *, max_bytes: float = ...) -> Any: ...
 
 
-def patch(old: Any, message: Any, *, max_bytes: int = DEFAULT_MAX_BYTES) -> Any:
+def patch(old: Any, message: Any, *, max_bytes: float = DEFAULT_MAX_BYTES) -> Any:
     """Returns the new version from the old one and a message of `diff`.
 
     Args:
@@ -74,10 +74,9 @@ def patch(old: Any, message: Any, *, max_bytes: int = DEFAULT_MAX_BYTES) -> Any:
     Raises:
         PayloadError: The message is corrupt or too large, or was made from another version than ``old``; the
             error names the array. Nothing is returned then.
-        ArgumentError: ``max_bytes`` is not a number, or an argument cannot be used.
+        ArgumentError: ``max_bytes`` is not a number of at least 0, or an argument cannot be used.
     """
-    if not isinstance(max_bytes, int | float) or math.isnan(max_bytes):
-        raise ArgumentError(f"max_bytes is {max_bytes!r}; it must be a number")
+    max_bytes = wire.check_max_bytes(max_bytes)
     try:
         data = memoryview(message).cast("B")
     except (TypeError, ValueError) as error:

@@ -51,7 +51,7 @@ def encode_model(old: Mapping[str, NDArray[Any]], new: Mapping[str, NDArray[Any]
 
 
 def decode_model(
-    old: Mapping[str, NDArray[Any]], messages: ContainerReader, max_bytes: int
+    old: Mapping[str, NDArray[Any]], messages: ContainerReader, max_bytes: float
 ) -> Iterator[tuple[str, NDArray[Any]]]:
     """Decodes the arrays of the new model, one by one, in the order of the encoder.
 

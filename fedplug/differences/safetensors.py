@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import stat
 from collections.abc import Iterator, Mapping
@@ -13,7 +14,8 @@ import ml_dtypes
 import numpy as np
 from numpy.typing import NDArray
 
-from fedplug.errors import ArgumentError
+from fedplug import wire
+from fedplug.errors import ArgumentError, PayloadError
 
 __all__ = ["HEADER", "SafetensorsFile", "open_regular"]
 
@@ -119,6 +121,9 @@ def _version(file: BinaryIO) -> tuple[int, ...]:
 
 def _checked(name: str, tensor: dict[str, Any], data: int, expected: int) -> tuple[int, int]:
     """Returns where a tensor is in the file; its begin must be the end of the tensor before it."""
+    name.encode()  # a JSON text may have surrogates, which no message has
+    if name.startswith(f"{HEADER}/"):
+        raise ValueError(f"tensor {name!r} has a name that differences keep for files; rename it")
     first, last = tensor["data_offsets"]
     if type(first) is not int or type(last) is not int or data + first != expected or last < first:
         raise ValueError(f"tensor {name!r} is at {first} to {last}, and the one before it ends elsewhere")
@@ -126,8 +131,17 @@ def _checked(name: str, tensor: dict[str, Any], data: int, expected: int) -> tup
 
 
 def _place(tensor: dict[str, Any], begin: int, end: int) -> _Place:
-    dtype = _DTYPES.get(tensor["dtype"])
-    shape = tuple(tensor["shape"])
-    if dtype is None or int(np.prod(shape, dtype=object)) * dtype.itemsize != end - begin:
-        return _Place(np.dtype(np.uint8), (end - begin,), begin, end)
-    return _Place(dtype, shape, begin, end)
+    """Returns a tensor's place; a tensor that NumPy or a payload cannot have is an array of its bytes."""
+    name, shape = tensor["dtype"], tensor["shape"]
+    whole = type(shape) is list and all(type(dim) is int and dim >= 0 for dim in shape)
+    if type(name) is not str or not whole:
+        raise ValueError(f"a tensor is of dtype {name!r} and shape {shape!r}")
+    dtype = _DTYPES.get(name)
+    if dtype is not None and math.prod(shape) * dtype.itemsize == end - begin:
+        try:
+            wire.header("diff/1", "uint8", shape)
+            wire.require_possible(shape, dtype.itemsize)
+            return _Place(dtype, tuple(shape), begin, end)
+        except PayloadError:
+            pass
+    return _Place(np.dtype(np.uint8), (end - begin,), begin, end)

@@ -14,12 +14,22 @@ from fedplug.kernels.dlpack import from_dlpack
 
 __all__ = ["read_array", "require_dense", "require_names"]
 
+_LONGEST_NAME = 2**16 - 1
+
 
 def require_names(names: Iterable[Any]) -> None:
-    """Raises ArgumentError if the name of an array is not a string."""
+    """Raises ArgumentError if the name of an array is not a string, or cannot be sent."""
     for name in names:
         if not isinstance(name, str):
             raise ArgumentError(f"the name of an array is {name!r}; names are text, such as {str(name)!r}")
+        try:
+            length = len(name.encode())
+        except UnicodeEncodeError as error:
+            raise ArgumentError(f"the name of an array is {name!r}, which is not Unicode: {error}") from error
+        if length > _LONGEST_NAME:
+            raise ArgumentError(
+                f"the name {name[:40]!r}... of an array has {length} bytes; at most {_LONGEST_NAME} can go"
+            )
 
 
 def read_array(value: Any) -> NDArray[Any]:

@@ -23,6 +23,7 @@ _MADE_BY = {
     "schedule": "write it as an argument of an encoder, as in 'topk(linear(0.1, 0.01, 20))'",
     "store": "open it with `fedplug.open_store`",
 }
+_DEEPEST = 64
 _QUOTED = "quote an encoder that is an argument, as in \"budget('qsgd(4)', 20000)\""
 
 
@@ -63,6 +64,7 @@ def _read(value: Any, kind: str) -> Any:
         return components[0] if len(components) == 1 else compose(components)
     if not isinstance(value, Mapping):
         return value
+    _require_shallow(value)
     if not {"name"} <= set(value) <= set(_CONFIG_KEYS) or value.get("kind", kind) != kind:
         raise ConfigError(f"{dict(value)!r} is not {_article(kind)}; it must have a name and a config")
     return from_config({"kind": kind, **value})
@@ -132,6 +134,7 @@ def from_config(config: Mapping[str, Any]) -> Component:
         raise ConfigError(
             f"the configuration of a component is {config!r}; it must be a mapping from `fedplug.to_config`"
         )
+    _require_shallow(config)
     for key in config:
         if key not in _CONFIG_KEYS:
             raise UnknownNameError("key", str(key), _CONFIG_KEYS, where="the configuration of a component")
@@ -156,6 +159,7 @@ def make(kind: str, name: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -
         raise ConfigError(
             f"the name of a component is {name!r}; it must be text, one of `fedplug plugins list`"
         )
+    _require_shallow([args, kwargs])
     _require_of_kind(kind, name)
     component_class = resolve.resolve(kind, name)
     _check_arguments(f"{kind} {name!r}", component_class, args, kwargs)
@@ -173,6 +177,21 @@ def _from_stage(kind: str, stage: expression.Stage) -> Any:
 
     kwargs = {key: argument(value) for key, value in stage.kwargs.items()}
     return make(kind, stage.name, tuple(map(argument, stage.args)), kwargs)
+
+
+def _require_shallow(value: Any) -> None:
+    """Raises ConfigError for untrusted values that are nested too deeply for recursive functions."""
+    level = [value]
+    for _ in range(_DEEPEST):
+        inner = [each.values() if isinstance(each, Mapping) else each for each in level if _is_nested(each)]
+        level = [member for members in inner for member in members]
+        if not level:
+            return
+    raise ConfigError(f"a configuration is nested more than {_DEEPEST} levels deep; no component needs that")
+
+
+def _is_nested(value: Any) -> bool:
+    return isinstance(value, Mapping | list | tuple)
 
 
 def _require_of_kind(kind: str, name: str) -> None:

@@ -62,6 +62,34 @@ class _Kept(NamedTuple):
     exact: Model
 
 
+class _State(NamedTuple):
+    """The newest version; `Broadcaster.publish` replaces it as a whole.
+
+    Attributes:
+        encoder: The encoder of models of this form.
+        assigned: How the arrays are sent that are not sent exactly.
+        published: The version of the exact model.
+        version: The version of the reference model.
+        number: The number of versions of this form so far.
+        model: The reference model.
+        snapshots: The payloads of the arrays that are not sent exactly.
+        changed: The number of the version in which each of their entries last changed.
+        kept: The versions that receivers are brought to the newest from.
+        messages: The messages made so far, by the version that they are for.
+    """
+
+    encoder: ModelEncoder
+    assigned: Mapping[str, _Lossy]
+    published: str
+    version: str
+    number: int
+    model: Model
+    snapshots: Mapping[str, bytes]
+    changed: Mapping[str, NDArray[np.int32]]
+    kept: Mapping[str, _Kept]
+    messages: dict[str | None, bytes]
+
+
 class Broadcaster:
     """Turns versions of a model into messages; any transport can carry them.
 
@@ -122,15 +150,12 @@ class Broadcaster:
         self._codec = Codec(chosen, min_size=min_size, exactly=exactly)
         self._keep, self._keep_bytes = keep, keep_bytes
         self._lock = threading.Lock()
-        self._encoder: ModelEncoder | None = None
-        self._assigned: dict[str, _Lossy] = {}
-        self._published = ""
-        self._clear()
+        self._state: _State | None = None
 
     @property
     def version(self) -> str | None:
         """The newest version; None before the first."""
-        return self._version
+        return None if self._state is None else self._state.version
 
     @property
     def model(self) -> dict[str, NDArray[Any]]:
@@ -139,8 +164,7 @@ class Broadcaster:
         Raises:
             ArgumentError: There is no version yet.
         """
-        self._require_version()
-        return dict(self._model)
+        return dict(self._newest().model)
 
     def publish(self, model: Mapping[str, Any]) -> str:
         """Makes a new version.
@@ -158,121 +182,117 @@ class Broadcaster:
         Raises:
             ArgumentError: An array cannot be sent; the message names it.
             CapabilityError: The encoder leaves entries out, or its error is too large for a model.
-            ConfigError: The encoder does not fit this model.
+            ConfigError: The encoder does not fit this model. After any error the last version is still there.
         """
         arrays = {name: on_host(array) for name, array in named_arrays(model).items()}
         with self._lock:
             published = version_of(arrays)
-            if self._version is None or published != self._published:
-                self._publish(arrays)
-                self._published = published
-            return self._require_version()
+            if self._state is None or published != self._state.published:
+                self._state = self._next(arrays, published)
+            return self._state.version
 
     def message(self, since: str | None = None) -> bytes:
         """Returns the message for receivers of a version; the same bytes for all of them.
 
         Args:
-            since: The version that the receiver reports; None if it has none. Untrusted.
+            since: The version that the receiver reports; None if it has none. Untrusted: the message for
+                anything that is no version is a snapshot.
 
         Raises:
             ArgumentError: There is no version yet.
         """
         with self._lock:
-            version = self._require_version()
-            base = since if since in self._kept else None
-            if base not in self._messages:
-                self._messages[base] = message.write(self._message(base, version))
-            return self._messages[base]
+            state = self._newest()
+            base = since if isinstance(since, str) and since in state.kept else None
+            if base not in state.messages:
+                state.messages[base] = message.write(_message(state, base))
+            return state.messages[base]
 
-    def _clear(self) -> None:
-        self._version: str | None = None
-        self._number = 0
-        self._model: dict[str, NDArray[Any]] = {}
-        self._snapshots: dict[str, bytes] = {}
-        self._changed: dict[str, NDArray[np.int32]] = {}
-        self._kept: dict[str, _Kept] = {}
-        self._messages: dict[str | None, bytes] = {}
-
-    def _require_version(self) -> str:
-        if self._version is None:
+    def _newest(self) -> _State:
+        if self._state is None:
             raise ArgumentError("there is no version yet; call publish(model) first")
-        return self._version
+        return self._state
 
-    def _publish(self, arrays: Model) -> None:
+    def _next(self, arrays: Model, published: str) -> _State:
         encoder = self._codec.model_encoder(arrays)  # one object for each form of a model
-        if encoder is not self._encoder:
-            assigned = _assigned(encoder)
-            self._clear()
-            self._encoder, self._assigned = encoder, assigned
-        number = self._number + 1
-        lossy = [name for name, array in arrays.items() if self._is_lossy(name, array)]
-        snapshots = {name: self._encoded(name, arrays[name], number) for name in lossy}
-        decoded = {name: decode(snapshots[name], max_bytes=sys.maxsize) for name in lossy}
-        exact = {name: self._kept_copy(name, array) for name, array in arrays.items() if name not in decoded}
+        last = self._state
+        if last is not None and encoder is not last.encoder:
+            last = None
+        assigned = _assigned(encoder) if last is None else last.assigned
+        number = 1 if last is None else last.number + 1
+        snapshots = {
+            name: _encoded(assigned[name], array, number)
+            for name, array in arrays.items()
+            if name in assigned and all_finite(array)
+        }
+        decoded = {name: decode(payload, max_bytes=sys.maxsize) for name, payload in snapshots.items()}
+        exact = {name: _kept_copy(last, name, array) for name, array in arrays.items() if name not in decoded}
         model = {name: _read_only(decoded[name] if name in decoded else exact[name]) for name in arrays}
-        changed = {name: self._rounds(name, array, number) for name, array in decoded.items()}
+        changed = {name: _rounds(last, name, array, number) for name, array in decoded.items()}
         version = version_of(model)
-        # Nothing fails from here on, so that the state is replaced as a whole or not at all.
-        self._version, self._number, self._model = version, number, model
-        self._snapshots, self._changed, self._messages = snapshots, changed, {}
-        self._kept.pop(version, None)
-        self._kept[version] = _Kept(number, exact)
-        while len(self._kept) > self._keep or (len(self._kept) > 1 and self._bytes_kept() > self._keep_bytes):
-            del self._kept[next(iter(self._kept))]
+        kept = {} if last is None else dict(last.kept)
+        kept.pop(version, None)
+        kept[version] = _Kept(number, exact)
+        while len(kept) > self._keep or (len(kept) > 1 and _bytes_of(kept) > self._keep_bytes):
+            del kept[next(iter(kept))]
+        return _State(encoder, assigned, published, version, number, model, snapshots, changed, kept, {})
 
-    def _bytes_kept(self) -> int:
-        unique = {id(array): array.nbytes for kept in self._kept.values() for array in kept.exact.values()}
-        return sum(unique.values())
 
-    def _kept_copy(self, name: str, array: NDArray[Any]) -> NDArray[Any]:
-        """Returns the array of the last version if it has the same bits, else a copy."""
-        before = self._model.get(name)
-        return before if before is not None and _same(before, array) else array.copy()
+def _message(state: _State, base: str | None) -> Message:
+    if base == state.version:
+        return Message(Kind.SAME, base, base, {})
+    if base is None:
+        whole = {name: _whole(state, name) for name in state.model}
+        return Message(Kind.SNAPSHOT, None, state.version, whole)
+    since = {name: _since(state, name, state.kept[base]) for name in state.model}
+    return Message(Kind.CHANGES, base, state.version, {name: each for name, each in since.items() if each})
 
-    def _is_lossy(self, name: str, array: NDArray[Any]) -> bool:
-        return name in self._assigned and bool(all_finite(array))
 
-    def _encoded(self, name: str, array: NDArray[Any], number: int) -> bytes:
-        encoder, spec, _ = self._assigned[name]
-        header = framing.header_of(encoder.wire_id, spec)
-        state = encoder.init_state(spec)
-        [(payload, _)] = framing.encode_containers(encoder, [array], [state], number, [spec], [header])
-        return payload
+def _whole(state: _State, name: str) -> bytes:
+    payload = state.snapshots.get(name)
+    return encode_array(None, state.model[name]) if payload is None else payload
 
-    def _rounds(self, name: str, array: NDArray[Any], number: int) -> NDArray[np.int32]:
-        """Returns the number of the version in which each entry last changed."""
-        before = self._changed.get(name)
-        if before is None:
-            return np.full(array.shape, number, np.int32)
-        return np.where(_bits(array) == _bits(self._model[name]), before, np.int32(number))
 
-    def _message(self, base: str | None, version: str) -> Message:
-        if base == version:
-            return Message(Kind.SAME, version, version, {})
-        if base is None:
-            return Message(Kind.SNAPSHOT, None, version, {name: self._whole(name) for name in self._model})
-        kept = self._kept[base]
-        since = {name: self._since(name, kept) for name in self._model}
-        return Message(Kind.CHANGES, base, version, {name: each for name, each in since.items() if each})
+def _since(state: _State, name: str, kept: _Kept) -> bytes:
+    """Returns the payload that brings an array up to date; empty if it has not changed."""
+    snapshot, new = state.snapshots.get(name), state.model[name]
+    if snapshot is None:
+        old = kept.exact.get(name)
+        return b"" if old is not None and _same(old, new) else encode_array(old, new)
+    changed = state.changed[name] > kept.number
+    if not changed.any():
+        return b""
+    coder = state.assigned[name].changes
+    if coder is None:
+        return snapshot
+    part = np.asarray(coder.encode(np.frombuffer(snapshot, np.uint8), changed)).tobytes()
+    return min(part, snapshot, key=len)
 
-    def _whole(self, name: str) -> bytes:
-        payload = self._snapshots.get(name)
-        return encode_array(None, self._model[name]) if payload is None else payload
 
-    def _since(self, name: str, kept: _Kept) -> bytes:
-        """Returns the payload that brings an array up to date; empty if it has not changed."""
-        snapshot, new = self._snapshots.get(name), self._model[name]
-        if snapshot is None:
-            old = kept.exact.get(name)
-            return b"" if old is not None and _same(old, new) else encode_array(old, new)
-        changed = self._changed[name] > kept.number
-        if not changed.any():
-            return b""
-        coder = self._assigned[name].changes
-        if coder is None:
-            return snapshot
-        part = np.asarray(coder.encode(np.frombuffer(snapshot, np.uint8), changed)).tobytes()
-        return min(part, snapshot, key=len)
+def _encoded(lossy: _Lossy, array: NDArray[Any], number: int) -> bytes:
+    encoder, spec, _ = lossy
+    header = framing.header_of(encoder.wire_id, spec)
+    state = encoder.init_state(spec)
+    [(payload, _)] = framing.encode_containers(encoder, [array], [state], number, [spec], [header])
+    return payload
+
+
+def _kept_copy(last: _State | None, name: str, array: NDArray[Any]) -> NDArray[Any]:
+    """Returns the array of the last version if it has the same bits, else a copy."""
+    before = None if last is None else last.model[name]
+    return before if before is not None and _same(before, array) else array.copy()
+
+
+def _rounds(last: _State | None, name: str, array: NDArray[Any], number: int) -> NDArray[np.int32]:
+    """Returns the number of the version in which each entry last changed."""
+    if last is None or name not in last.changed:
+        return np.full(array.shape, number, np.int32)
+    return np.where(_bits(array) == _bits(last.model[name]), last.changed[name], np.int32(number))
+
+
+def _bytes_of(versions: Mapping[str, _Kept]) -> int:
+    unique = {id(array): array.nbytes for kept in versions.values() for array in kept.exact.values()}
+    return sum(unique.values())
 
 
 def _assigned(model: ModelEncoder) -> dict[str, _Lossy]:

@@ -8,7 +8,7 @@ from typing import Any
 
 from numpy.typing import NDArray
 
-from fedplug import kernels
+from fedplug import kernels, wire
 from fedplug.codecs.changes import decode_changes, is_of_changes
 from fedplug.codecs.decoding import DEFAULT_MAX_BYTES, decode
 from fedplug.differences.arrays import WIRE_ID as EXACT
@@ -37,7 +37,7 @@ class Receiver:
         store: StateStore | None = None,
         client_id: str = "",
         *,
-        max_bytes: int = DEFAULT_MAX_BYTES,
+        max_bytes: float = DEFAULT_MAX_BYTES,
         wire_ids: Container[str] | None = None,
     ) -> None:
         """Opens the model of the client in the store.
@@ -48,16 +48,16 @@ class Receiver:
             store: The store, from `fedplug.open_store`; the caller closes it, and it may be shared. None
                 keeps the model in memory only.
             client_id: The client's name in the store; any text.
-            max_bytes: The most memory for the arrays of a model.
+            max_bytes: The most memory for all arrays of the model, changed or not.
             wire_ids: The expected wire ids of lossy payloads, see `fedplug.decode`.
 
         Raises:
-            ArgumentError: ``store`` is not a store.
+            ArgumentError: ``store`` is not a store, or ``max_bytes`` not a number of at least 0.
             StoreError: The store is closed or damaged, for example.
         """
         if store is not None and not isinstance(store, StateStore):
             raise ArgumentError(f"store is {store!r}; it must be a store, such as open_store('memory://')")
-        self._max_bytes = max_bytes
+        self._max_bytes = wire.check_max_bytes(max_bytes)
         self._wire_ids = wire_ids
         self._kept: ProcessState | None = None
         self._model: dict[str, NDArray[Any]] | None = None
@@ -118,7 +118,9 @@ class Receiver:
         if unknown:
             raise PayloadError(f"the message changes arrays {unknown}, which the model does not have")
         new = dict(old)
-        left = self._max_bytes
+        left = self._max_bytes - sum(
+            array.nbytes for name, array in old.items() if name not in received.payloads
+        )
         for name, payload in received.payloads.items():
             try:
                 new[name] = self._decoded(payload, old.get(name), left)
@@ -128,18 +130,22 @@ class Receiver:
             left -= new[name].nbytes
         return new
 
-    def _decoded(self, payload: Any, old: NDArray[Any] | None, max_bytes: int) -> NDArray[Any]:
+    def _decoded(self, payload: Any, old: NDArray[Any] | None, left: float) -> NDArray[Any]:
         wire_id = kernels.unframe(payload)[0]
-        if wire_id == EXACT:
-            exact = read_array_message(payload)
-            if exact.nbytes > max_bytes:
-                raise PayloadError(f"it has {exact.nbytes} bytes, and max_bytes leaves {max_bytes}")
+        exact = read_array_message(payload) if wire_id == EXACT else None
+        changes = is_of_changes(wire_id)
+        if changes and old is None:
+            raise PayloadError("a snapshot cannot have changed entries alone")
+        needed = exact.nbytes if exact is not None else old.nbytes if changes and old is not None else 0
+        if needed > left:
+            raise PayloadError(
+                f"it has {needed} bytes, and of max_bytes {self._max_bytes} are left {max(left, 0)}; raise it"
+            )
+        if exact is not None:
             return exact.apply(old)
-        if is_of_changes(wire_id):
-            if old is None:
-                raise PayloadError("a snapshot cannot have changed entries alone")
+        if changes and old is not None:
             return decode_changes(payload, old, wire_ids=self._wire_ids)
-        return decode(payload, max_bytes=max_bytes, wire_ids=self._wire_ids)
+        return decode(payload, max_bytes=max(left, 0), wire_ids=self._wire_ids)
 
     def _keep(self, model: Mapping[str, NDArray[Any]], version: str) -> None:
         if self._kept is not None:

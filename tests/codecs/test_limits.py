@@ -42,10 +42,10 @@ def test_a_full_sparse_payload_adds_the_same_bits_as_its_entries():
     x[::7] = -0.0
     payload, _ = fedplug.codec("randomk(0.9)").encode(x)
     total = fedplug.Sum(1000)
-    total.add(payload, -0.3)
+    total.add(payload, 0.3)
     decoded = fedplug.decode(payload)
     expected = np.zeros(1000, np.float32)
-    expected[decoded != 0] += (np.float32(-0.3) * decoded)[decoded != 0]
+    expected[decoded != 0] += (np.float32(0.3) * decoded)[decoded != 0]
     assert total.value().tobytes() == expected.tobytes()
 
 

@@ -23,7 +23,7 @@ def payloads_of(seed, codec="topk(0.1)"):
     return fedplug.codec(codec, min_size=0).encode_model(update(seed))[0]
 
 
-@given(st.lists(st.tuples(st.sampled_from(CODECS), st.sampled_from([1.0, 0.3, 7, -2.5])), max_size=4))
+@given(st.lists(st.tuples(st.sampled_from(CODECS), st.sampled_from([1.0, 0.3, 7, 0.0])), max_size=4))
 @settings(max_examples=60, deadline=None)
 def test_it_is_a_sum_for_each_array(clients):
     total = fedplug.ModelSum(SHAPES)
@@ -109,7 +109,8 @@ def refused():
     )
     yield "unknown", changed(more=other), {}, PayloadError, r"\['more'\], which the model does not have"
     yield "no buffer", changed(bias=3), {}, ArgumentError, "tensor 'bias': buffer must be bytes"
-    yield "no weight", good, {"weight": np.nan}, ConfigError, "weight"
+    for weight in (np.nan, np.inf, -1, -0.5, True, "3", None, 10**400):
+        yield f"weight {weight!r}"[:20], good, {"weight": weight}, ConfigError, "weight is .* of at least 0"
     yield "a tiny weight", good, {"weight": 1e-46}, ConfigError, "weight is 1e-46, too small"
     large = fedplug.codec("identity").encode(np.full((9,), 3e38, np.float32))[0]
     yield "an infinite sum", changed(bias=large), {"weight": 10}, PayloadError, "tensor 'bias': .*infinite"
@@ -196,11 +197,22 @@ def test_models_whose_merger_would_be_infinite_are_not_merged_in_part():
     assert one.count == 1
 
 
-def test_weights_that_nearly_cancel_out_have_no_mean():
+def test_a_client_of_weight_0_is_checked_and_counted_and_changes_nothing():
+    total = fedplug.ModelSum(SHAPES)
+    total.add(payloads_of(0), 3)
+    before = {name: array.tobytes() for name, array in total.value().items()}
+    total.add(payloads_of(1), 0)
+    assert {name: array.tobytes() for name, array in total.value().items()} == before
+    assert (total.count, total.weight) == (2, 3)
+    with pytest.raises(PayloadError):
+        total.add({**payloads_of(1), "bias": b""}, 0)
+
+
+def test_a_mean_that_rounding_makes_infinite_is_refused():
     total = fedplug.ModelSum({"a": 3})
-    for value, weight in ((1e30, 1.0), (0, -(1 - 2**-53))):
-        payload, _ = fedplug.codec("identity").encode(np.full(3, value, np.float32))
-        total.add({"a": payload}, weight)
+    payload, _ = fedplug.codec("identity").encode(np.full(3, np.finfo(np.float32).max, np.float32))
+    for _ in range(3):
+        total.add({"a": payload}, 0.3)
     with pytest.raises(NonFiniteError, match="tensor 'a': the mean is not finite"):
         total.mean()
 

@@ -133,10 +133,10 @@ def test_arrays_are_decoded_into_given_ones_and_within_the_limit():
     decoded = fedplug.decode_model(payloads, out=places)
     assert_same(decoded, expected)
     assert all(decoded[name] is places[name] for name in places)
-    new = 4 * (30 + 300) + 30 * 8  # 30 entries more: values and indices
+    new = 4 * (30 + 300) + 30 * 9  # 30 entries more: values, indices and comparisons
     fedplug.decode_model(payloads, out=places, max_bytes=new)
     with pytest.raises(
-        PayloadError, match=r"tensor 'out/kernel': .* up to 1440 to decode; max_bytes is 1439"
+        PayloadError, match=r"tensor 'out/kernel': .* up to 1470 to decode; max_bytes is 1469"
     ):
         fedplug.decode_model(payloads, out=places, max_bytes=new - 1)
 
@@ -331,6 +331,21 @@ def test_a_limit_is_a_number_that_does_not_change():
     limit = np.array(10_000)
     fedplug.decode_model(payloads, max_bytes=limit)
     assert limit == 10_000
-    for wrong in (float("nan"), "10000", None):
-        with pytest.raises(ArgumentError, match=r"tensor 'a': max_bytes is .*; it must be a number"):
-            fedplug.decode_model(payloads, max_bytes=wrong)
+    assert fedplug.decode_model(payloads, max_bytes=np.inf)
+
+
+@pytest.mark.parametrize("wrong", [np.nan, -1, -np.inf, np.float32("nan"), "10000", None, True, [5], 1j])
+def test_every_receiver_refuses_a_limit_that_is_no_number_of_bytes(wrong, tmp_path):
+    array = np.ones(100, np.float32)
+    payload, difference = fedplug.codec("topk(0.1)").encode(array)[0], fedplug.diff(array, array)
+    for receive in (
+        lambda: fedplug.decode(payload, max_bytes=wrong),
+        lambda: fedplug.decode(payload, out=array.copy(), max_bytes=wrong),
+        lambda: fedplug.decode_model({"a": payload}, max_bytes=wrong),
+        lambda: fedplug.decode_model({}, max_bytes=wrong),
+        lambda: fedplug.patch(array, difference, max_bytes=wrong),
+        lambda: fedplug.patch({}, fedplug.diff({}, {}), max_bytes=wrong),
+        lambda: fedplug.Receiver(max_bytes=wrong),
+    ):
+        with pytest.raises(ArgumentError, match="must be a number of bytes, at least 0"):
+            receive()

@@ -156,6 +156,28 @@ def test_a_hostile_difference_writes_no_other_files(tmp_path, names):
         (b'{"a": {"dtype": "F32", "shape": [1], "data_offsets": [4, 0]}}', b""),
         (b'{"a": {"dtype": "F32", "shape": [1], "data_offsets": [1, 5]}}', b"12345"),
         (b'{"a": {"dtype": "F32", "shape": "x", "data_offsets": [0, 4]}}', b"1234"),
+        *[
+            (b'{"a": {"dtype": %s, "shape": %s, "data_offsets": %s}}' % parts, b"1234")
+            for parts in (
+                (b'"U8"', b'"4"', b"[0, 4]"),
+                (b'"U8"', b'["4"]', b"[0, 4]"),
+                (b'"U8"', b"[2.0, 2]", b"[0, 4]"),
+                (b'"U8"', b"[true, 4]", b"[0, 4]"),
+                (b'"U8"', b"[-2, -2]", b"[0, 4]"),
+                (b'"U8"', b"[[4]]", b"[0, 4]"),
+                (b'"U8"', b'{"4": 4}', b"[0, 4]"),
+                (b'"U8"', b"null", b"[0, 4]"),
+                (b'["U8"]', b"[4]", b"[0, 4]"),
+                (b"8", b"[4]", b"[0, 4]"),
+                (b'"U8"', b"[4]", b"[0, 4, 4]"),
+                (b'"U8"', b"[4]", b'"04"'),
+                (b'"U8"', b"[4]", b"[false, 4]"),
+                (b'"U8"', b"[4]", b"[0.0, 4.0]"),
+                (b'"U8"', b"[4]", b'{"0": 0, "4": 4}'),
+            )
+        ],
+        (b'{"\\ud800": {"dtype": "U8", "shape": [4], "data_offsets": [0, 4]}}', b"1234"),
+        (b'{"__metadata__/x": {"dtype": "U8", "shape": [4], "data_offsets": [0, 4]}}', b"1234"),
         (b"[" * 100000, b""),
     ],
 )
@@ -166,10 +188,21 @@ def test_a_damaged_file_is_refused(tmp_path, header, data):
         diff_files(path, path, tmp_path / "step")
 
 
-def test_unknown_dtypes_are_bytes(tmp_path):
-    header = b'{"a": {"dtype": "F4", "shape": [6], "data_offsets": [0, 3]}}'
+@pytest.mark.parametrize(
+    ("dtype", "shape", "size"),
+    [
+        ("F4", [6], 3),
+        ("F32", [1] * 33, 4),
+        ("F32", [2**32, 0], 0),
+        ("F32", [2**31 - 1, 2**31 - 1, 2**31 - 1, 0], 0),
+        ("F32", [0], 0),
+    ],
+)
+def test_tensors_that_numpy_or_a_payload_cannot_have_are_bytes(tmp_path, dtype, shape, size):
+    text = json.dumps({"a": {"dtype": dtype, "shape": shape, "data_offsets": [0, size]}})
+    header = text.encode()
     path = tmp_path / "a.safetensors"
-    path.write_bytes(len(header).to_bytes(8, "little") + header + b"abc")
+    path.write_bytes(len(header).to_bytes(8, "little") + header + b"abcd"[:size])
     diff_files(path, path, tmp_path / "step")
     patch_files(path, tmp_path / "step", tmp_path / "b")
     assert (tmp_path / "b").read_bytes() == path.read_bytes()

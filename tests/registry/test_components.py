@@ -172,6 +172,29 @@ def test_a_configuration_of_the_wrong_form_is_refused(config, message):
 
 
 @pytest.mark.needs("tensorflow_federated")
+@pytest.mark.parametrize("depth", [70, 300, 20_000])
+@pytest.mark.parametrize(
+    "wrap",
+    [
+        lambda inner: {"kind": "encoder", "name": "rules", "config": {"rules": {"*": inner}}},
+        lambda inner: {"kind": "encoder", "name": "rules", "config": {"rules": [{"encoder": inner}]}},
+        lambda inner: {"kind": "encoder", "name": "topk", "config": {"fraction": [inner]}},
+        lambda inner: {"kind": inner},
+        lambda inner: {"*": inner},
+        lambda inner: [{"encoder": inner}],
+    ],
+)
+def test_a_configuration_that_is_nested_too_deeply_is_refused(wrap, depth):
+    value = "topk(0.1)"
+    for _ in range(depth):
+        value = wrap(value)
+    with pytest.raises(ConfigError, match="nested more than 64 levels deep"):
+        fedplug.encoder(value)
+    if isinstance(value, dict):
+        with pytest.raises(ConfigError, match="nested more than 64 levels deep"):
+            fedplug.from_config(value)
+
+
 def test_every_public_name_is_there():
     for name in fedplug.__all__:
         assert getattr(fedplug, name) is not None

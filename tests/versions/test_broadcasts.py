@@ -99,7 +99,7 @@ def test_all_receivers_of_a_version_get_the_same_bytes_encoded_once():
     assert server.message() is server.message("0123456789abcdef")
 
 
-@pytest.mark.parametrize("since", [None, "", "unknown", "0123456789abcdef", 7])
+@pytest.mark.parametrize("since", [None, "", "unknown", "0123456789abcdef", 7, [], {}, b""])
 def test_an_unknown_version_gets_a_snapshot(since):
     server = fedplug.Broadcaster()
     server.publish(model())
@@ -222,6 +222,27 @@ def test_a_refused_model_leaves_the_versions_as_they_were():
         server.publish({**model(), "text": "no array"})
     assert server.version == version
     assert_same_bits(fedplug.Receiver().apply(server.message()), server.model)
+
+
+@pytest.mark.parametrize("fails", ["decode", "version_of", "framing.encode_containers"])
+@pytest.mark.parametrize(
+    "new", [model(step=1), {"other": np.ones((40, 30), np.float32)}], ids=["same", "other"]
+)
+def test_an_error_while_a_version_is_made_leaves_the_versions_as_they_were(fails, new, monkeypatch):
+    def no_memory(*args, **kwargs):
+        raise MemoryError
+
+    server = fedplug.Broadcaster()
+    first, version = server.publish(model(step=2)), server.publish(model())
+    before, expected = server.message(first), server.model
+    with monkeypatch.context() as patches:
+        patches.setattr(f"fedplug.versions.broadcaster.{fails}", no_memory)
+        with pytest.raises(MemoryError):
+            server.publish(new)
+    assert server.version == version
+    assert server.message(first) == before
+    assert_same_bits(server.model, expected)
+    assert server.publish(model()) == version
 
 
 def test_an_error_for_another_version_says_what_to_report():

@@ -11,9 +11,11 @@ from hypothesis import strategies as st
 from published import assert_same_bits, model
 
 import fedplug
-from fedplug import kernels
+from fedplug import kernels, wire
+from fedplug.differences.arrays import encode_array
 from fedplug.errors import ArgumentError, BaseVersionError, PayloadError
 from fedplug.testing.crashes import find, flip, images
+from fedplug.versions.checksum import version_of
 from fedplug.versions.message import Kind, Message, read, write
 
 
@@ -165,6 +167,68 @@ def test_a_model_above_the_limit_is_refused(encoder):
     with pytest.raises(PayloadError, match=r"array 'large'.*max_bytes"):
         receiver.apply(server.message())
     assert receiver.version is None
+
+
+def exact(array):
+    return encode_array(None, array)
+
+
+def encoded(array):
+    return fedplug.codec("identity").encode(array)[0]
+
+
+@pytest.mark.parametrize("payload_of", [exact, encoded])
+def test_a_limit_counts_the_arrays_that_a_message_does_not_change(payload_of):
+    receiver, held = fedplug.Receiver(max_bytes=1000), {f"a{i}": np.zeros(1, np.uint8) for i in range(50)}
+
+    def apply(kind, names):
+        payloads = {name: payload_of(held[name]) for name in names}
+        base = None if kind == Kind.SNAPSHOT else receiver.version
+        receiver.apply(write(Message(kind, base, version_of(held), payloads)))
+
+    apply(Kind.SNAPSHOT, held)
+    held["a0"] = np.zeros(951, np.uint8)
+    apply(Kind.CHANGES, ["a0"])
+    for name, size in (("a1", 2), ("a0", 952)):
+        last = held[name]
+        held[name] = np.zeros(size, np.uint8)
+        with pytest.raises(PayloadError, match=f"array '{name}': .*max_bytes"):
+            apply(Kind.CHANGES, [name])
+        held[name] = last
+    held["a0"], held["a1"] = np.zeros(1, np.uint8), np.zeros(951, np.uint8)
+    apply(Kind.CHANGES, ["a0", "a1"])
+    assert sum(array.nbytes for array in receiver.model.values()) == 1000
+
+
+def test_a_stored_model_above_the_limit_takes_only_a_smaller_one(messages):
+    _, snapshot, _, changes, _ = messages
+    with fedplug.open_store("memory://") as store:
+        receiver_of(snapshot, store=store, client_id="a")
+        receiver = fedplug.Receiver(store, "a", max_bytes=100)
+        with pytest.raises(PayloadError, match="max_bytes"):
+            receiver.apply(changes)
+        small = fedplug.Broadcaster()
+        small.publish({"w": np.ones(20, np.float32)})
+        assert list(receiver.apply(small.message())) == ["w"]
+
+
+@pytest.mark.parametrize("shape", [(2**31 - 1,) * 3 + (0,), (0, *[2**32 - 1] * 31), (2**32 - 1,) * 4])
+def test_an_array_of_an_impossible_shape_is_refused(shape):
+    payload = wire.frame(struct.pack("<BIIB", 0, 0, 0, 3) + b"<f8", "diff/1", "uint8", shape)
+    with pytest.raises(PayloadError, match="which no array can have"):
+        fedplug.patch(np.zeros(0), payload, max_bytes=np.inf)
+    with pytest.raises(PayloadError, match="which no array can have"):
+        fedplug.decode(wire.frame(b"", "identity/1", "uint64", shape), max_bytes=np.inf)
+    snapshot = write(Message(Kind.SNAPSHOT, None, "00" * 8, {"w": payload}))
+    with pytest.raises(PayloadError, match=r"array 'w': .* which no array can have"):
+        fedplug.Receiver().apply(snapshot)
+
+
+@pytest.mark.parametrize("name", ["\ud800", "x" * 65_536, "ä" * 40_000])
+def test_names_that_no_message_can_carry_are_refused_when_they_are_given(name):
+    for give in (fedplug.Broadcaster().publish, lambda model: fedplug.diff({}, model)):
+        with pytest.raises(ArgumentError, match="the name"):
+            give({name: np.ones(3, np.float32)})
 
 
 def test_a_receiver_refuses_wire_ids_that_it_does_not_expect(messages):
