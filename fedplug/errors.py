@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable
+from typing import Any
 
 __all__ = [
     "ArgumentError",
@@ -56,7 +57,20 @@ _OPTIONAL = {
 
 
 class FedplugError(Exception):
-    """The base of all errors that a caller or a user of the command line can act upon."""
+    """The base of all errors that a caller or a user of the command line can act upon.
+
+    All of them can be pickled and copied, whatever arguments a subclass takes, so that a worker process can
+    forward them.
+    """
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _restored, (type(self), self.args, self.__dict__)
+
+
+def _restored(kind: type[FedplugError], args: tuple[Any, ...], attributes: dict[str, Any]) -> FedplugError:
+    error = kind.__new__(kind, *args)  # without `__init__`, which may take other arguments
+    error.__dict__.update(attributes)
+    return error
 
 
 class ArgumentError(FedplugError, ValueError):
@@ -127,9 +141,8 @@ class MissingDependencyError(FedplugError, ModuleNotFoundError):
         title, remedy = _OPTIONAL.get(module, (module, f"`pip install {module}`"))
         super().__init__(f"{needed_by} needs {title}, which is not installed: {remedy}", name=module)
 
-    def __reduce__(self) -> tuple[type[MissingDependencyError], tuple[str, str | None]]:
-        """Supports pickling, so that a worker process can forward the error."""
-        return type(self), (self.needed_by, self.name)
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self.needed_by, self.name), self.__dict__  # which lacks ImportError's `name`
 
 
 class NonFiniteError(FedplugError, ValueError):

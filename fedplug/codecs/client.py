@@ -5,13 +5,13 @@ from __future__ import annotations
 import hashlib
 import logging
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
 
 from fedplug.codecs.encoding import Codec, as_round
 from fedplug.codecs.metrics import TensorMetrics
-from fedplug.errors import ArgumentError
+from fedplug.errors import ArgumentError, StoreError
 from fedplug.stores.base import StateStore
 
 __all__ = ["ClientCodec"]
@@ -98,6 +98,17 @@ class ClientCodec:
         self._kept = store.open_process(self._client, signature)
         self._round = self._kept.last_round  # of the store; each commit has the next one
         self._stored = self._now = _Slots(**(self._kept.metadata or {}))
+
+    def __reduce__(self) -> NoReturn:
+        """Refuses copies: two objects must not encode for one client.
+
+        Raises:
+            StoreError: Always.
+        """
+        raise StoreError(
+            "a ClientCodec cannot be pickled or copied, because the state of its client is in an open store; "
+            "send the codec, and make a ClientCodec in the other process with a store that is opened there"
+        )
 
     @property
     def pending(self) -> str | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import copy
 import functools
 import math
 import operator
@@ -102,6 +103,21 @@ class _Accumulator:
         part = cls(array.shape, np.float64 if statistic else dtype, wire_ids, like)
         part.limit, part.dtype_of_mean = _largest_update(array.dtype, largest), dtype
         return part
+
+    def copied(self, owner: str) -> _Accumulator:
+        """Returns a copy for a copy of its owner.
+
+        Raises:
+            ArgumentError: The sum is on a device.
+        """
+        if is_on_device(self.total):
+            raise ArgumentError(
+                f"a {owner} on a device cannot be pickled or copied; make another there and merge this one "
+                "into it, or send what value() returns"
+            )
+        copied = copy.copy(self)
+        copied.total, copied._spare = self.total.copy(), deque(maxlen=1)
+        return copied
 
     def form(self) -> str:
         """Returns what two sums must have in common to be merged."""
@@ -239,6 +255,15 @@ class _WeightedSum:
         self._count = 0
         self._lock = threading.Lock()
 
+    def __getstate__(self) -> dict[str, Any]:
+        """Returns a copy of the sum at one moment, to pickle or copy it while other threads add."""
+        with self._lock:
+            parts = {name: part.copied(type(self).__name__) for name, part in self._parts.items()}
+            return {**self.__dict__, "_parts": parts, "_lock": None}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state, _lock=threading.Lock())
+
     @property
     def weight(self) -> float:
         """The sum of the weights: ``value() / weight`` is the weighted mean."""
@@ -315,6 +340,7 @@ class Sum(_WeightedSum):
 
     The sum is always finite: a payload that would make it infinite is refused. Any number of threads may add
     at the same time. Each payload is added whole or not at all, even if a signal handler raises an exception.
+    A sum can be pickled, sent to another process, and merged there.
     """
 
     def __init__(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import sys
 import threading
 from collections.abc import Collection, Mapping
@@ -106,7 +107,7 @@ class Broadcaster:
 
     The memory is that of the model, its snapshot, 4 bytes per entry, and the exact arrays and one message of
     each kept version. Versions share arrays that have not changed. An object may be used from several
-    threads.
+    threads, and can be pickled and copied.
 
     >>> import fedplug, numpy as np
     >>> server = fedplug.Broadcaster("bfp(5) | rans")
@@ -151,6 +152,18 @@ class Broadcaster:
         self._keep, self._keep_bytes = keep, keep_bytes
         self._lock = threading.Lock()
         self._state: _State | None = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Returns the state at one moment, to pickle or copy it while other threads publish."""
+        with self._lock:
+            copies = {name: dict(value) for name, value in self.__dict__.items() if isinstance(value, dict)}
+            return {**self.__dict__, **copies, "_lock": None}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state, _lock=threading.Lock())
+        kept = (version.exact.values() for version in self._kept.values())
+        for array in itertools.chain(self._model.values(), *kept):
+            array.flags.writeable = False  # which pickles forget
 
     @property
     def version(self) -> str | None:

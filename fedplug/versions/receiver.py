@@ -13,7 +13,7 @@ from fedplug.codecs.changes import decode_changes, is_of_changes
 from fedplug.codecs.decoding import DEFAULT_MAX_BYTES, decode
 from fedplug.differences.arrays import WIRE_ID as EXACT
 from fedplug.differences.arrays import read_array_message
-from fedplug.errors import ArgumentError, BaseVersionError, CorruptStoreError, PayloadError
+from fedplug.errors import ArgumentError, BaseVersionError, CorruptStoreError, PayloadError, StoreError
 from fedplug.stores.base import ProcessState, StateStore
 from fedplug.versions import message
 from fedplug.versions.checksum import version_of
@@ -65,6 +65,24 @@ class Receiver:
         if store is not None:
             self._kept = store.open_process(f"model of client {client_id}", {"format": 1})
             self._load(self._kept)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Returns the state of a receiver without a store, which can be pickled and copied.
+
+        Raises:
+            StoreError: The model is in a store.
+        """
+        if self._kept is not None:
+            raise StoreError(
+                "a Receiver with a store cannot be pickled or copied; make one in the other process with a "
+                "store that is opened there"
+            )
+        return self.__dict__
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        for array in (self._model or {}).values():
+            array.flags.writeable = False  # which pickles forget
 
     @property
     def version(self) -> str | None:
