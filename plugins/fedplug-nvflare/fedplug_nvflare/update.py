@@ -77,7 +77,7 @@ def is_compressed(meta: Mapping[str, Any] | None) -> bool:
     """
     algorithm = (meta or {}).get(MetaKey.PROCESSED_ALGORITHM)
     if algorithm not in (None, _ALGORITHM):
-        raise ValueError(f"it was processed by {algorithm!r}, which fedplug cannot aggregate")
+        raise ValueError(f"it was processed by {algorithm!r}, which fedplug cannot read")
     return algorithm == _ALGORITHM
 
 
