@@ -51,9 +51,14 @@ def main(argv: Sequence[str] | None = None) -> int:
     """
     terminal.prepare()
     try:
-        return _run(_parser().parse_args(argv, argparse.Namespace(debug=False, interrupted="interrupted")))
+        return run_command(_parser().parse_args(argv, _defaults()))
     finally:
         terminal.finish()
+
+
+def _defaults() -> argparse.Namespace:
+    # `plugins check` runs itself again, in another process.
+    return argparse.Namespace(debug=False, interrupted="interrupted", run_command=_run)
 
 
 def _run(arguments: argparse.Namespace) -> int:

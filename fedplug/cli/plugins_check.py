@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import argparse
 import importlib.util
+import sys
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from fedplug.errors import CapabilityError, ConfigError, UnknownNameError
@@ -35,33 +38,70 @@ def add_parser(commands: Any, common: argparse.ArgumentParser) -> None:
 
 
 def _run(arguments: argparse.Namespace) -> int:
+    """Checks in a process of its own, and begins again without the checks that end it."""
+    from fedplug.testing.child import Say, can_fork, forked
+
+    name, ended = arguments.name, dict[str, str]()
+    if not can_fork() or sys.stdout is not sys.__stdout__ or "tensorflow" in sys.modules:
+        return _check(
+            name, lambda what: None, ended
+        )  # a fork loses a caller's output and TensorFlow's threads
+
+    def here(say: Say) -> int:
+        arguments.command = lambda _: _check(name, say, ended)
+        code: int = arguments.run_command(arguments)
+        return code
+
+    while True:
+        code, what, how = forked(here)
+        if code >= 0 and not what:
+            return code
+        if what in ended:
+            print(f"{what} {how}")
+            return EXIT_FAILED
+        ended[what] = how
+
+
+def _check(name: str, say: Callable[[str], None], ended: Mapping[str, str]) -> int:
+    """Runs the checks and prints their results, from the last one that ended the process on."""
     from fedplug.testing import Result
 
     counts: Counter[str] = Counter()
-    for title, results in _checked(arguments.name):
-        print(title, flush=True)
-        waiting: Counter[str] = Counter()
+    failed: list[str] = []
+    printed_before = next(reversed(list(ended)), "")
+    for title, results in _checked(name, say, ended):
+        if not printed_before:
+            print(title, flush=True)
+        waiting: dict[str, list[str]] = {}
         for result in results:
             status = "not run" if result.not_run else result.status
             counts[status] += 1
+            if result.status == "fail":
+                waiting[result.promise] = []
             if result.waits_for:
-                waiting[Result(result.waits_for, "skip").promise] += 1
+                waiting[Result(result.waits_for, "skip").promise].append(result.promise)
                 continue
-            # Printed one by one: all of them take half a minute.
-            reason = f"\n        {result.reason}" if result.reason else ""
-            print(f"  {status:<4}  {result.promise}{reason}", flush=True)
-        for promise, count in waiting.items():
-            checks = "1 check" if count == 1 else f"{count} checks"
-            print(f"  not run  {checks} that cannot run before this is fixed: {promise}")
-    said = {"fail": "failed", "ok": "passed", "skip": "do not apply", "not run": "did not run"}
-    print(
-        "\nchecks: "
-        + ", ".join(f"{counts[status]} {what}" for status, what in said.items() if counts[status])
-    )
-    return EXIT_FAILED if counts["fail"] else 0
+            if printed_before == f"{title}: {result.promise}":
+                printed_before = ""
+            if not printed_before:  # one by one: all of them take half a minute
+                reason = f"\n        {result.reason}" if result.reason else ""
+                print(f"  {status:<4}  {result.promise}{reason}", flush=True)
+        for promise, others in waiting.items():
+            checks = "1 check" if len(others) == 1 else f"{len(others)} checks"
+            if others and not printed_before:
+                print(f"  not run  {checks} that cannot run before this is fixed: {promise}")
+            stopped = f" (therefore these did not run: {', '.join(others)})" if others else ""
+            failed.append(f"{title}: {promise}{stopped}")
+    say("")
+    words = {"ok": "passed", "skip": "do not apply", "not run": "did not run", "fail": "failed"}
+    found = ", ".join(f"{counts[key]} {words[key]}" for key in words if counts[key])
+    print(f"\nchecks: {found}{': ' if failed else ''}{'; '.join(failed)}")
+    return EXIT_FAILED if failed else 0
 
 
-def _checked(name: str) -> Iterator[tuple[str, Iterator[Result]]]:
+def _checked(
+    name: str, say: Callable[[str], None], ended: Mapping[str, str]
+) -> Iterator[tuple[str, Iterator[Result]]]:
     """Yields a title and the results for every package, then for every component and example."""
     from fedplug.registry.specs import ComponentSpec
     from fedplug.testing import PluginPackageSuite, run
@@ -70,14 +110,25 @@ def _checked(name: str) -> Iterator[tuple[str, Iterator[Result]]]:
     if example:
         _refuse_what_was_mistyped(entries, example)
     for package in dict.fromkeys(entry.distribution for entry in entries if not entry.builtin):
-        yield f"package {package}", run(type("Checked", (PluginPackageSuite,), {"distribution": package}))
+        suite = type("Checked", (PluginPackageSuite,), {"distribution": package})
+        title = f"package {package}"
+        mine = {key.removeprefix(f"{title}: "): how for key, how in ended.items()}
+        yield title, run(suite, partial(_say_of, say, title), mine)
     for entry in entries:
         if isinstance(entry.spec, ComponentSpec) and entry.usable:
             for made_as in (example,) if example else entry.examples:
-                yield f"{entry.kind} {made_as}", _of_part(entry, made_as)
+                title = f"{entry.kind} {made_as}"
+                mine = {key.removeprefix(f"{title}: "): how for key, how in ended.items()}
+                yield title, _of_part(entry, made_as, partial(_say_of, say, title), mine)
 
 
-def _of_part(entry: Entry, example: str) -> Iterator[Result]:
+def _say_of(say: Callable[[str], None], title: str, promise: str) -> None:
+    say(f"{title}: {promise}")
+
+
+def _of_part(
+    entry: Entry, example: str, say: Callable[[str], None], ended: Mapping[str, str]
+) -> Iterator[Result]:
     from fedplug.testing import Result, components, run
     from fedplug.testing.executions import OnEachExecution
 
@@ -86,6 +137,11 @@ def _of_part(entry: Entry, example: str) -> Iterator[Result]:
         if importlib.util.find_spec(module) is None:
             yield Result("test_it_can_be_made", "skip", f"{title} is not installed", not_run=True)
             return
+    made = Result("test_it_can_be_made", "ok")
+    if made.promise in ended:
+        yield replace(made, status="fail", reason=ended[made.promise])
+        return
+    say(made.promise)
     try:
         with components.made(kind, example):
             suite = components.suite(kind, example)
@@ -93,7 +149,7 @@ def _of_part(entry: Entry, example: str) -> Iterator[Result]:
         reason = f"{type(error).__name__}: {' '.join(str(error).split())}"
         yield Result("test_it_can_be_made", "fail", reason)
         return
-    yield from run(suite)
+    yield from run(suite, say, ended)
     for name, reason in suite().unavailable().items() if issubclass(suite, OnEachExecution) else ():
         yield Result(f"test_on_{name}", "skip", reason, not_run=True)
 

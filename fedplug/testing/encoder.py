@@ -7,17 +7,19 @@ from fedplug.testing.encoder_contract import ContractChecks
 from fedplug.testing.encoder_declarations import DeclarationChecks
 from fedplug.testing.encoder_executions import ExecutionChecks
 from fedplug.testing.encoder_graphs import GraphChecks
+from fedplug.testing.encoder_hostile import HostileChecks
+from fedplug.testing.encoder_time import TimeChecks
 from fedplug.testing.encoder_together import TogetherChecks
-from fedplug.testing.encoder_wire import WireChecks
 
 __all__ = ["EncoderSuite"]
 
 
 class EncoderSuite(
     TogetherChecks,
+    TimeChecks,
     GraphChecks,
     ExecutionChecks,
-    WireChecks,
+    HostileChecks,
     DeclarationChecks,
     CapabilityChecks,
     ContractChecks,

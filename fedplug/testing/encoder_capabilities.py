@@ -20,6 +20,8 @@ __all__ = ["CapabilityChecks"]
 
 _STANDARD_ERRORS = 5.0
 _DIRECTIONS = 8
+_PARTS = (48, 256, 512, 1024, 1031)
+"""Ends of the parts of the tensor whose bias is measured: within blocks, whole blocks, and a rest."""
 _PATIENCE = 40
 
 _Doubles = np.ndarray[Any, np.dtype[np.float64]]
@@ -169,9 +171,9 @@ class CapabilityChecks(EncoderSubject):
 
     @on_each_execution
     def test_unbiased_means_that_the_mean_over_rounds_is_the_input(self) -> None:
-        """Runs a z-test along the input, along its sum, and along random signs."""
+        """Runs z-tests along the input and its sum, in each part of it, and along random signs."""
         encoder = self._declaring("unbiased")
-        spec = self.on.spec((48,), self.tried_dtypes()[0])
+        spec = self.on.spec((_PARTS[-1],), self.tried_dtypes()[0])
         x = self.on.tensor("normal", spec)
         exact = self.on.numpy(x).astype(np.float64)
         decoded = self._decoded_over_rounds(encoder, x, spec)
@@ -232,8 +234,12 @@ class CapabilityChecks(EncoderSubject):
 
 
 def _directions(x: _Doubles) -> Iterator[tuple[str, _Doubles]]:
-    yield "along x", x
-    yield "in its sum", np.ones_like(x)
+    for begin, end in zip((0, *_PARTS), _PARTS, strict=False):
+        part = np.zeros_like(x)
+        part[begin:end] = 1
+        where = f"of elements {begin} to {end - 1} of {x.size}"
+        yield f"along x, {where}", part * x
+        yield f"in the sum {where}", part
     rng = np.random.default_rng(0)
     for number in range(_DIRECTIONS):
         yield f"along random signs {number}", rng.choice([-1.0, 1.0], x.shape)

@@ -1,9 +1,7 @@
-"""Checks of an encoder's wire form: exact reading, golden payloads, and untrusted bytes."""
+"""Checks of an encoder's wire form: exact reading, and golden payloads."""
 
 from __future__ import annotations
 
-import contextlib
-import functools
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,18 +15,16 @@ from fedplug.encoders.model import framing
 from fedplug.encoders.optional import body_parts
 from fedplug.encoders.pipeline.changes import change_coder
 from fedplug.ops.types import Array, Spec
-from fedplug.testing import expect, golden, hostile, tensors
+from fedplug.testing import expect, golden, tensors
 from fedplug.testing.encoder_subject import EncoderSubject
 from fedplug.testing.execution import Execution, Reader
 from fedplug.testing.executions import on_each_execution
 from fedplug.testing.suite import NotApplicable, after
 
-__all__ = ["WireChecks"]
+__all__ = ["WireChecks", "decoded"]
 
 _WIRE_ID = re.compile(r"[ -~]+/[0-9]+")
 _ROUND_TRIP = "test_sent_values_are_received"
-_FINITE = "test_decoded_values_are_finite_and_have_shape_and_dtype_of_the_input"
-_REFUSED = "test_hostile_bytes_are_refused_or_are_a_valid_payload"
 _TINY = 16
 
 
@@ -37,9 +33,6 @@ class WireChecks(EncoderSubject):
 
     golden: ClassVar[Path | None] = None
     """The folder of golden payloads, see `fedplug.testing.golden`; None: there are none yet."""
-
-    hostile_allowance: ClassVar[int] = 2**20
-    """Bytes of memory that reading damaged payloads of tiny tensors may take at most."""
 
     def test_its_wire_id_names_a_frozen_layout(self) -> None:
         encoder = self.make_encoder()
@@ -116,45 +109,8 @@ class WireChecks(EncoderSubject):
             read, *_ = self._readers(encoder, spec, framed=True)
             for what, buffer in others.items():
                 where = f"{tensors.name_of(spec)} in a container with {what}"
-                decoded = _decoded(self.on, read, buffer, where)
-                expect.that(
-                    decoded is None, f"a container of {tensors.name_of(spec)} with {what} is accepted"
-                )
-
-    @after(_ROUND_TRIP, _FINITE)
-    @on_each_execution
-    def test_hostile_bytes_are_refused_or_are_a_valid_payload(self) -> None:
-        """A single NaN or infinity would make the sum over all clients non-finite."""
-        encoder = self.make_encoder()
-        for spec, body in self._bodies(encoder):
-            readers, good = self._readers(encoder, spec), self.on.numpy(body).tobytes()
-            for number, (data, damage) in enumerate([*hostile.damaged(good), *_all_ones(good)]):
-                what = f"a payload of {tensors.name_of(spec)}, {damage},"
-                read = readers[-1 if number % 16 == 0 else 0]
-                decoded = _decoded(self.on, read, self._data(data), what)
-                if decoded is None:
-                    continue
-                form = (decoded.dtype, decoded.shape)
-                expect.that(form == (spec.dtype, spec.shape), f"{what} is decoded as {form}")
-                expect.that(
-                    np.isfinite(self.on.numpy(decoded).astype(np.float64)).all(),
-                    f"{what} is decoded with a NaN or an infinity; from_wire should refuse it",
-                )
-
-    @after(_ROUND_TRIP, _REFUSED)
-    @on_each_execution
-    def test_hostile_bytes_do_not_take_memory(self) -> None:
-        encoder = self.make_encoder()
-        for spec, body in self._bodies(encoder):
-            read, *_ = self._readers(encoder, spec)
-            for data, damage in hostile.damaged(self.on.numpy(body).tobytes()):
-                attempt = functools.partial(_attempt, read, self._data(data))
-                taken = self.on.peak_memory(attempt, self.hostile_allowance)
-                expect.that(
-                    taken <= self.hostile_allowance,
-                    f"a payload of {tensors.name_of(spec)}, {damage}, made from_wire take "
-                    f"{taken / 2**20:.1f} MiB",
-                )
+                found = decoded(self.on, read, buffer, where)
+                expect.that(found is None, f"a container of {tensors.name_of(spec)} with {what} is accepted")
 
     @after(_ROUND_TRIP)
     @on_each_execution
@@ -176,7 +132,7 @@ class WireChecks(EncoderSubject):
 
     def _bodies(self, encoder: Encoder) -> Iterator[tuple[Spec, Array]]:
         """Returns valid payloads of small tensors."""
-        for spec in self.few_specs(largest=_TINY):
+        for spec in self.few_specs(largest=_TINY) or self.few_specs()[:1]:
             x = self.on.tensor("normal", spec)
             payload, _ = encoder.encode(x, encoder.init_state(spec), self.on.round_num(0))
             yield spec, encoder.to_wire(payload, spec)
@@ -192,7 +148,7 @@ class WireChecks(EncoderSubject):
         return self.on.array(np.frombuffer(data, np.uint8))
 
 
-def _decoded(on: Execution, read: Reader, data: Array, what: str) -> Any:
+def decoded(on: Execution, read: Reader, data: Array, what: str) -> Any:
     """Returns the decoded value, or None if the reader refuses the bytes correctly."""
     try:
         return read(data)
@@ -204,16 +160,3 @@ def _decoded(on: Execution, read: Reader, data: Array, what: str) -> Any:
         raise expect.ConformanceError(
             f"{what} raises {type(error).__name__} instead of {wanted}: {reason}"
         ) from error
-
-
-def _attempt(read: Reader, data: Array) -> None:
-    """Ignores errors, which another check covers."""
-    with contextlib.suppress(Exception):
-        read(data)
-
-
-def _all_ones(data: bytes) -> Iterator[tuple[bytes, str]]:
-    """Yields the bytes with each aligned run set to ones, which is a NaN in all floating dtypes."""
-    for width in (2, 4, 8):
-        for at in range(0, len(data) - width + 1, width):
-            yield data[:at] + b"\xff" * width + data[at + width :], f"bytes {at} to {at + width} set to ones"

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from fedplug.ops.types import Array, Spec
 from fedplug.testing import tensors
+from fedplug.testing.child import Say
 
 __all__ = ["Execution", "Reader"]
 
@@ -58,6 +59,10 @@ class Execution(abc.ABC):
     @abc.abstractmethod
     def peak_memory(self, action: Callable[[], object], allowance: int) -> int:
         """Returns the most bytes that a call takes at once, see `fedplug.testing.memory`."""
+
+    def isolated(self, check: Callable[[Say], None]) -> None:
+        """Runs a check that may crash, which says what it tries next. Default: in this process."""
+        check(lambda what: None)
 
     def tensor(self, kind: str, spec: Spec, seed: int = 0) -> Array:
         """Returns one of `fedplug.testing.tensors`, new for every call."""

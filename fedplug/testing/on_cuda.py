@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import importlib
+from collections.abc import Callable
 from typing import Any, ClassVar
 
 import numpy as np
@@ -11,6 +12,7 @@ from numpy.typing import NDArray
 
 from fedplug.ops.device_array import is_on_device, on_host
 from fedplug.ops.types import Array, Spec
+from fedplug.testing.child import Say
 from fedplug.testing.on_numpy import NumPy
 
 __all__ = ["Cuda", "has_device"]
@@ -26,6 +28,9 @@ class Cuda(NumPy):
 
     def numpy(self, x: Array) -> NDArray[Any]:
         return np.asarray(on_host(x))
+
+    def isolated(self, check: Callable[[Say], None]) -> None:
+        check(lambda what: None)  # a forked process cannot use the device
 
     def operand(self, x: Array) -> Array:
         return on_host(x)

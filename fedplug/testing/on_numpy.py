@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from fedplug.errors import PayloadError
 from fedplug.ops.types import Array, ArraySpec, Spec
 from fedplug.testing import memory
+from fedplug.testing.child import Say, in_child
 from fedplug.testing.execution import Execution, Reader
 
 __all__ = ["NumPy"]
@@ -42,6 +43,9 @@ class NumPy(Execution):
 
     def stacked(self, function: Callable[[Array], Array], rounds: int) -> NDArray[Any]:
         return np.stack([np.asarray(function(number), np.float64) for number in range(rounds)])
+
+    def isolated(self, check: Callable[[Say], None]) -> None:
+        in_child(check)
 
     def peak_memory(self, action: Callable[[], object], allowance: int) -> int:
         return memory.of_arrays(action, allowance)

@@ -8,8 +8,9 @@ from __future__ import annotations
 import sys
 import traceback
 import unittest
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import ClassVar, Literal, TypeVar
 
 __all__ = ["CannotRun", "NotApplicable", "Result", "Suite", "after", "run"]
@@ -75,8 +76,18 @@ class Suite:
         return list(dict.fromkeys(names))
 
 
-def run(suite: type[Suite]) -> Iterator[Result]:
-    """Runs every check of a suite, and continues after failures."""
+def run(
+    suite: type[Suite],
+    say: Callable[[str], None] = lambda promise: None,
+    ended: Mapping[str, str] = MappingProxyType({}),
+) -> Iterator[Result]:
+    """Runs every check of a suite, and continues after failures.
+
+    Args:
+        suite: The suite.
+        say: Is called with the promise of each check before it runs.
+        ended: The promises of checks that ended the process in an earlier run, with how; they fail.
+    """
     unsettled: set[str] = set()
     waiting: dict[str, str] = {}
     for name in suite.checks():
@@ -87,7 +98,10 @@ def run(suite: type[Suite]) -> Iterator[Result]:
             reason = f"cannot be judged before this is mended: {_sentence(blocked[0])}"
             result = Result(name, "skip", reason, not_run=True, waits_for=first)
             waiting[name] = first
+        elif (promise := _sentence(name)) in ended:
+            result = Result(name, "fail", ended[promise])
         else:
+            say(promise)
             result = _outcome(suite, name)
         if blocked or result.status == "fail":
             unsettled.add(name)

@@ -17,6 +17,7 @@ import tensorflow as tf
 from fedplug import ops
 from fedplug.encoders import BodyParts, Encoder, Measured, Pipeline
 from fedplug.encoders.quantizers.blockwise8 import Blockwise8
+from fedplug.encoders.quantizers.raw import Raw
 from fedplug.encoders.standalone.sharedk import SharedK
 from fedplug.ops import require
 from fedplug.ops.lowering import resolve_lowering
@@ -613,6 +614,113 @@ class BelievesCountsOnNumPy(OnNumPy):
             return super().from_wire(body[4:], spec)
 
 
+class FillsInMissingBytes(OnNumPy):
+    """Reads zeros for the bytes that a payload lacks."""
+
+    def from_wire(self, body, spec):
+        length = ops.num_elements(spec) * ops.itemsize(spec.dtype)
+        return super().from_wire(np.concatenate([body, np.zeros(max(0, length - body.size), np.uint8)]), spec)
+
+
+class IgnoresBytesBehindTheEnd(OnNumPy):
+    def from_wire(self, body, spec):
+        return super().from_wire(body[: ops.num_elements(spec) * ops.itemsize(spec.dtype)], spec)
+
+
+class ClipsWhatNoEncoderWrites(OnNumPy):
+    """Makes a number out of the bits of every other one."""
+
+    def from_wire(self, body, spec):
+        with np.errstate(invalid="ignore"):
+            values = np.nan_to_num(body.copy().view(spec.dtype)) if body.size % 4 == 0 else body
+        return super().from_wire(values.reshape(-1).view(np.uint8), spec)
+
+
+class IgnoresBytesInAStage(Raw):
+    """A quantizer that reads as many bytes as it needs."""
+
+    name: ClassVar[str] = "lenient"
+    wire_id: ClassVar[str] = "lenient/1"
+    uncompressed: ClassVar[bool] = False
+    capabilities = Capabilities(executes_on=("numpy",))
+
+    def encode(self, values, round_num):
+        return super().encode(ops.require_finite(values, "the update"), round_num)
+
+    def decode(self, code, count, dtype):
+        return super().decode(code[: count * dtype.itemsize], count, dtype)
+
+
+class LenientStage(Pipeline):
+    name: ClassVar[str] = "lenient_stage"
+
+    def __init__(self):
+        super().__init__([IgnoresBytesInAStage()])
+
+    def get_config(self):
+        return {}
+
+
+class ReadsBehindTheBuffer(OnNumPy):
+    """Its kernel believes the shape and not the length, and checks afterwards."""
+
+    def from_wire(self, body, spec):
+        length = ops.num_elements(spec) * ops.itemsize(spec.dtype)
+        body = np.ascontiguousarray(body)
+        copy = np.frombuffer(ctypes.string_at(body.ctypes.data, length), np.uint8)
+        return super().from_wire(copy if body.size == length else body, spec)
+
+
+class ReadsBehindTheTensor(OnNumPy):
+    """Its kernel reads a whole vector register at the end of a tensor."""
+
+    def encode(self, x, state, round_num):
+        ctypes.string_at(np.ascontiguousarray(x).ctypes.data, x.nbytes + 16)
+        return super().encode(x, state, round_num)
+
+
+class CrashesOnDamagedBytes(OnNumPy):
+    def from_wire(self, body, spec):
+        if body.size > 3 and body[3] == 255:
+            ctypes.memset(8, 0, 8)
+        return super().from_wire(body, spec)
+
+
+class AllocatesInItsKernel(BelievesCountsOnNumPy):
+    """Allocates the number of elements that the first bytes name, outside of Python."""
+
+    def from_wire(self, body, spec):
+        libc = ctypes.CDLL(None)
+        libc.malloc.restype, libc.malloc.argtypes, libc.free.argtypes = (
+            ctypes.c_void_p,
+            [ctypes.c_size_t],
+            [ctypes.c_void_p],
+        )
+        with require(body.size >= 4, "a payload begins with its count"):
+            count = int(body[:4].copy().view(np.uint32)[0])
+        libc.free(libc.malloc(count))
+        with require(count == ops.num_elements(spec), "a payload's count is wrong"):
+            return OnNumPy.from_wire(self, body[4:], spec)
+
+
+class ComparesEachWithEach(OnNumPy):
+    """Looks for the nearest neighbour of every number."""
+
+    def encode(self, x, state, round_num):
+        for value in x.reshape(-1):
+            np.abs(x - value).min()
+        return super().encode(x, state, round_num)
+
+
+class BiasedInLaterBlocks(Grid):
+    """Rounds down from the second block on, and claims to be unbiased."""
+
+    def encode(self, x, state, round_num):
+        payload, state = super().encode(x, state, round_num)
+        later = tf.reshape(tf.range(tf.size(x)), x.shape) >= 512
+        return {"values": tf.where(later, tf.floor(x), payload["values"])}, state
+
+
 def flat(x):
     return tf.reshape(x, [-1])
 
@@ -781,6 +889,7 @@ BAD = [
     ("test_lossless_means_bit_for_bit", NotLossless),
     ("test_commuting_with_a_sum_means_that_payloads_may_be_summed", DoesNotCommute),
     ("test_unbiased_means_that_the_mean_over_rounds_is_the_input", Biased),
+    ("test_unbiased_means_that_the_mean_over_rounds_is_the_input", BiasedInLaterBlocks),
     ("test_it_needs_a_seed_exactly_if_the_round_makes_a_difference", UndeclaredSeed),
     ("test_safe_for_secure_aggregation_means_that_only_sums_tell_of_the_data", TellsWhetherThereIsAny),
     ("test_sending_every_entry_means_that_equal_magnitudes_keep_their_signs", LeavesEntriesOut),
@@ -798,6 +907,15 @@ BAD = [
     ("test_entries_are_read_from_their_own_symbols", ReadsItsNeighbours),
     ("test_hostile_bytes_are_refused_or_are_a_valid_payload", ShapeByTrust),
     ("test_hostile_bytes_are_refused_or_are_a_valid_payload", LetsNanIn),
+    ("test_hostile_bytes_are_refused_or_are_a_valid_payload", CrashesOnDamagedBytes),
+    ("test_hostile_bytes_that_are_accepted_have_one_meaning", FillsInMissingBytes),
+    ("test_hostile_bytes_that_are_accepted_have_one_meaning", IgnoresBytesBehindTheEnd),
+    ("test_hostile_bytes_that_are_accepted_have_one_meaning", ClipsWhatNoEncoderWrites),
+    ("test_hostile_bytes_that_are_accepted_have_one_meaning", LenientStage),
+    ("test_no_byte_outside_of_a_buffer_is_read", ReadsBehindTheBuffer),
+    ("test_no_byte_outside_of_a_buffer_is_read", ReadsBehindTheTensor),
+    ("test_time_does_not_grow_with_the_square_of_the_size", ComparesEachWithEach),
+    ("test_hostile_bytes_do_not_take_memory", AllocatesInItsKernel),
     ("test_hostile_bytes_do_not_take_memory", BelievesCounts),
     ("test_golden_payloads_are_read_as_they_always_were", AnotherLayout),
     ("test_its_arguments_are_not_changed", ScribblerOnArrays),

@@ -87,7 +87,7 @@ class Elsewhere(Suite):
 def test_the_command_reports_waiting_tasks_in_one_line_and_counts_those_not_run(monkeypatch, capsys):
     suites = [("encoder a", Founded), ("encoder b", Elsewhere)]
     monkeypatch.setattr(
-        plugins_check, "_checked", lambda name: ((title, run(each)) for title, each in suites)
+        plugins_check, "_checked", lambda *given: ((title, run(each)) for title, each in suites)
     )
     assert main(["plugins", "check", "a"]) == 1
     lines = [
@@ -100,7 +100,7 @@ def test_the_command_reports_waiting_tasks_in_one_line_and_counts_those_not_run(
         "        TensorFlow is not installed",
         "  ok    five",
         "",
-        "checks: 1 failed, 1 passed, 3 did not run",
+        "checks: 1 passed, 3 did not run, 1 failed: encoder a: one (therefore these did not run: two, three)",
     ]
     assert capsys.readouterr().out.splitlines() == lines
     suites[:] = suites[1:]

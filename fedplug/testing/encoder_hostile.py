@@ -1,0 +1,171 @@
+"""Checks of an encoder on untrusted bytes: refusal, memory, and reads outside of a buffer."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+from collections.abc import Iterator
+from typing import ClassVar
+
+import numpy as np
+
+from fedplug.encoders.base import Encoder
+from fedplug.ops.types import Array, Spec
+from fedplug.testing import expect, hostile, tensors
+from fedplug.testing.child import Say, can_fork, in_child
+from fedplug.testing.encoder_wire import WireChecks, decoded
+from fedplug.testing.execution import Reader
+from fedplug.testing.executions import on_each_execution
+from fedplug.testing.guarded import guarded
+from fedplug.testing.suite import CannotRun, after
+
+__all__ = ["HostileChecks"]
+
+_ROUND_TRIP = "test_sent_values_are_received"
+_FINITE = "test_decoded_values_are_finite_and_have_shape_and_dtype_of_the_input"
+_REFUSED = "test_hostile_bytes_are_refused_or_are_a_valid_payload"
+
+
+class HostileChecks(WireChecks):
+    """On NumPy arrays they run in a process of their own, because a wrong kernel may crash."""
+
+    hostile_allowance: ClassVar[int] = 2**20
+    """Bytes of memory that reading damaged payloads of tiny tensors may take at most."""
+
+    @after(_ROUND_TRIP, _FINITE)
+    @on_each_execution
+    def test_hostile_bytes_are_refused_or_are_a_valid_payload(self) -> None:
+        """A single NaN or infinity would make the sum over all clients non-finite."""
+        encoder = self.make_encoder()
+
+        def check(say: Say) -> None:
+            for spec, good in self._valid(encoder):
+                readers = self._readers(encoder, spec)
+                for number, (data, what) in enumerate(self._damaged(spec, good)):
+                    say(what)
+                    read = readers[-1 if number % 16 == 0 else 0]
+                    found = decoded(self.on, read, self._data(data), what)
+                    if found is None:
+                        continue
+                    form = (found.dtype, found.shape)
+                    expect.that(form == (spec.dtype, spec.shape), f"{what} is decoded as {form}")
+                    expect.that(
+                        np.isfinite(self.on.numpy(found).astype(np.float64)).all(),
+                        f"{what} is decoded with a NaN or an infinity; from_wire should refuse it",
+                    )
+
+        self.on.isolated(check)
+
+    @after(_ROUND_TRIP, _REFUSED)
+    @on_each_execution
+    def test_hostile_bytes_that_are_accepted_have_one_meaning(self) -> None:
+        """Missing bytes, bytes behind the end, and numbers that no encoder writes must be refused."""
+        encoder = self.make_encoder()
+        stages = getattr(encoder, "stages", ())
+
+        def check(say: Say) -> None:
+            for spec, good in self._valid(encoder):
+                read, *_ = self._readers(encoder, spec)
+                write, *_ = self._writers(encoder, spec)
+                for data, what in self._damaged(spec, good):
+                    say(what)
+                    found = self._accepted(read, data)
+                    if found is None:
+                        continue
+                    again = self.on.numpy(write(self._data(data))).tobytes()
+                    expect.that(
+                        again == data,
+                        f"{what} is accepted, and what is read from it is written as other bytes "
+                        f"({len(again)} of them, not {len(data)}); from_wire should refuse it",
+                    )
+                    # A pipeline keeps the bytes of its quantizer, so only another length can show this.
+                    whole = data[: len(good)].ljust(len(good), b"\0")
+                    expect.that(
+                        not stages or len(data) == len(good) or found != self._accepted(read, whole),
+                        f"{what} is read like {len(good)} bytes, with zeros for those that are missing and "
+                        "without those that are too many; from_wire should refuse it",
+                    )
+
+        self.on.isolated(check)
+
+    @after(_ROUND_TRIP, _REFUSED)
+    @on_each_execution
+    def test_hostile_bytes_do_not_take_memory(self) -> None:
+        encoder = self.make_encoder()
+
+        def check(say: Say) -> None:
+            for spec, good in self._valid(encoder):
+                read, *_ = self._readers(encoder, spec)
+                _attempt(read, self._data(good))  # which loads what is used first
+                for data, what in self._damaged(spec, good):
+                    say(what)
+                    attempt = functools.partial(_attempt, read, self._data(data))
+                    taken = self.on.peak_memory(attempt, self.hostile_allowance)
+                    expect.that(
+                        taken <= self.hostile_allowance,
+                        f"{what} made from_wire take {taken / 2**20:.1f} MiB",
+                    )
+
+        self.on.isolated(check)
+
+    @after(_ROUND_TRIP, _REFUSED)
+    def test_no_byte_outside_of_a_buffer_is_read(self) -> None:
+        """Puts tensors, states and payloads beside unreadable memory."""
+        self.require("numpy")
+        if not can_fork():
+            raise CannotRun("this system has no os.fork")
+        encoder = self.make_encoder()
+        specs = self.few_specs()
+        few = [spec for spec, _ in self._valid(encoder)]
+
+        def check(say: Say) -> None:
+            for spec in specs:
+                x, state = self.on.tensor("normal", spec), encoder.init_state(spec)
+                kept = {key: list(guarded(value)) for key, value in state.items()}
+                for place, (copy, where) in enumerate(guarded(x)):
+                    say(f"encoding {tensors.name_of(spec)} {where}")
+                    beside = {key: copies[place][0] for key, copies in kept.items()}
+                    payload, _ = encoder.encode(copy, beside, self.on.round_num(0))
+                good = np.asarray(encoder.to_wire(payload, spec)).tobytes()
+                read, *_ = self._readers(encoder, spec)
+                valid = (good, f"a payload of {tensors.name_of(spec)}")
+                for data, what in [valid, *(self._damaged(spec, good) if spec in few else ())]:
+                    for copy, where in guarded(np.frombuffer(data, np.uint8)):
+                        say(f"{what.rstrip(',')} {where}")
+                        _attempt(read, copy)
+
+        in_child(check)
+
+    def _valid(self, encoder: Encoder) -> Iterator[tuple[Spec, bytes]]:
+        for spec, body in self._bodies(encoder):
+            yield spec, self.on.numpy(body).tobytes()
+
+    def _damaged(self, spec: Spec, good: bytes) -> Iterator[tuple[bytes, str]]:
+        """Yields damaged copies of a payload, each with a description that begins a sentence."""
+        for data, damage in [*hostile.damaged(good), *_all_ones(good)]:
+            if data != good:
+                yield data, f"a payload of {tensors.name_of(spec)}, {damage},"
+
+    def _writers(self, encoder: Encoder, spec: Spec) -> tuple[Reader, ...]:
+        """Returns functions that read a payload and write it again."""
+        return self.on.readers(lambda data: encoder.to_wire(encoder.from_wire(data, spec), spec))
+
+    def _accepted(self, read: Reader, data: bytes) -> bytes | None:
+        """Returns the bits of the decoded values; None if the bytes are refused."""
+        try:
+            return self.on.numpy(read(self._data(data))).tobytes()
+        except self.on.refuses:
+            return None
+
+
+def _attempt(read: Reader, data: Array) -> None:
+    """Ignores errors, which another check covers."""
+    with contextlib.suppress(Exception):
+        read(data)
+
+
+def _all_ones(data: bytes) -> Iterator[tuple[bytes, str]]:
+    """Yields the bytes with each aligned run set to ones, which is a NaN in all floating dtypes."""
+    for width in (2, 4, 8):
+        for at in range(0, len(data) - width + 1, width):
+            yield data[:at] + b"\xff" * width + data[at + width :], f"bytes {at} to {at + width} set to ones"

@@ -1,0 +1,122 @@
+"""Tests that a check that ends its process is a failure with a name, and that checks behind it run."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from fedplug.registry import resolve
+from fedplug.testing import memory
+from fedplug.testing.child import in_child
+from fedplug.testing.expect import ConformanceError
+from fedplug.testing.guarded import guarded
+
+MIB = 2**20
+
+
+def read(address):
+    return ctypes.string_at(address, 1)
+
+
+def fails_with(check):
+    with pytest.raises(ConformanceError) as caught:
+        in_child(check)
+    return str(caught.value)
+
+
+def test_a_crash_is_named_by_what_was_tried():
+    def check(say):
+        say("a good payload")
+        say("a bad payload")
+        read(8)
+
+    assert fails_with(check) == "a bad payload ends the process: Segmentation fault"
+
+
+def test_an_exit_and_an_exception_are_failures_too():
+    assert fails_with(lambda say: (say("x"), os._exit(3))) == "x ends the process: exit status 3"
+    assert fails_with(lambda say: [][1]) == "IndexError: list index out of range"
+
+
+def test_a_check_that_passes_leaves_nothing_behind():
+    changed = []
+    in_child(changed.append)
+    assert not changed
+
+
+@pytest.mark.parametrize("shape", [(), (0,), (3, 5), (5000,)])
+def test_memory_before_and_behind_a_guarded_array_cannot_be_read(shape):
+    array = np.ones(shape, np.float32)
+
+    def check(say):
+        for copy, where in guarded(array):
+            assert copy.tobytes() == array.tobytes()
+            assert copy.shape == shape
+            say(where)
+            read(copy.ctypes.data + (copy.nbytes if where == "before unreadable memory" else -1))
+
+    message = fails_with(check)
+    assert message == "before unreadable memory ends the process: Segmentation fault"
+    behind = list(guarded(array))[1][0]
+    assert "Segmentation" in fails_with(lambda say: read(behind.ctypes.data - 1))
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="the address space is that of Linux")
+def test_memory_that_a_kernel_allocates_is_counted():
+    libc = ctypes.CDLL(None)
+    libc.malloc.restype, libc.free.argtypes = ctypes.c_void_p, [ctypes.c_void_p]
+    for _ in range(2):  # also when the process had as much before
+        assert 64 * MIB <= memory.of_arrays(lambda: libc.free(libc.malloc(64 * MIB))) < 66 * MIB
+
+
+PLUGIN = """
+import ctypes
+from fedplug.registry.hookspecs import hookimpl
+from fedplug.registry.specs import ScheduleSpec
+
+@hookimpl
+def fedplug_schedules():
+    return [ScheduleSpec(name=name, target=f"crash_part:{name}", summary="x") for name in ("one", "two")]
+"""
+PART = """
+import ctypes
+from fedplug.schedules import Constant
+
+class one(Constant):
+    name = "one"
+    def __init__(self):
+        super().__init__(0.5)
+    def get_config(self):
+        return {}
+    def at(self, round_num):
+        return float(ctypes.string_at(8, 1)[0])
+
+class two(one):
+    name = "two"
+    def at(self, round_num):
+        return 0.5
+"""
+
+
+def test_the_command_names_a_check_that_crashes_and_runs_those_behind_it(tmp_path):
+    (tmp_path / "crash_plugin.py").write_text(PLUGIN)
+    (tmp_path / "crash_part.py").write_text(PART)
+    info = tmp_path / "crash-1.0.dist-info"
+    info.mkdir()
+    lines = ("Metadata-Version: 2.1", "Name: crash", "Version: 1.0", "Summary: x", "Requires-Dist: fedplug")
+    (info / "METADATA").write_text("\n".join([*lines, "Requires-Python: >=3.10", ""]))
+    (info / "entry_points.txt").write_text(f"[{resolve.GROUP}]\ncrash = crash_plugin\n")
+    environment = {**os.environ, "PYTHONPATH": str(tmp_path), "TF_CPP_MIN_LOG_LEVEL": "3"}
+    command = [sys.executable, "-m", "fedplug", "plugins", "check", "crash"]
+    done = subprocess.run(command, env=environment, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode == 1, done.stderr
+    one, two = done.stdout.split("schedule two\n")
+    assert one.count("package crash\n") == one.count("schedule one\n") == 1
+    assert "ends the process: Segmentation fault" in one
+    assert "  fail" not in two
+    assert "schedule one: " in done.stdout.splitlines()[-1]
