@@ -156,14 +156,15 @@ class Broadcaster:
     def __getstate__(self) -> dict[str, Any]:
         """Returns the state at one moment, to pickle or copy it while other threads publish."""
         with self._lock:
-            copies = {name: dict(value) for name, value in self.__dict__.items() if isinstance(value, dict)}
-            return {**self.__dict__, **copies, "_lock": None}
+            newest = self._state and self._state._replace(messages=dict(self._state.messages))
+            return {**self.__dict__, "_state": newest, "_lock": None}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state, _lock=threading.Lock())
-        kept = (version.exact.values() for version in self._kept.values())
-        for array in itertools.chain(self._model.values(), *kept):
-            array.flags.writeable = False  # which pickles forget
+        if self._state is not None:
+            kept = (version.exact.values() for version in self._state.kept.values())
+            for array in itertools.chain(self._state.model.values(), *kept):
+                array.flags.writeable = False  # which pickles forget
 
     @property
     def version(self) -> str | None:
