@@ -51,7 +51,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     """
     terminal.prepare()
     try:
-        return run_command(_parser().parse_args(argv, _defaults()))
+        return _run(_parser().parse_args(argv, _defaults()))
     finally:
         terminal.finish()
 
