@@ -39,31 +39,14 @@ Model = dict[str, Array]
 TOPK = "topk(0.01, scope='model')"
 
 
-class Way(NamedTuple):
-    """An encoder, and the server's use of the decoded updates.
-
-    Attributes:
-        encoder: An encoder expression.
-        estimate: The estimate of `MemoryMean`; None for the mean weighted by examples.
-        shrunk: Whether the server's step is the share of clients that take part instead of 1.
-    """
-
-    encoder: str
-    estimate: str | None = None
-    shrunk: bool = False
-
-
 WAYS = {
-    "no compression": Way("identity"),
-    "no error feedback": Way("topk(0.01, scope='model', error_feedback=False)"),
-    "keep, the default": Way(TOPK),
-    "`ef21`": Way(f'ef21("{TOPK}")', "all"),
-    "`ef21`, step = share": Way(f'ef21("{TOPK}")', "all", shrunk=True),
-    "`ef21`, momentum 0.9": Way(f'ef21("{TOPK}", momentum=0.9)', "all"),
-    "`ef21`, of those sampled": Way(f'ef21("{TOPK}")', "sampled"),
-    "no memory, `qsgd(4)`": Way("qsgd(4)"),
-    "warm-up, 25 % to 1 % in 20 rounds": Way("topk(exponential(0.25, 0.01, 20), scope='model')"),
-    "as many bytes as with the warm-up": Way("topk(0.0165, scope='model')"),
+    "no compression": "identity",
+    "no error feedback": "topk(0.01, scope='model', error_feedback=False)",
+    "keep, the default": TOPK,
+    "`ef21`": f'ef21("{TOPK}")',
+    "no memory, `qsgd(4)`": "qsgd(4)",
+    "warm-up, 25 % to 1 % in 20 rounds": "topk(exponential(0.25, 0.01, 20), scope='model')",
+    "as many bytes as with the warm-up": "topk(0.0165, scope='model')",
 }
 
 
@@ -145,9 +128,9 @@ def update_of(model: Model, data: tuple[Array, Array], rate: float, generator: n
     return {name: trained[name] - model[name] for name in model}
 
 
-def train(task: Task, way: Way, part: float, seed: int) -> tuple[float, float]:
+def train(task: Task, way: str, part: float, seed: int) -> tuple[float, float]:
     """The mean accuracy of the last rounds' models, and the mean bytes of an update."""
-    codec, model = fedplug.codec(way.encoder), first_model(task, seed)
+    codec, model = fedplug.codec(way), first_model(task, seed)
     number, sampled = len(task.clients), max(1, round(part * len(task.clients)))
     sends_differences = codec.encoder.capabilities.sends_differences
     memory = {name: np.zeros_like(array) for name, array in model.items()}
@@ -165,10 +148,8 @@ def train(task: Task, way: Way, part: float, seed: int) -> tuple[float, float]:
             for name, payload in payloads.items():
                 sums[name] += weight * fedplug.decode(payload)
             weights += weight
-        divisor = number if way.estimate == "all" else weights
-        server_step = sampled / number if way.shrunk else 1
         for name in model:
-            model[name] += np.float32(server_step) * (memory[name] + sums[name] / np.float32(divisor))
+            model[name] += memory[name] + sums[name] / np.float32(weights)
             if sends_differences:
                 memory[name] += sums[name] / np.float32(number)
         if round_num >= ROUNDS - LAST:
@@ -184,7 +165,7 @@ def measured(job: tuple[str, str, float]) -> list[tuple[float, float]]:
         return [_or_diverged(TASKS[task](seed), WAYS[way], part, seed) for seed in SEEDS]
 
 
-def _or_diverged(task: Task, way: Way, part: float, seed: int) -> tuple[float, float]:
+def _or_diverged(task: Task, way: str, part: float, seed: int) -> tuple[float, float]:
     try:
         return train(task, way, part, seed)
     except fedplug.NonFiniteError:

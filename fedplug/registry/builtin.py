@@ -80,9 +80,9 @@ def fedplug_encoders() -> list[EncoderSpec]:
         ),
         EncoderSpec(
             name="ef21",
-            target="fedplug.encoders.feedback.memory:EF21",
+            target="fedplug.encoders.standalone.ef21:EF21",
             summary="the difference from the client's last message, for the aggregator memory_mean",
-            examples=("ef21('topk(0.3)')", "ef21('topk(0.3)', momentum=0.9)"),
+            examples=("ef21('topk(0.3)')",),
             executes_on=EXECUTIONS,
         ),
         EncoderSpec(
@@ -305,7 +305,7 @@ def fedplug_aggregators() -> list[AggregatorSpec]:
             name="memory_mean",
             target="fedplug.tff.aggregators.memory_mean:MemoryMean",
             summary="the mean of all clients' last messages, for encoders of differences",
-            examples=("memory_mean(5)", "memory_mean(5, estimate='sampled')"),
+            examples=("memory_mean(5)",),
         ),
     ]
 

@@ -21,7 +21,7 @@ EXPRESSIONS = {
     "budget": "budget('topk(0.3)', 500)",
     "decay": "topk(0.1, decay=0.5)",
     "dgc": "dgc(0.1)",
-    "ef21": "ef21('topk(0.1)', momentum=0.9)",
+    "ef21": "ef21('topk(0.1)')",
     "model": "topk(0.1, scope='model') | qsgd(8)",
     "powersgd": "powersgd(1)",
     "sign": "sign",

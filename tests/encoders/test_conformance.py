@@ -77,7 +77,6 @@ SUITES = {
     "ef21(\"topk(0.3, scope='model') | qsgd(8, block_size=16) | rans\")": AROUND,
     "ef21('sign')": AROUND,
     "ef21('identity')": AROUND,
-    "ef21('topk(0.3)', momentum=0.9)": {**AROUND, **IN_TFF},
 }
 
 

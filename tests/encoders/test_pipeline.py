@@ -105,7 +105,7 @@ def test_the_wire_id_names_how_values_and_indices_are_written():
         "topk(0.1) | qsgd(step([8, 4], [5]))",
         "topk(cosine(0.1, 0.01, 20))",
         "dgc(step([0.1, 0.01], [5]))",
-        "ef21(\"topk(0.1, scope='model') | qsgd(8)\", momentum=0.5)",
+        "ef21(\"topk(0.1, scope='model') | qsgd(8)\")",
         "rules({'*/bias': 'identity', 'embedding*': 'topk(0.001)', '*': 'topk(0.1)'})",
         "rules([{'min_elements': 9, 'max_elements': 99, 'dtype': 'float32', 'encoder': 'topk(0.1) | sign'}])",
         "budget('topk(0.01)', 1000)",

@@ -9,12 +9,12 @@ from fedplug import ops, wire
 from fedplug.encoders.arguments import check_whole
 from fedplug.encoders.assignment import EncoderAssignment
 from fedplug.encoders.base import Encoder, Payload, State
-from fedplug.encoders.feedback.around import Around
 from fedplug.encoders.model import framing
 from fedplug.encoders.model.statistics import is_statistic
 from fedplug.encoders.optional import ContainerEncoder
 from fedplug.encoders.pipeline.as_encoder import as_encoder
 from fedplug.encoders.rate_control import Control, RateControl
+from fedplug.encoders.standalone.ef21 import EF21
 from fedplug.encoders.standalone.identity import Identity
 from fedplug.errors import CapabilityError, ConfigError, nearest
 from fedplug.ops.types import Array, ArraySpec, Spec
@@ -273,7 +273,7 @@ def _require_size(specs: Sequence[Spec], subject: str) -> None:
 
 def _uncompressed(encoder: Encoder, spec: Spec) -> Encoder:
     """Returns the encoder that sends this tensor exactly; an encoder of differences keeps its memory."""
-    if isinstance(encoder, Around) and ops.is_floating(spec.dtype):
+    if isinstance(encoder, EF21) and ops.is_floating(spec.dtype):
         return encoder.around(_AS_IT_IS)
     return _AS_IT_IS
 

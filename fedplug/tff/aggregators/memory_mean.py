@@ -13,48 +13,35 @@ from fedplug.tff.aggregators.base import Aggregator, Update, zero_sums
 
 __all__ = ["MemoryMean"]
 
-_ESTIMATES = ("all", "sampled")
-
 
 class MemoryMean(Aggregator):
-    """``memory + sum of differences / clients``, which is also the next memory.
+    """``memory + sum of differences / number of senders``.
 
     The aggregator for the encoder `ef21`. The memory is the mean of all clients' memories, initially zero,
-    whether a client takes part or not. Every client has the same weight in all rounds. A client that sends
-    nothing keeps its memory, and the server keeps that client's share of the mean.
+    whether a client takes part or not: the next memory is ``memory + sum of differences / clients``. Every
+    client has the same weight in all rounds. A client that sends nothing keeps its memory, and the server
+    keeps that client's share of the mean.
 
-    With ``estimate="sampled"`` the update is ``memory + sum of differences / number of senders``; the memory
-    moves as above.
-
-    Sources: Fatkhullin et al., "EF21 with Bells & Whistles", 2021 (arXiv 2110.03294), algorithm 4, for
-    ``estimate="all"``; Philippenko and Dieuleveut, "Bidirectional compression in heterogeneous settings for
-    distributed or federated learning with partial participation", 2020 (arXiv 2006.14591), PP2, for
-    ``"sampled"``.
+    Source: Philippenko and Dieuleveut, "Bidirectional compression in heterogeneous settings for distributed
+    or federated learning with partial participation", 2020 (arXiv 2006.14591), PP2.
     """
 
     name: ClassVar[str] = "memory_mean"
 
-    def __init__(self, clients: int, *, estimate: str = "all") -> None:
+    def __init__(self, clients: int) -> None:
         """Makes the aggregator.
 
         Args:
             clients: Number of all clients, not of a round's.
-            estimate: ``"all"``: the mean over all clients, in which absent clients count with their memory;
-                ``"sampled"``: see the class.
 
         Raises:
-            ConfigError: One of them is out of range.
+            ConfigError: The number is out of range.
         """
         if not isinstance(clients, int) or isinstance(clients, bool) or clients < 1:
             raise ConfigError(
                 f"memory_mean clients is {clients!r}; it must be how many clients there are, at least 1"
             )
-        if estimate not in _ESTIMATES:
-            raise ConfigError(
-                f"memory_mean estimate is {estimate!r}; it must be one of {', '.join(_ESTIMATES)}"
-            )
         self._clients = clients
-        self._estimate = estimate
 
     @property
     def weights_by_examples(self) -> bool:
@@ -73,7 +60,7 @@ class MemoryMean(Aggregator):
 
     def get_config(self) -> dict[str, Any]:
         """The arguments."""
-        return {"clients": self._clients, "estimate": self._estimate}
+        return {"clients": self._clients}
 
     def init_state(self, specs: Sequence[tf.TensorSpec]) -> Any:
         """``{"memory": zeros, a tuple of one tensor per spec}``."""
@@ -95,12 +82,10 @@ class MemoryMean(Aggregator):
         return {"sums": sums, "count": left["count"] + right["count"]}
 
     def finish(self, accumulator: Any, state: Any) -> tuple[tuple[tf.Tensor, ...], Any]:
-        """Returns the estimate and the next memory; without clients the estimate is the memory."""
+        """Returns the update and the next memory; without clients the update is the memory."""
         one = tf.constant(1.0, tf.float64)
-        share = one / self._clients
-        if self._estimate == "sampled":
-            share = one / tf.cast(tf.maximum(accumulator["count"], 1), tf.float64)
-        update = _add(state["memory"], accumulator["sums"], share)
+        senders = tf.cast(tf.maximum(accumulator["count"], 1), tf.float64)
+        update = _add(state["memory"], accumulator["sums"], one / senders)
         memory = _add(state["memory"], accumulator["sums"], one / self._clients)
         return update, {"memory": memory}
 

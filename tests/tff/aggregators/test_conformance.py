@@ -26,8 +26,3 @@ class TestSum(AggregatorSuite):
 class TestMemoryMean(AggregatorSuite):
     def make_aggregator(self):
         return MemoryMean(5)
-
-
-class TestMemoryMeanOfThoseSampled(AggregatorSuite):
-    def make_aggregator(self):
-        return MemoryMean(5, estimate="sampled")

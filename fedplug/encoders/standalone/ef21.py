@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from fedplug import ops
-from fedplug.encoders.arguments import check_number
 from fedplug.encoders.base import Encoder, Payload, State
-from fedplug.encoders.feedback.around import Around
-from fedplug.encoders.pipeline.as_encoder import without_error_feedback
+from fedplug.encoders.optional import BodyParts, Measured, body_parts
+from fedplug.encoders.pipeline.as_encoder import as_tensor_encoder, without_error_feedback
 from fedplug.errors import CapabilityError
 from fedplug.ops.types import Array, Spec
+from fedplug.registry.config import component_config
 from fedplug.registry.specs import EXECUTIONS, Capabilities
+
+if TYPE_CHECKING:
+    from typing import Self  # Python 3.11
 
 __all__ = ["EF21"]
 
 
-class EF21(Around):
+class EF21(Encoder, Measured):
     """Encodes the difference from a memory: ``payload = C(x - g)``, ``g' = g + decode(payload)``.
 
     >>> import fedplug, numpy as np
@@ -31,40 +35,30 @@ class EF21(Around):
     ``memory_mean(clients)``, adds it to the mean of all clients' memories; a plain mean is refused. The state
     is ``{"memory": g}``, initially zeros, in float32 for a 16-bit tensor.
 
-    With ``momentum`` the memory follows ``v' = momentum v + (1 - momentum) x`` instead of x, and v starts as
-    the first x: EF21-SGDM, for stochastic gradients. Its state is
-    ``{"memory": g, "momentum": v, "rounds": int32[1]}``.
-
     Let C be contractive (``E ||C(x) - x||^2 <= (1 - a) ||x||^2``, as topk and sign are). With one local step
     per round and a small enough step, the squared norm of the gradient falls as 1 / rounds for any data, as
-    without compression. Error feedback guarantees this to the power 2/3, and only for bounded gradients. With
-    momentum it falls as 1 / sqrt(clients * rounds) for stochastic gradients of any batch size. Nothing is
-    proved for several local steps.
+    without compression. Error feedback guarantees this to the power 2/3, and only for bounded gradients.
+    Nothing is proved for several local steps.
 
     Sources: Richtárik, Sokolov, Fatkhullin, "EF21: A New, Simpler, Theoretically Better, and Practically
     Faster Error Feedback", NeurIPS 2021 (arXiv 2106.05203), algorithm 2; Fatkhullin et al., "EF21 with Bells
-    & Whistles", 2021 (arXiv 2110.03294), algorithm 4 (partial participation); Fatkhullin, Tyurin, Richtárik,
-    "Momentum Provably Improves Error Feedback!", NeurIPS 2023 (arXiv 2305.15155), algorithm 1.
+    & Whistles", 2021 (arXiv 2110.03294), algorithm 4 (partial participation).
     """
 
     name: ClassVar[str] = "ef21"
 
-    def __init__(self, encoder: Encoder | str | Mapping[str, Any], *, momentum: float = 0.0) -> None:
+    def __init__(self, encoder: Encoder | str | Mapping[str, Any]) -> None:
         """Makes the encoder.
 
         Args:
             encoder: C, a biased encoder or an expression for one. Its error feedback is switched off, because
                 the memory replaces it.
-            momentum: The weight of the old v, at least 0 and below 1; the paper's ``1 - eta``.
 
         Raises:
             CapabilityError: The encoder is unbiased and lossy, or keeps a state that cannot be switched off.
-            ConfigError: An argument is out of range, or the encoder is one for a whole model.
+            ConfigError: The encoder is one for a whole model.
         """
-        super().__init__(encoder)
-        self._encoder = without_error_feedback(self._encoder)
-        check_number("ef21 momentum", momentum, lambda part: 0 <= part < 1, "of at least 0 and below 1")
-        self._momentum = momentum
+        self._encoder: Encoder = without_error_feedback(as_tensor_encoder(encoder, "the encoder in ef21"))
         inner = self._encoder.capabilities
         if inner.needs_client_state:
             raise CapabilityError(
@@ -76,6 +70,11 @@ class EF21(Around):
                 f"ef21 needs an encoder whose error is smaller than its input, and {self._encoder!r} is "
                 "unbiased, so its error may be larger; use topk(0.01)"
             )
+
+    @property
+    def wire_id(self) -> str:  # type: ignore[override]  # a constant of most others
+        """The wire id of the inner encoder."""
+        return self._encoder.wire_id
 
     @property
     def capabilities(self) -> Capabilities:
@@ -96,49 +95,57 @@ class EF21(Around):
             needs_op_library=inner.needs_op_library,
         )
 
-    def arguments(self) -> dict[str, Any]:
-        return {"momentum": self._momentum} if self._momentum else {}
-
     def init_state(self, spec: Spec) -> State:
         """See the class."""
-        memory = ops.zeros(ops.wide_spec(spec))
-        if not self._momentum:
-            return {"memory": memory}
-        rounds = ops.astype(ops.reshape(ops.asarray(0, like=memory), [1]), "int32")
-        return {"memory": memory, "momentum": ops.zeros(ops.wide_spec(spec)), "rounds": rounds}
+        return {"memory": ops.zeros(ops.wide_spec(spec))}
 
-    def adjustment(self) -> None:
-        """Returns None: the bytes and the error of a difference do not show what the update would need."""
+    def encode(self, x: Array, state: State, round_num: Array) -> tuple[Payload, State]:
+        """Encodes one tensor by `grouped_encode`."""
+        return self.grouped_encode([x], [state], round_num)[0]
 
     def grouped_encode(
         self, xs: Sequence[Array], states: Sequence[State], round_num: Array
     ) -> list[tuple[Payload, State]]:
         """Encodes the differences of all tensors that share this encoder together."""
-        followed = [self._target(ops.widened(x), state) for x, state in zip(xs, states, strict=True)]
         differences = [
-            self._difference(target, state["memory"], x)
-            for x, (target, _), state in zip(xs, followed, states, strict=True)
+            self._difference(ops.widened(x), state["memory"], x) for x, state in zip(xs, states, strict=True)
         ]
         encoded = self._encoder.grouped_encode(differences, [{} for _ in xs], round_num)
         return [
-            (payload, {"memory": self._moved(state["memory"], payload, x), **kept})
-            for x, state, (_, kept), (payload, _) in zip(xs, states, followed, encoded, strict=True)
+            (payload, {"memory": self._moved(state["memory"], payload, x)})
+            for x, state, (payload, _) in zip(xs, states, encoded, strict=True)
         ]
 
-    def _target(self, x: Array, state: State) -> tuple[Array, State]:
-        """Returns what the memory follows, x or v, and the next state without the memory."""
-        if not self._momentum:
-            return x, {}
-        stays, comes = (
-            ops.astype(ops.table_lookup(table, state["rounds"][0], "float32"), x.dtype)
-            for table in ([0.0, self._momentum], [1.0, 1 - self._momentum])
-        )
-        mean = ops.reshape(ops.multiply(stays, state["momentum"]) + ops.multiply(comes, x), x.shape)
-        return mean, {"momentum": mean, "rounds": state["rounds"] + 1}
+    def around(self, encoder: Encoder) -> Self:
+        """Returns a copy around another encoder."""
+        other = copy.copy(self)
+        other._encoder = encoder
+        return other
 
-    def _difference(self, target: Array, memory: Array, x: Array) -> Array:
+    def decode(self, payload: Payload, spec: Spec) -> Array:
+        return self._encoder.decode(payload, spec)
+
+    def accumulate(self, accumulator: Array, payload: Payload, weight: Array, spec: Spec) -> Array:
+        return self._encoder.accumulate(accumulator, payload, weight, spec)
+
+    def to_wire(self, payload: Payload, spec: Spec) -> Array:
+        return self._encoder.to_wire(payload, spec)
+
+    def from_wire(self, body: Array, spec: Spec) -> Payload:
+        return self._encoder.from_wire(body, spec)
+
+    def body_parts(self, body: Array, spec: Spec) -> BodyParts:
+        return body_parts(self._encoder, body, spec)
+
+    def get_config(self) -> dict[str, Any]:
+        return {"encoder": component_config(self._encoder)}
+
+    def __repr__(self) -> str:
+        return f"{self.name}({str(self._encoder)!r})"
+
+    def _difference(self, wide: Array, memory: Array, x: Array) -> Array:
         """Returns the difference in the shape and dtype of x."""
-        difference = ops.require_finite(target - memory, "the difference that ef21 encodes")
+        difference = ops.require_finite(wide - memory, "the difference that ef21 encodes")
         return ops.reshape(ops.narrowed(ops.reshape(difference, [-1]), x.dtype), x.shape)
 
     def _moved(self, memory: Array, payload: Payload, x: Array) -> Array:
