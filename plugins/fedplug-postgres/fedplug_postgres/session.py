@@ -35,7 +35,7 @@ class Session:
 
     Attributes:
         where: The store, for errors.
-        turn: The lock for threads; whoever calls `rows` or `transaction` has it.
+        turn: The lock for threads. The caller of `rows` or `transaction` holds it.
     """
 
     def __init__(self, parameters: Mapping[str, Any], schema: str, timeout: float, *, looking: bool) -> None:
