@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import threading
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pytest
@@ -11,6 +13,7 @@ import tensorflow as tf
 import tensorflow_federated as tff
 
 import fedplug
+from fedplug.errors import ArgumentError
 from fedplug.tff.runtime.inprocess.values import dataset_from_variant, dataset_of_elements, ingest
 
 ELEMENT = tff.TensorType(np.float32)
@@ -119,3 +122,171 @@ def test_a_shuffled_dataset_handed_in_again_is_shuffled_again() -> None:
     ]
     assert orders[0] != orders[1]
     assert sorted(orders[0]) == sorted(orders[1])
+
+
+# Data sets that keep state: a call must neither see the state of another call nor leave any.
+
+Dataset = tf.data.Dataset
+NUMBERS = tff.SequenceType(np.int64)
+
+
+def numbers(size: int = 8) -> tf.data.Dataset:
+    return Dataset.range(size)
+
+
+def shuffled_and_repeated_as_chosen(fused: bool) -> tf.data.Dataset:
+    chosen = tf.data.Options()
+    chosen.experimental_optimization.shuffle_and_repeat_fusion = fused
+    return numbers().shuffle(8, seed=1).repeat(2).with_options(chosen)
+
+
+def counted_by_a_variable() -> tf.data.Dataset:
+    count = tf.Variable(0, dtype=tf.int64)
+    return numbers().map(lambda number: number + count.assign_add(10))
+
+
+def counted_by_a_table() -> tf.data.Dataset:
+    table = tf.lookup.experimental.MutableHashTable(tf.int64, tf.int64, 0)
+
+    def count(number: tf.Tensor) -> tf.Tensor:
+        seen = tf.ensure_shape(table.lookup(np.int64(0)), [])
+        table.insert(np.int64(0), seen + 1)
+        return number + 10 * seen
+
+    return numbers().map(count)
+
+
+def drawn_from_a_generator() -> tf.data.Dataset:
+    generator = tf.random.Generator.from_seed(3)
+    return numbers().map(lambda number: number + generator.uniform([], 0, 1000, tf.int64))
+
+
+def one_part_twice() -> tf.data.Dataset:
+    part = numbers().shuffle(8, seed=1)
+    return part.concatenate(part)
+
+
+def one_part_of_every_element() -> tf.data.Dataset:
+    part = numbers().shuffle(8, seed=1)
+    return numbers(3).flat_map(lambda number: part)
+
+
+KEEPING_STATE = {
+    "shuffle": lambda: numbers().shuffle(8, seed=1),
+    "shuffle and repeat": lambda: numbers().shuffle(8, seed=1).repeat(2),
+    "shuffle and repeat, not fused": lambda: shuffled_and_repeated_as_chosen(fused=False),
+    "shuffle and repeat, fused": lambda: shuffled_and_repeated_as_chosen(fused=True),
+    "cache of a shuffle": lambda: numbers().shuffle(8, seed=1).cache().repeat(2),
+    "shuffle of a cache": lambda: numbers().cache().shuffle(8, seed=1).repeat(2),
+    "one part twice": one_part_twice,
+    "captured data set": one_part_of_every_element,
+    "random": lambda: Dataset.random(5, rerandomize_each_iteration=True).take(4).repeat(2),
+    "random operations": lambda: numbers().map(lambda i: i + tf.random.uniform([], 0, 99, tf.int64, seed=3)),
+    "sample": lambda: Dataset.sample_from_datasets([numbers(), numbers().shuffle(8, seed=1)], seed=4),
+    "resample": lambda: (
+        numbers(64)
+        .shuffle(64, seed=1)
+        .rejection_resample(lambda i: tf.cast(i % 2, tf.int32), [0.3, 0.7], [0.5, 0.5], seed=3)
+        .map(lambda kind, i: i)
+    ),
+    "variable": counted_by_a_variable,
+    "table": counted_by_a_table,
+    "random generator": drawn_from_a_generator,
+}
+
+
+def all_of(sequence: tf.data.Dataset) -> tf.Tensor:
+    return sequence.batch(200).reduce(tf.zeros([0], tf.int64), lambda _, batch: batch)
+
+
+elements = tff.tensorflow.computation(all_of, NUMBERS)
+
+
+@tff.tensorflow.computation(NUMBERS)
+def elements_of_two_epochs(sequence: tf.data.Dataset) -> tuple[tf.Tensor, tf.Tensor]:
+    first = all_of(sequence)
+    with tf.control_dependencies([first]):
+        return first, all_of(sequence)
+
+
+@tff.tensorflow.computation(NUMBERS)
+def doubled(sequence: tf.data.Dataset) -> tf.data.Dataset:
+    return sequence.map(lambda number: 2 * number)
+
+
+@tff.federated_computation(tff.FederatedType(NUMBERS, tff.CLIENTS))
+def readings(sequences: tff.Value) -> Any:
+    """Reads a client's data set in several functions, and also one that a function made."""
+    made = tff.federated_map(doubled, sequences)
+    return (
+        tff.federated_map(elements, sequences),
+        tff.federated_map(elements_of_two_epochs, sequences),
+        tff.federated_map(elements, made),
+        tff.federated_map(elements, made),
+    )
+
+
+@pytest.mark.parametrize("make", KEEPING_STATE.values(), ids=KEEPING_STATE)
+def test_every_function_reads_a_dataset_from_its_beginning(
+    same_on_both: Callable[..., Any], make: Callable[[], tf.data.Dataset]
+) -> None:
+    tf.random.set_seed(7)  # the same seeds in every data set of this test
+
+    def rounds() -> list[Any]:
+        dataset = make()
+        return [readings([dataset] * 2) for _ in range(2)]
+
+    same_on_both(rounds)
+
+
+@pytest.mark.usefixtures("on_inprocess")
+def test_clients_that_share_a_dataset_do_not_depend_on_each_other() -> None:
+    @tff.federated_computation(tff.FederatedType(NUMBERS, tff.CLIENTS))
+    def orders(sequences: tff.Value) -> tff.Value:
+        return tff.federated_map(elements, sequences)
+
+    dataset = numbers().shuffle(8, seed=1)
+    list(dataset)  # the caller's own reading does not matter either
+    seen = {tuple(order) for _ in range(10) for order in orders([dataset] * 16)}
+    assert len(seen) == 1
+
+
+def test_a_returned_dataset_begins_anew_in_every_call(same_on_both: Callable[..., Any]) -> None:
+    def program() -> list[Any]:
+        made = doubled(numbers().shuffle(8, seed=1).repeat(2))
+        return [
+            list(made.as_numpy_iterator()),
+            list(made.as_numpy_iterator()),
+            elements(made),
+            elements(made),
+        ]
+
+    same_on_both(program)
+
+
+def test_a_function_reads_the_present_value_of_a_captured_variable(same_on_both: Callable[..., Any]) -> None:
+    def program() -> list[Any]:
+        variable = tf.Variable(0, dtype=tf.int64)
+        dataset = numbers(2).map(lambda number: number + variable.assign_add(10))
+        seen = []
+        for value in (1, 2):
+            variable.assign(value)
+            seen += [elements(dataset), elements(dataset), variable.numpy()]
+        return seen
+
+    assert [list(value) for value in same_on_both(program)[:2]] == [[11, 22], [11, 22]]
+
+
+@pytest.mark.usefixtures("on_inprocess")
+def test_a_dataset_of_a_python_generator_begins_anew_too() -> None:
+    made = Dataset.from_generator(lambda: range(8), output_signature=tf.TensorSpec([], tf.int64))
+    dataset = made.shuffle(8, seed=1)
+    assert list(elements(dataset)) == list(elements(dataset)) != list(range(8))
+
+
+@pytest.mark.usefixtures("on_inprocess")
+def test_a_captured_iterator_is_refused() -> None:
+    """Its position would depend on which client reads first; the stock worker does not find it."""
+    position = iter(numbers())
+    with pytest.raises(ArgumentError, match=r"IteratorResource.*cannot be copied"):
+        elements(numbers().map(lambda number: number + next(position)))

@@ -13,6 +13,7 @@ from typing import Any
 import tensorflow as tf
 
 from fedplug.tff.runtime.graphs.cancellation import Cancellation
+from fedplug.tff.runtime.graphs.datasets_with_state import for_one_reader, with_state_apart
 from fedplug.tff.runtime.graphs.devices import current_device
 from fedplug.tff.runtime.graphs.registered_function import RegisteredFunction
 from fedplug.tff.runtime.graphs.registration import new_name, register
@@ -65,6 +66,8 @@ class JoinedFunction:
         calls = kinds.count("StatefulPartitionedCall")
         if calls == 0 or calls + kinds.count("AddV2") == 1:
             raise NotJoinable  # one call would replace one call
+        if any(map(_has_several_readers, graph.get_operations())):
+            raise NotJoinable  # each must get a data set with state of its own
         self._used = [i for i, argument in enumerate(arguments) if argument.consumers()]
         inputs = [arguments[i] for i in self._used]
         names = register(name, graph, inputs, outputs, unused=arguments)
@@ -75,4 +78,15 @@ class JoinedFunction:
         self, arguments: Sequence[tf.Tensor], cancel: Cancellation, *, one_thread: bool = False
     ) -> list[tf.Tensor]:
         """Calls the function; raises what the functions in it raise."""
-        return self._function([arguments[i] for i in self._used], cancel, one_thread=one_thread)
+        inputs = [for_one_reader(arguments[i]) for i in self._used]
+        results = self._function(inputs, cancel, one_thread=one_thread)
+        return [with_state_apart(result) if result.dtype == tf.variant else result for result in results]
+
+
+def _has_several_readers(operation: tf.Operation) -> bool:
+    """Returns whether an operation makes a data set that is used more than once."""
+    return any(
+        sum(source is made for reader in made.consumers() for source in reader.inputs) > 1
+        for made in operation.outputs
+        if made.dtype == tf.variant
+    )

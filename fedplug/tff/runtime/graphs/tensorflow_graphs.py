@@ -24,6 +24,7 @@ import tensorflow as tf
 
 from fedplug.errors import OpLibraryError
 from fedplug.tff.runtime.graphs.cancellation import Cancellation
+from fedplug.tff.runtime.graphs.datasets_with_state import for_one_reader, with_state_apart
 from fedplug.tff.runtime.graphs.devices import current_device
 from fedplug.tff.runtime.graphs.inline_calls import can_call_inline, iterate_inline
 from fedplug.tff.runtime.graphs.joined_calls import NotJoinable
@@ -121,7 +122,10 @@ class GraphFunction:
             NotJoinable: A graph is being built, and this call cannot be part of it.
         """
         built = self._built
-        inputs = [arguments[i] if i < len(arguments) else tf.constant("fedplug") for i in built.inputs]
+        inputs = [
+            for_one_reader(arguments[i]) if i < len(arguments) else tf.constant("fedplug")
+            for i in built.inputs
+        ]
         if not tf.executing_eagerly():
             return self._add_call(inputs)
         for tensor, dtype in zip(inputs, built.function.input_dtypes, strict=True):
@@ -136,7 +140,7 @@ class GraphFunction:
             actual = tensor._shape_tuple()
             if actual != shape and not fits(actual, shape):
                 raise TypeError(f"a result has shape {actual}, expected {shape}")
-        return results
+        return [with_state_apart(result) if result.dtype == tf.variant else result for result in results]
 
     def _add_call(self, inputs: list[tf.Tensor]) -> list[tf.Tensor]:
         """Adds a call to the graph that is being built."""

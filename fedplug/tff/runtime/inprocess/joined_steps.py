@@ -13,6 +13,7 @@ from typing import Any
 
 import tensorflow as tf
 
+from fedplug.tff.runtime.graphs.datasets_with_state import DatasetWithState
 from fedplug.tff.runtime.graphs.joined_calls import JoinedFunction, NotJoinable
 from fedplug.tff.runtime.inprocess.invocation import Invocation
 from fedplug.tff.runtime.inprocess.values import flatten
@@ -52,7 +53,7 @@ class JoinedSteps:
         return result
 
     def _trace(self, steps: Steps, values: tuple[Any, ...], leaves: list[Any]) -> None:
-        if not all(isinstance(leaf, tf.Tensor) for leaf in leaves):
+        if not all(isinstance(leaf, tf.Tensor | DatasetWithState) for leaf in leaves):
             return
 
         def make(symbols: list[tf.Tensor]) -> list[tf.Tensor]:

@@ -1,4 +1,4 @@
-"""Converts data sets into variant tensors over which iteration starts fast.
+"""Converts data sets into values over which iteration starts fast.
 
 At the start of an iteration, TensorFlow optimizes the data set's graph, tunes its buffers, and starts a
 thread per processor for parallel steps. That pays off over thousands of elements. A client has few elements,
@@ -15,17 +15,18 @@ import tensorflow as tf
 import tensorflow_federated as tff
 
 from fedplug.tff import structures
+from fedplug.tff.runtime.graphs.datasets_with_state import DatasetWithState, with_state_apart
 from fedplug.tff.runtime.graphs.devices import for_data_sets
 from fedplug.tff.runtime.tff_internals import make_data_set_from_elements
 
 __all__ = ["ingest_sequence", "quick_to_begin"]
 
-# The variants, with their types, of data sets that are passed round after round; neither ever changes.
-_taken_in: weakref.WeakKeyDictionary[tf.data.Dataset, tuple[tff.SequenceType, tf.Tensor]]
+# The values, with their types, of data sets that are passed round after round; neither ever changes.
+_taken_in: weakref.WeakKeyDictionary[tf.data.Dataset, tuple[tff.SequenceType, tf.Tensor | DatasetWithState]]
 _taken_in = weakref.WeakKeyDictionary()
 
 
-def ingest_sequence(value: Any, type_spec: tff.SequenceType) -> tf.Tensor:
+def ingest_sequence(value: Any, type_spec: tff.SequenceType) -> tf.Tensor | DatasetWithState:
     """Converts a data set, or a list of elements.
 
     Raises:
@@ -66,8 +67,8 @@ def _flattens_alike(spec: Any) -> bool:
     return isinstance(spec, tf.TypeSpec)
 
 
-def _variant(dataset: tf.data.Dataset) -> tf.Tensor:
-    """Returns the variant of a data set, with fast options where the caller set none."""
+def _variant(dataset: tf.data.Dataset) -> tf.Tensor | DatasetWithState:
+    """Returns the value of a data set, with fast options where the caller set none."""
     chosen = dataset.options()
     optimizations = chosen.experimental_optimization.apply_default_optimizations is None
     autotune = chosen.autotune.enabled is None
@@ -76,7 +77,8 @@ def _variant(dataset: tf.data.Dataset) -> tf.Tensor:
         dataset = dataset.with_options(
             quick_to_begin(optimizations=optimizations, autotune=autotune, threads=threads)
         )
-    return tf.data.experimental.to_variant(dataset)
+    fused = optimizations and chosen.experimental_optimization.shuffle_and_repeat_fusion is not False
+    return with_state_apart(tf.data.experimental.to_variant(dataset), fused=fused)
 
 
 @functools.cache

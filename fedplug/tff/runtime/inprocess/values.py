@@ -4,7 +4,7 @@
 type                      representation
 ========================  ==============================================================
 tensor                    an eager tensor
-sequence                  the variant tensor of a `tf.data.Dataset`
+sequence                  the variant tensor of a `tf.data.Dataset`, or a `DatasetWithState`
 struct                    a tuple, in the order of the type (names live in the type only)
 function                  a Python callable `(argument, round) -> value`
 placed, all equal         the value itself
@@ -29,6 +29,7 @@ import tensorflow as tf
 import tensorflow_federated as tff
 
 from fedplug.tff import structures
+from fedplug.tff.runtime.graphs.datasets_with_state import DatasetWithState, for_one_reader
 from fedplug.tff.runtime.graphs.devices import for_data_sets
 from fedplug.tff.runtime.graphs.shared_memory import tensor_of
 from fedplug.tff.runtime.graphs.tensorflow_graphs import fits
@@ -239,9 +240,9 @@ def _materialize_tensor(tensor: tf.Tensor) -> Any:
     return array
 
 
-def dataset_from_variant(variant: tf.Tensor, element: tff.Type) -> tf.data.Dataset:
+def dataset_from_variant(variant: tf.Tensor | DatasetWithState, element: tff.Type) -> tf.data.Dataset:
     """Returns the data set of a sequence; its elements are tensors, tuples and ordered dictionaries."""
-    return tf.data.experimental.from_variant(variant, structure=_element_spec(element))
+    return tf.data.experimental.from_variant(for_one_reader(variant), structure=_element_spec(element))
 
 
 def _element_spec(type_spec: tff.Type) -> Any:

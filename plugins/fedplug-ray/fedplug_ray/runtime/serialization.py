@@ -11,6 +11,8 @@ import numpy as np
 import tensorflow as tf
 import tensorflow_federated as tff
 
+from fedplug.tff.runtime.graphs.datasets_with_state import deserialized, serialized
+
 __all__ = ["deserialize", "expand", "serialize", "shrink"]
 
 
@@ -22,7 +24,7 @@ def serialize(value: Any, type_spec: tff.Type) -> Any:
         kinds = [kind for _, kind in tff.structure.iter_elements(type_spec)]
         return tuple(serialize(part, kind) for part, kind in zip(value, kinds, strict=True))
     if isinstance(type_spec, tff.SequenceType):
-        return tf.raw_ops.DatasetToGraphV2(input_dataset=value).numpy()
+        return serialized(value)
     return value.numpy()
 
 
@@ -34,7 +36,7 @@ def deserialize(value: Any, type_spec: tff.Type) -> Any:
         kinds = [kind for _, kind in tff.structure.iter_elements(type_spec)]
         return tuple(deserialize(part, kind) for part, kind in zip(value, kinds, strict=True))
     if isinstance(type_spec, tff.SequenceType):
-        return tf.raw_ops.DatasetFromGraph(graph_def=value)
+        return deserialized(value)
     return tf.convert_to_tensor(value, type_spec.dtype)
 
 
