@@ -248,7 +248,7 @@ def fine_tune(
     with fedplug.use_runtime("inprocess"):
         process = fedplug.tff.process.build_weighted_fed_avg(
             fedplug.tff.process.from_keras(model, LOSS, INPUT_SPEC),
-            client_optimizer=tff.learning.optimizers.build_sgdm(1.0),
+            client_optimizer_fn=tff.learning.optimizers.build_sgdm(1.0),
             encoder="topk(0.05) | float16 | rice",
             broadcast_encoder="bfp(5) | rans",
         )

@@ -128,9 +128,9 @@ def build_process(items: int, rank: int, encoder: str) -> fedplug.tff.process.St
     return fedplug.tff.process.build_local_variables_fed_avg(
         model_fn,
         tf.keras.losses.MeanSquaredError,
-        client_optimizer=tff.learning.optimizers.build_sgdm(1.0),
-        local_optimizer=tff.learning.optimizers.build_sgdm(0.05),
-        server_optimizer=tff.learning.optimizers.build_sgdm(1.0, 0.9),
+        client_optimizer_fn=tff.learning.optimizers.build_sgdm(1.0),
+        local_optimizer_fn=tff.learning.optimizers.build_sgdm(0.05),
+        server_optimizer_fn=tff.learning.optimizers.build_sgdm(1.0, 0.9),
         encoder=encoder,
     )
 

@@ -139,7 +139,7 @@ def compare(
         for name in aggregators:
             process = fedplug.tff.process.build_weighted_fed_avg(
                 model_fn,
-                client_optimizer=tff.learning.optimizers.build_sgdm(0.5),
+                client_optimizer_fn=tff.learning.optimizers.build_sgdm(0.5),
                 encoder=encoder,
                 aggregator=AGGREGATORS[name],
             )

@@ -130,7 +130,7 @@ def train(task: Task, name: str, rounds: int, clients_per_round: int) -> Result:
     """Trains with one encoder; a client that skips rounds finds its residual in the store."""
     process = fedplug.tff.process.build_weighted_fed_avg(
         model_fn,
-        client_optimizer=tff.learning.optimizers.build_sgdm(0.8),
+        client_optimizer_fn=tff.learning.optimizers.build_sgdm(0.8),
         encoder=ENCODERS[name],
         min_size=FEATURES * OUTPUTS,  # smaller tensors, here the bias, are sent uncompressed
     )

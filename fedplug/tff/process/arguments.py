@@ -23,6 +23,8 @@ __all__ = [
     "as_encoder",
     "check_model",
     "check_optimizers",
+    "check_replaced",
+    "with_weighting",
 ]
 
 
@@ -71,6 +73,48 @@ def as_aggregator(aggregator: Aggregator | str | None) -> Aggregator:
             f"aggregator must be an Aggregator or an expression such as 'mean', found {aggregator!r}"
         )
     return chosen
+
+
+def with_weighting(aggregator: Any, client_weighting: Any) -> Any:
+    """Returns the aggregator that TFF's argument ``client_weighting`` means.
+
+    Args:
+        aggregator: The argument ``aggregator``.
+        client_weighting: A `tff.learning.ClientWeighting`, or None.
+
+    Raises:
+        ConfigError: Both are given, or ``client_weighting`` is something else.
+    """
+    if client_weighting is None:
+        return aggregator
+    if not isinstance(client_weighting, tff.learning.ClientWeighting):
+        raise ConfigError(
+            f"client_weighting is {client_weighting!r}; it must be a tff.learning.ClientWeighting"
+        )
+    if aggregator is not None:
+        raise ConfigError(
+            "client_weighting is given with an aggregator, which has weights of its own; leave it out and "
+            "write for instance aggregator=\"mean(weights='uniform')\""
+        )
+    return Mean(weights="uniform") if client_weighting is tff.learning.ClientWeighting.UNIFORM else None
+
+
+def check_replaced(*, model_distributor: Any, model_aggregator: Any) -> None:
+    """Checks that two arguments of TFF, which other arguments replace, are None.
+
+    Raises:
+        ConfigError: One is not None.
+    """
+    if model_distributor is not None:
+        raise ConfigError(
+            "model_distributor must be None; write broadcast_encoder='bfp(5) | rans' or leave it out"
+        )
+    if model_aggregator is not None:
+        raise ConfigError(
+            f"model_aggregator is a {type(model_aggregator).__name__}, a factory of TFF, which cannot read "
+            "what encoders send; write aggregator= with an aggregator of fedplug, or keep TFF's "
+            "build_weighted_fed_avg with fedplug.tff.process.build_aggregation_factory in its factory"
+        )
 
 
 def check_model(model_fn: Callable[[], Any] | Any) -> None:

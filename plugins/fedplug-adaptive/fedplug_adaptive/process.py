@@ -50,8 +50,8 @@ _WEIGHED_ON = ("server", "clients")
 
 def build_adaptive_fed_avg(
     model_fn: Callable[[], Any],
-    client_optimizer: Any,
-    server_optimizer: Any = None,
+    client_optimizer_fn: Any,
+    server_optimizer_fn: Any = None,
     *,
     layers: Sequence[int] | None = None,
     temperature: float = 0.001,
@@ -86,8 +86,8 @@ def build_adaptive_fed_avg(
     Args:
         model_fn: A function that makes a `tff.learning.models.VariableModel` with a metric ``loss``, such as
             one of `tff.learning.models.from_keras_model`.
-        client_optimizer: A `tff.learning.optimizers.Optimizer`.
-        server_optimizer: A `tff.learning.optimizers.Optimizer`; SGD with learning rate 1 by default.
+        client_optimizer_fn: A `tff.learning.optimizers.Optimizer`.
+        server_optimizer_fn: A `tff.learning.optimizers.Optimizer`; SGD with learning rate 1 by default.
         layers: The layer number of each trainable tensor, from 0; by default each tensor is a layer.
         temperature: Increase of the divergence that divides a client's weight by e. Divergences are small;
             the metric ``report`` shows their size.
@@ -109,8 +109,8 @@ def build_adaptive_fed_avg(
     check_temperature("build_adaptive_fed_avg", temperature)
     learning = build_learning_components(
         model_fn,
-        client_optimizer,
-        server_optimizer,
+        client_optimizer_fn,
+        server_optimizer_fn,
         weighting=tff.learning.ClientWeighting.NUM_EXAMPLES,
         metrics_aggregator=metrics_aggregator,
     )

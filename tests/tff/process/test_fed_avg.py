@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import collections
+import inspect
 
 import numpy as np
 import pytest
@@ -70,6 +71,51 @@ def test_without_compression_it_is_the_averaging_of_tff(dense, model_fn, sgd, da
         state = theirs.next(state, data).state
     for a, b in zip(weights_of(ours), weights_of(state), strict=True):
         np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-7)
+
+
+@pytest.mark.parametrize(
+    "weighting", list(tff.learning.ClientWeighting), ids=lambda weighting: weighting.name
+)
+def test_a_program_of_tff_runs_unchanged_with_our_builder(model_fn, sgd, dataset, weighting) -> None:
+    data = [dataset(1), dataset(2, examples=31).shuffle(31, seed=1)]
+
+    def program(build):
+        process = build(
+            model_fn,
+            client_optimizer_fn=sgd,
+            server_optimizer_fn=tff.learning.optimizers.build_sgdm(1.0, 0.9),
+            client_weighting=weighting,
+            model_distributor=None,
+            model_aggregator=None,
+            metrics_aggregator=tff.learning.metrics.sum_then_finalize,
+            loop_implementation=tff.learning.LoopImplementation.DATASET_ITERATOR,
+        )
+        state = process.initialize()
+        for _ in range(2):
+            output = process.next(state, data)
+            state = output.state
+        return process.get_model_weights(state).trainable, output.metrics["client_work"]
+
+    ours, measured = program(build_weighted_fed_avg)
+    theirs, expected = program(tff.learning.algorithms.build_weighted_fed_avg)
+    assert measured == expected
+    for a, b in zip(ours, theirs, strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-7)
+
+
+def test_our_builder_takes_every_argument_of_that_of_tff() -> None:
+    ours, theirs = (
+        inspect.signature(build).parameters
+        for build in (build_weighted_fed_avg, tff.learning.algorithms.build_weighted_fed_avg)
+    )
+    assert theirs.keys() <= ours.keys()
+    by_position = [name for name, value in theirs.items() if value.kind is not value.KEYWORD_ONLY]
+    assert list(ours)[: len(by_position)] == by_position
+
+
+def test_a_round_without_the_states_that_clients_keep_is_refused(sparse, dataset) -> None:
+    with pytest.raises(ConfigError, match=r"clients keep state .*fedplug.Trainer"):
+        sparse.next(sparse.initialize(), [dataset(1)])
 
 
 def test_payload_and_residual_of_a_client_equal_its_update(dense, sparse, dataset) -> None:
@@ -183,6 +229,16 @@ def test_requesting_fused_ops_on_an_unsupported_runtime_names_the_fix(model_fn, 
         ({"aggregator": "meen"}, "did you mean 'mean'"),
         ({"aggregator": 3}, "aggregator must be an Aggregator"),
         ({"aggregator": tff.aggregators.SumFactory()}, "a SumFactory, a factory of TFF, .*build_sum_factory"),
+        ({"client_weighting": "uniform"}, "client_weighting .* must be a tff.learning.ClientWeighting"),
+        (
+            {"client_weighting": tff.learning.ClientWeighting.UNIFORM, "aggregator": "mean"},
+            "client_weighting is given with an aggregator",
+        ),
+        (
+            {"model_aggregator": tff.learning.robust_aggregator()},
+            r"a factory of TFF.*\.build_aggregation_factory",
+        ),
+        ({"model_distributor": "any"}, "write broadcast_encoder="),
         ({"min_size": -1}, "min_size"),
         ({"lowering": "fast"}, "lowering"),
     ],
@@ -200,13 +256,16 @@ def test_wrong_parts_are_refused_when_the_process_is_built(model_fn, sgd, argume
             {"model_fn": tf.keras.Sequential()},
             r"model_fn is a Keras model; use fedplug.tff.process.from_keras\(",
         ),
-        ({"client_optimizer": 0.1}, "client_optimizer must be an optimizer of TFF, found 0.1; .*build_sgdm"),
-        ({"server_optimizer": tf.keras.optimizers.SGD}, "server_optimizer must be an optimizer of TFF"),
+        (
+            {"client_optimizer_fn": 0.1},
+            "client_optimizer_fn must be an optimizer of TFF, found 0.1; .*build_sgdm",
+        ),
+        ({"server_optimizer_fn": tf.keras.optimizers.SGD}, "server_optimizer_fn must be an optimizer of TFF"),
     ],
 )
 def test_other_models_and_optimizers_are_refused_with_a_remedy(model_fn, sgd, arguments, message) -> None:
     with pytest.raises(TypeError, match=message):
-        build_weighted_fed_avg(**{"model_fn": model_fn, "client_optimizer": sgd, **arguments})
+        build_weighted_fed_avg(**{"model_fn": model_fn, "client_optimizer_fn": sgd, **arguments})
 
 
 def test_the_signature_has_everything_that_a_store_must_not_mix(sparse, model_fn, sgd) -> None:

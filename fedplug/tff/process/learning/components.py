@@ -99,7 +99,7 @@ def build_learning_components(
         TypeError: TFF cannot use the model or an optimizer.
     """
     check_model(model_fn)
-    check_optimizers(client_optimizer=client_optimizer, server_optimizer=server_optimizer)
+    check_optimizers(client_optimizer_fn=client_optimizer, server_optimizer_fn=server_optimizer)
     built_of = (
         model_fn,
         client_optimizer,

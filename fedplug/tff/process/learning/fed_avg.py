@@ -22,7 +22,13 @@ from fedplug.tff.process.aggregation.encoded_aggregation import (
     model_encoder,
 )
 from fedplug.tff.process.aggregation.secure_aggregation import SecureAggregation
-from fedplug.tff.process.arguments import AnyEncoder, as_aggregator, as_encoder
+from fedplug.tff.process.arguments import (
+    AnyEncoder,
+    as_aggregator,
+    as_encoder,
+    check_replaced,
+    with_weighting,
+)
 from fedplug.tff.process.distribution.downlink import Downlink, build_downlink
 from fedplug.tff.process.learning.components import LearningComponents, build_learning_components
 from fedplug.tff.process.learning.names import variable_names
@@ -36,8 +42,8 @@ __all__ = ["build_weighted_fed_avg"]
 
 def build_weighted_fed_avg(
     model_fn: Callable[[], Any] | Any,
-    client_optimizer: Any,
-    server_optimizer: Any = None,
+    client_optimizer_fn: Any,
+    server_optimizer_fn: Any = None,
     *,
     encoder: AnyEncoder | None = None,
     broadcast_encoder: AnyEncoder | None = None,
@@ -46,6 +52,9 @@ def build_weighted_fed_avg(
     min_size: int = DEFAULT_MIN_SIZE,
     tensor_metrics: bool = False,
     secure_sum: bool = False,
+    client_weighting: Any = None,
+    model_distributor: None = None,
+    model_aggregator: None = None,
     metrics_aggregator: Any = None,
     loop_implementation: Any = None,
 ) -> StatefulClientsProcess:
@@ -69,8 +78,8 @@ def build_weighted_fed_avg(
     Args:
         model_fn: A function that makes a `tff.learning.models.VariableModel`, or a
             `tff.learning.models.FunctionalModel`.
-        client_optimizer: A `tff.learning.optimizers.Optimizer`.
-        server_optimizer: The server's optimizer; default: plain averaging (SGD with learning rate 1).
+        client_optimizer_fn: A `tff.learning.optimizers.Optimizer`; the name is TFF's.
+        server_optimizer_fn: The server's optimizer; default: plain averaging (SGD with learning rate 1).
         encoder: An encoder; an expression such as ``"topk(0.01)"``; rules such as ``{"*/bias": "identity",
             "*": "topk(0.01)"}``, which match `variable_names`; None: uncompressed.
         broadcast_encoder: The same for the server's model, such as ``"bfp(5) | rans"``. It must send every
@@ -86,6 +95,10 @@ def build_weighted_fed_avg(
             ``"sharedk(0.01, clients=10)"``, which encodes the whole update whatever ``min_size`` is, see
             `fedplug.tff.process.aggregation.secure_aggregation.SecureAggregation`. Examples count as weights
             if the encoder has a ``max_weight``.
+        client_weighting: A `tff.learning.ClientWeighting`, as in TFF; ``UNIFORM`` means the aggregator
+            ``"mean(weights='uniform')"``. Only without ``aggregator``, which has weights of its own.
+        model_distributor: Only None; TFF's distributors do not send what ``broadcast_encoder`` makes.
+        model_aggregator: Only None; TFF's factories do not read what encoders send.
         metrics_aggregator: The aggregator of training metrics, see TFF; default:
             `tff.learning.metrics.sum_then_finalize`, or `secure_sum_then_finalize` under ``secure_sum``.
         loop_implementation: A `tff.learning.LoopImplementation`; default: `DATASET_ITERATOR`.
@@ -96,13 +109,15 @@ def build_weighted_fed_avg(
         CapabilityError: The components are not compatible with each other or with the model, see
             `fedplug.tff.process.compatibility`, or ``broadcast_encoder`` leaves entries out or has a large
             error.
-        ConfigError: An expression is not valid, the model has tensors of unknown shape, or ``secure_sum`` is
-            given with ``broadcast_encoder``, with ``tensor_metrics``, or with several encoders.
+        ConfigError: An expression is not valid, the model has tensors of unknown shape, ``secure_sum`` is
+            given with ``broadcast_encoder``, with ``tensor_metrics``, or with several encoders, or
+            ``client_weighting`` with ``aggregator``.
         LoweringError: The current runtime cannot run what ``lowering`` asks for.
         TypeError: TFF cannot use the model or an optimizer.
     """
     chosen_encoder = as_encoder(encoder)
-    chosen_aggregator = as_aggregator(aggregator)
+    check_replaced(model_distributor=model_distributor, model_aggregator=model_aggregator)
+    chosen_aggregator = as_aggregator(with_weighting(aggregator, client_weighting))
     chosen_lowering = choose_lowering(lowering)
     by_examples = chosen_aggregator.weights_by_examples
     if secure_sum:
@@ -111,8 +126,8 @@ def build_weighted_fed_avg(
     weighting = tff.learning.ClientWeighting
     learning = build_learning_components(
         model_fn,
-        client_optimizer,
-        server_optimizer,
+        client_optimizer_fn,
+        server_optimizer_fn,
         weighting=weighting.NUM_EXAMPLES if by_examples else weighting.UNIFORM,
         metrics_aggregator=metrics_aggregator,
         loop_implementation=loop_implementation,

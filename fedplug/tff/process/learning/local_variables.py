@@ -36,9 +36,9 @@ __all__ = ["build_local_variables_fed_avg"]
 def build_local_variables_fed_avg(
     model_fn: Callable[[], Any],
     loss_fn: Callable[[], Any],
-    client_optimizer: Any,
-    local_optimizer: Any,
-    server_optimizer: Any = None,
+    client_optimizer_fn: Any,
+    local_optimizer_fn: Any,
+    server_optimizer_fn: Any = None,
     *,
     local_epochs: int = 1,
     encoder: AnyEncoder | None = None,
@@ -70,9 +70,9 @@ def build_local_variables_fed_avg(
         model_fn: A function that makes a `tff.learning.models.ReconstructionModel`, which separates global
             and local variables. A new client starts with its local initial values.
         loss_fn: A function that makes a `tf.keras.losses.Loss`, the mean over a batch.
-        client_optimizer: A `tff.learning.optimizers.Optimizer` for the global variables on the clients.
-        local_optimizer: The optimizer of the local variables.
-        server_optimizer: The server's optimizer; default: plain averaging (SGD with learning rate 1).
+        client_optimizer_fn: A `tff.learning.optimizers.Optimizer` for the global variables on the clients.
+        local_optimizer_fn: The optimizer of the local variables.
+        server_optimizer_fn: The server's optimizer; default: plain averaging (SGD with learning rate 1).
         local_epochs: Number of passes over the data for the local variables.
         encoder: The encoder of updates, see `build_weighted_fed_avg`.
         broadcast_encoder: The encoder of the global variables, see `build_weighted_fed_avg`. A client's state
@@ -92,7 +92,9 @@ def build_local_variables_fed_avg(
     if not isinstance(local_epochs, int) or isinstance(local_epochs, bool) or local_epochs < 1:
         raise ConfigError(f"local_epochs is {local_epochs!r}; it must be a whole number of at least 1")
     check_optimizers(
-        client_optimizer=client_optimizer, local_optimizer=local_optimizer, server_optimizer=server_optimizer
+        client_optimizer_fn=client_optimizer_fn,
+        local_optimizer_fn=local_optimizer_fn,
+        server_optimizer_fn=server_optimizer_fn,
     )
     chosen_encoder = as_encoder(encoder)
     chosen_aggregator = as_aggregator(aggregator)
@@ -105,9 +107,9 @@ def build_local_variables_fed_avg(
         trainable_type, encoding, chosen_aggregator, chosen_lowering, tensor_metrics=tensor_metrics
     )
     train = build_train(
-        model, client_optimizer, local_optimizer, local_epochs, chosen_aggregator.weights_by_examples
+        model, client_optimizer_fn, local_optimizer_fn, local_epochs, chosen_aggregator.weights_by_examples
     )
-    finalizer = build_finalizer(server_optimizer, model.global_type)
+    finalizer = build_finalizer(server_optimizer_fn, model.global_type)
     downlink = build_downlink(
         model.global_type, broadcast_encoder, model.global_names, min_size, chosen_lowering
     )

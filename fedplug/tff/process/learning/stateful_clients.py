@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import tensorflow_federated as tff
 
 from fedplug.encoders.model.model_encoder import ModelEncoder
+from fedplug.errors import ConfigError
 from fedplug.registry import provenance, resolve
+from fedplug.tff import structures
 from fedplug.tff.aggregators.base import Aggregator
 from fedplug.tff.process.learning.round_output import with_model_weights
 
@@ -21,7 +24,9 @@ class StatefulClientsProcess(tff.templates.IterativeProcess):
     Attributes:
         initialize: ``( -> S@SERVER)``, S a `tff.learning.templates.LearningAlgorithmState`.
         next: ``(<S@SERVER, {D*}@CLIENTS, {C}@CLIENTS> -> <state=S@SERVER, metrics=M@SERVER,
-            client_states={C}@CLIENTS>)``; client states are in the order of the clients.
+            client_states={C}@CLIENTS>)``; client states are in the order of the clients. Called with two
+            arguments, as in TFF, it returns a `tff.learning.templates.LearningProcessOutput`; then clients
+            must have no state.
         initialize_client: ``( -> C)``, the state of a client that takes part for the first time.
         get_model_weights: ``(S -> W)``, W a `tff.learning.models.ModelWeights`.
         set_model_weights: ``(<S,W> -> S)``, the state with other weights, for instance pretrained ones.
@@ -52,6 +57,7 @@ class StatefulClientsProcess(tff.templates.IterativeProcess):
         most_clients: int | None = None,
     ) -> None:
         super().__init__(initialize, next_fn, next_is_multi_arg=True)
+        self._next = _Next(next_fn, initialize_client)
         self.initialize_client = initialize_client
         self.get_model_weights = get_model_weights
         self.set_model_weights = set_model_weights
@@ -62,6 +68,43 @@ class StatefulClientsProcess(tff.templates.IterativeProcess):
         self.clients = clients
         self.most_clients = most_clients
         self.provenance = provenance
+
+    @property
+    def next(self) -> Any:
+        """See the class."""
+        return self._next
+
+
+class _Next:
+    """The computation of a round, in which states may be left out if clients have none."""
+
+    def __init__(self, next_fn: Any, initialize_client: Any) -> None:
+        self._next_fn = next_fn
+        self._initialize_client = initialize_client
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._next_fn, name)
+
+    def __call__(self, *arguments: Any, **named: Any) -> Any:
+        if len(arguments) == 2 and not named:
+            return self._without_states(*arguments)
+        return self._next_fn(*arguments, **named)
+
+    @functools.cached_property
+    def _without_states(self) -> Any:
+        if structures.paths(self._initialize_client.type_signature.result):
+            raise ConfigError(
+                "clients keep state from round to round, such as what error feedback has not sent yet; train "
+                "with fedplug.Trainer(process, client_data), or call next(state, client_data, client_states)"
+            )
+
+        @tff.federated_computation(*self._next_fn.type_signature.parameter[:2])
+        def next_fn(state: Any, client_data: Any) -> Any:
+            none = tff.federated_eval(self._initialize_client, tff.CLIENTS)
+            output = self._next_fn(state, client_data, none)
+            return tff.learning.templates.LearningProcessOutput(output["state"], output["metrics"])
+
+        return next_fn
 
 
 def assemble_process(
