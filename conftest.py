@@ -16,6 +16,7 @@ import collections
 import functools
 import importlib.util
 import os
+import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -118,6 +119,20 @@ def pytest_testnodedown(node: Any) -> None:
     """Hears it."""
     told = getattr(node, "workeroutput", {}).get("left_out", {})
     node.config.stash[left_out] |= collections.Counter(told)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(call: pytest.CallInfo[None]) -> Iterator[None]:
+    """Adds to a failure the output of each program that failed: its error names only the command."""
+    report = yield
+    error = None if call.excinfo is None else call.excinfo.value
+    while error is not None:
+        if isinstance(error, subprocess.CalledProcessError | subprocess.TimeoutExpired):
+            for name, said in (("output", error.stdout), ("errors", error.stderr)):
+                text = said.decode(errors="replace") if isinstance(said, bytes) else said
+                report.sections += [(f"{name} of the program that failed", text)] if text else []
+        error = error.__cause__ or error.__context__
+    return report
 
 
 def pytest_terminal_summary(

@@ -10,6 +10,7 @@ from fedplug.stores import note, recovery
 from fedplug.stores.index import Index
 from fedplug.stores.rows import Entry, SegmentRow
 from fedplug.stores.segment import Extent, SegmentFolder
+from fedplug.stores.segment_list import SegmentList
 
 __all__ = ["Collector"]
 
@@ -24,9 +25,10 @@ class Collector:
     blobs stay in place, so that a read or `verify` reports them.
     """
 
-    def __init__(self, index: Index, segments: SegmentFolder) -> None:
+    def __init__(self, index: Index, segments: SegmentFolder, needed: SegmentList) -> None:
         self._index = index
         self._segments = segments
+        self._needed = needed
 
     def open(self, admit: Callable[[int], None]) -> None:
         """Recovers the segments that a crash left behind, and collects all others.
@@ -40,6 +42,8 @@ class Collector:
         """
         garbage, torn = recovery.recover(self._index, self._segments)
         admit(self._index.generation)
+        with suppress(StoreError):
+            self._write_list()
         for segment in garbage:
             self._segments.remove(segment)
         for segment in torn:
@@ -50,6 +54,7 @@ class Collector:
     def collect(self, segments: Iterable[int]) -> None:
         """Frees as much space of these segments as possible."""
         with suppress(StoreError):
+            self._write_list()
             rows = []
             for segment in segments:
                 row = self._index.segment(segment)
@@ -63,8 +68,12 @@ class Collector:
         sparse = [row.segment for row in rows if self._is_sparse(row)]
         if sparse:
             self._move([entry for segment in sparse for entry in self._index.entries_in(segment)])
+            self._write_list()
             for segment in sparse:
                 self._segments.remove(segment)
+
+    def _write_list(self) -> None:
+        self._needed.write(self._index.segment_numbers())
 
     def _is_sparse(self, row: SegmentRow) -> bool:
         return bool(row.doomed) or 2 * row.live < self._segments.size(row.segment) - row.note

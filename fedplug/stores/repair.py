@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from fedplug.errors import CorruptStoreError, StoreError, StoreInUseError
-from fedplug.stores import note, recovery
+from fedplug.stores import note, recovery, segment_list
 from fedplug.stores.files import sync_folder
 from fedplug.stores.index import LOG, Index, reading
 from fedplug.stores.lock import FolderLock
@@ -138,6 +138,12 @@ def _make_index(folder: Path, report: Report) -> None:
                 f"{segments.path(segment)} has no readable note: states that the index did not name either "
                 "are lost, and their clients begin anew or from an older state"
             )
+    for segment in sorted(segment_list.read(folder) - {*segments.ids(), *told.silent}):
+        report.lost.append(
+            f"{segments.path(segment)} is missing, and so is the index that named its states: their clients "
+            "begin anew or from an older state, and a process whose last round was in it goes back to an "
+            "earlier one"
+        )
     clients = Counter(entry.process for entry in told.newest.values() if not entry.is_server)
     for row in processes.values():
         report.done.append(

@@ -8,6 +8,7 @@ A store's folder has these files::
 
     index.sqlite3            the place of each blob (`fedplug.stores.index`)
     segments/NNN.segment     the blobs (`fedplug.stores.segment`), each a safetensors document
+    segments.list            the needed segments, for repair (`fedplug.stores.segment_list`)
     lock                     held while these change (`fedplug.stores.lock`)
 """
 
@@ -29,6 +30,7 @@ from fedplug.stores.index import Index, copy_index
 from fedplug.stores.lock import LOCK_FILE, FolderLock
 from fedplug.stores.rows import ProcessRow
 from fedplug.stores.segment import SegmentFolder
+from fedplug.stores.segment_list import SegmentList
 from fedplug.stores.sqlite_process import SqliteProcess
 from fedplug.stores.turns import in_turn, refuse_copies
 
@@ -94,7 +96,7 @@ class SqliteStore(StateStore):
             undo.callback(self._index.close)
             self._segments = SegmentFolder(self._path / SEGMENTS)
             sync_folder(self._path)
-            self._collector = Collector(self._index, self._segments)
+            self._collector = Collector(self._index, self._segments, SegmentList(self._path))
             self._collector.open(self._admit)
 
     def _admit(self, generation: int) -> None:
@@ -113,7 +115,7 @@ class SqliteStore(StateStore):
         self._index = Index(copy / INDEX, create=False, named=self._path / INDEX)
         undo.callback(self._index.close)
         self._segments = SegmentFolder(self._path / SEGMENTS)
-        self._collector = Collector(self._index, self._segments)
+        self._collector = Collector(self._index, self._segments, SegmentList(self._path))
         recovery.recover(self._index, self._segments)
         self._index.forbid_writing()
 

@@ -33,7 +33,7 @@ def test_no_id_is_part_of_a_file_name(tmp_path):
         process.commit(0, **round_of(0, ["../up", "/etc/passwd", "x" * 9999, "a\0b"]))
     assert {path.name for path in tmp_path.iterdir()} == {"s"}
     files = {str(path.relative_to(tmp_path / "s")) for path in (tmp_path / "s").rglob("*") if path.is_file()}
-    assert files == {"index.sqlite3", "lock", "segments/0000000001.segment"}
+    assert files == {"index.sqlite3", "lock", "segments.list", "segments/0000000001.segment"}
 
 
 def test_a_store_is_not_opened_twice_by_two_processes(folder):

@@ -62,6 +62,23 @@ def test_a_lost_index_is_made_anew_from_the_segments(folder):
     assert contents(folder) == before
 
 
+@pytest.mark.parametrize("newest", [False, True])
+def test_a_segment_that_is_lost_together_with_the_index_is_named(tmp_path, newest):
+    """Client "a" has an older state in another segment, from which it would go on without a word."""
+    with SqliteStore(tmp_path / "s") as store:
+        process = store.open_process("p", {})
+        for number, clients in enumerate(["abcdef", "a", "b"]):
+            process.commit(number, **round_of(number, clients))
+    segments = sorted((tmp_path / "s" / "segments").iterdir())
+    lost = segments[-1 if newest else 1]
+    lost.unlink()
+    (tmp_path / "s" / "index.sqlite3").unlink()
+    report = repair_store(tmp_path / "s")
+    assert [message.partition(" is missing")[0] for message in report.lost] == [str(lost)]
+    assert "begin anew or from an older state" in report.lost[0]
+    assert repair_store(tmp_path / "s") == ([], [])
+
+
 def test_repair_does_not_restore_rounds_after_a_rewind(folder):
     with SqliteStore(folder, keep_rounds=2) as store:
         process = store.open_process("q")

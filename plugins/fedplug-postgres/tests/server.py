@@ -9,6 +9,7 @@ import shutil
 import signal
 import socket
 import subprocess
+import sys
 import tempfile
 import time
 from collections.abc import Iterator
@@ -37,15 +38,7 @@ class Server:
         self._data = folder / "data"
         with socket.create_server(("127.0.0.1", 0)) as free:
             self.port = free.getsockname()[1]
-        self._run(
-            "initdb",
-            "--pgdata",
-            self._data,
-            "--username=postgres",
-            "--auth=trust",
-            "--encoding=UTF8",
-            "--no-sync",
-        )
+        self._make_data()
         (self._data / "pg_hba.conf").write_text(
             "host all postgres 127.0.0.1/32 trust\nhost all all 127.0.0.1/32 scram-sha-256\n"
         )
@@ -109,13 +102,21 @@ class Server:
         children = Path(f"/proc/{self._process.pid}/task/{self._process.pid}/children").read_text().split()
         return [self._process.pid, *map(int, children)]
 
-    def _run(self, program: str, *arguments: object) -> None:
-        subprocess.run(
-            _as_another([self._programs / program, *arguments]),
-            check=True,
-            capture_output=True,
-            cwd=self._folder,
-        )
+    def _make_data(self) -> None:
+        """Makes the data folder, and tries once more: on a busy machine `initdb` has failed."""
+        command = [self._programs / "initdb", "--pgdata", self._data, "--username=postgres"]
+        command += ["--auth=trust", "--encoding=UTF8", "--no-sync"]
+        for is_last in (False, True):
+            done = subprocess.run(
+                _as_another(command), check=False, capture_output=True, text=True, cwd=self._folder
+            )
+            if done.returncode == 0:
+                return
+            said = f"initdb ended with {done.returncode} and said:\n{done.stdout}{done.stderr}"
+            if is_last:
+                raise RuntimeError(said)
+            print(said, file=sys.stderr)
+            shutil.rmtree(self._data, ignore_errors=True)
 
 
 @contextlib.contextmanager
