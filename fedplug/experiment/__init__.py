@@ -58,7 +58,7 @@ def main(
 
     hide_gpus()
     plans = [
-        Plan(config, Path(path).parent, Path(runs_dir) / config.name, runs)
+        Plan(config, Path(path).absolute().parent, Path(runs_dir).absolute() / config.name, runs)
         for path, config, runs in zip(paths, configs, chosen, strict=True)
         if runs
     ]

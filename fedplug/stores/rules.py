@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 import operator
+import os
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
@@ -12,6 +13,7 @@ from fedplug.errors import ConfigError, StoreError, StoreMismatchError, nearest
 from fedplug.registry import provenance
 
 __all__ = [
+    "absolute",
     "check_commit",
     "check_keep_rounds",
     "check_mapping",
@@ -53,6 +55,14 @@ def folder_of(url: str, prefix: str) -> str:
     if path.startswith("~"):  # shells expand it only at the start of a word
         raise ConfigError(f"{url!r}: write the home folder in full, as '{prefix}/home/...'")
     return path
+
+
+def absolute(url: str) -> str:
+    """Returns the URL with an absolute folder, for objects that open a store later."""
+    scheme, separator, path = url.partition(":///")
+    if not separator or not scheme.endswith("sqlite") or path[:1] in ("", "/", "~"):
+        return url
+    return f"{scheme}{separator}{os.path.abspath(path)}"
 
 
 def check_mapping(what: str, kind: str, value: Any) -> None:

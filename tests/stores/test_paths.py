@@ -6,6 +6,7 @@ from local_store import LocalStore
 import fedplug
 from fedplug.stores.copying import copy_store
 from fedplug.stores.repair import repair_store
+from fedplug.stores.rules import absolute
 from fedplug.stores.sqlite import SqliteStore
 from fedplug.testing.rounds import round_of
 
@@ -44,3 +45,11 @@ def test_what_was_looked_into_and_copied_is_the_store_of_that_moment(tmp_path, m
         monkeypatch.chdir("/")
         assert store.open_process("p").client_ids() == ["a", "b"]
         store.open_process("p").verify()
+
+
+@pytest.mark.parametrize("scheme", ["sqlite", "ray+sqlite"])
+def test_a_url_that_is_opened_later_can_be_made_absolute(tmp_path, monkeypatch, scheme):
+    monkeypatch.chdir(tmp_path)
+    assert absolute(f"{scheme}:///a/b?keep_rounds=5") == f"{scheme}:///{tmp_path}/a/b?keep_rounds=5"
+    for url in (f"{scheme}:////a/b", "memory://", "postgresql://user@host/database", "other:///a"):
+        assert absolute(url) == url

@@ -40,7 +40,7 @@ class CompressMod:
             state_dir: The folder of clients' states, unless the node's configuration has
                 ``fedplug-state-dir``. None means the folder ``fedplug`` in Flower's own.
         """
-        self._state_dir = state_dir
+        self._state_dir = None if state_dir is None else Path(state_dir).expanduser().absolute()
 
     def __call__(self, message: Message, context: Context, call_next: ClientAppCallable) -> Message:
         """Runs the app on the model, and replaces the arrays of its reply by payloads.

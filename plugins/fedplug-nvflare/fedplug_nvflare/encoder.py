@@ -16,6 +16,7 @@ from nvflare.app_common.app_constant import AppConstants
 
 import fedplug
 from fedplug.errors import NonFiniteError
+from fedplug.stores.rules import absolute
 from fedplug_nvflare.constants import Constants
 from fedplug_nvflare.tracking import track_bytes
 from fedplug_nvflare.update import (
@@ -88,6 +89,7 @@ class FedplugEncoder(WeightFilter):
         super().__init__(DataKind.WEIGHTS, DataKind.WEIGHT_DIFF)
         self.codec = codec  # NVFlare reads a component's arguments from its attributes
         self.store = store
+        self._url = None if store is None else absolute(store)
         self._codec = fedplug.codec(codec, min_size=min_size).require_updates()
         self.min_size = self._codec.min_size
         self._exactly: dict[str, list[str]] = {}
@@ -127,7 +129,7 @@ class FedplugEncoder(WeightFilter):
             raise ValueError("the update is compressed already; add one FedplugEncoder to a task")
         round_num, accepted, constants, run = fl_ctx.get_prop(_TASK) or (0, None, Constants({}), None)
         identity, job = fl_ctx.get_identity_name(), fl_ctx.get_job_id()
-        with fedplug.open_store(state_url(self.store, fl_ctx)) as store:
+        with fedplug.open_store(state_url(self._url, fl_ctx)) as store:
             client = fedplug.ClientCodec(self._codec, store, identity, training=f"{job} {run}")
             before = client.pending
             settled = client.settle(accepted)

@@ -12,6 +12,7 @@ from nvflare.app_common.app_constant import AppConstants
 import fedplug
 from fedplug.codecs import BUILT_IN, DEFAULT_MAX_BYTES
 from fedplug.errors import FedplugError
+from fedplug.stores.rules import absolute
 from fedplug.versions.message import read
 from fedplug_nvflare.encoder import state_url
 from fedplug_nvflare.global_model import native
@@ -57,6 +58,7 @@ class FedplugReceiver(WeightFilter):
         """
         super().__init__(DataKind.WEIGHTS)
         self.store = store
+        self._url = None if store is None else absolute(store)
         self.max_bytes = max_bytes
         self.wire_ids = wire_ids
 
@@ -64,7 +66,7 @@ class FedplugReceiver(WeightFilter):
         """Reports the stored version when the job starts; ends the job at a task that it cannot decode."""
         if event_type == EventType.START_RUN:
             _report(None, fl_ctx)  # even if the store cannot be opened, so that the first task says so
-            with fedplug.open_store(state_url(self.store, fl_ctx)) as store:
+            with fedplug.open_store(state_url(self._url, fl_ctx)) as store:
                 _report(self._opened(store, fl_ctx).version, fl_ctx)
             return
         reason = None
@@ -90,7 +92,7 @@ class FedplugReceiver(WeightFilter):
         message, as_torch = found
         round_num = shareable.get_header(AppConstants.CURRENT_ROUND) or 0
         try:
-            with fedplug.open_store(state_url(self.store, fl_ctx)) as store:
+            with fedplug.open_store(state_url(self._url, fl_ctx)) as store:
                 receiver = self._opened(store, fl_ctx)
                 try:
                     model = receiver.apply(message)

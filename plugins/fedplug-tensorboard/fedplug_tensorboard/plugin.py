@@ -66,7 +66,7 @@ def log_to(folder: str | Path | None) -> None:
         folder: The folder of the logs for ``tensorboard --logdir``; None for the environment variable.
     """
     _sink.close()
-    _sink.folder = None if folder is None else Path(folder)
+    _sink.folder = None if folder is None else Path(folder).absolute()
     _sink.experiment = ""  # the rounds from now on belong to another experiment
 
 

@@ -33,7 +33,7 @@ class Writer:
 
     def __init__(self, folder: str | Path) -> None:
         """Initializes a writer for ``folder``, which need not exist."""
-        self._folder = Path(folder)
+        self._folder = Path(folder).absolute()
         self._file: BinaryIO | None = None
 
     def begin_at(self, step: int) -> None:

@@ -45,7 +45,7 @@ class CompressedSecAggMod:
         Args:
             state_dir: See `CompressMod`.
         """
-        self._state_dir = state_dir
+        self._state_dir = None if state_dir is None else Path(state_dir).expanduser().absolute()
 
     def __call__(self, message: Message, context: Context, call_next: ClientAppCallable) -> Message:
         """Takes part in a stage of SecAgg+.
