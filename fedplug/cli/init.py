@@ -29,7 +29,7 @@ def add_parser(commands: Any, common: argparse.ArgumentParser) -> None:
 def _init(arguments: argparse.Namespace) -> int:
     path = Path(arguments.file)
     name = re.sub(r"[^A-Za-z0-9_-]+", "-", path.stem).strip("-") or "experiment"
-    text = _TEMPLATE.read_text(encoding="utf-8").replace("NAME", name).replace("FILE", str(path))
+    text = _TEMPLATE.read_text(encoding="utf-8").replace("NAME", name).replace("FILE", printable(str(path)))
     try:
         with path.open("x", encoding="utf-8") as file:
             file.write(text)

@@ -117,6 +117,13 @@ def read_progress(folder: Path, log: Rows) -> Progress | None:
         folder: ``runs/NAME``, which need not exist yet.
         log: The rows of its ``metrics.jsonl``.
     """
+    try:
+        return _progress(folder, log)
+    except (AttributeError, KeyError, TypeError, ValueError):
+        return None  # its files are not those of an experiment
+
+
+def _progress(folder: Path, log: Rows) -> Progress | None:
     config = _json(folder / "config.json")
     if not _is_experiment(config):
         return None

@@ -24,6 +24,12 @@ def test_the_file_is_a_configuration_with_its_own_name(tmp_path, capsys):
     assert len(config.runs) == 2
 
 
+def test_a_name_outside_unicode_is_escaped(tmp_path):
+    path = tmp_path / "\udcff.toml"  # the byte 255
+    assert main(["init", str(path)]) == 0
+    assert r"\udcff.toml" in path.read_text(encoding="utf-8")
+
+
 def test_the_file_has_every_key_and_comments_show_the_defaults(tmp_path):
     path = tmp_path / "all.toml"
     assert main(["init", str(path)]) == 0

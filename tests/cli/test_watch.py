@@ -120,6 +120,15 @@ def test_the_existing_experiments_are_listed(two, name, command, capsys, monkeyp
     assert said.endswith("; there are: runs/a, runs/b\n")
 
 
+@pytest.mark.parametrize(
+    "text", ['{"runs": [1]}', '{"runs": [{"name": "x"}]}', "[" * 9999, '{"runs": {"a": 1}, "seed": 0}', "\0"]
+)
+def test_a_folder_of_something_else_is_no_experiment(tmp_path, capsys, text):
+    (tmp_path / "config.json").write_text(text)
+    assert main(["watch", str(tmp_path)]) == 2
+    assert f"there is no experiment in {tmp_path}" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize("option", [[], ["--once"]])
 @pytest.mark.parametrize("name", [".", "absent", "absent/too", "file"])
 def test_what_is_no_experiment_is_an_error(tmp_path, capsys, option, name):
