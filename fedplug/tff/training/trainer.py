@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import logging
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -30,6 +31,8 @@ from fedplug.tff.training.round_checks import (
 )
 
 __all__ = ["ClientData", "ClientDataset", "OverSampling", "Trainer"]
+
+_log = logging.getLogger("fedplug")
 
 
 class Trainer:
@@ -224,6 +227,7 @@ class Trainer:
             round_metrics, metadata = with_participation(round_metrics, data, ids)
             ids = metadata["took_part"]
         metrics = _to_json(round_metrics)
+        _log_no_update(round_num, metrics, len(ids))
         self._states.commit(
             round_num,
             client_states=self._next_states(ids, output["client_states"]),
@@ -339,6 +343,19 @@ def _is_whole(value: Any) -> bool:
 def _to_arrays(value: Any, type_spec: Any) -> dict[str, np.ndarray[Any, Any]]:
     leaves = structures.flatten(value, type_spec)
     return {path: np.asarray(leaf) for path, leaf in zip(structures.paths(type_spec), leaves, strict=True)}
+
+
+def _log_no_update(round_num: int, metrics: Any, clients: int) -> None:
+    """Logs an error if no client of a round sent a payload."""
+    found = metrics.get("aggregator") if isinstance(metrics, dict) else None
+    if isinstance(found, dict) and found.get("payloads") == 0:
+        _log.error(
+            "fedplug: round %d: no update was accepted: %s of %d updates hold a NaN or an infinity, and the "
+            "other clients have no examples",
+            round_num,
+            found.get("nonfinite_updates"),
+            clients,
+        )
 
 
 def _to_json(value: Any) -> Any:

@@ -40,7 +40,7 @@ KEY = "fedplug"
 FORMAT = 1
 """The format version; it increases when an older package would misread a record."""
 
-STYPE = "fedplug: CompressMod() goes first in mods, Compressed() around all strategies"
+STYPE = "fedplug: CompressMod() first, Compressed() outermost"
 """The serialization of the array of payloads: in sequence, in the order of the model.
 
 Flower's error for code that cannot read an array consists of this name, so the name says what to change.
@@ -52,7 +52,7 @@ MASKED_KEY = "fedplug-masked"
 MODEL_KEY = "fedplug-model"
 """The key of the records about a compressed model."""
 
-MODEL_STYPE = "fedplug: CompressMod() goes first in ClientApp(mods=[...]), for all functions"
+MODEL_STYPE = "fedplug: CompressMod() goes first in ClientApp(mods=[...])"
 """The serialization of a compressed model: the message of a `fedplug.Broadcaster`."""
 
 _TRAINING = re.compile(r"[0-9a-f]{16}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import tracemalloc
 from pathlib import Path
 from typing import Any
@@ -138,7 +139,7 @@ def test_the_error_of_a_mod_in_the_wrong_place_says_where_it_belongs(
     strategy = Compressed(inner, TOPK, broadcast_encoder=broadcast_encoder)
     nodes.run_rounds(strategy, (1,), new_model())
     assert "no update was accepted" in log[-1]
-    assert "CompressMod() goes first in" in log[-1]
+    assert re.search(r"CompressMod\(\) (goes )?first", log[-1])
 
 
 def test_a_mod_of_one_function_alone_is_an_error_of_the_others_that_says_so(nodes: Nodes) -> None:
@@ -154,14 +155,14 @@ def test_a_mod_of_one_function_alone_is_an_error_of_the_others_that_says_so(node
     strategy = Compressed(FedAvg(), TOPK, broadcast_encoder="auto")
     sent = strategy.configure_evaluate(1, record(new_model()), ConfigRecord(), nodes)
     for reply in nodes.send_and_receive(sent):
-        assert "CompressMod() goes first in ClientApp(mods=[...]), for all functions" in reply.error.reason
+        assert "CompressMod() goes first in ClientApp(mods=[...])" in reply.error.reason
 
 
 def test_the_error_of_a_wrapper_around_compressed_says_what_belongs_outside(nodes: Nodes) -> None:
     for node in (1, 2):
         nodes.add(node)
     strategy = DifferentialPrivacyServerSideFixedClipping(Compressed(FedAvg(), TOPK), 0.1, 1.0, 2)
-    with pytest.raises(TypeError, match=r"Compressed\(\) around all strategies"):
+    with pytest.raises(TypeError, match=r"Compressed\(\) outermost"):
         nodes.run_rounds(strategy, (1,), new_model())
 
 

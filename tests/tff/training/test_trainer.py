@@ -267,6 +267,17 @@ def test_every_round_is_kept_with_the_signature_and_reported_to_observers(
     assert kept == process.provenance
 
 
+def test_a_round_without_an_accepted_update_logs_an_error_that_says_why(process, caplog) -> None:
+    nan = tf.data.Dataset.from_tensors((np.full((4, 100), np.nan, np.float32), np.zeros((4, 1), np.float32)))
+    nan = nan.map(lambda x, y: (tf.ensure_shape(x, [None, 100]), tf.ensure_shape(y, [None, 1])))
+    nothing = nan.take(0)
+    trainer = Trainer(process, {"a": nan, "b": nan, "c": nothing}, clients_per_round=3)
+    trainer.run(1)
+    (record,) = caplog.records
+    assert record.levelname == "ERROR"
+    assert "round 1: no update was accepted: 2 of 3 updates hold a NaN or an infinity" in record.message
+
+
 def test_observers_receive_the_measurements_of_a_model(process, client_data, monkeypatch) -> None:
     arguments = ("process", "process_id", "round_num", "metrics")
     told = observe(monkeypatch, "fedplug_round_evaluated", *arguments)
