@@ -10,13 +10,14 @@ process with one thread; times are medians of processor time.
 from __future__ import annotations
 
 import datetime
+import functools
 import os
 import statistics
 import subprocess
 import sys
 import time
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -207,6 +208,57 @@ def _zipnn() -> Method:
     )
 
 
+def whole_models(cases: Sequence[Versions]) -> Iterator[str]:
+    """Yields the table of methods that need no older version."""
+    drawn = np.random.default_rng(0).normal(0, 0.02, WEIGHTS)
+    models: dict[str, list[NDArray[Any]]] = {
+        f"{versions.name.partition(',')[0]}, bfloat16": list(versions.arrays(versions.old).values())
+        for versions in (cases[0], cases[-1])
+    }
+    models |= {f"synthetic, {name}": [drawn.astype(name)] for name in ("float16", "float32")}
+    yield from ("## Whole models: bits per weight, and GB of model per second: encode, decode", "")
+    yield f"| method | {' | '.join(models)} |"
+    yield "| --- |" + " ---: |" * len(models)
+    rows: dict[str, str] = {}
+    for arrays in models.values():
+        for name, encode, decode in _coders(arrays):
+            code = encode()
+            if decode(code) != _joined(arrays):
+                raise AssertionError(f"{name} does not return the model")
+            bits = 8 * sum(map(len, code)) / sum(each.size for each in arrays)
+            gigabytes = sum(each.nbytes for each in arrays) / 1e9
+            encoding = gigabytes / _median_seconds(encode)
+            decoding = gigabytes / _median_seconds(functools.partial(decode, code))
+            rows[name] = rows.get(name, f"| {name} |") + f" {bits:.2f} ({encoding:.2f}, {decoding:.2f}) |"
+    yield from rows.values()
+
+
+def _coders(
+    arrays: list[NDArray[Any]],
+) -> Iterator[tuple[str, Callable[[], list[bytes]], Callable[[list[bytes]], bytes]]]:
+    import zstandard
+    from zipnn import ZipNN
+
+    data, codec = _joined(arrays), fedplug.codec("planes", min_size=0)
+    yield (
+        "**`planes`**",
+        lambda: [codec.encode(each)[0] for each in arrays],
+        lambda code: _joined([fedplug.decode(each) for each in code]),
+    )
+    to, of = zstandard.ZstdCompressor(3), zstandard.ZstdDecompressor()
+    yield "zstd-3", lambda: [to.compress(data)], lambda code: of.decompress(code[0])
+    zipnn = ZipNN(input_format="byte", bytearray_dtype=arrays[0].dtype.name, threads=1)
+    yield (
+        "zipnn",
+        lambda: [bytes(zipnn.compress(bytearray(data)))],
+        lambda code: bytes(zipnn.decompress(bytearray(code[0]))),
+    )
+
+
+def _joined(arrays: list[NDArray[Any]]) -> bytes:
+    return b"".join(each.tobytes() for each in arrays)
+
+
 def _median_seconds(call: Callable[[], Any]) -> float:
     """Returns the median of processor time, of all threads."""
     times = []
@@ -262,8 +314,20 @@ def report() -> str:
         "in bfloat16, before and after steps of AdamW with a rate of 3e-6. The rows of fedplug have",
         "the names and checksums of all arrays.",
     ]
+    whole = list(whole_models(cases))
     return "\n".join(
-        ["# Exact differences between versions of a model", "", *words, "", *lines, "", *speeds, ""]
+        [
+            "# Exact differences between versions of a model",
+            "",
+            *words,
+            "",
+            *lines,
+            "",
+            *speeds,
+            "",
+            *whole,
+            "",
+        ]
     )
 
 

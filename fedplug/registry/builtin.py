@@ -34,6 +34,13 @@ def fedplug_encoders() -> list[EncoderSpec]:
             executes_on=EXECUTIONS,
         ),
         EncoderSpec(
+            name="planes",
+            target="fedplug.encoders.standalone.planes:Planes",
+            summary="every element exactly, the bytes of floats entropy-coded by planes",
+            wire_id="planes/1",
+            executes_on=("numpy",),
+        ),
+        EncoderSpec(
             name="topk",
             target="fedplug.encoders.sparsifiers.topk:TopK",
             summary="the k entries of largest magnitude, with error feedback",

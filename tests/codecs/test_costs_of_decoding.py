@@ -26,6 +26,7 @@ WIDEST = 2**31 - 1
 SCRATCH = 2 * 2**20  # for two threads, and Python's own memory
 EXPRESSIONS = [
     "identity",
+    "planes",
     "topk(1.0)",
     "topk(1.0) | raw | rice",
     "topk(1.0) | bitmap",

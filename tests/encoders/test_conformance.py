@@ -46,6 +46,7 @@ SUITES = {
         "shapes": ((), (0,), (7,), (3, 5), (600,)),
         "dtypes": ("float32",),
     },
+    "planes": FAMILY,
     "terngrad": FAMILY,
     "sign": FAMILY,
     "qsgd(2, block_size=1024) | rans": {**FAMILY, **IN_TFF},
