@@ -44,7 +44,7 @@ def whole_file(path: Path) -> Iterator[BinaryIO]:
             with suppress(PermissionError):  # only root may give a file away
                 os.fchown(descriptor, replaced.st_uid, replaced.st_gid)
             os.fchmod(descriptor, stat.S_IMODE(replaced.st_mode))
-        with os.fdopen(os.dup(descriptor), "wb") as file:
+        with os.fdopen(descriptor, "wb", closefd=False) as file:
             yield file
             file.flush()
             os.fsync(descriptor)

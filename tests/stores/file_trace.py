@@ -28,8 +28,9 @@ _TEXT = re.compile(r'"((?:\\x[0-9a-f]{2})*)"')
 class Op(NamedTuple):
     """One change, or one wait until changes are on the disk.
 
-    ``kind`` is "write", "length", "link", "unlink", "sync" (of a file), "sync names" or "said". ``file`` is
-    the number of the file for what concerns contents, ``name`` its path within the folder.
+    ``kind`` is "write", "length", "link", "unlink", "rename", "sync" (of a file), "sync names" or "said".
+    ``file`` is the number of the file for what concerns contents, ``name`` its path within the folder. A
+    rename, which is atomic, has the name before in ``data``.
     """
 
     kind: str
@@ -100,7 +101,7 @@ class Trace:
             elif op.kind == "sync names":
                 folders.add(op.name)
             elif (op.kind in ("write", "length") and op.file not in files) or (
-                op.kind in ("link", "unlink") and str(Path(op.name).parent) not in folders
+                op.kind in ("link", "unlink", "rename") and str(Path(op.name).parent) not in folders
             ):
                 found.append(position)
         return found[::-1]
@@ -122,6 +123,9 @@ class Trace:
                 names[op.name] = op.file
             elif op.kind == "unlink":
                 names.pop(op.name, None)
+            elif op.kind == "rename":
+                names.pop(op.data.decode(), None)
+                names[op.name] = op.file
         return {name: bytes(contents.get(file, b"")) for name, file in names.items()}
 
     def _new(self, name: str, content: bytes) -> int:
@@ -138,6 +142,11 @@ class Trace:
             return
         if call == "openat":
             yield from self._opened(int(result), texts[0].decode(), plain[2])
+        elif call == "rename" and (old := self._name(texts[0].decode())) is not None:
+            new = self._name(texts[1].decode())
+            assert new is not None, "the model does not know files that leave the folder"
+            self._now[new] = self._now.pop(old)
+            yield Op("rename", self._now[new], new, data=old.encode())
         elif call in ("unlink", "unlinkat", "rename", "mkdir"):
             name = self._name(texts[0].decode())
             assert name is None or call.startswith("unlink"), f"the model does not know {call}"
