@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from typing import Any
 
 from nvflare.apis.dxo import DXO, DataKind, MetaKey
@@ -17,6 +16,7 @@ import fedplug
 from fedplug.errors import FedplugError
 from fedplug.versions import LOSSLESS
 from fedplug_nvflare.global_model import is_torch
+from fedplug_nvflare.lock import Lock
 from fedplug_nvflare.update import SEND_DIFFERENCES, VERSION, compressed_model
 from fedplug_nvflare.weight_filter import WeightFilter
 
@@ -52,7 +52,7 @@ class FedplugBroadcaster(WeightFilter):
         super().__init__(DataKind.WEIGHTS)
         self.encoder = encoder  # NVFlare reads a component's arguments from its attributes
         self._broadcaster = fedplug.Broadcaster(encoder)
-        self._lock = threading.Lock()
+        self._lock = Lock()
         self._models = self._sent = self._dense = 0
 
     def handle_event(self, event_type: str, fl_ctx: FLContext) -> None:

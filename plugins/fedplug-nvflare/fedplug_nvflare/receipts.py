@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import secrets
-import threading
 from pathlib import Path
 
 from nvflare.apis.event_type import EventType
@@ -20,6 +19,7 @@ from nvflare.app_common.app_constant import AppConstants
 from nvflare.app_common.app_event_type import AppEventType
 
 from fedplug.stores.files import whole_file
+from fedplug_nvflare.lock import Lock
 from fedplug_nvflare.update import ACCEPTED, RECEIPT, REFUSED, SERVED, mean_of
 
 __all__ = ["Receipts"]
@@ -58,7 +58,7 @@ class Receipts:
         self._accepted: dict[str, str] = {}
         self._written: dict[str, str] = {}
         self._is_training = False
-        self._lock = threading.Lock()
+        self._lock = Lock()
 
     def handle_event(self, event_type: str, fl_ctx: FLContext) -> None:
         """Handles an event of NVFlare's server.
