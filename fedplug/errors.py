@@ -13,6 +13,7 @@ __all__ = [
     "ComputationError",
     "ConfigError",
     "CorruptStoreError",
+    "DTypeError",
     "FedplugError",
     "LoweringError",
     "MissingDependencyError",
@@ -75,6 +76,10 @@ def _restored(kind: type[FedplugError], args: tuple[Any, ...], attributes: dict[
 
 class ArgumentError(FedplugError, ValueError):
     """An array or a number passed to a function has the wrong dtype, layout, shape or range."""
+
+
+class DTypeError(ArgumentError, TypeError):
+    """An argument has the wrong dtype or type, such as 0.01 where a whole number is required."""
 
 
 class ConfigError(FedplugError, ValueError):

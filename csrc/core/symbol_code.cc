@@ -177,6 +177,43 @@ std::int64_t PackedSymbolBytes(std::int64_t count, int bits) {
   return BytesFor(count * bits);
 }
 
+Status PackSymbols(const std::uint8_t* symbols, std::int64_t count, int bits,
+                   std::uint8_t* packed) {
+  if (Status status = CheckSymbols(count, bits); !status.ok()) return status;
+  std::uint8_t used = 0;
+  for (std::int64_t i = 0; i < count; ++i) used |= symbols[i];
+  if (used >> bits != 0) {
+    return {StatusCode::kInvalidArgument,
+            "a symbol has more than " + std::to_string(bits) + " bits"};
+  }
+  SimdLevel level;
+  if (Status status = FindSimdLevel(&level); !status.ok()) return status;
+  SymbolChunks chunks(level, count, bits);
+  for (std::int64_t c = 0; c < chunks.size(); ++c) {
+    std::copy_n(symbols + c * kChunk, chunks.SymbolsIn(c),
+                chunks.Symbols(packed, c));
+    chunks.Pack(c, packed);
+  }
+  return {};
+}
+
+Status UnpackSymbols(const std::uint8_t* packed, std::int64_t count, int bits,
+                     std::uint8_t* symbols) {
+  if (Status status = CheckSymbols(count, bits); !status.ok()) return status;
+  if (HasBitsLeftOver(packed, count, bits)) {
+    return {StatusCode::kDataLoss,
+            "packed symbols: bits are set after the last symbol"};
+  }
+  SimdLevel level;
+  if (Status status = FindSimdLevel(&level); !status.ok()) return status;
+  SymbolChunks chunks(level, count, bits);
+  for (std::int64_t c = 0; c < chunks.size(); ++c) {
+    std::copy_n(chunks.Unpack(packed, c), chunks.SymbolsIn(c),
+                symbols + c * kChunk);
+  }
+  return {};
+}
+
 Status EncodeSymbols(const std::uint8_t* packed, std::int64_t bytes,
                      std::int64_t count, int bits, SymbolForm form,
                      const CodePlace& place) {

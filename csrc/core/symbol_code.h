@@ -75,6 +75,23 @@ Status CheckSymbols(std::int64_t count, std::int64_t bits);
 // REQUIRES: CheckSymbols(count, bits) is ok
 std::int64_t PackedSymbolBytes(std::int64_t count, int bits);
 
+// Packs symbols of one byte each. Refuses (kInvalidArgument) what CheckSymbols
+// does, and a symbol of more than `bits` bits, before it writes.
+//
+// SHAPE:    symbols[count], packed[PackedSymbolBytes(count, bits)]
+// THREADS:  the caller's only
+// COST:     two passes over the symbols
+Status PackSymbols(const std::uint8_t* symbols, std::int64_t count, int bits,
+                   std::uint8_t* packed);
+
+// The inverse, for untrusted bytes. Refuses what CheckSymbols does, and
+// (kDataLoss) unused bits that are set, before it writes.
+//
+// SHAPE:    packed[PackedSymbolBytes(count, bits)], symbols[count]
+// THREADS:  the caller's only
+Status UnpackSymbols(const std::uint8_t* packed, std::int64_t count, int bits,
+                     std::uint8_t* symbols);
+
 // Returns the place for `bytes` bytes of a code; null: they are not written.
 using CodePlace = std::function<std::uint8_t*(std::int64_t bytes)>;
 

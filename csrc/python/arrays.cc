@@ -78,8 +78,8 @@ py::object Attribute(const py::handle& object, const char* name) {
 Flat UsableArray(const py::object& object, const char* name, Access access) {
   const std::string parameter = name;
   if (!py::isinstance<py::array>(object)) {
-    ThrowArgumentError(parameter + " must be a NumPy array, not " +
-                       Text(py::type::of(object).attr("__name__")));
+    Throw("DTypeError", parameter + " must be a NumPy array, not " +
+                            Text(py::type::of(object).attr("__name__")));
   }
   py::array array = py::reinterpret_borrow<py::array>(object);
   if ((array.flags() & py::array::c_style) == 0) {
@@ -103,8 +103,8 @@ Flat UsableArray(const py::object& object, const char* name, Access access) {
 
 [[noreturn]] void ThrowWrongDType(const Flat& flat, const char* name,
                                   const std::string& wanted) {
-  ThrowArgumentError(std::string(name) + " has dtype " +
-                     Text(flat.array.dtype()) + "; it must be " + wanted);
+  Throw("DTypeError", std::string(name) + " has dtype " +
+                          Text(flat.array.dtype()) + "; it must be " + wanted);
 }
 
 }  // namespace

@@ -97,9 +97,53 @@ py::array_t<std::uint8_t> DecodeSymbolArray(const py::object& code_object,
   return packed;
 }
 
+py::array_t<std::uint8_t> Pack(const py::object& symbols_object,
+                               std::int64_t bits) {
+  const Flat symbols = FlatArray(symbols_object, "symbols", DType::kUInt8);
+  ThrowUnlessOk(CheckSymbols(symbols.size, bits));
+  const int width = static_cast<int>(bits);
+  auto packed =
+      NewArrayOf<std::uint8_t>(PackedSymbolBytes(symbols.size, width));
+  std::uint8_t* const bytes = packed.mutable_data();
+  Status status;
+  {
+    const WithoutGil released;
+    status =
+        PackSymbols(symbols.Read<std::uint8_t>(), symbols.size, width, bytes);
+  }
+  ThrowUnlessOk(status);
+  return packed;
+}
+
+py::array_t<std::uint8_t> Unpack(const py::object& packed_object,
+                                 std::int64_t count, std::int64_t bits) {
+  const Flat packed = FlatArray(packed_object, "packed", DType::kUInt8);
+  ThrowUnlessOk(CheckSymbols(count, bits));
+  const int width = static_cast<int>(bits);
+  if (packed.size != PackedSymbolBytes(count, width)) {
+    Throw("PayloadError",
+          "packed symbols: " + std::to_string(count) + " of " +
+              std::to_string(bits) + " bits take " +
+              std::to_string(PackedSymbolBytes(count, width)) +
+              " bytes, not " + std::to_string(packed.size));
+  }
+  auto symbols = NewArrayOf<std::uint8_t>(count);
+  std::uint8_t* const symbol = symbols.mutable_data();
+  Status status;
+  {
+    const WithoutGil released;
+    status = UnpackSymbols(packed.Read<std::uint8_t>(), count, width, symbol);
+  }
+  ThrowUnlessOk(status);
+  return symbols;
+}
+
 }  // namespace
 
 void RegisterSymbolCode(py::module_& module) {
+  module.def("pack_symbols", &Pack, py::arg("symbols"), py::arg("bits"));
+  module.def("unpack_symbols", &Unpack, py::arg("packed"), py::arg("count"),
+             py::arg("bits"));
   module.def("encode_symbols", &EncodeSymbolArray, py::arg("packed"),
              py::arg("count"), py::arg("bits"), py::arg("form"));
   module.def("frame_symbols", &FrameSymbols, py::arg("data"), py::arg("start"),

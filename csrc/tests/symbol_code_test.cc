@@ -112,6 +112,25 @@ TEST(SymbolCode, RoundTripsAndEncodesLikeTheReference) {
   }
 }
 
+TEST(PackedSymbols, FollowEachOtherWithoutGapsAndAreReadBack) {
+  Random random(4);
+  for (int bits = 1; bits <= 8; ++bits) {
+    for (const std::int64_t count : {0, 1, 7, 8, 9, 1023, 1024, 1025, 5000}) {
+      SCOPED_TRACE("bits " + std::to_string(bits) + ", count " +
+                   std::to_string(count));
+      const Bytes symbols = RandomSymbols(count, bits, 1000.0, random);
+      const Bytes expected = Pack(symbols, bits);
+      Buffer<std::uint8_t> from(symbols, 0);
+      Buffer<std::uint8_t> packed(Bytes(expected.size(), 0xaa), 0);
+      EXPECT_TRUE(PackSymbols(from.data(), count, bits, packed.data()).ok());
+      EXPECT_EQ(packed.ToVector(), expected);
+      Buffer<std::uint8_t> back(Bytes(symbols.size(), 0xaa), 0);
+      EXPECT_TRUE(UnpackSymbols(packed.data(), count, bits, back.data()).ok());
+      EXPECT_EQ(back.ToVector(), symbols);
+    }
+  }
+}
+
 TEST(SymbolCode, ManySymbolsHaveMoreLanes) {
   Random random(2);
   for (const std::int64_t count : {65535, 65536, 65537, 70000}) {

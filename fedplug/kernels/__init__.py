@@ -48,7 +48,13 @@ from fedplug.kernels.sparse_form import (
     sparse_body,
     split_sparse_body,
 )
-from fedplug.kernels.symbol_code import decode_symbols, encode_symbols, frame_symbols
+from fedplug.kernels.symbol_code import (
+    decode_symbols,
+    encode_symbols,
+    frame_symbols,
+    pack_symbols,
+    unpack_symbols,
+)
 from fedplug.kernels.system import empty, num_threads, simd_level
 from fedplug.kernels.threshold import threshold_residual
 from fedplug.kernels.topk import (
@@ -101,6 +107,7 @@ __all__ = [
     "low_rank_residual",
     "matrix_times",
     "num_threads",
+    "pack_symbols",
     "random_uniform",
     "random_words",
     "read_entries",
@@ -115,4 +122,5 @@ __all__ = [
     "topk_momentum",
     "topk_residual",
     "unframe",
+    "unpack_symbols",
 ]

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fedplug import _kernels
+from fedplug.kernels.arguments import real, whole
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -50,5 +51,7 @@ def chunked_topk_residual(
         NonFiniteError: A sum is NaN or infinite; ``count`` of the error has their number. ``residual`` is
             unchanged.
     """
-    share = np.full(1, decay, np.asarray(delta).dtype)
-    return _kernels.chunked_topk_residual(delta, residual, k, chunk, share, residual_out)
+    share = np.full(1, real("decay", decay), np.asarray(delta).dtype)
+    return _kernels.chunked_topk_residual(
+        delta, residual, whole("k", k), whole("chunk", chunk), share, residual_out
+    )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from fedplug import _kernels
+from fedplug.kernels.arguments import whole
 
 if TYPE_CHECKING:
     import numpy as np
@@ -33,7 +34,9 @@ def encode_difference(
     Raises:
         ArgumentError: An array cannot be used, or another argument is out of range.
     """
-    return _kernels.encode_difference(before, after, item_bytes, mantissa_bits)
+    return _kernels.encode_difference(
+        before, after, whole("item_bytes", item_bytes), whole("mantissa_bits", mantissa_bits)
+    )
 
 
 def decode_difference(
@@ -57,4 +60,6 @@ def decode_difference(
         ArgumentError: An array cannot be used, or another argument is out of range.
         PayloadError: The bytes are not such a code for ``before``.
     """
-    _kernels.decode_difference(code, before, out, item_bytes, mantissa_bits)
+    _kernels.decode_difference(
+        code, before, out, whole("item_bytes", item_bytes), whole("mantissa_bits", mantissa_bits)
+    )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from fedplug import _kernels
+from fedplug.kernels.arguments import whole
 
 if TYPE_CHECKING:
     import numpy as np
@@ -35,7 +36,7 @@ def encode_indices(indices: NDArray[np.int32], size: int, *, form: IndexForm = "
         ArgumentError: An array or the form cannot be used, or an index is out of range or not above the one
             before it.
     """
-    return _kernels.encode_indices(indices, size, form)
+    return _kernels.encode_indices(indices, whole("size", size), form)
 
 
 def decode_indices(
@@ -64,4 +65,4 @@ def decode_indices(
             ``0 <= count <= size < 2**31`` does not hold.
         PayloadError: This is not the code of ``count`` indices below ``size``.
     """
-    return _kernels.decode_indices(code, count, size, form, out)
+    return _kernels.decode_indices(code, whole("count", count), whole("size", size), form, out)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fedplug import _kernels
+from fedplug.kernels.arguments import real
 
 if TYPE_CHECKING:
     from numpy.typing import DTypeLike, NDArray
@@ -53,7 +54,7 @@ def matrix_times(
     Raises:
         ArgumentError: An array cannot be used, or the shapes do not fit.
     """
-    return _kernels.matrix_times(a, b, scale, transposed)
+    return _kernels.matrix_times(a, b, real("scale", scale), transposed)
 
 
 def low_rank_matrix(
@@ -79,7 +80,7 @@ def low_rank_matrix(
     Raises:
         ArgumentError: An array cannot be used, or the shapes do not fit.
     """
-    return _kernels.low_rank_matrix(p, q, scale, np.dtype(dtype), out)
+    return _kernels.low_rank_matrix(p, q, real("scale", scale), np.dtype(dtype), out)
 
 
 def low_rank_residual(
@@ -105,4 +106,4 @@ def low_rank_residual(
     Raises:
         ArgumentError: An array cannot be used, or the shapes do not fit.
     """
-    return _kernels.low_rank_residual(a, p, q, scale, out)
+    return _kernels.low_rank_residual(a, p, q, real("scale", scale), out)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from fedplug import _kernels
+from fedplug.kernels.arguments import whole
 
 if TYPE_CHECKING:
     import numpy as np
@@ -30,4 +31,4 @@ def draw_indices(seed: int, count: int, size: int) -> NDArray[np.int32]:
     Raises:
         ArgumentError: ``0 <= count <= size < 2**31`` does not hold.
     """
-    return _kernels.draw_indices(seed, count, size)
+    return _kernels.draw_indices(whole("seed", seed), whole("count", count), whole("size", size))

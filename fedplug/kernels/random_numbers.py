@@ -8,6 +8,7 @@ import numpy as np
 
 from fedplug import _kernels
 from fedplug.errors import ArgumentError
+from fedplug.kernels.arguments import whole
 
 if TYPE_CHECKING:
     from numpy.typing import DTypeLike, NDArray
@@ -33,7 +34,7 @@ def random_words(count: int, first: int, second: int) -> NDArray[np.uint32]:
     Raises:
         ArgumentError: ``count`` is negative.
     """
-    return _kernels.random_words(count, first, second)
+    return _kernels.random_words(whole("count", count), whole("first", first), whole("second", second))
 
 
 def random_uniform(count: int, first: int, second: int, dtype: DTypeLike = np.float32) -> NDArray[Any]:
@@ -54,6 +55,7 @@ def random_uniform(count: int, first: int, second: int, dtype: DTypeLike = np.fl
     Raises:
         ArgumentError: ``count`` is negative, or ``dtype`` is another.
     """
+    count, first, second = whole("count", count), whole("first", first), whole("second", second)
     wanted = np.dtype(dtype)
     if wanted == np.float32:
         return _kernels.random_floats(count, first, second)

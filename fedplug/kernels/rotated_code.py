@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fedplug import _kernels
+from fedplug.kernels.arguments import whole
 
 if TYPE_CHECKING:
     from numpy.typing import DTypeLike, NDArray
@@ -35,7 +36,7 @@ def encode_rotated(
     Raises:
         ArgumentError: An array cannot be used, or another argument is out of range.
     """
-    return _kernels.encode_rotated(values, key, levels, block_size)
+    return _kernels.encode_rotated(values, _key(key), levels, whole("block_size", block_size))
 
 
 def decode_rotated(
@@ -68,7 +69,15 @@ def decode_rotated(
         PayloadError: The bytes are not a code of ``count`` values. Their number is checked before memory is
             allocated.
     """
-    return _kernels.decode_rotated(data, count, key, levels, block_size, np.dtype(dtype), out)
+    return _kernels.decode_rotated(
+        data,
+        whole("count", count),
+        _key(key),
+        levels,
+        whole("block_size", block_size),
+        np.dtype(dtype),
+        out,
+    )
 
 
 def check_rotated(
@@ -92,4 +101,11 @@ def check_rotated(
         ArgumentError: An argument is out of range.
         PayloadError: :func:`decode_rotated` refuses the bytes.
     """
-    return _kernels.check_rotated(data, count, levels, block_size, np.dtype(dtype))
+    return _kernels.check_rotated(
+        data, whole("count", count), levels, whole("block_size", block_size), np.dtype(dtype)
+    )
+
+
+def _key(key: tuple[int, int]) -> tuple[int, int]:
+    first, second = key
+    return whole("key[0]", first), whole("key[1]", second)

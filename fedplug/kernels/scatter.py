@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from fedplug import _kernels
+from fedplug.kernels.arguments import whole
 
 if TYPE_CHECKING:
     import numpy as np
@@ -69,4 +70,4 @@ def scatter_decode(
     Raises:
         ArgumentError: ``size`` is out of range, or see :func:`scatter_decode_add`. ``out`` is unchanged.
     """
-    return _kernels.scatter_decode(values, indices, row_splits, weights, size, out)
+    return _kernels.scatter_decode(values, indices, row_splits, weights, whole("size", size), out)

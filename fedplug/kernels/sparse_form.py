@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from fedplug import _kernels
+from fedplug.kernels.arguments import whole
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -33,7 +34,7 @@ def sparse_body(count: int, index_code: NDArray[np.uint8], values: NDArray[np.ui
     Raises:
         ArgumentError: An array cannot be used, or ``count`` or the length of ``index_code`` is out of range.
     """
-    return _kernels.sparse_body(count, index_code, values)
+    return _kernels.sparse_body(whole("count", count), index_code, values)
 
 
 def split_sparse_body(
@@ -53,7 +54,7 @@ def split_sparse_body(
         ArgumentError: ``body`` cannot be used as an array.
         PayloadError: The numbers cannot be read, are not in their shortest form, or do not fit.
     """
-    return _kernels.split_sparse_body(body, elements)
+    return _kernels.split_sparse_body(body, whole("elements", elements))
 
 
 def read_entries(
@@ -78,7 +79,7 @@ def read_entries(
         ArgumentError: ``body``, ``dtype`` or ``form`` cannot be used.
         PayloadError: One of the three functions refuses the bytes, or there are not ``count`` values.
     """
-    return _kernels.read_entries(body, elements, dtype, form)
+    return _kernels.read_entries(body, whole("elements", elements), dtype, form)
 
 
 def frame_entries(
@@ -106,7 +107,7 @@ def frame_entries(
             :func:`encode_indices` refuses the indices.
         NonFiniteError: An uncompressed value is NaN or infinite.
     """
-    return _kernels.frame_entries(indices, elements, values, header, form)
+    return _kernels.frame_entries(indices, whole("elements", elements), values, header, form)
 
 
 def frame_entries_of_each(
@@ -129,4 +130,6 @@ def frame_entries_of_each(
     Raises:
         ArgumentError, NonFiniteError: See :func:`frame_entries`.
     """
-    return _kernels.frame_entries_of_each(list(indices), list(elements), list(values), list(headers), form)
+    return _kernels.frame_entries_of_each(
+        list(indices), [whole("elements", each) for each in elements], list(values), list(headers), form
+    )

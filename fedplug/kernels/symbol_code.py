@@ -5,14 +5,51 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from fedplug import _kernels
+from fedplug.kernels.arguments import whole
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-__all__ = ["decode_symbols", "encode_symbols", "frame_symbols"]
+__all__ = ["decode_symbols", "encode_symbols", "frame_symbols", "pack_symbols", "unpack_symbols"]
 
 SymbolForm: TypeAlias = Literal["rans", "adaptive"]
+
+
+def pack_symbols(symbols: NDArray[np.uint8], bits: int) -> NDArray[np.uint8]:
+    """Packs symbols of one byte each, the first in the lowest bits; unused bits are 0.
+
+    Args:
+        symbols: The symbols, below ``2**bits``; any shape, n elements, uint8.
+        bits: Bits per symbol, 1 to 8.
+
+    Returns:
+        ``[ceil(n * bits / 8)]`` uint8.
+
+    Raises:
+        ArgumentError: ``symbols`` cannot be used as an array or has a larger symbol, or ``bits`` is out of
+            range.
+    """
+    return _kernels.pack_symbols(symbols, whole("bits", bits))
+
+
+def unpack_symbols(packed: NDArray[np.uint8], count: int, bits: int) -> NDArray[np.uint8]:
+    """Unpacks untrusted bytes that :func:`pack_symbols` wrote.
+
+    Args:
+        packed: ``[ceil(count * bits / 8)]`` uint8.
+        count: Number of symbols, below 2**31.
+        bits: Bits per symbol, 1 to 8.
+
+    Returns:
+        ``[count]`` uint8.
+
+    Raises:
+        ArgumentError: ``packed`` cannot be used as an array, or ``count`` or ``bits`` is out of range.
+        PayloadError: There is another number of bytes, which is checked before memory is allocated, or unused
+            bits are set.
+    """
+    return _kernels.unpack_symbols(packed, whole("count", count), whole("bits", bits))
 
 
 def encode_symbols(
@@ -37,7 +74,7 @@ def encode_symbols(
         ArgumentError: ``packed`` cannot be used as an array or is not ``count`` symbols of ``bits`` bits, or
             ``form`` is unknown.
     """
-    return _kernels.encode_symbols(packed, count, bits, form)
+    return _kernels.encode_symbols(packed, whole("count", count), whole("bits", bits), form)
 
 
 def frame_symbols(
@@ -59,7 +96,9 @@ def frame_symbols(
     Raises:
         ArgumentError: ``start`` is not in ``data``, or :func:`encode_symbols` refuses the symbols.
     """
-    return _kernels.frame_symbols(data, start, count, bits, form, header)
+    return _kernels.frame_symbols(
+        data, whole("start", start), whole("count", count), whole("bits", bits), form, header
+    )
 
 
 def decode_symbols(
@@ -84,4 +123,4 @@ def decode_symbols(
             is unknown.
         PayloadError: The bytes are not a code of ``count`` symbols.
     """
-    return _kernels.decode_symbols(code, count, bits, form)
+    return _kernels.decode_symbols(code, whole("count", count), whole("bits", bits), form)

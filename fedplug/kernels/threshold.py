@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fedplug import _kernels
+from fedplug.kernels.arguments import real
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -44,5 +45,5 @@ def threshold_residual(
             unchanged.
     """
     with np.errstate(over="ignore"):  # an overflow becomes infinite, and no magnitude reaches it
-        bound = np.full(1, threshold, np.asarray(delta).dtype)
+        bound = np.full(1, real("threshold", threshold), np.asarray(delta).dtype)
     return _kernels.threshold_residual(delta, residual, bound, residual_out)

@@ -8,6 +8,7 @@ import numpy as np
 
 from fedplug import _kernels
 from fedplug.errors import ArgumentError
+from fedplug.kernels.arguments import real, whole
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -75,7 +76,7 @@ def topk_residual(
         >>> residual
         array([1., 0., 0., 0.], dtype=float32)
     """
-    return _kernels.topk_residual(delta, residual, k, _drops(on_nonfinite), out, residual_out)
+    return _kernels.topk_residual(delta, residual, whole("k", k), _drops(on_nonfinite), out, residual_out)
 
 
 def frame_topk(
@@ -104,7 +105,7 @@ def frame_topk(
         NonFiniteError: A sum is NaN or infinite; ``count`` of the error has their number.
         MemoryError: See :func:`topk_residual`; after the selection, its entries are lost.
     """
-    return _kernels.frame_topk(delta, residual, k, header, form, residual_out)
+    return _kernels.frame_topk(delta, residual, whole("k", k), header, form, residual_out)
 
 
 def grouped_topk_residual(
@@ -140,12 +141,12 @@ def grouped_topk_residual(
             tensors of a single k have 2**31 elements or more together.
         NonFiniteError: A sum is NaN or infinite, under ``"error"``; the message names the first tensor.
     """
-    shared = isinstance(k, int | np.integer)
-    ks = [k] if shared else list(cast("Sequence[int]", k))
+    shared = np.ndim(k) == 0
+    ks = [whole("k", each) for each in ([k] if shared else cast("Sequence[int]", k))]
     return _kernels.grouped_topk_residual(
         list(deltas),
         list(residuals),
-        cast("list[int]", ks),
+        ks,
         shared,
         _drops(on_nonfinite),
         out,
@@ -190,7 +191,14 @@ def topk_momentum(
             unchanged.
     """
     return _kernels.topk_momentum(
-        gradient, momentum, velocity, residual, k, _drops(on_nonfinite), velocity_out, residual_out
+        gradient,
+        real("momentum", momentum),
+        velocity,
+        residual,
+        whole("k", k),
+        _drops(on_nonfinite),
+        velocity_out,
+        residual_out,
     )
 
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 import numpy as np
 
 from fedplug import _kernels
+from fedplug.kernels.arguments import real, whole
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -21,6 +22,9 @@ __all__ = [
     "encode_values_of_each",
     "frame_values",
 ]
+
+_MOST_BITS = 2**31 - 1
+"""The largest number that the core reads; it refuses more than 8 or 16 bits by the form."""
 
 ValueForm: TypeAlias = Literal[
     "float16", "bfloat16", "blockwise8", "qsgd", "terngrad", "sign", "codebook", "bounded", "bfp"
@@ -61,7 +65,7 @@ def encode_values(
         ArgumentError: ``values`` cannot be used as an array, or another argument is out of range.
         NonFiniteError: A value is NaN or infinite; ``count`` of the error has their number.
     """
-    return _kernels.encode_values(values, form, bits, block_size, relative, seed)
+    return _kernels.encode_values(values, form, *_options(bits, block_size, relative), whole("seed", seed))
 
 
 def encode_values_of_each(
@@ -95,7 +99,7 @@ def encode_values_of_each(
         ArgumentError, NonFiniteError: See :func:`encode_values`.
     """
     return _kernels.encode_values_of_each(
-        list(values), list(exact), errors, form, bits, block_size, relative, seed
+        list(values), list(exact), errors, form, *_options(bits, block_size, relative), whole("seed", seed)
     )
 
 
@@ -124,7 +128,9 @@ def frame_values(
         ArgumentError: See :func:`encode_values`.
         NonFiniteError: See :func:`encode_values`.
     """
-    return _kernels.frame_values(values, header, form, bits, block_size, relative, seed)
+    return _kernels.frame_values(
+        values, header, form, *_options(bits, block_size, relative), whole("seed", seed)
+    )
 
 
 def decode_values(
@@ -158,7 +164,9 @@ def decode_values(
         PayloadError: The bytes are not a code of ``count`` values. Their number is checked before memory is
             allocated.
     """
-    return _kernels.decode_values(data, count, form, np.dtype(dtype), bits, block_size, relative, out)
+    return _kernels.decode_values(
+        data, whole("count", count), form, np.dtype(dtype), *_options(bits, block_size, relative), out
+    )
 
 
 def check_values(
@@ -184,4 +192,10 @@ def check_values(
         ArgumentError: An argument is out of range.
         PayloadError: :func:`decode_values` refuses the bytes.
     """
-    return _kernels.check_values(data, count, form, np.dtype(dtype), bits, block_size)
+    return _kernels.check_values(
+        data, whole("count", count), form, np.dtype(dtype), *_options(bits, block_size, 0)[:2]
+    )
+
+
+def _options(bits: int, block_size: int, relative: float) -> tuple[int, int, float]:
+    return whole("bits", bits, 0, _MOST_BITS), whole("block_size", block_size), real("relative", relative)

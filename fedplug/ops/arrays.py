@@ -2,6 +2,9 @@
 
 Names and meanings follow the array API standard (https://data-apis.org/array-api) where it has them. Dtypes
 may be given by name. Arithmetic, comparisons and slices need no functions: arrays and tensors have operators.
+
+A Python number beside an array gets the dtype of the array. Floats without an array become float32. NumPy
+alone would make float64 of both a scalar with a Python float and of Python floats, and TensorFlow would not.
 """
 
 from __future__ import annotations
@@ -15,7 +18,8 @@ from typing import Any
 import numpy as np
 
 from fedplug import kernels
-from fedplug.errors import ArgumentError
+from fedplug.errors import ArgumentError, DTypeError
+from fedplug.kernels.arguments import whole, whole_numbers
 from fedplug.ops import _cuda, _tensorflow
 from fedplug.ops.dispatch import also_on
 from fedplug.ops.donation import place_for
@@ -70,8 +74,11 @@ _LARGE_BYTES = 2**18
 @also_on(tensors=lambda: _tensorflow.arrays.asarray, devices=lambda: _cuda.arrays.asarray)
 def asarray(values: Any, like: Array) -> Array:
     """Converts numbers to an array of the kind and dtype of ``like``."""
+    dtype = np.dtype(like.dtype)
+    if dtype.kind in "iu":
+        return whole_numbers("values", values, dtype)
     with np.errstate(over="ignore"):  # an overflow becomes infinite, as in TensorFlow
-        return np.asarray(values, like.dtype)
+        return np.asarray(values, dtype)
 
 
 @also_on(tensors=lambda: _tensorflow.arrays.zeros)
@@ -157,19 +164,23 @@ def concat(arrays: Sequence[Array]) -> Array:
 @also_on(tensors=lambda: _tensorflow.arrays.stack)
 def stack(arrays: Sequence[Array], axis: int = 0) -> Array:
     """Stacks arrays along a new axis."""
-    return np.stack(arrays, axis)
+    return np.stack(_alike(*arrays), axis)
 
 
 @also_on(tensors=lambda: _tensorflow.arrays.take)
 def take(x: Array, indices: Array) -> Array:
-    """The elements at ``indices`` of the first axis."""
-    return np.asarray(x)[np.asarray(indices)]
+    """The elements at ``indices`` of the first axis, all from 0 to its size less 1."""
+    x, places = np.asarray(x), whole_numbers("indices", indices, np.int64)
+    if places.size and not 0 <= places.min() <= places.max() < len(x):
+        raise ArgumentError(f"indices holds a number that is not from 0 to {len(x) - 1}")
+    return x[places]
 
 
 @also_on(tensors=lambda: _tensorflow.arrays.table_lookup)
 def table_lookup(table: Sequence[Any], position: Any, dtype: Any) -> Array:
     """The entry of ``table`` at ``position``, which is clipped to the valid positions."""
-    return np.dtype(dtype).type(table[builtins.min(builtins.max(int(position), 0), len(table) - 1)])
+    place = builtins.min(builtins.max(whole("position", position), 0), len(table) - 1)
+    return np.dtype(dtype).type(table[place])
 
 
 @also_on(tensors=lambda: _tensorflow.arrays.cond)
@@ -187,26 +198,28 @@ def nonzero(x: Array) -> Array:
 @also_on(tensors=lambda: _tensorflow.arrays.where)
 def where(condition: Array, x: Array, y: Array) -> Array:
     """Selects elements of ``x`` where the condition holds, and of ``y`` elsewhere."""
-    return np.where(condition, x, y)
+    return np.where(condition, *_alike(x, y))
 
 
 @also_on(tensors=lambda: _tensorflow.arrays.arange)
 def arange(end: Any, dtype: Any = "int64") -> Array:
     """The integers from 0 up to but excluding ``end``."""
-    return np.arange(int(end), dtype=dtype)
+    wanted = np.dtype(dtype)
+    most = int(np.iinfo(wanted).max) if wanted.kind in "iu" else 2**63 - 1
+    return np.arange(whole("end", end, 0, most), dtype=wanted)
 
 
 @also_on(tensors=lambda: _tensorflow.arrays.repeat)
 def repeat(x: Array, times: int) -> Array:
     """Repeats every element ``times`` times."""
-    return np.repeat(x, times)
+    return np.repeat(x, whole("times", times, 0))
 
 
 @also_on(tensors=lambda: _tensorflow.arrays.multiply, devices=lambda: _cuda.arrays.multiply)
 def multiply(x: Array, y: Array) -> Array:
     """Multiplies elementwise; an overflow becomes infinite without a warning."""
     with np.errstate(over="ignore"):
-        return np.asarray(np.multiply(x, y))  # NumPy returns a read-only scalar for rank 0
+        return np.asarray(np.multiply(*_alike(x, y)))  # NumPy returns a read-only scalar for rank 0
 
 
 @also_on(tensors=lambda: _tensorflow.arrays.add_residual)
@@ -230,31 +243,31 @@ def subtract(x: Array, y: Array) -> Array:
 @also_on(tensors=lambda: _tensorflow.arrays.minimum)
 def minimum(x: Array, y: Array) -> Array:
     """The smaller of two elements, elementwise."""
-    return np.minimum(x, y)
+    return np.minimum(*_alike(x, y))
 
 
 @also_on(tensors=lambda: _tensorflow.arrays.maximum)
 def maximum(x: Array, y: Array) -> Array:
     """The larger of two elements, elementwise."""
-    return np.maximum(x, y)
+    return np.maximum(*_alike(x, y))
 
 
 @also_on(tensors=lambda: _tensorflow.arrays.clip)
 def clip(x: Array, lowest: Any, highest: Any) -> Array:
     """Limits every element to the range from ``lowest`` to ``highest``."""
-    return np.clip(x, lowest, highest)
+    return np.clip(*_alike(x, lowest, highest))
 
 
 @also_on(tensors=lambda: _tensorflow.arrays.floor)
 def floor(x: Array) -> Array:
     """Rounds every element down."""
-    return np.floor(x)
+    return np.floor(*_alike(x))
 
 
 @also_on(tensors=lambda: _tensorflow.arrays.round)
 def round(x: Array) -> Array:
     """Rounds every element to the nearest whole number, ties to even."""
-    return np.round(x)
+    return np.round(*_alike(x))
 
 
 @also_on(tensors=lambda: _tensorflow.arrays.add_n)
@@ -272,12 +285,13 @@ def sum(x: Array) -> Array:
 @also_on(tensors=lambda: _tensorflow.arrays.sqrt)
 def sqrt(x: Array) -> Array:
     """The square root of every element."""
-    return np.sqrt(x)
+    return np.sqrt(*_alike(x))
 
 
 @also_on(tensors=lambda: _tensorflow.arrays.divide_no_nan)
 def divide_no_nan(x: Array, y: Array) -> Array:
     """``x / y`` elementwise, and 0 where ``y`` is 0."""
+    x, y = _alike(x, y)
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
         return np.where(y == 0, np.zeros((), np.asarray(x).dtype), x / y)
 
@@ -315,6 +329,34 @@ def argsort_descending(x: Array) -> Array:
 @also_on(tensors=lambda: _tensorflow.arrays.segment_sum)
 def segment_sum(x: Array, segments: Array, count: int) -> Array:
     """The sums of the elements of an integer vector in each of ``count`` segments."""
-    sums = np.zeros(count, x.dtype)
+    sums = np.zeros(whole("count", count, 0), x.dtype)
+    segments = whole_numbers("segments", segments, np.int64)
+    if segments.size and not 0 <= segments.min() <= segments.max() < sums.size:
+        raise ArgumentError(f"segments holds a number that is not from 0 to {sums.size - 1}")
     np.add.at(sums, segments, x)
     return sums
+
+
+def _alike(*values: Any) -> tuple[Any, ...]:
+    """Gives Python numbers the dtype of the arrays beside them.
+
+    Raises:
+        DTypeError: A float is beside an array of whole numbers.
+        ArgumentError: A whole number does not fit the dtype of the array.
+    """
+    dtypes = [value.dtype for value in values if hasattr(value, "dtype")]
+    if len(dtypes) == len(values):
+        return values
+    dtype = dtypes[0] if dtypes else np.result_type(*values)
+    if dtype == np.float64 and not dtypes:
+        dtype = np.dtype(np.float32)
+    return tuple(value if hasattr(value, "dtype") else _as(value, dtype) for value in values)
+
+
+def _as(value: Any, dtype: np.dtype[Any]) -> Array:
+    if dtype.kind in "iu":
+        return whole_numbers("a number", value, dtype)
+    if dtype == np.bool_ and not isinstance(value, bool):
+        raise DTypeError(f"a number of type {type(value).__name__} is beside an array of bool")
+    with np.errstate(over="ignore"):
+        return np.asarray(value, dtype)

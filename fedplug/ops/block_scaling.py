@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from fedplug.kernels.arguments import whole
 from fedplug.ops import _tensorflow
 from fedplug.ops.dispatch import also_on
 from fedplug.ops.types import Array
@@ -11,14 +12,15 @@ from fedplug.ops.types import Array
 __all__ = ["block_count", "block_scales"]
 
 
+@also_on(tensors=lambda: _tensorflow.block_scaling.block_count)
 def block_count(count: Array | int, size: int) -> Array | int:
     """The number of blocks of ``size`` that ``count`` values fill; the last one may be partial."""
-    return (count + size - 1) // size
+    return -(-whole("count", count) // whole("size", size, 1))
 
 
 @also_on(tensors=lambda: _tensorflow.block_scaling.block_scales)
 def block_scales(values: Array, size: int) -> Array:
     """The scales of the blocks of ``values[n]``: the largest magnitude of each; ``[block_count(n)]``."""
-    magnitudes = np.abs(values)
+    magnitudes, size = np.abs(values), whole("size", size, 1)
     filled = np.concatenate([magnitudes, np.zeros(-values.size % size, values.dtype)])
     return filled.reshape(-1, size).max(axis=1)

@@ -9,6 +9,7 @@ import numpy as np
 
 from fedplug import kernels
 from fedplug.errors import NonFiniteError, PayloadError
+from fedplug.kernels.arguments import whole
 from fedplug.ops import _cuda, _tensorflow
 from fedplug.ops.dispatch import also_on
 from fedplug.ops.types import Array
@@ -39,7 +40,7 @@ def of_length(data: Array, length: Array | int, what: str) -> Array:
 
     The last paragraph of `require` applies to the result.
     """
-    if data.size != length:
+    if data.size != whole("length", length):
         raise PayloadError(f"{what} have the wrong length, {data.size}; there must be {length}")
     return data
 

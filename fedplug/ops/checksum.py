@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from fedplug import kernels
+from fedplug.kernels.arguments import whole_numbers
 from fedplug.ops import _tensorflow
 from fedplug.ops.dispatch import also_on
 from fedplug.ops.types import Array
@@ -25,4 +26,4 @@ def crc32(data: Any, *, lowering: str | None = None) -> Array:
     Returns:
         The checksum; scalar, uint32.
     """
-    return np.uint32(kernels.crc32(np.asarray(data, np.uint8)))
+    return np.uint32(kernels.crc32(whole_numbers("data", data, np.uint8)))

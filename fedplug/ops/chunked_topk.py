@@ -45,7 +45,7 @@ def chunked_topk_residual(
     """
     rest = place_for(residual, delta)
     values, indices = kernels.chunked_topk_residual(
-        delta, residual, int(k), chunk=chunk, decay=decay, residual_out=None if rest is residual else rest
+        delta, residual, k, chunk=chunk, decay=decay, residual_out=None if rest is residual else rest
     )
     return ChunkedTopK(values, indices, rest)
 

@@ -8,6 +8,7 @@ import numpy as np
 
 from fedplug import kernels
 from fedplug.errors import PayloadError
+from fedplug.kernels.arguments import whole
 from fedplug.ops import _tensorflow
 from fedplug.ops.dispatch import also_on
 from fedplug.ops.donation import take_result
@@ -38,10 +39,10 @@ def finite_from_bytes(data: Array, count: Any, dtype: Any) -> Array:
     Raises:
         PayloadError: The number of bytes is wrong, or a value is NaN or infinite.
     """
-    dtype = np.dtype(dtype)
+    count, dtype = whole("count", count), np.dtype(dtype)
     if data.size != count * dtype.itemsize:
         raise PayloadError(
             f"the bytes of raw values have the wrong length, {data.size}; there must be "
             f"{count * dtype.itemsize}"
         )
-    return kernels.finite_from_bytes(data, dtype, out=take_result(int(count), dtype))
+    return kernels.finite_from_bytes(data, dtype, out=take_result(count, dtype))

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 from fedplug import kernels
+from fedplug.kernels.arguments import whole_numbers
 from fedplug.ops import _cuda, _tensorflow
 from fedplug.ops.checks import require_finite
 from fedplug.ops.dispatch import also_on, of_each
@@ -30,7 +33,7 @@ def gather_sum(delta: Any, residual: Any, indices: Any, *, lowering: str | None 
     Raises:
         ArgumentError: The shapes differ, or an index is out of range.
     """
-    return kernels.gather_sum(delta, residual, indices)
+    return kernels.gather_sum(delta, residual, whole_numbers("indices", indices, np.int32))
 
 
 @also_on(tensors=lambda: _tensorflow.gather_sum.take_from_sum)
@@ -51,7 +54,8 @@ def take_from_sum(delta: Any, residual: Any, indices: Any, *, lowering: str | No
         NonFiniteError: A sum is NaN or infinite.
     """
     rest = place_for(residual, delta)
-    values = kernels.take_from_sum(delta, residual, indices, residual_out=None if rest is residual else rest)
+    places = whole_numbers("indices", indices, np.int32)
+    values = kernels.take_from_sum(delta, residual, places, residual_out=None if rest is residual else rest)
     return TakenFromSum(values, rest)
 
 

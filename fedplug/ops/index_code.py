@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from fedplug import kernels
+from fedplug.kernels.arguments import whole_numbers
 from fedplug.ops import _tensorflow
 from fedplug.ops.dispatch import also_on
 from fedplug.ops.types import Array, IndexForm
@@ -37,7 +38,7 @@ def encode_indices(
         ArgumentError: The indices do not ascend, or are not in ``[0, size)``.
         LoweringError: On tensors, "gaps" needs the compiled op, and it cannot be loaded.
     """
-    return kernels.encode_indices(np.asarray(indices, np.int32), int(size), form=form)
+    return kernels.encode_indices(whole_numbers("indices", indices, np.int32), size, form=form)
 
 
 @also_on(tensors=lambda: _tensorflow.index_code.decode_indices)
@@ -62,4 +63,4 @@ def decode_indices(
             only in proportion to the bytes.
         LoweringError: On tensors, "gaps" needs the compiled op, and it cannot be loaded.
     """
-    return kernels.decode_indices(np.asarray(code, np.uint8), int(count), int(size), form=form)
+    return kernels.decode_indices(whole_numbers("code", code, np.uint8), count, size, form=form)

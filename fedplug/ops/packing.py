@@ -9,7 +9,9 @@ from typing import Any
 
 import numpy as np
 
+from fedplug import kernels
 from fedplug.errors import PayloadError
+from fedplug.kernels.arguments import whole, whole_numbers
 from fedplug.ops import _tensorflow
 from fedplug.ops.checks import of_length
 from fedplug.ops.dispatch import also_on
@@ -18,19 +20,24 @@ from fedplug.ops.types import Array
 __all__ = ["pack", "packed_size", "unpack"]
 
 
+@also_on(tensors=lambda: _tensorflow.packing.packed_size)
 def packed_size(count: Any, bits: Any) -> Any:
     """The number of bytes that ``count`` packed numbers of ``bits`` bits need: ``ceil(count * bits / 8)``."""
-    return count // 8 * bits + (count % 8 * bits + 7) // 8  # no step exceeds the result, so none overflows
+    return (whole("count", count, 0) * whole("bits", bits, 0) + 7) // 8
 
 
 @also_on(tensors=lambda: _tensorflow.packing.pack)
 def pack(codes: Array, bits: Any) -> Array:
-    """Packs numbers below ``2^bits``, uint8 ``[n]``, into a uint8 vector ``[packed_size(n, bits)]``.
+    """Packs numbers into a uint8 vector ``[packed_size(n, bits)]``.
 
-    ``bits`` is 1 to 8, an int or an int64 scalar.
+    Args:
+        codes: Numbers below ``2^bits``; uint8 ``[n]``.
+        bits: Bits per number, 1 to 8; integer scalar.
+
+    Raises:
+        ArgumentError: A number has more bits, or ``bits`` is out of range.
     """
-    places = np.arange(bits, dtype=np.uint8)
-    return np.packbits(np.asarray(codes, np.uint8)[:, np.newaxis] >> places & 1, bitorder="little")
+    return kernels.pack_symbols(np.ascontiguousarray(whole_numbers("codes", codes, np.uint8)), bits)
 
 
 @also_on(tensors=lambda: _tensorflow.packing.unpack)
@@ -39,16 +46,16 @@ def unpack(data: Array, count: Any, bits: Any, what: str) -> Array:
 
     Args:
         data: uint8 vector.
-        count: Number of packed numbers.
-        bits: Bits per number, 1 to 8.
+        count: Number of packed numbers, below 2^31; integer scalar.
+        bits: Bits per number, 1 to 8; integer scalar.
         what: The name of the bytes in an error.
 
     Raises:
+        ArgumentError: ``count`` or ``bits`` is out of range.
         PayloadError: There are not ``packed_size(count, bits)`` bytes, or unused bits are set.
     """
-    data = of_length(np.asarray(data, np.uint8), packed_size(count, bits), what)
-    found = np.unpackbits(data, bitorder="little")
-    if found[count * bits :].any():
-        raise PayloadError(f"{what} have unused bits that are set")
-    places = np.arange(bits, dtype=np.uint8)
-    return (found[: count * bits].reshape(count, bits) << places).sum(axis=1, dtype=np.uint8)
+    data = of_length(whole_numbers("data", data, np.uint8), packed_size(count, bits), what)
+    try:
+        return kernels.unpack_symbols(np.ascontiguousarray(data), count, bits)
+    except PayloadError:
+        raise PayloadError(f"{what} have unused bits that are set") from None

@@ -10,17 +10,28 @@ from typing import Any
 import numpy as np
 
 from fedplug import kernels
+from fedplug.kernels.arguments import whole
 from fedplug.ops import _tensorflow
 from fedplug.ops.dispatch import also_on
 from fedplug.ops.types import Array
 
 __all__ = ["dither", "random_words", "round_seed", "shared_uniform"]
 
+_RANGE = -(2**31), 2**31 - 1
+
 
 @also_on(tensors=lambda: _tensorflow.prng.round_seed)
 def round_seed(seed: Any, round_num: Any) -> Array:
-    """Combines seed and round number as ``2^32 seed + round``; int64 scalar."""
-    return (int(seed) << 32) + int(round_num)
+    """Combines seed and round number as ``2^32 seed + round``; int64 scalar.
+
+    Args:
+        seed: A whole number of 32 bits with its sign; integer scalar.
+        round_num: A whole number of 32 bits with its sign; integer scalar.
+
+    Raises:
+        ArgumentError: A number has more bits: the seed would be that of another one.
+    """
+    return (whole("seed", seed, *_RANGE) << 32) + whole("round_num", round_num, *_RANGE)
 
 
 @also_on(tensors=lambda: _tensorflow.prng.random_words)
@@ -35,7 +46,7 @@ def random_words(count: Any, first: Any, second: Any) -> Array:
     Returns:
         int32 vector ``[count]``.
     """
-    return kernels.random_words(int(count), int(first), int(second)).view(np.int32)
+    return kernels.random_words(count, first, second).view(np.int32)
 
 
 @also_on(tensors=lambda: _tensorflow.prng.shared_uniform)
@@ -49,7 +60,7 @@ def shared_uniform(count: Any, seed: Any) -> Array:
     Returns:
         float64 vector ``[count]``.
     """
-    return kernels.random_uniform(int(count), seed, 0, dtype=np.float64)
+    return kernels.random_uniform(count, whole("seed", seed), 0, dtype=np.float64)
 
 
 @also_on(tensors=lambda: _tensorflow.prng.dither)
@@ -68,4 +79,4 @@ def dither(values: Any, seed: Any) -> Array:
     Returns:
         float32 vector with one number per value.
     """
-    return kernels.random_uniform(values.size, seed, kernels.crc32(values), dtype=np.float32)
+    return kernels.random_uniform(values.size, whole("seed", seed), kernels.crc32(values), dtype=np.float32)

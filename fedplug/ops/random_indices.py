@@ -30,4 +30,4 @@ def draw_indices(seed: Any, count: Any, size: Any, *, lowering: str | None = Non
     Raises:
         ArgumentError: ``0 <= count <= size < 2^31`` does not hold.
     """
-    return kernels.draw_indices(int(seed), int(count), int(size))
+    return kernels.draw_indices(seed, count, size)

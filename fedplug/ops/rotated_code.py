@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedplug import kernels
+from fedplug.kernels.arguments import whole, whole_numbers
 from fedplug.ops import _cuda, _tensorflow
 from fedplug.ops.block_scaling import block_count
 from fedplug.ops.checks import require_finite
@@ -31,6 +32,7 @@ def rotation_block_size(count: Any) -> Any:
     It is the largest that needs at most ``count / 32`` zeros to fill the last block, but at least 128, or as
     few as hold all elements.
     """
+    count = whole("count", count, 0)
     sizes = [2**i for i in range(_LARGEST.bit_length())]
     holding_all = next((size for size in sizes if size >= count), _LARGEST)
     cheap = max(size for size in sizes if -count % size <= count // _PADDING)
@@ -64,8 +66,9 @@ def encode_rotated(
         ArgumentError: The levels or the block size are invalid.
         NonFiniteError: On NumPy arrays, a value is NaN or infinite.
     """
-    code = kernels.encode_rotated(values, _key(key), np.asarray(levels, np.float64), int(block_size))
-    _require_finite(code, len(values), values.dtype, int(block_size))
+    block_size = whole("block_size", block_size)
+    code = kernels.encode_rotated(values, _key(key), np.asarray(levels, np.float64), block_size)
+    _require_finite(code, len(values), values.dtype, block_size)
     return code
 
 
@@ -124,14 +127,15 @@ def decode_rotated(
         PayloadError: The bytes are not a code of ``count`` values. The decoder checks their number before it
             allocates memory.
     """
+    count = whole("count", count)
     return kernels.decode_rotated(
-        np.asarray(code, np.uint8),
-        int(count),
+        whole_numbers("code", code, np.uint8),
+        count,
         _key(key),
         np.asarray(levels, np.float64),
-        int(block_size),
+        block_size,
         dtype=dtype,
-        out=take_result(int(count), np.dtype(dtype)),
+        out=take_result(count, np.dtype(dtype)),
     )
 
 
@@ -143,4 +147,4 @@ def _require_finite(code: NDArray[np.uint8], count: int, dtype: Any, block_size:
 
 def _key(key: Any) -> tuple[int, int]:
     first, second = key
-    return int(first), int(second)
+    return whole("key[0]", first), whole("key[1]", second)

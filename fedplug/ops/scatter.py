@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedplug import kernels
+from fedplug.kernels.arguments import whole, whole_numbers
 from fedplug.ops import _cuda, _tensorflow
 from fedplug.ops.dispatch import also_on, of_each
 from fedplug.ops.donation import own, take_result
@@ -131,14 +132,14 @@ def scatter_decode(
     Raises:
         ArgumentError: ``size`` is out of range, lengths differ, or a payload is invalid.
     """
-    values = np.asarray(values)
+    size, values = whole("size", size), np.asarray(values)
     payloads = _payloads(values, indices, row_splits, weights, values.dtype)
-    return kernels.scatter_decode(*payloads, size=int(size), out=take_result(int(size), values.dtype))
+    return kernels.scatter_decode(*payloads, size=size, out=take_result(size, values.dtype))
 
 
 def _payloads(
     values: Any, indices: Any, row_splits: Any, weights: Any, dtype: np.dtype[Any]
 ) -> tuple[NDArray[Any], NDArray[np.int32], NDArray[np.int64] | None, NDArray[Any] | None]:
-    splits = None if row_splits is None else np.asarray(row_splits, np.int64)
+    splits = None if row_splits is None else whole_numbers("row_splits", row_splits, np.int64)
     factors = None if weights is None else np.asarray(weights, dtype)
-    return np.asarray(values, dtype), np.asarray(indices, np.int32), splits, factors
+    return np.asarray(values, dtype), whole_numbers("indices", indices, np.int32), splits, factors

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from fedplug import kernels
+from fedplug.kernels.arguments import whole
 from fedplug.ops import _tensorflow
 from fedplug.ops.dispatch import also_on
 from fedplug.ops.types import Array
@@ -28,7 +29,7 @@ def sparse_body(count: Any, index_code: Array, values: Array, *, lowering: str |
     Raises:
         ArgumentError: ``count`` is out of range.
     """
-    return kernels.sparse_body(int(count), index_code, values)
+    return kernels.sparse_body(count, index_code, values)
 
 
 @also_on(tensors=lambda: _tensorflow.sparse_form.split_sparse_body)
@@ -48,4 +49,4 @@ def split_sparse_body(body: Array, size: Any, *, lowering: str | None = None) ->
         PayloadError: The numbers cannot be read, are not in their shortest form, or do not fit the tensor or
             the body.
     """
-    return kernels.split_sparse_body(body, int(size))
+    return kernels.split_sparse_body(body, whole("size", size))

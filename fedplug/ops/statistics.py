@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from fedplug.kernels.arguments import whole, whole_numbers
 from fedplug.ops import _tensorflow
 from fedplug.ops.dispatch import also_on
 from fedplug.ops.floats import widened
@@ -47,7 +48,7 @@ def subset_bits(count: Any, size: Any) -> Array:
         count: Integer scalar, 0 to ``size``.
         size: Integer scalar.
     """
-    n, k = int(size), int(count)
+    n, k = whole("size", size), whole("count", count)
     ways = math.lgamma(n + 1) - math.lgamma(k + 1) - math.lgamma(n - k + 1)
     return np.float64(max(ways, 0.0) / math.log(2))
 
@@ -65,7 +66,9 @@ def symbol_bits(packed: Array, count: Any, bits: int) -> Array:
         count: Number of symbols.
         bits: Bits per symbol, 1 to 8.
     """
-    found = _histogram(np.asarray(packed), int(count), bits).astype(np.float64)
+    found = _histogram(
+        whole_numbers("packed", packed, np.uint8), whole("count", count, 0), whole("bits", bits, 1, 8)
+    ).astype(np.float64)
     found = found[found > 0]
     return np.float64(max(float((found * np.log2(found.sum() / found)).sum()), 0.0))
 

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from fedplug import kernels
+from fedplug.kernels.arguments import whole_numbers
 from fedplug.ops import _tensorflow
 from fedplug.ops.dispatch import also_on
 from fedplug.ops.types import Array, SymbolForm
@@ -40,7 +41,7 @@ def encode_symbols(
         ArgumentError: ``bits`` is out of range, or ``packed`` is not ``count`` symbols.
         LoweringError: On tensors, "adaptive" needs the compiled op, and it cannot be loaded.
     """
-    return kernels.encode_symbols(np.asarray(packed, np.uint8), int(count), bits=int(bits), form=form)
+    return kernels.encode_symbols(whole_numbers("packed", packed, np.uint8), count, bits=bits, form=form)
 
 
 @also_on(tensors=lambda: _tensorflow.symbol_code.decode_symbols)
@@ -66,4 +67,4 @@ def decode_symbols(
         PayloadError: The bytes are not a code of ``count`` symbols.
         LoweringError: On tensors, "adaptive" needs the compiled op, and it cannot be loaded.
     """
-    return kernels.decode_symbols(np.asarray(code, np.uint8), int(count), bits=int(bits), form=form)
+    return kernels.decode_symbols(whole_numbers("code", code, np.uint8), count, bits=bits, form=form)

@@ -52,9 +52,7 @@ def topk_residual(
     rest = place_for(residual, delta)
     nonfinite = _nonfinite([delta], [residual], on_nonfinite)
     out = None if rest is residual else rest
-    values, indices = kernels.topk_residual(
-        delta, residual, int(k), on_nonfinite=on_nonfinite, residual_out=out
-    )
+    values, indices = kernels.topk_residual(delta, residual, k, on_nonfinite=on_nonfinite, residual_out=out)
     return TopK(values, indices, rest, nonfinite)
 
 
@@ -107,9 +105,7 @@ def grouped_topk_residual(
     rest = [place_for(r, d) for r, d in zip(residuals, deltas, strict=True)]
     nonfinite = _nonfinite(deltas, residuals, on_nonfinite)
     out = None if all(new is old for new, old in zip(rest, residuals, strict=True)) else rest
-    taken = kernels.grouped_topk_residual(
-        deltas, residuals, int(k), on_nonfinite=on_nonfinite, residuals_out=out
-    )
+    taken = kernels.grouped_topk_residual(deltas, residuals, k, on_nonfinite=on_nonfinite, residuals_out=out)
     return GroupedTopK(*taken, rest, nonfinite)
 
 

@@ -61,7 +61,7 @@ def topk_momentum(
         gradient,
         velocity,
         residual,
-        int(k),
+        k,
         momentum=momentum,
         on_nonfinite=on_nonfinite,
         velocity_out=None if speed is velocity else speed,

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 import ml_dtypes  # noqa: F401  # registers bfloat16 with NumPy
 import numpy as np
 
+from fedplug.kernels.arguments import whole
 from fedplug.kernels.index_code import IndexForm
 from fedplug.kernels.symbol_code import SymbolForm
 from fedplug.kernels.topk import OnNonFinite
@@ -63,7 +64,7 @@ class ArraySpec:
 
     def __post_init__(self) -> None:
         if type(self.shape) is not tuple:
-            object.__setattr__(self, "shape", tuple(map(int, self.shape)))
+            object.__setattr__(self, "shape", tuple(whole("a dimension", each, 0) for each in self.shape))
         if not isinstance(self.dtype, np.dtype):
             object.__setattr__(self, "dtype", np.dtype(self.dtype))
 

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedplug import kernels
+from fedplug.kernels.arguments import whole, whole_numbers
 from fedplug.ops import _cuda, _tensorflow
 from fedplug.ops.device_array import DeviceArray
 from fedplug.ops.dispatch import also_on
@@ -50,9 +51,7 @@ def encode_values(
         ArgumentError: An option is out of range.
         NonFiniteError: A value is NaN or infinite.
     """
-    return kernels.encode_values(
-        values, form, bits=int(bits), block_size=block_size, relative=relative, seed=int(seed)
-    )
+    return kernels.encode_values(values, form, bits=bits, block_size=block_size, relative=relative, seed=seed)
 
 
 def encode_on_device(
@@ -84,7 +83,12 @@ def encode_on_device(
         NonFiniteError: A value or a sum is NaN or infinite.
     """
     return _cuda.value_code.encode_on_device(  # type: ignore[no-any-return]
-        xs, residuals, form, bits=int(bits), block_size=block_size, seed=seed
+        xs,
+        residuals,
+        form,
+        bits=whole("bits", bits),
+        block_size=whole("block_size", block_size),
+        seed=whole("seed", seed),
     )
 
 
@@ -120,13 +124,14 @@ def decode_values(
         PayloadError: The bytes are not a code of ``count`` values. The decoder checks their number before it
             allocates memory.
     """
+    count = whole("count", count)
     return kernels.decode_values(
-        np.asarray(code, np.uint8),
-        int(count),
+        whole_numbers("code", code, np.uint8),
+        count,
         form,
         dtype=dtype,
-        bits=int(bits),
+        bits=bits,
         block_size=block_size,
         relative=relative,
-        out=take_result(int(count), np.dtype(dtype)),
+        out=take_result(count, np.dtype(dtype)),
     )

@@ -75,6 +75,7 @@ calls = dict(
     low_rank_matrix=lambda: kernels.low_rank_matrix(left, right),
     low_rank_residual=lambda: kernels.low_rank_residual(matrix, left, right),
     matrix_times=lambda: kernels.matrix_times(matrix, right),
+    pack_symbols=lambda: kernels.pack_symbols(levels & 15, 4),
     random_uniform=lambda: kernels.random_uniform(n, 1, 2),
     random_words=lambda: kernels.random_words(n, 1, 2),
     read_entries=lambda: kernels.read_entries(body, n, x.dtype),
@@ -88,6 +89,7 @@ calls = dict(
     topk_momentum=lambda: kernels.topk_momentum(x, zeros(), zeros(), k, momentum=0.9),
     topk_residual=lambda: kernels.topk_residual(x, zeros(), k),
     unframe=lambda: kernels.unframe(container),
+    unpack_symbols=lambda: kernels.unpack_symbols(levels, 2 * levels.size, 4),
 )
 assert calls.keys() == set(kernels.__all__) - {set(WITHOUT_A_KERNEL)}
 

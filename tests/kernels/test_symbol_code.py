@@ -174,3 +174,35 @@ def test_no_container_is_written_for_invalid_symbols():
             kernels.frame_symbols(data, start, 4, b"header", bits=8)
     with pytest.raises(errors.ArgumentError, match="5 packed symbols of 8 bits take 5 bytes, not 4"):
         kernels.frame_symbols(data, 3, 5, b"header", bits=8)
+
+
+@pytest.mark.parametrize("bits", range(1, 9))
+@pytest.mark.parametrize("count", [0, 1, 7, 8, 9, 1023, 1024, 1025, 5000])
+def test_packed_symbols_have_no_gaps_and_are_read_back(bits, count):
+    symbols = np.random.default_rng(count).integers(0, 2**bits, count).astype(np.uint8)
+    data = kernels.pack_symbols(symbols, bits)
+    assert data.tobytes() == packed(symbols, bits).tobytes()
+    assert kernels.unpack_symbols(data, count, bits).tolist() == symbols.tolist()
+
+
+@pytest.mark.parametrize("bits", range(1, 8))
+def test_a_symbol_with_too_many_bits_is_refused(bits):
+    symbols = np.zeros(2000, np.uint8)
+    symbols[1500] = 2**bits
+    with pytest.raises(errors.ArgumentError, match=f"more than {bits} bits"):
+        kernels.pack_symbols(symbols, bits)
+
+
+def test_bytes_that_are_not_the_packed_symbols_are_refused():
+    data = np.zeros(3, np.uint8)
+    for count, bits in [(7, 4), (4, 4), (2**30, 1), (0, 3)]:
+        with pytest.raises(errors.PayloadError, match="bytes, not 3"):
+            kernels.unpack_symbols(data, count, bits)
+    with pytest.raises(errors.PayloadError, match="bits are set"):
+        kernels.unpack_symbols(np.uint8([0, 0, 16]), 5, 4)
+
+
+@pytest.mark.parametrize(("count", "bits"), [(-1, 4), (2**31, 1), (6, 0), (3, 9), (6, -4)])
+def test_impossible_numbers_of_symbols_and_bits_are_refused(count, bits):
+    with pytest.raises(errors.ArgumentError):
+        kernels.unpack_symbols(np.zeros(3, np.uint8), count, bits)

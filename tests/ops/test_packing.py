@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 import tensorflow as tf
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from fedplug.errors import ArgumentError, PayloadError
 from fedplug.ops import pack, packed_size, unpack
 
 bits_and_codes = st.integers(1, 8).flatmap(
@@ -71,3 +73,41 @@ def test_the_bits_may_be_known_only_when_the_graph_runs(bits):
 def test_sizes_near_the_largest_tensor_do_not_overflow():
     assert int(packed_size(tf.constant(2**31 - 1), 8)) == 2**31 - 1
     assert int(packed_size(tf.constant(2**31 - 1), 1)) == 2**28
+
+
+@settings(deadline=None)
+@given(bits_and_codes)
+def test_arrays_are_packed_to_the_bytes_of_tensors(example):
+    bits, codes = example
+    packed = pack(np.array(codes, np.uint8), bits)
+    assert packed.tobytes() == as_integer(codes, bits)
+    assert unpack(packed, len(codes), bits, "codes").tolist() == codes
+
+
+def test_a_part_of_an_array_is_packed_like_its_copy():
+    codes = np.arange(64, dtype=np.uint8) % 16
+    assert pack(codes[::2], 4).tobytes() == pack(codes[::2].copy(), 4).tobytes()
+    assert unpack(pack(codes, 4)[::-1], 64, 4, "codes").size == 64
+
+
+def test_a_number_that_does_not_fit_is_refused_instead_of_cut():
+    with pytest.raises(ArgumentError, match="more than 3 bits"):
+        pack(np.uint8([1, 8]), 3)
+    with pytest.raises(ArgumentError, match="does not fit uint8"):
+        pack(np.array([1, 256]), 8)
+    with pytest.raises(tf.errors.InvalidArgumentError, match="more bits"):
+        pack(tf.constant([1, 8], tf.uint8), 3)
+
+
+def test_an_error_names_the_bytes_and_comes_before_memory_is_allocated():
+    with pytest.raises(PayloadError, match="the levels have the wrong length, 2"):
+        unpack(np.zeros(2, np.uint8), 2**62, 8, "the levels")
+    with pytest.raises(PayloadError, match="the levels have unused bits that are set"):
+        unpack(np.uint8([255]), 1, 4, "the levels")
+
+
+@pytest.mark.parametrize("array", [np.zeros, tf.zeros], ids=["arrays", "tensors"])
+@pytest.mark.parametrize("bits", [0, 9, -1])
+def test_other_bits_than_1_to_8_are_refused(array, bits):
+    with pytest.raises(ValueError, match="bits"):
+        pack(array([8], "uint8"), bits)

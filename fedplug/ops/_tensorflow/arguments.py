@@ -1,20 +1,27 @@
 """Checks of arguments, while a graph is built and when it runs.
 
 A flaw found while a graph is built is a ValueError or TypeError. A flaw found when it runs is a
-`tf.errors.InvalidArgumentError`, from compiled ops and references alike.
+`tf.errors.InvalidArgumentError`, from compiled ops and references alike. TensorFlow's own conversions are
+not enough: they cut 2.7 to 2 in a graph, and their errors show the contents of tensors.
 """
 
 from __future__ import annotations
 
 from typing import Any, NoReturn, get_args
 
+import numpy as np
 import tensorflow as tf
 
-from fedplug.errors import LoweringError, UnknownNameError
+from fedplug.errors import DTypeError, LoweringError, UnknownNameError
+from fedplug.kernels.arguments import whole_numbers
 
 __all__ = [
     "after",
+    "as_bytes",
+    "as_floats",
+    "as_indices",
     "as_int64",
+    "as_integers",
     "refuse_without_op",
     "require",
     "require_equal_shapes",
@@ -23,6 +30,7 @@ __all__ = [
     "require_policy",
     "require_variable",
     "require_vectors",
+    "require_whole",
     "require_wide",
     "same_shape",
 ]
@@ -47,9 +55,59 @@ def after(checks: list[Any], tensor: Any) -> Any:
         return tf.identity(tensor)
 
 
-def as_int64(value: Any) -> Any:
-    """Converts ``value``, an int or an integer tensor of any width, to an int64 tensor."""
-    return tf.cast(value, tf.int64) if tf.is_tensor(value) else tf.convert_to_tensor(value, tf.int64)
+def as_int64(name: str, value: Any) -> tf.Tensor:
+    """Converts whole numbers to an int64 tensor; see `as_integers`."""
+    return as_integers(name, value, tf.int64)
+
+
+def as_indices(name: str, value: Any) -> tf.Tensor:
+    """Converts whole numbers to an int32 tensor; see `as_integers`."""
+    return as_integers(name, value, tf.int32)
+
+
+def as_bytes(name: str, value: Any) -> tf.Tensor:
+    """Converts whole numbers to a uint8 tensor; see `as_integers`."""
+    return as_integers(name, value, tf.uint8)
+
+
+def as_floats(name: str, value: Any, dtype: tf.DType) -> tf.Tensor:
+    """Converts numbers to a tensor of a floating dtype.
+
+    Raises:
+        DTypeError: ``value`` is a tensor of another dtype, or holds no numbers.
+    """
+    if _holds_tensors(value):
+        value = tf.convert_to_tensor(value)
+    if not tf.is_tensor(value):
+        array = np.asarray(value)
+        if array.dtype.kind not in "iuf" and array.dtype != tf.bfloat16.as_numpy_dtype:
+            raise DTypeError(f"{name} has dtype {array.dtype}; it must be {dtype.name}")
+        with np.errstate(over="ignore"):
+            return tf.constant(array.astype(dtype.as_numpy_dtype))
+    if value.dtype != dtype:
+        raise DTypeError(f"{name} has dtype {value.dtype.name}; it must be {dtype.name}")
+    return tf.convert_to_tensor(value)
+
+
+def as_integers(name: str, value: Any, dtype: tf.DType) -> tf.Tensor:
+    """Converts whole numbers to a tensor of an integer dtype.
+
+    Raises:
+        DTypeError: ``value`` is anything else, or a tensor of a dtype with numbers that ``dtype`` lacks.
+        ArgumentError: A Python number or an element of an array does not fit.
+    """
+    if _holds_tensors(value):
+        value = tf.convert_to_tensor(value)
+    if not tf.is_tensor(value):
+        return tf.constant(whole_numbers(name, value, dtype.as_numpy_dtype))
+    given = value.dtype
+    if not given.is_integer or given.min < dtype.min or given.max > dtype.max:
+        raise DTypeError(f"{name} has dtype {given.name}; it must be {dtype.name}")
+    return tf.cast(value, dtype)
+
+
+def _holds_tensors(value: Any) -> bool:
+    return isinstance(value, list | tuple) and any(tf.is_tensor(each) for each in tf.nest.flatten(value))
 
 
 def same_shape(x: Any, y: Any) -> Any:
@@ -65,7 +123,7 @@ def require_floating(**tensors: Any) -> None:
     for name, tensor in tensors.items():
         if tensor.dtype not in _FLOATING:
             known = ", ".join(dtype.name for dtype in _FLOATING)
-            raise TypeError(f"{name} must be one of {known}, not {tensor.dtype.name}")
+            raise DTypeError(f"{name} must be one of {known}, not {tensor.dtype.name}")
 
 
 def require_wide(**tensors: Any) -> None:
@@ -73,9 +131,18 @@ def require_wide(**tensors: Any) -> None:
     for name, tensor in tensors.items():
         if tensor.dtype not in _WIDE:
             wide = " or ".join(dtype.name for dtype in _WIDE)
-            raise TypeError(
+            raise DTypeError(
                 f"{name} must be {wide}, not {tensor.dtype.name}; fedplug.ops.widened widens 16 bits"
             )
+
+
+def require_whole(**values: Any) -> None:
+    """Raises DTypeError unless every argument is a whole number, or a tensor of them."""
+    for name, value in values.items():
+        if not tf.is_tensor(value):
+            whole_numbers(name, value, np.int64)
+        elif not value.dtype.is_integer:
+            raise DTypeError(f"{name} has dtype {value.dtype.name}; it must be a whole number")
 
 
 def require_variable(**variables: Any) -> None:

@@ -7,10 +7,18 @@ from typing import Any
 
 import tensorflow as tf
 
+from fedplug.kernels.arguments import whole
+from fedplug.ops._tensorflow.arguments import as_floats, as_int64, as_integers, require_whole
+from fedplug.ops._tensorflow.checks import require
+
 __all__: list[str] = []
 
 
 def asarray(values: Any, like: tf.Tensor) -> tf.Tensor:
+    if like.dtype.is_integer:
+        return as_integers("values", values, like.dtype)
+    if like.dtype.is_floating:
+        return as_floats("values", values, like.dtype)
     return tf.convert_to_tensor(values, like.dtype)
 
 
@@ -64,11 +72,13 @@ def stack(arrays: Sequence[tf.Tensor], axis: int = 0) -> tf.Tensor:
 
 
 def take(x: tf.Tensor, indices: tf.Tensor) -> tf.Tensor:
+    require_whole(indices=indices)
     return tf.gather(x, indices)
 
 
 def table_lookup(table: Sequence[Any], position: tf.Tensor, dtype: Any) -> tf.Tensor:
-    return tf.gather(tf.constant(table, dtype), tf.clip_by_value(position, 0, len(table) - 1))
+    place = tf.clip_by_value(as_int64("position", position), 0, len(table) - 1)
+    return tf.gather(tf.constant(table, dtype), place)
 
 
 def cond(condition: tf.Tensor, if_true: Callable[[], Any], if_false: Callable[[], Any]) -> Any:
@@ -88,11 +98,13 @@ def where(condition: tf.Tensor, x: tf.Tensor, y: tf.Tensor) -> tf.Tensor:
 
 
 def arange(end: Any, dtype: Any = "int64") -> tf.Tensor:
-    return tf.range(tf.cast(end, dtype))
+    dtype, count = tf.as_dtype(dtype), as_int64("end", end)
+    with require(count <= tf.cast(dtype.max, tf.int64), f"the end of a range does not fit {dtype.name}"):
+        return tf.range(tf.cast(count, dtype))
 
 
 def repeat(x: tf.Tensor, times: int) -> tf.Tensor:
-    return tf.repeat(x, times)
+    return tf.repeat(x, whole("times", times, 0))
 
 
 def multiply(x: tf.Tensor, y: tf.Tensor) -> tf.Tensor:
@@ -160,4 +172,6 @@ def nonzero(x: tf.Tensor) -> tf.Tensor:
 
 
 def segment_sum(x: tf.Tensor, segments: tf.Tensor, count: int) -> tf.Tensor:
-    return tf.math.unsorted_segment_sum(x, segments, count)
+    segments = as_int64("segments", segments)
+    with require(tf.reduce_all(segments >= 0), "segments holds a negative number"):
+        return tf.math.unsorted_segment_sum(x, segments, whole("count", count, 0))

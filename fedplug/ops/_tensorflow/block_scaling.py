@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import tensorflow as tf
 
+from fedplug.kernels.arguments import whole
+from fedplug.ops._tensorflow.arguments import require_whole
 from fedplug.ops._tensorflow.checks import require
 from fedplug.ops._tensorflow.serialization import from_bytes
 
@@ -11,11 +13,12 @@ __all__ = ["block_count", "block_scales", "relative_to_scales", "scales_from_byt
 
 
 def block_count(count: tf.Tensor | int, size: int) -> tf.Tensor | int:
+    require_whole(count=count, size=size)
     return (count + size - 1) // size
 
 
 def block_scales(values: tf.Tensor, size: int) -> tf.Tensor:
-    return tf.reduce_max(tf.abs(_rows(values, size)), axis=1)
+    return tf.reduce_max(tf.abs(_rows(values, whole("size", size, 1))), axis=1)
 
 
 def relative_to_scales(values: tf.Tensor, size: int) -> tuple[tf.Tensor, tf.Tensor]:

@@ -7,6 +7,8 @@ from typing import Any
 
 import tensorflow as tf
 
+from fedplug.ops._tensorflow.arguments import as_int64
+
 __all__ = ["of_length", "require", "require_finite"]
 
 
@@ -18,10 +20,11 @@ def require(condition: tf.Tensor, message: str) -> AbstractContextManager[Any]:
 
 
 def of_length(data: tf.Tensor, length: tf.Tensor | int, what: str) -> tf.Tensor:
+    needed = as_int64("length", length)
     message = f"{what} have the wrong length"
     if isinstance(length, int):
         message += f"; there must be {length}"
-    fits = tf.equal(tf.size(data, tf.int64), tf.cast(length, tf.int64))
+    fits = tf.equal(tf.size(data, tf.int64), needed)
     with require(fits, message):
         return tf.identity(data)
 

@@ -8,7 +8,7 @@ import tensorflow as tf
 
 from fedplug.ops._reference import checksum as reference
 from fedplug.ops._tensorflow import loader
-from fedplug.ops._tensorflow.arguments import require_vectors
+from fedplug.ops._tensorflow.arguments import as_bytes, require_vectors
 from fedplug.ops.lowering import resolve_lowering
 
 __all__ = ["crc32"]
@@ -17,7 +17,7 @@ tf.no_gradient("Fedplug>Crc32")
 
 
 def crc32(data: Any, *, lowering: str | None = None) -> tf.Tensor:
-    data = tf.convert_to_tensor(data, tf.uint8)
+    data = as_bytes("data", data)
     require_vectors(data=data)
     if resolve_lowering(lowering) == "fused":
         return loader.library().fedplug_crc32(data)

@@ -6,9 +6,10 @@ from typing import Any
 
 import tensorflow as tf
 
+from fedplug.kernels.arguments import whole
 from fedplug.ops._reference import chunked_topk as reference
 from fedplug.ops._tensorflow import loader
-from fedplug.ops._tensorflow.arguments import as_int64, require_equal_shapes, require_wide
+from fedplug.ops._tensorflow.arguments import as_floats, as_int64, require_equal_shapes, require_wide
 from fedplug.ops.lowering import resolve_lowering
 from fedplug.ops.types import ChunkedTopK
 
@@ -21,10 +22,11 @@ def chunked_topk_residual(
     delta: Any, residual: Any, k: Any, *, chunk: int, decay: Any, lowering: str | None = None
 ) -> ChunkedTopK:
     delta = tf.convert_to_tensor(delta)
-    residual = tf.convert_to_tensor(residual, delta.dtype)
+    residual = as_floats("residual", residual, delta.dtype)
     require_wide(delta=delta)
     require_equal_shapes(delta=delta, residual=residual)
-    k, decay = as_int64(k), tf.convert_to_tensor(decay, delta.dtype)
+    k, decay = as_int64("k", k), as_floats("decay", decay, delta.dtype)
+    chunk = whole("chunk", chunk)
     if chunk < 1:
         raise ValueError(f"chunk is {chunk}; it must be 1 or more")
     if resolve_lowering(lowering) == "fused":

@@ -8,7 +8,7 @@ import tensorflow as tf
 
 from fedplug.ops._reference import container as reference
 from fedplug.ops._tensorflow import loader
-from fedplug.ops._tensorflow.arguments import require_vectors
+from fedplug.ops._tensorflow.arguments import as_bytes, require_vectors
 from fedplug.ops.lowering import resolve_lowering
 
 __all__ = ["frame", "unframe"]
@@ -18,7 +18,7 @@ tf.no_gradient("Fedplug>Unframe")
 
 
 def frame(body: Any, header: bytes, *, lowering: str | None = None) -> tf.Tensor:
-    body = tf.convert_to_tensor(body, tf.uint8)
+    body = as_bytes("body", body)
     require_vectors(body=body)
     if resolve_lowering(lowering) == "fused":
         return loader.library().fedplug_frame(body, header=header)
@@ -26,7 +26,7 @@ def frame(body: Any, header: bytes, *, lowering: str | None = None) -> tf.Tensor
 
 
 def unframe(container: Any, header: bytes, *, lowering: str | None = None) -> tf.Tensor:
-    container = tf.convert_to_tensor(container, tf.uint8)
+    container = as_bytes("container", container)
     require_vectors(container=container)
     if resolve_lowering(lowering) == "fused":
         return loader.library().fedplug_unframe(container, header=header)

@@ -8,6 +8,7 @@ import tensorflow as tf
 
 from fedplug.ops._reference import finite as reference
 from fedplug.ops._tensorflow import loader
+from fedplug.ops._tensorflow.arguments import as_int64, require_whole
 from fedplug.ops.lowering import resolve_lowering
 
 __all__ = ["all_finite", "finite_from_bytes"]
@@ -24,7 +25,8 @@ def all_finite(xs: tf.Tensor | list[tf.Tensor]) -> tf.Tensor:
 
 
 def finite_from_bytes(data: tf.Tensor, count: tf.Tensor | int, dtype: Any) -> tf.Tensor:
+    require_whole(count=count)
     dtype = tf.as_dtype(dtype)
     if resolve_lowering() == "fused":
-        return loader.library().fedplug_finite_from_bytes(data, tf.cast(count, tf.int64), T=dtype)
+        return loader.library().fedplug_finite_from_bytes(data, as_int64("count", count), T=dtype)
     return reference.finite_from_bytes(data, count, dtype)

@@ -8,7 +8,7 @@ import tensorflow as tf
 
 from fedplug.ops._reference import gather_sum as reference
 from fedplug.ops._tensorflow import loader
-from fedplug.ops._tensorflow.arguments import require_equal_shapes, require_wide
+from fedplug.ops._tensorflow.arguments import as_floats, as_indices, require_equal_shapes, require_wide
 from fedplug.ops.lowering import resolve_lowering
 from fedplug.ops.types import TakenFromSum
 
@@ -23,9 +23,9 @@ def gather_sum(delta: Any, residual: Any, indices: Any, *, lowering: str | None 
     require_wide(delta=delta)
     addends = [delta]
     if residual is not None:
-        addends.append(tf.convert_to_tensor(residual, delta.dtype))
+        addends.append(as_floats("residual", residual, delta.dtype))
         require_equal_shapes(delta=delta, residual=addends[1])
-    indices = tf.convert_to_tensor(indices, tf.int32)
+    indices = as_indices("indices", indices)
     if resolve_lowering(lowering) == "fused":
         return loader.library().fedplug_gather_sum(addends, indices)
     return reference.gather_sum(addends, indices)
@@ -33,8 +33,8 @@ def gather_sum(delta: Any, residual: Any, indices: Any, *, lowering: str | None 
 
 def take_from_sum(delta: Any, residual: Any, indices: Any, *, lowering: str | None = None) -> TakenFromSum:
     delta = tf.convert_to_tensor(delta)
-    residual = tf.convert_to_tensor(residual, delta.dtype)
-    indices = tf.convert_to_tensor(indices, tf.int32)
+    residual = as_floats("residual", residual, delta.dtype)
+    indices = as_indices("indices", indices)
     require_wide(delta=delta)
     require_equal_shapes(delta=delta, residual=residual)
     if resolve_lowering(lowering) == "fused":

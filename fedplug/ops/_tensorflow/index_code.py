@@ -8,7 +8,14 @@ import tensorflow as tf
 
 from fedplug.ops._reference import index_code as reference
 from fedplug.ops._tensorflow import loader
-from fedplug.ops._tensorflow.arguments import as_int64, refuse_without_op, require_form, require_vectors
+from fedplug.ops._tensorflow.arguments import (
+    as_bytes,
+    as_indices,
+    as_int64,
+    refuse_without_op,
+    require_form,
+    require_vectors,
+)
 from fedplug.ops.lowering import resolve_lowering
 from fedplug.ops.types import IndexForm
 
@@ -22,8 +29,8 @@ tf.no_gradient("Fedplug>DecodeIndices")
 def encode_indices(
     indices: Any, size: Any, *, form: IndexForm = "rice", lowering: str | None = None
 ) -> tf.Tensor:
-    indices = tf.convert_to_tensor(indices, tf.int32)
-    size = as_int64(size)
+    indices = as_indices("indices", indices)
+    size = as_int64("size", size)
     require_vectors(indices=indices)
     require_form("index code", form, IndexForm)
     if resolve_lowering(lowering) == "fused":
@@ -36,9 +43,9 @@ def encode_indices(
 def decode_indices(
     code: Any, count: Any, size: Any, *, form: IndexForm = "rice", lowering: str | None = None
 ) -> tf.Tensor:
-    code = tf.convert_to_tensor(code, tf.uint8)
-    count = as_int64(count)
-    size = as_int64(size)
+    code = as_bytes("code", code)
+    count = as_int64("count", count)
+    size = as_int64("size", size)
     require_vectors(code=code)
     require_form("index code", form, IndexForm)
     if resolve_lowering(lowering) == "fused":

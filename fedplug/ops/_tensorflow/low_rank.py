@@ -8,7 +8,7 @@ import tensorflow as tf
 
 from fedplug.ops._reference import low_rank as reference
 from fedplug.ops._tensorflow import loader
-from fedplug.ops._tensorflow.arguments import require_equal_shapes, require_wide
+from fedplug.ops._tensorflow.arguments import as_floats, require_equal_shapes, require_wide
 from fedplug.ops._tensorflow.floats import wide_dtype
 from fedplug.ops.lowering import resolve_lowering
 from fedplug.ops.types import SumAndLargest
@@ -23,7 +23,7 @@ tf.no_gradient("Fedplug>LowRankResidual")
 
 def sum_and_largest(delta: Any, residual: Any, *, lowering: str | None = None) -> SumAndLargest:
     delta = tf.convert_to_tensor(delta)
-    residual = tf.convert_to_tensor(residual, delta.dtype)
+    residual = as_floats("residual", residual, delta.dtype)
     require_wide(delta=delta)
     require_equal_shapes(delta=delta, residual=residual)
     if resolve_lowering(lowering) == "fused":
@@ -41,7 +41,7 @@ def matrix_times(
     terms, rows = a.shape.with_rank(2)[0 if transposed else 1], b.shape[0]
     if None not in (terms, rows) and terms != rows:
         raise ValueError(f"a of shape {a.shape} and b of shape {b.shape} do not fit")
-    scale = tf.convert_to_tensor(scale, b.dtype)
+    scale = as_floats("scale", scale, b.dtype)
     if resolve_lowering(lowering) == "fused":
         return loader.library().fedplug_matrix_times(a, b, scale, transposed=transposed)
     return reference.matrix_times(a, b, scale, transposed)
@@ -50,7 +50,7 @@ def matrix_times(
 def low_rank_matrix(p: Any, q: Any, *, dtype: Any, scale: Any = 1, lowering: str | None = None) -> tf.Tensor:
     p, q, dtype = tf.convert_to_tensor(p), tf.convert_to_tensor(q), tf.as_dtype(dtype)
     _require_factors(dtype, p=p, q=q)
-    scale = tf.convert_to_tensor(scale, p.dtype)
+    scale = as_floats("scale", scale, p.dtype)
     if resolve_lowering(lowering) == "fused":
         return loader.library().fedplug_low_rank_matrix(p, q, scale, T=dtype)
     return reference.low_rank_matrix(p, q, scale, dtype)
@@ -66,7 +66,7 @@ def low_rank_residual(a: Any, p: Any, q: Any, *, scale: Any = 1, lowering: str |
         raise ValueError(
             f"a has shape {a.shape} but the product of p and q has {made}; the two must be equal"
         )
-    scale = tf.convert_to_tensor(scale, p.dtype)
+    scale = as_floats("scale", scale, p.dtype)
     if resolve_lowering(lowering) == "fused":
         return loader.library().fedplug_low_rank_residual(a, p, q, scale)
     return reference.low_rank_residual(a, p, q, scale)

@@ -10,17 +10,26 @@ from typing import Any
 
 import tensorflow as tf
 
+from fedplug.kernels.arguments import whole
+from fedplug.ops._tensorflow.arguments import as_bytes, as_int64, require_whole
 from fedplug.ops._tensorflow.checks import of_length, require
 
 __all__ = ["bits_of", "numbers", "pack", "packed_size", "unpack", "unpack_all"]
 
 
 def packed_size(count: Any, bits: Any) -> Any:
+    require_whole(count=count)
+    require_whole(bits=bits)
     return count // 8 * bits + (count % 8 * bits + 7) // 8  # no step exceeds the result, so none overflows
 
 
 def pack(codes: tf.Tensor, bits: Any) -> tf.Tensor:
+    codes, bits = as_bytes("codes", codes), _checked_bits(bits)
     count = tf.size(codes, tf.int64)
+    largest = tf.bitwise.left_shift(tf.constant(1, tf.int64), tf.cast(bits, tf.int64)) - 1
+    fits = tf.reduce_all(tf.cast(codes, tf.int64) <= largest)
+    with require(fits, "a number to pack has more bits than it may have"):
+        codes = tf.identity(codes)
     groups = tf.reshape(tf.pad(codes, [[0, -count % 8]]), [-1, 8])
     words = tf.reduce_sum(tf.bitwise.left_shift(tf.cast(groups, tf.int64), _places(bits)), axis=1)
     filled = tf.reshape(tf.bitcast(words, tf.uint8)[:, :bits], [-1])
@@ -38,8 +47,10 @@ def unpack_all(data: tf.Tensor, bits: Any) -> tf.Tensor:
 
 
 def unpack(data: tf.Tensor, count: Any, bits: Any, what: str) -> tf.Tensor:
+    data, bits = as_bytes("data", data), _checked_bits(bits)
     codes = unpack_all(of_length(data, packed_size(count, bits), what), bits)
-    with require(tf.reduce_all(tf.equal(codes[count:], 0)), f"{what} have unused bits that are set"):
+    unused = tf.reduce_all(tf.equal(codes[count:], 0)) & (count >= 0)
+    with require(unused, f"{what} have unused bits that are set, or their number is negative"):
         return tf.identity(codes[:count])
 
 
@@ -54,6 +65,14 @@ def numbers(bits: Any, count: Any, width: Any) -> Any:
     places = tf.range(tf.cast(width, tf.int32))
     rows = tf.cast(tf.reshape(bits, [count, width]), tf.int32)
     return tf.reduce_sum(tf.bitwise.left_shift(rows, places), 1)
+
+
+def _checked_bits(bits: Any) -> Any:
+    if not tf.is_tensor(bits):
+        return whole("bits", bits, 1, 8)
+    bits = as_int64("bits", bits)
+    with require((bits >= 1) & (bits <= 8), "bits is not from 1 to 8"):
+        return tf.identity(bits)
 
 
 def _places(bits: Any) -> tf.Tensor:

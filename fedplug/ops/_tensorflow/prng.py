@@ -6,6 +6,8 @@ from typing import Any
 
 import tensorflow as tf
 
+from fedplug.ops._tensorflow.arguments import as_int64
+from fedplug.ops._tensorflow.checks import require
 from fedplug.ops._tensorflow.checksum import crc32
 from fedplug.ops._tensorflow.serialization import to_bytes
 
@@ -13,23 +15,35 @@ __all__ = ["dither", "random_words", "round_seed", "shared_uniform"]
 
 
 def round_seed(seed: Any, round_num: Any) -> tf.Tensor:
-    high = tf.bitwise.left_shift(tf.cast(seed, tf.int64), tf.constant(32, tf.int64))
-    return high + tf.cast(round_num, tf.int64)
+    high = tf.bitwise.left_shift(_of_32_bits("seed", seed), tf.constant(32, tf.int64))
+    return high + _of_32_bits("round_num", round_num)
 
 
 def random_words(count: Any, first: Any, second: Any) -> tf.Tensor:
-    return _philox(count, first, second, tf.int32, minval=None, maxval=None)
+    key = as_int64("first", first), as_int64("second", second)
+    return _philox(count, *key, tf.int32, minval=None, maxval=None)
 
 
 def shared_uniform(count: Any, seed: Any) -> tf.Tensor:
-    return _philox(count, seed, tf.constant(0, tf.int64), tf.float64)
+    return _philox(count, as_int64("seed", seed), tf.constant(0, tf.int64), tf.float64)
 
 
 def dither(values: Any, seed: Any) -> tf.Tensor:
-    return _philox(tf.size(values), seed, tf.cast(crc32(to_bytes(values)), tf.int64), tf.float32)
+    stream = tf.cast(crc32(to_bytes(values)), tf.int64)
+    return _philox(tf.size(values), as_int64("seed", seed), stream, tf.float32)
+
+
+def _of_32_bits(name: str, value: Any) -> tf.Tensor:
+    wide = as_int64(name, value)
+    if tf.is_tensor(value) and value.dtype.size < wide.dtype.size:
+        return wide
+    fits = tf.equal(tf.cast(tf.cast(wide, tf.int32), tf.int64), wide)
+    with require(fits, f"{name} is not a whole number of 32 bits with its sign"):
+        return tf.identity(wide)
 
 
 def _philox(count: Any, seed: Any, stream: Any, dtype: tf.DType, **range_: Any) -> tf.Tensor:
     # Without `alg`, TensorFlow chooses the generator by device.
-    key = tf.stack([tf.cast(seed, tf.int64), tf.cast(stream, tf.int64)])
-    return tf.random.stateless_uniform(tf.reshape(count, [1]), key, dtype=dtype, alg="philox", **range_)
+    key = tf.stack([seed, stream])
+    shape = tf.reshape(as_int64("count", count), [1])
+    return tf.random.stateless_uniform(shape, key, dtype=dtype, alg="philox", **range_)

@@ -17,7 +17,7 @@ tf.no_gradient("Fedplug>DrawIndices")
 
 
 def draw_indices(seed: Any, count: Any, size: Any, *, lowering: str | None = None) -> tf.Tensor:
-    seed, count, size = as_int64(seed), as_int64(count), as_int64(size)
+    seed, count, size = as_int64("seed", seed), as_int64("count", count), as_int64("size", size)
     if resolve_lowering(lowering) == "fused":
         return loader.library().fedplug_draw_indices(seed, count, size)
     return reference.draw_indices(seed, count, size)

@@ -9,7 +9,13 @@ import tensorflow as tf
 
 from fedplug.ops._reference import rotated_code as reference
 from fedplug.ops._tensorflow import loader
-from fedplug.ops._tensorflow.arguments import as_int64, require_floating, require_vectors
+from fedplug.ops._tensorflow.arguments import (
+    as_bytes,
+    as_int64,
+    require_floating,
+    require_vectors,
+    require_whole,
+)
 from fedplug.ops.lowering import resolve_lowering
 
 __all__ = ["decode_rotated", "encode_rotated", "rotation_block_size"]
@@ -22,6 +28,7 @@ _SMALLEST, _LARGEST, _PADDING = 2**7, 2**20, 32  # as in fedplug.ops.rotated_cod
 
 
 def rotation_block_size(count: tf.Tensor) -> tf.Tensor:
+    require_whole(count=count)
     sizes = tf.constant([2**i for i in range(_LARGEST.bit_length())], count.dtype)
     holding_all = tf.reduce_min(tf.where(sizes >= count, sizes, _LARGEST))
     cheap = tf.reduce_max(tf.where(-count % sizes <= count // _PADDING, sizes, 1))
@@ -34,7 +41,7 @@ def encode_rotated(
     values = tf.convert_to_tensor(values)
     require_floating(values=values)
     require_vectors(values=values)
-    key, block_size = as_int64(key), as_int64(block_size)
+    key, block_size = as_int64("key", key), as_int64("block_size", block_size)
     if resolve_lowering(lowering) == "fused":
         return loader.library().fedplug_encode_rotated(values, key, list(levels), block_size)
     return reference.encode(values, key, levels, block_size)
@@ -50,9 +57,13 @@ def decode_rotated(
     dtype: Any,
     lowering: str | None = None,
 ) -> tf.Tensor:
-    code = tf.convert_to_tensor(code, tf.uint8)
+    code = as_bytes("code", code)
     require_vectors(code=code)
-    count, key, block_size = as_int64(count), as_int64(key), as_int64(block_size)
+    count, key, block_size = (
+        as_int64("count", count),
+        as_int64("key", key),
+        as_int64("block_size", block_size),
+    )
     if resolve_lowering(lowering) == "fused":
         return loader.library().fedplug_decode_rotated(code, count, key, list(levels), block_size, T=dtype)
     return reference.decode(code, count, key, levels, block_size, tf.as_dtype(dtype))

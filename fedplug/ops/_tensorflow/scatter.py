@@ -9,6 +9,8 @@ import tensorflow as tf
 from fedplug.ops._reference import scatter as reference
 from fedplug.ops._tensorflow import loader
 from fedplug.ops._tensorflow.arguments import (
+    as_floats,
+    as_indices,
     as_int64,
     require_equal_shapes,
     require_floating,
@@ -34,7 +36,7 @@ def scatter_decode_add(
     lowering: str | None = None,
 ) -> tf.Tensor:
     accumulator = tf.convert_to_tensor(accumulator)
-    values = tf.convert_to_tensor(values, accumulator.dtype)
+    values = as_floats("values", values, accumulator.dtype)
     require_floating(accumulator=accumulator)
     payloads = _payloads(values, indices, row_splits, weights)
     if resolve_lowering(lowering) == "fused":
@@ -53,7 +55,7 @@ def scatter_decode_update(
 ) -> Any:
     require_variable(accumulator=accumulator)
     require_floating(accumulator=accumulator)
-    payloads = _payloads(tf.convert_to_tensor(values, accumulator.dtype), indices, row_splits, weights)
+    payloads = _payloads(as_floats("values", values, accumulator.dtype), indices, row_splits, weights)
     if resolve_lowering(lowering) == "fused":
         return loader.library().fedplug_resource_scatter_decode_add(accumulator.handle, *payloads)
     return accumulator.assign(
@@ -70,7 +72,7 @@ def scatter_decode(
     *,
     lowering: str | None = None,
 ) -> tf.Tensor:
-    size = as_int64(size)
+    size = as_int64("size", size)
     values = tf.convert_to_tensor(values)
     require_floating(values=values)
     payloads = _payloads(values, indices, row_splits, weights)
@@ -81,14 +83,14 @@ def scatter_decode(
 
 def _payloads(values: tf.Tensor, indices: Any, row_splits: Any, weights: Any) -> tuple[tf.Tensor, ...]:
     """Converts values, indices, row splits and weights to tensors, and checks their static shapes."""
-    indices = tf.convert_to_tensor(indices, tf.int32)
+    indices = as_indices("indices", indices)
     if row_splits is None:
         row_splits = tf.stack([tf.constant(0, tf.int64), tf.size(values, tf.int64)])
-    row_splits = as_int64(row_splits)
+    row_splits = as_int64("row_splits", row_splits)
     require_vectors(values=values, indices=indices, row_splits=row_splits)
     require_equal_shapes(values=values, indices=indices)
     if weights is None:
         weights = tf.ones(tf.maximum(tf.shape(row_splits) - 1, 0), values.dtype)
-    weights = tf.convert_to_tensor(weights, values.dtype)
+    weights = as_floats("weights", weights, values.dtype)
     require_vectors(weights=weights)
     return values, indices, row_splits, weights

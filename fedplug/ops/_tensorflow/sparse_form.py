@@ -8,7 +8,7 @@ import tensorflow as tf
 
 from fedplug.ops._reference import sparse_form as reference
 from fedplug.ops._tensorflow import loader
-from fedplug.ops._tensorflow.arguments import as_int64, require_vectors
+from fedplug.ops._tensorflow.arguments import as_bytes, as_int64, require_vectors
 from fedplug.ops.lowering import resolve_lowering
 
 __all__ = ["sparse_body", "split_sparse_body"]
@@ -18,9 +18,9 @@ tf.no_gradient("Fedplug>SplitSparseBody")
 
 
 def sparse_body(count: Any, index_code: Any, values: Any, *, lowering: str | None = None) -> tf.Tensor:
-    count = as_int64(count)
-    index_code = tf.convert_to_tensor(index_code, tf.uint8)
-    values = tf.convert_to_tensor(values, tf.uint8)
+    count = as_int64("count", count)
+    index_code = as_bytes("index_code", index_code)
+    values = as_bytes("values", values)
     require_vectors(index_code=index_code, values=values)
     if resolve_lowering(lowering) == "fused":
         return loader.library().fedplug_sparse_body(count, index_code, values)
@@ -30,8 +30,8 @@ def sparse_body(count: Any, index_code: Any, values: Any, *, lowering: str | Non
 def split_sparse_body(
     body: Any, size: Any, *, lowering: str | None = None
 ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
-    body = tf.convert_to_tensor(body, tf.uint8)
-    size = as_int64(size)
+    body = as_bytes("body", body)
+    size = as_int64("size", size)
     require_vectors(body=body)
     if resolve_lowering(lowering) == "fused":
         count, index_code, values = loader.library().fedplug_split_sparse_body(body, size)

@@ -7,6 +7,8 @@ from typing import Any
 
 import tensorflow as tf
 
+from fedplug.kernels.arguments import whole
+from fedplug.ops._tensorflow.arguments import as_int64, require_whole
 from fedplug.ops._tensorflow.floats import widened
 from fedplug.ops._tensorflow.packing import unpack
 
@@ -18,13 +20,16 @@ def sum_of_squares(x: tf.Tensor) -> tf.Tensor:
 
 
 def subset_bits(count: Any, size: Any) -> tf.Tensor:
+    require_whole(count=count)
+    require_whole(size=size)
     n, k = tf.cast(size, tf.float64), tf.cast(count, tf.float64)
     ways = tf.math.lgamma(n + 1) - tf.math.lgamma(k + 1) - tf.math.lgamma(n - k + 1)
     return tf.maximum(ways, 0) / math.log(2)
 
 
 def symbol_bits(packed: tf.Tensor, count: Any, bits: int) -> tf.Tensor:
-    symbols = packed if bits == 8 else unpack(packed, tf.cast(count, tf.int64), bits, "symbols")
+    bits = whole("bits", bits, 1, 8)
+    symbols = packed if bits == 8 else unpack(packed, as_int64("count", count), bits, "symbols")
     found = tf.math.bincount(tf.cast(symbols, tf.int32), minlength=2**bits, maxlength=2**bits)
     found = tf.cast(found, tf.float64)
     each = found * tf.math.log(tf.math.divide_no_nan(tf.reduce_sum(found), found))

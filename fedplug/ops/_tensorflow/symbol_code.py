@@ -6,9 +6,16 @@ from typing import Any
 
 import tensorflow as tf
 
+from fedplug.kernels.arguments import whole
 from fedplug.ops._reference import symbol_code as reference
 from fedplug.ops._tensorflow import loader
-from fedplug.ops._tensorflow.arguments import as_int64, refuse_without_op, require_form, require_vectors
+from fedplug.ops._tensorflow.arguments import (
+    as_bytes,
+    as_int64,
+    refuse_without_op,
+    require_form,
+    require_vectors,
+)
 from fedplug.ops.lowering import resolve_lowering
 from fedplug.ops.types import SymbolForm
 
@@ -21,8 +28,8 @@ tf.no_gradient("Fedplug>DecodeSymbols")
 def encode_symbols(
     packed: Any, count: Any, *, bits: Any, form: SymbolForm = "rans", lowering: str | None = None
 ) -> tf.Tensor:
-    packed = tf.convert_to_tensor(packed, tf.uint8)
-    count = as_int64(count)
+    packed = as_bytes("packed", packed)
+    count = as_int64("count", count)
     require_vectors(packed=packed)
     bits = _checked_bits(bits)
     require_form("symbol code", form, SymbolForm)
@@ -36,8 +43,8 @@ def encode_symbols(
 def decode_symbols(
     code: Any, count: Any, *, bits: Any, form: SymbolForm = "rans", lowering: str | None = None
 ) -> tf.Tensor:
-    code = tf.convert_to_tensor(code, tf.uint8)
-    count = as_int64(count)
+    code = as_bytes("code", code)
+    count = as_int64("count", count)
     require_vectors(code=code)
     bits = _checked_bits(bits)
     require_form("symbol code", form, SymbolForm)
@@ -49,6 +56,4 @@ def decode_symbols(
 
 
 def _checked_bits(bits: Any) -> tf.Tensor:
-    if isinstance(bits, int) and not 1 <= bits <= 8:
-        raise ValueError(f"bits is {bits}; a symbol has 1 to 8")
-    return as_int64(bits)
+    return as_int64("bits", bits if tf.is_tensor(bits) else whole("bits", bits, 1, 8))

@@ -8,7 +8,7 @@ import tensorflow as tf
 
 from fedplug.ops._reference import threshold as reference
 from fedplug.ops._tensorflow import loader
-from fedplug.ops._tensorflow.arguments import require_equal_shapes, require_wide
+from fedplug.ops._tensorflow.arguments import as_floats, require_equal_shapes, require_wide
 from fedplug.ops.lowering import resolve_lowering
 from fedplug.ops.types import AboveThreshold
 
@@ -21,8 +21,8 @@ def threshold_residual(
     delta: Any, residual: Any, threshold: Any, *, lowering: str | None = None
 ) -> AboveThreshold:
     delta = tf.convert_to_tensor(delta)
-    residual = tf.convert_to_tensor(residual, delta.dtype)
-    threshold = tf.convert_to_tensor(threshold, delta.dtype)
+    residual = as_floats("residual", residual, delta.dtype)
+    threshold = as_floats("threshold", threshold, delta.dtype)
     require_wide(delta=delta)
     require_equal_shapes(delta=delta, residual=residual)
     if resolve_lowering(lowering) == "fused":

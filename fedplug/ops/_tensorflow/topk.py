@@ -7,10 +7,16 @@ from typing import Any
 
 import tensorflow as tf
 
-from fedplug.errors import ArgumentError
+from fedplug.errors import ArgumentError, DTypeError
 from fedplug.ops._reference import topk as reference
 from fedplug.ops._tensorflow import loader
-from fedplug.ops._tensorflow.arguments import as_int64, require_equal_shapes, require_policy, require_wide
+from fedplug.ops._tensorflow.arguments import (
+    as_floats,
+    as_int64,
+    require_equal_shapes,
+    require_policy,
+    require_wide,
+)
 from fedplug.ops.lowering import resolve_lowering
 from fedplug.ops.types import GroupedTopK, TopK
 
@@ -24,10 +30,10 @@ def topk_residual(
 ) -> TopK:
     require_policy(on_nonfinite)
     delta = tf.convert_to_tensor(delta)
-    residual = tf.convert_to_tensor(residual, delta.dtype)
+    residual = as_floats("residual", residual, delta.dtype)
     require_wide(delta=delta)
     require_equal_shapes(delta=delta, residual=residual)
-    k = as_int64(k)
+    k = as_int64("k", k)
     if resolve_lowering(lowering) == "fused":
         op = loader.library().fedplug_grouped_top_k_residual
         taken = GroupedTopK(*op([delta], [residual], k, on_nonfinite=on_nonfinite))
@@ -50,14 +56,17 @@ def grouped_topk_residual(
             "of these as of those"
         )
     deltas = [tf.convert_to_tensor(delta) for delta in deltas]
-    residuals = [tf.convert_to_tensor(r, d.dtype) for r, d in zip(residuals, deltas, strict=True)]
+    residuals = [
+        as_floats(f"residual {t}", residual, delta.dtype)
+        for t, (residual, delta) in enumerate(zip(residuals, deltas, strict=True))
+    ]
     dtypes = sorted({delta.dtype.name for delta in deltas})
     if len(dtypes) > 1:
-        raise TypeError(f"the deltas must be of one dtype, not {' and '.join(dtypes)}")
+        raise DTypeError(f"the deltas must be of one dtype, not {' and '.join(dtypes)}")
     for t, (delta, residual) in enumerate(zip(deltas, residuals, strict=True)):
         require_wide(**{f"delta {t}": delta})
         require_equal_shapes(**{f"delta {t}": delta, f"residual {t}": residual})
-    k = as_int64(k)
+    k = as_int64("k", k)
     if resolve_lowering(lowering) == "fused":
         op = loader.library().fedplug_grouped_top_k_residual
         return GroupedTopK(*op(deltas, residuals, k, on_nonfinite=on_nonfinite))

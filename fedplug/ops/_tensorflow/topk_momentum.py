@@ -8,7 +8,13 @@ import tensorflow as tf
 
 from fedplug.ops._reference import topk_momentum as reference
 from fedplug.ops._tensorflow import loader
-from fedplug.ops._tensorflow.arguments import as_int64, require_equal_shapes, require_policy, require_wide
+from fedplug.ops._tensorflow.arguments import (
+    as_floats,
+    as_int64,
+    require_equal_shapes,
+    require_policy,
+    require_wide,
+)
 from fedplug.ops._tensorflow.topk import topk_residual
 from fedplug.ops.lowering import resolve_lowering
 from fedplug.ops.types import TopKMomentum
@@ -30,13 +36,13 @@ def topk_momentum(
 ) -> TopKMomentum:
     require_policy(on_nonfinite)
     gradient = tf.convert_to_tensor(gradient)
-    velocity, residual, momentum = (
-        tf.convert_to_tensor(x, gradient.dtype) for x in (velocity, residual, momentum)
-    )
+    velocity = as_floats("velocity", velocity, gradient.dtype)
+    residual = as_floats("residual", residual, gradient.dtype)
+    momentum = as_floats("momentum", momentum, gradient.dtype)
     require_wide(gradient=gradient)
     require_equal_shapes(gradient=gradient, velocity=velocity)
     require_equal_shapes(gradient=gradient, residual=residual)
-    k = as_int64(k)
+    k = as_int64("k", k)
     if resolve_lowering(lowering) == "fused":
         op = loader.library().fedplug_top_k_momentum
         return TopKMomentum(*op(gradient, momentum, velocity, residual, k, on_nonfinite=on_nonfinite))

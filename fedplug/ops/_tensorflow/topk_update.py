@@ -7,10 +7,11 @@ from typing import Any
 
 import tensorflow as tf
 
-from fedplug.errors import ArgumentError
+from fedplug.errors import ArgumentError, DTypeError
 from fedplug.ops._tensorflow import loader
 from fedplug.ops._tensorflow.arguments import (
     after,
+    as_floats,
     as_int64,
     require_equal_shapes,
     require_policy,
@@ -31,7 +32,7 @@ def topk_residual_update(
 ) -> TopKUpdate:
     require_policy(on_nonfinite)
     (delta,) = _deltas_of([residual], [delta], [""])
-    k = as_int64(k)
+    k = as_int64("k", k)
     if k.shape != []:
         raise ArgumentError(f"k must be a scalar, not of shape {k.shape}")
     if resolve_lowering(lowering) == "fused":
@@ -54,7 +55,7 @@ def grouped_topk_residual_update(
     require_policy(on_nonfinite)
     _require_a_delta_each(residuals, deltas)
     deltas = _deltas_of(residuals, deltas, [f" {t}" for t in range(len(deltas))])
-    k = as_int64(k)
+    k = as_int64("k", k)
     if k.shape != [] and k.shape != [len(residuals)]:
         raise ArgumentError(
             f"k has shape {k.shape}; give one number for all of the {len(residuals)} tensors, or one for each"
@@ -82,8 +83,11 @@ def _deltas_of(residuals: Sequence[tf.Variable], deltas: Sequence[Any], names: l
     require_wide(**named)
     dtypes = sorted({residual.dtype.name for residual in residuals})
     if len(dtypes) > 1:
-        raise TypeError(f"the residuals must be of one dtype, not {' and '.join(dtypes)}")
-    deltas = [tf.convert_to_tensor(d, r.dtype) for d, r in zip(deltas, residuals, strict=True)]
+        raise DTypeError(f"the residuals must be of one dtype, not {' and '.join(dtypes)}")
+    deltas = [
+        as_floats(f"delta{name}", delta, residual.dtype)
+        for name, delta, residual in zip(names, deltas, residuals, strict=True)
+    ]
     for residual, delta, name in zip(residuals, deltas, names, strict=True):
         require_equal_shapes(**{f"delta{name}": delta, f"residual{name}": residual})
     return deltas

@@ -6,9 +6,10 @@ from typing import Any
 
 import tensorflow as tf
 
+from fedplug.kernels.arguments import real, whole
 from fedplug.ops._reference import value_code as reference
 from fedplug.ops._tensorflow import loader
-from fedplug.ops._tensorflow.arguments import as_int64, require_floating, require_vectors
+from fedplug.ops._tensorflow.arguments import as_bytes, as_int64, require_floating, require_vectors
 from fedplug.ops.lowering import resolve_lowering
 from fedplug.ops.types import ValueForm
 
@@ -32,7 +33,8 @@ def encode_values(
     values = tf.convert_to_tensor(values)
     require_floating(values=values)
     require_vectors(values=values)
-    seed, bits = as_int64(seed), as_int64(bits)
+    seed, bits = as_int64("seed", seed), as_int64("bits", bits)
+    block_size, relative = whole("block_size", block_size), real("relative", relative)
     if resolve_lowering(lowering) == "fused":
         return loader.library().fedplug_encode_values(
             values, seed, bits, form=form, block_size=block_size, relative=relative
@@ -51,9 +53,10 @@ def decode_values(
     relative: float = 0.01,
     lowering: str | None = None,
 ) -> tf.Tensor:
-    code = tf.convert_to_tensor(code, tf.uint8)
+    code = as_bytes("code", code)
     require_vectors(code=code)
-    count, bits = as_int64(count), as_int64(bits)
+    count, bits = as_int64("count", count), as_int64("bits", bits)
+    block_size, relative = whole("block_size", block_size), real("relative", relative)
     if resolve_lowering(lowering) == "fused":
         return loader.library().fedplug_decode_values(
             code, count, bits, T=dtype, form=form, block_size=block_size, relative=relative
