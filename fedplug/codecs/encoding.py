@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import operator
 import warnings
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, Literal
@@ -24,6 +23,7 @@ from fedplug.encoders.base import Encoder
 from fedplug.encoders.model.model_encoder import DEFAULT_MIN_SIZE, ModelEncoder
 from fedplug.encoders.standalone.identity import Identity
 from fedplug.errors import ArgumentError, CapabilityError, CapabilityWarning, NonFiniteError
+from fedplug.kernels.arguments import whole
 from fedplug.ops import donation
 from fedplug.ops.checks import sums_may_overflow
 from fedplug.ops.device_array import is_on_device, on_host
@@ -565,10 +565,4 @@ def _as_names(exactly: Any) -> frozenset[str]:
 
 def as_round(round_num: Any) -> int:
     """Returns a round number as an int; raises ArgumentError unless it is a whole number below 2^31."""
-    try:
-        number = operator.index(round_num)
-    except TypeError:
-        number = -1
-    if not 0 <= number < _ROUNDS_END:
-        raise ArgumentError(f"round_num is {round_num!r}; it must be a whole number from 0 to 2^31 - 1")
-    return number
+    return whole("round_num", round_num, 0, _ROUNDS_END - 1)

@@ -6,6 +6,7 @@ model, with different encoders for different tensors.
 
 from __future__ import annotations
 
+from fedplug.encoders import arguments
 from fedplug.encoders.assignment import EncoderAssignment
 from fedplug.encoders.assignments.auto import Auto
 from fedplug.encoders.assignments.budget import Budget
@@ -65,5 +66,6 @@ __all__ = [
     "State",
     "TopK",
     "adjustment_of",
+    "arguments",
     "break_even",
 ]

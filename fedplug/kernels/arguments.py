@@ -95,4 +95,6 @@ def _text(value: Any) -> str:
     """A short text of a scalar, and of anything else only its type: arrays may be secret and long."""
     if isinstance(value, bool | float | complex | str | bytes | np.generic) or value is None:
         return reprlib.repr(value)
+    if isinstance(value, np.ndarray):
+        return f"an array of {value.dtype}{list(value.shape)}"
     return f"of type {type(value).__name__}"

@@ -6,8 +6,8 @@ its reference of stock TensorFlow ops. A few ops also run on a `fedplug.ops.devi
 `fedplug.ops.dispatch` chooses between these.
 
 Ops do not change their arguments, except ops named ``_update`` and residuals that the caller donated
-(`fedplug.ops.donation`). No op is differentiable. Importing this package loads neither TensorFlow nor the op
-library.
+(`fedplug.ops.donation`). A gradient through a kernel is refused with a LookupError; array functions have the
+gradients of TensorFlow. Importing this package loads neither TensorFlow nor the op library (`load_library`).
 
 Many ops have an argument ``lowering``: "fused" for the compiled TensorFlow op, "reference" for its reference,
 "auto" for either. None takes the value of `fedplug.ops.lowering.use_lowering`. A call that names a lowering
@@ -16,8 +16,11 @@ runs on TensorFlow, whatever its arguments are. It raises an `UnknownNameError` 
 
 On NumPy arrays, invalid untrusted bytes raise a `fedplug.errors.PayloadError`, and other invalid arguments an
 `ArgumentError` or a `NonFiniteError`. In TensorFlow, all of these are a `tf.errors.InvalidArgumentError` when
-the graph runs. While the graph is built, a wrong dtype raises a TypeError and a wrong static shape a
-ValueError.
+the graph runs. While the graph is built, a wrong static shape raises a ValueError.
+
+A wrong dtype raises a `fedplug.errors.DTypeError`, which is an ArgumentError and a TypeError. Counts,
+indices, bits, sizes, seeds and rounds must be of an integer type: 2.0, True and "2" are refused, and a number
+is never cut or wrapped to fit.
 """
 
 from __future__ import annotations
@@ -72,6 +75,7 @@ from fedplug.ops.floats import narrowed, wide_dtype, wide_spec, widened
 from fedplug.ops.gather_sum import gather_sum, take_from_sum
 from fedplug.ops.index_code import decode_indices, encode_indices
 from fedplug.ops.low_rank import low_rank_matrix, low_rank_residual, matrix_times, sum_and_largest
+from fedplug.ops.lowering import load_library
 from fedplug.ops.mean_magnitude import mean_magnitude
 from fedplug.ops.packing import pack, packed_size, unpack
 from fedplug.ops.prng import dither, random_words, round_seed, shared_uniform
@@ -130,6 +134,7 @@ __all__ = [
     "identity",
     "is_floating",
     "itemsize",
+    "load_library",
     "low_rank_matrix",
     "low_rank_residual",
     "matrix_times",

@@ -13,7 +13,7 @@ from typing import Any, Literal
 
 from fedplug.errors import OpLibraryError, StaleBuildError, UnknownNameError
 
-__all__ = ["available", "op_library", "resolve_lowering", "use_lowering"]
+__all__ = ["available", "load_library", "op_library", "resolve_lowering", "use_lowering"]
 
 _LOWERINGS = ("auto", "fused", "reference")
 """``"fused"``: the compiled op; ``"reference"``: stock ops; ``"auto"``: fused if the op library loads."""
@@ -65,6 +65,18 @@ def available() -> bool:
     except OpLibraryError:
         return False
     return True
+
+
+def load_library() -> None:
+    """Registers the compiled ops with TensorFlow, which must know them before it loads a saved model.
+
+    Calls of ops need this not: the first one registers them. docs/exporting.md has an example.
+
+    Raises:
+        OpLibraryError: The op library is missing, or was built for another TensorFlow; the message says what
+            to install.
+    """
+    _library()
 
 
 def op_library(name: str) -> Any:

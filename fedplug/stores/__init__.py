@@ -2,10 +2,26 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from fedplug.errors import ConfigError
+from fedplug.registry.first_use import imported_on_first_use
 from fedplug.stores.base import ProcessState, StateStore
 
-__all__ = ["ProcessState", "StateStore", "look_into", "open_store"]
+if TYPE_CHECKING:
+    from fedplug.stores import blob, rules
+    from fedplug.stores.forks import Connection
+
+__all__ = ["Connection", "ProcessState", "StateStore", "blob", "look_into", "open_store", "rules"]
+
+_HOMES = {
+    "Connection": "fedplug.stores.forks",
+    "blob": "fedplug.stores.blob",
+    "rules": "fedplug.stores.rules",
+}
+
+if not TYPE_CHECKING:  # a type checker would take this for "any name exists"
+    __getattr__ = imported_on_first_use(__name__, _HOMES)
 
 
 def open_store(url: str) -> StateStore:

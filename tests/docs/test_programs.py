@@ -11,6 +11,7 @@ PAGES = {
     "error-feedback.md": 2,
     "which-encoder.md": 1,
     "stores.md": 1,
+    "stages.md": 1,
     "index.md": 1,
     "secure-aggregation.md": 1,
     "sending-models.md": 2,

@@ -127,14 +127,6 @@ def test_static_shapes_that_do_not_fit_are_refused_while_building(lowering):
         ops.scatter_decode_add(tf.zeros(5), tf.ones([1, 2]), [0, 1], [0, 2], lowering=lowering)
 
 
-def test_nothing_is_differentiable(lowering):
-    accumulator, values, weights = tf.zeros(3), tf.ones(2), tf.ones(1)
-    with tf.GradientTape() as tape:
-        tape.watch([accumulator, values, weights])
-        got = ops.scatter_decode_add(accumulator, values, [0, 2], [0, 2], weights, lowering=lowering)
-    assert tape.gradient(got, [accumulator, values, weights]) == [None, None, None]
-
-
 @pytest.mark.parametrize("size", [0, 3, 100_000])
 def test_the_sum_of_no_payloads_is_zeros(lowering, size):
     got = ops.scatter_decode(size, tf.zeros(0), tf.zeros(0, tf.int32), [0], lowering=lowering)

@@ -149,15 +149,6 @@ def test_a_constant_negative_k_is_refused_while_building():
         graph.get_concrete_function(tf.TensorSpec([3]))
 
 
-def test_nothing_is_differentiable(lowering):
-    delta, residual = tf.constant([1.0, 2.0, 3.0]), tf.zeros(3)
-    with tf.GradientTape() as tape:
-        tape.watch([delta, residual])
-        got = ops.topk_residual(delta, residual, 1, lowering=lowering)
-        loss = tf.reduce_sum(got.values) + tf.reduce_sum(got.residual)
-    assert tape.gradient(loss, [delta, residual]) == [None, None]
-
-
 def test_many_calls_at_once_share_the_pool_and_all_finish():
     rng = np.random.default_rng(5)
     delta, residual = tf.constant(rng.normal(size=(2, 300_000)), tf.float32)

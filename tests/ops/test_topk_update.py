@@ -237,11 +237,3 @@ def test_the_op_refuses_attributes_that_only_foreign_graphs_have():
         op([one.handle], [tf.zeros(1, tf.float64)], 1)
     with pytest.raises(tf.errors.InvalidArgumentError, match="one for each tensor"):
         op([one.handle], [tf.zeros(1)], [1, 1])
-
-
-def test_nothing_is_differentiable(lowering):
-    residual, delta = tf.Variable([1.0, 2.0]), tf.constant([1.0, 1.0])
-    with tf.GradientTape() as tape:
-        tape.watch(delta)
-        loss = tf.reduce_sum(ops.topk_residual_update(residual, delta, 1, lowering=lowering).values)
-    assert tape.gradient(loss, [delta, residual]) == [None, None]

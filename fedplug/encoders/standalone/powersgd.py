@@ -176,7 +176,8 @@ class PowerSGD(Encoder):
 
     def _first_q(self, spec: Spec) -> Array:
         n, wide = _matrix_shape(spec)[1], wide_dtype(spec.dtype)
-        first_round = ops.astype(0, wide)  # an array, so that the numbers are drawn in its execution
+        # An array, so that the numbers are drawn in its execution.
+        first_round = ops.astype(ops.astype(0, wide), "int64")
         noise = ops.shared_uniform(n * self._rank, ops.round_seed(self._seed, first_round))
         return ops.astype(ops.reshape(2 * noise - 1, [n, self._rank]), wide)
 

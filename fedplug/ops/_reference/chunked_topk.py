@@ -9,6 +9,7 @@ import tensorflow as tf
 from fedplug.ops._reference.topk import magnitude_bits
 from fedplug.ops._reference.traced import traced_once
 from fedplug.ops._tensorflow.arguments import after, require, same_shape
+from fedplug.ops._tensorflow.gradients import refuse_gradient
 
 __all__ = ["chunked_topk_residual"]
 
@@ -23,7 +24,7 @@ def chunked_topk_residual(
         require(k >= 0, "k must be 0 or more", k),
         require((decay >= zero) & (decay <= one), "decay must be in [0, 1]"),
     ]
-    a = tf.stop_gradient(tf.reshape(after(checks, delta) + decay * residual, [-1]))
+    a = refuse_gradient(tf.reshape(after(checks, delta) + decay * residual, [-1]))
     finite = require(
         tf.reduce_all(tf.math.is_finite(a)),
         "sums of delta and residual are NaN or infinite; leave this update out",

@@ -9,6 +9,7 @@ import tensorflow as tf
 
 from fedplug.ops._reference.traced import traced_once
 from fedplug.ops._tensorflow.arguments import after, require, same_shape
+from fedplug.ops._tensorflow.gradients import refuse_gradient
 
 __all__ = ["gather_sum", "take_from_sum"]
 
@@ -21,7 +22,7 @@ def gather_sum(addends: Sequence[Any], indices: Any) -> tf.Tensor:
     values = tf.gather(tf.reshape(delta, [-1]), places)
     for x in residual:
         values = values + tf.gather(tf.reshape(x, [-1]), places)
-    return tf.stop_gradient(values)
+    return refuse_gradient(values)
 
 
 @traced_once
@@ -31,7 +32,7 @@ def take_from_sum(delta: Any, residual: Any, indices: Any) -> tuple[tf.Tensor, t
         _inside(indices, tf.size(delta)),
         require(tf.reduce_all(indices[1:] > indices[:-1]), "the indices must ascend"),
     ]
-    a = tf.stop_gradient(tf.reshape(after(checks, delta) + residual, [-1]))
+    a = refuse_gradient(tf.reshape(after(checks, delta) + residual, [-1]))
     finite = require(
         tf.reduce_all(tf.math.is_finite(a)),
         "sums of delta and residual are NaN or infinite; leave this update out",

@@ -9,6 +9,7 @@ import tensorflow as tf
 from fedplug.ops._reference.traced import traced_once
 from fedplug.ops._tensorflow.arguments import after, require, same_shape
 from fedplug.ops._tensorflow.arrays import saturate_cast
+from fedplug.ops._tensorflow.gradients import refuse_gradient
 
 __all__ = ["low_rank_matrix", "low_rank_residual", "matrix_times", "sum_and_largest"]
 
@@ -16,7 +17,7 @@ __all__ = ["low_rank_matrix", "low_rank_residual", "matrix_times", "sum_and_larg
 @traced_once
 def sum_and_largest(delta: Any, residual: Any) -> tuple[tf.Tensor, tf.Tensor]:
     check = require(same_shape(delta, residual), "delta and residual must have the same shape")
-    total = tf.stop_gradient(after([check], delta) + residual)
+    total = refuse_gradient(after([check], delta) + residual)
     magnitudes = tf.concat([tf.zeros([1], delta.dtype), tf.reshape(tf.abs(total), [-1])], axis=0)
     return total, tf.reduce_max(magnitudes)
 
@@ -31,7 +32,7 @@ def matrix_times(a: Any, b: Any, scale: Any, transposed: bool) -> tf.Tensor:
     columns = [_column_sums(a * column[:, tf.newaxis]) for column in tf.unstack(b, axis=1)]
     if not columns:
         return tf.zeros([tf.shape(a)[1], 0], b.dtype)
-    return tf.stop_gradient(tf.stack(columns, axis=1))
+    return refuse_gradient(tf.stack(columns, axis=1))
 
 
 @traced_once
@@ -44,14 +45,14 @@ def low_rank_matrix(p: Any, q: Any, scale: Any, dtype: tf.DType) -> tf.Tensor:
         total = total + product if j else product
     # Keeps TensorFlow's optimizer from reordering the two multiplications.
     total = tf.ensure_shape(total, [p.shape[0], q.shape[0]])
-    return tf.stop_gradient(saturate_cast(total * scale, dtype))
+    return refuse_gradient(saturate_cast(total * scale, dtype))
 
 
 @traced_once
 def low_rank_residual(a: Any, p: Any, q: Any, scale: Any) -> tf.Tensor:
     made = low_rank_matrix(p, q, scale, a.dtype)
     check = require(same_shape(a, made), "a must have the shape of the product of p and q")
-    return tf.stop_gradient(after([check], a) - made)
+    return refuse_gradient(after([check], a) - made)
 
 
 def _column_sums(rows: Any) -> tf.Tensor:

@@ -8,6 +8,7 @@ import tensorflow as tf
 
 from fedplug.ops._reference.traced import traced_once
 from fedplug.ops._tensorflow.arguments import after, require
+from fedplug.ops._tensorflow.gradients import refuse_gradient
 
 __all__ = ["scatter_decode", "scatter_decode_add"]
 
@@ -28,7 +29,7 @@ def scatter_decode_add(
     accumulator: Any, values: Any, indices: Any, row_splits: Any, weights: Any
 ) -> tf.Tensor:
     shape = tf.shape(accumulator)
-    flat = tf.stop_gradient(tf.reshape(accumulator, [-1]))
+    flat = refuse_gradient(tf.reshape(accumulator, [-1]))
     payloads = tf.size(weights)
     row_splits = after(_row_split_checks(row_splits, tf.size(values), tf.size(indices), payloads), row_splits)
     indices = after([_index_check(indices, row_splits, tf.size(flat))], indices)
@@ -41,7 +42,7 @@ def scatter_decode_add(
     _, total = tf.while_loop(
         lambda i, _: i < payloads, add, (0, flat), shape_invariants=(tf.TensorShape([]), flat.shape)
     )
-    total = tf.stop_gradient(tf.reshape(total, shape))
+    total = refuse_gradient(tf.reshape(total, shape))
     total.set_shape(accumulator.shape)
     return total
 

@@ -8,6 +8,7 @@ import tensorflow as tf
 
 from fedplug.ops._reference.traced import traced_once
 from fedplug.ops._tensorflow.arguments import after, require, same_shape
+from fedplug.ops._tensorflow.gradients import refuse_gradient
 
 __all__ = ["threshold_residual"]
 
@@ -19,7 +20,7 @@ def threshold_residual(delta: Any, residual: Any, threshold: Any) -> tuple[tf.Te
         require(same_shape(delta, residual), "delta and residual must have the same shape"),
         require(threshold >= zero, "the threshold must be 0 or more"),
     ]
-    a = tf.stop_gradient(tf.reshape(after(checks, delta) + residual, [-1]))
+    a = refuse_gradient(tf.reshape(after(checks, delta) + residual, [-1]))
     finite = require(
         tf.reduce_all(tf.math.is_finite(a)),
         "sums of delta and residual are NaN or infinite; leave this update out",

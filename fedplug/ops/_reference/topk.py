@@ -8,6 +8,7 @@ import tensorflow as tf
 
 from fedplug.ops._reference.traced import traced_once
 from fedplug.ops._tensorflow.arguments import after, require, same_shape
+from fedplug.ops._tensorflow.gradients import refuse_gradient
 
 __all__ = ["grouped_topk_residual", "magnitude_bits", "topk_residual"]
 
@@ -45,7 +46,7 @@ def topk_residual(delta: Any, residual: Any, k: Any, on_nonfinite: str) -> tuple
         require(same_shape(delta, residual), "delta and residual must have the same shape"),
         require(k >= 0, "k must be 0 or more", k),
     ]
-    a = tf.stop_gradient(tf.reshape(after(checks, delta) + residual, [-1]))
+    a = refuse_gradient(tf.reshape(after(checks, delta) + residual, [-1]))
     finite = tf.math.is_finite(a)
     nonfinite = tf.math.count_nonzero(~finite)
     if on_nonfinite == "error":

@@ -9,6 +9,7 @@ import tensorflow as tf
 
 from fedplug.ops._reference.traced import traced_once
 from fedplug.ops._tensorflow.arguments import after, require, same_shape
+from fedplug.ops._tensorflow.gradients import refuse_gradient
 
 __all__ = ["topk_momentum"]
 
@@ -28,5 +29,5 @@ def topk_momentum(
     flat = tf.tensor_scatter_nd_update(
         tf.reshape(moved, [-1]), taken.indices[:, tf.newaxis], tf.zeros_like(taken.values)
     )
-    moved = tf.ensure_shape(tf.reshape(flat, tf.shape(gradient)), gradient.shape)
+    moved = refuse_gradient(tf.ensure_shape(tf.reshape(flat, tf.shape(gradient)), gradient.shape))
     return taken.values, taken.indices, moved, taken.residual, taken.nonfinite

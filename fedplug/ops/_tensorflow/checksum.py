@@ -13,8 +13,6 @@ from fedplug.ops.lowering import resolve_lowering
 
 __all__ = ["crc32"]
 
-tf.no_gradient("Fedplug>Crc32")
-
 
 def crc32(data: Any, *, lowering: str | None = None) -> tf.Tensor:
     data = as_bytes("data", data)

@@ -15,8 +15,6 @@ from fedplug.ops.types import ChunkedTopK
 
 __all__ = ["chunked_topk_residual"]
 
-tf.no_gradient("Fedplug>ChunkedTopKResidual")
-
 
 def chunked_topk_residual(
     delta: Any, residual: Any, k: Any, *, chunk: int, decay: Any, lowering: str | None = None

@@ -13,9 +13,6 @@ from fedplug.ops.lowering import resolve_lowering
 
 __all__ = ["frame", "unframe"]
 
-tf.no_gradient("Fedplug>Frame")
-tf.no_gradient("Fedplug>Unframe")
-
 
 def frame(body: Any, header: bytes, *, lowering: str | None = None) -> tf.Tensor:
     body = as_bytes("body", body)

@@ -13,9 +13,6 @@ from fedplug.ops.lowering import resolve_lowering
 
 __all__ = ["all_finite", "finite_from_bytes"]
 
-tf.no_gradient("Fedplug>AllFinite")
-tf.no_gradient("Fedplug>FiniteFromBytes")
-
 
 def all_finite(xs: tf.Tensor | list[tf.Tensor]) -> tf.Tensor:
     xs = [tf.convert_to_tensor(x) for x in (xs if isinstance(xs, list) else [xs])]

@@ -14,9 +14,6 @@ from fedplug.ops.types import TakenFromSum
 
 __all__ = ["gather_sum", "take_from_sum"]
 
-tf.no_gradient("Fedplug>GatherSum")
-tf.no_gradient("Fedplug>TakeFromSum")
-
 
 def gather_sum(delta: Any, residual: Any, indices: Any, *, lowering: str | None = None) -> tf.Tensor:
     delta = tf.convert_to_tensor(delta)

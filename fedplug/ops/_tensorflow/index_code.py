@@ -22,10 +22,6 @@ from fedplug.ops.types import IndexForm
 __all__ = ["decode_indices", "encode_indices"]
 
 
-tf.no_gradient("Fedplug>EncodeIndices")
-tf.no_gradient("Fedplug>DecodeIndices")
-
-
 def encode_indices(
     indices: Any, size: Any, *, form: IndexForm = "rice", lowering: str | None = None
 ) -> tf.Tensor:

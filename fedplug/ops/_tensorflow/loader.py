@@ -12,6 +12,7 @@ from typing import Any
 import tensorflow as tf
 
 from fedplug.errors import OpLibraryError
+from fedplug.ops._tensorflow import gradients
 from fedplug.registry import op_libraries, resolve
 from fedplug.registry.build_info import require_current
 
@@ -41,7 +42,11 @@ def library() -> Any:
     path = find_library(sys.modules["fedplug.ops"].__path__)
     _require_built_for_running(path, _REMEDY)
     require_current(str(path), "csrc/tf/ops/*.cc", op_libraries.built_from(path))
-    return _load(path, _REMEDY)
+    first = path.name not in _loaded
+    ops = _load(path, _REMEDY)
+    if first:
+        gradients.register()
+    return ops
 
 
 @functools.cache

@@ -15,11 +15,6 @@ from fedplug.ops.types import SumAndLargest
 
 __all__ = ["low_rank_matrix", "low_rank_residual", "matrix_times", "sum_and_largest"]
 
-tf.no_gradient("Fedplug>SumAndLargest")
-tf.no_gradient("Fedplug>MatrixTimes")
-tf.no_gradient("Fedplug>LowRankMatrix")
-tf.no_gradient("Fedplug>LowRankResidual")
-
 
 def sum_and_largest(delta: Any, residual: Any, *, lowering: str | None = None) -> SumAndLargest:
     delta = tf.convert_to_tensor(delta)

@@ -13,8 +13,6 @@ from fedplug.ops.lowering import resolve_lowering
 
 __all__ = ["draw_indices"]
 
-tf.no_gradient("Fedplug>DrawIndices")
-
 
 def draw_indices(seed: Any, count: Any, size: Any, *, lowering: str | None = None) -> tf.Tensor:
     seed, count, size = as_int64("seed", seed), as_int64("count", count), as_int64("size", size)

@@ -21,9 +21,6 @@ from fedplug.ops.lowering import resolve_lowering
 __all__ = ["decode_rotated", "encode_rotated", "rotation_block_size"]
 
 
-tf.no_gradient("Fedplug>EncodeRotated")
-tf.no_gradient("Fedplug>DecodeRotated")
-
 _SMALLEST, _LARGEST, _PADDING = 2**7, 2**20, 32  # as in fedplug.ops.rotated_code
 
 

@@ -21,10 +21,6 @@ from fedplug.ops.lowering import resolve_lowering
 
 __all__ = ["scatter_decode", "scatter_decode_add", "scatter_decode_update"]
 
-tf.no_gradient("Fedplug>ScatterDecode")
-tf.no_gradient("Fedplug>ScatterDecodeAdd")
-tf.no_gradient("Fedplug>ResourceScatterDecodeAdd")
-
 
 def scatter_decode_add(
     accumulator: Any,

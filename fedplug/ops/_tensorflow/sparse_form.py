@@ -13,9 +13,6 @@ from fedplug.ops.lowering import resolve_lowering
 
 __all__ = ["sparse_body", "split_sparse_body"]
 
-tf.no_gradient("Fedplug>SparseBody")
-tf.no_gradient("Fedplug>SplitSparseBody")
-
 
 def sparse_body(count: Any, index_code: Any, values: Any, *, lowering: str | None = None) -> tf.Tensor:
     count = as_int64("count", count)

@@ -21,9 +21,6 @@ from fedplug.ops.types import SymbolForm
 
 __all__ = ["decode_symbols", "encode_symbols"]
 
-tf.no_gradient("Fedplug>EncodeSymbols")
-tf.no_gradient("Fedplug>DecodeSymbols")
-
 
 def encode_symbols(
     packed: Any, count: Any, *, bits: Any, form: SymbolForm = "rans", lowering: str | None = None

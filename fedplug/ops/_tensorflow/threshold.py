@@ -14,8 +14,6 @@ from fedplug.ops.types import AboveThreshold
 
 __all__ = ["threshold_residual"]
 
-tf.no_gradient("Fedplug>ThresholdResidual")
-
 
 def threshold_residual(
     delta: Any, residual: Any, threshold: Any, *, lowering: str | None = None

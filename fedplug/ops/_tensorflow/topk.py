@@ -22,8 +22,6 @@ from fedplug.ops.types import GroupedTopK, TopK
 
 __all__ = ["grouped_topk_residual", "topk_residual"]
 
-tf.no_gradient("Fedplug>GroupedTopKResidual")
-
 
 def topk_residual(
     delta: Any, residual: Any, k: Any, *, on_nonfinite: str = "error", lowering: str | None = None

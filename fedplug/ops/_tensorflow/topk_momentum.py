@@ -21,8 +21,6 @@ from fedplug.ops.types import TopKMomentum
 
 __all__ = ["topk_momentum"]
 
-tf.no_gradient("Fedplug>TopKMomentum")
-
 
 def topk_momentum(
     gradient: Any,

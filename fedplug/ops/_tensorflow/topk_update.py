@@ -24,8 +24,6 @@ from fedplug.ops.types import GroupedTopKUpdate, TopKUpdate
 
 __all__ = ["grouped_topk_residual_update", "topk_residual_update"]
 
-tf.no_gradient("Fedplug>ResourceTopKResidual")
-
 
 def topk_residual_update(
     residual: tf.Variable, delta: Any, k: Any, *, on_nonfinite: str = "error", lowering: str | None = None

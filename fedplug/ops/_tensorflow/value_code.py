@@ -16,10 +16,6 @@ from fedplug.ops.types import ValueForm
 __all__ = ["decode_values", "encode_values"]
 
 
-tf.no_gradient("Fedplug>EncodeValues")
-tf.no_gradient("Fedplug>DecodeValues")
-
-
 def encode_values(
     values: Any,
     form: ValueForm,

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedplug.errors import ArgumentError, PayloadError
+from fedplug.kernels.arguments import whole_numbers
 from fedplug_cuda.arrays import DTYPE_CODES, as_device_array, stream_handle
 from fedplug_cuda.library import ScatterReport, call, library
 from fedplug_cuda.memory import empty_bytes, fetch, layout, send
@@ -46,7 +47,11 @@ def scatter_decode_add(
     """
     into = as_device_array(accumulator)
     handle = stream_handle(stream, into)
-    splits = np.array([0, len(indices)], np.int64) if row_splits is None else np.asarray(row_splits, np.int64)
+    splits = (
+        np.array([0, len(indices)], np.int64)
+        if row_splits is None
+        else whole_numbers("row_splits", row_splits, np.int64)
+    )
     values = np.asarray(values)
     indices = np.asarray(indices)
     if (

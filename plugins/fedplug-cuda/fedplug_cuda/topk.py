@@ -9,6 +9,7 @@ from typing import Any, Literal
 import numpy as np
 
 from fedplug.errors import ArgumentError
+from fedplug.kernels.arguments import whole
 from fedplug.ops.types import GroupedTopK
 from fedplug_cuda.arrays import (
     DTYPE_CODES,
@@ -68,7 +69,7 @@ def grouped_topk_residual(
     xs = [as_device_array(delta, handle) for delta in deltas]
     before = _matching("residuals", residuals or [None] * len(xs), xs, handle)
     after = _matching("residuals_out", residuals_out or [None] * len(xs), xs, handle)
-    found = select(xs, before, after, k, on_nonfinite, handle)
+    found = select(xs, before, after, whole("k", k), on_nonfinite, handle)
     return found._replace(residuals=[array.owner for array in found.residuals])
 
 

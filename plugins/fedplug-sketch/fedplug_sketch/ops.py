@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from fedplug.kernels.arguments import whole
 from fedplug.ops.dispatch import also_on
 from fedplug.ops.types import Array
 from fedplug_sketch import _tensorflow, kernel
@@ -24,7 +25,7 @@ _CHUNK = 2**16  # hashes at a time, which fit into the cache
 @also_on(tensors=lambda: _tensorflow.ops.row_keys)
 def row_keys(rows: int, seed: int, round_num: Any) -> Array:
     """Returns the keys of columns and signs in each row, uint64 ``[rows]``, from seed and round."""
-    both = np.array([(seed << 32) + int(round_num)], np.uint64)
+    both = np.array([(seed << 32) + whole("round_num", round_num)], np.uint64)
     return _mix(_mix(both) + np.arange(1, rows + 1, dtype=np.uint64))
 
 

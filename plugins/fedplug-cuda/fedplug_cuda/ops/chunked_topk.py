@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from fedplug.kernels.arguments import real, whole
 from fedplug.ops.device_array import DeviceArray
 from fedplug.ops.types import ChunkedTopK
 from fedplug_cuda.memory import to_device_of_each
@@ -26,4 +27,5 @@ def chunked_topk_residual_of_each(
 ) -> list[ChunkedTopK]:
     """See `fedplug.ops.chunked_topk.chunked_topk_residual_of_each`."""
     stream, before = to_device_of_each(deltas, residuals)
-    return chunked_topk(deltas, before, [int(k) for k in ks], chunk, decay, stream)
+    whole_ks = [whole("k", k) for k in ks]
+    return chunked_topk(deltas, before, whole_ks, whole("chunk", chunk), real("decay", decay), stream)

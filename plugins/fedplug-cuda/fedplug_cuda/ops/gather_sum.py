@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedplug.errors import NonFiniteError
+from fedplug.kernels.arguments import whole_numbers
 from fedplug.ops.device_array import DeviceArray
 from fedplug.ops.types import TakenFromSum
 from fedplug_cuda.arrays import stream_handle
@@ -35,4 +36,4 @@ def take_from_sum_of_each(
 
 
 def _places(indices: Sequence[Any]) -> list[NDArray[np.int32]]:
-    return [np.asarray(each, np.int32) for each in indices]
+    return [whole_numbers("indices", each, np.int32) for each in indices]

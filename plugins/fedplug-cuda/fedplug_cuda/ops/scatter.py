@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from fedplug.kernels.arguments import whole_numbers
 from fedplug.ops.device_array import DeviceArray
 from fedplug.ops.donation import spare_residuals
 from fedplug_cuda.arrays import stream_handle
@@ -31,7 +32,13 @@ def scatter_decode_add(
     stream = stream_handle(None, accumulator)
     total = accumulator if spare_residuals.get([]) is None else copy_of(accumulator, stream)
     factors = None if weights is None else np.asarray(weights, total.dtype)
-    add(total, np.asarray(values), np.asarray(indices, np.int32), row_splits=row_splits, weights=factors)
+    add(
+        total,
+        np.asarray(values),
+        whole_numbers("indices", indices, np.int32),
+        row_splits=row_splits,
+        weights=factors,
+    )
     return total
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from fedplug.kernels.arguments import real
 from fedplug.ops.device_array import DeviceArray
 from fedplug.ops.types import AboveThreshold
 from fedplug_cuda.memory import to_device_of_each
@@ -26,4 +27,4 @@ def threshold_residual_of_each(
 ) -> list[AboveThreshold]:
     """See `fedplug.ops.threshold.threshold_residual_of_each`."""
     stream, before = to_device_of_each(deltas, residuals)
-    return taken_above(deltas, before, thresholds, stream)
+    return taken_above(deltas, before, [real("threshold", each) for each in thresholds], stream)

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from fedplug.kernels.arguments import whole
 from fedplug.ops.device_array import DeviceArray
 from fedplug.ops.types import GroupedTopK, TopK
 from fedplug_cuda.memory import to_device_of_each
@@ -20,7 +21,7 @@ def topk_residual(
 ) -> TopK:
     """See `fedplug.ops.topk_residual`."""
     del lowering
-    found = _selected([delta], [residual], int(k), on_nonfinite)
+    found = _selected([delta], [residual], whole("k", k), on_nonfinite)
     return TopK(found.values, found.indices, found.residuals[0], found.nonfinite)
 
 
@@ -30,7 +31,7 @@ def topk_residual_of_each(
     """See `fedplug.ops.topk_residual_of_each`; one call for the list."""
     if len({delta.dtype for delta in deltas}) > 1:
         return [topk_residual(*each) for each in zip(deltas, residuals, ks, strict=True)]
-    found = _selected(deltas, residuals, [int(k) for k in ks], "error")
+    found = _selected(deltas, residuals, [whole("k", k) for k in ks], "error")
     begins, ends = found.row_splits[:-1].tolist(), found.row_splits[1:].tolist()
     return [
         TopK(found.values[begin:end], found.indices[begin:end], residual, np.int64(0))
@@ -48,7 +49,7 @@ def grouped_topk_residual(
 ) -> GroupedTopK:
     """See `fedplug.ops.grouped_topk_residual`."""
     del lowering
-    return _selected(deltas, residuals, int(k), on_nonfinite)
+    return _selected(deltas, residuals, whole("k", k), on_nonfinite)
 
 
 def _selected(

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from fedplug.errors import ArgumentError
+from fedplug.kernels.arguments import real, whole
 from fedplug.ops.device_array import DeviceArray
 from fedplug.ops.types import TopKMomentum
 from fedplug_cuda.memory import to_device_of_each
@@ -45,4 +46,5 @@ def topk_momentum_of_each(
         return [topk_momentum(*arguments, momentum=momentum) for arguments in each]
     stream, speeds = to_device_of_each(gradients, velocities)
     _, before = to_device_of_each(gradients, residuals)
-    return momentum_topk(gradients, speeds, before, [int(k) for k in ks], momentum, stream)
+    whole_ks = [whole("k", k) for k in ks]
+    return momentum_topk(gradients, speeds, before, whole_ks, real("momentum", momentum), stream)

@@ -1,0 +1,70 @@
+"""Gradients of the ops: there are none, and a request for one is an error instead of None.
+
+Codes are bytes, through which TensorFlow sends no gradient in any case, as through a cast to integers.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NoReturn
+
+import tensorflow as tf
+
+__all__ = ["refuse_gradient", "register"]
+
+_BETWEEN_FLOATS = (
+    "ChunkedTopKResidual",
+    "GatherSum",
+    "GroupedTopKResidual",
+    "LowRankMatrix",
+    "LowRankResidual",
+    "MatrixTimes",
+    "ResourceScatterDecodeAdd",
+    "ResourceTopKResidual",
+    "ScatterDecode",
+    "ScatterDecodeAdd",
+    "SumAndLargest",
+    "TakeFromSum",
+    "ThresholdResidual",
+    "TopKMomentum",
+)
+_OF_BYTES = (
+    "AllFinite",
+    "Crc32",
+    "DecodeIndices",
+    "DecodeRotated",
+    "DecodeSymbols",
+    "DecodeValues",
+    "DrawIndices",
+    "EncodeIndices",
+    "EncodeRotated",
+    "EncodeSymbols",
+    "EncodeValues",
+    "FiniteFromBytes",
+    "Frame",
+    "SparseBody",
+    "SplitSparseBody",
+    "Unframe",
+)
+_REASON = (
+    "the selections, sums and products of fedplug.ops have no gradients; take the gradient before this op, "
+    "pass it tf.stop_gradient(x) if none shall flow through it, or define one with tf.custom_gradient, see "
+    "docs/ops.md"
+)
+
+
+def register() -> None:
+    """Registers the refusals of the compiled ops; to be called once, with the op library."""
+    for name in _BETWEEN_FLOATS:
+        tf.RegisterGradient(f"Fedplug>{name}")(_refuse)
+    for name in _OF_BYTES:
+        tf.no_gradient(f"Fedplug>{name}")
+
+
+def refuse_gradient(x: Any) -> Any:
+    """Returns a float tensor of a reference, and refuses gradients through it as the compiled op does."""
+    return tf.raw_ops.PreventGradient(input=x, message=_REASON)
+
+
+def _refuse(op: Any, *gradients: Any) -> NoReturn:
+    del gradients
+    raise LookupError(f"{op.type}: {_REASON}")
