@@ -16,7 +16,8 @@ SAVE, LOAD, SAVE_STOCK = PROGRAMS
 
 
 def op_types(path):
-    graph = tf.saved_model.load(path).compress.get_concrete_function().graph.as_graph_def()
+    model = tf.saved_model.load(path)  # kept, because a function does not keep its variables
+    graph = model.compress.get_concrete_function().graph.as_graph_def()
     bodies = [graph.node, *(function.node_def for function in graph.library.function)]
     return {node.op for body in bodies for node in body}
 
