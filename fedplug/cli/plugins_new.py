@@ -76,6 +76,27 @@ _KINDS = {
         example="$name:///{folder}",
         imports="numpy",
     ),
+    "stage": _Kind(
+        component="encoder",
+        summary="four bits per value and one scale, a quantizer for pipelines",
+        use='payload, state = fedplug.codec("topk(0.01) | $name | rans").encode(array)',
+        example="topk(0.3) | $name | rans",
+        imports="numpy",
+        specs="EXECUTIONS, ",
+        declared=('wire_id="$name/1"', "executes_on=EXECUTIONS"),
+    ),
+    "runtime": _Kind(
+        component="runtime",
+        summary="computations in this process, counted",
+        use='fedplug.use_runtime("$name")',
+        imports="fedplug[tff]",
+    ),
+    "observer": _Kind(
+        component="observer",
+        summary="logs what the clients of each round sent",
+        use='logging.basicConfig(level="INFO")  # before a training',
+        imports="pluggy",
+    ),
 }
 
 
@@ -114,7 +135,8 @@ def _run(arguments: argparse.Namespace) -> int:
             place.parent.mkdir(parents=True, exist_ok=True)
             place.write_text(_filled(template.read_text(encoding="utf-8"), words), encoding="utf-8")
     # --no-deps: fedplug is installed already, and resolving its dependencies again would meet TFF's pins.
-    print(f"wrote {folder}\n\nnext:\n  uv pip install --no-deps -e {folder}\n  fedplug plugins check {name}")
+    steps = f"pip install --no-deps -e {folder}\n  fedplug plugins check {words['checked']}"
+    print(f"wrote {folder}\n\nnext:\n  {steps}")
     return 0
 
 
@@ -145,6 +167,7 @@ def _words(kind: str, name: str) -> dict[str, str]:
     return {
         "name": name,
         "kind": kind,
+        "checked": f"fedplug-{'-'.join(pieces)}" if kind == "observer" else name,
         "component": facts.component,
         "distribution": f"fedplug-{'-'.join(pieces)}",
         "module": f"fedplug_{name}",

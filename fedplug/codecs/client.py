@@ -99,6 +99,9 @@ class ClientCodec:
         self._round = self._kept.last_round  # of the store; each commit has the next one
         self._stored = self._now = _Slots(**(self._kept.metadata or {}))
 
+    def __repr__(self) -> str:
+        return f"ClientCodec({str(self._codec.encoder)!r}, {self._client!r})"
+
     def __reduce__(self) -> NoReturn:
         """Refuses copies: two objects must not encode for one client.
 

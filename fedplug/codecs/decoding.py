@@ -216,8 +216,17 @@ def _opened(payload: Any, wire_ids: WireIds) -> tuple[_Plan, NDArray[np.uint8]]:
         raise ArgumentError(f"wire_ids is {wire_ids!r}; give a set of wire ids")
     try:
         wire_id, dtype, shape, body = kernels.unframe(payload)
-    except TypeError as error:
-        raise ArgumentError(f"a payload is bytes or a buffer, not a {type(payload).__name__}") from error
+    except (ArgumentError, TypeError) as error:
+        advice = ""
+        if isinstance(payload, Mapping):
+            advice = "; `fedplug.decode_model` takes payloads by name"
+        elif isinstance(payload, tuple | list):
+            advice = (
+                "; give the first of the pair that `Codec.encode` returns, or the first of that of "
+                "`encode_model` to `fedplug.decode_model`"
+            )
+        message = f"a payload is bytes or a buffer, not a {type(payload).__name__}{advice}"
+        raise ArgumentError(message) from error
     if wire_ids is not None and wire_id not in wire_ids:
         known = ", ".join(sorted(wire_ids)) if isinstance(wire_ids, Collection) else repr(wire_ids)
         raise PayloadError(f"the payload has the wire id {wire_id!r}; expected {known}")

@@ -61,6 +61,9 @@ class TensorMetrics:
                 "another model"
             )
 
+    def __repr__(self) -> str:
+        return f"TensorMetrics({len(self._names or ())} arrays)"
+
     def measure(
         self,
         encoder: ModelEncoder,

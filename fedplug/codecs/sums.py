@@ -264,6 +264,11 @@ class _WeightedSum:
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state, _lock=threading.Lock())
 
+    def __repr__(self) -> str:
+        forms = [part.form() for part in self._parts.values()]
+        what = forms[0] if list(self._parts) == [None] else f"{len(forms)} arrays"
+        return f"{type(self).__name__}({what}, weight={self._weight:g})"
+
     @property
     def weight(self) -> float:
         """The sum of the weights: ``value() / weight`` is the weighted mean."""

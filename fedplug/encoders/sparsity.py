@@ -5,13 +5,14 @@ from __future__ import annotations
 import dataclasses
 import functools
 import math
+import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from fedplug import ops
 from fedplug.encoders.arguments import check_share, check_whole
-from fedplug.errors import ConfigError
+from fedplug.errors import CapabilityWarning, ConfigError
 from fedplug.ops.types import Array
 from fedplug.schedules import Schedule, as_schedule, schedule_config
 
@@ -56,7 +57,20 @@ class Sparsity:
             for round_num, value in enumerate(self._fractions):
                 scheduled = isinstance(self.fraction, Schedule)
                 when = f" in round {round_num} of {self.fraction!r}" if scheduled else ""
+                if type(value) in (int, float) and 1 < value < math.inf:
+                    share = f"{name}({value / 100!r}) is {value:g} % of the elements, and " * (value <= 100)
+                    raise ConfigError(
+                        f"{name} fraction{when} is {value!r}; it must be a number above 0 and at most 1: "
+                        f"{share}{name}(count={math.ceil(value)}) is a number of entries"
+                    )
                 check_share(f"{name} fraction{when}", value)
+            if type(fraction) is int:
+                warnings.warn(
+                    f"{name}(1) sends every element; {name}(0.01) sends 1 % of them, {name}(count=1) one "
+                    f"entry, and {name}(1.0) is all of them without this warning",
+                    CapabilityWarning,
+                    stacklevel=2,
+                )
         if count is not None:
             check_whole(f"{name} count", count, 1)
 

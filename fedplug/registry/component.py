@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 if TYPE_CHECKING:
     from typing import Self  # Python 3.11
 
-__all__ = ["Component", "plain"]
+__all__ = ["Component", "plain", "written_argument"]
 
 
 def plain(value: Any) -> Any:
@@ -55,8 +55,22 @@ class Component(abc.ABC):
         return hash((type(self), repr(sorted(self.get_config().items()))))
 
     def __repr__(self) -> str:
-        arguments = ", ".join(f"{key}={value!r}" for key, value in self.get_config().items())
-        return f"{self.name}({arguments})" if arguments else self.name
+        return _written(self.name, self.get_config())
+
+
+def _written(name: str, config: Mapping[str, Any]) -> str:
+    """Returns a component as in an expression; components among its arguments are expressions in quotes."""
+    if name == "pipeline" and "stages" in config:
+        return " | ".join(_written(stage["name"], stage["config"]) for stage in config["stages"])
+    arguments = ", ".join(f"{key}={written_argument(value)}" for key, value in config.items())
+    return f"{name}({arguments})" if arguments else name
+
+
+def written_argument(value: Any) -> str:
+    """Returns an argument for `repr`: the configuration of a component becomes an expression in quotes."""
+    if isinstance(value, Mapping) and {"name", "config"} <= set(value) <= {"kind", "name", "config"}:
+        return repr(_written(value["name"], value["config"]))
+    return repr(value)
 
 
 def _of_plain_numbers(init: Callable[..., None]) -> Callable[..., None]:

@@ -36,6 +36,9 @@ class StateStore(abc.ABC):
     name: ClassVar[str]
     """The scheme of this store's URLs and its name in the registry, such as ``"sqlite"``."""
 
+    def __repr__(self) -> str:
+        return f"<{self.name} store>"  # not its configuration, which may have a password
+
     @classmethod
     @abc.abstractmethod
     def from_url(cls, url: str) -> Self:

@@ -119,6 +119,9 @@ class SqliteStore(StateStore):
         recovery.recover(self._index, self._segments)
         self._index.forbid_writing()
 
+    def __repr__(self) -> str:
+        return f"<sqlite store at {self._path}>"
+
     @classmethod
     def from_url(cls, url: str) -> Self:
         """Opens ``sqlite:///relative/path`` or ``sqlite:////absolute/path``; the path is not decoded.

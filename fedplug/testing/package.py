@@ -11,13 +11,13 @@ import sys
 from collections.abc import Iterator
 from typing import Any, ClassVar
 
-from fedplug.errors import FedplugError
+from fedplug.errors import FedplugError, PluginError, missing_dependency
 from fedplug.registry import resolve
 from fedplug.registry.catalog import Entry
 from fedplug.registry.config import as_component
 from fedplug.registry.specs import ComponentSpec, EncoderSpec
 from fedplug.testing import components, expect
-from fedplug.testing.suite import Suite, after
+from fedplug.testing.suite import CannotRun, Suite, after
 
 __all__ = ["PluginPackageSuite"]
 
@@ -155,9 +155,18 @@ class PluginPackageSuite(Suite, abc.ABC):
         return (entry for entry in resolve.load().entries if _normalized(entry.distribution) == wanted)
 
     def _parts(self) -> Iterator[tuple[Entry, ComponentSpec]]:
-        """Returns the entries that have a class."""
+        """Returns the entries that have a class.
+
+        Raises:
+            CannotRun: A class needs an optional package of fedplug, such as TensorFlow.
+        """
         for entry in self._entries():
             if isinstance(entry.spec, ComponentSpec):
+                try:
+                    entry.spec.resolve()
+                except PluginError as error:  # a check reports other reasons
+                    if module := missing_dependency(error.__cause__):
+                        raise CannotRun(f"{entry.kind} {entry.name} needs {module}, not installed") from error
                 yield entry, entry.spec
 
 

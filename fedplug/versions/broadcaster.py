@@ -166,6 +166,9 @@ class Broadcaster:
             for array in itertools.chain(self._state.model.values(), *kept):
                 array.flags.writeable = False  # which pickles forget
 
+    def __repr__(self) -> str:
+        return f"Broadcaster({str(self._codec.encoder)!r}, version={self.version!r})"
+
     @property
     def version(self) -> str | None:
         """The newest version; None before the first."""

@@ -66,6 +66,9 @@ class Receiver:
             self._kept = store.open_process(f"model of client {client_id}", {"format": 1})
             self._load(self._kept)
 
+    def __repr__(self) -> str:
+        return f"Receiver(version={self._version!r})"
+
     def __getstate__(self) -> dict[str, Any]:
         """Returns the state of a receiver without a store, which can be pickled and copied.
 

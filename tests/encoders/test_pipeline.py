@@ -167,7 +167,7 @@ def test_a_configuration_and_a_repr_make_an_equal_encoder(text):
             "float16 | rans",
             r"rans shortens symbols of .* number of bits, and float16 has none; use 'qsgd\(8\) \| rans'",
         ),
-        ("qsgd(step([8, 4], [9])) | rans", r"'rounds': \[9\].* has none; use 'qsgd\(8\) \| rans'"),
+        ("qsgd(step([8, 4], [9])) | rans", r"rounds=\[9\].* has none; use 'qsgd\(8\) \| rans'"),
         ("topk(0.1) | raw | rans", r"raw has none; use 'qsgd\(8\) \| rans'"),
     ],
 )

@@ -16,7 +16,7 @@ from fedplug.encoders.pipeline.as_encoder import as_tensor_encoder
 from fedplug.encoders.standalone.identity import Identity
 from fedplug.errors import ConfigError, UnknownNameError, nearest
 from fedplug.ops.types import Spec
-from fedplug.registry.component import plain
+from fedplug.registry.component import plain, written_argument
 from fedplug.registry.config import component_config
 from fedplug.registry.specs import FLOATS, Capabilities
 
@@ -164,7 +164,11 @@ class Rules(EncoderAssignment):
         return next((rule for rule in self.rules if rule.applies_to(spec)), None)
 
     def __repr__(self) -> str:
-        return f"rules({self.get_config()['rules']!r})"
+        rules = [
+            ", ".join(f"{key!r}: {written_argument(value)}" for key, value in rule.items())
+            for rule in self.get_config()["rules"]
+        ]
+        return f"rules([{', '.join(f'{{{rule}}}' for rule in rules)}])"
 
 
 def _read(rule: Any) -> Rule:
