@@ -31,6 +31,7 @@ ENCODERS = (
     "blockwise8",
     "qsgd(8)",
     "qsgd(4) | rans",
+    "bounded(0.02) | rans",
     "codebook(2) | rans",
     "sign",
     "topk(0.1, scope='model') | qsgd(8)",
