@@ -23,6 +23,7 @@ Found = tuple["Update", "Sequence[EncoderFigures]"]
 """An update, and its figures."""
 
 _ELEMENTS = 1_000_000
+_THREADS = "FEDPLUG_NUM_THREADS"
 
 
 def add_parser(commands: Any, common: argparse.ArgumentParser) -> None:
@@ -86,13 +87,10 @@ def add_parser(commands: Any, common: argparse.ArgumentParser) -> None:
 
 
 def _run(arguments: argparse.Namespace) -> int:
-    if arguments.threads is not None:
-        os.environ["FEDPLUG_NUM_THREADS"] = str(arguments.threads)  # before the first kernel
-    from fedplug import kernels
     from fedplug.diagnostics import bench, rate_distortion
 
-    if arguments.threads not in (None, kernels.num_threads()):
-        raise ConfigError(f"this process has {kernels.num_threads()} kernel threads; they cannot change")
+    if arguments.threads is not None:
+        _set_threads(arguments.threads)
     bench.check_rounds(arguments.rounds)  # before the measurements, which take a while
     if arguments.plot:
         rate_distortion.require(arguments.plot)
@@ -123,6 +121,22 @@ def _run(arguments: argparse.Namespace) -> int:
         if not arguments.json and not arguments.csv:
             print(f"\n{arguments.plot}: bytes per element against error")
     return 0
+
+
+def _set_threads(count: int) -> None:
+    """Starts the threads of the kernels, which read their number once."""
+    from fedplug import kernels
+
+    before = os.environ.get(_THREADS)
+    os.environ[_THREADS] = str(count)
+    try:
+        found = kernels.num_threads()
+    finally:
+        del os.environ[_THREADS]
+        if before is not None:
+            os.environ[_THREADS] = before
+    if found != count:
+        raise ConfigError(f"this process has {found} kernel threads; they cannot change")
 
 
 def _is_path(text: str) -> bool:

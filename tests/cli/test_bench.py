@@ -6,6 +6,7 @@ import csv
 import dataclasses
 import io
 import json
+import os
 import re
 import subprocess
 import sys
@@ -105,6 +106,12 @@ def test_the_number_of_threads(tmp_path):
     ]
     done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=120)
     assert next(csv.DictReader(io.StringIO(done.stdout)))["threads"] == "1"
+
+
+def test_the_number_of_threads_is_not_left_to_other_programs(monkeypatch):
+    monkeypatch.delenv("FEDPLUG_NUM_THREADS", raising=False)
+    assert main(["bench", "--threads", "1025"]) == 2
+    assert "FEDPLUG_NUM_THREADS" not in os.environ
 
 
 def test_installed_peers_are_rows_of_the_selection(monkeypatch, capsys):
