@@ -9,6 +9,7 @@ The public names are imported on first use.
 
 from __future__ import annotations
 
+import atexit
 import importlib.util
 from typing import TYPE_CHECKING
 
@@ -19,6 +20,7 @@ if importlib.util.find_spec("tensorflow_federated") is None:
     raise MissingDependencyError("fedplug.tff.runtime", "tensorflow_federated")
 
 from fedplug.tff.runtime.message_depth import allow_deep_messages
+from fedplug.tff.runtime.native.left_behind import end_workers_of_this_process
 
 if TYPE_CHECKING:
     from fedplug.tff.runtime.base import Runtime
@@ -49,6 +51,7 @@ _HOMES = {
 
 # Not where a context is made: processes are often built before that.
 allow_deep_messages()
+atexit.register(end_workers_of_this_process)
 
 
 if not TYPE_CHECKING:  # a type checker would take this for "any name exists"

@@ -91,6 +91,40 @@ def round_of_work(values):
     return tff.federated_mean(tff.federated_map(work, values))
 
 
+@pytest.mark.parametrize(
+    "end",
+    [
+        "raise ValueError",
+        pytest.param("sys.exit(3)", marks=pytest.mark.slow),
+        pytest.param("os.kill(os.getpid(), signal.SIGINT)", marks=pytest.mark.slow),
+    ],
+)
+def test_a_worker_that_tff_started_itself_ends_with_the_program(end: str) -> None:
+    program = """
+        import os, signal, subprocess, sys
+
+        class Printed(subprocess.Popen):
+            def __init__(self, *arguments, **options):
+                super().__init__(*arguments, **options)
+                print(self.pid, flush=True)
+
+        subprocess.Popen = Printed
+        import numpy as np
+        import tensorflow_federated as tff
+        import fedplug.tff.runtime
+
+        @tff.tensorflow.computation(np.int32)
+        def add_one(x):
+            return x + 1
+
+        assert add_one(1) == 2  # on TFF's default runtime
+    """
+    code = textwrap.dedent(program) + end
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode != 0
+    assert wait_until_gone(int(done.stdout.split()[0]))
+
+
 def test_a_worker_killed_at_any_point_of_a_round_changes_no_result(total):
     rng = random.Random(1)
     values = list(np.random.default_rng(0).normal(size=(10, 40, 40)).astype(F32))
