@@ -39,6 +39,22 @@ def largest(numbers):
     return numbers.reduce(-1, tf.maximum)
 
 
+@tff.tensorflow.computation(tff.SequenceType(I64))
+def in_order(numbers):
+    return numbers.batch(20).reduce(tf.zeros([0], tf.int64), lambda _, batch: batch)
+
+
+@tff.federated_computation(tff.FederatedType(tff.SequenceType(I64), CLIENTS))
+def orders(data):
+    return tff.federated_map(in_order, data)
+
+
+def two_rounds_of_a_shuffle():
+    """The worker gets a data set with state, and its counter must not go from client to client."""
+    dataset = tf.data.Dataset.range(9).shuffle(9, seed=1)
+    return [orders([dataset] * 7) for _ in range(2)]
+
+
 @tff.tensorflow.computation
 def one():
     return tf.constant(1, tf.int32)
@@ -123,6 +139,7 @@ PROGRAMS = {
     "data sets and strings": lambda: of_data_and_strings(
         [tf.data.Dataset.range(n, output_type=tf.int32) for n in NUMBERS], [f"name {n}" for n in NUMBERS]
     ),
+    "a data set with state": two_rounds_of_a_shuffle,
     "lists of elements": lambda: of_data_and_strings([[n, 1] for n in NUMBERS], ["a"] * len(NUMBERS)),
     "evaluated by clients": lambda: drawn_at_clients(NUMBERS),
     "secure sums": lambda: secure_sums(NUMBERS),

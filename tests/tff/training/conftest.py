@@ -43,7 +43,9 @@ def process(build: Callable[[str], Any]) -> Any:
 def make_dataset(seed: int) -> tf.data.Dataset:
     rng = np.random.default_rng(seed)
     x = rng.normal(size=(8, 100)).astype(np.float32)
-    return tf.data.Dataset.from_tensor_slices((x, x.sum(axis=1, keepdims=True))).batch(4)
+    return (
+        tf.data.Dataset.from_tensor_slices((x, x.sum(axis=1, keepdims=True))).shuffle(8, seed=seed).batch(4)
+    )
 
 
 @pytest.fixture(scope="module")
