@@ -135,6 +135,9 @@ class FedplugState:
         }
         return {**self.__dict__, **dict.fromkeys(omitted), **of_copy}
 
+    def __repr__(self) -> str:
+        return f"FedplugState({str(self._feedback.codec.encoder)!r}, step={self.step})"
+
     def state_dict(self) -> dict[str, torch.Tensor]:
         """Returns a copy of the state for the next step, for `safetensors.torch.save_file`.
 

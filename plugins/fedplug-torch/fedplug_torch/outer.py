@@ -233,6 +233,10 @@ class OuterStep:
         self.outer_step += 1
         self.inner_step = 0
 
+    def __repr__(self) -> str:
+        steps = f"outer_step={self.outer_step}, inner_step={self.inner_step}"
+        return f"OuterStep({len(self._parameters)} parameters, {steps})"
+
     def state_dict(self) -> dict[str, torch.Tensor]:
         """Returns a copy of everything that affects the next outer steps, for `safetensors.torch.save_file`.
 
