@@ -121,11 +121,10 @@ py::array_t<std::uint8_t> Unpack(const py::object& packed_object,
   ThrowUnlessOk(CheckSymbols(count, bits));
   const int width = static_cast<int>(bits);
   if (packed.size != PackedSymbolBytes(count, width)) {
-    Throw("PayloadError",
-          "packed symbols: " + std::to_string(count) + " of " +
-              std::to_string(bits) + " bits take " +
-              std::to_string(PackedSymbolBytes(count, width)) +
-              " bytes, not " + std::to_string(packed.size));
+    Throw("PayloadError", "packed symbols: " + std::to_string(count) + " of " +
+                              std::to_string(bits) + " bits take " +
+                              std::to_string(PackedSymbolBytes(count, width)) +
+                              " bytes, not " + std::to_string(packed.size));
   }
   auto symbols = NewArrayOf<std::uint8_t>(count);
   std::uint8_t* const symbol = symbols.mutable_data();

@@ -53,12 +53,12 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data,
   }
   std::vector<std::uint8_t> symbols(static_cast<std::size_t>(count));
   std::vector<std::uint8_t> repacked(packed_bytes);
-  Require(fedplug::UnpackSymbols(packed.data(), count, bits, symbols.data())
-                  .ok() &&
-              fedplug::PackSymbols(symbols.data(), count, bits, repacked.data())
-                  .ok() &&
-              repacked == packed,
-          "unpacked symbols are packed to the same bytes");
+  Require(
+      fedplug::UnpackSymbols(packed.data(), count, bits, symbols.data()).ok() &&
+          fedplug::PackSymbols(symbols.data(), count, bits, repacked.data())
+              .ok() &&
+          repacked == packed,
+      "unpacked symbols are packed to the same bytes");
   std::vector<std::uint8_t> again;
   Require(fedplug::EncodeSymbols(packed.data(),
                                  static_cast<std::int64_t>(packed_bytes), count,
