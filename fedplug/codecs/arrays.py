@@ -125,7 +125,9 @@ def _refuse(dtype: np.dtype[Any]) -> NoReturn:
         other = "big" if sys.byteorder == "little" else "little"
         raise ArgumentError(f"the array is {other}-endian; pass array.astype('{dtype.name}')")
     known = ", ".join(wire.DTYPE_CODES)
-    raise ArgumentError(f"an array of dtype {dtype.name} cannot be encoded; known: {known}")
+    raise ArgumentError(
+        f"an array of dtype {dtype.name} cannot be encoded; known: {known}; diff takes any dtype"
+    )
 
 
 def require_output(out: Any, shape: tuple[int, ...], dtype: np.dtype[Any]) -> None:

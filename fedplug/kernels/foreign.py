@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 from numpy.typing import NDArray
 
@@ -35,6 +36,8 @@ def require_names(names: Iterable[Any]) -> None:
 def read_array(value: Any) -> NDArray[Any]:
     """Returns a NumPy array on the memory of ``value``; only strided tensors of PyTorch are copied.
 
+    Dtypes that NumPy lacks, such as bfloat16, float8 and int4, are those of ml_dtypes.
+
     Args:
         value: A NumPy array, a PyTorch tensor on the CPU, an object with ``__dlpack__`` (JAX; on the CPU) or
             ``__array__``, or a number.
@@ -49,8 +52,8 @@ def read_array(value: Any) -> NDArray[Any]:
     try:
         if "torch" in sys.modules and isinstance(value, sys.modules["torch"].Tensor):
             require_dense(value)
-            value = value.detach().resolve_conj().resolve_neg().contiguous()
-        if hasattr(value, "__dlpack__"):
+            return _of_tensor(value.detach().resolve_conj().resolve_neg().contiguous())
+        if hasattr(value, "__dlpack__") and not _has_array_of_its_dtype(value):
             return from_dlpack(value)
         if hasattr(value, "__array__") or isinstance(value, int | float):
             return np.asarray(value)
@@ -58,10 +61,54 @@ def read_array(value: Any) -> NDArray[Any]:
         raise
     except Exception as error:  # other libraries have their own error types
         raise ArgumentError(f"a {type(value).__name__} cannot be converted to an array: {error}") from error
+    several = "pass several arrays as a mapping by name"
+    if isinstance(value, Mapping | list | tuple):
+        several = (
+            "flatten a nested model to a mapping of arrays by name, such as flax.traverse_util.flatten_dict("
+            "model, sep='/') or {jax.tree_util.keystr(path, simple=True, separator='/'): x for path, x in "
+            "jax.tree_util.tree_leaves_with_path(model)}"
+        )
     raise ArgumentError(
         f"a {type(value).__name__} is not an array; pass a NumPy array, such as np.asarray(x, np.float32), "
-        "or one with __dlpack__ or __array__; pass several arrays as a mapping by name"
+        f"or one with __dlpack__ or __array__; {several}"
     )
+
+
+def _of_tensor(tensor: Any) -> NDArray[Any]:
+    """Returns an array on the memory of a dense contiguous tensor of PyTorch.
+
+    Raises:
+        ArgumentError: The tensor is on a device, or NumPy and ml_dtypes lack its dtype.
+    """
+    name = str(tensor.dtype).removeprefix("torch.")
+    if name not in _BY_BYTES:
+        return from_dlpack(tensor)
+    data = from_dlpack(tensor.reshape(-1).view(sys.modules["torch"].uint8))
+    return data.view(_BY_BYTES[name]).reshape(tuple(tensor.shape))
+
+
+_BY_BYTES = {
+    name: np.dtype(getattr(ml_dtypes, name, name))
+    for name in (
+        *("complex64", "complex128", "float8_e4m3fn", "float8_e4m3fnuz", "float8_e5m2", "float8_e5m2fnuz"),
+        *("float8_e8m0fnu", "int2", "int4", "uint2", "uint4"),
+    )
+    if hasattr(ml_dtypes, name) or name.startswith("complex")
+}
+"""Dtypes of PyTorch whose elements are read as bytes, because `from_dlpack` does not know them."""
+
+
+_CPU = 1
+"""The CPU as a device type of DLPack."""
+
+
+def _has_array_of_its_dtype(value: Any) -> bool:
+    """Returns whether ``__array__`` of a value on the CPU knows its dtype, and `from_dlpack` does not."""
+    dtype = getattr(value, "dtype", None)
+    if not isinstance(dtype, np.dtype) or dtype.name not in _BY_BYTES or not hasattr(value, "__array__"):
+        return False
+    find_device = getattr(value, "__dlpack_device__", lambda: (_CPU, 0))  # older JAX has none
+    return bool(find_device()[0] == _CPU)
 
 
 def require_dense(tensor: Any) -> None:

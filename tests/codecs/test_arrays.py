@@ -165,7 +165,10 @@ def test_tensors_of_pytorch_without_plain_elements_are_refused():
         (torch.ones(3).to_sparse(), r"pass tensor\.to_dense\(\)"),
         (torch.ones(3, device="meta"), "meta"),
         (torch.ones(3, dtype=torch.complex64), "DLPack type 5"),
-        (torch.ones(3).to(torch.float8_e4m3fn), "DLPack type"),
+        (
+            torch.ones(3).to(torch.float8_e4m3fn),
+            "dtype float8_e4m3fn cannot be encoded.*diff takes any dtype",
+        ),
         (torch.nn.Linear(2, 2), "a Linear is no array"),
         (torch.nn.parameter.UninitializedParameter(), "run a lazy model once first"),
     ]:
@@ -202,3 +205,14 @@ def test_an_entry_that_has_not_changed_has_the_difference_0(dtype, shape):
     for before, after in [(0, np.nan), (np.nan, 0), (np.inf, 0), (np.inf, -np.inf), (0, np.inf)]:
         found = difference(np.full(shape, after, dtype), np.full(shape, before, dtype), dtype)
         assert not np.isfinite(found).any()
+
+
+@pytest.mark.parametrize("nested", [{"kernel": np.ones(100)}, [np.ones(100)], (np.ones(100), np.ones(3))])
+def test_the_error_of_a_nested_model_says_how_to_flatten_it(nested):
+    for use in (
+        lambda model: fedplug.codec("auto").encode_model(model),
+        lambda model: fedplug.Broadcaster("lossless").publish(model),
+        lambda model: fedplug.diff(model, model),
+    ):
+        with pytest.raises(ArgumentError, match=r"flatten .*flatten_dict\(model, sep='/'\).*jax\.tree_util"):
+            use({"Dense_0": nested})

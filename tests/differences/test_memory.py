@@ -136,3 +136,15 @@ def test_arguments_that_have_no_difference():
         fedplug.diff(np.zeros(1), np.ma.masked_array([1.0], [True]))
     with pytest.raises(ArgumentError, match="a message is bytes"):
         fedplug.patch(np.zeros(1), "text")
+
+
+@pytest.mark.parametrize("name", ["bfloat16", "float8_e4m3fn", "float8_e5m2", "complex64", "int4"])
+def test_arrays_of_jax_have_every_dtype(name):
+    numpy = pytest.importorskip("jax.numpy")
+    if not hasattr(numpy, name):
+        pytest.skip(f"this JAX has no {name}")
+    array = (numpy.arange(12) % 7).reshape(3, 4).astype(name)
+    expected = np.asarray(array)
+    assert expected.dtype == dtype_named(name)
+    received = fedplug.patch({"w": array}, fedplug.diff({"w": expected}, {"w": array}))
+    assert same(received["w"], expected)

@@ -159,3 +159,18 @@ def test_a_hostile_request_ends_only_its_own_connection(sent):
                     message = stream_weights.receive(connection, stream_weights.MAX_BYTES)
         trainer.shutdown()
     assert_same_bits(fedplug_torch.Receiver().apply(message), model.state_dict())
+
+
+@pytest.mark.parametrize("name", ["float8_e4m3fn", "float8_e5m2", "complex64", "int4", "uint4"])
+@pytest.mark.parametrize("shape", [(), (0, 3), (4, 6)], ids=str)
+def test_differences_of_tensors_take_every_dtype_of_numpy_and_ml_dtypes(name, shape):
+    dtype = getattr(torch, name)
+    old, new = (torch.zeros(shape, dtype=torch.uint8) + step for step in (1, 2))
+    if dtype.is_complex:
+        old, new = old.to(dtype), new.to(dtype)
+    else:
+        old, new = old.view(dtype), new.view(dtype)
+    received = fedplug.patch({"w": old}, fedplug.diff({"w": old}, {"w": new}))["w"]
+    assert (received.shape, received.dtype.name) == (shape, name)
+    bits = new if dtype.is_complex else new.view(torch.uint8)
+    assert received.tobytes() == bits.numpy().tobytes()
