@@ -119,7 +119,12 @@ class ClientCodec:
         return self._now.pending
 
     def encode_model(
-        self, arrays: Mapping[str, Any], round_num: int = 0, *, metrics: TensorMetrics | None = None
+        self,
+        arrays: Mapping[str, Any],
+        round_num: int = 0,
+        *,
+        metrics: TensorMetrics | None = None,
+        base: Mapping[str, Any] | None = None,
     ) -> tuple[dict[str, bytes], str]:
         """Compresses the arrays of an update together, as `Codec.encode_model` does.
 
@@ -130,6 +135,7 @@ class ClientCodec:
             arrays: The arrays by name.
             round_num: The round number, 0 or more, for schedules and seeds; it must not fall.
             metrics: Adds up measurements of each array, see `TensorMetrics`.
+            base: The model that the update is added to, see `Codec.encode_model`.
 
         Returns:
             The payloads by name, and their receipt: a text to send along.
@@ -159,7 +165,7 @@ class ClientCodec:
             return self._answer_again(list(arrays), round_num)
         kept = self._kept.read_clients([current]).get(current) if current else None
         state, dropped = self._codec.carry_over(kept, arrays)
-        payloads, next_state = self._codec.encode_model(arrays, state, round_num, metrics=metrics)
+        payloads, next_state = self._codec.encode_model(arrays, state, round_num, metrics=metrics, base=base)
         receipt = _receipt(payloads, round_num)
         accepted = self._now.accepted if self._stored.training == self._training else None
         after = _Slots(current, receipt, accepted, self._training)

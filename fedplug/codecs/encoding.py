@@ -10,7 +10,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from fedplug import api, kernels, ops
+from fedplug import api, kernels, ops, wire
 from fedplug.codecs.arrays import as_array, named_arrays
 from fedplug.codecs.decoding import decode
 from fedplug.codecs.metrics import TensorMetrics
@@ -172,6 +172,7 @@ class Codec:
         in_place: bool = False,
         out: ArrayState | None = None,
         metrics: TensorMetrics | None = None,
+        base: Mapping[str, Any] | None = None,
     ) -> tuple[dict[str, bytes], dict[str, NDArray[Any]]]:
         """Compresses the arrays of a model: rules see their names, and budgets their sizes.
 
@@ -193,6 +194,9 @@ class Codec:
             out: Memory for the next state, as for `encode`.
             metrics: Adds up measurements of each array, see `TensorMetrics`; docs/observe.md has the cost.
                 The payloads do not change.
+            base: The arrays by name to which the receiver adds the decoded ones, if they are known. Variances
+                and counts have no negative element in ``base`` and in ``base + arrays``; an array that would
+                have one at the receiver is sent exactly, and keeps its residual. Not with ``in_place``.
 
         Returns:
             The payloads by name, and the state for the next round.
@@ -209,7 +213,10 @@ class Codec:
         model = self._model(_specs(named))
         if metrics is not None:
             metrics.require(list(named))
-        payloads, next_state = model.encode(list(named.values()), states, round_num, in_place, out, metrics)
+        olds = None if base is None else self._bases(base, named, in_place=in_place)
+        payloads, next_state = model.encode(
+            list(named.values()), states, round_num, in_place, out, metrics, olds
+        )
         return dict(zip(named, payloads, strict=True)), next_state
 
     def sent_exactly(self, arrays: Mapping[str, Any]) -> dict[str, list[str]]:
@@ -370,6 +377,20 @@ class Codec:
     def __repr__(self) -> str:
         return f"codec({str(self.encoder)!r})"
 
+    def _bases(
+        self, base: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]], *, in_place: bool
+    ) -> list[NDArray[Any]]:
+        """Returns the base of each array; raises ArgumentError unless it has one of its shape."""
+        if in_place:
+            raise ArgumentError(
+                "in_place=True overwrites the residuals that base= may have to keep; pass one"
+            )
+        found = named_arrays({name: base[name] for name in arrays if name in base})
+        for name, x in arrays.items():
+            if name not in found or found[name].shape != x.shape:
+                raise ArgumentError(f"base has no array {name!r} of the shape {list(x.shape)}")
+        return [found[name] for name in arrays]
+
     def _of_one(self, x: NDArray[Any]) -> _Model:
         """Returns the model that consists of one unnamed array of this shape and dtype."""
         if not isinstance(self.encoder, Encoder):
@@ -427,6 +448,7 @@ class _Model:
         in_place: bool,
         out: ArrayState | None,
         metrics: TensorMetrics | None = None,
+        bases: Sequence[NDArray[Any]] | None = None,
     ) -> tuple[Sequence[bytes], dict[str, NDArray[Any]]]:
         """See `Codec.encode_model`."""
         if type(round_num) is not int or not 0 <= round_num < _ROUNDS_END:
@@ -452,9 +474,29 @@ class _Model:
             raise
         finally:
             donation.spare_residuals.reset(before)
+        if bases is not None:
+            payloads, states = self._nonnegative(bases, xs, self._split(given), payloads, states)
         if metrics is not None:
             metrics.measure(self.encoder, xs, payloads, states)
         return payloads, self._form.tagged(self._joined(states, control))
+
+    def _nonnegative(
+        self,
+        bases: Sequence[NDArray[Any]],
+        xs: Sequence[NDArray[Any]],
+        before: Sequence[ArrayState],
+        payloads: Sequence[bytes],
+        after: Sequence[ArrayState],
+    ) -> tuple[list[bytes], list[ArrayState]]:
+        """Sends arrays exactly that would become negative at the receiver alone."""
+        exact, kept = list(payloads), list(after)
+        for place, (base, x) in enumerate(zip(bases, map(on_host, xs), strict=True)):
+            if self.encoder.sent_exactly[place] is not None or _is_negative(base) or _is_negative(base + x):
+                continue
+            if _is_negative(base + decode(payloads[place], out=np.empty(x.shape, x.dtype))):
+                exact[place] = wire.frame(x.tobytes(), Identity.wire_id, x.dtype.name, x.shape)
+                kept[place] = {key: np.array(on_host(array)) for key, array in before[place].items()}
+        return exact, kept
 
     def _tell_of_copy(self, place: int) -> None:
         """Warns that an array is copied to the host because its encoder does not run on a CUDA device.
@@ -549,6 +591,11 @@ class _Model:
                 continue
             if not kernels.all_finite(x):
                 raise NonFiniteError(f"array {name!r}: it holds a NaN or an infinity; leave this update out")
+
+
+def _is_negative(array: NDArray[Any]) -> bool:
+    """Returns whether an array has an element below zero."""
+    return bool((array < 0).any())
 
 
 def _specs(arrays: Mapping[str, NDArray[Any]]) -> tuple[ArraySpec, ...]:

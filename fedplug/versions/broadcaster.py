@@ -103,7 +103,8 @@ class Broadcaster:
     for all receivers of a version.
 
     Statistics, integers, booleans, small arrays, and arrays with a NaN or an infinity are sent exactly: as
-    differences in units in the last place, see `fedplug.diff`. With ``"lossless"`` all arrays are.
+    differences in units in the last place, see `fedplug.diff`. So is a version of an array without a negative
+    element, such as a variance, if the encoder would make one. With ``"lossless"`` all arrays are.
 
     The memory is that of the model, its snapshot, 4 bytes per entry, and the exact arrays and one message of
     each kept version. Versions share arrays that have not changed. An object may be used from several
@@ -237,12 +238,13 @@ class Broadcaster:
             last = None
         assigned = _assigned(encoder) if last is None else last.assigned
         number = 1 if last is None else last.number + 1
-        snapshots = {
-            name: _encoded(assigned[name], array, number)
-            for name, array in arrays.items()
-            if name in assigned and all_finite(array)
-        }
-        decoded = {name: decode(payload, max_bytes=sys.maxsize) for name, payload in snapshots.items()}
+        snapshots, decoded = {}, {}
+        for name, array in arrays.items():
+            if name in assigned and all_finite(array):
+                snapshot = _encoded(assigned[name], array, number)
+                received = decode(snapshot, max_bytes=sys.maxsize)
+                if not (received < 0).any() or (array < 0).any():  # no variance becomes negative
+                    snapshots[name], decoded[name] = snapshot, received
         exact = {name: _kept_copy(last, name, array) for name, array in arrays.items() if name not in decoded}
         model = {name: _read_only(decoded[name] if name in decoded else exact[name]) for name in arrays}
         changed = {name: _rounds(last, name, array, number) for name, array in decoded.items()}

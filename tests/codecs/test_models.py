@@ -349,3 +349,33 @@ def test_every_receiver_refuses_a_limit_that_is_no_number_of_bytes(wrong, tmp_pa
     ):
         with pytest.raises(ArgumentError, match="must be a number of bytes, at least 0"):
             receive()
+
+
+def test_an_array_without_a_negative_element_gets_none_from_an_update_to_its_base():
+    codec, state, rng = fedplug.codec("topk(0.1) | qsgd(2)"), None, np.random.default_rng(0)
+    server = moment = (rng.random(256) ** 8 * 1e-3).astype(np.float32)
+    exact = 0
+    for round_num in range(10):
+        moment = moment * np.float32(0.5) + (rng.random(256) ** 8 * 5e-4).astype(np.float32)
+        base, before = {"any name": server}, state
+        payloads, state = codec.encode_model({"any name": moment - server}, state, round_num, base=base)
+        server = server + fedplug.decode_model(payloads)["any name"]
+        assert not (server < 0).any()
+        if before is not None:
+            exact += np.array_equal(state["any name/residual"], before["any name/residual"])
+    assert exact
+
+
+def test_weights_are_encoded_the_same_with_and_without_a_base():
+    rng = np.random.default_rng(0)
+    update = {"weights": rng.standard_normal(1000).astype(np.float32)}
+    codec = fedplug.codec("topk(0.1) | qsgd(2)")
+    base = {"weights": rng.standard_normal(1000).astype(np.float32)}
+    assert codec.encode_model(update, base=base)[0] == codec.encode_model(update)[0]
+
+
+@pytest.mark.parametrize("base", [{}, {"weights": np.zeros(999, np.float32)}])
+def test_a_base_of_another_model_is_refused(base):
+    update = {"weights": np.ones(1000, np.float32)}
+    with pytest.raises(ArgumentError, match=r"base has no array 'weights' of the shape \[1000\]"):
+        fedplug.codec("auto").encode_model(update, base=base)

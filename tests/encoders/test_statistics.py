@@ -64,8 +64,20 @@ ENCODERS = [
         "bn1/movingMean",
         "obs_rms.var",
         "obs_normalizer._std",
+        "bn1.RunningVar",
         "state.0.exp_avg_sq",
+        "0.exp_avg_sq_row",  # Adafactor
+        "0.exp_avg_sq_col",
+        "0.row_var",
+        "state.3.variance",
+        "0.exp_inf",  # Adamax
+        "0.sum",  # Adagrad
+        "nu/Dense_0/kernel",  # optax
+        "opt_state/0/v_row/Dense_0/kernel",
+        "adam/dense_kernel_velocity",  # Keras
         "vq._codebook.cluster_size",
+        "vq.cluster_usage",
+        "quantizer.ema_count",
     ],
 )
 def test_names_of_known_frameworks_are_statistics(name: str) -> None:
@@ -79,7 +91,7 @@ def test_names_of_known_frameworks_are_statistics(name: str) -> None:
         *("overrunning_var", "policy.mean", "mean.weight", "bn.mean.weight", "norm.mean_scale", "head/var"),
         *("layer.weight_mean", "subnet.mean", "normal.mean", "Normal_0/std", "forms.var", "abnormal.std"),
         *("norm_weight_mean", "runningKernel", "movingHead.weight", "mean_ema_head.weight", "exp_avg"),
-        *("layers.1.mean", "w.count"),
+        *("layers.1.mean", "w.count", "head.variance", "sum", "menu/kernel", "nu", "nu_net/kernel"),
     ],
 )
 def test_weights_are_none(name: str | None) -> None:

@@ -252,3 +252,15 @@ def test_an_error_for_another_version_says_what_to_report():
     with pytest.raises(BaseVersionError, match=f"receivers of version {first}, and this one has None"):
         receiver.apply(server.message(first))
     assert receiver.version is None
+
+
+def test_an_array_without_a_negative_element_has_none_at_the_receiver():
+    server, receiver = fedplug.Broadcaster("qsgd(4, block_size=64)"), fedplug.Receiver()
+    rng = np.random.default_rng(0)
+    for _ in range(3):
+        moment = (rng.random(1000) ** 8 * 1e-3).astype(np.float32)
+        weights = rng.standard_normal(1000).astype(np.float32)
+        server.publish({"any name": moment, "weights": weights})
+        received = receiver.apply(server.message(receiver.version))
+        assert not (received["any name"] < 0).any()
+        assert not np.array_equal(received["weights"], weights)

@@ -14,8 +14,9 @@ _END = r"(?:\W+(?:value|raw_value|average|hidden|counter))?[\W\d]*$"
 """The end of a name: perhaps the attribute in which Flax and Haiku keep the array, brackets, or a number."""
 
 _LAST = re.compile(
-    r"(?:^|[^a-zA-Z0-9])((?:running|moving)(?:_\w+|(?:Mean|Var|Std)[a-z]*)|num_batches_tracked|avg_(?:mean|var)"
-    rf"|(?:mean|var)_ema|(?:max_)?exp_avg_sq|square_avg|cluster_size){_END}"
+    r"(?:^|[^a-zA-Z0-9])((?:[rR]unning|[mM]oving)(?:_\w+|(?:Mean|Var|Std)[a-z]*)|num_batches_tracked"
+    r"|avg_(?:mean|var)|(?:mean|var)_ema|(?:max_)?exp_avg_sq(?:_row|_col)?|(?:row|col)_var|exp_inf|square_avg"
+    rf"|velocity|accumulator|cluster_(?:size|usage)|ema_count|(?<=\d\.)(?:sum|variance)){_END}"
 )
 """Names of PyTorch, Keras, Chainer, Haiku, of optimizers and of codebooks, which no weight has."""
 
@@ -25,8 +26,10 @@ _OF_LAYER = re.compile(
 )
 """Names that are those of statistics after a normalization layer (``bn.mean``), but not after ``normal``."""
 
-_COLLECTION = re.compile(r"(?:^|[^a-zA-Z0-9])(batch_stats)(?![a-zA-Z0-9])")
-"""Flax's collection, anywhere in a name."""
+_COLLECTION = re.compile(
+    r"(?:^|[^a-zA-Z0-9])(batch_stats|(?<![a-zA-Z0-9_])(?:nu|v_row|v_col)(?=\W))(?![a-zA-Z0-9])"
+)
+"""Flax's collection and optax's second moments, anywhere in a name."""
 
 
 def is_statistic(name: str | None) -> bool:
