@@ -19,14 +19,8 @@ import torch.distributed as dist
 from torch.nn.parallel import DistributedDataParallel
 
 RANKS, WARMUP, STEPS = 2, 5, 20
-WAYS: tuple[tuple[str, bool], ...] = (
-    ("", False),
-    ("topk(0.01, scope='model') | qsgd(8)", False),
-    ("topk(0.01) | qsgd(8)", False),
-    ("topk(0.01) | qsgd(8)", True),
-    ("qsgd(8)", False),
-)
-"""Encoders, with overlap or without; no encoder is dense DDP."""
+ENCODERS = ("", "topk(0.01, scope='model') | qsgd(8)", "topk(0.01) | qsgd(8)", "qsgd(8)")
+"""Encoders; no encoder is dense DDP."""
 
 
 def backward_ms(ddp: DistributedDataParallel) -> float:
@@ -45,16 +39,16 @@ def backward_ms(ddp: DistributedDataParallel) -> float:
 
 
 def rank_main(rank: int, meeting_point: str) -> None:
-    """Measures all ways; rank 0 prints."""
+    """Measures all encoders; rank 0 prints."""
     dist.init_process_group("gloo", init_method=f"file://{meeting_point}", rank=rank, world_size=RANKS)
     torch.manual_seed(0)
-    for encoder, overlap in WAYS:
+    for encoder in ENCODERS:
         layers = [torch.nn.Linear(1024, 1024) for _ in range(8)]
         ddp = DistributedDataParallel(torch.nn.Sequential(*layers).cuda())
         name = "dense"
         if encoder:
-            name = "`" + encoder.replace("|", "\\|") + "`" + (", overlap" if overlap else "")
-            state = fedplug_torch.FedplugState(encoder, ddp, warmup_steps=2, overlap=overlap)
+            name = "`" + encoder.replace("|", "\\|") + "`"
+            state = fedplug_torch.FedplugState(encoder, ddp, warmup_steps=2)
             ddp.register_comm_hook(state, fedplug_torch.fedplug_hook)
         taken = backward_ms(ddp)
         if rank == 0:

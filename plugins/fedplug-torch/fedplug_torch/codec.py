@@ -153,9 +153,10 @@ def decode(
     require_dense(shard)
     if shares_memory(shard):
         fedplug.decode(buffer, out=as_array(shard))
-        torch.autograd.graph.increment_version(out)  # autograd cannot see NumPy's writes
+        if not out.is_inference():
+            torch.autograd.graph.increment_version(out)  # autograd cannot see NumPy's writes
     else:
-        host = torch.empty(shard.shape, dtype=shard.dtype)
+        host = torch.empty(shard.shape, dtype=shard.dtype, device="cpu")
         fedplug.decode(buffer, out=as_array(host))
         shard.detach().copy_(host)
     return out

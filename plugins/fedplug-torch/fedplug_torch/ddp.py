@@ -1,16 +1,14 @@
 """A communication hook for DistributedDataParallel: exchanges payloads, and keeps residuals on each rank.
 
 All gradients of a step are encoded together when the last bucket is full, and exchanged once. Encoders
-therefore see the whole model (rules, budgets, ``scope="model"``). An encoder that looks at one tensor at a
-time may begin with the first bucket, on a thread. Nothing depends on DDP's division into buckets, which
-changes after the first step.
+therefore see the whole model (rules, budgets, ``scope="model"``). Nothing depends on DDP's division into
+buckets, which changes after the first step.
 """
 
 # No `from __future__ import annotations`: DDP compares the annotations of a hook with classes.
 
 import contextlib
 from collections.abc import Callable, Mapping
-from functools import partial
 from typing import Any, Literal
 
 import torch
@@ -22,18 +20,19 @@ from torch.nn.parameter import is_lazy
 from fedplug.errors import ArgumentError, FedplugError, StateError
 from fedplug.registry.component import plain
 from fedplug_torch.codec import named, numpy_codec
-from fedplug_torch.exchange import Exchange, RankError, copied_group
+from fedplug_torch.exchange import Exchange, RankError
 from fedplug_torch.feedback import Feedback, keeps_momentum
 from fedplug_torch.memory import Memory, require_memory
+from fedplug_torch.process_group import OwnGroup
+from fedplug_torch.rank_state import RankState, part_of, ranks_of
 from fedplug_torch.reduction import Gather, Reduction, TwoPhase
 from fedplug_torch.tensors import real_view, require_whole
-from fedplug_torch.worker import Worker
 
 __all__ = ["FedplugState", "fedplug_hook"]
 
 _COUNTERS = ("step", "bytes_sent", "dense_bytes")
 
-_PLACE = ("rank", "world_size", "two_phase")
+_PLACE = ("world_size", "two_phase")
 _EXCHANGES = ("gather", "two_phase")
 
 _GRADIENTS, _MEANS = "codec/", "mean/"
@@ -75,7 +74,8 @@ class FedplugState:
         Args:
             encoder: Any argument of `fedplug.codec`, or a `Codec`.
             module: The model that DDP wraps, or the DDP model.
-            process_group: The process group of DDP, which must support CPU tensors; all ranks by default.
+            process_group: The process group of DDP; by default that of the DDP model, or all ranks if
+                ``module`` is the model that DDP wraps. Payloads travel in a group of fedplug's own.
             warmup_steps: Number of first steps that send dense gradients (Lin et al. 2018, section 3.3).
                 Schedules of the encoder begin with the first payload.
             exchange: The way of payloads. In "gather", every rank sends all its payloads to every other one.
@@ -84,9 +84,7 @@ class FedplugState:
             mean_encoder: The encoder of the means in "two_phase"; ``encoder`` by default. An encoder with
                 momentum (``dgc``) needs another one here, or "gather", which "auto" then takes.
             memory: Where residuals are kept between steps, see `fedplug_torch.memory.Memory`.
-            overlap: Whether gradients are encoded and exchanged bucket by bucket during the backward pass, on
-                a thread, and on a GPU on a stream of it; the bits are the same. Encoders that compare tensors
-                (``scope="model"``, budgets) wait for the last bucket, and so do the first two steps of DDP.
+            overlap: Has no effect: an exchange during the backward pass was never faster.
 
         Raises:
             ArgumentError: ``module`` is not a module, an argument is out of range, or a parameter is sharded
@@ -110,30 +108,21 @@ class FedplugState:
         self._has_momentum: bool | None = None
         self._is_compared = False
         self._feedback, self._mean_feedback = (Feedback(each, memory) for each in (codec, self._mean_codec))
-        self._group = process_group
-        self._module = module.module if isinstance(module, DistributedDataParallel) else module
+        if isinstance(module, DistributedDataParallel):
+            process_group, module = process_group or module.process_group, module.module
+        self._group, self._module = OwnGroup(process_group), module
         self._names = _names_of(self._module)
         self._place: tuple[int, int, int] | None = None  # the values of _PLACE for the residuals
         self._reduction: Reduction | None = None
         self._fitted: object = None
         self._buckets: list[dict[str, torch.Tensor]] = []  # the gradients of this step
         self._ready: torch.futures.Future[None] | None = None
-        self._worker = Worker() if overlap else None
-        self._overlapped: Worker | None = None  # of this step
         self._ranks: Exchange | None = None  # of this step
-        self._first: torch.Tensor | None = None  # the first bucket of this step
-        self._fitted_first: torch.Tensor | None = None  # the first bucket of the last step without overlap
 
     def __getstate__(self) -> dict[str, Any]:
         """Omits everything that belongs to one step, or can be made again."""
-        omitted = ("_ready", "error", "_reduction", "_fitted", "_overlapped", "_ranks", "_first")
-        omitted += ("_fitted_first",)
-        of_copy = {
-            "_buckets": [],
-            "_worker": self._worker and Worker(),
-            "_group": copied_group(self._group),
-        }
-        return {**self.__dict__, **dict.fromkeys(omitted), **of_copy}
+        omitted = ("_ready", "error", "_reduction", "_fitted", "_ranks")
+        return {**self.__dict__, **dict.fromkeys(omitted), "_buckets": []}
 
     def __repr__(self) -> str:
         return f"FedplugState({str(self._feedback.codec.encoder)!r}, step={self.step})"
@@ -141,18 +130,19 @@ class FedplugState:
     def state_dict(self) -> dict[str, torch.Tensor]:
         """Returns a copy of the state for the next step, for `safetensors.torch.save_file`.
 
-        Every rank has its own state, and must save it to its own file.
+        Every rank has its own state, and must save it to its own file, or in torch.distributed.checkpoint;
+        see `RankState` for the keys.
 
         Raises:
             ArgumentError: torch.distributed is not initialized, so the rank is unknown.
         """
-        place = self._place or self._here(Exchange(self._group))
+        rank, *place = self._place or self._here()
+        if dist.is_initialized() and self._fitted is None:
+            self._fit(_reduced(self._module))  # the form of the residuals
         numbers = {name: getattr(self, name) for name in _COUNTERS} | dict(zip(_PLACE, place, strict=True))
-        return {
-            **{name: torch.tensor(number) for name, number in numbers.items()},
-            **self._feedback.state(_GRADIENTS),
-            **self._mean_feedback.state(_MEANS),
-        }
+        entries = {name: torch.tensor(number, device="cpu") for name, number in numbers.items()}
+        entries |= self._feedback.state(_GRADIENTS) | self._mean_feedback.state(_MEANS)
+        return RankState(entries, rank)
 
     def load_state_dict(self, state: Mapping[str, torch.Tensor]) -> None:
         """Continues from the result of `state_dict`, with the same bits.
@@ -162,52 +152,40 @@ class FedplugState:
                 ranks. Nothing has changed. Without a process group, a wrong rank or exchange is detected in
                 the next step, which also drops residuals of unknown parameters.
         """
+        here = self._here() if dist.is_initialized() else None
+        rank = here[0] if here else ranks_of(state)[0]
+        state = part_of(state, rank, "and another number of ranks begins without")
         missing = {*_COUNTERS, *_PLACE} - state.keys()
         if missing:
             raise StateError(f"the state is not of FedplugState: it lacks {', '.join(sorted(missing))}")
-        rank, ranks, two_phase = (int(state[name]) for name in _PLACE)
-        if two_phase not in (0, 1) or min(int(state[name]) for name in _COUNTERS) < 0:
+        ranks, two_phase = (int(state[name]) for name in _PLACE)
+        if rank is None or two_phase not in (0, 1) or min(int(state[name]) for name in _COUNTERS) < 0:
             raise StateError("the state is damaged: its counters are not those of a FedplugState")
-        if dist.is_initialized():
-            _require_same_place((rank, ranks, two_phase), self._here(Exchange(self._group)))
+        _require_same_place((rank, ranks, two_phase), here or (rank, ranks, two_phase))
         feedback = self._feedback.loaded(state, _GRADIENTS)
         self._mean_feedback = self._mean_feedback.loaded(state, _MEANS)
         self._feedback, self._place = feedback, (rank, ranks, two_phase)
-        self._fitted = self._fitted_first = None
+        self._fitted = None
         for name in _COUNTERS:
             setattr(self, name, int(state[name]))
 
     def reduce(self, bucket: dist.GradBucket) -> torch.futures.Future[torch.Tensor]:  # type: ignore[name-defined]
         """Handles one call of the hook; DDP makes them in the same order on every rank."""
         if self._ready is None or bucket.index() == 0:  # an earlier backward pass may have been aborted
-            self._begin(bucket.buffer())
+            self._settle(succeeded=False)
+            self.error, self._ready = None, torch.futures.Future()
         gradients, buffer, ready = self._named_gradients(bucket), bucket.buffer(), self._ready
         if not self._is_compared:
             self._require_same_messages()
         if self.step < self._warmup_steps:
             return self._reduce_dense(bucket)
         self._buckets.append(gradients)
-        if self._overlapped is not None:
-            reduced = self._overlapped.submit(partial(self._exchange_some, gradients), buffer)
-        else:
-            reduced = ready.then(lambda _: buffer)
+        reduced = ready.then(lambda _: buffer)
         if bucket.is_last():
-            if self._overlapped is None:
-                self._exchange_all()
-                ready.set_result(None)
+            self._exchange_all()
+            ready.set_result(None)
             _at_the_end(self._conclude)
         return reduced
-
-    def _begin(self, first: torch.Tensor) -> None:
-        """Begins a backward pass with its first bucket."""
-        if self._overlapped is not None:
-            self._overlapped.finish()
-        self._settle(succeeded=False)
-        self.error, self._ready, self._first, self._overlapped = None, torch.futures.Future(), first, None
-        # No other bucket has the address of one that is kept, so DDP and its parameters are the same.
-        known = self._fitted_first
-        if known is not None and known.data_ptr() == first.data_ptr() and self.step >= self._warmup_steps:
-            self._ranks, self._overlapped = Exchange(self._group), self._worker
 
     def _require_same_messages(self) -> None:
         """Raises an error on every rank if ranks would send messages of different kinds.
@@ -216,13 +194,12 @@ class FedplugState:
         """
         exchange = Exchange(self._group)
         try:
-            two_phase = self._here(exchange)[2]
+            two_phase = self._here()[2]
         except FedplugError as error:
             exchange.tell(error)
             raise
         deciding = {
             "exchange": _EXCHANGES[two_phase],
-            "overlap": str(self._worker is not None),
             "the rest of the warm-up": f"{max(0, self._warmup_steps - self.step)} steps",
         }
         exchange.require_same(deciding, "arguments")
@@ -252,36 +229,22 @@ class FedplugState:
 
     def _reduce_dense(self, bucket: dist.GradBucket) -> torch.futures.Future[torch.Tensor]:  # type: ignore[name-defined]
         self.step += bucket.is_last()
-        return default_hooks.allreduce_hook(self._group, bucket)  # type: ignore[arg-type]  # None: all ranks
+        return default_hooks.allreduce_hook(self._group.given, bucket)  # type: ignore[arg-type]  # None: all ranks
 
     def _exchange_all(self) -> None:
-        """Exchanges all gradients of the step at once."""
-        whole = self._whole()
+        """Replaces all gradients of the step by their means; see `Reduction.reduce`."""
+        gradients = self._whole()
         try:
             self._ranks = Exchange(self._group)
-            problem = self._fit(whole)
-            # Another rank may overlap this step, so messages must be the same: those of each bucket.
-            by_bucket = (
-                self._worker is not None and self._reduction is not None and self._reduction.takes_some
-            )
-            for gradients in self._buckets if by_bucket else [whole]:
-                self._exchange_some(gradients, problem)
+            problem = self._fit(gradients)
+            assert self._reduction is not None
+            self._reduction.reduce(gradients, self._ranks, self.step - self._warmup_steps, problem)
         except Exception as error:
             self.error = error
         self._settle(succeeded=self.error is None)
 
-    def _exchange_some(self, gradients: Mapping[str, torch.Tensor], problem: Exception | None = None) -> None:
-        """Replaces gradients by their means; see `Reduction.reduce`."""
-        assert self._reduction is not None
-        assert self._ranks is not None
-        self._reduction.reduce(gradients, self._ranks, self.step - self._warmup_steps, problem)
-
     def _conclude(self) -> None:
-        """Ends a backward pass, and raises the error of the step."""
-        if self._overlapped is not None:
-            self.error = self._overlapped.finish()
-            self._overlapped = None
-            self._settle(succeeded=self.error is None)
+        """Raises the error of the step at the end of the backward pass."""
         if self.error is not None:
             raise _as_rank_error(self.error)
 
@@ -290,7 +253,7 @@ class FedplugState:
         for feedback in (self._feedback, self._mean_feedback):
             feedback.commit() if succeeded else feedback.discard()
         if succeeded and self._ranks is not None:
-            self._place = self._here(self._ranks)
+            self._place = self._here()
             self.step += 1
             self.bytes_sent += self._ranks.bytes_sent
             size, ranks = sum(gradient.nbytes for gradient in self._whole().values()), self._place[1]
@@ -304,24 +267,22 @@ class FedplugState:
 
     def _fit(self, gradients: Mapping[str, torch.Tensor]) -> Exception | None:
         """Prepares the exchange for the model as it is now; returns an error of this rank, to tell all."""
-        assert self._ranks is not None
-        here = self._here(self._ranks)
+        here = self._here()
         form = here, {name: (gradient.shape, gradient.dtype) for name, gradient in gradients.items()}
         try:
             if form != self._fitted or self._reduction is None:
                 two_phase = TwoPhase(self._feedback, self._mean_feedback)
                 self._reduction = two_phase if here[2] else Gather(self._feedback)
-                self._reduction.fit(gradients, self._ranks)
+                self._reduction.fit(gradients, self._group)
                 self._fitted = form
             _require_same_place(self._place or here, here)
-        except FedplugError as error:
+        except Exception as error:
             return error
-        self._fitted_first = self._first if self._reduction.takes_some else None
         return None
 
-    def _here(self, exchange: Exchange) -> tuple[int, int, int]:
+    def _here(self) -> tuple[int, int, int]:
         """Returns the values of `_PLACE` in this process."""
-        rank, ranks = exchange.place
+        rank, ranks = self._group.place
         two_phase = self._exchange == "two_phase"
         if self._exchange == "auto" and ranks > 2:
             if self._has_momentum is None:
@@ -343,7 +304,7 @@ def fedplug_hook(state: FedplugState, bucket: dist.GradBucket) -> torch.futures.
         then unchanged, and the gradients are undefined.
 
     Raises:
-        ArgumentError: Ranks have different exchanges, overlaps or warm-ups; raised in the first step.
+        ArgumentError: Ranks have different exchanges or warm-ups; raised in the first step.
     """
     if not isinstance(state, FedplugState):
         raise ArgumentError(

@@ -1,15 +1,15 @@
 """Exchanges payloads between all ranks over torch.distributed.
 
 Sizes travel before bytes, so that no rank allocates more than makes sense, and no rank waits for another that
-has given up. Every message is sent from one rank to another: unlike collectives, such messages have any size,
-and a thread may exchange them while another thread of the process runs collectives in the same group.
+has given up. Every message is sent from one rank to another, because unlike those of collectives, such
+messages have any size.
 """
 
 from __future__ import annotations
 
 import contextlib
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import numpy as np
 import torch
@@ -17,8 +17,9 @@ import torch.distributed as dist
 from numpy.typing import NDArray
 
 from fedplug.errors import ArgumentError, FedplugError, PayloadError
+from fedplug_torch.process_group import OwnGroup
 
-__all__ = ["Exchange", "RankError", "copied_group"]
+__all__ = ["Exchange", "RankError"]
 
 _FORMS = {"parameters": 2**30}
 """The name and maximum size of the text that describes the parameters of a rank."""
@@ -43,31 +44,21 @@ class Exchange:
         bytes_sent: Bytes that this rank has sent to other ranks.
     """
 
-    def __init__(self, group: dist.ProcessGroup | None = None) -> None:
-        """Joins a group; by default that of all ranks.
+    def __init__(self, group: OwnGroup) -> None:
+        """Takes the group of the ranks, and connects to them unless they are.
 
         Raises:
-            ArgumentError: torch.distributed is not initialized, or the group does not support CPU tensors.
+            ArgumentError: torch.distributed is not initialized, or has no such group.
         """
-        if not dist.is_initialized():
-            raise ArgumentError("torch.distributed is not initialized; call init_process_group('gloo') first")
-        backends = str(dist.get_backend_config(group))
-        if "cpu:" not in backends:
-            raise ArgumentError(
-                f"payloads travel as CPU tensors, and the process group has {backends}; initialize with "
-                "'cpu:gloo,cuda:nccl', or pass process_group=torch.distributed.new_group(backend='gloo')"
-            )
-        self._group = group
-        self._ranks: list[int] = dist.get_process_group_ranks(group or dist.group.WORLD)
-        self.index = self._ranks.index(dist.get_rank())
-        self.place: tuple[int, int] = (dist.get_rank(), len(self._ranks))
+        self._ranks, self.index, self.place = group.ranks(), group.index, group.place
+        self._connection = group.connected()  # for all messages, also if torch.distributed starts anew
         self.bytes_sent = 0
 
     def broadcast(self, tensors: Iterable[torch.Tensor]) -> None:
         """Overwrites the tensors of the other ranks with the first rank's."""
         for tensor in tensors:
             host = tensor.detach().cpu().contiguous()
-            dist.broadcast(host, src=self._ranks[0], group=self._group)
+            self._connection.broadcast([host], dist.BroadcastOptions()).wait()
             tensor.detach().copy_(host)
 
     def require_same(self, forms: Mapping[str, str], what: str = "parameters") -> None:
@@ -110,17 +101,37 @@ class Exchange:
         """
         return self._all_gather([0, *map(len, payloads.values())], payloads.values(), max_bytes)
 
-    def all_gather_error(self, error: Exception, max_bytes: Names | Sequence[Names]) -> None:
+    @contextlib.contextmanager
+    def agreed(self, what: str) -> Iterator[None]:
+        """Runs the body of a ``with`` on all ranks, and raises an error on all of them if one raises one.
+
+        Args:
+            what: The purpose of the body, in the error: "rank 1 could not {what}: ...".
+
+        Raises:
+            RankError: The body has raised an error on a rank.
+        """
+        try:
+            yield
+        except Exception as error:
+            self.all_gather_error(error, {}, what=what)
+            raise
+        self.all_gather({}, {})
+
+    def all_gather_error(
+        self, error: Exception, max_bytes: Names | Sequence[Names], *, what: str = "encode"
+    ) -> None:
         """Joins the others' `all_gather` with an error instead of payloads.
 
         Args:
             error: The error of this rank.
             max_bytes: The same as in `all_gather`.
+            what: What a rank could not do, in the error.
 
         Raises:
             RankError: Always, on this and the other ranks.
         """
-        text = f"{type(error).__name__}: {error}".encode()[:_MAX_ERROR_BYTES]
+        text = f"could not {what}: {type(error).__name__}: {error}".encode()[:_MAX_ERROR_BYTES]
         mine = self._of_each(max_bytes)[self.index]
         self._all_gather([-len(text)] + [0] * len(mine), [text], max_bytes)
 
@@ -185,7 +196,7 @@ class Exchange:
             texts = self._swapped(mine if lengths[self.index] else nothing, lengths)
             raise RankError(
                 "; ".join(
-                    f"rank {rank} could not encode: {text.tobytes().decode(errors='replace')}"
+                    f"rank {rank} {text.tobytes().decode(errors='replace')}"
                     for rank, text in zip(self._ranks, texts, strict=True)
                     if len(text)
                 )
@@ -213,29 +224,19 @@ class Exchange:
     ) -> list[NDArray[np.uint8]]:
         """Sends a message to each rank, unless it is empty, and returns theirs, of known lengths."""
         received = [np.empty(length, np.uint8) for length in lengths]
-        works = []
-        for index, rank in enumerate(self._ranks):
+        works, group = [], self._connection
+        for index in range(len(self._ranks)):
             if index == self.index:
                 received[index] = messages[index]
                 continue
             if received[index].size:
-                works.append(dist.irecv(torch.from_numpy(received[index]), rank, self._group))
+                works.append(group.recv([torch.from_numpy(received[index])], index, 0))
             if messages[index].size:
-                works.append(dist.isend(torch.from_numpy(messages[index]), rank, self._group))
+                works.append(group.send([torch.from_numpy(messages[index])], index, 0))
                 self.bytes_sent += messages[index].size
         for work in works:
             work.wait()
         return received
-
-
-def copied_group(group: dist.ProcessGroup | None) -> None:
-    """Returns the process group of a copy: the default one, as for a copied DDP model.
-
-    Raises:
-        ArgumentError: The group is another one, which cannot be copied.
-    """
-    if group not in (None, dist.group.WORLD):
-        raise ArgumentError("what has a process group of its own cannot be copied; save its state_dict()")
 
 
 def _differences(by_rank: Mapping[str, Mapping[str, str]]) -> list[str]:

@@ -33,7 +33,6 @@ class Feedback:
         codec: The codec for the whole model.
         limits: Maximum size of the payload of each part, by name.
         wire_ids: The expected wire ids of the payload of each part, by name.
-        takes_some: Whether a step may encode some parts first and others later.
     """
 
     def __init__(self, codec: fedplug.Codec, memory: Memory = "device") -> None:
@@ -42,20 +41,27 @@ class Feedback:
         self._kept: dict[str, NDArray[Any]] = {}
         self._next: dict[str, NDArray[Any]] = {}
         self._spare: dict[str, NDArray[Any]] = {}
+        self._forms: dict[str, torch.Tensor] = {}
         self.limits: dict[str, int] = {}
         self.wire_ids: dict[str, frozenset[str]] = {}
-        self.takes_some = False
 
     def __getstate__(self) -> dict[str, Any]:
         """Omits everything that belongs to one step."""
         return {**self.__dict__, "_next": {}, "_spare": {}, "_of_parts": self.codec}
 
-    def fit(self, parameters: Mapping[str, torch.Tensor], parts: Sequence[Part], share: float = 1) -> None:
+    def fit(
+        self,
+        parameters: Mapping[str, torch.Tensor],
+        parts: Sequence[Part],
+        mine: Sequence[Part],
+        share: float = 1,
+    ) -> None:
         """Prepares for the parts of a model; must be called before `encode`, and when the model changes.
 
         Args:
             parameters: The whole parameters, of which only shapes and dtypes matter.
             parts: The parts that are exchanged.
+            mine: Those of them that this rank encodes.
             share: The part of a budget that this rank may send, from 0 to 1.
 
         Raises:
@@ -64,17 +70,14 @@ class Feedback:
         arrays, names = arrays_like(parameters), {part.name: part.parameter for part in parts}
         pieces = {part.name: part.of(parameters[part.parameter]) for part in parts}
         self.limits = {name: max_payload_bytes(piece) for name, piece in pieces.items()}
-        codec = self.codec.for_slices(arrays, names)
-        encoder = codec.model_encoder(arrays_like(pieces))
-        compares = any(each.capabilities.compares_tensors for each in encoder.encoders)
-        self.takes_some = encoder.rate_control is None and not compares
-        self.wire_ids = expected_of(codec, pieces)
+        self.wire_ids = expected_of(self.codec.for_slices(arrays, names), pieces)
         self._of_parts = self.codec.for_slices(arrays, names, share)
+        self._forms = {part.name: torch.empty_like(pieces[part.name], device="meta") for part in mine}
 
     def encode(
         self, pieces: Mapping[str, torch.Tensor], round_num: int, unused: Collection[str]
     ) -> dict[str, bytes]:
-        """Returns the payloads of some parts; a step may have several calls, each for other parts.
+        """Returns the payloads of all parts.
 
         Args:
             pieces: The tensors by name of the part.
@@ -88,9 +91,8 @@ class Feedback:
             return {}
         codec, arrays = self._of_parts, as_operands(pieces)
         keys = codec.state_keys(arrays)
-        mine = {key for keys_of_one in keys.values() for key in keys_of_one}
-        kept = {key: array for key, array in self._kept.items() if key in mine or not self.takes_some}
-        before, _ = codec.carry_over(unpacked({OWNER: codec.owner, **kept}) if kept else None, arrays)
+        kept = unpacked({OWNER: codec.owner, **self._kept}) if self._kept else None
+        before, _ = codec.carry_over(kept, arrays)
         spare = {key: self._spare[key] for key in before or {} if _fits(key, before, self._spare)}
         out = {OWNER: codec.owner, **spare} if before and len(spare) == len(before) - 1 else None
         payloads, after = codec.encode_model(arrays, before, round_num, out=out)
@@ -102,11 +104,11 @@ class Feedback:
                 else:
                     np.copyto(after[key], before[key])
         after.pop(OWNER, None)
-        self._next |= packed(after, self._memory, round_num)
+        self._next = packed(after, self._memory, round_num)
         return payloads
 
     def commit(self) -> None:
-        """Makes the states of all calls since the last step the present ones."""
+        """Makes the next state the present one."""
         gone = {key.rpartition("/")[0] for key in self._kept if not _fits(key, self._kept, self._next)}
         if gone:
             _log.warning("the model has changed; the residuals of parameters %s are dropped", sorted(gone))
@@ -114,12 +116,14 @@ class Feedback:
         self._kept, self._next = self._next, {}
 
     def discard(self) -> None:
-        """Forgets the states of all calls since the last step."""
+        """Forgets the next state."""
         self._next = {}
 
     def state(self, prefix: str) -> dict[str, torch.Tensor]:
-        """Returns a copy of the present state, with a prefix before all names."""
-        kept = {OWNER: self.codec.owner, **self._kept}
+        """Returns a copy of the present state with a prefix before all names; zeros before a step."""
+        kept: Mapping[str, Any] = {OWNER: self.codec.owner, **self._kept}
+        if self._forms and not self._kept:
+            kept = self._of_parts.carry_over(kept, arrays_like(self._forms))[0] or kept
         return {prefix + key: as_result(array).clone() for key, array in kept.items()}
 
     def loaded(self, state: Mapping[str, torch.Tensor], prefix: str) -> Feedback:

@@ -20,7 +20,7 @@ from fedplug.encoders import Encoder
 from fedplug.errors import ArgumentError, CapabilityError, NonFiniteError
 from fedplug.ops.types import ArraySpec
 from fedplug_torch.mean import means_of
-from fedplug_torch.tensors import as_array, as_tensor, require_dense
+from fedplug_torch.tensors import as_array, as_tensor, require_dense, wide_dtype
 
 __all__ = ["Encoded", "FixedSize"]
 
@@ -74,7 +74,7 @@ class FixedSize:
 
     def zeros(self, like: torch.Tensor) -> torch.Tensor:
         """Returns the residual of the first round: zeros in float32, or float64 for a tensor of that."""
-        return torch.zeros_like(like, dtype=_wide(like), memory_format=torch.contiguous_format)
+        return torch.zeros_like(like, dtype=wide_dtype(like), memory_format=torch.contiguous_format)
 
     def encode(self, tensor: torch.Tensor, residual: torch.Tensor, round_num: int = 0) -> Encoded:
         """Encodes a tensor.
@@ -126,7 +126,11 @@ def encode_fixed(
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
     """Encodes a tensor; see `FixedSize.encode`."""
     require_dense(tensor)
-    if residual.shape != tensor.shape or residual.dtype != _wide(tensor) or residual.device != tensor.device:
+    if (
+        residual.shape != tensor.shape
+        or residual.dtype != wide_dtype(tensor)
+        or residual.device != tensor.device
+    ):
         raise ArgumentError(
             f"the residual is {residual.dtype}{list(residual.shape)} on {residual.device}, and the tensor "
             f"{tensor.dtype}{list(tensor.shape)} on {tensor.device}; begin with zeros(tensor)"
@@ -139,11 +143,11 @@ def encode_fixed(
     try:
         payload, state, spec = _encoded(encoder, as_array(tensor), as_array(residual), round_num)
     except NonFiniteError as error:
-        refused = torch.tensor(error.count or 1)
-        return torch.zeros(size, dtype=torch.uint8), residual.contiguous().clone(), refused
+        refused = torch.tensor(error.count or 1, device="cpu")
+        return torch.zeros(size, dtype=torch.uint8, device="cpu"), residual.contiguous().clone(), refused
     body = as_tensor(np.array(_encoder(encoder).to_wire(payload, spec)))
     after = as_tensor(state["residual"]) if state else residual.contiguous().clone()
-    return body, after, torch.tensor(0)
+    return body, after, torch.tensor(0, device="cpu")
 
 
 @encode_fixed.register_fake
@@ -216,7 +220,3 @@ def _container(text: str, payload: torch.Tensor, like: torch.Tensor) -> bytes:
 
 def _name(tensor: torch.Tensor) -> str:
     return str(tensor.dtype).removeprefix("torch.")
-
-
-def _wide(tensor: torch.Tensor) -> torch.dtype:
-    return torch.float64 if tensor.dtype is torch.float64 else torch.float32

@@ -6,7 +6,8 @@ fragments of the model are exchanged in turn.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -16,11 +17,14 @@ from numpy.typing import NDArray
 import fedplug
 from fedplug import kernels
 from fedplug.codecs.state import OWNER, require_owner
+from fedplug.errors import ArgumentError
+from fedplug.ops.device_array import on_host
 from fedplug_torch.devices import as_operands, as_result
 from fedplug_torch.mean import expected_of, max_payload_bytes, means_of
 from fedplug_torch.memory import Memory, packed, unpacked
+from fedplug_torch.outer_optimizer import revocable
 from fedplug_torch.shards import as_dtensor, local_shard, shards_of
-from fedplug_torch.tensors import arrays_like, as_array, as_arrays, as_tensor
+from fedplug_torch.tensors import arrays_like, as_array, as_arrays, as_tensor, wide_dtype
 
 __all__ = ["Fragment", "Message", "form", "joined"]
 
@@ -44,6 +48,9 @@ class Message(NamedTuple):
 class Fragment:
     """The parameters of a fragment, their values after the last outer step, and what was not sent yet.
 
+    These values, the *anchors*, are float32 for 16-bit parameters, in which sums of small steps would stop
+    growing. Parameters are set to the anchor in their own dtype, and changes count from there.
+
     Attributes:
         parameters: The parameters by name.
         limits: Maximum size of a payload, by name.
@@ -61,6 +68,7 @@ class Fragment:
         self._codec = codec
         self._memory = memory
         self._anchor = {name: self._anchor_of(p) for name, p in shards.items()}
+        self._forms = self._present_forms()
         self._kept: dict[str, NDArray[Any]] | None = None
         self._spare: dict[str, NDArray[Any]] | None = None
         self._unsent: dict[str, NDArray[Any]] = {}  # changes of parameters without residuals
@@ -72,62 +80,74 @@ class Fragment:
 
     def encode(self, round_num: int) -> dict[str, bytes]:
         """Encodes the changes since the last outer step, ``anchor - parameter``; replaces the message."""
+        self._require_same_forms()
         changes = {}
         for name, p in self._shards().items():
-            changes[name] = _change(self._anchor[name].to(p.device, non_blocking=True), p.detach())
+            changes[name] = _change(self._start(name, p), p.detach())
             if name in self._unsent:
                 changes[name] += as_tensor(self._unsent[name]).to(p.device)
-        out = self._spare if self.message is None else self.message.state
-        self._spare = self.message = None  # overwritten from here on
+        out, self._spare = self._spare, None  # overwritten from here on
         kept = unpacked(self._kept)
         payloads, after = self._codec.encode_model(as_operands(changes), kept, round_num, out=out)
+        self.drop()
         self.message = Message(payloads, after)
         return payloads
 
-    def means(self, messages: Mapping[str, Mapping[str, Any]]) -> dict[str, torch.Tensor]:
-        """Returns the mean change of each parameter over all workers; see `means_of`."""
-        shards = self._shards()
-        return dict(means_of(messages, shards, expected_of(self._codec, shards)))
-
-    def advance(
-        self, means: Mapping[str, torch.Tensor], optimizer: torch.optim.Optimizer, alpha: float
+    def apply(
+        self,
+        messages: Mapping[str, Mapping[str, Any]],
+        optimizer: torch.optim.Optimizer,
+        alpha: float,
+        *,
+        sent: bool,
+        round_num: int,
+        agreed: AbstractContextManager[None],
     ) -> None:
         """Takes a step of the outer optimizer from the anchor, with the mean changes as gradients.
 
-        Args:
-            means: The mean change of each parameter.
-            optimizer: The outer optimizer; parameters of other fragments have no gradient during the step.
-            alpha: Weight of the worker's own parameters in the new ones.
-        """
-        everything = [p for group in optimizer.param_groups for p in group["params"]]
-        gradients = [p.grad for p in everything]
-        shards = self._shards()
-        with torch.no_grad():
-            local = {name: p.clone() for name, p in shards.items()} if alpha else {}
-            for p in everything:
-                p.grad = None
-            for name, p in self.parameters.items():
-                shards[name].copy_(self._anchor[name])
-                p.grad = as_dtensor(means[name].to(p.device), p)
-            optimizer.step()
-            for name, p in shards.items():
-                self._anchor[name].copy_(p)
-                if alpha:
-                    p.copy_(_mixed(p, local[name], alpha))
-            for p, gradient in zip(everything, gradients, strict=True):
-                p.grad = gradient
+        After an error, this object, the optimizer and the parameters are as before.
 
-    def settle(self, *, sent: bool, round_num: int) -> None:
-        """Records whether the message was sent; otherwise its content is a part of the next one."""
+        Args:
+            messages: Untrusted payloads by name of the parameter, by name of the worker.
+            optimizer: The outer optimizer; it steps on copies of this fragment's parameters alone.
+            alpha: Weight of the worker's own parameters in the new ones.
+            sent: Whether this worker's message was sent; otherwise its content is a part of the next one.
+            round_num: The round number, for stochastic rounding.
+            agreed: Raises an error on exit if another worker has one, or on all workers if the body has one.
+        """
+        with revocable(optimizer) as step_on, agreed:
+            self._require_same_forms()
+            shards = self._shards()
+            copies = {name: self._anchor[name].to(p.device, copy=True) for name, p in shards.items()}
+            kept, unsent = self._settled(sent=sent, round_num=round_num)
+            stepped = {}
+            for name, mean in means_of(messages, copies, expected_of(self._codec, shards)):
+                p = self.parameters[name]
+                stepped[p] = torch.nn.Parameter(as_dtensor(copies[name], p))
+                stepped[p].grad = as_dtensor(mean.to(copies[name].device), p)
+            step_on(stepped)
+            del stepped  # the gradients
+            new = {name: copies[name].to(p.dtype) for name, p in shards.items()}
+            if alpha:
+                new = {name: _mixed(new[name], p.detach(), alpha) for name, p in shards.items()}
+        for name, p in shards.items():  # of equal dtypes and places, so that no copy can fail
+            self._anchor[name].copy_(copies[name])
+            p.copy_(new[name])
+        self._spare = self._kept if self.message and self._memory != "bfloat16" else self._spare
+        self._kept, self._unsent, self.message = kept, unsent, None
+
+    def _settled(
+        self, *, sent: bool, round_num: int
+    ) -> tuple[dict[str, NDArray[Any]] | None, dict[str, NDArray[Any]]]:
+        """Returns the residuals after the message was sent or lost, and the unsent changes without one."""
         if self.message is None:
-            return
+            return self._kept, self._unsent
         payloads, state = self.message
-        if sent:
-            self._unsent = {}
-        else:
-            state, self._unsent = self._codec.put_back(payloads, state, arrays_like(self._anchor))
-        self._spare = self._kept if self._memory != "bfloat16" else None
-        self._kept, self.message = packed(state, self._memory, round_num), None
+        unsent: dict[str, NDArray[Any]] = {}
+        if not sent:
+            copied = {key: np.array(on_host(array)) for key, array in state.items()}
+            state, unsent = self._codec.put_back(payloads, copied, arrays_like(self._shards()))
+        return packed(state, self._memory, round_num), unsent
 
     def drop(self) -> None:
         """Forgets the message, as if it had not been encoded."""
@@ -138,8 +158,7 @@ class Fragment:
         """Returns the tensors that affect the next steps; they may share memory with this object."""
         tensors = {_ANCHOR + name: tensor for name, tensor in self._anchor.items()}
         for name, p in self._shards().items():
-            if not torch.equal(p, self._anchor[name].to(p.device)):
-                tensors[_PARAMETER + name] = p.detach()
+            tensors[_PARAMETER + name] = p.detach()
         tensors |= {_UNSENT + name: as_tensor(array) for name, array in self._unsent.items()}
         kept = {OWNER: self._codec.owner, **(self._kept or {})}
         tensors |= {_CODEC + name: as_result(array) for name, array in kept.items()}
@@ -155,8 +174,9 @@ class Fragment:
         Raises:
             StateError: The residuals are of another encoder.
         """
-        forms = {name: form(p) for name, p in self._shards().items()}
-        needed = {_ANCHOR + name: of for name, of in forms.items()}
+        shards = self._shards()
+        forms = {name: form(p) for name, p in shards.items()}
+        needed = {_ANCHOR + name: form(anchor) for name, anchor in self._anchor.items()}
         possible = {prefix + name: of for name, of in forms.items() for prefix in (_PARAMETER, _UNSENT)}
         wrong = needed.keys() - state.keys()
         payloads = {_MESSAGE + name for name in forms}
@@ -170,34 +190,72 @@ class Fragment:
         for prefix in (_CODEC, _SENT):
             residuals = unpacked(_below(state, prefix)) or {}
             if len(residuals) > 1:
-                fitting = self._codec.carry_over(residuals, arrays_like(self._anchor))[0] or {}
+                fitting = self._codec.carry_over(residuals, arrays_like(shards))[0] or {}
                 keys = (fitting.keys() | residuals.keys()) - {OWNER}
                 wrong |= {prefix + key for key in keys if fitting.get(key) is not residuals.get(key)}
         return wrong
 
-    def load_state_dict(self, state: Mapping[str, torch.Tensor]) -> None:
-        """Loads copies of the tensors of a state without `wrong_keys`."""
+    def prepared(self, state: Mapping[str, torch.Tensor]) -> Callable[[], None]:
+        """Copies a state without `wrong_keys`; returns a function that loads it, which cannot fail."""
+        shards = self._shards()
+        anchors = {name: state[_ANCHOR + name].to(p.device, copy=True) for name, p in shards.items()}
+        parameters = {
+            name: state.get(_PARAMETER + name, anchors[name]).to(p.device, p.dtype, copy=True)
+            for name, p in shards.items()
+        }
+        kept, unsent = _below(state, _CODEC), _below(state, _UNSENT)
+        payloads = {name: array.tobytes() for name, array in _below(state, _MESSAGE).items()}
+        ordered = {name: payloads[name] for name in self.parameters} if payloads else {}
+        message = Message(ordered, _below(state, _SENT)) if payloads else None
+
+        def load() -> None:
+            for name, p in shards.items():
+                self._anchor[name].copy_(anchors[name])
+                p.copy_(parameters[name])
+            self._kept, self._spare, self._unsent = kept if len(kept) > 1 else None, None, unsent
+            self.message = message
+
+        return load
+
+    def require_masters(self, masters: Mapping[str, torch.Tensor]) -> None:
+        """Raises ArgumentError unless each parameter has a master of its shape."""
+        for name, p in self.parameters.items():
+            if name not in masters or masters[name].shape != p.shape:
+                found = f"has the shape {list(masters[name].shape)}" if name in masters else "is missing"
+                raise ArgumentError(f"the master of parameter {name!r}{list(p.shape)} {found}")
+
+    def refresh(self, masters: Mapping[str, torch.Tensor]) -> None:
+        """Copies the anchors to masters, or a parameter's element where it is not the anchor's."""
         with torch.no_grad():
             for name, p in self._shards().items():
-                self._anchor[name].copy_(state[_ANCHOR + name])
-                p.copy_(state.get(_PARAMETER + name, self._anchor[name]))
-        self._unsent = _below(state, _UNSENT)
-        kept = _below(state, _CODEC)
-        self._kept, self._spare, self.message = kept if len(kept) > 1 else None, None, None
-        payloads = {name: array.tobytes() for name, array in _below(state, _MESSAGE).items()}
-        if payloads:
-            ordered = {name: payloads[name] for name in self.parameters}
-            self.message = Message(ordered, _below(state, _SENT))
+                anchor = self._anchor[name].to(p.device)
+                is_shared = _unchanged(anchor.to(p.dtype), p)
+                local_shard(masters[name]).copy_(torch.where(is_shared, anchor, p.to(anchor.dtype)))
+
+    def _present_forms(self) -> dict[str, str]:
+        return {name: f"{form(p)} on {p.device}" for name, p in self.parameters.items()}
+
+    def _require_same_forms(self) -> None:
+        """Raises ArgumentError if a parameter has another dtype, shape or device than before."""
+        for name, now in self._present_forms().items():
+            if self._forms[name] != now:
+                raise ArgumentError(
+                    f"parameter {name!r} was {self._forms[name]}, and is {now}; make another OuterStep of "
+                    "the model as it is now"
+                )
 
     def _shards(self) -> dict[str, torch.Tensor]:
         """Returns what this rank has of each parameter; ``fully_shard`` may replace its memory."""
         return as_arrays(self.parameters, local_shard) or {}
 
     def _anchor_of(self, parameter: torch.Tensor) -> torch.Tensor:
-        """Returns a copy of the parameter, where anchors are kept."""
-        if self._memory != "host" or not parameter.is_cuda:
-            return parameter.detach().clone()
-        return parameter.detach().cpu().pin_memory()
+        """Returns a copy of the parameter in the anchor's dtype, where anchors are kept."""
+        anchor = parameter.detach().to(wide_dtype(parameter), copy=True)
+        return anchor.cpu().pin_memory() if self._memory == "host" and anchor.is_cuda else anchor
+
+    def _start(self, name: str, parameter: torch.Tensor) -> torch.Tensor:
+        """Returns the anchor in the parameter's dtype and on its device: where changes count from."""
+        return self._anchor[name].to(parameter.device, parameter.dtype, non_blocking=True)
 
 
 def joined(shared: Mapping[str, torch.Tensor], own: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:

@@ -22,6 +22,7 @@ from fedplug_torch.devices import as_operands, as_result
 from fedplug_torch.exchange import Exchange, RankError
 from fedplug_torch.mean import expected_of, max_payload_bytes, means_of
 from fedplug_torch.memory import Memory, packed, require_memory, unpacked
+from fedplug_torch.process_group import OwnGroup
 from fedplug_torch.shards import as_dtensor, local_shard, shards_of
 from fedplug_torch.tensors import arrays_like, as_array, require_whole
 
@@ -131,7 +132,7 @@ class ReplicaHook:
             module: The model. Each parameter that requires a gradient is sharded by ``fully_shard`` over a
                 mesh of one dimension.
             process_group: The ranks that have the same shards of other replicas, for instance
-                ``mesh.get_group("replicate")``. It supports CPU tensors.
+                ``mesh.get_group("replicate")``. Payloads travel in a group of fedplug's own.
             memory: Where residuals are kept between steps, see `fedplug_torch.memory.Memory`.
 
         Raises:
@@ -141,11 +142,11 @@ class ReplicaHook:
             ConfigError: The encoder cannot be parsed; see also `fedplug.codec`.
             RankError: Another rank of ``process_group`` raised one of these errors.
         """
-        self._replicas = process_group
+        self._replicas = OwnGroup(process_group)
         self._has_begun = False
         self.step = self.bytes_sent = self.dense_bytes = 0
         self.error: Exception | None = None
-        exchange = Exchange(process_group)
+        exchange = Exchange(self._replicas)
         try:
             parts = _parts_of(module)
             whole = {name: parameter for part in parts.values() for name, parameter in part.items()}
@@ -155,7 +156,7 @@ class ReplicaHook:
             _require_parts(codec, whole)
             require_memory(memory)
             units = {part: _Unit(parameters, codec, memory) for part, parameters in parts.items()}
-            self._shards = _group_of(whole)
+            self._shards = OwnGroup(_group_of(whole))
         except Exception as error:
             exchange.tell(error)
             raise
@@ -171,7 +172,7 @@ class ReplicaHook:
         The residuals of a replica are DTensors like the parameters. Another number of shards can therefore
         load them, but not another number of replicas.
         """
-        state = {"step": torch.tensor(self.step), OWNER: self._owner}
+        state = {"step": torch.tensor(self.step, device="cpu"), OWNER: self._owner}
         for unit in self._units:
             for key, saved_as, parameter in self._entries(unit):
                 tensor = as_result(unit.kept[key]).clone()
@@ -200,8 +201,8 @@ class ReplicaHook:
 
         The parameter is None if the array does not have one element for each of the shard.
         """
-        replica = f"replica {dist.get_rank(self._replicas)} of {dist.get_world_size(self._replicas)}"
-        shard = f"shard {dist.get_rank(self._shards)} of {dist.get_world_size(self._shards)}"
+        replica = f"replica {self._replicas.index} of {self._replicas.place[1]}"
+        shard = f"shard {self._shards.index} of {self._shards.place[1]}"
         for name, parameter in unit.parameters.items():
             for key in unit.keys[name]:
                 if tuple(unit.kept[key].shape) == parameter.form.shape:
@@ -335,7 +336,6 @@ def _group_of(parameters: Mapping[str, _Parameter]) -> dist.ProcessGroup:
     if len(meshes) > 1:
         raise ArgumentError(f"parameters are sharded over several meshes: {meshes}; use one for all")
     group: dist.ProcessGroup = meshes.pop().get_group()
-    Exchange(group)  # supports CPU tensors
     return group
 
 

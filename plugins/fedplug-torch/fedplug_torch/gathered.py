@@ -10,6 +10,7 @@ import torch.distributed as dist
 from fedplug.errors import StateError
 from fedplug_torch.ddp import FedplugState
 from fedplug_torch.outer import OuterStep
+from fedplug_torch.rank_state import ranks_of
 
 __all__ = ["GatheredState"]
 
@@ -32,11 +33,7 @@ class GatheredState:
         gathered: list[dict[str, torch.Tensor]] = [mine] * ranks
         if ranks > 1:
             dist.gather_object(mine, gathered if rank == 0 else None, dst=0)
-        return {
-            f"rank {number}/{key}": tensor
-            for number, state in enumerate(gathered if rank == 0 else [])
-            for key, tensor in state.items()
-        }
+        return {key: tensor for state in (gathered if rank == 0 else ()) for key, tensor in state.items()}
 
     def load_state_dict(self, saved: Mapping[str, torch.Tensor]) -> None:
         """Loads this rank's part of the result of `state_dict`.
@@ -47,19 +44,13 @@ class GatheredState:
             StateError: There is no part for this rank, or it does not fit.
         """
         rank, ranks = _place()
-        mine = _part(saved, rank)
-        if mine:
-            self._state.load_state_dict(mine)
-        elif isinstance(self._state, OuterStep) and (first := _part(saved, 0)):
-            self._state.join(first)
+        if rank in ranks_of(saved) or not dist.is_initialized():
+            self._state.load_state_dict(saved)
+        elif saved and isinstance(self._state, OuterStep):
+            self._state.join(saved)
         else:
             raise StateError(f"the checkpoint has no state for rank {rank} of {ranks}; see GatheredState")
 
 
 def _place() -> tuple[int, int]:
     return (dist.get_rank(), dist.get_world_size()) if dist.is_initialized() else (0, 1)
-
-
-def _part(saved: Mapping[str, torch.Tensor], rank: int) -> dict[str, torch.Tensor]:
-    prefix = f"rank {rank}/"
-    return {key.removeprefix(prefix): saved[key] for key in saved if key.startswith(prefix)}

@@ -11,6 +11,7 @@ import torch
 
 from fedplug.errors import ArgumentError, StateError
 from fedplug_torch.shards import local_shard
+from fedplug_torch.tensors import as_array
 
 __all__ = ["contiguous_copy", "flatten", "unflatten"]
 
@@ -39,8 +40,8 @@ def unflatten(state: Mapping[str, torch.Tensor], name: str) -> tuple[Any, set[st
     """
     used = {name}
     try:
-        return _value(json.loads(state[name].cpu().numpy().tobytes()), state, used), used
-    except (KeyError, TypeError, ValueError, RuntimeError) as error:
+        return _value(json.loads(as_array(state[name]).tobytes()), state, used), used
+    except (ArgumentError, KeyError, TypeError, ValueError, RuntimeError) as error:
         raise StateError(f"{name!r} of the state cannot be read: {error}") from error
 
 
@@ -78,7 +79,7 @@ def _value(form: Any, state: Mapping[str, torch.Tensor], used: set[str]) -> Any:
         used.add(form["tensor"])
         tensor = state[form["tensor"]]
         # Strides determine an optimizer's loops, and so the last bits of its results.
-        restored = torch.empty_strided(tensor.shape, form["strides"], dtype=tensor.dtype)
+        restored = torch.empty_strided(tensor.shape, form["strides"], dtype=tensor.dtype, device="cpu")
         return restored.copy_(tensor)
     if "dict" in form:
         return {_value(k, state, used): _value(v, state, used) for k, v in form["dict"]}

@@ -32,10 +32,19 @@ def load_unflattened(
     form, saved = value
     if form != _form(optimizer, parameters):
         raise StateError(f"the state is of the outer optimizer {form}, not of {_form(optimizer, parameters)}")
+    before = optimizer.__getstate__()
     try:
         optimizer.load_state_dict(saved)
-    except (KeyError, ValueError) as error:
+        _restore(optimizer, saved)
+    except BaseException as error:
+        optimizer.__setstate__(before)
+        if not isinstance(error, KeyError | ValueError):
+            raise
         raise StateError(f"the outer optimizer does not take its state: {error}") from error
+
+
+def _restore(optimizer: torch.optim.Optimizer, saved: Mapping[str, Any]) -> None:
+    """Gives the tensors of an optimizer's state the dtypes they were saved with."""
     trained = [p for group in optimizer.param_groups for p in group["params"]]
     for index, loaded in optimizer.state_dict()["state"].items():
         loaded.update(_moved(saved["state"][index], loaded))

@@ -9,11 +9,14 @@ arXiv 2508.15706).
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
 from typing import Any
 
 import torch
 import torch.distributed as dist
+from torch.nn.parameter import is_lazy
 
 from fedplug.codecs.arrays import require_mapping
 from fedplug.errors import ArgumentError, StateError
@@ -26,10 +29,14 @@ from fedplug_torch.memory import Memory, require_memory
 from fedplug_torch.nested import contiguous_copy, unflatten
 from fedplug_torch.optimizer_state import flat_state, load_unflattened
 from fedplug_torch.outer_exchange import Messages, OuterExchange
+from fedplug_torch.process_group import OwnGroup
+from fedplug_torch.rank_state import RankState, part_of, ranks_of, this_rank
 from fedplug_torch.shards import is_dtensor, local_shard, require_shards, shards_of, text_of
 from fedplug_torch.tensors import as_arrays, require_whole
 
 __all__ = ["OuterStep"]
+
+_normal_mode = torch.inference_mode(False)  # tensors made in inference mode could not be changed later
 
 _OPTIMIZER = "optimizer"
 _COUNTERS = ("inner_step", "outer_step", "bytes_sent", "dense_bytes")
@@ -46,6 +53,10 @@ class OuterStep:
     With several ``fragments``, parts of the model are exchanged in turn, one every ``inner_steps /
     fragments`` steps. With ``fragment_sync_delay``, the exchange runs while the worker trains on.
 
+    Outer steps of 16-bit parameters are computed in float32. An inner optimizer that keeps float32 masters of
+    such parameters overwrites them in its next step, and so undoes every outer step: give the masters to this
+    class as ``parameters``, or call `refresh`.
+
     Attributes:
         optimizer: The outer optimizer; its learning rate may change between steps.
         inner_step: Number of calls of `step` since the last exchange.
@@ -54,6 +65,8 @@ class OuterStep:
         dense_bytes: Bytes of the changes of these payloads without compression.
     """
 
+    @_normal_mode
+    @torch.no_grad()
     def __init__(
         self,
         parameters: NamedTensors,
@@ -79,17 +92,16 @@ class OuterStep:
             inner_steps: Number of steps between two exchanges of the same parameters; a multiple of the
                 number of fragments.
             optimizer: An optimizer of the same parameters; by default DiLoCo's, Nesterov's SGD with learning
-                rate 0.7 and momentum 0.9. With fragments, it must skip parameters whose gradient is None, as
-                torch's optimizers do.
+                rate 0.7 and momentum 0.9. It steps on copies of the parameters of a fragment.
             fragments: The number of fragments of about equal sizes; or a list with a module, or a list of
                 parameters, for each.
             fragment_sync_delay: Number of inner steps between sending and applying, less than ``inner_steps /
-                fragments``. torch.distributed then gets a process group for a thread.
+                fragments``.
             fragment_update_alpha: Weight of a worker's own parameters in the new ones, from 0 to 1. With 0,
                 workers are equal after an exchange, and lose the steps of the delay.
-            process_group: A process group that supports CPU tensors; all ranks by default. For parameters
-                sharded by ``fully_shard``, it is required: the ranks with the same shards, which exchange
-                them, such as ``mesh.get_group("replicate")``.
+            process_group: The process group with the ranks; all ranks by default. For parameters sharded by
+                ``fully_shard``, it is required: the ranks with the same shards, which exchange them, such as
+                ``mesh.get_group("replicate")``. Payloads travel in a group of fedplug's own.
             memory: Where residuals are kept between exchanges, see `fedplug_torch.memory.Memory`. With
                 "host", anchors of parameters on a GPU are in pinned host memory, too.
 
@@ -101,7 +113,7 @@ class OuterStep:
             RankError: Another rank raised one of these errors.
         """
         self._is_distributed = dist.is_initialized()
-        exchange = Exchange(process_group) if self._is_distributed else None
+        exchange = Exchange(OwnGroup(process_group)) if self._is_distributed else None
         try:
             self._given = parameters if isinstance(parameters, torch.nn.Module) else named(parameters)
             self._parameters = _trained(self._given)
@@ -135,8 +147,10 @@ class OuterStep:
             exchange.broadcast(shards.values())
         self.inner_step = self.outer_step = self.bytes_sent = self.dense_bytes = 0
         self._fragments = [Fragment(*both, memory) for both in zip(parts, codecs, strict=True)]
-        self._exchange = OuterExchange(process_group, in_background=self._delay > 0)
-        self._given_forms = {name: f"{form(p)} on {p.device}" for name, p in self._parameters.items()}
+        self._exchange = OuterExchange(
+            OwnGroup(process_group, alone=self._delay > 0), in_background=self._delay > 0
+        )
+        self._written = set(self._fragments)
 
     @property
     def message(self) -> dict[str, bytes] | None:
@@ -144,6 +158,8 @@ class OuterStep:
         pending = self._next.message
         return None if pending is None else dict(pending.payloads)
 
+    @_normal_mode
+    @torch.no_grad()
     def step(self) -> bool:
         """Counts a step of the inner optimizer, and sends and applies the changes of a fragment when due.
 
@@ -152,8 +168,9 @@ class OuterStep:
             ranks, unless ``fragment_update_alpha`` keeps a part of each rank's own.
 
         Raises:
-            RankError: A rank could not encode, for example because its parameters are not finite. It is
-                raised on every rank; nothing has changed, and the next call tries again.
+            RankError: A rank could not encode, for example because its parameters are not finite, or could
+                not take the outer step, for example because the optimizer had no memory. It is raised on
+                every rank; nothing has changed, and the next call tries again.
             PayloadError: A rank sent an invalid payload; the message names rank and parameter. Nothing has
                 changed.
             ArgumentError: torch.distributed was not initialized when this object was created, or ranks
@@ -172,12 +189,14 @@ class OuterStep:
         if self.inner_step < self._interval:
             return False
         try:
-            self.apply(self._exchange.receive(), accepted=True)
+            self._apply(self._exchange.receive(), True, self._exchange.agreed())
         except Exception:
             fragment.drop()  # the next call encodes again
             raise
         return True
 
+    @_normal_mode
+    @torch.no_grad()
     def encode(self) -> dict[str, bytes]:
         """Returns this worker's changes of the next fragment, ``anchor - parameter``, as payloads.
 
@@ -188,11 +207,21 @@ class OuterStep:
             NonFiniteError: A parameter is not finite; the message names it.
             ArgumentError: A parameter is new or was replaced since this object was created.
         """
-        self._require_same_parameters()
+        for name, p in _trained(self._given).items():
+            if self._parameters.get(name) is not p:
+                raise ArgumentError(
+                    f"parameter {name!r} is new, or requires a gradient only since the OuterStep was made; "
+                    "make another one of the model as it is now"
+                )
         return self._next.encode(self.outer_step // len(self._fragments))
 
+    @_normal_mode
+    @torch.no_grad()
     def apply(self, messages: Messages, *, accepted: bool | None = None) -> None:
         """Takes one step of the outer optimizer from the anchor, with the mean of all workers' changes.
+
+        After any error, also of the optimizer, the parameters, their gradients, the optimizer's state and the
+        residuals are as before.
 
         If this worker's own message is missing, it counts as not sent: its content is added to the residual,
         and so to the worker's next message. The missing message must therefore never be applied later.
@@ -222,14 +251,20 @@ class OuterStep:
         pending = fragment.message
         if accepted and pending is None:
             raise ArgumentError("accepted is True, and this worker has no message; call encode first")
-        means = fragment.means(messages)
         if accepted is None and pending is not None:
             accepted = any(_same(payloads, pending.payloads) for payloads in messages.values())
-        fragment.advance(means, self.optimizer, self._alpha)
+        self._apply(messages, bool(accepted), contextlib.nullcontext())
+
+    def _apply(self, messages: Messages, accepted: bool, agreed: AbstractContextManager[None]) -> None:
+        """Takes an outer step unless ``agreed`` raises an error; see `Fragment.apply`."""
+        fragment, pending = self._next, self._next.message
+        fragment.apply(
+            messages, self.optimizer, self._alpha, sent=accepted, round_num=self.outer_step, agreed=agreed
+        )
         if accepted and pending is not None:
             self.bytes_sent += sum(map(len, pending.payloads.values()))
             self.dense_bytes += fragment.dense_bytes
-        fragment.settle(sent=bool(accepted), round_num=self.outer_step)
+        self._written.add(fragment)
         self.outer_step += 1
         self.inner_step = 0
 
@@ -237,26 +272,51 @@ class OuterStep:
         steps = f"outer_step={self.outer_step}, inner_step={self.inner_step}"
         return f"OuterStep({len(self._parameters)} parameters, {steps})"
 
+    @torch.no_grad()
+    def refresh(self, masters: NamedTensors) -> None:
+        """Copies the new values of parameters to the float32 masters of an inner optimizer.
+
+        Call it when `step` has returned True, or after `apply`, `load_state_dict` or `join`. Only parameters
+        that these calls have written since the last refresh are copied.
+
+        Args:
+            masters: The masters by name of the parameter; others are ignored.
+
+        Raises:
+            ArgumentError: A parameter has no master, or one of another shape. Nothing has changed.
+        """
+        found = named(masters)
+        for fragment in self._written:
+            fragment.require_masters(found)
+        for fragment in self._written:
+            fragment.refresh(found)
+        self._written = set()
+
+    @_normal_mode
+    @torch.no_grad()
     def state_dict(self) -> dict[str, torch.Tensor]:
         """Returns a copy of everything that affects the next outer steps, for `safetensors.torch.save_file`.
 
-        It has the result of the last outer step of every fragment, the current parameters if they differ, the
-        outer optimizer with its hyperparameters, the residuals, a message that was not applied yet, and the
+        It has the result of the last outer step of every fragment, the current parameters, the outer
+        optimizer with its hyperparameters, the residuals, a message that was not applied yet, and the
         counters. The model's buffers and the inner optimizer must be saved separately. Every worker saves
-        this to its own file.
+        this to its own file; see `RankState` for the keys.
 
         Raises:
             ArgumentError: The outer optimizer keeps values other than tensors, numbers and texts.
         """
-        numbers = {name: torch.tensor(getattr(self, name)) for name in _COUNTERS}
+        numbers = {name: torch.tensor(getattr(self, name), device="cpu") for name in _COUNTERS}
         of_optimizer = flat_state(self.optimizer, self._parameters, _OPTIMIZER)
         fragments = {
             _prefix(place) + name: contiguous_copy(tensor)
             for place, fragment in enumerate(self._fragments)
             for name, tensor in fragment.state_dict().items()
         }
-        return numbers | fragments | text_of(shards_of(self._parameters)) | of_optimizer
+        entries = numbers | fragments | text_of(shards_of(self._parameters)) | of_optimizer
+        return RankState(entries, this_rank())
 
+    @_normal_mode
+    @torch.no_grad()
     def load_state_dict(self, state: Mapping[str, torch.Tensor]) -> None:
         """Continues from the result of `state_dict` with the same bits, including the parameters.
 
@@ -264,9 +324,13 @@ class OuterStep:
         transit is sent again by `step`; see also `message`.
 
         Raises:
-            StateError: The state is of other parameters, shards or fragments, another outer optimizer or
-                another encoder. Nothing has changed.
+            StateError: The state is of another rank, of other parameters, shards or fragments, another outer
+                optimizer or another encoder. Nothing has changed.
         """
+        self._load(part_of(state, this_rank(), "and a rank without one calls join() with that of another"))
+
+    def _load(self, state: Mapping[str, torch.Tensor]) -> None:
+        """Loads the entries of a rank by name."""
         state = require_shards(state, shards_of(self._parameters)) or {}
         optimizer, used = unflatten(state, _OPTIMIZER)
         used |= set(_COUNTERS)
@@ -278,13 +342,17 @@ class OuterStep:
         if wrong := wrong | (state.keys() - used):
             names = ", ".join(sorted(wrong))
             raise StateError(f"the state is not of an OuterStep of these parameters; look at {names}")
-        self._exchange.abandon()
+        loads = [fragment.prepared(part) for fragment, part in zip(self._fragments, parts, strict=True)]
         load_unflattened(self.optimizer, self._parameters, optimizer)
-        for fragment, part in zip(self._fragments, parts, strict=True):
-            fragment.load_state_dict(part)
+        self._exchange.abandon()
+        for load in loads:
+            load()
         for name in _COUNTERS:
             setattr(self, name, int(state[name]))
+        self._written = set(self._fragments)
 
+    @_normal_mode
+    @torch.no_grad()
     def join(self, state: Mapping[str, torch.Tensor], own: Mapping[str, torch.Tensor] | None = None) -> None:
         """Continues from the state of another worker, as a worker that is new or was away.
 
@@ -292,12 +360,14 @@ class OuterStep:
         message. This is also for a rank without a saved state after a restart with more ranks.
 
         Args:
-            state: The present state of any other worker.
+            state: The present state of any other worker, or the states of several.
             own: An earlier state of this worker, whose residuals are kept; a message in it counts as sent.
 
         Raises:
             StateError: A state does not fit, see `load_state_dict`. Nothing has changed.
         """
+        state = part_of(state, ranks_of(state)[0], "")
+        own = part_of(own, ranks_of(own)[0], "") if own else {}
         own = require_shards(own, shards_of(self._parameters)) or {}
         counters = {name: own.get(name, torch.tensor(0)) for name in ("bytes_sent", "dense_bytes")}
         fragments = {
@@ -306,7 +376,7 @@ class OuterStep:
             for key, tensor in joined(theirs, mine).items()
         }
         others = {key: tensor for key, tensor in state.items() if not key.startswith("fragment ")}
-        self.load_state_dict({**others, **counters, **fragments})
+        self._load({**others, **counters, **fragments})
 
     @property
     def _place(self) -> int:
@@ -329,31 +399,34 @@ class OuterStep:
             for prefix in prefixes
         ]
 
-    def _require_same_parameters(self) -> None:
-        for name, p in _trained(self._given).items():
-            if self._parameters.get(name) is not p:
-                raise ArgumentError(
-                    f"parameter {name!r} is new, or requires a gradient only since the OuterStep was made; "
-                    "make another one of the model as it is now"
-                )
-        for name, p in self._parameters.items():
-            before, now = self._given_forms[name], f"{form(p)} on {p.device}"
-            if before != now:
-                raise ArgumentError(
-                    f"parameter {name!r} was {before}, and is {now}; make another OuterStep of the model as "
-                    "it is now"
-                )
-
 
 def _trained(parameters: NamedTensors) -> dict[str, torch.Tensor]:
     """Returns the parameters that require a gradient; shared ones appear once, with their first name."""
     names: dict[torch.Tensor, str] = {}
     for name, p in named(parameters).items():
         if p.requires_grad:
+            _require_writable(name, p)
             names.setdefault(p, name)
     if not names:
         raise ArgumentError("no parameter requires a gradient, so there is nothing to train")
     return {name: p for p, name in names.items()}
+
+
+_MASTERS = ("main_param", "_hp_mapping")
+"""Attributes in which Megatron and DeepSpeed link a parameter to the float32 master of their optimizers."""
+
+
+def _require_writable(name: str, parameter: torch.Tensor) -> None:
+    """Raises ArgumentError if nothing can change a parameter, or an inner optimizer would undo the change."""
+    if not is_lazy(parameter) and parameter.is_inference():
+        raise ArgumentError(
+            f"parameter {name!r} was made in inference mode, so it cannot be trained; clone it"
+        )
+    if any(getattr(parameter, attribute, None) is not None for attribute in _MASTERS):
+        raise ArgumentError(
+            f"parameter {name!r} has a float32 master in its inner optimizer, which would undo every outer "
+            "step; pass the masters by name as parameters"
+        )
 
 
 def _require_group(parameters: Mapping[str, torch.Tensor], group: dist.ProcessGroup | None) -> None:

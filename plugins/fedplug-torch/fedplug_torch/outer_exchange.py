@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future
 from typing import Any
 
 import torch.distributed as dist
 
-from fedplug_torch.exchange import Exchange, copied_group
+from fedplug_torch.exchange import Exchange, RankError
+from fedplug_torch.process_group import OwnGroup
 
 __all__ = ["Messages", "OuterExchange"]
 
@@ -20,18 +22,17 @@ Messages = Mapping[str, Mapping[str, Any]]
 class OuterExchange:
     """Sends one message at a time to all ranks of a process group, and receives theirs."""
 
-    def __init__(self, group: dist.ProcessGroup | None, *, in_background: bool) -> None:
-        """Takes the process group of the ranks, by default that of all ranks."""
+    def __init__(self, group: OwnGroup, *, in_background: bool) -> None:
+        """Takes the group of the ranks."""
         self._group = group
         self._in_background = in_background
-        self._own_group: dist.ProcessGroup | None = None
         self._received: Future[Messages] | None = None
-        if dist.is_initialized():
-            self._group_of_exchanges()  # now, because all ranks wait for each other to make a group
+        if in_background and dist.is_initialized():
+            group.connected()  # now, because all ranks wait for each other to connect
 
     def __getstate__(self) -> dict[str, Any]:
-        """Omits what cannot be copied; a copy sends a message in transit again."""
-        return {**self.__dict__, "_group": copied_group(self._group), "_own_group": None, "_received": None}
+        """Omits a message in transit, which a copy sends again."""
+        return {**self.__dict__, "_received": None}
 
     @property
     def is_open(self) -> bool:
@@ -56,7 +57,7 @@ class OuterExchange:
             payloads = encode()
         except Exception as error:
             problem = error
-        exchange = Exchange(self._group_of_exchanges())
+        exchange = Exchange(self._group)
 
         def exchanged() -> Messages:
             exchange.require_same(shared(), "outer steps")
@@ -78,21 +79,27 @@ class OuterExchange:
         received, self._received = self._received, None
         return received.result()
 
+    @contextlib.contextmanager
+    def agreed(self) -> Iterator[None]:
+        """Runs the body of a ``with`` as a part of an outer step that all ranks take, or none.
+
+        Raises:
+            RankError: The body has raised an error on a rank; the message names it.
+        """
+        try:
+            with Exchange(self._group).agreed("take the outer step"):
+                yield
+        except RankError as error:
+            raise RankError(
+                f"{error}; no rank has taken it, and the next call of step() tries again; a rank that starts "
+                "anew calls join() with the state_dict() of another rank"
+            ) from error
+
     def abandon(self) -> None:
         """Waits until nothing is in transit, and drops what was received."""
         if self._received is not None:
             self._received.exception()
             self._received = None
-
-    def _group_of_exchanges(self) -> dist.ProcessGroup | None:
-        """Returns the process group; a thread has its own, so that collectives of others cannot overtake."""
-        if not self._in_background:
-            return self._group
-        if self._own_group is None:
-            ranks = dist.get_process_group_ranks(self._group or dist.group.WORLD)
-            is_part = self._group not in (None, dist.group.WORLD)
-            self._own_group = dist.new_group(ranks, backend="gloo", use_local_synchronization=is_part)
-        return self._own_group
 
 
 def _started(work: Callable[[], Messages], *, in_background: bool) -> Future[Messages]:

@@ -12,6 +12,7 @@ from fedplug_torch.exchange import Exchange
 from fedplug_torch.feedback import Feedback, keeps_momentum
 from fedplug_torch.mean import means_of
 from fedplug_torch.partition import Part, partition
+from fedplug_torch.process_group import OwnGroup
 
 __all__ = ["Gather", "Reduction", "TwoPhase"]
 
@@ -19,11 +20,7 @@ __all__ = ["Gather", "Reduction", "TwoPhase"]
 class Reduction(Protocol):
     """A way to exchange the payloads of a model."""
 
-    @property
-    def takes_some(self) -> bool:
-        """Whether the gradients of a step may be reduced in several calls, with the same bits."""
-
-    def fit(self, parameters: Mapping[str, torch.Tensor], exchange: Exchange) -> None:
+    def fit(self, parameters: Mapping[str, torch.Tensor], group: OwnGroup) -> None:
         """Prepares for a model whose parameters are exchanged; only shapes and dtypes matter."""
 
     def reduce(
@@ -36,7 +33,7 @@ class Reduction(Protocol):
         """Replaces gradients by their means, and keeps the next residuals for `Feedback.commit`.
 
         Args:
-            gradients: Gradients by name of the parameter: of all, or of some that all ranks have.
+            gradients: All gradients by name of the parameter.
             exchange: The exchange between the ranks.
             round_num: Number of the round, for schedules and seeds.
             problem: An error of this rank, which is then raised on all ranks.
@@ -53,14 +50,10 @@ class Gather:
     def __init__(self, feedback: Feedback) -> None:
         self._feedback = feedback
 
-    @property
-    def takes_some(self) -> bool:
-        """See `Reduction`."""
-        return self._feedback.takes_some
-
-    def fit(self, parameters: Mapping[str, torch.Tensor], exchange: Exchange) -> None:
+    def fit(self, parameters: Mapping[str, torch.Tensor], group: OwnGroup) -> None:
         """See `Reduction.fit`."""
-        self._feedback.fit(parameters, [Part(name) for name in parameters])
+        parts = [Part(name) for name in parameters]
+        self._feedback.fit(parameters, parts, parts)
 
     def reduce(
         self,
@@ -95,26 +88,21 @@ class TwoPhase:
         self._feedback, self._mean_feedback = feedback, mean_feedback
         self._parts: list[list[Part]] = []
 
-    @property
-    def takes_some(self) -> bool:
-        """See `Reduction`."""
-        return self._feedback.takes_some and self._mean_feedback.takes_some
-
-    def fit(self, parameters: Mapping[str, torch.Tensor], exchange: Exchange) -> None:
+    def fit(self, parameters: Mapping[str, torch.Tensor], group: OwnGroup) -> None:
         """See `Reduction.fit`."""
         shapes = {name: parameter.shape for name, parameter in parameters.items()}
-        self._parts = partition(shapes, exchange.place[1])
+        self._parts = partition(shapes, group.place[1])
         everything = [part for parts in self._parts for part in parts]
-        mine = sum(part.of(parameters[part.parameter]).numel() for part in self._parts[exchange.index])
+        mine = sum(part.of(parameters[part.parameter]).numel() for part in self._parts[group.index])
         share = mine / max(1, sum(map(torch.numel, parameters.values())))
-        self._feedback.fit(parameters, everything)
+        self._feedback.fit(parameters, everything, everything)
         if keeps_momentum(self._mean_feedback.codec, parameters):
             encoder = self._mean_feedback.codec.encoder
             raise ArgumentError(
                 f"{encoder!r} would add its momentum twice, to gradients and to means; pass "
                 "mean_encoder='topk(0.01)', or exchange='gather'"
             )
-        self._mean_feedback.fit(parameters, everything, share)
+        self._mean_feedback.fit(parameters, everything, self._parts[group.index], share)
 
     def reduce(
         self,

@@ -12,6 +12,7 @@ from typing import Any
 import torch
 
 from fedplug.errors import ArgumentError, StateError
+from fedplug_torch.tensors import as_array
 
 __all__ = ["SHARDS", "as_dtensor", "is_dtensor", "local_shard", "require_shards", "shards_of", "text_of"]
 
@@ -81,9 +82,9 @@ def require_shards(
     if not shards or not isinstance(state, Mapping) or not state:
         return state
     try:
-        saved = json.loads(state[SHARDS].cpu().numpy().tobytes())
+        saved = json.loads(as_array(state[SHARDS]).tobytes())
         wrong = {name: saved.get(name) for name in shards if saved.get(name) != shards[name]}
-    except (AttributeError, KeyError, TypeError, ValueError) as error:
+    except (ArgumentError, AttributeError, KeyError, TypeError, ValueError) as error:
         raise StateError(f"the state does not say which shards it belongs to: {error!r}") from error
     for name, found in wrong.items():
         raise StateError(f"the state is of another shard of {name!r}: expected {shards[name]}, found {found}")

@@ -25,12 +25,13 @@ __all__ = [
     "require_dense",
     "require_whole",
     "shares_memory",
+    "wide_dtype",
 ]
 
 _BFLOAT16 = np.dtype(ml_dtypes.bfloat16)
 
-_DTYPES = tuple(getattr(torch, name) for name in wire.DTYPE_CODES)
-"""The dtypes that payloads support."""
+_NUMPY_DTYPES = {getattr(torch, name): np.dtype(name) for name in wire.DTYPE_CODES}
+"""The dtypes that payloads support, and those of arrays; bfloat16 is that of ml_dtypes."""
 
 _PLAIN = (torch.Tensor, torch.nn.Parameter)
 """Types that need no check for subclasses; a model has many tensors."""
@@ -52,20 +53,27 @@ def as_array(tensor: Any) -> NDArray[Any]:
     """
     require_dense(tensor)
     dense = tensor.detach().cpu().contiguous().resolve_neg()
-    array: NDArray[Any]
-    if dense.dtype is torch.bfloat16:  # NumPy knows it through ml_dtypes only
-        array = dense.view(torch.int16).numpy().view(_BFLOAT16)
-    else:
-        array = dense.numpy()
-    return array
+    array = np.asarray(_Memory(dense)).view(_NUMPY_DTYPES[dense.dtype])
+    return array.reshape(dense.shape)
+
+
+class _Memory:
+    """The bytes of a tensor for `numpy.asarray`; ``tensor.numpy()`` would make its storage unresizable."""
+
+    def __init__(self, tensor: torch.Tensor) -> None:
+        self._tensor = tensor  # keeps the memory
+        address = tensor.data_ptr() if tensor.numel() else 0
+        self.__array_interface__ = {
+            "version": 3,
+            "shape": (tensor.nbytes,),
+            "typestr": "|u1",
+            "data": (address, False),
+        }
 
 
 def arrays_like(tensors: Mapping[str, torch.Tensor]) -> dict[str, NDArray[Any]]:
     """Returns arrays of these shapes and dtypes, for functions that read only those; reads no tensor."""
-    dtypes = {
-        name: as_array(tensor.detach().new_empty(0, device="cpu")).dtype for name, tensor in tensors.items()
-    }
-    return {name: np.empty(tensor.shape, dtypes[name]) for name, tensor in tensors.items()}
+    return {name: np.empty(tensor.shape, _NUMPY_DTYPES[tensor.dtype]) for name, tensor in tensors.items()}
 
 
 def require_dense(tensor: Any) -> None:
@@ -88,8 +96,8 @@ def require_dense(tensor: Any) -> None:
             f"a tensor has {tensor.numel():,} elements, and an encoder takes at most {wire.MAX_ELEMENTS:,} "
             "(2^31 - 1); split it"
         )
-    if tensor.dtype not in _DTYPES:
-        known = ", ".join(str(dtype).removeprefix("torch.") for dtype in _DTYPES)
+    if tensor.dtype not in _NUMPY_DTYPES:
+        known = ", ".join(str(dtype).removeprefix("torch.") for dtype in _NUMPY_DTYPES)
         raise ArgumentError(f"a tensor of {tensor.dtype} cannot be encoded; known: {known}")
 
 
@@ -113,6 +121,11 @@ def require_whole(parameters: Mapping[str, torch.Tensor]) -> None:
             require_dense(parameter)
         except ArgumentError as error:
             raise ArgumentError(f"parameter {name!r}: {error}") from error
+
+
+def wide_dtype(tensor: torch.Tensor) -> torch.dtype:
+    """Returns the dtype of sums of such tensors: float32, or float64 for a tensor of that."""
+    return torch.float64 if tensor.dtype is torch.float64 else torch.float32
 
 
 def real_view(tensor: torch.Tensor) -> torch.Tensor:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import copy
 import os
 import pickle
-import threading
 
 import fedplug_torch
 import numpy as np
@@ -13,16 +12,16 @@ import torch
 import torch.distributed as dist
 from digits import SMALL_BUCKETS, gradients, loss_of, network, parameters
 from fedplug_torch.exchange import Exchange
+from fedplug_torch.process_group import OwnGroup
+from fedplug_torch.rank_state import part_of
 from torch.nn.parallel import DistributedDataParallel
 
 import fedplug
 
 
-def hooked(encoder, model, exchange="auto", mean_encoder=None, overlap=False, **ddp_arguments):
+def hooked(encoder, model, exchange="auto", mean_encoder=None, **ddp_arguments):
     ddp = DistributedDataParallel(model, bucket_cap_mb=SMALL_BUCKETS, **ddp_arguments)
-    state = fedplug_torch.FedplugState(
-        encoder, model, exchange=exchange, mean_encoder=mean_encoder, overlap=overlap
-    )
+    state = fedplug_torch.FedplugState(encoder, model, exchange=exchange, mean_encoder=mean_encoder)
     ddp.register_comm_hook(state, fedplug_torch.fedplug_hook)
     return ddp, state
 
@@ -62,7 +61,7 @@ class Damaging(fedplug.Codec):
         return payloads, after
 
 
-def train_through_an_error(damage, steps, bad_step, exchange, of_mean=False, overlap=False):
+def train_through_an_error(damage, steps, bad_step, exchange, of_mean=False):
     """Trains, and skips the step in which rank 1 sends damaged bytes or has a NaN gradient."""
     rank = dist.get_rank()
     damaging = fedplug.codec("topk(0.1)")
@@ -70,7 +69,7 @@ def train_through_an_error(damage, steps, bad_step, exchange, of_mean=False, ove
         damaging = Damaging(damage, "0.weight", bad_step)
     encoders = ("topk(0.1)", damaging) if of_mean else (damaging, "topk(0.1)")
     model = network()
-    ddp, state = hooked(encoders[0], model, exchange, encoders[1], overlap)
+    ddp, state = hooked(encoders[0], model, exchange, encoders[1])
     optimizer = torch.optim.SGD(model.parameters(), lr=0.2)
     errors = []
     for step in range(steps):
@@ -88,7 +87,12 @@ def train_through_an_error(damage, steps, bad_step, exchange, of_mean=False, ove
 
 
 def residuals(state):
-    return {name: tensor.numpy() for name, tensor in state.state_dict().items() if name.endswith("/residual")}
+    saved = own_part(state)
+    return {name: tensor.numpy() for name, tensor in saved.items() if name.endswith("/residual")}
+
+
+def own_part(state):
+    return part_of(state.state_dict(), dist.get_rank(), "")
 
 
 def train_without_step(steps, left_out, exchange):
@@ -206,9 +210,9 @@ def train_through_errors(bad_steps, encoder="topk(0.1)", **ddp_arguments):
     return failed, state.step, parameters(model)
 
 
-def leave_early(bad_step, overlap):
+def leave_early(bad_step):
     """Trains two steps more on rank 1 than on rank 0, under DDP's ``join``."""
-    ddp, state = hooked("topk(0.1)", network(), overlap=overlap)
+    ddp, state = hooked("topk(0.1)", network())
     failed = []
     with ddp.join():
         for step in range(2 + 2 * dist.get_rank()):
@@ -288,7 +292,7 @@ def similar_names():
     for both in (True, False, True):
         ddp.zero_grad()
         ddp(both).backward()
-        seen.append({name: tensor.numpy() for name, tensor in state.state_dict().items()})
+        seen.append({name: tensor.numpy() for name, tensor in own_part(state).items()})
     return seen
 
 
@@ -304,7 +308,7 @@ def unfreeze_a_layer():
         ddp = DistributedDataParallel(model)
         ddp.register_comm_hook(state, fedplug_torch.fedplug_hook)
         loss_of(ddp, step, dist.get_rank()).backward()
-        seen.append({name for name in state.state_dict() if name.endswith("/residual")})
+        seen.append(set(residuals(state)))
     return seen
 
 
@@ -341,8 +345,9 @@ def sparse_gradients():
 
 def load_the_state_of_the_next_rank():
     state = fedplug_torch.FedplugState("topk(0.1)", network())
-    saved = state.state_dict()
-    saved["rank"] = (saved["rank"] + 1) % saved["world_size"]
+    saved = [None] * dist.get_world_size()
+    dist.all_gather_object(saved, state.state_dict())
+    saved = saved[(dist.get_rank() + 1) % len(saved)]
     try:
         state.load_state_dict(saved)
     except fedplug.errors.StateError as error:
@@ -352,7 +357,7 @@ def load_the_state_of_the_next_rank():
 
 def announce(first, size):
     """Rank 1 announces an error of a length or a payload of a size; returns the error of each rank."""
-    exchange = Exchange()
+    exchange = Exchange(OwnGroup())
     try:
         if dist.get_rank() == 1:
             exchange._all_gather([first, size], [b"text"], {"w": 100})
@@ -361,25 +366,6 @@ def announce(first, size):
     except fedplug.errors.FedplugError as error:
         return str(error)
     return ""
-
-
-def threads_of_messages(steps, **arguments):
-    """Returns for each step the names of the threads that sent messages."""
-    ddp, _ = hooked("topk(0.1)", network(), **arguments)
-    seen, send = [], dist.isend
-
-    def recording(*args, **kwargs):
-        seen[-1].add(threading.current_thread().name.partition("_")[0])
-        return send(*args, **kwargs)
-
-    dist.isend = recording
-    try:
-        for step in range(steps):
-            seen.append(set())
-            loss_of(ddp, step, dist.get_rank()).backward()
-    finally:
-        dist.isend = send
-    return seen
 
 
 def load_the_state(of_ranks, exchange):
@@ -416,18 +402,23 @@ def count_bytes(exchange, steps):
     """Returns the bytes that the state has counted, and those of all messages that torch.distributed sent."""
     ddp, state = hooked("topk(0.1)", network(), exchange)
     state._require_same_messages()  # is not counted
-    sent, send = [], dist.isend
+    sent, connected = [], OwnGroup.connected
 
-    def counting(tensor, *args, **kwargs):
-        sent.append(tensor.nbytes)
-        return send(tensor, *args, **kwargs)
+    class Counting:
+        def __init__(self, group):
+            self.recv = group.recv
+            self._send = group.send
 
-    dist.isend = counting
+        def send(self, tensors, *args):
+            sent.extend(tensor.nbytes for tensor in tensors)
+            return self._send(tensors, *args)
+
+    OwnGroup.connected = lambda group: Counting(connected(group))
     try:
         for step in range(steps):
             loss_of(ddp, step, dist.get_rank()).backward()
     finally:
-        dist.isend = send
+        OwnGroup.connected = connected
     return state.bytes_sent, sum(sent), state.dense_bytes
 
 

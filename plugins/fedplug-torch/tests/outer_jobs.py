@@ -204,3 +204,41 @@ def _refused(model):
         except ArgumentError as error:
             errors.append(str(error))
     return errors
+
+
+class FailingOnce(torch.optim.SGD):
+    """An optimizer with momentum that has no memory for its first step, or for a part of it."""
+
+    def __init__(self, parameters, when="before"):
+        super().__init__(parameters, lr=0.5, momentum=0.9)
+        self._when, self._steps = when, 0
+
+    def step(self, closure=None):
+        self._steps += 1
+        if self._steps == 1 and self._when == "between":
+            (group,) = self.param_groups
+            everything = group["params"][:]
+            group["params"][:] = everything[:1]
+            super().step()
+        if self._steps == 1 and self._when != "never":
+            raise torch.OutOfMemoryError("no memory")
+        return super().step(closure)
+
+
+def train_through_an_error_of_the_optimizer(**arguments):
+    """Trains while the optimizer of rank 1 fails once; returns the results of `step`, and the anchors."""
+    rank = dist.get_rank()
+    when = "between" if rank == 1 else "never"
+    worker = Worker(
+        rank, "topk(0.1)", make_optimizer=lambda ps: FailingOnce(ps, when), inner_steps=4, **arguments
+    )
+    seen = []
+    for _ in range(12):
+        worker.train()
+        try:
+            seen.append(worker.outer.step())
+        except FedplugError as error:
+            seen.append(f"{type(error).__name__}: {error}")
+    state = worker.outer.state_dict()
+    anchors = {key.partition("/")[2]: state[key].numpy() for key in state if "/anchor/" in key}
+    return seen, anchors

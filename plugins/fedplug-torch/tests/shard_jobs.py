@@ -130,7 +130,7 @@ def load_the_state_of_another_shard():
     dist.all_gather_object(states, mine.state_dict())
     before = mine.state_dict()
     try:
-        mine.load_state_dict(states[dist.get_rank() ^ 1])
+        mine.join(states[dist.get_rank() ^ 1])
     except FedplugError as error:
         after = mine.state_dict()
         return f"{type(error).__name__}: {error}", all(torch.equal(before[key], after[key]) for key in before)

@@ -142,26 +142,6 @@ def test_the_division_into_buckets_changes_no_bit(ranks):
     assert_same(several[0]["parameters"], one[0]["parameters"])
 
 
-@exchanges
-@pytest.mark.parametrize("encoder", ["topk(0.05) | qsgd(8)", {"*.bias": "identity", "*": "sign"}], ids=str)
-def test_overlap_changes_no_bit_for_any_size_of_buckets(ranks, encoder, exchange):
-    arguments = {"exchange": exchange, "warmup_steps": 1}
-    expected = ranks.run(digits.train, encoder, 7, **arguments)
-    for size in (digits.SMALL_BUCKETS, 0.01, 25):
-        found = ranks.run(digits.train, encoder, 7, bucket_cap_mb=size, overlap=True, **arguments)
-        for one, other in zip(expected, found, strict=True):
-            assert_same(one["parameters"], other["parameters"])
-            states = [result["saved"]["state"] for result in (one, other)]
-            assert_same(*({**state, "bytes_sent": torch.zeros(())} for state in states))
-
-
-def test_buckets_are_exchanged_on_a_thread_from_the_third_step_on(two_ranks):
-    for seen in two_ranks.run(ddp_jobs.threads_of_messages, 4, overlap=True):
-        assert seen == [{"MainThread"}] * 2 + [{"fedplug"}] * 2
-    for seen in two_ranks.run(ddp_jobs.threads_of_messages, 4):
-        assert seen == [{"MainThread"}] * 4
-
-
 def test_gradients_that_are_views_of_buckets_change_no_bit(two_ranks):
     views = two_ranks.run(ddp_jobs.with_bucket_views, 4, True)
     copies = two_ranks.run(ddp_jobs.with_bucket_views, 4, False)
@@ -270,7 +250,6 @@ def test_auto_takes_the_exchange_that_sends_less(start):
 # Errors ----------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("overlap", [False, True], ids=["at once", "overlap"])
 @pytest.mark.parametrize(
     ("exchange", "of_mean", "damage", "words"),
     [
@@ -290,11 +269,11 @@ def test_auto_takes_the_exchange_that_sends_less(start):
     ],
 )
 def test_an_error_of_one_rank_is_one_of_all_and_the_step_can_be_skipped(
-    ranks, exchange, of_mean, damage, words, overlap
+    ranks, exchange, of_mean, damage, words
 ):
-    bad_step = 3  # the second step with overlap
+    bad_step = 3
     expected = ranks.run(ddp_jobs.train_without_step, 6, bad_step, exchange)
-    results = ranks.run(ddp_jobs.train_through_an_error, damage, 6, bad_step, exchange, of_mean, overlap)
+    results = ranks.run(ddp_jobs.train_through_an_error, damage, 6, bad_step, exchange, of_mean)
     for (errors, parameters, steps, residuals), (others, other_residuals) in zip(
         results, expected, strict=True
     ):
@@ -313,14 +292,13 @@ def test_what_a_rank_announces_is_bounded(two_ranks):
         for error in two_ranks.run(ddp_jobs.announce, 0, size):
             assert f"rank 1, parameter 'w': it announces a payload of {size} bytes; at most 100" in error
     for error in two_ranks.run(ddp_jobs.announce, -4, 0):
-        assert error == "rank 1 could not encode: text"
+        assert error == "rank 1 text"
 
 
 @pytest.mark.parametrize(
     ("name", "values", "words"),
     [
         ("exchange", ["two_phase", "gather", "auto"], "'exchange' is two_phase on rank 0 and rank 2, gather"),
-        ("overlap", [True, False, True], "'overlap' is True on rank 0 and rank 2, False on rank 1"),
         ("warmup_steps", [0, 2, 0], "'the rest of the warm-up' is 0 steps on rank 0 and rank 2, 2 steps on"),
         ("encoder", ["topk(0.1)", {"missing": "topk(0.1)"}, "topk(0.1)"], "rule for 'missing' matches no"),
     ],
@@ -377,9 +355,8 @@ def test_training_continues_after_an_error_in_every_mode_of_ddp(two_ranks, argum
 
 
 def test_a_rank_that_left_early_takes_part_in_the_steps_of_the_others(two_ranks):
-    for overlap in (False, True):
-        assert two_ranks.run(ddp_jobs.leave_early, None, overlap) == [([], 4), ([], 4)]
-        assert two_ranks.run(ddp_jobs.leave_early, 2, overlap) == [([], 3), ([2], 3)]
+    assert two_ranks.run(ddp_jobs.leave_early, None) == [([], 4), ([], 4)]
+    assert two_ranks.run(ddp_jobs.leave_early, 2) == [([], 3), ([2], 3)]
 
 
 # Copies ----------------------------------------------------------------------------------------------------
@@ -402,7 +379,7 @@ def test_the_copy_of_another_ranks_state_is_an_error_of_every_rank(two_ranks):
 def test_an_object_with_its_own_process_group_is_not_copied(two_ranks):
     for errors in two_ranks.run(ddp_jobs.copy_with_a_group_of_its_own):
         assert len(errors) == 2
-        assert all("process group of its own cannot be copied" in error for error in errors)
+        assert all("an object with a process group cannot be copied" in error for error in errors)
 
 
 # Rejected arguments ----------------------------------------------------------------------------------------
@@ -419,10 +396,10 @@ def test_a_state_of_another_encoder_is_refused_and_nothing_changes(two_ranks):
     state.load_state_dict(saved)
     assert state.step == 2
     assert 0 < state.bytes_sent < state.dense_bytes
-    without = {key: tensor for key, tensor in saved.items() if key != "codec/codec"}
+    without = {key: tensor for key, tensor in saved.items() if key != "rank 0/codec/codec"}
     with pytest.raises(StateError, match="has the key 'codec'"):
         state.load_state_dict(without)
-    for damage in ({"step": torch.tensor(-5)}, {"two_phase": torch.tensor(7)}):
+    for damage in ({"rank 0/step": torch.tensor(-5)}, {"rank 0/two_phase": torch.tensor(7)}):
         with pytest.raises(StateError, match="the state is damaged"):
             state.load_state_dict(saved | damage)
     assert state.step == 2

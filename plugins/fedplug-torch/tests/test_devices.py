@@ -182,14 +182,13 @@ def test_means_are_on_the_device_with_the_bits_of_the_cpu(dtype, expression):
         dict(means_of(messages, there, wire_ids, empty_is_zero=True))
 
 
-@pytest.mark.parametrize("overlap", [False, True])
 @pytest.mark.parametrize("encoder", ["topk(0.05) | qsgd(8)", "topk(0.05, scope='model')", "qsgd(8)"])
-def test_the_hook_has_the_bits_of_the_cpu_and_keeps_residuals_on_the_device(encoder, overlap, alone):
+def test_the_hook_has_the_bits_of_the_cpu_and_keeps_residuals_on_the_device(encoder, alone):
     gradients = {}
     for device in ("cpu", "cuda"):
         torch.manual_seed(0)
         model = torch.nn.Linear(300, 70).to(device)
-        ddp, state = DistributedDataParallel(model), FedplugState(encoder, model, overlap=overlap)
+        ddp, state = DistributedDataParallel(model), FedplugState(encoder, model)
         ddp.register_comm_hook(state, fedplug_hook)
         for seed in range(6):  # DDP's buckets change after the first step
             model.zero_grad()

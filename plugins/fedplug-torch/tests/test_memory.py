@@ -107,7 +107,7 @@ def test_a_restarted_hook_of_ddp_goes_on_with_the_same_bits(two_ranks):
     half = two_ranks.run(digits.train, "topk(0.05)", 3, memory="bfloat16")
     saved = [{key: load(save(tensors)) for key, tensors in result["saved"].items()} for result in half]
     resumed = two_ranks.run(digits.train, "topk(0.05)", 6, begin=3, saved=saved, memory="bfloat16")
-    assert whole[0]["saved"]["state"]["codec/0.weight/residual"].dtype is torch.bfloat16
+    assert whole[0]["saved"]["state"]["rank 0/codec/0.weight/residual"].dtype is torch.bfloat16
     for one, other in zip(whole, resumed, strict=True):
         assert_same(one["parameters"], other["parameters"])
 

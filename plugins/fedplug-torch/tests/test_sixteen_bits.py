@@ -6,6 +6,8 @@ import fedplug_torch
 import pytest
 import torch
 
+from fedplug.errors import ArgumentError
+
 SIZE, ROUNDS = 40, 2000
 DTYPES = [torch.float16, torch.bfloat16]
 
@@ -44,3 +46,64 @@ def test_an_outer_step_keeps_unsent_changes(dtype):
         outer.apply({"worker": payloads})
     total = sent + waiting(outer.state_dict())
     torch.testing.assert_close(total, ROUNDS * update.double(), rtol=0, atol=1e-3)
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+def test_small_mean_changes_add_up(dtype):
+    """One of four workers moves an entry by a unit in the last place in each interval."""
+    unit, workers = torch.finfo(dtype).eps, []
+    for _ in range(4):
+        model = torch.nn.Linear(10, 10, bias=False).to(dtype)
+        torch.nn.init.ones_(model.weight)
+        optimizer = torch.optim.SGD(model.parameters(), lr=1.0)
+        workers.append((model, outer_step(model, optimizer)))
+    for interval in range(100):
+        with torch.no_grad():
+            workers[interval % 4][0].weight.add_(unit)
+        messages = {str(place): outer.encode() for place, (_, outer) in enumerate(workers)}
+        for _, outer in workers:
+            outer.apply(messages)
+    for model, _ in workers:
+        assert ((model.weight.double() - 1) / unit - 25).abs().max() <= 1
+
+
+def outer_step(model, optimizer=None, **arguments):
+    return fedplug_torch.OuterStep(
+        model, "identity", inner_steps=arguments.get("fragments", 1), optimizer=optimizer, **arguments
+    )
+
+
+@pytest.mark.parametrize("alpha", [0.0, 0.5])
+def test_masters_of_an_inner_optimizer_can_be_refreshed(alpha):
+    model = torch.nn.Linear(10, 10).bfloat16()
+    masters = {name: p.detach().float() for name, p in model.named_parameters()}
+    outer = outer_step(model, fragments=2, fragment_update_alpha=alpha)
+    outer.refresh(masters)
+    before = {name: master.clone() for name, master in masters.items()}
+    for name, p in model.named_parameters():
+        p.data.copy_(masters[name].sub_(0.3))  # an inner step
+    (sent,) = message = outer.encode()
+    outer.apply({"me": message})
+    parameters = dict(model.named_parameters())
+    written = parameters[sent].clone()
+    outer.refresh(masters)
+    assert torch.equal(masters[sent].bfloat16(), written)
+    assert alpha or not torch.equal(masters[sent], written.float())  # more digits than the parameter has
+    (other,) = masters.keys() - {sent}
+    assert torch.equal(masters[other], before[other] - 0.3)  # its fragment was not exchanged
+
+
+def test_masters_of_other_parameters_are_refused():
+    outer = outer_step(torch.nn.Linear(10, 10).bfloat16())
+    with pytest.raises(ArgumentError, match=r"master of parameter 'bias'\[10\] is missing"):
+        outer.refresh({"weight": torch.zeros(10, 10)})
+    with pytest.raises(ArgumentError, match=r"'weight'\[10, 10\] has the shape \[10\]"):
+        outer.refresh({"weight": torch.zeros(10), "bias": torch.zeros(10)})
+
+
+@pytest.mark.parametrize("attribute", ["main_param", "_hp_mapping"])
+def test_parameters_that_are_linked_to_masters_are_refused(attribute):
+    model = torch.nn.Linear(10, 10).bfloat16()
+    setattr(model.weight, attribute, model.weight.detach().float())
+    with pytest.raises(ArgumentError, match=r"'weight' has a float32 master .* pass the masters"):
+        outer_step(model)

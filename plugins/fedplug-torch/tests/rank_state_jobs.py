@@ -1,0 +1,52 @@
+"""Jobs of ranks in tests of states that belong to a rank."""
+
+from __future__ import annotations
+
+import digits
+import torch.distributed as dist
+import torch.distributed.checkpoint as dcp
+from fedplug_torch import FedplugState, fedplug_hook
+from outer_jobs import Worker
+from streaming_jobs import error_of
+from torch.nn.parallel import DistributedDataParallel
+
+
+def a_hook():
+    """Returns the state of a hook after two steps."""
+    model = digits.network()
+    ddp, state = DistributedDataParallel(model), FedplugState("topk(0.05)", model)
+    ddp.register_comm_hook(state, fedplug_hook)
+    for step in range(2):
+        digits.loss_of(ddp, step, dist.get_rank()).backward()
+    return state
+
+
+def an_outer_step():
+    """Returns an outer step after two exchanges."""
+    worker = Worker(dist.get_rank(), "topk(0.1)", inner_steps=1)
+    for _ in range(2):
+        worker.train()
+        worker.outer.step()
+    return worker.outer
+
+
+def load_the_state_of_rank_0(make):
+    stateful = make()
+    saved = [stateful.state_dict()]
+    dist.broadcast_object_list(saved, src=0)
+    return error_of(stateful.load_state_dict, saved[0])
+
+
+def through_a_checkpoint(make, folder):
+    """Returns a state before it was saved, and after it was loaded into the same kind of object."""
+    saved, loaded = make(), make()
+    dcp.save({"it": saved}, checkpoint_id=folder)
+    dcp.load({"it": loaded}, checkpoint_id=folder)
+    return dict(saved.state_dict()), dict(loaded.state_dict())
+
+
+def into_a_new_hook(folder):
+    saved, new = a_hook(), FedplugState("topk(0.05)", digits.network())
+    dcp.save({"it": saved}, checkpoint_id=folder)
+    dcp.load({"it": new}, checkpoint_id=folder)
+    return dict(saved.state_dict()), dict(new.state_dict())
