@@ -33,6 +33,7 @@ class _Kind:
         imports: The package that it needs besides fedplug.
         specs: The imports of the declaration besides its own class.
         declared: Further arguments of the declaration, one per line.
+        build: The values of ``[build-system]``, the table of the build tool, and its key for the package.
     """
 
     component: str
@@ -42,6 +43,12 @@ class _Kind:
     imports: str = "tensorflow"
     specs: str = ""
     declared: tuple[str, ...] = ()
+    build: tuple[str, str, str, str] = (
+        '"setuptools>=64"',
+        "setuptools.build_meta",
+        "setuptools",
+        "packages",
+    )
 
 
 _KINDS = {
@@ -99,6 +106,21 @@ _KINDS = {
     ),
 }
 
+_COMPILED = _Kind(
+    component="encoder",
+    summary="eight bits per value and one scale, a quantizer with a C++ kernel",
+    use='payload, state = fedplug.codec("topk(0.01) | $name").encode(array)',
+    imports="numpy",
+    declared=('wire_id="$name/1"', 'executes_on=("numpy",)'),
+    build=(
+        '"scikit-build-core>=0.11", "pybind11>=2.13"',
+        "scikit_build_core.build",
+        "scikit-build",
+        "wheel.packages",
+    ),
+)
+"""A quantizer, because it is an encoder when it stands alone, and a stage in a pipeline."""
+
 
 def add_parser(commands: Any, common: argparse.ArgumentParser) -> None:
     """Adds the command."""
@@ -108,6 +130,11 @@ def add_parser(commands: Any, common: argparse.ArgumentParser) -> None:
     parser.add_argument("name", metavar="NAME", help="name of the component, for example acme")
     parser.add_argument(
         "--kind", choices=tuple(_KINDS), default="encoder", help="kind of component; default: %(default)s"
+    )
+    parser.add_argument(
+        "--compiled",
+        action="store_true",
+        help="for an encoder or a stage: write a quantizer with a kernel in C++, for NumPy arrays",
     )
     parser.add_argument(
         "--dir",
@@ -125,7 +152,12 @@ def _run(arguments: argparse.Namespace) -> int:
             f"{name!r} is not a valid component name; use lower-case letters, digits and '_', a letter first"
         )
     _refuse_if_taken(_KINDS[kind].component, name)
-    words = _words(kind, name)
+    facts = _KINDS[kind]
+    if arguments.compiled:
+        if kind not in ("encoder", "stage"):
+            raise ConfigError(f"--compiled writes an encoder or a stage; leave it out for --kind {kind}")
+        kind, facts = "quantizer", _COMPILED
+    words = _words(kind, facts, name)
     folder = arguments.dir / words["distribution"]
     if folder.exists():
         raise ConfigError(f"{folder} already exists; choose another name or another --dir")
@@ -155,14 +187,14 @@ def _filled(text: str, words: dict[str, str]) -> str:
     return Template(text).substitute(words)
 
 
-def _words(kind: str, name: str) -> dict[str, str]:
+def _words(kind: str, facts: _Kind, name: str) -> dict[str, str]:
     """Returns the values of the templates' placeholders."""
     pieces = [piece for piece in name.split("_") if piece]
-    facts = _KINDS[kind]
     example = _filled(facts.example, {"name": name})
     declared = [_filled(argument, {"name": name}) for argument in facts.declared]
     if example:
         declared.append(f'examples=("{example}",)')
+    requires, backend, tool, packages = facts.build
     spec = f"{facts.component.capitalize()}Spec"
     return {
         "name": name,
@@ -176,6 +208,10 @@ def _words(kind: str, name: str) -> dict[str, str]:
         "specs": facts.specs + spec,
         "summary": facts.summary,
         "imports": facts.imports,
+        "requires": requires,
+        "backend": backend,
+        "tool": tool,
+        "packages": packages,
         "use": _filled(facts.use, {"name": name}),
         "arguments": "".join(f"\n            {argument}," for argument in declared),
     }
