@@ -221,7 +221,7 @@ def test_a_missing_matplotlib_is_reported_before_the_training(config, tmp_path, 
     monkeypatch.setattr(
         importlib.util, "find_spec", lambda name: None if name == "matplotlib" else find_spec(name)
     )
-    with pytest.raises(MissingDependencyError, match=r"the plot needs Matplotlib.*pip install matplotlib"):
+    with pytest.raises(MissingDependencyError, match=r"the report needs Matplotlib.*pip install matplotlib"):
         experiment.main(config, tmp_path / "runs")
     assert not (tmp_path / "runs").exists()
 
