@@ -26,7 +26,7 @@ def leaving_out(monkeypatch):
             return run(state, [data[i].value for i in data.took_part], [states[i] for i in data.took_part])
 
         monkeypatch.setattr(context, "takes_candidates", True, raising=False)
-        monkeypatch.setattr(process, "_next", next_fn)
+        monkeypatch.setattr(process, "_next_fn", next_fn)
 
     return make
 

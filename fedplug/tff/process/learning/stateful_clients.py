@@ -56,8 +56,7 @@ class StatefulClientsProcess(tff.templates.IterativeProcess):
         clients: int | None = None,
         most_clients: int | None = None,
     ) -> None:
-        super().__init__(initialize, next_fn, next_is_multi_arg=True)
-        self._next = _Next(next_fn, initialize_client)
+        super().__init__(initialize, _Next(next_fn, initialize_client), next_is_multi_arg=True)
         self.initialize_client = initialize_client
         self.get_model_weights = get_model_weights
         self.set_model_weights = set_model_weights
@@ -69,26 +68,22 @@ class StatefulClientsProcess(tff.templates.IterativeProcess):
         self.most_clients = most_clients
         self.provenance = provenance
 
-    @property
-    def next(self) -> Any:
-        """See the class."""
-        return self._next
 
-
-class _Next:
+class _Next(tff.framework.ConcreteComputation):
     """The computation of a round, in which states may be left out if clients have none."""
 
     def __init__(self, next_fn: Any, initialize_client: Any) -> None:
-        self._next_fn = next_fn
+        super().__init__(
+            computation_proto=tff.framework.ConcreteComputation.get_proto(next_fn),
+            context_stack=tff.framework.get_context_stack(),
+            annotated_type=next_fn.type_signature,
+        )
         self._initialize_client = initialize_client
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._next_fn, name)
 
     def __call__(self, *arguments: Any, **named: Any) -> Any:
         if len(arguments) == 2 and not named:
             return self._without_states(*arguments)
-        return self._next_fn(*arguments, **named)
+        return super().__call__(*arguments, **named)
 
     @functools.cached_property
     def _without_states(self) -> Any:
@@ -98,10 +93,10 @@ class _Next:
                 "with fedplug.Trainer(process, client_data), or call next(state, client_data, client_states)"
             )
 
-        @tff.federated_computation(*self._next_fn.type_signature.parameter[:2])
+        @tff.federated_computation(*self.type_signature.parameter[:2])
         def next_fn(state: Any, client_data: Any) -> Any:
             none = tff.federated_eval(self._initialize_client, tff.CLIENTS)
-            output = self._next_fn(state, client_data, none)
+            output = self(state, client_data, none)
             return tff.learning.templates.LearningProcessOutput(output["state"], output["metrics"])
 
         return next_fn
