@@ -64,10 +64,10 @@ class Sparsity:
                         f"{share}{name}(count={math.ceil(value)}) is a number of entries"
                     )
                 check_share(f"{name} fraction{when}", value)
-            if type(fraction) is int:
+            if fraction == 1:  # not a schedule, which may end there
                 warnings.warn(
-                    f"{name}(1) sends every element; {name}(0.01) sends 1 % of them, {name}(count=1) one "
-                    f"entry, and {name}(1.0) is all of them without this warning",
+                    f"{name}({fraction!r}) sends every element, with its index; {name}(0.01) sends 1 % of "
+                    f"them, {name}(count=1) one entry, and identity all of them without indices",
                     CapabilityWarning,
                     stacklevel=2,
                 )

@@ -54,10 +54,16 @@ def test_decode_says_which_function_takes_what_it_was_given(payload, advice):
 
 
 @pytest.mark.parametrize("name", ["topk", "randomk", "dgc"])
+def test_a_fraction_of_one_warns_unless_a_schedule_ends_there(name, recwarn):
+    fedplug.encoder(f"{name}(linear(0.1, 1.0, 5))")
+    assert not recwarn
+    for one in ("1", "1.0"):
+        with pytest.warns(CapabilityWarning, match=rf"{name}\({one}\) sends every .* {name}\(count=1\) one"):
+            fedplug.encoder(f"{name}({one})")
+
+
+@pytest.mark.parametrize("name", ["topk", "randomk", "dgc"])
 def test_a_whole_number_is_no_fraction(name):
-    with pytest.warns(CapabilityWarning, match=rf"{name}\(1\) sends every element; .* {name}\(count=1\) one"):
-        fedplug.encoder(f"{name}(1)")
-    fedplug.encoder(f"{name}(1.0)")
     with pytest.raises(
         ConfigError, match=rf"{name}\(0\.5\) is 50 % of .* and {name}\(count=50\) is a number"
     ):
