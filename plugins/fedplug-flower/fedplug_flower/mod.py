@@ -85,7 +85,8 @@ class CompressMod:
             _log.warning("fedplug: this update is sent uncompressed: %s", error)
             return reply
         url = state_url(context, request.training, request.gone, self._state_dir)
-        payloads, receipt = _encoded(update, codec, request, url)
+        base = {name: differences.read(name, model[name]) for name in update}
+        payloads, receipt = _encoded(update, base, codec, request, url)
         Reply(payloads, receipt, trained.count_bytes()).write(reply.content)
         return reply
 
@@ -118,10 +119,10 @@ def _codec(request: Request, values: Sequence[str]) -> fedplug.Codec:
 
 
 def _encoded(
-    update: Mapping[str, Any], codec: fedplug.Codec, request: Request, url: str
+    update: Mapping[str, Any], base: Mapping[str, Any], codec: fedplug.Codec, request: Request, url: str
 ) -> tuple[dict[str, bytes], str]:
     """Keeps the store open only for this call: processes forked during training would inherit its lock."""
     with fedplug.open_store(url) as store:
         state = fedplug.ClientCodec(codec, store, "client")
         state.settle(state.pending if state.pending in request.accepted else None)
-        return state.encode_model(update, request.round_num)
+        return state.encode_model(update, request.round_num, base=base)

@@ -77,6 +77,23 @@ def test_one_client_moves_them_to_its_own_bits(encoder: str, kind: type, nodes: 
 
 
 @pytest.mark.parametrize("encoder", ENCODERS)
+def test_an_array_of_any_name_gets_no_negative_element_where_training_makes_none(
+    encoder: str, nodes: Nodes
+) -> None:
+    def shrunk(model: Model, node: int, round_num: int) -> Model:
+        scale = np.random.default_rng([node, round_num]).uniform(0, 0.5, (40, 30)).astype(np.float32)
+        return {"factor": model["factor"] * scale}
+
+    nodes.add(1, app(shrunk))
+    strategy = Compressed(FedAvg(min_train_nodes=1, min_available_nodes=1), encoder)
+    model = {"factor": np.random.default_rng(0).exponential(size=(40, 30)).astype(np.float32)}
+    for round_num in (1, 2, 3):
+        model, metrics = nodes.run_rounds(strategy, [round_num], model)
+        assert metrics["fedplug-compressed"] == 1
+        assert (model["factor"] >= 0).all()
+
+
+@pytest.mark.parametrize("encoder", ENCODERS)
 def test_several_clients_move_them_to_their_mean(encoder: str, nodes: Nodes) -> None:
     """One of the clients sends its model uncompressed."""
     for node in (1, 2, 3):
