@@ -54,20 +54,23 @@ def test_both_runtimes_give_the_same_bits_and_so_does_a_run_that_was_stopped(bui
     assert native.last_metrics["aggregator"]["payloads"] == 2
 
 
-def test_the_server_adds_the_mean_of_all_memories_to_its_model(build, client_data):
-    """Tests algorithm 4 of EF21 with partial participation against the client states in the store."""
+def test_the_server_adds_its_memory_and_the_mean_of_the_senders_differences(build, client_data):
+    """Tests PP2 against the memories of all clients in the store."""
     with use_runtime("inprocess"):
         trainer = Trainer(build(CLIENTS), client_data, clients_per_round=2, seed=3)
         state = trainer.initialize()
+        known = [np.zeros_like(weight) for weight in weights_of(state)]
         for round_num in range(1, 6):
             before = weights_of(state)
             state = trainer.next(state, trainer.select(round_num)).state
             clients = trainer.client_states(trainer.client_ids).values()
             for place, (old, new) in enumerate(zip(before, weights_of(state), strict=True)):
-                g = np.mean([client[place]["memory"] for client in clients], axis=0)
-                assert np.any(g)
+                memory = np.mean([client[place]["memory"] for client in clients], axis=0)
+                update = known[place] + CLIENTS * (memory - known[place]) / 2
+                assert np.any(update)
                 # TFF subtracts an update, as a gradient.
-                np.testing.assert_allclose(new, old - g, atol=1e-6)
+                np.testing.assert_allclose(new, old - update, atol=1e-6)
+                known[place] = memory
 
 
 def test_a_non_finite_update_changes_neither_the_clients_memory_nor_the_server(build, dataset):
