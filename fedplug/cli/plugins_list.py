@@ -27,8 +27,10 @@ def add_parser(commands: Any, common: argparse.ArgumentParser) -> None:
 
 
 def _run(arguments: argparse.Namespace) -> int:
+    from fedplug.registry.probe import require_importable
     from fedplug.registry.resolve import catalog
 
+    require_importable()
     with contextlib.redirect_stdout(sys.stderr):  # a plugin may print
         entries = catalog().entries
     if arguments.json:

@@ -35,8 +35,10 @@ def add_parser(commands: Any, common: argparse.ArgumentParser) -> None:
 
 def _run(arguments: argparse.Namespace) -> int:
     from fedplug import api
+    from fedplug.registry.probe import require_importable
     from fedplug.registry.resolve import catalog
 
+    require_importable()
     make: dict[str, Callable[[str], Any] | None] = {
         "encoder": api.encoder,
         "aggregator": api.aggregator,

@@ -56,8 +56,12 @@ OBSERVED = {
 _HOOKS = frozenset(name for name in vars(hookspecs) if name.startswith("fedplug_"))
 
 
-def load() -> Catalog:
-    """Loads every installed plugin, the built-in one first, then by distribution name."""
+def load(before: Callable[[Source], None] = lambda source: None) -> Catalog:
+    """Loads every installed plugin, the built-in one first, then by distribution name.
+
+    Args:
+        before: A function that is called before each plugin is loaded.
+    """
     manager = pluggy.PluginManager("fedplug")
     manager.add_hookspecs(hookspecs)
     allowed = _allowed(os.environ.get(ALLOW_VARIABLE))
@@ -65,6 +69,7 @@ def load() -> Catalog:
     observers: list[Observer] = []
     plugins = installed()
     for source in [builtin(), *plugins]:
+        before(source)
         try:
             found = _obstacles(source, allowed) or _asked(manager, source, observers)
         except KeyboardInterrupt:

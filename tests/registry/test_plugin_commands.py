@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import subprocess
 import sys
@@ -158,3 +159,27 @@ def test_a_mistyped_argument_is_an_error_and_not_a_failed_check(name, message, c
     printed = capsys.readouterr()
     assert message in printed.err
     assert not printed.out
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="the commands import plugins in a forked process first")
+@pytest.mark.parametrize("command", [("list",), ("list", "--json"), ("show", "topk"), ("check", "topk")])
+@pytest.mark.parametrize(
+    ("source", "does"),
+    [
+        ("import os; os._exit(3)", "ends the process: exit status 3"),
+        ("import os; os.kill(os.getpid(), 9)", "ends the process: Killed"),
+        ("import time; time.sleep(3600)", "is not imported within 2 s"),
+    ],
+)
+def test_a_plugin_that_cannot_be_survived_is_named(command, source, does, install, tmp_path):
+    install("fatal-codec", source)
+    program = "import sys; from fedplug.cli import main; from fedplug.registry import probe; "
+    program += f"probe._SECONDS = 2; sys.exit(main(['plugins', *{command!r}]))"
+    # No other plugin is imported: on a busy machine it might take longer than 2 s.
+    environment = {**os.environ, "PYTHONPATH": str(tmp_path), "FEDPLUG_PLUGINS": "fatal-codec"}
+    result = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, text=True)
+    assert result.returncode == 2
+    assert result.stdout == ""
+    assert result.stderr.startswith(
+        f"fedplug: error: the plugin fatal-codec 1.0 {does}; `pip uninstall fatal-codec`"
+    )
