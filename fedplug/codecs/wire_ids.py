@@ -24,6 +24,7 @@ from fedplug.encoders.pipeline.value_coder import ValueCoder
 from fedplug.encoders.stages import CodedStage, EntropyCoder, IndexCoder, Quantizer
 from fedplug.errors import PayloadError, PluginError
 from fedplug.ops.types import ArraySpec, PackedValues
+from fedplug.ops.wide_symbols import BYTE_BITS
 from fedplug.registry.resolve import catalog
 from fedplug.registry.specs import EncoderSpec
 
@@ -37,6 +38,7 @@ _READS = ("decode", "from_wire")
 
 _INDEX_BYTES = 5
 _SYMBOL_BYTES = 2
+_WIDE_SYMBOL_BYTES = 6
 _TRIT_SYMBOL_BYTES = 10
 """Temporary bytes per value while decoding: for its index, its symbol, and a symbol of base-3 digits."""
 
@@ -136,7 +138,8 @@ class _PipelineReader(PayloadReader):
             assert symbols is not None  # `value_coder` has seen it
             if symbols.trits and coder.takes_trits:
                 peak += count * _TRIT_SYMBOL_BYTES
-            peak += int(symbols.number) * _SYMBOL_BYTES + body.size
+            more = _WIDE_SYMBOL_BYTES if symbols.bits > BYTE_BITS else 0
+            peak += int(symbols.number) * (_SYMBOL_BYTES + more) + body.size
         return peak + count * (itemsize + form.values.capabilities.decode_copies * wide)
 
     def _form_in(self, body: NDArray[np.uint8], size: int) -> BodyForm:

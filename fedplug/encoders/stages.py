@@ -127,7 +127,8 @@ class PackedSymbols(NamedTuple):
     Attributes:
         start: Number of bytes before the symbols.
         number: Number of symbols.
-        bits: Bits per symbol, 1 to 8; packed one after the other, the lowest bit first.
+        bits: Bits per symbol, 1 to 16; packed one after the other, the lowest bit first. Symbols of more than
+            8 bits are in two parts: their lowest ``bits - 8`` bits, packed, then their highest 8 bits.
         trits: Number of base-3 digits in a symbol of 8 bits, the lowest digit first; 0 if there are none.
     """
 

@@ -16,6 +16,7 @@ from fedplug.ops import _tensorflow
 from fedplug.ops.dispatch import also_on
 from fedplug.ops.floats import widened
 from fedplug.ops.types import Array
+from fedplug.ops.wide_symbols import BYTE_BITS, unpack_wide
 
 __all__ = ["subset_bits", "sum_of_squares", "symbol_bits"]
 
@@ -64,12 +65,13 @@ def symbol_bits(packed: Array, count: Any, bits: int) -> Array:
     Args:
         packed: The symbols as `pack` writes them, uint8 vector.
         count: Number of symbols.
-        bits: Bits per symbol, 1 to 8.
+        bits: Bits per symbol, 1 to 16; `fedplug.ops.wide_symbols` packs those of more than 8.
     """
-    found = _histogram(
-        whole_numbers("packed", packed, np.uint8), whole("count", count, 0), whole("bits", bits, 1, 8)
-    ).astype(np.float64)
-    found = found[found > 0]
+    packed = whole_numbers("packed", packed, np.uint8)
+    count, bits = whole("count", count, 0), whole("bits", bits, 1, 16)
+    wide = bits > BYTE_BITS
+    found = np.bincount(unpack_wide(packed, count, bits)) if wide else _histogram(packed, count, bits)
+    found = found[found > 0].astype(np.float64)
     return np.float64(max(float((found * np.log2(found.sum() / found)).sum()), 0.0))
 
 

@@ -17,6 +17,14 @@ from fedplug.encoders.stages import EntropyCoder, PackedSymbols, Quantizer
 from fedplug.ops.device_array import DeviceArray
 from fedplug.ops.spec import dtype_for
 from fedplug.ops.types import Array, DType, PackedValues
+from fedplug.ops.wide_symbols import (
+    BYTE_BITS,
+    join_wide,
+    pack_wide,
+    split_aside,
+    split_wide,
+    unpack_wide,
+)
 from fedplug.registry.specs import Capabilities
 
 __all__ = ["ValueCoder"]
@@ -32,7 +40,7 @@ class ValueCoder:
     payloads can be added before they are decoded (`Capabilities.commutes_with_sum`).
 
     The bytes are the quantizer's, with the code of the entropy coder instead of the packed symbols at their
-    end.
+    end. `fedplug.ops.wide_symbols` has the layout of a code of symbols of more than 8 bits.
     """
 
     quantizer: Quantizer
@@ -129,7 +137,7 @@ class ValueCoder:
         if coder is None:
             return kernels.frame(code, header)
         start, number, bits, trits = self._symbols(count, dtype)
-        if coder.kernel_form is None or (trits and coder.takes_trits):
+        if coder.kernel_form is None or (trits and coder.takes_trits) or bits > BYTE_BITS:
             return kernels.frame(self._shortened(code, count, dtype), header)
         return kernels.frame_symbols(code, start, number, header, bits=bits, form=coder.kernel_form)
 
@@ -181,11 +189,8 @@ class ValueCoder:
         """
         code = self._restored(data, count, dtype)
         start, number, bits, _ = self._symbols(count, dtype)
-        symbols = ops.unpack(code[start:], number, bits, "the symbols of a quantizer")
-        packed = ops.pack(ops.take(symbols, places), bits)
-        if self.entropy_coder is not None:
-            packed = self.entropy_coder.encode(packed, ops.size(places), bits)
-        return ops.concat([code[:start], packed])
+        packed = _packed(ops.take(_unpacked(code[start:], number, bits), places), bits)
+        return ops.concat([code[:start], self._coded(packed, ops.size(places), bits)])
 
     def with_part(self, part: Array, places: Array, count: Array | int, dtype: DType) -> Array:
         """Returns ``count`` values: those at ``places`` from a `part`, the others undefined."""
@@ -194,13 +199,10 @@ class ValueCoder:
             ops.size(part) >= start, f"a part of a {self.wire_id} payload is too short for its head"
         ):
             head, packed = part[:start], part[start:]
-        if self.entropy_coder is not None:
-            packed = self.entropy_coder.decode(packed, ops.size(places), bits)
-        symbols = ops.unpack(packed, ops.size(places), bits, "the symbols of a part")
+        symbols = _unpacked(self._symbols_in(packed, ops.size(places), bits), ops.size(places), bits)
         spread = ops.scatter_decode(number, ops.astype(symbols, "float32"), places)
-        return self.quantizer.decode(
-            ops.concat([head, ops.pack(ops.astype(spread, "uint8"), bits)]), count, dtype
-        )
+        packed = _packed(ops.astype(spread, "int32"), bits)
+        return self.quantizer.decode(ops.concat([head, packed]), count, dtype)
 
     def _shortened(self, code: Array, count: Array | int, dtype: DType) -> Array:
         if self.entropy_coder is None:
@@ -210,7 +212,7 @@ class ValueCoder:
             packed = split_trits(code[start:], number, trits)
             coded = self.entropy_coder.encode(packed, number * trits, TRIT_BITS)
         else:
-            coded = self.entropy_coder.encode(code[start:], number, bits)
+            coded = self._coded(code[start:], number, bits)
         return ops.concat([code[:start], coded])
 
     def _restored(self, data: Array, count: Array | int, dtype: DType) -> Array:
@@ -225,9 +227,35 @@ class ValueCoder:
         if trits and self.entropy_coder.takes_trits:
             packed = self.entropy_coder.decode(code, number * trits, TRIT_BITS)
             return ops.concat([head, joined_trits(packed, number, trits)])
-        return ops.concat([head, self.entropy_coder.decode(code, number, bits)])
+        return ops.concat([head, self._symbols_in(code, number, bits)])
+
+    def _coded(self, packed: Array, number: Array | int, bits: int) -> Array:
+        if self.entropy_coder is None:
+            return packed
+        if bits <= BYTE_BITS:
+            return self.entropy_coder.encode(packed, number, bits)
+        aside, symbols = split_wide(packed, number, bits)
+        return ops.concat([aside, self.entropy_coder.encode(symbols, number, BYTE_BITS)])
+
+    def _symbols_in(self, code: Array, number: Array | int, bits: int) -> Array:
+        if self.entropy_coder is None:
+            return code
+        if bits <= BYTE_BITS:
+            return self.entropy_coder.decode(code, number, bits)
+        aside, code = split_aside(code, number, bits)
+        return join_wide(aside, self.entropy_coder.decode(code, number, BYTE_BITS), number, bits)
 
     def _symbols(self, count: Array | int, dtype: DType) -> PackedSymbols:
         found = self.quantizer.symbols(count, dtype)
         assert found is not None  # `arrange` has seen it
         return found
+
+
+def _packed(symbols: Array, bits: int) -> Array:
+    return pack_wide(symbols, bits) if bits > BYTE_BITS else ops.pack(ops.astype(symbols, "uint8"), bits)
+
+
+def _unpacked(packed: Array, number: Array | int, bits: int) -> Array:
+    if bits > BYTE_BITS:
+        return unpack_wide(packed, number, bits)
+    return ops.unpack(packed, number, bits, "the symbols of a quantizer")

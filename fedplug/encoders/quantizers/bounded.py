@@ -23,7 +23,6 @@ __all__ = ["Bounded"]
 
 _LEAST, _MOST = 2.0**-15, 0.25
 _HEADER_BYTES = 4
-_MOST_SYMBOL_BITS = 8
 
 
 class Bounded(ValueFormQuantizer):
@@ -48,7 +47,7 @@ class Bounded(ValueFormQuantizer):
 
     Wire form "bounded/1": float32 rel; the lowest and the highest value in the tensor's dtype; the level of
     every element in the bit width of the number ``floor(1 / rel) + 2``, see csrc/core/value_code.h: 7 bits
-    for 0.01. Bits beyond 8 are written apart, before the symbols that an entropy coder shortens.
+    for 0.01. Above 8 bits, levels are in two parts, see `fedplug.ops.wide_symbols`.
 
     Takes float16, bfloat16, float32 and float64.
     """
@@ -96,11 +95,9 @@ class Bounded(ValueFormQuantizer):
         return {"form": "bounded", "relative": _rounded_down(self._rel)}
 
     def symbols(self, count: Array | int, dtype: DType) -> PackedSymbols:
-        """Returns where the highest bits of the levels are; lower bits are nearly random."""
+        """Returns where the levels are."""
         bits = (int(1 / _rounded_down(self._rel)) + 2).bit_length()
-        low_bits = max(0, bits - _MOST_SYMBOL_BITS)
-        start = _HEADER_BYTES + 2 * ops.itemsize(dtype) + ops.packed_size(count, low_bits)
-        return PackedSymbols(start, count, bits - low_bits)
+        return PackedSymbols(_HEADER_BYTES + 2 * ops.itemsize(dtype), count, bits)
 
 
 def _rounded_down(rel: float) -> float:

@@ -39,6 +39,7 @@ if TYPE_CHECKING:
         topk_momentum,
         topk_update,
         value_code,
+        wide_symbols,
     )
 
 __all__ = [
@@ -69,6 +70,7 @@ __all__ = [
     "topk_momentum",
     "topk_update",
     "value_code",
+    "wide_symbols",
 ]
 
 if not TYPE_CHECKING:  # a type checker would take this for "any name exists"

@@ -11,6 +11,7 @@ from fedplug.kernels.arguments import whole
 from fedplug.ops._tensorflow.arguments import as_int64, require_whole
 from fedplug.ops._tensorflow.floats import widened
 from fedplug.ops._tensorflow.packing import unpack
+from fedplug.ops._tensorflow.wide_symbols import unpack_wide
 
 __all__ = ["subset_bits", "sum_of_squares", "symbol_bits"]
 
@@ -28,8 +29,11 @@ def subset_bits(count: Any, size: Any) -> tf.Tensor:
 
 
 def symbol_bits(packed: tf.Tensor, count: Any, bits: int) -> tf.Tensor:
-    bits = whole("bits", bits, 1, 8)
-    symbols = packed if bits == 8 else unpack(packed, as_int64("count", count), bits, "symbols")
+    bits, count = whole("bits", bits, 1, 16), as_int64("count", count)
+    if bits > 8:
+        symbols = unpack_wide(packed, count, bits)
+    else:
+        symbols = packed if bits == 8 else unpack(packed, count, bits, "symbols")
     found = tf.math.bincount(tf.cast(symbols, tf.int32), minlength=2**bits, maxlength=2**bits)
     found = tf.cast(found, tf.float64)
     each = found * tf.math.log(tf.math.divide_no_nan(tf.reduce_sum(found), found))
