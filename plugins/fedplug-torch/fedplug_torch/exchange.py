@@ -126,7 +126,7 @@ class Exchange:
         Args:
             error: The error of this rank.
             max_bytes: The same as in `all_gather`.
-            what: What a rank could not do, in the error.
+            what: The verb of the error: the action that failed on a rank.
 
         Raises:
             RankError: Always, on this and the other ranks.

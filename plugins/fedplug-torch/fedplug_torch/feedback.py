@@ -61,7 +61,7 @@ class Feedback:
         Args:
             parameters: The whole parameters, of which only shapes and dtypes matter.
             parts: The parts that are exchanged.
-            mine: Those of them that this rank encodes.
+            mine: The parts that this rank encodes.
             share: The part of a budget that this rank may send, from 0 to 1.
 
         Raises:
