@@ -46,7 +46,7 @@ _NO_BYTE = 255
 _SAMPLE_BITS = 18
 """The encoder looks at 2^18 to 2^19 symbols, evenly spaced; at all if there are fewer."""
 _RAREST = 2**15
-"""A place of less than one in so many symbols of the sample has no byte."""
+"""Places rarer than 1 in this number of sampled symbols get no byte."""
 _PLACE_BITS = 16
 _COST_UNIT = 2**16
 _BLOCK = 2**16
