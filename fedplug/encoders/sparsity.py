@@ -57,17 +57,17 @@ class Sparsity:
             for round_num, value in enumerate(self._fractions):
                 scheduled = isinstance(self.fraction, Schedule)
                 when = f" in round {round_num} of {self.fraction!r}" if scheduled else ""
-                if type(value) in (int, float) and 1 < value < math.inf:
+                if type(value) in (int, float) and 1 < value <= 2**63:
                     share = f"{name}({value / 100!r}) is {value:g} % of the elements, and " * (value <= 100)
                     raise ConfigError(
                         f"{name} fraction{when} is {value!r}; it must be a number above 0 and at most 1: "
                         f"{share}{name}(count={math.ceil(value)}) is a number of entries"
                     )
                 check_share(f"{name} fraction{when}", value)
-            if fraction == 1:  # not a schedule, which may end there
+            if type(fraction) is int:
                 warnings.warn(
-                    f"{name}({fraction!r}) sends every element, with its index; {name}(0.01) sends 1 % of "
-                    f"them, {name}(count=1) one entry, and identity all of them without indices",
+                    f"{name}(1) sends every element; {name}(0.01) sends 1 % of them, {name}(count=1) one "
+                    f"entry, and {name}(1.0) is all of them without this warning",
                     CapabilityWarning,
                     stacklevel=2,
                 )

@@ -237,7 +237,11 @@ def test_the_picture(tmp_path, capsys):
         (["model.pt"], "model.pt is neither a .safetensors nor a .npy file, nor a .npz archive"),
         (["models/last"], "models/last is neither a .safetensors"),
         (["."], ". has 0 files *.safetensors.index.json"),
-        (["--elements", "1000", "--elements", "2000", "--plot", "a.svg"], "--plot draws one update"),
+        pytest.param(
+            ["--elements", "1000", "--elements", "2000", "--plot", "a.svg"],
+            "--plot draws one update",
+            marks=pytest.mark.needs("matplotlib"),
+        ),
         (["--threads", "1025"], "kernel threads; they cannot change"),
         (["--elements", "1000", "zstd"], "the row zstd needs zstandard, which is not installed"),
         (["--plot", "a.jpg"], "a picture must be a .png or .svg file, found a.jpg"),

@@ -103,6 +103,7 @@ def store(tmp_path):
         yield opened
 
 
+@pytest.mark.needs("tensorflow_federated")
 def test_every_public_class_is_here():
     names = {*fedplug.__all__} - ELSEWHERE
     found = {name for name in names if isinstance(getattr(fedplug, name), type)}

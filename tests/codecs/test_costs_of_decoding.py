@@ -23,7 +23,7 @@ from fedplug.registry.specs import EncoderSpec
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="a fork begins ru_maxrss anew")
 
 WIDEST = 2**31 - 1
-SCRATCH = 2 * 2**20  # for two threads, and Python's own memory
+SCRATCH = 4 * 2**20  # for two threads, and Python's own memory
 EXPRESSIONS = [
     "identity",
     "planes",

@@ -108,7 +108,7 @@ def refused():
         r"no payload of \['bias', 'empty', 'scale'\]",
     )
     yield "unknown", changed(more=other), {}, PayloadError, r"\['more'\], which the model does not have"
-    yield "no buffer", changed(bias=3), {}, ArgumentError, "tensor 'bias': buffer must be bytes"
+    yield "no buffer", changed(bias=3), {}, ArgumentError, "tensor 'bias': a payload is bytes or a buffer"
     for weight in (np.nan, np.inf, -1, -0.5, True, "3", None, 10**400):
         yield f"weight {weight!r}"[:20], good, {"weight": weight}, ConfigError, "weight is .* of at least 0"
     yield "a tiny weight", good, {"weight": 1e-46}, ConfigError, "weight is 1e-46, too small"

@@ -54,12 +54,17 @@ def test_decode_says_which_function_takes_what_it_was_given(payload, advice):
 
 
 @pytest.mark.parametrize("name", ["topk", "randomk", "dgc"])
-def test_a_fraction_of_one_warns_unless_a_schedule_ends_there(name, recwarn):
+def test_the_whole_number_one_warns_and_the_fraction_does_not(name, recwarn):
     fedplug.encoder(f"{name}(linear(0.1, 1.0, 5))")
+    fedplug.encoder(f"{name}(1.0)")
     assert not recwarn
-    for one in ("1", "1.0"):
-        with pytest.warns(CapabilityWarning, match=rf"{name}\({one}\) sends every .* {name}\(count=1\) one"):
-            fedplug.encoder(f"{name}({one})")
+    with pytest.warns(CapabilityWarning, match=rf"{name}\(1\) sends every .* {name}\(count=1\) one"):
+        fedplug.encoder(f"{name}(1)")
+
+
+def test_the_default_encoder_warns_of_nothing(recwarn):
+    fedplug.codec("auto").encode_model({"kernel": np.ones((30, 40), np.float32)})
+    assert not recwarn
 
 
 @pytest.mark.parametrize("name", ["topk", "randomk", "dgc"])

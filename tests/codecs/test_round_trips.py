@@ -153,7 +153,7 @@ def test_the_round_decides_seeds_and_schedules():
 
 @pytest.mark.parametrize("round_num", [-1, 2**31, 1.5, "3", None, float("nan")])
 def test_a_round_is_a_whole_number(round_num):
-    with pytest.raises(ArgumentError, match=r"round_num is .*; it must be a whole number from 0 to"):
+    with pytest.raises(ArgumentError, match=r"round_num is .*; it must be a whole number"):
         fedplug.codec("topk(0.5)").encode(np.ones(3), None, round_num)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import re
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -112,6 +113,7 @@ def test_the_table_of_a_target_says_which_runs_and_how_many_seeds_reach_it() -> 
     ]
 
 
+@pytest.mark.needs("matplotlib")
 def test_the_plot_has_a_line_of_its_own_for_every_run(make_folder, tmp_path) -> None:
     runs = {f"run {i}": {"encoder": "topk(0.1)"} for i in range(20)}
     report.plot(make_folder(runs=runs, rounds=12, repeats=2), tmp_path / "plot.svg")

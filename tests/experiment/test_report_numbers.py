@@ -115,6 +115,7 @@ def test_a_run_pays_where_it_is_faster_than_the_other(compute, traffic, words) -
     assert faster == {"below": [True, False], "above": [False, True]}.get(verdict, [speed == "any speed"] * 2)
 
 
+@pytest.mark.needs("matplotlib")
 def test_a_run_is_compared_with_the_uncompressed_one_of_its_folder_or_else_the_first() -> None:
     def run(name: str, *, uncompressed: bool) -> Run:
         return Run(name, name, (0,), (rows_of([0.5]),), uncompressed)
@@ -130,6 +131,7 @@ def test_a_run_is_compared_with_the_uncompressed_one_of_its_folder_or_else_the_f
     assert against(without) == ["no uncompressed run"]
 
 
+@pytest.mark.needs("matplotlib")
 def test_a_run_that_does_not_reach_the_target_is_named() -> None:
     known = Run("b", "b", (0,), (rows_of([0.2, 0.6]),), False)
     unknown = Run("a", "a", (0,), (rows_of([math.nan] * 3),), True)

@@ -195,6 +195,7 @@ def test_a_configuration_that_is_nested_too_deeply_is_refused(wrap, depth):
             fedplug.from_config(value)
 
 
+@pytest.mark.needs("tensorflow_federated")
 def test_every_public_name_is_there():
     for name in fedplug.__all__:
         assert getattr(fedplug, name) is not None

@@ -71,6 +71,7 @@ def test_a_new_plugin_passes_the_check_at_once(kind, new_plugins, monkeypatch, c
     assert "fail" not in output
 
 
+@pytest.mark.needs("setuptools")
 def test_a_new_aggregator_does_not_fail_where_tensorflow_is_missing(new_plugins):
     _, site = new_plugins
     program = "import sys; sys.modules.update(tensorflow=None, tensorflow_federated=None)\n"
