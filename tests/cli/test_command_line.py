@@ -237,8 +237,10 @@ def test_output_that_cannot_be_written_is_one_line(monkeypatch, capsys):
 
     full = Full()
     with tempfile.TemporaryFile() as full._file:
-        monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(io.BufferedWriter(full)))
+        stdout = io.TextIOWrapper(io.BufferedWriter(full))
+        monkeypatch.setattr(sys, "stdout", stdout)
         assert main(["plugins", "list"]) == 2
         assert "No space left on device" in capsys.readouterr().err
         monkeypatch.undo()
-        monkeypatch.setattr(Full, "write", lambda self, data: len(data))  # for the end of the wrapper
+        monkeypatch.setattr(Full, "write", lambda self, data: len(data))
+        stdout.close()  # here, as a failure of Python's own closing is a warning
