@@ -39,8 +39,8 @@ def add_parser(commands: Any, common: argparse.ArgumentParser) -> None:
 
 def _run(arguments: argparse.Namespace) -> int:
     """Checks in a process of its own, and begins again without the checks that end it."""
+    from fedplug.registry.forking import Say, can_fork, forked
     from fedplug.registry.probe import require_importable
-    from fedplug.testing.child import Say, can_fork, forked
 
     require_importable()
     name, ended = arguments.name, dict[str, str]()

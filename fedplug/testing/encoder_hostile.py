@@ -11,8 +11,9 @@ import numpy as np
 
 from fedplug.encoders.base import Encoder
 from fedplug.ops.types import Array, Spec
+from fedplug.registry.forking import Say, can_fork
 from fedplug.testing import expect, hostile, tensors
-from fedplug.testing.child import Say, can_fork, in_child
+from fedplug.testing.child import in_child
 from fedplug.testing.encoder_wire import WireChecks, decoded
 from fedplug.testing.execution import Reader
 from fedplug.testing.executions import on_each_execution

@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedplug.ops.types import Array, Spec
+from fedplug.registry.forking import Say
 from fedplug.testing import tensors
-from fedplug.testing.child import Say
 
 __all__ = ["Execution", "Reader"]
 

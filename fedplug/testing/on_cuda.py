@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from fedplug.ops.device_array import is_on_device, on_host
 from fedplug.ops.types import Array, Spec
-from fedplug.testing.child import Say
+from fedplug.registry.forking import Say
 from fedplug.testing.on_numpy import NumPy
 
 __all__ = ["Cuda", "has_device"]

@@ -10,8 +10,9 @@ from numpy.typing import NDArray
 
 from fedplug.errors import PayloadError
 from fedplug.ops.types import Array, ArraySpec, Spec
+from fedplug.registry.forking import Say
 from fedplug.testing import memory
-from fedplug.testing.child import Say, in_child
+from fedplug.testing.child import in_child
 from fedplug.testing.execution import Execution, Reader
 
 __all__ = ["NumPy"]
