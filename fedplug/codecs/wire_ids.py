@@ -24,7 +24,7 @@ from fedplug.encoders.pipeline.value_coder import ValueCoder
 from fedplug.encoders.stages import CodedStage, EntropyCoder, IndexCoder, Quantizer
 from fedplug.errors import PayloadError, PluginError
 from fedplug.ops.types import ArraySpec, PackedValues
-from fedplug.ops.wide_symbols import BYTE_BITS
+from fedplug.ops.wide_layout import BYTE_BITS
 from fedplug.registry.resolve import catalog
 from fedplug.registry.specs import EncoderSpec
 
@@ -215,8 +215,8 @@ def value_coder_of(wire_id: str, code: NDArray[np.uint8]) -> ValueCoder:
 
 def _own_wire_ids() -> frozenset[str]:
     """Returns the wire ids of fedplug's own encoders and stages."""
-    own = (entry.spec for entry in catalog().entries if entry.builtin and entry.status == "ok")
-    return frozenset(spec.wire_id for spec in own if isinstance(spec, EncoderSpec) and spec.wire_id)
+    own = (entry.wire_id for entry in catalog().entries if entry.builtin and entry.status == "ok")
+    return frozenset(filter(None, own))
 
 
 def require_readable(encoder: Encoder) -> None:

@@ -16,7 +16,8 @@ from fedplug.ops import _tensorflow
 from fedplug.ops.dispatch import also_on
 from fedplug.ops.floats import widened
 from fedplug.ops.types import Array
-from fedplug.ops.wide_symbols import BYTE_BITS, unpack_wide
+from fedplug.ops.wide_layout import BYTE_BITS
+from fedplug.ops.wide_symbols import unpack_wide
 
 __all__ = ["subset_bits", "sum_of_squares", "symbol_bits"]
 

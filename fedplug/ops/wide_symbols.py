@@ -1,7 +1,7 @@
 """Symbols of 9 to 16 bits, and their parts for an entropy coder of bytes.
 
 Wide symbols of b bits are packed as two parts: the lowest b - 8 bits of each, packed, then the highest 8 bits
-of each. A code of them begins with what is no byte of an entropy coder::
+of each. A code of them begins with the fields that are not coded by an entropy coder::
 
     shift      uint8, 0 to b - 8; a symbol is its ``shift`` lowest bits, and its place, the bits above
     first      uint16, the lowest of the 255 places that have a byte; at most 2^(b - shift) - 255
@@ -29,26 +29,18 @@ from fedplug.ops.checks import of_length
 from fedplug.ops.dispatch import also_on
 from fedplug.ops.packing import pack, packed_size, unpack
 from fedplug.ops.types import Array
+from fedplug.ops.wide_layout import (
+    BYTE_BITS,
+    COST_UNIT,
+    HEAD_BYTES,
+    NO_BYTE,
+    PLACE_BITS,
+    RAREST,
+    SAMPLE_BITS,
+)
 
-__all__ = [
-    "BYTE_BITS",
-    "join_wide",
-    "pack_wide",
-    "split_aside",
-    "split_wide",
-    "unpack_wide",
-]
+__all__ = ["join_wide", "pack_wide", "split_aside", "split_wide", "unpack_wide"]
 
-BYTE_BITS = 8
-_HEAD_BYTES = 7
-_NO_BYTE = 255
-"""The byte of a symbol whose place is among ``places``; also the number of places that have a byte."""
-_SAMPLE_BITS = 18
-"""The encoder looks at 2^18 to 2^19 symbols, evenly spaced; at all if there are fewer."""
-_RAREST = 2**15
-"""Places rarer than 1 in this number of sampled symbols get no byte."""
-_PLACE_BITS = 16
-_COST_UNIT = 2**16
 _BLOCK = 2**16
 
 
@@ -78,17 +70,17 @@ def split_wide(packed: Array, count: Any, bits: int) -> tuple[Array, Array]:
     entropy of the bytes, the low bits, and 16 bits for each symbol without a byte.
     """
     low, high = _parts(packed, count, bits)
-    step = max(1, count >> _SAMPLE_BITS)
+    step = max(1, count >> SAMPLE_BITS)
     shift, first, kept = _chosen(_joined(low[::step], high[::step], bits), bits)
-    byte_of = np.full(2 ** (bits - shift), _NO_BYTE, np.uint8)
-    byte_of[first : first + _NO_BYTE][kept] = np.flatnonzero(kept)
+    byte_of = np.full(2 ** (bits - shift), NO_BYTE, np.uint8)
+    byte_of[first : first + NO_BYTE][kept] = np.flatnonzero(kept)
     found, apart = kernels.empty((count,), np.dtype(np.uint8)), [np.zeros(0, np.uint16)]
     for at in range(0, count, _BLOCK):
         here = slice(at, at + _BLOCK)
         symbols = _joined(low[here], high[here], bits)
         places = symbols >> np.uint16(shift)
         found[here] = byte_of[places]
-        apart.append(places[found[here] == _NO_BYTE])
+        apart.append(places[found[here] == NO_BYTE])
         low[here] = symbols & np.uint16(2**shift - 1)
     of_apart = np.concatenate(apart).astype("<u2").view(np.uint8)
     head = [shift.to_bytes(1, "little"), first.to_bytes(2, "little")]
@@ -104,14 +96,14 @@ def split_aside(data: Array, count: Any, bits: int) -> tuple[Array, Array]:
     Raises:
         PayloadError: There are too few bytes, or they are not the start of a code of ``count`` symbols.
     """
-    if data.size < _HEAD_BYTES:
+    if data.size < HEAD_BYTES:
         raise PayloadError("a code of wide symbols is too short to hold its head")
     shift, _, number = _head(data)
     if shift > bits - BYTE_BITS or number > count:
         raise PayloadError(
             f"a code of {count} symbols of {bits} bits has a shift of {shift} and {number} symbols apart"
         )
-    end = _HEAD_BYTES + packed_size(count, shift) + 2 * number
+    end = HEAD_BYTES + packed_size(count, shift) + 2 * number
     if data.size < end:
         raise PayloadError("a code of wide symbols is too short to hold its low bits and places")
     return data[:end], data[end:]
@@ -125,21 +117,21 @@ def join_wide(aside: Array, found: Array, count: Any, bits: int) -> Array:
         PayloadError: `split_wide` does not write such bytes.
     """
     shift, first, number = _head(aside)
-    places_at = _HEAD_BYTES + packed_size(count, shift)
+    places_at = HEAD_BYTES + packed_size(count, shift)
     apart = np.ascontiguousarray(aside[places_at:]).view("<u2")
     end = 2 ** (bits - shift)
-    if first > end - _NO_BYTE or (apart >= end).any():
+    if first > end - NO_BYTE or (apart >= end).any():
         raise PayloadError("a code of wide symbols has a place that does not exist")
-    if np.count_nonzero(found == _NO_BYTE) != number:
+    if np.count_nonzero(found == NO_BYTE) != number:
         raise PayloadError("a code of wide symbols has not as many places as symbols without a byte")
-    lowest, low_bits = aside[_HEAD_BYTES:places_at], bits - BYTE_BITS
+    lowest, low_bits = aside[HEAD_BYTES:places_at], bits - BYTE_BITS
     low = unpack(lowest, count, shift, "the low bits of a code of symbols") if shift else np.zeros_like(found)
     high_at, used = packed_size(count, low_bits), 0
     packed = kernels.empty((high_at + count,), np.dtype(np.uint8))
     for at in range(0, count, _BLOCK):
         here = slice(at, at + _BLOCK)
         symbols = np.add(found[here], np.uint16(first), dtype=np.uint16)
-        without = np.flatnonzero(found[here] == _NO_BYTE)
+        without = np.flatnonzero(found[here] == NO_BYTE)
         symbols[without] = apart[used : used + without.size]
         used += without.size
         symbols = (symbols << np.uint16(shift)) | low[here]
@@ -161,7 +153,7 @@ def _joined(low: NDArray[np.uint8], high: NDArray[np.uint8], bits: int) -> NDArr
 
 
 def _head(data: NDArray[np.uint8]) -> tuple[int, int, int]:
-    head = data[:_HEAD_BYTES].tobytes()
+    head = data[:HEAD_BYTES].tobytes()
     return head[0], int.from_bytes(head[1:3], "little"), int.from_bytes(head[3:], "little")
 
 
@@ -173,16 +165,16 @@ def _chosen(sample: NDArray[np.uint16], bits: int) -> tuple[int, int, NDArray[np
         if shift:
             counts = counts.reshape(-1, 2).sum(axis=1)
         up_to = np.concatenate([[0], np.cumsum(counts)])
-        first = int(np.argmax(up_to[_NO_BYTE:] - up_to[:-_NO_BYTE]))
-        window = counts[first : first + _NO_BYTE]
-        kept = (window > 0) & (window * _RAREST >= sample.size)
+        first = int(np.argmax(up_to[NO_BYTE:] - up_to[:-NO_BYTE]))
+        window = counts[first : first + NO_BYTE]
+        kept = (window > 0) & (window * RAREST >= sample.size)
         apart = sample.size - int(window[kept].sum())
         cost = _cost(np.append(window[kept], apart), sample.size)
-        choices.append((cost + _COST_UNIT * (shift * sample.size + _PLACE_BITS * apart), shift, first, kept))
+        choices.append((cost + COST_UNIT * (shift * sample.size + PLACE_BITS * apart), shift, first, kept))
     return min(choices, key=lambda choice: choice[0])[1:]
 
 
 def _cost(counts: NDArray[np.int64], total: int) -> int:
     """The entropy of bytes times their number; whole numbers, so that sums have no order."""
-    logarithms = np.rint(_COST_UNIT * np.log2(np.maximum(counts, 1))).astype(np.int64)
-    return total * round(_COST_UNIT * float(np.log2(max(total, 1)))) - int((counts * logarithms).sum())
+    logarithms = np.rint(COST_UNIT * np.log2(np.maximum(counts, 1))).astype(np.int64)
+    return total * round(COST_UNIT * float(np.log2(max(total, 1)))) - int((counts * logarithms).sum())

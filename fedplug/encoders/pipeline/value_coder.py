@@ -17,8 +17,8 @@ from fedplug.encoders.stages import EntropyCoder, PackedSymbols, Quantizer
 from fedplug.ops.device_array import DeviceArray
 from fedplug.ops.spec import dtype_for
 from fedplug.ops.types import Array, DType, PackedValues
+from fedplug.ops.wide_layout import BYTE_BITS
 from fedplug.ops.wide_symbols import (
-    BYTE_BITS,
     join_wide,
     pack_wide,
     split_aside,
