@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from fedplug import pictures
@@ -88,7 +88,7 @@ class Pictures:
     """Pictures side by side where the window is wide enough, and the table of their numbers."""
 
     pictures: Sequence[Picture]
-    numbers: Sequence[Table] = field(default_factory=tuple)
+    numbers: Sequence[Table] = ()
 
 
 Block = Text | Facts | Table | Pictures

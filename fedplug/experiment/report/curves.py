@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -14,7 +14,7 @@ from fedplug import pictures
 from fedplug.experiment.byte_units import byte_unit
 from fedplug.experiment.report.blocks import Block, Picture, Pictures, Table, Text
 from fedplug.experiment.report.folder import Experiment, Run, read_experiments
-from fedplug.experiment.report.targets import FINAL_ROUNDS, running_mean
+from fedplug.experiment.report.targets import FINAL_ROUNDS, smoothed
 from fedplug.experiment.report.units import amount, printable, size
 
 if TYPE_CHECKING:
@@ -40,6 +40,24 @@ _COSTS: Mapping[str, tuple[str, ...]] = {
 Values = npt.NDArray[np.float64]
 
 
+class _Curve(NamedTuple):
+    """The numbers of a run, ``[seed, round]``, for the rounds that all seeds have.
+
+    Attributes:
+        label: The label of the run.
+        look: The look of the run in all pictures.
+        accuracy: The accuracy of each round.
+        smooth: The mean of the last rounds.
+        sent: The bytes of all clients until each round, or the rounds, by cost.
+    """
+
+    label: str
+    look: pictures.Look
+    accuracy: Values
+    smooth: Values
+    sent: Mapping[str, Values]
+
+
 def plot(folder: Path, path: Path) -> None:
     """Draws test accuracy against the bytes that all clients have sent, from the folder of an experiment.
 
@@ -47,28 +65,25 @@ def plot(folder: Path, path: Path) -> None:
         folder: A folder from `fedplug run`.
         path: The picture to write, ``.svg`` or ``.png``.
     """
-    experiments = read_experiments([folder])
-    for metric, runs, targets in _by_metric(experiments):
-        look = looks_of(experiments)
-        paint = partial(_paint, cost="uplink", runs=runs, looks=look, metric=metric, targets=targets)
+    for metric, curves, targets in _by_metric(read_experiments([folder])):
+        paint = partial(_paint, cost="uplink", curves=curves, metric=metric, targets=targets)
         pictures.save(path, 8, 4.5, paint)
 
 
 def accuracy(experiments: Sequence[Experiment]) -> list[Block]:
     """Returns the section of the page: for each metric four pictures and the table of their numbers."""
-    looks = looks_of(experiments)
     blocks: list[Block] = []
-    for metric, runs, targets in _by_metric(experiments):
+    for metric, curves, targets in _by_metric(experiments):
         drawn = [
             Picture.drawn(
                 f"{metric} against {cost}",
-                f"{metric} against {cost}. At the end, {_ends(runs, cost)}.",
+                f"{metric} against {cost}. At the end, {_ends(curves, cost)}.",
                 SIZE,
-                partial(_paint, cost=cost, runs=runs, looks=looks, metric=metric, targets=targets),
+                partial(_paint, cost=cost, curves=curves, metric=metric, targets=targets),
             )
             for cost in _COSTS
         ]
-        blocks += [Text(_caption(runs)), Pictures(drawn, [_table(runs, metric)])]
+        blocks += [Text(_caption(curves)), Pictures(drawn, [_table(curves, metric)])]
     return blocks or [Text("The rows have no test_accuracy, so there is nothing to draw.", "notice")]
 
 
@@ -79,41 +94,50 @@ def looks_of(experiments: Sequence[Experiment]) -> dict[str, pictures.Look]:
     )
 
 
-def _by_metric(experiments: Sequence[Experiment]) -> Iterator[tuple[str, list[Run], list[float]]]:
-    """Yields each metric in words, with its runs and targets."""
+def _by_metric(experiments: Sequence[Experiment]) -> Iterator[tuple[str, list[_Curve], list[float]]]:
+    """Yields each metric in words, with the curves of its runs and its targets."""
+    looks = looks_of(experiments)
     for metric in dict.fromkeys(experiment.metric for experiment in experiments if experiment.metric):
         shown = [experiment for experiment in experiments if experiment.metric == metric]
-        runs = [run for experiment in shown for run in experiment.runs]
+        curves = [_curve(run, looks[run.label]) for experiment in shown for run in experiment.runs]
         targets = sorted({experiment.target for experiment in shown if experiment.target})
-        yield metric.replace("_", " "), runs, targets
+        yield metric.replace("_", " "), curves, targets
+
+
+def _curve(run: Run, look: pictures.Look) -> _Curve:
+    rounds = min(map(len, run.repeats))
+
+    def column(key: str) -> Values:
+        return np.array([[row[key] for row in rows[:rounds]] for rows in run.repeats], np.float64)
+
+    measured = column("test_accuracy")
+    each = {cost: [column(key) for key in keys] or [np.ones_like(measured)] for cost, keys in _COSTS.items()}
+    sent = {cost: np.sum(columns, axis=0).cumsum(axis=1) for cost, columns in each.items()}
+    smooth = np.array([smoothed(rows[:rounds]) for rows in run.repeats])
+    return _Curve(run.label, look, measured, smooth, sent)
 
 
 def _paint(
-    figure: Figure,
-    cost: str,
-    runs: Sequence[Run],
-    looks: Mapping[str, pictures.Look],
-    metric: str,
-    targets: Sequence[float],
+    figure: Figure, *, cost: str, curves: Sequence[_Curve], metric: str, targets: Sequence[float]
 ) -> None:
     """Draws the mean of the last rounds and seeds, and thin lines of each seed, or of single rounds."""
-    axes, keys = figure.subplots(), _COSTS[cost]
+    axes, in_bytes = figure.subplots(), bool(_COSTS[cost])
     ends = []
-    for run in runs:
-        x, smooth, look = _sent(run, keys), _smooth(run), looks[run.label]
-        thin = smooth if len(run.repeats) > 1 else _column(run, "test_accuracy")
-        few = _spread(x.shape[1], logarithmic=bool(keys))
-        axes.plot(x[:, few].T, thin[:, few].T, color=look.color, alpha=0.3, linewidth=0.8)
-        mean_x, mean_y = x.mean(axis=0)[few], smooth.mean(axis=0)[few]
-        axes.plot(mean_x, mean_y, color=look.color, linestyle=look.style, label=printable(run.label))
-        ends.append((printable(run.label), mean_x[-1], mean_y[-1], look.color))
+    for curve in curves:
+        x, (color, style) = curve.sent[cost], curve.look
+        thin = curve.smooth if len(x) > 1 else curve.accuracy
+        few = _spread(x.shape[1], logarithmic=in_bytes)
+        axes.plot(x[:, few].T, thin[:, few].T, color=color, alpha=0.3, linewidth=0.8)
+        mean_x, mean_y = x.mean(axis=0)[few], curve.smooth.mean(axis=0)[few]
+        axes.plot(mean_x, mean_y, color=color, linestyle=style, label=printable(curve.label))
+        ends.append((printable(curve.label), mean_x[-1], mean_y[-1], color))
     for target in targets:
         axes.axhline(target, color=pictures.INK, linestyle=":", linewidth=1)
-    if keys:
+    if in_bytes:
         axes.set_xscale("log")
         axes.xaxis.set_major_formatter(lambda value, _: _tick(value))
         axes.xaxis.set_minor_formatter(lambda value, _: "")
-    axes.set_xlabel(f"{cost}, all clients together" if keys else "round")
+    axes.set_xlabel(f"{cost}, all clients together" if in_bytes else "round")
     axes.set_ylabel(printable(metric))
     pictures.label_lines(axes, [end for end in ends if np.isfinite(end[2])])
 
@@ -127,8 +151,8 @@ def _spread(rounds: int, *, logarithmic: bool) -> npt.NDArray[np.intp]:
     return shown
 
 
-def _caption(runs: Sequence[Run]) -> str:
-    several = any(len(run.repeats) > 1 for run in runs)
+def _caption(curves: Sequence[_Curve]) -> str:
+    several = any(len(curve.accuracy) > 1 for curve in curves)
     return (
         f"Bold: mean of {FINAL_ROUNDS} rounds{' and of the seeds' if several else ''}. "
         f"Thin: {'the mean of each seed' if several else 'single rounds'}. "
@@ -136,23 +160,23 @@ def _caption(runs: Sequence[Run]) -> str:
     )
 
 
-def _ends(runs: Sequence[Run], cost: str) -> str:
-    keys = _COSTS[cost]
-    last = [(run.label, _smooth(run).mean(axis=0)[-1], _sent(run, keys)[:, -1].mean()) for run in runs]
-    return "; ".join(
-        f"{label}: {amount(value)} after {size(cost) if keys else f'{cost:g} rounds'}"
-        for label, value, cost in last
-    )
+def _ends(curves: Sequence[_Curve], cost: str) -> str:
+    """Returns the last accuracy of each run, and its cost until then."""
+    parts = []
+    for curve in curves:
+        reached = curve.sent[cost][:, -1].mean()
+        until = size(reached) if _COSTS[cost] else f"{reached:g} rounds"
+        parts.append(f"{curve.label}: {amount(curve.smooth[:, -1].mean())} after {until}")
+    return "; ".join(parts)
 
 
-def _table(runs: Sequence[Run], metric: str) -> Table:
+def _table(curves: Sequence[_Curve], metric: str) -> Table:
     rows = []
-    for run in runs:
-        up, down, smooth = _sent(run, ["uplink_bytes"]), _sent(run, ["downlink_bytes"]), _smooth(run)
-        rounds = up.shape[1]
+    for curve in curves:
+        rounds = curve.smooth.shape[1]
         for i in np.unique(np.linspace(0, rounds - 1, min(_LISTED, rounds)).round().astype(int)):
-            cells = (up[:, i].mean(), down[:, i].mean(), (up + down)[:, i].mean())
-            rows.append((run.label, f"{i + 1:,}", f"{smooth[:, i].mean():.4f}", *map(size, cells)))
+            sent = [size(curve.sent[cost][:, i].mean()) for cost in _COSTS if _COSTS[cost]]
+            rows.append((curve.label, f"{i + 1:,}", f"{curve.smooth[:, i].mean():.4f}", *sent))
     heads = ("run", "round", metric, "uplink", "downlink", "both")
     return Table(f"The numbers: {metric} and bytes of all clients so far", heads, rows, folded=True)
 
@@ -160,20 +184,3 @@ def _table(runs: Sequence[Run], metric: str) -> Table:
 def _tick(number: float) -> str:
     scale, unit = byte_unit(number)
     return f"{number / scale:g} {unit}"
-
-
-def _column(run: Run, key: str) -> Values:
-    """Returns a number of every row, ``[seed, round]``, for the rounds that all seeds have."""
-    rounds = min(map(len, run.repeats))
-    column: list[list[Any]] = [[row[key] for row in rows[:rounds]] for rows in run.repeats]
-    return np.array(column, np.float64)
-
-
-def _smooth(run: Run) -> Values:
-    return np.array([running_mean(values) for values in _column(run, "test_accuracy")])
-
-
-def _sent(run: Run, keys: Sequence[str]) -> Values:
-    """Returns the bytes of all clients until each round, ``[seed, round]``; without keys, the rounds."""
-    each = [_column(run, key) for key in keys] or [np.ones_like(_column(run, "test_accuracy"))]
-    return np.asarray(np.sum(each, axis=0).cumsum(axis=1), np.float64)

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["FINAL_ROUNDS", "Reached", "Rows", "first_rounds", "reach", "running_mean"]
+__all__ = ["FINAL_ROUNDS", "Reached", "Rows", "first_rounds", "reach", "running_mean", "smoothed"]
 
 FINAL_ROUNDS = 10
 """Number of last rounds whose mean is the accuracy in the tables; single rounds are noisy."""
@@ -64,11 +64,15 @@ def first_rounds(rows: Rows, targets: Sequence[float]) -> list[int]:
         rows: The rows of a run with one seed.
         targets: Accuracies in ascending order.
     """
-    accuracy = running_mean(np.array([row["test_accuracy"] for row in rows], np.float64))
-    best = np.fmax.accumulate(accuracy)
+    best = np.fmax.accumulate(smoothed(rows))
     # A mean of equal numbers can be slightly below them.
     before = [np.count_nonzero(~(best > target - 1e-9)) for target in targets]
     return [int(count) + 1 for count in before if count < len(rows)]
+
+
+def smoothed(rows: Rows) -> npt.NDArray[np.float64]:
+    """Returns the `running_mean` of the accuracy of a run with one seed."""
+    return running_mean(np.array([row["test_accuracy"] for row in rows], np.float64))
 
 
 def running_mean(values: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:

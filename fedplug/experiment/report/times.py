@@ -19,7 +19,7 @@ from fedplug import pictures
 from fedplug.experiment.report.blocks import Block, Picture, Pictures, Table, Text
 from fedplug.experiment.report.curves import SIZE, looks_of
 from fedplug.experiment.report.folder import Experiment, Run
-from fedplug.experiment.report.targets import Rows, first_rounds, running_mean
+from fedplug.experiment.report.targets import Rows, first_rounds, smoothed
 from fedplug.experiment.report.units import MISSING, amount, printable, size
 
 if TYPE_CHECKING:
@@ -136,7 +136,7 @@ def time_to_accuracy(experiments: Sequence[Experiment]) -> list[Block]:
 
 def _target(runs: Sequence[Run], configured: Sequence[float]) -> float | None:
     """Returns the first configured target, or 95 % of the highest accuracy; None if nothing was measured."""
-    smooth = np.concatenate([np.zeros(0), *(_smooth(rows) for run in runs for rows in run.repeats)])
+    smooth = np.concatenate([np.zeros(0), *(smoothed(rows) for run in runs for rows in run.repeats)])
     if not np.isfinite(smooth).any():
         return None
     return next(filter(None, configured), round(0.95 * float(np.nanmax(smooth)), 2))
@@ -252,7 +252,3 @@ def _startup(run: Run) -> float | None:
         if (timed := _timed(rows)) and rows[0]["seconds"] is not None
     ]
     return float(np.mean(found)) if found else None
-
-
-def _smooth(rows: Rows) -> npt.NDArray[np.float64]:
-    return running_mean(np.array([row["test_accuracy"] for row in rows], np.float64))
