@@ -119,7 +119,7 @@ def label_lines(axes: Axes, ends: Sequence[tuple[str, float, float, str]]) -> No
 
     Args:
         axes: The axes, with all lines and their scales.
-        ends: For each line its name, its last x and y, and its color.
+        ends: Name, last x, last y and color of each line.
     """
     to_axes = _in_axes(axes)
     named = sorted(
@@ -162,7 +162,7 @@ def label_points(axes: Axes, points: Sequence[tuple[str, float, float, str]]) ->
 
     Args:
         axes: The axes, with all points and their scales.
-        points: For each point its name, its x and y, and its color.
+        points: Name, x, y and color of each point.
     """
     size = _size_of(axes)
     to_axes = _in_axes(axes)

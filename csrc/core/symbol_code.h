@@ -75,8 +75,8 @@ Status CheckSymbols(std::int64_t count, std::int64_t bits);
 // REQUIRES: CheckSymbols(count, bits) is ok
 std::int64_t PackedSymbolBytes(std::int64_t count, int bits);
 
-// Packs symbols of one byte each. Refuses (kInvalidArgument) what CheckSymbols
-// does, and a symbol of more than `bits` bits, before it writes.
+// Packs symbols of one byte each. Returns the errors of CheckSymbols, and
+// kInvalidArgument for a symbol of more than `bits` bits, before it writes.
 //
 // SHAPE:    symbols[count], packed[PackedSymbolBytes(count, bits)]
 // THREADS:  the caller's only
@@ -84,8 +84,8 @@ std::int64_t PackedSymbolBytes(std::int64_t count, int bits);
 Status PackSymbols(const std::uint8_t* symbols, std::int64_t count, int bits,
                    std::uint8_t* packed);
 
-// The inverse, for untrusted bytes. Refuses what CheckSymbols does, and
-// (kDataLoss) unused bits that are set, before it writes.
+// The inverse, for untrusted bytes. Returns the errors of CheckSymbols, and
+// kDataLoss for unused bits that are set, before it writes.
 //
 // SHAPE:    packed[PackedSymbolBytes(count, bits)], symbols[count]
 // THREADS:  the caller's only

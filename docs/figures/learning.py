@@ -66,7 +66,7 @@ def savings(row: dict[str, str]) -> float:
 
 
 def title(table: Rows) -> str:
-    """Returns what the picture says: the savings of the smallest run, and its accuracy."""
+    """Returns the savings of the run with the fewest bytes, and its accuracy."""
     best = max(table.values(), key=savings)
     accuracy, dense = (row["accuracy, %"].split()[0] for row in (best, table[DENSE]))
     return f"{savings(best):.0f} times fewer bytes: accuracy {accuracy} instead of {dense} %"

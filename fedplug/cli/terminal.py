@@ -30,7 +30,7 @@ def prepare() -> None:
 
 
 def finish() -> None:
-    """Writes what is buffered, or discards it: Python would report it again when it exits."""
+    """Flushes standard output. If that fails, discards the rest, so that Python does not report it again."""
     try:
         sys.stdout.flush()
     except OSError:
@@ -38,5 +38,5 @@ def finish() -> None:
 
 
 def discard_output() -> None:
-    """Discards what is written to standard output from now on."""
+    """Discards all further text on standard output."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -70,11 +70,12 @@ def available() -> bool:
 def load_library() -> None:
     """Registers the compiled ops with TensorFlow, which must know them before it loads a saved model.
 
-    Calls of ops need this not: the first one registers them. docs/exporting.md has an example.
+    Programs that call an op do not need it, because the first call registers all ops. docs/exporting.md has
+    an example.
 
     Raises:
-        OpLibraryError: The op library is missing, or was built for another TensorFlow; the message says what
-            to install.
+        OpLibraryError: The op library is missing, or was built for another TensorFlow. The message names the
+            package to install.
     """
     _library()
 

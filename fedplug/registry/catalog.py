@@ -181,8 +181,8 @@ class Catalog:
 def settle_clashes(entries: Iterable[Entry]) -> list[Entry]:
     """Marks components that share kind and name, or a wire id: the order of installation never matters.
 
-    A built-in component keeps its name and its wire id: installing a plugin must not change what a program
-    does. If two plugins share a name, neither gets it. If they share a wire id, both can encode, but the
+    A built-in component keeps its name and its wire id, because installing a plugin must not change a
+    program. If two plugins share a name, neither gets it. If they share a wire id, both can encode, but the
     payloads of neither are decoded, as one would be read as the other.
     """
     named = _settled(entries, "name", lambda entry: entry.kind != OBSERVER and (entry.kind, entry.name))

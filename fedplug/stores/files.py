@@ -165,7 +165,7 @@ def _is_mine(descriptor: int, partial: Path) -> bool:
 
 
 def _clear(folder: Path, begin: str) -> None:
-    """Removes the partial results of killed processes; what cannot be removed does no harm."""
+    """Removes the partial results of killed processes. Results that cannot be removed do no harm."""
     left = re.compile(re.escape(begin) + r"[0-9a-f]{16}\.partial")
     with suppress(OSError):
         for name in filter(left.fullmatch, os.listdir(folder)):

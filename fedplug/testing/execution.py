@@ -61,7 +61,7 @@ class Execution(abc.ABC):
         """Returns the most bytes that a call takes at once, see `fedplug.testing.memory`."""
 
     def isolated(self, check: Callable[[Say], None]) -> None:
-        """Runs a check that may crash, which says what it tries next. Default: in this process."""
+        """Runs a check that may crash; it notes each attempt before it begins. Default: in this process."""
         check(lambda what: None)
 
     def tensor(self, kind: str, spec: Spec, seed: int = 0) -> Array:

@@ -1,4 +1,4 @@
-"""EF21: the client and the server keep the same memory of the client, and the client sends what changed."""
+"""EF21: client and server keep the same memory of the client, and the client sends differences from it."""
 
 from __future__ import annotations
 

@@ -171,7 +171,7 @@ class Twice(FedAvg):
 def test_a_node_that_is_asked_twice_in_a_round_loses_nothing(
     nodes: Nodes, broadcast_encoder: str | None
 ) -> None:
-    """Its updates are whole numbers: what arrived and the residual are exactly the sum of them."""
+    """Updates are whole numbers, so received values and residual are exactly their sum."""
     zeros = {name: 0 * array for name, array in new_model().items()}
     total = dict(zeros)
 

@@ -166,7 +166,7 @@ def test_decoders_come_first_and_the_broadcaster_last(
 def test_a_workflow_that_announces_no_training_is_refused_at_the_first_task(
     trains: bool, ended: list[str], tmp_path: Any
 ) -> None:
-    """As cyclic weight transfer: the server would know neither the model nor the fate of an update."""
+    """Cyclic weight transfer is such a workflow: the server does not learn which updates arrived."""
     receipts = Receipts(str(tmp_path / "receipts"), FLComponent())
     receipts.handle_event(EventType.START_RUN, contexts.context("server", ""))
     if trains:

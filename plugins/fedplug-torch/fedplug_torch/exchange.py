@@ -106,7 +106,7 @@ class Exchange:
         """Runs the body of a ``with`` on all ranks, and raises an error on all of them if one raises one.
 
         Args:
-            what: The purpose of the body, in the error: "rank 1 could not {what}: ...".
+            what: A verb phrase for the error: "rank 1 could not {what}: ...".
 
         Raises:
             RankError: The body has raised an error on a rank.
@@ -126,7 +126,7 @@ class Exchange:
         Args:
             error: The error of this rank.
             max_bytes: The same as in `all_gather`.
-            what: The verb of the error: the action that failed on a rank.
+            what: A verb phrase for the error, as in `agreed`.
 
         Raises:
             RankError: Always, on this and the other ranks.

@@ -97,8 +97,8 @@ def build_weighted_fed_avg(
             if the encoder has a ``max_weight``.
         client_weighting: A `tff.learning.ClientWeighting`, as in TFF; ``UNIFORM`` means the aggregator
             ``"mean(weights='uniform')"``. Only without ``aggregator``, which has weights of its own.
-        model_distributor: Only None; TFF's distributors do not send what ``broadcast_encoder`` makes.
-        model_aggregator: Only None; TFF's factories do not read what encoders send.
+        model_distributor: None. TFF's distributors do not send the payloads of ``broadcast_encoder``.
+        model_aggregator: None. TFF's factories do not read the payloads of encoders.
         metrics_aggregator: The aggregator of training metrics, see TFF; default:
             `tff.learning.metrics.sum_then_finalize`, or `secure_sum_then_finalize` under ``secure_sum``.
         loop_implementation: A `tff.learning.LoopImplementation`; default: `DATASET_ITERATOR`.

@@ -1,6 +1,6 @@
 """Checks of the untrusted replies to the stages of SecAgg+, which flwr reads without any.
 
-They find what a server can find without the secrets of the clients. docs/flower.md says what it cannot.
+A server finds some faults without the secrets of the clients. docs/flower.md lists the others.
 """
 
 from __future__ import annotations

@@ -175,7 +175,7 @@ class CompressedSecAggWorkflow(SecAggPlusWorkflow):
 
         Args:
             grid: The grid that sends and receives.
-            what: The content of the replies, for messages.
+            what: The kind of content of the replies, for messages.
             check: Raises an exception if a reply is refused.
             choose: Returns those of the checked replies that fit each other.
         """
