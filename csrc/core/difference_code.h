@@ -32,8 +32,7 @@
 //     1 byte   b, the number of bits of a symbol, 1 to 8
 //     part     the kRans code of the symbols
 //     part     the low bits of all steps, the lowest bit of a byte first;
-//     unused
-//              bits are 0
+//              unused bits are 0
 //   A step of magnitude m has max(0, floor(log2 m) - t) low bits, l, with t = 1
 //   for w = 64 and otherwise 2, and the symbol
 //   2 (2^t l + (m >> l) - 1), plus 1 if it is negative.
@@ -76,9 +75,9 @@ Status EncodeDifference(const std::uint8_t* before, const std::uint8_t* after,
 // The inverse, for untrusted bytes: a code that is not laid out in this way for
 // these old elements is kDataLoss, and `after` then holds anything.
 //
-// SHAPE, THREADS, COST: as above; code[bytes], `after` overlaps nothing.
-// Scratch
-//           memory of a segment and thread is at most 13 bytes per element.
+// SHAPE, THREADS: as above; code[bytes], `after` overlaps nothing
+// COST:     as above; scratch memory of a segment and thread is at most 13
+//           bytes per element
 Status DecodeDifference(const std::uint8_t* code, std::int64_t bytes,
                         const std::uint8_t* before, std::int64_t count,
                         ElementLayout layout, Parallel& threads,

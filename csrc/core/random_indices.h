@@ -13,10 +13,10 @@ namespace fedplug {
 // Refuses other numbers than 0 <= count <= size < 2^31.
 Status CheckDraw(std::int64_t count, std::int64_t size);
 
-// Run i begins at floor(i * size / count); from its length and number i of
-// tf.random.stateless_uniform([count], seed=[seed, 0], dtype=float64,
-// alg="philox") follows indices[i] = begin + min(floor(number * length), length
-// - 1).
+// Run i has `length` indices, from begin = floor(i * size / count) on:
+//   indices[i] = begin + min(floor(number * length), length - 1)
+// where `number` is element i of tf.random.stateless_uniform([count],
+// seed=[seed, 0], dtype=float64, alg="philox").
 //
 // REQUIRES: CheckDraw(count, size) is ok (checked)
 // SHAPE:    indices[count]

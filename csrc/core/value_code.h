@@ -50,10 +50,10 @@
 // that the number floor(1 / relative) + 2 has. In double: p is a power of two
 // as for kCodebook, M the largest magnitude times p, and for a T with s bits in
 // its significand and the smallest number 2^d
-//   w = (highest * p - lowest * p) * (2 relative * (1 - 2^-50))
-//   e = M * (1.25 * 2^(1 - s) + 2^-49) + 2^(d + 1) * p, the power at least
-//   -1022 step = the larger of w - e and the largest power of two up to w; 0 if
-//   w is
+//   w    = (highest * p - lowest * p) * (2 relative * (1 - 2^-50))
+//   e    = M * (1.25 * 2^(1 - s) + 2^-49) + 2^(d + 1) * p, the power at least
+//          -1022
+//   step = the larger of w - e and the largest power of two up to w; 0 if w is
 // A value is multiple q(x) = round(x * p * (1 / step)), 0 if step is, and has
 // the level q(x) - q(lowest); it becomes (q(lowest) + level) * step * (1 / p),
 // or the nearer extreme, rounded to T. Why that keeps the bound: e / 2 is more

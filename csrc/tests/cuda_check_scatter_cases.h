@@ -1,8 +1,7 @@
 // Test cases of the CUDA decoding. A Machine (cuda_check_cases.h) has
 //   Scatter(input)        ->  ScatterOutput of ScatterDecodeAdd
 //   Decode(input)         ->  ScatterOutput of ScatterDecode, which must not
-//   see
-//                             what the accumulator held
+//                             see the accumulator's old values
 #ifndef FEDPLUG_TESTS_CUDA_CHECK_SCATTER_CASES_H_
 #define FEDPLUG_TESTS_CUDA_CHECK_SCATTER_CASES_H_
 

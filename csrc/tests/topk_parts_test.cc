@@ -1,6 +1,5 @@
 // The parts of the selection that have a promise of their own: where chunks and
-// blocks begin, the keys around
-// a rank, and the key at it.
+// blocks begin, the keys around a rank, and the key at it.
 #include <algorithm>
 #include <functional>
 

@@ -16,10 +16,10 @@ namespace fedplug::cuda::topk {
 
 using fedplug::topk::SampleRanks;
 
-// The Digits (histogram.h) of a band: those keys are counted that
-// are in [base, base + 2^bits), 2^shift of them by each bin. A band that is
-// open, with all bits of a key, counts whatever is at its base or above, and
-// what is beyond the other bins by the last one.
+// The Digits (histogram.h) of a band: counts the keys in
+// [base, base + 2^bits), 2^shift of them by each bin. An open band has all bits
+// of a key: it counts every key at its base or above, and its last bin counts
+// those beyond the other bins.
 template <typename T>
 struct Band {
   using Bits = FloatBitsOf<T>;

@@ -17,19 +17,23 @@
 //                  tensors and their indices, and move it out of the residual
 // After each step but Settle and Emit there is a barrier of all blocks of the
 // scope, and every block computes the consequences of all counts itself
-// (together.h), with equal results. COST, per element: AddAndList reads delta
-// and residual_in and writes residual_out, 3 * sizeof(T) bytes; under kError in
-// place it writes 2 bytes of log besides. Per listed entry, 2 bytes of scratch
-// and one gather from residual_out for each later step. Before, a sample of
-// 1/16 of the elements, 2^17 at most, is read, twice where they have 8 bytes. A
-// missed band costs 2 * sizeof(T) + 2 bytes an element more; a refusal,
-// 3 * sizeof(T), and 2 where there is a log. Barriers, where the band is no
-// wider than usual: 5 for float, 9 for double.
+// (together.h), with equal results.
 //
-// With a k for each tensor, the blocks are divided among the tensors (List::
-// TeamOf), and every team selects for itself. Under kError all blocks first
-// read all sums, 2 * sizeof(T) bytes an element more (CheckSums), so that no
-// team writes what another must refuse.
+// COST:  per element, 3 * sizeof(T) bytes: AddAndList reads delta and
+//        residual_in and writes residual_out. Under kError in place it writes 2
+//        bytes of log besides.
+//        Per listed entry, 2 bytes of scratch, and one gather from residual_out
+//        for each later step.
+//        A sample of 1/16 of the elements, 2^17 at most, is read before, twice
+//        where they have 8 bytes.
+//        A missed band costs 2 * sizeof(T) + 2 bytes more per element. A
+//        refusal costs 3 * sizeof(T), and 2 where there is a log.
+//        Barriers: 5 for float, 9 for double if the band has the usual width.
+//
+// With a k for each tensor, the blocks are divided among the tensors
+// (List::TeamOf), and every team selects for itself. Under kError all blocks
+// first read all sums (CheckSums), so that no team writes before another
+// refuses. That costs 2 * sizeof(T) bytes more per element.
 #ifndef FEDPLUG_CUDA_TOPK_BANDED_H_
 #define FEDPLUG_CUDA_TOPK_BANDED_H_
 

@@ -63,8 +63,7 @@ FEDPLUG_HOST_DEVICE void ForValues(const Entries& entries, const Job<T>& job,
   }
 }
 
-// Counts those entries of a block that `digits` counts
-// (histogram.h).
+// Counts those entries of a block that `digits` counts (histogram.h).
 template <typename Entries>
 struct EntryCounts {
   std::uint32_t histogram[kBins];

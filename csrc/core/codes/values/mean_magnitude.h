@@ -14,9 +14,8 @@ namespace fedplug {
 // smaller one of an odd number) is added to the lower half until one is left.
 // At most the largest finite number of T; 0 for n = 0.
 //
-// REQUIRES: 0 <= n < 2^31; every value is finite;
-//           IsSupported(level). T is float, double, Half or
-//           BFloat16
+// REQUIRES: 0 <= n < 2^31; every value is finite; IsSupported(level). T is
+//           float, double, Half or BFloat16
 // SHAPE:    values[n]
 // THREADS:  uses `parallel`; the result depends neither on the number of
 //           threads nor on the SIMD level
