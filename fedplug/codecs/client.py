@@ -5,46 +5,22 @@ from __future__ import annotations
 import hashlib
 import logging
 from collections.abc import Mapping
-from typing import Any, NamedTuple, NoReturn
+from typing import Any, NoReturn
 
 import numpy as np
 
 from fedplug.codecs.encoding import Codec, as_round
 from fedplug.codecs.metrics import TensorMetrics
+from fedplug.codecs.pending import StoredPending
 from fedplug.errors import ArgumentError, StoreError
 from fedplug.stores.base import StateStore
 
 __all__ = ["ClientCodec"]
 
-
 _log = logging.getLogger("fedplug")
 
-
-class _Slots(NamedTuple):
-    """The places of a client's state and of the pending one in the store: two slots take turns.
-
-    Attributes:
-        current: The slot of the client's state; None before a payload was accepted.
-        pending: The receipt of the last payloads, until it is settled.
-        accepted: The receipt of the payloads that belong to ``current``.
-        training: The name of the training in which they were encoded.
-    """
-
-    current: str | None = None
-    pending: str | None = None
-    accepted: str | None = None
-    training: str = ""
-
-    @property
-    def free(self) -> str:
-        """The slot of the pending state, or of the next one."""
-        return "second" if self.current == "first" else "first"
-
-    def settled(self, is_accepted: bool) -> _Slots:
-        """Returns the slots after the decision on the pending payloads."""
-        if is_accepted:
-            return self._replace(current=self.free, pending=None, accepted=self.pending)
-        return self._replace(pending=None)
+_STATE, _ANSWER = "state", "answer"
+"""The parts of a client's state in the store: the codec's state, and the payloads that led to it."""
 
 
 class ClientCodec:
@@ -95,9 +71,7 @@ class ClientCodec:
         self._client = f"client {client_id}"
         self._training = training
         signature = {"codec": repr(codec.encoder), "min_size": codec.min_size}
-        self._kept = store.open_process(self._client, signature)
-        self._round = self._kept.last_round  # of the store; each commit has the next one
-        self._stored = self._now = _Slots(**(self._kept.metadata or {}))
+        self._kept = StoredPending(store.open_process(self._client, signature))
 
     def __repr__(self) -> str:
         return f"ClientCodec({str(self._codec.encoder)!r}, {self._client!r})"
@@ -116,7 +90,7 @@ class ClientCodec:
     @property
     def pending(self) -> str | None:
         """The receipt of the last payloads; None if it is settled."""
-        return self._now.pending
+        return self._kept.pending
 
     def encode_model(
         self,
@@ -147,37 +121,29 @@ class ClientCodec:
             NonFiniteError: An array has a NaN or an infinity, see `Codec.encode_model`.
             StoreError: The next state cannot be stored. Like all errors, it leaves the state unchanged.
         """
-        current, pending = self._now.current, self._now.pending
-        if pending is not None:
+        kept = self._kept
+        if kept.pending is not None:
             raise ArgumentError(
-                f"payload {pending} of this client is not settled; call settle(receipt) with what the server "
-                "accepted, or settle(None)"
+                f"payload {kept.pending} of this client is not settled; call settle(receipt) with what the "
+                "server accepted, or settle(None)"
             )
-        if self._kept.last_round != self._round:
+        if not kept.is_newest:
             raise ArgumentError(
                 f"another object has encoded updates of {self._client} since, and nothing has changed; make "
                 "a new ClientCodec"
             )
         round_num = as_round(round_num)
-        if self._stored.training == self._training and round_num < _round_of(self._stored.pending):
-            if self._now.accepted != self._stored.pending:
-                self._now = self._stored  # an old message does not decide
+        training = kept.metadata
+        if training.get("name") != self._training:
+            training = {"name": self._training, "begins_after": kept.accepted}
+        elif round_num < _round_of(kept.sent):
+            kept.reopen()  # an old message does not decide
             return self._answer_again(list(arrays), round_num)
-        kept = self._kept.read_clients([current]).get(current) if current else None
-        state, dropped = self._codec.carry_over(kept, arrays)
-        payloads, next_state = self._codec.encode_model(arrays, state, round_num, metrics=metrics, base=base)
+        state, dropped = self._codec.carry_over(kept.read(_STATE), arrays)
+        payloads, after = self._codec.encode_model(arrays, state, round_num, metrics=metrics, base=base)
         receipt = _receipt(payloads, round_num)
-        accepted = self._now.accepted if self._stored.training == self._training else None
-        after = _Slots(current, receipt, accepted, self._training)
-        number = 0 if self._round is None else self._round + 1
         answer = {name: np.frombuffer(payload, np.uint8) for name, payload in payloads.items()}
-        self._kept.commit(
-            number,
-            client_states={after.free: next_state, _answer(after.free): answer},
-            server_state={},
-            metadata=after._asdict(),
-        )
-        self._stored, self._now, self._round = after, after, number
+        kept.commit({_STATE: after, _ANSWER: answer}, receipt, metadata=training)
         if dropped:
             _log.warning(
                 "%s: the model has changed; the residuals of arrays %s are dropped", self._client, dropped
@@ -194,29 +160,20 @@ class ClientCodec:
         Returns:
             Whether it was the pending receipt, so that its state is now the client's state.
         """
-        pending = self._stored.pending
-        if pending is None or (self._now.pending is None and self._now.accepted == pending):
-            return False
-        is_accepted = accepted == pending
-        self._now = self._stored.settled(is_accepted)
-        return is_accepted
+        return self._kept.settle([accepted])
 
     def _answer_again(self, names: list[str], round_num: int) -> tuple[dict[str, bytes], str]:
         """Returns the payloads that were accepted last, if they belong to this round."""
-        current, accepted = self._now.current, self._now.accepted
-        if current is not None and accepted is not None and _round_of(accepted) == round_num:
-            answer = self._kept.read_clients([_answer(current)])[_answer(current)]
+        accepted = self._kept.accepted
+        is_ours = accepted != self._kept.metadata["begins_after"]
+        if accepted is not None and is_ours and _round_of(accepted) == round_num:
+            answer = self._kept.read(_ANSWER) or {}
             if answer.keys() == set(names):
                 return {name: answer[name].tobytes() for name in names}, accepted
         raise ArgumentError(
-            f"round {round_num} is older than payload {self._stored.pending} of this client, and nothing has "
+            f"round {round_num} is older than payload {self._kept.sent} of this client, and nothing has "
             "changed; leave the message unanswered, or name a new training by ClientCodec(..., training=...)"
         )
-
-
-def _answer(slot: str) -> str:
-    """Returns the key of the payloads that belong to a slot's state."""
-    return f"{slot} answer"
 
 
 def _round_of(receipt: str | None) -> int:

@@ -17,12 +17,12 @@ from flwr.compat.common import recorddict_compat as compat
 from numpy.typing import NDArray
 
 import fedplug
+from fedplug.codecs.pending import StoredPending
 from fedplug.encoders.standalone.sharedk import SharedK
 from fedplug.secure import MaskedSum, pack
 from fedplug_flower import differences
 from fedplug_flower.records import MASKED_KEY, Request
 from fedplug_flower.replies import the_model
-from fedplug_flower.secagg.residual import Residual
 from fedplug_flower.secagg.round_terms import receipt_of, setup_of, zeros_like
 from fedplug_flower.states import state_url
 
@@ -96,13 +96,18 @@ class CompressedSecAggMod:
         request: Request,
         context: Context,
     ) -> NDArray[np.float64]:
-        """Keeps the store open only for this call, like `CompressMod`."""
+        """Keeps the store open only for this call, like `CompressMod`.
+
+        `fedplug.ClientCodec` is not for masked updates: its receipt is a digest of the payload, with which
+        the server could test guesses.
+        """
         url = state_url(context, request.training, request.gone, self._state_dir)
         with fedplug.open_store(url) as store:
-            residual = Residual(store, request.encoder)
-            state = residual.read(request.accepted) or masked.init_client()
-            vector, state = masked.encode(update, state, request.message, weight=weight)
-            residual.write(state, receipt_of(request.round_num, context.node_id), request.accepted)
+            kept = StoredPending(store.open_process("masked", request.encoder))
+            kept.settle(request.accepted)
+            state = kept.read("state") or masked.init_client()
+            vector, after = masked.encode(update, state, request.message, weight=weight)
+            kept.commit({"state": after}, receipt_of(request.round_num, context.node_id))
         return masked.signed(vector).astype(np.float64)
 
 

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 import fedplug
 from fedplug.codecs.arrays import named_arrays
+from fedplug.codecs.pending import StoredPending
 from fedplug.errors import StateError
 from fedplug.secure import MaskedSum
 from fedplug.stores import StateStore
@@ -20,26 +21,16 @@ __all__ = ["Replica"]
 
 Arrays = dict[str, NDArray[Any]]
 
-_MODEL, _SERVER = "model/", "server/"
+_MODEL, _SERVER, _SENT = "model/", "server/", "sent"
+_APPLIED = "fingerprint before the last sum"
 _REMEDY = "start the job again, and let it wait for all sites in every round"
 
 
 class _Kept(NamedTuple):
-    """The state in the store.
-
-    Attributes:
-        model: The model, by name.
-        server: The server's state of the masked sum.
-        residual: The residual before the update that was sent last.
-        sent: The residual after it.
-        applied: The fingerprint before the last sum; None before the first one.
-    """
+    """The model and the server's state of the masked sum in the store, by name."""
 
     model: Arrays
     server: Arrays
-    residual: Arrays
-    sent: Arrays
-    applied: int | None
 
 
 class Replica:
@@ -66,7 +57,8 @@ class Replica:
         self._encoder: Any = fedplug.encoder(encoder)
         self._sites, self._site = sites, site
         signature = {"encoder": fedplug.to_config(self._encoder), "sites": list(sites)}
-        self._state = store.open_process("homomorphic encryption", signature)
+        self._store = store.open_process("homomorphic encryption", signature)
+        self._residual = StoredPending(self._store)
 
     def begin(self, model: Mapping[str, Any]) -> None:
         """Starts from a model, which all sites get; an earlier state is discarded.
@@ -76,8 +68,8 @@ class Replica:
         """
         arrays = named_arrays(model)
         masked, _ = self._sums(arrays)
-        client = masked.init_client()
-        self._commit(_Kept(arrays, masked.init_server(), client, client, None))
+        self._residual.forget()
+        self._commit(_Kept(arrays, masked.init_server()), metadata={})
 
     def encode(self, update: Mapping[str, Any], weight: float) -> NDArray[np.float64]:
         """Returns the vector of an update; its residual counts when the update is in a sum.
@@ -89,14 +81,17 @@ class Replica:
         """
         kept = self._read()
         masked, sums = self._sums(kept.model)
-        vector, sent = masked.encode(update, kept.residual, masked.message(kept.server), weight=weight)
-        return self._vector(kept._replace(sent=sent), sums, masked.signed(vector))
+        residual = self._residual.read("residual") or masked.init_client()
+        vector, after = masked.encode(update, residual, masked.message(kept.server), weight=weight)
+        self._commit(kept, {"residual": after})
+        return sums.vector(self._site, _fingerprint(kept), masked.signed(vector))
 
     def no_update(self) -> NDArray[np.float64]:
         """Returns the vector of a site without an update."""
         kept = self._read()
         masked, sums = self._sums(kept.model)
-        return self._vector(kept._replace(sent=kept.residual), sums, masked.signed(masked.no_update()))
+        self._commit(kept)
+        return sums.vector(self._site, _fingerprint(kept), masked.signed(masked.no_update()))
 
     def apply(self, mean: Any) -> tuple[Arrays, tuple[str, ...]]:
         """Applies the decrypted mean of a round's vectors; the same one again changes nothing.
@@ -111,9 +106,10 @@ class Replica:
         kept = self._read()
         masked, sums = self._sums(kept.model)
         found = sums.read(mean)
-        if found.fingerprint is not None and found.fingerprint == kept.applied:
+        applied = self._residual.metadata.get(_APPLIED)
+        if found.fingerprint is not None and found.fingerprint == applied:
             return kept.model, found.sites
-        here = self._fingerprint(kept)
+        here = _fingerprint(kept)
         if found.fingerprint != here:
             whose = "models that differ" if found.fingerprint is None else "another model than this site's"
             raise StateError(
@@ -123,48 +119,45 @@ class Replica:
             )
         update, server = masked.decode(found.integers, kept.server)
         model = {name: np.asarray(array + update.update[name]) for name, array in kept.model.items()}
-        residual = kept.sent if self._site in found.sites else kept.residual
-        self._commit(_Kept(model, server, residual, residual, here))
+        self._residual.settle([_SENT] if self._site in found.sites else [])
+        self._commit(_Kept(model, server), metadata={_APPLIED: here})
         return model, found.sites
-
-    def _vector(self, kept: _Kept, sums: EncryptedSum, signed: NDArray[np.int64]) -> NDArray[np.float64]:
-        self._commit(kept)
-        return sums.vector(self._site, self._fingerprint(kept), signed)
 
     def _sums(self, model: Arrays) -> tuple[MaskedSum, EncryptedSum]:
         masked = MaskedSum(self._encoder, model)
         return masked, EncryptedSum(masked, self._sites)
 
-    def _fingerprint(self, kept: _Kept) -> int:
-        """Returns 24 bits that depend on every bit of the model and of the server's state."""
-        found = 0
-        for name, array in [*kept.model.items(), *kept.server.items()]:
-            found = zlib.crc32(np.ascontiguousarray(array).tobytes(), zlib.crc32(name.encode(), found))
-        return found & 0xFFFFFF
-
     def _read(self) -> _Kept:
-        arrays = self._state.read_server()
+        arrays = self._store.read_server()
         if arrays is None:
             raise StateError(
                 f"this site has no model, because it did not take part in the first round: {_REMEDY}"
             )
-        clients = self._state.read_clients(["residual", "sent"])
-        applied = self._state.metadata["applied"]
-        return _Kept(
-            _part(arrays, _MODEL), _part(arrays, _SERVER), clients["residual"], clients["sent"], applied
-        )
+        return _Kept(_part(arrays, _MODEL), _part(arrays, _SERVER))
 
-    def _commit(self, kept: _Kept) -> None:
-        last = self._state.last_round
-        self._state.commit(
-            0 if last is None else last + 1,
-            client_states={"residual": kept.residual, "sent": kept.sent},
+    def _commit(
+        self,
+        kept: _Kept,
+        after: Mapping[str, Arrays] | None = None,
+        metadata: Mapping[str, Any] | None = None,
+    ) -> None:
+        self._residual.commit(
+            after,
+            _SENT,
             server_state={
                 **{_MODEL + name: array for name, array in kept.model.items()},
                 **{_SERVER + name: array for name, array in kept.server.items()},
             },
-            metadata={"applied": kept.applied},
+            metadata=metadata,
         )
+
+
+def _fingerprint(kept: _Kept) -> int:
+    """Returns 24 bits that depend on every bit of the model and of the server's state."""
+    found = 0
+    for name, array in [*kept.model.items(), *kept.server.items()]:
+        found = zlib.crc32(np.ascontiguousarray(array).tobytes(), zlib.crc32(name.encode(), found))
+    return found & 0xFFFFFF
 
 
 def _part(arrays: Mapping[str, NDArray[Any]], prefix: str) -> Arrays:
