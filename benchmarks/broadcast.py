@@ -25,8 +25,8 @@ import tensorflow_federated as tff
 
 import fedplug
 from fedplug.diagnostics.environment import environment
-from fedplug.experiment.config import DataConfig
-from fedplug.experiment.data import load_data
+from fedplug.tff.experiment.config import DataConfig
+from fedplug.tff.experiment.data import load_data
 from fedplug.tff.process.aggregation.encoded_aggregation import model_encoder
 from fedplug.tff.process.distribution.broadcast import EncodedBroadcast
 

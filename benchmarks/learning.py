@@ -21,11 +21,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fedplug import experiment
 from fedplug.diagnostics.environment import environment
-from fedplug.experiment.report.folder import Experiment, Run, read_experiments
-from fedplug.experiment.report.tables import summarize
-from fedplug.experiment.report.targets import Reached, reach
+from fedplug.tff import experiment
+from fedplug.tff.experiment.report.folder import Experiment, Run, read_experiments
+from fedplug.tff.experiment.report.tables import summarize
+from fedplug.tff.experiment.report.targets import Reached, reach
 
 HERE = Path(__file__).parent
 CONFIG = HERE / "learning.toml"

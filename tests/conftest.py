@@ -55,7 +55,7 @@ LONGEST = (
     "plugins/fedplug-postgres/tests/",
     "tests/tff/training/",
     "tests/tff/runtime/",
-    "tests/experiment/",
+    "tests/tff/experiment/",
     "tests/ops/",
 )
 """Begun first, so that in the end no process waits for another that has just begun with a long file."""

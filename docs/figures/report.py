@@ -15,7 +15,7 @@ from pathlib import Path
 from PIL import Image
 from playwright.sync_api import sync_playwright
 
-from fedplug.experiment.report import write_report
+from fedplug.tff.experiment.report import write_report
 
 _WIDTH, _MARGIN = 1100, 24
 _COLORS = 96  # enough for text and lines, with a third of the bytes

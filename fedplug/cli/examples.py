@@ -78,7 +78,7 @@ def _list(arguments: argparse.Namespace) -> int:
 def _run(arguments: argparse.Namespace) -> int:
     path = _path(arguments.name)
     if path.suffix == ".toml":
-        from fedplug import experiment
+        from fedplug.tff import experiment
 
         experiment.main(path)
         return 0

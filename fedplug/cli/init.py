@@ -12,7 +12,7 @@ from fedplug.errors import ConfigError
 
 __all__ = ["add_parser"]
 
-_TEMPLATE = Path(__file__).parents[1] / "experiment" / "template.toml"
+_TEMPLATE = Path(__file__).parents[1] / "tff" / "experiment" / "template.toml"
 
 
 def add_parser(commands: Any, common: argparse.ArgumentParser) -> None:

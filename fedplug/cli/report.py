@@ -29,7 +29,7 @@ def add_parser(commands: Any, common: argparse.ArgumentParser) -> None:
 
 
 def _run(arguments: argparse.Namespace) -> int:
-    from fedplug.experiment.report import write_report
+    from fedplug.tff.experiment.report import write_report
 
     folders = arguments.folders
     out = arguments.out or Path(folders[0] if len(folders) == 1 else ".") / "report.html"

@@ -45,7 +45,7 @@ def add_parser(commands: Any, common: argparse.ArgumentParser) -> None:
 
 
 def _run(arguments: argparse.Namespace) -> int:
-    from fedplug import experiment
+    from fedplug.tff import experiment
 
     experiment.main(
         arguments.configs,

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any
 from fedplug.cli import table
 from fedplug.cli.terminal import printable
 from fedplug.errors import ConfigError
-from fedplug.experiment.metric import in_words
+from fedplug.tff.experiment.metric import in_words
 
 if TYPE_CHECKING:
-    from fedplug.experiment.watching import Progress
+    from fedplug.tff.experiment.watching import Progress
 
 __all__ = ["add_parser"]
 
@@ -50,7 +50,7 @@ def _run(arguments: argparse.Namespace) -> int:
 
 
 def _require_experiment(folder: Path) -> None:
-    from fedplug.experiment.watching import Rows, existing, read_progress
+    from fedplug.tff.experiment.watching import Rows, existing, read_progress
 
     if read_progress(folder, Rows(folder / "metrics.jsonl")) is None:
         raise ConfigError(
@@ -60,21 +60,21 @@ def _require_experiment(folder: Path) -> None:
 
 
 def _show_once(folder: Path) -> None:
-    from fedplug.experiment.watching import Rows, read_progress
+    from fedplug.tff.experiment.watching import Rows, read_progress
 
     progress = read_progress(folder, Rows(folder / "metrics.jsonl"))
     print(_waiting(folder) if progress is None else _page(folder, progress))
 
 
 def _waiting(folder: Path) -> str:
-    from fedplug.experiment.watching import existing
+    from fedplug.tff.experiment.watching import existing
 
     return printable(f"waiting for an experiment in {folder}{existing(folder)}")
 
 
 def _follow_in_place(folder: Path, interval: float) -> None:
     """Draws the page over the previous one until the experiment has finished."""
-    from fedplug.experiment.watching import Rows, read_progress
+    from fedplug.tff.experiment.watching import Rows, read_progress
 
     log, drawn = Rows(folder / "metrics.jsonl"), ""
     while True:
@@ -91,7 +91,7 @@ def _follow_in_place(folder: Path, interval: float) -> None:
 
 def _follow_by_line(folder: Path, interval: float) -> None:
     """Prints a line for every finished round, and the page at the end; for files and pipes."""
-    from fedplug.experiment.watching import Rows, read_progress
+    from fedplug.tff.experiment.watching import Rows, read_progress
 
     log, waiting = Rows(folder / "metrics.jsonl"), False
     shown: set[tuple[Any, ...]] | None = None
@@ -151,7 +151,7 @@ def _score(value: float | None) -> str:
 
 
 def _bytes(number: float) -> str:
-    from fedplug.experiment.byte_units import byte_unit
+    from fedplug.tff.experiment.byte_units import byte_unit
 
     scale, unit = byte_unit(number)
     return f"{number:.0f} B" if unit == "B" else f"{number / scale:.2f} {unit}"

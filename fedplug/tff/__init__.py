@@ -1,4 +1,4 @@
-"""Everything that only users of TensorFlow Federated need: processes, runtimes, training, aggregators.
+"""Everything for users of TensorFlow Federated: aggregators, processes, runtimes, training, experiments.
 
 The submodules are imported on first use, so that ``fedplug.tff`` can be named without loading TensorFlow.
 """

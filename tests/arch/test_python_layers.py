@@ -54,13 +54,13 @@ BELOW = {
     "pictures": ("stores",),
     "diagnostics": ("codecs", "differences", "pictures", "tff/training"),
     "testing": ("codecs", "tff/training"),
-    "experiment": ("__init__", "diagnostics"),
-    "cli": ("experiment", "testing"),
+    "tff/experiment": ("__init__", "diagnostics"),
+    "cli": ("tff/experiment", "testing"),
     "__main__": ("cli",),
 }
 # What may import TensorFlow: these layers, folders and files.
 ABOVE_TENSORFLOW = (
-    *["diagnostics", "experiment", "ops/_reference", "ops/_tensorflow", "tff"],
+    *["diagnostics", "ops/_reference", "ops/_tensorflow", "tff"],
     *["testing/aggregator.py", "testing/on_tensorflow.py", "testing/runtime.py"],
 )
 # What may import it in functions only, so that the module is there without it.
@@ -68,7 +68,7 @@ TENSORFLOW_WHEN_CALLED = (
     *["encoders/model/break_even.py", "testing/encoder_graphs.py"],
     *["testing/encoder_together.py", "testing/memory.py", "testing/schedule.py"],
 )
-ABOVE_TFF = ("diagnostics", "experiment", "testing", "tff")
+ABOVE_TFF = ("diagnostics", "testing", "tff")
 
 
 @functools.cache

@@ -65,7 +65,7 @@ def test_nor_does_the_report_of_an_experiment(tmp_path):
     row = '{"run": "a", "round": 1, "uplink_bytes": 1, "downlink_bytes": 1, "clients": 1, "payloads": 1}'
     (tmp_path / "metrics.jsonl").write_text(row)
     statement = (
-        "from pathlib import Path; from fedplug.experiment.report import write_report; "
+        "from pathlib import Path; from fedplug.tff.experiment.report import write_report; "
         f"folder = Path({str(tmp_path)!r}); write_report([folder], folder / 'report.html')"
     )
     assert loaded_by(statement, "'tensorflow' in sys.modules") == "False"

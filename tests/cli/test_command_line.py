@@ -14,9 +14,10 @@ import pytest
 import safetensors.numpy
 
 import fedplug
-from fedplug import cli, experiment
+from fedplug import cli
 from fedplug.cli import main
 from fedplug.errors import ConfigError
+from fedplug.tff import experiment
 
 
 def run_python(*arguments):

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from fedplug import experiment
 from fedplug.cli import examples, main
+from fedplug.tff import experiment
 
 
 def test_every_example_is_listed_with_the_first_line_of_its_description(capsys) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 
 from fedplug.cli import main
-from fedplug.experiment.config import (
+from fedplug.tff.experiment.config import (
     DataConfig,
     ExperimentConfig,
     ModelConfig,

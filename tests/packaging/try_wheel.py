@@ -12,7 +12,7 @@ import numpy as np
 import fedplug
 from fedplug import kernels
 from fedplug.cli import main
-from fedplug.experiment import report
+from fedplug.tff.experiment import report
 
 assert Path(fedplug.__file__).is_relative_to(sys.prefix), fedplug.__file__
 update, residual = np.random.default_rng(0).normal(size=(2, 100_000)).astype(np.float32)

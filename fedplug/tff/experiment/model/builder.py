@@ -1,0 +1,221 @@
+"""The model of an experiment: built from a seed, passed to TFF, and checked against the data first."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import tensorflow as tf
+import tensorflow_federated as tff
+
+from fedplug.errors import ConfigError, FedplugError
+from fedplug.tff.experiment import imports
+from fedplug.tff.experiment.config import ModelConfig
+from fedplug.tff.experiment.data import FederatedData
+from fedplug.tff.experiment.data.federated import Examples, as_examples
+from fedplug.tff.experiment.model import named
+from fedplug.tff.experiment.model.network import build_network
+
+__all__ = ["ModelBuilder", "element_spec"]
+
+_FEW = 32
+
+_OF_TFF = tff.learning.models.VariableModel | tff.learning.models.FunctionalModel
+
+
+def element_spec(data: FederatedData) -> Any:
+    """Returns the type of a batch of the clients' data: a pair for arrays, the dataset's own type otherwise.
+
+    Raises:
+        ConfigError: The first client's data are of an unsupported type.
+    """
+    name, first = next(iter(data.clients.items()))
+    if callable(first):
+        first = first(1)
+    if isinstance(first, tf.data.Dataset):
+        return first.element_spec
+    if isinstance(first, tuple | list) and len(first) == 2:
+        x, y = first
+        arrays = first if isinstance(first, Examples) else as_examples(x, y, f"client {name!r}")
+        return tuple(tf.TensorSpec([None, *array.shape[1:]], array.dtype) for array in arrays)
+    raise ConfigError(
+        f"the data of client {name!r} are a {type(first).__name__}; they must be a pair of arrays (x, y), a "
+        "tf.data.Dataset of batches, or a function from the round number to one"
+    )
+
+
+class ModelBuilder:
+    """Builds the model of a configuration for the data of an experiment.
+
+    Attributes:
+        spec: The type of a batch.
+    """
+
+    def __init__(self, config: ModelConfig, data: FederatedData, folder: Path = Path()) -> None:
+        """Builds the model once to check that it accepts the data.
+
+        Args:
+            config: The configuration of the model.
+            data: The data of any seed; all have examples of the same type.
+            folder: The folder of the configuration file, where functions are searched first.
+
+        Raises:
+            ConfigError: A function cannot be found or returns no model, or the model rejects the data.
+        """
+        self._config = config
+        self._folder = folder
+        self._model_fns: dict[int, Any] = {}
+        self._where = f"[model] build {config.build!r}" if config.build else "[model]"
+        self.spec = element_spec(data)
+        self._labels, self._outputs = _targets(data, self.spec)
+        self._function = imports.function(config.build, "[model] build", folder) if config.build else None
+        if self._function is None and self._outputs is None:
+            raise ConfigError(
+                "[model] has no build; it must name a function, because these data do not show the number of "
+                "classes"
+            )
+        model = self.build(0)
+        if isinstance(model, tf.keras.Model):
+            self._check_keras(model, data)
+        elif config.loss or config.metrics:
+            raise ConfigError(
+                f"{self._where} returned a model of TFF, which has its own loss and metrics: leave these out"
+            )
+        else:
+            self._check_tff(model)
+
+    def build(self, seed: int) -> Any:
+        """Builds a Keras model, or a `VariableModel` or `FunctionalModel` of `tff.learning.models`.
+
+        Raises:
+            ConfigError: The function fails, or returns something else.
+        """
+        if self._function is None:
+            assert self._outputs is not None
+            x = self.spec[0]
+            return build_network(self._config, tf.TensorSpec(x.shape[1:], x.dtype), self._outputs, seed)
+        tf.keras.utils.set_random_seed(seed)  # for functions that do not use the seed themselves
+        offered = {"seed": seed, "element_spec": self.spec}
+        model = imports.call(self._function, self._where, self._config.arguments, offered)
+        if not isinstance(model, tf.keras.Model | _OF_TFF):
+            raise ConfigError(
+                f"{self._where} returned a {type(model).__name__}; it must be a Keras model, or a "
+                "VariableModel or FunctionalModel of tff.learning.models"
+            )
+        if isinstance(model, tf.keras.Model):
+            if model._is_compiled:
+                raise ConfigError(
+                    f"{self._where} returned a compiled model; write loss and metrics into [model]"
+                )
+            if not model.built:
+                raise ConfigError(
+                    f"{self._where} returned a model without weights; give its first layer an input shape"
+                )
+        return model
+
+    def model_fn(self, seed: int) -> Callable[[], Any] | Any:
+        """Returns TFF's model argument: a function or a `FunctionalModel`, always the same per seed."""
+        if seed not in self._model_fns:
+            self._model_fns[seed] = self._model_fn(seed)
+        return self._model_fns[seed]
+
+    def _model_fn(self, seed: int) -> Callable[[], Any] | Any:
+        if isinstance(model := self.build(seed), tff.learning.models.FunctionalModel):
+            return model
+
+        def build() -> Any:
+            model = self.build(seed)
+            if not isinstance(model, tf.keras.Model):
+                return model
+            return tff.learning.models.from_keras_model(
+                model, loss=self.loss(model), input_spec=self.spec, metrics=self.metrics(model)
+            )
+
+        return build
+
+    def initial_weights(self, seed: int) -> Any:
+        """Returns the initial `tff.learning.models.ModelWeights` of a training with this seed."""
+        model = self.build(seed)
+        if isinstance(model, tff.learning.models.FunctionalModel):
+            return tff.learning.models.ModelWeights(*model.initial_weights)
+        return tff.learning.models.ModelWeights.from_model(model)
+
+    def loss(self, model: tf.keras.Model) -> tf.keras.losses.Loss:
+        """Returns the configured loss, or the default for the labels."""
+        name = self._config.loss or named.default_loss(self._labels, model.output_shape[-1])
+        return named.loss(name, model, self._folder)
+
+    def metrics(self, model: tf.keras.Model) -> list[tf.keras.metrics.Metric]:
+        """Returns new instances of the configured metrics, or the default for the labels."""
+        names = self._config.metrics or named.default_metrics(self._labels, model.output_shape[-1])
+        return [named.metric(name, model, self._folder) for name in names]
+
+    def _check_keras(self, model: tf.keras.Model, data: FederatedData) -> None:
+        names = [metric.name for metric in self.metrics(model)]
+        if len(set(names)) != len(names):
+            raise ConfigError(f"[model] metrics are called {names}; their names must be different")
+        loss = self.loss(model)
+        x, y = _few_examples(data.test)
+        found, wanted = (tf.nest.map_structure(_typed, each) for each in ((x, y), self.spec))
+        if found != wanted:
+            raise ConfigError(f"test examples are {found}; they must be {wanted}, like those of the clients")
+        try:
+            predictions = model(x, training=False)
+            self._check_outputs(loss, predictions)
+            value = loss(y, predictions)
+            for metric in self.metrics(model):
+                metric.update_state(y, predictions)
+        except FedplugError:
+            raise
+        except Exception as error:
+            text = next(iter(str(error).strip().splitlines()), "")
+            raise ConfigError(
+                f"{self._where}: the model, with its loss and metrics, rejects examples {found}: "
+                f"{type(error).__name__}: {text}"
+            ) from error
+        if value.shape.rank != 0:
+            raise ConfigError(f"[model] loss has the shape {value.shape}; it must be one number per batch")
+
+    def _check_outputs(self, loss: Any, predictions: Any) -> None:
+        sparse = isinstance(loss, tf.keras.losses.SparseCategoricalCrossentropy)
+        if sparse and self._outputs is not None and predictions.shape[-1] < self._outputs:
+            raise ConfigError(
+                f"y has labels up to {self._outputs - 1}, but {self._where} has {predictions.shape[-1]} "
+                f"outputs; there must be at least {self._outputs}"
+            )
+
+    def _check_tff(self, model: Any) -> None:
+        found, wanted = (
+            tff.types.tensorflow_to_type(self.spec),
+            tff.types.tensorflow_to_type(model.input_spec),
+        )
+        if not wanted.is_assignable_from(found):
+            raise ConfigError(
+                f"{self._where} returned a model of {wanted}; it must accept the clients' data, {found}"
+            )
+
+
+def _few_examples(test: Any) -> Any:
+    """Returns some test examples as one batch."""
+    if isinstance(test, tf.data.Dataset):
+        return next(iter(test))
+    return tf.nest.map_structure(lambda array: tf.constant(array[:_FEW]), tuple(test))
+
+
+def _targets(data: FederatedData, spec: Any) -> tuple[bool, int | None]:
+    """Returns whether the targets are labels, and the output width; None if the data do not show it."""
+    pair = isinstance(spec, tuple | list) and len(spec) == 2
+    target = spec[1] if pair else spec.get("y") if isinstance(spec, Mapping) else None
+    if not isinstance(target, tf.TensorSpec):
+        return False, None
+    if not target.dtype.is_integer:
+        return False, int(target.shape[1:].num_elements() or 1)
+    everywhere = [*data.clients.values(), data.test] if isinstance(data.clients, dict) else [None]
+    if target.shape.rank != 1 or not all(isinstance(each, Examples) for each in everywhere):
+        return True, None
+    return True, 1 + max(int(each.y.max()) for each in everywhere)
+
+
+def _typed(value: Any) -> str:
+    return f"{value.dtype.name}{[None, *value.shape[1:]]}".replace("None", "batch")

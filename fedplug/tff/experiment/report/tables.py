@@ -1,0 +1,180 @@
+"""The tables of an experiment: accuracy and bytes of each run, and its cost of reaching an accuracy.
+
+They are aligned text for the terminal; the cells are also available unformatted.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from fedplug.tff.experiment.report.blocks import Block, Table, Text
+from fedplug.tff.experiment.report.folder import Experiment
+from fedplug.tff.experiment.report.targets import FINAL_ROUNDS, Reached, Rows, reach
+
+__all__ = ["Summary", "results", "summarize", "table", "target_table"]
+
+
+class Cells(NamedTuple):
+    """A table as text: ``heads`` over ``units``, and one tuple for each of the ``rows``."""
+
+    heads: tuple[str, ...]
+    units: tuple[str, ...]
+    rows: Sequence[tuple[str, ...]]
+
+
+def results(experiments: Sequence[Experiment]) -> list[Block]:
+    """Returns the section of the page; missing data are explained in their place."""
+    blocks: list[Block] = []
+    for experiment in experiments:
+        dense = math.nan if experiment.dense_bytes is None else experiment.dense_bytes
+        summaries = [summarize(run.name, run.repeats, dense) for run in experiment.runs]
+        blocks.append(_table(f"Results of {experiment.label}", _summary_cells(summaries)))
+        if experiment.target:
+            reached = [reach(run.name, run.repeats, experiment.target) for run in experiment.runs]
+            title = f"Costs of {experiment.label} until its target"
+            blocks.append(_table(title, _target_cells(experiment.target, reached)))
+        blocks += [Text(text, "notice") for text in _missing(experiment)]
+    return blocks
+
+
+def _table(caption: str, cells: Cells) -> Table:
+    return Table(caption, cells.heads, cells.rows, cells.units)
+
+
+def _missing(experiment: Experiment) -> Iterator[str]:
+    if not experiment.metric:
+        yield "The rows have no test_accuracy: nothing was measured on a test set."
+    if experiment.dense_bytes is None:
+        yield "No ratio to dense: there is no model.json. The same fedplug run adds it without training."
+    if not experiment.target:
+        yield "Set target_accuracy in the configuration to see what each run needs for an accuracy."
+
+
+class Summary(NamedTuple):
+    """One line of the table.
+
+    Attributes:
+        name: The name of the run.
+        accuracy: Test accuracy, as a mean of the last rounds and of the seeds.
+        deviation: Standard deviation between the seeds of the mean of the last rounds; NaN for one seed.
+        uplink: Bytes sent per client and round, as a mean over the payloads of all rounds.
+        ratio: Size of the uncompressed update, divided by ``uplink``.
+        downlink: Bytes received per client and round, as a mean over the clients of all rounds.
+        both_ways: Uncompressed bytes in both directions, divided by ``uplink + downlink``.
+        seconds: Median seconds per round; NaN if no round was timed.
+        nonfinite: Number of dropped updates.
+    """
+
+    name: str
+    accuracy: float
+    deviation: float
+    uplink: float
+    ratio: float
+    downlink: float
+    both_ways: float
+    seconds: float
+    nonfinite: int
+
+
+def summarize(name: str, repeats: Sequence[Rows], dense_bytes: float) -> Summary:
+    """Summarizes the rows of a run.
+
+    Args:
+        name: The name of the run.
+        repeats: The rows of each seed.
+        dense_bytes: Size of one uncompressed update in bytes; NaN if unknown.
+    """
+    accuracies = [np.mean([row["test_accuracy"] for row in rows[-FINAL_ROUNDS:]]) for rows in repeats]
+    rows = [row for each in repeats for row in each]
+    payloads = sum(row["payloads"] for row in rows)
+    uplink = sum(row["uplink_bytes"] for row in rows) / payloads if payloads else float("nan")
+    downlink = sum(row["downlink_bytes"] for row in rows) / sum(row["clients"] for row in rows)
+    timed = [row["seconds"] for row in rows if row["seconds"] is not None]
+    return Summary(
+        name=name,
+        accuracy=float(np.mean(accuracies)),
+        deviation=float(np.std(accuracies, ddof=1)) if len(accuracies) > 1 else float("nan"),
+        uplink=uplink,
+        ratio=dense_bytes / uplink if uplink else math.inf,
+        downlink=downlink,
+        both_ways=2 * dense_bytes / (uplink + downlink) if uplink + downlink else math.inf,
+        seconds=float(np.median(timed)) if timed else float("nan"),
+        nonfinite=sum(row["nonfinite_updates"] for row in rows),
+    )
+
+
+def table(summaries: Sequence[Summary]) -> str:
+    """Formats the summaries as aligned text."""
+    return _aligned(_summary_cells(summaries))
+
+
+def _summary_cells(summaries: Sequence[Summary]) -> Cells:
+    """Formats the summaries as cells."""
+    heads = ("run", "accuracy", "uplink bytes", "ratio to", "downlink bytes", "ratio", "seconds", "dropped")
+    units = (
+        "",
+        f"last {FINAL_ROUNDS} rounds",
+        "/client/round",
+        "dense",
+        "/client/round",
+        "both ways",
+        "/round",
+        "updates",
+    )
+    rows = [
+        (
+            s.name,
+            f"{s.accuracy:.4f}" + ("" if math.isnan(s.deviation) else f" ± {s.deviation:.4f}"),
+            f"{s.uplink:,.0f}",
+            f"{s.ratio:.1f}x",
+            f"{s.downlink:,.0f}",
+            f"{s.both_ways:.1f}x",
+            f"{s.seconds:.3f}",
+            f"{s.nonfinite}",
+        )
+        for s in summaries
+    ]
+    return Cells(heads, units, rows)
+
+
+def target_table(target: float, runs: Sequence[Reached]) -> str:
+    """Formats each run's cost of reaching the accuracy ``target`` as aligned text."""
+    return _aligned(_target_cells(target, runs))
+
+
+def _target_cells(target: float, runs: Sequence[Reached]) -> Cells:
+    """Formats each run's cost of reaching the accuracy ``target`` as cells."""
+    heads = ("run", "rounds to", "uplink bytes", "downlink bytes")
+    units = ("", f"accuracy {target:g}", "all clients", "all clients")
+
+    def cells(run: Reached) -> tuple[str, ...]:
+        if not run.rounds:
+            return run.name, "not reached", "", ""
+        some = f", {len(run.rounds)} of {run.seeds} seeds" if len(run.rounds) < run.seeds else ""
+        return run.name, _of_seeds(run.rounds) + some, _of_seeds(run.uplink), _of_seeds(run.downlink)
+
+    return Cells(heads, units, [cells(run) for run in runs])
+
+
+def _of_seeds(values: Sequence[int]) -> str:
+    deviation = f" ± {np.std(values, ddof=1):,.0f}" if len(values) > 1 else ""
+    return f"{np.mean(values):,.0f}{deviation}"
+
+
+def _aligned(cells: Cells) -> str:
+    """Aligns columns under two lines of heads; the first column left, the others, numbers, right."""
+    heads, units, rows = cells
+    widths = [max(len(row[i]) for row in [heads, units, *rows]) for i in range(len(heads))]
+    rule = "-" * (sum(widths) + 2 * (len(widths) - 1))
+
+    def line(row: Sequence[str]) -> str:
+        first = row[0].ljust(widths[0])
+        return "  ".join(
+            [first, *(cell.rjust(width) for cell, width in zip(row[1:], widths[1:], strict=True))]
+        ).rstrip()
+
+    return "\n".join([line(heads), line(units), rule, *map(line, rows)])

@@ -1,0 +1,195 @@
+"""The section on tensors: heat maps over the rounds, and bytes by part beside the entropy bound."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import compress
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from fedplug import pictures
+from fedplug.tff.experiment.report.blocks import Block, Picture, Pictures, Table, Text
+from fedplug.tff.experiment.report.curves import SIZE
+from fedplug.tff.experiment.report.folder import Experiment
+from fedplug.tff.experiment.report.maps import Scale, height_of, paint_map
+from fedplug.tff.experiment.report.tensor_numbers import PARTS, Split, TensorNumbers, tensor_numbers
+from fedplug.tff.experiment.report.units import MISSING, shortened, size
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+__all__ = ["by_tensor"]
+
+_SHOWN = 40
+"""Maximum number of tensors of a run to show; those that sent most come first."""
+
+_PART_COLORS = ("#8b949e", "#12959f", "#b662cf")  # of no run in the pictures beside it, as far as possible
+Values = npt.NDArray[np.float64]
+
+
+class _Metric(NamedTuple):
+    """A number of every tensor and round: its key, and its names in figures and captions."""
+
+    key: str
+    name: str
+    label: str
+    caption: str
+    absent: str = "not measured"
+
+
+_METRICS = (
+    _Metric(
+        "uplink_bytes",
+        "Bytes",
+        "bytes per client",
+        "Bytes that a client sent of each tensor, as a mean of the clients that sent.",
+    ),
+    _Metric(
+        "nmse",
+        "NMSE",
+        "NMSE",
+        "The loss by compression: squared error of the decoded update, divided by the squared norm of the "
+        "original. 0 is lossless; 1 is the error of sending nothing.",
+    ),
+    _Metric(
+        "residual_ratio",
+        "Residual",
+        "residual / update",
+        "Norm of the residual that the client keeps, divided by the norm of its update. "
+        "Flat: error feedback keeps up. Rising: more is left out than is ever sent.",
+        "there is no residual",
+    ),
+)
+
+
+def by_tensor(experiments: Sequence[Experiment]) -> list[Block]:
+    """Returns the section of the page; missing data are explained in their place."""
+    blocks: list[Block] = []
+    measured: list[TensorNumbers] = []
+    for experiment in experiments:
+        found = {run.label: tensor_numbers(experiment, run) for run in experiment.runs}
+        measured += [each for each in found.values() if each]
+        if without := [label for label, each in found.items() if not each]:
+            blocks.append(
+                Text(
+                    f"No metrics of tensors for {', '.join(without)}: set tensor_metrics = true at the top "
+                    "of the configuration to measure them.",
+                    "notice",
+                )
+            )
+    for metric in _METRICS if measured else ():
+        blocks += [Text(metric.name, "heading"), *_maps(metric, measured)]
+    return [*blocks, *_split(measured)] if measured else blocks
+
+
+def _maps(metric: _Metric, measured: Sequence[TensorNumbers]) -> Iterator[Block]:
+    """Yields a heat map for every run, all with the same scale."""
+    shown = [each.largest(_SHOWN) for each in measured]
+    values = [each.by_round(metric.key)[tensors] for each, tensors in zip(measured, shown, strict=True)]
+    known = [bool(np.isfinite(each).any()) for each in values]
+    if not any(known):
+        yield Text(f"Every run: {metric.absent}.", "notice")
+        return
+    scale = Scale.of(values, in_bytes=metric.key == "uplink_bytes")
+    drawn, tables = [], []
+    for each, tensors, numbers in compress(zip(measured, shown, values, strict=True), known):
+        names = [each.names[tensor] for tensor in tensors]
+        total = len(each.names)
+        some = f", the {_SHOWN} of {total} tensors that sent most" if total > _SHOWN else ""
+        drawn.append(
+            Picture.drawn(
+                each.run.label + some,
+                f"{metric.label} by tensor and round: {each.run.label}. "
+                f"From {scale.written(np.nanmin(numbers))} to {scale.written(np.nanmax(numbers))}.",
+                (SIZE[0], height_of(len(names))),
+                lambda f, numbers=numbers, names=names: paint_map(  # type: ignore[misc]
+                    f.subplots(), numbers, names, scale, metric.label
+                ),
+            )
+        )
+        tables.append(_map_table(f"{metric.label} by tensor: {each.run.label}", names, numbers, scale))
+    yield Text(metric.caption)
+    yield Pictures(drawn, tables)
+    yield from (
+        Text(f"{each.run.label}: {metric.absent}.", "notice")
+        for each, there in zip(measured, known, strict=True)
+        if not there
+    )
+
+
+def _map_table(caption: str, names: Sequence[str], values: Values, scale: Scale) -> Table:
+    known = np.isfinite(values)
+
+    def cells(row: int) -> tuple[str, ...]:
+        numbers = values[row][known[row]]
+        if not numbers.size:
+            return (MISSING,) * 4
+        return tuple(
+            scale.written(x) for x in (numbers.mean(), numbers[0], numbers[numbers.size // 2], numbers[-1])
+        )
+
+    rows = [(name, *cells(row)) for row, name in enumerate(names)]
+    return Table(caption, ("tensor", "mean", "first", "half-way", "last"), rows)
+
+
+def _split(measured: Sequence[TensorNumbers]) -> Iterator[Block]:
+    """Yields the picture of all runs, and a table of the tensors of each."""
+    totals = [(each.run.label, each.split(range(len(each.names)))) for each in measured]
+    heads = ("sent", *PARTS.values(), "entropy bound", "above it")
+    picture = Picture.drawn(
+        "Bytes of one client and round, as shares of the total. The vertical line marks where the bar would "
+        "end if indices and values were at their entropy bound.",
+        "Share of header, indices and values in what a client sent. "
+        + "; ".join(f"{label}: {', '.join(_shares(split))}" for label, split in totals)
+        + ".",
+        (SIZE[0], 1.0 + 0.4 * len(totals)),
+        lambda figure: _paint_split(figure.subplots(), totals),
+    )
+    tables = [
+        Table(
+            f"Bytes by tensor and part: {each.run.label}",
+            ("tensor", *heads),
+            [(each.names[tensor], *_cells(each.split([tensor]))) for tensor in each.largest(_SHOWN)],
+        )
+        for each in measured
+    ]
+    yield Text("Parts of a payload", "heading")
+    yield Pictures([picture], tables)
+    rows = [(label, *_cells(split)) for label, split in totals]
+    yield Table("Bytes of one client and round, by part", ("run", *heads), rows)
+
+
+def _cells(split: Split) -> tuple[str, ...]:
+    payload = split.parts[1] + split.parts[2]
+    above = f"{100 * (payload / split.bound - 1):+.1f} %" if payload and split.bound > 0 else MISSING
+    return (size(split.sent), *map(size, split.parts), size(split.bound), above)
+
+
+def _shares(split: Split) -> list[str]:
+    return [
+        f"{name} {100 * part / (split.sent or 1):.0f} %"
+        for name, part in zip(PARTS.values(), split.parts, strict=True)
+    ]
+
+
+def _paint_split(axes: Axes, totals: Sequence[tuple[str, Split]]) -> None:
+    places = range(len(totals))
+    begin = np.zeros(len(totals))
+    for part, (name, color) in enumerate(zip(PARTS.values(), _PART_COLORS, strict=True)):
+        shares = np.array([100 * split.parts[part] / (split.sent or 1.0) for _, split in totals])
+        axes.barh(places, shares, left=begin, height=0.56, color=color, label=name)
+        begin += shares
+    for place, (_, split) in enumerate(totals):
+        axes.text(101.5, place, size(split.sent), va="center", ha="left")
+        if np.isfinite(split.bound):
+            at = 100 * (split.bound + split.parts[0]) / (split.sent or 1.0)
+            axes.plot([at, at], [place - 0.42, place + 0.42], color=pictures.INK, linewidth=2)
+    axes.set_yticks(places, [shortened(label, 26) for label, _ in totals])
+    axes.set_ylim(len(totals) - 0.4, -0.6)
+    axes.set_xlim(0, 116)
+    axes.set_xticks(range(0, 101, 20), [f"{tick} %" for tick in range(0, 101, 20)])
+    axes.grid(visible=False)
+    axes.spines[:].set_visible(False)
+    axes.legend(loc="lower center", bbox_to_anchor=(0.45, 1), ncols=3, frameon=False)

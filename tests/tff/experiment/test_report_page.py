@@ -1,0 +1,230 @@
+"""The page as bytes: safe, small, the same again, and true to what the folder has and lacks."""
+
+from __future__ import annotations
+
+import base64
+import html
+import html.parser
+import json
+import re
+import subprocess
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+
+import pytest
+
+from fedplug.pictures import COLORS, DENSE, INK
+from fedplug.tff.experiment.report import plot, write_report
+from fedplug.tff.experiment.report.folder import read_experiments
+from fedplug.tff.experiment.report.page import render
+from fedplug.tff.experiment.report.units import printable
+
+pytestmark = [pytest.mark.needs("matplotlib"), pytest.mark.needs("jinja2")]
+EVIL = "</script><script>alert(1)</script>'\"&<img src=x onerror=alert(2)>$x_1$\x00\ud800"
+
+
+class Reader(html.parser.HTMLParser):
+    """Collects elements, their attributes and texts."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.elements: list[tuple[str, dict[str, str | None]]] = []
+        self.texts: list[str] = []
+        self.feed(text)
+        self.close()
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.elements.append((tag, dict(attrs)))
+
+    def handle_data(self, data: str) -> None:
+        self.texts.append(data)
+
+
+def page(*folders: Path) -> str:
+    return render(read_experiments(folders))
+
+
+def pictures(text: str) -> dict[str, str]:
+    """Returns the pictures of a page as SVG, by their description."""
+    images = [attributes for tag, attributes in Reader(text).elements if tag == "img"]
+    return {
+        str(image["alt"]): base64.b64decode(
+            str(image["src"]).removeprefix("data:image/svg+xml;base64,")
+        ).decode()
+        for image in images
+    }
+
+
+def colors_of(svg: str, names: Iterable[str]) -> dict[str, str]:
+    """Returns the color in which each name is written."""
+    texts = {
+        text: re.search(r"#\w{6}", style)
+        for style, text in re.findall(r"<text style=\"([^\"]*)\"[^>]*>([^<]*)<", svg)
+    }
+    return {name: texts[name][0] for name in names if texts.get(name)}
+
+
+def test_missing_values_of_a_table_are_dashes(make_folder) -> None:
+    read = Reader(page(make_folder(rounds=3, runs={"a": {"encoder": "identity"}}, tensor_metrics=False)))
+    assert "nan" not in read.texts
+    assert "\N{EN DASH}" in read.texts
+
+
+def test_a_run_has_one_color_in_all_pictures_and_no_compression_is_gray(make_folder, tmp_path) -> None:
+    names = ("not begun", "a", "b", "plain")
+    runs = {name: {"encoder": "identity" if name == "plain" else "topk(0.1)"} for name in names}
+    folder = make_folder(runs=runs, rounds=40, last={"not begun": 0}, tensor_metrics=False)
+    plot(folder, tmp_path / "accuracy.svg")
+    drawn = pictures(page(folder))
+    written = {
+        title: colors_of(svg, names)
+        for title, svg in drawn.items()
+        if "test accuracy" in title or "Seconds" in title
+    }
+    assert len(written) == 6
+    for each in [*written.values(), colors_of((tmp_path / "accuracy.svg").read_text(), names)]:
+        assert each == {"a": COLORS[1], "b": COLORS[2], "plain": DENSE}
+
+
+def test_pictures_are_drawn_for_light_and_dark_pages(make_folder) -> None:
+    for svg in pictures(page(make_folder(rounds=12))).values():
+        assert "prefers-color-scheme: dark" in svg
+        assert svg.count(INK) == 1  # as the color of text on light pages
+        assert "currentColor" in svg
+
+
+def test_names_from_a_folder_are_texts_wherever_they_stand(make_folder) -> None:
+    folder = make_folder(
+        runs={EVIL: {"encoder": EVIL}, "x": {"encoder": "identity"}},
+        shapes={EVIL: [9], "b": [99]},
+        rounds=12,
+    )
+    config = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps({**config, "name": EVIL, EVIL: {EVIL: EVIL}}))
+    (folder / "environment.json").write_text(json.dumps([{EVIL: EVIL}]))
+    (folder / "provenance.json").write_text(json.dumps({EVIL: [{"kind": EVIL}, 3]}))
+    text = page(folder)
+    text.encode()
+    read = Reader(text)
+    tags = [tag for tag, _ in read.elements]
+    assert "script" not in tags
+    assert all(
+        str(attributes["src"]).startswith("data:") for tag, attributes in read.elements if tag == "img"
+    )
+    assert not [name for _, attributes in read.elements for name in attributes if name.startswith("on")]
+    assert printable(EVIL) in read.texts
+
+
+def test_only_its_own_style_applies_no_script_runs_and_nothing_is_loaded(make_folder) -> None:
+    text = page(make_folder(rounds=3, tensor_metrics=False))
+    (policy,) = re.findall(r'Content-Security-Policy" content="([^"]+)"', text)
+    assert re.fullmatch(
+        r"default-src 'none'; img-src data:; base-uri 'none'; form-action 'none'; "
+        r"style-src 'sha256-[\w+/=]{44}'",
+        html.unescape(policy),
+    )
+    attributes = [pair for _, attributes in Reader(text).elements for pair in attributes.items()]
+    links = {str(value)[:5] for name, value in attributes if name in ("href", "src", "action", "xlink:href")}
+    assert {link[0] for link in links} == {"#", "d"}
+    assert {link for link in links if link[0] == "d"} == {"data:"}
+    assert not [name for name, _ in attributes if name == "style"]
+
+
+def test_no_identifier_is_there_twice_and_every_reference_leads_somewhere(make_folder) -> None:
+    text = page(*(make_folder(name, rounds=3, tensor_metrics=False) for name in ("digits", "other")))
+    read = Reader(text)
+    found = [attributes["id"] for _, attributes in read.elements if "id" in attributes]
+    assert len(found) == len(set(found))
+    wanted = set(re.findall(r'(?:href="#|url\(#|for=")([\w-]+)', text))
+    wanted |= {name for _, each in read.elements for name in (each.get("aria-labelledby") or "").split()}
+    assert wanted - set(found) == set()
+
+
+@pytest.mark.slow
+def test_equal_folders_give_equal_bytes_in_another_process_too(make_folder, tmp_path) -> None:
+    folder = make_folder(rounds=12, repeats=2)
+    write_report([folder], tmp_path / "here.html")
+    command = [sys.executable, "-m", "fedplug", "report", str(folder), "--out", str(tmp_path / "there.html")]
+    subprocess.run(command, check=True, capture_output=True, timeout=120)
+    assert (tmp_path / "here.html").read_bytes() == (tmp_path / "there.html").read_bytes()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("settings", "kilobytes"),
+    [
+        ({"rounds": 300, "clients": 40}, 700),  # 3 runs of 6 tensors
+        ({"rounds": 2000, "clients": 1000, "tensor_metrics": False}, 500),
+        ({"rounds": 30, "shapes": {f"layer {i}/kernel": [100, i + 1] for i in range(100)}}, 700),
+        pytest.param(
+            {"rounds": 5, "runs": {f"run {i}": {"encoder": f"qsgd({i})"} for i in range(20)}},
+            1500,
+            marks=pytest.mark.slow,
+        ),
+    ],
+)
+def test_the_page_is_small(make_folder, settings, kilobytes) -> None:
+    assert len(page(make_folder(**settings)).encode()) < 1000 * kilobytes
+
+
+def test_the_tables_are_those_that_are_printed(make_folder) -> None:
+    from fedplug.tff.experiment.report import summarize, table
+
+    folder = make_folder(rounds=14, repeats=2, tensor_metrics=False)
+    (experiment,) = read_experiments([folder])
+    dense = experiment.dense_bytes
+    assert dense
+    printed = table([summarize(run.name, run.repeats, dense) for run in experiment.runs])
+    texts = Reader(page(folder)).texts
+    assert not [
+        cell for line in printed.splitlines()[3:] for cell in re.split(r"  +", line) if cell not in texts
+    ]
+
+
+def test_missing_data_of_a_folder_is_reported_with_the_key_that_records_it(make_folder) -> None:
+    folder = make_folder(rounds=4, tensor_metrics=False, target=0)
+    for name in ("model.json", "provenance.json", "environment.json"):
+        (folder / name).unlink()
+    rows = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
+    for row in rows:
+        del row["client_ids"], row["test_accuracy"]
+    (folder / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    text = " ".join(Reader(page(folder)).texts)
+    for said in (
+        *["there is no model.json", "Set target_accuracy", "set tensor_metrics = true", "(client_ids)"],
+        *["The rows have no test_accuracy", "There is no provenance.json", "There is no environment.json"],
+    ):
+        assert said in text
+
+
+def test_an_unfinished_experiment_says_so(make_folder) -> None:
+    text = page(make_folder(rounds=9, last={"top-k 1 %": 2, "top-k 1 %, 8 bits": 0}, tensor_metrics=False))
+    assert "unfinished, of 9 rounds: top-k 1 %; not begun: top-k 1 %, 8 bits" in text
+
+
+def test_a_loss_has_curves_and_no_time_to_reach_it(make_folder) -> None:
+    folder = make_folder(rounds=4, tensor_metrics=False)
+    log = folder / "metrics.jsonl"
+    log.write_text(log.read_text().replace("test_accuracy", "test_loss"))
+    text = page(folder)
+    assert "test loss against uplink" in text
+    assert "No run has an accuracy that grows with training" in text
+
+
+@pytest.mark.slow
+def test_folders_that_measured_different_things_have_figures_of_their_own(make_folder) -> None:
+    folders = [make_folder(name, rounds=4, tensor_metrics=False) for name in ("digits", "other")]
+    log = folders[1] / "metrics.jsonl"
+    log.write_text(log.read_text().replace("test_accuracy", "test_loss"))
+    read = Reader(page(*folders))
+    found = [attributes["id"] for _, attributes in read.elements if "id" in attributes]
+    assert len(found) == len(set(found))
+    assert {"test accuracy against uplink", "test loss against uplink"} <= set(read.texts)
+    assert any("lower values of their metric are better: other" in text for text in read.texts)
+
+
+def test_differences_between_folders_are_marked(make_folder) -> None:
+    text = page(*(make_folder(f"of {i}", rounds=i, tensor_metrics=False) for i in (3, 4)))
+    assert '<tr class="marked"><th scope="row" class="text">rounds</th><td class="text">3</td>' in text
+    assert '<tr><th scope="row" class="text">clients_per_round</th>' in text
