@@ -1,7 +1,7 @@
 """Interfaces that encoders and stages may implement beside their contract: byte counts and fused encoding.
 
 They are optional: for an encoder without them, `body_parts` and
-`fedplug.encoders.model.framing.encode_containers` call the methods of the contract. The interface for rate
+`fedplug.encoders.framing.encode_containers` call the methods of the contract. The interface for rate
 control is in `fedplug.encoders.rate_control`.
 """
 

@@ -115,7 +115,7 @@ def fedplug_encoders() -> list[EncoderSpec]:
         ),
         EncoderSpec(
             name="mixed_qsgd",
-            target="fedplug.encoders.standalone.mixed_qsgd:MixedQSGD",
+            target="fedplug.encoders.quantizers.mixed_qsgd:MixedQSGD",
             summary="qsgd with a mean bit width; tensors that need more bits get more",
             examples=("mixed_qsgd(4.5)",),
             wire_id="mixed_qsgd/1",

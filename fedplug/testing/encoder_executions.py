@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from fedplug import codecs, ops
-from fedplug.encoders.model import framing
+from fedplug.encoders import framing
 from fedplug.errors import NonFiniteError
 from fedplug.ops.donation import donate_residuals
 from fedplug.ops.types import Array

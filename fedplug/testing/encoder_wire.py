@@ -10,8 +10,8 @@ from typing import Any, ClassVar
 import numpy as np
 
 from fedplug import ops, wire
+from fedplug.encoders import framing
 from fedplug.encoders.base import Encoder
-from fedplug.encoders.model import framing
 from fedplug.encoders.optional import body_parts
 from fedplug.encoders.pipeline.changes import change_coder
 from fedplug.ops.types import Array, Spec

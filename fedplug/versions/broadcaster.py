@@ -16,10 +16,10 @@ from fedplug.codecs.arrays import named_arrays
 from fedplug.codecs.decoding import decode
 from fedplug.codecs.encoding import Codec
 from fedplug.differences.arrays import encode_array
+from fedplug.encoders import framing
 from fedplug.encoders.arguments import check_whole
 from fedplug.encoders.assignment import EncoderAssignment
 from fedplug.encoders.base import Encoder
-from fedplug.encoders.model import framing
 from fedplug.encoders.model.closeness import check_broadcast_encoder
 from fedplug.encoders.model.model_encoder import DEFAULT_MIN_SIZE, ModelEncoder
 from fedplug.encoders.pipeline.changes import ChangeCoder, change_coder

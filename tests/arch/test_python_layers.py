@@ -187,6 +187,20 @@ def test_no_file_imports_itself_by_way_of_others():
         pytest.fail("a circle of imports: " + " <- ".join(error.args[1]))
 
 
+def test_no_two_folders_beside_each_other_import_each_other():
+    graph: dict[Path, set[Path]] = {}
+    for path in FILES.values():
+        for found in imports_of(path):
+            if found.is_of("fedplug") and (target := FILES[found.target].parent).parent == path.parent.parent:
+                graph.setdefault(path.parent, set()).add(target)
+    together = graph.pop(PACKAGE / "ops" / "_tensorflow")  # an op and its reference
+    assert PACKAGE / "ops" / "_reference" in together
+    try:
+        graphlib.TopologicalSorter({folder: into - {folder} for folder, into in graph.items()}).prepare()
+    except graphlib.CycleError as error:
+        pytest.fail("a circle of folders: " + " <- ".join(map(str, error.args[1])))
+
+
 @pytest.mark.parametrize("layer", LAYERS)
 def test_a_layer_imports_only_the_layers_below_it(layer):
     inside = [found for found in imports_of_layer(layer) if found.is_of("fedplug")]

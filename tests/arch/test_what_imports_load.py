@@ -12,7 +12,7 @@ def loaded_by(statement, expression):
     """The value of an expression over ``sys`` after a statement, in an interpreter of its own."""
     program = f"import sys\n{statement}\nprint({expression})"
     result = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, check=False, timeout=120
+        [sys.executable, "-c", program], capture_output=True, text=True, check=False, timeout=600
     )
     assert result.returncode == 0, result.stderr
     return result.stdout.strip()

@@ -104,7 +104,7 @@ def test_the_number_of_threads(tmp_path):
         "--csv",
         "sign",
     ]
-    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=120)
+    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=600)
     assert next(csv.DictReader(io.StringIO(done.stdout)))["threads"] == "1"
 
 

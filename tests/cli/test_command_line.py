@@ -22,7 +22,7 @@ from fedplug.tff import experiment
 
 def run_python(*arguments):
     return subprocess.run(
-        [sys.executable, *arguments], capture_output=True, text=True, check=False, timeout=120
+        [sys.executable, *arguments], capture_output=True, text=True, check=False, timeout=600
     )
 
 
@@ -167,7 +167,7 @@ def test_a_closed_output_pipe_is_no_error():
     reading, writing = os.pipe()
     os.close(reading)
     command = [sys.executable, "-m", "fedplug", "plugins", "list"]
-    result = subprocess.run(command, stdout=writing, stderr=subprocess.PIPE, check=False, timeout=120)
+    result = subprocess.run(command, stdout=writing, stderr=subprocess.PIPE, check=False, timeout=600)
     os.close(writing)
     assert (result.returncode, result.stderr) == (cli.EXIT_BROKEN_PIPE, b"")
 
@@ -181,7 +181,7 @@ def command(*arguments, stdout=subprocess.PIPE, redirected="", **environment):
         stderr=subprocess.PIPE,
         env={**os.environ, **environment},
         check=False,
-        timeout=120,
+        timeout=600,
     )
 
 

@@ -159,7 +159,7 @@ def test_it_loads_neither_numpy_nor_tensorflow(experiment):
         [sys.executable, "-c", program + check, "watch", "--once", str(experiment.folder)],
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=600,
         check=False,
     )
     assert done.returncode == 0, done.stderr

@@ -24,7 +24,7 @@ def without_tensorflow(program, *arguments):
         [sys.executable, "-c", WITHOUT + program, *arguments],
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=600,
         check=False,
     )
 

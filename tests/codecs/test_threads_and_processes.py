@@ -55,7 +55,7 @@ if __name__ == "__main__":
     results = []
     for method in ("fork", "spawn"):
         with multiprocessing.get_context(method).Pool(2) as pool:
-            results += pool.map_async(checksum, [0, 0]).get(timeout=120)
+            results += pool.map_async(checksum, [0, 0]).get(timeout=600)
     print(set(results) == {expected}, len(results))
 """
 

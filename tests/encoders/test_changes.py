@@ -84,7 +84,7 @@ def test_an_encoder_without_a_symbol_for_every_entry_has_no_changes(expression):
 @settings(deadline=None)
 @given(st.sampled_from(ENCODERS), st.data())
 def test_hostile_bodies_are_refused_or_stand_for_finite_numbers(expression, data):
-    from fedplug.encoders.model import framing
+    from fedplug.encoders import framing
 
     buffer, new, coder = whole(expression, normal(1))
     spec = ArraySpec(new.shape, new.dtype)

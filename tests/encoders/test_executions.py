@@ -13,8 +13,7 @@ from hypothesis import strategies as st
 
 import fedplug
 from fedplug import kernels, wire
-from fedplug.encoders import ModelEncoder
-from fedplug.encoders.model import framing
+from fedplug.encoders import ModelEncoder, framing
 from fedplug.ops.lowering import use_lowering
 from fedplug.registry.resolve import catalog
 from fedplug.testing import executions, expect, tensors

@@ -7,7 +7,7 @@ import pytest
 import tensorflow as tf
 
 from fedplug import wire
-from fedplug.encoders.model import framing
+from fedplug.encoders import framing
 from fedplug.ops.lowering import use_lowering
 
 SPEC = tf.TensorSpec([3, 5], tf.float32)

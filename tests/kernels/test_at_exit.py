@@ -133,5 +133,5 @@ else:
 def test_daemon_threads_inside_kernels_do_not_abort_a_program_that_ends(threads, ending):
     environment = {**os.environ, "FEDPLUG_NUM_THREADS": threads, "PYTHONWARNINGS": "ignore"}
     command = [sys.executable, "-c", PROGRAM + ending]
-    result = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=120)
+    result = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=600)
     assert (result.returncode, result.stderr) == (0, "")

@@ -64,7 +64,7 @@ def test_sources_that_are_not_compiled_fail_with_one_line(tmp_path, code):
         cwd=tmp_path,
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=600,
         check=False,
     )
     assert done.returncode == 1

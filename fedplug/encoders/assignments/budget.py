@@ -13,7 +13,7 @@ from fedplug.encoders.arguments import check_number, check_whole
 from fedplug.encoders.assignment import EncoderAssignment
 from fedplug.encoders.assignments.rules import Rules
 from fedplug.encoders.base import Encoder, State
-from fedplug.encoders.model.framing import container_bytes
+from fedplug.encoders.framing import container_bytes
 from fedplug.encoders.model.statistics import is_statistic
 from fedplug.encoders.pipeline.as_encoder import as_encoder
 from fedplug.encoders.rate_control import Control, RateControl, adjustment_of

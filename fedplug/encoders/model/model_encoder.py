@@ -6,10 +6,10 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 from fedplug import ops, wire
+from fedplug.encoders import framing
 from fedplug.encoders.arguments import check_whole
 from fedplug.encoders.assignment import EncoderAssignment
 from fedplug.encoders.base import Encoder, Payload, State
-from fedplug.encoders.model import framing
 from fedplug.encoders.model.statistics import is_statistic
 from fedplug.encoders.optional import ContainerEncoder
 from fedplug.encoders.pipeline.as_encoder import as_encoder

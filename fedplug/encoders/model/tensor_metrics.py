@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 
 from fedplug import ops
+from fedplug.encoders import framing
 from fedplug.encoders.base import Encoder, State
-from fedplug.encoders.model import framing
 from fedplug.encoders.model.model_encoder import ModelEncoder
 from fedplug.encoders.optional import body_parts
 from fedplug.ops.types import Array, Spec

@@ -6,9 +6,9 @@ It is written from a payload of the whole tensor, so that both kinds of receiver
 from __future__ import annotations
 
 from fedplug import ops, wire
+from fedplug.encoders import framing
 from fedplug.encoders.base import Encoder
 from fedplug.encoders.index_coders.kernel_codes import Shortest
-from fedplug.encoders.model import framing
 from fedplug.encoders.pipeline.pipeline import Pipeline
 from fedplug.encoders.pipeline.value_coder import ValueCoder
 from fedplug.ops.types import Array, Spec

@@ -12,9 +12,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedplug import kernels, ops, wire
+from fedplug.encoders import framing
 from fedplug.encoders.assignment import EncoderAssignment
 from fedplug.encoders.base import Encoder, Payload, State
-from fedplug.encoders.model import framing
 from fedplug.encoders.optional import BodyParts, ContainerEncoder, ContainerSparsifier, Measured
 from fedplug.encoders.pipeline.body_form import BodyForm
 from fedplug.encoders.pipeline.stage_order import (

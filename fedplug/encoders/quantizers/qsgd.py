@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from fedplug import ops
 from fedplug.encoders.arguments import MOST_LOG2_BLOCK_SIZE, check_block_size, check_seed
 from fedplug.encoders.quantizers.bit_widths import LEAST_BITS, MOST_BITS, BitWidths
+from fedplug.encoders.quantizers.mixed_qsgd import QSGD_HEADER_BYTES, MixedQSGD, levels_at
 from fedplug.encoders.quantizers.value_form import ValueFormQuantizer
 from fedplug.encoders.rate_control import Adjustable, Adjustment
 from fedplug.encoders.stages import PackedSymbols
-from fedplug.encoders.standalone.mixed_qsgd import QSGD_HEADER_BYTES, MixedQSGD, levels_at
 from fedplug.errors import PayloadError
 from fedplug.ops.types import Array, DType
 from fedplug.registry.specs import Capabilities

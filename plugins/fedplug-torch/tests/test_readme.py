@@ -54,7 +54,7 @@ def test_the_program_for_hooks_runs_with_torchrun(tmp_path, block):
             env={**os.environ, "OMP_NUM_THREADS": "1"},
             capture_output=True,
             text=True,
-            timeout=180,
+            timeout=600,
             check=False,
         )
         if ABORTED_AT_EXIT not in done.stderr:

@@ -134,7 +134,7 @@ def test_jobs_that_are_interrupted_resume_and_end_with_the_same_numbers(question
             assert time.monotonic() < deadline
             time.sleep(0.05)
         os.killpg(process.pid, signal.SIGINT)
-        _, error = process.communicate(timeout=60)
+        _, error = process.communicate(timeout=600)
     assert process.returncode == 130
     assert error.splitlines()[-1] == (
         "fedplug: interrupted; the same command resumes from the last finished round"

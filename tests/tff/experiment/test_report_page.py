@@ -146,7 +146,7 @@ def test_equal_folders_give_equal_bytes_in_another_process_too(make_folder, tmp_
     folder = make_folder(rounds=12, repeats=2)
     write_report([folder], tmp_path / "here.html")
     command = [sys.executable, "-m", "fedplug", "report", str(folder), "--out", str(tmp_path / "there.html")]
-    subprocess.run(command, check=True, capture_output=True, timeout=120)
+    subprocess.run(command, check=True, capture_output=True, timeout=600)
     assert (tmp_path / "here.html").read_bytes() == (tmp_path / "there.html").read_bytes()
 
 

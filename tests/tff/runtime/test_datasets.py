@@ -49,7 +49,7 @@ def test_beginning_a_dataset_starts_no_threads() -> None:
 @pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="TensorFlow has one thread for one processor")
 @pytest.mark.parametrize("clients", [1, 4])
 def test_parallel_datasets_stay_parallel(clients: int) -> None:
-    meeting = threading.Barrier(2, timeout=60)
+    meeting = threading.Barrier(2, timeout=600)
 
     def meet(element: tf.Tensor) -> tf.Tensor:
         meeting.wait()  # would wait forever if elements came one at a time
@@ -90,7 +90,7 @@ def test_datasets_that_read_each_other_do_not_wait_for_each_others_threads() -> 
 
     reading = threading.Thread(target=many_times, daemon=True)  # would never end on failure
     reading.start()
-    reading.join(timeout=120)
+    reading.join(timeout=600)
     assert totals == [36 + 8] * 20
 
 

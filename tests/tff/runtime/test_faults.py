@@ -123,5 +123,5 @@ def test_an_interrupted_task_is_not_retried_on_another_worker(monkeypatch):
     with pytest.raises(KeyboardInterrupt):
         context.invoke(endless(), 1)
     with pytest.raises(concurrent.futures.CancelledError):
-        calls[0].result(timeout=60)
+        calls[0].result(timeout=600)
     context.close()

@@ -192,7 +192,7 @@ def test_concurrent_clients_have_their_own_copies_of_data_kernels():
     barrier = threading.Barrier(2)
 
     def meet(x):
-        barrier.wait(timeout=30)
+        barrier.wait(timeout=600)
         return x
 
     @tff.tensorflow.computation(tff.SequenceType(I32))
@@ -242,7 +242,7 @@ def test_a_failure_stops_running_and_queued_clients():
 
     def start(index):
         started.append(int(index))
-        both.wait(timeout=30)
+        both.wait(timeout=600)
         return index
 
     @tff.tensorflow.computation(I32)

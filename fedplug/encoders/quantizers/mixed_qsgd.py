@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from fedplug import ops
 from fedplug.encoders.arguments import MOST_LOG2_BLOCK_SIZE, check_block_size, check_number, check_seed
-from fedplug.encoders.assignments.bit_allocation import share_out
 from fedplug.encoders.base import Encoder, Payload, State
+from fedplug.encoders.quantizers.bit_allocation import share_out
 from fedplug.encoders.quantizers.bit_widths import LEAST_BITS, MOST_BITS
 from fedplug.encoders.rate_control import Adjustable
 from fedplug.errors import PayloadError
