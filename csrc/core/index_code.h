@@ -6,16 +6,13 @@
 //              the b low bits of every gap;
 //              for every gap, (gap >> b) zero bits and then a one bit,
 //              where gap[0] = index[0] and gap[i] = index[i] - index[i-1] - 1
-//   kBitPack   every index, in as many bits as the number size - 1 has
-//   kBitmap    a bit for every element, 1 where there is an index
-//   kShortest  byte 0: 0, 1 or 2 for the forms above, and a code of that form
 //   kGaps      nothing at all when count is 0, else
 //              3 bytes: the state, in [2^16, 2^24)
 //              the bytes that it takes in
 // Bits go from the lowest of a byte to its highest; every part ends with its
 // byte, and unused bits are zero. The encoder of kRice takes the smallest b
-// with the fewest bits, count * (b + 1) + sum(gap >> b); that of kShortest the
-// shortest code, the first one of equals.
+// with the fewest bits, count * (b + 1) + sum(gap >> b). With b = 0 these are a
+// bitmap up to the last index, so no code exceeds size / 8 + 3 bytes.
 //
 // kGaps is an adaptive binary code of the numbers m = gap + 1, each of a class
 // e = floor(log2 m): the five bits of e, highest first, but for those that
@@ -67,29 +64,25 @@
 
 namespace fedplug {
 
-enum class IndexForm { kRice, kBitPack, kBitmap, kShortest, kGaps };
+enum class IndexForm { kRice, kGaps };
 
-// Finds a form by its name: "rice", "bitpack", "bitmap", "shortest" or "gaps";
-// false if there is no such form.
+// Finds a form by its name, "rice" or "gaps"; false if there is no such form.
 bool FindIndexForm(const std::string& name, IndexForm* form);
 
 // REQUIRES: indices ascend strictly and lie in [0, size); size < 2^31. Anything
 //           else is kInvalidArgument, and *code is unchanged
 // SHAPE:    indices[count]; *code is replaced
 // THREADS:  the caller's only
-// COST:     O(count); kBitmap O(count + size / 8)
+// COST:     O(count)
 Status EncodeIndices(const std::int32_t* indices, std::int64_t count,
                      std::int64_t size, IndexForm form,
                      std::vector<std::uint8_t>* code);
 
-// Refuses counts that are not in [0, size] (kInvalidArgument) and codes too
-// short or too long for `count` indices (kDataLoss). Call it before allocating
-// the indices: there are at most 8 per byte plus one, and 256 per byte with
-// kGaps.
-//
-// SHAPE: code[bytes]
-Status CheckIndexCode(const std::uint8_t* code, std::int64_t bytes,
-                      std::int64_t count, std::int64_t size, IndexForm form);
+// Refuses counts that are not in [0, size] (kInvalidArgument) and lengths of a
+// code that cannot hold `count` indices (kDataLoss). Call it before allocating
+// the indices: there are at most 8 per byte, and 256 per byte with kGaps.
+Status CheckIndexCode(std::int64_t bytes, std::int64_t count, std::int64_t size,
+                      IndexForm form);
 
 // The inverse of EncodeIndices. Untrusted bytes: a code that is not the layout
 // of `count` indices (length, padding, an index at or beyond `size` or not

@@ -14,10 +14,8 @@ namespace fedplug::python {
 IndexForm IndexFormCalled(const std::string& name) {
   IndexForm form;
   if (!FindIndexForm(name, &form)) {
-    ThrowUnlessOk(
-        {StatusCode::kInvalidArgument,
-         "form is '" + name +
-             "'; it must be rice, bitpack, bitmap, shortest or gaps"});
+    ThrowUnlessOk({StatusCode::kInvalidArgument,
+                   "form is '" + name + "'; it must be rice or gaps"});
   }
   return form;
 }
@@ -26,7 +24,7 @@ py::array DecodedIndices(const Bytes& code, std::int64_t count,
                          std::int64_t size, IndexForm form,
                          std::optional<Flat> place) {
   // `count` is as untrusted as the code.
-  ThrowUnlessOk(CheckIndexCode(code.data, code.size, count, size, form));
+  ThrowUnlessOk(CheckIndexCode(code.size, count, size, form));
   if (!place.has_value()) {
     place = NewArray(py::dtype::of<std::int32_t>(), count);
   }

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 __all__ = ["decode_indices", "encode_indices"]
 
-IndexForm: TypeAlias = Literal["rice", "bitpack", "bitmap", "shortest", "gaps"]
+IndexForm: TypeAlias = Literal["rice", "gaps"]
 
 
 def encode_indices(indices: NDArray[np.int32], size: int, *, form: IndexForm = "rice") -> NDArray[np.uint8]:
@@ -25,9 +25,7 @@ def encode_indices(indices: NDArray[np.int32], size: int, *, form: IndexForm = "
     Args:
         indices: ``[count]`` int32, strictly ascending, in ``[0, size)``.
         size: Number of elements that the indices refer to; below 2**31.
-        form: ``"rice"`` writes gaps in the shortest Rice code; ``"bitpack"`` each index in the bits of the
-            largest; ``"bitmap"`` one bit per element; ``"shortest"`` the shortest of these, after a byte that
-            names it; ``"gaps"`` gaps in an adaptive code.
+        form: ``"rice"`` writes gaps in the shortest Rice code, ``"gaps"`` in an adaptive code.
 
     Returns:
         ``[bytes]`` uint8.

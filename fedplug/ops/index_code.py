@@ -26,9 +26,7 @@ def encode_indices(
     Args:
         indices: Strictly ascending indices in ``[0, size)``; int32 ``[c]``.
         size: Number of elements that the indices refer to, below 2^31; integer scalar.
-        form: "rice" writes gaps in the shortest Rice code; "bitpack" each index in the bits of the largest;
-            "bitmap" one bit per element; "shortest" the shortest of these, after a byte that names it; "gaps"
-            gaps in an adaptive code, which has no reference.
+        form: "rice" writes gaps in the shortest Rice code; "gaps" in an adaptive code, without a reference.
         lowering: See `fedplug.ops`.
 
     Returns:
@@ -59,8 +57,7 @@ def decode_indices(
 
     Raises:
         PayloadError: The bytes are not the code that `encode_indices` writes for ``count`` indices below
-            ``size``. A "shortest" code may name a form that is not the shortest. The decoder allocates memory
-            only in proportion to the bytes.
+            ``size``. The decoder allocates memory only in proportion to the bytes.
         LoweringError: On tensors, "gaps" needs the compiled op, and it cannot be loaded.
     """
     return kernels.decode_indices(whole_numbers("code", code, np.uint8), count, size, form=form)

@@ -127,7 +127,7 @@ class MaskedSum:
         body = _ROUND.pack(self._fingerprint, int(message["round_num"]))
         body += message["largest"].astype("<f4").tobytes()
         if "support" in message:
-            body += ops.encode_indices(message["support"], self._rounds.size, form="shortest").tobytes()
+            body += ops.encode_indices(message["support"], self._rounds.size).tobytes()
         if "sums" in message:
             body += pack(self._rounds.encoder.residues(message["sums"]), self.bits)
         return wire.frame(body, _WIRE_ID, "float32", (self._rounds.size,))
@@ -242,7 +242,7 @@ class MaskedSum:
         read: dict[str, Any] = {"round_num": np.int32(round_num), "largest": largest}
         if rounds.chosen:
             indices = np.frombuffer(code, np.uint8)
-            read["support"] = ops.decode_indices(indices, rounds.entries, rounds.size, form="shortest")
+            read["support"] = ops.decode_indices(indices, rounds.entries, rounds.size)
         if rounds.memory:
             sums = self.signed(unpack(bytes(code), rounds.memory, self.bits))
             read["sums"] = sums.astype(np.int32)

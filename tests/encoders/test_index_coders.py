@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import fedplug
-from fedplug.encoders.index_coders.kernel_codes import BitPack, Rice
+from fedplug.encoders.index_coders.kernel_codes import Rice
 from fedplug.encoders.index_coders.offsets import Offsets
 from fedplug.encoders.index_coders.seeded import Seeded
 from fedplug.encoders.model.model_encoder import ModelEncoder
@@ -24,11 +24,6 @@ ROUND = tf.constant(3)
 
 def encode(coder, indices, size):
     return coder.encode(tf.constant(indices, tf.int32), size, ROUND)
-
-
-def test_packed_indices_take_as_many_bits_as_the_last_index_and_are_frozen():
-    assert bytes(encode(BitPack(), [1, 4, 9], 10).numpy()).hex() == "4109"
-    assert len(encode(BitPack(), list(range(8)), 2**20)) == 20
 
 
 @pytest.mark.parametrize("p", [0.1, 0.01, 0.001])

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from fedplug import errors, kernels
 
-FORMS = ("rice", "bitpack", "bitmap", "shortest", "gaps")
+FORMS = ("rice", "gaps")
 
 
 @pytest.mark.parametrize("form", FORMS)
@@ -26,12 +26,10 @@ def test_every_form_gives_the_indices_back_at_every_density(form, density):
     np.testing.assert_array_equal(out, indices)
 
 
-@pytest.mark.parametrize("density", [0.001, 0.1, 0.9])
-def test_shortest_takes_a_byte_more_than_the_shortest(density):
+@pytest.mark.parametrize("density", [0.1, 0.3, 0.5, 0.9, 1.0])
+def test_a_rice_code_is_never_much_longer_than_a_bit_per_element(density):
     indices = np.flatnonzero(np.random.default_rng(0).random(50_000) < density).astype(np.int32)
-    among, shortest = FORMS[:3], FORMS[3]
-    sizes = {form: len(kernels.encode_indices(indices, 50_000, form=form)) for form in FORMS}
-    assert sizes[shortest] == 1 + min(sizes[form] for form in among)
+    assert len(kernels.encode_indices(indices, 50_000)) <= 50_000 // 8 + 3
 
 
 def test_an_array_that_cannot_hold_the_indices_is_refused():

@@ -1,4 +1,4 @@
-// DecodeIndices on untrusted bytes, of every form: it stays inside its buffers,
+// DecodeIndices on untrusted bytes, of both forms: it stays inside its buffers,
 // which the sanitizers watch, and accepts a code only if its indices have just
 // that code, in small cases those of the obvious decoder.
 #include "core/index_code.h"
@@ -10,17 +10,16 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data,
   using fedplug::IndexForm;
   using fedplug::testing::Require;
   fedplug::testing::FuzzInput input(data, size);
-  const auto form = static_cast<IndexForm>(input.Take<std::uint8_t>() % 5);
+  const auto form = static_cast<IndexForm>(input.Take<std::uint8_t>() % 2);
   const std::int64_t count = input.Take<std::uint16_t>() % 2048;
   const int shift = input.Take<std::uint8_t>() % 32;
   const std::int64_t limit = input.Take<std::int32_t>() >> shift;
   const auto code = input.TakeVector<std::uint8_t>(input.size());
   const auto bytes = static_cast<std::int64_t>(code.size());
   const bool plausible =
-      fedplug::CheckIndexCode(code.data(), bytes, count, limit, form).ok();
-  Require(
-      !plausible || count <= (form == IndexForm::kGaps ? 256 : 8) * bytes + 1,
-      "this number of indices is likely");
+      fedplug::CheckIndexCode(bytes, count, limit, form).ok();
+  Require(!plausible || count <= (form == IndexForm::kGaps ? 256 : 8) * bytes,
+          "this number of indices is likely");
 
   std::vector<std::int32_t> indices(static_cast<std::size_t>(count));
   const bool accepted = fedplug::DecodeIndices(code.data(), bytes, count, limit,

@@ -22,7 +22,7 @@ GOLDEN = HERE.parents[2] / "tests" / "golden"
 # In the order of ValueForm.
 FORMS = ["float16", "bfloat16", "blockwise8", "qsgd", "terngrad", "sign", "codebook", "bounded", "bfp"]
 DTYPES = ["float32", "float64", "float16", "bfloat16"]  # in the order of the targets
-INDEX_FORMS = ["rice", "bitpack", "bitmap", "shortest", "gaps"]  # in the order of IndexForm
+INDEX_FORMS = ["rice", "gaps"]  # in the order of IndexForm
 INDICES = {"none": [], "dense": range(40), "sparse": [3, 70, 71, 300, 399]}
 
 

@@ -64,8 +64,8 @@ class DecodeIndicesOp : public IndexCodeOp {
     const std::uint8_t* const bytes = code.flat<std::uint8_t>().data();
     const std::int64_t length = code.NumElements();
     // Without this check a few untrusted bytes could allocate 8 GB.
-    OP_REQUIRES_OK(context, ToTensorFlow(CheckIndexCode(bytes, length, count,
-                                                        size, form_)));
+    OP_REQUIRES_OK(context,
+                   ToTensorFlow(CheckIndexCode(length, count, size, form_)));
     Tensor* indices;
     OP_REQUIRES_OK(context, AllocateOutput(context, 0, {count}, &indices));
     OP_REQUIRES_OK(context, ToTensorFlow(DecodeIndices(

@@ -32,7 +32,7 @@ REGISTER_OP("Fedplug>EncodeIndices")
     .Input("indices: int32")
     .Input("size: int64")
     .Output("code: uint8")
-    .Attr("form: {'rice', 'bitpack', 'bitmap', 'shortest', 'gaps'} = 'rice'")
+    .Attr("form: {'rice', 'gaps'} = 'rice'")
     .SetShapeFn(EncodeIndicesShape);
 
 REGISTER_OP("Fedplug>DecodeIndices")
@@ -40,7 +40,7 @@ REGISTER_OP("Fedplug>DecodeIndices")
     .Input("count: int64")
     .Input("size: int64")
     .Output("indices: int32")
-    .Attr("form: {'rice', 'bitpack', 'bitmap', 'shortest', 'gaps'} = 'rice'")
+    .Attr("form: {'rice', 'gaps'} = 'rice'")
     .SetShapeFn(DecodeIndicesShape);
 
 }  // namespace

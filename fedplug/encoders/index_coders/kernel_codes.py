@@ -10,7 +10,7 @@ from fedplug.encoders.stages import IndexCoder
 from fedplug.ops.types import Array, IndexForm
 from fedplug.registry.specs import EXECUTIONS, Capabilities
 
-__all__ = ["BitPack", "Bitmap", "Gaps", "Rice", "Shortest"]
+__all__ = ["Gaps", "Rice"]
 
 
 class _Coder(IndexCoder):
@@ -18,13 +18,10 @@ class _Coder(IndexCoder):
 
     name: ClassVar[IndexForm]
     kernel_form: ClassVar[IndexForm]
-    fixed_size: ClassVar[bool] = False
 
     @property
     def capabilities(self) -> Capabilities:
-        return Capabilities(
-            lossless=True, fixed_size=self.fixed_size, decode_copies=0, executes_on=EXECUTIONS
-        )
+        return Capabilities(lossless=True, decode_copies=0, executes_on=EXECUTIONS)
 
     def encode(self, indices: Array, size: int, round_num: Array) -> Array:
         del round_num
@@ -47,54 +44,6 @@ class Rice(_Coder):
 
     name = kernel_form = "rice"
     wire_id: ClassVar[str] = "rice/1"
-
-
-class Bitmap(_Coder):
-    """Writes one bit per element, set at the indices: ``n / 8`` bytes for any indices.
-
-    >>> import fedplug, numpy as np
-    >>> x = np.random.default_rng(0).standard_normal(10_000).astype(np.float32)
-    >>> len(fedplug.codec("topk(0.01) | bitmap").encode(x)[0])
-    1694
-
-    Layout: the bit of element ``8 i + j`` is bit j of byte i; unused bits are 0.
-    """
-
-    name = kernel_form = "bitmap"
-    wire_id: ClassVar[str] = "bitmap/1"
-    fixed_size: ClassVar[bool] = True
-
-
-class BitPack(_Coder):
-    """Writes every index in the fewest bits that hold any index: ``bits(n - 1)`` bits per index.
-
-    >>> import fedplug, numpy as np
-    >>> x = np.random.default_rng(0).standard_normal(10_000).astype(np.float32)
-    >>> len(fedplug.codec("topk(0.01) | bitpack").encode(x)[0])
-    620
-
-    Layout: one index after the other, its lowest bit first, eight bits per byte; unused bits are 0.
-    """
-
-    name = kernel_form = "bitpack"
-    wire_id: ClassVar[str] = "bitpack/1"
-    fixed_size: ClassVar[bool] = True
-
-
-class Shortest(_Coder):
-    """Writes the shortest of the codes of `Rice`, `BitPack` and `Bitmap`, chosen for every tensor.
-
-    >>> import fedplug, numpy as np
-    >>> x = np.random.default_rng(0).standard_normal(10_000).astype(np.float32)
-    >>> len(fedplug.codec("topk(0.01) | shortest").encode(x)[0])
-    549
-
-    Layout: a byte that names the code, 0, 1 or 2 in this order (the first of equally short ones), and the
-    code.
-    """
-
-    name = kernel_form = "shortest"
-    wire_id: ClassVar[str] = "shortest/1"
 
 
 class Gaps(_Coder):

@@ -8,7 +8,7 @@ from __future__ import annotations
 from fedplug import ops, wire
 from fedplug.encoders import framing
 from fedplug.encoders.base import Encoder
-from fedplug.encoders.index_coders.kernel_codes import Shortest
+from fedplug.encoders.index_coders.kernel_codes import Rice
 from fedplug.encoders.pipeline.pipeline import Pipeline
 from fedplug.encoders.pipeline.value_coder import ValueCoder
 from fedplug.ops.types import Array, Spec
@@ -18,14 +18,14 @@ __all__ = ["CHANGES", "ChangeCoder", "change_coder"]
 CHANGES = "changes/1+"
 """The beginning of the wire ids of changed entries; the wire id of the whole tensor's payload follows."""
 
-_INDICES = Shortest()
+_INDICES = Rice()
 
 
 class ChangeCoder:
     """Writes and reads payloads of the changed entries of one tensor.
 
     Wire form ``"changes/1+"`` and the wire id of the whole tensor's payload: the body of a sparse payload,
-    see csrc/core/sparse_form.h, its indices under ``shortest/1``. Its values are all bytes that the quantizer
+    see csrc/core/sparse_form.h, its indices under ``rice/1``. Its values are all bytes that the quantizer
     writes before the symbols, and the symbols of these entries, entropy-coded if those of the whole tensor
     are.
     """

@@ -1,4 +1,4 @@
-"""The reference of `fedplug.ops.index_code`: the codes of csrc/core/index_code.h in stock TensorFlow ops.
+"""The reference of `fedplug.ops.index_code`: the Rice code of csrc/core/index_code.h in stock TensorFlow ops.
 
 All positions are computed at once, without a loop over indices or bytes. "gaps" has no reference.
 """
@@ -18,21 +18,11 @@ __all__ = ["decode", "encode"]
 _MAX_PARAMETER = 30
 _MAX_SIZE = 2**31 - 1
 _TOO_SHORT = "index code: it is too short for this many indices"
-_CHOICES = ("rice", "bitpack", "bitmap")
 
 
 @traced_once
-def encode(indices: Any, size: Any, form: str) -> tf.Tensor:
-    return _ENCODE[form](after(_index_checks(indices, size), indices), size)
-
-
-@traced_once
-def decode(code: Any, count: Any, size: Any, form: str) -> tf.Tensor:
-    return _DECODE[form](code, after(_count_checks(count, size), count), size)
-
-
-def _encode_rice(indices: Any, size: Any) -> tf.Tensor:
-    del size
+def encode(indices: Any, size: Any) -> tf.Tensor:
+    indices = after(_index_checks(indices, size), indices)
     gaps = _gaps(indices)
     b = _best_parameter(gaps)
     header = tf.cast(tf.repeat(b, tf.minimum(tf.size(indices), 1)), tf.uint8)
@@ -40,7 +30,9 @@ def _encode_rice(indices: Any, size: Any) -> tf.Tensor:
     return tf.concat([header, pack(bits_of(gaps, b), 1), pack(_ones_at(ones, _end(ones)), 1)], 0)
 
 
-def _decode_rice(code: Any, count: Any, size: Any) -> tf.Tensor:
+@traced_once
+def decode(code: Any, count: Any, size: Any) -> tf.Tensor:
+    count = after(_count_checks(count, size), count)
     # An index needs at least one bit, so no tensor is larger than the bytes justify.
     count = after([require(count // 8 <= tf.size(code, tf.int64), _TOO_SHORT, count)], count)
     b = tf.reduce_sum(tf.cast(code[:1], tf.int64))
@@ -60,82 +52,6 @@ def _decode_rice(code: Any, count: Any, size: Any) -> tf.Tensor:
         tf.equal(b, tf.cast(best, tf.int64)), "index code: it is not the shortest one; parameter", b
     )
     return tf.cast(after([in_range, shortest], indices), tf.int32)
-
-
-def _encode_bitpack(indices: Any, size: Any) -> tf.Tensor:
-    return pack(bits_of(indices, tf.cast(_width(size), tf.int32)), 1)
-
-
-def _decode_bitpack(code: Any, count: Any, size: Any) -> tf.Tensor:
-    width = _width(size)
-    bits = unpack_all(after([_length_check(code, packed_size(count, width))], code), 1)
-    indices = numbers(bits[: count * width], count, width)
-    checks = [
-        require(tf.reduce_all(tf.equal(bits[count * width :], 0)), "index code: unused bits are set"),
-        require(tf.reduce_all(tf.cast(indices, tf.int64) < size), "index code: an index is not below", size),
-        require(tf.reduce_all(indices[1:] > indices[:-1]), "index code: indices do not ascend"),
-    ]
-    return after(checks, indices)
-
-
-def _encode_bitmap(indices: Any, size: Any) -> tf.Tensor:
-    return pack(_ones_at(indices, tf.cast(size, tf.int32)), 1)
-
-
-def _decode_bitmap(code: Any, count: Any, size: Any) -> tf.Tensor:
-    bits = unpack_all(after([_length_check(code, packed_size(size, 1))], code), 1)
-    indices = tf.where(tf.equal(bits, 1))[:, 0]
-    found = tf.size(indices, tf.int64)
-    checks = [
-        require(tf.equal(found, count), "index code: bits set and indices announced", found, count),
-        require(tf.reduce_all(tf.equal(bits[size:], 0)), "index code: unused bits are set"),
-    ]
-    return tf.cast(after(checks, indices), tf.int32)
-
-
-def _shortest(rice: Any, count: Any, size: Any) -> tf.Tensor:
-    """The index in _CHOICES of the first of the shortest forms, given the Rice code."""
-    lengths = [
-        tf.size(rice, tf.int64),
-        packed_size(tf.cast(count, tf.int64), _width(size)),
-        packed_size(size, 1),
-    ]
-    return tf.argmin(tf.stack(lengths), output_type=tf.int32)
-
-
-def _encode_shortest(indices: Any, size: Any) -> tf.Tensor:
-    rice = _encode_rice(indices, size)
-    choice = _shortest(rice, tf.size(indices, tf.int64), size)
-    code = tf.switch_case(
-        choice, [lambda: rice, lambda: _encode_bitpack(indices, size), lambda: _encode_bitmap(indices, size)]
-    )
-    return tf.concat([tf.cast(choice, tf.uint8)[tf.newaxis], code], 0)
-
-
-def _decode_shortest(code: Any, count: Any, size: Any) -> tf.Tensor:
-    there = require(tf.size(code) >= 1, "index code: it is too short to say which it is")
-    choice = tf.reduce_sum(tf.cast(after([there], code)[:1], tf.int32))
-    known = require(choice < len(_CHOICES), "index code: it is of no known kind", choice)
-    indices = tf.switch_case(
-        after([known], choice),
-        [lambda form=form: _DECODE[form](code[1:], count, size) for form in _CHOICES],
-    )
-    shortest = tf.equal(_shortest(_encode_rice(indices, size), count, size), choice)
-    return after([require(shortest, "index code: another kind is shorter", choice)], indices)
-
-
-_ENCODE = {
-    "rice": _encode_rice,
-    "bitpack": _encode_bitpack,
-    "bitmap": _encode_bitmap,
-    "shortest": _encode_shortest,
-}
-_DECODE = {
-    "rice": _decode_rice,
-    "bitpack": _decode_bitpack,
-    "bitmap": _decode_bitmap,
-    "shortest": _decode_shortest,
-}
 
 
 def _best_parameter(gaps: Any) -> Any:
@@ -193,10 +109,6 @@ def _body_checks(padding: Any, unary_bits: Any, ones: Any, count: Any) -> list[A
     ]
 
 
-def _length_check(code: Any, length: Any) -> Any:
-    return require(tf.equal(tf.size(code, tf.int64), length), "index code: its length must be", length)
-
-
 def _size_check(size: Any) -> Any:
     return require((size >= 0) & (size <= _MAX_SIZE), "size must be in [0, 2^31)", size)
 
@@ -215,12 +127,6 @@ def _positions(gaps: Any) -> Any:
 def _end(positions: Any) -> Any:
     """One more than the last of the ascending ``positions``; 0 if there are none."""
     return tf.concat([[-1], positions], 0)[-1] + 1
-
-
-def _width(size: Any) -> Any:
-    """The bit width of the largest index below ``size``; int64."""
-    largest = tf.cast(tf.maximum(size - 1, 0), tf.int32)
-    return tf.reduce_sum(tf.cast(tf.bitwise.right_shift(largest, tf.range(31)) > 0, tf.int64))
 
 
 def _ones_at(positions: Any, length: Any) -> Any:

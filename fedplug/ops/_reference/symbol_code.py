@@ -70,7 +70,7 @@ def _as_it_is(packed: Any, count: Any, bits: Any) -> Any:
 def _encode_by_rans(symbols: Any, count: Any, bits: Any) -> Any:
     frequencies = _frequencies(symbols, count, bits)
     bars = tf.cumsum(frequencies + 1)[:-1] - 1
-    table = index_code.encode(tf.cast(bars, tf.int32), _places(bits), "rice")
+    table = index_code.encode(tf.cast(bars, tf.int32), _places(bits))
 
     lanes = _lanes(count)
     groups = (count + lanes - 1) // lanes
@@ -107,7 +107,7 @@ def _decode_by_rans(body: Any, table_bytes: Any, count: Any, bits: Any) -> Any:
     fits = (count > 0) & (rest >= 0) & tf.equal(rest % _WORD_BYTES, 0)
     body = after([require(fits, "symbol code: these are not frequencies, states and words")], body)
     bar_count = _symbol_count(bits) - 1
-    bars = index_code.decode(body[:table_bytes], bar_count, _places(bits), "rice")
+    bars = index_code.decode(body[:table_bytes], bar_count, _places(bits))
     ends = tf.concat([tf.cast(bars, tf.int64) - tf.range(bar_count), [_SCALE]], 0)
     starts = tf.concat([[0], ends[:-1]], 0)
     symbol_at = tf.repeat(tf.range(_symbol_count(bits)), ends - starts)

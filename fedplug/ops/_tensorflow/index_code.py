@@ -33,7 +33,7 @@ def encode_indices(
         return loader.library().fedplug_encode_indices(indices, size, form=form)
     if form == "gaps":
         refuse_without_op("index coder", form, instead="rice")
-    return reference.encode(indices, size, form)
+    return reference.encode(indices, size)
 
 
 def decode_indices(
@@ -48,4 +48,4 @@ def decode_indices(
         return loader.library().fedplug_decode_indices(code, count, size, form=form)
     if form == "gaps":
         refuse_without_op("index coder", form, instead="rice")
-    return reference.decode(code, count, size, form)
+    return reference.decode(code, count, size)

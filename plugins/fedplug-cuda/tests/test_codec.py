@@ -13,7 +13,7 @@ EXPRESSIONS = [
     "topk(0.05, scope='model') | qsgd(8)",
     "topk(count=30) | qsgd(4) | rans",
     "topk(0.1, error_feedback=False)",
-    "topk(0.05, decay=0.9) | bitpack",
+    "topk(0.05, decay=0.9) | gaps",
     "topk(count=3, chunk=64, decay=0.95) | codebook(2) | rans",
     "dgc(0.05, momentum=0.9, warmup_rounds=1) | qsgd(8)",
     "stc(0.05)",

@@ -42,8 +42,10 @@ void AppendRanks(const std::int32_t* ranks, std::int64_t count,
   } else {
     const int bits = members < kManyMembers ? 4 : 8;
     code->push_back(static_cast<std::uint8_t>(bits));
-    ByteVector bitmap;
-    Require(EncodeIndices(ranks, count, members, IndexForm::kBitmap, &bitmap));
+    ByteVector bitmap(static_cast<std::size_t>(BytesFor(members)));
+    for (std::int64_t i = 0; i < count; ++i) {
+      index_codes::SetBit(bitmap.data(), ranks[i]);
+    }
     Require(EncodeSymbols(
         bitmap.data(), static_cast<std::int64_t>(bitmap.size()),
         SymbolsInBitmap(members, bits), bits, SymbolForm::kRans, &part));
@@ -73,8 +75,15 @@ Status ReadRanks(PartReader* code, std::int64_t count, std::int64_t members,
       DecodeSymbols(part.data, part.bytes, SymbolsInBitmap(members, form), form,
                     SymbolForm::kRans, bitmap.data());
   if (!status.ok()) return status;
-  return DecodeIndices(bitmap.data(), static_cast<std::int64_t>(bitmap.size()),
-                       count, members, IndexForm::kBitmap, ranks);
+  const auto bytes = static_cast<std::int64_t>(bitmap.size());
+  index_codes::OnesReader ones(bitmap.data(), bytes);
+  for (std::int64_t i = 0; i < count; ++i) {
+    const std::int64_t rank = ones.Next();
+    if (rank >= members) return Corrupt("a class has too few places");
+    ranks[i] = static_cast<std::int32_t>(rank);
+  }
+  if (ones.Next() < 8 * bytes) return Corrupt("a class has too many places");
+  return {};
 }
 
 template <typename Word>

@@ -60,7 +60,6 @@ std::int64_t CodeNumber(std::int64_t number, GapModel* model, Coder* coder) {
 
 void EncodeGaps(const std::int32_t* indices, std::int64_t count,
                 std::int64_t size, std::vector<std::uint8_t>* code) {
-  if (count == 0) return;
   GapModel model(count, size);
   adaptive_bits::Writer writer;
   std::int64_t previous = -1;
@@ -74,11 +73,6 @@ void EncodeGaps(const std::int32_t* indices, std::int64_t count,
 Status DecodeGaps(const std::uint8_t* code, std::int64_t bytes,
                   std::int64_t count, std::int64_t size,
                   std::int32_t* indices) {
-  if (count == 0) {
-    return bytes == 0 ? Status()
-                      : Corrupt(std::to_string(bytes) +
-                                " bytes where no index was announced");
-  }
   if (bytes < adaptive_bits::kStateBytes) {
     return Corrupt("it is too short for its state");
   }

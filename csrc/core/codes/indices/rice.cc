@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "core/codes/indices/bits.h"
 #include "core/codes/indices/forms.h"
@@ -58,19 +59,15 @@ Status NotBelow(std::int64_t i, std::int64_t size) {
 
 }  // namespace
 
-RicePlan PlanRice(const std::int32_t* indices, std::int64_t count) {
-  if (count == 0) return {};
-  const int b = BestParameter(indices, count);
-  return {b, 1 + BytesFor(count * b) + BytesFor(UnaryBits(indices, count, b))};
-}
-
 void EncodeRice(const std::int32_t* indices, std::int64_t count,
-                const RicePlan& plan, std::uint8_t* code) {
-  if (count == 0) return;
-  const int b = plan.parameter;
-  code[0] = static_cast<std::uint8_t>(b);
-  NumberWriter low(code + 1, b);
-  std::uint8_t* const unary = code + 1 + BytesFor(count * b);
+                std::vector<std::uint8_t>* code) {
+  const int b = BestParameter(indices, count);
+  const std::int64_t low_bytes = BytesFor(count * b);
+  code->resize(static_cast<std::size_t>(
+      1 + low_bytes + BytesFor(UnaryBits(indices, count, b))));
+  code->front() = static_cast<std::uint8_t>(b);
+  NumberWriter low(code->data() + 1, b);
+  std::uint8_t* const unary = code->data() + 1 + low_bytes;
   const std::uint32_t low_bits = (1u << b) - 1;
   std::int64_t position = 0;
   for (std::int64_t i = 0; i < count; ++i) {
@@ -85,11 +82,6 @@ void EncodeRice(const std::int32_t* indices, std::int64_t count,
 Status DecodeRice(const std::uint8_t* code, std::int64_t bytes,
                   std::int64_t count, std::int64_t size,
                   std::int32_t* indices) {
-  if (count == 0) {
-    return bytes == 0 ? Status()
-                      : Corrupt(std::to_string(bytes) +
-                                " bytes where no index was announced");
-  }
   const int b = code[0];
   if (b > kMaxParameter) {
     return Corrupt("its parameter is " + std::to_string(b) +
