@@ -13,6 +13,9 @@ from fedplug.testing import expect
 
 __all__ = ["in_child"]
 
+# gRPC's handlers of a fork end the process that forks, at times, where TFF's worker has run in it.
+os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "0")
+
 _PROCESSOR_SECONDS = 600
 
 
