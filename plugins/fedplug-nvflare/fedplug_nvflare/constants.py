@@ -14,7 +14,32 @@ from fedplug import ops
 from fedplug.codecs.arrays import as_array
 from fedplug.errors import ArgumentError
 
-__all__ = ["Constants"]
+__all__ = ["Constants", "base_of", "weights_of"]
+
+
+def weights_of(task: Shareable) -> Mapping[str, Any]:
+    """Returns the weights in a received task; there may be none."""
+    try:
+        dxo = from_shareable(task)
+    except ValueError:
+        return {}
+    return dxo.data if dxo.data_kind == DataKind.WEIGHTS and isinstance(dxo.data, Mapping) else {}
+
+
+def base_of(weights: Mapping[str, Any]) -> dict[str, NDArray[Any]]:
+    """Returns the base of an update for `fedplug.Codec.encode_model`, which training cannot change.
+
+    Only arrays without a negative element are copied. One -1, in the shape of the array, replaces each other.
+    """
+    base = {}
+    for name, value in weights.items():
+        try:
+            array = as_array(value)
+        except ArgumentError:
+            continue
+        is_kept = ops.is_floating(array.dtype) and not (array < 0).any()
+        base[name] = array.copy() if is_kept else np.broadcast_to(np.float32(-1), array.shape)
+    return base
 
 
 class Constants:
@@ -30,16 +55,6 @@ class Constants:
                 continue
             if ops.is_floating(array.dtype) and not (finite := np.isfinite(array)).all():
                 self._places[name] = ~finite
-
-    @classmethod
-    def of_task(cls, task: Shareable) -> Constants:
-        """Reads the weights in a received task; there may be none."""
-        try:
-            dxo = from_shareable(task)
-        except ValueError:
-            return cls({})
-        has_weights = dxo.data_kind == DataKind.WEIGHTS and isinstance(dxo.data, Mapping)
-        return cls(dxo.data if has_weights else {})
 
     def left_out(self, update: Mapping[str, Any]) -> dict[str, Any]:
         """Returns the update with zeros for unchanged entries whose difference is NaN."""

@@ -5,8 +5,10 @@ from __future__ import annotations
 import math
 import time
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
+import numpy as np
+from numpy.typing import NDArray
 from nvflare.apis.dxo import DXO, DataKind, MetaKey
 from nvflare.apis.event_type import EventType
 from nvflare.apis.fl_constant import FLContextKey
@@ -17,7 +19,7 @@ from nvflare.app_common.app_constant import AppConstants
 import fedplug
 from fedplug.errors import NonFiniteError
 from fedplug.stores.rules import absolute
-from fedplug_nvflare.constants import Constants
+from fedplug_nvflare.constants import Constants, base_of, weights_of
 from fedplug_nvflare.tracking import track_bytes
 from fedplug_nvflare.update import (
     ACCEPTED,
@@ -51,6 +53,16 @@ _TASK = "fedplug_task"
 _MIN_SIZE = 64
 
 
+class _Task(NamedTuple):
+    """The data of a task with which its result is encoded."""
+
+    round_num: int
+    accepted: str | None
+    constants: Constants
+    base: dict[str, NDArray[Any]]
+    run: str | None
+
+
 class FedplugEncoder(WeightFilter):
     """Compresses a client's updates; the residual is kept in a store and added to the next update.
 
@@ -65,6 +77,9 @@ class FedplugEncoder(WeightFilter):
     them with ``params_transfer_type=TransferType.DIFF``. A collection of DXOs is an error, too. An update
     that is not finite is replaced by an empty result, which NVFlare's FedAvg skips; the client's log has the
     reason. (An error would end the job for all sites.)
+
+    A tensor that has no negative element before and after training has none at the server, either: it is sent
+    exactly where the encoder would make one.
 
     The log says once which tensors are sent exactly, such as batch normalization statistics, and why.
     """
@@ -104,11 +119,12 @@ class FedplugEncoder(WeightFilter):
                     # The error must reach the server, too, which would otherwise wait for this site.
                     self.fire_fed_event(EventType.FATAL_SYSTEM_ERROR, Shareable({"reason": reason}), fl_ctx)
                     time.sleep(_UNTIL_IT_IS_READ)
-                round_num = task.get_header(AppConstants.CURRENT_ROUND) or 0
-                seen = (
-                    round_num,
+                weights = weights_of(task)
+                seen = _Task(
+                    task.get_header(AppConstants.CURRENT_ROUND) or 0,
                     task.get_header(ACCEPTED),
-                    Constants.of_task(task),
+                    Constants(weights),
+                    base_of(weights),
                     task.get_header(SERVED),
                 )
                 fl_ctx.set_prop(_TASK, seen, private=True, sticky=False)
@@ -127,23 +143,26 @@ class FedplugEncoder(WeightFilter):
             )
         if is_compressed(dxo.meta):  # raises for other processing, such as quantization
             raise ValueError("the update is compressed already; add one FedplugEncoder to a task")
-        round_num, accepted, constants, run = fl_ctx.get_prop(_TASK) or (0, None, Constants({}), None)
+        task = fl_ctx.get_prop(_TASK) or _Task(0, None, Constants({}), {}, None)
+        update = task.constants.left_out(dxo.data)
+        fits = all(name in task.base and task.base[name].shape == np.shape(x) for name, x in update.items())
+        base = task.base if fits else None
         identity, job = fl_ctx.get_identity_name(), fl_ctx.get_job_id()
         with fedplug.open_store(state_url(self._url, fl_ctx)) as store:
-            client = fedplug.ClientCodec(self._codec, store, identity, training=f"{job} {run}")
+            client = fedplug.ClientCodec(self._codec, store, identity, training=f"{job} {task.run}")
             before = client.pending
-            settled = client.settle(accepted)
+            settled = client.settle(task.accepted)
             try:
-                payloads, receipt = client.encode_model(constants.left_out(dxo.data), round_num)
+                payloads, receipt = client.encode_model(update, task.round_num, base=base)
             except NonFiniteError as error:
-                self.log_error(fl_ctx, f"the update of round {round_num} is not sent: {error}")
+                self.log_error(fl_ctx, f"the update of round {task.round_num} is not sent: {error}")
                 return replaced(dxo, {}, MetaKey.INITIAL_METRICS)
         if before is not None and not settled:
             self.log_warning(
                 fl_ctx, f"update {before} was not accepted by the server; its residual is undone"
             )
         shareable.set_header(RECEIPT, receipt)
-        self._report(dxo, payloads, receipt, round_num, fl_ctx)
+        self._report(dxo, payloads, receipt, task.round_num, fl_ctx)
         return compressed(dxo, payloads)
 
     def _reason_to_end(self, task: Shareable, fl_ctx: FLContext) -> str | None:

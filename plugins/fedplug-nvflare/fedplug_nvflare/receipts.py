@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import json
 import secrets
+import zlib
 from pathlib import Path
+from typing import Any
 
 from nvflare.apis.event_type import EventType
 from nvflare.apis.fl_component import FLComponent
@@ -96,8 +98,10 @@ class Receipts:
         if path.exists():
             try:
                 kept = json.loads(path.read_text(encoding="utf-8"))
-                self._accepted = {str(client): str(receipt) for client, receipt in kept.items()}
-            except (AttributeError, ValueError) as error:
+                if kept != _checked(kept["receipts"]):
+                    raise ValueError("its checksum is wrong")
+                self._accepted = kept["receipts"]
+            except (KeyError, RecursionError, TypeError, ValueError) as error:
                 raise ValueError(
                     f"{path} is no file of receipts, or is damaged ({error}); restore it, or delete it: then "
                     "each client undoes the residual of its last update"
@@ -127,8 +131,14 @@ class Receipts:
             return
         self._path.parent.mkdir(parents=True, exist_ok=True)
         with whole_file(self._path) as file:
-            file.write(json.dumps(self._accepted, indent=1, sort_keys=True).encode())
+            file.write(json.dumps(_checked(self._accepted), indent=1, sort_keys=True).encode())
         self._written = dict(self._accepted)
+
+
+def _checked(receipts: dict[str, str]) -> dict[str, Any]:
+    """Returns the content of a file of receipts."""
+    checksum = zlib.crc32(json.dumps(receipts, sort_keys=True).encode())
+    return {"receipts": receipts, "crc32": checksum}
 
 
 def _client(fl_ctx: FLContext) -> str:

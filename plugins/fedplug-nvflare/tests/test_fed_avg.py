@@ -84,7 +84,7 @@ def test_an_update_that_was_not_accepted_does_not_change_the_residual(finished: 
 def test_a_client_that_does_not_know_fedplug_takes_part(finished: Jobs) -> None:
     job = finished["mixed"].result()
     receipts = json.loads((job.folder / "server/simulate_job/fedplug_receipts.json").read_text())
-    assert sorted(receipts) == ["site-1", "site-3"]
+    assert sorted(receipts["receipts"]) == ["site-1", "site-3"]
     assert "3 updates took" in job.log("server")
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import threading
 from pathlib import Path
@@ -98,6 +99,32 @@ def test_a_damaged_file_ends_the_job_before_it_begins_and_is_not_changed(tmp_pat
     assert "receipts.json is no file of receipts, or is damaged" in fl_ctx.get_prop(FLContextKey.EVENT_DATA)
     aggregator.handle_event(EventType.END_RUN, fl_ctx)
     assert file.read_text() == "[1"
+
+
+def test_each_damaged_byte_and_each_missing_end_of_the_file_is_found(tmp_path: Path) -> None:
+    file, others = tmp_path / "receipts.json", tmp_path / "damaged.json"
+    receipts = opened(file)
+    contribute(receipts, "site-1", "0-a")
+    fire(receipts, AppEventType.AFTER_AGGREGATION)
+    fire(receipts, EventType.END_RUN)
+    good = file.read_bytes()
+    flipped = [good[:i] + bytes([good[i] ^ 1 << i % 8]) + good[i + 1 :] for i in range(len(good))]
+    for damaged in flipped + [good[:i] for i in range(len(good))]:
+        others.write_bytes(damaged)
+        fl_ctx = contexts.context("server", "")
+        read = Receipts(str(others), FLComponent())
+        read.handle_event(EventType.START_RUN, fl_ctx)
+        reason = fl_ctx.get_prop(FLContextKey.EVENT_DATA)
+        same = json.loads(good) == _or_none(damaged)  # another space between two values, for instance
+        assert reason is None if same else "damaged.json is no file of receipts, or is damaged" in reason
+        assert told(read, "site-1") == ("0-a" if same else None)
+
+
+def _or_none(data: bytes) -> object:
+    try:
+        return json.loads(data)
+    except ValueError:
+        return None
 
 
 def test_ending_the_job_does_not_wait_for_itself(tmp_path: Path) -> None:

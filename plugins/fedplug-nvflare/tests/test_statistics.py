@@ -6,11 +6,13 @@ from pathlib import Path
 from typing import Any
 
 import contexts
+import numpy as np
 import pytest
 import torch
 from fedplug_nvflare import FedplugAggregator, FedplugDecoder, FedplugEncoder
 from fedplug_nvflare.update import RECEIPT
 from nvflare.apis.dxo import MetaKey, from_shareable
+from nvflare.apis.event_type import EventType
 from nvflare.app_common.utils.fl_model_utils import FLModelUtils
 
 ENCODERS = ["auto", "topk(0.01, scope='model') | qsgd(8)", "{'*': 'sign'}"]
@@ -73,6 +75,27 @@ def test_variances_follow_the_clients_and_are_never_negative(
                 torch.testing.assert_close(weights[name].double(), expected[name], rtol=1e-6, atol=1e-7)
             assert weights["1.num_batches_tracked"] == round_num + 1
             assert (weights["1.running_var"] >= 0).all()
+
+
+def test_an_array_of_any_name_without_a_negative_element_gets_none(tmp_path: Path) -> None:
+    """Training changes the arrays of the task in place, as NVFlare hands them to it."""
+    rng = np.random.default_rng(0)
+    encoder = encoder_of("topk(0.1) | qsgd(2)", tmp_path)
+    weights = {"nu": (rng.random(256) ** 8 * 1e-3).astype(np.float32), "kernel": rng.normal(size=256)}
+    for round_num in range(10):
+        server = FedplugDecoder()
+        contexts.begin_round(server, weights)
+        task = contexts.task({name: array.copy() for name, array in weights.items()}, round_num)
+        fl_ctx = contexts.task_context("site-1", task)
+        encoder.handle_event(EventType.BEFORE_TASK_EXECUTION, fl_ctx)
+        trained = from_shareable(task).data
+        trained["nu"] *= np.float32(0.5)
+        trained["nu"] += (rng.random(256) ** 8 * 5e-4).astype(np.float32)
+        difference = {name: trained[name] - weights[name] for name in weights}
+        result = encoder.process(contexts.result(difference), fl_ctx)
+        passed = server.process(contexts.arrived(result, "site-1"), contexts.context("server", "site-1"))
+        weights = {name: weights[name] + change for name, change in from_shareable(passed).data.items()}
+        assert not (weights["nu"] < 0).any()
 
 
 def test_the_log_lists_exactly_sent_arrays_with_the_reason(
