@@ -12,11 +12,9 @@ namespace fedplug::cuda {
 namespace {
 
 Status AskFor(int device, DeviceLimits* limits) {
-  int shared_bytes = 0;
   int cooperative = 0;
   for (const auto& [attribute, value] :
        {std::pair{cudaDevAttrMultiProcessorCount, &limits->multiprocessors},
-        std::pair{cudaDevAttrMaxSharedMemoryPerBlockOptin, &shared_bytes},
         std::pair{cudaDevAttrCooperativeLaunch, &cooperative}}) {
     Status status = ToStatus(cudaDeviceGetAttribute(value, attribute, device),
                              "the limits of the device");
@@ -29,7 +27,6 @@ Status AskFor(int device, DeviceLimits* limits) {
     return status;
   }
   limits->large_arguments = driver >= 12010;
-  limits->shared_bytes = shared_bytes;
   limits->cooperative = cooperative != 0;
   return {};
 }

@@ -10,9 +10,8 @@ namespace fedplug::cuda {
 
 struct DeviceLimits {
   int multiprocessors = 0;
-  std::int64_t shared_bytes = 0;  // that one block may ask for, at most
-  bool cooperative = false;       // whether blocks may wait for each other
-  bool large_arguments = false;   // whether kernels take 32 KB of arguments
+  bool cooperative = false;      // whether blocks may wait for each other
+  bool large_arguments = false;  // whether kernels take 32 KB of arguments
 };
 
 // The limits of the calling thread's current device.

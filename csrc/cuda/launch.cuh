@@ -50,17 +50,10 @@ class LaunchQueue {
   // of shared memory each. Returns false, and queues nothing, if the device has
   // no room for all of them.
   //
-  // REQUIRES: 0 < blocks; shared_bytes <= limits.shared_bytes
+  // REQUIRES: 0 < blocks; shared_bytes <= 48 KiB
   template <typename... Parameters, typename... Arguments>
-  bool LaunchTogether(const DeviceLimits& limits, std::size_t shared_bytes,
-                      void (*kernel)(Parameters...), unsigned blocks,
-                      int threads, Arguments&&... arguments) {
-    if (error_ != cudaSuccess) return true;
-    // The device's limit, not this call's size, because other threads set the
-    // same attribute.
-    error_ = cudaFuncSetAttribute(reinterpret_cast<const void*>(kernel),
-                                  cudaFuncAttributeMaxDynamicSharedMemorySize,
-                                  static_cast<int>(limits.shared_bytes));
+  bool LaunchTogether(std::size_t shared_bytes, void (*kernel)(Parameters...),
+                      unsigned blocks, int threads, Arguments&&... arguments) {
     if (error_ != cudaSuccess) return true;
     cudaLaunchAttribute together = {};
     together.id = cudaLaunchAttributeCooperative;

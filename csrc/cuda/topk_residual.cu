@@ -1,6 +1,6 @@
-// Queues a selection as one kernel: the steps of topk/resident.h or of
-// topk/banded.h. The tensors of a list are described by a table in the
-// workspace, which kernels that take its words as arguments write first.
+// Queues a selection as one kernel: the steps of topk/banded.h. The tensors of
+// a list are described by a table in the workspace, which kernels that take its
+// words as arguments write first.
 #include <cuda_runtime.h>
 
 #include <algorithm>
@@ -14,7 +14,6 @@
 #include "cuda/launch.cuh"
 #include "cuda/topk/banded.h"
 #include "cuda/topk/lists.h"
-#include "cuda/topk/resident.h"
 #include "cuda/topk/together.h"
 #include "cuda/topk_residual.h"
 
@@ -74,20 +73,6 @@ class BlockOfTeam {
 __device__ void ZeroTogether(const topk::ZeroedMemory& zeroed) {
   zeroed.Zero(DeviceBlock(), blockIdx.x, gridDim.x);
   DeviceGrid().Meet();
-}
-
-template <typename T>
-__global__ void __launch_bounds__(kThreads, 1)
-    ResidentKernel(const __grid_constant__ Job<T> job, NonFinitePolicy policy,
-                   std::uint32_t elements_of_share,
-                   const topk::ZeroedMemory zeroed) {
-  ZeroTogether(zeroed);
-  const topk::ResidentMemory<T> memory(shared_of_launch);
-  const auto share =
-      memory.ShareAt(blockIdx.x, job.tensor.n, elements_of_share);
-  BlockOfTeam<T, topk::Share<T>> block(job, share, memory,
-                                       {blockIdx.x, gridDim.x});
-  topk::RunResidentSteps<T>(policy, block);
 }
 
 // Two blocks share a multiprocessor, so that one has loads under way while the
@@ -235,22 +220,6 @@ Status CheckGroupSizes(const TensorUpdate<T>* tensors, std::int64_t count,
   return {};
 }
 
-// Says whether the selection is queued, or was refused: otherwise there is not
-// the room for it.
-template <typename T>
-bool QueueResident(const Job<T>& job, NonFinitePolicy policy,
-                   const topk::ZeroedMemory& zeroed, const DeviceLimits& limits,
-                   LaunchQueue* queue) {
-  const auto shares = topk::SharesOf<T>(job.tensor.n, limits);
-  if (shares.count == 0) return false;
-  return queue->LaunchTogether(
-      limits,
-      static_cast<std::size_t>(
-          topk::ResidentMemory<T>::BytesFor(shares.elements)),
-      ResidentKernel<T>, shares.count, kThreads, job, policy, shares.elements,
-      zeroed);
-}
-
 // Queues a banded kernel with as many blocks as the device runs together, up to
 // one a tile.
 template <typename... Parameters, typename... Arguments>
@@ -260,10 +229,10 @@ void QueueBanded(std::int64_t tiles, const DeviceLimits& limits,
   constexpr auto kBytes = static_cast<std::size_t>(TogetherMemory::kBytes);
   auto blocks = static_cast<unsigned>(std::min(
       {std::int64_t{queue->MostTogether(limits, kBytes, kernel, kThreads)},
-       tiles, topk::kMostShares}));
+       tiles, topk::kMostBlocks}));
   // A device that others use may run fewer.
-  while (blocks > 0 && !queue->LaunchTogether(limits, kBytes, kernel, blocks,
-                                              kThreads, arguments...)) {
+  while (blocks > 0 && !queue->LaunchTogether(kBytes, kernel, blocks, kThreads,
+                                              arguments...)) {
     blocks /= 2;
   }
   if (blocks == 0) queue->Refuse(cudaErrorCooperativeLaunchTooLarge);
@@ -273,7 +242,7 @@ void QueueBanded(std::int64_t tiles, const DeviceLimits& limits,
 template <typename T>
 Status Queue(const Request<T>& request, NonFinitePolicy policy, void* workspace,
              std::size_t workspace_bytes, TopKReport* reports,
-             cudaStream_t stream, TopKWay way) {
+             cudaStream_t stream) {
   const topk::Workspace layout = topk::LayOut(request, workspace);
   if (workspace_bytes < layout.bytes) {
     return Invalid("the workspace has " + std::to_string(workspace_bytes) +
@@ -297,8 +266,7 @@ Status Queue(const Request<T>& request, NonFinitePolicy policy, void* workspace,
     QueueBanded(tiles, limits, &queue, BandedListKernel<T>,
                 topk::ListAt(layout.table, request), request.sharing, policy,
                 zeroed);
-  } else if (way == TopKWay::kBanded ||
-             !QueueResident(jobs[0], policy, zeroed, limits, &queue)) {
+  } else {
     QueueBanded(tiles, limits, &queue, BandedKernel<T>, jobs[0], policy,
                 zeroed);
   }
@@ -318,10 +286,10 @@ template <typename T>
 Status TopKResidual(const TopKTensor<T>* tensors, std::int64_t count,
                     NonFinitePolicy policy, void* workspace,
                     std::size_t workspace_bytes, TopKReport* reports,
-                    cudaStream_t stream, TopKWay way) {
+                    cudaStream_t stream) {
   if (Status status = CheckSizes(tensors, count); !status.ok()) return status;
   return Queue<T>({tensors, count, Sharing::kOneForEach, nullptr}, policy,
-                  workspace, workspace_bytes, reports, stream, way);
+                  workspace, workspace_bytes, reports, stream);
 }
 
 template <typename T>
@@ -339,7 +307,7 @@ Status GroupedTopKResidual(const TensorUpdate<T>* tensors, std::int64_t count,
                            void* workspace, std::size_t workspace_bytes,
                            T* values, std::int32_t* indices,
                            std::int64_t* row_splits, TopKReport* reports,
-                           cudaStream_t stream, TopKWay way) {
+                           cudaStream_t stream) {
   const auto sharers = Sharers(tensors, count, k, values, indices);
   if (Status status = CheckSizes(sharers.data(), count); !status.ok()) {
     return status;
@@ -352,7 +320,7 @@ Status GroupedTopKResidual(const TensorUpdate<T>* tensors, std::int64_t count,
                     "topk_residual");
   }
   return Queue<T>({sharers.data(), count, Sharing::kOneForAll, row_splits},
-                  policy, workspace, workspace_bytes, reports, stream, way);
+                  policy, workspace, workspace_bytes, reports, stream);
 }
 
 #define FEDPLUG_INSTANTIATE(T)                                             \
@@ -360,13 +328,13 @@ Status GroupedTopKResidual(const TensorUpdate<T>* tensors, std::int64_t count,
                                                      std::int64_t);        \
   template Status TopKResidual<T>(const TopKTensor<T>*, std::int64_t,      \
                                   NonFinitePolicy, void*, std::size_t,     \
-                                  TopKReport*, cudaStream_t, TopKWay);     \
+                                  TopKReport*, cudaStream_t);              \
   template std::size_t GroupedTopKResidualWorkspaceBytes<T>(               \
       const TensorUpdate<T>*, std::int64_t);                               \
   template Status GroupedTopKResidual<T>(                                  \
       const TensorUpdate<T>*, std::int64_t, std::int64_t, NonFinitePolicy, \
       void*, std::size_t, T*, std::int32_t*, std::int64_t*, TopKReport*,   \
-      cudaStream_t, TopKWay)
+      cudaStream_t)
 FEDPLUG_INSTANTIATE(float);
 FEDPLUG_INSTANTIATE(double);
 #undef FEDPLUG_INSTANTIATE

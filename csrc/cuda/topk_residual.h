@@ -33,19 +33,6 @@ struct TopKTensor {
   std::int32_t* indices;
 };
 
-// How the selection from a single tensor is queued. The results are the same
-// bits. Lists take the banded kernel, behind a small one that stores a table of
-// up to 159 tensors (19 where the driver is older than CUDA 12.1).
-enum class TopKWay {
-  // One kernel that keeps all sums in the shared memory of the multiprocessors
-  // where they fit, and reads and writes every element once (topk/resident.h);
-  // otherwise as kBanded.
-  kFastest,
-  // One kernel that reads and writes every element once and lists what a sample
-  // says may be chosen (topk/banded.h).
-  kBanded,
-};
-
 // The sums of one tensor that are not finite.
 struct TopKReport {
   std::int64_t non_finite;        // sums that are NaN or infinite
@@ -73,12 +60,12 @@ std::size_t TopKResidualWorkspaceBytes(const TopKTensor<T>* tensors,
 //           float or double.
 // SHAPE:    tensors[count], workspace[workspace_bytes], reports[count]
 // THREADS:  the caller's only; the result does not depend on the GPU
-// COST:     see topk/resident.h and topk/banded.h
+// COST:     see topk/banded.h
 template <typename T>
 Status TopKResidual(const TopKTensor<T>* tensors, std::int64_t count,
                     NonFinitePolicy policy, void* workspace,
                     std::size_t workspace_bytes, TopKReport* reports,
-                    CUstream_st* stream, TopKWay way = TopKWay::kFastest);
+                    CUstream_st* stream);
 
 // REQUIRES: the n of the tensors are valid; the pointers are not looked at
 // COST:     4 bytes per element, 200 bytes per tensor, and up to 33 KiB
@@ -101,8 +88,7 @@ Status GroupedTopKResidual(const TensorUpdate<T>* tensors, std::int64_t count,
                            void* workspace, std::size_t workspace_bytes,
                            T* values, std::int32_t* indices,
                            std::int64_t* row_splits, TopKReport* reports,
-                           CUstream_st* stream,
-                           TopKWay way = TopKWay::kFastest);
+                           CUstream_st* stream);
 
 // The Status the core would have returned for a tensor of n elements.
 Status ToStatus(const TopKReport& report, std::int64_t n,

@@ -104,8 +104,6 @@ struct DeviceTensor {
 
 class Gpu {
  public:
-  explicit Gpu(cuda::TopKWay way = cuda::TopKWay::kFastest) : way_(way) {}
-
   template <typename T>
   std::vector<TopKOutput<T>> TopK(const std::vector<TopKInput<T>>& inputs,
                                   NonFinitePolicy policy) {
@@ -121,7 +119,7 @@ class Gpu {
     const DeviceArray<std::byte> workspace(bytes);
     const DeviceArray<cuda::TopKReport> reports(tensors.size());
     Check(cuda::TopKResidual(tensors.data(), count, policy, workspace.data(),
-                             bytes, reports.data(), nullptr, way_));
+                             bytes, reports.data(), nullptr));
     const auto found = reports.ToVector();
     std::vector<TopKOutput<T>> outputs;
     for (std::size_t i = 0; i < inputs.size(); ++i) {
@@ -154,7 +152,7 @@ class Gpu {
     Check(cuda::GroupedTopKResidual(tensors.data(), count, k, policy,
                                     workspace.data(), bytes, values.data(),
                                     indices.data(), row_splits.data(),
-                                    reports.data(), nullptr, way_));
+                                    reports.data(), nullptr));
     GroupedTopKOutput<T> output = {values.ToVector(),
                                    indices.ToVector(),
                                    row_splits.ToVector(),
@@ -260,8 +258,6 @@ class Gpu {
         workspace.data(), bytes, report.data(), nullptr));
     return {accumulator.ToVector(), cuda::ToStatus(report.ToVector()[0])};
   }
-
-  cuda::TopKWay way_;
 };
 
 // Prints the device; without one, ends the process with 77. The first test of a

@@ -92,14 +92,13 @@ void ExpectSameAsCore(const TopKInput<float>& input, NonFinitePolicy policy,
 template <typename Restore>
 double TopKMicroseconds(const TopKInput<float>& input,
                         const DeviceTensor<float>& device,
-                        NonFinitePolicy policy, cuda::TopKWay way,
-                        const Restore& restore) {
+                        NonFinitePolicy policy, const Restore& restore) {
   const std::size_t bytes = cuda::TopKResidualWorkspaceBytes(&device.tensor, 1);
   const DeviceArray<std::byte> workspace(bytes);
   const DeviceArray<cuda::TopKReport> report(1);
   const double microseconds = MedianMicroseconds(restore, [&] {
     Check(cuda::TopKResidual(&device.tensor, 1, policy, workspace.data(), bytes,
-                             report.data(), nullptr, way));
+                             report.data(), nullptr));
   });
   ExpectSameAsCore(input, policy,
                    {device.values.ToVector(), device.indices.ToVector(),
@@ -109,12 +108,8 @@ double TopKMicroseconds(const TopKInput<float>& input,
 
 TEST(CudaTimes, TopKResidual) {
   std::puts(
-      "topk_residual, us, medians; the fastest is resident where the sums fit; "
-      "cub 0 = not in this toolkit");
-  std::puts(
-      "                    |      fastest      |      banded       |\n"
-      "         n         k     error      drop     error      drop"
-      "  copy of 4n bytes       cub");
+      "topk_residual, us, medians; cub 0 = not in this toolkit\n"
+      "         n         k     error      drop  copy of 4n bytes       cub");
   Random random(9);
   for (const std::int64_t n :
        {100000, 1000000, 3000000, 7000000, 10000000, 50000000}) {
@@ -131,12 +126,9 @@ TEST(CudaTimes, TopKResidual) {
       };
       std::printf("%10lld %9lld", static_cast<long long>(n),
                   static_cast<long long>(k));
-      for (const auto way : {cuda::TopKWay::kFastest, cuda::TopKWay::kBanded}) {
-        for (const auto policy :
-             {NonFinitePolicy::kError, NonFinitePolicy::kDrop}) {
-          std::printf(" %9.1f",
-                      TopKMicroseconds(input, device, policy, way, restore));
-        }
+      for (const auto policy :
+           {NonFinitePolicy::kError, NonFinitePolicy::kDrop}) {
+        std::printf(" %9.1f", TopKMicroseconds(input, device, policy, restore));
       }
       std::printf("  %16.1f %9.1f\n", MedianMicroseconds([] {}, restore),
                   DeviceTopKMicroseconds(device.delta, n, k));

@@ -16,10 +16,10 @@ namespace fedplug::cuda::topk {
 
 using fedplug::topk::SampleRanks;
 
-// The Digits (histogram.h) of a band: counts the keys in
-// [base, base + 2^bits), 2^shift of them by each bin. An open band has all bits
-// of a key: it counts every key at its base or above, and its last bin counts
-// those beyond the other bins.
+// A band counts the keys in [base, base + 2^bits), 2^shift of them by each bin.
+// An open one, with all bits of a key, counts every key at its base or above,
+// those beyond the other bins by the last one. It lists every key at its base
+// or above.
 template <typename T>
 struct Band {
   using Bits = FloatBitsOf<T>;
@@ -175,7 +175,7 @@ struct Narrow {
       decisions.lists_again =
           missed || (open && decisions.lists_again != 0) ? 1 : 0;
       if (next.bits == 0) {
-        decisions.thresholds[kRounds<T> - 1] = {next.base, next.wanted};
+        decisions.threshold = {next.base, next.wanted};
       }
     });
   }

@@ -1,7 +1,7 @@
-// The selection from one tensor that is too large to stay in shared memory, or
-// from a list: one launch, of as many blocks as the device runs together, which
-// wait for each other and walk from tile to tile. The method is the core's,
-// Floyd and Rivest's SELECT (core/topk/select.h):
+// The selection from one tensor, or from a list: one launch, of as many blocks
+// as the device runs together, which wait for each other and walk from tile to
+// tile. The method is the core's, Floyd and Rivest's SELECT
+// (core/topk/select.h):
 //   CountSample    counts a sample of the keys, which gives a band that
 //                  probably contains the k-th largest
 //   AddAndList     adds, writes the sums to residual_out, and lists, tile by
@@ -46,7 +46,6 @@
 #include "cuda/topk/histogram.h"
 #include "cuda/topk/job.h"
 #include "cuda/topk/lists.h"
-#include "cuda/topk/shortlist.h"
 #include "cuda/topk/sums.h"
 #include "cuda/topk/together.h"
 #include "cuda/topk/undo.h"
@@ -94,9 +93,9 @@ struct Span {
     }
   }
 
-  // As entries.h has it. A page ends with its tensor.
+  // As entries.h has it. A chunk ends with its tensor.
   template <typename Body>
-  FEDPLUG_HOST_DEVICE void ForPages(const Job<T>&, const Body& body) const {
+  FEDPLUG_HOST_DEVICE void ForChunks(const Body& body) const {
     int i =
         list.TensorOf(list.first_tile, static_cast<std::uint32_t>(first_tile));
     const int end = first_tile + tiles;
@@ -226,7 +225,7 @@ struct Settle {
   FEDPLUG_HOST_DEVICE void operator()(const Block& block, const Job<T>& job,
                                       const Span<T>& span, Shared&) const {
     const bool refused = IsRefused(job, policy);
-    span.ForPages(job, [&](const Job<T>& of, const Chunk& chunk) {
+    span.ForChunks([&](const Job<T>& of, const Chunk& chunk) {
       if (chunk.BeginsTensor()) WriteReport(block, of);
       if (!refused) WriteHeldBack(block, of, chunk);
     });
@@ -287,7 +286,7 @@ struct ListAgain {
 
 template <typename T>
 struct RefineBand {
-  using Shared = EntryCounts<ChunkEntries>;
+  using Shared = EntryCounts;
 
   template <typename Block>
   FEDPLUG_HOST_DEVICE void operator()(const Block& block, const Job<T>& job,
@@ -319,8 +318,8 @@ FEDPLUG_HOST_DEVICE void RunBandedSteps(const Job<T>& job,
   while (decisions.band.bits > 0) {
     launcher.Each(Then{RefineBand<T>{}, Narrow<T>{}});
   }
-  launcher.Each(Then{CountChosen<T, ChunkEntries>{}, SumBefore<T>{}});
-  launcher.Last(Emit<T, ChunkEntries>{});
+  launcher.Each(Then{CountChosen<T>{}, SumBefore<T>{}});
+  launcher.Last(Emit<T>{});
 }
 
 }  // namespace fedplug::cuda::topk

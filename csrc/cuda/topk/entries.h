@@ -1,14 +1,9 @@
-// The steps that walk over entries which may be chosen: Refine, which counts
-// them by further digits, and CountChosen, SumBefore and Emit, which take the
-// chosen ones out. A part, which one block walks over, has them on pages:
-//   part.number               its place among those of the scope
-//   part.ForPages(job, body)  body(job of its tensor, page) for each, in order
-//   page.BeginsTensor()       whether none of its tensor comes before
-// A struct in the shared memory of a block finds them, Entries, a parameter of
-// a step:
-//   Open(block, job, page)    finds those of a page; ends with a barrier
-//   Total(page)               how many there are, in the order of indices
-//   At(job, page, j)          number j of them; its value is in the residual
+// The steps that walk over the shortlist, the entries which may be chosen:
+// EntryCounts, which counts them by the bins of a band, and CountChosen,
+// SumBefore and Emit, which take the chosen ones out. A part, which one block
+// walks over, has them by chunk:
+//   part.number           its place among those of the scope
+//   part.ForChunks(body)  body(job of its tensor, chunk) for each, in order
 #ifndef FEDPLUG_CUDA_TOPK_ENTRIES_H_
 #define FEDPLUG_CUDA_TOPK_ENTRIES_H_
 
@@ -29,55 +24,94 @@ struct Entry {
   T value;
 };
 
+// The shortlist of a chunk, in the order of indices.
+struct ChunkEntries {
+  // How many are before each tile, and in all.
+  std::uint32_t begin[kMostTilesOfChunk + 1];
+
+  // Ends with a barrier.
+  template <typename Block, typename T>
+  FEDPLUG_HOST_DEVICE void Open(const Block& block, const Job<T>& job,
+                                const Chunk& chunk) {
+    block.Each([&](int thread) {
+      if (thread > kMostTilesOfChunk) return;
+      std::uint32_t before = 0;
+      for (int t = 0; t < thread && t < chunk.tiles; ++t) {
+        before += job.shortlisted[chunk.first_tile + t];
+      }
+      begin[thread] = before;
+    });
+  }
+
+  FEDPLUG_HOST_DEVICE int Total() const {
+    return static_cast<int>(begin[kMostTilesOfChunk]);
+  }
+
+  // Entry number j; its value is in the residual.
+  template <typename T>
+  FEDPLUG_HOST_DEVICE Entry<T> At(const Job<T>& job, const Chunk& chunk,
+                                  int j) const {
+    const auto number = static_cast<std::uint32_t>(j);
+    int tile = 0;
+    for (int step = kMostTilesOfChunk / 2; step > 0; step /= 2) {
+      if (begin[tile + step] <= number) tile += step;
+    }
+    const std::int64_t start = (chunk.first_tile + tile) * kTile;
+    const std::int64_t index =
+        start + job.shortlist[start + (number - begin[tile])];
+    return {index, job.tensor.residual_out[index]};
+  }
+};
+
 // Number of entries that a thread fetches before it uses the first: each takes
 // two dependent reads.
 inline constexpr int kEntriesAtOnce = 4;
 
-// fetched[i] is entry first + i * kThreads of a page of `total`, or the first
+// fetched[i] is entry first + i * kThreads of a chunk of `total`, or the first
 // again where that is beyond its end.
 //
 // REQUIRES: first < total, or no thread changes the residual
-template <typename T, typename Entries, typename Page>
-FEDPLUG_HOST_DEVICE void FetchEntries(const Entries& entries, const Job<T>& job,
-                                      const Page& page, int first, int total,
+template <typename T>
+FEDPLUG_HOST_DEVICE void FetchEntries(const ChunkEntries& entries,
+                                      const Job<T>& job, const Chunk& chunk,
+                                      int first, int total,
                                       Entry<T> (&fetched)[kEntriesAtOnce]) {
   const int last = first < total ? first : total - 1;
   for (int i = 0; i < kEntriesAtOnce; ++i) {
     const int j = first + i * kThreads;
-    fetched[i] = entries.At(job, page, j < total ? j : last);
+    fetched[i] = entries.At(job, chunk, j < total ? j : last);
   }
 }
 
-// body(value) for those entries of the page that a thread takes.
-template <typename T, typename Entries, typename Page, typename Body>
-FEDPLUG_HOST_DEVICE void ForValues(const Entries& entries, const Job<T>& job,
-                                   const Page& page, int thread,
-                                   const Body& body) {
-  const int total = entries.Total(page);
+// body(value) for those entries of the chunk that a thread takes.
+template <typename T, typename Body>
+FEDPLUG_HOST_DEVICE void ForValues(const ChunkEntries& entries,
+                                   const Job<T>& job, const Chunk& chunk,
+                                   int thread, const Body& body) {
+  const int total = entries.Total();
   for (int first = thread; first < total; first += kEntriesAtOnce * kThreads) {
     Entry<T> fetched[kEntriesAtOnce];
-    FetchEntries(entries, job, page, first, total, fetched);
+    FetchEntries(entries, job, chunk, first, total, fetched);
     for (int i = 0; i < kEntriesAtOnce; ++i) {
       if (first + i * kThreads < total) body(fetched[i].value);
     }
   }
 }
 
-// Counts those entries of a block that `digits` counts (histogram.h).
-template <typename Entries>
+// Counts the entries of a block by the bins of a band.
 struct EntryCounts {
   std::uint32_t histogram[kBins];
-  Entries entries;
+  ChunkEntries entries;
 
-  template <typename Block, typename T, typename Part, typename Digits>
+  template <typename Block, typename T, typename Part, typename Bins>
   FEDPLUG_HOST_DEVICE void Add(const Block& block, const Job<T>& job,
-                               const Part& part, const Digits& digits) {
+                               const Part& part, const Bins& bins) {
     ClearHistogram(block, histogram);
-    part.ForPages(job, [&](const Job<T>& of, const auto& page) {
-      entries.Open(block, of, page);
+    part.ForChunks([&](const Job<T>& of, const Chunk& chunk) {
+      entries.Open(block, of, chunk);
       block.Each([&](int thread) {
-        ForValues(entries, of, page, thread, [&](T a) {
-          if (digits.Counts(a)) CountOne(&histogram[digits.Of(a)]);
+        ForValues(entries, of, chunk, thread, [&](T a) {
+          if (bins.Counts(a)) CountOne(&histogram[bins.Of(a)]);
         });
       });
     });
@@ -85,45 +119,26 @@ struct EntryCounts {
   }
 };
 
-template <typename T, typename Entries>
-struct Refine {
-  int round;
-
-  using Shared = EntryCounts<Entries>;
-
-  template <typename Block, typename Part>
-  FEDPLUG_HOST_DEVICE void operator()(const Block& block, const Job<T>& job,
-                                      const Part& part, Shared& shared) const {
-    shared.Add(block, job, part, DigitsBehind<T>(job.scope, round));
-  }
-};
-
-// The key of the k-th largest, and how many of the entries that have it leave.
 template <typename T>
-FEDPLUG_HOST_DEVICE Threshold FinalThreshold(const Job<T>& job) {
-  return job.scope.decisions->thresholds[kRounds<T> - 1];
-}
-
-template <typename T, typename Entries>
 struct CountChosen {
   struct Shared {
     ChunkState chosen;
-    Entries entries;
+    ChunkEntries entries;
   };
 
   template <typename Block, typename Part>
   FEDPLUG_HOST_DEVICE void operator()(const Block& block, const Job<T>& job,
                                       const Part& part, Shared& shared) const {
-    const auto threshold = PrefixOfThreshold<T>(FinalThreshold(job));
+    const auto threshold = PrefixOfThreshold<T>(job.scope.decisions->threshold);
     block.Each([&](int thread) {
       if (thread == 0) shared.chosen = {0, 0};
     });
-    part.ForPages(job, [&](const Job<T>& of, const auto& page) {
-      shared.entries.Open(block, of, page);
+    part.ForChunks([&](const Job<T>& of, const Chunk& chunk) {
+      shared.entries.Open(block, of, chunk);
       block.Each([&](int thread) {
         std::uint32_t above = 0;
         std::uint32_t ties = 0;
-        ForValues(shared.entries, of, page, thread, [&](T a) {
+        ForValues(shared.entries, of, chunk, thread, [&](T a) {
           const auto key = MagnitudeKey(a);
           above += key > threshold ? 1 : 0;
           ties += key == threshold ? 1 : 0;
@@ -175,39 +190,39 @@ struct SumBefore {
   }
 };
 
-template <typename T, typename Entries>
+template <typename T>
 struct Emit {
-  // Number of entries of a page that are ranked at a time: nearly always all.
+  // Number of entries of a chunk that are ranked at a time: nearly always all.
   static constexpr int kBatch = kTile;
 
   struct Shared {
     RankedBits<kBatch> above;
     RankedBits<kBatch> ties;
-    Entries entries;
+    ChunkEntries entries;
     ChunkState before;  // of the scope, before this batch
   };
 
   template <typename Block, typename Part>
   FEDPLUG_HOST_DEVICE void operator()(const Block& block, const Job<T>& job,
                                       const Part& part, Shared& shared) const {
-    const Threshold threshold = FinalThreshold(job);
+    const Threshold threshold = job.scope.decisions->threshold;
     block.Each([&](int thread) {
       if (thread == 0) shared.before = job.scope.decisions->before;
     });
-    part.ForPages(job, [&](const Job<T>& of, const auto& page) {
-      if (page.BeginsTensor() && of.row_split != nullptr) {
+    part.ForChunks([&](const Job<T>& of, const Chunk& chunk) {
+      if (chunk.BeginsTensor() && of.row_split != nullptr) {
         block.Each([&](int thread) {
           if (thread != 0) return;
           *of.row_split = std::int64_t{shared.before.above} +
                           Leaving(shared.before.ties, threshold);
         });
       }
-      shared.entries.Open(block, of, page);
-      const int total = shared.entries.Total(page);
+      shared.entries.Open(block, of, chunk);
+      const int total = shared.entries.Total();
       int begin = 0;
-      do {  // once at least: all must have read the total before the next page
+      do {  // once at least: all must have read the total before the next chunk
         const int left = total - begin;
-        EmitBatch(block, of, page, threshold, begin,
+        EmitBatch(block, of, chunk, threshold, begin,
                   left < kBatch ? left : kBatch, shared);
         begin += kBatch;
       } while (begin < total);
@@ -221,10 +236,10 @@ struct Emit {
     return ties < threshold.wanted ? ties : threshold.wanted;
   }
 
-  // The entries of a page, from number `begin` on.
-  template <typename Block, typename Page>
+  // The entries of a chunk, from number `begin` on.
+  template <typename Block>
   FEDPLUG_HOST_DEVICE void EmitBatch(const Block& block, const Job<T>& job,
-                                     const Page& page,
+                                     const Chunk& chunk,
                                      const Threshold& threshold, int begin,
                                      int size, Shared& shared) const {
     const auto threshold_key = PrefixOfThreshold<T>(threshold);
@@ -232,7 +247,7 @@ struct Emit {
       for (int first = thread; first - thread < size;
            first += kEntriesAtOnce * kThreads) {
         Entry<T> fetched[kEntriesAtOnce];
-        FetchEntries(shared.entries, job, page, begin + first, begin + size,
+        FetchEntries(shared.entries, job, chunk, begin + first, begin + size,
                      fetched);
         for (int i = 0; i < kEntriesAtOnce; ++i) {
           const int j = first + i * kThreads;
@@ -248,7 +263,7 @@ struct Emit {
       for (int first = thread; first < size;
            first += kEntriesAtOnce * kThreads) {
         Entry<T> fetched[kEntriesAtOnce];
-        FetchEntries(shared.entries, job, page, begin + first, begin + size,
+        FetchEntries(shared.entries, job, chunk, begin + first, begin + size,
                      fetched);
         for (int i = 0; i < kEntriesAtOnce; ++i) {
           const int j = first + i * kThreads;

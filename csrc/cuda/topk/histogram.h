@@ -1,5 +1,5 @@
 // Counts of keys by one digit, in the shared memory of a block and in that of a
-// scope, and the threshold that follows from them.
+// scope.
 #ifndef FEDPLUG_CUDA_TOPK_HISTOGRAM_H_
 #define FEDPLUG_CUDA_TOPK_HISTOGRAM_H_
 
@@ -18,11 +18,7 @@ FEDPLUG_HOST_DEVICE inline void CountOne(std::uint32_t* counter) {
   AtomicAdd(counter, 1);
 }
 
-// The counted keys and their bins: the digits of a round, for keys with the
-// digits of the k-th largest so far. Digits is any type with
-//   Counts(a)  whether the key of a is counted
-//   Of(a)      in which bin
-//   Lists(a)   whether a may be chosen
+// The digits of a round, for keys with the digits of the k-th largest so far.
 template <typename T>
 struct RoundDigits {
   FloatBitsOf<T> prefix;
@@ -32,16 +28,7 @@ struct RoundDigits {
     return PrefixOf(a, round - 1) == prefix;
   }
   FEDPLUG_HOST_DEVICE int Of(T a) const { return DigitOf(a, round); }
-  FEDPLUG_HOST_DEVICE bool Lists(T a) const {
-    return PrefixOf(a, round - 1) >= prefix;
-  }
 };
-
-// REQUIRES: 0 < round; the threshold of the round before is known
-template <typename T>
-FEDPLUG_HOST_DEVICE RoundDigits<T> DigitsBehind(const Scope& scope, int round) {
-  return {PrefixOfThreshold<T>(scope.decisions->thresholds[round - 1]), round};
-}
 
 template <typename Block>
 FEDPLUG_HOST_DEVICE void ClearHistogram(const Block& block,
@@ -120,36 +107,6 @@ FEDPLUG_HOST_DEVICE inline bool IsInBin(std::uint32_t rank, std::uint32_t above,
                                         std::uint32_t here) {
   return above < rank && rank <= above + here;
 }
-
-// Finds the bin of the k-th largest among what all blocks of the scope counted.
-//
-// REQUIRES: as BinsFromTheTop
-template <typename T>
-struct FindThreshold {
-  int round;
-
-  using Shared = BinsFromTheTop;
-
-  template <typename Block, typename Part>
-  FEDPLUG_HOST_DEVICE void operator()(const Block& block, const Job<T>& job,
-                                      const Part&, Shared& shared) const {
-    const Scope& scope = job.scope;
-    Threshold* const thresholds = scope.decisions->thresholds;
-    const Threshold before =
-        round == 0 ? Threshold{0, scope.chosen} : thresholds[round - 1];
-    Threshold* const threshold = &thresholds[round];
-    block.Each([&](int thread) {
-      if (thread == 0) *threshold = {kAboveAll, 0};  // holds if none is wanted
-    });
-    shared.ForEach(block, scope.histogram,
-                   [&](int bin, std::uint32_t above, std::uint32_t here) {
-                     if (!IsInBin(before.wanted, above, here)) return;
-                     *threshold = {(before.prefix << BitsOfDigit<T>(round)) |
-                                       static_cast<std::uint64_t>(bin),
-                                   before.wanted - above};
-                   });
-  }
-};
 
 }  // namespace fedplug::cuda::topk
 

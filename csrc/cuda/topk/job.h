@@ -18,7 +18,6 @@ inline constexpr int kTile = kThreads * kItems;
 inline constexpr int kDigitBits = 11;
 inline constexpr int kBins = 1 << kDigitBits;
 inline constexpr int kBinsPerThread = kBins / kThreads;
-inline constexpr int kMostRounds = 6;  // of double
 // In turn (together.h).
 inline constexpr int kHistograms = 3;
 
@@ -91,9 +90,9 @@ struct ChunkState {
 
 // The consequences of the counts of a scope.
 struct alignas(16) Decisions {
-  Threshold thresholds[kMostRounds];  // one per round
-  BandState band;                     // of a banded selection, as the next
-  std::uint32_t lists_again;          // whether the list is not what it must be
+  Threshold threshold;  // the key of the k-th largest, once it is known
+  BandState band;
+  std::uint32_t lists_again;  // whether the list is not what it must be
   ChunkState before;  // of a block that walks over the scope with others
 };
 
@@ -112,10 +111,10 @@ struct Sample {
 // The tensors that share one k: a single one, or all of a call.
 struct Scope {
   ScopeState* state;
-  Decisions* decisions;          // of the block
-  std::uint32_t* histogram;      // [kBins]: of the step that is under way
-  ChunkState* chunks;            // [blocks]
-  Sample sample;                 // of a banded selection
+  Decisions* decisions;      // of the block
+  std::uint32_t* histogram;  // [kBins]: of the step that is under way
+  ChunkState* chunks;        // [blocks]
+  Sample sample;
   std::uint32_t chosen;          // min(k, elements)
   std::int64_t* row_splits_end;  // the last of row_splits, or null
 };
@@ -164,14 +163,8 @@ struct Chunk {
   FEDPLUG_HOST_DEVICE bool BeginsTensor() const { return first_tile == 0; }
 };
 
-inline constexpr std::int64_t kLeastShare = kThreads;
-inline constexpr std::int64_t kMostShares = 1024;
-
-// As many shares as a tensor is cut into on any device.
-FEDPLUG_HOST_DEVICE constexpr std::int64_t MostSharesOf(std::int64_t n) {
-  const std::int64_t shares = (n + kLeastShare - 1) / kLeastShare;
-  return shares < 1 ? 1 : shares > kMostShares ? kMostShares : shares;
-}
+// No device runs more blocks for one scope.
+inline constexpr std::int64_t kMostBlocks = 1024;
 
 }  // namespace fedplug::cuda::topk
 

@@ -184,8 +184,7 @@ Sizes SizesOf(const Request<T>& request, std::int64_t begin, std::int64_t end) {
 
 // The largest number of blocks, on any device, that select from so much.
 constexpr std::int64_t MostBlocksOf(const Sizes& sizes) {
-  return std::max(MostSharesOf(sizes.elements),
-                  std::min(sizes.tiles, kMostShares));
+  return std::min(sizes.tiles, kMostBlocks);
 }
 
 template <typename T>

@@ -118,43 +118,6 @@ struct NonFiniteCounts {
   }
 };
 
-// The counts of new sums, in the shared memory of a block: their first digits,
-// and those that are not finite, which become zeros.
-template <typename T>
-struct SumCounts {
-  std::uint32_t histogram[kBins];
-  NonFiniteCounts non_finite;
-
-  template <typename Block>
-  FEDPLUG_HOST_DEVICE void Clear(const Block& block) {
-    ClearHistogram(block, histogram);
-    non_finite.Clear(block);
-  }
-
-  // Counts a thread's sums of the tile; keep(place in the tile, sum)
-  template <typename Keep>
-  FEDPLUG_HOST_DEVICE void Add(const TopKTensor<T>& tensor, const Tile& tile,
-                               int thread, const Keep& keep) {
-    const int left = tile.size - thread;
-    const std::int64_t begin = tile.begin + thread;
-    T sums[kItems];
-    LoadSums(tensor, begin, left, sums);
-    NonFiniteItems items;
-    ForItems(left, [&](int item) {
-      const T a = items.Drop(sums[item], item);
-      keep(item * kThreads + thread, a);
-      CountOne(&histogram[DigitOf(a, 0)]);
-    });
-    non_finite.Add(items, begin, tensor.n);
-  }
-
-  template <typename Block>
-  FEDPLUG_HOST_DEVICE void Publish(const Block& block, const Job<T>& job) {
-    AddHistogram(block, histogram, job.scope.histogram);
-    non_finite.Publish(block, job);
-  }
-};
-
 // Whether the call is refused, and the residual unchanged. Known after all sums
 // of the call were counted.
 template <typename T>
@@ -194,22 +157,20 @@ struct Partition {
   std::uint32_t histogram[kBins];
   RankedBits<kTile> listed;
 
-  // Of the places in the tile that `digits` lists calls list(number, place),
-  // numbered in ascending order, and by every thread tell(thread, how many
-  // there are); counts those that it counts. load(thread, sums) has the sums of
-  // a thread, all of them finite.
+  // Writes the places in the tile that `digits` lists, in ascending order, to
+  // the shortlist of the tensor, and counts those that it counts.
+  // load(thread, sums) has the sums of a thread, all of them finite.
   //
   // REQUIRES: the histogram is cleared before the first tile
-  template <typename Block, typename Digits, typename Load, typename List,
-            typename Tell>
-  FEDPLUG_HOST_DEVICE void Add(const Block& block, int size,
-                               const Digits& digits, const Load& load,
-                               const List& list, const Tell& tell) {
+  template <typename Block, typename Digits, typename Load>
+  FEDPLUG_HOST_DEVICE void Add(const Block& block, const Job<T>& job,
+                               const Tile& tile, const Digits& digits,
+                               const Load& load) {
     block.Each([&](int thread) {
       T sums[kItems];
       load(thread, sums);
       for (int item = 0; item < kItems; ++item) {
-        const bool inside = item * kThreads < size - thread;
+        const bool inside = item * kThreads < tile.size - thread;
         const T a = sums[item];
         if (inside && digits.Counts(a)) CountOne(&histogram[digits.Of(a)]);
         listed.Mark(thread, item * kThreads + thread,
@@ -218,28 +179,14 @@ struct Partition {
     });
     listed.Run(block, kThreads, kTile);
     block.Each([&](int thread) {
-      for (int place = thread; place < size; place += kThreads) {
+      for (int place = thread; place < tile.size; place += kThreads) {
         if (listed.Has(place)) {
-          list(listed.Before(place), static_cast<std::uint16_t>(place));
+          job.shortlist[tile.begin + listed.Before(place)] =
+              static_cast<std::uint16_t>(place);
         }
       }
-      tell(thread, listed.Total());
+      if (thread == 0) job.shortlisted[tile.number] = listed.Total();
     });
-  }
-
-  // The same, into the shortlist of the tensor.
-  template <typename Block, typename Digits, typename Load>
-  FEDPLUG_HOST_DEVICE void Add(const Block& block, const Job<T>& job,
-                               const Tile& tile, const Digits& digits,
-                               const Load& load) {
-    Add(
-        block, tile.size, digits, load,
-        [&](std::uint32_t number, std::uint16_t place) {
-          job.shortlist[tile.begin + number] = place;
-        },
-        [&](int thread, std::uint32_t count) {
-          if (thread == 0) job.shortlisted[tile.number] = count;
-        });
   }
 };
 

@@ -1,4 +1,4 @@
-// Shared parts of the selections, each of one launch. All blocks run together:
+// How the blocks of a selection work together in one launch. All run at a time:
 // after each step there is a barrier of all blocks of the scope, and then every
 // block computes the consequences of all counts in its own shared memory, so
 // that none waits for another. Three histograms take turns, so that one is
@@ -46,13 +46,11 @@ class TogetherMemory {
     return *reinterpret_cast<Decisions*>(begin_ + kOfSteps);
   }
 
- protected:
-  FEDPLUG_HOST_DEVICE std::byte* End() const { return begin_ + kBytes; }
-
  private:
   std::byte* begin_;
 };
-static_assert(TogetherMemory::kBytes % 16 == 0);
+// No device refuses so much.
+static_assert(TogetherMemory::kBytes <= 48 * 1024);
 
 // Memory that all blocks zero together: before the first step the part of the
 // workspace that must be.

@@ -12,15 +12,12 @@
 namespace fedplug::testing {
 namespace {
 
-using cuda::TopKWay;
 using fake_cuda::FakeDevice;
 using fake_cuda::Operation;
 using fake_cuda::ScopedDevice;
 using fake_cuda::ScopedFailure;
 
 constexpr std::array<std::int64_t, 5> kFewEdges = {0, 1, 33, 8192, 8193};
-
-constexpr TopKWay kWays[] = {TopKWay::kFastest, TopKWay::kBanded};
 
 template <typename Fills>
 void TopKEqualsTheReferenceOnFibers(const Fills& fills, Gpu gpu) {
@@ -41,22 +38,18 @@ void TopKEqualsTheReferenceOnFibers(const Fills& fills, Gpu gpu) {
 }
 
 TEST(CudaOnFibers, TopKEqualsTheReference) {
-  for (const TopKWay way : kWays) {
-    TopKEqualsTheReferenceOnFibers(kAllFills, Gpu(way));
-  }
+  TopKEqualsTheReferenceOnFibers(kAllFills, Gpu());
 }
 
 TEST(CudaOnFibers, TopKRefusesATensorAndChangesNothing) {
-  for (const TopKWay way : kWays) {
-    Gpu gpu(way);
-    ForEachWideDtype([&](auto zero) {
-      TopKRefusesATensorAndChangesNothing<decltype(zero)>(gpu);
-    });
-  }
+  Gpu gpu;
+  ForEachWideDtype([&](auto zero) {
+    TopKRefusesATensorAndChangesNothing<decltype(zero)>(gpu);
+  });
 }
 
 TEST(CudaOnFibers, BandedTopKHandlesUnexpectedDistributions) {
-  Gpu gpu(TopKWay::kBanded);
+  Gpu gpu;
   ForEachWideDtype([&](auto zero) {
     TopKTakesResidualsFarFromTheirSums<decltype(zero)>(gpu);
     TopKTakesWhatItsSampleDoesNotShow<decltype(zero)>(gpu);
@@ -204,10 +197,8 @@ TEST(CudaOnFibers, FixedPayloadsEqualTheCore) { FixedPayloadsEqualTheCore(); }
 // A call for one tensor, on memory of its own.
 class TopKCall {
  public:
-  explicit TopKCall(const TopKInput<float>& input,
-                    TopKWay way_asked_for = TopKWay::kFastest)
-      : way(way_asked_for),
-        device(input),
+  explicit TopKCall(const TopKInput<float>& input)
+      : device(input),
         workspace(cuda::TopKResidualWorkspaceBytes(&device.tensor, 1)),
         report(1) {}
 
@@ -215,12 +206,11 @@ class TopKCall {
     cuda::TopKTensor<float> tensor = device.tensor;
     const Status status = cuda::TopKResidual(
         &tensor, 1, NonFinitePolicy::kError, workspace.data(),
-        workspace.Bytes(), report.data(), stream, way);
+        workspace.Bytes(), report.data(), stream);
     tensor = {};  // was read, and is the caller's again
     return status;
   }
 
-  TopKWay way;
   DeviceTensor<float> device;
   DeviceArray<std::byte> workspace;
   DeviceArray<cuda::TopKReport> report;
@@ -313,10 +303,8 @@ void ExpectStopsAtTheFirstRefusal(int sets, int launches, const Queue& queue) {
 }
 
 TEST(CudaDevice, ReportsRefusedSelections) {
-  for (const TopKWay way : kWays) {
-    TopKCall call(Input(), way);
-    ExpectStopsAtTheFirstRefusal(0, 1, [&] { return call.Queue(nullptr); });
-  }
+  TopKCall call(Input());
+  ExpectStopsAtTheFirstRefusal(0, 1, [&] { return call.Queue(nullptr); });
 }
 
 TEST(CudaDevice, ReportsRefusedListsAndQueuesNothing) {
@@ -340,7 +328,7 @@ TEST(CudaDevice, ReportsRefusedListsAndQueuesNothing) {
 }
 
 TEST(CudaDevice, ReportsAMissingCapacity) {
-  TopKCall call(Input(), TopKWay::kBanded);
+  TopKCall call(Input());
   fake_cuda::TakeLog();
   const ScopedFailure failure(Operation::kAskForRoom, 0,
                               cudaErrorNoKernelImageForDevice);
@@ -359,29 +347,25 @@ TEST(CudaDevice, ReportsMissingCooperativeLaunches) {
   EXPECT_TRUE(fake_cuda::TakeLog().empty());
 }
 
-// The sums of 9000 elements on three multiprocessors take 12 KiB of each, those
-// of 40000 more than 48. A device in use has room for two blocks.
+// A device in use has room for two blocks.
 TEST(CudaDevice, NeedsOneLaunchForAnyCapacity) {
-  for (const auto device : {FakeDevice::kFibers, FakeDevice::kLittleMemory,
-                            FakeDevice::kInUse, FakeDevice::kOldDriver}) {
+  for (const auto device :
+       {FakeDevice::kFibers, FakeDevice::kInUse, FakeDevice::kOldDriver}) {
     const ScopedDevice scoped(device);
-    for (const TopKWay way : kWays) {
-      for (const std::int64_t n : {700, 9000, 40000}) {
-        SCOPED_TRACE("device " + std::to_string(static_cast<int>(device)) +
-                     ", n " + std::to_string(n));
-        Random random(6);
-        const TopKInput<float> input =
-            RandomInput<float>(n, 100, Fill::kNormal, random);
-        TopKCall call(input, way);
-        fake_cuda::TakeLog();
-        EXPECT_TRUE(call.Queue(nullptr).ok());
-        EXPECT_TRUE(cudaGetLastError() == cudaSuccess);
-        EXPECT_EQ(LaunchesLogged(), std::size_t{1});
-        ExpectReference(
-            input,
-            {call.device.values.ToVector(), call.device.indices.ToVector(),
-             call.device.Residual(input), call.report.ToVector()[0]});
-      }
+    for (const std::int64_t n : {700, 9000, 40000}) {
+      SCOPED_TRACE("device " + std::to_string(static_cast<int>(device)) +
+                   ", n " + std::to_string(n));
+      Random random(6);
+      const TopKInput<float> input =
+          RandomInput<float>(n, 100, Fill::kNormal, random);
+      TopKCall call(input);
+      fake_cuda::TakeLog();
+      EXPECT_TRUE(call.Queue(nullptr).ok());
+      EXPECT_TRUE(cudaGetLastError() == cudaSuccess);
+      EXPECT_EQ(LaunchesLogged(), std::size_t{1});
+      ExpectReference(
+          input, {call.device.values.ToVector(), call.device.indices.ToVector(),
+                  call.device.Residual(input), call.report.ToVector()[0]});
     }
   }
 }

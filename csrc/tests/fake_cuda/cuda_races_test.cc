@@ -11,7 +11,6 @@
 namespace fedplug::testing {
 namespace {
 
-using cuda::TopKWay;
 using fake_cuda::RacesReported;
 
 constexpr auto kError = NonFinitePolicy::kError;
@@ -47,9 +46,8 @@ int RacesOfMistakeInAWhile(const fake_cuda::Mistakes& mistakes,
 }
 
 template <typename T>
-void ExpectReference(const TopKInput<T>& input, NonFinitePolicy policy,
-                     TopKWay way = TopKWay::kFastest) {
-  Gpu gpu(way);
+void ExpectReference(const TopKInput<T>& input, NonFinitePolicy policy) {
+  Gpu gpu;
   ExpectReference(input, gpu.TopK(std::vector<TopKInput<T>>{input}, policy)[0]);
 }
 
@@ -61,39 +59,30 @@ TopKInput<T> Input(std::int64_t n, std::int64_t k, Fill fill, bool in_place) {
   return input;
 }
 
-constexpr TopKWay kWays[] = {TopKWay::kFastest, TopKWay::kBanded};
-
 TEST(CudaRaces, OneLaunchIsFreeOfRaces) {
-  for (const TopKWay way : kWays) {
-    EXPECT_EQ(RacesOf([&] {
-                ForEachWideDtype([&](auto zero) {
-                  using T = decltype(zero);
-                  ExpectReference(Input<T>(17000, 900, Fill::kNormal, true),
-                                  kError, way);
-                });
-                ExpectReference(Input<float>(30000, 9000, Fill::kZeros, true),
-                                kError, way);
-                ExpectReference(
-                    Input<float>(9000, 100, Fill::kFewLevels, false), kError,
-                    way);
-                ExpectReference(Input<float>(9000, 100, Fill::kAnyBits, true),
-                                kDrop, way);
-              }),
-              0);
-  }
+  EXPECT_EQ(
+      RacesOf([&] {
+        ForEachWideDtype([&](auto zero) {
+          using T = decltype(zero);
+          ExpectReference(Input<T>(17000, 900, Fill::kNormal, true), kError);
+        });
+        ExpectReference(Input<float>(30000, 9000, Fill::kZeros, true), kError);
+        ExpectReference(Input<float>(9000, 100, Fill::kFewLevels, false),
+                        kError);
+        ExpectReference(Input<float>(9000, 100, Fill::kAnyBits, true), kDrop);
+      }),
+      0);
 }
 
 TEST(CudaRaces, OneLaunchThatRefusesIsFreeOfRaces) {
-  for (const TopKWay way : kWays) {
-    Gpu gpu(way);
-    EXPECT_EQ(RacesOf([&] { TopKRefusesATensorAndChangesNothing<float>(gpu); }),
-              0);
-  }
+  Gpu gpu;
+  EXPECT_EQ(RacesOf([&] { TopKRefusesATensorAndChangesNothing<float>(gpu); }),
+            0);
 }
 
 // Sums that are held back, and bands that miss.
 TEST(CudaRaces, BandedFallbacksAreFreeOfRaces) {
-  Gpu gpu(TopKWay::kBanded);
+  Gpu gpu;
   EXPECT_EQ(RacesOf([&] {
               TopKTakesResidualsFarFromTheirSums<float>(gpu);
               TopKTakesWhatItsSampleDoesNotShow<float>(gpu);
@@ -236,9 +225,9 @@ TEST(CudaRaces, AreFoundWithoutABarrier) {
   const auto payloads =
       RandomPayloads<float>(9000, 5, 3000, true, Fill::kNormal, random);
   Gpu gpu;
-  // The fourth barrier of a block of a selection ends its count of the sums;
+  // The third barrier of a block of a selection ends its count of the sample;
   // the first of a sum of payloads follows the search for its entries.
-  EXPECT_TRUE(RacesOfMistake({/*barrier_to_skip=*/3}, [&] {
+  EXPECT_TRUE(RacesOfMistake({/*barrier_to_skip=*/2}, [&] {
                 gpu.TopK(std::vector<TopKInput<float>>{input}, kDrop);
               }) > 0);
   EXPECT_TRUE(RacesOfMistake({/*barrier_to_skip=*/0},
@@ -274,16 +263,14 @@ std::vector<fake_cuda::Mistakes> MistakesOfTheGrid(int barrier) {
 // The first barriers follow the zeroing of the workspace, and a count.
 TEST(CudaRaces, AreFoundWithoutABarrierOfTopK) {
   const auto input = Input<float>(17000, 100, Fill::kNormal, true);
-  for (const TopKWay way : kWays) {
-    Gpu gpu(way);
-    for (int barrier = 0; barrier < 2; ++barrier) {
-      for (const auto& mistakes : MistakesOfTheGrid(barrier)) {
-        SCOPED_TRACE("barrier " + std::to_string(barrier) + ", fence " +
-                     std::to_string(mistakes.fence_to_skip));
-        EXPECT_TRUE(RacesOfMistakeInAWhile(mistakes, [&] {
-                      gpu.TopK(std::vector<TopKInput<float>>{input}, kDrop);
-                    }) > 0);
-      }
+  Gpu gpu;
+  for (int barrier = 0; barrier < 2; ++barrier) {
+    for (const auto& mistakes : MistakesOfTheGrid(barrier)) {
+      SCOPED_TRACE("barrier " + std::to_string(barrier) + ", fence " +
+                   std::to_string(mistakes.fence_to_skip));
+      EXPECT_TRUE(RacesOfMistakeInAWhile(mistakes, [&] {
+                    gpu.TopK(std::vector<TopKInput<float>>{input}, kDrop);
+                  }) > 0);
     }
   }
 }

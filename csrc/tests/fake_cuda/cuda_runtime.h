@@ -92,8 +92,7 @@ cudaError_t cudaLaunchKernelEx(const cudaLaunchConfig_t* config,
   auto copies = std::make_shared<std::tuple<Parameters...>>(
       std::forward<Arguments>(arguments)...);
   return fedplug::fake_cuda::QueueLaunch(
-      *config, reinterpret_cast<const void*>(kernel),
-      [kernel, copies] { std::apply(kernel, *copies); });
+      *config, [kernel, copies] { std::apply(kernel, *copies); });
 }
 
 #endif  // FEDPLUG_TESTS_FAKE_CUDA_CUDA_RUNTIME_H_

@@ -61,10 +61,7 @@ struct cudaLaunchConfig_t {
 enum cudaDeviceAttr {
   cudaDevAttrMultiProcessorCount = 16,
   cudaDevAttrCooperativeLaunch = 95,
-  cudaDevAttrMaxSharedMemoryPerBlockOptin = 97,
 };
-
-enum cudaFuncAttribute { cudaFuncAttributeMaxDynamicSharedMemorySize = 8 };
 
 struct cudaDeviceProp {
   char name[256];
@@ -85,8 +82,6 @@ cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute,
                                    int device);
 cudaError_t cudaOccupancyMaxActiveBlocksPerMultiprocessor(
     int* blocks, const void* kernel, int threads, std::size_t shared_bytes);
-cudaError_t cudaFuncSetAttribute(const void* kernel,
-                                 cudaFuncAttribute attribute, int value);
 
 cudaError_t cudaMalloc(void** memory, std::size_t bytes);
 cudaError_t cudaFree(void* memory);
@@ -119,7 +114,7 @@ cudaError_t cudaStreamSynchronize(cudaStream_t stream);
 cudaError_t cudaDeviceSynchronize();
 
 namespace fedplug::fake_cuda {
-cudaError_t QueueLaunch(const cudaLaunchConfig_t& config, const void* kernel,
+cudaError_t QueueLaunch(const cudaLaunchConfig_t& config,
                         std::function<void()> thread_body);
 }
 

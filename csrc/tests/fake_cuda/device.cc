@@ -20,9 +20,6 @@ struct CUstream_st {
 namespace fedplug::fake_cuda {
 namespace {
 
-// Without asking for more.
-constexpr std::size_t kSharedBytesAtFirst = 48 * 1024;
-
 // No single allocation is larger.
 constexpr std::size_t kMostBytes = std::size_t{1} << 30;
 
@@ -36,25 +33,21 @@ struct Failure {
 // together.
 struct Abilities {
   int multiprocessors;
-  int shared_bytes;
   int cooperative;
   unsigned room;
   int driver = CUDART_VERSION;
 };
 
-constexpr Abilities kAbilities[] = {
-    {kResidentBlocks, kMostSharedBytes, 1, kResidentBlocks},
-    {kResidentBlocks, kMostSharedBytes, 0, 0},
-    {kResidentBlocks, kSharedBytesAtFirst, 1, kResidentBlocks},
-    {kResidentBlocks, kMostSharedBytes, 1, kResidentBlocks - 1},
-    {kResidentBlocks, kMostSharedBytes, 1, kResidentBlocks, 12000}};
+constexpr Abilities kAbilities[] = {{kBlocksAtOnce, 1, kBlocksAtOnce},
+                                    {kBlocksAtOnce, 0, 0},
+                                    {kBlocksAtOnce, 1, kBlocksAtOnce - 1},
+                                    {kBlocksAtOnce, 1, kBlocksAtOnce, 12000}};
 static_assert(std::size(kAbilities) ==
               static_cast<std::size_t>(FakeDevice::kDevices));
 
 struct Device {
   std::mutex turn;
   int current = 0;
-  std::map<const void*, std::size_t> shared_bytes;  // that a kernel may ask for
   CUstream_st default_stream;
   std::map<std::uintptr_t, std::size_t> allocations;  // begin, bytes
   std::vector<std::unique_ptr<CUstream_st>> streams;
@@ -175,7 +168,7 @@ std::size_t Waiting(cudaStream_t stream) {
   return StreamOf(stream).work.size();
 }
 
-cudaError_t QueueLaunch(const cudaLaunchConfig_t& config, const void* kernel,
+cudaError_t QueueLaunch(const cudaLaunchConfig_t& config,
                         std::function<void()> thread_body) {
   const Turn turn;
   const unsigned blocks = config.gridDim.x;
@@ -184,13 +177,7 @@ cudaError_t QueueLaunch(const cudaLaunchConfig_t& config, const void* kernel,
     return Note(cudaErrorInvalidConfiguration);
   }
   const std::size_t shared_bytes = config.dynamicSmemBytes;
-  const auto allowed = TheDevice().shared_bytes.find(kernel);
-  if (shared_bytes > static_cast<std::size_t>(Current().shared_bytes) ||
-      shared_bytes > (allowed == TheDevice().shared_bytes.end()
-                          ? kSharedBytesAtFirst
-                          : allowed->second)) {
-    return Note(cudaErrorInvalidValue);
-  }
+  if (shared_bytes > kMostSharedBytes) return Note(cudaErrorInvalidValue);
   for (unsigned i = 0; i < config.numAttrs; ++i) {
     if (config.attrs[i].id == cudaLaunchAttributeCooperative &&
         config.attrs[i].val.cooperative != 0 && blocks > Current().room) {
@@ -287,9 +274,6 @@ cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute,
     case cudaDevAttrCooperativeLaunch:
       *value = abilities.cooperative;
       return cudaSuccess;
-    case cudaDevAttrMaxSharedMemoryPerBlockOptin:
-      *value = abilities.shared_bytes;
-      return cudaSuccess;
   }
   return fedplug::fake_cuda::Note(cudaErrorInvalidValue);
 }
@@ -297,22 +281,9 @@ cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute,
 cudaError_t cudaOccupancyMaxActiveBlocksPerMultiprocessor(
     int* blocks, const void*, int, std::size_t shared_bytes) {
   const Turn turn;
-  *blocks = shared_bytes <= static_cast<std::size_t>(
-                                fedplug::fake_cuda::Current().shared_bytes)
-                ? 1
-                : 0;
+  *blocks = shared_bytes <= fedplug::fake_cuda::kMostSharedBytes ? 1 : 0;
   return fedplug::fake_cuda::Note(
       fedplug::fake_cuda::Planned(Operation::kAskForRoom));
-}
-
-cudaError_t cudaFuncSetAttribute(const void* kernel, cudaFuncAttribute,
-                                 int value) {
-  const Turn turn;
-  if (value < 0 || value > fedplug::fake_cuda::Current().shared_bytes) {
-    return fedplug::fake_cuda::Note(cudaErrorInvalidValue);
-  }
-  TheDevice().shared_bytes[kernel] = static_cast<std::size_t>(value);
-  return cudaSuccess;
 }
 
 cudaError_t cudaMalloc(void** memory, std::size_t bytes) {

@@ -34,7 +34,6 @@ class ScopedFailure {
 enum class FakeDevice {
   kFibers,          // the one that is there at first
   kNotCooperative,  // its blocks may not wait for each other
-  kLittleMemory,    // 48 KiB for a block to share
   kInUse,           // has no room for all of the blocks that it says it has
   kOldDriver,       // takes only 4 KB of arguments
   kDevices

@@ -367,7 +367,7 @@ void GridBarrier() {
   MeetAtBarrier(false);
   if (current->thread == 0 &&
       block.grid_barriers++ != mistakes_to_make.grid_barrier_to_skip) {
-    if (grid.blocks > kResidentBlocks) {
+    if (grid.blocks > kBlocksAtOnce) {
       Die("blocks that wait for others that cannot run yet");
     }
     Fence();
@@ -434,7 +434,7 @@ void RunGrid(unsigned blocks, unsigned threads, std::size_t shared_bytes,
       threads % kWarp != 0 || shared_bytes > kMostSharedBytes) {
     Die("a grid of a size that was not foreseen");
   }
-  constexpr int kWorkers = kResidentBlocks;
+  constexpr int kWorkers = kBlocksAtOnce;
   static ThreadPool pool(kWorkers);
   static bool backwards = false;
   backwards = !backwards;
@@ -448,7 +448,7 @@ void RunGrid(unsigned blocks, unsigned threads, std::size_t shared_bytes,
     while (present < kWorkers) std::this_thread::yield();
     static thread_local Worker worker;
     for (auto i = static_cast<unsigned>(number); i < blocks;
-         i += kResidentBlocks) {
+         i += kBlocksAtOnce) {
       worker.Run(&grid, grid.backwards ? blocks - 1 - i : i);
     }
   });

@@ -39,7 +39,7 @@ unsigned Shuffle(unsigned mask, unsigned value, unsigned lane);
 // block; a fence, the wait for the other blocks and another fence by one
 // thread; and a barrier of the block.
 //
-// REQUIRES: there are no more than kResidentBlocks
+// REQUIRES: there are no more than kBlocksAtOnce
 void GridBarrier();
 
 void Fence();
@@ -47,10 +47,10 @@ void MaybeYield();
 
 // Number of blocks that run at a time; they may wait for each other if there
 // are no more.
-inline constexpr unsigned kResidentBlocks = 3;
+inline constexpr unsigned kBlocksAtOnce = 3;
 
 // The limit of a launch's shared memory.
-inline constexpr std::size_t kMostSharedBytes = 227 * 1024;
+inline constexpr std::size_t kMostSharedBytes = 48 * 1024;
 
 // Calls `thread_body` on a fiber for every thread of every block, and waits.
 // Ends the process with a message if one wrote beyond the `shared_bytes` of the
