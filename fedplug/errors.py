@@ -51,6 +51,7 @@ _OPTIONAL = {
     "sklearn": ("scikit-learn", "`pip install scikit-learn`, which fedplug[experiments] also installs"),
     "fedplug_postgres": ("fedplug-postgres", "`pip install fedplug-postgres`"),
     "fedplug_ray": ("fedplug-ray", "`pip install 'fedplug[ray]'` on Python 3.11"),
+    "fedplug_cuda": ("fedplug-cuda", "`pip install fedplug-cuda`"),
     "fedplug_robust": ("fedplug-robust", "`pip install fedplug-robust` on Python 3.11"),
     "fedplug_sketch": ("fedplug-sketch", "`pip install fedplug-sketch`"),
 }

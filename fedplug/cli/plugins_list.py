@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import contextlib
 import sys
-from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING, Any
 
 from fedplug.cli import table
@@ -40,8 +39,6 @@ def _run(arguments: argparse.Namespace) -> int:
         return 0
     rows = [(entry.kind, entry.name, entry.origin, entry.status, _summary(entry)) for entry in entries]
     print(table.render(("KIND", "NAME", "FROM", "STATUS", "SUMMARY"), rows))
-    with contextlib.suppress(PackageNotFoundError):
-        print(f"\nfedplug-cuda {version('fedplug-cuda')} runs some on CUDA arrays; `fedplug doctor` checks")
     for entry in catalog().problems():
         problem = printable(f"{entry.kind} {entry.name} ({entry.origin}): {entry.reason}")
         print(f"\n{problem}\n  fix: {printable(entry.fix)}")

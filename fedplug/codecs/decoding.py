@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import functools
 from collections.abc import Collection, Container, Iterator, Mapping
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,7 +19,7 @@ from fedplug.codecs.arrays import DTYPES, require_mapping, require_output
 from fedplug.codecs.wire_ids import PayloadReader, WireIds, reader_of
 from fedplug.encoders.standalone.identity import Identity
 from fedplug.errors import ArgumentError, ConfigError, PayloadError
-from fedplug.ops import _cuda, donation
+from fedplug.ops import donation
 from fedplug.ops.device_array import is_on_device
 from fedplug.ops.types import ArraySpec, PackedValues
 
@@ -84,7 +84,7 @@ def decode(
     else:
         _require_at_most(max_bytes, plan, body)
     if out is not None and is_on_device(out):
-        _cuda.sums.write(out, *_read(plan, body, None, packed=True))
+        cast(Any, out).backend.write(out, *_read(plan, body, None, packed=True))
         return out
     values: NDArray[Any]
     values, indices = _read(plan, body, out)

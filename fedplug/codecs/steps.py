@@ -11,7 +11,6 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from fedplug.ops import _cuda
 from fedplug.ops.device_array import DeviceArray
 from fedplug.ops.types import PackedValues
 
@@ -45,16 +44,18 @@ def run(steps: Sequence[Step]) -> None:
     here C calls them. All additions on a device are one kernel, which is queued first.
 
     Raises:
-        fedplug_cuda.DeviceError: The device or its memory refused the additions.
+        Exception: The device or its memory refused the additions; the error of its backend.
     """
     additions = [step for step in steps if isinstance(step, AddOnDevice)]
     others = [step for step in steps if not isinstance(step, AddOnDevice)]
-    launches, sent = _cuda.sums.prepared(additions) if additions else ([], None)
+    backend = additions[0].total.backend if additions else None
+    launches, sent = backend.prepared(additions) if backend else ([], None)
     statuses = map(partial.__call__, launches)
     with np.errstate(all="ignore"):  # a warning runs Python code
         try:
             # A status above 0 raises IndexError, in C.
             deque(chain(map((None,).__getitem__, statuses), map(partial.__call__, others)), maxlen=0)
         except IndexError:
-            raise _cuda.sums.refusal() from None
+            assert backend is not None  # only its launches have a status
+            raise backend.refusal() from None
     del sent  # not before the kernel is queued

@@ -25,7 +25,6 @@ from fedplug.codecs.wire_ids import WireIds
 from fedplug.encoders.arguments import check_number
 from fedplug.encoders.model.statistics import is_statistic
 from fedplug.errors import ArgumentError, ConfigError, NonFiniteError, PayloadError
-from fedplug.ops import _cuda
 from fedplug.ops.device_array import DeviceArray, is_on_device, on_host
 from fedplug.ops.types import PackedValues
 from fedplug.registry.component import plain
@@ -87,7 +86,7 @@ class _Accumulator:
         self.total: Any = (
             np.zeros(self.shape, self.dtype)
             if like is None
-            else _cuda.sums.zeros(self.shape, self.dtype, like)
+            else like.backend.zeros(self.shape, self.dtype, like)
         )
         self.bound = 0.0
         self.limit = math.inf
@@ -203,7 +202,7 @@ class _Accumulator:
 
 
 def _copied(total: Any) -> Any:
-    return _cuda.sums.copied(total) if is_on_device(total) else total.copy()
+    return total.backend.copied(total) if is_on_device(total) else total.copy()
 
 
 def _adding_on_device(total: DeviceArray, received: Received, factor: NDArray[Any] | None) -> list[Step]:
@@ -537,9 +536,9 @@ class ModelSum(_WeightedSum):
         if self._weight == 0:
             raise ArgumentError(f"there is no mean of {self._count} updates whose weights add up to 0")
         means = self.value()
-        on_device = [array for array in means.values() if is_on_device(array)]
+        on_device: list[Any] = [array for array in means.values() if is_on_device(array)]
         if on_device:
-            _cuda.sums.divide(on_device, self._weight)
+            on_device[0].backend.divide(on_device, self._weight)
         for name, array in means.items():
             with np.errstate(all="ignore"):
                 if not is_on_device(array):
@@ -604,12 +603,12 @@ def _largest_update(dtype: np.dtype[Any], magnitude: float) -> float:
 
 def _magnitudes(arrays: Sequence[Any]) -> list[float]:
     """Returns the largest finite magnitude of each array."""
-    return _found(arrays, _finite_magnitude, lambda there: _cuda.sums.largest_of_each(there))
+    return _found(arrays, _finite_magnitude, lambda there: there[0].backend.largest_of_each(there))
 
 
 def _are_finite(arrays: Sequence[Any]) -> list[bool]:
     """Returns whether all elements of each array are finite."""
-    return _found(arrays, kernels.all_finite, lambda there: _cuda.checks.are_finite(there))
+    return _found(arrays, kernels.all_finite, lambda there: there[0].backend.are_finite(there))
 
 
 def _found(

@@ -12,9 +12,9 @@ import importlib.util
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
-from fedplug.errors import FedplugError, OpLibraryError
+from fedplug.errors import FedplugError, MissingDependencyError, OpLibraryError
 
 __all__ = ["CHECKS", "Finding", "examine"]
 
@@ -206,12 +206,14 @@ def check_cuda() -> Finding:
     return Finding("ok", detail)
 
 
-@_needs("fedplug_cuda", "needs fedplug-cuda, which is not installed")
 def check_device_arrays() -> Finding:
     """Checks that the kernels for CUDA arrays load, find a device, and agree with the CPU's kernels."""
-    import importlib
+    from fedplug.registry import resolve
 
-    device = importlib.import_module("fedplug_cuda")
+    try:
+        device: Any = resolve.resolve("device", "cuda")
+    except MissingDependencyError:
+        return Finding("skip", "needs fedplug-cuda, which is not installed")
     problem = device.problem()
     return Finding("skip", problem) if problem else Finding("ok", device.self_check())
 

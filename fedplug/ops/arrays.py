@@ -20,7 +20,7 @@ import numpy as np
 from fedplug import kernels
 from fedplug.errors import ArgumentError, DTypeError
 from fedplug.kernels.arguments import whole, whole_numbers
-from fedplug.ops import _cuda, _tensorflow
+from fedplug.ops import _tensorflow
 from fedplug.ops.dispatch import also_on
 from fedplug.ops.donation import place_for
 from fedplug.ops.spec import largest_finite
@@ -71,7 +71,7 @@ _LARGE_BYTES = 2**18
 """Size from which `fedplug.kernels.empty` reuses memory and malloc does not."""
 
 
-@also_on(tensors=lambda: _tensorflow.arrays.asarray, devices=lambda: _cuda.arrays.asarray)
+@also_on(tensors=lambda: _tensorflow.arrays.asarray)
 def asarray(values: Any, like: Array) -> Array:
     """Converts numbers to an array of the kind and dtype of ``like``."""
     dtype = np.dtype(like.dtype)
@@ -95,7 +95,7 @@ def zeros_like(x: Array) -> Array:
     return np.zeros(x.shape, x.dtype)
 
 
-@also_on(tensors=lambda: _tensorflow.arrays.no_residual, devices=lambda: _cuda.arrays.no_residual)
+@also_on(tensors=lambda: _tensorflow.arrays.no_residual)
 def no_residual(x: Array) -> Array | None:
     """Returns what an op takes as a residual of zeros for ``x``: None on NumPy arrays."""
     del x
@@ -114,7 +114,7 @@ def identity(x: Array) -> Array:
     return x
 
 
-@also_on(tensors=lambda: _tensorflow.arrays.astype, devices=lambda: _cuda.arrays.astype)
+@also_on(tensors=lambda: _tensorflow.arrays.astype)
 def astype(x: Array, dtype: Any) -> Array:
     """Converts to another dtype: floats round to nearest even, and towards zero for an integer dtype."""
     with np.errstate(over="ignore"):
@@ -144,7 +144,7 @@ def transpose(x: Array) -> Array:
     return np.ascontiguousarray(x.T)
 
 
-@also_on(tensors=lambda: _tensorflow.arrays.ensure_shape, devices=lambda: _cuda.arrays.ensure_shape)
+@also_on(tensors=lambda: _tensorflow.arrays.ensure_shape)
 def ensure_shape(x: Array, shape: Sequence[int]) -> Array:
     """Returns ``x`` if it has this shape, and refuses it otherwise."""
     if x.shape != tuple(shape):
@@ -215,7 +215,7 @@ def repeat(x: Array, times: int) -> Array:
     return np.repeat(x, whole("times", times, 0))
 
 
-@also_on(tensors=lambda: _tensorflow.arrays.multiply, devices=lambda: _cuda.arrays.multiply)
+@also_on(tensors=lambda: _tensorflow.arrays.multiply)
 def multiply(x: Array, y: Array) -> Array:
     """Multiplies elementwise; an overflow becomes infinite without a warning."""
     with np.errstate(over="ignore"):

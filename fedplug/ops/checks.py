@@ -10,7 +10,7 @@ import numpy as np
 from fedplug import kernels
 from fedplug.errors import NonFiniteError, PayloadError
 from fedplug.kernels.arguments import whole
-from fedplug.ops import _cuda, _tensorflow
+from fedplug.ops import _tensorflow
 from fedplug.ops.dispatch import also_on
 from fedplug.ops.types import Array
 
@@ -45,7 +45,7 @@ def of_length(data: Array, length: Array | int, what: str) -> Array:
     return data
 
 
-@also_on(tensors=lambda: _tensorflow.checks.require_finite, devices=lambda: _cuda.checks.require_finite)
+@also_on(tensors=lambda: _tensorflow.checks.require_finite)
 def require_finite(x: Array, what: str) -> Array:
     """Returns ``x`` if its elements are finite, for values that no kernel checks.
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from fedplug import kernels
-from fedplug.ops import _cuda, _tensorflow
+from fedplug.ops import _tensorflow
 from fedplug.ops.dispatch import also_on, of_each
 from fedplug.ops.donation import place_for
 from fedplug.ops.types import ChunkedTopK
@@ -13,10 +13,7 @@ from fedplug.ops.types import ChunkedTopK
 __all__ = ["chunked_topk_residual", "chunked_topk_residual_of_each"]
 
 
-@also_on(
-    tensors=lambda: _tensorflow.chunked_topk.chunked_topk_residual,
-    devices=lambda: _cuda.chunked_topk.chunked_topk_residual,
-)
+@also_on(tensors=lambda: _tensorflow.chunked_topk.chunked_topk_residual)
 def chunked_topk_residual(
     delta: Any, residual: Any, k: Any, *, chunk: int, decay: Any, lowering: str | None = None
 ) -> ChunkedTopK:
@@ -50,7 +47,5 @@ def chunked_topk_residual(
     return ChunkedTopK(values, indices, rest)
 
 
-chunked_topk_residual_of_each = of_each(
-    chunked_topk_residual, lambda: _cuda.chunked_topk.chunked_topk_residual_of_each
-)
+chunked_topk_residual_of_each = of_each(chunked_topk_residual, "chunked_topk_residual_of_each")
 """Does what `chunked_topk_residual` does for each tensor of a list; on a device in one call."""

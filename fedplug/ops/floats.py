@@ -13,7 +13,7 @@ import numpy as np
 
 from fedplug import kernels
 from fedplug.errors import PayloadError
-from fedplug.ops import _cuda, _tensorflow
+from fedplug.ops import _tensorflow
 from fedplug.ops.dispatch import also_on
 from fedplug.ops.serialization import from_bytes
 from fedplug.ops.types import Array, ArraySpec, ValueForm
@@ -39,7 +39,7 @@ def wide_spec(spec: Any) -> Any:
     return ArraySpec(spec.shape, wide_dtype(spec.dtype), spec.name)
 
 
-@also_on(tensors=lambda: _tensorflow.floats.widened, devices=lambda: _cuda.floats.widened)
+@also_on(tensors=lambda: _tensorflow.floats.widened)
 def widened(x: Array) -> Array:
     """Converts ``x`` to its `wide_dtype`, exactly."""
     form = _FORMS.get(x.dtype)

@@ -8,7 +8,7 @@ import numpy as np
 
 from fedplug import kernels
 from fedplug.kernels.arguments import whole_numbers
-from fedplug.ops import _cuda, _tensorflow
+from fedplug.ops import _tensorflow
 from fedplug.ops.checks import require_finite
 from fedplug.ops.dispatch import also_on, of_each
 from fedplug.ops.donation import place_for
@@ -59,7 +59,7 @@ def take_from_sum(delta: Any, residual: Any, indices: Any, *, lowering: str | No
     return TakenFromSum(values, rest)
 
 
-take_from_sum_of_each = of_each(take_from_sum, lambda: _cuda.gather_sum.take_from_sum_of_each)
+take_from_sum_of_each = of_each(take_from_sum, "take_from_sum_of_each")
 """Does what `take_from_sum` does for each tensor of a list; on a device in one call."""
 
 
@@ -67,7 +67,7 @@ def _gather_finite(x: Array, indices: Array) -> Array:
     return gather_sum(require_finite(x, "the update"), None, indices)
 
 
-gather_finite_of_each = of_each(_gather_finite, lambda: _cuda.gather_sum.gather_finite_of_each)
+gather_finite_of_each = of_each(_gather_finite, "gather_finite_of_each")
 """Returns the entries of each update at its indices; on a device in one call.
 
 Raises NonFiniteError if an update holds a NaN or an infinity.

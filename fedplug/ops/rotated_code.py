@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from fedplug import kernels
 from fedplug.kernels.arguments import whole, whole_numbers
-from fedplug.ops import _cuda, _tensorflow
+from fedplug.ops import _tensorflow
 from fedplug.ops.block_scaling import block_count
 from fedplug.ops.checks import require_finite
 from fedplug.ops.device_array import DeviceArray
@@ -91,10 +91,10 @@ def encode_on_device(
         NonFiniteError: A value is NaN or infinite.
     """
     sizes = [rotation_block_size(x.size) for x in xs]
-    codes = _cuda.rotated_code.encode_on_device(xs, _key(words), levels, sizes, head)
+    codes = xs[0].backend.encode_rotated(xs, _key(words), levels, sizes, head)
     for code, x, size in zip(codes, xs, sizes, strict=True):
         _require_finite(code[len(head) + _KEY_BYTES :], x.size, x.dtype, size)
-    return codes  # type: ignore[no-any-return]
+    return codes
 
 
 @also_on(tensors=lambda: _tensorflow.rotated_code.decode_rotated)

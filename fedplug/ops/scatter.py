@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from fedplug import kernels
 from fedplug.kernels.arguments import whole, whole_numbers
-from fedplug.ops import _cuda, _tensorflow
+from fedplug.ops import _tensorflow
 from fedplug.ops.dispatch import also_on, of_each
 from fedplug.ops.donation import own, take_result
 from fedplug.ops.types import Array
@@ -17,9 +17,7 @@ from fedplug.ops.types import Array
 __all__ = ["add_selected", "scatter_decode", "scatter_decode_add", "scatter_decode_update"]
 
 
-@also_on(
-    tensors=lambda: _tensorflow.scatter.scatter_decode_add, devices=lambda: _cuda.scatter.scatter_decode_add
-)
+@also_on(tensors=lambda: _tensorflow.scatter.scatter_decode_add)
 def scatter_decode_add(
     accumulator: Any,
     values: Any,
@@ -57,7 +55,7 @@ def scatter_decode_add(
     return total
 
 
-add_selected = of_each(scatter_decode_add, lambda: _cuda.scatter.add_selected)
+add_selected = of_each(scatter_decode_add, "add_selected")
 """Adds entries to each residual of a list, as `scatter_decode_add` does to one.
 
 The arguments are the residuals that a selection returned, which the caller gives up (`donate_residuals`), the

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from fedplug import kernels
-from fedplug.ops import _cuda, _tensorflow
+from fedplug.ops import _tensorflow
 from fedplug.ops.dispatch import also_on, of_each
 from fedplug.ops.donation import place_for
 from fedplug.ops.types import AboveThreshold
@@ -13,10 +13,7 @@ from fedplug.ops.types import AboveThreshold
 __all__ = ["threshold_residual", "threshold_residual_of_each"]
 
 
-@also_on(
-    tensors=lambda: _tensorflow.threshold.threshold_residual,
-    devices=lambda: _cuda.threshold.threshold_residual,
-)
+@also_on(tensors=lambda: _tensorflow.threshold.threshold_residual)
 def threshold_residual(
     delta: Any, residual: Any, threshold: Any, *, lowering: str | None = None
 ) -> AboveThreshold:
@@ -45,5 +42,5 @@ def threshold_residual(
     return AboveThreshold(values, indices, rest)
 
 
-threshold_residual_of_each = of_each(threshold_residual, lambda: _cuda.threshold.threshold_residual_of_each)
+threshold_residual_of_each = of_each(threshold_residual, "threshold_residual_of_each")
 """Does what `threshold_residual` does for each tensor of a list; on a device in one call."""

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedplug import kernels
-from fedplug.ops import _cuda, _tensorflow
+from fedplug.ops import _tensorflow
 from fedplug.ops.dispatch import also_on, of_each
 from fedplug.ops.donation import place_for
 from fedplug.ops.types import GroupedTopK, IndexForm, OnNonFinite, TopK
@@ -17,7 +17,7 @@ from fedplug.ops.types import GroupedTopK, IndexForm, OnNonFinite, TopK
 __all__ = ["frame_topk", "grouped_topk_residual", "topk_residual", "topk_residual_of_each"]
 
 
-@also_on(tensors=lambda: _tensorflow.topk.topk_residual, devices=lambda: _cuda.topk.topk_residual)
+@also_on(tensors=lambda: _tensorflow.topk.topk_residual)
 def topk_residual(
     delta: Any, residual: Any, k: Any, *, on_nonfinite: OnNonFinite = "error", lowering: str | None = None
 ) -> TopK:
@@ -56,7 +56,7 @@ def topk_residual(
     return TopK(values, indices, rest, nonfinite)
 
 
-topk_residual_of_each = of_each(topk_residual, lambda: _cuda.topk.topk_residual_of_each)
+topk_residual_of_each = of_each(topk_residual, "topk_residual_of_each")
 """Does what `topk_residual` does for each tensor of a list; on a device in one call."""
 
 
@@ -72,9 +72,7 @@ def frame_topk(
     return kernels.frame_topk(delta, residual, k, header, form=form, residual_out=out), rest
 
 
-@also_on(
-    tensors=lambda: _tensorflow.topk.grouped_topk_residual, devices=lambda: _cuda.topk.grouped_topk_residual
-)
+@also_on(tensors=lambda: _tensorflow.topk.grouped_topk_residual)
 def grouped_topk_residual(
     deltas: Sequence[Any],
     residuals: Sequence[Any],

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from fedplug import kernels
-from fedplug.ops import _cuda, _tensorflow
+from fedplug.ops import _tensorflow
 from fedplug.ops.dispatch import also_on, of_each
 from fedplug.ops.donation import place_for
 from fedplug.ops.types import OnNonFinite, TopKMomentum
@@ -15,10 +15,7 @@ from fedplug.ops.types import OnNonFinite, TopKMomentum
 __all__ = ["topk_momentum", "topk_momentum_of_each"]
 
 
-@also_on(
-    tensors=lambda: _tensorflow.topk_momentum.topk_momentum,
-    devices=lambda: _cuda.topk_momentum.topk_momentum,
-)
+@also_on(tensors=lambda: _tensorflow.topk_momentum.topk_momentum)
 def topk_momentum(
     gradient: Any,
     velocity: Any,
@@ -70,5 +67,5 @@ def topk_momentum(
     return TopKMomentum(values, indices, speed, rest, nonfinite)
 
 
-topk_momentum_of_each = of_each(topk_momentum, lambda: _cuda.topk_momentum.topk_momentum_of_each)
+topk_momentum_of_each = of_each(topk_momentum, "topk_momentum_of_each")
 """Does what `topk_momentum` does for each tensor of a list; on a device in one call."""

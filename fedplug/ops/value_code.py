@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from fedplug import kernels
 from fedplug.kernels.arguments import whole, whole_numbers
-from fedplug.ops import _cuda, _tensorflow
+from fedplug.ops import _tensorflow
 from fedplug.ops.device_array import DeviceArray
 from fedplug.ops.dispatch import also_on
 from fedplug.ops.donation import take_result
@@ -82,7 +82,7 @@ def encode_on_device(
         ArgumentError: An option is out of range, or there is no kernel for the form.
         NonFiniteError: A value or a sum is NaN or infinite.
     """
-    return _cuda.value_code.encode_on_device(  # type: ignore[no-any-return]
+    return xs[0].backend.encode_values(
         xs,
         residuals,
         form,

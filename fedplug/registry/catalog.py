@@ -26,6 +26,7 @@ _IN_A_PACKAGE = {
     ("aggregator", "krum"): "fedplug-robust",
     ("aggregator", "median"): "fedplug-robust",
     ("aggregator", "trimmed_mean"): "fedplug-robust",
+    ("device", "cuda"): "fedplug-cuda",
     ("encoder", "countsketch"): "fedplug-sketch",
     ("runtime", "ray"): "fedplug-ray",
     ("store", "postgresql"): "fedplug-postgres",

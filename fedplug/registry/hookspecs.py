@@ -15,6 +15,7 @@ import pluggy
 
 from fedplug.registry.specs import (
     AggregatorSpec,
+    DeviceSpec,
     EncoderSpec,
     OpLibrarySpec,
     RuntimeSpec,
@@ -24,6 +25,7 @@ from fedplug.registry.specs import (
 
 __all__ = [
     "fedplug_aggregators",
+    "fedplug_devices",
     "fedplug_encoders",
     "fedplug_experiment_started",
     "fedplug_op_libraries",
@@ -63,6 +65,11 @@ def fedplug_schedules() -> list[ScheduleSpec]:  # type: ignore[empty-body]
 @hookspec
 def fedplug_runtimes() -> list[RuntimeSpec]:  # type: ignore[empty-body]
     """Returns this plugin's runtimes; each makes a `fedplug.tff.runtime.Runtime`."""
+
+
+@hookspec
+def fedplug_devices() -> list[DeviceSpec]:  # type: ignore[empty-body]
+    """Returns the plugin's backends for arrays on devices; each is a `fedplug.ops.device_array.Backend`."""
 
 
 @hookspec

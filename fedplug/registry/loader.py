@@ -21,6 +21,7 @@ from fedplug.registry.entry_points import API, Source, builtin, installed, norma
 from fedplug.registry.requirements import unsatisfied
 from fedplug.registry.specs import (
     AggregatorSpec,
+    DeviceSpec,
     EncoderSpec,
     ObserverSpec,
     OpLibrarySpec,
@@ -41,6 +42,7 @@ KINDS: dict[str, tuple[str, type[Spec]]] = {
     "schedule": ("fedplug_schedules", ScheduleSpec),
     "store": ("fedplug_stores", StoreSpec),
     "runtime": ("fedplug_runtimes", RuntimeSpec),
+    "device": ("fedplug_devices", DeviceSpec),
     "op_library": ("fedplug_op_libraries", OpLibrarySpec),
 }
 """The hook that declares each kind of component, and the spec that the hook returns."""

@@ -51,7 +51,7 @@ def find(kind: str, name: str) -> Entry:
 
 
 def resolve(kind: str, name: str) -> type[Any]:
-    """Returns the class of a component, or the function that makes a runtime; see `find` for errors.
+    """Returns the class of a component, a runtime's function or a device's backend; see `find` for errors.
 
     Raises:
         MissingDependencyError: The component needs an optional package, such as TensorFlow.

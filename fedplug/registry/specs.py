@@ -21,6 +21,7 @@ __all__ = [
     "AggregatorSpec",
     "Capabilities",
     "ComponentSpec",
+    "DeviceSpec",
     "EncoderSpec",
     "ObserverSpec",
     "OpLibrarySpec",
@@ -266,6 +267,15 @@ class RuntimeSpec(ComponentSpec):
     def _check_found(self, what: str, found: Any) -> None:
         if not callable(found):
             raise PluginError(f"{what}, which is a {type(found).__name__}, not a class or a function")
+
+
+@dataclass(frozen=True, kw_only=True)
+class DeviceSpec(ComponentSpec):
+    """The backend of a kind of device. ``target`` names a `fedplug.ops.device_array.Backend`."""
+
+    def _check_found(self, what: str, found: Any) -> None:
+        if not hasattr(found, "as_device_array"):
+            raise PluginError(f"{what}, which has no function as_device_array")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import functools
-import importlib
 from collections.abc import Callable
 from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fedplug.ops.device_array import is_on_device, on_host
+from fedplug.errors import PluginError, UnknownNameError
+from fedplug.ops.device_array import Backend, is_on_device, on_host
 from fedplug.ops.types import Array, Spec
+from fedplug.registry import resolve
 from fedplug.registry.forking import Say
 from fedplug.testing.on_numpy import NumPy
 
@@ -36,20 +37,20 @@ class Cuda(NumPy):
         return on_host(x)
 
     def tensor(self, kind: str, spec: Spec, seed: int = 0) -> Array:
-        return _fedplug_cuda().to_device(super().tensor(kind, spec, seed))
+        return _backend().to_device(super().tensor(kind, spec, seed))
 
     def ones(self, spec: Spec) -> Array:
-        return _fedplug_cuda().to_device(super().ones(spec))
+        return _backend().to_device(super().ones(spec))
 
 
 @functools.cache
 def has_device() -> bool:
-    """Returns whether fedplug-cuda is installed and finds a device."""
+    """Returns whether the backend of CUDA is installed and finds a device."""
     try:
-        return _fedplug_cuda().problem() is None
-    except ImportError:
+        return _backend().problem() is None
+    except (PluginError, UnknownNameError, ImportError):
         return False
 
 
-def _fedplug_cuda() -> Any:
-    return importlib.import_module("fedplug_cuda")
+def _backend() -> Backend:
+    return resolve.resolve("device", "cuda")  # type: ignore[return-value]

@@ -12,7 +12,7 @@ from fedplug import ops
 from fedplug.errors import CapabilityError
 from fedplug.ops.device_array import DeviceArray
 
-DISPATCHED = {name: op for name in ops.__all__ if hasattr(op := getattr(ops, name), "implementations")}
+DISPATCHED = {name: op for name in ops.__all__ if hasattr(op := getattr(ops, name), "tensors")}
 # These compute with what dispatched functions and operators return.
 COMPOSED = {"block_count", "narrowed", "num_elements", "packed_size"}
 
@@ -24,7 +24,7 @@ def test_the_package_exports_ops_only():
 
 def test_every_op_names_a_function_for_tensors_with_the_same_parameters():
     for name, op in DISPATCHED.items():
-        on_tensors = op.implementations["tensorflow"]()
+        on_tensors = op.tensors()
         assert on_tensors.__name__ == name
         assert list(inspect.signature(on_tensors).parameters) == list(inspect.signature(op).parameters), name
 
@@ -37,7 +37,19 @@ def test_the_type_of_an_argument_or_a_lowering_chooses_the_function():
     assert tf.is_tensor(ops.crc32(np.ones(3, np.uint8), lowering="reference"))
 
 
-def test_an_op_without_a_cuda_kernel_says_so():
-    x = DeviceArray(None, 0, (3,), np.dtype("f"), 0)
+class FewOps:
+    """A backend with one op, and no others."""
+
+    def widened(self, x):
+        return x, "widened"
+
+
+class FakeArray(DeviceArray):
+    backend = FewOps()
+
+
+def test_device_arrays_run_the_function_of_their_backend():
+    x = FakeArray(None, 0, (3,), np.dtype("f"), 0)
+    assert ops.widened(x) == (x, "widened")
     with pytest.raises(CapabilityError, match="sum has no CUDA kernel"):
         ops.sum(x)

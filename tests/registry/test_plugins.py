@@ -27,7 +27,7 @@ def the_entry_of(catalog, distribution):
 
 HEADER = """\
 from fedplug.registry.hookspecs import hookimpl
-from fedplug.registry.specs import EncoderSpec, OpLibrarySpec, StoreSpec
+from fedplug.registry.specs import DeviceSpec, EncoderSpec, OpLibrarySpec, StoreSpec
 """
 UNMET = {
     "Requires-Dist: fedplug>=9": "requires fedplug>=9, installed is 0",
@@ -183,6 +183,16 @@ def test_no_exception_of_the_package_around_an_op_library_ends_the_program(insta
     assert_the_rest_works()
 
 
+def test_a_device_is_found_by_its_name_and_must_be_a_backend(install, tmp_path):
+    (tmp_path / "acme_device.py").write_text("class Device:\n    as_device_array = staticmethod(int)\n")
+    devices = "[DeviceSpec(name=name, target=target, summary='') for name, target in DEVICES]"
+    named = "DEVICES = [('acme', 'acme_device:Device'), ('other', 'collections:OrderedDict')]\n"
+    install("acme-codec", HEADER + named + hook("fedplug_devices()", f"return {devices}"))
+    assert resolve.resolve("device", "acme").as_device_array("3") == 3
+    with pytest.raises(PluginError, match="which has no function as_device_array"):
+        resolve.resolve("device", "other")
+
+
 def test_an_exception_of_a_hooks_result_does_not_end_the_program(install):
     odd = "type('Odd', (), {'__repr__': lambda self: exit(3)})()"
     install("acme-codec", HEADER + hook("fedplug_op_libraries()", f"return [{odd}]"))
@@ -283,7 +293,7 @@ def test_the_same_name_for_two_kinds_is_no_clash(install):
         ("def fedplug_encoders():\n    return []", "'fedplug_encoders' is not marked with @hookimpl"),
         (
             "",
-            "implements no hook; known hooks: fedplug_aggregators, fedplug_encoders, ",
+            "implements no hook; known hooks: fedplug_aggregators, fedplug_devices, ",
         ),
         (
             "@hookimpl\ndef fedplug_encoders(config):\n    return []",

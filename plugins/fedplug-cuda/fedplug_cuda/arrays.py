@@ -12,10 +12,23 @@ import ml_dtypes  # noqa: F401  # registers bfloat16 with NumPy
 import numpy as np
 
 from fedplug.errors import ArgumentError
-from fedplug.ops.device_array import DeviceArray
+from fedplug.ops.device_array import Backend, DeviceArray
 from fedplug_cuda.library import DeviceError
 
-__all__ = ["DTYPE_CODES", "DeviceArray", "as_device_array", "stream_handle"]
+__all__ = ["DTYPE_CODES", "CudaArray", "as_device_array", "stream_handle"]
+
+
+@dataclass(frozen=True, slots=True)
+class CudaArray(DeviceArray):
+    """A C-contiguous array in the memory of a CUDA device; `as_device_array` makes it."""
+
+    @property
+    def backend(self) -> Backend:
+        """The module `fedplug_cuda.ops`."""
+        from fedplug_cuda import ops
+
+        return ops
+
 
 DTYPE_CODES = {
     np.dtype(name): code for code, name in enumerate(("float32", "float64", "float16", "bfloat16"))
@@ -147,7 +160,7 @@ def _from_dlpack(array: Any, stream: int) -> DeviceArray:
     name = _DLPACK_KINDS.get(tensor.dtype.code, f"code{tensor.dtype.code}") + str(tensor.dtype.bits)
     _require_contiguous(array, shape, strides)
     # The capsule was not consumed, so it still owns what it shares: the owner keeps both.
-    return DeviceArray(
+    return CudaArray(
         owner=_Owner(array, capsule) if framework_of(array) != "cupy" else array,
         pointer=(tensor.data or 0) + tensor.byte_offset,
         shape=shape,
@@ -168,7 +181,7 @@ def _from_torch(tensor: Any) -> DeviceArray:
     dtype = _of_torch.get(tensor.dtype)
     if dtype is None:
         dtype = _of_torch[tensor.dtype] = _dtype(tensor, str(tensor.dtype).removeprefix("torch."))
-    return DeviceArray(tensor, tensor.data_ptr(), shape, dtype, tensor.get_device())
+    return CudaArray(tensor, tensor.data_ptr(), shape, dtype, tensor.get_device())
 
 
 _of_torch: dict[Any, np.dtype[Any]] = {}
@@ -189,7 +202,7 @@ def _from_interface(array: Any) -> DeviceArray:
     if strides is not None:
         strides = tuple(step // dtype.itemsize for step in strides)
     _require_contiguous(array, shape, strides)
-    return DeviceArray(
+    return CudaArray(
         owner=array,
         pointer=int(described["data"][0]),
         shape=shape,

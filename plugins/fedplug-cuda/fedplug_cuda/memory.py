@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedplug.ops.device_array import DeviceArray
-from fedplug_cuda.arrays import framework_of, stream_handle
+from fedplug_cuda.arrays import CudaArray, framework_of, stream_handle
 from fedplug_cuda.library import DeviceError, call
 
 __all__ = [
@@ -56,10 +56,10 @@ def empty(shape: tuple[int, ...], dtype: np.dtype[Any], like: DeviceArray, strea
         except Exception as error:  # each framework has an error of its own for it
             raise DeviceError(f"no device memory for {dtype.name}{list(shape)}: {error}") from error
         pointer = made.data_ptr() if framework == "torch" else made.data.ptr
-        return DeviceArray(made, pointer, shape, dtype, like.device)
+        return CudaArray(made, pointer, shape, dtype, like.device)
     nbytes = math.prod(shape) * dtype.itemsize
     memory = DeviceMemory(nbytes, like.device, stream, shape, dtype)
-    return DeviceArray(memory, memory.pointer, shape, dtype, like.device)
+    return CudaArray(memory, memory.pointer, shape, dtype, like.device)
 
 
 def empty_like(array: DeviceArray, stream: int) -> DeviceArray:
@@ -230,7 +230,7 @@ def to_device(array: NDArray[Any], device: int = 0, stream: int = 0) -> DeviceAr
     memory = DeviceMemory(host.nbytes, device, stream, host.shape, host.dtype)
     if host.nbytes:
         call("send", device, memory.pointer, host.ctypes.data, host.nbytes, stream)
-    return DeviceArray(memory, memory.pointer, host.shape, host.dtype, device)
+    return CudaArray(memory, memory.pointer, host.shape, host.dtype, device)
 
 
 def to_device_of_each(

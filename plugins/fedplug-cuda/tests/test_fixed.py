@@ -7,6 +7,7 @@ import fedplug_cuda
 import ml_dtypes
 import numpy as np
 import pytest
+from fedplug_cuda import fixed
 from fedplug_cuda.library import library
 
 import fedplug
@@ -33,7 +34,7 @@ def on_the_host(encoder, x, residual):
 def encoded(device, x, residual, encoder):
     """The payload, the residual, and the number of non-finite sums, on the host."""
     held = device.put(x)
-    bytes_of = fedplug_cuda.fixed._sizes(fedplug_cuda.fixed._form(encoder, held)[0], 1)[0]
+    bytes_of = fixed._sizes(fixed._form(encoder, held)[0], 1)[0]
     found = fedplug_cuda.encode_fixed(held, device.put(residual), encoder)
     payload = device.get(found.payload, np.empty(bytes_of, np.uint8))
     return (

@@ -106,6 +106,6 @@ def test_values_that_do_not_fit_are_refused(device):
         encode([x], None, "qsgd", 9, 256, 0, 0)
     with pytest.raises(ArgumentError, match="must be float32"):
         encode([x], [x], "sign", 8, 256, 0, 0)
-    elsewhere = fedplug_cuda.DeviceArray(x.owner, x.pointer, x.shape, x.dtype, 1)
+    elsewhere = fedplug_cuda.CudaArray(x.owner, x.pointer, x.shape, x.dtype, 1)
     with pytest.raises(fedplug_cuda.DeviceError, match="on the CUDA devices 0, 1"):
         encode([x, elsewhere], None, "sign", 8, 256, 0, 0)

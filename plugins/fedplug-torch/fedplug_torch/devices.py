@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import functools
-import importlib
 import warnings
 from collections.abc import Mapping
 from typing import Any
 
 import torch
 
-from fedplug.errors import CapabilityWarning
+from fedplug.errors import CapabilityWarning, FedplugError
 from fedplug.ops.device_array import is_on_device
+from fedplug.registry import resolve
 from fedplug_torch.shards import local_shard
 from fedplug_torch.tensors import as_array, as_arrays, as_tensor, require_dense
 
@@ -38,7 +38,7 @@ def as_operand(tensor: Any) -> Any:
         )
         return as_array(tensor)
     require_dense(tensor)
-    return importlib.import_module("fedplug_cuda").as_device_array(tensor.detach().contiguous().resolve_neg())
+    return _cuda().as_device_array(tensor.detach().contiguous().resolve_neg())
 
 
 def as_operands(tensors: Mapping[str, torch.Tensor] | None) -> dict[str, Any] | None:
@@ -57,9 +57,14 @@ def as_results(arrays: Mapping[str, Any]) -> dict[str, torch.Tensor]:
 
 
 @functools.cache
+def _cuda() -> Any:
+    return resolve.resolve("device", "cuda")
+
+
+@functools.cache
 def _problem() -> str | None:
     try:
-        found: str | None = importlib.import_module("fedplug_cuda").problem()
-    except ImportError:
-        return "it is not installed"
+        found: str | None = _cuda().problem()
+    except FedplugError as error:
+        return str(error)
     return found

@@ -12,18 +12,18 @@ from fedplug.ops.device_array import DeviceArray
 from fedplug_cuda.memory import to_device_of_each
 from fedplug_cuda.values import encode
 
-__all__ = ["encode_on_device"]
+__all__ = ["encode_values"]
 
 
-def encode_on_device(
+def encode_values(
     xs: Sequence[DeviceArray],
     residuals: Sequence[Any] | None,
     form: str,
     *,
-    bits: int = 8,
-    block_size: int = 256,
-    seed: int = 0,
+    bits: int,
+    block_size: int,
+    seed: int,
 ) -> tuple[list[NDArray[np.uint8]], list[DeviceArray]]:
-    """See `fedplug.ops.value_code.encode_on_device`."""
+    """See `fedplug.ops.device_array.Backend`."""
     stream, before = to_device_of_each(xs, residuals or [None] * len(xs))
     return encode(xs, before if residuals else None, form, bits, block_size, seed, stream)
