@@ -91,11 +91,11 @@ lint: setup ## Run ruff, mypy --strict, clang-format
 	$(RUN) ruff check .
 	$(RUN) ruff format --check .
 	$(RUN) mypy
-	git ls-files '*.h' '*.cc' '*.cu' '*.cuh' | xargs $(RUN) clang-format --dry-run --Werror
+	git ls-files '*.c' '*.h' '*.cc' '*.cu' '*.cuh' | xargs $(RUN) clang-format --dry-run --Werror
 
 format: setup ## Format the sources
 	$(RUN) ruff check --fix --quiet . ; $(RUN) ruff format .
-	git ls-files '*.h' '*.cc' '*.cu' '*.cuh' | xargs $(RUN) clang-format -i
+	git ls-files '*.c' '*.h' '*.cc' '*.cu' '*.cuh' | xargs $(RUN) clang-format -i
 
 bench: setup ## Run the benchmarks; tables and pictures in benchmarks/results
 	mkdir -p runs/bench

@@ -17,7 +17,8 @@ MAY_INCLUDE = {
     "cuda": ({"core", "cuda"}, ("cuda",)),
     "tf": ({"core", "cuda", "tf"}, ("tensorflow", "Eigen")),
     "python": ({"core", "cuda", "python"}, ("pybind11",)),
-    "tests": ({"core", "cuda", "tests"}, ("cuda",)),
+    "decode": (set(), ()),
+    "tests": ({"core", "cuda", "decode", "tests"}, ("cuda",)),
 }
 # Each folder of the core, and those of its folders that it may include (the contracts, core/*.h, all may).
 VALUES = {"base", "simd", "philox", "codes/dither", "codes/values"}

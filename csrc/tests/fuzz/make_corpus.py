@@ -15,7 +15,7 @@ from pathlib import Path
 import ml_dtypes  # noqa: F401  # bfloat16 by its name
 import numpy as np
 
-from fedplug import kernels
+from fedplug import kernels, wire
 
 HERE = Path(__file__).parent
 GOLDEN = HERE.parents[2] / "tests" / "golden"
@@ -24,6 +24,19 @@ FORMS = ["float16", "bfloat16", "blockwise8", "qsgd", "terngrad", "sign", "codeb
 DTYPES = ["float32", "float64", "float16", "bfloat16"]  # in the order of the targets
 INDEX_FORMS = ["rice", "gaps"]  # in the order of IndexForm
 INDICES = {"none": [], "dense": range(40), "sparse": [3, 70, 71, 300, 399]}
+
+
+def payloads():
+    """One payload of every format that the reader in C knows, whole."""
+    dense = ["identity-1", "raw-1", "float16-1", "bfloat16-1", "qsgd-1", "bfp-1", "sign-1"]
+    other = ["qsgd-1-rans-1", "bfp-1-rans-1", "sparse-1", "sparse-1-qsgd-1", "sparse-1-qsgd-1-rans-1"]
+    for number, name in enumerate([*dense, *other, "sparse-1-sign-1"]):
+        found = sorted((GOLDEN / name).glob("*.payload"))
+        yield name, found[number % len(found)].read_bytes()
+    fields, sum_above_4096 = struct.pack("<BBf", 2, 9, 1.0), bytes([7, 12, 2, 0, 0, 0, 0, 2])
+    body = fields + sum_above_4096 + bytes(16)
+    yield "frequencies-above-their-sum", wire.frame(body, "qsgd/1+rans/1", "float32", (10,))
+    yield "many-symbols", (GOLDEN / "qsgd-1-rans-1" / "bfloat16-600.payload").read_bytes()
 
 
 def containers():
@@ -139,6 +152,7 @@ def main() -> None:
         "decode_values_fuzz": values,
         "decode_difference_fuzz": differences,
         "decode_indices_fuzz": index_codes,
+        "decode_payload_fuzz": payloads,
         "decode_rotated_fuzz": rotated_codes,
         "decode_symbols_fuzz": symbols,
         "scatter_decode_fuzz": sums,
