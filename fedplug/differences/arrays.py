@@ -13,7 +13,7 @@ from fedplug import kernels, wire
 from fedplug.differences.dtypes import dtype_name, dtype_of, layout_of
 from fedplug.errors import ArgumentError, PayloadError
 
-__all__ = ["WIRE_ID", "ArrayMessage", "as_bytes", "encode_array", "read_array_message"]
+__all__ = ["WIRE_ID", "ArrayMessage", "as_bytes", "decode_array", "encode_array", "read_array_message"]
 
 WIRE_ID = "diff/1"
 
@@ -90,6 +90,21 @@ def encode_array(old: NDArray[Any] | None, new: NDArray[Any]) -> bytes:
     kind, base = (_WHOLE, 0) if before is None else (_CHANGES, kernels.crc32(before))
     fixed = _FIXED.pack(kind, base, kernels.crc32(after), len(name))
     return wire.frame([fixed + name, code], WIRE_ID, "uint8", new.shape)
+
+
+def decode_array(payload: Any, old: NDArray[Any] | None, max_bytes: float) -> NDArray[Any]:
+    """Returns the new array of an untrusted message.
+
+    Raises:
+        PayloadError: It is not such a message, was made from another array than ``old``, or the new array has
+            more than ``max_bytes``.
+    """
+    message = read_array_message(payload)
+    if message.nbytes > max_bytes:
+        raise PayloadError(
+            f"it has {message.nbytes} bytes, and max_bytes leaves {max(max_bytes, 0)}; raise max_bytes"
+        )
+    return message.apply(old)
 
 
 def read_array_message(payload: Any) -> ArrayMessage:

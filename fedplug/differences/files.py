@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable
+from contextlib import ExitStack
 from pathlib import Path
 from typing import BinaryIO
 
 from fedplug import wire
 from fedplug.differences.arrays import as_bytes
 from fedplug.differences.checkpoints import file_name_of, open_checkpoint
-from fedplug.differences.containers import ContainerReader
-from fedplug.differences.models import decode_model, encode_model
+from fedplug.differences.models import Change, decode_model, describe, encode_model
 from fedplug.differences.safetensors import open_regular
-from fedplug.differences.summary import Change, describe
 from fedplug.errors import ArgumentError, PayloadError
 from fedplug.stores.files import whole_file, whole_folder, written_file
+from fedplug.wire.message import MessageReader
 
 __all__ = ["describe_file", "diff_files", "patch_files"]
 
@@ -69,10 +67,10 @@ def patch_files(
     """
     before, size = open_checkpoint(old)
     limit = 2 * size + _FREE_BYTES if max_bytes is None else wire.check_max_bytes(max_bytes)
-    with _messages(step) as messages, ExitStack() as whole, ExitStack() as shard:
+    with open_regular(step) as message, ExitStack() as whole, ExitStack() as shard:
         file: BinaryIO | None = None
         folder: Path | None = None
-        for name, array in decode_model(before, messages, limit):
+        for name, array in decode_model(before, MessageReader(message), limit):
             begun = _file_begun(name)
             if begun == "" and file is None:
                 file = whole.enter_context(whole_file(output))
@@ -96,14 +94,8 @@ def describe_file(step: Path) -> list[Change]:
         PayloadError: The file is no difference between models, or corrupt.
         OSError: The file cannot be read.
     """
-    with _messages(step) as messages:
-        return describe(messages)
-
-
-@contextmanager
-def _messages(path: Path) -> Iterator[ContainerReader]:
-    with open_regular(path) as file:
-        yield ContainerReader(file, os.fstat(file.fileno()).st_size)
+    with open_regular(step) as message:
+        return describe(MessageReader(message))
 
 
 def _file_begun(name: str) -> str | None:

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import io
 from collections.abc import Mapping
 from typing import Any, overload
 
 from numpy.typing import NDArray
 
 from fedplug import wire
-from fedplug.differences.arrays import encode_array, read_array_message
-from fedplug.differences.containers import ContainerReader
+from fedplug.differences.arrays import decode_array, encode_array
 from fedplug.differences.models import decode_model, encode_model
-from fedplug.errors import ArgumentError, PayloadError
+from fedplug.errors import ArgumentError
 from fedplug.kernels.foreign import read_array, require_names
+from fedplug.wire.message import MessageReader
 
 __all__ = ["DEFAULT_MAX_BYTES", "diff", "patch"]
 
@@ -77,18 +76,12 @@ def patch(old: Any, message: Any, *, max_bytes: float = DEFAULT_MAX_BYTES) -> An
         ArgumentError: ``max_bytes`` is not a number of at least 0, or an argument cannot be used.
     """
     max_bytes = wire.check_max_bytes(max_bytes)
-    try:
-        data = memoryview(message).cast("B")
-    except (TypeError, ValueError) as error:
-        raise ArgumentError(f"a message is bytes or a C-contiguous buffer: {error}") from error
-    reader = ContainerReader(io.BytesIO(data), len(data))
+    reader = MessageReader(message)
     if isinstance(old, Mapping):
         return dict(decode_model(_arrays(old), reader, max_bytes))
-    received = read_array_message(reader.next())
+    new = decode_array(reader.payload(), read_array(old), max_bytes)
     reader.finish()
-    if received.nbytes > max_bytes:
-        raise PayloadError(f"the new array has {received.nbytes} bytes; max_bytes is {max_bytes}; raise it")
-    return received.apply(read_array(old))
+    return new
 
 
 def _arrays(model: Mapping[str, Any]) -> dict[str, NDArray[Any]]:

@@ -1,6 +1,6 @@
 """Versions of a model as messages: the server's `Broadcaster` and the client's `Receiver`.
 
-docs/sending-models.md has the guarantees, `fedplug.versions.message` the bytes.
+docs/sending-models.md has the guarantees, docs/wire-format.md the bytes.
 """
 
 from __future__ import annotations

@@ -28,9 +28,9 @@ from fedplug.errors import ArgumentError
 from fedplug.ops.device_array import on_host
 from fedplug.ops.finite import all_finite
 from fedplug.ops.types import ArraySpec
-from fedplug.versions import message
 from fedplug.versions.checksum import version_of
-from fedplug.versions.message import Kind, Message
+from fedplug.wire import message
+from fedplug.wire.message import Contents, Entry
 
 __all__ = ["DEFAULT_KEEP_BYTES", "LOSSLESS", "Broadcaster"]
 
@@ -104,7 +104,8 @@ class Broadcaster:
 
     Statistics, integers, booleans, small arrays, and arrays with a NaN or an infinity are sent exactly: as
     differences in units in the last place, see `fedplug.diff`. So is a version of an array without a negative
-    element, such as a variance, if the encoder would make one. With ``"lossless"`` all arrays are.
+    element, such as a variance, if the encoder would make one. With ``"lossless"`` all arrays are. Arrays
+    with equal payloads, such as tied weights, are sent once.
 
     The memory is that of the model, its snapshot, 4 bytes per entry, and the exact arrays and one message of
     each kept version. Versions share arrays that have not changed. An object may be used from several
@@ -116,7 +117,7 @@ class Broadcaster:
     >>> receiver = fedplug.Receiver()
     >>> model = receiver.apply(server.message(receiver.version))
     >>> receiver.version == version, len(server.message(receiver.version))
-    (True, 30)
+    (True, 47)
     """
 
     def __init__(
@@ -223,7 +224,7 @@ class Broadcaster:
             state = self._newest()
             base = since if isinstance(since, str) and since in state.kept else None
             if base not in state.messages:
-                state.messages[base] = message.write(_message(state, base))
+                state.messages[base] = _message(state, base)
             return state.messages[base]
 
     def _newest(self) -> _State:
@@ -257,14 +258,15 @@ class Broadcaster:
         return _State(encoder, assigned, published, version, number, model, snapshots, changed, kept, {})
 
 
-def _message(state: _State, base: str | None) -> Message:
-    if base == state.version:
-        return Message(Kind.SAME, base, base, {})
+def _message(state: _State, base: str | None) -> bytes:
+    payloads: dict[str, bytes] = {}
     if base is None:
-        whole = {name: _whole(state, name) for name in state.model}
-        return Message(Kind.SNAPSHOT, None, state.version, whole)
-    since = {name: _since(state, name, state.kept[base]) for name in state.model}
-    return Message(Kind.CHANGES, base, state.version, {name: each for name, each in since.items() if each})
+        payloads = {name: _whole(state, name) for name in state.model}
+    elif base != state.version:
+        since = {name: _since(state, name, state.kept[base]) for name in state.model}
+        payloads = {name: each for name, each in since.items() if each}
+    entries = [Entry(name, base is not None, in_new=True) for name in payloads]
+    return b"".join(message.write(Contents(entries, base, state.version), payloads.values()))
 
 
 def _whole(state: _State, name: str) -> bytes:

@@ -10,10 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedplug import kernels
+from fedplug.wire.message import VERSION_BYTES
 
-__all__ = ["VERSION_BYTES", "version_of"]
-
-VERSION_BYTES = 8
+__all__ = ["version_of"]
 
 
 def version_of(model: Mapping[str, NDArray[Any]]) -> str:

@@ -12,12 +12,12 @@ from fedplug import kernels, wire
 from fedplug.codecs.changes import decode_changes, is_of_changes
 from fedplug.codecs.decoding import DEFAULT_MAX_BYTES, decode
 from fedplug.differences.arrays import WIRE_ID as EXACT
-from fedplug.differences.arrays import read_array_message
+from fedplug.differences.arrays import decode_array
+from fedplug.differences.models import decode_payloads
 from fedplug.errors import ArgumentError, BaseVersionError, CorruptStoreError, PayloadError, StoreError
 from fedplug.stores.base import ProcessState, StateStore
-from fedplug.versions import message
 from fedplug.versions.checksum import version_of
-from fedplug.versions.message import Kind, Message
+from fedplug.wire.message import Contents, MessageReader
 
 __all__ = ["Receiver"]
 
@@ -115,58 +115,51 @@ class Receiver:
             ArgumentError: ``data`` is not a buffer.
             StoreError: The model cannot be stored.
         """
-        received = message.read(data)
-        if self._model is None or received.version != self._version:
-            if received.kind != Kind.SNAPSHOT and received.base != self._version:
+        message = MessageReader(data)
+        contents = message.contents()
+        if contents.version is None:
+            raise PayloadError(
+                "the message names no version; fedplug.patch takes the messages of fedplug.diff"
+            )
+        if self._model is None or contents.version != self._version:
+            if contents.base not in (None, self._version):
                 raise BaseVersionError(
-                    f"the message is for receivers of version {received.base}, and this one has "
+                    f"the message is for receivers of version {contents.base}, and this one has "
                     f"{self._version}; report that version, and the server sends what fits"
                 )
-            model = self._updated(received)
-            if version_of(model) != received.version:
+            model = self._updated(contents, message)
+            if version_of(model) != contents.version:
                 raise PayloadError(
-                    f"the message leads to version {version_of(model)}, not to {received.version} as it says"
+                    f"the message leads to version {version_of(model)}, not to {contents.version} as it says"
                 )
-            self._keep(model, received.version)
+            self._keep(model, contents.version)
         assert self._model is not None
         return dict(self._model)
 
-    def _updated(self, received: Message) -> dict[str, NDArray[Any]]:
+    def _updated(self, contents: Contents, message: MessageReader) -> dict[str, NDArray[Any]]:
         """Returns the model of a message."""
-        is_snapshot = received.kind == Kind.SNAPSHOT
-        old = {} if is_snapshot else dict(self._model or {})
-        unknown = [] if is_snapshot else sorted(received.payloads.keys() - old.keys())
-        if unknown:
-            raise PayloadError(f"the message changes arrays {unknown}, which the model does not have")
+        old = {} if contents.base is None else dict(self._model or {})
+        sent = set(contents.sent)
+        left = self._max_bytes - sum(array.nbytes for name, array in old.items() if name not in sent)
         new = dict(old)
-        left = self._max_bytes - sum(
-            array.nbytes for name, array in old.items() if name not in received.payloads
-        )
-        for name, payload in received.payloads.items():
-            try:
-                new[name] = self._decoded(payload, old.get(name), left)
-            except PayloadError as error:
-                raise PayloadError(f"array {name!r}: {error}") from error
-            new[name].flags.writeable = False
-            left -= new[name].nbytes
+        for name, array in decode_payloads(old, contents, message, left, self._decoded):
+            array.flags.writeable = False
+            new[name] = array
         return new
 
     def _decoded(self, payload: Any, old: NDArray[Any] | None, left: float) -> NDArray[Any]:
         wire_id = kernels.unframe(payload)[0]
-        exact = read_array_message(payload) if wire_id == EXACT else None
-        changes = is_of_changes(wire_id)
-        if changes and old is None:
+        if wire_id == EXACT:
+            return decode_array(payload, old, left)
+        if not is_of_changes(wire_id):
+            return decode(payload, max_bytes=max(left, 0), wire_ids=self._wire_ids)
+        if old is None:
             raise PayloadError("a snapshot cannot have changed entries alone")
-        needed = exact.nbytes if exact is not None else old.nbytes if changes and old is not None else 0
-        if needed > left:
+        if old.nbytes > left:
             raise PayloadError(
-                f"it has {needed} bytes, and of max_bytes {self._max_bytes} are left {max(left, 0)}; raise it"
+                f"it has {old.nbytes} bytes, and max_bytes leaves {max(left, 0)}; raise max_bytes"
             )
-        if exact is not None:
-            return exact.apply(old)
-        if changes and old is not None:
-            return decode_changes(payload, old, wire_ids=self._wire_ids)
-        return decode(payload, max_bytes=max(left, 0), wire_ids=self._wire_ids)
+        return decode_changes(payload, old, wire_ids=self._wire_ids)
 
     def _keep(self, model: Mapping[str, NDArray[Any]], version: str) -> None:
         if self._kept is not None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
+from fedplug.wire.message import Contents, MessageReader, write
+
 
 def model(seed: int = 0, step: float = 0.0) -> dict[str, np.ndarray]:
     """Returns a model; a step moves all floats but the frozen ones by small random amounts."""
@@ -23,6 +25,18 @@ def model(seed: int = 0, step: float = 0.0) -> dict[str, np.ndarray]:
         "linear.weight": weights(300, 10),
         "linear.bias": weights(10),
     }
+
+
+def opened(message: bytes) -> tuple[Contents, dict[str, memoryview]]:
+    """Returns the list of a message, and its payloads by name."""
+    reader = MessageReader(message)
+    contents = reader.contents()
+    return contents, reader.payloads(contents.sent)
+
+
+def closed(contents: Contents, payloads) -> bytes:
+    """Returns the message of a list, and payloads by name."""
+    return b"".join(write(contents, payloads.values()))
 
 
 def assert_same_bits(found, expected):

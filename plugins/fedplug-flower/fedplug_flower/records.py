@@ -2,8 +2,8 @@
 
 The server's training message has a `Request` beside the model, under `KEY`. The reply of a client with the
 mod has a `Reply` under the same key. Its trained arrays are replaced by one `Array` with the payloads of all
-of them in sequence: Flower sends every array as two objects with a request each, which would cost more than
-most payloads.
+of them as one message (`fedplug.wire.message`), without the list of names, which the server knows: Flower
+sends every array as two objects with a request each, which would cost more than most payloads.
 
 Under SecAgg+, the `Request` is under `MASKED_KEY`, with a message for all clients.
 
@@ -17,10 +17,11 @@ import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from itertools import accumulate, pairwise
 from typing import Any
 
 from flwr.app import Array, ArrayRecord, ConfigRecord, RecordDict
+
+from fedplug.wire.message import MessageReader, write_payloads
 
 __all__ = [
     "KEY",
@@ -41,7 +42,7 @@ FORMAT = 1
 """The format version; it increases when an older package would misread a record."""
 
 STYPE = "fedplug: CompressMod() first, Compressed() outermost"
-"""The serialization of the array of payloads: in sequence, in the order of the model.
+"""The serialization of the array of payloads, in the order of the model.
 
 Flower's error for code that cannot read an array consists of this name, so the name says what to change.
 """
@@ -189,11 +190,10 @@ class Reply:
     def write(self, content: RecordDict) -> None:
         """Replaces the one `ArrayRecord` in the content of a message by this update."""
         (key,) = content.array_records
-        data = b"".join(self.payloads.values())
+        data = b"".join(write_payloads(self.payloads.values()))
         shape = (self.dense_bytes,)  # in Flower, the shape is that of what the bytes are read as
         content[key] = ArrayRecord({KEY: Array(dtype="uint8", shape=shape, stype=STYPE, data=data)})
-        lengths = [len(payload) for payload in self.payloads.values()]
-        content[KEY] = ConfigRecord({"format": FORMAT, "receipt": self.receipt, "lengths": lengths})
+        content[KEY] = ConfigRecord({"format": FORMAT, "receipt": self.receipt})
 
     @classmethod
     def read(cls, content: RecordDict, names: Sequence[str]) -> Reply:
@@ -209,18 +209,11 @@ class Reply:
         record = content.config_records[KEY]
         if record.get("format") != FORMAT:
             raise ValueError(f"it is in format {record.get('format')!r}, not {FORMAT}")
-        receipt, lengths = record.get("receipt"), _lengths(record)
+        receipt = record.get("receipt")
         if not isinstance(receipt, str) or not 0 < len(receipt) <= _LONGEST_RECEIPT:
             raise ValueError("it has no receipt")
-        if len(lengths) != len(names):
-            raise ValueError(f"it has {len(lengths)} payloads for a model of {len(names)} arrays")
         array = _payloads(content)
-        data = array.data
-        if sum(lengths) != len(data):
-            raise ValueError(f"its payloads are {len(data):,} bytes, and should be {sum(lengths):,}")
-        ends = pairwise(accumulate(lengths, initial=0))
-        payloads = {name: data[begin:end] for name, (begin, end) in zip(names, ends, strict=True)}
-        return cls(payloads, receipt, array.shape[0])
+        return cls(MessageReader(array.data).payloads(names), receipt, array.shape[0])
 
 
 def is_compressed(content: RecordDict) -> bool:
@@ -252,13 +245,6 @@ def _places(found: Any) -> list[int]:
     if not isinstance(found, list) or not all(type(place) is int and place >= 0 for place in found):
         raise ValueError(f"the server's request names arrays by {found!r}, which are no places")
     return found
-
-
-def _lengths(record: ConfigRecord) -> list[int]:
-    lengths: Any = record.get("lengths")
-    if not isinstance(lengths, list) or not all(type(length) is int and length >= 0 for length in lengths):
-        raise ValueError("it does not say how long its payloads are")
-    return lengths
 
 
 def _field(record: ConfigRecord, key: str, kind: type) -> Any:

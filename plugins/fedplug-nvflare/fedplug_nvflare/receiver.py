@@ -13,7 +13,7 @@ import fedplug
 from fedplug.codecs import BUILT_IN, DEFAULT_MAX_BYTES
 from fedplug.errors import FedplugError
 from fedplug.stores.rules import absolute
-from fedplug.versions.message import read
+from fedplug.wire.message import MessageReader
 from fedplug_nvflare.encoder import state_url
 from fedplug_nvflare.global_model import native
 from fedplug_nvflare.tracking import track_bytes
@@ -102,7 +102,7 @@ class FedplugReceiver(WeightFilter):
             self.log_error(fl_ctx, f"the model of round {round_num} is refused: {error}")
             raise
         sent, dense = len(message), sum(array.nbytes for array in model.values())
-        kind = read(message).kind.name.lower()
+        kind = MessageReader(message).contents().kind
         self.log_info(
             fl_ctx,
             f"model {receiver.version} ({kind}): "

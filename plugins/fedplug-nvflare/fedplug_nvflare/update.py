@@ -1,6 +1,7 @@
 """The form of compressed updates and models in NVFlare's terms.
 
 An update is a DXO of kind WEIGHT_DIFF whose data are payloads, ``{tensor name: bytes}``, marked in the meta.
+It is no message of `fedplug.wire.message`, because NVFlare's own filters select and remove tensors by name.
 The shareable around it names the payloads by a receipt. The server's task to the same client repeats the
 receipt after the payloads were accepted.
 

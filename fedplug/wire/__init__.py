@@ -1,24 +1,8 @@
 """The versioned, checksummed container of every payload; readable without TensorFlow.
 
-Layout, all integers little-endian and unsigned:
-
-====== ========== =====================================================
-offset size       field
-====== ========== =====================================================
-0      4          magic, the bytes ``FPLG``
-4      1          format version, 1
-5      1          dtype code, see `DTYPE_CODES`
-6      1          w, the length of the wire id; 1 to 64
-7      1          r, the rank of the tensor; 0 to 32
-8      w          wire id, ASCII: names the layout of the body
-8+w    4*r        dimensions of the tensor
-...    8          length of the body in bytes
-...    that many  body
-...    4          CRC-32 (as in zlib) of everything before it
-====== ========== =====================================================
-
-`frame` and `unframe` write and read a container, by the compiled core. `header` needs no compiled core, so
-that graphs can be built without it.
+docs/wire-format.md specifies the bytes. `frame` and `unframe` write and read a container, by the compiled
+core. `header` needs no compiled core, so that graphs can be built without it. `fedplug.wire.message` joins
+several payloads.
 
 >>> payload = frame(b"body", "identity/1", "uint8", (4,))
 >>> unframe(payload)
