@@ -44,8 +44,8 @@ class Pending(Generic[State]):
         return self.state if self.after is None else self.after
 
     def propose(self, after: State) -> Pending[State]:
-        """Adds the state after a message, which replaces a pending one; the spare state is used up."""
-        return Pending(self.state, after)
+        """Adds the state after a message; that of a pending message, which it replaces, becomes spare."""
+        return Pending(self.state, after, self.after)
 
     def settle(self, *, accepted: bool) -> Pending[State]:
         """Keeps the state after the message if it was accepted, else the state before it."""

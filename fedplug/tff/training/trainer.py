@@ -11,6 +11,7 @@ import numpy as np
 import tensorflow as tf
 import tensorflow_federated as tff
 
+from fedplug.codecs.no_update import no_update
 from fedplug.errors import ConfigError
 from fedplug.registry import resolve
 from fedplug.stores.base import PlacedState, StateStore, Tensors
@@ -349,13 +350,9 @@ def _log_no_update(round_num: int, metrics: Any, clients: int) -> None:
     """Logs an error if no client of a round sent a payload."""
     found = metrics.get("aggregator") if isinstance(metrics, dict) else None
     if isinstance(found, dict) and found.get("payloads") == 0:
-        _log.error(
-            "fedplug: round %d: no update was accepted: %s of %d updates hold a NaN or an infinity, and the "
-            "other clients have no examples",
-            round_num,
-            found.get("nonfinite_updates"),
-            clients,
-        )
+        nonfinite = found.get("nonfinite_updates")
+        why = f"{nonfinite} of {clients} updates hold a NaN or an infinity, and the others have no examples"
+        _log.error("fedplug: round %d: %s", round_num, no_update([], why))
 
 
 def _to_json(value: Any) -> Any:

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, field
 
 from flwr.app import Message, MetricRecord
 
+from fedplug.codecs.no_update import no_update
 from fedplug_flower.records import KEY, Reply, is_compressed
 
 __all__ = ["Intake", "log_no_update"]
 
 _log = logging.getLogger("flwr.fedplug")
-
-_MOST_REASONS = 5
 
 
 @dataclass
@@ -73,20 +72,9 @@ class Intake:
         return result
 
 
-def log_no_update(server_round: int, reasons: Iterable[tuple[int, str]], others: Iterable[str] = ()) -> None:
-    """Logs an error that says why a round accepted no update.
-
-    Args:
-        server_round: The round.
-        reasons: Nodes, and why there is no update of theirs.
-        others: Reasons that concern no node.
-    """
-    nodes: dict[str, list[int]] = {}
-    for node, reason in reasons:
-        nodes.setdefault(reason, []).append(node)
-    found = list(others)
-    for reason, (node, *more) in nodes.items():
-        found.append(f"node {node}{f' and {len(more)} more' if more else ''}: {reason}")
-    why = "; ".join(found[:_MOST_REASONS]) or "no node replied"
-    message = "fedplug: round %d: no update was accepted, so the model stays as it is: %s"
-    _log.error(message, server_round, why)
+def log_no_update(
+    server_round: int, refused: Iterable[tuple[int, str]], others: Collection[str] = ()
+) -> None:
+    """Logs an error that says why a round accepted no update; see `no_update`."""
+    nodes = [(f"node {node}", reason) for node, reason in refused]
+    _log.error("fedplug: round %d: %s", server_round, no_update(nodes, "no node replied", others))

@@ -106,7 +106,7 @@ class FedplugAggregator(ModelAggregator):
         if clients:
             self.info(f"{clients} updates took {self._uplink_bytes} bytes instead of {dense}")
         else:
-            self.error(f"the model stays as it is: {none_accepted(self._refused)}")
+            self.error(none_accepted(self._refused))
         metrics = self._metrics.get_result() if self._all_have_metrics else None
         try:
             params = self._mean()

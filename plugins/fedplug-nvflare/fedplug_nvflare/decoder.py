@@ -107,8 +107,8 @@ class FedplugDecoder(WeightFilter):
                 return
             reason = none_accepted(self._refused)
         except ValueError as error:
-            reason = str(error)
-        self.log_error(fl_ctx, f"the round is refused, the model stays as it is: {reason}")
+            reason = f"the model stays as it is: {error}"
+        self.log_error(fl_ctx, f"the round is refused: {reason}")
         if isinstance(result, FLModel):
             result.params, result.params_type = {}, ParamsType.DIFF
         else:

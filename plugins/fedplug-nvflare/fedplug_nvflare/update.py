@@ -19,6 +19,7 @@ from nvflare.apis.dxo import DXO, DataKind, MetaKey
 from nvflare.apis.fl_constant import FLMetaKey
 from nvflare.app_common.abstract.fl_model import FLModel
 
+from fedplug.codecs.no_update import no_update
 from fedplug_nvflare.weight_filter import leaves
 
 __all__ = [
@@ -62,9 +63,6 @@ SEND_DIFFERENCES = (
 
 _ALGORITHM = "fedplug"
 """The value under NVFlare's key for processed data, so that its aggregators do not mix the two kinds."""
-
-_REASONS = 5
-"""Maximum number of reasons in a message of one line."""
 
 _MESSAGE, _IS_TORCH = "message", "is_torch"
 """The names of a model's message, and of whether its arrays were torch tensors."""
@@ -134,11 +132,8 @@ def none_accepted(refused: Mapping[str, str]) -> str:
     Args:
         refused: The reasons by client; clients whose result was an error or empty are not among them.
     """
-    reasons = [f"{client!r}: {reason}" for client, reason in refused.items()]
-    if len(reasons) > _REASONS:
-        reasons[_REASONS:] = [f"and {len(reasons) - _REASONS} more"]
-    said = "; ".join(reasons) or "no client sent one, and their logs say why"
-    return f"no update was accepted in this round: {said}"
+    reasons = [(repr(client), reason) for client, reason in refused.items()]
+    return no_update(reasons, "no client sent one, and their logs say why")
 
 
 def num_steps(meta: Mapping[str, Any]) -> float:

@@ -97,7 +97,7 @@ def test_bytes_are_in_both_logs(finished: Jobs) -> None:
 
 def test_a_round_in_which_all_are_refused_does_not_end_the_job(finished: Jobs) -> None:
     job = finished["all_broken"].result()
-    assert "the round is refused, the model stays as it is: no update was accepted" in job.log("server")
+    assert "the round is refused: no update was accepted, so the model stays as it is" in job.log("server")
     expected = reference.fed_avg(["topk(0.1)"] * 2, rounds=2, refused={(0, "site-1"), (0, "site-2")})
     np.testing.assert_allclose(job.model, expected, rtol=0, atol=1e-5)
 

@@ -22,7 +22,7 @@ from fedplug.registry.component import plain
 from fedplug_torch.codec import named, numpy_codec
 from fedplug_torch.exchange import Exchange, RankError
 from fedplug_torch.feedback import Feedback, keeps_momentum
-from fedplug_torch.memory import Memory, require_memory
+from fedplug_torch.memory import Memory
 from fedplug_torch.process_group import OwnGroup
 from fedplug_torch.rank_state import RankState, part_of, ranks_of
 from fedplug_torch.reduction import Gather, Reduction, TwoPhase
@@ -100,7 +100,6 @@ class FedplugState:
             raise ArgumentError(f"exchange is {exchange!r}; it must be 'auto', 'gather' or 'two_phase'")
         self.step = self.bytes_sent = self.dense_bytes = 0
         self.error: Exception | None = None
-        require_memory(memory)
         self._warmup_steps = warmup_steps
         self._exchange = exchange
         codec = numpy_codec(encoder).require_updates()
@@ -141,8 +140,8 @@ class FedplugState:
             self._fit(_reduced(self._module))  # the form of the residuals
         numbers = {name: getattr(self, name) for name in _COUNTERS} | dict(zip(_PLACE, place, strict=True))
         entries = {name: torch.tensor(number, device="cpu") for name, number in numbers.items()}
-        entries |= self._feedback.state(_GRADIENTS) | self._mean_feedback.state(_MEANS)
-        return RankState(entries, rank)
+        kept = self._feedback.entries(_GRADIENTS) | self._mean_feedback.entries(_MEANS)
+        return RankState(entries | {name: tensor.clone() for name, tensor in kept.items()}, rank)
 
     def load_state_dict(self, state: Mapping[str, torch.Tensor]) -> None:
         """Continues from the result of `state_dict`, with the same bits.
@@ -162,10 +161,9 @@ class FedplugState:
         if rank is None or two_phase not in (0, 1) or min(int(state[name]) for name in _COUNTERS) < 0:
             raise StateError("the state is damaged: its counters are not those of a FedplugState")
         _require_same_place((rank, ranks, two_phase), here or (rank, ranks, two_phase))
-        feedback = self._feedback.loaded(state, _GRADIENTS)
-        self._mean_feedback = self._mean_feedback.loaded(state, _MEANS)
-        self._feedback, self._place = feedback, (rank, ranks, two_phase)
-        self._fitted = None
+        gradients, means = self._feedback.read(state, _GRADIENTS), self._mean_feedback.read(state, _MEANS)
+        self._feedback.residuals, self._mean_feedback.residuals = gradients, means
+        self._place, self._fitted = (rank, ranks, two_phase), None
         for name in _COUNTERS:
             setattr(self, name, int(state[name]))
 
@@ -251,7 +249,7 @@ class FedplugState:
     def _settle(self, *, succeeded: bool) -> None:
         """Keeps the residuals of a step that succeeded on all ranks, or leaves them as they were."""
         for feedback in (self._feedback, self._mean_feedback):
-            feedback.commit() if succeeded else feedback.discard()
+            feedback.settle(accepted=succeeded)
         if succeeded and self._ranks is not None:
             self._place = self._here()
             self.step += 1

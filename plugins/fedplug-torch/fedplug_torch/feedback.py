@@ -11,137 +11,197 @@ import torch
 from numpy.typing import NDArray
 
 import fedplug
+from fedplug.codecs.pending import Pending
 from fedplug.codecs.state import OWNER, require_owner
-from fedplug.ops.device_array import is_on_device
+from fedplug.ops.device_array import is_on_device, on_host
 from fedplug_torch.devices import as_operands, as_result
 from fedplug_torch.mean import expected_of, max_payload_bytes
-from fedplug_torch.memory import Memory, packed, unpacked
+from fedplug_torch.memory import Memory, packed, require_memory, unpacked
 from fedplug_torch.partition import Part
 from fedplug_torch.tensors import arrays_like, as_array
 
-__all__ = ["Feedback", "keeps_momentum"]
+__all__ = ["Feedback", "State", "below", "keeps_momentum"]
 
 _log = logging.getLogger("fedplug")
 
+State = dict[str, Any]
+"""The arrays of a codec's state without its owner, as they are kept between steps."""
+
 
 class Feedback:
-    """Encodes parts of a model's parameters with error feedback.
-
-    It holds two states: `encode` writes the next one beside the present one, and `commit` replaces it.
+    """Encodes tensors by name with error feedback.
 
     Attributes:
         codec: The codec for the whole model.
-        limits: Maximum size of the payload of each part, by name.
-        wire_ids: The expected wire ids of the payload of each part, by name.
+        residuals: The state of the codec, which is pending from `encode` to `settle`.
+        keys: The keys of each tensor in that state.
+        limits: Maximum size of each payload, by name.
+        wire_ids: The expected wire ids of each payload, by name.
     """
 
     def __init__(self, codec: fedplug.Codec, memory: Memory = "device") -> None:
+        """Takes the codec, and where residuals are kept; `fit` must be called before `encode`."""
+        require_memory(memory)
         self._memory = memory
         self.codec = self._of_parts = codec
-        self._kept: dict[str, NDArray[Any]] = {}
-        self._next: dict[str, NDArray[Any]] = {}
-        self._spare: dict[str, NDArray[Any]] = {}
+        self.residuals: Pending[State] = Pending({})
         self._forms: dict[str, torch.Tensor] = {}
+        self.keys: dict[str, list[str]] = {}
         self.limits: dict[str, int] = {}
         self.wire_ids: dict[str, frozenset[str]] = {}
 
     def __getstate__(self) -> dict[str, Any]:
-        """Omits everything that belongs to one step."""
-        return {**self.__dict__, "_next": {}, "_spare": {}, "_of_parts": self.codec}
+        """Omits the spare memory, and the codec of parts, which `fit` makes again."""
+        residuals = Pending(self.residuals.state, self.residuals.after)
+        return {**self.__dict__, "residuals": residuals, "_of_parts": self.codec}
 
     def fit(
         self,
-        parameters: Mapping[str, torch.Tensor],
-        parts: Sequence[Part],
-        mine: Sequence[Part],
+        tensors: Mapping[str, torch.Tensor],
+        parts: Sequence[Part] | None = None,
+        mine: Sequence[Part] = (),
         share: float = 1,
     ) -> None:
-        """Prepares for the parts of a model; must be called before `encode`, and when the model changes.
+        """Prepares for a model; residuals that do not fit it any more are dropped, with a warning.
 
         Args:
-            parameters: The whole parameters, of which only shapes and dtypes matter.
-            parts: The parts that are exchanged.
+            tensors: The whole tensors, of which only shapes and dtypes matter.
+            parts: The parts that are exchanged; by default all tensors, and this rank encodes them.
             mine: The parts that this rank encodes.
             share: The part of a budget that this rank may send, from 0 to 1.
 
         Raises:
             ConfigError: The encoder does not fit the model.
+            StateError: The residuals are of another codec.
         """
-        arrays, names = arrays_like(parameters), {part.name: part.parameter for part in parts}
-        pieces = {part.name: part.of(parameters[part.parameter]) for part in parts}
+        codec, mine_alone, encoded = self.codec, self.codec, dict(tensors)
+        pieces = encoded
+        if parts is not None:
+            arrays, names = arrays_like(tensors), {part.name: part.parameter for part in parts}
+            pieces = {part.name: part.of(tensors[part.parameter]) for part in parts}
+            encoded = {part.name: pieces[part.name] for part in mine}
+            codec, mine_alone = codec.for_slices(arrays, names), codec.for_slices(arrays, names, share)
+        arrays = arrays_like(encoded)
+        keys = mine_alone.state_keys(arrays) if arrays else {}
+        self.wire_ids, self.keys, self._of_parts = expected_of(codec, pieces), keys, mine_alone
         self.limits = {name: max_payload_bytes(piece) for name, piece in pieces.items()}
-        self.wire_ids = expected_of(self.codec.for_slices(arrays, names), pieces)
-        self._of_parts = self.codec.for_slices(arrays, names, share)
-        self._forms = {part.name: torch.empty_like(pieces[part.name], device="meta") for part in mine}
+        self._forms = {name: torch.empty_like(piece, device="meta") for name, piece in encoded.items()}
+        fitting, dropped = self._fitted(self.residuals.state)
+        if dropped:
+            _log.warning("the model has changed; the residuals of parameters %s are dropped", dropped)
+        self.residuals = Pending(fitting)
 
     def encode(
-        self, pieces: Mapping[str, torch.Tensor], round_num: int, unused: Collection[str]
+        self,
+        tensors: Mapping[str, torch.Tensor],
+        round_num: int,
+        unused: Collection[str] = (),
+        *,
+        again: bool = False,
     ) -> dict[str, bytes]:
-        """Returns the payloads of all parts.
+        """Returns the payloads of all tensors; their residuals are pending until `settle`.
 
         Args:
-            pieces: The tensors by name of the part.
+            tensors: The tensors by name.
             round_num: Number of the round, for schedules and seeds.
-            unused: Names of parts that send nothing, as an empty payload, and keep their residuals.
+            unused: Names of tensors that send nothing, as an empty payload, and keep their residuals.
+            again: Whether the residuals of a pending message are added, and not those before it.
 
         Raises:
-            NonFiniteError: A tensor, or its sum with the residual, is not finite; the message names it.
+            NonFiniteError: A tensor, or its sum with the residual, is not finite; the message names it. A
+                pending message stays pending.
         """
-        if not pieces:
+        if not tensors:
             return {}
-        codec, arrays = self._of_parts, as_operands(pieces)
-        keys = codec.state_keys(arrays)
-        kept = unpacked({OWNER: codec.owner, **self._kept}) if self._kept else None
-        before, _ = codec.carry_over(kept, arrays)
-        spare = {key: self._spare[key] for key in before or {} if _fits(key, before, self._spare)}
-        out = {OWNER: codec.owner, **spare} if before and len(spare) == len(before) - 1 else None
-        payloads, after = codec.encode_model(arrays, before, round_num, out=out)
+        before = unpacked(self.residuals.latest if again else self.residuals.state)
+        spare = self.residuals.spare or {}
+        payloads, after = self._of_parts.encode_model(
+            as_operands(tensors),
+            self._owned(before),
+            round_num,
+            out=self._owned(spare) if _forms_of(before) == _forms_of(spare) else None,
+        )
         for name in unused:
             payloads[name] = b""
-            for key in keys[name] if before is not None else ():
+            for key in self.keys[name]:
                 if is_on_device(after[key]):  # never written over, so both states may have it
                     after[key] = before[key]
                 else:
                     np.copyto(after[key], before[key])
-        after.pop(OWNER, None)
-        self._next = packed(after, self._memory, round_num)
+        self.residuals = self.residuals.propose(self._packed(after, round_num))
         return payloads
 
-    def commit(self) -> None:
-        """Makes the next state the present one."""
-        gone = {key.rpartition("/")[0] for key in self._kept if not _fits(key, self._kept, self._next)}
-        if gone:
-            _log.warning("the model has changed; the residuals of parameters %s are dropped", sorted(gone))
-        self._spare = {} if self._memory == "bfloat16" else self._kept
-        self._kept, self._next = self._next, {}
+    def settle(self, *, accepted: bool) -> None:
+        """Keeps the residuals after the message, or those before it."""
+        settled = self.residuals.settle(accepted=accepted)
+        self.residuals = settled if self._memory != "bfloat16" else Pending(settled.state)
 
-    def discard(self) -> None:
-        """Forgets the next state."""
-        self._next = {}
+    def put_back(
+        self, payloads: Mapping[str, bytes], round_num: int
+    ) -> tuple[Pending[State], dict[str, NDArray[Any]]]:
+        """Returns the residuals with the content of a pending message that was lost.
 
-    def state(self, prefix: str) -> dict[str, torch.Tensor]:
-        """Returns a copy of the present state with a prefix before all names; zeros before a step."""
-        kept: Mapping[str, Any] = {OWNER: self.codec.owner, **self._kept}
-        if self._forms and not self._kept:
-            kept = self._of_parts.carry_over(kept, arrays_like(self._forms))[0] or kept
-        return {prefix + key: as_result(array).clone() for key, array in kept.items()}
+        Content of tensors without a residual is returned by name.
+        """
+        after = {key: np.array(on_host(array)) for key, array in unpacked(self.residuals.latest).items()}
+        state, lost = self._of_parts.put_back(payloads, self._owned(after) or {}, arrays_like(self._forms))
+        return self.residuals.propose(self._packed(state, round_num)).settle(accepted=True), lost
 
-    def loaded(self, state: Mapping[str, torch.Tensor], prefix: str) -> Feedback:
-        """Returns an object of the same codec with the residuals from `state`.
+    def entries(self, prefix: str, pending: str = "") -> dict[str, torch.Tensor]:
+        """Returns the residuals for a state dictionary, which may share memory with them.
+
+        Args:
+            prefix: The prefix of all names.
+            pending: The prefix of the residuals after a pending message; without it, these are left out.
+        """
+        kept = {prefix + key: array for key, array in self.residuals.state.items()}
+        if pending and self.residuals.after is not None:
+            kept |= {pending + key: array for key, array in self.residuals.after.items()}
+        return {key: as_result(array) for key, array in ({prefix + OWNER: self.codec.owner} | kept).items()}
+
+    def read(self, state: Mapping[str, torch.Tensor], prefix: str, pending: str = "") -> Pending[State]:
+        """Returns copies of the residuals in a state dictionary; those of a new object if it has none.
 
         Raises:
             StateError: The state is of another codec.
         """
-        kept = {
-            name.removeprefix(prefix): as_array(tensor).copy()
-            for name, tensor in state.items()
-            if name.startswith(prefix)
-        }
+        kept = below(state, prefix)
         require_owner(kept, self.codec.owner)
         del kept[OWNER]
-        other = Feedback(self.codec, self._memory)
-        other._kept = kept
-        return other
+        after = below(state, pending) if pending else {}
+        return Pending(kept or self._fitted({})[0], after or None)
+
+    def wrong_keys(self, state: Mapping[str, torch.Tensor], prefix: str) -> set[str]:
+        """Returns the keys of residuals of another name, shape or dtype in a state dictionary."""
+        expected, found = unpacked(self.residuals.state), unpacked(below(state, prefix))
+        found.pop(OWNER, None)
+        wrong = _forms_of(expected).items() ^ _forms_of(found).items() if found else ()
+        return {prefix + key for key, _ in wrong}
+
+    def _fitted(self, state: State) -> tuple[State, list[str]]:
+        """Returns a state as `Codec.carry_over` does; zeros for tensors that it lacks."""
+        if not self._forms:
+            return {}, []
+        given = {OWNER: self.codec.owner, **unpacked(state)}
+        fitting, dropped = self._of_parts.carry_over(given, arrays_like(self._forms))
+        return self._packed(fitting or {}, 0), dropped
+
+    def _owned(self, state: State) -> State | None:
+        return {OWNER: self.codec.owner, **state} if state else None
+
+    def _packed(self, state: Mapping[str, Any], round_num: int) -> State:
+        kept = packed(state, self._memory, round_num)
+        kept.pop(OWNER, None)
+        return kept
+
+
+def below(state: Mapping[str, torch.Tensor], prefix: str) -> dict[str, NDArray[Any]]:
+    """Returns copies of the tensors in one part of a state dictionary."""
+    return {
+        key.removeprefix(prefix): as_array(tensor).copy()
+        for key, tensor in state.items()
+        if key.startswith(prefix)
+    }
 
 
 def keeps_momentum(codec: fedplug.Codec, parameters: Mapping[str, torch.Tensor]) -> bool:
@@ -150,7 +210,5 @@ def keeps_momentum(codec: fedplug.Codec, parameters: Mapping[str, torch.Tensor])
     return any(key.endswith("/momentum") for mine in keys for key in mine)
 
 
-def _fits(key: str, state: Mapping[str, NDArray[Any]], other: Mapping[str, NDArray[Any]]) -> bool:
-    """Returns whether two states have an array of this name, shape and dtype."""
-    mine, theirs = state[key], other.get(key)
-    return theirs is not None and (mine.shape, mine.dtype) == (theirs.shape, theirs.dtype)
+def _forms_of(state: State) -> dict[str, tuple[tuple[int, ...], Any]]:
+    return {key: (tuple(array.shape), array.dtype) for key, array in state.items()}

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import torch
@@ -16,33 +16,21 @@ from numpy.typing import NDArray
 
 import fedplug
 from fedplug import kernels
-from fedplug.codecs.state import OWNER, require_owner
+from fedplug.codecs.pending import Pending
+from fedplug.codecs.state import OWNER
 from fedplug.errors import ArgumentError
-from fedplug.ops.device_array import on_host
-from fedplug_torch.devices import as_operands, as_result
-from fedplug_torch.mean import expected_of, max_payload_bytes, means_of
-from fedplug_torch.memory import Memory, packed, unpacked
+from fedplug_torch.feedback import Feedback, State, below
+from fedplug_torch.mean import means_of
+from fedplug_torch.memory import Memory
 from fedplug_torch.outer_optimizer import revocable
 from fedplug_torch.shards import as_dtensor, local_shard, shards_of
-from fedplug_torch.tensors import arrays_like, as_array, as_arrays, as_tensor, wide_dtype
+from fedplug_torch.tensors import as_array, as_arrays, as_tensor, wide_dtype
 
-__all__ = ["Fragment", "Message", "form", "joined"]
+__all__ = ["Fragment", "form", "has_message", "joined"]
 
 _ANCHOR, _PARAMETER, _UNSENT, _CODEC = "anchor/", "parameter/", "unsent/", "codec/"
 _MESSAGE, _SENT = "message/", "sent/"
 """The prefixes of tensor names in a state dictionary."""
-
-
-class Message(NamedTuple):
-    """A message of `Fragment.encode`, until `Fragment.settle` records whether it was sent.
-
-    Attributes:
-        payloads: The payloads by name of the parameter.
-        state: The codec's state if the payloads are sent.
-    """
-
-    payloads: dict[str, bytes]
-    state: dict[str, NDArray[Any]]
 
 
 class Fragment:
@@ -53,24 +41,22 @@ class Fragment:
 
     Attributes:
         parameters: The parameters by name.
-        limits: Maximum size of a payload, by name.
+        feedback: The residuals, and how changes are encoded.
         dense_bytes: Bytes of the changes without compression.
-        message: The message that was encoded and not yet settled, or None.
+        message: The payloads that were encoded and not yet applied, by name of the parameter, or None.
     """
 
     def __init__(self, parameters: Mapping[str, torch.Tensor], codec: fedplug.Codec, memory: Memory) -> None:
         """Records the current parameters; ``memory`` says where residuals and anchors are kept."""
         self.parameters = dict(parameters)
         shards = self._shards()
-        self.limits = {name: max_payload_bytes(p) for name, p in shards.items()}
+        self.feedback = Feedback(codec, memory)
+        self.feedback.fit(shards)
         self.dense_bytes = sum(p.nbytes for p in shards.values())
-        self.message: Message | None = None
-        self._codec = codec
+        self.message: dict[str, bytes] | None = None
         self._memory = memory
         self._anchor = {name: self._anchor_of(p) for name, p in shards.items()}
         self._forms = self._present_forms()
-        self._kept: dict[str, NDArray[Any]] | None = None
-        self._spare: dict[str, NDArray[Any]] | None = None
         self._unsent: dict[str, NDArray[Any]] = {}  # changes of parameters without residuals
 
     def checksum(self) -> str:
@@ -86,12 +72,8 @@ class Fragment:
             changes[name] = _change(self._start(name, p), p.detach())
             if name in self._unsent:
                 changes[name] += as_tensor(self._unsent[name]).to(p.device)
-        out, self._spare = self._spare, None  # overwritten from here on
-        kept = unpacked(self._kept)
-        payloads, after = self._codec.encode_model(as_operands(changes), kept, round_num, out=out)
-        self.drop()
-        self.message = Message(payloads, after)
-        return payloads
+        self.message = self.feedback.encode(changes, round_num)
+        return self.message
 
     def apply(
         self,
@@ -119,9 +101,9 @@ class Fragment:
             self._require_same_forms()
             shards = self._shards()
             copies = {name: self._anchor[name].to(p.device, copy=True) for name, p in shards.items()}
-            kept, unsent = self._settled(sent=sent, round_num=round_num)
+            residuals, unsent = self._settled(sent=sent, round_num=round_num)
             stepped = {}
-            for name, mean in means_of(messages, copies, expected_of(self._codec, shards)):
+            for name, mean in means_of(messages, copies, self.feedback.wire_ids):
                 p = self.parameters[name]
                 stepped[p] = torch.nn.Parameter(as_dtensor(copies[name], p))
                 stepped[p].grad = as_dtensor(mean.to(copies[name].device), p)
@@ -133,26 +115,20 @@ class Fragment:
         for name, p in shards.items():  # of equal dtypes and places, so that no copy can fail
             self._anchor[name].copy_(copies[name])
             p.copy_(new[name])
-        self._spare = self._kept if self.message and self._memory != "bfloat16" else self._spare
-        self._kept, self._unsent, self.message = kept, unsent, None
+        self.feedback.residuals, self._unsent, self.message = residuals, unsent, None
 
-    def _settled(
-        self, *, sent: bool, round_num: int
-    ) -> tuple[dict[str, NDArray[Any]] | None, dict[str, NDArray[Any]]]:
+    def _settled(self, *, sent: bool, round_num: int) -> tuple[Pending[State], dict[str, NDArray[Any]]]:
         """Returns the residuals after the message was sent or lost, and the unsent changes without one."""
         if self.message is None:
-            return self._kept, self._unsent
-        payloads, state = self.message
-        unsent: dict[str, NDArray[Any]] = {}
-        if not sent:
-            copied = {key: np.array(on_host(array)) for key, array in state.items()}
-            state, unsent = self._codec.put_back(payloads, copied, arrays_like(self._shards()))
-        return packed(state, self._memory, round_num), unsent
+            return self.feedback.residuals, self._unsent
+        if sent:
+            return self.feedback.residuals.settle(accepted=True), {}
+        return self.feedback.put_back(self.message, round_num)
 
     def drop(self) -> None:
         """Forgets the message, as if it had not been encoded."""
-        if self.message is not None:
-            self._spare, self.message = self.message.state, None
+        self.feedback.settle(accepted=False)
+        self.message = None
 
     def state_dict(self) -> dict[str, torch.Tensor]:
         """Returns the tensors that affect the next steps; they may share memory with this object."""
@@ -160,13 +136,9 @@ class Fragment:
         for name, p in self._shards().items():
             tensors[_PARAMETER + name] = p.detach()
         tensors |= {_UNSENT + name: as_tensor(array) for name, array in self._unsent.items()}
-        kept = {OWNER: self._codec.owner, **(self._kept or {})}
-        tensors |= {_CODEC + name: as_result(array) for name, array in kept.items()}
-        if self.message is not None:
-            for name, payload in self.message.payloads.items():
-                tensors[_MESSAGE + name] = torch.frombuffer(bytearray(payload), dtype=torch.uint8)
-            tensors |= {_SENT + name: as_result(array) for name, array in self.message.state.items()}
-        return tensors
+        for name, payload in (self.message or {}).items():
+            tensors[_MESSAGE + name] = torch.frombuffer(bytearray(payload), dtype=torch.uint8)
+        return tensors | self.feedback.entries(_CODEC, _SENT)
 
     def wrong_keys(self, state: Mapping[str, torch.Tensor]) -> set[str]:
         """Returns the keys of a state that are missing, unknown, or of another shape or dtype.
@@ -186,14 +158,8 @@ class Fragment:
             known = key.startswith((_CODEC, _SENT)) or (key in payloads and tensor.dtype is torch.uint8)
             if not known and form(tensor) != (needed.get(key) or possible.get(key)):
                 wrong.add(key)
-        require_owner(_below(state, _CODEC), self._codec.owner)
-        for prefix in (_CODEC, _SENT):
-            residuals = unpacked(_below(state, prefix)) or {}
-            if len(residuals) > 1:
-                fitting = self._codec.carry_over(residuals, arrays_like(shards))[0] or {}
-                keys = (fitting.keys() | residuals.keys()) - {OWNER}
-                wrong |= {prefix + key for key in keys if fitting.get(key) is not residuals.get(key)}
-        return wrong
+        self.feedback.read(state, _CODEC)
+        return wrong | self.feedback.wrong_keys(state, _CODEC) | self.feedback.wrong_keys(state, _SENT)
 
     def prepared(self, state: Mapping[str, torch.Tensor]) -> Callable[[], None]:
         """Copies a state without `wrong_keys`; returns a function that loads it, which cannot fail."""
@@ -203,17 +169,15 @@ class Fragment:
             name: state.get(_PARAMETER + name, anchors[name]).to(p.device, p.dtype, copy=True)
             for name, p in shards.items()
         }
-        kept, unsent = _below(state, _CODEC), _below(state, _UNSENT)
-        payloads = {name: array.tobytes() for name, array in _below(state, _MESSAGE).items()}
-        ordered = {name: payloads[name] for name in self.parameters} if payloads else {}
-        message = Message(ordered, _below(state, _SENT)) if payloads else None
+        residuals, unsent = self.feedback.read(state, _CODEC, _SENT), below(state, _UNSENT)
+        payloads = {name: array.tobytes() for name, array in below(state, _MESSAGE).items()}
+        message = {name: payloads[name] for name in self.parameters} if payloads else None
 
         def load() -> None:
             for name, p in shards.items():
                 self._anchor[name].copy_(anchors[name])
                 p.copy_(parameters[name])
-            self._kept, self._spare, self._unsent = kept if len(kept) > 1 else None, None, unsent
-            self.message = message
+            self.feedback.residuals, self._unsent, self.message = residuals, unsent, message
 
         return load
 
@@ -258,11 +222,17 @@ class Fragment:
         return self._anchor[name].to(parameter.device, parameter.dtype, non_blocking=True)
 
 
+def has_message(state: Mapping[str, torch.Tensor]) -> bool:
+    """Returns whether the state of a fragment has a message."""
+    return any(key.startswith(_MESSAGE) for key in state)
+
+
 def joined(shared: Mapping[str, torch.Tensor], own: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
     """Returns the state of a fragment with the anchor of one worker and the residuals of another."""
     state = {key: shared[key] for key in shared if key.startswith(_ANCHOR) or key == _CODEC + OWNER}
-    if any(key.startswith(_MESSAGE) for key in own):  # it counts as sent
-        return state | {_CODEC + key.removeprefix(_SENT): own[key] for key in own if key.startswith(_SENT)}
+    if has_message(own):  # it counts as sent
+        sent = {_CODEC + key.removeprefix(_SENT): own[key] for key in own if key.startswith(_SENT)}
+        return state | {_CODEC + OWNER: own[_CODEC + OWNER]} | sent
     return state | {key: own[key] for key in own if key.startswith((_CODEC, _UNSENT))}
 
 
@@ -287,12 +257,3 @@ def _mixed(shared: torch.Tensor, local: torch.Tensor, alpha: float) -> torch.Ten
 
 def _unchanged(one: torch.Tensor, other: torch.Tensor) -> torch.Tensor:
     return (one == other) | (one.isnan() & other.isnan())
-
-
-def _below(state: Mapping[str, torch.Tensor], prefix: str) -> dict[str, NDArray[Any]]:
-    """Returns copies of the tensors in one part of a state dictionary."""
-    return {
-        key.removeprefix(prefix): as_array(tensor).copy()
-        for key, tensor in state.items()
-        if key.startswith(prefix)
-    }

@@ -15,13 +15,15 @@ import torch
 import torch.distributed as dist
 
 import fedplug
+from fedplug.codecs.pending import Pending
 from fedplug.codecs.state import OWNER
 from fedplug.errors import ArgumentError, CapabilityError, FedplugError, StateError
 from fedplug_torch.codec import named, numpy_codec
-from fedplug_torch.devices import as_operands, as_result
+from fedplug_torch.devices import as_result
 from fedplug_torch.exchange import Exchange, RankError
-from fedplug_torch.mean import expected_of, max_payload_bytes, means_of
-from fedplug_torch.memory import Memory, packed, require_memory, unpacked
+from fedplug_torch.feedback import Feedback
+from fedplug_torch.mean import means_of
+from fedplug_torch.memory import Memory
 from fedplug_torch.process_group import OwnGroup
 from fedplug_torch.shards import as_dtensor, local_shard, shards_of
 from fedplug_torch.tensors import arrays_like, as_array, require_whole
@@ -54,28 +56,13 @@ class _Unit:
 
     Attributes:
         parameters: The parameters.
-        memory: Where residuals are kept between steps.
-        codec: The codec of their gradients.
-        keys: The keys of each parameter in a state of the codec.
-        limits: Maximum size of each payload.
-        expected: Wire ids to accept for each payload.
-        kept: The state after the last step.
-        pending: The state after this backward pass, or None; it is kept unless a rank has an error.
+        feedback: The residuals of their gradients.
     """
 
     def __init__(self, parameters: dict[str, _Parameter], codec: fedplug.Codec, memory: Memory) -> None:
-        self.parameters, self.memory = parameters, memory
-        forms, arrays = _forms(parameters), arrays_like(_forms(parameters))
-        self.codec = codec.for_part(arrays)
-        self.keys = self.codec.state_keys(arrays)
-        self.limits = {name: max_payload_bytes(form) for name, form in forms.items()}
-        self.expected = expected_of(self.codec, forms)
-        first = self.codec.model_encoder(arrays).init_state()
-        kept = {OWNER: self.codec.owner} if any(first) else {}
-        for keys, state in zip(self.keys.values(), first, strict=True):
-            kept.update(zip(keys, state.values(), strict=True))
-        self.kept = packed(kept, memory, 0)
-        self.pending: dict[str, Any] | None = None
+        self.parameters = parameters
+        self.feedback = Feedback(codec.for_part(arrays_like(_forms(parameters))), memory)
+        self.feedback.fit(_forms(parameters))
 
     def gradients(self, reduced: torch.Tensor) -> dict[str, torch.Tensor]:
         """Returns views of FSDP's buffer in the shapes of this rank's shards."""
@@ -154,7 +141,6 @@ class ReplicaHook:
             codec = numpy_codec(encoder).require_updates()
             self._owner = codec.owner.tobytes().decode()
             _require_parts(codec, whole)
-            require_memory(memory)
             units = {part: _Unit(parameters, codec, memory) for part, parameters in parts.items()}
             self._shards = OwnGroup(_group_of(whole))
         except Exception as error:
@@ -175,7 +161,7 @@ class ReplicaHook:
         state = {"step": torch.tensor(self.step, device="cpu"), OWNER: self._owner}
         for unit in self._units:
             for key, saved_as, parameter in self._entries(unit):
-                tensor = as_result(unit.kept[key]).clone()
+                tensor = as_result(unit.feedback.residuals.state[key]).clone()
                 state[saved_as] = tensor if parameter is None else as_dtensor(tensor, parameter)
         return state
 
@@ -193,7 +179,7 @@ class ReplicaHook:
         for unit in self._units:
             entries = list(self._entries(unit))
             loaded = {key: as_array(local_shard(state[saved_as])).copy() for key, saved_as, _ in entries}
-            unit.kept, unit.pending = unit.kept | loaded, None
+            unit.feedback.residuals = Pending(loaded)
         self.step = int(state["step"])
 
     def _entries(self, unit: _Unit) -> Iterator[tuple[str, str, torch.Tensor | None]]:
@@ -204,8 +190,8 @@ class ReplicaHook:
         replica = f"replica {self._replicas.index} of {self._replicas.place[1]}"
         shard = f"shard {self._shards.index} of {self._shards.place[1]}"
         for name, parameter in unit.parameters.items():
-            for key in unit.keys[name]:
-                if tuple(unit.kept[key].shape) == parameter.form.shape:
+            for key in unit.feedback.keys[name]:
+                if tuple(unit.feedback.residuals.state[key].shape) == parameter.form.shape:
                     yield key, f"{replica}/{key}", parameter.sharded
                 else:
                     yield key, f"{replica}/{shard}/{key}", None
@@ -224,42 +210,39 @@ class ReplicaHook:
             self.error = self.error or error
 
     def _average(self, unit: _Unit, reduced: torch.Tensor) -> None:
-        exchange = Exchange(self._replicas)
+        exchange, feedback = Exchange(self._replicas), unit.feedback
         try:
             if self.error is not None:
                 raise self.error
             gradients = unit.gradients(reduced)
-            before = unit.kept if unit.pending is None else unit.pending
-            payloads, after = unit.codec.encode_model(as_operands(gradients), unpacked(before), self.step)
+            payloads = feedback.encode(gradients, self.step, again=True)
         except Exception as error:
-            exchange.all_gather_error(error, unit.limits)
+            exchange.all_gather_error(error, feedback.limits)
             raise
-        messages = exchange.all_gather(payloads, unit.limits)
-        for name, mean in means_of(messages, gradients, unit.expected):
+        messages = exchange.all_gather(payloads, feedback.limits)
+        for name, mean in means_of(messages, gradients, feedback.wire_ids):
             gradients[name].copy_(mean)
-        unit.pending = packed(after, unit.memory, self.step)
         self.bytes_sent += exchange.bytes_sent
         replicas = exchange.place[1]
         self.dense_bytes += sum(g.nbytes for g in gradients.values()) * 2 * (replicas - 1) // replicas
 
     def _finish(self) -> None:
-        """Keeps the new residuals, or raises the errors of all ranks of this replica.
+        """Keeps the new residuals, or raises the errors of all ranks.
 
-        Other replicas know the same errors, because an exchange tells them to all its ranks.
+        The ranks of a replica tell each other first, and then those with the same shards, so that all know.
         """
         self._has_begun = False
-        pending, error = [unit.pending for unit in self._units], self.error
+        error, found = self.error, set[str]()
+        if error is not None:
+            found = {str(error) if isinstance(error, FedplugError) else repr(error)}
+        for group in (self._shards, self._replicas):
+            texts = {"error": "\n".join(sorted(found)).encode()[:_MAX_ERROR_BYTES]}
+            for theirs in Exchange(group).all_gather(texts, {"error": _MAX_ERROR_BYTES}).values():
+                found.update(theirs["error"].tobytes().decode(errors="replace").splitlines())
         for unit in self._units:
-            unit.pending = None
-        text = "" if error is None else str(error) if isinstance(error, FedplugError) else repr(error)
-        texts = Exchange(self._shards).all_gather(
-            {"error": text.encode()[:_MAX_ERROR_BYTES]}, {"error": _MAX_ERROR_BYTES}
-        )
-        found = {theirs["error"].tobytes().decode(errors="replace") for theirs in texts.values()} - {""}
+            unit.feedback.settle(accepted=not found)
         if found:
             raise RankError("; ".join(sorted(found))) from error
-        for unit, after in zip(self._units, pending, strict=True):
-            unit.kept = unit.kept if after is None else after
         self.step += 1
 
 

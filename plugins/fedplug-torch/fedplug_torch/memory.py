@@ -50,10 +50,8 @@ def packed(state: Mapping[str, Any], memory: Memory, round_num: int) -> dict[str
     }
 
 
-def unpacked(state: Mapping[str, Any] | None) -> dict[str, Any] | None:
+def unpacked(state: Mapping[str, Any]) -> dict[str, Any]:
     """Returns the state that a codec takes: residuals of bfloat16 become float32."""
-    if state is None:
-        return None
     return {
         key: as_operand(as_result(array).float())
         if _is_residual(key) and array.dtype.name == "bfloat16"

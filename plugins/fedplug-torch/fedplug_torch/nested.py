@@ -16,6 +16,10 @@ from fedplug_torch.tensors import as_array
 __all__ = ["contiguous_copy", "flatten", "unflatten"]
 
 
+_TEXT_BYTES = 4096
+"""Texts have a multiple of this size: torch.distributed.checkpoint loads tensors of the saved size."""
+
+
 def flatten(value: Any, name: str) -> dict[str, torch.Tensor]:
     """Copies a nested value to flat tensors, for `safetensors.torch.save_file`.
 
@@ -29,6 +33,7 @@ def flatten(value: Any, name: str) -> dict[str, torch.Tensor]:
     """
     tensors: dict[str, torch.Tensor] = {}
     text = json.dumps(_form(value, name, tensors)).encode()
+    text = text.ljust(-(-len(text) // _TEXT_BYTES) * _TEXT_BYTES)
     return {name: torch.frombuffer(bytearray(text), dtype=torch.uint8), **tensors}
 
 

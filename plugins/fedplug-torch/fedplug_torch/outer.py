@@ -24,7 +24,7 @@ from fedplug.registry.component import plain
 from fedplug_torch.codec import NamedTensors, named, numpy_codec
 from fedplug_torch.division import codecs_of, divided
 from fedplug_torch.exchange import Exchange
-from fedplug_torch.fragment import Fragment, form, joined
+from fedplug_torch.fragment import Fragment, form, has_message, joined
 from fedplug_torch.memory import Memory, require_memory
 from fedplug_torch.nested import contiguous_copy, unflatten
 from fedplug_torch.optimizer_state import flat_state, load_unflattened
@@ -32,7 +32,7 @@ from fedplug_torch.outer_exchange import Messages, OuterExchange
 from fedplug_torch.process_group import OwnGroup
 from fedplug_torch.rank_state import RankState, part_of, ranks_of, this_rank
 from fedplug_torch.shards import is_dtensor, local_shard, require_shards, shards_of, text_of
-from fedplug_torch.tensors import as_arrays, require_whole
+from fedplug_torch.tensors import as_arrays, require_whole, wide_dtype
 
 __all__ = ["OuterStep"]
 
@@ -40,6 +40,7 @@ _normal_mode = torch.inference_mode(False)  # tensors made in inference mode cou
 
 _OPTIMIZER = "optimizer"
 _COUNTERS = ("inner_step", "outer_step", "bytes_sent", "dense_bytes")
+_PENDING = "has_message"
 
 
 class OuterStep:
@@ -125,9 +126,7 @@ class OuterStep:
             self._delay, self._alpha = int(fragment_sync_delay), float(fragment_update_alpha)
             require_memory(memory)
             codecs = codecs_of(numpy_codec(encoder).require_updates(), shards, parts)
-            self.optimizer = optimizer or torch.optim.SGD(
-                self._parameters.values(), lr=0.7, momentum=0.9, nesterov=True
-            )
+            self.optimizer = optimizer or _nesterov(self._parameters)
             trained = {p for group in self.optimizer.param_groups for p in group["params"]}
             if trained != set(self._parameters.values()):
                 raise ArgumentError("the outer optimizer is of other parameters than those that are given")
@@ -156,7 +155,7 @@ class OuterStep:
     def message(self) -> dict[str, bytes] | None:
         """The payloads of the last `encode` that `apply` has not settled yet, or None."""
         pending = self._next.message
-        return None if pending is None else dict(pending.payloads)
+        return None if pending is None else dict(pending)
 
     @_normal_mode
     @torch.no_grad()
@@ -185,7 +184,7 @@ class OuterStep:
             return False
         fragment = self._next
         if not self._exchange.is_open:
-            self._exchange.send(lambda: self.message or self.encode(), self._shared, fragment.limits)
+            self._exchange.send(lambda: self.message or self.encode(), self._shared, fragment.feedback.limits)
         if self.inner_step < self._interval:
             return False
         try:
@@ -252,7 +251,7 @@ class OuterStep:
         if accepted and pending is None:
             raise ArgumentError("accepted is True, and this worker has no message; call encode first")
         if accepted is None and pending is not None:
-            accepted = any(_same(payloads, pending.payloads) for payloads in messages.values())
+            accepted = any(_same(payloads, pending) for payloads in messages.values())
         self._apply(messages, bool(accepted), contextlib.nullcontext())
 
     def _apply(self, messages: Messages, accepted: bool, agreed: AbstractContextManager[None]) -> None:
@@ -262,7 +261,7 @@ class OuterStep:
             messages, self.optimizer, self._alpha, sent=accepted, round_num=self.outer_step, agreed=agreed
         )
         if accepted and pending is not None:
-            self.bytes_sent += sum(map(len, pending.payloads.values()))
+            self.bytes_sent += sum(map(len, pending.values()))
             self.dense_bytes += fragment.dense_bytes
         self._written.add(fragment)
         self.outer_step += 1
@@ -306,6 +305,7 @@ class OuterStep:
             ArgumentError: The outer optimizer keeps values other than tensors, numbers and texts.
         """
         numbers = {name: torch.tensor(getattr(self, name), device="cpu") for name in _COUNTERS}
+        numbers[_PENDING] = torch.tensor(int(self._next.message is not None), device="cpu")
         of_optimizer = flat_state(self.optimizer, self._parameters, _OPTIMIZER)
         fragments = {
             _prefix(place) + name: contiguous_copy(tensor)
@@ -333,9 +333,15 @@ class OuterStep:
         """Loads the entries of a rank by name."""
         state = require_shards(state, shards_of(self._parameters)) or {}
         optimizer, used = unflatten(state, _OPTIMIZER)
-        used |= set(_COUNTERS)
+        used |= {*_COUNTERS, _PENDING}
         wrong = used - state.keys()
         parts = self._parts(state)
+        if int(state.get(_PENDING, 0)) and not any(has_message(part) for part in parts):
+            raise StateError(
+                "the state lacks the message that was in transit when it was saved, because "
+                "torch.distributed.checkpoint loads only what a new OuterStep has; save when step() has "
+                "returned True, or save each rank's state_dict() to a file"
+            )
         for place, (fragment, part) in enumerate(zip(self._fragments, parts, strict=True)):
             wrong |= {_prefix(place) + key for key in fragment.wrong_keys(part)}
             used |= {_prefix(place) + key for key in part}
@@ -370,6 +376,7 @@ class OuterStep:
         own = part_of(own, ranks_of(own)[0], "") if own else {}
         own = require_shards(own, shards_of(self._parameters)) or {}
         counters = {name: own.get(name, torch.tensor(0)) for name in ("bytes_sent", "dense_bytes")}
+        counters[_PENDING] = torch.tensor(0)
         fragments = {
             _prefix(place) + key: tensor
             for place, (theirs, mine) in enumerate(zip(self._parts(state), self._parts(own), strict=True))
@@ -427,6 +434,14 @@ def _require_writable(name: str, parameter: torch.Tensor) -> None:
             f"parameter {name!r} has a float32 master in its inner optimizer, which would undo every outer "
             "step; pass the masters by name as parameters"
         )
+
+
+def _nesterov(parameters: Mapping[str, torch.Tensor]) -> torch.optim.Optimizer:
+    """Returns DiLoCo's outer optimizer; with momenta, so that its state has the entries of a later one."""
+    optimizer = torch.optim.SGD(parameters.values(), lr=0.7, momentum=0.9, nesterov=True)
+    for p in parameters.values():
+        optimizer.state[p]["momentum_buffer"] = torch.zeros_like(p, dtype=wide_dtype(p))
+    return optimizer
 
 
 def _require_group(parameters: Mapping[str, torch.Tensor], group: dist.ProcessGroup | None) -> None:

@@ -30,7 +30,7 @@ class Reduction(Protocol):
         round_num: int,
         problem: Exception | None,
     ) -> None:
-        """Replaces gradients by their means, and keeps the next residuals for `Feedback.commit`.
+        """Replaces gradients by their means; the next residuals are pending until `Feedback.settle`.
 
         Args:
             gradients: All gradients by name of the parameter.
@@ -52,8 +52,7 @@ class Gather:
 
     def fit(self, parameters: Mapping[str, torch.Tensor], group: OwnGroup) -> None:
         """See `Reduction.fit`."""
-        parts = [Part(name) for name in parameters]
-        self._feedback.fit(parameters, parts, parts)
+        self._feedback.fit(parameters)
 
     def reduce(
         self,
@@ -72,8 +71,9 @@ class Gather:
             exchange.all_gather_error(error, limits)
             raise
         messages = exchange.all_gather(payloads, limits)
-        for name, mean in means_of(messages, gradients, self._feedback.wire_ids, empty_is_zero=True):
-            gradients[name].copy_(mean)
+        with exchange.agreed("average gradients"):
+            for name, mean in means_of(messages, gradients, self._feedback.wire_ids, empty_is_zero=True):
+                gradients[name].copy_(mean)
 
 
 class TwoPhase:
@@ -134,12 +134,12 @@ class TwoPhase:
         except Exception as error:
             exchange.all_gather_error(error, limits)
             raise
-        for owner, encoded in exchange.all_gather(payloads, limits).items():
-            theirs = {name: pieces[name] for name in encoded}
-            for name, mean in means_of(
-                {owner: encoded}, theirs, self._mean_feedback.wire_ids, empty_is_zero=True
-            ):
-                pieces[name].copy_(mean)
+        messages, wire_ids = exchange.all_gather(payloads, limits), self._mean_feedback.wire_ids
+        with exchange.agreed("average gradients"):
+            for owner, encoded in messages.items():
+                theirs = {name: pieces[name] for name in encoded}
+                for name, mean in means_of({owner: encoded}, theirs, wire_ids, empty_is_zero=True):
+                    pieces[name].copy_(mean)
 
 
 def _zeros(gradients: Mapping[str, torch.Tensor]) -> Collection[str]:

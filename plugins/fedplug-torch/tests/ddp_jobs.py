@@ -11,6 +11,7 @@ import numpy as np
 import torch
 import torch.distributed as dist
 from digits import SMALL_BUCKETS, gradients, loss_of, network, parameters
+from fedplug_torch import reduction
 from fedplug_torch.exchange import Exchange
 from fedplug_torch.process_group import OwnGroup
 from fedplug_torch.rank_state import part_of
@@ -61,11 +62,26 @@ class Damaging(fedplug.Codec):
         return payloads, after
 
 
+def out_of_memory(uses):
+    """Lets the last use of `means_of` fail after the payloads were exchanged."""
+    means_of = reduction.means_of
+
+    def failing(*args, **kwargs):
+        nonlocal uses
+        uses -= 1
+        if not uses:
+            reduction.means_of = means_of
+            raise torch.OutOfMemoryError("no memory")
+        return means_of(*args, **kwargs)
+
+    reduction.means_of = failing
+
+
 def train_through_an_error(damage, steps, bad_step, exchange, of_mean=False):
-    """Trains, and skips the step in which rank 1 sends damaged bytes or has a NaN gradient."""
+    """Trains, and skips the step in which rank 1 has an error."""
     rank = dist.get_rank()
     damaging = fedplug.codec("topk(0.1)")
-    if damage is not None and rank == 1:
+    if damage not in (None, out_of_memory) and rank == 1:
         damaging = Damaging(damage, "0.weight", bad_step)
     encoders = ("topk(0.1)", damaging) if of_mean else (damaging, "topk(0.1)")
     model = network()
@@ -77,6 +93,8 @@ def train_through_an_error(damage, steps, bad_step, exchange, of_mean=False):
         loss = loss_of(ddp, step, rank)
         if (step, rank, damage) == (bad_step, 1, None):
             loss = loss * torch.tensor(float("nan"))
+        if (step, rank, damage) == (bad_step, 1, out_of_memory):
+            out_of_memory(2 if exchange == "two_phase" else 1)
         try:
             loss.backward()
         except RuntimeError as error:

@@ -122,7 +122,7 @@ def send_damaged_payloads(bad_rank):
     model, hook = hooked("topk(0.1)")
     if dist.get_rank() == bad_rank:
         for unit in hook._units:
-            unit.codec.__class__ = Damaging
+            unit.feedback.codec.__class__ = Damaging
     try:
         digits.loss_of(model, 0, dist.get_rank()).backward()
     except fedplug_torch.RankError as error:

@@ -27,4 +27,7 @@ def gathered_outer_steps(saved=None):
             worker.train()
             worker.outer.step()
     mine = worker.outer.state_dict()
-    return state.state_dict(), (worker.outer.outer_step, any(key.endswith("/residual") for key in mine))
+    return state.state_dict(), (
+        worker.outer.outer_step,
+        any(mine[key].any() for key in mine if key.endswith("/residual")),
+    )

@@ -45,8 +45,24 @@ def through_a_checkpoint(make, folder):
     return dict(saved.state_dict()), dict(loaded.state_dict())
 
 
-def into_a_new_hook(folder):
-    saved, new = a_hook(), FedplugState("topk(0.05)", digits.network())
+def into_a_new_object(make, make_new, folder):
+    saved, new = make(), make_new()
     dcp.save({"it": saved}, checkpoint_id=folder)
     dcp.load({"it": new}, checkpoint_id=folder)
     return dict(saved.state_dict()), dict(new.state_dict())
+
+
+def a_new_hook():
+    return FedplugState("topk(0.05)", digits.network())
+
+
+def a_new_outer_step():
+    return Worker(dist.get_rank(), "topk(0.1)", inner_steps=1).outer
+
+
+def while_a_message_is_in_transit(folder):
+    saved, new = (Worker(dist.get_rank(), "topk(0.1)", inner_steps=2, fragment_sync_delay=1) for _ in "12")
+    saved.train()
+    saved.outer.step()
+    dcp.save({"it": saved.outer}, checkpoint_id=folder)
+    return error_of(dcp.load, {"it": new.outer}, checkpoint_id=folder)

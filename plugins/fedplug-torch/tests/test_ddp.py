@@ -257,6 +257,12 @@ def test_auto_takes_the_exchange_that_sends_less(start):
         ("gather", False, ddp_jobs.blown_up, "rank 1, parameter '0.weight': it announces a payload of 100"),
         ("gather", False, None, "rank 1 could not encode: NonFiniteError: array '"),
         (
+            "gather",
+            False,
+            ddp_jobs.out_of_memory,
+            "rank 1 could not average gradients: OutOfMemoryError: no memory",
+        ),
+        (
             "two_phase",
             False,
             ddp_jobs.cut_short,
@@ -266,6 +272,12 @@ def test_auto_takes_the_exchange_that_sends_less(start):
         ("two_phase", False, None, "rank 1 could not encode: NonFiniteError: array '"),
         ("two_phase", True, ddp_jobs.cut_short, "rank 1, tensor '"),
         ("two_phase", True, ddp_jobs.blown_up, "it announces a payload of 100"),
+        (
+            "two_phase",
+            True,
+            ddp_jobs.out_of_memory,
+            "rank 1 could not average gradients: OutOfMemoryError: no memory",
+        ),
     ],
 )
 def test_an_error_of_one_rank_is_one_of_all_and_the_step_can_be_skipped(

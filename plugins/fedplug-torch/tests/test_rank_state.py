@@ -41,9 +41,21 @@ def test_a_checkpoint_of_torch_distributed_keeps_the_residuals_of_all_ranks(two_
     assert any(not torch.equal(one[key], other[key]) for key in one)
 
 
-def test_a_checkpoint_of_torch_distributed_restores_a_new_hook(two_ranks, tmp_path):
-    for before, after in two_ranks.run(rank_state_jobs.into_a_new_hook, tmp_path):
+@pytest.mark.parametrize(
+    ("make", "make_new"),
+    [
+        (rank_state_jobs.a_hook, rank_state_jobs.a_new_hook),
+        (rank_state_jobs.an_outer_step, rank_state_jobs.a_new_outer_step),
+    ],
+)
+def test_a_checkpoint_of_torch_distributed_restores_a_new_object(two_ranks, make, make_new, tmp_path):
+    for before, after in two_ranks.run(rank_state_jobs.into_a_new_object, make, make_new, tmp_path):
         assert_same(before, after)
+
+
+def test_a_new_outer_step_says_that_a_checkpoint_lacks_its_message(two_ranks, tmp_path):
+    for error in two_ranks.run(rank_state_jobs.while_a_message_is_in_transit, tmp_path):
+        assert error.startswith("StateError: the state lacks the message that was in transit")
 
 
 def test_states_of_ranks_can_be_joined_and_saved():

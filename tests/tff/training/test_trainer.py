@@ -275,7 +275,7 @@ def test_a_round_without_an_accepted_update_logs_an_error_that_says_why(process,
     trainer.run(1)
     (record,) = caplog.records
     assert record.levelname == "ERROR"
-    assert "round 1: no update was accepted: 2 of 3 updates hold a NaN or an infinity" in record.message
+    assert "so the model stays as it is: 2 of 3 updates hold a NaN or an infinity" in record.message
 
 
 def test_observers_receive_the_measurements_of_a_model(process, client_data, monkeypatch) -> None:
