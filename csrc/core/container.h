@@ -1,18 +1,6 @@
-// The container of every payload.
+// The container of every payload. docs/wire-format.md specifies its bytes.
 //
-// Layout, all integers little-endian and unsigned:
-//   offset   size  field
-//   0        4     magic, "FPLG"
-//   4        1     format version, 1
-//   5        1     dtype of the tensor that was encoded, 1 to 13, see DTypeName
-//   6        1     w, the length of the wire id, 1 to 64
-//   7        1     r, the rank of the tensor, 0 to 32
-//   8        w     wire id, ASCII: names the layout of the body
-//   8 + w    4 r   dimensions of the tensor
-//   ...      8     length of the body
-//   ...            body
-//   ...      4     CRC-32 (zlib) of everything before it
-// The header is what precedes the length of the body; it is equal for all
+// The header is the part before the length of the body. It is equal for all
 // payloads of one tensor under one encoder.
 #ifndef FEDPLUG_CORE_CONTAINER_H_
 #define FEDPLUG_CORE_CONTAINER_H_

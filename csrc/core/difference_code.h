@@ -1,47 +1,10 @@
 // The difference between two versions of an array, exact to the bit, and whole
-// arrays.
+// arrays. docs/wire-format.md specifies the bytes under "the code of a
+// difference".
 //
-// An element is a word of 1, 2, 4 or 8 bytes, little-endian. A float has an
-// exponent, of which the lowest 8 bits count; elements without one are all
-// treated alike.
-//
-// Layout of a code, for every 2^23 elements and for the rest:
-//   number   the length of the segment, with its first byte
-//   1 byte   0: planes, which need no old words; 1: changes
-//   the segment
-// Numbers are in LEB128 (base/leb128.h). A part is the number of its bytes and
-// these.
-//
-// Planes: for every byte of a word, the lowest first, the part with the kRans
-// code (symbol_code.h) of these bytes of all words, 8 bits each. The words of
-// elements with an exponent are rotated left by one bit before, so that the
-// highest byte is the exponent alone.
-//
-// Changes: the number of classes, 0 if no element changed. Then for every class
-// three numbers: how many exponents it has, from the lowest on (exponents of
-// all classes together are all there are), how many elements of the segment
-// have old words with these, and how many of them changed. Then for every class
-// with changes
-//   where not all its elements changed, the places of the changed ones among
-//   the elements of the class, in order:
-//     1 byte   0: Rice. Otherwise b, 4 or 8: a bitmap
-//     part     the kRice code of the places (index_code.h); or the kRans code
-//              of the bytes of their kBitmap code, in symbols of b bits
-//   the steps of the changed elements, new word minus old word modulo 2^w, of
-//   words of w bits, as two's complement:
-//     1 byte   b, the number of bits of a symbol, 1 to 8
-//     part     the kRans code of the symbols
-//     part     the low bits of all steps, the lowest bit of a byte first;
-//              unused bits are 0
-//   A step of magnitude m has max(0, floor(log2 m) - t) low bits, l, with t = 1
-//   for w = 64 and otherwise 2, and the symbol
-//   2 (2^t l + (m >> l) - 1), plus 1 if it is negative.
-//
-// The encoder chooses classes, forms and planes freely; the code is never
-// longer than the elements and a few bytes for each segment and plane.
-//
-// Sources: of planes, Hershcovitch et al., "ZipNN", arXiv:2411.05239; that most
-// bfloat16 weights keep their bits, arXiv:2602.03839.
+// Elements are words of 1, 2, 4 or 8 bytes. The encoder chooses classes, forms
+// and planes. Its code is never longer than the elements and a few bytes for
+// each segment and plane.
 #ifndef FEDPLUG_CORE_DIFFERENCE_CODE_H_
 #define FEDPLUG_CORE_DIFFERENCE_CODE_H_
 

@@ -1,14 +1,5 @@
-// The body of a sparse payload, of a tensor of which only some entries are
-// sent.
-//
-// Layout:
-//   1 to 5 bytes  k, the number of entries
-//   1 to 5 bytes  c, the length of the index code
-//   c bytes       the index code (index_code.h)
-//   the rest      the values of the k entries (value_code.h)
-// Both numbers are below 2^31, in LEB128: seven bits a byte, the lowest first,
-// the high bit set on all bytes but the last; in the fewest bytes that hold
-// them.
+// The body of a payload of some elements of an array. docs/wire-format.md
+// specifies its bytes under "sparse bodies".
 #ifndef FEDPLUG_CORE_SPARSE_FORM_H_
 #define FEDPLUG_CORE_SPARSE_FORM_H_
 

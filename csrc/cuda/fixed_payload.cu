@@ -94,7 +94,7 @@ struct Layout {
   }
 
  private:
-  // LEB128, as in core/sparse_form.h.
+  // A varint of docs/wire-format.md.
   static std::uint8_t* PutNumber(std::int64_t number, std::uint8_t* at) {
     for (; number >= 128; number >>= 7) {
       *at++ = static_cast<std::uint8_t>(number | 128);

@@ -19,7 +19,7 @@ def encode_difference(
 ) -> NDArray[np.uint8]:
     """Encodes the bytes of an array, given those of its old version.
 
-    ``csrc/core/difference_code.h`` describes the method and the layout. Its code of little change is within a
+    docs/wire-format.md specifies the layout. Its code of little change is within a
     few percent of the entropy of the changed elements' places and steps, given the exponents of the old ones.
 
     Args:

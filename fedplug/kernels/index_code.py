@@ -19,7 +19,7 @@ IndexForm: TypeAlias = Literal["rice", "gaps"]
 def encode_indices(indices: NDArray[np.int32], size: int, *, form: IndexForm = "rice") -> NDArray[np.uint8]:
     """Encodes strictly ascending indices. The Rice code needs about 8.1 bits per index at a density of 1 %.
 
-    The code of given indices is unique. ``csrc/core/index_code.h`` describes the layouts (Rice and Plaunt,
+    The code of given indices is unique. docs/wire-format.md specifies the layouts (Rice and Plaunt,
     IEEE Trans. Commun. 1971).
 
     Args:

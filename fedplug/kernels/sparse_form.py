@@ -21,7 +21,7 @@ __all__ = ["frame_entries", "frame_entries_of_each", "read_entries", "sparse_bod
 def sparse_body(count: int, index_code: NDArray[np.uint8], values: NDArray[np.uint8]) -> NDArray[np.uint8]:
     """Writes the number of entries, their index code and their values one after the other.
 
-    ``csrc/core/sparse_form.h`` describes the layout.
+    docs/wire-format.md specifies the layout.
 
     Args:
         count: Number of entries, below 2**31.

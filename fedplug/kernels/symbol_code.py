@@ -57,7 +57,7 @@ def encode_symbols(
 ) -> NDArray[np.uint8]:
     """Encodes symbols in about as many bits as their empirical entropy.
 
-    ``csrc/core/symbol_code.h`` describes the layout (Duda, arXiv:1311.2540; Giesen, arXiv:1402.3392).
+    docs/wire-format.md specifies the layout (Duda, arXiv:1311.2540; Giesen, arXiv:1402.3392).
 
     Args:
         packed: The packed symbols, lowest bit first, as :func:`encode_values` packs levels; bits after the

@@ -1,4 +1,4 @@
-"""The container around payloads. csrc/core/container.h specifies the layout."""
+"""The container around payloads. docs/wire-format.md specifies the layout."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Codes of strictly ascending indices. csrc/core/index_code.h specifies the layouts."""
+"""Codes of strictly ascending indices. docs/wire-format.md specifies the layouts."""
 
 from __future__ import annotations
 

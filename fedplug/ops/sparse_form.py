@@ -1,4 +1,4 @@
-"""The body of a sparse payload. csrc/core/sparse_form.h specifies the layout."""
+"""The body of a sparse payload. docs/wire-format.md specifies the layout."""
 
 from __future__ import annotations
 

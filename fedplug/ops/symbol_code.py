@@ -1,4 +1,4 @@
-"""Entropy codes of symbols of a few bits. csrc/core/symbol_code.h specifies the layouts."""
+"""Entropy codes of symbols of a few bits. docs/wire-format.md specifies the layouts."""
 
 from __future__ import annotations
 

@@ -1,18 +1,8 @@
 """Symbols of 9 to 16 bits, and their parts for an entropy coder of bytes.
 
-Wide symbols of b bits are packed as two parts: the lowest b - 8 bits of each, packed, then the highest 8 bits
-of each. A code of them begins with the fields that are not coded by an entropy coder::
-
-    shift      uint8, 0 to b - 8; a symbol is its ``shift`` lowest bits, and its place, the bits above
-    first      uint16, the lowest of the 255 places that have a byte; at most 2^(b - shift) - 255
-    number     uint32, the number of symbols whose place has no byte
-    low bits   the ``shift`` lowest bits of every symbol, packed
-    places     of the symbols without a byte, uint16 each
-
-Numbers are little-endian. The code of an entropy coder follows, of one byte for each symbol: its place less
-``first``, or 255 if ``places`` has its place. So the range of outliers does not determine which bits of the
-other symbols are coded. A place near ``first`` may be in ``places`` too: a rare byte would take more of a
-table of frequencies than it is worth.
+docs/wire-format.md specifies the parts and their code. The range of outliers does not determine which bits of
+the other symbols are coded, because places far from the others are sent apart. A place near ``first`` may be
+among them: a rare byte would take more of a table of frequencies than it is worth.
 """
 
 from __future__ import annotations

@@ -11,7 +11,7 @@ LAYOUTS = {"bfloat16": (2, 7), "float16": (2, 10), "float32": (4, 23), "float64"
 
 
 class Reader:
-    """Numbers and parts, as csrc/core/difference_code.h describes them."""
+    """Numbers and parts, as docs/wire-format.md describes them."""
 
     def __init__(self, code):
         self.code = bytes(code)

@@ -1,4 +1,4 @@
-"""The index code "gaps" as csrc/core/index_code.h specifies it, with Python integers."""
+"""The index code "gaps" as docs/wire-format.md specifies it, with Python integers."""
 
 from __future__ import annotations
 

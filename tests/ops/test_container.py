@@ -22,7 +22,7 @@ def as_tensor(data):
 
 
 def slow_frame(body, header):
-    """The layout that csrc/core/container.h specifies."""
+    """The layout that docs/wire-format.md specifies."""
     content = header + len(body).to_bytes(8, "little") + body
     return content + zlib.crc32(content).to_bytes(4, "little")
 

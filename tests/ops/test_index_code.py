@@ -28,7 +28,7 @@ def packed(bits):
 
 
 def slow_code(indices, size, form):
-    """The layouts that csrc/core/index_code.h specifies."""
+    """The layouts that docs/wire-format.md specifies."""
     if form == "gaps":
         return gap_oracle.encode(indices, size)
     if len(indices) == 0:

@@ -1,5 +1,5 @@
 // Declares Fedplug>Frame and Fedplug>Unframe: types and shapes. The layout of a
-// container is described in core/container.h.
+// container is described in docs/wire-format.md.
 #include "tensorflow/core/framework/op.h"
 #include "tensorflow/core/framework/shape_inference.h"
 

@@ -1,5 +1,5 @@
 // Declares Fedplug>EncodeIndices and Fedplug>DecodeIndices: types and shapes.
-// The layout of a code is described in core/index_code.h.
+// The layout of a code is described in docs/wire-format.md.
 #include "tensorflow/core/framework/op.h"
 #include "tensorflow/core/framework/shape_inference.h"
 

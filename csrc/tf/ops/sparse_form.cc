@@ -1,5 +1,5 @@
 // Declares Fedplug>SparseBody and Fedplug>SplitSparseBody: types and shapes.
-// The layout of a body is described in core/sparse_form.h.
+// The layout of a body is described in docs/wire-format.md.
 #include "tensorflow/core/framework/op.h"
 #include "tensorflow/core/framework/shape_inference.h"
 

@@ -1,5 +1,5 @@
 // Declares Fedplug>EncodeSymbols and Fedplug>DecodeSymbols: types and shapes.
-// The layout of a code is described in core/symbol_code.h.
+// The layout of a code is described in docs/wire-format.md.
 #include "tensorflow/core/framework/op.h"
 #include "tensorflow/core/framework/shape_inference.h"
 

@@ -26,7 +26,7 @@ class Rans(EntropyCoder):
 
     Sources: Duda, "Asymmetric numeral systems: entropy coding combining speed of Huffman coding with
     compression rate of arithmetic coding", 2013 (arXiv 1311.2540); Giesen, "Interleaved entropy coders", 2014
-    (arXiv 1402.3392). The layout is specified in csrc/core/symbol_code.h.
+    (arXiv 1402.3392).
     """
 
     name: ClassVar[str] = "rans"

@@ -14,7 +14,7 @@ __all__ = ["Gaps", "Rice"]
 
 
 class _Coder(IndexCoder):
-    """An index coder with an op of its own; csrc/core/index_code.h specifies its layout."""
+    """An index coder with an op of its own; docs/wire-format.md specifies its bytes."""
 
     name: ClassVar[IndexForm]
     kernel_form: ClassVar[IndexForm]
@@ -61,7 +61,7 @@ class Gaps(_Coder):
 
     Sources: Moffat, Neal, Witten, "Arithmetic coding revisited", ACM Trans. Inf. Syst. 1998; Marpe, Schwarz,
     Wiegand, "Context-based adaptive binary arithmetic coding", IEEE Trans. Circuits Syst. Video Technol.
-    2003; Duda, arXiv 1311.2540. The layout is specified in csrc/core/index_code.h.
+    2003; Duda, arXiv 1311.2540.
     """
 
     name = kernel_form = "gaps"

@@ -38,8 +38,8 @@ class Offsets(IndexCoder):
     exchanging sizes first. The sparsifier must select equally many entries from each chunk of this length,
     and all entries of a last chunk that is too short. It takes NumPy arrays only.
 
-    Layout: uint32 chunk, little-endian; one offset after the other, its lowest bit first, eight bits per
-    byte; unused bits are 0. The number of entries per chunk follows from the number of all.
+    Wire form "offsets/1": see docs/wire-format.md. The number of entries per chunk follows from the number of
+    all.
     """
 
     name: ClassVar[str] = "offsets"

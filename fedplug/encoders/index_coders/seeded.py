@@ -23,7 +23,7 @@ class Seeded(IndexCoder):
     >>> len(payload)
     451
 
-    Layout: uint32 seed, uint32 round. It writes only indices that were drawn from them.
+    It writes only indices that were drawn from them.
     """
 
     name: ClassVar[str] = "seeded"

@@ -20,8 +20,8 @@ __all__ = ["BodyForm"]
 class BodyForm:
     """Writes and reads the bytes of a pipeline's payload.
 
-    If all entries are sent, the bytes are those of the values. Else they are the body of a sparse payload,
-    see csrc/core/sparse_form.h, and the wire id begins with ``"sparse/1"``.
+    If all entries are sent, the bytes are those of the values. Otherwise they are a sparse body
+    (docs/wire-format.md), and the wire id begins with ``"sparse/1"``.
 
     Attributes:
         values: The coder of the values.

@@ -24,10 +24,8 @@ _INDICES = Rice()
 class ChangeCoder:
     """Writes and reads payloads of the changed entries of one tensor.
 
-    Wire form ``"changes/1+"`` and the wire id of the whole tensor's payload: the body of a sparse payload,
-    see csrc/core/sparse_form.h, its indices under ``rice/1``. Its values are all bytes that the quantizer
-    writes before the symbols, and the symbols of these entries, entropy-coded if those of the whole tensor
-    are.
+    Wire form ``"changes/1+"`` and the wire id of the whole tensor's payload (docs/wire-format.md): all bytes
+    of the quantizer before the symbols, and the symbols of these entries.
     """
 
     def __init__(self, values: ValueCoder, spec: Spec) -> None:

@@ -59,9 +59,8 @@ class Pipeline(Encoder, ContainerEncoder, Measured, Adjustable):
     Residuals of 16-bit tensors are float32, and entries are selected from float32 sums. What is sent is
     rounded to the tensor's dtype, at most to its largest number, and the residual takes the rest.
 
-    Wire form: see `BodyForm`. With a sparsifier the wire id is ``"sparse/1"`` and the wire ids of the stages
-    that are not the defaults, such as ``"sparse/1+qsgd/1"``; without one it names the stages:
-    ``"qsgd/1+rans/1"``.
+    With a sparsifier the wire id is ``"sparse/1"`` and the wire ids of the stages that are not the defaults,
+    such as ``"sparse/1+qsgd/1"``. Without one it names the stages: ``"qsgd/1+rans/1"``.
     """
 
     name: ClassVar[str] = "pipeline"

@@ -29,8 +29,8 @@ class STC(Pipeline):
     Non-IID Data", IEEE TNNLS 2019 (arXiv 1903.02891), algorithm 1, equations 8 to 10 and the Golomb code of
     algorithm 3.
 
-    Wire form "sparse/1+sign/1": that of ``topk(fraction) | sign | rice``. About ``log2(n / k) + 2.5`` bits
-    per entry kept; at k/n = 1 % 0.011 bytes per element.
+    The wire form is that of ``topk(fraction) | sign | rice``: about ``log2(n / k) + 2.5`` bits per entry.
+    At k/n = 1 % these are 0.011 bytes per element.
 
     Takes float16, bfloat16, float32 and float64.
     """

@@ -45,9 +45,8 @@ class BlockFloatingPoint(ValueFormQuantizer):
     al., "Microscaling Data Formats for Deep Learning", 2023 (arXiv 2310.10537), of which this is MXINT8 with
     other bit widths and larger blocks.
 
-    Wire form "bfp/1": uint8 bits; uint8 log2 of the block size; the exponent of each block's step, int16,
-    little-endian; level + L of every element in ``bits`` bits, one after the other, the lowest bit first.
-    That is ``bits / 8 + 2 / block_size`` bytes per element: 1.004 for 8 bits.
+    Wire form "bfp/1" (docs/wire-format.md): ``bits / 8 + 2 / block_size`` bytes per element, 1.004 for 8
+    bits.
 
     Takes float16, bfloat16, float32 and float64. Denormal numbers become 0.
     """

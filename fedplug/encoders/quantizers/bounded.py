@@ -45,9 +45,8 @@ class Bounded(ValueFormQuantizer):
     Wilkins et al., "FedSZ: Leveraging Error-Bounded Lossy Compression for Federated Learning Communications",
     ICDCS 2024 (arXiv 2312.13461), for updates and the bound of 1e-2.
 
-    Wire form "bounded/1": float32 rel; the lowest and the highest value in the tensor's dtype; the level of
-    every element in the bit width of the number ``floor(1 / rel) + 2``, see csrc/core/value_code.h: 7 bits
-    for 0.01. Above 8 bits, levels are in two parts, see `fedplug.ops.wide_symbols`.
+    Wire form "bounded/1" (docs/wire-format.md): the bit width of the number ``floor(1 / rel) + 2`` per
+    element, 7 bits for 0.01.
 
     Takes float16, bfloat16, float32 and float64.
     """

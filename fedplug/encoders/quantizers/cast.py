@@ -29,8 +29,8 @@ class Float16(_Cast):
     >>> fedplug.decode(payload)
     array([1.0000000e+00, 9.9975586e-02, 6.5504000e+04], dtype=float32)
 
-    Source: Micikevicius et al., "Mixed Precision Training", ICLR 2018 (arXiv 1710.03740). Wire form
-    "float16/1": the elements, little-endian. Takes float16, bfloat16, float32 and float64.
+    Source: Micikevicius et al., "Mixed Precision Training", ICLR 2018 (arXiv 1710.03740). Takes float16,
+    bfloat16, float32 and float64.
     """
 
     name: ClassVar[str] = "float16"
@@ -45,8 +45,8 @@ class BFloat16(_Cast):
     >>> fedplug.decode(payload)
     array([1.00000000e+00, 1.00097656e-01, 9.99424000e+05], dtype=float32)
 
-    Source: Kalamkar et al., "A Study of BFLOAT16 for Deep Learning Training", 2019 (arXiv 1905.12322). Wire
-    form "bfloat16/1": the elements, little-endian. Takes float16, bfloat16, float32 and float64.
+    Source: Kalamkar et al., "A Study of BFLOAT16 for Deep Learning Training", 2019 (arXiv 1905.12322). Takes
+    float16, bfloat16, float32 and float64.
     """
 
     name: ClassVar[str] = "bfloat16"

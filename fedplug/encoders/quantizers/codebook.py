@@ -40,9 +40,8 @@ class Codebook(ValueFormQuantizer):
     "Communication Efficient LLM Pre-training with SparseLoCo", arXiv 2508.15706, section 3, for 2 bits.
     csrc/core/value_code.h specifies all roundings, so that results have the same bits everywhere.
 
-    Wire form "codebook/1": uint8 bits; the means of the bins in the tensor's dtype, little-endian, 0 for an
-    empty bin; the bin of every element in ``bits`` bits, one after the other, the lowest bit first. That is
-    ``bits / 8`` bytes per element, and ``2^bits * itemsize + 1`` more.
+    Wire form "codebook/1" (docs/wire-format.md): ``bits / 8`` bytes per element, and
+    ``2^bits * itemsize + 1`` more. The mean of an empty bin is 0.
 
     Takes float16, bfloat16, float32 and float64.
     """

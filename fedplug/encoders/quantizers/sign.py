@@ -26,8 +26,7 @@ class Sign(ValueFormQuantizer):
     Rebjock, Stich, Jaggi, "Error Feedback Fixes SignSGD and other Gradient Compression Schemes", ICML 2019
     (arXiv 1901.09847), algorithm 1 and equation 4. Without error feedback training need not converge.
 
-    Wire form "sign/1": the scale in the tensor's dtype, little-endian; the bit of element ``8 i + j`` is bit
-    j of byte i, 1 for ``+``; unused bits are 0. That is 1/8 byte per element.
+    Wire form "sign/1" (docs/wire-format.md): 1/8 byte per element.
 
     Takes float16, bfloat16, float32 and float64.
     """

@@ -32,8 +32,7 @@ class Planes(Encoder):
 
     Source: Hershcovitch et al., "ZipNN: Lossless Compression for AI Models", 2024 (arXiv 2411.05239).
 
-    Wire form "planes/1": the code of the whole array in csrc/core/difference_code.h, as in differences
-    between versions (`fedplug.diff`).
+    Wire form "planes/1" (docs/wire-format.md): the code of a whole array in `fedplug.diff`.
 
     Takes float16, bfloat16, float32 and float64, as NumPy arrays only.
     """

@@ -51,9 +51,8 @@ class SharedK(Encoder):
     for sums of integers of a ring; Stich, Cordonnier, Jaggi, "Sparsified SGD with Memory", NeurIPS 2018
     (arXiv 1809.07599), for the residual.
 
-    Wire form "sharedk/1": float32 step, uint32 seed, uint32 round, uint8 bits; then k integers, int16 if bits
-    is at most 16 and int32 otherwise. Masked payloads take ``bits`` bits for each integer instead, see
-    `fedplug.secure.pack`.
+    Wire form "sharedk/1" (docs/wire-format.md): 2 bytes for each integer, 4 if bits is above 16. Masked
+    payloads take ``bits`` bits for each instead, see `fedplug.secure.pack`.
     """
 
     name: ClassVar[str] = "sharedk"

@@ -1,4 +1,4 @@
-"""The reference of `fedplug.ops.index_code`: the Rice code of csrc/core/index_code.h in stock TensorFlow ops.
+"""The reference of `fedplug.ops.index_code`: the Rice code of docs/wire-format.md in stock TensorFlow ops.
 
 All positions are computed at once, without a loop over indices or bytes. "gaps" has no reference.
 """

@@ -1,5 +1,5 @@
 // The changed elements of a segment, by the exponents of their old words; the
-// layout is in difference_code.h.
+// layout is in docs/wire-format.md.
 #ifndef FEDPLUG_CORE_CODES_DIFFERENCE_CHANGES_H_
 #define FEDPLUG_CORE_CODES_DIFFERENCE_CHANGES_H_
 

@@ -1,5 +1,5 @@
 // The words of a segment byte by byte, each plane in its own entropy code; the
-// layout is in difference_code.h.
+// layout is in docs/wire-format.md.
 #ifndef FEDPLUG_CORE_CODES_DIFFERENCE_PLANES_H_
 #define FEDPLUG_CORE_CODES_DIFFERENCE_PLANES_H_
 

@@ -1,5 +1,5 @@
 // A step from one word to another as a symbol and low bits, as
-// difference_code.h specifies.
+// docs/wire-format.md specifies.
 #ifndef FEDPLUG_CORE_CODES_DIFFERENCE_STEPS_H_
 #define FEDPLUG_CORE_CODES_DIFFERENCE_STEPS_H_
 

@@ -1,5 +1,5 @@
-// The probability of each bit of a gap between indices, as index_code.h
-// specifies for kGaps: initialised from the share of indices, then learnt.
+// The probability of each bit of a gap between indices, which "gaps/1"
+// initialises from the share of indices and then learns (docs/wire-format.md).
 #ifndef FEDPLUG_CORE_CODES_INDICES_GAP_MODEL_H_
 #define FEDPLUG_CORE_CODES_INDICES_GAP_MODEL_H_
 

@@ -1,6 +1,6 @@
 // Interleaved rANS: symbols of one byte to words of 16 bits and back, for given
 // frequencies. The layout in which states and words travel is described in
-// symbol_code.h.
+// docs/wire-format.md.
 //
 // Sources: Duda, "Asymmetric numeral systems", 2013 (arXiv:1311.2540);
 // interleaving: Giesen, "Interleaved entropy coders", 2014 (arXiv:1402.3392).

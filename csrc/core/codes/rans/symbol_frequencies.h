@@ -22,10 +22,8 @@ using SymbolCounts = std::array<std::int64_t, 256>;
 // REQUIRES: the counts are not negative; their sum is in [1, 2^31)
 rans::Frequencies FrequenciesOf(const SymbolCounts& counts);
 
-// The frequencies of 2^bits symbols as bytes; never more than 255, nor none.
-// With 4096 stars in a row, and a bar after those of each symbol but the last,
-// the bytes are the Rice code (index_code.h) of the bars' places. The gaps of
-// that code are the frequencies, and every code has valid frequencies.
+// The frequencies of 2^bits symbols as the table of "rans/1"
+// (docs/wire-format.md), which has 1 to 255 bytes.
 //
 // REQUIRES: 1 <= bits <= 8; only the first 2^bits symbols come
 std::vector<std::uint8_t> FrequenciesToBytes(
