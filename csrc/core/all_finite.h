@@ -21,9 +21,9 @@ template <typename T>
 bool AllFinite(const T* values, std::int64_t n, Parallel& parallel);
 
 // The same for values at any address, in the byte order of this machine. Copies
-// them if all are finite; otherwise `values` is unspecified.
+// them if all are finite. Otherwise `values` is unspecified.
 //
-// REQUIRES: as AllFinite; the two do not overlap
+// REQUIRES: as AllFinite, the two do not overlap
 // SHAPE:    bytes[n * sizeof(T)], values[n]
 // THREADS:  as AllFinite
 // COST:     a copy

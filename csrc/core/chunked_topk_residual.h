@@ -22,7 +22,7 @@ std::int64_t ChunkedEntries(std::int64_t n, std::int64_t k, std::int64_t chunk);
 // the k entries with the largest |a| from each chunk of `chunk` elements, ties
 // to the lower index; residual_out is a with +0 in their places. Sums that are
 // NaN or infinite are refused (kNonFinite, with their number in *non_finite).
-// After a refusal nothing has changed in place; elsewhere residual_out is
+// After a refusal nothing has changed in place. Elsewhere residual_out is
 // unspecified. residual_in may be null, which stands for zeros and saves one
 // read.
 //
@@ -31,7 +31,7 @@ std::int64_t ChunkedEntries(std::int64_t n, std::int64_t k, std::int64_t chunk);
 //           overlap residual_out. T is float or double.
 // SHAPE:    delta[n], residual_in[n], residual_out[n],
 //           values[ChunkedEntries], indices[ChunkedEntries], which ascend
-// THREADS:  uses `parallel` from 2^18 elements on, a chunk to a thread; the
+// THREADS:  uses `parallel` from 2^18 elements on, a chunk to a thread. The
 //           result depends neither on the number of threads nor on the SIMD
 //           level
 // COST:     one pass, reads 2 * sizeof(T) bytes per element and writes

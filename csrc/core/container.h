@@ -13,7 +13,7 @@
 
 namespace fedplug {
 
-// NumPy's name of a dtype code, "float32" for 1; null if there is none.
+// NumPy's name of a dtype code, "float32" for 1. Null if there is none.
 const char* DTypeName(int code);
 
 struct ContainerHeader {
@@ -42,12 +42,12 @@ std::int64_t BodyBegin(std::int64_t header_bytes);
 void CloseContainer(const std::uint8_t* header, std::int64_t header_bytes,
                     std::int64_t body_bytes, std::uint8_t* data);
 
-// REQUIRES: `header` is from EncodeHeader; `data` overlaps neither
+// REQUIRES: `header` is from EncodeHeader, `data` overlaps neither
 // SHAPE:    header[header_bytes], body[body_bytes],
 //           data[ContainerBytes(header_bytes, body_bytes)]
 // THREADS:  the caller's only
-// COST:     reads the body twice, the second time from the cache if it fits;
-//           writes it once
+// COST:     reads the body twice, the second time from the cache if it fits.
+//           Writes it once
 void WriteContainer(const std::uint8_t* header, std::int64_t header_bytes,
                     const std::uint8_t* body, std::int64_t body_bytes,
                     std::uint8_t* data);
@@ -72,7 +72,7 @@ struct BodyRange {
   std::int64_t bytes = 0;
 };
 
-// Reads an untrusted container; refuses (kDataLoss) one that is incomplete, of
+// Reads an untrusted container. Refuses (kDataLoss) one that is incomplete, of
 // another format, or has a wrong checksum.
 //
 // SHAPE:    data[bytes]

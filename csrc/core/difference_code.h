@@ -24,13 +24,13 @@ struct ElementLayout {
 // Refuses (kInvalidArgument) other layouts, and counts that no array has.
 Status CheckElements(ElementLayout layout, std::int64_t count);
 
-// Refuses what CheckElements does. `before` is null for a whole array.
+// Refuses as CheckElements does. `before` is null for a whole array.
 //
 // SHAPE:    before[count * layout.bytes], after[count * layout.bytes], at any
-//           address; *code is replaced
-// THREADS:  those of `threads`, a segment each; the code does not depend on
+//           address, *code is replaced
+// THREADS:  those of `threads`, a segment each. The code does not depend on
 //           them
-// COST:     changes.h; planes take about as long as rANS of every byte
+// COST:     changes.h. Planes take about as long as rANS of every byte
 Status EncodeDifference(const std::uint8_t* before, const std::uint8_t* after,
                         std::int64_t count, ElementLayout layout,
                         Parallel& threads, std::vector<std::uint8_t>* code);
@@ -39,7 +39,7 @@ Status EncodeDifference(const std::uint8_t* before, const std::uint8_t* after,
 // these old elements is kDataLoss, and `after` then holds anything.
 //
 // SHAPE, THREADS: as above; code[bytes], `after` overlaps nothing
-// COST:     as above; scratch memory of a segment and thread is at most 13
+// COST:     as above. Scratch memory of a segment and thread is at most 13
 //           bytes per element
 Status DecodeDifference(const std::uint8_t* code, std::int64_t bytes,
                         const std::uint8_t* before, std::int64_t count,

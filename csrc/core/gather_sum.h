@@ -11,7 +11,7 @@
 
 namespace fedplug {
 
-// values[j] = delta[indices[j]] + residual[indices[j]]; a null residual adds
+// values[j] = delta[indices[j]] + residual[indices[j]]. A null residual adds
 // nothing. Sums may be NaN or infinite.
 //
 // REQUIRES: 0 <= n < 2^31; 0 <= indices[j] < n, in any order (checked); values
@@ -27,16 +27,16 @@ Status GatherSum(const T* delta, const T* residual, std::int64_t n,
 // With a = delta + residual_in: values are the entries of a at `indices`, and
 // residual_out is a with +0 in their places. Sums that are NaN or infinite are
 // refused (kNonFinite, with their number in *non_finite). After a refusal
-// nothing has changed in place; elsewhere residual_out is unspecified.
+// nothing has changed in place. Elsewhere residual_out is unspecified.
 // residual_in may be null, which stands for zeros and saves one read.
 //
 // REQUIRES: 0 <= n < 2^31; 0 <= indices[j] < n, strictly ascending (checked,
-//           before anything is written); residual_in == residual_out (in place)
+//           before anything is written), residual_in == residual_out (in place)
 //           or the two do not overlap; delta does not overlap residual_out. T
 //           is float or double.
 // SHAPE:    delta[n], residual_in[n], residual_out[n], indices[count],
 //           values[count]
-// THREADS:  uses `parallel` from 2^19 elements on; the result does not depend
+// THREADS:  uses `parallel` from 2^19 elements on. The result does not depend
 //           on the number of threads, nor on the SIMD level
 // COST:     reads 2 * sizeof(T) bytes per element and writes sizeof(T); in
 //           place, reads everything once more

@@ -1,4 +1,4 @@
-// Checks what both forms require, and calls the requested one.
+// Checks the requirements of both forms, and calls the requested one.
 #include "core/index_code.h"
 
 #include <string>

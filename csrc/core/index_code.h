@@ -16,12 +16,12 @@ namespace fedplug {
 
 enum class IndexForm { kRice, kGaps };
 
-// Finds a form by its name, "rice" or "gaps"; false if there is no such form.
+// Finds a form by its name, "rice" or "gaps". False if there is no such form.
 bool FindIndexForm(const std::string& name, IndexForm* form);
 
-// REQUIRES: indices ascend strictly and lie in [0, size); size < 2^31. Anything
+// REQUIRES: indices ascend strictly and lie in [0, size), size < 2^31. Anything
 //           else is kInvalidArgument, and *code is unchanged
-// SHAPE:    indices[count]; *code is replaced
+// SHAPE:    indices[count], *code is replaced
 // THREADS:  the caller's only
 // COST:     O(count)
 Status EncodeIndices(const std::int32_t* indices, std::int64_t count,
@@ -37,7 +37,7 @@ Status CheckIndexCode(std::int64_t bytes, std::int64_t count, std::int64_t size,
 // The inverse of EncodeIndices. Untrusted bytes: a code that is not the layout
 // of `count` indices (length, padding, an index at or beyond `size` or not
 // above its predecessor) is kDataLoss, and nothing outside indices[0, count) is
-// written. Only what EncodeIndices writes is accepted.
+// written. Only the bytes of EncodeIndices are accepted.
 //
 // REQUIRES: 0 <= count <= size < 2^31 (checked)
 // SHAPE:    code[bytes], indices[count]

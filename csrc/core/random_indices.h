@@ -20,9 +20,9 @@ Status CheckDraw(std::int64_t count, std::int64_t size);
 //
 // REQUIRES: CheckDraw(count, size) is ok (checked)
 // SHAPE:    indices[count]
-// THREADS:  uses `parallel`; the result does not depend on the number of
+// THREADS:  uses `parallel`. The result does not depend on the number of
 //           threads, nor on the SIMD level
-// COST:     writes 4 bytes per index; half a Philox draw each
+// COST:     writes 4 bytes per index. Half a Philox draw each
 Status DrawIndices(std::uint64_t seed, std::int64_t count, std::int64_t size,
                    Parallel& parallel, std::int32_t* indices);
 

@@ -16,7 +16,7 @@ namespace fedplug {
 //
 // REQUIRES: count >= 0; T is std::uint32_t, float or double
 // SHAPE:    numbers[count]
-// THREADS:  uses `parallel`; the result does not depend on the number of
+// THREADS:  uses `parallel`. The result does not depend on the number of
 //           threads, nor on the SIMD level
 // COST:     a Philox draw for every 16 bytes
 template <typename T>

@@ -1,10 +1,10 @@
-// First every index is checked, in parallel; then the accumulator is cut into
-// tiles that stay in the cache, and a thread adds to its tile what all payloads
-// have in it, payload by payload. So no two threads write the same element, and
-// the order of the additions to an element is the order of the payloads
-// whatever the number of threads or tiles.
-// COST: reads the indices twice and the values once; reads and writes once each
-// cache line of the accumulator that is named; finding the tiles inside the
+// First every index is checked, in parallel, then the accumulator is cut into
+// tiles that stay in the cache, and a thread adds to its tile the entries of
+// each payload in turn. So no two threads write the same element, and the order
+// of the additions to an element is the order of the payloads, for any number
+// of threads and tiles.
+// COST: reads the indices twice and the values once. Reads and writes once each
+// cache line of the accumulator that is named. Finding the tiles inside the
 // payloads adds O(tiles * payloads) steps, which are kept below the entries. A
 // sum from zeros differs in one point: a thread zeroes its tile first.
 #include "core/scatter_decode.h"
@@ -22,8 +22,8 @@ namespace {
 
 using scatter::Payloads;
 
-// Bytes of the accumulator in a tile: it, the next one and what the payloads
-// have in them fit a second-level cache of 256 KiB.
+// Bytes of the accumulator in a tile: it, the next one and the entries of
+// the payloads in them fit a second-level cache of 256 KiB.
 constexpr std::int64_t kTileBytes = 1 << 16;
 constexpr std::int64_t kLineBytes = 64;
 

@@ -17,21 +17,21 @@ namespace fedplug {
 // first write: after an error, which names the payload, or std::bad_alloc the
 // accumulator is unchanged.
 //
-// REQUIRES: 0 <= n < 2^31; row_splits ascends from 0 to `entries`; within a
+// REQUIRES: 0 <= n < 2^31, row_splits ascends from 0 to `entries`, within a
 //           payload the indices ascend strictly and lie in [0, n). Anything
 //           else is kInvalidArgument. T is float, double, Half or BFloat16.
 // SHAPE:    accumulator[n], values[entries], indices[entries],
 //           row_splits[payloads + 1], weights[payloads] or null
-// THREADS:  uses `parallel`; the result does not depend on the number of
+// THREADS:  uses `parallel`. The result does not depend on the number of
 //           threads
-// COST:     O(entries); never O(payloads * n)
+// COST:     O(entries). Never O(payloads * n)
 template <typename T>
 Status ScatterDecodeAdd(T* accumulator, std::int64_t n, const T* values,
                         const std::int32_t* indices, std::int64_t entries,
                         const std::int64_t* row_splits, std::int64_t payloads,
                         const T* weights, Parallel& parallel);
 
-// The sum of the payloads: bit for bit what ScatterDecodeAdd adds to zeros.
+// The sum of the payloads: bit for bit the sum of ScatterDecodeAdd for zeros.
 // After an error `sum` is unchanged.
 //
 // REQUIRES: as ScatterDecodeAdd

@@ -19,7 +19,7 @@ Status CheckSparseBody(std::int64_t count, std::int64_t code_bytes);
 std::int64_t SparseBodyBytes(std::int64_t count, std::int64_t code_bytes,
                              std::int64_t value_bytes);
 
-// REQUIRES: CheckSparseBody(count, code_bytes) is ok; `body` overlaps neither
+// REQUIRES: CheckSparseBody(count, code_bytes) is ok, `body` overlaps neither
 //           part
 // SHAPE:    code[code_bytes], values[value_bytes],
 //           body[SparseBodyBytes(count, code_bytes, value_bytes)]
@@ -37,7 +37,7 @@ struct SparseBodyParts {
   std::int64_t values_begin = 0;
 };
 
-// Reads an untrusted body; refuses (kDataLoss) numbers that are not in their
+// Reads an untrusted body. Refuses (kDataLoss) numbers that are not in their
 // fewest bytes, more entries than the tensor has elements, and an index code
 // that is longer than the body.
 //

@@ -11,8 +11,8 @@
 //                         lane, and returns the sum of all
 //     warp.Once(body)     body(), by one lane
 // (device_block.cuh). Shared memory is used inside Each only, and no thread
-// reads within one Each what another thread writes in it. Blocks run at the
-// same time. A block may read what another wrote to global memory in a later
+// reads memory that another thread writes in the same Each. Blocks run at the
+// same time. A block may read global memory that another wrote, in a later
 // launch, after a barrier of the grid (device_grid.cuh), or if it is the last
 // to arrive (IsLastToArrive).
 #ifndef FEDPLUG_CUDA_BLOCK_H_
@@ -27,7 +27,7 @@ namespace fedplug::cuda {
 
 inline constexpr int kWarp = 32;
 
-// Returns what *sum was.
+// Returns the old *sum.
 //
 // THREADS: any number may add to the same *sum
 template <typename Unsigned>
@@ -66,19 +66,19 @@ FEDPLUG_HOST_DEVICE void AtomicMax(Unsigned* largest, Unsigned value) {
 }
 
 // Counts the arrival of a block. Returns true to the last of `count` blocks
-// only, which may then read what the others wrote before they arrived; no block
+// only, which may then read the others' writes before their arrivals. No block
 // waits. Resets the counter to zero.
 //
 // REQUIRES: one thread of the block calls, after a barrier behind all that the
-//           block writes and others may read; *arrived begins at zero
+//           block writes and others may read, *arrived begins at zero
 FEDPLUG_HOST_DEVICE inline bool IsLastToArrive(std::uint32_t* arrived,
                                                std::uint32_t count) {
 #ifdef __CUDA_ARCH__
-  // Release: what this thread wrote, and what the other threads of the block
-  // wrote before the barrier, is visible to the GPU before the arrival is.
+  // Release: the writes of this thread, and those of the other threads of the
+  // block before the barrier, are visible to the GPU before the arrival is.
   __threadfence();
   if (atomicInc(arrived, count - 1) != count - 1) return false;
-  // Acquire: the arrivals come before what is read now. Lines that this
+  // Acquire: the arrivals come before the reads from now on. Lines that this
   // multiprocessor kept in L1, which is not coherent, are dropped.
   __threadfence();
   return true;
@@ -89,7 +89,7 @@ FEDPLUG_HOST_DEVICE inline bool IsLastToArrive(std::uint32_t* arrived,
 #endif
 }
 
-// Reads what another block wrote in this launch, after all have arrived: from
+// Reads a write of another block in this launch, after all have arrived: from
 // L2, because L1 is not coherent.
 template <typename Unsigned>
 FEDPLUG_HOST_DEVICE Unsigned LoadArrived(const Unsigned* written) {

@@ -1,6 +1,6 @@
 // Exact top-k within chunks, fused with error feedback with a decaying
-// residual, on a GPU. Bit for bit what core/chunked_topk_residual.h gives. All
-// work is queued on a stream; nothing is allocated and nothing waits for the
+// residual, on a GPU. Its bits are those of core/chunked_topk_residual.h. All
+// work is queued on a stream. Nothing is allocated and nothing waits for the
 // GPU.
 #ifndef FEDPLUG_CUDA_CHUNKED_TOPK_RESIDUAL_H_
 #define FEDPLUG_CUDA_CHUNKED_TOPK_RESIDUAL_H_
@@ -22,9 +22,9 @@ namespace fedplug::cuda {
 //           core's CheckChunks is ok (checked)
 // SHAPE:    values and indices[core's ChunkedEntries], which ascend;
 //           non_finite[1]
-// THREADS:  the caller's only; the result does not depend on the GPU
+// THREADS:  the caller's only. The result does not depend on the GPU
 // COST:     one launch, a block for each chunk. Reads delta and residual and
-//           writes the sum; then reads each chunk once more for every 11 bits
+//           writes the sum, then reads each chunk once more for every 11 bits
 //           of a key and once to take entries out, from the first-level cache
 //           if it fits there. Chunks below 2,000 elements cost as much as those
 //           of 2,000.

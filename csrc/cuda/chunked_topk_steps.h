@@ -124,7 +124,7 @@ struct SelectFromChunk {
   }
 
   // Takes out the sums above the k-th largest, and the first of those equal to
-  // it; `rank` is that of the chunk's first entry.
+  // it. `rank` is that of the chunk's first entry.
   template <typename Block>
   FEDPLUG_HOST_DEVICE void Take(const Block& block, std::int64_t begin,
                                 std::int64_t end, std::int64_t rank,

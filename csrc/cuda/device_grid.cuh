@@ -1,5 +1,5 @@
 // A grid whose blocks all run at the same time (a cooperative launch), and so
-// may wait for each other; and the shared memory that a launch asks for.
+// may wait for each other, and the shared memory that a launch asks for.
 #ifndef FEDPLUG_CUDA_DEVICE_GRID_CUH_
 #define FEDPLUG_CUDA_DEVICE_GRID_CUH_
 
@@ -15,8 +15,8 @@ namespace fedplug::cuda {
 alignas(16) extern __shared__ std::byte shared_of_launch[];
 
 struct DeviceGrid {
-  // A barrier of all threads of all blocks: afterwards all may read what any
-  // wrote before. It needs no initialised memory, because its counters are
+  // A barrier of all threads of all blocks: afterwards all may read the writes
+  // of any before it. It needs no initialised memory, because its counters are
   // CUDA's.
   __device__ void Meet() const { cooperative_groups::this_grid().sync(); }
 };
@@ -37,11 +37,11 @@ class DeviceTeam {
     __syncthreads();
     awaited_ += blocks_;
     if (threadIdx.x == 0 && blocks_ > 1) {
-      __threadfence();  // what this block wrote comes before its arrival
+      __threadfence();  // this block's writes come before its arrival
       atomicAdd(arrived_, 1u);
       while (atomicAdd(arrived_, 0u) < awaited_) {
       }
-      __threadfence();  // the arrivals come before what is read now
+      __threadfence();  // the arrivals come before the next reads
     }
     __syncthreads();
   }

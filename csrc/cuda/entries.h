@@ -1,5 +1,5 @@
-// Reads or changes sparse entries of every tensor of a list in one launch: what
-// error feedback puts back into residuals, what a sparsifier takes out of sums,
+// Reads or changes sparse entries of every tensor of a list in one launch:
+// errors go back into residuals, a sparsifier takes entries out of sums,
 // and payloads that are added to a model. So a list is changed whole, or not at
 // all if the device refuses the launch.
 #ifndef FEDPLUG_CUDA_ENTRIES_H_
@@ -34,11 +34,11 @@ enum class EntriesWork : std::int32_t {
 // element indices[j] and the value values[j].
 //
 // REQUIRES: indices lie in their tensor and differ within it, as those of a
-//           selection do; lists[i].first ascend from 0; 0 <= entries < 2^39
-//           (checked); values is null for kTake only
+//           selection do, lists[i].first ascend from 0, 0 <= entries < 2^39
+//           (checked), values is null for kTake only
 // SHAPE:    lists[count], in device memory
 // THREADS:  the caller's only
-// COST:     one launch; reads and writes one element per entry
+// COST:     one launch. Reads and writes one element per entry
 Status QueueEntries(EntriesWork work, const Entries* lists, std::int64_t count,
                     std::int64_t entries, CUstream_st* stream);
 

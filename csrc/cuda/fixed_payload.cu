@@ -34,7 +34,7 @@ __host__ __device__ constexpr int BytesOf(SentType type) {
 }
 
 // The bits of the number of this type that is sent for a value. Rounds to
-// nearest, ties to even; too large a value becomes the largest number.
+// nearest, ties to even. Too large a value becomes the largest number.
 __device__ std::uint32_t SentBits(float value, SentType type) {
   switch (type) {
     case SentType::kFloat16:
@@ -104,7 +104,7 @@ struct Layout {
   }
 };
 
-// What the steps of a codebook tell each other.
+// The shared results of the steps of a codebook.
 struct Book {
   std::uint64_t sum[kMostBins];  // of whole numbers, modulo 2^64
   std::uint32_t count[kMostBins];
@@ -129,7 +129,7 @@ struct Encode {
     return ValueOf(SentBits(values[i], type), type);
   }
 
-  // Adds to the residual what entry `i` loses to a receiver of `received`.
+  // Adds to the residual the error of entry `i` at a receiver of `received`.
   __device__ void Keep(std::int64_t i, float received) const {
     const float lost = values[i] - received;
     if (!IsFinite(lost)) AtomicAdd(&non_finite->count, 1u);
@@ -238,7 +238,7 @@ __global__ void __launch_bounds__(kThreads)
   });
 }
 
-// Adds the values of each bin; integers, so that their order is free. A block
+// Adds the values of each bin. Integers, so that their order is free. A block
 // adds them in parts of 16, 16 and 32 bits, because atomic additions of 64 bits
 // in shared memory are loops, and many values have the same bin.
 __global__ void __launch_bounds__(kThreads)
@@ -305,8 +305,8 @@ __device__ std::uint8_t PackedByte(std::int64_t at, int bits,
   return static_cast<std::uint8_t>(byte);
 }
 
-// Writes byte number `i` of each part of the payload, and leaves to the
-// residual what entry `i` loses.
+// Writes byte number `i` of each part of the payload, and leaves the
+// error of entry `i` to the residual.
 __global__ void __launch_bounds__(kThreads)
     WriteKernel(const __grid_constant__ Encode call) {
   const std::int64_t i = ThreadOfGrid();

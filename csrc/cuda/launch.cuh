@@ -50,7 +50,7 @@ class LaunchQueue {
   // of shared memory each. Returns false, and queues nothing, if the device has
   // no room for all of them.
   //
-  // REQUIRES: 0 < blocks; shared_bytes <= 48 KiB
+  // REQUIRES: 0 < blocks, shared_bytes <= 48 KiB
   template <typename... Parameters, typename... Arguments>
   bool LaunchTogether(std::size_t shared_bytes, void (*kernel)(Parameters...),
                       unsigned blocks, int threads, Arguments&&... arguments) {

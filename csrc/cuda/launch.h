@@ -8,7 +8,7 @@
 
 namespace fedplug::cuda {
 
-// kDevice unless `error` is cudaSuccess; `operation` begins the message. Clears
+// kDevice unless `error` is cudaSuccess. `operation` begins the message. Clears
 // the error that the runtime stores. Errors of running kernels appear later, at
 // the next wait for the stream.
 Status ToStatus(cudaError_t error, const char* operation);

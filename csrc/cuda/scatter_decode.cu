@@ -41,7 +41,7 @@ class StreamLauncher {
   LaunchQueue* queue_;
 };
 
-// Checks on the host; Check does the others.
+// Checks on the host. Check does the others.
 Status CheckSizes(std::int64_t n, std::int64_t entries, std::int64_t payloads,
                   std::size_t workspace_bytes) {
   const auto invalid = [](std::string message) {

@@ -1,6 +1,6 @@
 // Adds sparse payloads into one dense accumulator, or makes their dense sum, on
 // a GPU. Results equal core/scatter_decode.h bit for bit. All work is queued on
-// a stream; nothing is allocated and nothing waits for the GPU.
+// a stream. Nothing is allocated and nothing waits for the GPU.
 #ifndef FEDPLUG_CUDA_SCATTER_DECODE_H_
 #define FEDPLUG_CUDA_SCATTER_DECODE_H_
 
@@ -38,10 +38,10 @@ struct ScatterReport {
 std::size_t ScatterDecodeWorkspaceBytes();
 
 // Queues the checks, and the additions, which run only if all checks pass: the
-// core's contract on device memory. The report says whether it was refused;
-// wait for the stream before reading it.
+// core's contract on device memory. The report says whether it was refused.
+// Wait for the stream before reading it.
 //
-// REQUIRES: what the core requires; `workspace` (aligned to 256 bytes) and
+// REQUIRES: as in the core; `workspace` (aligned to 256 bytes) and
 //           `report` (to 8) are device memory and stay until the stream is
 //           through. n, entries or payloads out of range are kInvalidArgument,
 //           a launch that fails is kDevice. T is float, double, Half or
@@ -49,7 +49,7 @@ std::size_t ScatterDecodeWorkspaceBytes();
 // SHAPE:    accumulator[n], values[entries], indices[entries],
 //           row_splits[payloads + 1], weights[payloads] or null,
 //           workspace[ScatterDecodeWorkspaceBytes()], report[1]
-// THREADS:  the caller's only; the result does not depend on the GPU
+// THREADS:  the caller's only. The result does not depend on the GPU
 // COST:     see scatter_decode_steps.h
 template <typename T>
 Status ScatterDecodeAdd(T* accumulator, std::int64_t n, const T* values,

@@ -1,15 +1,15 @@
-// The steps of ScatterDecodeAdd, each as what one block of threads does:
+// The steps of ScatterDecodeAdd, each as the work of one block of threads:
 //   Check  looks at every split and every index, and notes the first that is
-//          wrong; the block that is the last to have looked turns what was
-//          noted into a report
+//          wrong. The block that is the last to have looked turns the
+//          notes into a report
 //   Add    unless something is wrong, adds to one tile of the accumulator:
 //          payload after payload, a barrier between two of them, the entries of
 //          one payload side by side. They have different indices, so that no
 //          two threads meet at an element, and the order of the additions to it
 //          is the order of the payloads.
 // No step depends on the order in which blocks or threads run.
-// COST: reads the indices twice and the values once; reads and writes one
-// accumulator element per entry; every tile of 8192 elements costs two binary
+// COST: reads the indices twice and the values once. Reads and writes one
+// accumulator element per entry. Every tile of 8192 elements costs two binary
 // searches and a barrier per payload. 2 launches.
 #ifndef FEDPLUG_CUDA_SCATTER_DECODE_STEPS_H_
 #define FEDPLUG_CUDA_SCATTER_DECODE_STEPS_H_
@@ -33,7 +33,7 @@ struct Mistakes {
   // payloads + 2 - i, where i is 0 if row_splits does not begin with 0, 1 + p
   // if it falls at payload p, payloads + 1 if it does not end with `entries`.
   std::uint64_t split_from_end;
-  // entries - j, where the index of entry j is wrong; meant only if no split
+  // entries - j, where the index of entry j is wrong. Meant only if no split
   // is.
   std::uint64_t entry_from_end;
   std::uint32_t arrived;  // tiles with which Check is through
@@ -53,7 +53,7 @@ struct Call {
   ScatterReport* report;
 };
 
-// The first position of [begin, end) whose element is not below `bound`; `end`
+// The first position of [begin, end) whose element is not below `bound`. `end`
 // if there is none. Stays inside even if the elements do not ascend.
 template <typename Element>
 FEDPLUG_HOST_DEVICE std::int64_t LowerBound(const Element* elements,

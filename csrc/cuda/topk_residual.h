@@ -1,6 +1,6 @@
 // Exact top-k sparsification fused with the error-feedback update, on a GPU,
-// for one tensor or a list of them, with a k for each or one k for all. Bit for
-// bit what core/topk_residual.h gives. All work is queued on a stream; nothing
+// for one tensor or a list of them, with a k for each or one k for all, with
+// the bits of core/topk_residual.h. All work is queued on a stream. Nothing
 // is allocated and nothing waits for the GPU.
 #ifndef FEDPLUG_CUDA_TOPK_RESIDUAL_H_
 #define FEDPLUG_CUDA_TOPK_RESIDUAL_H_
@@ -16,10 +16,10 @@ struct CUstream_st;  // cudaStream_t is a pointer to one
 
 namespace fedplug::cuda {
 
-// One tensor of a call; the pointers are to device memory.
+// One tensor of a call. The pointers are to device memory.
 //
-// REQUIRES: 0 <= n < 2^31; k >= 0; residual_in == residual_out (in place) or
-//           the two do not overlap; nothing else overlaps what is written
+// REQUIRES: 0 <= n < 2^31, k >= 0, residual_in == residual_out (in place) or
+//           the two do not overlap, nothing else overlaps the outputs
 // SHAPE:    delta[n], residual_in[n], residual_out[n], values[min(k, n)],
 //           indices[min(k, n)]
 template <typename T>
@@ -39,7 +39,7 @@ struct TopKReport {
   std::int64_t first_non_finite;  // the index of the first, or -1
 };
 
-// REQUIRES: the n of the tensors are valid; the pointers are not looked at
+// REQUIRES: the n of the tensors are valid, the pointers are not looked at
 // COST:     2 bytes per element and up to 34 KiB per tensor; for a single one 4
 //           bytes per element
 template <typename T>
@@ -53,13 +53,13 @@ std::size_t TopKResidualWorkspaceBytes(const TopKTensor<T>* tensors,
 // `values` and `indices` without meaning. The caller learns it from the
 // reports, once it has waited for the stream.
 //
-// REQUIRES: `tensors` is host memory and may be reused after the call;
+// REQUIRES: `tensors` is host memory and may be reused after the call,
 //           `workspace` and `reports` are device memory, aligned to 256 bytes
 //           and 8 bytes, and stay until the stream is through. Sizes out of
 //           range are kInvalidArgument, a launch that fails is kDevice. T is
 //           float or double.
 // SHAPE:    tensors[count], workspace[workspace_bytes], reports[count]
-// THREADS:  the caller's only; the result does not depend on the GPU
+// THREADS:  the caller's only. The result does not depend on the GPU
 // COST:     see topk/banded.h
 template <typename T>
 Status TopKResidual(const TopKTensor<T>* tensors, std::int64_t count,
@@ -67,7 +67,7 @@ Status TopKResidual(const TopKTensor<T>* tensors, std::int64_t count,
                     std::size_t workspace_bytes, TopKReport* reports,
                     CUstream_st* stream);
 
-// REQUIRES: the n of the tensors are valid; the pointers are not looked at
+// REQUIRES: the n of the tensors are valid, the pointers are not looked at
 // COST:     4 bytes per element, 200 bytes per tensor, and up to 33 KiB
 template <typename T>
 std::size_t GroupedTopKResidualWorkspaceBytes(const TensorUpdate<T>* tensors,
@@ -77,7 +77,7 @@ std::size_t GroupedTopKResidualWorkspaceBytes(const TensorUpdate<T>* tensors,
 // other: the core's GroupedTopKResidual. values, indices and row_splits, in
 // device memory, are without meaning where a sum is refused.
 //
-// REQUIRES: as TopKResidual; together the tensors have fewer than 2^31 elements
+// REQUIRES: as TopKResidual, together the tensors have fewer than 2^31 elements
 // SHAPE:    tensors[count], values and indices[min(k, sum of n)],
 //           row_splits[count + 1], workspace[workspace_bytes], reports[count]
 // THREADS:  as TopKResidual

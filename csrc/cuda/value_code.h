@@ -1,6 +1,6 @@
 // Encodes values on a GPU: quantized and packed there, so that only the code
 // crosses the bus. Results equal core/value_code.h bit for bit. All work is
-// queued on a stream; nothing is allocated and nothing waits for the GPU.
+// queued on a stream. Nothing is allocated and nothing waits for the GPU.
 #ifndef FEDPLUG_CUDA_VALUE_CODE_H_
 #define FEDPLUG_CUDA_VALUE_CODE_H_
 
@@ -16,8 +16,8 @@ struct CUstream_st;  // cudaStream_t is a pointer to one
 namespace fedplug::cuda {
 
 // The values of one vector, or with a residual the sums of both. A sum is
-// rounded once in the type of arithmetic; it is encoded as the nearest number
-// of T, and residual_out takes the sum minus what a receiver decodes.
+// rounded once in the type of arithmetic. It is encoded as the nearest number
+// of T, and residual_out takes the sum minus the decoded number.
 template <typename T>
 struct ValueVector {
   const T* values;
@@ -32,7 +32,7 @@ struct ValueReport {
   std::uint32_t first_from_end;  // count - the position of the first one
 };
 
-// Refuses what CheckValueCode does, and the forms without a kernel: kCodebook
+// Refuses as CheckValueCode does, and the forms without a kernel: kCodebook
 // and kBounded.
 Status CheckDeviceValueCode(const ValueCode& code, std::int64_t count);
 
@@ -45,14 +45,14 @@ std::size_t EncodeValuesWorkspaceBytes(const ValueCode& code,
 // that a value is not finite, data and residual_out are unspecified.
 //
 // REQUIRES: `workspace` (aligned to 256 bytes) and `report` (to 4) are device
-//           memory and stay until the stream is through; residual_out is
+//           memory and stay until the stream is through, residual_out is
 //           residual_in, or overlaps nothing else. A code or count that
 //           CheckDeviceValueCode refuses, and a workspace that is too small,
 //           are kInvalidArgument, a launch that fails is kDevice. T is float,
 //           double, Half or BFloat16.
 // SHAPE:    values, residual_in and residual_out[count],
 //           data[ValueCodeBytes(code, count, sizeof(T))], report[1]
-// THREADS:  the caller's only; the result does not depend on the GPU
+// THREADS:  the caller's only. The result does not depend on the GPU
 // COST:     reads the vector once for the casts, twice for the other forms, and
 //           three times for the forms at random; 1 to 7 launches
 template <typename T>

@@ -1,6 +1,6 @@
 // Decodes values on a GPU, so that only their code crosses the bus. Results
-// equal core/value_code.h bit for bit. The kernel is queued on a stream;
-// nothing is allocated and nothing waits for the GPU.
+// equal core/value_code.h bit for bit. The kernel is queued on a stream.
+// Nothing is allocated and nothing waits for the GPU.
 #ifndef FEDPLUG_CUDA_VALUE_DECODE_H_
 #define FEDPLUG_CUDA_VALUE_DECODE_H_
 
@@ -25,14 +25,14 @@ FEDPLUG_HOST_DEVICE Out Multiplied(value_loops::WideOf<Out> factor, T value) {
   }
 }
 
-// Queues out = factor * values, for values of T; see Multiplied.
+// Queues out = factor * values, for values of T. See Multiplied.
 //
-// REQUIRES: CheckValues of the core accepts the code; it is none that
+// REQUIRES: CheckValues of the core accepts the code, it is none that
 //           CheckDeviceValueCode refuses (checked). T is float, double, Half or
 //           BFloat16, and Out is T or a wider one of float and double
 // SHAPE:    data[ValueCodeBytes(code, count, sizeof(T))], out[count]
-// THREADS:  the caller's only; the result does not depend on the GPU
-// COST:     one launch; reads the code once, writes every element once
+// THREADS:  the caller's only. The result does not depend on the GPU
+// COST:     one launch. Reads the code once, writes every element once
 template <typename T, typename Out>
 Status DecodeValues(const std::uint8_t* data, std::int64_t count,
                     const ValueCode& code, double factor, Out* out,

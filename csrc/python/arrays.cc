@@ -124,7 +124,7 @@ DType DTypeOf(const py::dtype& dtype) {
   if (kind == 'i' && bytes == 4) return DType::kInt32;
   if (kind == 'i' && bytes == 8) return DType::kInt64;
   if (kind == 'u' && bytes == 1) return DType::kUInt8;
-  // NumPy has no bfloat16; packages register it under this name.
+  // NumPy has no bfloat16. Packages register it under this name.
   if (bytes == 2 && Text(Attribute(dtype, "name")) == "bfloat16")
     return DType::kBFloat16;
   return DType::kOther;

@@ -1,5 +1,5 @@
 // NumPy arrays as plain memory, and errors as exceptions. An array that a
-// kernel cannot use is refused with a message that names the remedy; nothing
+// kernel cannot use is refused with a message that names the remedy. Nothing
 // here copies.
 #ifndef FEDPLUG_PYTHON_ARRAYS_H_
 #define FEDPLUG_PYTHON_ARRAYS_H_
@@ -99,10 +99,10 @@ struct ResidualUpdate {
   }
 };
 
-// `residual` is an array or None; `out` is the array of its update, or None for
+// `residual` is an array or None. `out` is the array of its update, or None for
 // an update in place.
 // Raises: ArgumentError if one of them is unlike `delta`, has not its size,
-// or shares memory that is written; or both are None.
+// or shares memory that is written, or both are None.
 ResidualUpdate CheckResidual(const Flat& delta, const char* delta_name,
                              const py::object& residual, const char* name,
                              const py::object& out, const char* out_name);

@@ -14,9 +14,9 @@
 namespace fedplug::python {
 
 // Calls task(i, threads) for every array, without the GIL. Small arrays run in
-// parallel; large ones one after the other, each with all threads.
+// parallel. Large ones one after the other, each with all threads.
 //
-// REQUIRES: the GIL; task touches no Python object
+// REQUIRES: the GIL, task touches no Python object
 template <typename Task>
 void ForEach(const std::vector<std::int64_t>& sizes, const Task& task) {
   constexpr std::int64_t kLarge = std::int64_t{1} << 18;

@@ -12,7 +12,7 @@ namespace fedplug::python {
 // The body is written in place.
 //
 // REQUIRES: the GIL; `indices` are int32; `values` are finite floats, or the
-//           bytes of their code; `header` is from EncodeHeader
+//           bytes of their code, `header` is from EncodeHeader
 // Raises:   ArgumentError if the indices are not ascending in [0, elements)
 py::bytes EntriesContainer(const Flat& indices, std::int64_t elements,
                            const Flat& values, const py::bytes& header,

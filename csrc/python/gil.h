@@ -26,7 +26,7 @@ void CallPython(const Call& call) noexcept {
 }
 
 // The new reference that a function of Python's C API returns.
-// Raises: what that function raised
+// Raises: the exception of that function
 template <typename Call>
 pybind11::object FromPython(const Call& call) {
   PyObject* result = nullptr;

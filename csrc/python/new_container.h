@@ -13,13 +13,13 @@ namespace fedplug::python {
 
 class NewContainer {
  public:
-  // REQUIRES: the GIL; `header` is from EncodeHeader
+  // REQUIRES: the GIL, `header` is from EncodeHeader
   NewContainer(const pybind11::bytes& header, std::int64_t body_bytes)
       : NewContainer(reinterpret_cast<const std::uint8_t*>(
                          PyBytes_AS_STRING(header.ptr())),
                      PyBytes_GET_SIZE(header.ptr()), body_bytes) {}
 
-  // REQUIRES: the same; header[header_bytes] outlives the object
+  // REQUIRES: the same, header[header_bytes] outlives the object
   NewContainer(const std::uint8_t* header, std::int64_t header_bytes,
                std::int64_t body_bytes)
       : header_(header),

@@ -56,7 +56,7 @@ bool IsAllFinite(const py::object& values_object) {
 py::array FiniteFromBytes(const py::object& data_object, const py::dtype& dtype,
                           const py::object& out) {
   const Flat data = FlatArray(data_object, "data", DType::kUInt8);
-  WithFloatType(DTypeOf(dtype), [](auto) {});  // refuses what is none
+  WithFloatType(DTypeOf(dtype), [](auto) {});  // refuses other dtypes
   const std::int64_t count = data.size / dtype.itemsize();
   if (count * dtype.itemsize() != data.size) {
     Throw("PayloadError", std::to_string(data.size) +

@@ -24,7 +24,7 @@ std::int64_t CountOf(const Flat& bytes, const char* name,
   return bytes.size / layout.bytes;
 }
 
-// The old version, of as many bytes as the new one; None for a whole array.
+// The old version, of as many bytes as the new one. None for a whole array.
 std::optional<Flat> OldVersion(const py::object& before, const Flat& after,
                                const char* name) {
   if (before.is_none()) return std::nullopt;

@@ -1,5 +1,5 @@
-// `from_dlpack`: arrays of other libraries as NumPy arrays, without a copy;
-// also those of bfloat16, which NumPy's own function refuses.
+// `from_dlpack`: arrays of other libraries as NumPy arrays, without a copy.
+// Also those of bfloat16, which NumPy's own function refuses.
 #include <string>
 #include <vector>
 

@@ -53,7 +53,7 @@ py::tuple ReadEntries(const py::object& body_object, std::int64_t elements,
                       const py::dtype& dtype, const std::string& form) {
   const IndexForm index_form = IndexFormCalled(form);
   const Flat body = FlatArray(body_object, "body", DType::kUInt8);
-  WithFloatType(DTypeOf(dtype), [](auto) {});  // refuses what is none
+  WithFloatType(DTypeOf(dtype), [](auto) {});  // refuses other dtypes
   SparseBodyParts parts;
   const auto* const bytes = body.Read<std::uint8_t>();
   ThrowUnlessOk(ReadSparseBody(bytes, body.size, elements, &parts));

@@ -8,7 +8,7 @@ namespace fedplug::python {
 
 // One pool per process, started on first use and never joined, because joining
 // threads at interpreter shutdown can hang. FEDPLUG_NUM_THREADS sets the number
-// of threads; the default is the number of cores.
+// of threads. The default is the number of cores.
 // REQUIRES: the GIL
 // Raises: ConfigError if FEDPLUG_NUM_THREADS is set to anything but an
 // integer in [1, 1024]

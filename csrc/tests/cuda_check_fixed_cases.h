@@ -1,4 +1,4 @@
-// Test cases of payloads of a fixed size, compared with what the core makes of
+// Test cases of payloads of a fixed size, compared with those of the core for
 // the same selection.
 #ifndef FEDPLUG_TESTS_CUDA_CHECK_FIXED_CASES_H_
 #define FEDPLUG_TESTS_CUDA_CHECK_FIXED_CASES_H_
@@ -60,7 +60,7 @@ inline std::vector<std::uint8_t> OffsetCode(
   return code;
 }
 
-// The payload, and in `decoded` all elements of what a receiver gets.
+// The payload, and in `decoded` the array that a receiver gets.
 inline FixedOutput EncodedByTheCore(const FixedInput& input,
                                     std::vector<float>* decoded) {
   const auto& [n, k, chunk, bits, sent] = input.form;

@@ -1,6 +1,6 @@
 // Test cases of the CUDA selection from a list of tensors with one k. A Machine
 // (cuda_check_cases.h) has
-//   GroupedTopK(inputs, k, policy)  ->  GroupedTopKOutput; no input's own k
+//   GroupedTopK(inputs, k, policy)  ->  GroupedTopKOutput. No input's own k
 //                                       counts
 #ifndef FEDPLUG_TESTS_CUDA_CHECK_LIST_CASES_H_
 #define FEDPLUG_TESTS_CUDA_CHECK_LIST_CASES_H_

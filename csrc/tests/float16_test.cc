@@ -80,7 +80,7 @@ TEST(Float16, OverflowsToInfinityFromTheMiddleBeyondTheLargestValueOn) {
 
 TEST(Float16, RoundsASumAndAProductOnce) {
   // 2048 + 1 is a tie in Half (its spacing is 2 there) and goes to the even
-  // significand; so is 2050 + 1, upwards.
+  // significand, so is 2050 + 1, upwards.
   EXPECT_EQ(ToFloat(ToHalf(2048) + ToHalf(1)), 2048.0f);
   EXPECT_EQ(ToFloat(ToHalf(2050) + ToHalf(1)), 2052.0f);
   EXPECT_EQ(ToFloat(ToHalf(65504) + ToHalf(16)),

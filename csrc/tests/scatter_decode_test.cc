@@ -107,7 +107,7 @@ TEST(ScatterDecodeAdd, DoesNotDependOnTheNumberOfThreads) {
   });
 }
 
-// Long enough for several tiles; dense payloads, which prefetch tiles, and thin
+// Long enough for several tiles. Dense payloads, which prefetch tiles, and thin
 // ones, which have longer tiles.
 TEST(ScatterDecodeAdd, EqualsTheReferenceAcrossTiles) {
   ForEachDtype([](auto zero) {
@@ -129,8 +129,8 @@ TEST(ScatterDecodeAdd, EqualsTheReferenceAcrossTiles) {
   });
 }
 
-// So large that it is not taken to be in the caches; the entries are few, and
-// those of the last tiles fewer than what is asked for ahead.
+// So large that it is not taken to be in the caches. The entries are few, and
+// those of the last tiles fewer than are requested ahead.
 TEST(ScatterDecodeAdd, EqualsTheReferenceWhereTheAccumulatorIsFarAway) {
   Random random(4);
   ThreadPool two(2);

@@ -1,5 +1,5 @@
-// Tests shared work with helpers that come late, never, or stay: what a foreign
-// pool may do. thread_pool_test tests our own pool.
+// Tests shared work with helpers that come late, never, or stay, as a foreign
+// pool may have. thread_pool_test tests our own pool.
 #include "core/base/shared_work.h"
 
 #include <atomic>

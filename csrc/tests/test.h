@@ -23,7 +23,7 @@ std::vector<TestCase>& AllTests();
 
 bool Register(std::string name, std::function<void()> body);
 
-// Records a failure of the running test, with its traces; the test continues.
+// Records a failure of the running test, with its traces. The test continues.
 void Fail(const char* file, int line, const std::string& what);
 
 // Adds `text` (a size, a seed, a type) to failures during its lifetime.

@@ -292,7 +292,7 @@ TEST(TopKResidual, ANonFiniteSumIsAnErrorThatLeavesTheResidualAsItWas) {
   });
 }
 
-// Large enough for a log of what is written over, with a residual that is far
+// Large enough for a log of overwritten values, with a residual that is far
 // from its sum in places, NaN or not, and a bad sum where the last chunk is.
 TEST(TopKResidual, ALargeResidualIsAsItWasWhenTheLastSumIsBad) {
   constexpr std::size_t n = (std::size_t{32} << 20) / sizeof(float) + 40000;

@@ -30,7 +30,7 @@ std::size_t RoundUp(std::size_t bytes, std::size_t step) {
 }
 
 // Few capacities, so that results of similar sizes (a k that changes) reuse a
-// block; whole huge pages if that adds little.
+// block. Whole huge pages if that adds little.
 std::size_t CapacityFor(std::size_t bytes) {
   const std::size_t huge = RoundUp(bytes, kHugePage);
   if (huge <= bytes + bytes / 4) return huge;
@@ -68,7 +68,7 @@ void* AllocatePages(std::size_t capacity) {
   if (before > 0) munmap(begin, before);
   munmap(first + kept, asked - before - kept);
   char* const block = first + page;
-  // A hint; a kernel without huge pages refuses it.
+  // A hint. A kernel without huge pages refuses it.
   madvise(block, capacity / kHugePage * kHugePage, MADV_HUGEPAGE);
   return block;
 }

@@ -31,7 +31,7 @@ class BlockPool {
   BlockPool& operator=(const BlockPool&) = delete;
 
   // Returns `bytes` bytes or up to a quarter more, aligned to kAlignment and
-  // uninitialised; null if there is no memory, even after freeing idle blocks.
+  // uninitialised. Null if there is no memory, even after freeing idle blocks.
   //
   // THREADS: any, also GiveBack
   void* Take(std::size_t bytes);

@@ -16,14 +16,14 @@ class Parallel {
   virtual int MaxThreads() const = 0;
 
   // Calls task(0) ... task(count - 1), each exactly once, and returns when all
-  // are done. Rethrows an exception of a task; then some tasks may not have
+  // are done. Rethrows an exception of a task. Then some tasks may not have
   // started, and none still runs.
   virtual void Run(int count, const std::function<void(int)>& task) = 0;
 
  protected:
   friend class KeepAwake;
 
-  // Wakes `helpers` threads and keeps them awake; pools that manage sleeping
+  // Wakes `helpers` threads and keeps them awake. Pools that manage sleeping
   // themselves do nothing. THREADS: any
   virtual void BeginAwake(int /*helpers*/) {}
   virtual void EndAwake() {}

@@ -23,7 +23,7 @@ int SmallerQuota(int a, int b) {
   return std::min(a, b);
 }
 
-// The text of a small file; empty if it cannot be read. C's files, as the
+// The text of a small file. Empty if it cannot be read. C's files, as the
 // streams of C++ crash where the library is linked with a libstdc++ of its own
 // (seen with GCC 13).
 std::string ReadFile(const std::string& path) {

@@ -13,7 +13,7 @@ namespace fedplug {
 constexpr std::size_t kPooledFrom = std::size_t{64} << 10;
 
 // Never destroyed, because results may outlive other statics. Holds the results
-// of an update of 10^8 parameters; a process that changes sizes soon frees the
+// of an update of 10^8 parameters. A process that changes sizes soon frees the
 // old blocks.
 //
 // THREADS: any

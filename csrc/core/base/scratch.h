@@ -42,7 +42,7 @@ struct Scratch {
 };
 
 // Lends a Scratch for its lifetime. There are as many as were ever lent at the
-// same time; they live as long as the process.
+// same time. They live as long as the process.
 class ScratchLease {
  public:
   // Throws: std::bad_alloc

@@ -63,7 +63,7 @@ void SharedWork::Run(int count, const std::function<void(int)>& task,
     // Without memory to call helpers, the caller runs all tasks.
   }
   job.RunRemaining();
-  // With `job_` cleared no helper joins; the active ones finish their current
+  // With `job_` cleared no helper joins. The active ones finish their current
   // tasks.
   {
     const std::lock_guard<std::mutex> lock(mutex_);

@@ -12,7 +12,7 @@ namespace fedplug {
 
 // One job at a time: while it runs, a second caller runs its tasks alone, which
 // is correct and, with all cores busy, seldom slower. A caller waits only for
-// tasks that have started; if no helper comes, it runs all tasks.
+// tasks that have started. If no helper comes, it runs all tasks.
 //
 // Waking a thread takes a third of a walk over a million elements. Waiting
 // threads therefore spin briefly before they sleep: a caller for the last tasks
@@ -22,9 +22,9 @@ namespace fedplug {
 class SharedWork {
  public:
   // Calls task(0) ... task(count - 1), each exactly once, and returns when all
-  // are done. `call_helpers` makes other threads call Help(), soon or never; it
+  // are done. `call_helpers` makes other threads call Help(), soon or never. It
   // may throw. An exception of a task is rethrown to the caller after all
-  // started tasks have ended; the others are skipped.
+  // started tasks have ended. The others are skipped.
   void Run(int count, const std::function<void(int)>& task,
            const std::function<void()>& call_helpers);
 
@@ -43,7 +43,7 @@ class SharedWork {
   std::atomic<int> awake_{0};      // BeginAwake() without EndAwake()
 
   // Guards the members below. Spinning threads read the atomic ones without the
-  // mutex; writes hold it.
+  // mutex. Writes hold it.
   std::mutex mutex_;
   std::condition_variable helpers_left_;
   Job* job_ = nullptr;

@@ -80,7 +80,7 @@ class ThreadPool::Team {
 
   SharedWork work_;
 
-  std::mutex mutex_;  // guards what follows
+  std::mutex mutex_;  // guards the members below
   std::condition_variable called_;
   int calls_ = 0;    // to help, not yet answered
   int helpers_ = 0;  // that were called and have not left

@@ -23,7 +23,7 @@ class ThreadPool final : public Parallel {
 
   int MaxThreads() const override;
 
-  // THREADS: any; also from inside a task
+  // THREADS: any. Also from inside a task
   void Run(int count, const std::function<void(int)>& task) override;
 
  protected:

@@ -1,6 +1,6 @@
 // The order of additions in a product of matrices: the upper half of the terms
 // (the smaller one of an odd number) is added to the lower half until one is
-// left; a term without a partner is added to +0. So level 0 are the terms, and
+// left. A term without a partner is added to +0. So level 0 are the terms, and
 // entry i of level l is entry i of level l - 1 plus its entry i + size(l).
 #ifndef FEDPLUG_CORE_MATRIX_HALVING_H_
 #define FEDPLUG_CORE_MATRIX_HALVING_H_

@@ -1,4 +1,4 @@
-// <immintrin.h> for what uses AVX-512, where FEDPLUG_SIMD_X86.
+// <immintrin.h> for users of AVX-512, where FEDPLUG_SIMD_X86.
 #ifndef FEDPLUG_CORE_SIMD_INTRINSICS_H_
 #define FEDPLUG_CORE_SIMD_INTRINSICS_H_
 

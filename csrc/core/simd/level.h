@@ -1,5 +1,5 @@
 // The instruction set of the kernels: the best one of this processor, or the
-// one that FEDPLUG_SIMD names. One binary holds all of them; results are equal
+// one that FEDPLUG_SIMD names. One binary holds all of them. Results are equal
 // bit for bit.
 #ifndef FEDPLUG_CORE_SIMD_LEVEL_H_
 #define FEDPLUG_CORE_SIMD_LEVEL_H_
@@ -30,7 +30,7 @@ const char* NameOf(SimdLevel level);
 
 bool IsSupported(SimdLevel level);
 
-// Sets *level to the level of this process; reads the environment once. Refuses
+// Sets *level to the level of this process. Reads the environment once. Refuses
 // with kInvalidArgument, at every call, if FEDPLUG_SIMD names an unknown level
 // or one that this processor lacks.
 Status FindSimdLevel(SimdLevel* level);

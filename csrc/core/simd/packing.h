@@ -10,7 +10,7 @@
 namespace fedplug::simd {
 
 // kPacking<...>[mask]: the places, in units of which a lane has kUnits, of the
-// lanes of the mask, in order; then zeros.
+// lanes of the mask, in order, then zeros.
 template <typename Unit, int kLanes, int kUnits>
 constexpr auto MakePacking() {
   std::array<std::array<Unit, kLanes * kUnits>, 1 << kLanes> packing{};

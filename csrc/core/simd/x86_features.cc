@@ -9,7 +9,7 @@
 namespace fedplug::simd {
 namespace {
 
-// The registers whose contents the system saves; a bit for each kind.
+// The registers whose contents the system saves. A bit for each kind.
 // REQUIRES: the processor has OSXSAVE
 unsigned SavedRegisters() {
   unsigned low, high;

@@ -12,7 +12,7 @@ struct X86Features {
   bool vpclmulqdq = false;
 };
 
-// Only what the system supports, too. Cached, because the query costs
+// Only those that the system supports, too. Cached, because the query costs
 // microseconds in a virtual machine.
 const X86Features& FeaturesOfX86();
 

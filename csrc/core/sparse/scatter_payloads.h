@@ -26,7 +26,7 @@ struct Payloads {
 };
 
 // Refuses row splits that are not those of `entries` entries.
-// SHAPE: row_splits[payloads + 1]; not read when `payloads` is negative
+// SHAPE: row_splits[payloads + 1], not read when `payloads` is negative
 Status CheckRowSplits(const std::int64_t* row_splits, std::int64_t payloads,
                       std::int64_t entries);
 

@@ -39,7 +39,7 @@ struct ChunkState {
 };
 
 // The chunks of an update. The caller has set the default floating-point
-// environment on its own thread; this sets it on the others.
+// environment on its own thread. This sets it on the others.
 class ChunkStates {
  public:
   // REQUIRES: `parallel` outlives the object

@@ -19,7 +19,7 @@ using DecayedBlock = std::array<T, kBlock>;
 template <typename T>
 class Decay {
  public:
-  // REQUIRES: 0 <= share <= 1; IsSupported(level)
+  // REQUIRES: 0 <= share <= 1, IsSupported(level)
   Decay(T share, SimdLevel level);
 
   // share * residual, each product rounded once: in `block`, or the residual

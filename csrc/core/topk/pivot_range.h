@@ -34,7 +34,7 @@ inline std::int64_t SampleLines(std::int64_t n, std::int64_t k) {
 
 // One line at a random place of each of equally long strata.
 //
-// SHAPE: keys[lines * kLine]; returns how many were written
+// SHAPE: keys[lines * kLine], returns how many were written
 template <typename T>
 std::int64_t SampleKeys(const std::vector<Update<T>>& updates,
                         const std::vector<Chunk>& chunks, std::int64_t n,

@@ -24,10 +24,10 @@ int BitWidth(Bits number) {
 
 // The rank-th largest of the keys, counted from 1.
 //
-// REQUIRES: 1 <= rank <= count; all keys are in [lo, hi)
+// REQUIRES: 1 <= rank <= count, all keys are in [lo, hi)
 // SHAPE:    keys[count], whose contents are lost
-// COST:     two reads of all keys and one write of those in the chosen bin;
-//           again for those, up to 11 bits further down
+// COST:     two reads of all keys and one write of those in the chosen bin.
+//           Again for those, up to 11 bits further down
 template <typename Bits>
 Ranked<Bits> FindRank(Bits* keys, std::int64_t count, std::int64_t rank,
                       Bits lo, Bits hi) {

@@ -34,7 +34,7 @@ FEDPLUG_HOST_DEVICE inline std::int64_t PlaceOfLine(std::int64_t line,
   return (line * stratum + (stratum >> 16) * random) >> 32;
 }
 
-// Ranks from the top, counted from 1; below 1, or above the number of keys, if
+// Ranks from the top, counted from 1. Below 1, or above the number of keys, if
 // the sample does not reach that far.
 struct SampleRanks {
   std::int64_t upper;

@@ -99,7 +99,7 @@ FloatBitsOf<T> LargestKey(const FloatBitsOf<T>* keys, std::int64_t count,
 //
 // REQUIRES: 1 <= first <= last <= count; all keys are in [lo, hi), and finite
 // SHAPE:    keys[count], room[count + kSlack], where the shortlist is put
-// COST:     one read of all keys, two where hi is infinity; a wrong guess costs
+// COST:     one read of all keys, two where hi is infinity. A wrong guess costs
 //           a copy of them
 template <typename T>
 Shortlist<FloatBitsOf<T>> ShortlistRanks(const FloatBitsOf<T>* keys,

@@ -12,7 +12,7 @@ namespace fedplug::topk {
 
 // For a residual r that became a = delta + r: the distance of the bits of r
 // from those of a - delta. The subtraction is reproducible, so r follows
-// exactly. The distance mostly fits in 16 bits; otherwise, or if the sum is not
+// exactly. The distance mostly fits in 16 bits. Otherwise, or if the sum is not
 // finite, r itself is noted, for all lanes of a vector.
 //
 // SHAPE: distances[elements], residuals[elements] of a block
@@ -35,7 +35,7 @@ struct UndoNotes {
     return ToBits(residual) - ToBits<T>(a - delta) + kMiddle;
   }
 
-  // Returns whether the distance fits; otherwise notes r itself.
+  // Returns whether the distance fits. Otherwise notes r itself.
   FEDPLUG_HOST_DEVICE bool Note(std::int64_t i, T a, T delta,
                                 T residual) const {
     const Bits distance = DistanceOf(a, delta, residual);

@@ -1,5 +1,5 @@
 // The band: the keys that contain the k-th largest, probably or certainly. It
-// becomes narrower until it is one key. A sample gives the first band; counts
+// becomes narrower until it is one key. A sample gives the first band. Counts
 // of the keys in it and above it verify it.
 #ifndef FEDPLUG_CUDA_TOPK_BAND_H_
 #define FEDPLUG_CUDA_TOPK_BAND_H_
@@ -132,11 +132,11 @@ struct FindBand {
   }
 };
 
-// Finds the bin of the k-th largest among what was counted by the band, which
+// Finds the bin of the k-th largest among the keys that the band counted, which
 // becomes that bin, and in the end one key: the threshold. Where the k-th
 // largest is below the band, or beyond it, the band missed: it becomes that of
-// all keys, and the entries are to be listed again, and once more when it is
-// known what to list.
+// all keys, and the entries are to be listed again, and once more when the
+// band to list is known.
 //
 // REQUIRES: as BinsFromTheTop
 template <typename T>
@@ -153,7 +153,7 @@ struct Narrow {
     Decisions& decisions = *scope.decisions;
     const BandState band = decisions.band;
     const bool open = IsOpen<T>(band);
-    // A band of one bin cannot miss; and nothing is found where none is wanted.
+    // A band of one bin cannot miss, and nothing is found where none is wanted.
     const bool may_miss = open && scope.chosen > 0;
     block.Each([&](int thread) {
       if (thread != 0) return;

@@ -5,10 +5,10 @@
 //   CountSample    counts a sample of the keys, which gives a band that
 //                  probably contains the k-th largest
 //   AddAndList     adds, writes the sums to residual_out, and lists, tile by
-//                  tile, the entries in the band or above it; counts them by
+//                  tile, the entries in the band or above it. Counts them by
 //                  the bins of the band
-//   Settle         if a sum is refused, restores every residual and ends;
-//                  otherwise writes the few sums that the log held back
+//   Settle         if a sum is refused, restores every residual and ends.
+//                  Otherwise writes the few sums that the log held back
 //   ListAgain      if the band missed, which is rare: lists from the sums
 //   RefineBand     counts the listed entries by the bins of a narrower band,
 //                  until that is one key
@@ -161,7 +161,7 @@ struct AddAndList {
     const Band<T> band = BandOf<T>(job.scope.decisions->band);
     ClearHistogram(block, shared.partition.histogram);
     shared.non_finite.Clear(block);
-    // The first tile is given; the next is requested early.
+    // The first tile is given. The next is requested early.
     const std::uint32_t tiles = span.list.tiles;
     auto number = static_cast<std::uint32_t>(span.number);
     for (int turn = 0; number < tiles; turn = 1 - turn) {
@@ -240,7 +240,7 @@ struct Settle {
   }
 };
 
-// Counts what is not finite, and writes nothing else.
+// Counts the sums that are not finite, and writes nothing else.
 template <typename T>
 struct CheckSums {
   using Shared = NonFiniteCounts;
@@ -299,7 +299,7 @@ struct RefineBand {
 // The order of the steps for one scope. Launcher has Each(step), which runs a
 // step on every span of the scope, after all that was asked for before,
 // Last(step), the same for a step that no other block waits for, and
-// decisions(), what the block has concluded: all blocks come to the same.
+// decisions(), the block's conclusions, which are those of all blocks.
 template <typename T, typename Launcher>
 FEDPLUG_HOST_DEVICE void RunBandedSteps(const Job<T>& job,
                                         NonFinitePolicy policy,

@@ -47,7 +47,7 @@ struct ChunkEntries {
     return static_cast<int>(begin[kMostTilesOfChunk]);
   }
 
-  // Entry number j; its value is in the residual.
+  // Entry number j. Its value is in the residual.
   template <typename T>
   FEDPLUG_HOST_DEVICE Entry<T> At(const Job<T>& job, const Chunk& chunk,
                                   int j) const {
@@ -153,7 +153,7 @@ struct CountChosen {
   }
 };
 
-// Computes how many entries are chosen in the parts before this one; the same
+// Computes how many entries are chosen in the parts before this one. The same
 // in every block of a team.
 //
 // REQUIRES: all blocks of the team have counted

@@ -52,7 +52,7 @@ FEDPLUG_HOST_DEVICE void AddHistogram(const Block& block,
   });
 }
 
-// The bins of a scope from the top down, with what is counted above each.
+// The bins of a scope from the top down, with the count above each.
 //
 // REQUIRES: all blocks of the scope have arrived, and none counts any more
 struct BinsFromTheTop {
@@ -75,7 +75,7 @@ struct BinsFromTheTop {
     ForEach(block, body);
   }
 
-  // The same for what `counts` already has.
+  // The same for the keys that `counts` already has.
   template <typename Block, typename Body>
   FEDPLUG_HOST_DEVICE void ForEach(const Block& block, const Body& body) {
     // A few in a row to each thread.

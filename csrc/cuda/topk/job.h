@@ -1,5 +1,5 @@
 // The data of the steps: a tensor with its part of the workspace, cut into
-// tiles; the tensors that share one k; and the digits of keys.
+// tiles, the tensors that share one k, and the digits of keys.
 #ifndef FEDPLUG_CUDA_TOPK_JOB_H_
 #define FEDPLUG_CUDA_TOPK_JOB_H_
 
@@ -21,7 +21,7 @@ inline constexpr int kBinsPerThread = kBins / kThreads;
 // In turn (together.h).
 inline constexpr int kHistograms = 3;
 
-// A key is cut into digits of 11 bits from the top; the last may be shorter.
+// A key is cut into digits of 11 bits from the top. The last may be shorter.
 template <typename T>
 inline constexpr int kRounds = (kKeyBits<T> + kDigitBits - 1) / kDigitBits;
 
@@ -92,12 +92,12 @@ struct ChunkState {
 struct alignas(16) Decisions {
   Threshold threshold;  // the key of the k-th largest, once it is known
   BandState band;
-  std::uint32_t lists_again;  // whether the list is not what it must be
+  std::uint32_t lists_again;  // whether the list is wrong
   ChunkState before;  // of a block that walks over the scope with others
 };
 
 struct ScopeState {
-  std::uint32_t taken;      // tiles, by blocks that take what is left
+  std::uint32_t taken;      // tiles, by blocks that take the rest
   std::uint32_t held_back;  // whether any sum is (undo.h)
   std::uint32_t arrived;    // blocks at a barrier of a team (device_grid.cuh)
 };
@@ -135,7 +135,7 @@ struct Job {
   std::int64_t* row_split;  // takes the rank of its first entry; or null
 };
 
-// At least one: the first tile of a tensor also does what is done once for it.
+// At least one: the first tile of a tensor also does the work of the tensor.
 FEDPLUG_HOST_DEVICE constexpr std::int64_t TilesOf(std::int64_t n) {
   return n > 0 ? (n + kTile - 1) / kTile : 1;
 }

@@ -21,7 +21,7 @@ enum class Sharing {
 
 // The request. Under kOneForAll k, values and indices are equal in all tensors.
 //
-// REQUIRES: for every tensor 0 <= n < 2^31 and k >= 0; under kOneForAll the sum
+// REQUIRES: for every tensor 0 <= n < 2^31 and k >= 0, under kOneForAll the sum
 //           of n is below 2^31. LayOut looks at the n only
 // SHAPE:    tensors[count]; row_splits[count + 1], null under kOneForEach
 template <typename T>
@@ -106,7 +106,7 @@ struct List {
   }
 
   // The team for tensor i among `blocks` blocks, whose first is `*first`. Block
-  // j stands at tile j * tiles / blocks; the blocks that stand in a tensor are
+  // j stands at tile j * tiles / blocks. The blocks that stand in a tensor are
   // its team, or, where none does, the last one before it.
   //
   // REQUIRES: 0 < blocks <= tiles
@@ -162,7 +162,7 @@ struct Workspace {
   std::uint32_t* shortlisted;  // [tiles]
   std::uint16_t* shortlist;    // [elements]
   std::uint16_t* distances;    // [elements], or none
-  std::uint32_t* table;        // what TableOf returns, or none
+  std::uint32_t* table;        // of TableOf, or none
   std::size_t bytes;
 };
 

@@ -1,5 +1,5 @@
-// Shared parts of the steps that walk over all sums: loads, counts of what is
-// not finite, and lists of what may be chosen.
+// Shared parts of the steps that walk over all sums: loads, counts of those
+// that are not finite, and lists of candidates.
 #ifndef FEDPLUG_CUDA_TOPK_SUMS_H_
 #define FEDPLUG_CUDA_TOPK_SUMS_H_
 
@@ -16,7 +16,7 @@
 namespace fedplug::cuda::topk {
 
 // body(item) for those of a thread's kItems elements of the tile that are
-// inside it; the thread takes every kThreads-th, so that a warp reads
+// inside it. The thread takes every kThreads-th, so that a warp reads
 // neighbours wherever the tensor begins. Full tiles, nearly all, need no check.
 //
 // REQUIRES: left = tile.size - thread
@@ -109,7 +109,7 @@ struct NonFiniteCounts {
     });
   }
 
-  // Publishes what a tile of the tensor has, if anything, and clears it.
+  // Publishes the counts of a tile of the tensor, if any, and clears them.
   template <typename Block, typename T>
   FEDPLUG_HOST_DEVICE void Settle(const Block& block, const Job<T>& job) {
     if (!block.Agree([&] { return count > 0; })) return;

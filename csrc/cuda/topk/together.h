@@ -16,8 +16,8 @@
 
 namespace fedplug::cuda::topk {
 
-// A step on the part of a block, and another that follows from what all blocks
-// of the scope have counted.
+// A step on the part of a block, and another that follows from the counts of
+// all blocks of the scope.
 template <typename OfBlock, typename OfScope>
 struct Then {
   OfBlock of_block;
@@ -26,8 +26,8 @@ struct Then {
 template <typename OfBlock, typename OfScope>
 Then(OfBlock, OfScope) -> Then<OfBlock, OfScope>;
 
-// The shared memory of a block: what each of its steps has for itself, one
-// after the other, and what the block has concluded.
+// The shared memory of a block: the memory of each of its steps, one
+// after the other, and the block's conclusions.
 class TogetherMemory {
   static constexpr std::int64_t kOfSteps = 10368;
 

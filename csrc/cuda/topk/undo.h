@@ -44,7 +44,7 @@ FEDPLUG_HOST_DEVICE void HoldBack(const Job<T>& job, const Tile& tile,
 // Writes the sums of a chunk that were held back.
 //
 // REQUIRES: all sums are finite
-// COST:     where none of the tensor is, next to nothing; otherwise reads 4
+// COST:     where none of the tensor is, next to nothing. Otherwise reads 4
 //           bytes a tile, and 2 bytes an element of those that have some
 template <typename Block, typename T>
 FEDPLUG_HOST_DEVICE void WriteHeldBack(const Block& block, const Job<T>& job,
@@ -73,7 +73,7 @@ FEDPLUG_HOST_DEVICE void WriteHeldBack(const Block& block, const Job<T>& job,
   }
 }
 
-// Every residual of the tile becomes what it was.
+// Restores every residual of the tile.
 //
 // COST: reads 2 + 2 * sizeof(T) bytes an element and writes sizeof(T)
 template <typename Block, typename T>

@@ -20,7 +20,7 @@
 #define __launch_bounds__(...)
 // Shared memory is thread-local, because a block is an operating system's
 // thread and its CUDA threads are fibers of it. It begins with the values of
-// the block before; `extern` memory begins as garbage.
+// the block before. `extern` memory begins as garbage.
 #define __shared__ thread_local
 
 // A number with a value for every fiber.
@@ -84,7 +84,7 @@ inline unsigned atomicInc(unsigned* counter, unsigned limit) {
   return old;
 }
 
-// Copies the arguments now, as CUDA does; the kernel runs later on the stream.
+// Copies the arguments now, as CUDA does. The kernel runs later on the stream.
 template <typename... Parameters, typename... Arguments>
 cudaError_t cudaLaunchKernelEx(const cudaLaunchConfig_t* config,
                                void (*kernel)(Parameters...),

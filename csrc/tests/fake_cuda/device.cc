@@ -62,7 +62,7 @@ Device& TheDevice() {
   return device;
 }
 
-// Held by a call that reads or changes what calls change, so that it may come
+// Held by a call that reads or changes the state of calls, so that it may come
 // from any thread: a garbage collector frees memory, which waits for the queued
 // work, while another thread's kernel runs.
 class Turn {

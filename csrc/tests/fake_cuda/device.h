@@ -61,7 +61,7 @@ std::vector<Queued> TakeLog();
 extern "C" __attribute__((visibility("default"))) int fedplug_fake_cuda_calls(
     Operation operation);
 
-// As ScopedFailure, until the next call; `at` below 0 ends it.
+// As ScopedFailure, until the next call. `at` below 0 ends it.
 extern "C" __attribute__((visibility("default"))) void fedplug_fake_cuda_fail(
     Operation operation, int at, int error);
 

@@ -54,8 +54,8 @@ struct GivenUp {};
 // More than any correct kernel needs, so that an endless loop ends.
 constexpr int kMostGridBarriers = 100;
 
-// Orders, for the race detector alone, what follows Acquire() behind all that
-// came before any Release().
+// Orders, for the race detector alone, all after Acquire() behind everything
+// before any Release().
 struct Order {
 #ifdef FEDPLUG_RACE_DETECTOR
   void Release() { __tsan_release(this); }
@@ -109,7 +109,7 @@ struct Block {
 };
 
 // A stack with the place at which it continues. On x86-64 a switch is a jump,
-// because swapcontext makes a system call; the address sanitizer takes jumps
+// because swapcontext makes a system call. The address sanitizer takes jumps
 // between stacks for errors.
 #if defined(__x86_64__) && !defined(__SANITIZE_ADDRESS__)
 #define FEDPLUG_FIBERS_JUMP 1
@@ -302,7 +302,7 @@ class Worker {
   std::vector<Fiber> fibers_{kMostThreads};
 };
 
-// Waits until `members` fibers have arrived; the last one runs `last` before
+// Waits until `members` fibers have arrived. The last one runs `last` before
 // any continues.
 template <typename Last>
 void Meet(Meeting* meeting, unsigned members, const Last& last) {
@@ -464,7 +464,7 @@ int RacesReported() { return races_reported; }
 #ifdef FEDPLUG_RACE_DETECTOR
 #define FEDPLUG_EXPORT __attribute__((visibility("default")))
 extern "C" {
-// Counts races; the tests check the counts.
+// Counts races. The tests check the counts.
 FEDPLUG_EXPORT void __tsan_on_report(void* /*report*/) {
   ++fedplug::fake_cuda::races_reported;
 }

@@ -4,7 +4,7 @@
 // at atomic operations.
 //
 // Under the thread sanitizer a fiber is a thread of its own, ordered after
-// others by what orders CUDA threads and nothing else: the launch, barriers of
+// others only by the means that order CUDA threads: the launch, barriers of
 // its block, fences. It reports the data races of a GPU, between blocks and
 // within one, in any order of execution. It misses races between blocks that
 // follow each other on one system thread (every third). Fences are taken to

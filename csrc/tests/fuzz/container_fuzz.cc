@@ -1,5 +1,5 @@
 // ReadContainer and ReadContainerOf on untrusted bytes: they stay inside the
-// bytes, and accept only what WriteContainer writes for the same header and
+// bytes, and accept only the bytes of WriteContainer for the same header and
 // body.
 #include <algorithm>
 #include <cstring>

@@ -1,5 +1,5 @@
 // DecodeDifference on untrusted bytes: it stays inside its buffers, which the
-// sanitizers watch, and what it accepts can be encoded and decoded again.
+// sanitizers watch, and accepted codes can be encoded and decoded again.
 #include "core/difference_code.h"
 #include "tests/fuzz/fuzz_input.h"
 

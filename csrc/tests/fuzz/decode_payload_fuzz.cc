@@ -44,7 +44,7 @@ bool Take(const std::string& name, std::string* id) {
   return is_last || !id->empty();
 }
 
-// The values of a vector; nothing if the core refuses them.
+// The values of a vector. Nothing if the core refuses them.
 template <typename T>
 std::optional<std::vector<T>> ValuesOf(Bytes code, std::int64_t count,
                                        const std::string& form, bool coded) {
@@ -94,7 +94,7 @@ std::optional<std::vector<T>> ValuesOf(Bytes code, std::int64_t count,
   return values;
 }
 
-// The array of a payload as the core decodes it; nothing if it refuses.
+// The array of a payload as the core decodes it. Nothing if it refuses.
 template <typename T>
 std::optional<std::vector<T>> ArrayOf(Bytes body, std::int64_t elements,
                                       std::string id) {

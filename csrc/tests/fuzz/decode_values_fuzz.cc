@@ -1,5 +1,5 @@
 // DecodeValues on untrusted bytes, of every form and dtype: it stays inside its
-// buffers (sanitizers check), accepts what the obvious decoder accepts, with
+// buffers (sanitizers check), accepts the same as the obvious decoder, with
 // the same bits, and nothing that is not finite. CheckValues accepts the same.
 #include "core/base/float_bits.h"
 #include "core/base/parallel.h"

@@ -1,5 +1,5 @@
 // ReadSparseBody on untrusted bytes: it stays inside the bytes, and accepts
-// only what WriteSparseBody writes for the same parts.
+// only the bytes of WriteSparseBody for the same parts.
 #include "core/sparse_form.h"
 #include "tests/fuzz/fuzz_input.h"
 

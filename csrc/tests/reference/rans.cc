@@ -1,4 +1,4 @@
-// The reference of the symbol code: line by line what symbol_code.h says.
+// The reference of the symbol code: line by line as in docs/wire-format.md.
 #include <cstddef>
 #include <utility>
 
@@ -64,7 +64,7 @@ void Append(std::int64_t number, int bytes, Bytes* code) {
   }
 }
 
-// The number in `bytes` bytes at *place, which advances; empty at the end.
+// The number in `bytes` bytes at *place, which advances. Empty at the end.
 std::optional<std::int64_t> Read(const Bytes& code, std::size_t bytes,
                                  std::size_t* place) {
   if (*place + bytes > code.size()) return std::nullopt;

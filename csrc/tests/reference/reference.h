@@ -1,5 +1,5 @@
-// Slow and simple versions of the kernels, line by line what the contracts in
-// core/*.h say. Tests compare every implementation with them. They accept
+// Slow and simple versions of the kernels, line by line as the contracts in
+// core/*.h. Tests compare every implementation with them. They accept
 // valid input only, use one thread and allocate.
 #ifndef FEDPLUG_TESTS_REFERENCE_REFERENCE_H_
 #define FEDPLUG_TESTS_REFERENCE_REFERENCE_H_
@@ -21,7 +21,7 @@ struct TopK {
   std::int64_t non_finite = 0;
 };
 
-// A stable sort of all |a|; sums that are not finite count as zero
+// A stable sort of all |a|. Sums that are not finite count as zero
 // (NonFinitePolicy::kDrop). COST: O(n log n)
 template <typename T>
 TopK<T> TopKResidual(const std::vector<T>& delta,
@@ -47,7 +47,7 @@ void ScatterDecodeAdd(std::vector<T>* accumulator,
 std::vector<std::uint8_t> EncodeIndices(
     const std::vector<std::int32_t>& indices);
 
-// The indices of a code, bit by bit; empty if the code is invalid.
+// The indices of a code, bit by bit. Empty if the code is invalid.
 std::optional<std::vector<std::int32_t>> DecodeIndices(
     const std::vector<std::uint8_t>& code, std::int64_t count,
     std::int64_t size);
@@ -69,11 +69,11 @@ std::vector<T> QuantizedValues(const std::vector<T>& values,
 std::vector<std::uint8_t> EncodeSymbols(
     const std::vector<std::uint8_t>& symbols, int bits);
 
-// The symbols of a code; empty if the code is invalid.
+// The symbols of a code. Empty if the code is invalid.
 std::optional<std::vector<std::uint8_t>> DecodeSymbols(
     const std::vector<std::uint8_t>& code, std::int64_t count, int bits);
 
-// The values of a code, one value and one bit after the other; empty if the
+// The values of a code, one value and one bit after the other. Empty if the
 // bytes are invalid. REQUIRES: the code is valid
 template <typename T>
 std::optional<std::vector<T>> DecodeValues(

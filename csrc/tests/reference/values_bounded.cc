@@ -1,4 +1,4 @@
-// The reference of the form kBounded: line by line what value_code.h says.
+// The reference of the form kBounded: line by line as in docs/wire-format.md.
 #include <algorithm>
 #include <cmath>
 #include <cstring>

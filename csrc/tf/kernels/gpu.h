@@ -17,7 +17,7 @@ namespace fedplug {
 CUstream_st* StreamOf(tensorflow::OpKernelContext* context);
 
 // Device memory that may be released after the work that uses it is queued on
-// the op's stream; or pinned host memory, which the device copies to without a
+// the op's stream, or pinned host memory, which the device copies to without a
 // detour.
 class Scratch {
  public:

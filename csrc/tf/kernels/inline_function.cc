@@ -39,9 +39,9 @@ using Runner = std::function<void(std::function<void()>)>;
 constexpr int kMaxDepth = 32;
 thread_local int depth = 0;
 
-// Runs what this thread offers here, in the floating-point environment of
-// TensorFlow's threads. To `others` goes what is offered too deep in other
-// work, and what another thread offers: a data set's, that wants to go on with
+// Runs this thread's offers here, in the floating-point environment of
+// TensorFlow's threads. `others` gets offers that are too deep in other
+// work, and those of other threads: a data set's, which wants to go on with
 // the next element. A data set keeps copies of a runner, so it is not referred
 // to.
 Runner RunHere(Runner others) {

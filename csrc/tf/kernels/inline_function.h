@@ -29,7 +29,7 @@ enum class Called {
 
 // Instantiated when it is first called. One whose operations run each once,
 // without control flow, gets TensorFlow's executor for such, which keeps no
-// account of what is ready: the same operations on the same values.
+// account of ready operations: the same operations on the same values.
 class InlineFunction {
  public:
   InlineFunction(tensorflow::NameAttrList function, Called called);
@@ -40,7 +40,7 @@ class InlineFunction {
   // Calls it from the kernel that `context` belongs to.
   //
   // REQUIRES: as many arguments in every call
-  // THREADS:  any; `one_thread`: operations do not share their work among
+  // THREADS:  any. `one_thread`: operations do not share their work among
   //           TensorFlow's threads
   tensorflow::Status Run(tensorflow::OpKernelContext* context, bool one_thread,
                          const std::vector<tensorflow::Tensor>& arguments,

@@ -1,6 +1,6 @@
 // Kernels of TensorFlow's iterators that do their work in the thread that runs
 // them, under the label "fedplug_inline". TensorFlow's own hand it to a thread
-// of theirs, which then goes on with what comes after: a change of threads for
+// of theirs, which then goes on with the rest: a change of threads for
 // every batch of a client.
 #include "tensorflow/core/framework/op_kernel.h"
 #include "tensorflow/core/kernels/data/iterator_ops.h"

@@ -37,7 +37,7 @@ inline tensorflow::Status ReadScalar(const tensorflow::Tensor& tensor,
 }
 
 // Bits of a symbol or a level. The core refuses those that it does not take, by
-// the range it takes; this refuses only what an int cannot hold.
+// the range it takes. This refuses only numbers that an int cannot hold.
 inline tensorflow::Status ReadBits(const tensorflow::Tensor& tensor,
                                    int* bits) {
   std::int64_t value;

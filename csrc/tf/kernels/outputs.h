@@ -22,7 +22,7 @@ tensorflow::Status AllocateOutput(tensorflow::OpKernelContext* context,
 tensorflow::Status OutputBytes(tensorflow::OpKernelContext* context, int index,
                                const std::vector<std::uint8_t>& bytes);
 
-// As context->forward_input_or_allocate_output; see AllocateOutput.
+// As context->forward_input_or_allocate_output. See AllocateOutput.
 tensorflow::Status ForwardInputOrAllocateOutput(
     tensorflow::OpKernelContext* context, int input, int index,
     const tensorflow::TensorShape& shape, tensorflow::Tensor** output);

@@ -11,7 +11,7 @@
 namespace fedplug {
 
 // The intra-op pool of the device an op runs on. Its threads flush denormals to
-// zero; the core sets the floating-point environment it needs in its tasks.
+// zero. The core sets the floating-point environment it needs in its tasks.
 class IntraOpPool final : public Parallel {
  public:
   explicit IntraOpPool(tensorflow::OpKernelContext* context);

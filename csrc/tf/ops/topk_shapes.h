@@ -11,7 +11,7 @@
 
 namespace fedplug {
 
-// min(k, n), if the input k and n are known; an unknown n is kUnknownDim.
+// min(k, n), if the input k and n are known. An unknown n is kUnknownDim.
 inline tensorflow::Status NumSelected(
     tensorflow::shape_inference::InferenceContext* c, int k_input,
     std::int64_t n, tensorflow::shape_inference::DimensionHandle* selected) {

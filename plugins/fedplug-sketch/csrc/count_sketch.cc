@@ -1,4 +1,4 @@
-// Hashes are computed for a chunk of elements first, by vectors; what is left
+// Hashes are computed for a chunk of elements first, by vectors. What is left
 // for every element on its own is one addition, or one look into the table.
 // A part of the columns takes its elements out of the chunk by vectors, too.
 #include "count_sketch.h"
@@ -13,7 +13,7 @@
 #define FEDPLUG_SKETCH_X86 1
 #endif
 
-// A plain loop, compiled for several instruction sets; the loader takes the
+// A plain loop, compiled for several instruction sets. The loader takes the
 // best one that the processor has. The results are equal.
 #if defined(__x86_64__) && defined(__GLIBC__) && !defined(__clang__) && \
     defined(__GNUC__) && __GNUC__ >= 12
@@ -106,8 +106,8 @@ bool CanKeep() {
   return sizeof(T) == sizeof(float) && __builtin_cpu_supports("avx512f");
 }
 
-// Moves the elements in columns begin ... end to the front, in their order;
-// returns how many they are.
+// Moves the elements in columns begin ... end to the front, in their order.
+// Returns how many they are.
 // REQUIRES: CanKeep<T>()
 // SHAPE: column[kChunk], signed_x[kChunk], of which n are elements
 template <typename T>

@@ -19,7 +19,7 @@
 namespace {
 
 // Calls task(0) ... task(count - 1), each once, on at most the given number of
-// threads; on fewer if the system cannot start more.
+// threads. On fewer if the system cannot start more.
 template <typename Task>
 void Run(std::int64_t count, std::int64_t threads, const Task& task) {
   std::atomic<std::int64_t> next{0};

@@ -48,7 +48,7 @@ class Writer {
     return bit;
   }
 
-  // REQUIRES: 1 <= bits <= 8; value < 2^bits
+  // REQUIRES: 1 <= bits <= 8, value < 2^bits
   std::uint32_t Raw(int bits, std::uint32_t value) {
     shares_.push_back(ShareOfRaw(bits, value));
     return value;
@@ -79,13 +79,13 @@ class Writer {
   std::vector<std::uint8_t> backwards_;
 };
 
-// Decodes bits from a state; missing bytes are zeros.
+// Decodes bits from a state. Missing bytes are zeros.
 class Reader {
  public:
   Reader(const std::uint8_t* code, std::int64_t bytes)
       : next_(code), end_(code + bytes) {}
 
-  // Reads a state; false if there is none.
+  // Reads a state. False if there is none.
   bool Begin() {
     if (end_ - next_ < kStateBytes) return false;
     state_ =

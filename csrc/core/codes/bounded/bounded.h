@@ -10,13 +10,13 @@
 
 namespace fedplug {
 
-// As EncodeValues, for job.code.form == kBounded; false if a value is NaN or
+// As EncodeValues, for job.code.form == kBounded. False if a value is NaN or
 // infinite.
 template <typename T>
 bool EncodeBounded(const Job<T>& job, const T* values, Parallel& parallel,
                    std::uint8_t* data);
 
-// As DecodeValues, for bytes of the right length and header; false if they are
+// As DecodeValues, for bytes of the right length and header. False if they are
 // refused.
 template <typename T>
 bool DecodeBounded(const Job<T>& job, const std::uint8_t* data,

@@ -9,8 +9,8 @@
 
 namespace fedplug::value_loops {
 
-// Value x is multiple round(scale * x * per_step) of the step, ties to even;
-// its level is how far that is above `first`, which is the multiple of
+// Value x is multiple round(scale * x * per_step) of the step, ties to even.
+// Its level is how far that is above `first`, which is the multiple of
 // `lowest`.
 struct Multiples {
   double scale;     // a power of two
@@ -32,7 +32,7 @@ struct BoundedLoops {
   // REQUIRES: lowest <= x <= highest
   void (*levels)(const T* x, std::int64_t n, const Multiples& multiples,
                  std::uint8_t* high, std::uint8_t* low);
-  // The values, none outside [lowest, highest]; false if a level is above the
+  // The values, none outside [lowest, highest]. False if a level is above the
   // last, and the values are then unspecified.
   bool (*values)(const std::uint8_t* high, const std::uint8_t* low,
                  std::int64_t n, const Multiples& multiples, T* x);

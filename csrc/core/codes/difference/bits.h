@@ -25,7 +25,7 @@ class BitWriter {
     }
   }
 
-  // The stream, padded with zeros to a whole byte; the writer is then empty.
+  // The stream, padded with zeros to a whole byte. The writer is then empty.
   std::vector<std::uint8_t> Finish() {
     if (filled_ > 0) bytes_.push_back(static_cast<std::uint8_t>(window_));
     window_ = 0;
@@ -39,7 +39,7 @@ class BitWriter {
   int filled_ = 0;  // below 8 between calls
 };
 
-// Reads the output of a BitWriter; zeros after the end of stream[bytes].
+// Reads the output of a BitWriter. Zeros after the end of stream[bytes].
 class BitReader {
  public:
   BitReader(const std::uint8_t* stream, std::int64_t bytes)

@@ -22,7 +22,7 @@ namespace {
 constexpr std::int64_t kSampled = 16;
 constexpr std::int64_t kLarge = 1 << 16;
 
-// A class and what is sent of it. Its changed elements are [first, first +
+// A class and its message. Its changed elements are [first, first +
 // changed) of those of the segment, sorted by class.
 struct Class {
   std::int64_t exponents = 0;

@@ -1,4 +1,4 @@
-// The changed elements of a segment, by the exponents of their old words; the
+// The changed elements of a segment, by the exponents of their old words. The
 // layout is in docs/wire-format.md.
 #ifndef FEDPLUG_CORE_CODES_DIFFERENCE_CHANGES_H_
 #define FEDPLUG_CORE_CODES_DIFFERENCE_CHANGES_H_
@@ -15,8 +15,8 @@ namespace fedplug::differences {
 //
 // REQUIRES: 0 < n < 2^31
 // SHAPE:    before[n * sizeof(Word)], after[n * sizeof(Word)], at any address
-// COST:     two passes over all elements, and some work for each changed one;
-//           scratch memory of 4 + sizeof(Word) bytes for each changed one
+// COST:     two passes over all elements, and some work for each changed one.
+//           Scratch memory of 4 + sizeof(Word) bytes for each changed one
 template <typename Word>
 ByteVector EncodeChanges(const std::uint8_t* before, const std::uint8_t* after,
                          std::int64_t n, ExponentField field);

@@ -6,7 +6,7 @@
 namespace fedplug::differences {
 namespace {
 
-// What the counts, tables and states of a class take, in bits; measured.
+// The bits of the counts, tables and states of a class. Measured.
 constexpr double kClassBits = 200;
 
 // log2(x) within 0.02 %, in operations that round alike everywhere.

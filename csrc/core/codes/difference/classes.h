@@ -11,7 +11,7 @@ namespace fedplug::differences {
 
 inline constexpr int kMostClasses = 64;
 
-// What is known of the elements with some old exponents.
+// The statistics of the elements with some old exponents.
 struct Group {
   static constexpr int kSymbols = 16;  // the last one is for all above it
 

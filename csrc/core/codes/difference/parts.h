@@ -34,7 +34,7 @@ struct Part {
   std::int64_t bytes = 0;
 };
 
-// Reads untrusted bytes from the front; every read is false where they end.
+// Reads untrusted bytes from the front. Every read is false where they end.
 class PartReader {
  public:
   explicit PartReader(Part code) : code_(code) {}

@@ -1,4 +1,4 @@
-// The words of a segment byte by byte, each plane in its own entropy code; the
+// The words of a segment byte by byte, each plane in its own entropy code. The
 // layout is in docs/wire-format.md.
 #ifndef FEDPLUG_CORE_CODES_DIFFERENCE_PLANES_H_
 #define FEDPLUG_CORE_CODES_DIFFERENCE_PLANES_H_

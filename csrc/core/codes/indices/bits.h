@@ -11,7 +11,7 @@
 
 namespace fedplug::index_codes {
 
-// Up to eight bytes of stream[bytes], from byte `at` on; zeros behind its end.
+// Up to eight bytes of stream[bytes], from byte `at` on. Zeros behind its end.
 inline std::uint64_t LoadWord(const std::uint8_t* stream, std::int64_t bytes,
                               std::int64_t at) {
   std::uint64_t word = 0;
@@ -62,7 +62,7 @@ class NumberWriter {
   int filled_ = 0;
 };
 
-// Reads the output of a NumberWriter; zeros after the end of stream[bytes].
+// Reads the output of a NumberWriter. Zeros after the end of stream[bytes].
 class NumberReader {
  public:
   NumberReader(const std::uint8_t* stream, std::int64_t bytes, int width)

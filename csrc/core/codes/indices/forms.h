@@ -15,7 +15,7 @@ inline Status Corrupt(const std::string& what) {
   return {StatusCode::kDataLoss, "index code: " + what};
 }
 
-// REQUIRES: indices ascend strictly and lie in [0, size); 0 < count; the code
+// REQUIRES: indices ascend strictly and lie in [0, size), 0 < count, the code
 //           is empty
 // SHAPE:    indices[count]
 void EncodeRice(const std::int32_t* indices, std::int64_t count,
@@ -23,7 +23,7 @@ void EncodeRice(const std::int32_t* indices, std::int64_t count,
 void EncodeGaps(const std::int32_t* indices, std::int64_t count,
                 std::int64_t size, std::vector<std::uint8_t>* code);
 
-// REQUIRES: 0 < count <= size < 2^31; CheckIndexCode accepted the length
+// REQUIRES: 0 < count <= size < 2^31, CheckIndexCode accepted the length
 // SHAPE:    code[bytes], indices[count]
 Status DecodeRice(const std::uint8_t* code, std::int64_t bytes,
                   std::int64_t count, std::int64_t size, std::int32_t* indices);

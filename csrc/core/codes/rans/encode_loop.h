@@ -3,7 +3,7 @@
 //
 // A quotient of integers is that of their floats, rounded down, or one less:
 // a state is below f * 2^20 when it is divided by f, so that the quotient is
-// below 2^20; and the reciprocal is too small by 2^-21 of itself, which is more
+// below 2^20, and the reciprocal is too small by 2^-21 of itself, which is more
 // than three roundings can add, each 2^-23 at most, and loses less than one.
 #ifndef FEDPLUG_TARGET
 #error "define FEDPLUG_TARGET before including core/codes/rans/encode_loop.h"

@@ -37,7 +37,7 @@ EncodeLoop EncodeGroupsNeon;
 // Decodes groups of kMostLanes symbols while there are enough words, and
 // returns the number of symbols.
 //
-// REQUIRES: IsSupported(SimdLevel::kAvx512); `table` is that of Decoder
+// REQUIRES: IsSupported(SimdLevel::kAvx512), `table` is that of Decoder
 // SHAPE:    table[kScale], states[kMostLanes], symbols[n]; *next is moved on,
 //           and not beyond end
 // THREADS:  the caller's only

@@ -31,7 +31,7 @@ FEDPLUG_ALWAYS_INLINE std::uint8_t Take(const std::uint32_t* table,
   return static_cast<std::uint8_t>(entry);
 }
 
-// The loop that encodes many lanes at `level`; null if they are encoded one by
+// The loop that encodes many lanes at `level`. Null if they are encoded one by
 // one.
 EncodeLoop* EncodeLoopFor(SimdLevel level) {
 #if FEDPLUG_SIMD_X86
@@ -61,7 +61,7 @@ Encoder::Encoder(const Frequencies& frequencies, int lanes, SimdLevel level,
     const std::uint32_t frequency = frequencies[symbol];
     if (frequency == 0) continue;
     // With m = floor(2^44 / f) + 1, x m / 2^44 is above x / f by at most
-    // x / 2^44, which is less than 1 / f; and x m < 2^64.
+    // x / 2^44, which is less than 1 / f, and x m < 2^64.
     steps_[symbol] = {(std::uint64_t{1} << kReciprocalBits) / frequency + 1,
                       LimitOf(frequency), kScale - frequency, start};
     table_.entries[symbol] = (frequency - 1) | start << kScaleBits;

@@ -25,7 +25,7 @@ inline constexpr std::uint32_t kLowest = 1u << 16;
 
 inline constexpr int kMostLanes = 32;
 
-// The frequency of every symbol; their sum is kScale.
+// The frequency of every symbol. Their sum is kScale.
 using Frequencies = std::array<std::uint32_t, 256>;
 
 // State i has the symbols i, i + lanes, i + 2 lanes and so on.
@@ -40,11 +40,11 @@ class Encoder {
           std::uint16_t* words, std::int64_t capacity);
 
   // Encodes the n symbols before those already encoded. False if the words no
-  // longer fit; the encoder is then unusable.
+  // longer fit. The encoder is then unusable.
   //
-  // REQUIRES: no symbol has frequency 0; n is a multiple of the lanes in every
+  // REQUIRES: no symbol has frequency 0, n is a multiple of the lanes in every
   //           call but the first
-  // COST:     of few lanes one product of 64 bits per symbol; else see
+  // COST:     of few lanes one product of 64 bits per symbol. Else see
   //           loops.h
   bool Encode(const std::uint8_t* symbols, std::int64_t n);
 
@@ -78,7 +78,7 @@ class Encoder {
 
 class Decoder {
  public:
-  // The words are little-endian, at any address, and untrusted; so are the
+  // The words are little-endian, at any address, and untrusted. So are the
   // states, which must be kLowest or above.
   //
   // REQUIRES: lanes is 4 or 32; IsSupported(level); words[2 * count] outlives
@@ -93,7 +93,7 @@ class Decoder {
   bool Decode(std::int64_t n, std::uint8_t* symbols);
 
   // Whether all words were used and every state has its initial value: the end
-  // of what an encoder wrote.
+  // of an encoder's output.
   bool IsAtEnd() const;
 
  private:

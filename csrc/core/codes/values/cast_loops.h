@@ -14,7 +14,7 @@ namespace fedplug::value_loops {
 // Both return the largest key (see float_bits.h) of the floats. The 16-bit
 // numbers are little-endian bytes, which need not be aligned.
 struct CastLoops {
-  // To nearest, ties to even; numbers too large become the largest number, and
+  // To nearest, ties to even. Numbers too large become the largest number, and
   // NaN is unspecified.
   // SHAPE: x[n], data[2 * n]
   std::uint32_t (*narrow)(const float* x, std::int64_t n, std::uint8_t* data);

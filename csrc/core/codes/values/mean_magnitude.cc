@@ -19,7 +19,7 @@ namespace {
 // wait for memory. The buffers of all levels fit a second-level cache.
 constexpr std::int64_t kStrip = 4096;
 
-// The level at which strips end; one thread adds the rest.
+// The level at which strips end. One thread adds the rest.
 constexpr std::int64_t kLastLevel = 1 << 14;
 
 constexpr std::int64_t kSmallestShare = 1 << 16;

@@ -10,14 +10,14 @@
 
 namespace fedplug {
 
-// Each magnitude times 1 / n in double; then the upper half of the terms (the
+// Each magnitude times 1 / n in double, then the upper half of the terms (the
 // smaller one of an odd number) is added to the lower half until one is left.
 // At most the largest finite number of T; 0 for n = 0.
 //
-// REQUIRES: 0 <= n < 2^31; every value is finite; IsSupported(level). T is
+// REQUIRES: 0 <= n < 2^31, every value is finite, IsSupported(level). T is
 //           float, double, Half or BFloat16
 // SHAPE:    values[n]
-// THREADS:  uses `parallel`; the result depends neither on the number of
+// THREADS:  uses `parallel`. The result depends neither on the number of
 //           threads nor on the SIMD level
 // COST:     reads sizeof(T) bytes per element
 template <typename T>

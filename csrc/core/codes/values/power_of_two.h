@@ -18,7 +18,7 @@ FEDPLUG_HOST_DEVICE inline double PowerOfTwo(int power) {
   return value;
 }
 
-// The power that scales a magnitude to [1, 2); the largest ones to [2, 4), so
+// The power that scales a magnitude to [1, 2). The largest ones to [2, 4), so
 // that the inverse is a normal number, and denormal ones below 1.
 FEDPLUG_HOST_DEVICE inline int PowerOfScale(double largest) {
   const auto exponent = static_cast<int>(ToBits(largest) >> 52) - 1023;
