@@ -73,18 +73,18 @@ def difference(after: NDArray[Any], before: NDArray[Any], dtype: np.dtype[Any]) 
         return found.astype(dtype, copy=False)
 
 
-def named_arrays(arrays: Any) -> dict[str, NDArray[Any]]:
-    """Reads the arrays of a model by name, as `as_array` does.
+def named_arrays(arrays: Any, read: Callable[[Any], NDArray[Any]] = as_array) -> dict[str, NDArray[Any]]:
+    """Reads the arrays of a model by name, each by `read`.
 
     Raises:
-        ArgumentError: ``arrays`` is not a mapping, a name is not a string, or `as_array` refuses an array;
+        ArgumentError: ``arrays`` is not a mapping, a name is not a string, or `read` refuses an array;
             the message names the array.
     """
     require_mapping("a model", "arrays", arrays)
     require_names(arrays)
     for name, array in arrays.items():  # check all sizes before an array is copied
         _named(name, _require_size, array)
-    return {name: _named(name, as_array, array) for name, array in arrays.items()}
+    return {name: _named(name, read, array) for name, array in arrays.items()}
 
 
 _REMEDIES = {
@@ -126,7 +126,8 @@ def _refuse(dtype: np.dtype[Any]) -> NoReturn:
         raise ArgumentError(f"the array is {other}-endian; pass array.astype('{dtype.name}')")
     known = ", ".join(wire.DTYPE_CODES)
     raise ArgumentError(
-        f"an array of dtype {dtype.name} cannot be encoded; known: {known}; diff takes any dtype"
+        f"an array of dtype {dtype.name} cannot be encoded; known: {known}; fedplug.diff and a Broadcaster "
+        "take any dtype"
     )
 
 

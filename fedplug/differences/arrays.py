@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from fedplug import kernels, wire
 from fedplug.differences.dtypes import dtype_name, dtype_of, layout_of
-from fedplug.errors import ArgumentError, PayloadError
+from fedplug.errors import PayloadError
 
 __all__ = ["WIRE_ID", "ArrayMessage", "as_bytes", "decode_array", "encode_array", "read_array_message"]
 
@@ -62,12 +62,12 @@ class ArrayMessage(NamedTuple):
     def _checked(self, old: NDArray[Any] | None) -> NDArray[np.uint8]:
         if old is None:
             raise PayloadError("the difference was made from an older version, and there is none here")
-        before = as_bytes(old)
-        if old.dtype != self.dtype or before.size != self.nbytes:
+        if old.dtype != self.dtype or old.nbytes != self.nbytes:
             raise PayloadError(
                 f"the base is {old.dtype}{list(old.shape)}, and the difference is to "
                 f"{self.dtype}{list(self.shape)}: it was made from another version"
             )
+        before = as_bytes(old)
         if kernels.crc32(before) != self.base:
             raise PayloadError(
                 "the base is not the version that the difference was made from: their checksums differ; "
@@ -137,6 +137,4 @@ def read_array_message(payload: Any) -> ArrayMessage:
 
 def as_bytes(array: NDArray[Any]) -> NDArray[np.uint8]:
     """Returns the bytes of an array in row-major order, without a copy if they lie so."""
-    if array.dtype.itemsize == 0:
-        raise ArgumentError(f"an array of dtype {array.dtype} has no bytes")
     return np.ascontiguousarray(array).reshape(-1).view(np.uint8)

@@ -23,12 +23,12 @@ def dtype_name(dtype: np.dtype[Any]) -> str:
     """Returns the name of a dtype in a message: ``'<f4'`` as in NumPy, or ``'bfloat16'`` as in ml_dtypes.
 
     Raises:
-        ArgumentError: Its elements are Python objects or records.
+        ArgumentError: Its elements are Python objects, records or empty.
     """
     if _is_of_ml_dtypes(dtype):
         return str(dtype.name)
     name = dtype.str
-    if dtype.hasobject or dtype.names or not _NUMPY_NAME.fullmatch(name):
+    if not dtype.itemsize or dtype.hasobject or dtype.names or not _NUMPY_NAME.fullmatch(name):
         raise ArgumentError(
             f"an array of dtype {dtype} has no exact bytes; pass its fields or numbers instead"
         )
@@ -46,7 +46,7 @@ def dtype_of(name: str) -> np.dtype[Any]:
         kind = name if _NUMPY_NAME.fullmatch(name) else ""
     try:
         dtype: np.dtype[Any] = np.dtype(kind)
-        if dtype.itemsize and dtype_name(dtype) == name:
+        if dtype_name(dtype) == name:
             return dtype
     except (TypeError, ValueError):
         pass

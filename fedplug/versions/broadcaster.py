@@ -12,10 +12,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedplug import api
-from fedplug.codecs.arrays import named_arrays
+from fedplug.codecs.arrays import DTYPES, as_array, named_arrays
 from fedplug.codecs.decoding import decode
 from fedplug.codecs.encoding import Codec
 from fedplug.differences.arrays import encode_array
+from fedplug.differences.dtypes import dtype_name
 from fedplug.encoders import framing
 from fedplug.encoders.arguments import check_whole
 from fedplug.encoders.assignment import EncoderAssignment
@@ -25,6 +26,7 @@ from fedplug.encoders.model.model_encoder import DEFAULT_MIN_SIZE, ModelEncoder
 from fedplug.encoders.pipeline.changes import ChangeCoder, change_coder
 from fedplug.encoders.standalone.identity import Identity
 from fedplug.errors import ArgumentError
+from fedplug.kernels.foreign import read_array
 from fedplug.ops.device_array import on_host
 from fedplug.ops.finite import all_finite
 from fedplug.ops.types import ArraySpec
@@ -67,7 +69,6 @@ class _State(NamedTuple):
     """The newest version; `Broadcaster.publish` replaces it as a whole.
 
     Attributes:
-        encoder: The encoder of models of this form.
         assigned: How the arrays are sent that are not sent exactly.
         published: The version of the exact model.
         version: The version of the reference model.
@@ -79,7 +80,6 @@ class _State(NamedTuple):
         messages: The messages made so far, by the version that they are for.
     """
 
-    encoder: ModelEncoder
     assigned: Mapping[str, _Lossy]
     published: str
     version: str
@@ -102,10 +102,11 @@ class Broadcaster:
     since, or by a snapshot if the version is unknown or the changes are longer. Each message is encoded once
     for all receivers of a version.
 
-    Statistics, integers, booleans, small arrays, and arrays with a NaN or an infinity are sent exactly: as
-    differences in units in the last place, see `fedplug.diff`. So is a version of an array without a negative
-    element, such as a variance, if the encoder would make one. With ``"lossless"`` all arrays are. Arrays
-    with equal payloads, such as tied weights, are sent once.
+    Statistics, small arrays, arrays with a NaN or an infinity, and all dtypes but floats of 16, 32 and 64
+    bits (integers, complex numbers, float8 and int4 of ml_dtypes, say) are sent exactly: as differences in
+    units in the last place, see `fedplug.diff`. So is a version of an array without a negative element, such
+    as a variance, if the encoder would make one. With ``"lossless"`` all arrays are. Arrays with equal
+    payloads, such as tied weights, are sent once.
 
     The memory is that of the model, its snapshot, 4 bytes per entry, and the exact arrays and one message of
     each kept version. Versions share arrays that have not changed. An object may be used from several
@@ -192,7 +193,8 @@ class Broadcaster:
         dtypes have changed, all receivers get a snapshot.
 
         Args:
-            model: The arrays by name, each as for `Codec.encode`, or on a device; copied.
+            model: The arrays by name, each as for `Codec.encode`, or on a device, or of any dtype that
+                `fedplug.diff` takes; copied.
 
         Returns:
             The version: a text that follows from the reference model alone, so that a restarted server
@@ -203,7 +205,7 @@ class Broadcaster:
             CapabilityError: The encoder leaves entries out, or its error is too large for a model.
             ConfigError: The encoder does not fit this model. After any error the last version is still there.
         """
-        arrays = {name: on_host(array) for name, array in named_arrays(model).items()}
+        arrays = named_arrays(model, _on_host)
         with self._lock:
             published = version_of(arrays)
             if self._state is None or published != self._state.published:
@@ -233,11 +235,13 @@ class Broadcaster:
         return self._state
 
     def _next(self, arrays: Model, published: str) -> _State:
-        encoder = self._codec.model_encoder(arrays)  # one object for each form of a model
         last = self._state
-        if last is not None and encoder is not last.encoder:
+        if last is None or _forms(arrays) != _forms(last.model):
             last = None
-        assigned = _assigned(encoder) if last is None else last.assigned
+            encodable = {name: array for name, array in arrays.items() if array.dtype.name in DTYPES}
+            assigned: Mapping[str, _Lossy] = _assigned(self._codec.model_encoder(encodable))
+        else:
+            assigned = last.assigned
         number = 1 if last is None else last.number + 1
         snapshots, decoded = {}, {}
         for name, array in arrays.items():
@@ -255,7 +259,22 @@ class Broadcaster:
         kept[version] = _Kept(number, exact)
         while len(kept) > self._keep or (len(kept) > 1 and _bytes_of(kept) > self._keep_bytes):
             del kept[next(iter(kept))]
-        return _State(encoder, assigned, published, version, number, model, snapshots, changed, kept, {})
+        return _State(assigned, published, version, number, model, snapshots, changed, kept, {})
+
+
+def _on_host(value: Any) -> NDArray[Any]:
+    """Returns the array of a value; one of a dtype that no encoder knows can be sent exactly."""
+    array: NDArray[Any] = on_host(value)
+    if array is value:
+        array = read_array(value)
+    if array.dtype.name in DTYPES:
+        return as_array(array)
+    dtype_name(array.dtype)  # raises for elements that have no bytes
+    return np.asarray(array, order="C")
+
+
+def _forms(arrays: Model) -> list[tuple[str, tuple[int, ...], np.dtype[Any]]]:
+    return [(name, array.shape, array.dtype) for name, array in arrays.items()]
 
 
 def _message(state: _State, base: str | None) -> bytes:

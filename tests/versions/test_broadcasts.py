@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 
+import ml_dtypes
 import numpy as np
 import pytest
 from hypothesis import given
@@ -133,6 +134,32 @@ def test_kept_versions_are_bounded_by_their_bytes():
     kinds = [kind_of(server.message(version)) for version in versions]
     assert kinds[0] == "snapshot"
     assert kinds[-2:] == ["changes", "same"]
+
+
+@pytest.mark.parametrize("encoder", ["auto", "lossless"])
+@pytest.mark.parametrize("dtype", ["float8_e4m3fn", "float8_e5m2", "int4", "complex64", "M8[s]", "S3"])
+def test_arrays_of_dtypes_without_an_encoder_are_sent_exactly(encoder, dtype):
+    server, receiver = fedplug.Broadcaster(encoder), fedplug.Receiver()
+    dtype = np.dtype(getattr(ml_dtypes, dtype, dtype))
+    rng = np.random.default_rng(0)
+    published = [
+        {
+            "weights": rng.standard_normal((40, 30)).astype(np.float32),
+            "other": rng.integers(0, 8, (20, size * dtype.itemsize)).astype(np.uint8).view(dtype)[:, ::2],
+            "scalar": np.zeros((), dtype),
+        }
+        for size in (40, 40, 60)
+    ]
+    for new, kind in zip(published, ["snapshot", "changes", "snapshot"], strict=True):
+        server.publish(new)
+        message = server.message(receiver.version)
+        assert kind_of(message) == kind
+        assert_same_bits(receiver.apply(message), server.model)
+        for name in ("other", "scalar"):
+            assert receiver.model[name].tobytes() == new[name].tobytes()
+    with pytest.raises(ArgumentError, match="array 'object': an array of dtype object has no exact bytes"):
+        server.publish({"object": np.array([None])})
+    assert fedplug.Receiver().apply(server.message())
 
 
 def test_a_model_with_other_arrays_is_sent_whole():

@@ -28,6 +28,10 @@ NO_MODEL = (
 """The reason why an update cannot be checked."""
 
 
+_REGISTERED = 2
+"""``isbuiltin`` of the dtypes of ml_dtypes: bfloat16, float8 and others."""
+
+
 class _Tensor(NamedTuple):
     shape: tuple[int, ...]
     dtype: str
@@ -154,6 +158,6 @@ def native(array: NDArray[Any], as_torch: bool) -> Any:
         return array
     import torch
 
-    if array.dtype == "bfloat16":  # torch cannot convert NumPy's bfloat16
-        return torch.from_numpy(array.view(np.uint16)).view(torch.bfloat16)
+    if array.dtype.isbuiltin == _REGISTERED:  # torch cannot convert the dtypes of ml_dtypes
+        return torch.from_numpy(array.view(f"i{array.itemsize}")).view(getattr(torch, array.dtype.name))
     return torch.from_numpy(array)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-import ml_dtypes
 import numpy as np
 import torch
 from numpy.typing import NDArray
@@ -20,6 +19,7 @@ __all__ = [
     "arrays_like",
     "as_array",
     "as_arrays",
+    "as_exact_array",
     "as_tensor",
     "real_view",
     "require_dense",
@@ -28,7 +28,8 @@ __all__ = [
     "wide_dtype",
 ]
 
-_BFLOAT16 = np.dtype(ml_dtypes.bfloat16)
+_REGISTERED = 2
+"""``isbuiltin`` of the dtypes of ml_dtypes: bfloat16, float8, int4 and others."""
 
 _NUMPY_DTYPES = {getattr(torch, name): np.dtype(name) for name in wire.DTYPE_CODES}
 """The dtypes that payloads support, and those of arrays; bfloat16 is that of ml_dtypes."""
@@ -138,9 +139,20 @@ def as_tensor(array: NDArray[Any]) -> torch.Tensor:
     array = np.asarray(array)
     if not array.flags.writeable:
         array = array.copy()
-    if array.dtype == _BFLOAT16:
-        return torch.from_numpy(array.view(np.int16)).view(torch.bfloat16)
+    if array.dtype.isbuiltin == _REGISTERED:
+        return torch.from_numpy(array.view(f"i{array.itemsize}")).view(getattr(torch, array.dtype.name))
     return torch.from_numpy(array)
+
+
+def as_exact_array(tensor: Any) -> NDArray[Any]:
+    """Converts a tensor as `as_array` does, also one of a dtype that no payload has, such as float8.
+
+    Raises:
+        ArgumentError: The tensor is not supported.
+    """
+    if type(tensor) in _PLAIN and tensor.dtype not in _NUMPY_DTYPES:
+        return foreign.read_array(tensor.detach().cpu())
+    return as_array(tensor)
 
 
 def as_arrays(

@@ -8,7 +8,7 @@ import torch
 
 import fedplug
 from fedplug_torch.codec import NamedTensors, named
-from fedplug_torch.tensors import as_arrays, as_tensor
+from fedplug_torch.tensors import as_arrays, as_exact_array, as_tensor
 
 __all__ = ["Broadcaster", "Receiver"]
 
@@ -53,7 +53,7 @@ class Broadcaster:
         Raises:
             ArgumentError: A tensor cannot be sent; the message names it.
         """
-        return self._server.publish(as_arrays(named(tensors)) or {})
+        return self._server.publish(as_arrays(named(tensors), as_exact_array) or {})
 
     def message(self, since: str | None = None) -> bytes:
         """Returns the message for receivers of a version, see `fedplug.Broadcaster.message`."""
