@@ -308,25 +308,6 @@ class Codec:
         keys = self._model(_specs(named_arrays(arrays))).keys
         return {name: list(mine) for name, mine in zip(arrays, keys, strict=True)}
 
-    def put_back(
-        self, payloads: Mapping[str, bytes], states: ArrayState, arrays: Mapping[str, Any]
-    ) -> tuple[dict[str, NDArray[Any]], dict[str, NDArray[Any]]]:
-        """Adds payloads that did not reach the receiver back to the residuals.
-
-        Args:
-            payloads: The payloads that `encode_model` returned.
-            states: The next state that the same call returned, which the caller gives up.
-            arrays: The arrays by name, as for `encode_model`; only names, shapes and dtypes matter.
-
-        Returns:
-            The state as if nothing had been sent, and by name the decoded payloads of arrays without a
-            residual, which only the caller can send again.
-
-        Raises:
-            StateError: ``states`` belong to another codec or another model.
-        """
-        return self._model(_specs(named_arrays(arrays))).put_back(payloads, states)
-
     def for_part(self, arrays: Mapping[str, Any]) -> Codec:
         """Returns the codec for a part of a model, which leaves out rules that match none of its arrays.
 
@@ -543,23 +524,6 @@ class _Model:
         after = self._form.tagged({**self._first(), **fitting})
         dropped = states.keys() - fitting.keys() - {OWNER} - {_CONTROL + key for key in self._control}
         return after, sorted({key.rpartition("/")[0] for key in dropped})
-
-    def put_back(
-        self, payloads: Mapping[str, bytes], state: ArrayState
-    ) -> tuple[dict[str, NDArray[Any]], dict[str, NDArray[Any]]]:
-        """See `Codec.put_back`."""
-        host = {key: on_host(array) for key, array in state.items()}
-        given = self._form.require(host, donated=True)
-        lost = {}
-        for spec, own in zip(self.encoder.specs, self._split(given), strict=True):
-            name = str(spec.name)
-            sent = decode(payloads[name], out=np.empty(spec.shape, spec.dtype))
-            residual = own.get("residual")
-            if residual is None:
-                lost[name] = sent
-            else:
-                residual += sent.astype(residual.dtype)
-        return self._form.tagged(given), lost
 
     def _first(self) -> ArrayState:
         """Returns the state of a client in its first round."""

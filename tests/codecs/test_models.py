@@ -261,24 +261,6 @@ def test_an_array_may_have_the_name_of_rate_control(encoder):
     assert found[0] == found[1]
 
 
-@pytest.mark.parametrize(
-    "encoder", ["topk(0.1)", "topk(0.1) | qsgd(4)", "dgc(0.1)", "budget('topk(0.1)', 1500)", "qsgd(4)", RULES]
-)
-def test_payloads_that_are_put_back_are_sent_in_the_next_round(encoder):
-    codec = fedplug.codec(encoder)
-    first, nothing = model(0), {name: np.zeros_like(array) for name, array in model(0).items()}
-    payloads, state = codec.encode_model(first)
-    state, lost = codec.put_back(payloads, state, first)
-    for name, keys in codec.state_keys(first).items():
-        residuals = [state[key] for key in keys if key.endswith("residual")]
-        assert (name in lost) == (not residuals)
-        if residuals:
-            np.testing.assert_allclose(residuals[0], first[name], atol=1e-6)
-        else:
-            assert np.array_equal(lost[name], fedplug.decode(payloads[name]))
-    codec.encode_model(nothing, state, 1)  # still a state of this codec and model
-
-
 def halves(arrays):
     names, parts = {}, {}
     for name, array in arrays.items():
@@ -317,13 +299,6 @@ def test_parts_have_a_share_of_a_budget():
         noise = np.random.default_rng(round_num).standard_normal((100, 100))
         payloads, state = codec.encode_model({"kernel#0": noise.astype(np.float32)}, state, round_num)
     assert len(payloads["kernel#0"]) == pytest.approx(1000, rel=0.02)
-
-
-def test_put_back_refuses_payloads_of_another_model():
-    codec = fedplug.codec("topk(0.1)")
-    payloads, state = codec.encode_model(model(0))
-    with pytest.raises(StateError, match="another codec"):
-        fedplug.codec("topk(0.2)").put_back(payloads, state, model(0))
 
 
 def test_a_limit_is_a_number_that_does_not_change():

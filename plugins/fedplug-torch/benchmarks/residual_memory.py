@@ -14,6 +14,7 @@ from typing import get_args
 import torch
 import torch.distributed as dist
 from fedplug_torch import Codec, FedplugState, OuterStep, ReplicaHook, decode, fedplug_hook
+from fedplug_torch.feedback import Feedback
 from fedplug_torch.memory import Memory
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import fully_shard
@@ -70,16 +71,14 @@ def bytes_per_element(memory: Memory) -> list[float]:
         outer.step()
         for each in (ddp, sharded):
             each(torch.ones(1, SIZE, dtype=torch.bfloat16)).sum().backward()
-    keepers = (*outer._fragments, *hook._units, state._feedback)
+    keepers = *(part.feedback for part in (*outer._fragments, *hook._units)), state._feedback
     return [_held(keeper) / model.weight.numel() for keeper in keepers]
 
 
-def _held(keeper: object) -> int:
-    """Returns the bytes of the residuals in the attributes of an object."""
-    states = [value for value in vars(keeper).values() if isinstance(value, dict)]
-    return sum(
-        array.nbytes for state in states for key, array in state.items() if str(key).endswith("residual")
-    )
+def _held(feedback: Feedback) -> int:
+    """Returns the bytes of all residuals that are kept."""
+    states = filter(None, vars(feedback.residuals).values())
+    return sum(array.nbytes for state in states for key, array in state.items() if key.endswith("residual"))
 
 
 def _row(name: str, sent: torch.Tensor, kept: torch.Tensor, memory: list[str]) -> str:

@@ -25,7 +25,7 @@ from fedplug_torch.feedback import Feedback, keeps_momentum
 from fedplug_torch.memory import Memory
 from fedplug_torch.process_group import OwnGroup
 from fedplug_torch.rank_state import RankState, part_of, ranks_of
-from fedplug_torch.reduction import Gather, Reduction, TwoPhase
+from fedplug_torch.reduction import Gather, TwoPhase
 from fedplug_torch.tensors import real_view, require_whole
 
 __all__ = ["FedplugState", "fedplug_hook"]
@@ -112,7 +112,7 @@ class FedplugState:
         self._group, self._module = OwnGroup(process_group), module
         self._names = _names_of(self._module)
         self._place: tuple[int, int, int] | None = None  # the values of _PLACE for the residuals
-        self._reduction: Reduction | None = None
+        self._reduction: Gather | TwoPhase | None = None
         self._fitted: object = None
         self._buckets: list[dict[str, torch.Tensor]] = []  # the gradients of this step
         self._ready: torch.futures.Future[None] | None = None
@@ -230,7 +230,7 @@ class FedplugState:
         return default_hooks.allreduce_hook(self._group.given, bucket)  # type: ignore[arg-type]  # None: all ranks
 
     def _exchange_all(self) -> None:
-        """Replaces all gradients of the step by their means; see `Reduction.reduce`."""
+        """Replaces all gradients of the step by their means; see `Gather.reduce`."""
         gradients = self._whole()
         try:
             self._ranks = Exchange(self._group)

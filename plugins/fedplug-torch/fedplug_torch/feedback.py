@@ -15,7 +15,7 @@ from fedplug.codecs.pending import Pending
 from fedplug.codecs.state import OWNER, require_owner
 from fedplug.ops.device_array import is_on_device, on_host
 from fedplug_torch.devices import as_operands, as_result
-from fedplug_torch.mean import expected_of, max_payload_bytes
+from fedplug_torch.mean import max_payload_bytes
 from fedplug_torch.memory import Memory, packed, require_memory, unpacked
 from fedplug_torch.partition import Part
 from fedplug_torch.tensors import arrays_like, as_array
@@ -39,10 +39,17 @@ class Feedback:
         wire_ids: The expected wire ids of each payload, by name.
     """
 
-    def __init__(self, codec: fedplug.Codec, memory: Memory = "device") -> None:
-        """Takes the codec, and where residuals are kept; `fit` must be called before `encode`."""
+    def __init__(self, codec: fedplug.Codec, memory: Memory = "device", *, spare: bool = True) -> None:
+        """Takes the codec; `fit` must be called before `encode`.
+
+        Args:
+            codec: The codec for the whole model.
+            memory: Where residuals are kept, see `Memory`.
+            spare: Whether to keep the memory of a former state for the next one, which is faster.
+        """
         require_memory(memory)
         self._memory = memory
+        self._keeps_spare = spare and memory != "bfloat16"
         self.codec = self._of_parts = codec
         self.residuals: Pending[State] = Pending({})
         self._forms: dict[str, torch.Tensor] = {}
@@ -83,7 +90,8 @@ class Feedback:
             codec, mine_alone = codec.for_slices(arrays, names), codec.for_slices(arrays, names, share)
         arrays = arrays_like(encoded)
         keys = mine_alone.state_keys(arrays) if arrays else {}
-        self.wire_ids, self.keys, self._of_parts = expected_of(codec, pieces), keys, mine_alone
+        self.wire_ids = codec.wire_ids(arrays_like(pieces))
+        self.keys, self._of_parts = keys, mine_alone
         self.limits = {name: max_payload_bytes(piece) for name, piece in pieces.items()}
         self._forms = {name: torch.empty_like(piece, device="meta") for name, piece in encoded.items()}
         fitting, dropped = self._fitted(self.residuals.state)
@@ -133,8 +141,12 @@ class Feedback:
 
     def settle(self, *, accepted: bool) -> None:
         """Keeps the residuals after the message, or those before it."""
+        self.residuals = self.settled(accepted=accepted)
+
+    def settled(self, *, accepted: bool) -> Pending[State]:
+        """Returns the residuals after `settle`."""
         settled = self.residuals.settle(accepted=accepted)
-        self.residuals = settled if self._memory != "bfloat16" else Pending(settled.state)
+        return settled if self._keeps_spare else Pending(settled.state)
 
     def put_back(
         self, payloads: Mapping[str, bytes], round_num: int
@@ -144,8 +156,14 @@ class Feedback:
         Content of tensors without a residual is returned by name.
         """
         after = {key: np.array(on_host(array)) for key, array in unpacked(self.residuals.latest).items()}
-        state, lost = self._of_parts.put_back(payloads, self._owned(after) or {}, arrays_like(self._forms))
-        return self.residuals.propose(self._packed(state, round_num)).settle(accepted=True), lost
+        lost = {}
+        for name, form in arrays_like(self._forms).items():
+            sent, residual = fedplug.decode(payloads[name], out=form), after.get(f"{name}/residual")
+            if residual is None:
+                lost[name] = sent
+            else:
+                residual += sent.astype(residual.dtype)
+        return Pending(self._packed(after, round_num)), lost
 
     def entries(self, prefix: str, pending: str = "") -> dict[str, torch.Tensor]:
         """Returns the residuals for a state dictionary, which may share memory with them.

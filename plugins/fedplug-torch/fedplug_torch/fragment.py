@@ -122,7 +122,7 @@ class Fragment:
         if self.message is None:
             return self.feedback.residuals, self._unsent
         if sent:
-            return self.feedback.residuals.settle(accepted=True), {}
+            return self.feedback.settled(accepted=True), {}
         return self.feedback.put_back(self.message, round_num)
 
     def drop(self) -> None:
@@ -152,7 +152,7 @@ class Fragment:
         possible = {prefix + name: of for name, of in forms.items() for prefix in (_PARAMETER, _UNSENT)}
         wrong = needed.keys() - state.keys()
         payloads = {_MESSAGE + name for name in forms}
-        if any(key.startswith((_MESSAGE, _SENT)) for key in state):
+        if has_message(state):
             wrong |= payloads - state.keys()
         for key, tensor in state.items():
             known = key.startswith((_CODEC, _SENT)) or (key in payloads and tensor.dtype is torch.uint8)
@@ -223,8 +223,8 @@ class Fragment:
 
 
 def has_message(state: Mapping[str, torch.Tensor]) -> bool:
-    """Returns whether the state of a fragment has a message."""
-    return any(key.startswith(_MESSAGE) for key in state)
+    """Returns whether the state of a fragment has a message, or residuals after it."""
+    return any(key.startswith((_MESSAGE, _SENT)) for key in state)
 
 
 def joined(shared: Mapping[str, torch.Tensor], own: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:

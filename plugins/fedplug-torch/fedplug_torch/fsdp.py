@@ -61,8 +61,9 @@ class _Unit:
 
     def __init__(self, parameters: dict[str, _Parameter], codec: fedplug.Codec, memory: Memory) -> None:
         self.parameters = parameters
-        self.feedback = Feedback(codec.for_part(arrays_like(_forms(parameters))), memory)
-        self.feedback.fit(_forms(parameters))
+        forms = _forms(parameters)
+        self.feedback = Feedback(codec.for_part(arrays_like(forms)), memory, spare=False)
+        self.feedback.fit(forms)
 
     def gradients(self, reduced: torch.Tensor) -> dict[str, torch.Tensor]:
         """Returns views of FSDP's buffer in the shapes of this rank's shards."""

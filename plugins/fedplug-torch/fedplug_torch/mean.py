@@ -11,9 +11,8 @@ import fedplug
 from fedplug.errors import ArgumentError, PayloadError
 from fedplug.ops.device_array import is_on_device
 from fedplug_torch.devices import as_operand, as_result
-from fedplug_torch.tensors import arrays_like
 
-__all__ = ["expected_of", "max_payload_bytes", "means_of"]
+__all__ = ["max_payload_bytes", "means_of"]
 
 
 def means_of(
@@ -32,7 +31,7 @@ def means_of(
     Args:
         messages: Untrusted payloads by name, by worker.
         likes: Tensors of the same shapes, dtypes and devices by name, which are not read.
-        wire_ids: Wire ids of the payloads to accept by name, from `expected_of`.
+        wire_ids: Wire ids of the payloads to accept by name, from `Feedback.wire_ids`.
         empty_is_zero: Whether an empty payload counts as zeros; otherwise it is an error.
 
     Yields:
@@ -69,11 +68,6 @@ def means_of(
         divisor = torch.full((), len(messages), dtype=torch.float32, device=sums[names[0]].device)
         for name in names:
             yield name, sums[name].div_(divisor).to(likes[name].dtype)
-
-
-def expected_of(codec: fedplug.Codec, tensors: Mapping[str, torch.Tensor]) -> dict[str, frozenset[str]]:
-    """Returns the wire ids of payloads of these tensors, by name; reads no tensor."""
-    return codec.wire_ids(arrays_like(tensors))
 
 
 def max_payload_bytes(tensor: torch.Tensor) -> int:

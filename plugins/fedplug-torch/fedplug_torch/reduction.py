@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from typing import Protocol
 
 import torch
 
@@ -14,14 +13,18 @@ from fedplug_torch.mean import means_of
 from fedplug_torch.partition import Part, partition
 from fedplug_torch.process_group import OwnGroup
 
-__all__ = ["Gather", "Reduction", "TwoPhase"]
+__all__ = ["Gather", "TwoPhase"]
 
 
-class Reduction(Protocol):
-    """A way to exchange the payloads of a model."""
+class Gather:
+    """Every rank sends its payloads to all ranks, and each adds up all of them."""
+
+    def __init__(self, feedback: Feedback) -> None:
+        self._feedback = feedback
 
     def fit(self, parameters: Mapping[str, torch.Tensor], group: OwnGroup) -> None:
         """Prepares for a model whose parameters are exchanged; only shapes and dtypes matter."""
+        self._feedback.fit(parameters)
 
     def reduce(
         self,
@@ -42,26 +45,6 @@ class Reduction(Protocol):
             RankError, PayloadError: A rank could not encode, or sent invalid bytes. An error is raised on
                 every rank, and the gradients are undefined.
         """
-
-
-class Gather:
-    """Every rank sends its payloads to all ranks, and each adds up all of them."""
-
-    def __init__(self, feedback: Feedback) -> None:
-        self._feedback = feedback
-
-    def fit(self, parameters: Mapping[str, torch.Tensor], group: OwnGroup) -> None:
-        """See `Reduction.fit`."""
-        self._feedback.fit(parameters)
-
-    def reduce(
-        self,
-        gradients: Mapping[str, torch.Tensor],
-        exchange: Exchange,
-        round_num: int,
-        problem: Exception | None,
-    ) -> None:
-        """See `Reduction.reduce`."""
         limits = {name: self._feedback.limits[name] for name in gradients}
         try:
             if problem is not None:
@@ -89,7 +72,7 @@ class TwoPhase:
         self._parts: list[list[Part]] = []
 
     def fit(self, parameters: Mapping[str, torch.Tensor], group: OwnGroup) -> None:
-        """See `Reduction.fit`."""
+        """See `Gather.fit`."""
         shapes = {name: parameter.shape for name, parameter in parameters.items()}
         self._parts = partition(shapes, group.place[1])
         everything = [part for parts in self._parts for part in parts]
@@ -111,7 +94,7 @@ class TwoPhase:
         round_num: int,
         problem: Exception | None,
     ) -> None:
-        """See `Reduction.reduce`."""
+        """See `Gather.reduce`."""
         owned = [[part for part in parts if part.parameter in gradients] for parts in self._parts]
         pieces = {part.name: part.of(gradients[part.parameter]) for parts in owned for part in parts}
         limits = [{part.name: self._feedback.limits[part.name] for part in parts} for parts in owned]
