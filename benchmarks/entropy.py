@@ -31,32 +31,20 @@ ENCODERS = (
     "topk(0.01, scope='model') | qsgd(8) | gaps",
     "topk(0.01, scope='model') | qsgd(4) | rans",
     "topk(0.01, scope='model') | qsgd(4) | rans | gaps",
-    "topk(0.01, scope='model') | qsgd(4) | adaptive | gaps",
     "topk(0.1, scope='model') | qsgd(4) | rans",
     "topk(0.1, scope='model') | qsgd(4) | rans | gaps",
-    "topk(0.1, scope='model') | qsgd(4) | adaptive | gaps",
     "topk(0.01, scope='model') | sign",
     "topk(0.01, scope='model') | sign | gaps",
     "topk(0.1, scope='model') | sign | gaps",
     "topk(0.1, scope='model') | codebook(2) | rans | gaps",
-    "topk(0.1, scope='model') | codebook(2) | adaptive | gaps",
     "qsgd(8)",
     "qsgd(8) | rans",
-    "qsgd(8) | adaptive",
     "qsgd(4) | rans",
-    "qsgd(4) | adaptive",
     "qsgd(2) | rans",
-    "qsgd(2) | adaptive",
-    "terngrad | rans",
-    "terngrad | adaptive",
     "blockwise8 | rans",
-    "blockwise8 | adaptive",
     "codebook(4) | rans",
-    "codebook(4) | adaptive",
     "bounded(0.01) | rans",
-    "bounded(0.01) | adaptive",
     "bounded(0.001) | rans",
-    "bounded(0.001) | adaptive",
 )
 
 KEYS = ("uplink_bytes", "header_bytes", "index_bytes", "value_bytes", "entropy_bytes")
@@ -68,7 +56,7 @@ Made by `python -m benchmarks.entropy` on {date}.
 Updates of {clients} clients in {rounds} rounds of federated averaging on scikit-learn's digits (one pass over
 80 images, SGD); bytes of a client's update, the mean over clients and rounds. The bound is headers as they
 are, indices at log2 C(n, k) bits, which is what sets of k of n entries take that are all equally likely, and
-values at the empirical entropy of their symbols (of `terngrad` of its elements), with scales as they are.
+values at the empirical entropy of their symbols, with scales as they are.
 What stands beyond it is what a code that knew all frequencies would save, which of a few symbols none can
 know; below it are codes that learn where entries stand, and how large their neighbours are.
 """

@@ -9,11 +9,9 @@
 
 #include "core/base/bytes_for.h"
 #include "core/base/scratch.h"
-#include "core/codes/adaptive/symbols.h"
 #include "core/codes/rans/rans.h"
 #include "core/codes/rans/symbol_frequencies.h"
 #include "core/codes/symbols/chunks.h"
-#include "core/codes/symbols/corrupt.h"
 #include "core/simd/level.h"
 
 namespace fedplug {
@@ -27,6 +25,10 @@ static_assert(kChunk % rans::kMostLanes == 0 && kChunk % 8 == 0);
 constexpr std::int64_t kManySymbols = 1 << 16;
 constexpr std::int64_t kStateBytes = 4;
 constexpr std::int64_t kWordBytes = 2;
+
+Status CorruptSymbols(const std::string& what) {
+  return {StatusCode::kDataLoss, "symbol code: " + what};
+}
 
 int LanesFor(std::int64_t count) {
   return count < kManySymbols ? 4 : rans::kMostLanes;
@@ -107,16 +109,6 @@ SymbolCounts Count(const std::uint8_t* packed, std::int64_t count, int bits,
   return counts.Sums();
 }
 
-// The packed symbols after `head`, uncoded.
-void WritePacked(const std::vector<std::uint8_t>& head,
-                 const std::uint8_t* packed, std::int64_t bytes,
-                 const CodePlace& place) {
-  const auto head_bytes = static_cast<std::int64_t>(head.size());
-  std::uint8_t* const code = place(head_bytes + bytes);
-  if (code == nullptr) return;
-  std::copy_n(packed, bytes, std::copy(head.begin(), head.end(), code));
-}
-
 // Writes `head`, the states and the words; writes nothing and returns false if
 // that takes `limit` bytes or more.
 bool WriteEncoded(const std::vector<std::uint8_t>& head,
@@ -149,17 +141,6 @@ bool WriteEncoded(const std::vector<std::uint8_t>& head,
 }
 
 }  // namespace
-
-bool FindSymbolForm(const std::string& name, SymbolForm* form) {
-  if (name == "rans") {
-    *form = SymbolForm::kRans;
-  } else if (name == "adaptive") {
-    *form = SymbolForm::kAdaptive;
-  } else {
-    return false;
-  }
-  return true;
-}
 
 Status CheckSymbols(std::int64_t count, std::int64_t bits) {
   if (bits < 1 || bits > 8) {
@@ -215,8 +196,7 @@ Status UnpackSymbols(const std::uint8_t* packed, std::int64_t count, int bits,
 }
 
 Status EncodeSymbols(const std::uint8_t* packed, std::int64_t bytes,
-                     std::int64_t count, int bits, SymbolForm form,
-                     const CodePlace& place) {
+                     std::int64_t count, int bits, const CodePlace& place) {
   if (Status status = CheckSymbols(count, bits); !status.ok()) return status;
   if (bytes != PackedSymbolBytes(count, bits)) {
     return {StatusCode::kInvalidArgument,
@@ -231,18 +211,6 @@ Status EncodeSymbols(const std::uint8_t* packed, std::int64_t bytes,
   SimdLevel level;
   if (Status status = FindSimdLevel(&level); !status.ok()) return status;
 
-  if (form == SymbolForm::kAdaptive) {
-    SymbolChunks chunks(level, count, bits);
-    const auto counts = Count(packed, count, bits, &chunks);
-    std::vector<std::uint8_t> code;
-    if (EncodeAdaptively(packed, count, bits, counts, &chunks, &code)) {
-      WritePacked({}, code.data(), static_cast<std::int64_t>(code.size()),
-                  place);
-    } else {
-      WritePacked({}, packed, bytes, place);
-    }
-    return {};
-  }
   if (count > 0) {
     SymbolChunks chunks(level, count, bits);
     const auto frequencies = FrequenciesOf(Count(packed, count, bits, &chunks));
@@ -254,26 +222,25 @@ Status EncodeSymbols(const std::uint8_t* packed, std::int64_t bytes,
       return {};
     }
   }
-  WritePacked({0}, packed, bytes, place);
+  if (std::uint8_t* const code = place(1 + bytes); code != nullptr) {
+    code[0] = 0;
+    std::copy_n(packed, bytes, code + 1);
+  }
   return {};
 }
 
 Status EncodeSymbols(const std::uint8_t* packed, std::int64_t bytes,
-                     std::int64_t count, int bits, SymbolForm form,
+                     std::int64_t count, int bits,
                      std::vector<std::uint8_t>* code) {
-  return EncodeSymbols(packed, bytes, count, bits, form,
-                       [code](std::int64_t length) {
-                         code->resize(static_cast<std::size_t>(length));
-                         return code->data();
-                       });
+  return EncodeSymbols(packed, bytes, count, bits, [code](std::int64_t length) {
+    code->resize(static_cast<std::size_t>(length));
+    return code->data();
+  });
 }
 
 Status CheckSymbolCode(const std::uint8_t* code, std::int64_t bytes,
-                       std::int64_t count, std::int64_t bits, SymbolForm form) {
+                       std::int64_t count, std::int64_t bits) {
   if (Status status = CheckSymbols(count, bits); !status.ok()) return status;
-  if (form == SymbolForm::kAdaptive) {
-    return CheckAdaptiveCode(bytes, count, static_cast<int>(bits));
-  }
   if (bytes < 1) return CorruptSymbols("it is empty");
   const std::int64_t packed_bytes =
       PackedSymbolBytes(count, static_cast<int>(bits));
@@ -297,21 +264,12 @@ Status CheckSymbolCode(const std::uint8_t* code, std::int64_t bytes,
 }
 
 Status DecodeSymbols(const std::uint8_t* code, std::int64_t bytes,
-                     std::int64_t count, int bits, SymbolForm form,
-                     std::uint8_t* packed) {
-  if (Status status = CheckSymbolCode(code, bytes, count, bits, form);
-      !status.ok()) {
+                     std::int64_t count, int bits, std::uint8_t* packed) {
+  if (Status status = CheckSymbolCode(code, bytes, count, bits); !status.ok()) {
     return status;
   }
   SimdLevel level;
   if (Status status = FindSimdLevel(&level); !status.ok()) return status;
-  if (form == SymbolForm::kAdaptive) {
-    if (bytes == PackedSymbolBytes(count, bits)) {
-      return CopyPacked(code, count, bits, packed);
-    }
-    SymbolChunks chunks(level, count, bits);
-    return DecodeAdaptively(code, bytes, bits, &chunks, packed);
-  }
   const std::int64_t table_bytes = code[0];
   if (table_bytes == 0) return CopyPacked(code + 1, count, bits, packed);
 

@@ -4,7 +4,7 @@
 // Symbols are numbers of b bits, 1 <= b <= 8. Packed, they are one after the
 // other, lowest bit first, and unused bits are 0.
 //
-// Layout of a code kRans of `count` symbols, integers little-endian:
+// Layout of a code of `count` symbols, integers little-endian:
 //   byte 0     0: the packed symbols follow as they are, which is what the
 //              encoder writes where the code would not be shorter. Otherwise t,
 //              and the rest is as follows
@@ -19,37 +19,7 @@
 // r - F; and where that is below 2^16, 65536 * x + the next word. In the end no
 // word is left, and every state is 2^16.
 //
-// kAdaptive needs no table: it learns how likely everything is. A code as long
-// as the packed symbols is these as they are; of a shorter one
-//   byte 0     the centre c
-//   then, for every 2^16 symbols and for the rest,
-//     3 bytes  the state, in [2^16, 2^24)
-//     the bytes that it takes in
-// Of a symbol s goes the distance d = s - c, modulo 2^b in [-2^(b-1), 2^(b-1)).
-// Its class e is the number of bits of |d|. First come the bits "e is above 0",
-// "above 1" and so on until one is 0, or e is b; then, where 0 < e < b, whether
-// d is negative, and the bits of |d| after its first one, the highest first.
-// The last bits, from the third one on, are as likely as not and come at once;
-// every other has a context, for each class its own: of "above" there are three
-// for whether the classes of the two symbols before add up to 0, to 1 or 2, or
-// to more; of the second bit after the first there are two, for what the one
-// before it was. In a context p = 32768 and n = 0 at first.
-// A bit is 1 with the probability q of 4096, q = min(4080, max(16, p >> 4));
-// after it, with r = 131072 / (2 n + 3), (65536 - p) r >> 16 is added to p
-// where it was 1, p r >> 16 is taken away where it was 0, and n grows by 1 up
-// to 127. To take a bit out of a state x with r = x % 4096: it is 1 if r < q,
-// and x becomes q (x >> 12) + r; otherwise it is 0, and x becomes
-// (4096 - q) (x >> 12) + r - q. Of m bits that come at once the value is r >>
-// (12 - m), and x becomes 2^(12 - m) (x >> 12) + r % 2^(12 - m). Then, while x
-// is below 2^16, it becomes 256 x + the next byte. After the last of its
-// symbols it is 2^16, and contexts go on with what they learnt. The encoder's
-// centre is the first one with the smallest sum of classes. Of a byte there are
-// at most 2048 symbols.
-//
-// Sources: see rans.h; of learning, Moffat, Neal, Witten, "Arithmetic coding
-// revisited", ACM Trans. Inf. Syst. 1998; Marpe, Schwarz, Wiegand,
-// "Context-based adaptive binary arithmetic coding", IEEE Trans. Circuits Syst.
-// Video Technol. 2003.
+// Sources: see rans.h.
 #ifndef FEDPLUG_CORE_SYMBOL_CODE_H_
 #define FEDPLUG_CORE_SYMBOL_CODE_H_
 
@@ -61,11 +31,6 @@
 #include "core/base/status.h"
 
 namespace fedplug {
-
-enum class SymbolForm { kRans, kAdaptive };
-
-// By its name: "rans" or "adaptive"; false when it is none of them.
-bool FindSymbolForm(const std::string& name, SymbolForm* form);
 
 // Refuses bits that are not in [1, 8] and counts that are not in [0, 2^31).
 Status CheckSymbols(std::int64_t count, std::int64_t bits);
@@ -97,23 +62,21 @@ using CodePlace = std::function<std::uint8_t*(std::int64_t bytes)>;
 
 // Refuses (kInvalidArgument) what CheckSymbols does, another number of bytes
 // than PackedSymbolBytes says, and unused bits that are set. The code is never
-// longer than the packed symbols and one byte, of kAdaptive than these, and it
-// follows from the symbols alone. FindSimdLevel may refuse, too. Asks for the
-// code's place once, when its length is known; not where it refuses.
+// longer than the packed symbols and one byte, and it follows from the symbols
+// alone. FindSimdLevel may refuse, too. Asks for the code's place once, when
+// its length is known. Does not ask for it if it refuses.
 //
 // SHAPE:    packed[bytes]
 // THREADS:  the caller's only
 // COST:     two passes over the symbols: one counts them, or bytes that have
-//           whole ones, and one encodes them; and a copy of the code. Of
-//           kAdaptive that takes 30 to 90 times as long. Scratch memory is kept
-//           for the next call.
+//           whole ones, and one encodes them; and a copy of the code. Scratch
+//           memory is kept for the next call.
 Status EncodeSymbols(const std::uint8_t* packed, std::int64_t bytes,
-                     std::int64_t count, int bits, SymbolForm form,
-                     const CodePlace& place);
+                     std::int64_t count, int bits, const CodePlace& place);
 
 // The same; *code is replaced.
 Status EncodeSymbols(const std::uint8_t* packed, std::int64_t bytes,
-                     std::int64_t count, int bits, SymbolForm form,
+                     std::int64_t count, int bits,
                      std::vector<std::uint8_t>* code);
 
 // Refuses what CheckSymbols does, and (kDataLoss) bytes whose first byte or
@@ -123,7 +86,7 @@ Status EncodeSymbols(const std::uint8_t* packed, std::int64_t bytes,
 //
 // SHAPE: code[bytes]
 Status CheckSymbolCode(const std::uint8_t* code, std::int64_t bytes,
-                       std::int64_t count, std::int64_t bits, SymbolForm form);
+                       std::int64_t count, std::int64_t bits);
 
 // The inverse. Every byte is treated as hostile: what is not laid out in this
 // way for `count` symbols is kDataLoss, and nothing outside of `packed` is
@@ -132,11 +95,9 @@ Status CheckSymbolCode(const std::uint8_t* code, std::int64_t bytes,
 //
 // SHAPE:    code[bytes], packed[PackedSymbolBytes(count, bits)]
 // THREADS:  the caller's only
-// COST:     one look into a table of 16 KB per symbol; of kAdaptive five to ten
-//           bits that are taken out one by one
+// COST:     one look into a table of 16 KB per symbol
 Status DecodeSymbols(const std::uint8_t* code, std::int64_t bytes,
-                     std::int64_t count, int bits, SymbolForm form,
-                     std::uint8_t* packed);
+                     std::int64_t count, int bits, std::uint8_t* packed);
 
 }  // namespace fedplug
 

@@ -11,25 +11,16 @@
 namespace fedplug::python {
 namespace {
 
-SymbolForm FormCalled(const std::string& name) {
-  SymbolForm form;
-  if (!FindSymbolForm(name, &form)) {
-    ThrowUnlessOk({StatusCode::kInvalidArgument,
-                   "form is '" + name + "'; it must be rans or adaptive"});
-  }
-  return form;
-}
-
 // EncodeSymbols, with a `place` that is called with the GIL and allocates the
 // code.
 void EncodeSymbolsTo(const std::uint8_t* packed, std::int64_t bytes,
-                     std::int64_t count, std::int64_t bits, SymbolForm form,
+                     std::int64_t count, std::int64_t bits,
                      const CodePlace& place) {
   ThrowUnlessOk(CheckSymbols(count, bits));
   Status status;
   {
     const WithoutGil released;
-    status = EncodeSymbols(packed, bytes, count, static_cast<int>(bits), form,
+    status = EncodeSymbols(packed, bytes, count, static_cast<int>(bits),
                            [&](std::int64_t length) {
                              const WithGil taken;
                              return place(length);
@@ -40,12 +31,10 @@ void EncodeSymbolsTo(const std::uint8_t* packed, std::int64_t bytes,
 
 py::array_t<std::uint8_t> EncodeSymbolArray(const py::object& packed_object,
                                             std::int64_t count,
-                                            std::int64_t bits,
-                                            const std::string& name) {
-  const SymbolForm form = FormCalled(name);
+                                            std::int64_t bits) {
   const Flat packed = FlatArray(packed_object, "packed", DType::kUInt8);
   py::array_t<std::uint8_t> code;
-  EncodeSymbolsTo(packed.Read<std::uint8_t>(), packed.size, count, bits, form,
+  EncodeSymbolsTo(packed.Read<std::uint8_t>(), packed.size, count, bits,
                   [&](std::int64_t length) {
                     code = NewArrayOf<std::uint8_t>(length);
                     return code.mutable_data();
@@ -56,8 +45,7 @@ py::array_t<std::uint8_t> EncodeSymbolArray(const py::object& packed_object,
 // A container of the first bytes uncoded, and the code of the others.
 py::bytes FrameSymbols(const py::object& bytes_object, std::int64_t start,
                        std::int64_t count, std::int64_t bits,
-                       const std::string& name, const py::bytes& header) {
-  const SymbolForm form = FormCalled(name);
+                       const py::bytes& header) {
   const Flat bytes = FlatArray(bytes_object, "data", DType::kUInt8);
   if (start < 0 || start > bytes.size) {
     ThrowArgumentError("start is " + std::to_string(start) + ", and data has " +
@@ -65,7 +53,7 @@ py::bytes FrameSymbols(const py::object& bytes_object, std::int64_t start,
   }
   const auto* const data = bytes.Read<std::uint8_t>();
   std::optional<NewContainer> container;
-  EncodeSymbolsTo(data + start, bytes.size - start, count, bits, form,
+  EncodeSymbolsTo(data + start, bytes.size - start, count, bits,
                   [&](std::int64_t length) {
                     container.emplace(header, start + length);
                     return std::copy_n(data, start, container->body());
@@ -79,19 +67,17 @@ py::bytes FrameSymbols(const py::object& bytes_object, std::int64_t start,
 
 py::array_t<std::uint8_t> DecodeSymbolArray(const py::object& code_object,
                                             std::int64_t count,
-                                            std::int64_t bits,
-                                            const std::string& name) {
-  const SymbolForm form = FormCalled(name);
+                                            std::int64_t bits) {
   const Flat code = FlatArray(code_object, "code", DType::kUInt8);
   const auto* const bytes = code.Read<std::uint8_t>();
-  ThrowUnlessOk(CheckSymbolCode(bytes, code.size, count, bits, form));
+  ThrowUnlessOk(CheckSymbolCode(bytes, code.size, count, bits));
   const int width = static_cast<int>(bits);
   auto packed = NewArrayOf<std::uint8_t>(PackedSymbolBytes(count, width));
   std::uint8_t* const symbols = packed.mutable_data();
   Status status;
   {
     const WithoutGil released;
-    status = DecodeSymbols(bytes, code.size, count, width, form, symbols);
+    status = DecodeSymbols(bytes, code.size, count, width, symbols);
   }
   ThrowUnlessOk(status);
   return packed;
@@ -144,12 +130,11 @@ void RegisterSymbolCode(py::module_& module) {
   module.def("unpack_symbols", &Unpack, py::arg("packed"), py::arg("count"),
              py::arg("bits"));
   module.def("encode_symbols", &EncodeSymbolArray, py::arg("packed"),
-             py::arg("count"), py::arg("bits"), py::arg("form"));
+             py::arg("count"), py::arg("bits"));
   module.def("frame_symbols", &FrameSymbols, py::arg("data"), py::arg("start"),
-             py::arg("count"), py::arg("bits"), py::arg("form"),
-             py::arg("header"));
+             py::arg("count"), py::arg("bits"), py::arg("header"));
   module.def("decode_symbols", &DecodeSymbolArray, py::arg("code"),
-             py::arg("count"), py::arg("bits"), py::arg("form"));
+             py::arg("count"), py::arg("bits"));
 }
 
 }  // namespace fedplug::python

@@ -31,25 +31,23 @@ Bytes Pack(const Bytes& symbols, int bits) {
   return packed;
 }
 
-Bytes Encode(const Bytes& symbols, int bits,
-             SymbolForm form = SymbolForm::kRans) {
+Bytes Encode(const Bytes& symbols, int bits) {
   const Bytes packed = Pack(symbols, bits);
   Bytes code = {1, 2, 3};  // to be replaced
   const Status status = EncodeSymbols(packed.data(), SizeOf(packed),
-                                      SizeOf(symbols), bits, form, &code);
+                                      SizeOf(symbols), bits, &code);
   EXPECT_EQ(status.message(), "");
   return code;
 }
 
 // The code and the symbols lie in heap blocks of exactly their size, so that
 // the address sanitizer sees every step outside of them.
-Status Decode(const Bytes& code, std::int64_t count, int bits, Bytes* packed,
-              SymbolForm form = SymbolForm::kRans) {
+Status Decode(const Bytes& code, std::int64_t count, int bits, Bytes* packed) {
   Buffer<std::uint8_t> bytes(code, 0);
   Buffer<std::uint8_t> decoded(
       Bytes(static_cast<std::size_t>(PackedSymbolBytes(count, bits)), 0xaa), 0);
-  Status status = DecodeSymbols(bytes.data(), SizeOf(code), count, bits, form,
-                                decoded.data());
+  Status status =
+      DecodeSymbols(bytes.data(), SizeOf(code), count, bits, decoded.data());
   *packed = decoded.ToVector();
   return status;
 }
@@ -281,97 +279,6 @@ TEST(DecodeSymbols, SurvivesRandomBytesWithManyLanes) {
   }
 }
 
-constexpr SymbolForm kAdaptive = SymbolForm::kAdaptive;
-
-TEST(AdaptiveSymbols, AreDecodedAndNeverLongerThanPackedOnes) {
-  Random random(12);
-  for (int bits = 1; bits <= 8; ++bits) {
-    for (const std::int64_t count : {0, 1, 5, 40, 1025, 5000, 140000}) {
-      for (const double spread : {0.0, 0.4, 5.0, 1000.0}) {
-        const Bytes symbols = RandomSymbols(count, bits, spread, random);
-        const Bytes code = Encode(symbols, bits, kAdaptive);
-        EXPECT_TRUE(SizeOf(code) <= PackedSymbolBytes(count, bits));
-        Bytes decoded;
-        EXPECT_EQ(Decode(code, count, bits, &decoded, kAdaptive).message(), "");
-        EXPECT_EQ(decoded, Pack(symbols, bits));
-      }
-    }
-  }
-}
-
-TEST(AdaptiveSymbols, TakeTwoPercentMoreThanTheEntropyAtMostAndFiveBytes) {
-  Random random(13);
-  for (const int bits : {2, 4, 8}) {
-    for (const double spread : {0.3, 2.0, 20.0}) {
-      if (spread > (1 << bits)) continue;  // two peaks, at the ends
-      for (const std::int64_t count : {1000, 10000, 200000}) {
-        SCOPED_TRACE("bits " + std::to_string(bits) + ", spread " +
-                     std::to_string(spread) + ", count " +
-                     std::to_string(count));
-        const Bytes symbols = RandomSymbols(count, bits, spread, random);
-        // A count of a thousand knows its entropy no better than this.
-        const double learning = count < 10000 ? 0.03 * 1000 * bits / 8 : 5;
-        const double bytes =
-            std::min(EntropyBits(symbols) / 8,
-                     static_cast<double>(PackedSymbolBytes(count, bits)));
-        EXPECT_TRUE(
-            static_cast<double>(Encode(symbols, bits, kAdaptive).size()) <
-            1.02 * bytes + learning);
-      }
-    }
-  }
-}
-
-TEST(AdaptiveSymbols, SurviveEveryBitFlip) {
-  Random random(14);
-  for (const int bits : {2, 8}) {
-    const Bytes good =
-        Encode(RandomSymbols(400, bits, 0.3, random), bits, kAdaptive);
-    for (std::size_t bit = 0; bit < 8 * good.size(); ++bit) {
-      Bytes bad = good;
-      bad[bit / 8] =
-          static_cast<std::uint8_t>(bad[bit / 8] ^ (1u << (bit % 8)));
-      Bytes decoded;
-      const Status status = Decode(bad, 400, bits, &decoded, kAdaptive);
-      EXPECT_TRUE(status.ok() || status.code() == StatusCode::kDataLoss);
-    }
-  }
-}
-
-TEST(AdaptiveSymbols, RefuseForeignBlocks) {
-  Bytes decoded;
-  const auto message = [&](const Bytes& code, std::int64_t count, int bits) {
-    const Status status = Decode(code, count, bits, &decoded, kAdaptive);
-    EXPECT_TRUE(status.code() == StatusCode::kDataLoss);
-    return status.message();
-  };
-  EXPECT_EQ(Encode({1, 2, 3}, 2, kAdaptive), Bytes{0b111001});
-  Random random(15);
-  const Bytes good = Encode(RandomSymbols(200, 4, 0.7, random), 4, kAdaptive);
-  const auto changed = [&](std::size_t at, std::uint8_t byte) {
-    Bytes bad = good;
-    bad[at] = byte;
-    return bad;
-  };
-  EXPECT_EQ(message({1, 2, 3}, 200, 4),
-            "symbol code: 3 bytes cannot be a code of 200 symbols");
-  EXPECT_EQ(message(Bytes(6, 1), 1 << 30, 4),
-            "symbol code: 6 bytes cannot be a code of 1073741824 "
-            "symbols");
-  EXPECT_EQ(message({0x10}, 1, 4),
-            "symbol code: bits are set after its last symbol");
-  EXPECT_EQ(message(changed(0, 16), 200, 4),
-            "symbol code: its centre is no symbol");
-  EXPECT_EQ(message(changed(3, 0), 200, 4),
-            "symbol code: a state is below 2^16");
-  EXPECT_EQ(message(Bytes(good.begin(), good.end() - 1), 200, 4),
-            "symbol code: it ends before its symbols");
-  Bytes longer = good;
-  longer.push_back(0);
-  EXPECT_EQ(message(longer, 200, 4),
-            "symbol code: it does not end with its symbols");
-}
-
 TEST(DecodeSymbols, NamesTheFault) {
   Bytes decoded;
   const auto message = [&](const Bytes& code, std::int64_t count, int bits) {
@@ -408,26 +315,22 @@ TEST(DecodeSymbols, NamesTheFault) {
 
 TEST(EncodeSymbols, AsksOnceForItsPlaceAndNeedsNone) {
   Random random(7);
-  for (const auto form : {SymbolForm::kRans, SymbolForm::kAdaptive}) {
-    for (const double spread : {0.5, 100.0}) {
-      const Bytes symbols = RandomSymbols(1000, 4, spread, random);
-      const Bytes packed = Pack(symbols, 4);
-      const std::int64_t length = SizeOf(Encode(symbols, 4, form));
-      int asked = 0;
-      const auto nowhere = [&](std::int64_t bytes) -> std::uint8_t* {
-        ++asked;
-        EXPECT_EQ(bytes, length);
-        return nullptr;
-      };
-      EXPECT_TRUE(
-          EncodeSymbols(packed.data(), SizeOf(packed), 1000, 4, form, nowhere)
-              .ok());
-      EXPECT_EQ(asked, 1);
-      EXPECT_FALSE(
-          EncodeSymbols(packed.data(), SizeOf(packed), 1001, 4, form, nowhere)
-              .ok());
-      EXPECT_EQ(asked, 1);
-    }
+  for (const double spread : {0.5, 100.0}) {
+    const Bytes symbols = RandomSymbols(1000, 4, spread, random);
+    const Bytes packed = Pack(symbols, 4);
+    const std::int64_t length = SizeOf(Encode(symbols, 4));
+    int asked = 0;
+    const auto nowhere = [&](std::int64_t bytes) -> std::uint8_t* {
+      ++asked;
+      EXPECT_EQ(bytes, length);
+      return nullptr;
+    };
+    EXPECT_TRUE(
+        EncodeSymbols(packed.data(), SizeOf(packed), 1000, 4, nowhere).ok());
+    EXPECT_EQ(asked, 1);
+    EXPECT_FALSE(
+        EncodeSymbols(packed.data(), SizeOf(packed), 1001, 4, nowhere).ok());
+    EXPECT_EQ(asked, 1);
   }
 }
 

@@ -39,8 +39,7 @@ _READS = ("decode", "from_wire")
 _INDEX_BYTES = 5
 _SYMBOL_BYTES = 2
 _WIDE_SYMBOL_BYTES = 6
-_TRIT_SYMBOL_BYTES = 10
-"""Temporary bytes per value while decoding: for its index, its symbol, and a symbol of base-3 digits."""
+"""Temporary bytes per value while decoding: for its index, its symbol, and a symbol of two parts."""
 
 _WIDE_INDEX_BYTES = 8
 
@@ -136,8 +135,6 @@ class _PipelineReader(PayloadReader):
         if coder is not None:
             symbols = form.values.quantizer.symbols(count, spec.dtype)
             assert symbols is not None  # `value_coder` has seen it
-            if symbols.trits and coder.takes_trits:
-                peak += count * _TRIT_SYMBOL_BYTES
             more = _WIDE_SYMBOL_BYTES if symbols.bits > BYTE_BITS else 0
             peak += int(symbols.number) * (_SYMBOL_BYTES + more) + body.size
         return peak + count * (itemsize + form.values.capabilities.decode_copies * wide)

@@ -18,7 +18,7 @@ from fedplug.encoders.base import State
 from fedplug.encoders.sparsity import Sparsity
 from fedplug.ops.donation import donate_residuals
 from fedplug.ops.scatter import add_selected
-from fedplug.ops.types import Array, DType, IndexForm, Spec, SymbolForm
+from fedplug.ops.types import Array, DType, IndexForm, Spec
 from fedplug.registry.component import Component
 from fedplug.registry.specs import Capabilities
 
@@ -129,13 +129,11 @@ class PackedSymbols(NamedTuple):
         number: Number of symbols.
         bits: Bits per symbol, 1 to 16; packed one after the other, the lowest bit first. Symbols of more than
             8 bits are in two parts: their lowest ``bits - 8`` bits, packed, then their highest 8 bits.
-        trits: Number of base-3 digits in a symbol of 8 bits, the lowest digit first; 0 if there are none.
     """
 
     start: Array | int
     number: Array | int
     bits: int
-    trits: int = 0
 
 
 class CodedStage(Component):
@@ -221,13 +219,6 @@ class EntropyCoder(_Coder):
 
     wire_id: ClassVar[str]
     """The name of the frozen layout of `encode`, such as ``"rans/1"``; a part of the pipeline's wire id."""
-
-    kernel_form: ClassVar[SymbolForm | None] = None
-    """The form of `fedplug.ops.encode_symbols` that writes its codes, if there is one: kernels then write the
-    code together with the rest of the payload. Default: None."""
-
-    takes_trits: ClassVar[bool] = False
-    """Whether it codes the base-3 digits of a symbol, 2 bits each, instead of the symbol's 8 bits."""
 
     @abc.abstractmethod
     def encode(self, packed: Array, count: Array | int, bits: int) -> Array:

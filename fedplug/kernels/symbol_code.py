@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal, TypeAlias
+from typing import TYPE_CHECKING
 
 from fedplug import _kernels
 from fedplug.kernels.arguments import whole
@@ -12,8 +12,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 __all__ = ["decode_symbols", "encode_symbols", "frame_symbols", "pack_symbols", "unpack_symbols"]
-
-SymbolForm: TypeAlias = Literal["rans", "adaptive"]
 
 
 def pack_symbols(symbols: NDArray[np.uint8], bits: int) -> NDArray[np.uint8]:
@@ -52,9 +50,7 @@ def unpack_symbols(packed: NDArray[np.uint8], count: int, bits: int) -> NDArray[
     return _kernels.unpack_symbols(packed, whole("count", count), whole("bits", bits))
 
 
-def encode_symbols(
-    packed: NDArray[np.uint8], count: int, *, bits: int, form: SymbolForm = "rans"
-) -> NDArray[np.uint8]:
+def encode_symbols(packed: NDArray[np.uint8], count: int, *, bits: int) -> NDArray[np.uint8]:
     """Encodes symbols in about as many bits as their empirical entropy.
 
     docs/wire-format.md specifies the layout (Duda, arXiv:1311.2540; Giesen, arXiv:1402.3392).
@@ -64,22 +60,17 @@ def encode_symbols(
             last symbol are 0. ``[ceil(count * bits / 8)]`` uint8.
         count: Number of symbols; below 2**31.
         bits: Bits per symbol, 1 to 8.
-        form: ``"rans"`` writes a table of frequencies. ``"adaptive"`` learns them: it is shorter for few
-            symbols and for changing frequencies, and takes 30 to 90 times as long.
 
     Returns:
-        ``[bytes]`` uint8, at most one byte longer than ``packed``; never longer for ``"adaptive"``.
+        ``[bytes]`` uint8, at most one byte longer than ``packed``.
 
     Raises:
-        ArgumentError: ``packed`` cannot be used as an array or is not ``count`` symbols of ``bits`` bits, or
-            ``form`` is unknown.
+        ArgumentError: ``packed`` cannot be used as an array or is not ``count`` symbols of ``bits`` bits.
     """
-    return _kernels.encode_symbols(packed, whole("count", count), whole("bits", bits), form)
+    return _kernels.encode_symbols(packed, whole("count", count), whole("bits", bits))
 
 
-def frame_symbols(
-    data: NDArray[np.uint8], start: int, count: int, header: bytes, *, bits: int, form: SymbolForm = "rans"
-) -> bytes:
+def frame_symbols(data: NDArray[np.uint8], start: int, count: int, header: bytes, *, bits: int) -> bytes:
     """Writes the container of ``data``, with its bytes from ``start`` on encoded as symbols.
 
     One call for :func:`encode_symbols` and :func:`~fedplug.kernels.frame` of ``[data[:start], code]``, with
@@ -91,19 +82,16 @@ def frame_symbols(
         count: See :func:`encode_symbols`.
         header: See :func:`~fedplug.kernels.frame`.
         bits: See :func:`encode_symbols`.
-        form: See :func:`encode_symbols`.
 
     Raises:
         ArgumentError: ``start`` is not in ``data``, or :func:`encode_symbols` refuses the symbols.
     """
     return _kernels.frame_symbols(
-        data, whole("start", start), whole("count", count), whole("bits", bits), form, header
+        data, whole("start", start), whole("count", count), whole("bits", bits), header
     )
 
 
-def decode_symbols(
-    code: NDArray[np.uint8], count: int, *, bits: int, form: SymbolForm = "rans"
-) -> NDArray[np.uint8]:
+def decode_symbols(code: NDArray[np.uint8], count: int, *, bits: int) -> NDArray[np.uint8]:
     """Decodes symbols from untrusted bytes that :func:`encode_symbols` wrote.
 
     Many equal symbols have a short code, so ``count`` determines how much memory is allocated. It must come
@@ -113,14 +101,12 @@ def decode_symbols(
         code: ``[bytes]`` uint8.
         count: Number of symbols in the code.
         bits: Bits per symbol.
-        form: The form of the code.
 
     Returns:
         The packed symbols; ``[ceil(count * bits / 8)]`` uint8.
 
     Raises:
-        ArgumentError: ``code`` cannot be used as an array, ``count`` or ``bits`` is out of range, or ``form``
-            is unknown.
+        ArgumentError: ``code`` cannot be used as an array, or ``count`` or ``bits`` is out of range.
         PayloadError: The bytes are not a code of ``count`` symbols.
     """
-    return _kernels.decode_symbols(code, whole("count", count), whole("bits", bits), form)
+    return _kernels.decode_symbols(code, whole("count", count), whole("bits", bits))

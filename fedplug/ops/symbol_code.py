@@ -1,4 +1,4 @@
-"""Entropy codes of symbols of a few bits. docs/wire-format.md specifies the layouts."""
+"""Entropy codes of symbols of a few bits. docs/wire-format.md specifies the layout."""
 
 from __future__ import annotations
 
@@ -10,44 +10,36 @@ from fedplug import kernels
 from fedplug.kernels.arguments import whole_numbers
 from fedplug.ops import _tensorflow
 from fedplug.ops.dispatch import also_on
-from fedplug.ops.types import Array, SymbolForm
+from fedplug.ops.types import Array
 
 __all__ = ["decode_symbols", "encode_symbols"]
 
 
 @also_on(tensors=lambda: _tensorflow.symbol_code.encode_symbols)
-def encode_symbols(
-    packed: Any, count: Any, *, bits: Any, form: SymbolForm = "rans", lowering: str | None = None
-) -> Array:
+def encode_symbols(packed: Any, count: Any, *, bits: Any, lowering: str | None = None) -> Array:
     """Encodes symbols in about as many bits as their empirical entropy.
 
     Sources: Duda, "Asymmetric numeral systems", 2013 (arXiv 1311.2540); Giesen, "Interleaved entropy coders",
-    2014 (arXiv 1402.3392); for "adaptive", Moffat, Neal, Witten, "Arithmetic coding revisited", 1998.
+    2014 (arXiv 1402.3392).
 
     Args:
         packed: The packed symbols, lowest bit first; bits after the last symbol are 0.
             ``[ceil(count * bits / 8)]``, uint8.
         count: Number of symbols, below 2^31; integer scalar.
         bits: Bits per symbol, 1 to 8; integer scalar.
-        form: "rans" writes a table of frequencies; "adaptive" learns the frequencies from the symbols,
-            and has no reference.
         lowering: See `fedplug.ops`.
 
     Returns:
-        The code, at most one byte longer than ``packed``, and never longer for "adaptive"; ``[bytes]``,
-        uint8.
+        The code, at most one byte longer than ``packed``; ``[bytes]``, uint8.
 
     Raises:
         ArgumentError: ``bits`` is out of range, or ``packed`` is not ``count`` symbols.
-        LoweringError: On tensors, "adaptive" needs the compiled op, and it cannot be loaded.
     """
-    return kernels.encode_symbols(whole_numbers("packed", packed, np.uint8), count, bits=bits, form=form)
+    return kernels.encode_symbols(whole_numbers("packed", packed, np.uint8), count, bits=bits)
 
 
 @also_on(tensors=lambda: _tensorflow.symbol_code.decode_symbols)
-def decode_symbols(
-    code: Any, count: Any, *, bits: Any, form: SymbolForm = "rans", lowering: str | None = None
-) -> Array:
+def decode_symbols(code: Any, count: Any, *, bits: Any, lowering: str | None = None) -> Array:
     """Decodes symbols from untrusted bytes.
 
     Many equal symbols have a short code, so ``count`` determines how much memory is allocated. The caller
@@ -57,7 +49,6 @@ def decode_symbols(
         code: ``[bytes]``, uint8.
         count: Number of symbols, below 2^31; integer scalar.
         bits: Bits per symbol, 1 to 8; integer scalar.
-        form: The form of the code.
         lowering: See `fedplug.ops`.
 
     Returns:
@@ -65,6 +56,5 @@ def decode_symbols(
 
     Raises:
         PayloadError: The bytes are not a code of ``count`` symbols.
-        LoweringError: On tensors, "adaptive" needs the compiled op, and it cannot be loaded.
     """
-    return kernels.decode_symbols(whole_numbers("code", code, np.uint8), count, bits=bits, form=form)
+    return kernels.decode_symbols(whole_numbers("code", code, np.uint8), count, bits=bits)

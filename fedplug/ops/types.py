@@ -10,7 +10,6 @@ import numpy as np
 
 from fedplug.kernels.arguments import whole
 from fedplug.kernels.index_code import IndexForm
-from fedplug.kernels.symbol_code import SymbolForm
 from fedplug.kernels.topk import OnNonFinite
 from fedplug.kernels.value_code import ValueForm
 
@@ -30,7 +29,6 @@ __all__ = [
     "PackedValues",
     "Spec",
     "SumAndLargest",
-    "SymbolForm",
     "TakenFromSum",
     "TopK",
     "TopKMomentum",

@@ -205,14 +205,6 @@ def fedplug_encoders() -> list[EncoderSpec]:
             executes_on=EXECUTIONS,
         ),
         EncoderSpec(
-            name="adaptive",
-            target="fedplug.encoders.entropy_coders.adaptive:Adaptive",
-            summary="entropy coding with learned frequencies: fewer bytes than rans, but slower",
-            examples=("topk(0.3) | qsgd(8) | adaptive | rice", "qsgd(4) | adaptive"),
-            wire_id="adaptive/1",
-            executes_on=EXECUTIONS,
-        ),
-        EncoderSpec(
             name="rice",
             target="fedplug.encoders.index_coders.kernel_codes:Rice",
             summary="indices as Rice-coded gaps, the last stage of a pipeline",

@@ -94,7 +94,7 @@ def test_its_bytes_are_as_documented(rel, bits):
     x = np.random.default_rng(0).standard_normal(1000).astype(np.float32)
     code = Bounded(rel).encode(x, 0)
     assert len(code) == 4 + 2 * 4 + 125 * bits
-    start, number, of_each, _ = Bounded(rel).symbols(1000, x.dtype)
+    start, number, of_each = Bounded(rel).symbols(1000, x.dtype)
     assert (start, number, of_each) == (12, 1000, bits)
     assert Bounded.from_payload(code).encode(x, 0).tobytes() == code.tobytes()
 

@@ -36,8 +36,6 @@ CASES = [
     ("bounded(0.001, error_feedback=True) | rans", "float16"),
     ("topk(0.3) | bounded(0.01) | rans", "float32"),
     ("bfp(5, block_size=16) | rans", "float32"),
-    ("qsgd(8, block_size=16) | adaptive", "float32"),
-    ("topk(0.3) | terngrad | adaptive", "float16"),
     ("topk(0.3) | bfp(4) | gaps", "bfloat16"),
     ("ef21('topk(0.3)')", "float32"),
     ("ef21('topk(0.3)')", "bfloat16"),

@@ -18,7 +18,7 @@ ENCODERS = [
     "topk(count=1) | qsgd(4, block_size=16) | rans",
     "topk(count=2) | float16",
     "topk(count=2) | sign | rice",
-    "topk(count=2) | terngrad | adaptive",
+    "topk(count=2) | qsgd(2) | rans",
     "topk(count=2) | codebook(2)",
     "topk(count=3, chunk=16) | bfp(4) | gaps",
     "threshold(5)",

@@ -1,4 +1,4 @@
-"""The codes of packed symbols. csrc/tests/symbol_code_test.cc checks the layout of "rans" and the lengths."""
+"""The codes of packed symbols. csrc/tests/symbol_code_test.cc checks the layout and the lengths."""
 
 from __future__ import annotations
 
@@ -21,18 +21,12 @@ def unpacked(data, count, bits):
     return (lowest_first << np.arange(bits, dtype=np.uint8)).sum(axis=1).tolist()
 
 
-def encode(symbols, bits, form="rans"):
-    return kernels.encode_symbols(packed(symbols, bits), len(symbols), bits=bits, form=form)
+def encode(symbols, bits):
+    return kernels.encode_symbols(packed(symbols, bits), len(symbols), bits=bits)
 
 
-def decode(code, count, bits, form="rans"):
-    return unpacked(kernels.decode_symbols(code, count, bits=bits, form=form), count, bits)
-
-
-def entropy(symbols):
-    """The empirical entropy in bits per symbol."""
-    shares = np.unique(symbols, return_counts=True)[1] / len(symbols)
-    return -np.sum(shares * np.log2(shares))
+def decode(code, count, bits):
+    return unpacked(kernels.decode_symbols(code, count, bits=bits), count, bits)
 
 
 def levels(count, bits, spread, seed=0):
@@ -42,61 +36,6 @@ def levels(count, bits, spread, seed=0):
     return np.clip(np.rint(normal), 0, top).astype(np.uint8)
 
 
-class LearntBits:
-    """Reads bits from an adaptive code as csrc/core/symbol_code.h specifies."""
-
-    def __init__(self, code):
-        self.bytes, self.contexts = iter(bytes(code)), {}
-
-    def begin(self):
-        self.state = sum(next(self.bytes) << 8 * place for place in range(3))
-
-    def take(self, start, share):
-        self.state = share * (self.state >> 12) + self.state % 4096 - start
-        while self.state < 65536:
-            self.state = self.state << 8 | next(self.bytes)
-
-    def bit(self, *context):
-        p, n = self.contexts.get(context, (32768, 0))
-        q, r = min(4080, max(16, p >> 4)), 131072 // (2 * n + 3)
-        is_one = self.state % 4096 < q
-        self.take(0 if is_one else q, q if is_one else 4096 - q)
-        p = p + ((65536 - p) * r >> 16) if is_one else p - (p * r >> 16)
-        self.contexts[context] = p, min(n + 1, 127)
-        return int(is_one)
-
-    def at_once(self, bits):
-        value = self.state % 4096 >> 12 - bits
-        self.take(value << 12 - bits, 1 << 12 - bits)
-        return value
-
-
-def read_adaptive_as_the_layout_says(code, count, bits):
-    if len(code) == len(packed(np.zeros(count), bits)):
-        return unpacked(code, count, bits)
-    reader, symbols, before = LearntBits(code[1:]), [], [0, 0]
-    for i in range(count):
-        if i % 65536 == 0:
-            reader.begin()
-        near = sum(before) > 0, sum(before) > 2
-        e = next((e for e in range(bits) if not reader.bit("above", near, e)), bits)
-        before = [before[1], e]
-        distance = 0 if e == 0 else -(2 ** (bits - 1))
-        if 0 < e < bits:
-            negative = reader.bit("sign", e)
-            first = [reader.bit("half", e)] if e > 1 else []
-            first += [reader.bit("quarter", e, *first)] if e > 2 else []
-            size = int("".join(map(str, [1, *first])), 2)
-            if e > 3:
-                size = size << e - 3 | reader.at_once(e - 3)
-            distance = -size if negative else size
-        symbols.append((int(code[0]) + distance) % 2**bits)
-        if i % 65536 == 65535 or i == count - 1:
-            assert reader.state == 65536
-    assert list(reader.bytes) == []
-    return symbols
-
-
 @st.composite
 def cases(draw):
     bits = draw(st.integers(1, 8))
@@ -104,34 +43,14 @@ def cases(draw):
     return draw(hnp.arrays(np.uint8, st.integers(0, 300), elements=st.integers(0, largest))), bits
 
 
-@given(cases(), st.sampled_from(["rans", "adaptive"]))
+@given(cases())
 @settings(deadline=None, max_examples=200)
-def test_a_code_decodes_to_the_symbols_it_was_made_of(case, form):
+def test_a_code_decodes_to_the_symbols_it_was_made_of(case):
     symbols, bits = case
-    code = encode(symbols, bits, form)
+    code = encode(symbols, bits)
     assert code.dtype == np.uint8
-    assert len(code) <= (form == "rans") + len(packed(symbols, bits))
-    assert decode(code, len(symbols), bits, form) == symbols.tolist()
-
-
-@pytest.mark.parametrize(
-    ("count", "bits", "spread"), [(700, 8, 9), (500, 4, 0.8), (300, 1, 0), (66_000, 2, 0.3)]
-)
-def test_an_adaptive_code_is_laid_out_as_specified(count, bits, spread):
-    symbols = levels(count, bits, spread)
-    code = encode(symbols, bits, "adaptive")
-    assert len(code) < len(packed(symbols, bits))
-    assert read_adaptive_as_the_layout_says(code, count, bits) == symbols.tolist()
-
-
-def test_neighbours_that_are_alike_take_less_than_their_entropy():
-    symbols = np.concatenate([levels(4000, 4, 0.4), levels(4000, 4, 2.5, seed=1)])
-    assert 8 * len(encode(symbols, 4, "adaptive")) / len(symbols) < 0.95 * entropy(symbols)
-
-
-def test_an_unknown_form_is_refused():
-    with pytest.raises(errors.ArgumentError, match="form is 'huffman'; it must be rans or adaptive"):
-        encode([1, 2], 4, "huffman")
+    assert len(code) <= 1 + len(packed(symbols, bits))
+    assert decode(code, len(symbols), bits) == symbols.tolist()
 
 
 def test_packed_symbols_are_counted_before_memory_is_taken_for_them():
@@ -155,16 +74,15 @@ def test_invalid_packed_symbols_are_not_encoded(data, count, bits, message):
         kernels.encode_symbols(np.uint8(data), count, bits=bits)
 
 
-@pytest.mark.parametrize("form", ["rans", "adaptive"])
 @pytest.mark.parametrize("bits", [1, 3, 4, 8])
 @pytest.mark.parametrize("count", [0, 1, 500, 70_000])
 @pytest.mark.parametrize("spread", [0.3, 1e6], ids=["shorter when coded", "not shorter"])
-def test_a_container_is_written_at_once_with_the_same_bytes(form, bits, count, spread):
+def test_a_container_is_written_at_once_with_the_same_bytes(bits, count, spread):
     head = np.arange(5, dtype=np.uint8)
     symbols = packed(levels(count, bits, spread), bits)
-    want = kernels.frame([head, kernels.encode_symbols(symbols, count, bits=bits, form=form)], b"header")
+    want = kernels.frame([head, kernels.encode_symbols(symbols, count, bits=bits)], b"header")
     data = np.concatenate([head, symbols])
-    assert kernels.frame_symbols(data, 5, count, b"header", bits=bits, form=form) == want
+    assert kernels.frame_symbols(data, 5, count, b"header", bits=bits) == want
 
 
 def test_no_container_is_written_for_invalid_symbols():

@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from fedplug import kernels, ops
-from fedplug.errors import LoweringError
 
 
 def packed(symbols, bits):
@@ -27,16 +26,13 @@ def cases(draw):
     return packed(symbols, bits), len(symbols), bits
 
 
-@pytest.mark.parametrize(
-    ("lowering", "form"), [("fused", "rans"), ("reference", "rans"), ("fused", "adaptive")]
-)
 @settings(deadline=None)
 @given(case=cases())
-def test_codes_are_those_of_the_kernel_and_come_back(lowering, form, case):
+def test_codes_are_those_of_the_kernel_and_come_back(lowering, case):
     data, count, bits = case
-    code = ops.encode_symbols(data, count, bits=bits, form=form, lowering=lowering)
-    assert code.numpy().tobytes() == kernels.encode_symbols(data, count, bits=bits, form=form).tobytes()
-    got = ops.decode_symbols(code, count, bits=bits, form=form, lowering=lowering)
+    code = ops.encode_symbols(data, count, bits=bits, lowering=lowering)
+    assert code.numpy().tobytes() == kernels.encode_symbols(data, count, bits=bits).tobytes()
+    got = ops.decode_symbols(code, count, bits=bits, lowering=lowering)
     assert got.numpy().tobytes() == data.tobytes()
 
 
@@ -53,13 +49,6 @@ def test_op_and_reference_refuse_the_same_codes_and_agree_on_the_rest(agree, cas
     code += data.draw(st.sampled_from([b"", b"", b"\0", b"\0\1"]))
     count = max(0, count + data.draw(st.sampled_from([0, 0, 0, 1, -1])))
     agree(ops.decode_symbols, np.frombuffer(bytes(code), np.uint8), count, bits=bits)
-
-
-def test_adaptive_codes_have_no_reference():
-    data = np.zeros(2, np.uint8)
-    for op in (ops.encode_symbols, ops.decode_symbols):
-        with pytest.raises(LoweringError, match=r"entropy coder 'adaptive' .* compiled op.* or use 'rans'"):
-            op(data, 4, bits=4, form="adaptive", lowering="reference")
 
 
 def test_it_works_in_a_graph_with_shapes_known_only_when_run(lowering):

@@ -76,8 +76,7 @@ std::optional<std::vector<T>> ValuesOf(Bytes code, std::int64_t count,
     if (code.size() < begin ||
         !fedplug::DecodeSymbols(code.data() + begin,
                                 static_cast<std::int64_t>(code.size() - begin),
-                                count, bits, fedplug::SymbolForm::kRans,
-                                packed.data())
+                                count, bits, packed.data())
              .ok()) {
       return {};
     }

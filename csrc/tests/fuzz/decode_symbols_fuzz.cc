@@ -13,10 +13,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data,
                                       std::size_t size) {
   using fedplug::testing::Require;
   fedplug::testing::FuzzInput input(data, size);
-  const auto kind = input.Take<std::uint8_t>();
-  const int bits = 1 + kind % 8;
-  const auto form =
-      kind < 128 ? fedplug::SymbolForm::kRans : fedplug::SymbolForm::kAdaptive;
+  const int bits = 1 + input.Take<std::uint8_t>() % 8;
   const auto what = input.Take<std::uint8_t>();
   std::int64_t count = input.Take<std::uint16_t>() % 512;
   if (what % 8 == 0) count += kManySymbols;
@@ -33,7 +30,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data,
     }
     Require(fedplug::EncodeSymbols(packed.data(),
                                    static_cast<std::int64_t>(packed.size()),
-                                   count, bits, form, &code)
+                                   count, bits, &code)
                 .ok(),
             "packed symbols can be encoded");
     Require(code.size() <= 1 + packed.size(), "a code is never much longer");
@@ -47,7 +44,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data,
   std::vector<std::uint8_t> packed(packed_bytes);
   if (!fedplug::DecodeSymbols(code.data(),
                               static_cast<std::int64_t>(code.size()), count,
-                              bits, form, packed.data())
+                              bits, packed.data())
            .ok()) {
     return 0;
   }
@@ -62,13 +59,13 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data,
   std::vector<std::uint8_t> again;
   Require(fedplug::EncodeSymbols(packed.data(),
                                  static_cast<std::int64_t>(packed_bytes), count,
-                                 bits, form, &again)
+                                 bits, &again)
               .ok(),
           "what was decoded can be encoded");
   std::vector<std::uint8_t> same(packed_bytes);
   Require(fedplug::DecodeSymbols(again.data(),
                                  static_cast<std::int64_t>(again.size()), count,
-                                 bits, form, same.data())
+                                 bits, same.data())
               .ok(),
           "what was encoded can be decoded");
   Require(same == packed, "symbols come back");

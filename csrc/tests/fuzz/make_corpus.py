@@ -89,11 +89,9 @@ def index_codes():
 def symbols():
     """A code of few and of many different symbols."""
     count, levels = 100, {1: [1] * 13, 4: [0x10, 0x00] * 25, 8: list(range(100))}
-    for form, kind in {"rans": 0, "adaptive": 128}.items():
-        for bits, packed in levels.items():
-            code = kernels.encode_symbols(np.array(packed, np.uint8), count, bits=bits, form=form)
-            name = f"bits{bits}" if form == "rans" else f"{form}-bits{bits}"
-            yield name, struct.pack("<BBH", kind + bits - 1, 1, count) + bytes(code)
+    for bits, packed in levels.items():
+        code = kernels.encode_symbols(np.array(packed, np.uint8), count, bits=bits)
+        yield f"bits{bits}", struct.pack("<BBH", bits - 1, 1, count) + bytes(code)
 
 
 def sparse_bodies():

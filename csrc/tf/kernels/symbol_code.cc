@@ -3,7 +3,6 @@
 #include "core/symbol_code.h"
 
 #include <cstdint>
-#include <string>
 
 #include "tensorflow/core/framework/op_kernel.h"
 #include "tf/kernels/inputs.h"
@@ -14,23 +13,8 @@ namespace fedplug {
 namespace {
 
 using tensorflow::OpKernel;
-using tensorflow::OpKernelConstruction;
 using tensorflow::OpKernelContext;
 using tensorflow::Tensor;
-using tensorflow::errors::InvalidArgument;
-
-class SymbolCodeOp : public OpKernel {
- public:
-  explicit SymbolCodeOp(OpKernelConstruction* context) : OpKernel(context) {
-    std::string name;
-    OP_REQUIRES_OK(context, context->GetAttr("form", &name));
-    OP_REQUIRES(context, FindSymbolForm(name, &form_),
-                InvalidArgument("no symbol code is called ", name));
-  }
-
- protected:
-  SymbolForm form_;
-};
 
 // The bytes are input 0.
 tensorflow::Status ReadSizes(OpKernelContext* context, std::int64_t* count,
@@ -40,9 +24,9 @@ tensorflow::Status ReadSizes(OpKernelContext* context, std::int64_t* count,
   return ReadBits(context->input(2), bits);
 }
 
-class EncodeSymbolsOp : public SymbolCodeOp {
+class EncodeSymbolsOp : public OpKernel {
  public:
-  using SymbolCodeOp::SymbolCodeOp;
+  using OpKernel::OpKernel;
 
   void Compute(OpKernelContext* context) override {
     std::int64_t count;
@@ -55,17 +39,16 @@ class EncodeSymbolsOp : public SymbolCodeOp {
       allocated = AllocateOutput(context, 0, {bytes}, &code);
       return allocated.ok() ? code->flat<std::uint8_t>().data() : nullptr;
     };
-    OP_REQUIRES_OK(
-        context, ToTensorFlow(EncodeSymbols(packed.flat<std::uint8_t>().data(),
-                                            packed.NumElements(), count, bits,
-                                            form_, place)));
+    OP_REQUIRES_OK(context, ToTensorFlow(EncodeSymbols(
+                                packed.flat<std::uint8_t>().data(),
+                                packed.NumElements(), count, bits, place)));
     OP_REQUIRES_OK(context, allocated);
   }
 };
 
-class DecodeSymbolsOp : public SymbolCodeOp {
+class DecodeSymbolsOp : public OpKernel {
  public:
-  using SymbolCodeOp::SymbolCodeOp;
+  using OpKernel::OpKernel;
 
   void Compute(OpKernelContext* context) override {
     std::int64_t count;
@@ -74,14 +57,14 @@ class DecodeSymbolsOp : public SymbolCodeOp {
     const Tensor& code = context->input(0);
     const std::uint8_t* const bytes = code.flat<std::uint8_t>().data();
     const std::int64_t length = code.NumElements();
-    OP_REQUIRES_OK(context, ToTensorFlow(CheckSymbolCode(bytes, length, count,
-                                                         bits, form_)));
+    OP_REQUIRES_OK(context,
+                   ToTensorFlow(CheckSymbolCode(bytes, length, count, bits)));
     Tensor* packed;
     OP_REQUIRES_OK(
         context,
         AllocateOutput(context, 0, {PackedSymbolBytes(count, bits)}, &packed));
     OP_REQUIRES_OK(context, ToTensorFlow(DecodeSymbols(
-                                bytes, length, count, bits, form_,
+                                bytes, length, count, bits,
                                 packed->flat<std::uint8_t>().data())));
   }
 };

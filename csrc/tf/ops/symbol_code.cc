@@ -22,7 +22,6 @@ REGISTER_OP("Fedplug>EncodeSymbols")
     .Input("packed: uint8")
     .Input("count: int64")
     .Input("bits: int64")
-    .Attr("form: {'rans', 'adaptive'} = 'rans'")
     .Output("code: uint8")
     .SetShapeFn(BytesToBytesShape);
 
@@ -30,7 +29,6 @@ REGISTER_OP("Fedplug>DecodeSymbols")
     .Input("code: uint8")
     .Input("count: int64")
     .Input("bits: int64")
-    .Attr("form: {'rans', 'adaptive'} = 'rans'")
     .Output("packed: uint8")
     .SetShapeFn(BytesToBytesShape);
 

@@ -6,7 +6,7 @@ from typing import ClassVar
 
 from fedplug import ops
 from fedplug.encoders.stages import EntropyCoder
-from fedplug.ops.types import Array, SymbolForm
+from fedplug.ops.types import Array
 from fedplug.registry.specs import EXECUTIONS, Capabilities
 
 __all__ = ["Rans"]
@@ -31,7 +31,6 @@ class Rans(EntropyCoder):
 
     name: ClassVar[str] = "rans"
     wire_id: ClassVar[str] = "rans/1"
-    kernel_form: ClassVar[SymbolForm] = "rans"
 
     @property
     def capabilities(self) -> Capabilities:

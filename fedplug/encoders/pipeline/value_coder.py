@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from fedplug import kernels, ops
 from fedplug.encoders.base import Payload
-from fedplug.encoders.entropy_coders.trits import TRIT_BITS, joined_trits, split_trits
+from fedplug.encoders.entropy_coders.rans import Rans
 from fedplug.encoders.optional import ContainerQuantizer, DeviceQuantizer
 from fedplug.encoders.stages import EntropyCoder, PackedSymbols, Quantizer
 from fedplug.ops.device_array import DeviceArray
@@ -136,10 +136,10 @@ class ValueCoder:
         coder = self.entropy_coder
         if coder is None:
             return kernels.frame(code, header)
-        start, number, bits, trits = self._symbols(count, dtype)
-        if coder.kernel_form is None or (trits and coder.takes_trits) or bits > BYTE_BITS:
+        start, number, bits = self._symbols(count, dtype)
+        if type(coder) is not Rans or bits > BYTE_BITS:
             return kernels.frame(self._shortened(code, count, dtype), header)
-        return kernels.frame_symbols(code, start, number, header, bits=bits, form=coder.kernel_form)
+        return kernels.frame_symbols(code, start, number, header, bits=bits)
 
     def from_bytes(self, data: Array, count: Array | int, dtype: DType) -> Payload:
         """Returns the payload of ``count`` values; refuses what entropy coder and quantizer refuse."""
@@ -159,18 +159,15 @@ class ValueCoder:
     def entropy_bytes(self, data: Array, count: Array | int, dtype: DType) -> Array:
         """Returns the size that an ideal entropy coder would reach for ``count`` values; a float64 scalar.
 
-        It is the empirical entropy of the quantizer's symbols, or of their base-3 digits, and the size of the
-        bytes before them. Without symbols it is the size of all bytes.
+        It is the empirical entropy of the quantizer's symbols and the size of the bytes before them. Without
+        symbols it is the size of all bytes.
         """
         code = self._restored(data, count, dtype)
         symbols = self.quantizer.symbols(count, dtype)
         if symbols is None:
             return ops.astype(ops.size(code), "float64")
-        start, number, bits, trits = symbols
-        packed = code[start:]
-        if trits:
-            packed, number, bits = split_trits(packed, number, trits), number * trits, TRIT_BITS
-        return ops.astype(start, "float64") + ops.symbol_bits(packed, number, bits) / 8
+        start, number, bits = symbols
+        return ops.astype(start, "float64") + ops.symbol_bits(code[start:], number, bits) / 8
 
     @property
     def has_symbols(self) -> bool:
@@ -188,13 +185,13 @@ class ValueCoder:
             dtype: The dtype of the values.
         """
         code = self._restored(data, count, dtype)
-        start, number, bits, _ = self._symbols(count, dtype)
+        start, number, bits = self._symbols(count, dtype)
         packed = _packed(ops.take(_unpacked(code[start:], number, bits), places), bits)
         return ops.concat([code[:start], self._coded(packed, ops.size(places), bits)])
 
     def with_part(self, part: Array, places: Array, count: Array | int, dtype: DType) -> Array:
         """Returns ``count`` values: those at ``places`` from a `part`, the others undefined."""
-        start, number, bits, _ = self._symbols(count, dtype)
+        start, number, bits = self._symbols(count, dtype)
         with ops.require(
             ops.size(part) >= start, f"a part of a {self.wire_id} payload is too short for its head"
         ):
@@ -207,26 +204,18 @@ class ValueCoder:
     def _shortened(self, code: Array, count: Array | int, dtype: DType) -> Array:
         if self.entropy_coder is None:
             return code
-        start, number, bits, trits = self._symbols(count, dtype)
-        if trits and self.entropy_coder.takes_trits:
-            packed = split_trits(code[start:], number, trits)
-            coded = self.entropy_coder.encode(packed, number * trits, TRIT_BITS)
-        else:
-            coded = self._coded(code[start:], number, bits)
-        return ops.concat([code[:start], coded])
+        start, number, bits = self._symbols(count, dtype)
+        return ops.concat([code[:start], self._coded(code[start:], number, bits)])
 
     def _restored(self, data: Array, count: Array | int, dtype: DType) -> Array:
         if self.entropy_coder is None:
             return data
-        start, number, bits, trits = self._symbols(count, dtype)
+        start, number, bits = self._symbols(count, dtype)
         with ops.require(
             ops.size(data) >= start,
             f"a {self.wire_id} payload is too short for what comes before its symbols",
         ):
             head, code = data[:start], data[start:]
-        if trits and self.entropy_coder.takes_trits:
-            packed = self.entropy_coder.decode(code, number * trits, TRIT_BITS)
-            return ops.concat([head, joined_trits(packed, number, trits)])
         return ops.concat([head, self._symbols_in(code, number, bits)])
 
     def _coded(self, packed: Array, number: Array | int, bits: int) -> Array:

@@ -69,4 +69,4 @@ class TernGrad(ValueFormQuantizer):
 
     def symbols(self, count: Array | int, dtype: DType) -> PackedSymbols:
         """Returns where the bytes of five elements each are."""
-        return PackedSymbols(ops.itemsize(dtype), (count + _TRITS - 1) // _TRITS, 8, _TRITS)
+        return PackedSymbols(ops.itemsize(dtype), (count + _TRITS - 1) // _TRITS, 8)

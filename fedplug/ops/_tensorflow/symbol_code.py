@@ -12,43 +12,30 @@ from fedplug.ops._tensorflow import loader
 from fedplug.ops._tensorflow.arguments import (
     as_bytes,
     as_int64,
-    refuse_without_op,
-    require_form,
     require_vectors,
 )
 from fedplug.ops.lowering import resolve_lowering
-from fedplug.ops.types import SymbolForm
 
 __all__ = ["decode_symbols", "encode_symbols"]
 
 
-def encode_symbols(
-    packed: Any, count: Any, *, bits: Any, form: SymbolForm = "rans", lowering: str | None = None
-) -> tf.Tensor:
+def encode_symbols(packed: Any, count: Any, *, bits: Any, lowering: str | None = None) -> tf.Tensor:
     packed = as_bytes("packed", packed)
     count = as_int64("count", count)
     require_vectors(packed=packed)
     bits = _checked_bits(bits)
-    require_form("symbol code", form, SymbolForm)
     if resolve_lowering(lowering) == "fused":
-        return loader.library().fedplug_encode_symbols(packed, count, bits, form=form)
-    if form == "adaptive":
-        refuse_without_op("entropy coder", form, instead="rans")
+        return loader.library().fedplug_encode_symbols(packed, count, bits)
     return reference.encode(packed, count, bits)
 
 
-def decode_symbols(
-    code: Any, count: Any, *, bits: Any, form: SymbolForm = "rans", lowering: str | None = None
-) -> tf.Tensor:
+def decode_symbols(code: Any, count: Any, *, bits: Any, lowering: str | None = None) -> tf.Tensor:
     code = as_bytes("code", code)
     count = as_int64("count", count)
     require_vectors(code=code)
     bits = _checked_bits(bits)
-    require_form("symbol code", form, SymbolForm)
     if resolve_lowering(lowering) == "fused":
-        return loader.library().fedplug_decode_symbols(code, count, bits, form=form)
-    if form == "adaptive":
-        refuse_without_op("entropy coder", form, instead="rans")
+        return loader.library().fedplug_decode_symbols(code, count, bits)
     return reference.decode(code, count, bits)
 
 

@@ -24,7 +24,6 @@ EXPRESSIONS = [
     "qsgd(3)",
     "qsgd(8) | rans",
     "sign",
-    "terngrad | adaptive",
     "bfp(4) | rans",
     "float16",
     "blockwise8",

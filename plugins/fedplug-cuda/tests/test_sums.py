@@ -43,7 +43,6 @@ def bits(arrays):
         "topk(0.1) | qsgd(8)",
         "qsgd(4) | rans",
         "sign",
-        "terngrad | adaptive",
         "bfp(5)",
         "float16",
         "bfloat16",

@@ -46,9 +46,9 @@ void AppendRanks(const std::int32_t* ranks, std::int64_t count,
     for (std::int64_t i = 0; i < count; ++i) {
       index_codes::SetBit(bitmap.data(), ranks[i]);
     }
-    Require(EncodeSymbols(
-        bitmap.data(), static_cast<std::int64_t>(bitmap.size()),
-        SymbolsInBitmap(members, bits), bits, SymbolForm::kRans, &part));
+    Require(EncodeSymbols(bitmap.data(),
+                          static_cast<std::int64_t>(bitmap.size()),
+                          SymbolsInBitmap(members, bits), bits, &part));
   }
   AppendPart(part, code);
 }
@@ -73,7 +73,7 @@ Status ReadRanks(PartReader* code, std::int64_t count, std::int64_t members,
   ByteVector bitmap(static_cast<std::size_t>(BytesFor(members)));
   const Status status =
       DecodeSymbols(part.data, part.bytes, SymbolsInBitmap(members, form), form,
-                    SymbolForm::kRans, bitmap.data());
+                    bitmap.data());
   if (!status.ok()) return status;
   const auto bytes = static_cast<std::int64_t>(bitmap.size());
   index_codes::OnesReader ones(bitmap.data(), bytes);
@@ -104,7 +104,7 @@ void AppendSteps(const Word* steps, std::int64_t count, ByteVector* code) {
   numbers.Finish();
   ByteVector part;
   Require(EncodeSymbols(packed.data(), static_cast<std::int64_t>(packed.size()),
-                        count, bits, SymbolForm::kRans, &part));
+                        count, bits, &part));
   code->push_back(static_cast<std::uint8_t>(bits));
   AppendPart(part, code);
   AppendPart(low.Finish(), code);
@@ -120,8 +120,8 @@ Status ReadSteps(PartReader* code, std::int64_t count, Word* steps) {
   }
   if (bits < 1 || bits > 8) return Corrupt("steps are of an unknown form");
   ByteVector packed(static_cast<std::size_t>(PackedSymbolBytes(count, bits)));
-  const Status status = DecodeSymbols(coded.data, coded.bytes, count, bits,
-                                      SymbolForm::kRans, packed.data());
+  const Status status =
+      DecodeSymbols(coded.data, coded.bytes, count, bits, packed.data());
   if (!status.ok()) return status;
   index_codes::NumberReader numbers(
       packed.data(), static_cast<std::int64_t>(packed.size()), bits);

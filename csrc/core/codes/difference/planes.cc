@@ -27,8 +27,7 @@ ByteVector EncodePlanes(const std::uint8_t* words, std::int64_t n,
       plane[static_cast<std::size_t>(i)] = static_cast<std::uint8_t>(
           (rotated ? Rotated(word, 1) : word) >> shift);
     }
-    const Status status =
-        EncodeSymbols(plane.data(), n, n, 8, SymbolForm::kRans, &part);
+    const Status status = EncodeSymbols(plane.data(), n, n, 8, &part);
     static_cast<void>(status);  // these are n symbols
     AppendPart(part, &code);
   }
@@ -43,8 +42,8 @@ Status DecodePlanes(Part code, std::int64_t n, bool rotated,
   for (int shift = 0; shift < kWordBits<Word>; shift += 8) {
     Part part;
     if (!reader.Next(&part)) return Corrupt("it ends before its planes");
-    const Status status = DecodeSymbols(part.data, part.bytes, n, 8,
-                                        SymbolForm::kRans, plane.data());
+    const Status status =
+        DecodeSymbols(part.data, part.bytes, n, 8, plane.data());
     if (!status.ok()) return status;
     for (std::int64_t i = 0; i < n; ++i) {
       const Word byte = plane[static_cast<std::size_t>(i)];

@@ -7,7 +7,7 @@
 #include <array>
 #include <cstdint>
 
-#include "core/codes/adaptive/bits.h"
+#include "core/codes/indices/learnt_bits.h"
 
 namespace fedplug::index_codes {
 

@@ -3,10 +3,10 @@
 #include <string>
 #include <vector>
 
-#include "core/codes/adaptive/bits.h"
 #include "core/codes/indices/bits.h"
 #include "core/codes/indices/forms.h"
 #include "core/codes/indices/gap_model.h"
+#include "core/codes/indices/learnt_bits.h"
 
 namespace fedplug::index_codes {
 namespace {

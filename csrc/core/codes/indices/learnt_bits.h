@@ -1,10 +1,10 @@
-// Bits with learnt probabilities, in a rANS code of one state, for the codes of
-// gaps and of symbols. The encoder works backwards, so a writer first records
-// the probabilities of all bits.
+// Bits with learnt probabilities, in a rANS code of one state, for kGaps. The
+// encoder works backwards, so a writer first records the probabilities of all
+// bits.
 //
 // Source: Duda, "Asymmetric numeral systems", 2013 (arXiv:1311.2540).
-#ifndef FEDPLUG_CORE_CODES_ADAPTIVE_BITS_H_
-#define FEDPLUG_CORE_CODES_ADAPTIVE_BITS_H_
+#ifndef FEDPLUG_CORE_CODES_INDICES_LEARNT_BITS_H_
+#define FEDPLUG_CORE_CODES_INDICES_LEARNT_BITS_H_
 
 #include <cstdint>
 #include <vector>
@@ -94,9 +94,10 @@ class Reader {
     return state_ >= kLowest;
   }
 
-  // Whether all bytes after the last state were read.
-  bool IsBack() const { return state_ == kLowest && !missed_; }
-  bool IsAtEnd() const { return IsBack() && next_ == end_; }
+  // Whether all bytes were read.
+  bool IsAtEnd() const {
+    return state_ == kLowest && !missed_ && next_ == end_;
+  }
   bool Missed() const { return missed_; }
 
   template <typename Model>
@@ -132,4 +133,4 @@ class Reader {
 
 }  // namespace fedplug::adaptive_bits
 
-#endif  // FEDPLUG_CORE_CODES_ADAPTIVE_BITS_H_
+#endif  // FEDPLUG_CORE_CODES_INDICES_LEARNT_BITS_H_
