@@ -44,7 +44,6 @@ class Walk(NamedTuple):
 SUM, READ = Walk(2, 1), Walk(1, 0)
 ENCODERS = {
     "qsgd(8)": [READ],
-    "terngrad": [READ],
     "topk(0.01)": [SUM],
     "threshold(2.5758)": [SUM],
     "randomk(0.01, error_feedback=True)": [SUM],
@@ -76,7 +75,7 @@ It is encoded by `Codec.encode`, with the container.
 | --- | --- | ---: | ---: | ---: |
 {encoders}
 
-What is above the floor: `qsgd` and `terngrad` draw a random word for every element, which takes a core longer
+What is above the floor: `qsgd` draws a random word for every element, which takes a core longer
 than to read it. Selections look at a sample first, and at the end gather, code and check what they send. An
 encoder that may refuse an update must not write over its residual before it has seen all, and so writes it
 elsewhere: the loop "past the caches" is the bound of `randomk`. `sign` walks several

@@ -41,7 +41,7 @@ ENCODERS = (
     "qsgd(8) | rans",
     "qsgd(4) | rans",
     "qsgd(2) | rans",
-    "blockwise8 | rans",
+    "qsgd(8, block_size=256, rounding='nearest') | rans",
     "codebook(4) | rans",
     "bounded(0.01) | rans",
     "bounded(0.001) | rans",

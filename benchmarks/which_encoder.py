@@ -28,7 +28,7 @@ HIDDEN = 512
 ENCODERS = (
     "identity",
     "bfloat16",
-    "blockwise8",
+    "qsgd(8, block_size=256, rounding='nearest')",
     "qsgd(8)",
     "qsgd(4) | rans",
     "bounded(0.02) | rans",

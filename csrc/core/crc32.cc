@@ -74,9 +74,6 @@ std::uint32_t UpdateBySlicing(std::uint32_t crc, const std::uint8_t* data,
 // Below this size, waking a thread takes longer than its work.
 constexpr std::int64_t kSmallestTile = std::int64_t{1} << 19;
 
-// A size that stays in the second-level cache until it is visited.
-constexpr std::int64_t kPiece = 1 << 16;
-
 #if FEDPLUG_SIMD_X86
 
 #define FEDPLUG_TARGET_PCLMUL __attribute__((target("pclmul,sse4.1")))
@@ -207,29 +204,18 @@ std::uint32_t Crc32(const std::uint8_t* data, std::int64_t bytes) {
   return ~Update(0xffffffffu, data, bytes);
 }
 
-std::uint32_t Crc32(
-    const std::uint8_t* data, std::int64_t bytes, Parallel& parallel,
-    const std::function<void(std::int64_t begin, std::int64_t n)>& visit) {
-  const std::int64_t pieces = (bytes + kPiece - 1) / kPiece;
+std::uint32_t Crc32(const std::uint8_t* data, std::int64_t bytes,
+                    Parallel& parallel) {
   const int tiles = TileCount(bytes, kSmallestTile, parallel);
   std::vector<std::uint32_t> checksums(static_cast<std::size_t>(tiles));
-  const auto tile_of = [=](int t) {
-    const Range mine = TileOf(pieces, tiles, t);
-    return Range{kPiece * mine.begin, std::min(kPiece * mine.end, bytes)};
-  };
   parallel.Run(tiles, [&](int t) {
-    const Range mine = tile_of(t);
-    std::uint32_t crc = 0xffffffffu;
-    for (std::int64_t at = mine.begin; at < mine.end; at += kPiece) {
-      const std::int64_t n = std::min(kPiece, mine.end - at);
-      crc = Update(crc, data + at, n);
-      visit(at, n);
-    }
-    checksums[static_cast<std::size_t>(t)] = ~crc;
+    const Range mine = TileOf(bytes, tiles, t);
+    checksums[static_cast<std::size_t>(t)] =
+        Crc32(data + mine.begin, mine.end - mine.begin);
   });
   std::uint32_t crc = 0;
   for (int t = 0; t < tiles; ++t) {
-    const Range mine = tile_of(t);
+    const Range mine = TileOf(bytes, tiles, t);
     crc = MovedOver(mine.end - mine.begin, crc) ^
           checksums[static_cast<std::size_t>(t)];
   }

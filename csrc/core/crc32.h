@@ -4,7 +4,6 @@
 #define FEDPLUG_CORE_CRC32_H_
 
 #include <cstdint>
-#include <functional>
 
 #include "core/base/parallel.h"
 
@@ -16,14 +15,11 @@ namespace fedplug {
 // COST:     reads each byte once
 std::uint32_t Crc32(const std::uint8_t* data, std::int64_t bytes);
 
-// The same checksum. Calls visit(begin, n) once for each piece of the data,
-// while it is in the cache of the calling thread. Pieces begin at multiples of
-// 8 bytes.
+// The same checksum.
 //
 // THREADS: those of `parallel`, for bytes that are worth it
-std::uint32_t Crc32(
-    const std::uint8_t* data, std::int64_t bytes, Parallel& parallel,
-    const std::function<void(std::int64_t begin, std::int64_t n)>& visit);
+std::uint32_t Crc32(const std::uint8_t* data, std::int64_t bytes,
+                    Parallel& parallel);
 
 }  // namespace fedplug
 

@@ -58,25 +58,6 @@ void EncodeMean(const Job<T>& job, const T* values, Parallel& parallel,
   WriteScale(job, wide, 0, data);
 }
 
-// The checksum of all values and, in the same walk, their common scale, if
-// there is one; false if it is not finite.
-template <typename T>
-bool EncodeScaleAndCheck(const Job<T>& job, const T* values, Parallel& parallel,
-                         std::uint8_t* data, std::uint32_t* checksum) {
-  constexpr auto kBytes = static_cast<std::int64_t>(sizeof(T));
-  LargestOfThreads<WideOf<T>> largest;
-  *checksum =
-      Crc32(reinterpret_cast<const std::uint8_t*>(values), job.count * kBytes,
-            parallel, [&](std::int64_t begin, std::int64_t n) {
-              if (job.layout.per_block) return;
-              largest.Add(LargestKey(job, values + begin / kBytes, n / kBytes));
-            });
-  if (job.layout.per_block) return true;
-  if (!IsFiniteKey<WideOf<T>>(largest.key())) return false;
-  WriteScale(job, FromKey<WideOf<T>>(largest.key()), 0, data);
-  return true;
-}
-
 // Calls loop(i, length, scale) for the runs of values that share a scale which
 // is not 0, and fills in the levels of the others.
 template <typename T, typename Loop>
@@ -108,13 +89,8 @@ std::int64_t EncodeInRegisters(const Job<T>& job, const WideOf<T>* wide,
     EncodeRuns(job, data, first, whole, levels,
                [&](std::int64_t i, std::int64_t length, float scale) {
                  const std::int64_t draw = (first + i) / Philox::kWords;
-                 if (job.code.form == ValueForm::kQsgd) {
-                   loops.at_random(random, draw, wide + i, length, scale,
-                                   job.layout.top, levels + i);
-                 } else {
-                   loops.ternary(random, draw, wide + i, length, scale,
-                                 levels + i);
-                 }
+                 loops.at_random(random, draw, wide + i, length, scale,
+                                 job.layout.top, levels + i);
                });
     return whole;
   }
@@ -132,13 +108,8 @@ void EncodeAtRandom(const Job<T>& job, const WideOf<T>* wide,
             (n + kGroup - 1) / kGroup * philox::kGroup, noise.data());
   EncodeRuns(job, data, first, n, levels,
              [&](std::int64_t i, std::int64_t length, WideOf<T> scale) {
-               if (job.code.form == ValueForm::kQsgd) {
-                 loops.at_random(wide + i, noise.data() + i, length, scale,
-                                 job.layout.top, levels + i);
-               } else {
-                 loops.ternary(wide + i, noise.data() + i, length, scale,
-                               levels + i);
-               }
+               loops.at_random(wide + i, noise.data() + i, length, scale,
+                               job.layout.top, levels + i);
              });
 }
 
@@ -149,7 +120,7 @@ void EncodeLevels(const Job<T>& job, const WideOf<T>* wide, std::int64_t first,
                   const std::uint8_t* data, std::uint8_t* levels) {
   const auto& loops = job.level_loops;
   if (job.code.form == ValueForm::kSign) return loops.signs(wide, n, levels);
-  if (job.layout.at_random) {
+  if (job.code.form == ValueForm::kQsgd) {
     const std::int64_t done =
         EncodeInRegisters(job, wide, first, n, random, data, levels);
     if (done < n) {
@@ -161,7 +132,7 @@ void EncodeLevels(const Job<T>& job, const WideOf<T>* wide, std::int64_t first,
   const int top = job.layout.top;
   EncodeRuns(job, data, first, n, levels,
              [&](std::int64_t i, std::int64_t length, WideOf<T> scale) {
-               if (job.code.form == ValueForm::kBlockwise8) {
+               if (job.code.form == ValueForm::kNearest) {
                  loops.nearest(wide + i, length, scale, top, levels + i);
                } else {
                  loops.nearest_multiple(wide + i, length, 1 / scale, top,
@@ -179,9 +150,9 @@ bool EncodeScaled(const Job<T>& job, const T* values, std::uint64_t seed,
   std::uint32_t content = 0;
   if (job.code.form == ValueForm::kSign) {
     EncodeMean(job, values, parallel, data);
-  } else if (layout.at_random &&
-             !EncodeScaleAndCheck(job, values, parallel, data, &content)) {
-    return false;
+  } else if (job.code.form == ValueForm::kQsgd) {
+    content = Crc32(reinterpret_cast<const std::uint8_t*>(values),
+                    job.count * static_cast<std::int64_t>(sizeof(T)), parallel);
   }
   const Philox random(seed, content);
   const auto encode_chunk = [&](std::int64_t first, std::int64_t n) {
@@ -195,7 +166,7 @@ bool EncodeScaled(const Job<T>& job, const T* values, std::uint64_t seed,
     LevelChunk levels;
     PackedChunk packed;
     EncodeLevels(job, wide, first, n, random, data, levels.data());
-    PackLevels(job.code.form, layout, job.bit_loops, n, &levels, &packed);
+    PackLevels(layout, job.bit_loops, n, &levels, &packed);
     std::copy_n(packed.begin(), layout.LevelBytes(n),
                 data + layout.levels_at + layout.LevelBytes(first));
     return true;
@@ -204,7 +175,7 @@ bool EncodeScaled(const Job<T>& job, const T* values, std::uint64_t seed,
                      [&](std::int64_t first, std::int64_t n) {
                        return (!layout.per_block ||
                                EncodeScales(job, values, first, n, data)) &&
-                              ForEachChunk(layout, first, n, encode_chunk);
+                              ForEachChunk(first, n, encode_chunk);
                      });
 }
 
@@ -245,7 +216,7 @@ bool DecodeScaled(const Job<T>& job, const std::uint8_t* data,
   };
   return ForEachUnit(job.count, layout.Unit(), parallel,
                      [&](std::int64_t first, std::int64_t n) {
-                       return ForEachChunk(layout, first, n, decode_chunk);
+                       return ForEachChunk(first, n, decode_chunk);
                      });
 }
 

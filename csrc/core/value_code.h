@@ -9,10 +9,9 @@
 //   form        header           scale              levels, packed as
 //   kFloat16    -                -                  the value as binary16
 //   kBFloat16   -                -                  the value as bfloat16
-//   kBlockwise8 log2 block_size  largest in block   round(127 x / s), int8
-//   kQsgd       bits, log2 block_size  as above     L x / s at random, + L
+//   kQsgd       bits, log2 block_size  largest in block   L x / s at random, + L
+//   kNearest    as kQsgd, with L x / s rounded to nearest: the same layout
 //   kBfp        bits, log2 block_size  int16 e      round(x / 2^e), + L
-//   kTernGrad   -                largest of all     sign(x) or 0 at random
 //   kSign       -                mean magnitude     1 where x >= 0, else 0
 //
 // kBfp has a step in place of a scale, 2^e: e is the smallest for which the
@@ -62,11 +61,9 @@
 //
 // "Largest" means the largest magnitude, L is 2^(bits-1) - 1, and rounding is
 // to nearest, ties to even. "At random" rounds down, or up with the probability
-// of what is cut off (kTernGrad: the sign, with probability |x| / s), by noise
+// of what is cut off, by noise
 // from Philox with the seeds (`seed`, CRC-32 of the values). Levels of b bits
-// are one after the other, lowest bit first, and unused bits are 0; those of
-// kTernGrad are five a byte, the sum of (level + 1) * 3^i, filled up with
-// level 0. 16-bit values are widened to float first; quotients, products and
+// are one after the other, lowest bit first, and unused bits are 0. 16-bit values are widened to float first; quotients, products and
 // casts are each rounded once.
 //
 // Sources: the docstrings of the encoders of these names in fedplug/encoders.
@@ -84,9 +81,8 @@ namespace fedplug {
 enum class ValueForm {
   kFloat16,
   kBFloat16,
-  kBlockwise8,
   kQsgd,
-  kTernGrad,
+  kNearest,
   kSign,
   kCodebook,
   kBounded,
@@ -95,15 +91,14 @@ enum class ValueForm {
 
 struct ValueCode {
   ValueForm form;
-  int bits = 8;  // kQsgd and kBfp: 2 to 8; kCodebook: 1 to 8
-  // kQsgd, kBlockwise8 and kBfp: a power of two <= 2^20
+  int bits = 8;  // kQsgd, kNearest and kBfp: 2 to 8; kCodebook: 1 to 8
+  // kQsgd, kNearest and kBfp: a power of two <= 2^20
   std::int64_t block_size = 1;
   float relative = 0;  // kBounded: 2^-15 to 1/4
 };
 
-// Finds a form by its name: "float16", "bfloat16", "blockwise8", "qsgd",
-// "terngrad", "sign", "codebook", "bounded" or "bfp"; false if there is no such
-// form.
+// Finds a form by its name: "float16", "bfloat16", "qsgd", "nearest",
+// "sign", "codebook", "bounded" or "bfp"; false if there is no such form.
 bool FindValueForm(const std::string& name, ValueForm* form);
 
 // Refuses bits and block sizes out of range for the form, and counts outside

@@ -23,11 +23,10 @@ constexpr std::int64_t kHeadBytes = 256;  // arrived, and random at 64
 struct Workspace {
   Workspace(const ValueCode& code, std::int64_t count, std::int64_t value_bytes)
       : layout(LayoutOf(code, count, value_bytes)) {
-    const bool scaled = layout.at_random || layout.per_block;
-    const std::int64_t keys = scaled ? layout.scales : 0;
+    const std::int64_t keys = layout.per_block ? layout.scales : 0;
     zeros = AlignedBytes(kHeadBytes + keys * (value_bytes == 8 ? 8 : 4));
     bytes = zeros;
-    if (layout.at_random) {
+    if (code.form == ValueForm::kQsgd) {
       const std::int64_t words = (count * value_bytes + 3) / 4;
       bytes += AlignedBytes(4 * (words / checksum::kTile + 1));
     }
@@ -77,12 +76,10 @@ void QueueEncode(const Call<T>& call, ValueForm form, LaunchQueue* queue) {
       return QueueStep(values::Encode<T, ValueForm::kFloat16>{call}, queue);
     case ValueForm::kBFloat16:
       return QueueStep(values::Encode<T, ValueForm::kBFloat16>{call}, queue);
-    case ValueForm::kBlockwise8:
-      return QueueStep(values::Encode<T, ValueForm::kBlockwise8>{call}, queue);
     case ValueForm::kQsgd:
       return QueueStep(values::Encode<T, ValueForm::kQsgd>{call}, queue);
-    case ValueForm::kTernGrad:
-      return QueueStep(values::Encode<T, ValueForm::kTernGrad>{call}, queue);
+    case ValueForm::kNearest:
+      return QueueStep(values::Encode<T, ValueForm::kNearest>{call}, queue);
     case ValueForm::kSign:
       return QueueStep(values::Encode<T, ValueForm::kSign>{call}, queue);
     case ValueForm::kBfp:
@@ -134,7 +131,7 @@ Status EncodeValues(const ValueVector<T>& vector, const ValueCode& code,
   LaunchQueue queue(stream);
   queue.Zero(base, static_cast<std::size_t>(plan.zeros));
   queue.Zero(report, sizeof(*report));
-  if (plan.layout.at_random) {
+  if (code.form == ValueForm::kQsgd) {
     const values::Words<T> words{call};
     constexpr auto kBytes = static_cast<std::int64_t>(sizeof(T));
     QueueStep(checksum::Checksum<values::Words<T>, SeedRandom>(
@@ -143,9 +140,7 @@ Status EncodeValues(const ValueVector<T>& vector, const ValueCode& code,
                   reinterpret_cast<std::uint32_t*>(base), {random, seed}),
               &queue);
   }
-  if (plan.layout.at_random || plan.layout.per_block) {
-    QueueStep(values::Largest<T>{call}, &queue);
-  }
+  if (plan.layout.per_block) QueueStep(values::Largest<T>{call}, &queue);
   if (code.form == ValueForm::kSign) {
     QueueMean(&call, reinterpret_cast<double*>(base + plan.zeros), plan.sums,
               &queue);

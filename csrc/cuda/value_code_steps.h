@@ -29,10 +29,6 @@ using value_loops::WideOf;
 
 inline constexpr int kThreads = 256;
 
-// Values of a thread at a time.
-template <ValueForm kForm>
-inline constexpr int kLot = kForm == ValueForm::kTernGrad ? 20 : 8;
-
 // The type of keys that AtomicMax raises.
 template <typename T>
 using KeyOf = std::conditional_t<sizeof(T) == 8, std::uint64_t, std::uint32_t>;
@@ -44,7 +40,7 @@ struct Call {
   int bits;
   KeyOf<T>* largest;     // of every block; zero before the steps
   const double* mean;    // of kSign
-  const Philox* random;  // of forms at random
+  const Philox* random;  // of kQsgd
   std::uint8_t* data;
   ValueReport* report;  // zero before the steps
 
@@ -119,8 +115,8 @@ struct Largest {
     });
     // Blocks of values are powers of two; what is larger than a tile is not
     // divided.
-    const auto threads = static_cast<int>(
-        size > kTile || !call.layout.per_block ? kThreads : size / kEach);
+    const auto threads =
+        static_cast<int>(size > kTile ? kThreads : size / kEach);
     for (int distance = 1; distance < threads; distance *= 2) {
       block.Each([&](int thread) {
         if (thread % (2 * distance) != 0) return;
@@ -204,13 +200,11 @@ struct Halvings {
 // Header, scales and levels; the report, and the next residual.
 template <typename T, ValueForm kForm>
 struct Encode {
-  static constexpr int kEach = kLot<kForm>;
+  static constexpr int kEach = 8;  // values of a thread at a time
   static constexpr std::int64_t kTile = kThreads * kEach;
   static constexpr int kMostBytes = 16;  // of a lot
   static constexpr bool kCast =
       kForm == ValueForm::kFloat16 || kForm == ValueForm::kBFloat16;
-  static constexpr bool kAtRandom =
-      kForm == ValueForm::kQsgd || kForm == ValueForm::kTernGrad;
 
   struct Shared {
     std::uint8_t packed[kThreads * kMostBytes];
@@ -231,10 +225,8 @@ struct Encode {
       if (tile == 0 && thread == 0) WriteHead();
       const std::int64_t first = tile * kTile + thread * kEach;
       if (first >= call.vector.count) return;
-      // A lot is whole groups; not LevelBytes, which divides by a variable.
-      constexpr int kGroup = kForm == ValueForm::kTernGrad ? 5 : 8;
       std::uint8_t* const packed =
-          shared.packed + thread * (kEach / kGroup) * call.layout.group_bytes;
+          shared.packed + thread * call.layout.group_bytes;
       if constexpr (kCast) {
         CastLot(first, packed);
       } else {
@@ -316,15 +308,13 @@ struct Encode {
 
   FEDPLUG_HOST_DEVICE void QuantizeLot(std::int64_t first,
                                        std::uint8_t* packed) const {
-    constexpr std::uint8_t kFiller = kForm == ValueForm::kTernGrad ? 1 : 0;
-    std::uint8_t levels[kEach];
+    std::uint8_t levels[kEach] = {};
     std::uint32_t noise[kEach] = {};
-    if constexpr (kAtRandom) Draw(first, noise);
+    if constexpr (kForm == ValueForm::kQsgd) Draw(first, noise);
     WideOf<T> factor = 1;
     std::int64_t next = first;  // where the factor changes
     for (int i = 0; i < kEach; ++i) {
       const std::int64_t at = first + i;
-      levels[i] = kFiller;
       if (at >= call.vector.count) continue;
       if (kForm != ValueForm::kSign && at == next) {
         const std::int64_t block = at / call.layout.block;
@@ -368,8 +358,6 @@ struct Encode {
     const int top = call.layout.top;
     if constexpr (kForm == ValueForm::kSign) {
       return value_loops::SignLevel(x);
-    } else if constexpr (kForm == ValueForm::kTernGrad) {
-      return value_loops::TernaryLevel(x, noise, factor);
     } else if constexpr (kForm == ValueForm::kQsgd) {
       return value_loops::LevelAtRandom(x, noise, factor, top);
     } else if constexpr (kForm == ValueForm::kBfp) {
@@ -397,32 +385,18 @@ struct Encode {
 
   FEDPLUG_HOST_DEVICE void Pack(const std::uint8_t* levels,
                                 std::uint8_t* packed) const {
-    if constexpr (kForm == ValueForm::kBlockwise8) {
-      for (int i = 0; i < kEach; ++i) {
-        packed[i] = static_cast<std::uint8_t>(levels[i] - call.layout.top);
-      }
-    } else if constexpr (kForm == ValueForm::kTernGrad) {
-      for (int i = 0; i < kEach / 5; ++i) {
-        packed[i] = value_loops::PushTritsTogether(WordAt(levels + 5 * i, 5));
-      }
-    } else if constexpr (kForm == ValueForm::kSign) {
-      packed[0] = value_loops::PushBitsTogether(WordAt(levels, 8));
+    std::uint64_t word = 0;
+    for (int i = 0; i < kEach; ++i) {
+      word |= static_cast<std::uint64_t>(levels[i]) << (8 * i);
+    }
+    if constexpr (kForm == ValueForm::kSign) {
+      packed[0] = value_loops::PushBitsTogether(word);
     } else {
-      const std::uint64_t word =
-          value_loops::PushTogether(WordAt(levels, 8), call.bits);
+      word = value_loops::PushTogether(word, call.bits);
       for (int i = 0; i < call.bits; ++i) {
         packed[i] = static_cast<std::uint8_t>(word >> (8 * i));
       }
     }
-  }
-
-  FEDPLUG_HOST_DEVICE static std::uint64_t WordAt(const std::uint8_t* levels,
-                                                  int count) {
-    std::uint64_t word = 0;
-    for (int i = 0; i < count; ++i) {
-      word |= static_cast<std::uint64_t>(levels[i]) << (8 * i);
-    }
-    return word;
   }
 
   FEDPLUG_HOST_DEVICE void Keep(std::int64_t i, WideOf<T> exact,

@@ -53,23 +53,10 @@ struct Code {
 
   __device__ std::uint8_t Level(std::int64_t i) const {
     const std::uint8_t* const levels = data + layout.levels_at;
-    if (form == ValueForm::kTernGrad) {
-      const auto place = static_cast<std::uint32_t>(i);
-      std::uint32_t trits = levels[place / 5];
-      for (std::uint32_t below = place % 5; below > 0; --below) trits /= 3;
-      return static_cast<std::uint8_t>(trits % 3);
-    }
     const auto bits = static_cast<int>(layout.group_bytes);
     const std::uint32_t level = Unpacked(levels, i, bits);
-    switch (form) {
-      case ValueForm::kSign:
-        return static_cast<std::uint8_t>(2 * level);
-      case ValueForm::kBlockwise8:
-        return static_cast<std::uint8_t>(level +
-                                         static_cast<unsigned>(layout.top));
-      default:
-        return static_cast<std::uint8_t>(level);
-    }
+    return static_cast<std::uint8_t>(form == ValueForm::kSign ? 2 * level
+                                                              : level);
   }
 };
 

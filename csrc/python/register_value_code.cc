@@ -20,8 +20,8 @@ ValueCode ToValueCode(const std::string& form, int bits,
   ValueCode code;
   if (!FindValueForm(form, &code.form)) {
     ThrowArgumentError("no value code is called '" + form +
-                       "'; there are float16, bfloat16, blockwise8, qsgd, "
-                       "terngrad, sign, codebook, bounded and bfp");
+                       "'; there are float16, bfloat16, qsgd, nearest, sign, "
+                       "codebook, bounded and bfp");
   }
   code.bits = bits;
   code.block_size = block_size;

@@ -37,18 +37,13 @@ struct ValueOutput {
   Status status;
 };
 
-inline constexpr ValueCode kDeviceCodes[] = {{ValueForm::kFloat16},
-                                             {ValueForm::kBFloat16},
-                                             {ValueForm::kBlockwise8, 8, 256},
-                                             {ValueForm::kBlockwise8, 8, 4},
-                                             {ValueForm::kQsgd, 8, 512},
-                                             {ValueForm::kQsgd, 3, 1},
-                                             {ValueForm::kQsgd, 2, 4096},
-                                             {ValueForm::kTernGrad},
-                                             {ValueForm::kSign},
-                                             {ValueForm::kBfp, 8, 512},
-                                             {ValueForm::kBfp, 5, 8},
-                                             {ValueForm::kBfp, 2, 8192}};
+inline constexpr ValueCode kDeviceCodes[] = {
+    {ValueForm::kFloat16},         {ValueForm::kBFloat16},
+    {ValueForm::kNearest, 8, 256}, {ValueForm::kNearest, 5, 4},
+    {ValueForm::kQsgd, 8, 512},    {ValueForm::kQsgd, 3, 1},
+    {ValueForm::kQsgd, 2, 4096},   {ValueForm::kSign},
+    {ValueForm::kBfp, 8, 512},     {ValueForm::kBfp, 5, 8},
+    {ValueForm::kBfp, 2, 8192}};
 
 // A vector as the core encodes it. `exact` are the sums with a residual.
 template <typename T>

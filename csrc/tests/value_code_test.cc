@@ -11,10 +11,10 @@ namespace {
 const ValueCode kCodes[] = {
     {ValueForm::kFloat16},
     {ValueForm::kBFloat16},
-    {ValueForm::kTernGrad},
     {ValueForm::kSign},
-    {ValueForm::kBlockwise8, 8, 1},
-    {ValueForm::kBlockwise8, 8, 256},
+    {ValueForm::kNearest, 8, 1},
+    {ValueForm::kNearest, 8, 256},
+    {ValueForm::kNearest, 3, 64},
     {ValueForm::kQsgd, 2, 16},
     {ValueForm::kQsgd, 3, 1},
     {ValueForm::kQsgd, 5, 512},
@@ -190,11 +190,9 @@ TEST(ValueCode, RefusesOtherLengthsHeadersScalesAndLevels) {
   EXPECT_TRUE(refused(qsgd, 5, 0xbf));  // a negative scale
   EXPECT_TRUE(refused(qsgd, 6, 0x07));  // the level 7, beyond 2 * 3
   EXPECT_TRUE(refused(qsgd, 7, 0x02));  // a bit after the last level
-  EXPECT_TRUE(refused({ValueForm::kBlockwise8, 8, 4}, 5, 0x80));  // -128
-  EXPECT_TRUE(refused({ValueForm::kTernGrad}, 4, 243));
-  EXPECT_TRUE(refused({ValueForm::kTernGrad}, 4, 0));  // fillers are not 0
-  EXPECT_TRUE(refused({ValueForm::kSign}, 3, 0x7f));   // a scale like no other
-  EXPECT_TRUE(refused({ValueForm::kSign}, 4, 0x0f));   // one bit too many
+  EXPECT_TRUE(refused({ValueForm::kNearest, 8, 4}, 6, 0xff));  // beyond 254
+  EXPECT_TRUE(refused({ValueForm::kSign}, 3, 0x7f));  // a scale like no other
+  EXPECT_TRUE(refused({ValueForm::kSign}, 4, 0x0f));  // one bit too many
   EXPECT_TRUE(refused({ValueForm::kCodebook, 2}, 0, 3));  // other bits
   auto infinite = Encoded(values, {ValueForm::kCodebook, 2}, 0, serial);
   infinite[3] = 0x80;  // of the first mean
@@ -226,7 +224,7 @@ TEST(ValueCode, RefusesOptionsAndCountsOutOfRange) {
   EXPECT_FALSE(CheckValueCode({ValueForm::kCodebook, 0}).ok());
   EXPECT_FALSE(CheckValueCode({ValueForm::kCodebook, 9}).ok());
   EXPECT_FALSE(CheckValueCode({ValueForm::kQsgd, 8, 3}).ok());
-  EXPECT_FALSE(CheckValueCode({ValueForm::kBlockwise8, 8, 1 << 21}).ok());
+  EXPECT_FALSE(CheckValueCode({ValueForm::kNearest, 8, 1 << 21}).ok());
   EXPECT_FALSE(CheckValueCode({ValueForm::kSign}, -1).ok());
   EXPECT_FALSE(CheckValueCode({ValueForm::kSign}, std::int64_t{1} << 31).ok());
   EXPECT_FALSE(CheckValueCode({ValueForm::kBounded, 8, 1, 0.26f}).ok());

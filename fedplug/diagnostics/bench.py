@@ -24,7 +24,7 @@ ENCODERS = (
     "identity",
     "auto",
     "bfloat16",
-    "blockwise8",
+    "qsgd(rounding='nearest')",
     "qsgd(8)",
     "qsgd(4) | rans",
     "sign",

@@ -26,9 +26,7 @@ __all__ = [
 _MOST_BITS = 2**31 - 1
 """The largest number that the core reads; it refuses more than 8 or 16 bits by the form."""
 
-ValueForm: TypeAlias = Literal[
-    "float16", "bfloat16", "blockwise8", "qsgd", "terngrad", "sign", "codebook", "bounded", "bfp"
-]
+ValueForm: TypeAlias = Literal["float16", "bfloat16", "qsgd", "nearest", "sign", "codebook", "bounded", "bfp"]
 
 
 def encode_values(
@@ -47,15 +45,15 @@ def encode_values(
 
     Args:
         values: Finite values; any shape, n elements, a floating dtype.
-        form: ``"float16"``, ``"bfloat16"``, ``"blockwise8"``, ``"qsgd"``, ``"terngrad"``, ``"sign"``,
-            ``"codebook"``, ``"bounded"`` or ``"bfp"``.
+        form: ``"float16"``, ``"bfloat16"``, ``"qsgd"``, ``"nearest"`` (the bytes of ``"qsgd"``, rounded to
+            nearest), ``"sign"``, ``"codebook"``, ``"bounded"`` or ``"bfp"``.
         bits: Bits per level: 2 to 8 for ``"qsgd"`` and ``"bfp"``, 1 to 8 for ``"codebook"``; unused
             otherwise.
         block_size: Number of values that share a scale, a power of two up to 2**20; for ``"qsgd"``,
-            ``"blockwise8"`` and ``"bfp"`` only.
+            ``"nearest"`` and ``"bfp"`` only.
         relative: The largest error of a value as a share of the range of all values, 2**-15 to 1/4, rounded
             to float32; for ``"bounded"`` only.
-        seed: The seed of stochastic rounding in ``"qsgd"`` and ``"terngrad"``, in ``[-2**63, 2**63)``. The
+        seed: The seed of stochastic rounding in ``"qsgd"``, in ``[-2**63, 2**63)``. The
             rounding also depends on the values.
 
     Returns:

@@ -37,11 +37,11 @@ def encode_values(
         form: The layout.
         bits: Bits per level, integer scalar: 2 to 8 for "qsgd" and "bfp", 1 to 8 for "codebook"; unused
             otherwise.
-        block_size: Number of values that share a scale, a power of two up to 2^20; for "qsgd", "blockwise8"
-            and "bfp" only.
+        block_size: Number of values that share a scale, a power of two up to 2^20; for "qsgd", "nearest" and
+            "bfp" only.
         relative: The largest error of a value as a share of the range of all values, 2^-15 to 1/4, rounded to
             float32; for "bounded" only.
-        seed: The seed of stochastic rounding in "qsgd" and "terngrad", see `dither`; int64 scalar.
+        seed: The seed of stochastic rounding in "qsgd", see `dither`; int64 scalar.
         lowering: See `fedplug.ops`.
 
     Returns:

@@ -95,15 +95,8 @@ def fedplug_encoders() -> list[EncoderSpec]:
         EncoderSpec(
             name="qsgd",
             target="fedplug.encoders.quantizers.qsgd:QSGD",
-            summary="2 to 8 bits per element, with stochastic rounding",
+            summary="2 to 8 bits per element, rounded at random or to nearest",
             wire_id="qsgd/1",
-            executes_on=EXECUTIONS_AND_CUDA,
-        ),
-        EncoderSpec(
-            name="blockwise8",
-            target="fedplug.encoders.quantizers.blockwise8:Blockwise8",
-            summary="8 bits per element, rounded to nearest",
-            wire_id="blockwise8/1",
             executes_on=EXECUTIONS_AND_CUDA,
         ),
         EncoderSpec(
@@ -143,13 +136,6 @@ def fedplug_encoders() -> list[EncoderSpec]:
             examples=("sharedk(0.3, clients=4)",),
             wire_id="sharedk/1",
             executes_on=EXECUTIONS,
-        ),
-        EncoderSpec(
-            name="terngrad",
-            target="fedplug.encoders.quantizers.terngrad:TernGrad",
-            summary="-1, 0 or 1 times a scale, with stochastic rounding",
-            wire_id="terngrad/1",
-            executes_on=EXECUTIONS_AND_CUDA,
         ),
         EncoderSpec(
             name="sign",

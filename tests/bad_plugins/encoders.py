@@ -16,7 +16,7 @@ import tensorflow as tf
 
 from fedplug import ops
 from fedplug.encoders import BodyParts, Encoder, Measured, Pipeline
-from fedplug.encoders.quantizers.blockwise8 import Blockwise8
+from fedplug.encoders.quantizers.qsgd import QSGD
 from fedplug.encoders.quantizers.raw import Raw
 from fedplug.encoders.standalone.sharedk import SharedK
 from fedplug.ops import require
@@ -832,7 +832,7 @@ class WrapsForOneMore(SharedK):
 GOOD = [Whole, Grid, Loudest, Everywhere, OnNumPy, Follows]
 
 
-class Differences(Blockwise8):
+class Differences(QSGD):
     """Writes each symbol as the difference from the previous symbol."""
 
     name: ClassVar[str] = "differences"

@@ -235,7 +235,7 @@ has = 1024 * int(next(line for line in open("/proc/self/status") if line.startsw
 resource.setrlimit(resource.RLIMIT_AS, (has + 200_000_000, -1))
 ids = [e.spec.wire_id for e in catalog().entries if isinstance(e.spec, EncoderSpec) and e.spec.wire_id]
 ids += ["sparse/1", *(f"sparse/1+{one}" for one in ids), *(f"{one}+rans/1" for one in ids)]
-ids += [f"sparse/1+{one}+rans/1+gaps/1" for one in ("qsgd/1", "sign/1", "terngrad/1")]
+ids += [f"sparse/1+{one}+rans/1+gaps/1" for one in ("qsgd/1", "sign/1", "bfp/1")]
 bodies = [b"", bytes(12), b"\\xff" * 12, b"\\xff\\xff\\xff\\xff\\x07" * 3, wire.unframe(good).body]
 heads = (b"\\xfe\\xff\\xff\\xff\\x07\\x08", b"\\x01\\x08", b"\\x04\\x09", b"\\x08\\x14")
 bodies += [head + bytes(range(40)) for head in heads]

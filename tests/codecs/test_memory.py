@@ -66,8 +66,7 @@ def test_a_sparse_loop_takes_a_small_part_of_the_array(expression, turns, update
     [
         "qsgd(8)",
         "qsgd(2)",
-        "blockwise8",
-        "terngrad",
+        "qsgd(rounding='nearest')",
         "sign(error_feedback=False)",
         "float16",
         "bfloat16",

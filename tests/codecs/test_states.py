@@ -15,7 +15,7 @@ WITH_STATE = [
     "topk(0.2) | qsgd(3)",
     "sign",
     "dgc(0.2, momentum=0.5)",
-    "dgc(0.1) | terngrad",
+    "dgc(0.1) | qsgd(2)",
     "threshold(1)",
     "randomk(0.2, error_feedback=True)",
     "stc(0.2)",

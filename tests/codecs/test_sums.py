@@ -20,8 +20,8 @@ EXPRESSIONS = [
     "topk(0.3) | qsgd(4) | rans",
     "randomk(0.4) | sign",
     "qsgd(5)",
-    "blockwise8",
-    "terngrad | rans",
+    "qsgd(rounding='nearest')",
+    "qsgd(2) | rans",
     "sign(error_feedback=False)",
     "float16",
 ]

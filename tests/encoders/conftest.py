@@ -21,7 +21,7 @@ COSTLY = (
 ONE_OF_EACH_KIND = (
     "topk(0.3)",
     "qsgd(4, block_size=16)",
-    "topk(0.3) | terngrad | rans | rice",
+    "topk(0.3) | qsgd(8, block_size=16) | rice",
     "ef21('topk(0.3)')",
 )
 

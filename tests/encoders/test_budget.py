@@ -161,7 +161,7 @@ def test_metrics_have_the_rate_and_the_error_where_it_is_wanted():
 
 
 @pytest.mark.parametrize(
-    "text", ["terngrad", "identity", "threshold(1)", "threshold(1) | qsgd(8)", "qsgd(8) | rans"]
+    "text", ["bfp(4)", "identity", "threshold(1)", "threshold(1) | qsgd(8)", "qsgd(8) | rans"]
 )
 def test_an_encoder_without_a_rate_cannot_keep_a_budget(text):
     with pytest.raises(CapabilityError, match=r"none of these; use qsgd\(8\), or an encoder with a fraction"):

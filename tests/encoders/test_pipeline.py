@@ -25,8 +25,8 @@ PIPELINES = [
     "topk(0.2) | sign",
     "topk(0.2) | gaps",
     "threshold(1) | bfloat16 | gaps",
-    "randomk(0.2, error_feedback=True) | blockwise8",
-    "randomk(0.2, error_feedback=True) | terngrad | rice",
+    "randomk(0.2, error_feedback=True) | qsgd(rounding='nearest')",
+    "randomk(0.2, error_feedback=True) | qsgd(2) | rice",
     "topk(0.2) | eden(4) | rice",
     "dgc(0.2, momentum=0) | sign | rice",
     "bounded(0.1, error_feedback=True) | rans",
@@ -52,7 +52,7 @@ def test_the_values_chosen_are_quantized_as_a_tensor_of_their_own():
     np.testing.assert_array_equal(tf.gather(pipeline.decode(payload, spec_of(x)), kept["indices"]), values)
 
 
-@pytest.mark.parametrize("text", ["topk(0.2)", "topk(0.2) | sign", "randomk(0.2) | blockwise8 | rice"])
+@pytest.mark.parametrize("text", ["topk(0.2)", "topk(0.2) | sign", "randomk(0.2) | bfp(8) | rice"])
 def test_a_payload_reports_its_bytes_and_known_values(text):
     x = np.random.default_rng(0).standard_normal(100).astype(np.float32)
     encoder = fedplug.encoder(text)
@@ -97,7 +97,7 @@ def test_the_wire_id_names_how_values_and_indices_are_written():
     assert wire_id("randomk(0.01)") == "sparse/1+seeded/1"
     assert wire_id("randomk(0.01) | rice") == "sparse/1"
     assert wire_id("qsgd(4) | rans") == "qsgd/1+rans/1"
-    assert wire_id("topk(0.1) | blockwise8 | rans | gaps") == "sparse/1+blockwise8/1+rans/1+gaps/1"
+    assert wire_id("topk(0.1) | bfp(8) | rans | gaps") == "sparse/1+bfp/1+rans/1+gaps/1"
 
 
 @pytest.mark.parametrize(

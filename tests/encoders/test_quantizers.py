@@ -11,12 +11,10 @@ from hypothesis.extra import numpy as hnp
 
 import fedplug
 from fedplug.encoders.quantizers.bfp import BlockFloatingPoint
-from fedplug.encoders.quantizers.blockwise8 import Blockwise8
 from fedplug.encoders.quantizers.cast import BFloat16, Float16
 from fedplug.encoders.quantizers.codebook import Codebook
 from fedplug.encoders.quantizers.qsgd import QSGD
 from fedplug.encoders.quantizers.sign import Sign
-from fedplug.encoders.quantizers.terngrad import TernGrad
 from fedplug.errors import ConfigError
 from fedplug.ops.lowering import use_lowering
 
@@ -52,7 +50,7 @@ def test_casts_saturate():
     assert np.isfinite(decoded(BFloat16(), largest)).all()
 
 
-RANDOM = [QSGD(8), QSGD(4), QSGD(2, block_size=16), TernGrad()]
+RANDOM = [QSGD(8), QSGD(4), QSGD(2, block_size=16)]
 
 
 @pytest.mark.parametrize("dtype", [tf.float16, tf.bfloat16, tf.float32, tf.float64], ids=lambda t: t.name)
@@ -100,12 +98,11 @@ def test_clients_round_independently_so_that_their_errors_average_out():
         ("qsgd(8)", 1 + 4 / 512, (0.5e-4, 2e-4)),
         ("qsgd(4)", 0.5 + 4 / 512, (0.02, 0.06)),
         ("qsgd(3, block_size=64)", 3 / 8 + 4 / 64, (0.1, 0.3)),
-        ("blockwise8", 1 + 4 / 256, (2e-5, 1e-4)),
+        ("qsgd(8, block_size=256, rounding='nearest')", 1 + 4 / 256, (2e-5, 1e-4)),
         ("bfp(8)", 1 + 2 / 512, (2e-5, 2e-4)),
         ("bfp(5)", 5 / 8 + 2 / 512, (2e-3, 1.2e-2)),
         ("codebook(8)", 1 + 4 * 256 / N, (1e-4, 4e-4)),
         ("codebook(2)", 2 / 8 + 4 * 4 / N, (0.15, 0.2)),
-        ("terngrad", 1 / 5, (2, 4)),
         ("sign", 1 / 8, (0.35, 0.375)),  # 1 - 2 / pi
         ("float16", 2, (1e-9, 1e-6)),
         ("bfloat16", 2, (1e-7, 1e-5)),
@@ -129,12 +126,12 @@ def test_size_on_the_wire_and_error_on_normal_data_are_as_documented(expression,
         (lambda: QSGD(9), "qsgd bits is 9; it must be a whole number from 2 to 8"),
         (lambda: QSGD(True), "qsgd bits is True"),
         (lambda: QSGD(8, block_size=100), "qsgd block_size is 100; it must be a power of two"),
-        (lambda: Blockwise8(block_size=0), "blockwise8 block_size is 0"),
+        (lambda: QSGD(rounding="up"), "qsgd rounding is 'up'; it must be 'random' or 'nearest'"),
         (lambda: BlockFloatingPoint(9), "bfp bits is 9; it must be a whole number from 2 to 8"),
         (lambda: BlockFloatingPoint(block_size=3), "bfp block_size is 3; it must be a power of two"),
         (lambda: Codebook(0), "codebook bits is 0; it must be a whole number from 1 to 8"),
         (lambda: Codebook(9), "codebook bits is 9"),
-        (lambda: TernGrad(seed=-1), "terngrad seed is -1"),
+        (lambda: QSGD(seed=-1), "qsgd seed is -1"),
         (lambda: Sign(error_feedback=1), "sign error_feedback is 1"),
     ],
 )

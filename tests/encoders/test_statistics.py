@@ -20,7 +20,6 @@ ENCODERS = [
     "auto(error_feedback=False)",
     "qsgd(4) | rans",
     "sign",
-    "terngrad",
     "rules({'*': 'stc(0.01)'})",
     "rules([{'min_elements': 100, 'encoder': 'qsgd(2)'}])",
     "rules({'bn*': 'qsgd(2)', '*': 'topk(0.01)'})",

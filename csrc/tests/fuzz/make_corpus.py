@@ -20,7 +20,7 @@ from fedplug import kernels, wire
 HERE = Path(__file__).parent
 GOLDEN = HERE.parents[2] / "tests" / "golden"
 # In the order of ValueForm.
-FORMS = ["float16", "bfloat16", "blockwise8", "qsgd", "terngrad", "sign", "codebook", "bounded", "bfp"]
+FORMS = ["float16", "bfloat16", "qsgd", "nearest", "sign", "codebook", "bounded", "bfp"]
 DTYPES = ["float32", "float64", "float16", "bfloat16"]  # in the order of the targets
 INDEX_FORMS = ["rice", "gaps"]  # in the order of IndexForm
 INDICES = {"none": [], "dense": range(40), "sparse": [3, 70, 71, 300, 399]}
@@ -61,9 +61,8 @@ def values():
                 "<3BHBHB", FORMS.index(form), config.get("bits", 8), block, one_in, dtype, count, 0
             )
             yield f"{form}-{path.stem}", head + bytes(body)
-    for form in ["terngrad", "sign"]:
-        zeros = struct.pack("<3BHBHB", FORMS.index(form), 8, 0, 98, DTYPES.index("float32"), 1, 0)
-        yield f"{form}-minus-zero", zeros + struct.pack("<fB", -0.0, {"terngrad": 121, "sign": 1}[form])
+    zeros = struct.pack("<3BHBHB", FORMS.index("sign"), 8, 0, 98, DTYPES.index("float32"), 1, 0)
+    yield "sign-minus-zero", zeros + struct.pack("<fB", -0.0, 1)
 
 
 def rotated_codes():

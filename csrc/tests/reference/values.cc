@@ -81,30 +81,18 @@ Quantized<T> Quantize(const std::vector<T>& values, const ValueCode& code,
     const W exact = relative * static_cast<W>(q.top);
     const W random = static_cast<W>(noise[i]);
     switch (code.form) {
-      case ValueForm::kBlockwise8:
+      case ValueForm::kNearest:
         q.levels.push_back(static_cast<int>(std::nearbyint(exact)));
         break;
       case ValueForm::kQsgd:
         q.levels.push_back(static_cast<int>(std::floor(exact)) +
                            (random < exact - std::floor(exact)));
         break;
-      case ValueForm::kTernGrad:
-        q.levels.push_back(random < std::abs(relative) ? (x > 0) - (x < 0) : 0);
-        break;
       default:
         q.levels.push_back(x >= 0 ? 1 : -1);
     }
   }
   return q;
-}
-
-void PackTrits(std::vector<int> levels, std::vector<std::uint8_t>* bytes) {
-  while (levels.size() % 5 != 0) levels.push_back(0);
-  for (std::size_t i = 0; i < levels.size(); i += 5) {
-    int byte = 0;
-    for (std::size_t j = 5; j > 0; --j) byte = 3 * byte + levels[i + j - 1] + 1;
-    bytes->push_back(static_cast<std::uint8_t>(byte));
-  }
 }
 
 // The bins of values, and their means.
@@ -209,13 +197,8 @@ std::vector<std::uint8_t> EncodeValues(const std::vector<T>& values,
   Quantized<T> q = Quantize(values, code, seed);
   bytes = Header(code);
   for (const T& scale : q.scales) Append(scale, &bytes);
-  if (code.form == ValueForm::kTernGrad) {
-    PackTrits(q.levels, &bytes);
-    return bytes;
-  }
   for (int& level : q.levels) {
-    if (code.form == ValueForm::kQsgd) level += q.top;
-    if (code.form == ValueForm::kSign) level = level > 0;
+    level = code.form == ValueForm::kSign ? level > 0 : level + q.top;
   }
   PackBits(q.levels, BitsOfLevel(code), &bytes);
   return bytes;

@@ -57,15 +57,11 @@ template <typename T>
 Quantized<T> Unfilled(std::size_t count, const ValueCode& code) {
   Quantized<T> q;
   const bool blocks = code.form == ValueForm::kQsgd ||
-                      code.form == ValueForm::kBlockwise8 ||
+                      code.form == ValueForm::kNearest ||
                       code.form == ValueForm::kBfp;
   q.block = blocks ? static_cast<std::size_t>(code.block_size)
                    : std::max<std::size_t>(count, 1);
-  const bool has_bits =
-      code.form == ValueForm::kQsgd || code.form == ValueForm::kBfp;
-  q.top = has_bits                              ? (1 << (code.bits - 1)) - 1
-          : code.form == ValueForm::kBlockwise8 ? 127
-                                                : 1;
+  q.top = blocks ? (1 << (code.bits - 1)) - 1 : 1;
   q.scales.resize(blocks ? (count + q.block - 1) / q.block : 1);
   return q;
 }
@@ -79,6 +75,7 @@ inline std::uint8_t Log2(std::int64_t power) {
 inline int BitsOfLevel(const ValueCode& code) {
   switch (code.form) {
     case ValueForm::kQsgd:
+    case ValueForm::kNearest:
     case ValueForm::kBfp:
     case ValueForm::kCodebook:
       return code.bits;
@@ -90,10 +87,10 @@ inline int BitsOfLevel(const ValueCode& code) {
 }
 
 inline std::vector<std::uint8_t> Header(const ValueCode& code) {
-  if (code.form == ValueForm::kQsgd || code.form == ValueForm::kBfp) {
+  if (code.form == ValueForm::kQsgd || code.form == ValueForm::kNearest ||
+      code.form == ValueForm::kBfp) {
     return {static_cast<std::uint8_t>(code.bits), Log2(code.block_size)};
   }
-  if (code.form == ValueForm::kBlockwise8) return {Log2(code.block_size)};
   if (code.form == ValueForm::kCodebook) {
     return {static_cast<std::uint8_t>(code.bits)};
   }

@@ -11,28 +11,9 @@
 namespace fedplug::reference {
 namespace {
 
-std::vector<int> UnpackTrits(const std::vector<std::uint8_t>& bytes,
-                             std::size_t begin) {
-  std::vector<int> levels;
-  for (std::size_t at = begin; at < bytes.size(); ++at) {
-    for (int byte = bytes[at], j = 0; j < 5; ++j, byte /= 3) {
-      // A byte of 243 or more has a last level that is too large.
-      levels.push_back(j < 4 ? byte % 3 : byte);
-    }
-  }
-  return levels;
-}
-
 // The value of a level.
 int Signed(int level, const ValueCode& code, int top) {
-  switch (code.form) {
-    case ValueForm::kBlockwise8:
-      return static_cast<std::int8_t>(level);
-    case ValueForm::kSign:
-      return level == 0 ? -1 : 1;
-    default:
-      return level - top;
-  }
+  return code.form == ValueForm::kSign ? (level == 0 ? -1 : 1) : level - top;
 }
 
 // REQUIRES: length and header are right
@@ -101,13 +82,9 @@ std::optional<std::vector<T>> DecodeValues(
     if (!IsFinite(scale) || std::signbit(Widen(scale))) return std::nullopt;
     if (count == 0 && Widen(scale) != 0) return std::nullopt;
   }
-  q.levels = code.form == ValueForm::kTernGrad
-                 ? UnpackTrits(bytes, at)
-                 : UnpackBits(bytes, at, BitsOfLevel(code));
-  // A last byte is padded with bits 0, or with levels 0.
-  const int filler = code.form == ValueForm::kTernGrad ? q.top : 0;
+  q.levels = UnpackBits(bytes, at, BitsOfLevel(code));
   for (std::size_t i = count; i < q.levels.size(); ++i) {
-    if (q.levels[i] != filler) return std::nullopt;
+    if (q.levels[i] != 0) return std::nullopt;
   }
   std::vector<T> values;
   for (std::size_t i = 0; i < count; ++i) {

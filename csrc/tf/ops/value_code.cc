@@ -36,8 +36,8 @@ REGISTER_OP("Fedplug>EncodeValues")
     .Output("code: uint8")
     .Attr("T: {half, bfloat16, float, double}")
     .Attr(
-        "form: {'float16', 'bfloat16', 'blockwise8', 'qsgd', 'terngrad', "
-        "'sign', 'codebook', 'bounded', 'bfp'}")
+        "form: {'float16', 'bfloat16', 'qsgd', 'nearest', 'sign', "
+        "'codebook', 'bounded', 'bfp'}")
     .Attr("block_size: int = 1")
     .Attr("relative: float = 0.01")
     .SetShapeFn(EncodeValuesShape);
@@ -49,8 +49,8 @@ REGISTER_OP("Fedplug>DecodeValues")
     .Output("values: T")
     .Attr("T: {half, bfloat16, float, double}")
     .Attr(
-        "form: {'float16', 'bfloat16', 'blockwise8', 'qsgd', 'terngrad', "
-        "'sign', 'codebook', 'bounded', 'bfp'}")
+        "form: {'float16', 'bfloat16', 'qsgd', 'nearest', 'sign', "
+        "'codebook', 'bounded', 'bfp'}")
     .Attr("block_size: int = 1")
     .Attr("relative: float = 0.01")
     .SetShapeFn(DecodeValuesShape);

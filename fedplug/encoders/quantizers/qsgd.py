@@ -1,10 +1,10 @@
-"""Stochastic uniform quantization: few bits per element, unbiased."""
+"""Uniform quantization to few bits per element: unbiased by random rounding, or to nearest."""
 
 from __future__ import annotations
 
 import functools
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from fedplug import ops
 from fedplug.encoders.arguments import MOST_LOG2_BLOCK_SIZE, check_block_size, check_seed
@@ -13,7 +13,7 @@ from fedplug.encoders.quantizers.mixed_qsgd import QSGD_HEADER_BYTES, MixedQSGD,
 from fedplug.encoders.quantizers.value_form import ValueFormQuantizer
 from fedplug.encoders.rate_control import Adjustable, Adjustment
 from fedplug.encoders.stages import PackedSymbols
-from fedplug.errors import PayloadError
+from fedplug.errors import ConfigError, PayloadError
 from fedplug.ops.types import Array, DType
 from fedplug.registry.specs import Capabilities
 from fedplug.schedules import Schedule
@@ -25,21 +25,27 @@ __all__ = ["QSGD"]
 
 
 class QSGD(ValueFormQuantizer, Adjustable):
-    """Rounds every element at random to one of ``2 L + 1`` evenly spaced levels, ``L = 2^(bits-1) - 1``.
+    """Rounds every element to one of ``2 L + 1`` evenly spaced levels, ``L = 2^(bits-1) - 1``.
 
     >>> import fedplug, numpy as np
     >>> payload, _ = fedplug.codec("qsgd(3)").encode(np.float32([3, -1.5, 0]))
     >>> fedplug.decode(payload)
     array([ 3., -2.,  0.], dtype=float32)
+    >>> payload, _ = fedplug.codec("qsgd(rounding='nearest')").encode(np.float32([127, -2.4, 0]))
+    >>> fedplug.decode(payload)
+    array([127.,  -2.,   0.], dtype=float32)
 
     With the block's largest magnitude as ``scale`` and ``y = L x / scale``, the level is ``floor(y)`` or
     ``floor(y) + 1``, the latter with probability ``y - floor(y)``. So the expectation is ``x``, and the error
     is below ``scale / L``. The random numbers depend on the seed, the round and the values (see
-    `fedplug.ops.dither`): equal calls give equal bits.
+    `fedplug.ops.dither`): equal calls give equal bits. With ``rounding="nearest"`` the level is the nearest
+    to ``y``, ties to even. That is biased and halves the largest error. Receivers need not know the rounding.
 
     Source: Alistarh, Grubic, Li, Tomioka, Vojnovic, "QSGD: Communication-Efficient SGD via Gradient
     Quantization and Encoding", NIPS 2017 (arXiv 1610.02132), section 3, with the buckets and the scaling by
     the maximum of section 4. Levels have a fixed number of bits instead of Elias codes.
+    To nearest: Dettmers, Lewis, Shleifer, Zettlemoyer, "8-bit Optimizers via Block-wise Quantization", ICLR
+    2022 (arXiv 2110.02861), section 2, with evenly spaced levels.
 
     Wire form "qsgd/1": uint8 bits; uint8 log2 of the block size; a scale per block in the tensor's dtype,
     little-endian; level + L of every element in ``bits`` bits, one after the other, the lowest bit first.
@@ -51,13 +57,21 @@ class QSGD(ValueFormQuantizer, Adjustable):
     name: ClassVar[str] = "qsgd"
     wire_id: ClassVar[str] = "qsgd/1"
 
-    def __init__(self, bits: int | Schedule = 8, *, block_size: int = 512, seed: int = 0) -> None:
+    def __init__(
+        self,
+        bits: int | Schedule = 8,
+        *,
+        block_size: int = 512,
+        seed: int = 0,
+        rounding: Literal["random", "nearest"] = "random",
+    ) -> None:
         """Makes the quantizer.
 
         Args:
             bits: Bits per element, 2 to 8, or a schedule of bit widths.
             block_size: Number of elements that share a scale, a power of two.
             seed: The seed of the random numbers, 0 to 2^31 - 1.
+            rounding: "random" or "nearest".
 
         Raises:
             ConfigError: An argument is out of range.
@@ -66,15 +80,18 @@ class QSGD(ValueFormQuantizer, Adjustable):
         self._widths = BitWidths("qsgd", bits, LEAST_BITS, MOST_BITS, hint)
         check_block_size("qsgd", block_size)
         check_seed("qsgd", seed)
+        if rounding not in ("random", "nearest"):
+            raise ConfigError(f"qsgd rounding is {rounding!r}; it must be 'random' or 'nearest'")
         self._block_size = block_size
+        self._nearest = rounding == "nearest"
         self.seed = seed
 
     @property
     def capabilities(self) -> Capabilities:
-        """Unbiased."""
+        """Unbiased with random rounding."""
         return Capabilities(
-            unbiased=True,
-            needs_seed=True,
+            unbiased=not self._nearest,
+            needs_seed=not self._nearest,
             sends_every_entry=True,
             fixed_size=not isinstance(self._widths.bits, Schedule),
             decode_copies=0,
@@ -82,7 +99,8 @@ class QSGD(ValueFormQuantizer, Adjustable):
         )
 
     def get_config(self) -> dict[str, Any]:
-        return {"bits": self._widths.get_config(), "block_size": self._block_size, "seed": self.seed}
+        config = {"bits": self._widths.get_config(), "block_size": self._block_size, "seed": self.seed}
+        return {**config, "rounding": "nearest"} if self._nearest else config
 
     @classmethod
     def from_payload(cls, code: Array) -> Self:
@@ -101,7 +119,8 @@ class QSGD(ValueFormQuantizer, Adjustable):
     @property
     def value_form(self) -> Mapping[str, Any]:
         """The form with the bits of the first round; see `form_in` and `decode` for other rounds."""
-        return {"form": "qsgd", "bits": self._widths.all[0], "block_size": self._block_size}
+        form = "nearest" if self._nearest else "qsgd"
+        return {"form": form, "bits": self._widths.all[0], "block_size": self._block_size}
 
     def form_in(self, round_num: Array) -> Mapping[str, Any]:
         if len(self._widths.all) == 1:

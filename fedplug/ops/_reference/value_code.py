@@ -22,9 +22,6 @@ from fedplug.ops._tensorflow.serialization import from_bytes, to_bytes
 __all__ = ["decode", "encode"]
 
 _LEAST_BITS, _MOST_BITS = 2, 8
-_LEVELS_OF_BYTES = 127
-_TRITS = 5
-_TRIT_PLACES = (1, 3, 9, 27, 81)
 _FORMATS = {"float16": tf.float16, "bfloat16": tf.bfloat16}
 
 
@@ -35,10 +32,8 @@ def encode(values: Any, seed: Any, bits: Any, form: str, block_size: int, relati
         values = tf.identity(values)
     if form in _FORMATS:
         return _encode_cast(values, _FORMATS[form])
-    if form == "blockwise8":
-        return _encode_blockwise8(values, block_size)
-    if form == "qsgd":
-        return _encode_qsgd(values, seed, _checked(bits, _LEAST_BITS), block_size)
+    if form in ("qsgd", "nearest"):
+        return _encode_qsgd(values, seed, _checked(bits, _LEAST_BITS), block_size, form == "nearest")
     if form == "codebook":
         return codebook.encode(values, _checked(bits, 1))
     if form == "bounded":
@@ -46,7 +41,7 @@ def encode(values: Any, seed: Any, bits: Any, form: str, block_size: int, relati
     if form == "bfp":
         bits = _checked(bits, _LEAST_BITS)
         return bfp.encode(values, bits, _highest(bits), block_size)
-    return _encode_terngrad(values, seed) if form == "terngrad" else _encode_sign(values)
+    return _encode_sign(values)
 
 
 @traced_once
@@ -57,9 +52,7 @@ def decode(
         count = tf.identity(count)
     if form in _FORMATS:
         return _decode_cast(code, count, dtype, form)
-    if form == "blockwise8":
-        return _decode_blockwise8(code, count, dtype, block_size)
-    if form == "qsgd":
+    if form in ("qsgd", "nearest"):
         return _decode_qsgd(code, count, _checked(bits, _LEAST_BITS), dtype, block_size)
     if form == "codebook":
         return codebook.decode(code, count, _checked(bits, 1), dtype)
@@ -68,8 +61,7 @@ def decode(
     if form == "bfp":
         bits = _checked(bits, _LEAST_BITS)
         return bfp.decode(code, count, bits, _highest(bits), dtype, block_size)
-    decode_signs = _decode_terngrad if form == "terngrad" else _decode_sign
-    return decode_signs(code, count, dtype)
+    return _decode_sign(code, count, dtype)
 
 
 def _encode_cast(values: Any, to: tf.DType) -> tf.Tensor:
@@ -91,31 +83,15 @@ def _nearest_finite(values: Any, dtype: tf.DType) -> tf.Tensor:
     return tf.where(tf.math.is_inf(converted), largest, converted)
 
 
-def _encode_blockwise8(values: Any, block_size: int) -> tf.Tensor:
-    relative, scales = blocks.relative_to_scales(widened(values), block_size)
-    levels = tf.cast(tf.round(relative * _LEVELS_OF_BYTES), tf.int8)
-    header = tf.constant([block_size.bit_length() - 1], tf.uint8)
-    return tf.concat([header, to_bytes(tf.cast(scales, values.dtype)), to_bytes(levels)], axis=0)
-
-
-def _decode_blockwise8(code: Any, count: Any, dtype: tf.DType, block_size: int) -> tf.Tensor:
-    levels_at = 1 + blocks.block_count(count, block_size) * dtype.size
-    code = of_length(code, levels_at + count, "the bytes of a blockwise8 payload")
-    same = tf.equal(code[0], block_size.bit_length() - 1)
-    with require(same, f"a blockwise8 payload was not made with block_size={block_size}"):
-        scales = blocks.scales_from_bytes(code[1:levels_at], dtype, "a blockwise8 payload")
-    levels = from_bytes(code[levels_at:], tf.int8)
-    with require(tf.reduce_all(levels >= -_LEVELS_OF_BYTES), "a blockwise8 payload holds a level of -128"):
-        levels = tf.identity(levels)
-    return _from_levels(levels, _MOST_BITS, scales, block_size)
-
-
-def _encode_qsgd(values: Any, seed: Any, bits: Any, block_size: int) -> tf.Tensor:
+def _encode_qsgd(values: Any, seed: Any, bits: Any, block_size: int, nearest: bool) -> tf.Tensor:
     relative, scales = blocks.relative_to_scales(widened(values), block_size)
     exact = relative * tf.cast(_highest(bits), relative.dtype)
-    below = tf.floor(exact)
-    noise = tf.cast(dither(values, seed), exact.dtype)
-    levels = tf.cast(below + tf.cast(noise < exact - below, exact.dtype), tf.int64)
+    if nearest:
+        levels = tf.cast(tf.round(exact), tf.int64)
+    else:
+        below = tf.floor(exact)
+        noise = tf.cast(dither(values, seed), exact.dtype)
+        levels = tf.cast(below + tf.cast(noise < exact - below, exact.dtype), tf.int64)
     codes = tf.cast(levels + _highest(bits), tf.uint8)
     scales = to_bytes(tf.cast(scales, values.dtype))
     return tf.concat([_qsgd_header(bits, block_size), scales, pack(codes, bits)], axis=0)
@@ -167,27 +143,6 @@ def _from_levels(levels: Any, bits: Any, scales: Any, block_size: int) -> tf.Ten
     places = tf.gather(tf.constant(offset, tf.int64), bits - _LEAST_BITS) + tf.cast(levels, tf.int64)
     relative = tf.gather(tf.constant(quotients, wide.dtype), places)
     return tf.cast(blocks.times_scales(relative, wide, block_size), scales.dtype)
-
-
-def _encode_terngrad(values: Any, seed: Any) -> tf.Tensor:
-    wide = widened(values)
-    scale = tf.reduce_max(tf.concat([tf.abs(wide), tf.zeros([1], wide.dtype)], axis=0))
-    chosen = tf.cast(dither(values, seed), wide.dtype) < tf.math.divide_no_nan(tf.abs(wide), scale)
-    trits = tf.where(chosen, tf.cast(tf.sign(wide), tf.int32), 0) + 1
-    rows = tf.reshape(tf.pad(trits, [[0, -tf.size(trits) % _TRITS]], constant_values=1), [-1, _TRITS])
-    packed = tf.cast(tf.reduce_sum(rows * _TRIT_PLACES, axis=1), tf.uint8)
-    return tf.concat([to_bytes(tf.cast(scale, values.dtype)), packed], axis=0)
-
-
-def _decode_terngrad(code: Any, count: Any, dtype: tf.DType) -> tf.Tensor:
-    what = "the bytes of a terngrad payload"
-    code = of_length(code, dtype.size + (count + _TRITS - 1) // _TRITS, what)
-    scales = _only_scale(code, count, dtype, "a terngrad payload")
-    packed = tf.cast(code[dtype.size :], tf.int32)
-    trits = tf.reshape(packed[:, tf.newaxis] // _TRIT_PLACES % 3, [-1])
-    valid = tf.reduce_all(packed < 3**_TRITS) & tf.reduce_all(trits[count:] == 1)
-    with require(valid, f"{what} stand for no signs"):
-        return tf.cast(trits[:count] - 1, dtype) * scales[0]
 
 
 def _only_scale(code: Any, count: Any, dtype: tf.DType, what: str) -> tf.Tensor:

@@ -38,7 +38,7 @@ OTHERS = (
     "eden(4)",
     "bfp(4)",
     "sign",
-    "blockwise8",
+    "qsgd(8, block_size=256, rounding='nearest')",
     "bfloat16",
 )
 PAYLOADS = 8

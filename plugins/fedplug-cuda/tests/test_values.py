@@ -14,7 +14,7 @@ from fedplug.errors import ArgumentError, NonFiniteError
 from fedplug.ops.types import PackedValues
 
 DTYPES = [np.dtype(each) for each in (np.float32, np.float64, np.float16, ml_dtypes.bfloat16)]
-FORMS = ["float16", "bfloat16", "blockwise8", "qsgd", "terngrad", "sign", "bfp"]
+FORMS = ["float16", "bfloat16", "nearest", "qsgd", "sign", "bfp"]
 SPECIAL = [0.0, -0.0, 1.0, -1.0, 5e-324, 1e-45, -6e-8, 65504.0, 70000.0, -3.3895e38, 3.4028234e38, 1.7e308]
 EDGES = [0, 1, 2, 7, 8, 9, 20, 21, 255, 256, 257, 511, 512, 513, 2047, 2048, 2049, 5119, 5120, 5121]
 CODES = {

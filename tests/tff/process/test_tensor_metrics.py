@@ -13,7 +13,7 @@ from fedplug.tff.runtime import use_runtime
 
 RULES = [
     {"match": "*/bias", "encoder": "identity"},
-    {"match": "dense/*", "encoder": "topk(0.1) | blockwise8 | rans | rice"},
+    {"match": "dense/*", "encoder": "topk(0.1) | bfp(8) | rans | rice"},
     {"match": "*", "encoder": "topk(0.2)"},
 ]
 
@@ -104,7 +104,7 @@ def test_a_round_in_which_nobody_sends_has_no_error(process, dataset, inprocess)
         *("topk(0.1)", "dgc(0.1)", "qsgd(3) | rans", "randomk(0.1)", "sign"),
         pytest.param("topk(0.1) | qsgd(4) | rans | rice", marks=pytest.mark.slow),
         pytest.param("topk(0.1, error_feedback=False) | gaps", marks=pytest.mark.slow),
-        pytest.param("terngrad | rans", marks=pytest.mark.slow),
+        pytest.param("qsgd(4, rounding='nearest') | rans", marks=pytest.mark.slow),
         pytest.param("mixed_qsgd(5)", marks=pytest.mark.slow),
         pytest.param("powersgd(2)", marks=pytest.mark.slow),
     ],

@@ -103,8 +103,8 @@ bool FindExtremes(const Job<T>& job, const T* values,
       job.count, kSmallestShare, parallel,
       [&](std::int64_t begin, std::int64_t size) {
         Extremes<Wide> mine{kInfinity, -kInfinity};
-        const bool good = ForEachChunk(
-            job.layout, begin, size, [&](std::int64_t first, std::int64_t n) {
+        const bool good =
+            ForEachChunk(begin, size, [&](std::int64_t first, std::int64_t n) {
               WideChunk<T> staging;
               const Wide* const x = Widened(job, values + first, n, &staging);
               loops.extremes(x, n, &mine.lowest, &mine.highest);

@@ -133,14 +133,13 @@ bool EncodeCodebook(const Job<T>& job, const T* values, Parallel& parallel,
             ++mine.count[symbol];
           }
           PackedChunk packed;
-          PackLevels(job.code.form, job.layout, job.bit_loops, n, &symbols,
-                     &packed);
+          PackLevels(job.layout, job.bit_loops, n, &symbols, &packed);
           std::copy_n(
               packed.begin(), job.layout.LevelBytes(n),
               data + job.layout.levels_at + job.layout.LevelBytes(first));
           return true;
         };
-        ForEachChunk(job.layout, begin, size, encode_chunk);
+        ForEachChunk(begin, size, encode_chunk);
         all.Add(mine, bins.last);
         return true;
       });

@@ -15,15 +15,13 @@ namespace fedplug::value_loops {
 // Number of values in a group.
 inline constexpr std::int64_t kDitherGroup = philox::kGroup * Philox::kWords;
 
-// The loops `at_random` and `ternary` of LevelLoops<float>, with the words of
+// The loop `at_random` of LevelLoops<float>, with the words of
 // the draws from first_draw on as noise; null at levels that have none.
 // REQUIRES: n is a multiple of kDitherGroup
 struct DitherLoops {
   void (*at_random)(const Philox& philox, std::int64_t first_draw,
                     const float* x, std::int64_t n, float scale, int top,
                     std::uint8_t* levels) = nullptr;
-  void (*ternary)(const Philox& philox, std::int64_t first_draw, const float* x,
-                  std::int64_t n, float scale, std::uint8_t* levels) = nullptr;
 };
 
 // REQUIRES: IsSupported(level)

@@ -10,8 +10,7 @@
 namespace fedplug::value_loops {
 
 const DitherLoops kAvx2DitherLoops = {
-    DitherAtRandom<simd::avx2::Words, simd::avx2::Floats>,
-    DitherTernary<simd::avx2::Words, simd::avx2::Floats>};
+    DitherAtRandom<simd::avx2::Words, simd::avx2::Floats>};
 
 }  // namespace fedplug::value_loops
 

@@ -10,8 +10,7 @@
 namespace fedplug::value_loops {
 
 const DitherLoops kAvx512DitherLoops = {
-    DitherAtRandom<simd::avx512::Words, simd::avx512::Floats>,
-    DitherTernary<simd::avx512::Words, simd::avx512::Floats>};
+    DitherAtRandom<simd::avx512::Words, simd::avx512::Floats>};
 
 }  // namespace fedplug::value_loops
 

@@ -55,35 +55,6 @@ FEDPLUG_TARGET void DitherAtRandom(const Philox& philox,
   }
 }
 
-template <typename V, typename F>
-FEDPLUG_TARGET void DitherTernary(const Philox& philox, std::int64_t first_draw,
-                                  const float* x, std::int64_t n, float scale,
-                                  std::uint8_t* levels) {
-  using Register = typename F::Register;
-  constexpr int kRegisters = philox::kRegisters<V>;
-  const Register one_scale = F::Broadcast(scale);
-  const Register minus = F::Broadcast(kNoFraction);
-  const Register zero = F::Broadcast(kNoFraction + 1);
-  const Register plus = F::Broadcast(kNoFraction + 2);
-  for (std::int64_t done = 0; done < n; done += kRegisters * F::kLanes) {
-    Register chance[kRegisters];
-    for (int r = 0; r < kRegisters; ++r) {
-      chance[r] =
-          F::Over(F::Magnitude(F::Load(x + done + r * F::kLanes)), one_scale);
-    }
-    typename V::Register words[kRegisters];
-    philox::DrawAtOnce<V>(philox, first_draw + done / Philox::kWords, words);
-    for (int r = 0; r < kRegisters; ++r) {
-      const auto negative =
-          F::Below(F::Load(x + done + r * F::kLanes), F::Broadcast(0.0f));
-      const auto chosen = F::Below(Uniform<F>(words[r]), chance[r]);
-      // 0 has probability 0.
-      F::StoreBytes(levels + done + r * F::kLanes,
-                    F::Choose(chosen, F::Choose(negative, minus, plus), zero));
-    }
-  }
-}
-
 }  // namespace
 }  // namespace fedplug::value_loops
 

@@ -124,10 +124,11 @@ bool ForEachUnit(std::int64_t count, std::int64_t size, Parallel& parallel,
 
 // Calls chunk(first, n) for the chunks of a unit until one fails.
 template <typename Chunk>
-bool ForEachChunk(const ValueLayout& layout, std::int64_t first, std::int64_t n,
-                  const Chunk& chunk) {
-  for (std::int64_t at = first; at < first + n; at += layout.chunk) {
-    if (!chunk(at, std::min(layout.chunk, first + n - at))) return false;
+bool ForEachChunk(std::int64_t first, std::int64_t n, const Chunk& chunk) {
+  for (std::int64_t at = first; at < first + n; at += value_loops::kChunk) {
+    if (!chunk(at, std::min(value_loops::kChunk, first + n - at))) {
+      return false;
+    }
   }
   return true;
 }

@@ -5,7 +5,6 @@
 #include <string>
 
 #include "core/base/bytes_for.h"
-#include "core/codes/dither/dither.h"
 
 namespace fedplug {
 namespace {
@@ -15,15 +14,15 @@ constexpr std::int64_t kExponentBytes = 2;
 constexpr float kLeastRelative = 0x1p-15f;
 constexpr float kMostRelative = 0x1p-2f;
 
-// The fewest bits of a level; 0 for forms without levels of variable width.
-int LeastBits(ValueForm form) {
-  if (form == ValueForm::kQsgd || form == ValueForm::kBfp) return 2;
-  return form == ValueForm::kCodebook ? 1 : 0;
+bool HasBlocks(ValueForm form) {
+  return form == ValueForm::kQsgd || form == ValueForm::kNearest ||
+         form == ValueForm::kBfp;
 }
 
-bool HasBlocks(ValueForm form) {
-  return form == ValueForm::kQsgd || form == ValueForm::kBlockwise8 ||
-         form == ValueForm::kBfp;
+// The fewest bits of a level; 0 for forms without levels of variable width.
+int LeastBits(ValueForm form) {
+  if (HasBlocks(form)) return 2;
+  return form == ValueForm::kCodebook ? 1 : 0;
 }
 
 std::uint8_t Log2(std::int64_t power) {
@@ -45,15 +44,11 @@ struct NamedForm {
   ValueForm form;
 };
 
-constexpr NamedForm kForms[] = {{"float16", ValueForm::kFloat16},
-                                {"bfloat16", ValueForm::kBFloat16},
-                                {"blockwise8", ValueForm::kBlockwise8},
-                                {"qsgd", ValueForm::kQsgd},
-                                {"terngrad", ValueForm::kTernGrad},
-                                {"sign", ValueForm::kSign},
-                                {"codebook", ValueForm::kCodebook},
-                                {"bounded", ValueForm::kBounded},
-                                {"bfp", ValueForm::kBfp}};
+constexpr NamedForm kForms[] = {
+    {"float16", ValueForm::kFloat16}, {"bfloat16", ValueForm::kBFloat16},
+    {"qsgd", ValueForm::kQsgd},       {"nearest", ValueForm::kNearest},
+    {"sign", ValueForm::kSign},       {"codebook", ValueForm::kCodebook},
+    {"bounded", ValueForm::kBounded}, {"bfp", ValueForm::kBfp}};
 
 }  // namespace
 
@@ -96,30 +91,19 @@ Status CheckValueCode(const ValueCode& code, std::int64_t count) {
 ValueLayout LayoutOf(const ValueCode& code, std::int64_t count,
                      std::int64_t value_bytes) {
   ValueLayout layout;
-  layout.at_random =
-      code.form == ValueForm::kQsgd || code.form == ValueForm::kTernGrad;
   switch (code.form) {
     case ValueForm::kFloat16:
     case ValueForm::kBFloat16:
       layout.group_bytes = 16;
       return layout;
-    case ValueForm::kBlockwise8:
-      layout.header = {Log2(code.block_size)};
-      layout.header_bytes = 1;
-      layout.top = 127;
-      layout.group_bytes = 8;
-      break;
     case ValueForm::kQsgd:
+    case ValueForm::kNearest:
     case ValueForm::kBfp:
       layout.header = {static_cast<std::uint8_t>(code.bits),
                        Log2(code.block_size)};
       layout.header_bytes = 2;
       layout.top = (1 << (code.bits - 1)) - 1;
       layout.group_bytes = code.bits;
-      break;
-    case ValueForm::kTernGrad:
-      layout.group = 5;
-      layout.chunk = 5 * value_loops::kDitherGroup;
       break;
     case ValueForm::kSign:
       break;

@@ -30,23 +30,22 @@ struct ValueLayout {
 
   // Levels are 0 to 2 * top, and top stands for zero (of kCodebook for the bin
   // of the mean, and the last is 2 * top - 1; of kBounded it has no meaning).
-  // They are packed in groups of whole bytes; a chunk has whole groups.
+  // They are packed in groups of eight, of whole bytes.
+  static constexpr std::int64_t kGroup = 8;
   int top = 1;
-  bool at_random = false;
-  std::int64_t group = 8;
   std::int64_t group_bytes = 1;
-  std::int64_t chunk = value_loops::kChunk;
 
   // The number of bytes of the levels of `count` values.
   constexpr std::int64_t LevelBytes(std::int64_t count) const {
-    return count / group * group_bytes +
-           (count % group * group_bytes + group - 1) / group;
+    return count / kGroup * group_bytes +
+           (count % kGroup * group_bytes + kGroup - 1) / kGroup;
   }
 
   // The work of a thread at a time: whole blocks with their scales, and whole
   // chunks.
   std::int64_t Unit() const {
-    return per_block && block > chunk ? block : chunk;
+    return per_block && block > value_loops::kChunk ? block
+                                                    : value_loops::kChunk;
   }
 };
 

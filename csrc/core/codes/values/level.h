@@ -97,15 +97,6 @@ FEDPLUG_VALUE_STEP std::uint8_t LevelAtRandom(T x, std::uint32_t noise, T scale,
 }
 
 template <typename T>
-FEDPLUG_VALUE_STEP std::uint8_t TernaryLevel(T x, std::uint32_t noise,
-                                             T scale) {
-  const int chosen =
-      static_cast<T>(Philox::ToUniform(noise)) < std::abs(x) / scale;
-  const int sign = (x > 0) - (x < 0);
-  return static_cast<std::uint8_t>(1 + (sign & -chosen));
-}
-
-template <typename T>
 FEDPLUG_VALUE_STEP std::uint8_t SignLevel(T x) {
   return x >= 0;
 }

@@ -72,15 +72,6 @@ FEDPLUG_ALWAYS_INLINE void AtRandomLoop(const T* x, const std::uint32_t* noise,
 }
 
 template <typename T>
-FEDPLUG_ALWAYS_INLINE void TernaryLoop(const T* x, const std::uint32_t* noise,
-                                       std::int64_t n, T scale,
-                                       std::uint8_t* levels) {
-  for (std::int64_t i = 0; i < n; ++i) {
-    levels[i] = TernaryLevel(x[i], noise[i], scale);
-  }
-}
-
-template <typename T>
 FEDPLUG_ALWAYS_INLINE void SignsLoop(const T* x, std::int64_t n,
                                      std::uint8_t* levels) {
   for (std::int64_t i = 0; i < n; ++i) levels[i] = SignLevel(x[i]);
@@ -273,15 +264,15 @@ LevelLoops<T> LevelLoopsFor(SimdLevel level) {
   if (level != SimdLevel::kBaseline) {
     return {Avx2<LargestLoop<T>>,         Avx2<NearestLoop<T>>,
             Avx2<NearestMultipleLoop<T>>, Avx2<AtRandomLoop<T>>,
-            Avx2<TernaryLoop<T>>,         Avx2<SignsLoop<T>>,
-            Avx2<TimesScaleLoop<T>>,      Avx2<TimesStepLoop<T>>};
+            Avx2<SignsLoop<T>>,           Avx2<TimesScaleLoop<T>>,
+            Avx2<TimesStepLoop<T>>};
   }
 #endif
   static_cast<void>(level);
   return {Baseline<LargestLoop<T>>,         Baseline<NearestLoop<T>>,
           Baseline<NearestMultipleLoop<T>>, Baseline<AtRandomLoop<T>>,
-          Baseline<TernaryLoop<T>>,         Baseline<SignsLoop<T>>,
-          Baseline<TimesScaleLoop<T>>,      Baseline<TimesStepLoop<T>>};
+          Baseline<SignsLoop<T>>,           Baseline<TimesScaleLoop<T>>,
+          Baseline<TimesStepLoop<T>>};
 }
 
 template <typename T>

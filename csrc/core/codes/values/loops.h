@@ -48,10 +48,6 @@ struct LevelLoops {
   // `noise` are words of Philox, of which each is a number in [0, 1).
   void (*at_random)(const T* x, const std::uint32_t* noise, std::int64_t n,
                     T scale, int top, std::uint8_t* levels);
-  // The same for levels -1, 0 and 1 (`top` is 1), of which the noise chooses
-  // the sign or 0.
-  void (*ternary)(const T* x, const std::uint32_t* noise, std::int64_t n,
-                  T scale, std::uint8_t* levels);
   // 1 where x >= 0, else 0.
   void (*signs)(const T* x, std::int64_t n, std::uint8_t* levels);
 

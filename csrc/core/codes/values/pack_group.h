@@ -38,14 +38,6 @@ FEDPLUG_HOST_DEVICE FEDPLUG_ALWAYS_INLINE std::uint8_t PushBitsTogether(
   return static_cast<std::uint8_t>((x * 0x0102040810204080u) >> 56);
 }
 
-// Five levels of 0 to 2 in one byte; the other three bytes of the word do not
-// matter. The product has in byte 4 the sum of level i times 3^i, in the bytes
-// below sums that do not reach 256 either, and above what is cut off.
-FEDPLUG_HOST_DEVICE FEDPLUG_ALWAYS_INLINE std::uint8_t PushTritsTogether(
-    std::uint64_t x) {
-  return static_cast<std::uint8_t>((x * 0x01'03'09'1b'51u) >> 32);
-}
-
 }  // namespace fedplug::value_loops
 
 #endif  // FEDPLUG_CORE_CODES_VALUES_PACK_GROUP_H_

@@ -18,10 +18,9 @@ using PackedChunk = std::array<std::uint8_t, 2 * value_loops::kChunk +
 
 // Writes the first n levels; overwrites those after them.
 //
-// REQUIRES: 0 <= n <= layout.chunk; `form` is no cast
-void PackLevels(ValueForm form, const ValueLayout& layout,
-                const value_loops::BitLoops& loops, std::int64_t n,
-                LevelChunk* levels, PackedChunk* packed);
+// REQUIRES: 0 <= n <= kChunk; the layout is of no cast
+void PackLevels(const ValueLayout& layout, const value_loops::BitLoops& loops,
+                std::int64_t n, LevelChunk* levels, PackedChunk* packed);
 
 // The inverse; false if untrusted bytes are not the levels of any n values. The
 // levels of kSign become 0 and 2.
