@@ -379,7 +379,7 @@ def check_collectives(machine: Machine, clock: Clock) -> tuple[Path, str]:
 def check_tensorflow(machine: Machine, clock: Clock) -> tuple[Path, str]:
     """Runs the part ``tensorflow``, as `check_kernels` does."""
     runtime = "tests/tff/runtime"
-    of_ops = ("test_gpu.py", "test_buffers.py", "test_topk_update.py", "test_loader.py")
+    of_ops = ("test_gpu.py", "test_buffers.py", "test_loader.py")
     found = run_tests(
         clock,
         *(f"tests/ops/{name}" for name in of_ops),

@@ -19,19 +19,12 @@ from typing import Any
 from fedplug import pictures
 
 KERNELS = ["kernel, drop", "kernel, error"]
-OPS = ["op, error", "op in place, drop", "op in place, error"]
-VARIABLE_OPS = ["op in a tf.function", "op, eagerly"]
+OPS = ["op, error"]
 PEERS = ["TensorFlow composite", "NumPy argpartition", "torch.topk"]
 ABOUT_TOPK = (
     "The floor is `residual += delta` in NumPy, on one thread. The kernel updates the residual in place;",
-    "the op, as Python holds its arguments, writes a new one; in place, the residual is a variable. The op",
-    "is all that a `tf.function` does here, whose call is in the figures.",
-)
-ABOUT_OP = (
-    "An update in place, through the op and without it. What a call of a `tf.function` costs, whatever is in",
-    "it, is told apart: an update is an eighth of what nine in one call take more than one does. Beyond the",
-    "kernel: the median of the differences within a round of all ways.",
-    "",
+    "the op, as Python holds its arguments, writes a new one. It is all that a `tf.function` does here,",
+    "whose call is in the figures.",
 )
 ABOUT_SCATTER = (
     "Bytes once: NumPy reads the entries, and reads and writes as many cache lines as they name, on one",
@@ -80,21 +73,6 @@ def topk_table(run: dict[str, Any]) -> list[str]:
         + [ratio(ways, way, "kernel, drop") for way in PEERS]
         for (n, share), ways in medians(run, "topk", "n", "share").items()
     ]
-    return table(header, rows)
-
-
-def op_table(run: dict[str, Any]) -> list[str]:
-    header = ["n", "k / n", "non-finite", "kernel, ms"]
-    header += [f"{op}, {what}" for op in VARIABLE_OPS for what in ("x kernel", "beyond kernel, us")]
-    header += ["call of a tf.function, us"]
-    rows = []
-    for info in (benchmark["extra_info"] for benchmark in run["benchmarks"]):
-        if info.get("topic") != "op":
-            continue
-        row = [f"{info['n']:.0e}", str(info["share"]), info["policy"], milliseconds(info["update"], "kernel")]
-        for op in VARIABLE_OPS:
-            row += [ratio(info["update"], op, "kernel"), f"{info['beyond'][op] * 1e6:.0f}"]
-        rows.append([*row, f"{info['call'] * 1e6:.0f}"])
     return table(header, rows)
 
 
@@ -167,7 +145,6 @@ def page(run: dict[str, Any], stem: str) -> str:
         "",
     ]
     for title, about, rows in (
-        ("Through TensorFlow", ABOUT_OP, op_table(run)),
         ("Awkward data, n = 1e7", (), data_table(run)),
         ("A model at once, k / n = 1 %", (), model_table(run)),
         ("Adding payloads into a sum", ABOUT_SCATTER, scatter_table(run)),

@@ -57,10 +57,6 @@ def tensor(array):
     return pytest.importorskip("tensorflow").constant(array)
 
 
-def variable(array):
-    return pytest.importorskip("tensorflow").Variable(array)
-
-
 def fused_op(k):
     tf = pytest.importorskip("tensorflow")
     from fedplug import ops
@@ -70,20 +66,6 @@ def fused_op(k):
         return ops.topk_residual(delta, residual, k, lowering="fused")
 
     return lambda delta, residual: Result(*call(delta, residual)[:3])
-
-
-def fused_op_in_place(policy: str) -> Way:
-    def prepare(k):
-        tf = pytest.importorskip("tensorflow")
-        from fedplug import ops
-
-        @tf.function(reduce_retracing=True)
-        def call(delta, residual):
-            return ops.topk_residual_update(residual, delta, k, on_nonfinite=policy, lowering="fused")
-
-        return lambda delta, residual: Result(*call(delta, residual)[:2], residual)
-
-    return Way(prepare, tensor, variable)
 
 
 def tensorflow_composite(k):
@@ -131,8 +113,6 @@ WAYS = {
     "kernel, drop": kernel("drop"),
     "kernel, error": kernel("error"),
     "op, error": Way(fused_op, tensor, tensor),
-    "op in place, drop": fused_op_in_place("drop"),
-    "op in place, error": fused_op_in_place("error"),
     "TensorFlow composite": Way(tensorflow_composite, tensor, tensor),
     "NumPy argpartition": Way(numpy_argpartition),
     "torch.topk": Way(torch_topk, torch_tensor, torch_tensor),

@@ -5,9 +5,9 @@ An op gives the same bits on NumPy arrays and on TensorFlow tensors. On NumPy ar
 its reference of stock TensorFlow ops. A few ops also run on a `fedplug.ops.device_array.DeviceArray`.
 `fedplug.ops.dispatch` chooses between these.
 
-Ops do not change their arguments, except ops named ``_update`` and residuals that the caller donated
-(`fedplug.ops.donation`). A gradient through a kernel is refused with a LookupError; array functions have the
-gradients of TensorFlow. Importing this package loads neither TensorFlow nor the op library (`load_library`).
+Ops do not change their arguments, except residuals that the caller donated (`fedplug.ops.donation`). A
+gradient through a kernel is refused with a LookupError; array functions have the gradients of TensorFlow.
+Importing this package loads neither TensorFlow nor the op library (`load_library`).
 
 Many ops have an argument ``lowering``: "fused" for the compiled TensorFlow op, "reference" for its reference,
 "auto" for either. None takes the value of `fedplug.ops.lowering.use_lowering`. A call that names a lowering
@@ -81,7 +81,7 @@ from fedplug.ops.packing import pack, packed_size, unpack
 from fedplug.ops.prng import dither, random_words, round_seed, shared_uniform
 from fedplug.ops.random_indices import draw_indices
 from fedplug.ops.rotated_code import decode_rotated, encode_rotated, rotation_block_size
-from fedplug.ops.scatter import scatter_decode, scatter_decode_add, scatter_decode_update
+from fedplug.ops.scatter import scatter_decode, scatter_decode_add
 from fedplug.ops.serialization import from_bytes, to_bytes
 from fedplug.ops.sparse_form import sparse_body, split_sparse_body
 from fedplug.ops.spec import has_known_shape, is_floating, itemsize, num_elements, spec_of
@@ -90,7 +90,6 @@ from fedplug.ops.symbol_code import decode_symbols, encode_symbols
 from fedplug.ops.threshold import threshold_residual
 from fedplug.ops.topk import grouped_topk_residual, topk_residual
 from fedplug.ops.topk_momentum import topk_momentum
-from fedplug.ops.topk_update import grouped_topk_residual_update, topk_residual_update
 from fedplug.ops.value_code import decode_values, encode_values
 
 __all__ = [
@@ -129,7 +128,6 @@ __all__ = [
     "from_bytes",
     "gather_sum",
     "grouped_topk_residual",
-    "grouped_topk_residual_update",
     "has_known_shape",
     "identity",
     "is_floating",
@@ -161,7 +159,6 @@ __all__ = [
     "saturate_cast",
     "scatter_decode",
     "scatter_decode_add",
-    "scatter_decode_update",
     "segment_sum",
     "shared_uniform",
     "size",
@@ -183,7 +180,6 @@ __all__ = [
     "to_bytes",
     "topk_momentum",
     "topk_residual",
-    "topk_residual_update",
     "transpose",
     "unframe",
     "unpack",

@@ -14,7 +14,7 @@ from fedplug.ops.dispatch import also_on, of_each
 from fedplug.ops.donation import own, take_result
 from fedplug.ops.types import Array
 
-__all__ = ["add_selected", "scatter_decode", "scatter_decode_add", "scatter_decode_update"]
+__all__ = ["add_selected", "scatter_decode", "scatter_decode_add"]
 
 
 @also_on(tensors=lambda: _tensorflow.scatter.scatter_decode_add)
@@ -62,44 +62,6 @@ The arguments are the residuals that a selection returned, which the caller give
 numbers to add to each, and the indices that the selection returned for each. On a device this takes one copy
 and one launch for the list, and writes over the residuals.
 """
-
-
-@also_on(tensors=lambda: _tensorflow.scatter.scatter_decode_update)
-def scatter_decode_update(
-    accumulator: Array,
-    values: Any,
-    indices: Any,
-    row_splits: Any = None,
-    weights: Any = None,
-    *,
-    lowering: str | None = None,
-) -> Any:
-    """Adds sparse payloads to a variable, as `scatter_decode_add` does.
-
-    The compiled op locks the variable and adds in its buffer. If an earlier read still uses the buffer, it
-    adds in a copy. A failed call leaves the variable unchanged. The reference reads the variable and assigns
-    to it.
-
-    Args:
-        accumulator: The dense sum, a variable; any shape of ``n < 2^31`` elements; float32, float64, bfloat16
-            or float16.
-        values: See `scatter_decode_add`.
-        indices: See `scatter_decode_add`.
-        row_splits: See `scatter_decode_add`.
-        weights: See `scatter_decode_add`.
-        lowering: See `fedplug.ops`.
-
-    Returns:
-        While a graph is built, the operation, which ``tf.function`` runs in program order. Otherwise None.
-
-    Raises:
-        TypeError: ``accumulator`` is not a variable, or has another dtype.
-        ArgumentError: Lengths differ, or a payload is invalid.
-        tf.errors.FailedPreconditionError: The variable is not initialized.
-    """
-    kernels.scatter_decode_add(
-        accumulator, *_payloads(values, indices, row_splits, weights, accumulator.dtype)
-    )
 
 
 @also_on(tensors=lambda: _tensorflow.scatter.scatter_decode)

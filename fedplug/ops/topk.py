@@ -1,4 +1,4 @@
-"""Top-k sparsification with error feedback; see `fedplug.ops.topk_update` for residuals in variables."""
+"""Top-k sparsification with error feedback."""
 
 from __future__ import annotations
 

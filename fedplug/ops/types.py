@@ -23,7 +23,6 @@ __all__ = [
     "ChunkedTopK",
     "DType",
     "GroupedTopK",
-    "GroupedTopKUpdate",
     "IndexForm",
     "OnNonFinite",
     "PackedValues",
@@ -32,7 +31,6 @@ __all__ = [
     "TakenFromSum",
     "TopK",
     "TopKMomentum",
-    "TopKUpdate",
     "ValueForm",
 ]
 
@@ -99,37 +97,6 @@ class GroupedTopK(NamedTuple):
     indices: Array
     row_splits: Array
     residuals: list[Array]
-    nonfinite: Array
-
-
-class TopKUpdate(NamedTuple):
-    """The result of `fedplug.ops.topk_residual_update`.
-
-    Attributes:
-        values: The selected entries. ``[min(k, n)]``, the dtype of the residual.
-        indices: Their flat indices, strictly ascending. ``[min(k, n)]``, int32.
-        nonfinite: Number of NaN and infinite sums that were dropped. Scalar, int64.
-    """
-
-    values: Array
-    indices: Array
-    nonfinite: Array
-
-
-class GroupedTopKUpdate(NamedTuple):
-    """The result of `fedplug.ops.grouped_topk_residual_update`.
-
-    Attributes:
-        values: The m selected entries, tensor after tensor. ``[m]``, the dtype of the residuals.
-        indices: Their flat indices within their tensor, strictly ascending in each. ``[m]``, int32.
-        row_splits: Tensor t has the entries ``row_splits[t]`` up to ``row_splits[t + 1]``. ``[tensors + 1]``,
-            int64.
-        nonfinite: Number of NaN and infinite sums that were dropped. Scalar, int64.
-    """
-
-    values: Array
-    indices: Array
-    row_splits: Array
     nonfinite: Array
 
 

@@ -66,19 +66,6 @@ def test_grouped_topk_residual(wide_dtype, k):
     assert_same_on_both(lambda d, r: ops.grouped_topk_residual(d, r, k, lowering="fused"), deltas, residuals)
 
 
-@pytest.mark.parametrize("k", [50, [3, 40]])
-def test_variables_are_updated(wide_dtype, k):
-    rng = np.random.default_rng(0)
-    deltas, before = ([numbers(rng, size, wide_dtype) for size in (1000, 40)] for _ in range(2))
-
-    def update(deltas, before):
-        residuals = [tf.Variable(x) for x in before]
-        found = ops.grouped_topk_residual_update(residuals, deltas, k, lowering="fused")
-        return [*tf.nest.flatten(found), *(r.read_value() for r in residuals)]
-
-    assert_same_on_both(update, deltas, before)
-
-
 @pytest.mark.parametrize("size", [10, 1_000, 100_000])
 @pytest.mark.parametrize("wrong", [False, True])
 def test_sums_of_payloads(dtype, size, wrong):

@@ -12,8 +12,6 @@ from fedplug.ops._tensorflow import loader as _loader
 
 HOST_MEMORY = {
     "Fedplug>GroupedTopKResidual": {"k", "nonfinite"},
-    "Fedplug>ResourceScatterDecodeAdd": {"accumulator"},
-    "Fedplug>ResourceTopKResidual": {"residuals", "k", "row_splits", "nonfinite"},
     "Fedplug>ScatterDecodeAdd": set(),
     "Fedplug>ScatterDecode": {"size"},
 }

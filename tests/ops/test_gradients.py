@@ -15,7 +15,6 @@ BETWEEN_FLOATS = {
     "topk_residual": lambda x: ops.topk_residual(x, x, 2).values,
     "the residual of topk_residual": lambda x: ops.topk_residual(x, x, 2).residual,
     "grouped_topk_residual": lambda x: ops.grouped_topk_residual([x], [x], 2).values,
-    "topk_residual_update": lambda x: ops.topk_residual_update(tf.Variable(tf.zeros([2, 2])), x, 2).values,
     "topk_momentum": lambda x: ops.topk_momentum(x, x, x, 2, momentum=0.9).values,
     "chunked_topk_residual": lambda x: ops.chunked_topk_residual(x, x, 1, chunk=2, decay=1.0).values,
     "threshold_residual": lambda x: ops.threshold_residual(x, x, 1.0).values,

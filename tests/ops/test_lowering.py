@@ -34,16 +34,10 @@ VECTOR, BYTES, INDICES = (
     tf.TensorSpec([None], tf.int32),
 )
 MATRIX, FACTOR = tf.TensorSpec([None, None]), tf.TensorSpec([None, 2])
-VARIABLE = tf.Variable(tf.zeros(9))
-
-
-def add_to_variable(values, indices):
-    ops.scatter_decode_update(VARIABLE, values, indices, [0, 3])
 
 
 CALLS = {
     "Fedplug>GroupedTopKResidual": (lambda d: ops.topk_residual(d, d, 3), VECTOR),
-    "Fedplug>ResourceTopKResidual": (lambda d: ops.topk_residual_update(VARIABLE, d, 3), VECTOR),
     "Fedplug>ChunkedTopKResidual": (
         lambda d: ops.chunked_topk_residual(d, d, 3, chunk=5, decay=1.0),
         VECTOR,
@@ -54,7 +48,6 @@ CALLS = {
         VECTOR,
         INDICES,
     ),
-    "Fedplug>ResourceScatterDecodeAdd": (add_to_variable, VECTOR, INDICES),
     "Fedplug>ScatterDecode": (lambda v, i: ops.scatter_decode(9, v, i, [0, 3]), VECTOR, INDICES),
     "Fedplug>EncodeIndices": (lambda i: ops.encode_indices(i, 9), INDICES),
     "Fedplug>DecodeIndices": (lambda c: ops.decode_indices(c, 3, 9), BYTES),

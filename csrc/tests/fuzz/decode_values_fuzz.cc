@@ -66,7 +66,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data,
                                       std::size_t size) {
   fedplug::testing::FuzzInput input(data, size);
   ValueCode code;
-  code.form = static_cast<fedplug::ValueForm>(input.Take<std::uint8_t>() % 9);
+  code.form = static_cast<fedplug::ValueForm>(input.Take<std::uint8_t>() % 8);
   code.bits = input.Take<std::uint8_t>() % 10;
   code.block_size = std::int64_t{1} << (input.Take<std::uint8_t>() % 22);
   code.relative =

@@ -1,8 +1,10 @@
 // Fedplug>GroupedTopKResidual on a GPU: check, allocate, queue on the op's
 // stream.
+#include <cstddef>
 #include <cstdint>
 #include <vector>
 
+#include "cuda/copy.h"
 #include "cuda/topk_residual.h"
 #include "tensorflow/core/framework/op_kernel.h"
 #include "tensorflow/core/framework/register_types.h"
@@ -10,7 +12,6 @@
 #include "tf/kernels/gpu.h"
 #include "tf/kernels/grouped_topk_residual.h"
 #include "tf/kernels/status.h"
-#include "tf/kernels/topk_reports_gpu.h"
 #include "tf/kernels/topk_residual_inputs.h"
 
 namespace fedplug {
@@ -28,14 +29,12 @@ class GroupedTopKResidualGpuOp : public TopKOp {
     OP_REQUIRES_OK(context, arguments.Open(context));
     const Updates& updates = arguments.updates;
     const int tensors = static_cast<int>(updates.size());
-    Scratch workspace;
-    TopKReports reports;
+    Scratch workspace, reports;
     OP_REQUIRES_OK(
         context,
         workspace.Allocate(context, cuda::GroupedTopKResidualWorkspaceBytes(
                                         updates.data(), tensors)));
-    OP_REQUIRES_OK(context, reports.Allocate(context, updates.size(),
-                                             /*with_row_splits=*/false));
+    OP_REQUIRES_OK(context, reports.Allocate(context, ReportBytes(updates)));
     CUstream_st* const stream = StreamOf(context);
     OP_REQUIRES_OK(
         context,
@@ -44,17 +43,40 @@ class GroupedTopKResidualGpuOp : public TopKOp {
             workspace.bytes(), MutableElements<T>(arguments.values),
             arguments.indices->template flat<std::int32_t>().data(),
             arguments.row_splits->template flat<std::int64_t>().data(),
-            reports.reports(), stream)));
+            reports.As<cuda::TopKReport>(), stream)));
     OP_REQUIRES_OK(
         context,
-        reports.Fetch(
-            updates, policy_, nullptr,
-            arguments.non_finite->template scalar<std::int64_t>().data(),
-            stream));
+        CountNonFinite(context, updates, &reports,
+                       &arguments.non_finite->template scalar<std::int64_t>()(),
+                       stream));
   }
 
  private:
   using Updates = std::vector<TensorUpdate<CoreType<T>>>;
+
+  static std::size_t ReportBytes(const Updates& updates) {
+    return updates.size() * sizeof(cuda::TopKReport);
+  }
+
+  // Waits for the device: the op may have to fail, and the host adds up the
+  // dropped sums.
+  tensorflow::Status CountNonFinite(OpKernelContext* context,
+                                    const Updates& updates, Scratch* reports,
+                                    std::int64_t* dropped,
+                                    CUstream_st* stream) const {
+    Scratch on_host;
+    TF_RETURN_IF_ERROR(on_host.AllocatePinned(context, ReportBytes(updates)));
+    TF_RETURN_IF_ERROR(
+        ToTensorFlow(cuda::Fetch(on_host.As<void>(), reports->As<void>(),
+                                 ReportBytes(updates), stream)));
+    const auto* const first = on_host.As<cuda::TopKReport>();
+    const std::vector<cuda::TopKReport> found(first, first + updates.size());
+    std::vector<std::int64_t> sizes;
+    for (const auto& update : updates) sizes.push_back(update.n);
+    *dropped = 0;
+    for (const cuda::TopKReport& report : found) *dropped += report.non_finite;
+    return ToTensorFlow(cuda::ToStatus(found, sizes, policy_));
+  }
 };
 
 #define FEDPLUG_REGISTER(T)                                   \

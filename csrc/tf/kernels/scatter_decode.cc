@@ -1,5 +1,4 @@
-// Fedplug>ScatterDecodeAdd, Fedplug>ResourceScatterDecodeAdd and
-// Fedplug>ScatterDecode on the CPU: call the core.
+// Fedplug>ScatterDecodeAdd and Fedplug>ScatterDecode on the CPU: call the core.
 #include "core/scatter_decode.h"
 
 #include <algorithm>
@@ -49,18 +48,14 @@ struct Cpu {
   }
 };
 
-#define FEDPLUG_REGISTER(T)                                        \
-  REGISTER_KERNEL_BUILDER(Name("Fedplug>ScatterDecodeAdd")         \
-                              .Device(tensorflow::DEVICE_CPU)      \
-                              .TypeConstraint<T>("T"),             \
-                          ScatterDecodeAddOp<T, Cpu<T>>);          \
-  REGISTER_KERNEL_BUILDER(Name("Fedplug>ResourceScatterDecodeAdd") \
-                              .Device(tensorflow::DEVICE_CPU)      \
-                              .TypeConstraint<T>("T"),             \
-                          ResourceScatterDecodeAddOp<T, Cpu<T>>);  \
-  REGISTER_KERNEL_BUILDER(Name("Fedplug>ScatterDecode")            \
-                              .Device(tensorflow::DEVICE_CPU)      \
-                              .TypeConstraint<T>("T"),             \
+#define FEDPLUG_REGISTER(T)                                   \
+  REGISTER_KERNEL_BUILDER(Name("Fedplug>ScatterDecodeAdd")    \
+                              .Device(tensorflow::DEVICE_CPU) \
+                              .TypeConstraint<T>("T"),        \
+                          ScatterDecodeAddOp<T, Cpu<T>>);     \
+  REGISTER_KERNEL_BUILDER(Name("Fedplug>ScatterDecode")       \
+                              .Device(tensorflow::DEVICE_CPU) \
+                              .TypeConstraint<T>("T"),        \
                           ScatterDecodeOp<T, Cpu<T>>)
 FEDPLUG_FOR_EACH_ELEMENT_TYPE(FEDPLUG_REGISTER);
 #undef FEDPLUG_REGISTER

@@ -1,5 +1,4 @@
-// Fedplug>ScatterDecodeAdd, Fedplug>ResourceScatterDecodeAdd and
-// Fedplug>ScatterDecode on a GPU: queue on the op's stream.
+// Fedplug>ScatterDecodeAdd and Fedplug>ScatterDecode on a GPU: queue on the op's stream.
 #include "cuda/copy.h"
 #include "cuda/scatter_decode.h"
 #include "tensorflow/core/framework/op_kernel.h"
@@ -59,20 +58,15 @@ struct Gpu {
   }
 };
 
-#define FEDPLUG_REGISTER(T)                                        \
-  REGISTER_KERNEL_BUILDER(Name("Fedplug>ScatterDecodeAdd")         \
-                              .Device(tensorflow::DEVICE_GPU)      \
-                              .TypeConstraint<T>("T"),             \
-                          ScatterDecodeAddOp<T, Gpu<T>>);          \
-  REGISTER_KERNEL_BUILDER(Name("Fedplug>ResourceScatterDecodeAdd") \
-                              .Device(tensorflow::DEVICE_GPU)      \
-                              .HostMemory("accumulator")           \
-                              .TypeConstraint<T>("T"),             \
-                          ResourceScatterDecodeAddOp<T, Gpu<T>>);  \
-  REGISTER_KERNEL_BUILDER(Name("Fedplug>ScatterDecode")            \
-                              .Device(tensorflow::DEVICE_GPU)      \
-                              .HostMemory("size")                  \
-                              .TypeConstraint<T>("T"),             \
+#define FEDPLUG_REGISTER(T)                                   \
+  REGISTER_KERNEL_BUILDER(Name("Fedplug>ScatterDecodeAdd")    \
+                              .Device(tensorflow::DEVICE_GPU) \
+                              .TypeConstraint<T>("T"),        \
+                          ScatterDecodeAddOp<T, Gpu<T>>);     \
+  REGISTER_KERNEL_BUILDER(Name("Fedplug>ScatterDecode")       \
+                              .Device(tensorflow::DEVICE_GPU) \
+                              .HostMemory("size")             \
+                              .TypeConstraint<T>("T"),        \
                           ScatterDecodeOp<T, Gpu<T>>)
 FEDPLUG_FOR_EACH_ELEMENT_TYPE(FEDPLUG_REGISTER);
 #undef FEDPLUG_REGISTER

@@ -1,6 +1,5 @@
-// Fedplug>ScatterDecodeAdd, Fedplug>ResourceScatterDecodeAdd and
-// Fedplug>ScatterDecode on any device: check, allocate, hand over to what the
-// device has for it:
+// Fedplug>ScatterDecodeAdd and Fedplug>ScatterDecode on any device: check,
+// allocate, and call these functions of the device:
 //   Device::Copy(context, from, to)         the elements of one tensor
 //   Device::Add(context, payloads, sum)     to what is in `sum`, which is
 //                                           untouched if one is refused
@@ -17,7 +16,6 @@
 #include "tf/kernels/outputs.h"
 #include "tf/kernels/scatter_decode_inputs.h"
 #include "tf/kernels/status.h"
-#include "tf/kernels/variables.h"
 
 namespace fedplug {
 
@@ -42,17 +40,6 @@ struct PayloadInputs {
   }
 };
 
-// Adds the payloads to `accumulator`, in the place of `sum`, which may be its.
-template <typename T, typename Device>
-tensorflow::Status AddPayloads(tensorflow::OpKernelContext* context,
-                               const tensorflow::Tensor& accumulator,
-                               tensorflow::Tensor* sum) {
-  if (!sum->SharesBufferWith(accumulator)) {
-    TF_RETURN_IF_ERROR(Device::Copy(context, accumulator, sum));
-  }
-  return Device::Add(context, PayloadInputs<T>::Of(context), sum);
-}
-
 template <typename T, typename Device>
 class ScatterDecodeAddOp : public tensorflow::OpKernel {
  public:
@@ -66,26 +53,11 @@ class ScatterDecodeAddOp : public tensorflow::OpKernel {
     tensorflow::Tensor* sum;
     OP_REQUIRES_OK(context, ForwardInputOrAllocateOutput(
                                 context, 0, 0, accumulator.shape(), &sum));
-    OP_REQUIRES_OK(context, AddPayloads<T, Device>(context, accumulator, sum));
-  }
-};
-
-template <typename T, typename Device>
-class ResourceScatterDecodeAddOp : public tensorflow::OpKernel {
- public:
-  using OpKernel::OpKernel;
-
-  void Compute(tensorflow::OpKernelContext* context) override {
-    OP_REQUIRES_OK(context, CheckPayloadInputs(context));
-    LockedVariables accumulator;
-    OP_REQUIRES_OK(
-        context,
-        accumulator.Lock(context, 0, 1, tensorflow::DataTypeToEnum<T>::value));
-    tensorflow::Tensor* sum;
-    OP_REQUIRES_OK(context, accumulator.ForwardOrAllocate(context, 0, &sum));
+    if (!sum->SharesBufferWith(accumulator)) {
+      OP_REQUIRES_OK(context, Device::Copy(context, accumulator, sum));
+    }
     OP_REQUIRES_OK(context,
-                   AddPayloads<T, Device>(context, accumulator.Value(0), sum));
-    accumulator.Commit();
+                   Device::Add(context, PayloadInputs<T>::Of(context), sum));
   }
 };
 

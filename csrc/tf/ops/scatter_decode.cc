@@ -1,8 +1,6 @@
-// Declares Fedplug>ScatterDecodeAdd, Fedplug>ResourceScatterDecodeAdd and
-// Fedplug>ScatterDecode: types and shapes.
+// Declares Fedplug>ScatterDecodeAdd and Fedplug>ScatterDecode: types and shapes.
 #include "tensorflow/core/framework/op.h"
 #include "tensorflow/core/framework/shape_inference.h"
-#include "tf/ops/variables.h"
 
 namespace fedplug {
 namespace {
@@ -31,12 +29,6 @@ tensorflow::Status ScatterDecodeAddShape(InferenceContext* c) {
   return tensorflow::OkStatus();
 }
 
-tensorflow::Status ResourceScatterDecodeAddShape(InferenceContext* c) {
-  ShapeHandle accumulator;
-  TF_RETURN_IF_ERROR(ShapeOfVariable(c, 0, &accumulator));
-  return CheckPayloadShapes(c);
-}
-
 tensorflow::Status ScatterDecodeShape(InferenceContext* c) {
   ShapeHandle ignored;
   TF_RETURN_IF_ERROR(c->WithRank(c->input(0), 0, &ignored));
@@ -56,16 +48,6 @@ REGISTER_OP("Fedplug>ScatterDecodeAdd")
     .Output("sum: T")
     .Attr("T: {float, double, bfloat16, half}")
     .SetShapeFn(ScatterDecodeAddShape);
-
-REGISTER_OP("Fedplug>ResourceScatterDecodeAdd")
-    .Input("accumulator: resource")
-    .Input("values: T")
-    .Input("indices: int32")
-    .Input("row_splits: int64")
-    .Input("weights: T")
-    .Attr("T: {float, double, bfloat16, half}")
-    .SetIsStateful()
-    .SetShapeFn(ResourceScatterDecodeAddShape);
 
 REGISTER_OP("Fedplug>ScatterDecode")
     .Input("size: int64")

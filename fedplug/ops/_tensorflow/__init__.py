@@ -37,7 +37,6 @@ if TYPE_CHECKING:
         threshold,
         topk,
         topk_momentum,
-        topk_update,
         value_code,
         wide_symbols,
     )
@@ -68,7 +67,6 @@ __all__ = [
     "threshold",
     "topk",
     "topk_momentum",
-    "topk_update",
     "value_code",
     "wide_symbols",
 ]

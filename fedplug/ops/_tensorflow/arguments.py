@@ -28,7 +28,6 @@ __all__ = [
     "require_floating",
     "require_form",
     "require_policy",
-    "require_variable",
     "require_vectors",
     "require_whole",
     "require_wide",
@@ -143,13 +142,6 @@ def require_whole(**values: Any) -> None:
             whole_numbers(name, value, np.int64)
         elif not value.dtype.is_integer:
             raise DTypeError(f"{name} has dtype {value.dtype.name}; it must be a whole number")
-
-
-def require_variable(**variables: Any) -> None:
-    """Raises TypeError unless every argument is a variable."""
-    for name, variable in variables.items():
-        if not isinstance(variable, tf.Variable):
-            raise TypeError(f"{name} must be a tf.Variable, not a {type(variable).__name__}")
 
 
 def refuse_without_op(kind: str, form: str, instead: str) -> NoReturn:

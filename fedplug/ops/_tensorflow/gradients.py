@@ -18,8 +18,6 @@ _BETWEEN_FLOATS = (
     "LowRankMatrix",
     "LowRankResidual",
     "MatrixTimes",
-    "ResourceScatterDecodeAdd",
-    "ResourceTopKResidual",
     "ScatterDecode",
     "ScatterDecodeAdd",
     "SumAndLargest",

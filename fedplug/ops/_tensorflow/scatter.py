@@ -14,12 +14,11 @@ from fedplug.ops._tensorflow.arguments import (
     as_int64,
     require_equal_shapes,
     require_floating,
-    require_variable,
     require_vectors,
 )
 from fedplug.ops.lowering import resolve_lowering
 
-__all__ = ["scatter_decode", "scatter_decode_add", "scatter_decode_update"]
+__all__ = ["scatter_decode", "scatter_decode_add"]
 
 
 def scatter_decode_add(
@@ -38,25 +37,6 @@ def scatter_decode_add(
     if resolve_lowering(lowering) == "fused":
         return loader.library().fedplug_scatter_decode_add(accumulator, *payloads)
     return reference.scatter_decode_add(accumulator, *payloads)
-
-
-def scatter_decode_update(
-    accumulator: tf.Variable,
-    values: Any,
-    indices: Any,
-    row_splits: Any = None,
-    weights: Any = None,
-    *,
-    lowering: str | None = None,
-) -> Any:
-    require_variable(accumulator=accumulator)
-    require_floating(accumulator=accumulator)
-    payloads = _payloads(as_floats("values", values, accumulator.dtype), indices, row_splits, weights)
-    if resolve_lowering(lowering) == "fused":
-        return loader.library().fedplug_resource_scatter_decode_add(accumulator.handle, *payloads)
-    return accumulator.assign(
-        reference.scatter_decode_add(accumulator.read_value(), *payloads), read_value=False
-    )
 
 
 def scatter_decode(
