@@ -12,7 +12,7 @@ namespace fedplug {
 
 // Returns whether no value is NaN or infinite.
 //
-// REQUIRES: n >= 0; T is float, double, Half or BFloat16
+// REQUIRES: n >= 0. T is float, double, Half or BFloat16
 // SHAPE:    values[n]
 // THREADS:  uses `parallel` from 2^20 bytes on
 // COST:     reads each value at most once, and stops soon after the first that

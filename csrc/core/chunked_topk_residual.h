@@ -20,7 +20,7 @@ std::int64_t ChunkedEntries(std::int64_t n, std::int64_t k, std::int64_t chunk);
 
 // a = delta + decay * residual_in, product and sum each rounded once. Selects
 // the k entries with the largest |a| from each chunk of `chunk` elements, ties
-// to the lower index; residual_out is a with +0 in their places. Sums that are
+// to the lower index. residual_out is a with +0 in their places. Sums that are
 // NaN or infinite are refused (kNonFinite, with their number in *non_finite).
 // After a refusal nothing has changed in place. Elsewhere residual_out is
 // unspecified. residual_in may be null, which stands for zeros and saves one

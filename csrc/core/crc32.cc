@@ -125,7 +125,7 @@ FEDPLUG_TARGET_VPCLMUL __m512i LoadWide(const void* data) {
 }
 
 // The remainders of the bytes before `data`, moved over as many as are whole
-// steps; returns what is behind them.
+// steps. Returns the end of these.
 // REQUIRES: bytes >= kWideFolded - kFolded
 FEDPLUG_TARGET_VPCLMUL const std::uint8_t* FoldWide(const std::uint8_t* data,
                                                     std::int64_t bytes,

@@ -38,7 +38,7 @@ Status EncodeDifference(const std::uint8_t* before, const std::uint8_t* after,
 // The inverse, for untrusted bytes: a code that is not laid out in this way for
 // these old elements is kDataLoss, and `after` then holds anything.
 //
-// SHAPE, THREADS: as above; code[bytes], `after` overlaps nothing
+// SHAPE, THREADS: as above, and code[bytes], `after` overlaps nothing
 // COST:     as above. Scratch memory of a segment and thread is at most 13
 //           bytes per element
 Status DecodeDifference(const std::uint8_t* code, std::int64_t bytes,

@@ -38,7 +38,7 @@ Status GatherSum(const T* delta, const T* residual, std::int64_t n,
 //           values[count]
 // THREADS:  uses `parallel` from 2^19 elements on. The result does not depend
 //           on the number of threads, nor on the SIMD level
-// COST:     reads 2 * sizeof(T) bytes per element and writes sizeof(T); in
+// COST:     reads 2 * sizeof(T) bytes per element and writes sizeof(T). In
 //           place, reads everything once more
 template <typename T>
 Status TakeFromSum(const T* delta, const T* residual_in, T* residual_out,

@@ -17,7 +17,7 @@ constexpr std::int64_t kSmallestShare = 1 << 14;
 constexpr std::int64_t kDraws = 4 * philox::kGroup;
 constexpr std::int64_t kNumbers = kDraws * Philox::kDoubles;
 
-// The begin of run i of `count`; Next() advances.
+// The begin of run i of `count`. Next() advances.
 class Runs {
  public:
   Runs(std::int64_t i, std::int64_t count, std::int64_t size)

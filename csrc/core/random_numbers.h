@@ -14,7 +14,7 @@ namespace fedplug {
 // without bounds), or numbers in [0, 1), multiples of 2^-23 (float) or 2^-52
 // (double).
 //
-// REQUIRES: count >= 0; T is std::uint32_t, float or double
+// REQUIRES: count >= 0. T is std::uint32_t, float or double
 // SHAPE:    numbers[count]
 // THREADS:  uses `parallel`. The result does not depend on the number of
 //           threads, nor on the SIMD level

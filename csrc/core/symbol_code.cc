@@ -1,5 +1,5 @@
 // The layout is in the header. Symbols are unpacked and packed a chunk at a
-// time; the encoder, which begins at the end, takes the chunks backwards.
+// time. The encoder, which begins at the end, takes the chunks backwards.
 #include "core/symbol_code.h"
 
 #include <algorithm>
@@ -109,7 +109,7 @@ SymbolCounts Count(const std::uint8_t* packed, std::int64_t count, int bits,
   return counts.Sums();
 }
 
-// Writes `head`, the states and the words; writes nothing and returns false if
+// Writes `head`, the states and the words. Writes nothing and returns false if
 // that takes `limit` bytes or more.
 bool WriteEncoded(const std::vector<std::uint8_t>& head,
                   const std::uint8_t* packed, std::int64_t count,

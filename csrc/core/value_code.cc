@@ -1,5 +1,5 @@
 // A tensor is cut into units of whole blocks and chunks, which threads take one
-// after the other. In a unit the scales are computed first, if it has its own;
+// after the other. In a unit the scales are computed first, if it has its own,
 // then each chunk is widened, quantized and packed in the cache. Decoding is
 // the reverse, and checks a chunk before using it.
 #include "core/value_code.h"
@@ -48,7 +48,7 @@ bool EncodeScales(const Job<T>& job, const T* values, std::int64_t first,
   return true;
 }
 
-// The scale of kSign; EncodeChunk checks that all values are finite.
+// The scale of kSign. EncodeChunk checks that all values are finite.
 template <typename T>
 void EncodeMean(const Job<T>& job, const T* values, Parallel& parallel,
                 std::uint8_t* data) {
@@ -75,7 +75,7 @@ void EncodeRuns(const Job<T>& job, const std::uint8_t* data, std::int64_t first,
 }
 
 // Quantizes with noise in registers as many whole groups with one scale as
-// there are loops for; returns the number of values.
+// there are loops for. Returns the number of values.
 template <typename T>
 std::int64_t EncodeInRegisters(const Job<T>& job, const WideOf<T>* wide,
                                std::int64_t first, std::int64_t n,

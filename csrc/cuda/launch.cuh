@@ -28,7 +28,7 @@ class LaunchQueue {
   }
 
   // The number of blocks of a kernel that the device runs at the same time with
-  // `shared_bytes` of shared memory each; 0 if it has no cooperative launches
+  // `shared_bytes` of shared memory each. 0 if it has no cooperative launches
   // or the runtime refuses to answer.
   template <typename... Parameters>
   unsigned MostTogether(const DeviceLimits& limits, std::size_t shared_bytes,

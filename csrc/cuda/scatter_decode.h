@@ -41,7 +41,7 @@ std::size_t ScatterDecodeWorkspaceBytes();
 // core's contract on device memory. The report says whether it was refused.
 // Wait for the stream before reading it.
 //
-// REQUIRES: as in the core; `workspace` (aligned to 256 bytes) and
+// REQUIRES: as in the core. `workspace` (aligned to 256 bytes) and
 //           `report` (to 8) are device memory and stay until the stream is
 //           through. n, entries or payloads out of range are kInvalidArgument,
 //           a launch that fails is kDevice. T is float, double, Half or

@@ -76,7 +76,7 @@ __device__ void ZeroTogether(const topk::ZeroedMemory& zeroed) {
 }
 
 // Two blocks share a multiprocessor, so that one has loads under way while the
-// other lists; with 8 bytes an element there are not the registers for it.
+// other lists. With 8 bytes an element there are not the registers for it.
 template <typename T>
 inline constexpr int kBandedBlocks = sizeof(T) == 8 ? 1 : 2;
 

@@ -40,7 +40,7 @@ struct TopKReport {
 };
 
 // REQUIRES: the n of the tensors are valid, the pointers are not looked at
-// COST:     2 bytes per element and up to 34 KiB per tensor; for a single one 4
+// COST:     2 bytes per element and up to 34 KiB per tensor. For a single one 4
 //           bytes per element
 template <typename T>
 std::size_t TopKResidualWorkspaceBytes(const TopKTensor<T>* tensors,

@@ -19,7 +19,7 @@ static_assert(values::kThreads == kStepThreads &&
 
 constexpr std::int64_t kHeadBytes = 256;  // arrived, and random at 64
 
-// Offsets in the workspace. What begins at zero comes first.
+// Offsets in the workspace. Those that begin at zero come first.
 struct Workspace {
   Workspace(const ValueCode& code, std::int64_t count, std::int64_t value_bytes)
       : layout(LayoutOf(code, count, value_bytes)) {
@@ -52,7 +52,7 @@ struct SeedRandom {
   }
 };
 
-// Adds up the shares of all values; the sum is where the call expects it.
+// Adds up the shares of all values. The sum is where the call expects it.
 template <typename T>
 void QueueMean(Call<T>* call, double* sums, std::int64_t size,
                LaunchQueue* queue) {

@@ -1,6 +1,6 @@
 // The steps that encode values (value_code.h). A thread takes a lot of
 // neighbours, which are whole bytes of the code and whole draws of random
-// numbers; the arithmetic is the core's (core/codes/values/level.h).
+// numbers. The arithmetic is the core's (core/codes/values/level.h).
 #ifndef FEDPLUG_CUDA_VALUE_CODE_STEPS_H_
 #define FEDPLUG_CUDA_VALUE_CODE_STEPS_H_
 
@@ -113,7 +113,7 @@ struct Largest {
       }
       shared.key[thread] = largest;
     });
-    // Blocks of values are powers of two; what is larger than a tile is not
+    // Blocks of values are powers of two. A block larger than a tile is not
     // divided.
     const auto threads =
         static_cast<int>(size > kTile ? kThreads : size / kEach);
@@ -175,7 +175,7 @@ struct Halvings {
     return (sizes[kLevels] + kTile - 1) / kTile;
   }
 
-  // Element i of what a halving leaves. A sum of magnitudes plus +0 is itself.
+  // Element i of a halving's result. A sum of magnitudes plus +0 is itself.
   template <int kLevel>
   FEDPLUG_HOST_DEVICE double Sum(std::int64_t i) const {
     if (i >= sizes[kLevel]) return 0;
@@ -197,7 +197,7 @@ struct Halvings {
   }
 };
 
-// Header, scales and levels; the report, and the next residual.
+// Header, scales and levels. The report, and the next residual.
 template <typename T, ValueForm kForm>
 struct Encode {
   static constexpr int kEach = 8;  // values of a thread at a time

@@ -15,7 +15,7 @@ struct CUstream_st;  // cudaStream_t is a pointer to one
 
 namespace fedplug::cuda {
 
-// factor * value, rounded once in Out; 16-bit values are only copied.
+// factor * value, rounded once in Out. 16-bit values are only copied.
 template <typename Out, typename T>
 FEDPLUG_HOST_DEVICE Out Multiplied(value_loops::WideOf<Out> factor, T value) {
   if constexpr (sizeof(Out) == 2) {

@@ -30,7 +30,7 @@ ValueCode ToValueCode(const std::string& form, int bits,
   return code;
 }
 
-// REQUIRES: `code` fits `values`; data[ValueCodeBytes(...)]
+// REQUIRES: `code` fits `values`, data[ValueCodeBytes(...)]
 void EncodeInto(const Flat& values, const ValueCode& code, std::int64_t seed,
                 std::uint8_t* data) {
   Parallel& threads = Threads();
@@ -64,8 +64,8 @@ float Wide(float value) { return value; }
 float Wide(Half value) { return ToFloat(value); }
 float Wide(BFloat16 value) { return ToFloat(value); }
 
-// One vector of a list. Unless `errors` is null, it takes `exact` minus what a
-// receiver decodes.
+// One vector of a list. Unless `errors` is null, it takes `exact` minus the
+// decoded values.
 template <typename T, typename WideT = decltype(Wide(T{}))>
 struct Vector {
   const T* values;
@@ -95,7 +95,7 @@ Status EncodeOne(const Vector<T>& vector, const ValueCode& code,
 }
 
 // Encodes a list of vectors, each as Encode does. `errors` is None, or takes
-// `exact` minus what a receiver decodes, of all vectors one after the other.
+// `exact` minus the decoded values, of all vectors one after the other.
 py::list EncodeEach(const py::list& values_objects,
                     const py::list& exact_objects, const py::object& errors,
                     const std::string& form, int bits, std::int64_t block_size,

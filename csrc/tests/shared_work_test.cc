@@ -74,7 +74,7 @@ TEST(SharedWork, AJobWithinATaskIsRunByTheThreadOfTheTask) {
   helper.join();
 }
 
-// The exception of Run; "" if there is none.
+// The exception of Run, "" if there is none.
 std::string ThrownBy(SharedWork& work, int count,
                      const std::function<void(int)>& task,
                      const std::function<void()>& call) {

@@ -163,7 +163,7 @@ TEST(SymbolCode, HasTheLayoutOfItsHeader) {
   EXPECT_EQ(Encode({}, 3), Bytes{0});
   EXPECT_EQ(Encode({1, 2, 3}, 2), (Bytes{0, 0b111001}));
   // 200 ones of one bit: frequencies 0 and 4096, so the bar is at 0, whose Rice
-  // code is the parameter 0 and a one bit; the states stay where they began.
+  // code is the parameter 0 and a one bit. The states stay where they began.
   EXPECT_EQ(Encode(Bytes(200, 1), 1), (Bytes{2, 0, 1,     //
                                              0, 0, 1, 0,  //
                                              0, 0, 1, 0,  //

@@ -40,7 +40,7 @@ def encode_values(
 ) -> NDArray[np.uint8]:
     """Quantizes and packs values.
 
-    ``csrc/core/value_code.h`` describes the layouts. The encoders of the same names describe the methods and
+    docs/wire-format.md specifies the layouts. The encoders of the same names describe the methods and
     their sources.
 
     Args:

@@ -1,4 +1,4 @@
-"""Quantized and packed values. csrc/core/value_code.h specifies the layouts."""
+"""Quantized and packed values. docs/wire-format.md specifies the layouts."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 // Numbers in LEB128: seven bits a byte, the lowest first, the high bit set on
-// all bytes but the last; in the fewest bytes that hold them.
+// all bytes but the last. A number has the fewest bytes that hold it.
 #ifndef FEDPLUG_CORE_BASE_LEB128_H_
 #define FEDPLUG_CORE_BASE_LEB128_H_
 

@@ -10,7 +10,7 @@
 namespace fedplug {
 namespace {
 
-// Rounded up; 0 is none.
+// Rounded up. 0 is none.
 int Quota(std::int64_t microseconds, std::int64_t period) {
   if (microseconds <= 0 || period <= 0) return 0;
   const std::int64_t processors =
@@ -99,7 +99,7 @@ int ProcessorQuota(const std::string& root) {
 }
 
 int AvailableProcessors() {
-  // Follows the CPU affinity, where there is one; 0 is "not known".
+  // Follows the CPU affinity, where there is one. 0 is "not known".
   const auto processors = static_cast<int>(std::thread::hardware_concurrency());
   return std::max(1, SmallerQuota(processors, ProcessorQuota("")));
 }

@@ -11,7 +11,7 @@ namespace fedplug {
 int AvailableProcessors();
 
 // The quota of the control group or of a parent group, in processors, rounded
-// up; 0 if there is none or it cannot be read. Supports both versions of
+// up. 0 if there is none or it cannot be read. Supports both versions of
 // Linux's control groups.
 //
 // `root` is the folder of /proc and /sys: "" on a machine, another one in

@@ -11,7 +11,7 @@
 namespace fedplug::topk {
 
 // Counts in `state`, and collects from `range_keys` on. A sum that is not
-// finite counts as zero and in state->dropped; without `drop` the count ends
+// finite counts as zero and in state->dropped. Without `drop` the count ends
 // and returns false.
 //
 // SHAPE: range_keys[elements of the chunk + kSlack]

@@ -11,7 +11,7 @@
 
 namespace fedplug {
 
-// kNonFinite if some of the sums are NaN or infinite; *non_finite is how many.
+// kNonFinite if some of the sums are NaN or infinite. *non_finite is how many.
 //
 // REQUIRES: 0 <= n < 2^31
 // SHAPE:    delta[n], residual[n] or null for zeros

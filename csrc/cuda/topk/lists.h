@@ -124,7 +124,7 @@ struct List {
   }
 };
 
-// Allocates arrays from a block of memory, one after the other; without one,
+// Allocates arrays from a block of memory, one after the other. Without one,
 // only counts.
 class Cutter {
  public:

@@ -45,7 +45,7 @@ void GridBarrier();
 void Fence();
 void MaybeYield();
 
-// Number of blocks that run at a time; they may wait for each other if there
+// Number of blocks that run at a time. They may wait for each other if there
 // are no more.
 inline constexpr unsigned kBlocksAtOnce = 3;
 
@@ -70,7 +70,7 @@ struct Mistakes {
 };
 void Make(const Mistakes& mistakes);
 
-// Data races reported so far; 0 without the thread sanitizer.
+// Data races reported so far, 0 without the thread sanitizer.
 int RacesReported();
 
 }  // namespace fedplug::fake_cuda

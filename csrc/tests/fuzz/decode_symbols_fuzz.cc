@@ -1,5 +1,5 @@
 // DecodeSymbols on untrusted bytes: it stays inside its buffers, which the
-// sanitizers watch, and what it accepts can be encoded and decoded again.
+// sanitizers watch, and accepted codes can be encoded and decoded again.
 #include "core/symbol_code.h"
 #include "tests/fuzz/fuzz_input.h"
 

@@ -1,4 +1,4 @@
-// The reference of the encoders of values: line by line what value_code.h says.
+// The reference of the encoders of values: line by line as in value_code.h.
 #include "tests/reference/values.h"
 
 #include <algorithm>

@@ -1,4 +1,4 @@
-// The reference of the decoders of values: line by line what value_code.h says.
+// The reference of the decoders of values, as in docs/wire-format.md.
 #include <algorithm>
 #include <cmath>
 #include <cstring>

@@ -1,7 +1,7 @@
 // Fedplug>ScatterDecodeAdd and Fedplug>ScatterDecode on any device: check,
 // allocate, and call these functions of the device:
 //   Device::Copy(context, from, to)         the elements of one tensor
-//   Device::Add(context, payloads, sum)     to what is in `sum`, which is
+//   Device::Add(context, payloads, sum)     to the contents of `sum`, which is
 //                                           untouched if one is refused
 //   Device::Decode(context, payloads, sum)  whatever was in `sum`
 #ifndef FEDPLUG_TF_KERNELS_SCATTER_DECODE_OPS_H_

@@ -1,5 +1,5 @@
 // Declares Fedplug>EncodeValues and Fedplug>DecodeValues: types and shapes. The
-// layout of a code is described in core/value_code.h.
+// layout of a code is described in docs/wire-format.md.
 #include "tensorflow/core/framework/op.h"
 #include "tensorflow/core/framework/shape_inference.h"
 

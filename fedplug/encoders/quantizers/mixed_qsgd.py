@@ -46,9 +46,7 @@ class MixedQSGD(Encoder, Adjustable):
     `share_out`. The last tensor served gets one bit more for its first elements than for the others, so that
     all bits are spent. Every element has at least 2 bits, and so remains unbiased.
 
-    Wire form "mixed_qsgd/1": uint8 b; uint32 m; the "qsgd/1" form of the first m elements with b + 1 bits,
-    and that of the others with b bits; m is 0 if b is 8. That is 7 bytes more than "qsgd/1" takes, and up to
-    one scale.
+    Wire form "mixed_qsgd/1" (docs/wire-format.md): 7 bytes more than "qsgd/1", and up to one scale.
     """
 
     name: ClassVar[str] = "mixed_qsgd"

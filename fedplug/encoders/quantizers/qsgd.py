@@ -47,9 +47,8 @@ class QSGD(ValueFormQuantizer, Adjustable):
     To nearest: Dettmers, Lewis, Shleifer, Zettlemoyer, "8-bit Optimizers via Block-wise Quantization", ICLR
     2022 (arXiv 2110.02861), section 2, with evenly spaced levels.
 
-    Wire form "qsgd/1": uint8 bits; uint8 log2 of the block size; a scale per block in the tensor's dtype,
-    little-endian; level + L of every element in ``bits`` bits, one after the other, the lowest bit first.
-    That is ``bits / 8 + itemsize / block_size`` bytes per element: 1.008 for 8 bits of float32.
+    Wire form "qsgd/1" (docs/wire-format.md): ``bits / 8 + itemsize / block_size`` bytes per element: 1.008
+    for 8 bits of float32.
 
     Takes float16, bfloat16, float32 and float64.
     """

@@ -1,6 +1,6 @@
 """The reference of `fedplug.ops.value_code` in stock TensorFlow ops.
 
-A form is a pair of functions, an encoder and a decoder. csrc/core/value_code.h specifies the layouts.
+A form is a pair of functions, an encoder and a decoder. docs/wire-format.md specifies the layouts.
 """
 
 from __future__ import annotations

@@ -20,7 +20,7 @@ using value_loops::CodebookLoops;
 using value_loops::kChunk;
 using value_loops::WideOf;
 
-// The sums of whole chunks of terms; the last is filled with +0.
+// The sums of whole chunks of terms. The last is filled with +0.
 // `terms_of(first, n, terms)` writes n of them.
 template <typename Terms>
 std::vector<double> SumsOfChunks(std::int64_t count, Parallel& parallel,

@@ -13,7 +13,7 @@
 namespace fedplug::differences {
 namespace {
 
-// The form of ranks whose gaps are coded; every other number is the width of
+// The form of ranks whose gaps are coded. Every other number is the width of
 // the symbols into which a bitmap is cut.
 constexpr std::uint8_t kGaps = 0;
 
@@ -27,7 +27,7 @@ std::int64_t SymbolsInBitmap(std::int64_t members, int bits) {
   return BytesFor(members) * (8 / bits);
 }
 
-// The codes cannot refuse what this file gives them.
+// The codes cannot refuse the inputs from this file.
 void Require(const Status& status) { static_cast<void>(status); }
 
 }  // namespace

@@ -16,7 +16,7 @@ namespace fedplug::value_loops {
 inline constexpr std::int64_t kDitherGroup = philox::kGroup * Philox::kWords;
 
 // The loop `at_random` of LevelLoops<float>, with the words of
-// the draws from first_draw on as noise; null at levels that have none.
+// the draws from first_draw on as noise. Null at levels that have none.
 // REQUIRES: n is a multiple of kDitherGroup
 struct DitherLoops {
   void (*at_random)(const Philox& philox, std::int64_t first_draw,

@@ -92,7 +92,7 @@ class OnesReader {
   OnesReader(const std::uint8_t* stream, std::int64_t bytes)
       : stream_(stream), bytes_(bytes), word_(LoadWord(stream, bytes, 0)) {}
 
-  // The position of the next one; 8 * bytes or more if there is none.
+  // The position of the next one, or 8 * bytes or more if there is none.
   std::int64_t Next() {
     while (word_ == 0) {
       at_ += 8;

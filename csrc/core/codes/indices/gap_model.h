@@ -55,7 +55,7 @@ class GapModel {
   static int HalfOf(int e) { return kHalves + e; }
   static int QuarterOf(int e, int half) { return kQuarters + 2 * e + half; }
 
-  // Whether a gap of class e is possible; bits without a choice are omitted.
+  // Whether a gap of class e is possible. Bits without a choice are omitted.
   bool MayBe(int e) const { return e <= top_; }
 
   // The probability of a 1, in parts of kScale.

@@ -34,7 +34,7 @@ using States = std::array<std::uint32_t, kMostLanes>;
 // The last symbols are encoded first.
 class Encoder {
  public:
-  // REQUIRES: lanes is 4 or 32; IsSupported(level); words[capacity] outlives
+  // REQUIRES: IsSupported(level), lanes is 4 or 32, words[capacity] outlives
   //           the encoder
   Encoder(const Frequencies& frequencies, int lanes, SimdLevel level,
           std::uint16_t* words, std::int64_t capacity);
@@ -81,7 +81,7 @@ class Decoder {
   // The words are little-endian, at any address, and untrusted. So are the
   // states, which must be kLowest or above.
   //
-  // REQUIRES: lanes is 4 or 32; IsSupported(level); words[2 * count] outlives
+  // REQUIRES: IsSupported(level), lanes is 4 or 32, words[2 * count] outlives
   //           the decoder
   Decoder(const Frequencies& frequencies, int lanes, SimdLevel level,
           const States& states, const std::uint8_t* words, std::int64_t count);

@@ -1,4 +1,4 @@
-// Plain loops, which the compiler vectorises; binary16 uses the processor's
+// Plain loops, which the compiler vectorises. binary16 uses the processor's
 // instructions.
 #include "core/codes/values/cast_loops.h"
 

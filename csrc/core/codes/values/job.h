@@ -101,7 +101,7 @@ void WriteScale(const Job<T>& job, value_loops::WideOf<T> wide,
 // Number of values below which waking a thread costs more than it saves.
 inline constexpr std::int64_t kSmallestShare = 1 << 15;
 
-// Calls unit(first, n) for units of `size` until one fails; returns whether all
+// Calls unit(first, n) for units of `size` until one fails. Returns whether all
 // succeeded.
 template <typename Unit>
 bool ForEachUnit(std::int64_t count, std::int64_t size, Parallel& parallel,

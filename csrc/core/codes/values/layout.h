@@ -15,7 +15,7 @@ struct ValueLayout {
   std::array<std::uint8_t, 4> header{};
   std::int64_t header_bytes = 0;
 
-  // `block` values share a scale; all of them unless per_block. Casts have
+  // `block` values share a scale. All of them unless per_block. Casts have
   // none. The scales of kCodebook are the means of its bins, those of kBounded
   // its extremes. Those of kBfp are written as their exponents.
   bool per_block = false;
@@ -49,7 +49,7 @@ struct ValueLayout {
   }
 };
 
-// REQUIRES: CheckValueCode(code) is ok; 0 <= count < 2^31
+// REQUIRES: CheckValueCode(code) is ok, 0 <= count < 2^31
 ValueLayout LayoutOf(const ValueCode& code, std::int64_t count,
                      std::int64_t value_bytes);
 

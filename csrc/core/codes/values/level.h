@@ -45,7 +45,7 @@ FEDPLUG_VALUE_STEP std::uint16_t FiniteBits(float x) {
   return static_cast<std::uint16_t>(bits - infinite);
 }
 
-// The nearest number of T, ties to even; the largest one where x is larger. W
+// The nearest number of T, ties to even. The largest one where x is larger. W
 // is float or double.
 //
 // REQUIRES: x >= 0, or W is the type of arithmetic of T
@@ -114,7 +114,7 @@ FEDPLUG_VALUE_STEP T TimesStep(std::uint8_t level, int top, T step) {
   return multiple < -kLargest ? -kLargest : multiple;
 }
 
-// A term of a mean; `share` is 1 / n.
+// A term of a mean. `share` is 1 / n.
 template <typename T>
 FEDPLUG_VALUE_STEP double Share(T x, double share) {
   return static_cast<double>(std::abs(Wide(x))) * share;

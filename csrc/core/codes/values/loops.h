@@ -24,7 +24,7 @@ template <typename T>
 struct ConvertLoops {
   void (*widen)(const T* x, std::int64_t n, WideOf<T>* wide);
 
-  // To nearest, ties to even; numbers too large for 16 bits become the largest
+  // To nearest, ties to even. Numbers too large for 16 bits become the largest
   // number.
   void (*narrow)(const WideOf<T>* wide, std::int64_t n, T* x);
 };
@@ -38,11 +38,11 @@ struct LevelLoops {
 
   // level + `top` for every x / scale, which must be in [-1, 1]: the level
   // `top` stands for the whole scale.
-  // REQUIRES: scale > 0; 0 < top <= 127
+  // REQUIRES: scale > 0, 0 < top <= 127
   void (*nearest)(const T* x, std::int64_t n, T scale, int top,
                   std::uint8_t* levels);
   // level + `top` for every x times per_step, a power of two, which must be
-  // below 2^22; levels beyond `top` become that.
+  // below 2^22. Levels beyond `top` become that.
   void (*nearest_multiple)(const T* x, std::int64_t n, T per_step, int top,
                            std::uint8_t* levels);
   // `noise` are words of Philox, of which each is a number in [0, 1).
@@ -82,7 +82,7 @@ struct MeanLoops {
 };
 
 struct BitLoops {
-  // Bits of every level, eight levels at a time; the first is in the lowest
+  // Bits of every level, eight levels at a time. The first is in the lowest
   // bits. 1 <= bits <= 8.
   // SHAPE: levels[n rounded up to 8], packed[bits bytes for eight of them,
   //        + kPackedSlack]

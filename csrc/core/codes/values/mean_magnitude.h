@@ -12,7 +12,7 @@ namespace fedplug {
 
 // Each magnitude times 1 / n in double, then the upper half of the terms (the
 // smaller one of an odd number) is added to the lower half until one is left.
-// At most the largest finite number of T; 0 for n = 0.
+// At most the largest finite number of T, and 0 for n = 0.
 //
 // REQUIRES: 0 <= n < 2^31, every value is finite, IsSupported(level). T is
 //           float, double, Half or BFloat16
@@ -26,7 +26,7 @@ T MeanMagnitude(const T* values, std::int64_t n, SimdLevel level,
 
 // The same for the sums x + y, each rounded once in T.
 //
-// REQUIRES: as MeanMagnitude; but where a sum is not finite, the mean is the
+// REQUIRES: as MeanMagnitude, but where a sum is not finite, the mean is the
 //           largest finite number, or not finite itself
 // SHAPE:    x[n], y[n]
 // COST:     reads 2 * sizeof(T) bytes per element

@@ -16,13 +16,13 @@ using LevelChunk = std::array<std::uint8_t, value_loops::kChunk>;
 using PackedChunk = std::array<std::uint8_t, 2 * value_loops::kChunk +
                                                  value_loops::kPackedSlack>;
 
-// Writes the first n levels; overwrites those after them.
+// Writes the first n levels. Overwrites those after them.
 //
-// REQUIRES: 0 <= n <= kChunk; the layout is of no cast
+// REQUIRES: 0 <= n <= kChunk, the layout is of no cast
 void PackLevels(const ValueLayout& layout, const value_loops::BitLoops& loops,
                 std::int64_t n, LevelChunk* levels, PackedChunk* packed);
 
-// The inverse; false if untrusted bytes are not the levels of any n values. The
+// The inverse. False if untrusted bytes are not the levels of any n values. The
 // levels of kSign become 0 and 2.
 bool UnpackLevels(ValueForm form, const ValueLayout& layout,
                   const value_loops::BitLoops& loops, std::int64_t n,
