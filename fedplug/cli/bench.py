@@ -9,8 +9,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from fedplug.cli import table
-from fedplug.cli.terminal import printable
+from fedplug.cli.terminal import printable, table
 from fedplug.errors import ConfigError, FedplugError, UnknownNameError
 
 if TYPE_CHECKING:
@@ -196,7 +195,7 @@ def _print(
             (each.kernel, f"{1e3 * each.seconds:.3f}", f"{each.copies:.1f}")
             for each in kernel_times(update.elements)
         ]
-        print(f"\n{table.render(('KERNEL', 'MS', 'X COPY'), times)}")
+        print(f"\n{table(('KERNEL', 'MS', 'X COPY'), times)}")
     rounds = f", encoded in {arguments.rounds} rounds" if arguments.rounds > 1 else ""
     print(f"\n{printable(str(update))}{rounds}\n", flush=True)
     if update.left_out:
@@ -218,7 +217,7 @@ def _print(
         for each in figures
     ]
     header = ("ENCODER", "BITS/ELEMENT", "NMSE", "LARGEST ERROR", "ENCODE GB/S", "DECODE GB/S")
-    print(table.render(header, rows))
+    print(table(header, rows))
     print(
         "\nNMSE: squared error after decoding, relative to the update. GB/S: of the dense arrays, median and "
         "half the interquartile range."

@@ -6,9 +6,8 @@ import argparse
 from pathlib import Path
 from typing import Any
 
-from fedplug.cli import table
 from fedplug.cli.progress_line import ProgressLine
-from fedplug.cli.terminal import printable
+from fedplug.cli.terminal import printable, table
 from fedplug.errors import ConfigError
 
 __all__ = ["add_parser"]
@@ -62,6 +61,6 @@ def _show(step: Path) -> None:
         )
         for each in changes
     ]
-    print(table.render(("ARRAY", "KIND", "NEW VERSION", "BYTES", "SENT"), rows))
+    print(table(("ARRAY", "KIND", "NEW VERSION", "BYTES", "SENT"), rows))
     total, sent = sum(each.nbytes for each in changes), step.stat().st_size
     print(f"{total:,} bytes in {sent:,}: {total / sent:.1f}x fewer")

@@ -67,11 +67,11 @@ def _summary(path: Path) -> str:
 
 
 def _list(arguments: argparse.Namespace) -> int:
-    from fedplug.cli.table import render
+    from fedplug.cli.terminal import table
 
     del arguments
     rows = [(name, _summary(path)) for name, path in find().items()]
-    print(render(("EXAMPLE", "WHAT IT SHOWS"), rows))
+    print(table(("EXAMPLE", "WHAT IT SHOWS"), rows))
     return 0
 
 

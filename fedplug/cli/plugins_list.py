@@ -7,8 +7,7 @@ import contextlib
 import sys
 from typing import TYPE_CHECKING, Any
 
-from fedplug.cli import table
-from fedplug.cli.terminal import printable
+from fedplug.cli.terminal import printable, table
 
 if TYPE_CHECKING:
     from fedplug.registry.catalog import Entry
@@ -38,7 +37,7 @@ def _run(arguments: argparse.Namespace) -> int:
         print(json.dumps([entry.to_json() for entry in entries], indent=2))
         return 0
     rows = [(entry.kind, entry.name, entry.origin, entry.status, _summary(entry)) for entry in entries]
-    print(table.render(("KIND", "NAME", "FROM", "STATUS", "SUMMARY"), rows))
+    print(table(("KIND", "NAME", "FROM", "STATUS", "SUMMARY"), rows))
     for entry in catalog().problems():
         problem = printable(f"{entry.kind} {entry.name} ({entry.origin}): {entry.reason}")
         print(f"\n{problem}\n  fix: {printable(entry.fix)}")

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import fields
 from typing import TYPE_CHECKING, Any
 
-from fedplug.cli import table
+from fedplug.cli.terminal import table
 
 if TYPE_CHECKING:
     from fedplug.registry.catalog import Entry
@@ -73,7 +73,7 @@ def _examined(entry: Entry, make: Callable[[str], Any] | None) -> str:
         rows = [_row(example, make(example)) for example in entry.examples]
     except Exception as error:  # the plugin's error must not hide the other components
         return _described({"problem": f"{type(error).__name__}: {' '.join(str(error).split())}"})
-    return f"{_described({'arguments': arguments})}\n\n{table.render(_HEADER, rows)}"
+    return f"{_described({'arguments': arguments})}\n\n{table(_HEADER, rows)}"
 
 
 def _arguments(made: type[Any]) -> str:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
-from fedplug.cli import table
 from fedplug.cli.store_open import add_store, look_into
+from fedplug.cli.terminal import table
 
 __all__ = ["add_parser"]
 
@@ -35,7 +35,7 @@ def _run(arguments: argparse.Namespace) -> int:
         )
         for facts in found
     ]
-    print(table.render(("PROCESS", "LAST ROUND", "CLIENTS WITH STATE"), rows))
+    print(table(("PROCESS", "LAST ROUND", "CLIENTS WITH STATE"), rows))
     return 0
 
 

@@ -1,17 +1,28 @@
-"""Safe text for a terminal, and standard streams that are closed, full, or of another encoding."""
+"""Safe text and tables for a terminal, and standard streams that are closed, full, or of another encoding."""
 
 from __future__ import annotations
 
 import io
 import os
 import sys
+from collections.abc import Sequence
 
-__all__ = ["discard_output", "finish", "prepare", "printable"]
+__all__ = ["discard_output", "finish", "prepare", "printable", "table"]
 
 
 def printable(text: str) -> str:
     """Escapes control and formatting characters, which a terminal would obey: names may be untrusted."""
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
+
+
+def table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """Formats left-aligned columns, two spaces apart, without trailing blanks; escapes control characters."""
+    lines = [list(map(printable, line)) for line in (header, *rows)]
+    widths = [max(len(line[column]) for line in lines) for column in range(len(header))]
+    return "\n".join(
+        "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip()
+        for line in lines
+    )
 
 
 def prepare() -> None:

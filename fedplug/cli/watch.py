@@ -8,10 +8,9 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from fedplug.cli import table
-from fedplug.cli.terminal import printable
+from fedplug.cli.terminal import printable, table
 from fedplug.errors import ConfigError
-from fedplug.tff.experiment.metric import in_words
+from fedplug.tff.experiment.display import in_words
 
 if TYPE_CHECKING:
     from fedplug.tff.experiment.watching import Progress
@@ -143,7 +142,7 @@ def _page(folder: Path, progress: Progress) -> str:
     else:
         state = f"time left {_duration(sum(left) if left else None)}"
     whole = f"{folder}: {progress.rounds} of {progress.total} rounds, {state}"
-    return f"{table.render(header, rows)}\n\n{printable(whole)}"
+    return f"{table(header, rows)}\n\n{printable(whole)}"
 
 
 def _score(value: float | None) -> str:
@@ -151,7 +150,7 @@ def _score(value: float | None) -> str:
 
 
 def _bytes(number: float) -> str:
-    from fedplug.tff.experiment.byte_units import byte_unit
+    from fedplug.tff.experiment.display import byte_unit
 
     scale, unit = byte_unit(number)
     return f"{number:.0f} B" if unit == "B" else f"{number / scale:.2f} {unit}"

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import abc
+import sys
 
 from fedplug import ops
+from fedplug.errors import ConfigError
 from fedplug.ops.types import Array
 from fedplug.registry.component import Component
 
-__all__ = ["MAX_ROUNDS", "Schedule"]
+__all__ = ["MAX_ROUNDS", "Schedule", "check_number", "check_rounds"]
 
 MAX_ROUNDS = 100_000
 """Upper limit of `Schedule.settled`: graphs store the values of all rounds until then as a table."""
@@ -51,3 +53,17 @@ class Schedule(Component):
             float32 scalar: the value rounded to the nearest float32.
         """
         return ops.table_lookup(self.values(), round_num, "float32")
+
+
+def check_number(what: str, value: object) -> None:
+    """Raises `ConfigError` unless the value is a finite number."""
+    if isinstance(value, bool) or not isinstance(value, int | float) or not abs(value) <= sys.float_info.max:
+        raise ConfigError(f"{what} is {value!r}; it must be a finite number")
+
+
+def check_rounds(what: str, value: object, least: int) -> None:
+    """Raises `ConfigError` unless the value is a whole number of rounds from ``least`` to `MAX_ROUNDS`."""
+    if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= MAX_ROUNDS:
+        raise ConfigError(
+            f"{what} is {value!r}; it must be a whole number of rounds, {least} to {MAX_ROUNDS}"
+        )

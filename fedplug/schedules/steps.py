@@ -8,8 +8,7 @@ from itertools import pairwise
 from typing import Any, ClassVar
 
 from fedplug.errors import ConfigError
-from fedplug.schedules.base import Schedule
-from fedplug.schedules.checks import check_number, check_rounds
+from fedplug.schedules.base import Schedule, check_number, check_rounds
 
 __all__ = ["Constant", "Step"]
 

@@ -17,9 +17,18 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO
 
-from fedplug.errors import ArgumentError
+from fedplug.errors import ArgumentError, StoreError
 
-__all__ = ["lock", "sync_folder", "try_lock", "unlock", "whole_file", "whole_folder", "written_file"]
+__all__ = [
+    "lock",
+    "sync_folder",
+    "try_lock",
+    "unlock",
+    "whole_file",
+    "whole_folder",
+    "write_whole",
+    "written_file",
+]
 
 _LONGEST = 200
 """The most bytes of a result's name in the name of its partial file; systems allow 255 in all."""
@@ -50,6 +59,19 @@ def whole_file(path: Path) -> Iterator[BinaryIO]:
             os.fsync(descriptor)
         partial.replace(path)
         sync_folder(path.parent)
+
+
+def write_whole(path: Path, text: str) -> None:
+    """Replaces the text of a file atomically: after a full disk or a crash it has the old text.
+
+    Raises:
+        StoreError: The file cannot be written.
+    """
+    try:
+        with whole_file(path) as file:
+            file.write(text.encode())
+    except OSError as error:
+        raise StoreError(f"cannot write {path}: {error.strerror or error}") from error
 
 
 @contextmanager

@@ -123,5 +123,5 @@ def test_the_command_names_a_check_that_crashes_and_runs_those_behind_it(tmp_pat
 
 
 def test_handlers_of_grpc_do_not_run_beside_the_checks():
-    """With them, a process that had run TFF's worker ended by a segmentation fault within some hundred forks."""
+    """With them, a process that had run TFF's worker crashed within some hundred forks."""
     assert os.environ["GRPC_ENABLE_FORK_SUPPORT"] == "0"

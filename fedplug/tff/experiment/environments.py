@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from fedplug.tff.experiment.files import write_whole
+from fedplug.stores.files import write_whole
 
 __all__ = ["record_environment"]
 

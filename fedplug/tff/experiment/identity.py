@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from fedplug.errors import ConfigError, StoreError
+from fedplug.stores.files import write_whole
 from fedplug.tff.experiment.config import ExperimentConfig
 from fedplug.tff.experiment.data.fingerprint import Fingerprint
-from fedplug.tff.experiment.files import write_whole
 
 __all__ = ["Fingerprints", "check_data", "check_settings", "claim"]
 

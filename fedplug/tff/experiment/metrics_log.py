@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from fedplug.errors import StoreError
-from fedplug.tff.experiment.files import write_whole
+from fedplug.stores.files import write_whole
 
 __all__ = ["MetricsLog"]
 

@@ -11,8 +11,7 @@ from typing import Any
 
 from tqdm import tqdm
 
-from fedplug.tff.experiment.byte_units import byte_unit
-from fedplug.tff.experiment.metric import ACCURACY, in_words, shown_of
+from fedplug.tff.experiment.display import ACCURACY, byte_unit, in_words, shown_of
 
 __all__ = ["Progress", "TrainingProgress", "size"]
 

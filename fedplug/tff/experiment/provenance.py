@@ -10,7 +10,7 @@ from typing import Any
 
 from fedplug.errors import PluginError, UnknownNameError
 from fedplug.registry import provenance
-from fedplug.tff.experiment.files import write_whole
+from fedplug.stores.files import write_whole
 
 __all__ = ["Provenance"]
 

@@ -20,6 +20,7 @@ from fedplug.diagnostics.environment import environment
 from fedplug.errors import ConfigError, FedplugError
 from fedplug.registry import resolve
 from fedplug.stores.base import StateStore
+from fedplug.stores.files import write_whole
 from fedplug.tff.experiment import identity, report
 from fedplug.tff.experiment.config import (
     ExperimentConfig,
@@ -29,10 +30,9 @@ from fedplug.tff.experiment.config import (
 )
 from fedplug.tff.experiment.data import load_data
 from fedplug.tff.experiment.data.fingerprint import fingerprint
-from fedplug.tff.experiment.environments import record_environment
-from fedplug.tff.experiment.files import write_whole
-from fedplug.tff.experiment.metric import ACCURACY, in_words, shown_of
+from fedplug.tff.experiment.display import ACCURACY, in_words, shown_of
 from fedplug.tff.experiment.metrics_log import MetricsLog
+from fedplug.tff.experiment.environments import record_environment
 from fedplug.tff.experiment.model.builder import ModelBuilder
 from fedplug.tff.experiment.model.client_datasets import client_datasets
 from fedplug.tff.experiment.model.evaluator import Evaluator

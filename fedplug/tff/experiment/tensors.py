@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from fedplug.encoders.model import tensor_metrics
-from fedplug.tff.experiment.files import write_whole
+from fedplug.stores.files import write_whole
 from fedplug.tff.process import StatefulClientsProcess
 
 __all__ = ["of_round", "write_model"]

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from fedplug.tff.experiment.metric import ACCURACY, shown_of
+from fedplug.tff.experiment.display import ACCURACY, shown_of
 
 __all__ = ["Progress", "Rows", "RunProgress", "existing", "read_progress"]
 

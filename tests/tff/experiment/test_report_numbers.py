@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fedplug.tff.experiment.byte_units import byte_unit
+from fedplug.tff.experiment.display import byte_unit
 from fedplug.tff.experiment.report import FINAL_ROUNDS, reach
 from fedplug.tff.experiment.report.clients import participation
 from fedplug.tff.experiment.report.folder import Experiment, Run, read_experiments

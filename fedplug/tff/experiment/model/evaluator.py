@@ -8,7 +8,7 @@ from typing import Any
 import tensorflow as tf
 import tensorflow_federated as tff
 
-from fedplug.tff.experiment.metric import row_keys
+from fedplug.tff.experiment.display import row_keys
 from fedplug.tff.experiment.model.builder import ModelBuilder
 
 __all__ = ["Evaluator"]

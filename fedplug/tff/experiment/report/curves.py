@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fedplug import pictures
-from fedplug.tff.experiment.byte_units import byte_unit
+from fedplug.tff.experiment.display import byte_unit
 from fedplug.tff.experiment.report.blocks import Block, Picture, Pictures, Table, Text
 from fedplug.tff.experiment.report.folder import Experiment, Run, read_experiments
 from fedplug.tff.experiment.report.targets import FINAL_ROUNDS, smoothed

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from fedplug.errors import ConfigError, StoreError
-from fedplug.tff.experiment.metric import ACCURACY, shown_of
+from fedplug.tff.experiment.display import ACCURACY, shown_of
 from fedplug.tff.experiment.report.targets import Rows
 from fedplug.tff.experiment.watching import existing
 

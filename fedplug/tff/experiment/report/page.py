@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from fedplug.errors import MissingDependencyError
 from fedplug.pictures import require_matplotlib
-from fedplug.tff.experiment.files import write_whole
+from fedplug.stores.files import write_whole
 from fedplug.tff.experiment.report.blocks import Block
 from fedplug.tff.experiment.report.clients import by_client
 from fedplug.tff.experiment.report.curves import accuracy

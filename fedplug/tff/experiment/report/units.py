@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from fedplug.tff.experiment.byte_units import byte_unit
+from fedplug.tff.experiment.display import byte_unit
 
 __all__ = ["MISSING", "amount", "printable", "shortened", "size"]
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from fedplug.tff.experiment.metric import in_words, row_keys, shown_of
+from fedplug.tff.experiment.display import in_words, row_keys, shown_of
 
 
 @pytest.mark.parametrize(
