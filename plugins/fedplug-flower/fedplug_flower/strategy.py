@@ -25,10 +25,10 @@ from flwr.serverapp.strategy import (
 
 import fedplug
 from fedplug.errors import NonFiniteError
-from fedplug_flower.accepted import Accepted
 from fedplug_flower.differences import read
 from fedplug_flower.downlink import Downlink
 from fedplug_flower.intake import Intake, log_no_update
+from fedplug_flower.receipts import Receipts
 from fedplug_flower.records import KEY, STYPE, Delivery, Reply, Request, is_compressed
 from fedplug_flower.replies import Terms, the_model
 from fedplug_flower.results import require_finite, restore, states_of
@@ -125,7 +125,7 @@ class Compressed(Strategy):
     def _begin_training(self) -> None:
         """Begins a training, in which clients have no residual and no model."""
         self._training = secrets.token_hex(8)
-        self._accepted = Accepted()
+        self._receipts = Receipts()
         self._downlink = None if self._broadcast_encoder is None else Downlink(self._broadcast_encoder)
         self._rounds_before = 0  # rounds of this training before Flower's round 1
         self._dtypes: dict[str, np.dtype[Any]] = {}  # with which arrays began; Flower's averages are floats
@@ -147,7 +147,7 @@ class Compressed(Strategy):
         """Returns the strategy's messages; those with the model request a compressed update."""
         self._begin_round(server_round, arrays)
         messages = list(self.strategy.configure_train(server_round, arrays, config, grid))
-        gone = self._accepted.gone(grid, [message.metadata.dst_node_id for message in messages])
+        gone = self._receipts.gone(grid, [message.metadata.dst_node_id for message in messages])
         for message in messages:
             node = message.metadata.dst_node_id
             if list(message.content.array_records.values()) != [arrays]:
@@ -209,7 +209,7 @@ class Compressed(Strategy):
                 log_no_update(server_round, reasons, others)
         if arrays is not None:
             self._model = arrays
-            self._accepted.add(intake.receipts)
+            self._receipts.add(intake.receipts)
         metrics = intake.add_to(metrics)
         return arrays, metrics if self._downlink is None else self._downlink.add_to(metrics)
 
@@ -219,7 +219,7 @@ class Compressed(Strategy):
         """Returns the strategy's messages."""
         messages = list(self.strategy.configure_evaluate(server_round, arrays, config, grid))
         if self._downlink is not None:
-            gone = self._accepted.gone(grid, [message.metadata.dst_node_id for message in messages])
+            gone = self._receipts.gone(grid, [message.metadata.dst_node_id for message in messages])
             self._send(arrays, messages, gone)
         return messages
 
@@ -238,12 +238,12 @@ class Compressed(Strategy):
         names = [str(node) for node in gone]
 
         def delivery(node: int) -> Delivery:
-            return Delivery(self._training, [] if node in self._accepted else names)
+            return Delivery(self._training, [] if node in self._receipts else names)
 
         self._downlink.send(arrays, messages, delivery)
 
     def _request(self, server_round: int, node: int, gone: Sequence[int]) -> Request:
-        accepted, names = self._accepted.told(node, gone)
+        accepted, names = self._receipts.told(node, gone)
         assert self._model is not None
         model = self._model.items()
         widened = [array.dtype == "float64" and self._dtypes[name] in _NARROW for name, array in model]

@@ -31,6 +31,10 @@ Names = Mapping[str, int]
 """The names of payloads, in the order in which they are sent, with their maximum sizes."""
 
 
+_Message = tuple[Sequence[int], NDArray[np.uint8]]
+"""Minus the length of an error, or 0, and the sizes of payloads; then the bytes of either."""
+
+
 class RankError(FedplugError, RuntimeError):
     """An error of one rank that is raised on every rank; the message names the rank and the cause."""
 
@@ -79,8 +83,8 @@ class Exchange:
 
     def tell(self, error: Exception) -> None:
         """Joins the others' `require_same` with an error, which this rank raises itself."""
-        with contextlib.suppress(RankError):
-            self.all_gather_error(error, _FORMS)
+        with contextlib.suppress(RankError), self.telling(_FORMS):
+            raise error
 
     def all_gather(
         self, payloads: Mapping[str, bytes], max_bytes: Names | Sequence[Names]
@@ -97,9 +101,10 @@ class Exchange:
 
         Raises:
             PayloadError: A rank announces a larger or a negative size.
-            RankError: A rank called `all_gather_error`.
+            RankError: A rank has told an error, see `telling`.
         """
-        return self._all_gather([0, *map(len, payloads.values())], payloads.values(), max_bytes)
+        message = [0, *map(len, payloads.values())], _joined(payloads.values())
+        return self._exchange([message] * len(self._ranks), self._of_each(max_bytes))
 
     @contextlib.contextmanager
     def agreed(self, what: str) -> Iterator[None]:
@@ -111,29 +116,28 @@ class Exchange:
         Raises:
             RankError: The body has raised an error on a rank.
         """
-        try:
+        with self.telling({}, what):
             yield
-        except Exception as error:
-            self.all_gather_error(error, {}, what=what)
-            raise
         self.all_gather({}, {})
 
-    def all_gather_error(
-        self, error: Exception, max_bytes: Names | Sequence[Names], *, what: str = "encode"
-    ) -> None:
-        """Joins the others' `all_gather` with an error instead of payloads.
+    @contextlib.contextmanager
+    def telling(self, max_bytes: Names | Sequence[Names], what: str = "encode") -> Iterator[None]:
+        """Joins the others' `all_gather` with an error of the body of a ``with`` instead of payloads.
 
         Args:
-            error: The error of this rank.
             max_bytes: The same as in `all_gather`.
             what: A verb phrase for the error, as in `agreed`.
 
         Raises:
-            RankError: Always, on this and the other ranks.
+            RankError: The body has raised an error; it is raised on this and the other ranks.
         """
-        text = f"could not {what}: {type(error).__name__}: {error}".encode()[:_MAX_ERROR_BYTES]
-        mine = self._of_each(max_bytes)[self.index]
-        self._all_gather([-len(text)] + [0] * len(mine), [text], max_bytes)
+        try:
+            yield
+        except Exception as error:
+            names = self._of_each(max_bytes)
+            message = _error_message(error, what, len(names[self.index]))
+            self._exchange([message] * len(self._ranks), names)
+            raise  # not reached
 
     def all_to_all(
         self,
@@ -155,45 +159,28 @@ class Exchange:
             RankError: A rank has an error, or was announced a larger or a negative size. It is raised on
                 every rank, before any payload is sent.
         """
-        if error is not None:
-            payloads = [dict.fromkeys(names, b"") for names in payloads]
-        sizes = self._swapped(
-            [_numbers(map(len, mine.values())) for mine in payloads], [8 * len(max_bytes)] * len(self._ranks)
-        )
-        announced = [theirs.view(np.int64) for theirs in sizes]
-        try:
-            for rank, theirs in zip(self._ranks, announced, strict=True):
-                _require_sizes(rank, theirs, max_bytes)
-        except PayloadError as wrong:
-            error = error or wrong
-        if error is None:
-            self.all_gather({}, {})
-        else:
-            self.all_gather_error(error, {})
-        return self._split(
-            self._swapped(
-                [_joined(mine.values()) for mine in payloads], [int(theirs.sum()) for theirs in announced]
-            ),
-            announced,
-            [max_bytes] * len(self._ranks),
-        )
+        messages = [
+            ([0, *map(len, mine.values())], _joined(mine.values()))
+            if error is None
+            else _error_message(error, "encode", len(mine))
+            for mine in payloads
+        ]
+        return self._exchange(messages, [max_bytes] * len(self._ranks), vote=True)
 
     def _of_each(self, max_bytes: Names | Sequence[Names]) -> Sequence[Names]:
         return [max_bytes] * len(self._ranks) if isinstance(max_bytes, Mapping) else max_bytes
 
-    def _all_gather(
-        self, sizes: Sequence[int], message: Iterable[bytes], max_bytes: Names | Sequence[Names]
+    def _exchange(
+        self, messages: Sequence[_Message], max_bytes: Sequence[Names], *, vote: bool = False
     ) -> dict[str, dict[str, NDArray[np.uint8]]]:
-        """Exchanges sizes, whose first number is minus the length of an error message, and then bytes."""
-        names, mine = self._of_each(max_bytes), [_joined(message)] * len(self._ranks)
+        """Exchanges the sizes and then the bytes of a message for each rank; ranks may vote on the sizes."""
         received = self._swapped(
-            [_numbers(sizes)] * len(self._ranks), [8 * (1 + len(theirs)) for theirs in names]
+            [_numbers(sizes) for sizes, _ in messages], [8 * (1 + len(names)) for names in max_bytes]
         )
-        announced = [theirs.view(np.int64) for theirs in received]
+        announced, mine = [theirs.view(np.int64) for theirs in received], [data for _, data in messages]
         lengths = [min(max(0, -int(theirs[0])), _MAX_ERROR_BYTES) for theirs in announced]
         if any(lengths):
-            nothing = [mine[0][:0]] * len(self._ranks)
-            texts = self._swapped(mine if lengths[self.index] else nothing, lengths)
+            texts = self._swapped(mine if lengths[self.index] else [data[:0] for data in mine], lengths)
             raise RankError(
                 "; ".join(
                     f"rank {rank} {text.tobytes().decode(errors='replace')}"
@@ -201,22 +188,19 @@ class Exchange:
                     if len(text)
                 )
             )
-        for rank, theirs, limits in zip(self._ranks, announced, names, strict=True):
-            _require_sizes(rank, theirs[1:], limits)
-        messages = self._swapped(mine, [int(theirs[1:].sum()) for theirs in announced])
-        return self._split(messages, [theirs[1:] for theirs in announced], names)
-
-    def _split(
-        self,
-        messages: Sequence[NDArray[np.uint8]],
-        sizes: Sequence[NDArray[np.int64]],
-        names: Sequence[Names],
-    ) -> dict[str, dict[str, NDArray[np.uint8]]]:
-        """Returns the payloads of each rank by name."""
-        found = {}
-        for rank, message, theirs, mine in zip(self._ranks, messages, sizes, names, strict=True):
-            parts = np.split(message, np.cumsum(theirs)[:-1]) if mine else []
-            found[f"rank {rank}"] = dict(zip(mine, parts, strict=True))
+        with self.agreed("take payloads") if vote else contextlib.nullcontext():
+            for rank, theirs, names in zip(self._ranks, announced, max_bytes, strict=True):
+                _require_sizes(rank, theirs[1:], names)
+        found, sizes = {}, [theirs[1:] for theirs in announced]
+        for rank, message, theirs, names in zip(
+            self._ranks,
+            self._swapped(mine, [int(each.sum()) for each in sizes]),
+            sizes,
+            max_bytes,
+            strict=True,
+        ):
+            parts = np.split(message, np.cumsum(theirs)[:-1]) if names else []
+            found[f"rank {rank}"] = dict(zip(names, parts, strict=True))
         return found
 
     def _swapped(
@@ -263,6 +247,12 @@ def _require_sizes(rank: int, sizes: NDArray[np.int64], max_bytes: Names) -> Non
                 f"rank {rank}, parameter {name!r}: it announces a payload of {size} bytes; "
                 f"at most {limit} make sense for this parameter"
             )
+
+
+def _error_message(error: Exception, what: str, payloads: int) -> _Message:
+    """Returns a message with an error in place of a number of payloads."""
+    text = f"could not {what}: {type(error).__name__}: {error}".encode()[:_MAX_ERROR_BYTES]
+    return [-len(text)] + [0] * payloads, _joined([text])
 
 
 def _numbers(numbers: Iterable[int]) -> NDArray[np.uint8]:

@@ -212,14 +212,11 @@ class ReplicaHook:
 
     def _average(self, unit: _Unit, reduced: torch.Tensor) -> None:
         exchange, feedback = Exchange(self._replicas), unit.feedback
-        try:
+        with exchange.telling(feedback.limits):
             if self.error is not None:
                 raise self.error
             gradients = unit.gradients(reduced)
             payloads = feedback.encode(gradients, self.step, again=True)
-        except Exception as error:
-            exchange.all_gather_error(error, feedback.limits)
-            raise
         messages = exchange.all_gather(payloads, feedback.limits)
         for name, mean in means_of(messages, gradients, feedback.wire_ids):
             gradients[name].copy_(mean)

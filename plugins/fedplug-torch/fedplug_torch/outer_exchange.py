@@ -61,8 +61,9 @@ class OuterExchange:
 
         def exchanged() -> Messages:
             exchange.require_same(shared(), "outer steps")
-            if problem is not None:
-                exchange.all_gather_error(problem, limits)
+            with exchange.telling(limits):
+                if problem is not None:
+                    raise problem
             return exchange.all_gather(payloads, limits)
 
         self._received = _started(exchanged, in_background=self._in_background)

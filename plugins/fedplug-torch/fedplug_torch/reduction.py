@@ -46,13 +46,10 @@ class Gather:
                 every rank, and the gradients are undefined.
         """
         limits = {name: self._feedback.limits[name] for name in gradients}
-        try:
+        with exchange.telling(limits):
             if problem is not None:
                 raise problem
             payloads = self._feedback.encode(gradients, round_num, _zeros(gradients))
-        except Exception as error:
-            exchange.all_gather_error(error, limits)
-            raise
         messages = exchange.all_gather(payloads, limits)
         with exchange.agreed("average gradients"):
             for name, mean in means_of(messages, gradients, self._feedback.wire_ids, empty_is_zero=True):
@@ -109,14 +106,11 @@ class TwoPhase:
             problem = error
         by_owner = [{name: payloads[name] for name in names} for names in limits]
         received = exchange.all_to_all(by_owner, limits[exchange.index], problem)
-        try:
+        with exchange.telling(limits):
             mine = {name: pieces[name] for name in limits[exchange.index]}
             means = dict(means_of(received, mine, self._feedback.wire_ids, empty_is_zero=True))
             unused = [name for name in means if not any(len(theirs[name]) for theirs in received.values())]
             payloads = self._mean_feedback.encode(means, round_num, unused)
-        except Exception as error:
-            exchange.all_gather_error(error, limits)
-            raise
         messages, wire_ids = exchange.all_gather(payloads, limits), self._mean_feedback.wire_ids
         with exchange.agreed("average gradients"):
             for owner, encoded in messages.items():

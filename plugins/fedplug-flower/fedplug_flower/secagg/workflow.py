@@ -29,9 +29,9 @@ from fedplug.encoders.standalone.sharedk import SharedK
 from fedplug.errors import FedplugError, PayloadError
 from fedplug.secure import MaskedMean, MaskedSum, unpack
 from fedplug_flower import differences
-from fedplug_flower.accepted import Accepted
 from fedplug_flower.differences import read
 from fedplug_flower.intake import log_no_update
+from fedplug_flower.receipts import Receipts
 from fedplug_flower.records import MASKED_KEY, Request
 from fedplug_flower.replies import the_model
 from fedplug_flower.secagg.checks import PublicKeys, check_ciphertexts, check_shares, leave_out_wrong_shares
@@ -88,7 +88,7 @@ class CompressedSecAggWorkflow(SecAggPlusWorkflow):
         self.clipping_range, self.quantization_range = setup[Key.CLIPPING_RANGE], setup[Key.TARGET_RANGE]
         self.modulus_range, self.max_weight = setup[Key.MOD_RANGE], setup[Key.MAX_WEIGHT]
         self._training = secrets.token_hex(8)
-        self._accepted = Accepted()
+        self._receipts = Receipts()
         self._masked: MaskedSum | None = None
         self._forms: Mapping[str, str] = {}  # the arrays of the model
         self._state: Mapping[str, NDArray[Any]] = {}
@@ -125,12 +125,12 @@ class CompressedSecAggWorkflow(SecAggPlusWorkflow):
                 f"the strategy sampled {len(state.nid_to_fitins)} clients, and a sum of more than "
                 f"{masked.clients} could wrap in {self._encoder!r}: raise its clients, or sample fewer"
             )
-        gone = self._accepted.gone(grid, state.nid_to_fitins)
+        gone = self._receipts.gone(grid, state.nid_to_fitins)
         config, message = fedplug.to_config(self._encoder), masked.message(self._state)
         for node, content in state.nid_to_fitins.items():
             if _data(the_model(content)) != _data(model):
                 raise ValueError(f"the strategy sends node {node} other arrays than the model of the round")
-            accepted, names = self._accepted.told(node, gone)
+            accepted, names = self._receipts.told(node, gone)
             request = Request(config, 0, self._training, self._round, accepted, names, message=message)
             content[MASKED_KEY] = request.write()
         return self._go_on(state)
@@ -271,7 +271,7 @@ class CompressedSecAggWorkflow(SecAggPlusWorkflow):
         else:
             self._state = state
             nodes = [proxy.node_id for proxy, _ in results]
-            self._accepted.add({node: receipt_of(self._round, node) for node in nodes})
+            self._receipts.add({node: receipt_of(self._round, node) for node in nodes})
         plain = 8 * len(results) * sum(read(name, array).size for name, array in model.items())
         return aggregated, {
             **metrics,

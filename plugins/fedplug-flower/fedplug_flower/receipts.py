@@ -1,4 +1,4 @@
-"""The server's memory of the updates that it accepted, by node."""
+"""The receipts of the updates that the server accepted, which decide on the clients' residuals."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from flwr.serverapp import Grid
 
-__all__ = ["Accepted"]
+__all__ = ["Receipts"]
 
 _GONE_NODES = 1024
 """Maximum number of disconnected nodes that a message names, about 60 bytes each."""
 
 
-class Accepted:
+class Receipts:
     """The receipt of the last accepted update of each node, which the next message to the node repeats.
 
     A restarted node has a new id, but its state has the old one. Therefore messages to a new node name the
