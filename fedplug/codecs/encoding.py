@@ -110,7 +110,7 @@ class Codec:
         self._device = device
         self._owner = owner(encoder)
         self._arrays: dict[tuple[tuple[int, ...], np.dtype[Any]], _Model] = {}
-        self._models: dict[tuple[ArraySpec, ...], _Model] = {}
+        self._models: dict[tuple[Any, ...], _Model] = {}
 
     @property
     def owner(self) -> NDArray[np.uint8]:
@@ -209,8 +209,10 @@ class Codec:
             NonFiniteError: An array is refused, see `encode`; the message names it.
             StateError: ``states`` belong to another codec or another model.
         """
-        named = named_arrays(arrays)
-        model = self._model(_specs(named))
+        model = self._seen(arrays)
+        named = arrays if model is not None else named_arrays(arrays)
+        if model is None:
+            model = self._model(named)
         if metrics is not None:
             metrics.require(list(named))
         olds = None if base is None else self._bases(base, named, in_place=in_place)
@@ -255,7 +257,7 @@ class Codec:
             ArgumentError: An array is refused, see `encode_model`.
             ConfigError: The encoder does not fit this model.
         """
-        return self._model(_specs(named_arrays(arrays))).encoder
+        return self._model(named_arrays(arrays)).encoder
 
     def wire_ids(self, arrays: Mapping[str, Any]) -> dict[str, frozenset[str]]:
         """Returns the wire ids that a receiver should expect of each payload of `encode_model`.
@@ -297,7 +299,7 @@ class Codec:
         """
         if not states:
             return None, []
-        return self._model(_specs(named_arrays(arrays))).carried_over(states)
+        return self._model(named_arrays(arrays)).carried_over(states)
 
     def state_keys(self, arrays: Mapping[str, Any]) -> dict[str, list[str]]:
         """Returns the keys in a state of `encode_model` that belong to each array, by the array's name.
@@ -305,7 +307,7 @@ class Codec:
         Args:
             arrays: The arrays by name, as for `encode_model`; only names, shapes and dtypes matter.
         """
-        keys = self._model(_specs(named_arrays(arrays))).keys
+        keys = self._model(named_arrays(arrays)).keys
         return {name: list(mine) for name, mine in zip(arrays, keys, strict=True)}
 
     def for_part(self, arrays: Mapping[str, Any]) -> Codec:
@@ -386,11 +388,23 @@ class Codec:
         self._arrays[x.shape, x.dtype] = model
         return model
 
-    def _model(self, specs: tuple[ArraySpec, ...]) -> _Model:
-        model = self._models.get(specs)
+    def _seen(self, arrays: Any) -> _Model | None:
+        """Returns the model of arrays that need neither a check nor a copy; None if they may need one."""
+        if type(arrays) is not dict or set(map(type, arrays.values())) != {np.ndarray}:
+            return None
+        key = []
+        for name, x in arrays.items():
+            key.append((name, x.shape, x.dtype, x.flags.c_contiguous and x.flags.aligned))
+        return self._models.get(tuple(key))
+
+    def _model(self, arrays: Mapping[str, NDArray[Any]]) -> _Model:
+        """Returns the model of arrays from `named_arrays`."""
+        key = tuple([(name, x.shape, x.dtype, True) for name, x in arrays.items()])
+        model = self._models.get(key)
         if model is None:
+            specs = _specs(arrays)
             encoder = ModelEncoder(self.encoder, specs, min_size=self.min_size, exactly=self._exactly)
-            model = self._models[specs] = _Model(encoder, self._owner, self._device)
+            model = self._models[key] = _Model(encoder, self._owner, self._device)
         return model
 
 
@@ -446,7 +460,7 @@ class _Model:
             given = self._form.require(state, donated=in_place)
             if in_place and len(xs) > 1:  # before a state is written over
                 self._require_finite(xs)
-        spare = self._form.spare(out, given)
+        spare = [] if out is None else self._form.spare(out, given)
         before = donation.spare_residuals.set(None if in_place else spare)  # quicker than `donate_residuals`
         try:
             payloads, states, control = self._encode(xs, given, round_num)
@@ -534,14 +548,21 @@ class _Model:
     def _split(self, state: ArrayState) -> list[ArrayState]:
         if self._names == [None]:
             return [state]
-        return [{key: state[full] for full, key in mine.items()} for mine in self.keys]
+        states: list[ArrayState] = []
+        for mine in self.keys:
+            own = {}
+            for full, key in mine.items():
+                own[key] = state[full]
+            states.append(own)
+        return states
 
     def _joined(self, states: Sequence[ArrayState], control: Mapping[str, Any]) -> ArrayState:
         if self._names == [None]:
             return states[0]
-        joined = {
-            full: own[key] for mine, own in zip(self.keys, states, strict=True) for full, key in mine.items()
-        }
+        joined = {}
+        for mine, own in zip(self.keys, states, strict=True):
+            for full, key in mine.items():
+                joined[full] = own[key]
         for key, value in control.items():
             if _CONTROL + key in joined:
                 raise ArgumentError(f"rate control needs the name {_CONTROL + key!r}; rename array 'codec'")

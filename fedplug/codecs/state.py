@@ -65,10 +65,11 @@ class StateForm:
         arrays = {}
         for key, (shape, dtype) in self._arrays.items():
             array = state.get(key)
-            if is_on_device(array) and (array.shape, array.dtype) == (shape, dtype):
+            on_host = isinstance(array, np.ndarray)
+            if not on_host and is_on_device(array) and (array.shape, array.dtype) == (shape, dtype):
                 arrays[key] = array
                 continue
-            if not isinstance(array, np.ndarray) or array.shape != shape or array.dtype != dtype:
+            if not on_host or array.shape != shape or array.dtype != dtype:
                 self._require_ours(state)
                 form = f"{array.dtype}{list(array.shape)}" if isinstance(array, np.ndarray) else repr(array)
                 raise StateError(f"{key!r} of the state: expected {dtype}{list(shape)}, found {form}")
@@ -118,8 +119,6 @@ class StateForm:
         Raises:
             StateError: ``out`` is not such a state, or is the given state, which is still needed.
         """
-        if out is None:
-            return []
         arrays = self.require(out, donated=True)
         for key, array in arrays.items():
             if np.may_share_memory(array, given[key]):

@@ -18,7 +18,6 @@ from fedplug.encoders.optional import (
     BodyParts,
     ContainerEncoder,
     ContainerQuantizer,
-    ContainerSparsifier,
     Measured,
 )
 from fedplug.encoders.pipeline.pipeline import Pipeline
@@ -44,7 +43,6 @@ __all__ = [
     "Budget",
     "ContainerEncoder",
     "ContainerQuantizer",
-    "ContainerSparsifier",
     "Control",
     "Encoder",
     "EncoderAssignment",

@@ -5,6 +5,7 @@ The header of a tensor and its encoder is a constant of the graph, which compute
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 
 from fedplug import kernels, ops, wire
@@ -68,11 +69,15 @@ def encode_containers(
     Raises:
         NonFiniteError: A value that would be sent uncompressed is NaN or infinite.
     """
-    if not isinstance(encoder, ContainerEncoder):
+    if not _has_containers(type(encoder)):
         return encode_by_contract(encoder, xs, states, round_num, specs, headers)
-    if len(xs) == 1:
-        return [encoder.encode_container(xs[0], states[0], round_num, specs[0], headers[0])]
-    return encoder.encode_containers(xs, states, round_num, specs, headers)
+    found: list[tuple[bytes, State]] = encoder.encode_containers(xs, states, round_num, specs, headers)  # type: ignore[attr-defined]
+    return found
+
+
+@functools.cache
+def _has_containers(kind: type[Encoder]) -> bool:
+    return issubclass(kind, ContainerEncoder)
 
 
 def encode_by_contract(

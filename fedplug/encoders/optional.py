@@ -18,13 +18,12 @@ from numpy.typing import NDArray
 from fedplug import ops
 from fedplug.encoders.base import Encoder, State
 from fedplug.ops.device_array import DeviceArray
-from fedplug.ops.types import Array, ArraySpec, DType, IndexForm, PackedValues, Spec
+from fedplug.ops.types import Array, ArraySpec, DType, PackedValues, Spec
 
 __all__ = [
     "BodyParts",
     "ContainerEncoder",
     "ContainerQuantizer",
-    "ContainerSparsifier",
     "DeviceQuantizer",
     "Measured",
     "body_parts",
@@ -67,24 +66,7 @@ def body_parts(encoder: Encoder, body: Array, spec: Spec) -> BodyParts:
 
 
 class ContainerEncoder(abc.ABC):
-    """An encoder with a faster way from a NumPy array to a whole container."""
-
-    @abc.abstractmethod
-    def encode_container(
-        self, x: NDArray[Any], state: State, round_num: int, spec: ArraySpec, header: bytes
-    ) -> tuple[bytes, State]:
-        """Returns the container that `Encoder.encode` and `Encoder.to_wire` lead to, and the next state.
-
-        Args:
-            x: The array, as for `Encoder.encode`.
-            state: The state, as for `Encoder.encode`.
-            round_num: The round number.
-            spec: The spec of the array.
-            header: The header of the container, see `fedplug.wire.header`.
-
-        Raises:
-            NonFiniteError: A value that would be sent uncompressed is NaN or infinite.
-        """
+    """An encoder with a faster way from arrays to whole containers."""
 
     @abc.abstractmethod
     def encode_containers(
@@ -95,14 +77,17 @@ class ContainerEncoder(abc.ABC):
         specs: Sequence[ArraySpec],
         headers: Sequence[bytes],
     ) -> list[tuple[bytes, State]]:
-        """Returns the same for several arrays that share this encoder; see `Encoder.grouped_encode`.
+        """Returns what `Encoder.grouped_encode` and `Encoder.to_wire` lead to: containers and next states.
 
         Args:
-            xs: The NumPy or device arrays, two or more.
+            xs: The NumPy or device arrays that share this encoder, one or more.
             states: A state for each array.
             round_num: The round number.
             specs: The spec of each array.
-            headers: The container header of each array.
+            headers: The container header of each array, see `fedplug.wire.header`.
+
+        Raises:
+            NonFiniteError: A value that would be sent uncompressed is NaN or infinite.
         """
 
 
@@ -131,28 +116,6 @@ class DeviceQuantizer(abc.ABC):
 
         Raises:
             NonFiniteError: A value or a sum is NaN or infinite; nothing has changed.
-        """
-
-
-class ContainerSparsifier(abc.ABC):
-    """A sparsifier that writes the entries it selects from a NumPy array into the container itself."""
-
-    @abc.abstractmethod
-    def select_container(
-        self, x: NDArray[Any], state: State, round_num: int, header: bytes, form: IndexForm
-    ) -> tuple[bytes, State] | None:
-        """Returns the container of the selected entries, uncompressed, and the next state.
-
-        Args:
-            x: The array, as for `Sparsifier.select`.
-            state: The state, as for `Sparsifier.select`.
-            round_num: The round number.
-            header: The header of the container, see `fedplug.wire.header`.
-            form: The form of the index code.
-
-        Returns:
-            The same bytes and the same state as the stages one after the other; None if this configuration
-            has no faster way.
         """
 
 

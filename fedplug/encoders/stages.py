@@ -10,13 +10,13 @@ a number, and invalid bytes raise `fedplug.errors.PayloadError`.
 from __future__ import annotations
 
 import abc
+import operator
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 from fedplug import ops
 from fedplug.encoders.base import State
 from fedplug.encoders.sparsity import Sparsity
-from fedplug.ops.donation import donate_residuals
 from fedplug.ops.scatter import add_selected
 from fedplug.ops.types import Array, DType, IndexForm, Spec
 from fedplug.registry.component import Component
@@ -112,11 +112,14 @@ class Sparsifier(Component):
             lost: The selected values minus the values that a receiver gets; ``[k]`` for each tensor.
             indices: The indices of the `Selection` of each tensor.
         """
-        if not all("residual" in state for state in states):
+        try:
+            residuals = list(map(operator.itemgetter("residual"), states))
+        except KeyError:
             return list(states)
-        with donate_residuals():  # `select` made them, and nothing else refers to them
-            residuals = add_selected([state["residual"] for state in states], lost, indices)
-        return [{**state, "residual": new} for state, new in zip(states, residuals, strict=True)]
+        after = add_selected(residuals, lost, indices)  # `select` made them, and nothing else refers to them
+        if all(map(operator.is_, after, residuals)):
+            return list(states)
+        return [{**state, "residual": new} for state, new in zip(states, after, strict=True)]
 
 
 class PackedSymbols(NamedTuple):

@@ -141,8 +141,8 @@ def grouped_topk_residual(
             tensors of a single k have 2**31 elements or more together.
         NonFiniteError: A sum is NaN or infinite, under ``"error"``; the message names the first tensor.
     """
-    shared = np.ndim(k) == 0
-    ks = [whole("k", each) for each in ([k] if shared else cast("Sequence[int]", k))]
+    shared = type(k) is int or np.ndim(k) == 0
+    ks = [whole("k", k)] if shared else [whole("k", each) for each in cast("Sequence[int]", k)]
     return _kernels.grouped_topk_residual(
         list(deltas),
         list(residuals),

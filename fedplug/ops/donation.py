@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fedplug import kernels
+from fedplug import _kernels
 
 __all__ = ["donate_residuals", "own", "place_for", "result_place", "spare_residuals", "take_result"]
 
@@ -73,11 +73,11 @@ def place_for(residual: NDArray[Any] | None, like: NDArray[Any]) -> NDArray[Any]
     """
     spare = spare_residuals.get(_NONE_SPARE)
     if spare is None:
-        return kernels.empty(like.shape, like.dtype) if residual is None else residual
+        return _kernels.empty(like.shape, like.dtype) if residual is None else residual
     for position, array in enumerate(spare):
         if array.shape == like.shape and array.dtype == like.dtype:
             return spare.pop(position)
-    return kernels.empty(like.shape, like.dtype)
+    return _kernels.empty(like.shape, like.dtype)
 
 
 def own(accumulator: NDArray[Any]) -> NDArray[Any]:

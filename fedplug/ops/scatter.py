@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fedplug import kernels
+from fedplug import _kernels, kernels
 from fedplug.kernels.arguments import whole, whole_numbers
 from fedplug.ops import _tensorflow
 from fedplug.ops.dispatch import also_on, of_each
-from fedplug.ops.donation import own, take_result
+from fedplug.ops.donation import donate_residuals, own, take_result
 from fedplug.ops.types import Array
 
 __all__ = ["add_selected", "scatter_decode", "scatter_decode_add"]
@@ -55,13 +56,25 @@ def scatter_decode_add(
     return total
 
 
-add_selected = of_each(scatter_decode_add, "add_selected")
-"""Adds entries to each residual of a list, as `scatter_decode_add` does to one.
+_each = of_each(scatter_decode_add, "add_selected")
 
-The arguments are the residuals that a selection returned, which the caller gives up (`donate_residuals`), the
-numbers to add to each, and the indices that the selection returned for each. On a device this takes one copy
-and one launch for the list, and writes over the residuals.
-"""
+
+def add_selected(residuals: Sequence[Array], values: Sequence[Array], indices: Sequence[Array]) -> list[Any]:
+    """Adds entries to each residual of a list, as `scatter_decode_add` does to one.
+
+    Args:
+        residuals: The residuals that a selection returned, which the caller gives up: arrays are written
+            over. On a device this takes one copy and one launch for the list.
+        values: The numbers to add to each.
+        indices: The indices that the selection returned for each.
+    """
+    if set(map(type, residuals)) != {np.ndarray}:
+        with donate_residuals():
+            return _each(residuals, values, indices)  # type: ignore[no-any-return]
+    for residual, each, places in zip(residuals, values, indices, strict=True):
+        at = places if places.dtype == np.int32 else whole_numbers("indices", places, np.int32)
+        _kernels.scatter_decode_add(residual, np.asarray(each, residual.dtype), at, None, None)
+    return list(residuals)
 
 
 @also_on(tensors=lambda: _tensorflow.scatter.scatter_decode)

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from fedplug import kernels
+from fedplug import _kernels, kernels
 from fedplug.ops import _tensorflow
 from fedplug.ops.dispatch import also_on, of_each
 from fedplug.ops.donation import place_for
-from fedplug.ops.types import GroupedTopK, IndexForm, OnNonFinite, TopK
+from fedplug.ops.types import GroupedTopK, OnNonFinite, TopK
 
-__all__ = ["frame_topk", "grouped_topk_residual", "topk_residual", "topk_residual_of_each"]
+_NO_NONFINITE = np.int64(0)
+_dtype = operator.attrgetter("dtype")
+
+__all__ = ["grouped_topk_residual", "topk_residual", "topk_residual_of_each"]
 
 
 @also_on(tensors=lambda: _tensorflow.topk.topk_residual)
@@ -56,20 +59,31 @@ def topk_residual(
     return TopK(values, indices, rest, nonfinite)
 
 
-topk_residual_of_each = of_each(topk_residual, "topk_residual_of_each")
-"""Does what `topk_residual` does for each tensor of a list; on a device in one call."""
+_each = of_each(topk_residual, "topk_residual_of_each")
 
 
-def frame_topk(
-    delta: NDArray[Any], residual: NDArray[Any] | None, k: int, header: bytes, *, form: IndexForm = "rice"
-) -> tuple[bytes, NDArray[Any]]:
-    """Selects as `topk_residual` does; returns a container of the entries, and the new residual.
+def topk_residual_of_each(deltas: Sequence[Any], residuals: Sequence[Any], ks: Sequence[Any]) -> list[TopK]:
+    """Applies `topk_residual` to each tensor of a list: arrays of one dtype in one call of a kernel.
 
-    See `fedplug.kernels.frame_topk`.
+    If a sum is not finite, all residuals of such a list are unchanged.
     """
-    rest = place_for(residual, delta)
-    out = None if rest is residual else rest
-    return kernels.frame_topk(delta, residual, k, header, form=form, residual_out=out), rest
+    if set(map(type, deltas)) != {np.ndarray} or len(set(map(_dtype, deltas))) > 1:
+        return _each(deltas, residuals, ks)  # type: ignore[no-any-return]
+    rest = list(map(place_for, residuals, deltas))
+    out = None if all(map(operator.is_, rest, residuals)) else rest
+    if len(rest) == 1:
+        place = None if out is None else out[0]
+        values, indices = _kernels.topk_residual(deltas[0], residuals[0], int(ks[0]), False, None, place)
+        return [TopK(values, indices, rest[0], _NO_NONFINITE)]
+    numbers = list(map(int, ks))
+    values, indices, splits = _kernels.grouped_topk_residual(
+        list(deltas), list(residuals), numbers, False, False, None, out
+    )
+    bounds = splits.tolist()
+    found = []
+    for begin, end, residual in zip(bounds, bounds[1:], rest, strict=False):
+        found.append(TopK(values[begin:end], indices[begin:end], residual, _NO_NONFINITE))
+    return found
 
 
 @also_on(tensors=lambda: _tensorflow.topk.grouped_topk_residual)
@@ -100,9 +114,9 @@ def grouped_topk_residual(
         NonFiniteError: A sum is NaN or infinite, under "error".
         UnknownNameError: ``on_nonfinite`` has another value (in TensorFlow only).
     """
-    rest = [place_for(r, d) for r, d in zip(residuals, deltas, strict=True)]
+    rest = list(map(place_for, residuals, deltas))
     nonfinite = _nonfinite(deltas, residuals, on_nonfinite)
-    out = None if all(new is old for new, old in zip(rest, residuals, strict=True)) else rest
+    out = None if all(map(operator.is_, rest, residuals)) else rest
     taken = kernels.grouped_topk_residual(deltas, residuals, k, on_nonfinite=on_nonfinite, residuals_out=out)
     return GroupedTopK(*taken, rest, nonfinite)
 

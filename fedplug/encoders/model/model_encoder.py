@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
-from typing import Any
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
 
 from fedplug import ops, wire
 from fedplug.encoders import framing
@@ -11,7 +13,6 @@ from fedplug.encoders.arguments import check_whole
 from fedplug.encoders.assignment import EncoderAssignment
 from fedplug.encoders.base import Encoder, Payload, State
 from fedplug.encoders.model.statistics import is_statistic
-from fedplug.encoders.optional import ContainerEncoder
 from fedplug.encoders.pipeline.as_encoder import as_encoder
 from fedplug.encoders.rate_control import Control, RateControl
 from fedplug.encoders.standalone.ef21 import EF21
@@ -32,6 +33,15 @@ _LOSSLESS = "lossless encoder"
 
 Buffers = Sequence[Array]
 States = Sequence[State]
+
+
+class _Group(NamedTuple):
+    """The tensors that share an encoder: their places in the model, their specs and container headers."""
+
+    encoder: Encoder
+    places: list[int]
+    specs: list[Spec]
+    headers: list[bytes]
 
 
 class ModelEncoder:
@@ -99,27 +109,21 @@ class ModelEncoder:
             chosen if reason in (None, _LOSSLESS) else _uncompressed(chosen, spec)
             for chosen, spec, reason in zip(assigned, specs, self.sent_exactly, strict=True)
         )
-        self._groups = self._shared()
+        self._headers = [
+            framing.header_of(encoder.wire_id, spec)
+            for encoder, spec in zip(self.encoders, self.specs, strict=True)
+        ]
+        self._groups = self._grouped()
         self._on_arrays = all(isinstance(spec, ArraySpec) for spec in specs)
-        for shared, _ in self._groups:
+        for shared, _, compared, _ in self._groups:
             if not self._on_arrays and "tensorflow" not in shared.capabilities.executes_on:
                 raise CapabilityError(
                     f"{shared!r} executes on NumPy arrays only, so it cannot encode tensors in a graph; use "
                     "a codec (fedplug.codec), or another encoder, see `fedplug plugins list`"
                 )
-        self._headers = [
-            framing.header_of(encoder.wire_id, spec)
-            for encoder, spec in zip(self.encoders, self.specs, strict=True)
-        ]
-        for shared, places in self._groups:
             if shared.capabilities.compares_tensors:
-                compared = [self.specs[place] for place in places]
                 largest = max(compared, key=ops.num_elements).name
                 _require_size(compared, f"the tensors of {shared!r}, such as {largest!r}, have together")
-        self._alone: Callable[..., tuple[bytes, State]] | None = None
-        only: Encoder = self.encoders[0]
-        if self._on_arrays and len(specs) == 1 and isinstance(only, ContainerEncoder):
-            self._alone = only.encode_container
         self.rate_control: RateControl | None = None
         if isinstance(encoder, EncoderAssignment):
             self.rate_control = encoder.rate_control(self.encoders, self.specs)
@@ -180,48 +184,44 @@ class ModelEncoder:
         Raises:
             NonFiniteError: On NumPy arrays: an element, or its sum with the residual, is NaN or infinite.
         """
-        if self._alone is not None and not control:  # the way of `Codec.encode`, where microseconds count
-            x, state, spec, header = xs[0], states[0], self.specs[0], self._headers[0]
-            buffer, next_state = self._alone(x, state, round_num, spec, header)
-            return [buffer], [next_state]
         buffers: list[Any] = [None] * len(self.specs)
         next_states: list[Any] = [None] * len(self.specs)
-        for encoder, places in self._groups:
+        for encoder, places, specs, headers in self._groups:
             adjusted = encoder
             if self.rate_control is not None and control:
                 adjusted = self.rate_control.adjust(encoder, control)
-            mine = [ops.ensure_shape(xs[place], self.specs[place].shape) for place in places]
-            before = [states[place] for place in places]
-            for place, (buffer, next_state) in zip(
-                places, self._encode_group(adjusted, places, mine, before, round_num), strict=True
-            ):
-                buffers[place], next_states[place] = buffer, _like(states[place], next_state, encoder)
+            mine, before = list(map(xs.__getitem__, places)), list(map(states.__getitem__, places))
+            if self._on_arrays:
+                for x, spec in zip(mine, specs, strict=True):
+                    if x.shape != spec.shape:
+                        ops.ensure_shape(x, spec.shape)
+                encoded = framing.encode_containers(adjusted, mine, before, round_num, specs, headers)
+            else:
+                mine = [ops.ensure_shape(x, spec.shape) for x, spec in zip(mine, specs, strict=True)]
+                encoded = [
+                    (ops.frame(adjusted.to_wire(payload, spec), header), next_state)
+                    for (payload, next_state), spec, header in zip(
+                        adjusted.grouped_encode(mine, before, round_num), specs, headers, strict=True
+                    )
+                ]
+            for place, state, (buffer, next_state) in zip(places, before, encoded, strict=True):
+                buffers[place], next_states[place] = buffer, _like(state, next_state, encoder)
         return tuple(buffers), tuple(next_states)
 
-    def _encode_group(
-        self,
-        encoder: Encoder,
-        places: Sequence[int],
-        xs: Sequence[Array],
-        states: Sequence[State],
-        round_num: Array,
-    ) -> list[tuple[Any, State]]:
-        """Returns the buffers and next states of the tensors that share an encoder."""
-        specs, headers = ([each[place] for place in places] for each in (self.specs, self._headers))
-        if self._on_arrays:
-            return framing.encode_containers(encoder, xs, states, round_num, specs, headers)
-        encoded = encoder.grouped_encode(xs, states, round_num)
-        return [
-            (ops.frame(encoder.to_wire(payload, spec), header), next_state)
-            for (payload, next_state), spec, header in zip(encoded, specs, headers, strict=True)
-        ]
-
-    def _shared(self) -> list[tuple[Encoder, list[int]]]:
-        """Returns each encoder with the places of its tensors; two equal encoders are still two."""
-        places: dict[int, list[int]] = {}
+    def _grouped(self) -> list[_Group]:
+        """Returns the groups of tensors that share an encoder; two equal encoders are still two."""
+        found: dict[int, list[int]] = {}
         for place, encoder in enumerate(self.encoders):
-            places.setdefault(id(encoder), []).append(place)
-        return [(self.encoders[mine[0]], mine) for mine in places.values()]
+            found.setdefault(id(encoder), []).append(place)
+        return [
+            _Group(
+                self.encoders[places[0]],
+                places,
+                [self.specs[place] for place in places],
+                [self._headers[place] for place in places],
+            )
+            for places in found.values()
+        ]
 
     def decode(self, buffers: Sequence[Array]) -> tuple[Array, ...]:
         """Returns the dense tensors.
@@ -280,9 +280,15 @@ def _uncompressed(encoder: Encoder, spec: Spec) -> Encoder:
 
 def _like(state: State, next_state: State, encoder: Encoder) -> State:
     """Returns ``next_state`` in the order of ``state``; refuses a state of another structure."""
-    if not isinstance(next_state, Mapping) or set(next_state) != set(state):
+    is_state = type(next_state) is dict or isinstance(next_state, Mapping)
+    if not is_state or set(next_state) != set(state):
         raise ConfigError(
             f"encoder {encoder!r} got a state with {sorted(state)} and returned {sorted(next_state)}; "
             "encode must return a state of the same structure"
         )
-    return {key: ops.ensure_shape(next_state[key], state[key].shape) for key in state}
+    found = {}
+    for key in state:
+        array = next_state[key]
+        fits = type(array) is np.ndarray and array.shape == state[key].shape
+        found[key] = array if fits else ops.ensure_shape(array, state[key].shape)
+    return found

@@ -5,17 +5,19 @@ from __future__ import annotations
 import copy
 import dataclasses
 import functools
+import math
+import operator
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fedplug import kernels, ops, wire
+from fedplug import _kernels, ops, wire
 from fedplug.encoders import framing
 from fedplug.encoders.assignment import EncoderAssignment
 from fedplug.encoders.base import Encoder, Payload, State
-from fedplug.encoders.optional import BodyParts, ContainerEncoder, ContainerSparsifier, Measured
+from fedplug.encoders.optional import BodyParts, ContainerEncoder, Measured
 from fedplug.encoders.pipeline.body_form import BodyForm
 from fedplug.encoders.pipeline.stage_order import (
     Stage,
@@ -25,7 +27,7 @@ from fedplug.encoders.pipeline.stage_order import (
 from fedplug.encoders.pipeline.value_coder import ValueCoder
 from fedplug.encoders.rate_control import Adjustable, Adjustment, adjustment_of
 from fedplug.encoders.stages import Selection
-from fedplug.errors import CapabilityError, ConfigError
+from fedplug.errors import CapabilityError, ConfigError, NonFiniteError
 from fedplug.ops.checks import sums_may_overflow
 from fedplug.ops.device_array import is_on_device
 from fedplug.ops.types import Array, ArraySpec, DType, Spec
@@ -36,6 +38,13 @@ if TYPE_CHECKING:
     from typing import Self  # Python 3.11
 
 __all__ = ["Pipeline"]
+
+_WIDE = {np.dtype(np.float32), np.dtype(np.float64)}
+"""The dtypes of `fedplug.ops.wide_dtype`."""
+
+# C functions for `map`, which takes no Python call for an array.
+_dtype, _shape, _indices = map(operator.attrgetter, ("dtype", "shape", "indices"))
+_int32 = functools.partial(np.asarray, dtype=np.int32)
 
 
 class Pipeline(Encoder, ContainerEncoder, Measured, Adjustable):
@@ -205,31 +214,6 @@ class Pipeline(Encoder, ContainerEncoder, Measured, Adjustable):
         update = self._stages.sparsifier.update_residuals
         return values, update([chosen.state], [lost], [chosen.indices])[0]
 
-    def encode_container(
-        self, x: NDArray[Any], state: State, round_num: int, spec: ArraySpec, header: bytes
-    ) -> tuple[bytes, State]:
-        """Lets kernels write index code, values and container in one call where they can."""
-        sparsifier, quantizer, _, index_coder = self._stages
-        form = index_coder.kernel_form
-        if is_on_device(x):
-            return self.encode_containers([x], [state], round_num, [spec], [header])[0]
-        if sparsifier is None and not (quantizer.error_feedback or self._values.lossless):
-            return self._values.encode_container(x.reshape(-1), round_num, header), {}
-        if sparsifier is None or form is None:
-            return framing.encode_by_contract(self, [x], [state], round_num, [spec], [header])[0]
-        if self._values.lossless and not quantizer.uncompressed:
-            return framing.encode_by_contract(self, [x], [state], round_num, [spec], [header])[0]
-        narrow = x.dtype != ops.wide_dtype(x.dtype)
-        if quantizer.uncompressed and not narrow and isinstance(sparsifier, ContainerSparsifier):
-            found = sparsifier.select_container(x, state, round_num, header, form)
-            if found is not None:
-                return found
-        chosen = sparsifier.select(ops.widened(x), state, round_num)
-        payload, next_state = self._quantized(chosen, x.dtype, round_num)
-        sent = np.ascontiguousarray(self._values.to_bytes(payload))
-        indices = np.asarray(chosen.indices, np.int32)
-        return kernels.frame_entries(indices, x.size, sent, header, form=form), next_state
-
     def encode_containers(
         self,
         xs: Sequence[Array],
@@ -238,23 +222,28 @@ class Pipeline(Encoder, ContainerEncoder, Measured, Adjustable):
         specs: Sequence[ArraySpec],
         headers: Sequence[bytes],
     ) -> list[tuple[bytes, State]]:
-        """Encodes the tensors at the same time where kernels write the index code."""
+        """Lets kernels write index codes, values and containers of all tensors where they can."""
         sparsifier, quantizer, _, index_coder = self._stages
-        form = index_coder.kernel_form
+        lossless = self._values.lossless
         if sparsifier is None and all(map(is_on_device, xs)):
             return self._encode_dense_on_device(xs, states, round_num, headers)
-        if sparsifier is None:
-            each = zip(xs, states, specs, headers, strict=True)
-            return [
-                self.encode_container(x, state, round_num, spec, header) for x, state, spec, header in each
-            ]
-        if form is None or (self._values.lossless and not quantizer.uncompressed):
+        if sparsifier is None and not (quantizer.error_feedback or lossless):
+            encode = self._values.encode_container
+            each = zip(xs, headers, strict=True)
+            return [(encode(x.reshape(-1), round_num, header), {}) for x, header in each]
+        form = index_coder.kernel_form
+        if sparsifier is None or form is None or (lossless and not quantizer.uncompressed):
             return framing.encode_by_contract(self, xs, states, round_num, specs, headers)
-        selections = sparsifier.grouped_select([ops.widened(x) for x in xs], states, round_num)
-        sent, next_states = self._quantized_each(selections, [x.dtype for x in xs], round_num)
-        indices = [np.asarray(chosen.indices, np.int32) for chosen in selections]
-        sizes = [ops.num_elements(spec) for spec in specs]
-        framed = kernels.frame_entries_of_each(indices, sizes, sent, headers, form=form)
+        dtypes = list(map(_dtype, xs))
+        wide = xs if _WIDE.issuperset(dtypes) else list(map(ops.widened, xs))
+        selections = sparsifier.grouped_select(wide, states, round_num)
+        sent, next_states = self._quantized_each(selections, dtypes, round_num)
+        indices = list(map(_int32, map(_indices, selections)))
+        sizes = list(map(math.prod, map(_shape, specs)))
+        if len(xs) == 1:  # without the start of threads
+            framed = [_kernels.frame_entries(indices[0], sizes[0], sent[0], headers[0], form)]
+        else:
+            framed = _kernels.frame_entries_of_each(indices, sizes, sent, list(headers), form)
         return list(zip(framed, next_states, strict=True))
 
     def _encode_dense_on_device(
@@ -271,26 +260,25 @@ class Pipeline(Encoder, ContainerEncoder, Measured, Adjustable):
     ) -> tuple[list[NDArray[Any]], list[State]]:
         """Returns the bytes of all selected values, or uncompressed values, and the next states."""
         assert self._stages.sparsifier is not None
-        exact = [chosen.values for chosen in selections]
-        states = [chosen.state for chosen in selections]
-        narrow = [ops.narrowed(values, dtype) for values, dtype in zip(exact, dtypes, strict=True)]
-        rounded = any(short is not whole for short, whole in zip(narrow, exact, strict=True))
-        loses = any(states) and not (self._values.lossless and not rounded)
-        if self._values.lossless and not loses:
+        exact, indices, states = map(list, zip(*selections, strict=True))
+        narrow: list[NDArray[Any]] = exact
+        if list(map(_dtype, exact)) != dtypes:
+            narrow = list(map(ops.narrowed, exact, dtypes))
+        lossless = self._values.lossless
+        loses = any(states) and (not lossless or any(map(operator.is_not, narrow, exact)))
+        if lossless and not loses:
             return narrow, states
-        with sums_may_overflow():
-            if not self._values.lossless:
-                sent, lost = self._values.encode_each(narrow, round_num, exact if loses else None)
-            else:
-                sent, lost = (
-                    narrow,
-                    [whole - ops.widened(short) for whole, short in zip(exact, narrow, strict=True)],
-                )
+        if lossless:
+            sent = narrow
+            with sums_may_overflow():
+                lost = [whole - ops.widened(short) for whole, short in zip(exact, narrow, strict=True)]
+        else:
+            sent, lost = self._values.encode_each(narrow, round_num, exact if loses else None)
         if not loses:
             return sent, states
-        for each in lost:
-            ops.require_finite(each, f"the error of {self._values.wire_id}, which the residual would keep,")
-        indices = [chosen.indices for chosen in selections]
+        if not all(map(_kernels.all_finite, lost)):
+            where = f"the error of {self._values.wire_id}, which the residual would keep,"
+            raise NonFiniteError(f"{where} holds a NaN or an infinity")
         return sent, self._stages.sparsifier.update_residuals(states, lost, indices)
 
     def decode(self, payload: Payload, spec: Spec) -> Array:

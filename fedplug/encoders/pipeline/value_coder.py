@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import operator
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -14,6 +15,7 @@ from fedplug.encoders.base import Payload
 from fedplug.encoders.entropy_coders.rans import Rans
 from fedplug.encoders.optional import ContainerQuantizer, DeviceQuantizer
 from fedplug.encoders.stages import EntropyCoder, PackedSymbols, Quantizer
+from fedplug.ops.checks import sums_may_overflow
 from fedplug.ops.device_array import DeviceArray
 from fedplug.ops.spec import dtype_for
 from fedplug.ops.types import Array, DType, PackedValues
@@ -30,6 +32,7 @@ from fedplug.registry.specs import Capabilities
 __all__ = ["ValueCoder"]
 
 _SOME = 1000
+_dtype = operator.attrgetter("dtype")
 
 
 @dataclass(frozen=True)
@@ -67,6 +70,10 @@ class ValueCoder:
         """Whether a receiver gets the values unchanged."""
         return self.quantizer.capabilities.lossless
 
+    @functools.cached_property
+    def _fused(self) -> ContainerQuantizer | None:
+        return self.quantizer if isinstance(self.quantizer, ContainerQuantizer) else None
+
     def payload(self, values: Array, round_num: Array, *, known: bool) -> Payload:
         """Returns the payload of a vector; with ``known`` it has the values that a receiver gets."""
         if self.lossless:
@@ -84,12 +91,13 @@ class ValueCoder:
 
         The quantizer must be lossy.
         """
-        if isinstance(self.quantizer, ContainerQuantizer) and len({each.dtype for each in values}) == 1:
-            codes, lost = self.quantizer.encode_each(values, round_num, exact)
+        if self._fused is not None and len(set(map(_dtype, values))) == 1:
+            codes, lost = self._fused.encode_each(values, round_num, exact)
         else:
             codes, lost = [self.quantizer.encode(each, round_num) for each in values], []
-            for code, each, whole in zip(codes, values, exact or (), strict=exact is not None):
-                lost.append(whole - ops.widened(self.quantizer.decode(code, each.size, each.dtype)))
+            with sums_may_overflow():
+                for code, each, whole in zip(codes, values, exact or (), strict=exact is not None):
+                    lost.append(whole - ops.widened(self.quantizer.decode(code, each.size, each.dtype)))
         if self.entropy_coder is not None:
             codes = [
                 self._shortened(code, each.size, each.dtype) for code, each in zip(codes, values, strict=True)
@@ -110,8 +118,8 @@ class ValueCoder:
 
     def encode_container(self, values: NDArray[Any], round_num: int, header: bytes) -> bytes:
         """Returns the container of a NumPy array's payload; the quantizer must be lossy."""
-        if self.entropy_coder is None and isinstance(self.quantizer, ContainerQuantizer):
-            return self.quantizer.encode_container(values, round_num, header)
+        if self.entropy_coder is None and self._fused is not None:
+            return self._fused.encode_container(values, round_num, header)
         return self._framed(self.quantizer.encode(values, round_num), values.size, values.dtype, header)
 
     def encode_on_device(

@@ -5,13 +5,14 @@ from __future__ import annotations
 import abc
 import dataclasses
 import functools
+import itertools
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fedplug import kernels, ops
+from fedplug import _kernels, kernels, ops
 from fedplug.encoders.optional import ContainerQuantizer, DeviceQuantizer
 from fedplug.encoders.stages import Quantizer
 from fedplug.ops.device_array import DeviceArray
@@ -60,13 +61,19 @@ class ValueFormQuantizer(Quantizer, ContainerQuantizer, DeviceQuantizer):
         self, values: Sequence[NDArray[Any]], round_num: int, exact: Sequence[NDArray[Any]] | None
     ) -> tuple[list[NDArray[np.uint8]], list[NDArray[Any]]]:
         """Encodes the vectors in one call of a kernel."""
-        options = {**self.form_in(round_num), "seed": ops.round_seed(self.seed, round_num)}
+        code = self._code_in(round_num)
         if exact is None:
-            return kernels.encode_values_of_each(values, **options), []
-        ends = np.cumsum([each.size for each in values])
-        errors = kernels.empty((int(ends[-1]),), exact[0].dtype)
-        codes = kernels.encode_values_of_each(values, exact=exact, errors=errors, **options)
-        return codes, np.split(errors, ends[:-1])
+            return _kernels.encode_values_of_each(list(values), [], None, *code), []
+        errors = _kernels.empty((sum(map(len, values)),), exact[0].dtype)
+        codes = _kernels.encode_values_of_each(list(values), list(exact), errors, *code)
+        ends = [*itertools.accumulate(map(len, values))]
+        return codes, list(map(errors.__getitem__, map(slice, [0, *ends], ends)))
+
+    def _code_in(self, round_num: int) -> tuple[str, int, int, float, int]:
+        """Returns the last arguments of the kernels that encode; the constructor has checked them."""
+        form = self.form_in(round_num)
+        bits, block_size = int(form.get("bits", 8)), form.get("block_size", 256)
+        return form["form"], bits, block_size, form.get("relative", 0.01), (self.seed << 32) + round_num
 
     def encode_on_device(
         self, xs: Sequence[DeviceArray], residuals: Sequence[Any] | None, round_num: int
@@ -81,8 +88,7 @@ class ValueFormQuantizer(Quantizer, ContainerQuantizer, DeviceQuantizer):
 
     def encode_container(self, values: NDArray[Any], round_num: int, header: bytes) -> bytes:
         """Writes values and container in one call of a kernel."""
-        seed = ops.round_seed(self.seed, round_num)
-        return kernels.frame_values(values, header, **self.form_in(round_num), seed=seed)
+        return _kernels.frame_values(values, header, *self._code_in(round_num))
 
     def decode(self, code: Array, count: Array | int, dtype: DType) -> Array:
         """Refuses bytes that `encode` does not write for ``count`` values with this configuration."""

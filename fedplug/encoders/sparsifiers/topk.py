@@ -2,32 +2,32 @@
 
 from __future__ import annotations
 
+import itertools
+import operator
 from collections.abc import Sequence
 from typing import Any, ClassVar
-
-from numpy.typing import NDArray
 
 from fedplug import ops, wire
 from fedplug.encoders.arguments import check_error_feedback, check_number, check_whole
 from fedplug.encoders.base import State
-from fedplug.encoders.optional import ContainerSparsifier
 from fedplug.encoders.sparsity import Sparsity
 from fedplug.encoders.stages import Selection, Sparsifier
 from fedplug.errors import ConfigError
 from fedplug.ops import types
 from fedplug.ops.chunked_topk import chunked_topk_residual_of_each
 from fedplug.ops.device_array import on_host
-from fedplug.ops.topk import frame_topk, topk_residual_of_each
-from fedplug.ops.types import Array, IndexForm
+from fedplug.ops.topk import topk_residual_of_each
+from fedplug.ops.types import Array
 from fedplug.registry.specs import EXECUTIONS_AND_CUDA, Capabilities
 from fedplug.schedules import Schedule
 
 __all__ = ["TopK"]
 
 _SCOPES = ("tensor", "model")
+_RESIDUAL, _DTYPE = operator.itemgetter("residual"), operator.attrgetter("dtype")
 
 
-class TopK(Sparsifier, ContainerSparsifier):
+class TopK(Sparsifier):
     """Sends the k entries of largest magnitude; with error feedback the residual keeps the others.
 
     >>> import fedplug, numpy as np
@@ -134,31 +134,30 @@ class TopK(Sparsifier, ContainerSparsifier):
 
     def _select_each(self, xs: Sequence[Array], states: Sequence[State], round_num: Array) -> list[Selection]:
         """Selects from each tensor by itself."""
-        sizes = [ops.num_elements(x) for x in xs]
+        sizes = list(map(ops.num_elements, xs))
         chosen: list[types.TopK] | list[types.ChunkedTopK]
         if self._chunk is None:
-            before = [self._decayed(x, state) for x, state in zip(xs, states, strict=True)]
-            chosen = topk_residual_of_each(xs, before, [self.sparsity.of_size(n, round_num) for n in sizes])
+            ks = list(map(self.sparsity.of_size, sizes, itertools.repeat(round_num)))
+            chosen = topk_residual_of_each(xs, self._decayed(xs, states), ks)
         else:
-            before = [self.residual_of(x, state) for x, state in zip(xs, states, strict=True)]
+            before = list(map(self.residual_of, xs, states))
             ks = [self.sparsity.of_size(min(self._chunk, n), round_num) for n in sizes]
             chosen = chunked_topk_residual_of_each(xs, before, ks, chunk=self._chunk, decay=self._decay)
-        return [Selection(each.values, each.indices, self.state_of(each.residual)) for each in chosen]
+        keeps = self.error_feedback
+        found = []
+        for each in chosen:
+            found.append(Selection(each.values, each.indices, {"residual": each.residual} if keeps else {}))
+        return found
 
-    def select_container(
-        self, x: NDArray[Any], state: State, round_num: int, header: bytes, form: IndexForm
-    ) -> tuple[bytes, State] | None:
-        """Calls one kernel unless there are chunks."""
-        if self._chunk is not None or type(self).select is not TopK.select:  # a subclass selects otherwise
-            return None
-        k = int(self.sparsity.of_size(x.size, round_num))
-        payload, residual = frame_topk(x, self._decayed(x, state), k, header, form=form)
-        return payload, self.state_of(residual)
-
-    def _decayed(self, x: Array, state: State) -> Array:
-        """Returns the share of the residual that is added to ``x``."""
-        residual = self.residual_of(x, state)
-        return residual if self._decay == 1 else ops.multiply(residual, ops.asarray(self._decay, like=x))
+    def _decayed(self, xs: Sequence[Array], states: Sequence[State]) -> list[Array]:
+        """Returns the share of each residual that is added to its tensor."""
+        if self.error_feedback and self._decay == 1:
+            return list(map(_RESIDUAL, states))
+        residuals = map(self.residual_of, xs, states)
+        return [
+            residual if self._decay == 1 else ops.multiply(residual, ops.asarray(self._decay, like=x))
+            for x, residual in zip(xs, residuals, strict=True)
+        ]
 
     def grouped_select(
         self, xs: Sequence[Array], states: Sequence[State], round_num: Array
@@ -168,10 +167,9 @@ class TopK(Sparsifier, ContainerSparsifier):
             if type(self).select is not TopK.select:  # a subclass has its own way
                 return super().grouped_select(xs, states, round_num)
             return self._select_each(xs, states, round_num)
-        k = self.sparsity.of_size(sum(ops.num_elements(x) for x in xs), round_num)
-        deltas = list(xs)
-        residuals = [self._decayed(x, state) for x, state in zip(xs, states, strict=True)]
-        mixed = len({x.dtype for x in xs}) > 1
+        k = self.sparsity.of_size(sum(map(ops.num_elements, xs)), round_num)
+        deltas, residuals = list(xs), self._decayed(xs, states)
+        mixed = len(set(map(_DTYPE, xs))) > 1
         if mixed:  # sums are rounded in their dtype, compared in float64
             deltas, residuals = ([on_host(each) for each in kind] for kind in (deltas, residuals))
             if self.error_feedback:
