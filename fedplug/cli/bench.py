@@ -160,7 +160,7 @@ def _names_an_encoder(text: str) -> bool:
 def _updates(arguments: argparse.Namespace) -> list[Update]:
     from fedplug.diagnostics import updates
 
-    found = [updates.difference(*each) for each in arguments.update]
+    found = [updates.update_between_files(*each) for each in arguments.update]
     found += [updates.read_update(each) for each in arguments.what if _is_path(each)]
     found += [updates.random_update(each) for each in arguments.elements]
     return found or [updates.random_update(_ELEMENTS)]

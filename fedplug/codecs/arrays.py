@@ -21,10 +21,10 @@ __all__ = [
     "DTYPE_NAMES",
     "FLOATING",
     "as_array",
-    "difference",
     "named_arrays",
     "require_mapping",
     "require_output",
+    "update_between",
 ]
 
 DTYPES = {name: np.dtype(name) for name in wire.DTYPE_CODES}
@@ -59,7 +59,7 @@ def as_array(value: Any) -> NDArray[Any]:
     return array if flags.c_contiguous and flags.aligned else np.array(array, order="C")
 
 
-def difference(after: NDArray[Any], before: NDArray[Any], dtype: np.dtype[Any]) -> NDArray[Any]:
+def update_between(after: NDArray[Any], before: NDArray[Any], dtype: np.dtype[Any]) -> NDArray[Any]:
     """Returns ``after - before``, rounded to ``dtype``.
 
     An unchanged entry is 0 even if it is infinite or NaN, as in masks and sentinels.

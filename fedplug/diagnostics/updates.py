@@ -14,12 +14,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedplug import kernels
-from fedplug.codecs.arrays import difference as difference_of
+from fedplug.codecs.arrays import update_between
 from fedplug.differences.checkpoints import file_name_of, open_checkpoint
 from fedplug.differences.safetensors import open_regular
 from fedplug.errors import ArgumentError, ConfigError
 
-__all__ = ["Update", "difference", "random_update", "read_update", "some_names"]
+__all__ = ["Update", "random_update", "read_update", "some_names", "update_between_files"]
 
 _FLOATS = tuple(map(np.dtype, (np.float16, ml_dtypes.bfloat16, np.float32, np.float64)))
 """The dtypes that encoders accept."""
@@ -96,7 +96,7 @@ def read_update(path: str | Path) -> Update:
     return Update(str(path), arrays, left_out)
 
 
-def difference(old: str | Path, new: str | Path) -> Update:
+def update_between_files(old: str | Path, new: str | Path) -> Update:
     """Returns the difference of two checkpoints, array by array; their names must match.
 
     Raises:
@@ -124,7 +124,7 @@ def _difference(name: str, old: NDArray[Any], new: NDArray[Any]) -> NDArray[Any]
             f"array {name!r} is {old.dtype}{list(old.shape)} in one file and "
             f"{new.dtype}{list(new.shape)} in the other"
         )
-    return difference_of(new, old, old.dtype)
+    return update_between(new, old, old.dtype)
 
 
 def _read(path: Path) -> tuple[dict[str, NDArray[Any]], tuple[str, ...]]:

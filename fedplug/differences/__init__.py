@@ -8,6 +8,14 @@ from __future__ import annotations
 
 from fedplug.differences.files import describe_file, diff_files, patch_files
 from fedplug.differences.memory import DEFAULT_MAX_BYTES, diff, patch
-from fedplug.differences.models import Change
+from fedplug.differences.models import ArrayDifference
 
-__all__ = ["DEFAULT_MAX_BYTES", "Change", "describe_file", "diff", "diff_files", "patch", "patch_files"]
+__all__ = [
+    "DEFAULT_MAX_BYTES",
+    "ArrayDifference",
+    "describe_file",
+    "diff",
+    "diff_files",
+    "patch",
+    "patch_files",
+]

@@ -10,7 +10,7 @@ from typing import BinaryIO
 from fedplug import wire
 from fedplug.differences.arrays import as_bytes
 from fedplug.differences.checkpoints import file_name_of, open_checkpoint
-from fedplug.differences.models import Change, decode_model, describe, encode_model
+from fedplug.differences.models import ArrayDifference, decode_model, describe, encode_model
 from fedplug.differences.safetensors import open_regular
 from fedplug.errors import ArgumentError, PayloadError
 from fedplug.stores.files import whole_file, whole_folder, written_file
@@ -87,7 +87,7 @@ def patch_files(
             raise PayloadError(f"{step} is the difference of an empty model, and no checkpoint")
 
 
-def describe_file(step: Path) -> list[Change]:
+def describe_file(step: Path) -> list[ArrayDifference]:
     """Reads what a difference between checkpoints contains, array by array.
 
     Raises:

@@ -11,10 +11,10 @@ from fedplug.differences.arrays import decode_array, encode_array, read_array_me
 from fedplug.errors import ArgumentError, PayloadError
 from fedplug.wire.message import Contents, Entry, MessageReader, write
 
-__all__ = ["Change", "decode_model", "decode_payloads", "describe", "encode_model"]
+__all__ = ["ArrayDifference", "decode_model", "decode_payloads", "describe", "encode_model"]
 
 
-class Change(NamedTuple):
+class ArrayDifference(NamedTuple):
     """One array of a difference between models.
 
     Attributes:
@@ -96,7 +96,7 @@ def decode_payloads(
     message.finish()
 
 
-def describe(message: MessageReader) -> list[Change]:
+def describe(message: MessageReader) -> list[ArrayDifference]:
     """Reads what an untrusted message of a model contains; codes are not decoded.
 
     Raises:
@@ -105,12 +105,14 @@ def describe(message: MessageReader) -> list[Change]:
     changes = []
     for entry in _contents(message).entries:
         if not entry.in_new:
-            changes.append(Change(entry.name, "removed", "", (), 0, 0))
+            changes.append(ArrayDifference(entry.name, "removed", "", (), 0, 0))
             continue
         payload = message.payload()
         found = read_array_message(payload)
         kind = "whole" if found.base is None else "same" if found.base == found.result else "changed"
-        changes.append(Change(entry.name, kind, str(found.dtype), found.shape, found.nbytes, len(payload)))
+        changes.append(
+            ArrayDifference(entry.name, kind, str(found.dtype), found.shape, found.nbytes, len(payload))
+        )
     message.finish()
     return changes
 

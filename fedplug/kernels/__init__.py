@@ -32,13 +32,12 @@ else:
 from fedplug.kernels.chunked_topk import chunked_topk_residual
 from fedplug.kernels.container import crc32, frame, frame_of_each, unframe
 from fedplug.kernels.difference_code import decode_difference, encode_difference
-from fedplug.kernels.dlpack import from_dlpack
 from fedplug.kernels.finite import all_finite, finite_from_bytes
+from fedplug.kernels.foreign import from_dlpack
 from fedplug.kernels.gather_sum import gather_sum, take_from_sum
 from fedplug.kernels.index_code import decode_indices, encode_indices
 from fedplug.kernels.low_rank import low_rank_matrix, low_rank_residual, matrix_times, sum_and_largest
-from fedplug.kernels.random_indices import draw_indices
-from fedplug.kernels.random_numbers import random_uniform, random_words
+from fedplug.kernels.random_numbers import draw_indices, random_uniform, random_words
 from fedplug.kernels.rotated_code import check_rotated, decode_rotated, encode_rotated
 from fedplug.kernels.scatter import scatter_decode, scatter_decode_add
 from fedplug.kernels.sparse_form import (

@@ -1,4 +1,4 @@
-"""Random numbers that sender and receiver draw alike."""
+"""Random numbers and indices that sender and receiver draw alike."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from fedplug.kernels.arguments import whole
 if TYPE_CHECKING:
     from numpy.typing import DTypeLike, NDArray
 
-__all__ = ["random_uniform", "random_words"]
+__all__ = ["draw_indices", "random_uniform", "random_words"]
 
 
 def random_words(count: int, first: int, second: int) -> NDArray[np.uint32]:
@@ -62,3 +62,23 @@ def random_uniform(count: int, first: int, second: int, dtype: DTypeLike = np.fl
     if wanted == np.float64:
         return _kernels.random_doubles(count, first, second)
     raise ArgumentError(f"dtype is {wanted}; it must be float32 or float64")
+
+
+def draw_indices(seed: int, count: int, size: int) -> NDArray[np.int32]:
+    """Draws one index from each of ``count`` ranges of nearly equal length.
+
+    The indices depend on the arguments alone, as ``csrc/core/random_indices.h`` specifies. Their random
+    numbers are those of Philox (Salmon et al., SC 2011).
+
+    Args:
+        seed: The seed, in ``[-2**63, 2**63)``.
+        count: Number of indices.
+        size: Number of elements that the indices refer to; below 2**31.
+
+    Returns:
+        ``[count]`` int32, strictly ascending, in ``[0, size)``.
+
+    Raises:
+        ArgumentError: ``0 <= count <= size < 2**31`` does not hold.
+    """
+    return _kernels.draw_indices(whole("seed", seed), whole("count", count), whole("size", size))

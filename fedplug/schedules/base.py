@@ -1,4 +1,4 @@
-"""The contract of a schedule. The conformance suite tests what the docstring of `Schedule` says."""
+"""The contract of a schedule, which the conformance suite tests, and checks of arguments."""
 
 from __future__ import annotations
 

@@ -30,9 +30,8 @@ from fedplug.kernels.foreign import read_array
 from fedplug.ops.device_array import on_host
 from fedplug.ops.finite import all_finite
 from fedplug.ops.types import ArraySpec
-from fedplug.versions.checksum import version_of
 from fedplug.wire import message
-from fedplug.wire.message import Contents, Entry
+from fedplug.wire.message import Contents, Entry, version_of
 
 __all__ = ["DEFAULT_KEEP_BYTES", "LOSSLESS", "Broadcaster"]
 

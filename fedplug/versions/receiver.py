@@ -3,21 +3,30 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Container, Mapping
+from collections.abc import Mapping
 from typing import Any
 
+import numpy as np
 from numpy.typing import NDArray
 
 from fedplug import kernels, wire
-from fedplug.codecs.changes import decode_changes, is_of_changes
 from fedplug.codecs.decoding import DEFAULT_MAX_BYTES, decode
+from fedplug.codecs.wire_ids import WireIds, value_coder_of
 from fedplug.differences.arrays import WIRE_ID as EXACT
 from fedplug.differences.arrays import decode_array
 from fedplug.differences.models import decode_payloads
-from fedplug.errors import ArgumentError, BaseVersionError, CorruptStoreError, PayloadError, StoreError
+from fedplug.encoders.pipeline.changes import CHANGES, ChangeCoder
+from fedplug.errors import (
+    ArgumentError,
+    BaseVersionError,
+    ConfigError,
+    CorruptStoreError,
+    PayloadError,
+    StoreError,
+)
+from fedplug.ops.types import ArraySpec
 from fedplug.stores.base import ProcessState, StateStore
-from fedplug.versions.checksum import version_of
-from fedplug.wire.message import Contents, MessageReader
+from fedplug.wire.message import Contents, MessageReader, version_of
 
 __all__ = ["Receiver"]
 
@@ -38,7 +47,7 @@ class Receiver:
         client_id: str = "",
         *,
         max_bytes: float = DEFAULT_MAX_BYTES,
-        wire_ids: Container[str] | None = None,
+        wire_ids: WireIds = None,
     ) -> None:
         """Opens the model of the client in the store.
 
@@ -151,7 +160,7 @@ class Receiver:
         wire_id = kernels.unframe(payload)[0]
         if wire_id == EXACT:
             return decode_array(payload, old, left)
-        if not is_of_changes(wire_id):
+        if not wire_id.startswith(CHANGES):
             return decode(payload, max_bytes=max(left, 0), wire_ids=self._wire_ids)
         if old is None:
             raise PayloadError("a snapshot cannot have changed entries alone")
@@ -159,7 +168,7 @@ class Receiver:
             raise PayloadError(
                 f"it has {old.nbytes} bytes, and max_bytes leaves {max(left, 0)}; raise max_bytes"
             )
-        return decode_changes(payload, old, wire_ids=self._wire_ids)
+        return _decode_changes(payload, old, self._wire_ids)
 
     def _keep(self, model: Mapping[str, NDArray[Any]], version: str) -> None:
         if self._kept is not None:
@@ -185,3 +194,26 @@ class Receiver:
             for array in model.values():
                 array.flags.writeable = False
             self._model, self._version = model, kept.metadata["version"]
+
+
+def _decode_changes(payload: Any, old: NDArray[Any], wire_ids: WireIds) -> NDArray[Any]:
+    """Returns the new array from the untrusted bytes of a `ChangeCoder`.
+
+    Raises:
+        PayloadError: They are not the changed entries of an array with the shape and dtype of ``old``.
+    """
+    wire_id, dtype, shape, body = kernels.unframe(payload)
+    whole = wire_id.removeprefix(CHANGES)
+    if wire_ids is not None and whole not in wire_ids:
+        raise PayloadError(f"the payload has the wire id {wire_id!r}, which was not expected")
+    if (dtype, shape) != (old.dtype.name, old.shape):
+        raise PayloadError(
+            f"the payload changes {dtype}{list(shape)}; the array is {old.dtype}{list(old.shape)}"
+        )
+    try:
+        values = value_coder_of(whole, kernels.split_sparse_body(body, old.size)[2])
+        coder = ChangeCoder(values, ArraySpec(old.shape, old.dtype))
+        new: NDArray[Any] = coder.decode(np.frombuffer(payload, np.uint8), old)
+    except (ArgumentError, ConfigError) as error:  # an impossible configuration is the payload's fault
+        raise PayloadError(f"a payload with the wire id {wire_id!r} cannot be read: {error}") from error
+    return new

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import fedplug
-from fedplug.codecs.arrays import as_array, difference
+from fedplug.codecs.arrays import as_array, update_between
 from fedplug.errors import ArgumentError
 
 DTYPES = [np.dtype(name) for name in ("float32", "float64", "float16", ml_dtypes.bfloat16)]
@@ -199,11 +199,11 @@ def test_arrays_of_other_libraries_are_seen_without_a_copy(library, dtype):
 def test_an_entry_that_has_not_changed_has_the_difference_0(dtype, shape):
     for constant in (np.inf, -np.inf, np.nan, 3.0):
         array = np.full(shape, constant, dtype)
-        found = difference(array, array.copy(), dtype)
+        found = update_between(array, array.copy(), dtype)
         assert (found.dtype, found.shape) == (dtype, shape)
         assert not found.any()
     for before, after in [(0, np.nan), (np.nan, 0), (np.inf, 0), (np.inf, -np.inf), (0, np.inf)]:
-        found = difference(np.full(shape, after, dtype), np.full(shape, before, dtype), dtype)
+        found = update_between(np.full(shape, after, dtype), np.full(shape, before, dtype), dtype)
         assert not np.isfinite(found).any()
 
 

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import safetensors.numpy
 
-from fedplug.diagnostics.updates import difference, random_update, read_update
+from fedplug.diagnostics.updates import random_update, read_update, update_between_files
 from fedplug.errors import ConfigError
 
 RNG = np.random.default_rng(0)
@@ -97,14 +97,14 @@ def test_an_npy_file_is_read_whatever_its_byte_order_and_layout(save, array):
 def test_an_update_is_the_difference_that_was_added(save):
     new = {"k": KERNEL + 1, "b": BIAS, "step": np.arange(3)}
     old = {"k": KERNEL, "b": BIAS, "step": np.arange(3)}
-    found = difference(save("old.safetensors", old), save("new.safetensors", new))
+    found = update_between_files(save("old.safetensors", old), save("new.safetensors", new))
     assert np.array_equal(found.arrays["k"], (KERNEL + 1) - KERNEL)
     assert not found.arrays["b"].any()
     assert found.left_out == ("step",)
 
 
 def test_an_update_between_two_npy_files(save):
-    found = difference(save("old.npy", KERNEL), save("new.npy", 2 * KERNEL))
+    found = update_between_files(save("old.npy", KERNEL), save("new.npy", 2 * KERNEL))
     assert np.array_equal(found.arrays["array"], KERNEL)
 
 
@@ -112,7 +112,7 @@ def test_an_update_of_bfloat16_is_rounded_once(tmp_path):
     old, new = KERNEL.astype(ml_dtypes.bfloat16), (KERNEL + 0.01).astype(ml_dtypes.bfloat16)
     for name, array in (("old", old), ("new", new)):
         save_bfloat16(tmp_path / f"{name}.safetensors", "k", array)
-    found = difference(tmp_path / "old.safetensors", tmp_path / "new.safetensors").arrays["k"]
+    found = update_between_files(tmp_path / "old.safetensors", tmp_path / "new.safetensors").arrays["k"]
     exact = new.astype(np.float32) - old.astype(np.float32)
     assert found.tobytes() == exact.astype(ml_dtypes.bfloat16).tobytes()
 
@@ -121,7 +121,7 @@ def test_checkpoints_of_different_models_are_distinguished_by_name(save):
     old = save("old.safetensors", {"a": KERNEL, "b": BIAS, "c": BIAS, "d": BIAS, "e": BIAS, "same": BIAS})
     new = save("new.safetensors", {"same": BIAS, "z": BIAS})
     with pytest.raises(ConfigError) as caught:
-        difference(old, new)
+        update_between_files(old, new)
     assert str(caught.value) == (
         f"an update needs two files with the same arrays; only in {old}: a, b, c and 2 more; only in {new}: z"
     )
@@ -134,13 +134,13 @@ def test_checkpoints_of_different_models_are_distinguished_by_name(save):
 def test_arrays_of_another_shape_or_dtype_are_refused(save, other, found):
     old, new = save("old.safetensors", {"k": KERNEL}), save("new.safetensors", {"k": other})
     with pytest.raises(ConfigError, match=rf"array 'k' is float32\[20, 30\] in one file and {found}"):
-        difference(old, new)
+        update_between_files(old, new)
 
 
 def test_equal_checkpoints_are_refused(save):
     path = save("a.safetensors", {"k": KERNEL})
     with pytest.raises(ConfigError, match="all numbers are 0"):
-        difference(path, path)
+        update_between_files(path, path)
 
 
 @pytest.mark.parametrize("wrong", [np.nan, np.inf])
@@ -154,7 +154,7 @@ def test_an_array_that_is_not_finite_is_named(save, wrong):
 def test_a_difference_that_overflows_is_named(save):
     big = np.full(10, 3e38, np.float32)
     with pytest.raises(ConfigError, match="array 'k' contains NaN or infinity"):
-        difference(save("old.safetensors", {"k": -big}), save("new.safetensors", {"k": big}))
+        update_between_files(save("old.safetensors", {"k": -big}), save("new.safetensors", {"k": big}))
 
 
 def test_a_file_without_floats_is_refused(save):

@@ -15,8 +15,7 @@ from fedplug import kernels, wire
 from fedplug.differences.arrays import encode_array
 from fedplug.errors import ArgumentError, BaseVersionError, PayloadError
 from fedplug.testing.crashes import find, flip, images
-from fedplug.versions.checksum import version_of
-from fedplug.wire.message import Contents, Entry
+from fedplug.wire.message import Contents, Entry, version_of
 
 
 @pytest.fixture(scope="module")

@@ -116,7 +116,9 @@ def test_a_damaged_message_is_read_or_refused(data):
     assert list(payloads) == contents.sent
 
 
-@pytest.mark.parametrize("data", [None, "text", 5, memoryview(bytes(8))[::2]], ids=["None", "text", "number", "strided"])
+@pytest.mark.parametrize(
+    "data", [None, "text", 5, memoryview(bytes(8))[::2]], ids=["None", "text", "number", "strided"]
+)
 def test_an_object_without_bytes_is_refused(data):
     with pytest.raises(ArgumentError, match="a message is bytes or a C-contiguous buffer"):
         MessageReader(data)

@@ -10,7 +10,7 @@ import numpy as np
 from flwr.app import Array, ArrayRecord
 from numpy.typing import NDArray
 
-from fedplug.codecs.arrays import difference
+from fedplug.codecs.arrays import update_between
 
 __all__ = ["between", "dtype_of", "in_form_of", "moved", "read"]
 
@@ -80,7 +80,7 @@ def between(
             found[name] = _value(after, before)
         else:
             dtype = np.dtype(np.float32) if name in narrow else dtype_of(before)
-            found[name] = difference(after, before, dtype)
+            found[name] = update_between(after, before, dtype)
     return found
 
 

@@ -9,7 +9,7 @@ from typing import Any
 from flwr.app import Array, ArrayRecord, Message, MetricRecord, RecordDict
 
 import fedplug
-from fedplug.versions.checksum import version_of
+from fedplug.wire.message import version_of
 from fedplug_flower.differences import read
 from fedplug_flower.records import KEY, MODEL_KEY, MODEL_STYPE, Delivery
 
