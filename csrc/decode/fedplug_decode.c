@@ -620,13 +620,12 @@ static int take_name(const char** id, const char* name) {
 
 /* 0 if the wire id is not known here. */
 static int read_wire_id(const char* id, stages* found) {
-  static const char* const names[] = {"raw/1",  "float16/1", "bfloat16/1",
-                                      "qsgd/1", "bfp/1",     "sign/1"};
+  static const char* const names[] = {"identity/1", "float16/1", "bfloat16/1",
+                                      "qsgd/1",     "bfp/1",     "sign/1"};
   int kind;
   found->kind = RAW;
   found->coded = 0;
   found->sparse = take_name(&id, "sparse/1");
-  if (!found->sparse && take_name(&id, "identity/1")) return *id == '\0';
   for (kind = found->sparse ? FLOAT16 : RAW; kind <= SIGN; ++kind) {
     if (!take_name(&id, names[kind])) continue;
     found->kind = (quantizer)kind;

@@ -3,8 +3,7 @@
  * docs/wire-format.md is the norm of the bytes, and says how to build and use
  * this reader. It reads the wire ids
  *
- *   identity/1
- *   raw/1, float16/1, bfloat16/1
+ *   identity/1, float16/1, bfloat16/1
  *   qsgd/1, bfp/1, sign/1                            or any of them +rans/1
  *   sparse/1, alone or with one of the values above  e.g. sparse/1+qsgd/1+rans/1
  *

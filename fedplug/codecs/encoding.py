@@ -21,7 +21,7 @@ from fedplug.encoders.assignment import EncoderAssignment
 from fedplug.encoders.assignments.slices import Slices
 from fedplug.encoders.base import Encoder
 from fedplug.encoders.model.model_encoder import DEFAULT_MIN_SIZE, ModelEncoder
-from fedplug.encoders.standalone.identity import Identity
+from fedplug.encoders.quantizers.identity import Identity
 from fedplug.errors import ArgumentError, CapabilityError, CapabilityWarning, NonFiniteError
 from fedplug.kernels.arguments import whole
 from fedplug.ops import donation

@@ -224,6 +224,8 @@ def require_readable(encoder: Encoder) -> None:
     """
     for part in getattr(encoder, "stages", (encoder,)):
         own = type(part)
+        if own is type(DEFAULT_QUANTIZER):  # it writes the bytes of `Identity`
+            continue
         wire_id = inspect.getattr_static(own, "wire_id", None)
         spec = next((e.spec for e in catalog().entries if e.status == "ok" and e.wire_id == wire_id), None)
         if not isinstance(wire_id, str) or not isinstance(spec, EncoderSpec):

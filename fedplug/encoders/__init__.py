@@ -21,6 +21,7 @@ from fedplug.encoders.optional import (
     Measured,
 )
 from fedplug.encoders.pipeline.pipeline import Pipeline
+from fedplug.encoders.quantizers.identity import Identity
 from fedplug.encoders.rate_control import Adjustable, Adjustment, Control, RateControl, adjustment_of
 from fedplug.encoders.sparsifiers.topk import TopK
 from fedplug.encoders.sparsity import Sparsity
@@ -32,7 +33,6 @@ from fedplug.encoders.stages import (
     Selection,
     Sparsifier,
 )
-from fedplug.encoders.standalone.identity import Identity
 
 __all__ = [
     "Adjustable",

@@ -28,7 +28,7 @@ def fedplug_encoders() -> list[EncoderSpec]:
     return [
         EncoderSpec(
             name="identity",
-            target="fedplug.encoders.standalone.identity:Identity",
+            target="fedplug.encoders.quantizers.identity:Identity",
             summary="the uncompressed tensor, lossless",
             wire_id="identity/1",
             executes_on=EXECUTIONS,
@@ -173,14 +173,6 @@ def fedplug_encoders() -> list[EncoderSpec]:
             summary="two bytes per element: the upper half of a float32",
             wire_id="bfloat16/1",
             executes_on=EXECUTIONS_AND_CUDA,
-        ),
-        EncoderSpec(
-            name="raw",
-            target="fedplug.encoders.quantizers.raw:Raw",
-            summary="uncompressed values, the default of a pipeline without a quantizer",
-            examples=("topk(0.3) | raw",),
-            wire_id="raw/1",
-            executes_on=EXECUTIONS,
         ),
         EncoderSpec(
             name="rans",

@@ -24,7 +24,7 @@ from fedplug.encoders.base import Encoder
 from fedplug.encoders.model.closeness import check_broadcast_encoder
 from fedplug.encoders.model.model_encoder import DEFAULT_MIN_SIZE, ModelEncoder
 from fedplug.encoders.pipeline.changes import ChangeCoder, change_coder
-from fedplug.encoders.standalone.identity import Identity
+from fedplug.encoders.quantizers.identity import Identity
 from fedplug.errors import ArgumentError
 from fedplug.kernels.foreign import read_array
 from fedplug.ops.device_array import on_host

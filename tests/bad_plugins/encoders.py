@@ -16,8 +16,8 @@ import tensorflow as tf
 
 from fedplug import ops
 from fedplug.encoders import BodyParts, Encoder, Measured, Pipeline
+from fedplug.encoders.quantizers.identity import IdentityStage
 from fedplug.encoders.quantizers.qsgd import QSGD
-from fedplug.encoders.quantizers.raw import Raw
 from fedplug.encoders.standalone.sharedk import SharedK
 from fedplug.ops import require
 from fedplug.ops.lowering import resolve_lowering
@@ -636,7 +636,7 @@ class ClipsWhatNoEncoderWrites(OnNumPy):
         return super().from_wire(values.reshape(-1).view(np.uint8), spec)
 
 
-class IgnoresBytesInAStage(Raw):
+class IgnoresBytesInAStage(IdentityStage):
     """A quantizer that reads as many bytes as it needs."""
 
     name: ClassVar[str] = "lenient"

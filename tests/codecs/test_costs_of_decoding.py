@@ -28,7 +28,7 @@ EXPRESSIONS = [
     "identity",
     "planes",
     "topk(1.0)",
-    "topk(1.0) | raw | rice",
+    "topk(1.0) | identity | rice",
     "topk(0.5) | gaps",
     "topk(1.0) | float16 | gaps",
     "topk(1.0) | qsgd(8, block_size=1) | rans",
@@ -173,7 +173,7 @@ def test_every_wire_id_is_measured(costs):
     specs = [
         entry.spec for entry in catalog().entries if entry.builtin and isinstance(entry.spec, EncoderSpec)
     ]
-    assert {spec.wire_id for spec in specs if spec.wire_id} - {"raw/1", "rice/1"} <= measured
+    assert {spec.wire_id for spec in specs if spec.wire_id} - {"rice/1"} <= measured
 
 
 def test_a_product_of_two_matrices_of_a_large_rank_is_refused():

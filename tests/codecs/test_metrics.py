@@ -102,7 +102,7 @@ def test_indices_that_both_sides_draw_need_not_be_sent():
     assert (kernel["index_bytes"], kernel["entropy_bytes"]) == (8, kernel["value_bytes"])
 
 
-@pytest.mark.parametrize("quantizer", ["raw", "qsgd(3)", "sign", "bfp(4)", "codebook(2)"])
+@pytest.mark.parametrize("quantizer", ["identity", "qsgd(3)", "sign", "bfp(4)", "codebook(2)"])
 @settings(max_examples=20, deadline=None)
 @given(size=st.integers(1, 300), share=st.floats(0.003, 1), seed=st.integers(0, 99), rans=st.booleans())
 def test_no_code_of_fixed_length_and_no_code_of_single_symbols_is_below_the_bound(
@@ -110,7 +110,7 @@ def test_no_code_of_fixed_length_and_no_code_of_single_symbols_is_below_the_boun
 ):
     rng = np.random.default_rng(seed)
     x = np.round(rng.normal(size=size) * 3).astype(np.float32)  # with equal values, so that codes are short
-    entropy_coder = " | rans" if rans and quantizer != "raw" else ""
+    entropy_coder = " | rans" if rans and quantizer != "identity" else ""
     codec = fedplug.codec(
         f"topk({share}, chunk={size + 1}) | {quantizer}{entropy_coder} | offsets({size + 1})"
     )

@@ -28,7 +28,6 @@ SUITES = {
     "mixed_qsgd(3.3, block_size=16)": {**WHOLE, "shapes": ((0,), (600,)), "dtypes": ("float32",)},
     "topk(count=5)": {**FAMILY, **EXACT, "shapes": ((7,),)},
     "topk(0.3, error_feedback=False)": {**FAMILY, "shapes": ((7,),)},
-    "raw": {**FAMILY, **EXACT},
     "qsgd(4, block_size=16)": {**EVERY_DTYPE, **IN_TFF},
     "qsgd(step([4, 2], [1]), block_size=16)": PIPELINE,
     "qsgd(5, block_size=16, rounding='nearest')": FAMILY,

@@ -12,7 +12,6 @@ import fedplug
 from fedplug.encoders import Pipeline
 from fedplug.encoders.quantizers.cast import BFloat16
 from fedplug.encoders.quantizers.qsgd import QSGD
-from fedplug.encoders.quantizers.raw import Raw
 from fedplug.encoders.quantizers.sign import Sign
 from fedplug.ops.lowering import use_lowering
 
@@ -29,7 +28,7 @@ def body(encoder, x, spec):
     return encoder.to_wire(encoder.encode(x, encoder.init_state(spec), ROUND)[0], spec)
 
 
-ALONE = [QSGD(4), QSGD(rounding="nearest"), Sign(error_feedback=False), BFloat16(), Raw()]
+ALONE = [QSGD(4), QSGD(rounding="nearest"), Sign(error_feedback=False), BFloat16()]
 
 
 @pytest.mark.parametrize("quantizer", ALONE, ids=repr)

@@ -17,7 +17,7 @@ AROUND_OTHERS = ["ef21"]  # its wire id is that of its inner encoder
 WRITTEN_WITH_BARS = ["pipeline"]
 # Measured as part of topk(0.01), randomk(0.01), and qsgd with a budget; gaps is in entropy.md,
 # sharedk in learning.md, planes in lossless.md.
-MEASURED_WITH_OTHERS = ["raw", "seeded", "mixed_qsgd", "gaps", "sharedk", "planes"]
+MEASURED_WITH_OTHERS = ["seeded", "mixed_qsgd", "gaps", "sharedk", "planes"]
 NAMES = [
     n for n in resolve.catalog().names("encoder") if n not in WRITTEN_WITH_BARS + WHOLE_MODELS + AROUND_OTHERS
 ]

@@ -51,7 +51,7 @@ CASES = [
     ("powersgd(1, min_ratio=1)", "bfloat16"),
     ("countsketch(0.5)", "float16"),
     ("countsketch(1.0, rows=4, seed=3)", "float32"),
-    ("topk(0.3) | raw", "float16"),
+    ("topk(0.3) | identity", "float16"),
     ("bfloat16", "float64"),
     ("identity", "float32"),
 ]

@@ -89,7 +89,7 @@ def test_the_wire_id_names_how_values_and_indices_are_written():
     def wire_id(text):
         return fedplug.encoder(text).wire_id
 
-    assert wire_id("topk(0.01)") == wire_id("topk(0.01) | raw | rice") == "sparse/1"
+    assert wire_id("topk(0.01)") == wire_id("topk(0.01) | identity | rice") == "sparse/1"
     assert wire_id("topk(0.01) | qsgd(8) | rice") == "sparse/1+qsgd/1"
     assert wire_id("topk(0.01) | qsgd(8)") == wire_id("threshold(1) | qsgd(4) | rice")
     assert wire_id("topk(0.01) | gaps") == "sparse/1+gaps/1"
@@ -153,7 +153,7 @@ def test_a_configuration_and_a_repr_make_an_equal_encoder(text):
             "qsgd(4) | rans | rans",
             "rans is an entropy coder and cannot be followed by rans, an entropy coder",
         ),
-        ("topk(0.1) | identity", r"identity.* is neither a sparsifier nor a quantizer nor an entropy coder"),
+        ("topk(0.1) | planes", r"planes.* is neither a sparsifier nor a quantizer nor an entropy coder"),
         ("topk(0.1) | stc(0.1)", r"stc.* is neither a sparsifier nor a quantizer nor an entropy coder"),
         ("rice", r"rice is an index coder, and without .* use 'topk\(0.01\) \| rice'"),
         (
@@ -170,7 +170,7 @@ def test_a_configuration_and_a_repr_make_an_equal_encoder(text):
             r"rans shortens symbols of .* number of bits, and float16 has none; use 'qsgd\(8\) \| rans'",
         ),
         ("qsgd(step([8, 4], [9])) | rans", r"rounds=\[9\].* has none; use 'qsgd\(8\) \| rans'"),
-        ("topk(0.1) | raw | rans", r"raw has none; use 'qsgd\(8\) \| rans'"),
+        ("topk(0.1) | identity | rans", r"identity has none; use 'qsgd\(8\) \| rans'"),
     ],
 )
 def test_an_illegal_order_names_the_rule_the_parts_and_a_stack_that_works(text, message):

@@ -106,7 +106,6 @@ def test_clients_round_independently_so_that_their_errors_average_out():
         ("sign", 1 / 8, (0.35, 0.375)),  # 1 - 2 / pi
         ("float16", 2, (1e-9, 1e-6)),
         ("bfloat16", 2, (1e-7, 1e-5)),
-        ("raw", 4, (0, 0)),
     ],
 )
 def test_size_on_the_wire_and_error_on_normal_data_are_as_documented(expression, bytes_per_element, nmse):

@@ -23,7 +23,7 @@ OK, CORRUPT, UNKNOWN, TOO_SMALL = range(4)
 DTYPES = [np.dtype(kind) for kind in (np.float32, np.float64, np.float16, ml_dtypes.bfloat16)]
 # The wire ids of golden payloads that it reads.
 KNOWN = {
-    *("identity/1", "raw/1", "float16/1", "bfloat16/1", "qsgd/1", "qsgd/1+rans/1", "bfp/1", "bfp/1+rans/1"),
+    *("identity/1", "float16/1", "bfloat16/1", "qsgd/1", "qsgd/1+rans/1", "bfp/1", "bfp/1+rans/1"),
     *("sign/1", "sparse/1", "sparse/1+qsgd/1", "sparse/1+qsgd/1+rans/1", "sparse/1+sign/1"),
 }
 EXPRESSIONS = [

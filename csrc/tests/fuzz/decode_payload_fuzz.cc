@@ -100,7 +100,7 @@ std::optional<std::vector<T>> ArrayOf(Bytes body, std::int64_t elements,
   const bool sparse = Take("sparse/1", &id);
   std::string form = "raw";
   bool coded = false;
-  if (!sparse && (Take("identity/1", &id) || Take("raw/1", &id))) {
+  if (!sparse && Take("identity/1", &id)) {
     return ValuesOf<T>(body, elements, form, coded);
   }
   for (const char* name : {"float16", "bfloat16", "qsgd", "bfp", "sign"}) {

@@ -28,7 +28,7 @@ INDICES = {"none": [], "dense": range(40), "sparse": [3, 70, 71, 300, 399]}
 
 def payloads():
     """One payload of every format that the reader in C knows, whole."""
-    dense = ["identity-1", "raw-1", "float16-1", "bfloat16-1", "qsgd-1", "bfp-1", "sign-1"]
+    dense = ["identity-1", "float16-1", "bfloat16-1", "qsgd-1", "bfp-1", "sign-1"]
     other = ["qsgd-1-rans-1", "bfp-1-rans-1", "sparse-1", "sparse-1-qsgd-1", "sparse-1-qsgd-1-rans-1"]
     for number, name in enumerate([*dense, *other, "sparse-1-sign-1"]):
         found = sorted((GOLDEN / name).glob("*.payload"))

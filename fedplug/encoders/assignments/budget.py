@@ -16,8 +16,8 @@ from fedplug.encoders.base import Encoder, State
 from fedplug.encoders.framing import container_bytes
 from fedplug.encoders.model.statistics import is_statistic
 from fedplug.encoders.pipeline.as_encoder import as_encoder
+from fedplug.encoders.quantizers.identity import Identity
 from fedplug.encoders.rate_control import Control, RateControl, adjustment_of
-from fedplug.encoders.standalone.identity import Identity
 from fedplug.errors import CapabilityError, ConfigError
 from fedplug.ops.types import Array, Spec
 from fedplug.registry.config import component_config

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from fedplug.encoders.arguments import check_number
 from fedplug.encoders.model.model_encoder import ModelEncoder
 from fedplug.encoders.model.normal_numbers import normal_numbers
-from fedplug.encoders.standalone.identity import Identity
+from fedplug.encoders.quantizers.identity import Identity
 from fedplug.errors import MissingDependencyError
 from fedplug.ops.lowering import use_lowering
 from fedplug.ops.types import Array, ArraySpec

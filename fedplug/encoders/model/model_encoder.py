@@ -14,9 +14,9 @@ from fedplug.encoders.assignment import EncoderAssignment
 from fedplug.encoders.base import Encoder, Payload, State
 from fedplug.encoders.model.statistics import is_statistic
 from fedplug.encoders.pipeline.as_encoder import as_encoder
+from fedplug.encoders.quantizers.identity import Identity
 from fedplug.encoders.rate_control import Control, RateControl
 from fedplug.encoders.standalone.ef21 import EF21
-from fedplug.encoders.standalone.identity import Identity
 from fedplug.errors import CapabilityError, ConfigError, nearest
 from fedplug.ops.types import Array, ArraySpec, Spec
 from fedplug.registry.component import plain

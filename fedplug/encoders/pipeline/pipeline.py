@@ -58,7 +58,7 @@ class Pipeline(Encoder, ContainerEncoder, Measured, Adjustable):
 
     Every stage may be left out. Without a sparsifier all entries are sent, and there are no indices. Without
     a quantizer values are sent uncompressed. Indices use the sparsifier's own coder, or ``rice``. So
-    ``topk(0.01)`` means ``topk(0.01) | raw | rice``, and ``qsgd(8)`` is a pipeline of one stage.
+    ``topk(0.01)`` means ``topk(0.01) | identity | rice``, and ``qsgd(8)`` is a pipeline of one stage.
 
     With error feedback, the sparsifier's residual also takes what the quantizer lost of the selected entries,
     so that ``decode(payload) + residual' == x + residual``: bit for bit if values are sent uncompressed, else

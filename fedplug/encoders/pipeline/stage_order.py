@@ -7,7 +7,7 @@ from itertools import pairwise
 from typing import Any, NamedTuple
 
 from fedplug.encoders.index_coders.kernel_codes import Rice
-from fedplug.encoders.quantizers.raw import Raw
+from fedplug.encoders.quantizers.identity import Identity, IdentityStage
 from fedplug.encoders.stages import EntropyCoder, IndexCoder, Quantizer, Sparsifier
 from fedplug.errors import CapabilityError, ConfigError
 from fedplug.ops.spec import dtype_for
@@ -16,7 +16,7 @@ __all__ = ["DEFAULT_INDEX_CODER", "DEFAULT_QUANTIZER", "Stage", "Stages", "arran
 
 Stage = Sparsifier | Quantizer | EntropyCoder | IndexCoder
 
-DEFAULT_QUANTIZER = Raw()
+DEFAULT_QUANTIZER = IdentityStage()
 DEFAULT_INDEX_CODER = Rice()
 
 _ROLES: tuple[tuple[type, str, str], ...] = (
@@ -46,6 +46,7 @@ def arrange(given: Sequence[Any]) -> Stages:
     """
     if not given:
         raise ConfigError("a pipeline has no stages; give it at least one, for instance topk(0.01)")
+    given = [DEFAULT_QUANTIZER if isinstance(stage, Identity) else stage for stage in given]
     roles = [_role(stage, given) for stage in given]
     for (left, left_role), (right, right_role) in pairwise(zip(given, roles, strict=True)):
         if left_role >= right_role:

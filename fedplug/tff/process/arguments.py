@@ -11,7 +11,7 @@ import tensorflow_federated as tff
 from fedplug import api
 from fedplug.encoders.assignment import EncoderAssignment
 from fedplug.encoders.base import Encoder
-from fedplug.encoders.standalone.identity import Identity
+from fedplug.encoders.quantizers.identity import Identity
 from fedplug.errors import ConfigError
 from fedplug.tff.aggregators.base import Aggregator
 from fedplug.tff.aggregators.mean import Mean

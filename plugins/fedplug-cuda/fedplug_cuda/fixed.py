@@ -127,7 +127,7 @@ def _form(encoder: Encoder, x: DeviceArray) -> tuple[FixedForm, float]:
     stages = {stage["name"]: stage["config"] for stage in config.get("stages", [])}
     topk, offsets = stages.pop("topk", {}), stages.pop("offsets", {})
     codebook, chunk = stages.pop("codebook", None), topk.get("chunk")
-    stages.pop("raw", None)
+    stages.pop("identity", None)
     if stages or chunk is None or offsets != {"chunk": chunk} or not topk["error_feedback"]:
         raise CapabilityError(
             f"{encoder!r} does not run on a device without waiting; use "

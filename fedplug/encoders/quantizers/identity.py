@@ -1,4 +1,4 @@
-"""The encoder without compression: the baseline, and the encoder of small tensors."""
+"""Values without compression: the baseline, the encoder of small tensors, and a stage of pipelines."""
 
 from __future__ import annotations
 
@@ -7,14 +7,30 @@ from typing import Any, ClassVar
 from fedplug import ops
 from fedplug.encoders.base import Encoder, Payload, State
 from fedplug.encoders.optional import BodyParts, Measured
-from fedplug.ops.types import Array, Spec
+from fedplug.encoders.stages import Quantizer
+from fedplug.ops.types import Array, DType, Spec
 from fedplug.registry.specs import EXECUTIONS, Capabilities
 
-__all__ = ["Identity"]
+__all__ = ["Identity", "IdentityStage"]
+
+_PROMISES = Capabilities(
+    unbiased=True,
+    commutes_with_sum=True,
+    lossless=True,
+    secure_aggregation_safe=True,
+    bounded_sensitivity=True,
+    sends_every_entry=True,
+    fixed_size=True,
+    decode_copies=0,
+    executes_on=EXECUTIONS,
+)
+"""All promises but client state."""
 
 
 class Identity(Encoder, Measured):
     """Sends every element uncompressed: ``itemsize`` bytes each. Takes any numeric or boolean dtype.
+
+    After a sparsifier it sends the selected values uncompressed, as without a quantizer.
 
     >>> import fedplug, numpy as np
     >>> payload, _ = fedplug.codec("identity").encode(np.int8([1, 2, 3]))
@@ -28,17 +44,7 @@ class Identity(Encoder, Measured):
     @property
     def capabilities(self) -> Capabilities:
         """All promises but client state."""
-        return Capabilities(
-            unbiased=True,
-            commutes_with_sum=True,
-            lossless=True,
-            secure_aggregation_safe=True,
-            bounded_sensitivity=True,
-            sends_every_entry=True,
-            fixed_size=True,
-            decode_copies=0,
-            executes_on=EXECUTIONS,
-        )
+        return _PROMISES
 
     def get_config(self) -> dict[str, Any]:
         return {}
@@ -72,3 +78,30 @@ class Identity(Encoder, Measured):
         """Counts all bytes as uncompressed values."""
         del spec
         return BodyParts(0, ops.size(body), ops.astype(ops.size(body), "float64"))
+
+
+class IdentityStage(Quantizer):
+    """`Identity` as the quantizer of a pipeline, and the default one: the values, little-endian.
+
+    Its wire id is left out of that of a pipeline, and alone it writes the bytes of `Identity`.
+    """
+
+    name: ClassVar[str] = "identity"
+    wire_id: ClassVar[str] = "identity/1"
+    uncompressed: ClassVar[bool] = True
+
+    @property
+    def capabilities(self) -> Capabilities:
+        """Lossless."""
+        return _PROMISES
+
+    def get_config(self) -> dict[str, Any]:
+        return {}
+
+    def encode(self, values: Array, round_num: Array) -> Array:
+        del round_num
+        return ops.to_bytes(values)
+
+    def decode(self, code: Array, count: Array | int, dtype: DType) -> Array:
+        """Refuses another number of bytes, and values that are not finite."""
+        return ops.finite_from_bytes(code, count, dtype)
