@@ -219,13 +219,6 @@ class PlacedState(ProcessState):
     """
 
     @abc.abstractmethod
-    def arranged(self, client_ids: Sequence[str]) -> list[str]:
-        """Returns the clients of a round in the order in which to run them.
-
-        Neighbours in this order can run together. The order does not depend on the number of machines.
-        """
-
-    @abc.abstractmethod
     def references(self, client_ids: Sequence[str], initial: Tensors) -> list[Any]:
         """Returns references to the states of these clients, valid until the next `commit`.
 

@@ -113,13 +113,6 @@ def test_a_catalogue_of_plugins_does_not_load_the_plugins_parts():
     assert loaded_by(statement, "'fedplug_sketch.encoder' in sys.modules") == "False"
 
 
-@pytest.mark.needs("tensorflow_federated")
-@pytest.mark.needs("ray")
-def test_coordinators_and_worker_launchers_do_not_load_tensorflow():
-    statement = "import fedplug_ray.runtime.coordinator, fedplug_ray.runtime.worker"
-    assert loaded_by(statement, "'tensorflow' in sys.modules") == "False"
-
-
 @pytest.mark.needs("tensorflow")
 def test_ops_encoders_and_aggregators_load_no_tff_and_no_op_library_before_the_first_op_that_needs_it():
     statement = """

@@ -96,13 +96,6 @@ def test_a_replica_is_on_another_shard_and_takes_over():
         assert without.homes_of(partition)[0] == (second if first == "c" else first)
 
 
-def test_the_order_of_a_round_does_not_depend_on_the_shards():
-    orders = [Placement(frozenset(names), 8).arranged(CLIENTS) for names in ("a", "xyz")]
-    assert orders[0] == orders[1]
-    partitions = [Placement(frozenset("a"), 8).partition(client) for client in orders[0]]
-    assert partitions == sorted(partitions)
-
-
 # Two phases.
 
 

@@ -9,7 +9,6 @@ its own clients. The order in which clients run depends on partitions, so result
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterable
 from dataclasses import dataclass
 from hashlib import blake2b
 
@@ -50,10 +49,6 @@ class Placement:
     def partitions_of(self, shard: str) -> list[int]:
         """Returns the partitions that a shard keeps."""
         return [number for number in range(self.partitions) if shard in self.homes_of(number)]
-
-    def arranged(self, client_ids: Iterable[str]) -> list[str]:
-        """Returns the clients in the order of a round, grouped by partition."""
-        return sorted(client_ids, key=lambda client_id: (self.partition(client_id), client_id))
 
 
 @functools.lru_cache(maxsize=1 << 16)

@@ -32,7 +32,7 @@ class OverSampling:
     Attributes:
         extra: Additional clients as a fraction of the needed ones, rounded up.
         first: `"order"`: a round takes the clients that would be sampled without over-sampling. If their
-            workers die or take too long (`slice_timeout`, `retries`), it takes the next clients in a seeded
+            workers die or take too long (`client_timeout`, `retries`), it takes the next clients in a seeded
             order, so the bits depend only on which clients fail. `"done"`: a round takes the clients that
             finish first, so the bits depend on timing. The metrics of the round have the number of
             participants, and its metadata in the store has their ids.

@@ -296,15 +296,11 @@ class Trainer:
         return structures.unflatten([arrays[path] for path in paths], self._client_state_type)
 
     def _asked(self, client_data: Sequence[ClientDataset]) -> tuple[list[str], list[Any]]:
-        """Returns the ids and the data of the asked clients, in the order for the runtime."""
+        """Returns the ids and the data of the asked clients."""
         ids, data = [client.client_id for client in client_data], [client.dataset for client in client_data]
         if isinstance(client_data, Selection) and self._over_sampling is not None:
             data = asked(data, client_data.needed, self._over_sampling)
             ids = ids[: len(data)]
-        if isinstance(self._states, PlacedState) and not isinstance(data, Candidates):
-            datasets = dict(zip(ids, data, strict=True))
-            ids = self._states.arranged(ids)
-            data = [datasets[client_id] for client_id in ids]
         return ids, data
 
     def _states_of(self, client_ids: Sequence[str], data: Sequence[Any]) -> list[Any]:
@@ -316,11 +312,10 @@ class Trainer:
         return list(self._as_states(client_ids, known).values())
 
     def _next_states(self, client_ids: Sequence[str], states: Sequence[Any]) -> dict[str, Any]:
-        """Returns the states to commit; lost clients keep their old states."""
+        """Returns the states to commit."""
         return {
             client_id: state if isinstance(state, Staged) else _to_arrays(state, self._client_state_type)
             for client_id, state in zip(client_ids, states, strict=True)
-            if not getattr(state, "lost", False)
         }
 
     @functools.cached_property

@@ -26,15 +26,12 @@ import pytest
 import ray
 import tensorflow as tf
 import tensorflow_federated as tff
-from fedplug_ray.runtime.context import RayContext, start_coordinators
-from fedplug_ray.runtime.dispatch import Limits, Workers
-from fedplug_ray.runtime.rounds import Cluster
+from fedplug_ray.runtime.context import RayContext
 from fedplug_ray.runtime.worker import start_worker
+from fedplug_ray.runtime.workers import Limits, Workers
 
 import fedplug
 from fedplug.tff.process import build_weighted_fed_avg
-
-SLICE = 3  # clients a worker is given at a time
 
 # Ray leaves the log files of the processes it starts to the garbage collector, and warns of changes to come.
 RAY_WARNINGS = [
@@ -129,17 +126,6 @@ def shared_workers(cluster: Any) -> Iterator[list[Any]]:
         cluster.kill(worker)
 
 
-class _First:
-    """Starts a coordinator's worker: the one it is given, and when that has died, another one."""
-
-    def __init__(self, worker: Any) -> None:
-        self._worker = worker
-
-    def __call__(self) -> Any:
-        worker, self._worker = self._worker, None
-        return worker or start_worker()
-
-
 class _Kept(Workers):
     """Workers that outlive the context they were made for."""
 
@@ -162,7 +148,7 @@ def on_ray(ray_context: Callable[..., Any]) -> Iterator[Callable[..., Any]]:
 
 
 @pytest.fixture
-def ray_context(cluster: Any, shared_workers: list[Any]) -> Iterator[Callable[..., Any]]:
+def ray_context(cluster: Any, shared_workers: list[Any]) -> Callable[..., Any]:
     """Returns a function that makes a context on some of the shared workers."""
 
     def lives(worker: Any) -> bool:
@@ -172,14 +158,7 @@ def ray_context(cluster: Any, shared_workers: list[Any]) -> Iterator[Callable[..
             return False
         return True
 
-    def make(
-        workers: int = 2,
-        *,
-        client_results: str = "values",
-        on_lost: str = "fail",
-        retries: int = 3,
-        coordinators: int = 0,
-    ) -> RayContext:
+    def make(workers: int = 2, *, retries: int = 3) -> RayContext:
         shared_workers[:] = filter(lives, shared_workers)  # tests kill some
         spare = shared_workers[:]
 
@@ -189,19 +168,9 @@ def ray_context(cluster: Any, shared_workers: list[Any]) -> Iterator[Callable[..
                 return shared_workers[-1]
             return spare.pop(0)
 
-        limits = Limits(300, 300, retries)
-        if coordinators:
-            pool = start_coordinators([_First(start()) for _ in range(workers)], coordinators, limits)
-            started.append(pool)
-        else:
-            pool = _Kept([start] * workers, limits)
-        spread = Cluster(pool, SLICE, on_lost == "skip", coordinated=coordinators > 0)
-        return RayContext(spread, client_results, 0, connected=False)
+        return RayContext(_Kept([start] * workers, Limits(300, 300, retries)), workers, 0, connected=False)
 
-    started: list[Workers] = []
-    yield make
-    for coordinators in started:
-        coordinators.close()
+    return make
 
 
 @pytest.fixture(scope="session")

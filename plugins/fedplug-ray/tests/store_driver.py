@@ -81,7 +81,7 @@ class Training:
         """Commits a round; with a marker, one of its workers is killed once."""
         number = 0 if self.process.last_round is None else self.process.last_round + 1
         stamps = next_stamp(self.process)
-        cohort = self.process.arranged(cohort_of(number))
+        cohort = cohort_of(number)
         references = self.process.references(cohort, state_of(0))
         half = len(cohort) // 2
         parts = [(references[:half], None), (references[half:], marker)]

@@ -22,9 +22,3 @@ class TestRuntime(RuntimeSuite):
 
     def make_runtime(self):
         raise NotImplementedError
-
-
-class TestRuntimeWithCoordinators(TestRuntime):
-    @pytest.fixture(autouse=True)
-    def _on_two_workers(self, ray_context):
-        self.make_runtime = lambda: ray_context(coordinators=1)

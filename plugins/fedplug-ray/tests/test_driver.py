@@ -15,7 +15,7 @@ import time
 
 import ray
 
-from fedplug_ray.runtime.dispatch import Limits, Task, Workers
+from fedplug_ray.runtime.workers import Limits, Workers
 
 
 class Sleeper:
@@ -32,10 +32,10 @@ workers = Workers([ray.remote(Sleeper).remote], Limits(60, 600, 0))
 
 def submit(actor, number):
     print("submitted", flush=True)
-    return actor.sleep.options(num_returns=2).remote()
+    return actor.sleep.remote()
 
 
-workers.run([Task("sleep", submit)], lambda: None)
+workers.run(submit, "sleep", lambda: None)
 """
 
 

@@ -1,8 +1,7 @@
-"""Rounds on a cluster: what dead and slow workers cost, what errors say, where clients' values stay."""
+"""Rounds on a cluster: the cost of dead and slow workers, errors, and the values that clients are sent."""
 
 from __future__ import annotations
 
-import gc
 import os
 import re
 import signal
@@ -15,11 +14,12 @@ import pytest
 import tensorflow as tf
 import tensorflow_federated as tff
 from fedplug_ray import on_worker
-from fedplug_ray.runtime import client_values
-from fedplug_ray.runtime.messages import Shared
+from fedplug_ray.runtime import client_values, pool
+from fedplug_ray.runtime.serialization import serialize
 
 import fedplug
 from fedplug.errors import ComputationError, ConfigError, WorkerError
+from fedplug.tff.runtime import Candidates
 
 I32, F32 = np.int32, np.float32
 STATE = tff.TensorType(F32, [1000])
@@ -77,96 +77,18 @@ def test_a_worker_that_is_killed_in_a_round_changes_nothing(on_ray, assert_same_
 def test_a_round_fails_when_all_tries_failed(on_ray):
     on_ray(retries=0)
     values = [*range(4), on_worker(die), *range(5, 10)]
-    with pytest.raises(WorkerError, match=r"clients 3 to 5 of 10 \(counted from 0\) of 'round_of'.*died"):
+    with pytest.raises(WorkerError, match=r"client 4 of 10 \(counted from 0\) of 'round_of'.*died"):
         round_of(values, states_of(10))
     assert round_of([*range(10)], states_of(10))[1] == 10
 
 
-def test_a_round_may_continue_without_lost_clients(on_ray, assert_same_bits):
-    on_ray(on_lost="skip", retries=0, client_results="handles")
-    values = [*range(4), on_worker(die), *range(5, 10)]
-    total, count, states = round_of(values, states_of(10))
-    others = [*range(3), *range(6, 10)]
-    assert count == len(others)
-    assert total == pytest.approx(np.log1p(others).sum())
-    assert [state.lost for state in states] == [3 <= client <= 5 for client in range(10)]
-    np.testing.assert_array_equal(states[9].read(), np.full(1000, 9, F32))
-    with pytest.raises(WorkerError, match=r"client 4 \(counted from 0\) has no result"):
-        states[4].read()
-    with pytest.raises(WorkerError, match="client 3"):
-        round_of([*range(10)], states)
-
-
-def test_a_round_in_which_all_clients_are_lost_fails(on_ray):
-    on_ray(on_lost="skip", retries=0)
-    with pytest.raises(WorkerError, match="all clients of 'two_stages' were lost"):
-        two_stages([on_worker(die)])
-
-
 def test_an_error_names_the_client_by_its_position_in_the_round(on_ray):
     on_ray()
-    with pytest.raises(
-        ComputationError, match=r"among clients 6 to 8 of 10: client 1 .*'round_of'.*no logarithm"
-    ) as caught:
+    with pytest.raises(ComputationError, match=r"client 7 of 10 .*'round_of'.*no logarithm") as caught:
         round_of([*range(7), -2, 8, 9], states_of(10))
     assert caught.value.client == 7
     assert isinstance(caught.value, tf.errors.InvalidArgumentError)
     assert round_of([*range(10)], states_of(10))[1] == 10
-
-
-def test_states_stay_in_the_cluster_until_they_are_read(on_ray, assert_same_bits):
-    on_ray()
-    states = states_of(10)
-    for _ in range(3):
-        expected = round_of([*range(10)], states)
-        states = expected[2]
-
-    on_ray(client_results="handles")
-    states = states_of(10)
-    for sampled in [[*range(10)], [*range(9, -1, -1)], [*range(10)]]:
-        _, _, returned = round_of(sampled, [states[client] for client in sampled])
-        states = [returned[sampled.index(client)] for client in range(10)]
-    assert_same_bits([state.read() for state in states], expected[2])
-    with fedplug.use_runtime("inprocess"):
-        assert round_of([*range(10)], [state.read() for state in states])[1] == 10
-
-
-def test_programs_leave_the_cluster_with_their_computation(on_ray):
-    def shared():
-        gc.collect()
-        return sum(type(kept) is Shared for kept in gc.get_objects())
-
-    on_ray()
-    before = shared()
-    total = tff.federated_computation(tff.federated_sum, tff.FederatedType(I32, tff.CLIENTS))
-    assert total([1, 2]) == 3
-    assert shared() > before
-    del total
-    assert shared() == before
-
-
-def test_a_value_that_is_lost_with_its_machine_says_whose_it_was(monkeypatch):
-
-    def lost(references):
-        raise client_values.ray.exceptions.ObjectLostError("00", None, "")
-
-    monkeypatch.setattr(client_values.ray, "get", lost)
-    kind = tff.TensorType(I32)
-    task = client_values.Task("a slice", submit=list, others=[object()])
-    handle = client_values.ClientHandle(task, 0, kind, 3)
-    with pytest.raises(
-        WorkerError, match=r"value of client 3 \(counted from 0\) is lost .* run the round again"
-    ):
-        handle.read()
-    with pytest.raises(WorkerError, match="value of one of 2 clients is lost"):
-        client_values.here(client_values.ClientValues([handle, handle]), tff.FederatedType(kind, tff.CLIENTS))
-
-
-def test_a_handle_of_another_type_is_refused(on_ray):
-    on_ray(client_results="handles")
-    _, _, states = round_of([1, 2], states_of(2))
-    with pytest.raises(TypeError, match=r"handle is of type float32\[1000\], expected int32"):
-        two_stages(states)
 
 
 def data_of(client, size):
@@ -223,9 +145,7 @@ def test_ctrl_c_ends_a_round_and_the_next_one_runs(on_ray):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"on_lost": "ignore"}, "on_lost must be one of 'fail', 'skip', found 'ignore'"),
-        ({"client_results": "lists"}, "client_results must be one of 'handles', 'values'"),
-        ({"clients_per_slice": 0}, "clients_per_slice must be at least 1, found 0"),
+        ({"retries": -1}, "retries must be at least 0, found -1"),
         ({"workers": 0}, "workers must be at least 1, found 0"),
         ({"address": "10.0.0.1:6379"}, "already connected to a Ray cluster; leave out address"),
     ],
@@ -250,8 +170,8 @@ def test_the_lines_of_the_documentation_run(on_ray, monkeypatch):
         def next(state, data, states):
             return {"client_states": round_of(data, states)[2]}
 
-    def use_runtime(name, address=None, workers=2, client_results="values"):
-        on_ray(2, client_results=client_results)
+    def use_runtime(name, address=None, workers=2):
+        on_ray(2)
 
     monkeypatch.setattr(fedplug, "use_runtime", use_runtime)
     monkeypatch.setattr(fedplug, "Trainer", lambda *arguments, **options: options)
@@ -263,7 +183,7 @@ def test_the_lines_of_the_documentation_run(on_ray, monkeypatch):
         "states": {"a": np.zeros(1000, F32), "b": np.zeros(1000, F32)},
     }
     exec(first + second, names)
-    np.testing.assert_array_equal(names["states"]["b"].read(), np.full(1000, ord("b"), F32))
+    np.testing.assert_array_equal(names["states"]["b"], np.full(1000, ord("b"), F32))
     exec(last, names)
     assert names["trainer"]["over_sampling"].reserve(100) == 30
 
@@ -280,3 +200,45 @@ def test_clients_values_elsewhere_are_passed_by_and_others_become_arrays():
     assert isinstance(nested["model"], np.ndarray)
     assert [type(number) for number in numbers] == [np.int32] * 2
     assert client_values.to_arrays(client_values.set_apart(data)) is data
+
+
+@pytest.mark.parametrize("first", ["order", "done"])
+def test_the_first_of_more_candidates_have_the_bits_of_a_round_without_the_others(
+    first, on_ray, assert_same_bits
+):
+    on_ray(retries=0)
+    candidates = Candidates([*range(4), on_worker(die), *range(5, 9)], needed=7, first=first)
+    found = round_of(candidates, states_of(9))
+    took_part = candidates.took_part
+    assert len(took_part) == 7
+    assert 4 not in took_part
+    assert first == "done" or took_part == [0, 1, 2, 3, 5, 6, 7]
+    assert_same_bits(found, round_of(took_part, states_of(7)))
+
+
+def test_a_round_with_too_few_clients_fails(on_ray):
+    on_ray(retries=0)
+    with pytest.raises(WorkerError, match="'round_of' needs 4 clients, and only 3 of 5 are done"):
+        round_of(Candidates([0, 1, 2, on_worker(die), on_worker(die)], needed=4), states_of(5))
+
+
+def test_a_client_is_not_sent_the_servers_optimizer(on_ray, monkeypatch):
+    sent = []
+    monkeypatch.setattr(pool, "serialize", lambda value: sent.append(serialize(value)) or sent[-1])
+
+    @tff.tensorflow.computation(tff.TensorType(F32, [3]), I32)
+    def train(weights, x):
+        return weights * tf.cast(x, tf.float32)
+
+    @tff.federated_computation(
+        tff.FederatedType([("weights", tff.TensorType(F32, [3])), ("momentum", STATE)], tff.SERVER),
+        tff.FederatedType(I32, tff.CLIENTS),
+    )
+    def next_fn(server, values):
+        trained = tff.federated_map(train, (tff.federated_broadcast(server["weights"]), values))
+        return tff.federated_mean(trained), server["momentum"]
+
+    on_ray()
+    next_fn({"weights": np.ones(3, F32), "momentum": np.ones(1000, F32)}, [1, 2])
+    arrays = [leaf for leaf in tf.nest.flatten(sent) if isinstance(leaf, np.ndarray)]
+    assert max(array.size for array in arrays) == 3

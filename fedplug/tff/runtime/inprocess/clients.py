@@ -8,12 +8,16 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor, wait
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from fedplug.errors import ConfigError
 from fedplug.tff.runtime.graphs.devices import RuntimeDevice
+
+if TYPE_CHECKING:
+    from fedplug.tff.runtime.inprocess.invocation import Invocation
+    from fedplug.tff.runtime.inprocess.passes import ClientWork
 
 __all__ = ["ClientPool"]
 
@@ -49,6 +53,13 @@ class ClientPool:
     def is_full(self, clients: int) -> bool:
         """Returns whether this many clients leave no processor idle."""
         return min(clients, self.width) >= self._processors
+
+    def elsewhere(
+        self, work: ClientWork, given: Mapping[str, Any], invocation: Invocation
+    ) -> Callable[[int], Any] | None:
+        """See `Invocation.elsewhere`; the threads of this pool do all work here."""
+        del work, given, invocation
+        return None
 
     def run(
         self,

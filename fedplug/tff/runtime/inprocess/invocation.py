@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any
 
 import tensorflow as tf
 
@@ -12,6 +12,9 @@ from fedplug.errors import ComputationError
 from fedplug.tff.runtime.computation_errors import computation_error
 from fedplug.tff.runtime.graphs.cancellation import Cancellation
 from fedplug.tff.runtime.inprocess.clients import ClientPool
+
+if TYPE_CHECKING:
+    from fedplug.tff.runtime.inprocess.passes import ClientWork
 
 __all__ = ["Invocation"]
 
@@ -48,6 +51,15 @@ class Invocation:
             BaseException: The first failure in time; the rest of the call is stopped.
         """
         self._pool.run(count, work, take, self.cancellation.cancel)
+
+    def elsewhere(self, work: ClientWork, given: Mapping[str, Any]) -> Callable[[int], Any] | None:
+        """Returns the function that has a client's work done outside of this process; None: it is done here.
+
+        Args:
+            work: The work of each client.
+            given: The values that it uses, by name; those that differ by client are for all clients.
+        """
+        return self._pool.elsewhere(work, given, self)
 
     @contextlib.contextmanager
     def naming_failures(self, intrinsic: str) -> Iterator[None]:

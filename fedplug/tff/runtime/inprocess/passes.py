@@ -10,12 +10,14 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import tensorflow_federated as tff
+
 from fedplug.tff.runtime.inprocess.invocation import Invocation
 from fedplug.tff.runtime.inprocess.joined_steps import JoinedSteps
 from fedplug.tff.runtime.inprocess.reductions import Reduction
 from fedplug.tff.runtime.inprocess.values import Clients, holds_clients, of_client
 
-__all__ = ["ClientStep", "Names", "ReductionStep", "Step", "Steps", "in_passes"]
+__all__ = ["ClientStep", "ClientWork", "Contribution", "Names", "ReductionStep", "Step", "Steps", "in_passes"]
 
 Names = dict[str, Any]
 
@@ -33,10 +35,21 @@ class Step:
 class ClientStep(Step):
     """A step placed at clients: it maps one client's values to that client's results.
 
-    `intrinsic` is the step's name in errors; None if it makes no call that could fail.
+    `intrinsic` is the step's name in errors; None if it makes no call that could fail. `block` is the
+    building block of its value.
     """
 
     intrinsic: str | None
+    block: tff.framework.ComputationBuildingBlock
+
+
+@dataclass(frozen=True)
+class Contribution:
+    """One client's part of a reduction: `run(names, round)` returns it, and `block` is its building block."""
+
+    uses: frozenset[str]
+    run: Callable[[Names, Invocation], Any]
+    block: tff.framework.ComputationBuildingBlock
 
 
 @dataclass(frozen=True)
@@ -46,7 +59,7 @@ class ReductionStep:
     names: tuple[str]
     uses: frozenset[str]
     make: Callable[[Names, Invocation], Reduction]
-    value: Callable[[Names, Invocation], Any]
+    value: Contribution
     intrinsic: str
 
 
@@ -77,6 +90,52 @@ class Steps:
                 names.pop(name, None)
 
 
+class ClientWork:
+    """The work of one client in a pass. Another process can do it, because it consists of building blocks.
+
+    Args:
+        steps: The client's steps.
+        contributions: The client's parts of the reductions.
+        kept: Names of the results to keep.
+        last: The ones among them that no other step of the computation reads.
+
+    Attributes:
+        uses: Names of the values that the client needs.
+    """
+
+    def __init__(
+        self,
+        steps: Sequence[ClientStep],
+        contributions: Sequence[Contribution],
+        kept: Sequence[str],
+        last: Collection[str] = (),
+    ) -> None:
+        self.steps, self.contributions, self.kept, self.last = steps, contributions, kept, last
+        contributed = frozenset[str]().union(*(part.uses for part in contributions))
+        made = {name for step in steps for name in step.names}
+        self.uses = contributed.union(*(step.uses for step in steps)) - made
+        self._steps = Steps(steps, {*kept, *contributed})
+        self._joined = JoinedSteps()
+
+    def run(self, given: Names, invocation: Invocation) -> tuple[Any, ...]:
+        """Returns the parts of the reductions and the values to keep, as two tuples.
+
+        Args:
+            given: The client's values by name.
+            invocation: The client's part of the call.
+        """
+        order = sorted(given)
+
+        def its_steps(values: tuple[Any, ...]) -> tuple[Any, ...]:
+            scope = dict(zip(order, values, strict=True))
+            self._steps.run(scope, invocation)
+            contributed = [part.run(scope, invocation) for part in self.contributions]
+            return tuple(contributed), tuple([scope[name] for name in self.kept])
+
+        with invocation.naming_failures(_named(self.steps)):
+            return self._joined.run(its_steps, tuple([given[name] for name in order]), invocation)
+
+
 def in_passes(steps: Sequence[AnyStep], wanted: frozenset[str]) -> Steps:
     """Orders steps so that they take few passes over the clients.
 
@@ -103,7 +162,7 @@ def in_passes(steps: Sequence[AnyStep], wanted: frozenset[str]) -> Steps:
         ordered += [step for step in members if isinstance(step, Step) and not _belongs_to_clients(step)]
         if together := [step for step in members if _belongs_to_clients(step)]:
             elsewhere = [step.uses for step in steps if step not in together]
-            ordered.append(_pass(together, wanted.union(*elsewhere)))
+            ordered.append(_pass(together, frozenset[str]().union(*elsewhere), wanted))
     return Steps(ordered, wanted)
 
 
@@ -116,34 +175,31 @@ def _is_after_pass(step: AnyStep, maker: AnyStep) -> bool:
     return isinstance(maker, ReductionStep) or (_belongs_to_clients(maker) and not _belongs_to_clients(step))
 
 
-def _pass(steps: Sequence[AnyStep], wanted: frozenset[str]) -> Step:
-    """Returns the step that runs `steps`, which belong to clients, in one pass."""
+def _pass(steps: Sequence[AnyStep], elsewhere: frozenset[str], wanted: frozenset[str]) -> Step:
+    """Returns the step that runs `steps`, which belong to clients, in one pass.
+
+    Args:
+        steps: The steps.
+        elsewhere: Names that other steps use.
+        wanted: Names that the result uses.
+    """
     clients = [step for step in steps if isinstance(step, ClientStep)]
     reductions = [step for step in steps if isinstance(step, ReductionStep)]
-    kept = [name for step in clients for name in step.names if name in wanted]
-    of_one = Steps(clients, {*kept, *(name for step in reductions for name in step.uses)})
+    kept = [name for step in clients for name in step.names if name in elsewhere | wanted]
+    of_one = ClientWork(clients, [step.value for step in reductions], kept, {*kept} - elsewhere)
     uses = frozenset[str]().union(*(step.uses for step in steps))
-    working, adding = JoinedSteps(), JoinedSteps()
+    adding = JoinedSteps()
 
     def run(names: Names, invocation: Invocation) -> Sequence[Any]:
-        given = sorted(uses & names.keys())
-        theirs = {name for name in given if holds_clients(names[name])}
+        given = {name: names[name] for name in of_one.uses if name in names}
+        theirs = {name for name, value in given.items() if holds_clients(value)}
         made = [step.make(names, invocation) for step in reductions]
         totals = tuple([reduction.zero for reduction in made])
         columns = [Clients() for _ in kept]
 
         def work(client: int) -> tuple[Any, ...]:
-            mine = invocation.of(client)
-
-            def its_steps(values: tuple[Any, ...]) -> tuple[Any, ...]:
-                scope = dict(zip(given, values, strict=True))
-                of_one.run(scope, mine)
-                contributed = [step.value(scope, mine) for step in reductions]
-                return tuple(contributed), tuple([scope[name] for name in kept])
-
-            values = [of_client(names[n], client) if n in theirs else names[n] for n in given]
-            with mine.naming_failures(_named(clients)):
-                return working.run(its_steps, tuple(values), mine)
+            mine = {n: of_client(value, client) if n in theirs else value for n, value in given.items()}
+            return of_one.run(mine, invocation.of(client))
 
         def take(client: int, result: tuple[Any, ...]) -> None:
             nonlocal totals
@@ -165,7 +221,7 @@ def _pass(steps: Sequence[AnyStep], wanted: frozenset[str]) -> Step:
             for column, value in zip(columns, keep, strict=True):
                 column.append(value)
 
-        invocation.each(invocation.num_clients, work, take)
+        invocation.each(invocation.num_clients, invocation.elsewhere(of_one, given) or work, take)
         return [*columns, *(r.report(total) for r, total in zip(made, totals, strict=True))]
 
     names = (*kept, *(name for step in reductions for name in step.names))

@@ -18,11 +18,18 @@ from fedplug.tff.runtime.graphs.tensorflow_graphs import Shape, load
 from fedplug.tff.runtime.inprocess.intrinsics import INTRINSICS, federated_value
 from fedplug.tff.runtime.inprocess.invocation import Invocation
 from fedplug.tff.runtime.inprocess.normal_form import elements_of, with_named_arguments
-from fedplug.tff.runtime.inprocess.passes import ClientStep, Names, ReductionStep, Step, in_passes
+from fedplug.tff.runtime.inprocess.passes import (
+    ClientStep,
+    Contribution,
+    Names,
+    ReductionStep,
+    Step,
+    in_passes,
+)
 from fedplug.tff.runtime.inprocess.reductions import REDUCTIONS
 from fedplug.tff.runtime.inprocess.values import builder, flatten
 
-__all__ = ["Plan", "computation_name", "plan"]
+__all__ = ["Plan", "client_step", "computation_name", "contribution", "plan"]
 
 Function = Callable[[Any, Invocation], Any]
 
@@ -168,8 +175,12 @@ def _step(name: str, value: tff.framework.ComputationBuildingBlock) -> Step | Re
     if not isinstance(function, tff.framework.Intrinsic) or not _belongs_to_clients(function):
         planned = plan(value)
         return Step((name,), planned.uses, lambda names, invocation: [planned.run(names, invocation)])
-    if function.uri in REDUCTIONS:
-        return _reduction(name, function, value.argument)
+    return _reduction(name, function, value) if function.uri in REDUCTIONS else client_step(name, value)
+
+
+def client_step(name: str, value: tff.framework.Call) -> ClientStep:
+    """Returns the step that names `value`, a call of an intrinsic with one result per client."""
+    function = value.function
     argument, intrinsic, signature = plan(value.argument), INTRINSICS[function.uri], function.type_signature
 
     def of_client(names: Names, invocation: Invocation) -> Sequence[Any]:
@@ -177,17 +188,22 @@ def _step(name: str, value: tff.framework.ComputationBuildingBlock) -> Step | Re
             return [intrinsic(argument.run(names, invocation), signature, invocation)]
 
     named = None if intrinsic is federated_value else function.uri
-    return ClientStep((name,), argument.uses, of_client, named)
+    return ClientStep((name,), argument.uses, of_client, named, value)
 
 
-def _reduction(
-    name: str, intrinsic: tff.framework.Intrinsic, argument: tff.framework.ComputationBuildingBlock
-) -> ReductionStep:
+def contribution(block: tff.framework.ComputationBuildingBlock) -> Contribution:
+    """Returns one client's part of a reduction, whose value is `block`."""
+    value = plan(block)
+    return Contribution(value.uses, value.run, block)
+
+
+def _reduction(name: str, intrinsic: tff.framework.Intrinsic, call: tff.framework.Call) -> ReductionStep:
     """Returns the step that names the result of a reduction, whose first argument is the clients' value."""
     if isinstance(intrinsic.type_signature.parameter, tff.FederatedType):
-        value, *others = [plan(argument)]
+        parts = [call.argument]
     else:
-        value, *others = [plan(part) for part in elements_of(argument)]
+        parts = list(elements_of(call.argument))
+    value, others = contribution(parts[0]), [plan(part) for part in parts[1:]]
     make, signature = REDUCTIONS[intrinsic.uri], intrinsic.type_signature
     return ReductionStep(
         names=(name,),
@@ -195,7 +211,7 @@ def _reduction(
         make=lambda names, invocation: make(
             [other.run(names, invocation) for other in others], signature, invocation
         ),
-        value=value.run,
+        value=value,
         intrinsic=intrinsic.uri,
     )
 

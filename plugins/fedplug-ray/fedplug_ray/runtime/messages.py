@@ -1,7 +1,4 @@
-"""Messages to workers: clients' arguments, slices of clients, and values that tasks share.
-
-This module does not import TensorFlow, because coordinators forward these messages.
-"""
+"""Messages to workers: the work of one client, and arguments that a worker makes."""
 
 from __future__ import annotations
 
@@ -13,7 +10,7 @@ import ray
 
 from fedplug_ray.shards.references import StateReference
 
-__all__ = ["Fetched", "Given", "OnWorker", "Shared", "Slice", "on_worker"]
+__all__ = ["ClientTask", "Late", "OnWorker", "Shared", "on_worker"]
 
 
 @dataclass(frozen=True)
@@ -22,13 +19,6 @@ class OnWorker:
 
     function: Callable[..., Any]
     arguments: tuple[Any, ...]
-
-
-@dataclass(frozen=True)
-class Given:
-    """A client's argument in serialized form."""
-
-    value: Any
 
 
 def on_worker(function: Callable[..., Any], *arguments: Any) -> OnWorker:
@@ -43,6 +33,14 @@ def on_worker(function: Callable[..., Any], *arguments: Any) -> OnWorker:
 
 
 @dataclass(frozen=True)
+class Late:
+    """A client's value that the worker makes or reads, and its serialized TFF type."""
+
+    source: OnWorker | StateReference
+    kind: bytes
+
+
+@dataclass(frozen=True)
 class Shared:
     """A value that many tasks use: its name, and its reference in a list, so that Ray does not fetch it."""
 
@@ -51,31 +49,23 @@ class Shared:
 
 
 @dataclass(frozen=True)
-class Fetched:
-    """A client's value, by its position among the values that Ray fetched for the task."""
-
-    position: int
-
-
-@dataclass(frozen=True)
-class Slice:
-    """Neighbouring clients of a round.
+class ClientTask:
+    """The work of one client in a pass over the clients.
 
     Attributes:
+        work: The building blocks of the work.
+        given: The values that all clients use, by name, with gaps for the client's own values.
+        own: The client's values, in the order of the gaps.
         computation: Name of the computation, for errors.
-        first: Position of the first client in the round.
-        count: Number of clients in the slice.
+        client: Position of the client in the round.
         of: Number of clients in the round.
-        values: The `Given`, `OnWorker`, `StateReference` or `Fetched` of each client, for each client value
-            of the stage.
-        homes: References to the clients' states if a store on the machines keeps them; else empty.
-        stays: Whether each value of `Stage.keeps` stays on the machine of the client's state.
+        home: The reference to the client's state if its results stay with it.
     """
 
+    work: Shared
+    given: Shared
+    own: list[Any]
     computation: str
-    first: int
-    count: int
+    client: int
     of: int
-    values: tuple[list[Given | OnWorker | StateReference | Fetched], ...]
-    homes: tuple[StateReference, ...]
-    stays: tuple[bool, ...]
+    home: StateReference | None

@@ -1,78 +1,69 @@
-"""Serialized values: a tensor is an array, a struct a tuple, and a sequence the graph of its data set.
-
-Accumulators of sparse updates are mostly zeros; `shrink` reduces them to indices and values.
-"""
+"""Serialized values: a tensor is an array, a struct a tuple, and a sequence the graph of its data set."""
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
 
-import numpy as np
 import tensorflow as tf
-import tensorflow_federated as tff
 
-from fedplug.tff.runtime.graphs.datasets_with_state import deserialized, serialized
+from fedplug.stores.sharded.staging import Staged
+from fedplug.tff.runtime.graphs.datasets_with_state import DatasetWithState, deserialized, serialized
+from fedplug.tff.runtime.inprocess.values import Clients
+from fedplug_ray.runtime.messages import Late
 
-__all__ = ["deserialize", "expand", "serialize", "shrink"]
+__all__ = ["columns_of", "deserialize", "serialize"]
 
 
-def serialize(value: Any, type_spec: tff.Type) -> Any:
-    """Serializes the value of one member, not one per client."""
-    if isinstance(type_spec, tff.FederatedType):
-        return serialize(value, type_spec.member)
-    if isinstance(type_spec, tff.StructType):
-        kinds = [kind for _, kind in tff.structure.iter_elements(type_spec)]
-        return tuple(serialize(part, kind) for part, kind in zip(value, kinds, strict=True))
-    if isinstance(type_spec, tff.SequenceType):
-        return serialized(value)
+@dataclass(frozen=True)
+class _Sequence:
+    graph: bytes
+
+
+@dataclass(frozen=True)
+class _Gap:
+    """The place of a client's own value."""
+
+
+def columns_of(value: Any) -> Iterator[Clients]:
+    """Yields the parts of a value that differ by client, in the order of the gaps."""
+    if isinstance(value, Clients):
+        yield value
+    elif type(value) is tuple:
+        for part in value:
+            yield from columns_of(part)
+
+
+def serialize(value: Any) -> Any:
+    """Serializes a value; a part that differs by client becomes a gap.
+
+    Raises:
+        TypeError: It holds something that only this process has, such as a function.
+    """
+    if isinstance(value, Clients):
+        return _Gap()
+    if isinstance(value, Late | Staged):
+        return value
+    if type(value) is tuple:
+        return tuple(map(serialize, value))
+    if isinstance(value, DatasetWithState) or (tf.is_tensor(value) and value.dtype == tf.variant):
+        return _Sequence(serialized(value))
+    if not tf.is_tensor(value):
+        raise TypeError(f"a {type(value).__name__} cannot be sent to a worker")
     return value.numpy()
 
 
-def deserialize(value: Any, type_spec: tff.Type) -> Any:
-    """Undoes `serialize`. Arrays are not copied, so the caller must not write to them."""
-    if isinstance(type_spec, tff.FederatedType):
-        return deserialize(value, type_spec.member)
-    if isinstance(type_spec, tff.StructType):
-        kinds = [kind for _, kind in tff.structure.iter_elements(type_spec)]
-        return tuple(deserialize(part, kind) for part, kind in zip(value, kinds, strict=True))
-    if isinstance(type_spec, tff.SequenceType):
-        return deserialized(value)
-    return tf.convert_to_tensor(value, type_spec.dtype)
-
-
-class _Sparse(NamedTuple):
-    """An array of zeros, except for `values` at `indices` of the flattened array."""
-
-    shape: tuple[int, ...]
-    indices: np.ndarray[Any, Any]
-    values: np.ndarray[Any, Any]
-
-
-# Smaller arrays are not worth the search for zeros.
-_MIN_SIZE = 1024
-_BITS = {1: np.uint8, 2: np.uint16, 4: np.uint32, 8: np.uint64}
-
-
-def shrink(value: Any) -> Any:
-    """Returns a serialized value in which arrays of mostly zeros are `_Sparse`; `expand` undoes it."""
+def deserialize(value: Any, own: Iterator[Any] | None = None) -> Any:
+    """Undoes `serialize`; ``own`` has the values for the gaps."""
+    if isinstance(value, _Gap):
+        assert own is not None
+        return next(own)
+    if isinstance(value, Late | Staged):
+        return value
     if type(value) is tuple:
-        return tuple(map(shrink, value))
-    if not isinstance(value, np.ndarray) or value.size < _MIN_SIZE or value.dtype.itemsize not in _BITS:
-        return value
-    if value.dtype == object or value.size > np.iinfo(np.int32).max:
-        return value
-    # Compare bits, because a negative zero must come back.
-    bits = np.ascontiguousarray(value).reshape(-1).view(_BITS[value.dtype.itemsize])
-    if 2 * np.count_nonzero(bits) * (4 + value.dtype.itemsize) > value.nbytes:
-        return value
-    indices = np.flatnonzero(bits).astype(np.int32)
-    return _Sparse(value.shape, indices, value.reshape(-1)[indices])
-
-
-def expand(value: Any) -> Any:
-    """Undoes `shrink`, bit for bit."""
-    if isinstance(value, _Sparse):
-        array = np.zeros(value.shape, value.values.dtype)
-        array.reshape(-1)[value.indices] = value.values
-        return array
-    return tuple(map(expand, value)) if type(value) is tuple else value
+        return tuple([deserialize(part, own) for part in value])
+    if isinstance(value, _Sequence):
+        return deserialized(value.graph)
+    is_text = isinstance(value, bytes) or value.dtype == object
+    return tf.convert_to_tensor(value, tf.string if is_text else None)

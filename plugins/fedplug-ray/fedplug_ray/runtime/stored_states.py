@@ -5,7 +5,6 @@ The names of the arrays are those of `structures.paths`.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -16,33 +15,30 @@ from fedplug.tff import structures
 from fedplug.tff.runtime.inprocess.values import ingest
 from fedplug_ray.shards.references import StateReference, fetch, stage
 
-__all__ = ["leave_states", "read_states"]
+__all__ = ["leave_state", "read_state"]
 
 
-def read_states(references: Sequence[StateReference], kind: tff.Type) -> list[Any]:
-    """Returns clients' states as executor values; fetches neighbours with one home together.
+def read_state(reference: StateReference, kind: tff.Type) -> Any:
+    """Returns a client's state as an executor value.
 
     Raises:
-        StoreError: A state cannot be read.
+        StoreError: The state cannot be read.
     """
-    paths = structures.paths(kind)
-    return [
-        ingest(structures.unflatten([arrays[path] for path in paths], kind), kind)
-        for arrays in fetch(references)
-    ]
+    (arrays,) = fetch([reference])
+    return ingest(structures.unflatten([arrays[path] for path in structures.paths(kind)], kind), kind)
 
 
-def leave_states(references: Sequence[StateReference], values: Iterable[Any], kind: tff.Type) -> list[Staged]:
-    """Stages one value per client on the machines of the clients' states.
+def leave_state(reference: StateReference, value: Any, kind: tff.Type) -> Staged:
+    """Stages a value of a client on the machines of the client's state.
 
     Args:
-        references: References to the clients' states.
-        values: One executor value per client.
-        kind: The type of the values.
+        reference: The reference to the client's state.
+        value: An executor value.
+        kind: The type of the value.
 
     Raises:
-        StoreError: A shard refuses a value.
+        StoreError: A shard refuses the value.
     """
-    paths = structures.paths(kind)
-    leaves = (map(np.asarray, structures.flatten(value, kind)) for value in values)
-    return stage(references, (dict(zip(paths, arrays, strict=True)) for arrays in leaves))
+    arrays = map(np.asarray, structures.flatten(value, kind))
+    (staged,) = stage([reference], [dict(zip(structures.paths(kind), arrays, strict=True))])
+    return staged

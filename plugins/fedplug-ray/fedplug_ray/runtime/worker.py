@@ -1,53 +1,140 @@
-"""A worker: a Ray actor that runs slices and merges.
+"""A worker: a Ray actor that does the work of clients, one after the other.
 
-This module does not import TensorFlow, because coordinators import it to start workers.
+A worker fetches each computation, and the values that all clients use, once.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import ray
+import tensorflow as tf
+import tensorflow_federated as tff
 
-from fedplug_ray.runtime.messages import Shared, Slice
+from fedplug.ops.lowering import resolve_lowering
+from fedplug.tff.runtime.graphs.devices import hide_gpus
+from fedplug.tff.runtime.inprocess.clients import ClientPool
+from fedplug.tff.runtime.inprocess.invocation import Invocation
+from fedplug.tff.runtime.inprocess.passes import ClientWork
+from fedplug.tff.runtime.inprocess.planner import client_step, contribution
+from fedplug.tff.runtime.message_depth import allow_deep_messages
+from fedplug.tff.runtime.tff_internals import computation_pb2
+from fedplug_ray.runtime.client_values import here
+from fedplug_ray.runtime.messages import ClientTask, Shared
+from fedplug_ray.runtime.serialization import deserialize, serialize
+from fedplug_ray.runtime.stored_states import leave_state
 
-__all__ = ["Worker", "start_worker"]
+__all__ = ["Worker", "described", "start_worker"]
+
+# The numbers of computations and of sets of values that a worker keeps; it fetches others again.
+_KEPT_WORK, _KEPT_VALUES = 32, 2
+
+
+def described(work: ClientWork) -> tuple[Any, ...]:
+    """Returns the work of a client in a form that can be sent."""
+    steps = [(step.names[0], step.block.proto.SerializeToString()) for step in work.steps]
+    parts = [part.block.proto.SerializeToString() for part in work.contributions]
+    return steps, parts, list(work.kept), set(work.last)
+
+
+def _restored(steps: Any, parts: Any, kept: list[str], last: set[str]) -> ClientWork:
+    """Undoes `described`."""
+
+    def block(proto: bytes) -> Any:
+        if b"Fedplug>" in proto:
+            resolve_lowering("fused")  # loads the op library, or raises
+        return tff.framework.ComputationBuildingBlock.from_proto(
+            computation_pb2.Computation.FromString(proto)
+        )
+
+    made = [client_step(name, block(proto)) for name, proto in steps]
+    return ClientWork(made, [contribution(block(proto)) for proto in parts], kept, last)
 
 
 class Worker:
-    """An actor that runs tasks with a `ClientWork`.
+    """An actor that does the work of clients, with one TensorFlow thread.
+
+    The order of additions in an operation may depend on its number of threads. With one thread, a client's
+    result does not depend on the machine's processors.
 
     Args:
-        clients: Number of clients that run at a time.
         setup: A function that is called first, for instance to load a library of custom ops.
     """
 
-    def __init__(self, clients: int, setup: Callable[[], Any] | None = None) -> None:
-        from fedplug_ray.runtime.client_work import ClientWork
-
-        self._work = ClientWork(clients, setup)
+    def __init__(self, setup: Callable[[], Any] | None = None) -> None:
+        tf.config.threading.set_intra_op_parallelism_threads(1)
+        hide_gpus()
+        allow_deep_messages()
+        if setup is not None:
+            setup()
+        self._pool = ClientPool(1)
+        self._work: dict[str, Any] = {}
+        self._values: dict[str, Any] = {}
+        self._changing = threading.Lock()
+        self._running: dict[int, Invocation] = {}
 
     def ready(self) -> str:
         """Returns the id of the worker's node once the worker has started."""
         node: str = ray.get_runtime_context().get_node_id()
         return node
 
-    def run(self, task: int, program: Shared, inputs: Shared, part: Slice, *fetched: Any) -> tuple[Any, ...]:
-        """Runs a stage for a slice of clients; see `ClientWork.run`."""
-        return self._work.run(task, program, inputs, part, *fetched)
+    def run(self, number: int, task: ClientTask) -> Any:
+        """Does the work of a client, under a number for `stop`.
 
-    def merge(self, task: int, program: Shared, *totals: Any) -> tuple[None, Any]:
-        """Merges accumulators; see `ClientWork.merge`."""
-        return self._work.merge(task, program, *totals)
+        Returns:
+            The parts of the reductions and the kept values, serialized or `Staged`.
 
-    def stop(self, task: int) -> None:
+        Raises:
+            ComputationError: A part of the work failed.
+            StoreError: A state cannot be read or staged.
+        """
+        work: ClientWork = _once(self._work, task.work, _KEPT_WORK, lambda found: _restored(*found))
+        given = _once(self._values, task.given, _KEPT_VALUES, lambda found: found)
+        invocation = Invocation(task.computation, task.of, self._pool)
+        with self._may_be_stopped(number, invocation):
+            own = iter([here(deserialize(value)) for value in task.own])
+            values = {name: deserialize(value, own) for name, value in given.items()}
+            contributed, kept = work.run(values, invocation.of(task.client))
+        if task.home is not None:
+            kinds = {step.names[0]: step.block.type_signature.member for step in work.steps}
+            kept = tuple(
+                leave_state(task.home, value, kinds[name]) if name in work.last else value
+                for name, value in zip(work.kept, kept, strict=True)
+            )
+        return serialize((contributed, kept))
+
+    def stop(self, number: int) -> None:
         """Cancels a running task, which then ends with an error."""
-        self._work.stop(task)
+        with self._changing:
+            if number in self._running:
+                self._running[number].cancellation.cancel()
+
+    @contextmanager
+    def _may_be_stopped(self, number: int, invocation: Invocation) -> Iterator[None]:
+        with self._changing:
+            self._running[number] = invocation
+        try:
+            yield
+        finally:
+            with self._changing:
+                del self._running[number]
 
 
-def start_worker(clients_at_a_time: int = 1, setup: Callable[[], Any] | None = None) -> Any:
+def _once(known: dict[str, Any], shared: Shared, limit: int, convert: Callable[[Any], Any]) -> Any:
+    """Returns a shared value, which is fetched and converted once."""
+    if shared.name not in known:
+        found = convert(ray.get(shared.reference[0]))
+        while len(known) >= limit:
+            del known[next(iter(known))]  # the oldest
+        known[shared.name] = found
+    return known[shared.name]
+
+
+def start_worker(setup: Callable[[], Any] | None = None) -> Any:
     """Returns the actor of a new `Worker`, which may still be starting."""
     # Two threads, so that `stop` arrives while `run` runs. `Workers` replaces dead workers, not Ray.
-    actor = ray.remote(Worker).options(num_cpus=clients_at_a_time, max_restarts=0, max_concurrency=2)
-    return actor.remote(clients_at_a_time, setup)
+    actor = ray.remote(Worker).options(num_cpus=1, max_restarts=0, max_concurrency=2)
+    return actor.remote(setup)

@@ -47,10 +47,6 @@ class RayProcess(RewindableProcess, PlacedState):
             client: {name: array.copy() for name, array in state.items()} for client, state in found.items()
         }
 
-    def arranged(self, client_ids: Sequence[str]) -> list[str]:
-        return self.record.placement.arranged(client_ids)
-
-    @in_turn
     def references(self, client_ids: Sequence[str], initial: Tensors) -> list[StateReference]:
         self.resolve()
         record, known, fleet = self.placed(), set(self.known(client_ids)), self.fleet

@@ -1,0 +1,232 @@
+"""Runs the clients of a round on workers; their results are taken in this process, in client order."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from typing import Any
+from weakref import WeakKeyDictionary
+
+import ray
+import tensorflow_federated as tff
+
+from fedplug.errors import WorkerError
+from fedplug.tff.runtime.candidates import Request
+from fedplug.tff.runtime.inprocess.clients import ClientPool
+from fedplug.tff.runtime.inprocess.invocation import Invocation
+from fedplug.tff.runtime.inprocess.passes import ClientWork
+from fedplug.tff.runtime.inprocess.values import of_client
+from fedplug_ray.runtime.client_values import here
+from fedplug_ray.runtime.messages import ClientTask, Late, Shared
+from fedplug_ray.runtime.serialization import columns_of, deserialize, serialize
+from fedplug_ray.runtime.worker import described
+from fedplug_ray.runtime.workers import Workers
+from fedplug_ray.shards.references import StateReference
+
+__all__ = ["Choosing", "Chosen", "ClientsChosen", "WorkerPool"]
+
+_Paths = frozenset[tuple[int, ...]]
+
+
+class WorkerPool(ClientPool):
+    """The threads that each wait for a client on a worker.
+
+    Args:
+        workers: The workers.
+        width: Number of workers.
+    """
+
+    def __init__(self, workers: Workers, width: int) -> None:
+        super().__init__(width)
+        self.workers = workers
+        self._sent: WeakKeyDictionary[ClientWork, tuple[Shared, dict[str, _Paths]]] = WeakKeyDictionary()
+        self._sending = threading.Lock()
+
+    def elsewhere(
+        self, work: ClientWork, given: Mapping[str, Any], invocation: Invocation
+    ) -> Callable[[int], Any]:
+        """Returns the function that has a client's work done on a worker.
+
+        It works here if there is nothing to compute, or if a value cannot be sent, such as a function.
+        """
+
+        def in_this_process(client: int) -> Any:
+            mine = {name: here(of_client(value, client)) for name, value in given.items()}
+            return work.run(mine, invocation.of(client))
+
+        with self._sending:
+            if work not in self._sent:
+                self._sent[work] = _shared(described(work)), _used_parts(work)
+            program, used = self._sent[work]
+        parts = {name: _only(value, used[name]) for name, value in given.items() if name in used}
+        columns = [column for name in parts for column in columns_of(parts[name])]
+        late = [column for column in columns if any(isinstance(one, Late) for one in column)]
+        if not work.steps and not late:
+            return in_this_process
+        try:
+            values = _shared({name: serialize(value) for name, value in parts.items()})
+        except TypeError:
+            return in_this_process
+        homes = next((column for column in late if all(map(_is_state, column))), None)
+
+        def on_a_worker(client: int) -> Any:
+            home = homes[client].source if homes else None
+            own = [serialize(column[client]) for column in columns]
+            count = invocation.num_clients
+            task = ClientTask(program, values, own, invocation.name, client, count, home)
+            result = self.workers.run(
+                lambda actor, number: actor.run.remote(number, task),
+                f"client {client} of {count} (counted from 0) of {invocation.name}",
+                invocation.cancellation.check,
+                home.home.node if home else "",
+            )
+            return deserialize(result)
+
+        return on_a_worker
+
+
+class ClientsChosen(Exception):  # noqa: N818 (it is no error)
+    """Ends the attempt of a round with candidates: has the clients that take part, and their results."""
+
+    def __init__(self, clients: list[int], results: list[Any]) -> None:
+        super().__init__(clients)
+        self.clients = clients
+        self.results = results
+
+
+class Choosing(ClientPool):
+    """Runs the first pass of a round for all candidates, and chooses those that take part.
+
+    Args:
+        pool: The pool that does the work.
+        request: The number of clients that the round needs, and the preference, see `Candidates`.
+        invocation: The call, which may be cancelled meanwhile.
+    """
+
+    def __init__(self, pool: WorkerPool, request: Request, invocation: Invocation) -> None:
+        super().__init__(pool.width)
+        self._pool, self._request, self._invocation = pool, request, invocation
+
+    def elsewhere(
+        self, work: ClientWork, given: Mapping[str, Any], invocation: Invocation
+    ) -> Callable[[int], Any]:
+        """See `WorkerPool.elsewhere`."""
+        return self._pool.elsewhere(work, given, invocation)
+
+    def run(
+        self,
+        clients: int,
+        work: Callable[[int], Any],
+        take: Callable[[int, Any], None],
+        on_failure: Callable[[], None],
+    ) -> None:
+        """Does the work of as many clients as are needed.
+
+        Raises:
+            ClientsChosen: Enough clients are done.
+            WorkerError: Too few are.
+        """
+        with ThreadPoolExecutor(min(self.width, clients)) as threads:
+            futures = [threads.submit(work, client) for client in range(clients)]
+            try:
+                while (chosen := self._choice(futures)) is None:
+                    self._invocation.cancellation.check()
+                    wait([f for f in futures if not f.done()], timeout=0.1, return_when=FIRST_COMPLETED)
+            finally:
+                threads.shutdown(wait=False, cancel_futures=True)
+                on_failure()  # stops the others
+        raise ClientsChosen(chosen, [futures[client].result() for client in chosen])
+
+    def _choice(self, futures: list[Future[Any]]) -> list[int] | None:
+        """Returns the clients that take part; None as long as that is not decided."""
+        needed, ended = self._request.needed, {c: f for c, f in enumerate(futures) if f.done()}
+        errors = {client: future.exception() for client, future in ended.items()}
+        for error in errors.values():
+            if error is not None and not isinstance(error, WorkerError):
+                raise error
+        chosen: list[int] = []
+        for client in range(len(futures)):
+            if client not in ended and self._request.first == "order":
+                return None
+            if client in ended and errors[client] is None:
+                chosen.append(client)
+            if len(chosen) == needed:
+                return chosen
+        if len(ended) < len(futures):
+            return None
+        raise WorkerError(
+            f"{self._invocation.name} needs {needed} clients, and only {len(chosen)} of {len(futures)} are "
+            "done; the workers of the others died or took too long"
+        )
+
+
+class Chosen(ClientPool):
+    """Runs a round of the chosen clients, whose first pass is done.
+
+    Args:
+        pool: The pool that does the work of later passes.
+        results: The results of the first pass.
+    """
+
+    def __init__(self, pool: WorkerPool, results: list[Any]) -> None:
+        super().__init__(pool.width)
+        self._pool = pool
+        self._results: list[Any] | None = results
+
+    def elsewhere(
+        self, work: ClientWork, given: Mapping[str, Any], invocation: Invocation
+    ) -> Callable[[int], Any]:
+        """See `WorkerPool.elsewhere`."""
+        results, self._results = self._results, None
+        return self._pool.elsewhere(work, given, invocation) if results is None else results.__getitem__
+
+
+def _is_state(value: Any) -> bool:
+    return isinstance(value, Late) and isinstance(value.source, StateReference)
+
+
+def _shared(value: Any) -> Shared:
+    reference = ray.put(value)
+    return Shared(reference.hex(), [reference])
+
+
+def _used_parts(work: ClientWork) -> dict[str, _Paths]:
+    """Returns the paths of the parts that the work reads, by name: it is not sent a server's optimizer."""
+    used: dict[str, set[tuple[int, ...]]] = {}
+    blocks = [step.block for step in work.steps] + [part.block for part in work.contributions]
+    for block in blocks:
+        for name, path in _selections(block):
+            used.setdefault(name, set()).add(path)
+    for name in work.kept:
+        used.setdefault(name, set()).add(())
+    return {name: frozenset(paths) for name, paths in used.items() if name in work.uses}
+
+
+def _selections(block: Any, path: tuple[int, ...] = ()) -> Iterator[tuple[str, tuple[int, ...]]]:
+    """Yields the names in a building block, each with the path of the part that is selected."""
+    framework = tff.framework
+    if isinstance(block, framework.Reference):
+        yield block.name, path
+    elif isinstance(block, framework.Selection):
+        yield from _selections(block.source, (block.as_index(), *path))
+    elif isinstance(block, framework.Lambda):
+        yield from _selections(block.result)
+    elif isinstance(block, framework.Call):
+        yield from _selections(block.function)
+        yield from _selections(block.argument) if block.argument is not None else ()
+    elif isinstance(block, framework.Struct):
+        for _, part in tff.structure.iter_elements(block):
+            yield from _selections(part)
+    elif isinstance(block, framework.Block):
+        for _, value in block.locals:
+            yield from _selections(value)
+        yield from _selections(block.result)
+
+
+def _only(value: Any, paths: _Paths) -> Any:
+    """Returns a value without the parts that no path leads to, in whose place are empty structs."""
+    if () in paths or type(value) is not tuple:
+        return value
+    inner = [frozenset(path[1:] for path in paths if path[0] == index) for index in range(len(value))]
+    return tuple([_only(part, its) if its else () for part, its in zip(value, inner, strict=True)])
