@@ -10,14 +10,10 @@ import os
 import threading
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor, wait
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from fedplug.errors import ConfigError
 from fedplug.tff.runtime.graphs.devices import RuntimeDevice
-
-if TYPE_CHECKING:
-    from fedplug.tff.runtime.inprocess.invocation import Invocation
-    from fedplug.tff.runtime.inprocess.passes import ClientWork
 
 __all__ = ["ClientPool"]
 
@@ -54,9 +50,7 @@ class ClientPool:
         """Returns whether this many clients leave no processor idle."""
         return min(clients, self.width) >= self._processors
 
-    def elsewhere(
-        self, work: ClientWork, given: Mapping[str, Any], invocation: Invocation
-    ) -> Callable[[int], Any] | None:
+    def elsewhere(self, work: Any, given: Mapping[str, Any], invocation: Any) -> Callable[[int], Any] | None:
         """See `Invocation.elsewhere`; the threads of this pool do all work here."""
         del work, given, invocation
         return None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import tensorflow as tf
 
@@ -12,9 +12,6 @@ from fedplug.errors import ComputationError
 from fedplug.tff.runtime.computation_errors import computation_error
 from fedplug.tff.runtime.graphs.cancellation import Cancellation
 from fedplug.tff.runtime.inprocess.clients import ClientPool
-
-if TYPE_CHECKING:
-    from fedplug.tff.runtime.inprocess.passes import ClientWork
 
 __all__ = ["Invocation"]
 
@@ -52,11 +49,11 @@ class Invocation:
         """
         self._pool.run(count, work, take, self.cancellation.cancel)
 
-    def elsewhere(self, work: ClientWork, given: Mapping[str, Any]) -> Callable[[int], Any] | None:
+    def elsewhere(self, work: Any, given: Mapping[str, Any]) -> Callable[[int], Any] | None:
         """Returns the function that has a client's work done outside of this process; None: it is done here.
 
         Args:
-            work: The work of each client.
+            work: The `ClientWork` of each client.
             given: The values that it uses, by name; those that differ by client are for all clients.
         """
         return self._pool.elsewhere(work, given, self)
