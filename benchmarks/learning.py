@@ -75,11 +75,10 @@ _SERVER_MOMENTUM = (
     "Where the server can keep the momentum, plain `topk` sends as little and needs no second client state."
 )
 _SECURE = (
-    "`sharedk` sends entries that all clients of a round share, as integers that masks can hide "
-    "(`fedplug.secure`): more entries of fewer bits in equal bytes, or with `rank` products of each matrix "
-    "with directions that all clients share. The first table of the task has `topk(0.01)` with the entries "
-    "of each client, which masks cannot hide. Without compression there are 4 bytes for each parameter; "
-    'SecAgg+ sends 8, so "up" is twice as high beside it.'
+    "`sharedk` sends products of each matrix with directions that all clients of a round share, and entries "
+    "of biases that they share, as integers that masks can hide (`fedplug.secure`). The first table of the "
+    "task has `topk(0.01)` with the entries of each client, which masks cannot hide. Without compression "
+    'there are 4 bytes for each parameter; SecAgg+ sends 8, so "up" is twice as high beside it.'
 )
 
 _BOTH_WAYS = ("no compression", "auto; broadcast auto")

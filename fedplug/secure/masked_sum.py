@@ -123,13 +123,10 @@ class MaskedSum:
             StateError: The state has another form.
         """
         _require_form("a server", server, self._server_form)
-        message = self._rounds.message(server)
-        body = _ROUND.pack(self._fingerprint, int(message["round_num"]))
-        body += message["largest"].astype("<f4").tobytes()
-        if "support" in message:
-            body += ops.encode_indices(message["support"], self._rounds.size).tobytes()
-        if "sums" in message:
-            body += pack(self._rounds.encoder.residues(message["sums"]), self.bits)
+        body = _ROUND.pack(self._fingerprint, int(server["round_num"]))
+        body += server["largest"].astype("<f4").tobytes()
+        if "sums" in server:
+            body += pack(self._rounds.encoder.residues(server["sums"]), self.bits)
         return wire.frame(body, _WIRE_ID, "float32", (self._rounds.size,))
 
     def init_client(self) -> dict[str, NDArray[Any]]:
@@ -226,7 +223,7 @@ class MaskedSum:
             raise PayloadError(f"the message is not of a masked sum of {rounds.size} float32 elements")
         head = _ROUND.size + 4 * math.prod(rounds.magnitudes)
         code = found.body[head:]
-        if len(found.body) < head or (rounds.chosen > 0 or rounds.memory > 0) != (len(code) > 0):
+        if len(found.body) < head or (rounds.memory > 0) != (len(code) > 0):
             raise PayloadError("the message of a masked sum has the wrong length")
         fingerprint, round_num = _ROUND.unpack_from(found.body)
         largest = (
@@ -240,9 +237,6 @@ class MaskedSum:
         if not (round_num < 2**31 and ((largest >= LEAST_LARGEST) & (largest <= MOST_LARGEST)).all()):
             raise PayloadError("the message of a masked sum has a round or a magnitude that is out of range")
         read: dict[str, Any] = {"round_num": np.int32(round_num), "largest": largest}
-        if rounds.chosen:
-            indices = np.frombuffer(code, np.uint8)
-            read["support"] = ops.decode_indices(indices, rounds.entries, rounds.size)
         if rounds.memory:
             sums = self.signed(unpack(bytes(code), rounds.memory, self.bits))
             read["sums"] = sums.astype(np.int32)

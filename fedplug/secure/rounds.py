@@ -16,7 +16,6 @@ from fedplug import ops
 from fedplug.encoders.standalone.sharedk import SharedK
 from fedplug.ops.types import Array
 from fedplug.secure.low_rank import Directions, Matrix
-from fedplug.secure.support import expected_magnitudes, updated_growth
 
 __all__ = ["LEAST_LARGEST", "MOST_LARGEST", "Rounds", "Summed"]
 
@@ -54,17 +53,14 @@ class Rounds:
     where w is a whole number from 1 to L. The sum of the integers times ``largest`` is therefore the weighted
     sum.
 
-    The server's state is ``<round_num=int32,largest=float32>``, which is also its message. If the server
-    chooses a part of the support, the state has the arrays ``support=int32[k]``, ``growth=float32[n]`` and
-    ``sent=int32[n]`` too, see `fedplug.secure.support`, and the message has ``support``. With matrices both
-    have ``largest=float32[groups]`` and ``sums=int32[memory]``, from which the directions come.
+    The server's state is ``<round_num=int32,largest=float32>``, which is also its message. With matrices it
+    is ``<round_num=int32,largest=float32[groups],sums=int32[memory]>``; the directions come from the sums.
     """
 
     def __init__(self, encoder: SharedK, shapes: Sequence[tuple[int, ...]]) -> None:
         """Takes the encoder and the shapes of the model's tensors."""
         self.encoder = encoder
         self.size = sum(map(math.prod, shapes))
-        self._shapes = shapes
         found = [self._matrix(shape) for shape in shapes]
         self._matrices = {place: matrix for place, matrix in enumerate(found) if matrix}
         # Without matrices the model is one piece.
@@ -80,29 +76,14 @@ class Rounds:
         """The number of sums of earlier rounds in a message."""
         self.magnitudes = (len(self._counts),) if self._matrices else ()
         """The shape of the largest magnitudes in a message, one for each group."""
-        self.chosen = round(encoder.chosen * self.entries)
-        """The number of entries of a support that the server chooses."""
 
     def init_server(self) -> dict[str, NDArray[Any]]:
-        """Returns the server's state before the first round, whose support and directions are random."""
+        """Returns the server's state before the first round, whose directions are random."""
         state = {
             "round_num": np.array(0, np.int32),
             "largest": np.full(self.magnitudes, self.encoder.largest, np.float32),
         }
-        if self.memory:
-            return {**state, "sums": np.zeros(self.memory, np.int32)}
-        if not self.chosen:
-            return state
-        return {
-            **state,
-            "support": self.encoder.random_support(self.entries, self.size, 0),
-            "growth": np.zeros(self.size, np.float32),
-            "sent": np.full(self.size, -1, np.int32),
-        }
-
-    def message(self, server: Mapping[str, Array]) -> dict[str, Array]:
-        """Returns what the clients of a round need of the server's state."""
-        return {key: x for key, x in server.items() if key in ("round_num", "largest", "support", "sums")}
+        return {**state, "sums": np.zeros(self.memory, np.int32)} if self.memory else state
 
     def encode(
         self, update: Array, residual: Array, weight: Array, message: Mapping[str, Array]
@@ -113,7 +94,7 @@ class Rounds:
             update: The update; finite float32 ``[n]``.
             residual: The residual of this client; float32 ``[n]``.
             weight: The weight; a positive float32 scalar.
-            message: See `message`.
+            message: The server's state.
         """
         encoder, limit = self.encoder, self.encoder.limit
         largest = ops.reshape(message["largest"], [-1])
@@ -166,7 +147,7 @@ class Rounds:
         unit = np.float32((encoder.max_weight or 1.0) / encoder.limit)
         limited = ops.astype(ops.sum(clipped), "int32")
         summed = Summed(self._update(means, server), counted * unit, clients, limited, refused)
-        return summed, self._next_server(integers, means, clipped, clients, server)
+        return summed, self._next_server(integers, clipped, clients, server)
 
     def no_update(self, refused: Array) -> Array:
         """Returns the vector of a client without a usable update; int32 ``[length]``.
@@ -252,12 +233,7 @@ class Rounds:
         return _join([parts[place] for place in range(len(self._sizes))])
 
     def _next_server(
-        self,
-        integers: list[Array],
-        means: list[Array],
-        clipped: Array,
-        clients: Array,
-        server: Mapping[str, Array],
+        self, integers: list[Array], clipped: Array, clients: Array, server: Mapping[str, Array]
     ) -> dict[str, Array]:
         round_num = server["round_num"]
         after = {
@@ -270,22 +246,7 @@ class Rounds:
                 self._matrices.values(), self._by_matrix(integers), self._sums(server["sums"]), strict=True
             )
             new["sums"] = ops.concat([matrix.next_sums(newest, sums) for matrix, newest, sums in each])
-        elif self.chosen:
-            new = self._next_support(means[-1], server)
         return {**after, **{key: ops.where(clients > 0, x, server[key]) for key, x in new.items()}}
-
-    def _next_support(self, means: Array, server: Mapping[str, Array]) -> dict[str, Array]:
-        round_num, support = server["round_num"], server["support"]
-        growth = updated_growth(server["growth"], server["sent"], means, support, round_num)
-        moved = ops.astype(round_num - ops.take(server["sent"], support), "float32")
-        sent = server["sent"] + ops.astype(ops.scatter_decode(self.size, moved, support), "int32")
-        expected = expected_magnitudes(growth, sent, round_num + 1, self._shapes)
-        forced = self.encoder.random_support(self.entries - self.chosen, self.size, round_num + 1)
-        ones = ops.astype(ops.arange(self.entries - self.chosen) * 0 + 1, "float32")
-        marks = ops.scatter_decode(self.size, ones, forced)
-        expected = ops.where(marks > 0, ops.max(expected) * 2 + 1, expected)
-        best = ops.topk_residual(expected, ops.no_residual(expected), self.entries).indices
-        return {"support": best, "growth": growth, "sent": sent}
 
     def _next_largest(self, integers: list[Array], clipped: Array, clients: Array, largest: Array) -> Array:
         """Returns the largest magnitudes of the next round.
@@ -303,8 +264,6 @@ class Rounds:
         return ops.astype(ops.where(clients > 0, moved, largest), "float32")
 
     def _support(self, message: Mapping[str, Array]) -> Array:
-        if "support" in message:
-            return message["support"]
         return self.encoder.random_support(self.entries, self._others_size, message["round_num"])
 
 

@@ -43,9 +43,8 @@ class SharedK(Encoder):
     sum of at most ``clients`` of them lies between -2^(bits - 1) and 2^(bits - 1), so it never wraps. The
     residual keeps what was not sent, rounded or limited.
 
-    `fedplug.secure` chooses the support and the step of every round, and sends products of matrices instead
-    of entries with ``rank``. Without it the support is that of `randomk` for the round, and the step is
-    ``largest / L``.
+    The support is that of `randomk` for the round. `fedplug.secure` chooses the step of every round, and
+    sends products of matrices instead of entries with ``rank``. Without it the step is ``largest / L``.
 
     Source: Bonawitz et al., "Practical Secure Aggregation for Privacy-Preserving Machine Learning", CCS 2017,
     for sums of integers of a ring; Stich, Cordonnier, Jaggi, "Sparsified SGD with Memory", NeurIPS 2018
@@ -65,7 +64,6 @@ class SharedK(Encoder):
         count: int | None = None,
         clients: int,
         bits: int = 15,
-        chosen: float = 0.0,
         rank: int | None = None,
         max_weight: float | None = None,
         largest: float = 1.0,
@@ -78,10 +76,8 @@ class SharedK(Encoder):
             count: Number of entries to send, at least 1.
             clients: The most clients whose integers are added.
             bits: Bits of an integer of the ring, which a sum takes too; 4 to 24.
-            chosen: The share of the support that the server of `fedplug.secure` chooses; the rest is random.
             rank: The number of directions in which `fedplug.secure` sends a matrix, from 1 on, see
-                `fedplug.secure.low_rank`; it needs ``chosen=0``. None: `fedplug.secure` sends entries of
-                matrices, too.
+                `fedplug.secure.low_rank`. None: `fedplug.secure` sends entries of matrices, too.
             max_weight: The weight from which on clients count the same in `fedplug.secure`, 1e-30 to 1e30;
                 None: all clients count the same.
             largest: The largest magnitude that is sent in the first round; larger values are limited to it.
@@ -96,13 +92,8 @@ class SharedK(Encoder):
         self._sparsity = Sparsity("sharedk", fraction, count)
         check_whole("sharedk clients", clients, 1)
         check_whole("sharedk bits", bits, _LEAST_BITS, _MOST_BITS)
-        check_number("sharedk chosen", chosen, lambda part: 0 <= part <= 1, "from 0 to 1")
         if rank is not None:
             check_whole("sharedk rank", rank, 1)
-            if chosen:
-                raise ConfigError(
-                    f"sharedk: with rank={rank} all entries are random; leave chosen={chosen} out"
-                )
         if max_weight is not None:
             check_number("sharedk max_weight", max_weight, _is_magnitude, "from 1e-30 to 1e30")
         check_number("sharedk largest", largest, _is_magnitude, "from 1e-30 to 1e30")
@@ -116,7 +107,7 @@ class SharedK(Encoder):
                 f"sharedk: {bits} bits leave each of {clients} clients integers from {-self.limit} to "
                 f"{self.limit}; use at least {least} bits for {_LEAST_LIMIT}, or fewer clients"
             )
-        self.clients, self.bits, self.chosen, self.rank = clients, bits, chosen, rank
+        self.clients, self.bits, self.rank = clients, bits, rank
         self.max_weight, self.largest, self.seed = max_weight, largest, seed
         self._step: Array | None = None
         self._support: Array | None = None
@@ -145,7 +136,7 @@ class SharedK(Encoder):
         )
 
     def get_config(self) -> dict[str, Any]:
-        given = {"chosen": self.chosen, "rank": self.rank, "max_weight": self.max_weight}
+        given = {"rank": self.rank, "max_weight": self.max_weight}
         return {
             **self._sparsity.get_config(),
             "clients": self.clients,

@@ -34,7 +34,7 @@ HERE = Path(__file__).parent
 SHAPE = (65, 10)
 
 HAS_TENSEAL = importlib.util.find_spec("tenseal") is not None
-ENCRYPTED = "sharedk(0.2, clients=3, chosen=0.5, max_weight=1000)"
+ENCRYPTED = "sharedk(0.2, clients=3, max_weight=1000)"
 
 
 def recipe(name: str, sites: int, rounds: int, **more: Any) -> NumpyFedAvgRecipe:

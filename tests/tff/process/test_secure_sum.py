@@ -19,7 +19,7 @@ from fedplug.tff.runtime import use_runtime
 
 pytestmark = pytest.mark.usefixtures("inprocess")
 
-ENCODER = "sharedk(0.1, clients=3, chosen=0.5, max_weight=64)"
+ENCODER = "sharedk(0.1, clients=3, max_weight=64)"
 BY_RANK = "sharedk(0.5, clients=3, bits=8, rank=2, max_weight=64)"
 
 

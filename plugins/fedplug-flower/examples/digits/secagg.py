@@ -23,7 +23,7 @@ from flwr.simulation import run_simulation
 
 CLIENTS = 8
 # 5 % of the entries, of which the server chooses 80 % by earlier rounds; the rest is random.
-ENCODER = f"sharedk(0.05, clients={CLIENTS}, chosen=0.8, max_weight=200)"
+ENCODER = f"sharedk(0.05, clients={CLIENTS}, max_weight=200)"
 
 
 class Digits(NumPyClient):
