@@ -1,27 +1,22 @@
-"""Writes the scalars of one training to TensorBoard's event files.
+"""Writes the scalars of one training by TensorBoard's own writer.
 
-Writing is synchronous, unlike in TensorBoard's own writer: errors are raised where they happen, and a killed
+Each call waits until its numbers are in the file. Errors are thus raised where they happen, and a killed
 training has lost nothing.
 """
 
 from __future__ import annotations
 
 import contextlib
-import itertools
-import os
-import socket
 import time
 from collections.abc import Mapping
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, BinaryIO
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from typing import Self  # Python 3.11
 
 __all__ = ["Writer"]
-
-_numbers = itertools.count()
 
 
 class Writer:
@@ -34,32 +29,28 @@ class Writer:
     def __init__(self, folder: str | Path) -> None:
         """Initializes a writer for ``folder``, which need not exist."""
         self._folder = Path(folder).absolute()
-        self._file: BinaryIO | None = None
+        self._file: Any = None
 
     def begin_at(self, step: int) -> None:
         """Starts a file; earlier values of this step and later ones are dropped.
 
         Raises:
-            OSError: The file cannot be written.
+            OSError: The file cannot be written. If TensorFlow is installed, the error is TensorFlow's.
         """
-        from tensorboard.compat.proto.event_pb2 import Event, SessionLog
+        from tensorboard.compat.proto.event_pb2 import SessionLog
+        from tensorboard.summary.writer.event_file_writer import EventFileWriter
 
         self.close()
-        self._folder.mkdir(parents=True, exist_ok=True)
-        name = f"{time.time():.6f}.{socket.gethostname()}.{os.getpid()}.{next(_numbers)}"
-        self._file = (self._folder / f"events.out.tfevents.{name}").open("wb")
-        self._append(Event(wall_time=time.time(), file_version="brain.Event:2"))
-        start = SessionLog(status=SessionLog.START)
-        self._append(Event(wall_time=time.time(), step=step, session_log=start))
+        self._file = EventFileWriter(str(self._folder))
+        self._append(step, session_log=SessionLog(status=SessionLog.START))
 
     def write(self, step: int, scalars: Mapping[str, float]) -> None:
         """Writes numbers by tag; they are in the file when this returns.
 
         Raises:
-            OSError: The numbers cannot be written. The next call starts another file, because nothing after
-                an incomplete record can be read.
+            OSError: See `begin_at`. The next call starts another file, because nothing after an incomplete
+                record can be read.
         """
-        from tensorboard.compat.proto.event_pb2 import Event
         from tensorboard.compat.proto.summary_pb2 import Summary
 
         if not scalars:
@@ -67,23 +58,22 @@ class Writer:
         if self._file is None:
             self.begin_at(step)
         values = [Summary.Value(tag=tag, simple_value=value) for tag, value in scalars.items()]
-        self._append(Event(wall_time=time.time(), step=step, summary=Summary(value=values)))
+        self._append(step, summary=Summary(value=values))
 
     def close(self) -> None:
         """Closes the file; the next `write` starts another."""
-        if self._file is not None:
-            with contextlib.suppress(OSError):  # all data were already flushed
-                self._file.close()
-            self._file = None
+        file, self._file = self._file, None
+        if file is not None:
+            with contextlib.suppress(Exception):  # all data were already flushed
+                file.close()
 
-    def _append(self, event: Any) -> None:
-        from tensorboard.summary.writer.record_writer import RecordWriter
+    def _append(self, step: int, **content: Any) -> None:
+        from tensorboard.compat.proto.event_pb2 import Event
 
-        assert self._file is not None
         try:
-            RecordWriter(self._file).write(event.SerializeToString())
+            self._file.add_event(Event(wall_time=time.time(), step=step, **content))
             self._file.flush()
-        except OSError:
+        except Exception:
             self.close()
             raise
 

@@ -101,6 +101,7 @@ def test_a_training_that_begins_again_takes_the_place_of_the_last(logs):
     assert read(logs / FOLDER)["evaluation/test_accuracy"] == [(0, pytest.approx(0.1))]
 
 
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")  # of TensorBoard's thread
 def test_a_full_disk_is_logged_and_later_records_are_read(logs, monkeypatch, caplog):
     def torn(writer, data):
         writer._writer.write(data[:5])
