@@ -20,7 +20,6 @@ import fedplug
 from fedplug.errors import NonFiniteError
 from fedplug.stores.rules import absolute
 from fedplug_nvflare.constants import Constants, base_of, weights_of
-from fedplug_nvflare.tracking import track_bytes
 from fedplug_nvflare.update import (
     ACCEPTED,
     RECEIPT,
@@ -194,7 +193,7 @@ class FedplugEncoder(WeightFilter):
             f"update {receipt}: {sent} bytes instead of {dense} ({sent / max(dense, 1):.2%}), "
             f"{exact} of them for tensors that are sent exactly",
         )
-        track_bytes(self, "uplink", sent, round_num, fl_ctx)
+        self.track_bytes("uplink", sent, round_num, fl_ctx)
 
 
 def state_url(store: str | None, fl_ctx: FLContext) -> str:

@@ -16,7 +16,6 @@ from fedplug.stores.rules import absolute
 from fedplug.wire.message import MessageReader
 from fedplug_nvflare.encoder import state_url
 from fedplug_nvflare.global_model import native
-from fedplug_nvflare.tracking import track_bytes
 from fedplug_nvflare.update import VERSION, message_of
 from fedplug_nvflare.weight_filter import WeightFilter
 
@@ -108,7 +107,7 @@ class FedplugReceiver(WeightFilter):
             f"model {receiver.version} ({kind}): "
             f"{sent} bytes instead of {dense} ({sent / max(dense, 1):.2%})",
         )
-        track_bytes(self, "downlink", sent, round_num, fl_ctx)
+        self.track_bytes("downlink", sent, round_num, fl_ctx)
         meta = {key: value for key, value in dxo.meta.items() if key != MetaKey.PROCESSED_ALGORITHM}
         # Copies, because scripts may write into the weights, and those of a receiver are read-only.
         weights = {name: native(array.copy(), as_torch) for name, array in model.items()}

@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from nvflare.apis.analytix import AnalyticsDataType
 from nvflare.apis.dxo import DXO, DataKind, from_shareable
 from nvflare.apis.dxo_filter import DXOFilter
 from nvflare.apis.fl_constant import FilterKey, FLContextKey
 from nvflare.apis.fl_context import FLContext
 from nvflare.apis.shareable import Shareable
+from nvflare.apis.utils.analytix_utils import create_analytic_dxo, send_analytic_dxo
 
 __all__ = ["COLLECTION", "WeightFilter", "leaves"]
 
@@ -45,6 +47,19 @@ class WeightFilter(DXOFilter):
             raise ValueError(COLLECTION.format(f"{len(found)} DXOs ({', '.join(map(str, found))})"))
         filtered: Shareable = super().process(shareable, fl_ctx)
         return filtered
+
+    def track_bytes(self, direction: str, sent: int, round_num: int, fl_ctx: FLContext) -> None:
+        """Sends the bytes of a round to NVFlare's experiment tracking, as a scalar of fedplug.
+
+        Args:
+            direction: "uplink" or "downlink", for the scalar ``fedplug/uplink_bytes`` or the other one.
+            sent: Number of bytes.
+            round_num: Number of the round.
+            fl_ctx: The context of the filter.
+        """
+        name = f"fedplug/{direction}_bytes"
+        scalar = create_analytic_dxo(name, sent, AnalyticsDataType.SCALAR, global_step=round_num)
+        send_analytic_dxo(self, scalar, fl_ctx)
 
     def chains(self, fl_ctx: FLContext) -> Iterator[tuple[str, list[Any]]]:
         """Yields the names of the tasks that have this filter, and all filters of each in their order."""

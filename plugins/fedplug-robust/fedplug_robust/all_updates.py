@@ -12,7 +12,7 @@ from fedplug.errors import ConfigError
 from fedplug.ops import require
 from fedplug.tff.aggregators import Aggregator, Update
 
-__all__ = ["DEFAULT_MAX_CLIENTS", "AllUpdates", "check_whole_number"]
+__all__ = ["DEFAULT_MAX_CLIENTS", "AllUpdates", "check_whole_number", "mean_of_rows"]
 
 DEFAULT_MAX_CLIENTS = 32
 
@@ -116,3 +116,12 @@ def check_whole_number(what: str, value: int, *, at_least: int) -> None:
     """
     if not isinstance(value, int) or isinstance(value, bool) or value < at_least:
         raise ConfigError(f"{what} is {value!r}; it must be a whole number of at least {at_least}")
+
+
+def mean_of_rows(rows: tf.Tensor) -> tf.Tensor:
+    """Returns the mean of the rows of ``[m, n]``, added from first to last, as a vector ``[n]``.
+
+    The sum is in float64, so that the mean of finite numbers is finite.
+    """
+    wide = tf.cast(rows, tf.float64) / tf.cast(tf.shape(rows)[0], tf.float64)
+    return tf.cast(tf.foldl(tf.add, wide), rows.dtype)

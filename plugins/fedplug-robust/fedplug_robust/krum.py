@@ -6,8 +6,7 @@ from typing import Any, ClassVar
 
 import tensorflow as tf
 
-from fedplug_robust.all_updates import DEFAULT_MAX_CLIENTS, AllUpdates, Rows, check_whole_number
-from fedplug_robust.exact_sums import mean_of_rows, row_sums
+from fedplug_robust.all_updates import DEFAULT_MAX_CLIENTS, AllUpdates, Rows, check_whole_number, mean_of_rows
 
 __all__ = ["Krum"]
 
@@ -70,7 +69,7 @@ def _squared_distances(rows: Rows) -> tf.Tensor:
     wide = [tf.cast(r, tf.float64) for r in rows]
 
     def to_all(position: tf.Tensor) -> tf.Tensor:
-        return tf.add_n([row_sums(tf.square(r - r[position])) for r in wide])
+        return tf.add_n([_row_sums(tf.square(r - r[position])) for r in wide])
 
     return tf.map_fn(to_all, tf.range(tf.shape(rows[0])[0]), fn_output_signature=tf.float64)
 
@@ -79,3 +78,15 @@ def _scores(squared_distances: tf.Tensor, neighbours: tf.Tensor) -> tf.Tensor:
     """Returns the sums of each row's smallest entries, besides the distance 0 to itself."""
     nearest = tf.transpose(tf.sort(squared_distances))[: neighbours + 1]
     return tf.foldl(tf.add, nearest)
+
+
+def _row_sums(rows: tf.Tensor) -> tf.Tensor:
+    """Returns the sum of each row of ``[m, n]`` by pairwise halves, as a vector ``[m]``; n must be static.
+
+    The order is fixed, so the bits do not depend on threads.
+    """
+    while rows.shape[1] > 1:
+        half = (rows.shape[1] + 1) // 2
+        rows = tf.pad(rows, [[0, 0], [0, 2 * half - rows.shape[1]]])
+        rows = rows[:, :half] + rows[:, half:]
+    return tf.reshape(rows, [-1]) if rows.shape[1] else tf.zeros(tf.shape(rows)[:1], rows.dtype)

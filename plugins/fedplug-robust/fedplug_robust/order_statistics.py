@@ -9,8 +9,7 @@ from typing import Any, ClassVar
 import tensorflow as tf
 
 from fedplug.errors import ConfigError
-from fedplug_robust.all_updates import DEFAULT_MAX_CLIENTS, AllUpdates, Rows
-from fedplug_robust.exact_sums import mean_of_rows
+from fedplug_robust.all_updates import DEFAULT_MAX_CLIENTS, AllUpdates, Rows, mean_of_rows
 
 __all__ = ["Median", "TrimmedMean"]
 
