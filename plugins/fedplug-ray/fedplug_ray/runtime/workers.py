@@ -178,7 +178,9 @@ class Workers:
             worker, future = self._told.get()
             error = future.exception()
             if worker not in self._starting:
-                if worker in self._all:
+                if _has_died(error):
+                    self._replace(worker)
+                elif worker in self._all:
                     self._idle.append(worker)
             elif error is not None:
                 self._has_not_started(worker, error)
@@ -205,6 +207,11 @@ class Workers:
             self._changed.notify()
         with contextlib.suppress(ray.exceptions.RayError):
             ray.kill(worker.actor)
+
+
+def _has_died(error: BaseException | None) -> bool:
+    """Returns whether an error is of the worker, and not of its task."""
+    return isinstance(error, ray.exceptions.RayError) and not isinstance(error, ray.exceptions.RayTaskError)
 
 
 def _one_line(error: BaseException | str | None) -> str:
