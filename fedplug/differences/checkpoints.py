@@ -8,14 +8,14 @@ begins with its bytes before the first tensor, under a name that no tensor has: 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fedplug.differences.safetensors import HEADER, SafetensorsFile, open_regular
+from fedplug.differences.safetensors import HEADER, Parts, SafetensorsFile, open_regular
 from fedplug.errors import ArgumentError
 
 __all__ = ["file_name_of", "open_checkpoint"]
@@ -23,7 +23,7 @@ __all__ = ["file_name_of", "open_checkpoint"]
 _INDEX = ".safetensors.index.json"
 
 
-def open_checkpoint(path: Path) -> tuple[Mapping[str, NDArray[Any]], int]:
+def open_checkpoint(path: Path) -> tuple[Parts, int]:
     """Opens a safetensors file, an index.json, or a folder with an index.json.
 
     Returns:
@@ -40,7 +40,7 @@ def open_checkpoint(path: Path) -> tuple[Mapping[str, NDArray[Any]], int]:
         return single, single.size
     with open_regular(path) as file:
         index = file.read()
-    parts, size = _Parts(), len(index)
+    parts, size = _Files(), len(index)
     parts.add(path.name, {HEADER: np.frombuffer(index, np.uint8)})
     for name in _shards(path, index):
         shard = SafetensorsFile(path.with_name(name))
@@ -64,7 +64,7 @@ def file_name_of(name: str) -> str | None:
     return file_name
 
 
-class _Parts(Mapping[str, NDArray[Any]]):
+class _Files(Parts):
     """The parts of several files: each name with the file and its name there."""
 
     def __init__(self) -> None:
@@ -80,15 +80,6 @@ class _Parts(Mapping[str, NDArray[Any]]):
     def __getitem__(self, name: str) -> NDArray[Any]:
         parts, there = self._places[name]
         return parts[there]
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._places)
-
-    def __len__(self) -> int:
-        return len(self._places)
-
-    def __contains__(self, name: object) -> bool:
-        return name in self._places
 
 
 def _header_of(file_name: str) -> str:

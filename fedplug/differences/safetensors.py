@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from fedplug import wire
 from fedplug.errors import ArgumentError, PayloadError
 
-__all__ = ["HEADER", "SafetensorsFile", "open_regular"]
+__all__ = ["HEADER", "Parts", "SafetensorsFile", "open_regular"]
 
 HEADER = "__metadata__"
 """The name under which a file has its header; the format reserves it, so that no tensor has it."""
@@ -43,7 +43,22 @@ class _Place(NamedTuple):
     end: int
 
 
-class SafetensorsFile(Mapping[str, NDArray[Any]]):
+class Parts(Mapping[str, NDArray[Any]]):
+    """Arrays by name, in order and each read on access; a subclass says where they are."""
+
+    _places: dict[str, Any]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._places)
+
+    def __len__(self) -> int:
+        return len(self._places)
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._places
+
+
+class SafetensorsFile(Parts):
     """The parts of a file in their order: the header under `HEADER`, then the tensors, each read on access.
 
     The file is open only while it is read, because a checkpoint may have more files than a process may open.
@@ -63,7 +78,7 @@ class SafetensorsFile(Mapping[str, NDArray[Any]]):
             self._version = _version(file)
             self.size = os.fstat(file.fileno()).st_size
             try:
-                self._places = dict(self._parts(file))
+                self._places: dict[str, _Place] = dict(self._parts(file))
             except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
                 raise ArgumentError(f"{path} is not a safetensors file: {error}") from error
 
@@ -75,15 +90,6 @@ class SafetensorsFile(Mapping[str, NDArray[Any]]):
             if _version(file) != self._version or file.readinto(data.data) < data.size:  # type: ignore[attr-defined]
                 raise ArgumentError(f"{self.path} changed while it was read; do it again")
         return data.view(place.dtype).reshape(place.shape)
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._places)
-
-    def __len__(self) -> int:
-        return len(self._places)
-
-    def __contains__(self, name: object) -> bool:
-        return name in self._places
 
     def _parts(self, file: BinaryIO) -> Iterator[tuple[str, _Place]]:
         length = int.from_bytes(file.read(8), "little")

@@ -13,7 +13,7 @@ from fedplug.errors import StoreError
 MODELS = [{"w": np.full(3000, number, np.float32), "b": np.arange(3.0) + number} for number in range(2)]
 
 
-def test_a_flipped_bit_anywhere_leaves_the_model_a_snapshot_or_an_error(tmp_path):
+def test_a_flipped_bit_anywhere_leaves_the_model_a_snapshot_or_an_error(tmp_path, caplog):
     server, folder, damaged = fedplug.Broadcaster("lossless"), tmp_path / "s", tmp_path / "damaged"
     with fedplug.open_store(f"sqlite:///{folder}") as store:
         receiver = fedplug.Receiver(store, "7")
@@ -43,3 +43,4 @@ def test_a_flipped_bit_anywhere_leaves_the_model_a_snapshot_or_an_error(tmp_path
         shutil.rmtree(damaged)
     assert "a model" in seen
     assert seen - {"a model"}
+    assert ("a snapshot" in seen) == ("the stored model is damaged" in caplog.text)
