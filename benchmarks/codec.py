@@ -81,7 +81,8 @@ def topk_pairs(x: Array) -> Iterator[Pair]:
     def by_kernels() -> bytes:
         residual_out, residual = (each["residual"] for each in states[:2])
         states.insert(0, states.pop())
-        return kernels.frame_topk(x, residual, k, header, residual_out=residual_out)
+        values, indices = kernels.topk_residual(x, residual, k, residual_out=residual_out)
+        return kernels.frame_entries(indices, n, values, header)
 
     def by_codec() -> bytes:
         payload, states[0] = codec.encode(x, states[1], out=states[0])

@@ -16,14 +16,6 @@ def topk_residual(
     out: tuple[NDArray[Any], NDArray[np.int32]] | None,
     residual_out: NDArray[Any] | None,
 ) -> tuple[NDArray[Any], NDArray[np.int32]]: ...
-def frame_topk(
-    delta: NDArray[Any],
-    residual: NDArray[Any] | None,
-    k: int,
-    header: bytes,
-    form: str,
-    residual_out: NDArray[Any] | None,
-) -> bytes: ...
 def grouped_topk_residual(
     deltas: list[NDArray[Any]],
     residuals: list[NDArray[Any] | None],

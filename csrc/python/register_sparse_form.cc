@@ -12,7 +12,6 @@
 #include "python/arrays.h"
 #include "python/decoding.h"
 #include "python/each.h"
-#include "python/entries_container.h"
 #include "python/gil.h"
 #include "python/new_container.h"
 #include "python/threads.h"
@@ -98,6 +97,7 @@ void RequireFinite(const Flat& values) {
   }
 }
 
+// The body is written in place.
 py::bytes FrameEntries(const py::object& indices_object, std::int64_t elements,
                        const py::object& values_object, const py::bytes& header,
                        const std::string& form) {
@@ -105,7 +105,27 @@ py::bytes FrameEntries(const py::object& indices_object, std::int64_t elements,
   const Flat indices = FlatArray(indices_object, "indices", DType::kInt32);
   const Flat values = ValuesOf(values_object, indices);
   RequireFinite(values);
-  return EntriesContainer(indices, elements, values, header, index_form);
+  std::vector<std::uint8_t> code;
+  Status status;
+  {
+    const WithoutGil released;
+    status = EncodeIndices(indices.Read<std::int32_t>(), indices.size, elements,
+                           index_form, &code);
+  }
+  ThrowUnlessOk(status);
+  const std::int64_t count = indices.size;
+  const auto code_bytes = static_cast<std::int64_t>(code.size());
+  const Bytes data = values.AsBytes();
+  ThrowUnlessOk(CheckSparseBody(count, code_bytes));
+  const NewContainer container(header,
+                               SparseBodyBytes(count, code_bytes, data.size));
+  {
+    const WithoutGil released;
+    WriteSparseBody(count, code.data(), code_bytes, data.data, data.size,
+                    container.body());
+    container.Close();
+  }
+  return container.bytes();
 }
 
 // The containers of several tensors, each as FrameEntries writes it.

@@ -10,8 +10,6 @@
 
 #include "core/topk_residual.h"
 #include "python/arrays.h"
-#include "python/decoding.h"
-#include "python/entries_container.h"
 #include "python/gil.h"
 #include "python/simd.h"
 #include "python/threads.h"
@@ -117,21 +115,6 @@ py::tuple TopK(const py::object& delta_object, const py::object& residual,
   }
   Select(update, k, drop, &entries);
   return py::make_tuple(entries.values.array, entries.indices);
-}
-
-// Writes the entries into the container of a sparse payload, without arrays of
-// Python in between.
-py::bytes FrameTopK(const py::object& delta, const py::object& residual,
-                    std::int64_t k, const py::bytes& header,
-                    const std::string& form, const py::object& residual_out) {
-  const IndexForm index_form = IndexFormCalled(form);
-  Update update = CheckUpdate(delta, residual, residual_out);
-  RequireSimdLevel();
-  const std::int64_t n = update.delta.size;
-  Entries entries(update.delta, Chosen(k, n));
-  Select(update, k, /*drop=*/false, &entries);
-  const Flat indices{entries.indices, DType::kInt32, entries.indices.size()};
-  return EntriesContainer(indices, n, entries.values, header, index_form);
 }
 
 py::tuple Momentum(const py::object& gradient_object, double momentum,
@@ -321,9 +304,6 @@ std::int64_t Count(const py::object& delta_object,
 void RegisterTopKResidual(py::module_& module) {
   module.def("topk_residual", &TopK, py::arg("delta"), py::arg("residual"),
              py::arg("k"), py::arg("drop"), py::arg("out"),
-             py::arg("residual_out"));
-  module.def("frame_topk", &FrameTopK, py::arg("delta"), py::arg("residual"),
-             py::arg("k"), py::arg("header"), py::arg("form"),
              py::arg("residual_out"));
   module.def("grouped_topk_residual", &GroupedTopK, py::arg("deltas"),
              py::arg("residuals"), py::arg("ks"), py::arg("shared"),

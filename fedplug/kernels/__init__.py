@@ -58,7 +58,6 @@ from fedplug.kernels.system import empty, num_threads, simd_level
 from fedplug.kernels.threshold import threshold_residual
 from fedplug.kernels.topk import (
     count_nonfinite,
-    frame_topk,
     grouped_topk_residual,
     topk_momentum,
     topk_residual,
@@ -97,7 +96,6 @@ __all__ = [
     "frame_entries_of_each",
     "frame_of_each",
     "frame_symbols",
-    "frame_topk",
     "frame_values",
     "from_dlpack",
     "gather_sum",

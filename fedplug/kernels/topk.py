@@ -15,12 +15,10 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from fedplug.kernels.index_code import IndexForm
 
 __all__ = [
     "OnNonFinite",
     "count_nonfinite",
-    "frame_topk",
     "grouped_topk_residual",
     "topk_momentum",
     "topk_residual",
@@ -77,35 +75,6 @@ def topk_residual(
         array([1., 0., 0., 0.], dtype=float32)
     """
     return _kernels.topk_residual(delta, residual, whole("k", k), _drops(on_nonfinite), out, residual_out)
-
-
-def frame_topk(
-    delta: NDArray[Any],
-    residual: NDArray[Any] | None,
-    k: int,
-    header: bytes,
-    *,
-    form: IndexForm = "rice",
-    residual_out: NDArray[Any] | None = None,
-) -> bytes:
-    """Writes the container of a sparse payload of the k largest entries.
-
-    One call for :func:`topk_residual` and :func:`frame_entries`, with the same bits and errors.
-
-    Args:
-        delta: See :func:`topk_residual`.
-        residual: See :func:`topk_residual`.
-        k: See :func:`topk_residual`.
-        header: See :func:`frame`.
-        form: The form of the index code.
-        residual_out: See :func:`topk_residual`.
-
-    Raises:
-        ArgumentError: :func:`topk_residual` refuses an argument, or ``form`` is unknown.
-        NonFiniteError: A sum is NaN or infinite; ``count`` of the error has their number.
-        MemoryError: See :func:`topk_residual`; after the selection, its entries are lost.
-    """
-    return _kernels.frame_topk(delta, residual, whole("k", k), header, form, residual_out)
 
 
 def grouped_topk_residual(

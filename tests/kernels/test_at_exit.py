@@ -67,7 +67,6 @@ calls = dict(
     frame_entries=lambda: kernels.frame_entries(indices, n, values, header),
     frame_entries_of_each=lambda: kernels.frame_entries_of_each([indices], [n], [values], [header]),
     frame_symbols=lambda: kernels.frame_symbols(levels, 0, levels.size, header, bits=8),
-    frame_topk=lambda: kernels.frame_topk(x, zeros(), k, header),
     frame_values=lambda: kernels.frame_values(x, header, "qsgd"),
     from_dlpack=lambda: kernels.from_dlpack(Exporter()),
     gather_sum=lambda: kernels.gather_sum(x, x, indices),

@@ -160,33 +160,3 @@ def test_a_bad_tensor_of_a_list_is_refused():
         kernels.frame_entries_of_each([good, good], [9, 9], [ones, ones * np.inf], [HEADER] * 2)
     with pytest.raises(errors.ArgumentError, match="one item for each tensor"):
         kernels.frame_entries_of_each([good, good], [9], [ones, ones], [HEADER] * 2)
-
-
-@settings(max_examples=300)
-@given(st.integers(0, 5000), st.data())
-def test_selected_entries_are_framed_as_by_two_calls(n, data):
-    dtype, form = data.draw(st.sampled_from(DTYPES[2:])), data.draw(st.sampled_from(FORMS))
-    k, in_place = data.draw(st.integers(0, n + 1)), data.draw(st.booleans())
-    random = np.random.default_rng(data.draw(st.integers(0, 2**32)))
-    delta, residual = (random.standard_normal(n).astype(dtype) for _ in range(2))
-    given_residual = None if not in_place and data.draw(st.booleans()) else residual.copy()
-    out, wanted_out = (None, None) if in_place else (np.empty(n, dtype), np.empty(n, dtype))
-    wanted_residual = None if given_residual is None else residual.copy()
-    values, indices = kernels.topk_residual(delta, wanted_residual, k, residual_out=wanted_out)
-    wanted = kernels.frame_entries(indices, n, values, HEADER, form=form)
-    assert kernels.frame_topk(delta, given_residual, k, HEADER, form=form, residual_out=out) == wanted
-    left, wanted_left = (given_residual, wanted_residual) if in_place else (out, wanted_out)
-    assert left.tobytes() == wanted_left.tobytes()
-
-
-def test_an_impossible_choice_changes_nothing():
-    delta, residual = np.ones(10, np.float32), np.zeros(10, np.float32)
-    with pytest.raises(errors.ArgumentError, match="form is 'zip'; it must be rice"):
-        kernels.frame_topk(delta, residual, 2, HEADER, form="zip")
-    with pytest.raises(errors.ArgumentError, match="k = -1 is negative"):
-        kernels.frame_topk(delta, residual, -1, HEADER)
-    delta[3] = np.inf
-    with pytest.raises(errors.NonFiniteError, match="the first at index 3") as refused:
-        kernels.frame_topk(delta, residual, 2, HEADER)
-    assert refused.value.count == 1
-    assert not residual.any()
