@@ -31,8 +31,8 @@ from fedplug.tff.experiment.config import (
 from fedplug.tff.experiment.data import load_data
 from fedplug.tff.experiment.data.fingerprint import fingerprint
 from fedplug.tff.experiment.display import ACCURACY, in_words, shown_of
-from fedplug.tff.experiment.metrics_log import MetricsLog
 from fedplug.tff.experiment.environments import record_environment
+from fedplug.tff.experiment.metrics_log import MetricsLog
 from fedplug.tff.experiment.model.builder import ModelBuilder
 from fedplug.tff.experiment.model.client_datasets import client_datasets
 from fedplug.tff.experiment.model.evaluator import Evaluator

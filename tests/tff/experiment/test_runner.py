@@ -10,7 +10,6 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from fedplug.tff.experiment.metrics_log import MetricsLog
 
 import fedplug
 from fedplug.errors import (
@@ -28,6 +27,7 @@ from fedplug.tff.experiment.config import ExperimentConfig, RunConfig
 from fedplug.tff.experiment.data import load_data
 from fedplug.tff.experiment.data.fingerprint import Fingerprint
 from fedplug.tff.experiment.environments import record_environment
+from fedplug.tff.experiment.metrics_log import MetricsLog
 from fedplug.tff.experiment.model.builder import ModelBuilder
 
 DENSE = """
