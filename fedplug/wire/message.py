@@ -102,9 +102,10 @@ def write(contents: Contents, payloads: Iterable[bytes]) -> Iterator[bytes]:
 
 def write_payloads(payloads: Iterable[bytes]) -> Iterator[bytes]:
     """Yields payloads, and a reference for each one that there has been already."""
-    places: dict[bytes, int] = {}
+    places: dict[tuple[int, int], int] = {}
     for place, payload in enumerate(payloads):
-        first = places.setdefault(hashlib.blake2b(payload, digest_size=16).digest(), place)
+        # Hashes of 64 bits, because a file's payloads are not kept. A digest would take 6 times as long.
+        first = places.setdefault((len(payload), hash(payload)), place)
         yield payload if first == place else frame(_PLACE.pack(first), _REFERENCE, "uint8", ())
 
 

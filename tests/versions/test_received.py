@@ -107,7 +107,7 @@ def test_hostile_payloads_are_refused_or_change_nothing(messages, data):
     for _ in range(data.draw(st.integers(1, 3))):
         bad[data.draw(st.integers(0, len(bad) - 5))] = data.draw(st.integers(0, 255))
     bad[-4:] = struct.pack("<I", kernels.crc32(bytes(bad[:-4])))
-    message = closed(known, payloads)
+    message = closed(known, {name: bytes(payload) for name, payload in payloads.items()})
     try:
         receiver.apply(message)
     except PayloadError:
