@@ -855,7 +855,7 @@ class ReadsItsNeighbours(Pipeline):
     name: ClassVar[str] = "neighbours"
 
     def __init__(self):
-        super().__init__([Differences()])
+        super().__init__([Differences(rounding="nearest")])
 
     def get_config(self):
         return {}
