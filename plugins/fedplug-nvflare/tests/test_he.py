@@ -170,7 +170,8 @@ def test_sites_with_different_models_cannot_go_on(replica: Callable[[str], Repli
     replica("site-2").begin({**MODEL, "bias": np.full(10, 1e-7, np.float32)})
     mean = run_round(replica, 0)
     for site in SITES:
-        with pytest.raises(StateError, match="for models that differ"):
+        # One in 27 pairs of fingerprints has a mean that looks like one.
+        with pytest.raises(StateError, match="for models that differ|for another model"):
             replica(site).apply(mean)
 
 
