@@ -303,9 +303,6 @@ struct Floats {
   FEDPLUG_OP Register Over(Register a, Register b) {
     return _mm256_div_ps(a, b);
   }
-  FEDPLUG_OP Register Magnitude(Register a) {
-    return _mm256_andnot_ps(Broadcast(-0.0f), a);
-  }
   FEDPLUG_OP Register Floor(Register a) { return _mm256_floor_ps(a); }
   FEDPLUG_OP Mask Below(Register a, Register b) {
     return _mm256_cmp_ps(a, b, _CMP_LT_OQ);

@@ -271,7 +271,6 @@ struct Floats {
   FEDPLUG_OP Register Over(Register a, Register b) {
     return _mm512_div_ps(a, b);
   }
-  FEDPLUG_OP Register Magnitude(Register a) { return _mm512_abs_ps(a); }
   FEDPLUG_OP Register Floor(Register a) {
     return _mm512_roundscale_ps(a, _MM_FROUND_TO_NEG_INF | _MM_FROUND_NO_EXC);
   }
