@@ -171,7 +171,7 @@ def test_sites_with_different_models_cannot_go_on(replica: Callable[[str], Repli
     mean = run_round(replica, 0)
     for site in SITES:
         # One in 27 pairs of fingerprints has a mean that looks like one.
-        with pytest.raises(StateError, match="for models that differ|for another model"):
+        with pytest.raises(StateError, match=r"for models that differ|for another model"):
             replica(site).apply(mean)
 
 
