@@ -45,11 +45,8 @@ SUM, READ = Walk(2, 1), Walk(1, 0)
 ENCODERS = {
     "qsgd(8)": [READ],
     "topk(0.01)": [SUM],
-    "threshold(2.5758)": [SUM],
     "randomk(0.01, error_feedback=True)": [SUM],
-    "dgc(0.01)": [Walk(3, 2)],
     "sign": [Walk(2, 0), SUM],
-    "powersgd(2)": [SUM, READ, READ, Walk(1, 1)],
 }
 """The walks that each encoder needs at least."""
 
@@ -79,8 +76,7 @@ What is above the floor: `qsgd` draws a random word for every element, which tak
 than to read it. Selections look at a sample first, and at the end gather, code and check what they send. An
 encoder that may refuse an update must not write over its residual before it has seen all, and so writes it
 elsewhere: the loop "past the caches" is the bound of `randomk`. `sign` walks several
-times, partly in NumPy on one thread, and `powersgd` is bound by its products, whose order of additions is
-part of its payload.
+times, partly in NumPy on one thread.
 
 `countsketch(0.1)` adds every element to a random one of 1,000,000 places, on each thread those of its part of
 the places. Where the places are known beforehand, in order of the parts, these additions make

@@ -25,16 +25,6 @@ def grouped_topk_residual(
     out: tuple[NDArray[Any], NDArray[np.int32]] | None,
     residuals_out: list[NDArray[Any]] | None,
 ) -> tuple[NDArray[Any], NDArray[np.int32], NDArray[np.int64]]: ...
-def topk_momentum(
-    gradient: NDArray[Any],
-    momentum: float,
-    velocity: NDArray[Any],
-    residual: NDArray[Any],
-    k: int,
-    drop: bool,
-    velocity_out: NDArray[Any] | None,
-    residual_out: NDArray[Any] | None,
-) -> tuple[NDArray[Any], NDArray[np.int32]]: ...
 def count_nonfinite(delta: NDArray[Any], residual: NDArray[Any] | None) -> int: ...
 def scatter_decode_add(
     accumulator: NDArray[Any],
@@ -61,12 +51,6 @@ def chunked_topk_residual(
     k: int,
     chunk: int,
     decay: NDArray[Any],
-    residual_out: NDArray[Any] | None,
-) -> tuple[NDArray[Any], NDArray[np.int32]]: ...
-def threshold_residual(
-    delta: NDArray[Any],
-    residual: NDArray[Any] | None,
-    threshold: NDArray[Any],
     residual_out: NDArray[Any] | None,
 ) -> tuple[NDArray[Any], NDArray[np.int32]]: ...
 def gather_sum(
@@ -120,34 +104,10 @@ def decode_difference(
     mantissa_bits: int,
 ) -> None: ...
 def decode_symbols(code: NDArray[np.uint8], count: int, bits: int) -> NDArray[np.uint8]: ...
-def encode_rotated(
-    values: NDArray[Any], key: tuple[int, int], levels: NDArray[np.float64], block_size: int
-) -> NDArray[np.uint8]: ...
-def decode_rotated(
-    data: NDArray[np.uint8],
-    count: int,
-    key: tuple[int, int],
-    levels: NDArray[np.float64],
-    block_size: int,
-    dtype: np.dtype[Any],
-    out: NDArray[Any] | None,
-) -> NDArray[Any]: ...
-def check_rotated(
-    data: NDArray[np.uint8],
-    count: int,
-    levels: NDArray[np.float64],
-    block_size: int,
-    dtype: np.dtype[Any],
-) -> float: ...
-def sum_and_largest(
-    delta: NDArray[Any], residual: NDArray[Any], out: NDArray[Any] | None
-) -> tuple[NDArray[Any], NDArray[Any]]: ...
-def matrix_times(a: NDArray[Any], b: NDArray[Any], scale: float, transposed: bool) -> NDArray[Any]: ...
-def low_rank_matrix(
-    p: NDArray[Any], q: NDArray[Any], scale: float, dtype: np.dtype[Any], out: NDArray[Any] | None
-) -> NDArray[Any]: ...
+def matrix_times(a: NDArray[Any], b: NDArray[Any], transposed: bool) -> NDArray[Any]: ...
+def low_rank_matrix(p: NDArray[Any], q: NDArray[Any], out: NDArray[Any] | None) -> NDArray[Any]: ...
 def low_rank_residual(
-    a: NDArray[Any], p: NDArray[Any], q: NDArray[Any], scale: float, out: NDArray[Any] | None
+    a: NDArray[Any], p: NDArray[Any], q: NDArray[Any], out: NDArray[Any] | None
 ) -> NDArray[Any]: ...
 def encode_values(
     values: NDArray[Any], form: str, bits: int, block_size: int, relative: float, seed: int

@@ -49,6 +49,7 @@ _OPTIONAL = {
     "tensorflow_federated": ("TensorFlow Federated", _TFF_EXTRA),
     "matplotlib": ("Matplotlib", "`pip install matplotlib`, which fedplug[experiments] also installs"),
     "sklearn": ("scikit-learn", "`pip install scikit-learn`, which fedplug[experiments] also installs"),
+    "fedplug_baselines": ("fedplug-baselines", "`pip install fedplug-baselines`"),
     "fedplug_postgres": ("fedplug-postgres", "`pip install fedplug-postgres`"),
     "fedplug_ray": ("fedplug-ray", "`pip install 'fedplug[ray]'` on Python 3.11"),
     "fedplug_cuda": ("fedplug-cuda", "`pip install fedplug-cuda`"),

@@ -1,7 +1,6 @@
 // The product of two thin matrices, and the residual of another matrix: p[i, 0]
-// q[c, 0] + p[i, 1] q[c, 1] ..., in this order, times `scale`. Each operation
-// is rounded once, in float, or in double for doubles, then to T; numbers too
-// large become the largest number. NaN stays NaN.
+// q[c, 0] + p[i, 1] q[c, 1] ..., in this order. Each operation is rounded once;
+// numbers too large become the largest number. NaN stays NaN.
 #ifndef FEDPLUG_CORE_LOW_RANK_H_
 #define FEDPLUG_CORE_LOW_RANK_H_
 
@@ -9,35 +8,31 @@
 
 #include "core/base/parallel.h"
 #include "core/base/status.h"
-#include "core/codes/values/loops.h"
 #include "core/matrix_times.h"
 
 namespace fedplug {
 
-// matrix = scale P Q'
+// matrix = P Q'
 //
 // REQUIRES: shape.rank >= 1, and no other number in it is negative (checked);
-//           `matrix` overlaps nothing. T is float, double, Half or BFloat16.
+//           `matrix` overlaps nothing. T is float or double.
 // SHAPE:    p[rows, rank], q[columns, rank], matrix[rows, columns]
 // THREADS:  uses `parallel`; the result does not depend on the number of
 //           threads, nor on the SIMD level
 // COST:     writes sizeof(T) bytes per element, past the caches where these
 //           would not hold them
 template <typename T>
-Status LowRankMatrix(const value_loops::WideOf<T>* p,
-                     const value_loops::WideOf<T>* q,
-                     value_loops::WideOf<T> scale, const MatrixShape& shape,
+Status LowRankMatrix(const T* p, const T* q, const MatrixShape& shape,
                      Parallel& parallel, T* matrix);
 
 // residual = a - LowRankMatrix
 //
-// REQUIRES: as LowRankMatrix; `residual` is `a`, or overlaps nothing; T is
-//           float or double
+// REQUIRES: as LowRankMatrix; `residual` is `a`, or overlaps nothing
 // SHAPE:    a[rows, columns], residual[rows, columns]
 // THREADS:  as LowRankMatrix
 // COST:     reads and writes sizeof(T) bytes per element
 template <typename T>
-Status LowRankResidual(const T* a, const T* p, const T* q, T scale,
+Status LowRankResidual(const T* a, const T* p, const T* q,
                        const MatrixShape& shape, Parallel& parallel,
                        T* residual);
 

@@ -62,7 +62,7 @@ void ForVectors(const T* b, std::int64_t rank, Products<T>& products,
 }  // namespace
 
 template <typename T>
-Status MatrixTimes(const T* a, T scale, const T* b, const MatrixShape& shape,
+Status MatrixTimes(const T* a, const T* b, const MatrixShape& shape,
                    Parallel& parallel, T* product) {
   if (Status status = CheckShape(shape); !status.ok()) return status;
   SimdLevel level;
@@ -72,8 +72,7 @@ Status MatrixTimes(const T* a, T scale, const T* b, const MatrixShape& shape,
     return {};
   }
   const KeepAwake awake(parallel);
-  Products<T> products(shape.columns, RowSums<T>::Depth(shape.columns), scale,
-                       level);
+  Products<T> products(shape.columns, RowSums<T>::Depth(shape.columns), level);
   const RowSums<T> sums(a, shape, products, product);
   const int threads = static_cast<int>(std::clamp<std::int64_t>(
       shape.rows, 1,
@@ -102,9 +101,8 @@ Status MatrixTimes(const T* a, T scale, const T* b, const MatrixShape& shape,
 }
 
 template <typename T>
-Status TransposedTimes(const T* a, T scale, const T* b,
-                       const MatrixShape& shape, Parallel& parallel,
-                       T* product) {
+Status TransposedTimes(const T* a, const T* b, const MatrixShape& shape,
+                       Parallel& parallel, T* product) {
   if (Status status = CheckShape(shape); !status.ok()) return status;
   SimdLevel level;
   if (Status status = FindSimdLevel(&level); !status.ok()) return status;
@@ -113,8 +111,7 @@ Status TransposedTimes(const T* a, T scale, const T* b,
     return {};
   }
   const KeepAwake awake(parallel);
-  Products<T> products(shape.rows, ColumnSums<T>::Depth(shape.rows), scale,
-                       level);
+  Products<T> products(shape.rows, ColumnSums<T>::Depth(shape.rows), level);
   const int threads =
       TileCount(shape.rows * shape.columns, kSmallestShare, parallel);
   const ColumnSums<T> columns(a, shape, products, threads);
@@ -140,10 +137,10 @@ Status TransposedTimes(const T* a, T scale, const T* b,
   return {};
 }
 
-#define FEDPLUG_INSTANTIATE(T)                                               \
-  template Status MatrixTimes(const T*, T, const T*, const MatrixShape&,     \
-                              Parallel&, T*);                                \
-  template Status TransposedTimes(const T*, T, const T*, const MatrixShape&, \
+#define FEDPLUG_INSTANTIATE(T)                                            \
+  template Status MatrixTimes(const T*, const T*, const MatrixShape&,     \
+                              Parallel&, T*);                             \
+  template Status TransposedTimes(const T*, const T*, const MatrixShape&, \
                                   Parallel&, T*)
 FEDPLUG_INSTANTIATE(float);
 FEDPLUG_INSTANTIATE(double);

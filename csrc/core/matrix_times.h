@@ -2,11 +2,10 @@
 // shape alone, so that results do not depend on threads, vector width or
 // implementation.
 //
-// Elements of A are divided by `scale` (all are +0 where it is 0), then
-// multiplied with those of B; then the upper half of the products (the smaller
-// one of an odd number) is added to the lower half until one is left. A product
-// without a partner is added to +0; an empty sum is +0. Everything is rounded
-// once.
+// Elements of A are multiplied with those of B; then the upper half of the
+// products (the smaller one of an odd number) is added to the lower half until
+// one is left. A product without a partner is added to +0; an empty sum is +0.
+// Everything is rounded once.
 #ifndef FEDPLUG_CORE_MATRIX_TIMES_H_
 #define FEDPLUG_CORE_MATRIX_TIMES_H_
 
@@ -24,7 +23,7 @@ struct MatrixShape {
   std::int64_t rank;
 };
 
-// product = (A / scale) B, for all matrices in row-major order.
+// product = A B, for all matrices in row-major order.
 //
 // REQUIRES: no number in `shape` is negative (checked); `product` overlaps
 //           nothing. T is float or double.
@@ -33,10 +32,10 @@ struct MatrixShape {
 //           the number of threads, nor on the SIMD level
 // COST:     reads each element once for every eight vectors
 template <typename T>
-Status MatrixTimes(const T* a, T scale, const T* b, const MatrixShape& shape,
+Status MatrixTimes(const T* a, const T* b, const MatrixShape& shape,
                    Parallel& parallel, T* product);
 
-// product = (A / scale)' B, with A transposed.
+// product = A' B, with A transposed.
 //
 // REQUIRES: as MatrixTimes
 // SHAPE:    a[rows, columns], b[rows, rank], product[columns, rank]
@@ -45,9 +44,8 @@ Status MatrixTimes(const T* a, T scale, const T* b, const MatrixShape& shape,
 // COST:     as MatrixTimes; takes some 20 sums of 2,048 elements of memory for
 //           each thread and vector, and of B a copy
 template <typename T>
-Status TransposedTimes(const T* a, T scale, const T* b,
-                       const MatrixShape& shape, Parallel& parallel,
-                       T* product);
+Status TransposedTimes(const T* a, const T* b, const MatrixShape& shape,
+                       Parallel& parallel, T* product);
 
 }  // namespace fedplug
 

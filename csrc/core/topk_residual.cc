@@ -6,7 +6,6 @@
 #include <string>
 #include <vector>
 
-#include "core/topk/momentum_delta.h"
 #include "core/topk/refusal.h"
 #include "core/topk/select.h"
 #include "core/topk/sizes.h"
@@ -103,22 +102,6 @@ Status TopKResidual(const T* delta, const T* residual_in, T* residual_out,
   const PlainDelta<T> source(delta);
   return Select<T>({UpdateOf<T>({delta, residual_in, residual_out, n}, source)},
                    k, policy, parallel, values, indices, nullptr, non_finite);
-}
-
-template <typename T>
-Status TopKMomentum(const T* gradient, T momentum, const T* velocity_in,
-                    T* velocity_out, const T* residual_in, T* residual_out,
-                    std::int64_t n, std::int64_t k, NonFinitePolicy policy,
-                    Parallel& parallel, T* values, std::int32_t* indices,
-                    std::int64_t* non_finite) {
-  *non_finite = 0;
-  if (Status status = CheckSizes(n, k); !status.ok()) return status;
-  SimdLevel level;
-  if (Status status = FindSimdLevel(&level); !status.ok()) return status;
-  const topk::MomentumDelta<T> source(gradient, momentum, velocity_in,
-                                      velocity_out, level);
-  return Select<T>({{&source, residual_in, residual_out, n}}, k, policy,
-                   parallel, values, indices, nullptr, non_finite);
 }
 
 template <typename T>
@@ -269,14 +252,6 @@ std::int64_t CountNonFinite(const T* delta, const T* residual, std::int64_t n,
       std::int64_t*);                                                        \
   template std::int64_t CountNonFinite<T>(const T*, const T*, std::int64_t,  \
                                           Parallel&)
-FEDPLUG_INSTANTIATE(float);
-FEDPLUG_INSTANTIATE(double);
-#undef FEDPLUG_INSTANTIATE
-
-#define FEDPLUG_INSTANTIATE(T)                                                 \
-  template Status TopKMomentum<T>(const T*, T, const T*, T*, const T*, T*,     \
-                                  std::int64_t, std::int64_t, NonFinitePolicy, \
-                                  Parallel&, T*, std::int32_t*, std::int64_t*)
 FEDPLUG_INSTANTIATE(float);
 FEDPLUG_INSTANTIATE(double);
 #undef FEDPLUG_INSTANTIATE

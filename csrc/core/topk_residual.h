@@ -63,30 +63,6 @@ Status TopKResidual(const T* delta, const T* residual_in, T* residual_out,
                     Parallel& parallel, T* values, std::int32_t* indices,
                     std::int64_t* non_finite);
 
-// Momentum correction and factor masking (Lin et al., "Deep Gradient
-// Compression", ICLR 2018, sections 3.1 and 3.2), in one pass:
-//   velocity_out = momentum * velocity_in + gradient
-//   a = residual_in + velocity_out
-// Selects the k entries of a with the largest magnitude; residual_out is a and
-// velocity_out the velocity, both with +0 at selected entries. If a sum is not
-// finite, kDrop makes both +0 there; kError leaves in-place arrays unchanged,
-// another residual_out equal to residual_in, and another velocity_out
-// unspecified.
-//
-// REQUIRES: as TopKResidual, but residual_in is not null; velocity_in ==
-//           velocity_out or the two do not overlap; apart from that no two
-//           arrays overlap; T is float or double
-// SHAPE:    gradient[n], velocity_in[n], velocity_out[n], residual_in[n],
-//           residual_out[n], values[min(k, n)], indices[min(k, n)]
-// COST:     as TopKResidual, and reads and writes the velocity; "in place" is
-//           where either array is
-template <typename T>
-Status TopKMomentum(const T* gradient, T momentum, const T* velocity_in,
-                    T* velocity_out, const T* residual_in, T* residual_out,
-                    std::int64_t n, std::int64_t k, NonFinitePolicy policy,
-                    Parallel& parallel, T* values, std::int32_t* indices,
-                    std::int64_t* non_finite);
-
 // One tensor of a list, as the arguments of TopKResidual.
 template <typename T>
 struct TensorUpdate {

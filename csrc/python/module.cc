@@ -7,7 +7,6 @@ namespace fedplug::python {
 
 void RegisterTopKResidual(pybind11::module_& module);
 void RegisterChunkedTopKResidual(pybind11::module_& module);
-void RegisterThresholdResidual(pybind11::module_& module);
 void RegisterGatherSum(pybind11::module_& module);
 void RegisterScatterDecode(pybind11::module_& module);
 void RegisterIndexCode(pybind11::module_& module);
@@ -17,7 +16,6 @@ void RegisterSymbolCode(pybind11::module_& module);
 void RegisterRandomIndices(pybind11::module_& module);
 void RegisterRandomNumbers(pybind11::module_& module);
 void RegisterValueCode(pybind11::module_& module);
-void RegisterRotatedCode(pybind11::module_& module);
 void RegisterLowRank(pybind11::module_& module);
 void RegisterAllFinite(pybind11::module_& module);
 void RegisterContainer(pybind11::module_& module);
@@ -32,7 +30,6 @@ PYBIND11_MODULE(_kernels, module) {
   module.attr("built_from") = FEDPLUG_BUILT_FROM;
   fedplug::python::RegisterTopKResidual(module);
   fedplug::python::RegisterChunkedTopKResidual(module);
-  fedplug::python::RegisterThresholdResidual(module);
   fedplug::python::RegisterGatherSum(module);
   fedplug::python::RegisterScatterDecode(module);
   fedplug::python::RegisterIndexCode(module);
@@ -42,7 +39,6 @@ PYBIND11_MODULE(_kernels, module) {
   fedplug::python::RegisterRandomIndices(module);
   fedplug::python::RegisterRandomNumbers(module);
   fedplug::python::RegisterValueCode(module);
-  fedplug::python::RegisterRotatedCode(module);
   fedplug::python::RegisterLowRank(module);
   fedplug::python::RegisterAllFinite(module);
   fedplug::python::RegisterContainer(module);

@@ -1,4 +1,4 @@
-// Top-k for NumPy arrays: one tensor, lists, momentum.
+// Top-k for NumPy arrays: one tensor and lists.
 #include <pybind11/stl.h>
 
 #include <algorithm>
@@ -114,49 +114,6 @@ py::tuple TopK(const py::object& delta_object, const py::object& residual,
     require_disjoint(update.residual.out, "residual_out");
   }
   Select(update, k, drop, &entries);
-  return py::make_tuple(entries.values.array, entries.indices);
-}
-
-py::tuple Momentum(const py::object& gradient_object, double momentum,
-                   const py::object& velocity_object,
-                   const py::object& residual_object, std::int64_t k, bool drop,
-                   const py::object& velocity_out,
-                   const py::object& residual_out) {
-  const Flat gradient = WideFloatArray(gradient_object, "gradient");
-  if (velocity_object.is_none() || residual_object.is_none()) {
-    ThrowArgumentError(
-        "velocity and residual must be arrays, not None; begin with zeros");
-  }
-  ResidualUpdate velocity =
-      CheckResidual(gradient, "gradient", velocity_object, "velocity",
-                    velocity_out, "velocity_out");
-  ResidualUpdate residual =
-      CheckResidual(gradient, "gradient", residual_object, "residual",
-                    residual_out, "residual_out");
-  RequireDisjoint(*velocity.in, "velocity", *residual.in, "residual");
-  RequireDisjoint(*velocity.in, "velocity", residual.out, "residual_out");
-  RequireDisjoint(velocity.out, "velocity_out", *residual.in, "residual");
-  RequireDisjoint(velocity.out, "velocity_out", residual.out, "residual_out");
-  RequireSimdLevel();
-  const std::int64_t n = gradient.size;
-  Entries entries(gradient, Chosen(k, n));
-  std::int32_t* const index = entries.indices.mutable_data();
-  Parallel& threads = Threads();
-  std::int64_t non_finite = 0;
-  Status status;
-  WithWideFloatType(gradient.dtype, [&](auto zero) {
-    using T = decltype(zero);
-    const T* const u = velocity.Read<T>();
-    const T* const v = residual.Read<T>();
-    T* const new_u = velocity.out.Write<T>();
-    T* const new_v = residual.out.Write<T>();
-    T* const value = entries.values.Write<T>();
-    const WithoutGil released;
-    status = TopKMomentum(gradient.Read<T>(), static_cast<T>(momentum), u,
-                          new_u, v, new_v, n, k, PolicyOf(drop), threads, value,
-                          index, &non_finite);
-  });
-  ThrowUnlessOk(status, non_finite);
   return py::make_tuple(entries.values.array, entries.indices);
 }
 
@@ -308,10 +265,6 @@ void RegisterTopKResidual(py::module_& module) {
   module.def("grouped_topk_residual", &GroupedTopK, py::arg("deltas"),
              py::arg("residuals"), py::arg("ks"), py::arg("shared"),
              py::arg("drop"), py::arg("out"), py::arg("residuals_out"));
-  module.def("topk_momentum", &Momentum, py::arg("gradient"),
-             py::arg("momentum"), py::arg("velocity"), py::arg("residual"),
-             py::arg("k"), py::arg("drop"), py::arg("velocity_out"),
-             py::arg("residual_out"));
   module.def("count_nonfinite", &Count, py::arg("delta"), py::arg("residual"));
 }
 

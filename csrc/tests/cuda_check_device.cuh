@@ -14,7 +14,6 @@
 #include "tests/cuda_check_banded_cases.h"
 #include "tests/cuda_check_cases.h"
 #include "tests/cuda_check_list_cases.h"
-#include "tests/cuda_check_rotated_cases.h"
 #include "tests/cuda_check_scatter_cases.h"
 #include "tests/cuda_check_value_cases.h"
 
@@ -203,39 +202,6 @@ class Gpu {
     const DeviceArray<Out> out(static_cast<std::size_t>(count));
     Check(cuda::DecodeValues<T>(bytes.data(), count, code, factor, out.data(),
                                 nullptr));
-    return out.ToVector();
-  }
-
-  template <typename T>
-  std::vector<std::uint8_t> EncodeRotated(const std::vector<T>& values,
-                                          const RotatedCode& code,
-                                          std::uint32_t* checksum) {
-    const auto count = static_cast<std::int64_t>(values.size());
-    const DeviceArray<T> from(values);
-    const DeviceArray<std::uint8_t> data(
-        static_cast<std::size_t>(RotatedCodeBytes(code, count, sizeof(T))),
-        /*shift=*/1);
-    const DeviceArray<std::byte> workspace(
-        cuda::EncodeRotatedWorkspaceBytes(code, count, sizeof(T)));
-    const DeviceArray<std::uint32_t> found(1);
-    Check(cuda::EncodeRotated<T>(from.data(), count, code, workspace.data(),
-                                 workspace.Bytes(), data.data(), found.data(),
-                                 nullptr));
-    *checksum = found.ToVector()[0];
-    return data.ToVector();
-  }
-
-  template <typename T, typename Out>
-  std::vector<Out> DecodeRotated(const std::vector<std::uint8_t>& data,
-                                 std::int64_t count, const RotatedCode& code,
-                                 double factor) {
-    const DeviceArray<std::uint8_t> bytes(data, /*shift=*/1);
-    const DeviceArray<std::byte> workspace(
-        cuda::DecodeRotatedWorkspaceBytes(code, count, sizeof(T)));
-    const DeviceArray<Out> out(static_cast<std::size_t>(count));
-    Check(cuda::DecodeRotated<T>(bytes.data(), count, code, factor,
-                                 workspace.data(), workspace.Bytes(),
-                                 out.data(), nullptr));
     return out.ToVector();
   }
 

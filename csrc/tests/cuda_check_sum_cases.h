@@ -1,5 +1,5 @@
-// Test cases of what begins with a scaled sum: selections from chunks and of
-// what reaches a threshold, compared with the core; and of entries of a list.
+// Test cases of selections from chunks of a scaled sum, compared with the core,
+// and of entries of a list.
 #ifndef FEDPLUG_TESTS_CUDA_CHECK_SUM_CASES_H_
 #define FEDPLUG_TESTS_CUDA_CHECK_SUM_CASES_H_
 
@@ -8,7 +8,6 @@
 #include <vector>
 
 #include "core/chunked_topk_residual.h"
-#include "core/threshold_residual.h"
 #include "cuda/chunked_topk_residual.h"
 #include "cuda/entries.h"
 #include "cuda/scaled_sum.h"
@@ -81,63 +80,6 @@ void ChunksEqualTheCore() {
       const auto delta = RandomVector<T>(row.n, fill, random);
       ExpectChunksOfTheCore(delta, RandomVector<T>(row.n, fill, random), row.k,
                             row.chunk, FromFloat<T>(0.95f));
-    }
-  }
-}
-
-template <typename T>
-void ExpectThresholdOfTheCore(const std::vector<T>& delta,
-                              const std::vector<T>& residual, T threshold) {
-  const auto n = static_cast<std::int64_t>(delta.size());
-  SumSelection<T> expected = {{}, {}, std::vector<T>(delta.size()), 0};
-  Serial serial;
-  ThresholdSelection<T> selection;
-  const Status status =
-      selection.Run(delta.data(), residual.data(), expected.residual.data(), n,
-                    threshold, serial, &expected.non_finite);
-  if (status.ok()) {
-    expected.values.resize(static_cast<std::size_t>(selection.count()));
-    expected.indices.resize(expected.values.size());
-    selection.Write(serial, expected.values.data(), expected.indices.data());
-  }
-
-  const DeviceArray<T> x(delta);
-  const DeviceArray<T> before(residual);
-  const DeviceArray<T> after(delta.size());
-  const DeviceArray<cuda::NonFiniteCount> non_finite(1);
-  const std::size_t tiles = std::max<std::size_t>(
-      1, (delta.size() + cuda::kCountedTile - 1) / cuda::kCountedTile);
-  const DeviceArray<std::uint32_t> counts(tiles);
-  Check(cuda::QueueScaledSum<T>(
-      {x.data(), before.data(), after.data(), n, T{1}}, threshold,
-      counts.data(), non_finite.data(), nullptr));
-  std::vector<std::uint32_t> sums = {0};
-  for (const std::uint32_t count : counts.ToVector()) {
-    sums.push_back(sums.back() + count);
-  }
-  const DeviceArray<T> values(sums.back());
-  const DeviceArray<std::int32_t> indices(sums.back());
-  const DeviceArray<std::uint32_t> befores(sums);
-  Check(cuda::QueueTakeAbove(after.data(), n, threshold, befores.data(),
-                             values.data(), indices.data(), nullptr));
-  ExpectEqual({values.ToVector(), indices.ToVector(), after.ToVector(),
-               std::int64_t{non_finite.ToVector()[0].count}},
-              expected);
-}
-
-template <typename T>
-void ThresholdsEqualTheCore() {
-  Random random(8);
-  for (const std::int64_t n : {0, 1, 33, 8193, 20000}) {
-    for (const Fill fill : {Fill::kNormal, Fill::kFewLevels, Fill::kZeros,
-                            Fill::kDenormal, Fill::kAnyBits}) {
-      for (const float threshold : {0.0f, 2.0f, 1e30f}) {
-        SCOPED_TRACE("n " + std::to_string(n) + ", threshold " +
-                     std::to_string(threshold));
-        const auto delta = RandomVector<T>(n, fill, random);
-        ExpectThresholdOfTheCore(delta, RandomVector<T>(n, fill, random),
-                                 FromFloat<T>(threshold));
-      }
     }
   }
 }

@@ -280,45 +280,6 @@ TEST(CudaTimes, PayloadsOfAFixedSize) {
   }
 }
 
-// Both ways, beside a copy of the values.
-TEST(CudaTimes, RotatedValues) {
-  constexpr std::int64_t kCount = 50000000;
-  std::puts(
-      "encode_rotated and decode_rotated, 4 bits, float, us; then a copy");
-  Random random(16);
-  const RotatedCode code = RotatedCodeOf(1 << 20, 4);
-  const DeviceArray<float> values(
-      RandomVector<float>(kCount, Fill::kNormal, random));
-  const DeviceArray<float> out(kCount);
-  const DeviceArray<std::uint8_t> data(
-      static_cast<std::size_t>(RotatedCodeBytes(code, kCount, sizeof(float))));
-  const DeviceArray<std::byte> workspace(
-      cuda::EncodeRotatedWorkspaceBytes(code, kCount, sizeof(float)));
-  const DeviceArray<std::uint32_t> checksum(1);
-  const double encode = MedianMicroseconds(
-      [] {},
-      [&] {
-        Check(cuda::EncodeRotated(values.data(), kCount, code, workspace.data(),
-                                  workspace.Bytes(), data.data(),
-                                  checksum.data(), nullptr));
-      });
-  const double decode =
-      MedianMicroseconds([] {},
-                         [&] {
-                           Check(cuda::DecodeRotated<float>(
-                               data.data(), kCount, code, 1, workspace.data(),
-                               workspace.Bytes(), out.data(), nullptr));
-                         });
-  const double copy = MedianMicroseconds(
-      [] {},
-      [&] {
-        Check(cudaMemcpyAsync(out.data(), values.data(), out.Bytes(),
-                              cudaMemcpyDeviceToDevice));
-      });
-  std::printf("%10lld %9.1f %9.1f %9.1f\n", static_cast<long long>(kCount),
-              encode, decode, copy);
-}
-
 // The code of 8 bits beside a copy of what it becomes.
 TEST(CudaTimes, DecodedValues) {
   constexpr std::int64_t kCount = 50000000;

@@ -9,7 +9,6 @@
 #include "core/base/scratch.h"
 #include "core/base/thread_pool.h"
 #include "core/scatter_decode.h"
-#include "core/threshold_residual.h"
 #include "core/topk_residual.h"
 #include "tests/kernel_inputs.h"
 
@@ -148,33 +147,6 @@ TEST(NoMemory, AListThatFailsLeavesEachResidualOrItsSums) {
     }
   }
   EXPECT_TRUE(found_sums);
-}
-
-TEST(NoMemory, AThresholdThatFailsLeavesTheResidual) {
-  Random random(3);
-  Serial serial;
-  bool failed = true;
-  for (int request = 1; failed; ++request) {
-    const std::int64_t n = 3000000 + SizeOf(request);
-    const auto delta = RandomVector<float>(n, Fill::kNormal, random);
-    const auto before = RandomVector<float>(n, Fill::kNormal, random);
-    auto residual = before;
-    ThresholdSelection<float> selection;
-    Floats values;
-    std::int64_t non_finite;
-    failed = FailsAt(request, [&] {
-      const auto take_memory = [&](std::int64_t count) {
-        values.resize(static_cast<std::size_t>(count));
-      };
-      EXPECT_TRUE(selection
-                      .Run(delta.data(), residual.data(), residual.data(), n,
-                           0.5f, serial, &non_finite, take_memory)
-                      .ok());
-      EXPECT_EQ(selection.count(), static_cast<std::int64_t>(values.size()));
-    });
-    EXPECT_TRUE(!failed || residual == before);
-    EXPECT_TRUE(failed || request > 2);
-  }
 }
 
 // Large enough for a log of what is written over.

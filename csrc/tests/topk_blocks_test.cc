@@ -135,45 +135,6 @@ void ExpectPartitionsAlike() {
   });
 }
 
-// Past the caches where the arrays begin with a line, and elsewhere.
-template <typename T>
-void ExpectMovesAlike() {
-  ForEachBlock<T>([](SimdLevel level, const std::vector<T>& gradient,
-                     const std::vector<T>& residual,
-                     const PivotRange<T>& range) {
-    const auto n = static_cast<std::int64_t>(gradient.size());
-    const std::vector<T> velocity(gradient.rbegin(), gradient.rend());
-    const auto partition = [&](SimdLevel which, std::size_t past_line) {
-      std::vector<T> values(gradient.size() + kSlack);
-      std::vector<std::int32_t> indices(values.size());
-      std::vector<FloatBitsOf<T>> keys(values.size());
-      PartitionCursor<T> cursor{values.data(), indices.data(), keys.data()};
-      alignas(64) std::array<T, topk::kBlock> left;
-      alignas(64) std::array<T, topk::kBlock + 1> room;
-      T* const moved = room.data() + past_line;
-      const FloatBitsOf<T> largest = BlockKernelsFor<T>(which).partition_moved(
-          {gradient.data(), T{0.9f}, velocity.data(), moved}, residual.data(),
-          left.data(), n, 1000, range, &cursor);
-      FenceStreamedStores();
-      std::vector<std::int64_t> all = {OneNaN<T>(largest), cursor.count,
-                                       cursor.in_range};
-      for (std::int64_t j = 0; j < cursor.count; ++j) {
-        all.push_back(OneNaN(cursor.values[j]));
-        all.push_back(cursor.indices[j]);
-      }
-      all.insert(all.end(), keys.begin(), keys.begin() + cursor.in_range);
-      for (std::int64_t i = 0; i < n; ++i) {
-        all.push_back(OneNaN(left[static_cast<std::size_t>(i)]));
-        all.push_back(OneNaN(moved[i]));
-      }
-      return all;
-    };
-    const auto expected = partition(SimdLevel::kBaseline, 0);
-    EXPECT_EQ(partition(level, 0), expected);
-    EXPECT_EQ(partition(level, 1), expected);
-  });
-}
-
 template <typename T>
 void ExpectTakesAlike() {
   ForEachBlock<T>([](SimdLevel level, const std::vector<T>& delta,
@@ -250,11 +211,6 @@ TEST(TopKBlocks, EveryLevelCountsAlike) {
 TEST(TopKBlocks, EveryLevelPartitionsAlike) {
   ExpectPartitionsAlike<float>();
   ExpectPartitionsAlike<double>();
-}
-
-TEST(TopKBlocks, EveryLevelMovesAlike) {
-  ExpectMovesAlike<float>();
-  ExpectMovesAlike<double>();
 }
 
 TEST(TopKBlocks, EveryLevelTakesAlike) {

@@ -38,7 +38,7 @@ class Encoder(Component):
     An encoder with error feedback keeps the residual in its state under ``"residual"``. Then
     ``decode(payload) + residual' == x + residual`` holds bit for bit where the arithmetic is exact (top-k),
     and up to rounding elsewhere. If the configuration lets the residual decay, it is ``share * residual``
-    there. A state with ``"momentum"`` too (`dgc`) adds more to the update. Residuals and memories have the
+    there. A state with ``"momentum"`` too adds more to the update. Residuals and memories have the
     dtype `fedplug.ops.wide_dtype`, which is float32 for a 16-bit tensor: a 16-bit number that grows by equal
     steps soon stops growing.
 

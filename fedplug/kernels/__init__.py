@@ -36,9 +36,8 @@ from fedplug.kernels.finite import all_finite, finite_from_bytes
 from fedplug.kernels.foreign import from_dlpack
 from fedplug.kernels.gather_sum import gather_sum, take_from_sum
 from fedplug.kernels.index_code import decode_indices, encode_indices
-from fedplug.kernels.low_rank import low_rank_matrix, low_rank_residual, matrix_times, sum_and_largest
+from fedplug.kernels.low_rank import low_rank_matrix, low_rank_residual, matrix_times
 from fedplug.kernels.random_numbers import draw_indices, random_uniform, random_words
-from fedplug.kernels.rotated_code import check_rotated, decode_rotated, encode_rotated
 from fedplug.kernels.scatter import scatter_decode, scatter_decode_add
 from fedplug.kernels.sparse_form import (
     frame_entries,
@@ -55,11 +54,9 @@ from fedplug.kernels.symbol_code import (
     unpack_symbols,
 )
 from fedplug.kernels.system import empty, num_threads, simd_level
-from fedplug.kernels.threshold import threshold_residual
 from fedplug.kernels.topk import (
     count_nonfinite,
     grouped_topk_residual,
-    topk_momentum,
     topk_residual,
 )
 from fedplug.kernels.value_code import (
@@ -72,21 +69,18 @@ from fedplug.kernels.value_code import (
 
 __all__ = [
     "all_finite",
-    "check_rotated",
     "check_values",
     "chunked_topk_residual",
     "count_nonfinite",
     "crc32",
     "decode_difference",
     "decode_indices",
-    "decode_rotated",
     "decode_symbols",
     "decode_values",
     "draw_indices",
     "empty",
     "encode_difference",
     "encode_indices",
-    "encode_rotated",
     "encode_symbols",
     "encode_values",
     "encode_values_of_each",
@@ -113,10 +107,7 @@ __all__ = [
     "simd_level",
     "sparse_body",
     "split_sparse_body",
-    "sum_and_largest",
     "take_from_sum",
-    "threshold_residual",
-    "topk_momentum",
     "topk_residual",
     "unframe",
     "unpack_symbols",

@@ -8,7 +8,7 @@ import numpy as np
 
 from fedplug import _kernels
 from fedplug.errors import ArgumentError
-from fedplug.kernels.arguments import real, whole
+from fedplug.kernels.arguments import whole
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -20,7 +20,6 @@ __all__ = [
     "OnNonFinite",
     "count_nonfinite",
     "grouped_topk_residual",
-    "topk_momentum",
     "topk_residual",
 ]
 
@@ -120,54 +119,6 @@ def grouped_topk_residual(
         _drops(on_nonfinite),
         out,
         None if residuals_out is None else list(residuals_out),
-    )
-
-
-def topk_momentum(
-    gradient: NDArray[Any],
-    velocity: NDArray[Any],
-    residual: NDArray[Any],
-    k: int,
-    *,
-    momentum: float,
-    on_nonfinite: OnNonFinite = "error",
-    velocity_out: NDArray[Any] | None = None,
-    residual_out: NDArray[Any] | None = None,
-) -> tuple[NDArray[Any], NDArray[np.int32]]:
-    """Selects with momentum correction and factor masking (Deep Gradient Compression).
-
-    ``velocity = momentum * velocity + gradient``, then ``residual = residual + velocity``, each product and
-    sum rounded once, in one pass. The k entries of the residual with the largest magnitude are selected, and
-    both arrays become +0 there (Lin et al., ICLR 2018, sections 3.1 and 3.2).
-
-    Args:
-        gradient: The update; any shape, n elements, float32 or float64. Not changed.
-        velocity: n elements, the dtype of ``gradient``. Updated in place unless ``velocity_out`` is given.
-        residual: n elements, the dtype of ``gradient``. Updated in place unless ``residual_out`` is given.
-        k: Number of entries to select; 0 or more. More than n means all.
-        momentum: The factor of the old velocity, rounded to the dtype.
-        on_nonfinite: See :func:`topk_residual`; with ``"drop"``, both arrays become +0 where the new residual
-            is not finite.
-        velocity_out: An array for the new velocity; n elements, the dtype of ``gradient``.
-        residual_out: An array for the new residual; n elements, the dtype of ``gradient``.
-
-    Returns:
-        ``(values, indices)``; see :func:`topk_residual`.
-
-    Raises:
-        ArgumentError: An array cannot be used, sizes differ, two arrays share memory, or ``k`` is negative.
-        NonFiniteError: A sum is NaN or infinite, under ``"error"``; ``velocity`` and ``residual`` are
-            unchanged.
-    """
-    return _kernels.topk_momentum(
-        gradient,
-        real("momentum", momentum),
-        velocity,
-        residual,
-        whole("k", k),
-        _drops(on_nonfinite),
-        velocity_out,
-        residual_out,
     )
 
 

@@ -74,22 +74,20 @@ from fedplug.ops.finite import all_finite, finite_from_bytes
 from fedplug.ops.floats import narrowed, wide_dtype, wide_spec, widened
 from fedplug.ops.gather_sum import gather_sum, take_from_sum
 from fedplug.ops.index_code import decode_indices, encode_indices
-from fedplug.ops.low_rank import low_rank_matrix, low_rank_residual, matrix_times, sum_and_largest
+from fedplug.ops.low_rank import low_rank_matrix, low_rank_residual, matrix_times
 from fedplug.ops.lowering import load_library
 from fedplug.ops.mean_magnitude import mean_magnitude
+from fedplug.ops.orthonormal import orthonormal_columns
 from fedplug.ops.packing import pack, packed_size, unpack
 from fedplug.ops.prng import dither, random_words, round_seed, shared_uniform
 from fedplug.ops.random_indices import draw_indices
-from fedplug.ops.rotated_code import decode_rotated, encode_rotated, rotation_block_size
 from fedplug.ops.scatter import scatter_decode, scatter_decode_add
 from fedplug.ops.serialization import from_bytes, to_bytes
 from fedplug.ops.sparse_form import sparse_body, split_sparse_body
 from fedplug.ops.spec import has_known_shape, is_floating, itemsize, num_elements, spec_of
 from fedplug.ops.statistics import subset_bits, sum_of_squares, symbol_bits
 from fedplug.ops.symbol_code import decode_symbols, encode_symbols
-from fedplug.ops.threshold import threshold_residual
 from fedplug.ops.topk import grouped_topk_residual, topk_residual
-from fedplug.ops.topk_momentum import topk_momentum
 from fedplug.ops.value_code import decode_values, encode_values
 
 __all__ = [
@@ -111,14 +109,12 @@ __all__ = [
     "crc32",
     "cumulative_sum",
     "decode_indices",
-    "decode_rotated",
     "decode_symbols",
     "decode_values",
     "dither",
     "divide_no_nan",
     "draw_indices",
     "encode_indices",
-    "encode_rotated",
     "encode_symbols",
     "encode_values",
     "ensure_shape",
@@ -146,6 +142,7 @@ __all__ = [
     "nonzero",
     "num_elements",
     "of_length",
+    "orthonormal_columns",
     "pack",
     "packed_size",
     "random_words",
@@ -153,7 +150,6 @@ __all__ = [
     "require",
     "require_finite",
     "reshape",
-    "rotation_block_size",
     "round",
     "round_seed",
     "saturate_cast",
@@ -170,15 +166,12 @@ __all__ = [
     "subset_bits",
     "subtract",
     "sum",
-    "sum_and_largest",
     "sum_of_squares",
     "symbol_bits",
     "table_lookup",
     "take",
     "take_from_sum",
-    "threshold_residual",
     "to_bytes",
-    "topk_momentum",
     "topk_residual",
     "transpose",
     "unframe",

@@ -62,16 +62,6 @@ class Backend(Protocol):
     ) -> tuple[list[NDArray[np.uint8]], list[DeviceArray]]:
         """Returns the codes of arrays, on the host, and their residuals; see `fedplug.ops.value_code`."""
 
-    def encode_rotated(
-        self,
-        xs: Sequence[DeviceArray],
-        words: tuple[int, int],
-        levels: Sequence[float],
-        block_sizes: Sequence[int],
-        head: bytes,
-    ) -> list[NDArray[np.uint8]]:
-        """Returns the rotated codes of arrays, on the host; see `fedplug.ops.rotated_code`."""
-
     def write(
         self, out: DeviceArray, values: NDArray[Any] | PackedValues, indices: NDArray[np.int32] | None
     ) -> None:

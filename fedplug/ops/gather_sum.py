@@ -41,7 +41,7 @@ def take_from_sum(delta: Any, residual: Any, indices: Any, *, lowering: str | No
     """Takes the entries of ``a = delta + residual`` at ``indices``.
 
     The new residual is ``a`` with these entries set to zero: scattering the values into it restores ``a`` bit
-    for bit. For denormal numbers see `threshold_residual`.
+    for bit. The compiled op keeps denormal numbers; the reference flushes them to zero, as TensorFlow does.
 
     Args:
         delta: The update; any shape of ``n < 2^31`` elements; float32 or float64.

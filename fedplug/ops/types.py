@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 __all__ = [
-    "AboveThreshold",
     "Array",
     "ArraySpec",
     "ChunkedTopK",
@@ -27,10 +26,8 @@ __all__ = [
     "OnNonFinite",
     "PackedValues",
     "Spec",
-    "SumAndLargest",
     "TakenFromSum",
     "TopK",
-    "TopKMomentum",
     "ValueForm",
 ]
 
@@ -100,40 +97,8 @@ class GroupedTopK(NamedTuple):
     nonfinite: Array
 
 
-class TopKMomentum(NamedTuple):
-    """The result of `fedplug.ops.topk_momentum`.
-
-    Attributes:
-        values: The selected entries. ``[min(k, n)]``, the dtype of ``gradient``.
-        indices: Their flat indices, strictly ascending. ``[min(k, n)]``, int32.
-        velocity: The velocity for the next round. The shape and dtype of ``gradient``.
-        residual: The residual for the next round. The shape and dtype of ``gradient``.
-        nonfinite: Number of NaN and infinite sums that were dropped. Scalar, int64.
-    """
-
-    values: Array
-    indices: Array
-    velocity: Array
-    residual: Array
-    nonfinite: Array
-
-
 class ChunkedTopK(NamedTuple):
     """The result of `fedplug.ops.chunked_topk_residual`.
-
-    Attributes:
-        values: The c selected entries. ``[c]``, the dtype of ``delta``.
-        indices: Their flat indices, strictly ascending. ``[c]``, int32.
-        residual: The residual for the next round. The shape and dtype of ``delta``.
-    """
-
-    values: Array
-    indices: Array
-    residual: Array
-
-
-class AboveThreshold(NamedTuple):
-    """The result of `fedplug.ops.threshold_residual`.
 
     Attributes:
         values: The c selected entries. ``[c]``, the dtype of ``delta``.
@@ -158,18 +123,6 @@ class TakenFromSum(NamedTuple):
     residual: Array
 
 
-class SumAndLargest(NamedTuple):
-    """The result of `fedplug.ops.sum_and_largest`.
-
-    Attributes:
-        sum: ``delta + residual``, with the shape and dtype of both. It need not be finite.
-        largest: The largest magnitude in the sum: 0 if it is empty, NaN if it holds a NaN. Scalar.
-    """
-
-    sum: Array
-    largest: Array
-
-
 class PackedValues(NamedTuple):
     """The values of a payload that a device decodes: the code of a quantizer, which the host has checked.
 
@@ -178,8 +131,8 @@ class PackedValues(NamedTuple):
         size: Number of values.
         dtype: The dtype of the values.
         form: The arguments of `fedplug.ops.decode_values`: ``form``, and ``bits`` and ``block_size`` if the
-            form has them. Or those of `fedplug.ops.decode_rotated`: ``key``, ``levels`` and ``block_size``.
-        largest: The largest magnitude of the values; after a rotation a bound for it.
+            form has them.
+        largest: The largest magnitude of the values.
     """
 
     code: Array

@@ -65,20 +65,6 @@ def fedplug_encoders() -> list[EncoderSpec]:
             executes_on=EXECUTIONS_AND_CUDA,
         ),
         EncoderSpec(
-            name="threshold",
-            target="fedplug.encoders.sparsifiers.threshold:Threshold",
-            summary="the entries of at least some magnitude, with error feedback",
-            examples=("threshold(0.5)",),
-            executes_on=EXECUTIONS_AND_CUDA,
-        ),
-        EncoderSpec(
-            name="dgc",
-            target="fedplug.encoders.sparsifiers.dgc:DGC",
-            summary="the k largest sums of updates with momentum, more of them at first",
-            examples=("dgc(0.3)",),
-            executes_on=EXECUTIONS_AND_CUDA,
-        ),
-        EncoderSpec(
             name="stc",
             target="fedplug.encoders.pipeline.stc:STC",
             summary="signs and mean magnitude of the k largest entries, with error feedback",
@@ -112,21 +98,6 @@ def fedplug_encoders() -> list[EncoderSpec]:
             summary="qsgd with a mean bit width; tensors that need more bits get more",
             examples=("mixed_qsgd(4.5)",),
             wire_id="mixed_qsgd/1",
-            executes_on=EXECUTIONS,
-        ),
-        EncoderSpec(
-            name="eden",
-            target="fedplug.encoders.quantizers.eden:Eden",
-            summary="1 to 8 bits an element after a random rotation",
-            wire_id="eden/1",
-            executes_on=EXECUTIONS_AND_CUDA,
-        ),
-        EncoderSpec(
-            name="powersgd",
-            target="fedplug.encoders.standalone.powersgd:PowerSGD",
-            summary="matrices as products of two thin ones, with error feedback",
-            examples=("powersgd(1, min_ratio=1)",),
-            wire_id="powersgd/1",
             executes_on=EXECUTIONS,
         ),
         EncoderSpec(

@@ -17,7 +17,6 @@ from typing import NamedTuple
 import numpy as np
 
 from fedplug import ops
-from fedplug.encoders.standalone.orthonormal import orthonormal_columns
 from fedplug.encoders.standalone.sharedk import SharedK
 from fedplug.ops.types import Array
 
@@ -68,8 +67,8 @@ class Matrix(NamedTuple):
         """
         of_x, long = self.counts
         x = ops.reshape(sums[:of_x], [-1, self.rank])
-        basis = orthonormal_columns(ops.transpose(ops.reshape(sums[of_x:], [self.rank, long])))
-        return Directions(basis, orthonormal_columns(ops.matrix_times(x, mix)))
+        basis = ops.orthonormal_columns(ops.transpose(ops.reshape(sums[of_x:], [self.rank, long])))
+        return Directions(basis, ops.orthonormal_columns(ops.matrix_times(x, mix)))
 
     def next_sums(self, integers: Array, sums: Array) -> Array:
         """Returns the sums after a round: the newest y replaces the oldest."""
@@ -101,7 +100,7 @@ class Matrix(NamedTuple):
         """Returns ``X B' + p y'``, float32 ``[rows * columns]``, from the values of X and y."""
         of_x = self.counts[0]
         x, y = ops.reshape(values[:of_x], [-1, self.rank]), ops.reshape(values[of_x:], [-1, 1])
-        found = ops.low_rank_matrix(*self._factors(x, given.basis), dtype="float32")
+        found = ops.low_rank_matrix(*self._factors(x, given.basis))
         # Subtracting -y adds p y' over the first product.
         return ops.reshape(ops.low_rank_residual(found, *self._factors(given.probe, -y)), [-1])
 

@@ -196,8 +196,8 @@ class Rounds:
         """Returns the integers of all matrices, and replaces their residuals."""
         integers: list[Array] = []
         for (place, matrix), given in zip(self._matrices.items(), self._directions(message), strict=True):
-            carried, largest = ops.sum_and_largest(updates[place], residuals[place])
-            ops.require_finite(largest, "the update, or its sum with the residual,")
+            carried = ops.add_residual(updates[place], residuals[place])
+            ops.require_finite(carried, "the update, or its sum with the residual,")
             # Sums of products of larger numbers could be infinite.
             carried = ops.clip(carried, -MOST_LARGEST, MOST_LARGEST)
             of_matrix = steps[len(integers) : len(integers) + 2]

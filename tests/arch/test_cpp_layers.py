@@ -30,7 +30,6 @@ MAY_INCLUDE_IN_CORE = {
     "codes/values": VALUES,
     "codes/bounded": VALUES | {"codes/bounded"},
     "codes/codebook": VALUES | {"codes/codebook"},
-    "codes/rotated": {"base", "simd", "codes/rotated"},
     "codes/symbols": {"base", "simd", "codes/symbols", "codes/values"},
     "codes/rans": {"base", "simd", "codes/rans"},
     "codes/indices": {"base", "codes/indices"},

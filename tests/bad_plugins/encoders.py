@@ -285,12 +285,12 @@ class LeavesEntriesOut(Whole):
 
 
 class ClaimsAFixedSize(Pipeline):
-    """Sends as many entries as are large, and claims that all payloads have one size."""
+    """Codes indices in as many bits as they need, and claims that all payloads have one size."""
 
     name: ClassVar[str] = "claims"
 
     def __init__(self):
-        super().__init__(["threshold(0.5)"])
+        super().__init__(["topk(0.3)", "rice"])
 
     def get_config(self):
         return {}

@@ -11,12 +11,8 @@ import os
 import subprocess
 import sys
 
-import numpy as np
 import pytest
 
-import fedplug
-from fedplug import wire
-from fedplug.errors import ConfigError, PayloadError
 from fedplug.registry.resolve import catalog
 from fedplug.registry.specs import EncoderSpec
 
@@ -32,14 +28,12 @@ EXPRESSIONS = [
     "topk(0.5) | gaps",
     "topk(1.0) | float16 | gaps",
     "topk(1.0) | qsgd(8, block_size=1) | rans",
-    "topk(1.0) | eden(1) | rans",
     f"topk(1.0, chunk={WIDEST}) | offsets({WIDEST})",
     "topk(1.0, chunk=2) | offsets(2)",
     "topk(1.0, chunk=4096) | codebook(2) | offsets(4096)",
     "randomk(1.0)",
     "randomk(1.0) | sign | rans | seeded",
     "randomk(1.0) | qsgd(2) | rans | seeded",
-    "threshold(0.5)",
     "qsgd(8)",
     "qsgd(2, block_size=1) | rans",
     "mixed_qsgd(3.5, block_size=1)",
@@ -50,9 +44,6 @@ EXPRESSIONS = [
     "codebook(8)",
     "bounded(0.00004) | rans",
     "bfloat16",
-    "eden(1)",
-    "eden(8) | rans",
-    "powersgd(256, min_ratio=1)",
     "sharedk(1.0, clients=1, bits=24)",
     "countsketch(1.0, rows=15)",
 ]
@@ -174,14 +165,3 @@ def test_every_wire_id_is_measured(costs):
         entry.spec for entry in catalog().entries if entry.builtin and isinstance(entry.spec, EncoderSpec)
     ]
     assert {spec.wire_id for spec in specs if spec.wire_id} - {"rice/1"} <= measured
-
-
-def test_a_product_of_two_matrices_of_a_large_rank_is_refused():
-    assert fedplug.encoder("powersgd(256)")
-    with pytest.raises(ConfigError, match="powersgd rank is 257"):
-        fedplug.encoder("powersgd(257)")
-    x = np.zeros((1024, 1024), np.float32)
-    body = wire.unframe(fedplug.codec("powersgd(256, min_ratio=1)").encode(x)[0]).body
-    body = (257).to_bytes(4, "little") + body[4:8] + bytes(4 * 257 * 2048)
-    with pytest.raises(PayloadError, match="rank 257"):
-        fedplug.decode(wire.frame(body, "powersgd/1", "float32", x.shape))

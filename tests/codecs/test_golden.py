@@ -20,10 +20,8 @@ EXPRESSIONS = {
     "auto": "auto",
     "budget": "budget('topk(0.3)', 500)",
     "decay": "topk(0.1, decay=0.5)",
-    "dgc": "dgc(0.1)",
     "ef21": "ef21('topk(0.1)')",
     "model": "topk(0.1, scope='model') | qsgd(8)",
-    "powersgd": "powersgd(1)",
     "sign": "sign",
     "sixteen_bits": "qsgd(4)",
 }

@@ -38,8 +38,6 @@ def updates():
         "topk(0.001) | qsgd(4)",
         "topk(0.001) | qsgd(4) | rans",
         "randomk(0.001, error_feedback=True)",
-        "dgc(0.001)",
-        "dgc(0.001) | sign",
     ],
 )
 @pytest.mark.parametrize("turns", [False, True], ids=["in place", "two states take turns"])

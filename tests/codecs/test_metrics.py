@@ -15,8 +15,7 @@ from fedplug.errors import ArgumentError, NonFiniteError
 
 WITH_RESIDUAL = [
     *("topk(0.1)", "topk(0.1) | qsgd(4) | rans | rice", "topk(count=5, chunk=100, decay=0.5)"),
-    *("threshold(1.0)", "stc(0.1)", "sign", "randomk(0.1, error_feedback=True)"),
-    *("dgc(0.1)", "topk(0.05, scope='model')"),
+    *("stc(0.1)", "sign", "randomk(0.1, error_feedback=True)", "topk(0.05, scope='model')"),
 ]
 WITHOUT = ["qsgd(3)", "float16", "randomk(0.1)", "qsgd(2) | rans", "topk(0.1, error_feedback=False) | sign"]
 SHAPES = {"dense/kernel": (30, 20), "dense/bias": (77,)}

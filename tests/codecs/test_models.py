@@ -235,7 +235,7 @@ def test_a_model_may_be_of_several_floating_dtypes(encoder, dtypes, in_place):
 
 
 def test_a_name_may_be_anything_but_ambiguous():
-    codec = fedplug.codec("dgc(0.1)", min_size=1)
+    codec = fedplug.codec("topk(0.1)", min_size=1)
     arrays = {"": np.ones(9), "a/b": np.ones(9), "ü/é ü": np.ones(9), "codec": np.ones(9)}
     payloads, state = codec.encode_model(arrays)
     assert codec.encode_model(arrays, state)[0].keys() == payloads.keys() == arrays.keys()

@@ -53,7 +53,7 @@ def test_decode_says_which_function_takes_what_it_was_given(payload, advice):
         fedplug.decode(payload)
 
 
-@pytest.mark.parametrize("name", ["topk", "randomk", "dgc"])
+@pytest.mark.parametrize("name", ["topk", "randomk"])
 def test_the_whole_number_one_warns_and_the_fraction_does_not(name, recwarn):
     fedplug.encoder(f"{name}(linear(0.1, 1.0, 5))")
     fedplug.encoder(f"{name}(1.0)")
@@ -67,7 +67,7 @@ def test_the_default_encoder_warns_of_nothing(recwarn):
     assert not recwarn
 
 
-@pytest.mark.parametrize("name", ["topk", "randomk", "dgc"])
+@pytest.mark.parametrize("name", ["topk", "randomk"])
 def test_a_whole_number_is_no_fraction(name):
     with pytest.raises(
         ConfigError, match=rf"{name}\(0\.5\) is 50 % of .* and {name}\(count=50\) is a number"

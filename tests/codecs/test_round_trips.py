@@ -34,9 +34,6 @@ OTHER_THAN_BY_DEFAULT = [
     "topk(linear(0.5, 0.1, 2)) | bfloat16",
     "randomk(0.4, seed=11, error_feedback=True) | qsgd(8, block_size=2, rounding='nearest')",
     "randomk(0.4, seed=11) | qsgd(4)",
-    "dgc(0.2, momentum=0.5, warmup_rounds=2) | qsgd(5)",
-    "threshold(0.7) | qsgd(8) | rans | rice",
-    "threshold(0.7) | sign | gaps",
     "stc(0.1)",
 ]
 

@@ -14,7 +14,7 @@ import fedplug
 
 
 @pytest.mark.parametrize(
-    "expression", ["topk(0.05)", "topk(0.1) | qsgd(4) | rans", "dgc(0.1)", "sign", "qsgd(2)", "randomk(0.1)"]
+    "expression", ["topk(0.05)", "topk(0.1) | qsgd(4) | rans", "sign", "qsgd(2)", "randomk(0.1)"]
 )
 def test_threads_that_share_a_codec_get_the_bits_of_one(expression):
     codec = fedplug.codec(expression)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from pages import ROOT, blocks, printed
 
-ALONE = ("fedplug-mlflow", "fedplug-robust", "fedplug-sketch", "fedplug-tensorboard")
+ALONE = ("fedplug-baselines", "fedplug-mlflow", "fedplug-robust", "fedplug-sketch", "fedplug-tensorboard")
 """The READMEs of these are programs that need nothing else; the tests of other packages run theirs."""
 
 
@@ -16,7 +16,7 @@ def program(package):
 @pytest.mark.needs("tensorflow_federated")
 def test_the_readmes_are_programs(tmp_path):
     parts = [part for package in ALONE for part in program(package)]
-    assert len(parts) == 5
+    assert len(parts) == 6
     printed(parts, tmp_path, warnings="default")
     assert list((tmp_path / "logs/client 7").iterdir())
 

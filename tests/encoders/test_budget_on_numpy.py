@@ -40,7 +40,7 @@ def served(text):
         "topk(0.001)",
         "topk(0.5, scope='model') | qsgd(8)",
         "qsgd(2)",
-        "rules({'*/bias': 'identity', '*': 'dgc(0.01)'})",
+        "rules({'*/bias': 'identity', '*': 'topk(0.01)'})",
     ],
 )
 def test_the_mean_payload_is_within_two_percent_of_the_budget_after_four_rounds(encoder):

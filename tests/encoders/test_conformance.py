@@ -33,12 +33,6 @@ SUITES = {
     "qsgd(5, block_size=16, rounding='nearest')": FAMILY,
     "bfp(5, block_size=16)": {**EVERY_DTYPE, **IN_TFF},
     "bfp(4) | rans": FAMILY,
-    "eden(3)": {**FAMILY, **IN_TFF, "shapes": ((0,), (600,))},
-    "powersgd(1, min_ratio=1)": {
-        **EVERY_DTYPE,
-        **IN_TFF,
-        "shapes": ((), (0,), (7,), (3, 5), (2, 0, 3), (4, 5, 7), (61, 67)),
-    },
     "sharedk(0.3, clients=4)": {
         **FAMILY,
         **IN_TFF,
@@ -56,9 +50,6 @@ SUITES = {
     "topk(0.3, chunk=8)": {**FAMILY, **EXACT},
     "topk(0.3, decay=0.5)": {**FAMILY, **EXACT, "decay": 0.5},
     "randomk(0.3)": FAMILY,
-    "threshold(0.5)": {**FAMILY, **EXACT},
-    # Its layout is that of threshold, which has golden payloads.
-    "dgc(0.3, warmup_rounds=2)": {**FAMILY, "golden": None},
     "stc(0.3)": FAMILY,
     "topk(0.3) | gaps": {**PIPELINE, **EXACT},
     "topk(0.3) | qsgd(8, block_size=16) | rice": {**PIPELINE, **IN_TFF},

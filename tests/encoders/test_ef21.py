@@ -78,7 +78,6 @@ def test_error_feedback_inside_is_switched_off():
     [
         ("ef21('qsgd(4)')", r"unbiased.*use topk\("),
         ("ef21('randomk(0.1)')", "unbiased"),
-        ("ef21('dgc(0.1)')", "a state of its own"),
         ("ef21('ef21(\"topk(0.1)\")')", "a state of its own"),
     ],
 )

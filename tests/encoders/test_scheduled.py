@@ -9,7 +9,6 @@ import tensorflow as tf
 import fedplug
 from fedplug.encoders import Pipeline, TopK
 from fedplug.encoders.quantizers.qsgd import QSGD
-from fedplug.encoders.sparsifiers.dgc import DGC
 from fedplug.errors import ConfigError, UnknownNameError
 from fedplug.ops.lowering import use_lowering
 from fedplug.schedules import Constant, Linear
@@ -35,7 +34,6 @@ def counts(encoder, rounds):
         "topk(linear(0.5, 0.1, 4))",
         "randomk(linear(0.5, 0.1, 4))",
         "stc(linear(0.5, 0.1, 4))",
-        "dgc(linear(0.5, 0.1, 4))",
         "topk(linear(0.5, 0.1, 4), scope='model') | qsgd(4)",
         "topk(step([0.5, 0.4, 0.3, 0.2, 0.1], [1, 2, 3, 4]))",
     ],
@@ -121,10 +119,3 @@ def test_a_schedule_that_leaves_the_range_of_fractions_is_refused(schedule):
         ConfigError, match=r"topk fraction in round \d+ of .* is .*; it must be a number above 0 and"
     ):
         TopK(schedule)
-
-
-def test_the_warm_up_of_dgc_is_a_schedule():
-    warm = DGC("exponential(0.25118864315095796, 0.001, 4)").sparsity.in_each_round(10**6)
-    assert warm == DGC(0.001, warmup_rounds=4).sparsity.in_each_round(10**6)
-    with pytest.raises(ConfigError, match="both warmup_rounds and a schedule"):
-        DGC(Linear(0.1, 0.01, 3), warmup_rounds=2)

@@ -1,4 +1,4 @@
-"""Tests random-k, threshold and STC: the selected entries, the residual, and the bytes sent."""
+"""Tests random-k and STC: the selected entries, the residual, and the bytes sent."""
 
 from __future__ import annotations
 
@@ -15,7 +15,6 @@ import fedplug
 from fedplug.encoders import Pipeline
 from fedplug.encoders.pipeline.stc import STC
 from fedplug.encoders.sparsifiers.randomk import RandomK
-from fedplug.encoders.sparsifiers.threshold import Threshold
 from fedplug.errors import ConfigError
 
 ROUND = tf.constant(3)
@@ -86,15 +85,6 @@ def test_a_randomk_payload_takes_ten_bytes_and_the_values():
 
 
 @settings(deadline=None)
-@given(vectors, st.integers(1, 9))
-def test_threshold_sends_large_entries_and_keeps_the_others(x, value):
-    encoder = Pipeline([Threshold(value)])
-    payload, state = encode(encoder, x)
-    np.testing.assert_array_equal(encoder.decode(payload, spec_of(x)), np.where(np.abs(x) >= value, x, 0))
-    np.testing.assert_array_equal(state["residual"], np.where(np.abs(x) >= value, 0, x))
-
-
-@settings(deadline=None)
 @given(vectors, st.integers(1, 70))
 def test_stc_sends_the_mean_magnitude_of_the_kept_entries_with_their_signs(x, count):
     encoder = STC(count=count)
@@ -106,19 +96,7 @@ def test_stc_sends_the_mean_magnitude_of_the_kept_entries_with_their_signs(x, co
     np.testing.assert_allclose(got, expected, rtol=1e-6)
 
 
-@pytest.mark.parametrize("value", [0, -1, float("nan"), float("inf"), "1", True])
-def test_a_threshold_that_is_no_positive_number_is_refused(value):
-    with pytest.raises(ConfigError, match="it must be a number above 0"):
-        Threshold(value)
-
-
 @pytest.mark.parametrize("name", ["randomk", "stc", "topk"])
 def test_a_fraction_or_a_count_is_asked_for(name):
     with pytest.raises(ConfigError, match="takes either a fraction or a count"):
         fedplug.encoder(name)
-
-
-def test_a_threshold_is_as_exact_as_the_tensor():
-    encoder = Pipeline([Threshold(0.1, error_feedback=False)])
-    payload, _ = encode(encoder, np.array([0.1, np.nextafter(0.1, 0), -0.1]))
-    assert payload["indices"].numpy().tolist() == [0, 2]

@@ -29,8 +29,6 @@ body = kernels.sparse_body(k, code, values.view(np.uint8))
 container = wire.frame(body, "topk/1", "float32", [n])
 matrix, right = x.reshape(100, 500), x[:2000].reshape(500, 4)
 left = kernels.matrix_times(matrix, right)
-codebook = np.array([1.0])
-rotated = kernels.encode_rotated(x, (1, 2), codebook, 1024)
 old, new = x.view(np.uint8), (x * 1.001).view(np.uint8)
 difference = kernels.encode_difference(old, new, 4, 23)
 zeros = lambda: np.zeros_like(x)
@@ -44,20 +42,17 @@ class Exporter:
 
 calls = dict(
     all_finite=lambda: kernels.all_finite(x),
-    check_rotated=lambda: kernels.check_rotated(rotated, n, codebook, 1024),
     check_values=lambda: kernels.check_values(levels, n, "qsgd"),
     chunked_topk_residual=lambda: kernels.chunked_topk_residual(x, zeros(), 2, chunk=16),
     count_nonfinite=lambda: kernels.count_nonfinite(x, x),
     crc32=lambda: kernels.crc32(x),
     decode_difference=lambda: kernels.decode_difference(difference, old, np.empty_like(old), 4, 23),
     decode_indices=lambda: kernels.decode_indices(code, k, n),
-    decode_rotated=lambda: kernels.decode_rotated(rotated, n, (1, 2), codebook, 1024),
     decode_symbols=lambda: kernels.decode_symbols(symbols, levels.size, bits=8),
     decode_values=lambda: kernels.decode_values(levels, n, "qsgd"),
     draw_indices=lambda: kernels.draw_indices(1, k, n),
     encode_difference=lambda: kernels.encode_difference(old, new, 4, 23),
     encode_indices=lambda: kernels.encode_indices(indices, n),
-    encode_rotated=lambda: kernels.encode_rotated(x, (1, 2), codebook, 1024),
     encode_symbols=lambda: kernels.encode_symbols(levels, levels.size, bits=8),
     encode_values=lambda: kernels.encode_values(x, "qsgd"),
     encode_values_of_each=lambda: kernels.encode_values_of_each([x, x], "qsgd"),
@@ -82,10 +77,7 @@ calls = dict(
     scatter_decode_add=lambda: kernels.scatter_decode_add(zeros(), values, indices),
     sparse_body=lambda: kernels.sparse_body(k, code, values.view(np.uint8)),
     split_sparse_body=lambda: kernels.split_sparse_body(body, n),
-    sum_and_largest=lambda: kernels.sum_and_largest(x, zeros()),
     take_from_sum=lambda: kernels.take_from_sum(x, zeros(), indices),
-    threshold_residual=lambda: kernels.threshold_residual(x, zeros(), 1.0),
-    topk_momentum=lambda: kernels.topk_momentum(x, zeros(), zeros(), k, momentum=0.9),
     topk_residual=lambda: kernels.topk_residual(x, zeros(), k),
     unframe=lambda: kernels.unframe(container),
     unpack_symbols=lambda: kernels.unpack_symbols(levels, 2 * levels.size, 4),

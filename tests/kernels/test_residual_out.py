@@ -49,7 +49,6 @@ SELECTIONS = {
     "chunks": lambda delta, residual, **out: kernels.chunked_topk_residual(
         delta, residual, 3, chunk=100, decay=0.75, **out
     ),
-    "threshold": lambda delta, residual, **out: kernels.threshold_residual(delta, residual, 1.25, **out),
 }
 
 
@@ -82,23 +81,6 @@ def test_a_list_elsewhere_is_as_in_place(update, k):
     before = [None if residual is None else read_only(residual) for residual in residuals]
     assert_same(kernels.grouped_topk_residual(deltas, before, k, residuals_out=outs), expected)
     assert_same(outs, in_place)
-
-
-@pytest.mark.parametrize("elsewhere", [("velocity",), ("residual",), ("velocity", "residual")])
-@pytest.mark.parametrize("dtype", [np.float32, np.float64])
-@pytest.mark.parametrize("policy", ["error", "drop"])
-def test_momentum_elsewhere_is_as_in_place(elsewhere, dtype, policy):
-    random = np.random.default_rng(4)
-    gradient, velocity, residual = random.standard_normal((3, 9000)).astype(dtype)
-    state = {"velocity": velocity.copy(), "residual": residual.copy()}
-    expected = kernels.topk_momentum(gradient, k=90, momentum=0.9, on_nonfinite=policy, **state)
-    given = {"velocity": velocity, "residual": residual}
-    outs = {f"{name}_out": np.full(9000, np.nan, dtype) for name in elsewhere}
-    given.update({name: read_only(given[name]) for name in elsewhere})
-    actual = kernels.topk_momentum(gradient, k=90, momentum=0.9, on_nonfinite=policy, **given, **outs)
-    assert_same(actual, expected)
-    for name, new in state.items():
-        np.testing.assert_array_equal(outs.get(f"{name}_out", given[name]), new)
 
 
 def test_the_residual_itself_may_be_where_the_new_one_goes():
@@ -174,12 +156,3 @@ def test_lists_that_do_not_fit_are_refused():
         kernels.grouped_topk_residual(deltas, [None, None], 1)
     with pytest.raises(errors.ArgumentError, match="shares memory with another array of the call"):
         kernels.grouped_topk_residual(deltas, [None, None], 1, residuals_out=[deltas[1][:3], outs[1]])
-
-
-def test_momentum_needs_arrays_and_room_of_their_own():
-    ones = np.ones(8, np.float32)
-    with pytest.raises(errors.ArgumentError, match="must be arrays, not None; begin with zeros"):
-        kernels.topk_momentum(X, ones, None, 1, momentum=0.9, residual_out=ones.copy())
-    new = np.zeros(8, np.float32)
-    with pytest.raises(errors.ArgumentError, match="velocity_out and residual_out share memory"):
-        kernels.topk_momentum(X, ones, ones.copy(), 1, momentum=0.9, velocity_out=new, residual_out=new)

@@ -1,4 +1,4 @@
-"""Selections from lists and with momentum, compared with the plain selection."""
+"""Selections from lists, compared with the plain selection."""
 
 from __future__ import annotations
 

@@ -10,14 +10,13 @@ from fedplug import ops
 from fedplug.errors import ArgumentError, DTypeError
 
 X, ZEROS = np.float32([0.625, -5, 2, 0.5, 3, 1, -1, 4]), np.zeros(8, np.float32)
-BYTES, LEVELS = np.zeros(8, np.uint8), (1.0, 2.0)
+BYTES = np.zeros(8, np.uint8)
 PLACES = np.int32([1, 3])
 
 # name of the argument, and a call with a value for it; `a` makes an array or a tensor.
 WHOLE = {
     "topk_residual, k": lambda a, v: ops.topk_residual(a(X), a(ZEROS), v),
     "grouped_topk_residual, k": lambda a, v: ops.grouped_topk_residual([a(X)], [a(ZEROS)], v),
-    "topk_momentum, k": lambda a, v: ops.topk_momentum(a(X), a(ZEROS), a(ZEROS), v, momentum=0.9),
     "chunked_topk_residual, k": lambda a, v: ops.chunked_topk_residual(a(X), a(ZEROS), v, chunk=4, decay=1),
     "scatter_decode, size": lambda a, v: ops.scatter_decode(v, a(X[:2]), a(PLACES)),
     "encode_indices, size": lambda a, v: ops.encode_indices(a(PLACES), v),
@@ -31,8 +30,6 @@ WHOLE = {
     "encode_symbols, bits": lambda a, v: ops.encode_symbols(a(BYTES), 8, bits=v),
     "decode_symbols, count": lambda a, v: ops.decode_symbols(a(BYTES), v, bits=8),
     "decode_symbols, bits": lambda a, v: ops.decode_symbols(a(BYTES), 7, bits=v),
-    "encode_rotated, block_size": lambda a, v: ops.encode_rotated(a(X), (1, 2), LEVELS, v),
-    "decode_rotated, count": lambda a, v: ops.decode_rotated(a(BYTES), v, (1, 2), LEVELS, 8, dtype="float32"),
     "sparse_body, count": lambda a, v: ops.sparse_body(v, a(BYTES), a(BYTES)),
     "split_sparse_body, size": lambda a, v: ops.split_sparse_body(a(BYTES), v),
     "finite_from_bytes, count": lambda a, v: ops.finite_from_bytes(a(BYTES), v, "float32"),
@@ -180,8 +177,6 @@ def test_bytes_are_never_wrapped():
 @pytest.mark.parametrize("value", ["0.5", None, 1j, True], ids=repr)
 def test_factors_must_be_numbers(kind, value):
     a = KINDS[kind]
-    refuses(DTypeError, lambda: ops.threshold_residual(a(X), a(ZEROS), value), "threshold")
-    refuses(DTypeError, lambda: ops.topk_momentum(a(X), a(ZEROS), a(ZEROS), 1, momentum=value), "momentum")
     refuses(DTypeError, lambda: ops.encode_values(a(X), "bounded", relative=value), "relative")
 
 

@@ -15,17 +15,14 @@ BETWEEN_FLOATS = {
     "topk_residual": lambda x: ops.topk_residual(x, x, 2).values,
     "the residual of topk_residual": lambda x: ops.topk_residual(x, x, 2).residual,
     "grouped_topk_residual": lambda x: ops.grouped_topk_residual([x], [x], 2).values,
-    "topk_momentum": lambda x: ops.topk_momentum(x, x, x, 2, momentum=0.9).values,
     "chunked_topk_residual": lambda x: ops.chunked_topk_residual(x, x, 1, chunk=2, decay=1.0).values,
-    "threshold_residual": lambda x: ops.threshold_residual(x, x, 1.0).values,
     "gather_sum": lambda x: ops.gather_sum(x, x, PLACES),
     "take_from_sum": lambda x: ops.take_from_sum(x, x, PLACES).values,
     "scatter_decode": lambda x: ops.scatter_decode(9, tf.reshape(x, [-1])[:2], PLACES),
     "scatter_decode_add": lambda x: ops.scatter_decode_add(x, FLAT[:2], PLACES),
     "the weights of scatter_decode": lambda x: ops.scatter_decode(9, FLAT[:2], PLACES, [0, 2], x[0, :1]),
-    "sum_and_largest": lambda x: ops.sum_and_largest(x, x).sum,
     "matrix_times": lambda x: ops.matrix_times(x, X),
-    "low_rank_matrix": lambda x: ops.low_rank_matrix(x, X, dtype=tf.float32),
+    "low_rank_matrix": lambda x: ops.low_rank_matrix(x, X),
     "low_rank_residual": lambda x: ops.low_rank_residual(X, x, X),
 }
 

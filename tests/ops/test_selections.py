@@ -1,8 +1,6 @@
-"""The ops for top-k within chunks and for a threshold give the bits of their references."""
+"""The op for top-k within chunks gives the bits of its reference."""
 
 from __future__ import annotations
-
-import functools
 
 import numpy as np
 import pytest
@@ -11,12 +9,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fedplug import ops
-
-SELECTIONS = {
-    "chunks": functools.partial(ops.chunked_topk_residual, k=1, chunk=2, decay=1),
-    "threshold": functools.partial(ops.threshold_residual, threshold=1),
-}
-selections = pytest.mark.parametrize("select", SELECTIONS.values(), ids=SELECTIONS.keys())
 
 
 @pytest.fixture(scope="session")
@@ -31,17 +23,13 @@ def dtype(wide_dtype):
     k=st.sampled_from([-1, 0, 1, 5, 70]),
     chunk=st.sampled_from([1, 8, 64, 299, 1000]),
     decay=st.sampled_from([0.0, 0.5, 0.95, 1.0, 1.5]),
-    threshold=st.sampled_from([-1, 0, 0.5, 1, 2, 1e9, np.nan]),
     bad=st.sampled_from([0, np.nan, np.inf]),
 )
-def test_op_and_reference_give_the_same_bits(agree, as_dtype, seed, size, k, chunk, decay, threshold, bad):
+def test_op_and_reference_give_the_same_bits(agree, as_dtype, seed, size, k, chunk, decay, bad):
     random = np.random.default_rng(seed)
-    delta, residual, decay, threshold = as_dtype(
-        *random.integers(-3, 4, (2, size)) / 2, np.float64(decay), np.float64(threshold)
-    )
+    delta, residual, decay = as_dtype(*random.integers(-3, 4, (2, size)) / 2, np.float64(decay))
     delta[:1] += delta.dtype.type(bad)
     agree(ops.chunked_topk_residual, delta, residual, k, chunk=chunk, decay=decay)
-    agree(ops.threshold_residual, delta, residual, threshold)
 
 
 def test_a_matrix_keeps_its_shape_and_a_short_last_chunk_sends_all_it_has(lowering, dtype):
@@ -53,38 +41,26 @@ def test_a_matrix_keeps_its_shape_and_a_short_last_chunk_sends_all_it_has(loweri
     assert got.residual.numpy().tolist() == [[0, 0, 2], [0, 0, 1], [0, 0, 0]]
 
 
-def test_a_matrix_keeps_its_shape_and_its_entries_are_those_that_reach(lowering, dtype):
-    delta = tf.constant([[3, -1], [0, -4]], dtype)
-    got = ops.threshold_residual(delta, tf.ones_like(delta), 3, lowering=lowering)
-    assert got.values.numpy().tolist() == [4, -3]
-    assert got.indices.numpy().tolist() == [0, 3]
-    assert got.residual.numpy().tolist() == [[0, 0], [1, 0]]
-
-
 def test_a_denormal_is_an_entry_like_any_other(as_dtype, denormal):
-    delta, residual, zero, one = as_dtype(np.array([denormal, 0]), np.zeros(2), np.float64(0), np.float64(1))
-    for got in (
-        ops.chunked_topk_residual(delta, residual, 1, chunk=2, decay=one, lowering="fused"),
-        ops.threshold_residual(delta, residual, zero, lowering="fused"),
-    ):
-        assert got.indices.numpy().tolist() == [0]
+    delta, residual, one = as_dtype(np.array([denormal, 0]), np.zeros(2), np.float64(1))
+    got = ops.chunked_topk_residual(delta, residual, 1, chunk=2, decay=one, lowering="fused")
+    assert got.indices.numpy().tolist() == [0]
 
 
-@selections
-def test_arguments_of_the_wrong_kind_are_refused_while_building(lowering, select):
-    with pytest.raises(TypeError, match="delta must be float32 or float64"):
-        select([1], [1], lowering=lowering)
-    with pytest.raises(ValueError, match="must be equal"):
-        select([1.0], [1.0, 2.0], lowering=lowering)
-    with pytest.raises(ValueError, match="chunk is 0"):
-        ops.chunked_topk_residual([1.0], [1.0], 1, chunk=0, decay=1.0, lowering=lowering)
+def test_arguments_of_the_wrong_kind_are_refused_while_building(lowering):
+    for error, message, delta, residual, chunk in [
+        (TypeError, "delta must be float32 or float64", [1], [1], 2),
+        (ValueError, "must be equal", [1.0], [1.0, 2.0], 2),
+        (ValueError, "chunk is 0", [1.0], [1.0], 0),
+    ]:
+        with pytest.raises(error, match=message):
+            ops.chunked_topk_residual(delta, residual, 1, chunk=chunk, decay=1.0, lowering=lowering)
 
 
-@selections
-def test_it_works_in_a_graph_with_shapes_known_only_when_run(lowering, select):
+def test_it_works_in_a_graph_with_shapes_known_only_when_run(lowering):
     @tf.function(input_signature=[tf.TensorSpec(None), tf.TensorSpec(None)], autograph=False)
     def split(delta, residual):
-        return select(delta, residual, lowering=lowering)
+        return ops.chunked_topk_residual(delta, residual, 1, chunk=2, decay=1.0, lowering=lowering)
 
     assert split(tf.constant([[2.0], [0.5]]), tf.zeros([2, 1])).residual.numpy().tolist() == [[0], [0.5]]
     with pytest.raises(tf.errors.InvalidArgumentError):

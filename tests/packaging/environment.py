@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pythons
 
-SOURCES = (".", "plugins/fedplug-sketch")
+SOURCES = (".", "plugins/fedplug-baselines", "plugins/fedplug-sketch")
 NO_PYTHON = 3
 
 

@@ -23,7 +23,6 @@ def test_whole_numbers(number):
     for made, expected in [
         (fedplug.encoder("topk", count=number(5), chunk=number(8)), "topk(count=5, chunk=8)"),
         (fedplug.encoder("qsgd", bits=number(4), block_size=number(64)), "qsgd(4, block_size=64)"),
-        (fedplug.encoder("dgc", fraction=0.5, warmup_rounds=number(3)), "dgc(0.5, warmup_rounds=3)"),
         (fedplug.encoder("countsketch", fraction=0.5, rows=number(3)), "countsketch(0.5, rows=3)"),
         (fedplug.encoder("budget", encoder="qsgd(4)", bytes_per_client=number(90)), "budget('qsgd(4)', 90)"),
         (fedplug.encoder(rules), "rules([{'encoder': 'sign', 'min_elements': 3}])"),
@@ -45,7 +44,7 @@ def test_real_numbers(number):
         ("topk", "fraction"),
         ("topk", "decay"),
         ("auto", "participation"),
-        ("threshold", "value"),
+        ("bounded", "rel"),
         ("countsketch", "fraction"),
     ]:
         rest = {"count": 3} if argument == "decay" else {}

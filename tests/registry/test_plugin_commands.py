@@ -55,7 +55,7 @@ def test_list_and_show_report_where_an_encoder_executes(capsys):
     assert main(["plugins", "list"]) == 0
     lines = capsys.readouterr().out.splitlines()
     told = {line.split()[1]: line.partition(" (")[2] for line in lines if "encoder " in line}
-    assert [told[name] for name in ("acme", "topk", "powersgd")] == [
+    assert [told[name] for name in ("acme", "topk", "identity")] == [
         "TensorFlow only)",
         "also on CUDA devices)",
         "",

@@ -110,9 +110,9 @@ class ColumnSums {
     for (int s = 0; s < products_.stretches(); ++s) {
       const std::int64_t at =
           (first + halving.Offset(depth, s)) * columns_ + column;
-      products_.Scaled(a_ + at, halving.Present(depth, s, first, rows) * width,
-                       halving.size(0) * columns_ - at, rows * width,
-                       x + s * kPiece);
+      Products<T>::Padded(a_ + at,
+                          halving.Present(depth, s, first, rows) * width,
+                          rows * width, x + s * kPiece);
     }
     for (std::int64_t j = 0; j < products_.vectors(); ++j) {
       for (std::int64_t i = 0; i < rows; ++i) {

@@ -1,20 +1,11 @@
 #include "core/matrix/matrix_loops.h"
 
 #include <algorithm>
-#include <cstring>
-#include <type_traits>
 
-#include "core/base/float_bits.h"
 #include "core/simd/loops.h"
 
 namespace fedplug::matrix {
 namespace {
-
-template <typename T>
-FEDPLUG_ALWAYS_INLINE void DivideLoop(const T* x, std::int64_t n, T divisor,
-                                      T* y) {
-  for (std::int64_t i = 0; i < n; ++i) y[i] = x[i] / divisor;
-}
 
 // Product i of 2^kDepth stretches, the first of which is `stretch`.
 template <int kDepth, typename Product>
@@ -93,33 +84,11 @@ FEDPLUG_ALWAYS_INLINE void OuterLoop(const T* p, const T* q,
 }
 
 template <typename T>
-FEDPLUG_ALWAYS_INLINE void TimesScaleLoop(T scale, T largest, std::int64_t n,
-                                          T* x) {
+FEDPLUG_ALWAYS_INLINE void LimitLoop(T largest, std::int64_t n, T* x) {
   for (std::int64_t i = 0; i < n; ++i) {
-    T value = x[i] * scale;
-    value = value > largest ? largest : value;
+    const T value = x[i] > largest ? largest : x[i];
     x[i] = value < -largest ? -largest : value;
   }
-}
-
-// As signed integers, which every instruction set can compare: a key has no
-// sign bit.
-template <typename T>
-using SignedBits = std::make_signed_t<FloatBitsOf<T>>;
-
-template <typename T>
-FEDPLUG_ALWAYS_INLINE T AddAndFindLargestLoop(const T* x, const T* y,
-                                              std::int64_t n, T* sums) {
-  SignedBits<T> largest = 0;
-  for (std::int64_t i = 0; i < n; ++i) {
-    const T sum = x[i] + y[i];
-    const auto key = static_cast<SignedBits<T>>(MagnitudeKey(sum));
-    largest = key > largest ? key : largest;
-    sums[i] = sum;
-  }
-  T magnitude;
-  std::memcpy(&magnitude, &largest, sizeof(magnitude));
-  return magnitude;
 }
 
 template <typename T>
@@ -135,7 +104,6 @@ MatrixLoops<T> MatrixLoopsFor(SimdLevel level) {
 #if FEDPLUG_SIMD_X86
   if (level != SimdLevel::kBaseline) {
     return {
-        Avx2<DivideLoop<T>>,
         {Avx2<NumbersLoop<0, T>>, Avx2<NumbersLoop<1, T>>,
          Avx2<NumbersLoop<2, T>>, Avx2<NumbersLoop<3, T>>},
         {Avx2<VectorsLoop<0, T>>, Avx2<VectorsLoop<1, T>>,
@@ -147,12 +115,12 @@ MatrixLoops<T> MatrixLoopsFor(SimdLevel level) {
          Avx2<OuterLoop<3, false, T>>, Avx2<OuterLoop<4, false, T>>},
         {nullptr, Avx2<OuterLoop<1, true, T>>, Avx2<OuterLoop<2, true, T>>,
          Avx2<OuterLoop<3, true, T>>, Avx2<OuterLoop<4, true, T>>},
-        Avx2<TimesScaleLoop<T>>};
+        Avx2<LimitLoop<T>>,
+        Avx2<SubtractLoop<T>>};
   }
 #endif
   static_cast<void>(level);
-  return {Baseline<DivideLoop<T>>,
-          {Baseline<NumbersLoop<0, T>>, Baseline<NumbersLoop<1, T>>,
+  return {{Baseline<NumbersLoop<0, T>>, Baseline<NumbersLoop<1, T>>,
            Baseline<NumbersLoop<2, T>>, Baseline<NumbersLoop<3, T>>},
           {Baseline<VectorsLoop<0, T>>, Baseline<VectorsLoop<1, T>>,
            Baseline<VectorsLoop<2, T>>, Baseline<VectorsLoop<3, T>>},
@@ -165,23 +133,11 @@ MatrixLoops<T> MatrixLoopsFor(SimdLevel level) {
           {nullptr, Baseline<OuterLoop<1, true, T>>,
            Baseline<OuterLoop<2, true, T>>, Baseline<OuterLoop<3, true, T>>,
            Baseline<OuterLoop<4, true, T>>},
-          Baseline<TimesScaleLoop<T>>};
-}
-
-template <typename T>
-ElementLoops<T> ElementLoopsFor(SimdLevel level) {
-#if FEDPLUG_SIMD_X86
-  if (level != SimdLevel::kBaseline) {
-    return {Avx2<AddAndFindLargestLoop<T>>, Avx2<SubtractLoop<T>>};
-  }
-#endif
-  static_cast<void>(level);
-  return {Baseline<AddAndFindLargestLoop<T>>, Baseline<SubtractLoop<T>>};
+          Baseline<LimitLoop<T>>,
+          Baseline<SubtractLoop<T>>};
 }
 
 template MatrixLoops<float> MatrixLoopsFor(SimdLevel);
 template MatrixLoops<double> MatrixLoopsFor(SimdLevel);
-template ElementLoops<float> ElementLoopsFor(SimdLevel);
-template ElementLoops<double> ElementLoopsFor(SimdLevel);
 
 }  // namespace fedplug::matrix

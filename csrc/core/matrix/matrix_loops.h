@@ -25,9 +25,6 @@ inline constexpr int kRanksAtOnce = 4;
 // T is float or double.
 template <typename T>
 struct MatrixLoops {
-  // y = x / divisor; y may be x.
-  void (*divide)(const T* x, std::int64_t n, T divisor, T* y);
-
   // sums = the products of x and y in the stretches 0, 1 ... 2^depth - 1, each
   // `x_stride` (`y_stride`) after the one before, added up as a balanced tree;
   // by depth. `y` has a number for each stretch, or for each product; then the
@@ -52,15 +49,9 @@ struct MatrixLoops {
   Outer* outer[kRanksAtOnce + 1];
   Outer* add_outer[kRanksAtOnce + 1];
 
-  // x = x * scale, at most `largest` in magnitude; NaN stays.
-  void (*times_scale)(T scale, T largest, std::int64_t n, T* x);
-};
+  // x is limited to `largest` in magnitude; NaN stays.
+  void (*limit)(T largest, std::int64_t n, T* x);
 
-// T is float or double.
-template <typename T>
-struct ElementLoops {
-  // sums = x + y, which may be one of the two; returns the largest magnitude.
-  T (*add_and_find_largest)(const T* x, const T* y, std::int64_t n, T* sums);
   // differences = x - y, which may be one of the two.
   void (*subtract)(const T* x, const T* y, std::int64_t n, T* differences);
 };
@@ -68,8 +59,6 @@ struct ElementLoops {
 // REQUIRES: IsSupported(level)
 template <typename T>
 MatrixLoops<T> MatrixLoopsFor(SimdLevel level);
-template <typename T>
-ElementLoops<T> ElementLoopsFor(SimdLevel level);
 
 }  // namespace fedplug::matrix
 

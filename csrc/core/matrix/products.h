@@ -30,11 +30,8 @@ template <typename T>
 class Products {
  public:
   // Leaves are the entries of level `depth` of sums of kLeaf terms.
-  Products(std::int64_t terms, int depth, T scale, SimdLevel level)
-      : halving_(terms),
-        depth_(depth),
-        scale_(scale),
-        loops_(MatrixLoopsFor<T>(level)) {}
+  Products(std::int64_t terms, int depth, SimdLevel level)
+      : halving_(terms), depth_(depth), loops_(MatrixLoopsFor<T>(level)) {}
 
   const Halving& halving() const { return halving_; }
   const MatrixLoops<T>& loops() const { return loops_; }
@@ -78,14 +75,11 @@ class Products {
   }
   std::int64_t NumbersStride() const { return halving_.size(depth_); }
 
-  // x = a / scale for `present` elements, then +0 up to `count`. There are
-  // `readable` elements of a.
-  // SHAPE: x[InWholeBlocks(count)]
-  void Scaled(const T* a, std::int64_t present, std::int64_t readable,
-              std::int64_t count, T* x) const {
-    if (scale_ == 0) present = 0;
-    const std::int64_t n = std::min(InWholeBlocks(present), readable);
-    if (n > 0) loops_.divide(a, n, scale_, x);
+  // x = a for `present` elements, then +0 up to `count`.
+  // SHAPE: x[count]
+  static void Padded(const T* a, std::int64_t present, std::int64_t count,
+                     T* x) {
+    std::copy_n(a, present, x);
     std::fill(x + present, x + count, T{0});
   }
 
@@ -128,7 +122,6 @@ class Products {
  private:
   Halving halving_;
   int depth_;
-  T scale_;
   MatrixLoops<T> loops_;
   std::int64_t vectors_ = 0;
   const T* numbers_ = nullptr;

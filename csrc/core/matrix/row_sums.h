@@ -98,9 +98,9 @@ class RowSums {
     const int depth = products_.depth();
     for (int s = 0; s < products_.stretches(); ++s) {
       const T* const from = row + first + products_.halving().Offset(depth, s);
-      products_.Scaled(
-          from, products_.halving().Present(depth, s, first, count),
-          a_ + shape_.rows * shape_.columns - from, count, x + s * kPiece);
+      Products<T>::Padded(from,
+                          products_.halving().Present(depth, s, first, count),
+                          count, x + s * kPiece);
     }
     for (std::int64_t j = 0; j < products_.vectors(); ++j) {
       products_.loops().products_with_vectors[depth](

@@ -90,16 +90,6 @@ struct Vector<float> : Lanes32 {
     return _mm256_castps_si256(
         _mm256_add_ps(_mm256_loadu_ps(a), _mm256_loadu_ps(b)));
   }
-  FEDPLUG_OP Register Sum(Register a, const float* b) {
-    return _mm256_castps_si256(
-        _mm256_add_ps(_mm256_castsi256_ps(a), _mm256_loadu_ps(b)));
-  }
-  FEDPLUG_OP Register Moved(const float* gradient, float momentum,
-                            const float* velocity) {
-    return Sum(_mm256_castps_si256(_mm256_mul_ps(_mm256_set1_ps(momentum),
-                                                 _mm256_loadu_ps(velocity))),
-               gradient);
-  }
   FEDPLUG_OP Register Load(const float* from) {
     return _mm256_loadu_si256(reinterpret_cast<const __m256i*>(from));
   }
@@ -143,16 +133,6 @@ struct Vector<double> {
   FEDPLUG_OP Register Sum(const double* a, const double* b) {
     return _mm256_castpd_si256(
         _mm256_add_pd(_mm256_loadu_pd(a), _mm256_loadu_pd(b)));
-  }
-  FEDPLUG_OP Register Sum(Register a, const double* b) {
-    return _mm256_castpd_si256(
-        _mm256_add_pd(_mm256_castsi256_pd(a), _mm256_loadu_pd(b)));
-  }
-  FEDPLUG_OP Register Moved(const double* gradient, double momentum,
-                            const double* velocity) {
-    return Sum(_mm256_castpd_si256(_mm256_mul_pd(_mm256_set1_pd(momentum),
-                                                 _mm256_loadu_pd(velocity))),
-               gradient);
   }
   FEDPLUG_OP Register Load(const double* from) {
     return _mm256_loadu_si256(reinterpret_cast<const __m256i*>(from));

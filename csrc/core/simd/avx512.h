@@ -80,16 +80,6 @@ struct Vector<float> : Lanes32 {
     return _mm512_castps_si512(
         _mm512_add_ps(_mm512_loadu_ps(a), _mm512_loadu_ps(b)));
   }
-  FEDPLUG_OP Register Sum(Register a, const float* b) {
-    return _mm512_castps_si512(
-        _mm512_add_ps(_mm512_castsi512_ps(a), _mm512_loadu_ps(b)));
-  }
-  FEDPLUG_OP Register Moved(const float* gradient, float momentum,
-                            const float* velocity) {
-    return Sum(_mm512_castps_si512(_mm512_mul_ps(_mm512_set1_ps(momentum),
-                                                 _mm512_loadu_ps(velocity))),
-               gradient);
-  }
   FEDPLUG_OP Register Load(const float* from) {
     return _mm512_loadu_si512(from);
   }
@@ -129,16 +119,6 @@ struct Vector<double> {
   FEDPLUG_OP Register Sum(const double* a, const double* b) {
     return _mm512_castpd_si512(
         _mm512_add_pd(_mm512_loadu_pd(a), _mm512_loadu_pd(b)));
-  }
-  FEDPLUG_OP Register Sum(Register a, const double* b) {
-    return _mm512_castpd_si512(
-        _mm512_add_pd(_mm512_castsi512_pd(a), _mm512_loadu_pd(b)));
-  }
-  FEDPLUG_OP Register Moved(const double* gradient, double momentum,
-                            const double* velocity) {
-    return Sum(_mm512_castpd_si512(_mm512_mul_pd(_mm512_set1_pd(momentum),
-                                                 _mm512_loadu_pd(velocity))),
-               gradient);
   }
   FEDPLUG_OP Register Load(const double* from) {
     return _mm512_loadu_si512(from);

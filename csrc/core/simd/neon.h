@@ -78,16 +78,6 @@ struct Vector<float> : Lanes32 {
   static inline Register Sum(const float* a, const float* b) {
     return vreinterpretq_u32_f32(vaddq_f32(vld1q_f32(a), vld1q_f32(b)));
   }
-  static inline Register Sum(Register a, const float* b) {
-    return vreinterpretq_u32_f32(
-        vaddq_f32(vreinterpretq_f32_u32(a), vld1q_f32(b)));
-  }
-  static inline Register Moved(const float* gradient, float momentum,
-                               const float* velocity) {
-    return Sum(vreinterpretq_u32_f32(
-                   vmulq_f32(vdupq_n_f32(momentum), vld1q_f32(velocity))),
-               gradient);
-  }
   static inline Register Load(const float* from) {
     return vreinterpretq_u32_f32(vld1q_f32(from));
   }
@@ -123,16 +113,6 @@ struct Vector<double> {
 
   static inline Register Sum(const double* a, const double* b) {
     return vreinterpretq_u64_f64(vaddq_f64(vld1q_f64(a), vld1q_f64(b)));
-  }
-  static inline Register Sum(Register a, const double* b) {
-    return vreinterpretq_u64_f64(
-        vaddq_f64(vreinterpretq_f64_u64(a), vld1q_f64(b)));
-  }
-  static inline Register Moved(const double* gradient, double momentum,
-                               const double* velocity) {
-    return Sum(vreinterpretq_u64_f64(
-                   vmulq_f64(vdupq_n_f64(momentum), vld1q_f64(velocity))),
-               gradient);
   }
   static inline Register Load(const double* from) {
     return vreinterpretq_u64_f64(vld1q_f64(from));

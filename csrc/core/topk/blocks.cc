@@ -11,10 +11,16 @@ BlockKernels<T> BlockKernelsFor(SimdLevel level) {
   if (level == SimdLevel::kNeon) return NeonBlockKernels<T>();
 #endif
   static_cast<void>(level);
-  return {SumKeysOfBlock<T>, CountBlock<T>,           PartitionBlock<T>,
-          PartitionBlock<T>, PartitionBlock<T, true>, PartitionBlock<T, true>,
-          PartitionBlock<T>, PartitionMovedBlock<T>,  TakeBlock<T>,
-          TakeBlock<T>,      CompactBlock<T>};
+  return {SumKeysOfBlock<T>,
+          CountBlock<T>,
+          PartitionBlock<T>,
+          PartitionBlock<T>,
+          PartitionBlock<T, true>,
+          PartitionBlock<T, true>,
+          PartitionBlock<T>,
+          TakeBlock<T>,
+          TakeBlock<T>,
+          CompactBlock<T>};
 }
 
 template BlockKernels<float> BlockKernelsFor(SimdLevel level);

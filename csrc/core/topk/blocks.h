@@ -64,16 +64,6 @@ struct CompactCursor {
   std::int64_t in_range = 0;
 };
 
-// A delta computed when it is read, which becomes the velocity: momentum *
-// velocity_in + gradient.
-template <typename T>
-struct MovedDelta {
-  const T* gradient;
-  T momentum;
-  const T* velocity_in;
-  T* velocity_out;
-};
-
 // If a sum is NaN, its key is a number above infinity, and its value a NaN.
 template <typename T>
 struct BlockKernels {
@@ -114,17 +104,6 @@ struct BlockKernels {
   // REQUIRES: residual_in and residual_out do not overlap
   // THREADS:  others may read residual_out after a FenceStreamedStores
   Partition* partition_streaming;
-
-  // As partition_streaming, for a delta that becomes the new velocity: both are
-  // streamed if both begin with a cache line.
-  // REQUIRES: no array overlaps another
-  using PartitionMoved = FloatBitsOf<T>(const MovedDelta<T>& delta,
-                                        const T* residual_in, T* residual_out,
-                                        std::int64_t n,
-                                        std::int32_t first_index,
-                                        const PivotRange<T>& range,
-                                        PartitionCursor<T>* cursor);
-  PartitionMoved* partition_moved;
 
   // residual_out = a, but +0 where a mark is not 0. Returns the largest key.
   // `take_streaming` goes past the caches where residual_out begins with a
@@ -187,24 +166,6 @@ FloatBitsOf<T> PartitionBlock(const T* delta, const T* residual_in,
     cursor->range_keys[cursor->in_range] = key;
     cursor->in_range += key >= range.lo && key < range.hi;
     cursor->count += key >= range.lo;
-  }
-  return largest;
-}
-
-template <typename T>
-FloatBitsOf<T> PartitionMovedBlock(const MovedDelta<T>& delta,
-                                   const T* residual_in, T* residual_out,
-                                   std::int64_t n, std::int32_t first_index,
-                                   const PivotRange<T>& range,
-                                   PartitionCursor<T>* cursor) {
-  FloatBitsOf<T> largest = 0;
-  for (std::int64_t i = 0; i < n; ++i) {
-    const T moved = delta.momentum * delta.velocity_in[i] + delta.gradient[i];
-    delta.velocity_out[i] = moved;
-    const FloatBitsOf<T> key = PartitionBlock(
-        &moved, residual_in + i, residual_out + i, 1,
-        first_index + static_cast<std::int32_t>(i), range, cursor);
-    largest = key > largest ? key : largest;
   }
   return largest;
 }

@@ -3,7 +3,6 @@
 #define FEDPLUG_CORE_TOPK_KERNELS_OVER_H_
 
 #include "core/topk/block_loops.h"
-#include "core/topk/moved_loops.h"
 #include "core/topk/taken_loops.h"
 
 namespace fedplug::topk {
@@ -18,7 +17,6 @@ BlockKernels<typename V::Element> KernelsOver() {
           PartitionNoting<V, true>,
           PartitionNoting<V, false>,
           PartitionStreaming<V>,
-          PartitionMoved<V>,
           TakeMarked<V, false>,
           TakeStreaming<V>,
           Compact<V>};

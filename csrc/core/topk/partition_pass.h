@@ -15,7 +15,7 @@ namespace fedplug::topk {
 // Removes sums that are not finite, which were taken for large ones, from the
 // entries since `before`. Returns their number.
 template <typename T>
-std::int64_t DropNonFinite(const Update<T>& update, const PivotRange<T>& range,
+std::int64_t DropNonFinite(const PivotRange<T>& range,
                            const PartitionCursor<T>& before,
                            PartitionCursor<T>* cursor) {
   const std::int64_t end = cursor->count;
@@ -25,7 +25,6 @@ std::int64_t DropNonFinite(const Update<T>& update, const PivotRange<T>& range,
     T a = cursor->values[j];
     if (!IsFinite(a)) {
       ++dropped;
-      update.delta->Clear(cursor->indices + j, 1);
       if (range.lo > 0) continue;
       a = T{};
     }
@@ -37,9 +36,8 @@ std::int64_t DropNonFinite(const Update<T>& update, const PivotRange<T>& range,
   return dropped;
 }
 
-// Partitions [begin, end) of a tensor by `range`, with the partition of its
-// delta where `partition` is null. Appends the entries of each block;
-// `after_block` may move the cursor. Returns the number of dropped sums.
+// Partitions [begin, end) of a tensor by `range`. Appends the entries of each
+// block; `after_block` may move the cursor. Returns the number of dropped sums.
 //
 // COST: reads 2 * sizeof(T) bytes per element and writes sizeof(T)
 template <typename T, typename AfterBlock>
@@ -54,18 +52,13 @@ std::int64_t PartitionChunk(const Update<T>& update,
     const T* const residual_in = update.residual_in + at;
     T* const residual_out = update.residual_out + at;
     const PartitionCursor<T> before = *cursor;
-    FloatBitsOf<T> largest;
-    if (partition == nullptr) {
-      largest = update.delta->TakeAndPartition(at, count, residual_in,
-                                               residual_out, range, cursor);
-    } else {
-      const T* const delta = update.delta->Take(at, count, staging.data());
-      if (update.log != nullptr) cursor->notes = update.log->NotesFrom(at);
-      largest = partition(delta, residual_in, residual_out, count,
-                          static_cast<std::int32_t>(at), range, cursor);
-    }
+    const T* const delta = update.delta->Read(at, count, staging.data());
+    if (update.log != nullptr) cursor->notes = update.log->NotesFrom(at);
+    const FloatBitsOf<T> largest =
+        partition(delta, residual_in, residual_out, count,
+                  static_cast<std::int32_t>(at), range, cursor);
     if (largest >= FloatTraits<T>::kInfinity) {
-      dropped += DropNonFinite(update, range, before, cursor);
+      dropped += DropNonFinite(range, before, cursor);
     }
     after_block();
   };

@@ -66,9 +66,7 @@ class Selection {
         undoable_(undoable),
         kernels_(BlockKernelsFor<T>(level)),
         parallel_(parallel),
-        scratch_(scratch) {
-    no_deltas_.reserve(updates_.size());
-  }
+        scratch_(scratch) {}
 
   // False if a sum is not finite under kError: every residual_in is then
   // unchanged, and another residual_out unspecified. The residual of an update
@@ -140,12 +138,10 @@ class Selection {
     return std::all_of(updates_.begin(), updates_.end(),
                        [](const Update<T>& update) {
                          return update.log != nullptr ||
-                                (update.residual_in != update.residual_out &&
-                                 !update.delta->TakeWrites());
+                                update.residual_in != update.residual_out;
                        });
   }
 
-  // Null: the delta's own.
   typename BlockKernels<T>::Partition* PartitionKernel(
       const Update<T>& update) const {
     constexpr auto kBytes = static_cast<std::int64_t>(sizeof(T));
@@ -155,8 +151,7 @@ class Selection {
     }
     if (n_ >= kStreamedBytes / kBytes && k_ <= n_ / kMany &&
         update.residual_in != update.residual_out) {
-      return update.delta->TakesAndPartitions() ? nullptr
-                                                : kernels_.partition_streaming;
+      return kernels_.partition_streaming;
     }
     return k_ < n_ / kDense ? kernels_.partition_sparse
                             : kernels_.partition_dense;
@@ -248,7 +243,6 @@ class Selection {
               &entries);
       Compact(list, end_of_ties, list.count, from_, range.hi, kernels_,
               residual, &entries);
-      ClearSource(state, indices);
     });
   }
 
@@ -277,8 +271,7 @@ class Selection {
     states_.ForEach([&](const ChunkState& state) { PutBack(state); });
     for (Update<T>& update : updates_) {
       update.log = nullptr;  // it has noted everything
-      no_deltas_.emplace_back(update.delta);
-      update.delta = &no_deltas_.back();
+      update.delta = &no_delta_;
       update.residual_in = update.residual_out;
     }
   }
@@ -304,7 +297,6 @@ class Selection {
       state.dropped +=
           PartitionChunk(update, PartitionKernel(update), {from_, from_},
                          boundary, state.chunk.end, &cursor, flush);
-      ClearSource(state, indices);
     });
     CountDropped();
   }
@@ -343,11 +335,6 @@ class Selection {
     return end_of_ties;
   }
 
-  void ClearSource(const ChunkState& state, const std::int32_t* indices) const {
-    const DeltaSource<T>& delta = *UpdateOf(state).delta;
-    if (delta.Clears()) delta.Clear(indices + state.first_entry, state.chosen);
-  }
-
   std::vector<Update<T>> updates_;
   const std::vector<Chunk> chunks_;
   ChunkStates states_;
@@ -361,9 +348,9 @@ class Selection {
 
   T* listed_values_ = nullptr;  // what PartitionAll left, by chunk
   std::int32_t* listed_indices_ = nullptr;
-  Bits* range_keys_ = nullptr;         // the keys in the range, by chunk
-  Bits from_ = 0;                      // the threshold
-  std::vector<NoDelta<T>> no_deltas_;  // once the residual holds the sums
+  Bits* range_keys_ = nullptr;  // the keys in the range, by chunk
+  Bits from_ = 0;               // the threshold
+  const NoDelta<T> no_delta_;   // once the residual holds the sums
   std::int64_t dropped_ = 0;
 };
 

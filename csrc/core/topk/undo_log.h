@@ -104,15 +104,14 @@ bool IsWorthALog(const std::vector<Update<T>>& updates) {
 template <typename T>
 class UndoLogs {
  public:
-  // Gives a log to each update in place whose source does not change.
+  // Gives a log to each update in place.
   //
   // REQUIRES: *updates and *memory outlive the object
   // Throws:   std::bad_alloc
   void Attach(std::vector<Update<T>>* updates, ScratchBuffer* memory) {
     constexpr std::int64_t kLineBytes = 64;
     const auto is_logged = [](const Update<T>& update) {
-      return update.residual_in == update.residual_out &&
-             !update.delta->Clears();
+      return update.residual_in == update.residual_out;
     };
     std::int64_t bytes = kLineBytes;
     for (const Update<T>& update : *updates) {

@@ -26,32 +26,6 @@ class DeltaSource {
 
   // Announces a read of the deltas from `begin` on.
   virtual void Prefetch(std::int64_t begin) const = 0;
-
-  // As Read, called exactly once for each element and when its residual is
-  // about to be written.
-  virtual const T* Take(std::int64_t begin, std::int64_t count,
-                        T* staging) const {
-    return Read(begin, count, staging);
-  }
-
-  // As Take, and the partition of blocks.h that writes past the caches, in one
-  // walk. Only where TakesAndPartitions().
-  virtual FloatBitsOf<T> TakeAndPartition(
-      std::int64_t /*begin*/, std::int64_t /*count*/, const T* /*residual_in*/,
-      T* /*residual_out*/, const PivotRange<T>& /*range*/,
-      PartitionCursor<T>* /*cursor*/) const {
-    return 0;
-  }
-  virtual bool TakesAndPartitions() const { return false; }
-
-  // Called with all selected elements after they were taken, if Clears().
-  // SHAPE: indices[count]
-  virtual void Clear(const std::int32_t* /*indices*/,
-                     std::int64_t /*count*/) const {}
-  virtual bool Clears() const { return false; }
-
-  // Whether Take changes anything that a refused call must not change.
-  virtual bool TakeWrites() const { return false; }
 };
 
 // Deltas as they lie in memory.
@@ -102,24 +76,15 @@ class ZeroDelta final : public DeltaSource<T> {
   void Prefetch(std::int64_t /*begin*/) const override {}
 };
 
-// No deltas, because the residual holds the sums. Calls to Clear reach the
-// earlier source.
+// No deltas, because the residual holds the sums.
 template <typename T>
 class NoDelta final : public DeltaSource<T> {
  public:
-  explicit NoDelta(const DeltaSource<T>* before) : before_(before) {}
   const T* Read(std::int64_t /*begin*/, std::int64_t /*count*/,
                 T* /*staging*/) const override {
     return MinusZeros<T>();
   }
   void Prefetch(std::int64_t /*begin*/) const override {}
-  void Clear(const std::int32_t* indices, std::int64_t count) const override {
-    before_->Clear(indices, count);
-  }
-  bool Clears() const override { return before_->Clears(); }
-
- private:
-  const DeltaSource<T>* before_;
 };
 
 template <typename T>

@@ -18,7 +18,6 @@
 #include "cuda/entries.h"
 #include "cuda/fixed_payload.h"
 #include "cuda/launch.h"
-#include "cuda/rotated_code.h"
 #include "cuda/scaled_sum.h"
 #include "cuda/scatter_decode.h"
 #include "cuda/topk_residual.h"
@@ -184,13 +183,6 @@ Status WithDecodedDtypes(std::int32_t dtype, std::int32_t out_dtype,
   });
 }
 
-RotatedCode RotatedCodeOf(const FedplugCudaRotatedCode& code) {
-  return {code.block_size,
-          code.first_seed,
-          code.second_seed,
-          {code.host_levels, code.host_levels + code.levels}};
-}
-
 // The tensors of a selection with a k for each. Values and indices are laid out
 // one tensor after the other; `ks` and both of these may be null.
 template <typename T>
@@ -351,30 +343,12 @@ FEDPLUG_CUDA_API std::int32_t fedplug_cuda_entries(
   });
 }
 
-FEDPLUG_CUDA_API std::int64_t fedplug_cuda_tile(void) { return kCountedTile; }
-
 FEDPLUG_CUDA_API std::int32_t fedplug_cuda_scaled_sum(
     std::int32_t device, std::int32_t dtype, const FedplugCudaScaledSum* sum,
-    double threshold, std::uint32_t* counts,
     FedplugCudaNonFiniteCount* non_finite, void* stream) {
   return OnDevice(device, [&] {
     return WithSelectedDtype(dtype, [&](auto zero) {
-      using T = decltype(zero);
-      return QueueScaledSum(SumOf<T>(*sum), static_cast<T>(threshold), counts,
-                            CountOf(non_finite), StreamOf(stream));
-    });
-  });
-}
-
-FEDPLUG_CUDA_API std::int32_t fedplug_cuda_take_above(
-    std::int32_t device, std::int32_t dtype, void* sum, std::int64_t n,
-    double threshold, const std::uint32_t* before, void* values,
-    std::int32_t* indices, void* stream) {
-  return OnDevice(device, [&] {
-    return WithSelectedDtype(dtype, [&](auto zero) {
-      using T = decltype(zero);
-      return QueueTakeAbove(static_cast<T*>(sum), n, static_cast<T>(threshold),
-                            before, static_cast<T*>(values), indices,
+      return QueueScaledSum(SumOf<decltype(zero)>(*sum), CountOf(non_finite),
                             StreamOf(stream));
     });
   });
@@ -488,55 +462,6 @@ FEDPLUG_CUDA_API std::int32_t fedplug_cuda_decode_values(
             data, count, found, factor, static_cast<decltype(out_zero)*>(out),
             StreamOf(stream));
       });
-    });
-  });
-}
-
-FEDPLUG_CUDA_API std::int32_t fedplug_cuda_rotated_sizes(
-    std::int32_t dtype, const FedplugCudaRotatedCode* code, std::int64_t count,
-    std::uint64_t* code_bytes, std::uint64_t* encode_workspace_bytes,
-    std::uint64_t* decode_workspace_bytes) {
-  return Guarded([&] {
-    return WithDtype(dtype, [&](auto zero) -> Status {
-      const RotatedCode found = RotatedCodeOf(*code);
-      if (Status status = CheckRotatedCode(found, count); !status.ok()) {
-        return status;
-      }
-      *code_bytes = static_cast<std::uint64_t>(
-          RotatedCodeBytes(found, count, sizeof(zero)));
-      *encode_workspace_bytes =
-          EncodeRotatedWorkspaceBytes(found, count, sizeof(zero));
-      *decode_workspace_bytes =
-          DecodeRotatedWorkspaceBytes(found, count, sizeof(zero));
-      return {};
-    });
-  });
-}
-
-FEDPLUG_CUDA_API std::int32_t fedplug_cuda_encode_rotated(
-    std::int32_t device, std::int32_t dtype, const void* values,
-    std::int64_t count, const FedplugCudaRotatedCode* code, void* workspace,
-    std::uint64_t workspace_bytes, std::uint8_t* data, std::uint32_t* checksum,
-    void* stream) {
-  return OnDevice(device, [&] {
-    return WithDtype(dtype, [&](auto zero) {
-      return EncodeRotated(static_cast<const decltype(zero)*>(values), count,
-                           RotatedCodeOf(*code), workspace, workspace_bytes,
-                           data, checksum, StreamOf(stream));
-    });
-  });
-}
-
-FEDPLUG_CUDA_API std::int32_t fedplug_cuda_decode_rotated(
-    std::int32_t device, std::int32_t dtype, std::int32_t out_dtype,
-    const FedplugCudaRotatedCode* code, const std::uint8_t* data,
-    std::int64_t count, double factor, void* workspace,
-    std::uint64_t workspace_bytes, void* out, void* stream) {
-  return OnDevice(device, [&] {
-    return WithDecodedDtypes(dtype, out_dtype, [&](auto zero, auto out_zero) {
-      return DecodeRotated<decltype(zero)>(
-          data, count, RotatedCodeOf(*code), factor, workspace, workspace_bytes,
-          static_cast<decltype(out_zero)*>(out), StreamOf(stream));
     });
   });
 }

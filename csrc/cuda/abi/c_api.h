@@ -19,7 +19,7 @@ extern "C" {
 #define FEDPLUG_CUDA_API __attribute__((visibility("default")))
 
 // Changes with every change of a signature or of a struct.
-#define FEDPLUG_CUDA_ABI_VERSION 7
+#define FEDPLUG_CUDA_ABI_VERSION 8
 
 enum FedplugCudaDtype {
   FEDPLUG_CUDA_FLOAT32 = 0,
@@ -152,26 +152,13 @@ typedef struct FedplugCudaNonFiniteCount {
   uint32_t first_from_end;  // n - the index of the first; 0 for none
 } FedplugCudaNonFiniteCount;
 
-// The number of elements that are counted together: of one tile.
-FEDPLUG_CUDA_API int64_t fedplug_cuda_tile(void);
-
-// Queues a sum, and counts in each tile the elements of at least `threshold`.
+// Queues a sum.
 //
 // REQUIRES: dtype is FLOAT32 or FLOAT64
-// SHAPE:    sum is on the host; counts[tiles of n, at least 1] or null;
-//           non_finite[1] or null
+// SHAPE:    sum is on the host; non_finite[1] or null
 FEDPLUG_CUDA_API int32_t fedplug_cuda_scaled_sum(
     int32_t device, int32_t dtype, const FedplugCudaScaledSum* sum,
-    double threshold, uint32_t* counts, FedplugCudaNonFiniteCount* non_finite,
-    void* stream);
-
-// Queues the removal of the counted elements from sum[n].
-//
-// REQUIRES: as fedplug_cuda_scaled_sum; before[i] is the sum of the counts of
-//           the tiles before tile i
-FEDPLUG_CUDA_API int32_t fedplug_cuda_take_above(
-    int32_t device, int32_t dtype, void* sum, int64_t n, double threshold,
-    const uint32_t* before, void* values, int32_t* indices, void* stream);
+    FedplugCudaNonFiniteCount* non_finite, void* stream);
 
 // Queues the selection of the k largest elements of every chunk of a sum.
 //
@@ -264,43 +251,6 @@ FEDPLUG_CUDA_API int32_t fedplug_cuda_decode_values(
     int32_t device, int32_t dtype, int32_t out_dtype,
     const FedplugCudaValueCode* code, const uint8_t* data, int64_t count,
     double factor, void* out, void* stream);
-
-// A RotatedCode of core/rotated_code.h.
-typedef struct FedplugCudaRotatedCode {
-  int64_t block_size;
-  int64_t first_seed;
-  int64_t second_seed;
-  const double* host_levels;
-  int64_t levels;
-} FedplugCudaRotatedCode;
-
-// The bytes of the code of `count` values, and of the workspaces.
-FEDPLUG_CUDA_API int32_t fedplug_cuda_rotated_sizes(
-    int32_t dtype, const FedplugCudaRotatedCode* code, int64_t count,
-    uint64_t* code_bytes, uint64_t* encode_workspace_bytes,
-    uint64_t* decode_workspace_bytes);
-
-// Queues the rotation, quantization and packing of values; *checksum becomes
-// their CRC-32, and first_seed ^ *checksum, of 32 bits with sign, the first
-// seed.
-//
-// REQUIRES: workspace is aligned to 256 bytes, checksum to 4
-// SHAPE:    code is on the host; values[count]; data[code_bytes]; checksum[1]
-FEDPLUG_CUDA_API int32_t fedplug_cuda_encode_rotated(
-    int32_t device, int32_t dtype, const void* values, int64_t count,
-    const FedplugCudaRotatedCode* code, void* workspace,
-    uint64_t workspace_bytes, uint8_t* data, uint32_t* checksum, void* stream);
-
-// Queues the decoding of a code that the core has accepted: out = factor *
-// values.
-//
-// REQUIRES: as fedplug_cuda_decode_values; workspace is aligned to 256 bytes
-// SHAPE:    code is on the host; data[code_bytes]; out[count] of out_dtype
-FEDPLUG_CUDA_API int32_t fedplug_cuda_decode_rotated(
-    int32_t device, int32_t dtype, int32_t out_dtype,
-    const FedplugCudaRotatedCode* code, const uint8_t* data, int64_t count,
-    double factor, void* workspace, uint64_t workspace_bytes, void* out,
-    void* stream);
 
 // Copies to host memory after all earlier work of the stream, and waits for it.
 FEDPLUG_CUDA_API int32_t fedplug_cuda_fetch(int32_t device, void* host,

@@ -148,7 +148,6 @@ TEST(CudaRaces, PassesOverChunksAreFreeOfRaces) {
               const auto y =
                   RandomVector<float>(9000, Fill::kFewLevels, random);
               ExpectChunksOfTheCore(x, y, 100, 4500, 0.5f);
-              ExpectThresholdOfTheCore(x, y, 2.0f);
               EntriesAreReadTakenAddedAndDivided();
               TheLargestFiniteMagnitudeIsFound();
             }),
@@ -190,18 +189,6 @@ TEST(CudaRaces, DecodedValuesAreFreeOfRaces) {
   constexpr std::int64_t kSizes[] = {5121};
   Gpu gpu;
   EXPECT_EQ(RacesOf([&] { DecodedValuesEqualTheCore<float>(gpu, kSizes); }), 0);
-}
-
-// Rows, strips and blocks of both codes.
-TEST(CudaRaces, RotatedValuesAreFreeOfRaces) {
-  Random random(9);
-  const auto values = RandomVector<float>(20000, Fill::kNormal, random);
-  Gpu gpu;
-  EXPECT_EQ(RacesOf([&] {
-              ExpectSameRotatedAsCore(values, RotatedCodeOf(1 << 14, 4), gpu);
-              ExpectSameRotatedAsCore(values, RotatedCodeOf(1024, 1), gpu);
-            }),
-            0);
 }
 
 // With several blocks for each sum; a payload is refused, too.

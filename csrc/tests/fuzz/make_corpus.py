@@ -65,17 +65,6 @@ def values():
     yield "sign-minus-zero", zeros + struct.pack("<fB", -0.0, 1)
 
 
-def rotated_codes():
-    """One block and several, of few levels and of many, in every dtype."""
-    for number, (dtype, log_size, levels, count) in enumerate(
-        [("float32", 8, 8, 200), ("float64", 5, 1, 100), ("float16", 7, 16, 300), ("bfloat16", 2, 2, 3)]
-    ):
-        x = np.sin(np.arange(count)).astype(np.dtype(dtype))
-        code = kernels.encode_rotated(x, (number, 0), np.arange(levels) + 0.5, 2**log_size)
-        head = struct.pack("<4BHB", log_size, number, levels, DTYPES.index(dtype), count, 0)
-        yield f"{dtype}-{levels}-levels", head + bytes(code)
-
-
 def index_codes():
     """Indices close together, far apart, and none."""
     size = 400
@@ -150,7 +139,6 @@ def main() -> None:
         "decode_difference_fuzz": differences,
         "decode_indices_fuzz": index_codes,
         "decode_payload_fuzz": payloads,
-        "decode_rotated_fuzz": rotated_codes,
         "decode_symbols_fuzz": symbols,
         "scatter_decode_fuzz": sums,
         "sparse_form_fuzz": sparse_bodies,

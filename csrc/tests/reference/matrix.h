@@ -6,21 +6,18 @@
 #include <vector>
 
 #include "core/base/float_bits.h"
-#include "core/codes/values/loops.h"
 #include "core/matrix_times.h"
 
 namespace fedplug::reference {
 
-// (A / scale) B, or (A / scale)' B.
+// A B, or A' B.
 template <typename T>
-std::vector<T> Times(const std::vector<T>& a, T scale, const std::vector<T>& b,
+std::vector<T> Times(const std::vector<T>& a, const std::vector<T>& b,
                      const MatrixShape& shape, bool transposed);
 
-// scale P Q'
+// P Q'
 template <typename T>
-std::vector<T> LowRankMatrix(const std::vector<value_loops::WideOf<T>>& p,
-                             const std::vector<value_loops::WideOf<T>>& q,
-                             value_loops::WideOf<T> scale,
+std::vector<T> LowRankMatrix(const std::vector<T>& p, const std::vector<T>& q,
                              const MatrixShape& shape);
 
 // The bits, with one pattern for all NaNs.

@@ -1,6 +1,5 @@
 // Shared by the reference encoders and decoders of values: the levels and
-// scales of a code, and their encoding. Only values*.cc and rotated.cc include
-// it.
+// scales of a code, and their encoding. Only values*.cc include it.
 #ifndef FEDPLUG_TESTS_REFERENCE_VALUES_H_
 #define FEDPLUG_TESTS_REFERENCE_VALUES_H_
 

@@ -1,9 +1,8 @@
-// Fedplug>SumAndLargest, Fedplug>MatrixTimes, Fedplug>LowRankMatrix and
-// Fedplug>LowRankResidual on the CPU: check, allocate, call the core.
+// Fedplug>MatrixTimes, Fedplug>LowRankMatrix and Fedplug>LowRankResidual on the
+// CPU: check, allocate, call the core.
 #include "core/low_rank.h"
 
 #include "core/matrix_times.h"
-#include "core/sum_and_largest.h"
 #include "tensorflow/core/framework/op_kernel.h"
 #include "tensorflow/core/framework/register_types.h"
 #include "tf/kernels/element_type.h"
@@ -22,9 +21,6 @@ using tensorflow::Tensor;
 using tensorflow::TensorShape;
 using tensorflow::errors::InvalidArgument;
 
-template <typename T>
-using WideType = value_loops::WideOf<CoreType<T>>;
-
 tensorflow::Status RequireMatrix(const Tensor& tensor, const char* name) {
   if (tensor.dims() == 2) return tensorflow::OkStatus();
   return InvalidArgument(name, " must be a matrix, not of shape ",
@@ -38,35 +34,6 @@ tensorflow::Status ShapesDoNotFit(const Tensor& a, const char* a_name,
                          " do not fit");
 }
 
-template <typename Wide>
-tensorflow::Status ReadScale(const Tensor& tensor, Wide* scale) {
-  TF_RETURN_IF_ERROR(RequireScalar(tensor, "scale"));
-  *scale = tensor.scalar<Wide>()();
-  return tensorflow::OkStatus();
-}
-
-template <typename T>
-class SumAndLargestOp : public OpKernel {
- public:
-  using OpKernel::OpKernel;
-
-  void Compute(OpKernelContext* context) override {
-    const Tensor& delta = context->input(0);
-    const Tensor& residual = context->input(1);
-    OP_REQUIRES_OK(context, RequireSameShape(delta, residual));
-    Tensor *sum, *largest;
-    OP_REQUIRES_OK(context, ForwardInputOrAllocateOutput(
-                                context, 1, 0, residual.shape(), &sum));
-    OP_REQUIRES_OK(context, AllocateOutput(context, 1, {}, &largest));
-    IntraOpPool pool(context);
-    OP_REQUIRES_OK(
-        context,
-        ToTensorFlow(SumAndLargest(
-            Elements<T>(delta), Elements<T>(residual), delta.NumElements(),
-            pool, MutableElements<T>(sum), MutableElements<T>(largest))));
-  }
-};
-
 template <typename T>
 class MatrixTimesOp : public OpKernel {
  public:
@@ -79,8 +46,6 @@ class MatrixTimesOp : public OpKernel {
     const Tensor& b = context->input(1);
     OP_REQUIRES_OK(context, RequireMatrix(a, "a"));
     OP_REQUIRES_OK(context, RequireMatrix(b, "b"));
-    T scale;
-    OP_REQUIRES_OK(context, ReadScale(context->input(2), &scale));
     const MatrixShape shape{a.dim_size(0), a.dim_size(1), b.dim_size(1)};
     OP_REQUIRES(context, a.dim_size(transposed_ ? 0 : 1) == b.dim_size(0),
                 ShapesDoNotFit(a, "a", b, "b"));
@@ -92,36 +57,34 @@ class MatrixTimesOp : public OpKernel {
     IntraOpPool pool(context);
     auto* const times = transposed_ ? TransposedTimes<T> : MatrixTimes<T>;
     OP_REQUIRES_OK(
-        context, ToTensorFlow(times(Elements<T>(a), scale, Elements<T>(b),
-                                    shape, pool, MutableElements<T>(product))));
+        context, ToTensorFlow(times(Elements<T>(a), Elements<T>(b), shape, pool,
+                                    MutableElements<T>(product))));
   }
 
  private:
   bool transposed_ = false;
 };
 
-// The factors `p` and p + 1, and the scale that follows.
-template <typename Wide>
+// The factors `p` and p + 1.
+template <typename T>
 struct Factors {
-  const Wide* p;
-  const Wide* q;
-  Wide scale;
+  const T* p;
+  const T* q;
   MatrixShape shape;
 };
 
-template <typename Wide>
+template <typename T>
 tensorflow::Status ReadFactors(OpKernelContext* context, int p,
-                               Factors<Wide>* factors) {
+                               Factors<T>* factors) {
   const Tensor& of_rows = context->input(p);
   const Tensor& of_columns = context->input(p + 1);
   TF_RETURN_IF_ERROR(RequireMatrix(of_rows, "p"));
   TF_RETURN_IF_ERROR(RequireMatrix(of_columns, "q"));
-  TF_RETURN_IF_ERROR(ReadScale(context->input(p + 2), &factors->scale));
   if (of_rows.dim_size(1) != of_columns.dim_size(1)) {
     return ShapesDoNotFit(of_rows, "p", of_columns, "q");
   }
-  factors->p = of_rows.flat<Wide>().data();
-  factors->q = of_columns.flat<Wide>().data();
+  factors->p = Elements<T>(of_rows);
+  factors->q = Elements<T>(of_columns);
   factors->shape = {of_rows.dim_size(0), of_columns.dim_size(0),
                     of_rows.dim_size(1)};
   return tensorflow::OkStatus();
@@ -133,7 +96,7 @@ class LowRankMatrixOp : public OpKernel {
   using OpKernel::OpKernel;
 
   void Compute(OpKernelContext* context) override {
-    Factors<WideType<T>> factors;
+    Factors<T> factors;
     OP_REQUIRES_OK(context, ReadFactors(context, 0, &factors));
     Tensor* matrix;
     OP_REQUIRES_OK(
@@ -142,9 +105,8 @@ class LowRankMatrixOp : public OpKernel {
                        &matrix));
     IntraOpPool pool(context);
     OP_REQUIRES_OK(
-        context, ToTensorFlow(LowRankMatrix(factors.p, factors.q, factors.scale,
-                                            factors.shape, pool,
-                                            MutableElements<T>(matrix))));
+        context, ToTensorFlow(LowRankMatrix(factors.p, factors.q, factors.shape,
+                                            pool, MutableElements<T>(matrix))));
   }
 };
 
@@ -168,9 +130,9 @@ class LowRankResidualOp : public OpKernel {
         context, ForwardInputOrAllocateOutput(context, 0, 0, shape, &residual));
     IntraOpPool pool(context);
     OP_REQUIRES_OK(context,
-                   ToTensorFlow(LowRankResidual(
-                       Elements<T>(a), factors.p, factors.q, factors.scale,
-                       factors.shape, pool, MutableElements<T>(residual))));
+                   ToTensorFlow(LowRankResidual(Elements<T>(a), factors.p,
+                                                factors.q, factors.shape, pool,
+                                                MutableElements<T>(residual))));
   }
 };
 
@@ -178,21 +140,12 @@ class LowRankResidualOp : public OpKernel {
   REGISTER_KERNEL_BUILDER(               \
       Name(NAME).Device(tensorflow::DEVICE_CPU).TypeConstraint<T>("T"), OP<T>)
 #define FEDPLUG_REGISTER(T)                                         \
-  FEDPLUG_REGISTER_OF("Fedplug>SumAndLargest", SumAndLargestOp, T); \
   FEDPLUG_REGISTER_OF("Fedplug>MatrixTimes", MatrixTimesOp, T);     \
+  FEDPLUG_REGISTER_OF("Fedplug>LowRankMatrix", LowRankMatrixOp, T); \
   FEDPLUG_REGISTER_OF("Fedplug>LowRankResidual", LowRankResidualOp, T)
 FEDPLUG_FOR_EACH_WIDE_TYPE(FEDPLUG_REGISTER);
 #undef FEDPLUG_REGISTER
 #undef FEDPLUG_REGISTER_OF
-
-#define FEDPLUG_REGISTER(T)                                         \
-  REGISTER_KERNEL_BUILDER(Name("Fedplug>LowRankMatrix")             \
-                              .Device(tensorflow::DEVICE_CPU)       \
-                              .TypeConstraint<T>("T")               \
-                              .TypeConstraint<WideType<T>>("Wide"), \
-                          LowRankMatrixOp<T>)
-FEDPLUG_FOR_EACH_ELEMENT_TYPE(FEDPLUG_REGISTER);
-#undef FEDPLUG_REGISTER
 
 }  // namespace
 }  // namespace fedplug

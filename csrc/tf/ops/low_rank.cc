@@ -1,5 +1,5 @@
-// Declares Fedplug>SumAndLargest, Fedplug>MatrixTimes, Fedplug>LowRankMatrix
-// and Fedplug>LowRankResidual: types and shapes.
+// Declares Fedplug>MatrixTimes, Fedplug>LowRankMatrix and
+// Fedplug>LowRankResidual: types and shapes.
 #include "tensorflow/core/framework/op.h"
 #include "tensorflow/core/framework/shape_inference.h"
 
@@ -10,21 +10,12 @@ using tensorflow::shape_inference::DimensionHandle;
 using tensorflow::shape_inference::InferenceContext;
 using tensorflow::shape_inference::ShapeHandle;
 
-tensorflow::Status SumAndLargestShape(InferenceContext* c) {
-  ShapeHandle merged;
-  TF_RETURN_IF_ERROR(c->Merge(c->input(0), c->input(1), &merged));
-  c->set_output(0, merged);
-  c->set_output(1, c->Scalar());
-  return tensorflow::OkStatus();
-}
-
 tensorflow::Status MatrixTimesShape(InferenceContext* c) {
   bool transposed;
   TF_RETURN_IF_ERROR(c->GetAttr("transposed", &transposed));
-  ShapeHandle a, b, ignored;
+  ShapeHandle a, b;
   TF_RETURN_IF_ERROR(c->WithRank(c->input(0), 2, &a));
   TF_RETURN_IF_ERROR(c->WithRank(c->input(1), 2, &b));
-  TF_RETURN_IF_ERROR(c->WithRank(c->input(2), 0, &ignored));
   const DimensionHandle terms = c->Dim(a, transposed ? 0 : 1);
   const DimensionHandle sums = c->Dim(a, transposed ? 1 : 0);
   DimensionHandle merged;
@@ -36,10 +27,9 @@ tensorflow::Status MatrixTimesShape(InferenceContext* c) {
 // The shape of the product of factors `p` and p + 1.
 tensorflow::Status ProductShape(InferenceContext* c, int p,
                                 ShapeHandle* product) {
-  ShapeHandle of_rows, of_columns, ignored;
+  ShapeHandle of_rows, of_columns;
   TF_RETURN_IF_ERROR(c->WithRank(c->input(p), 2, &of_rows));
   TF_RETURN_IF_ERROR(c->WithRank(c->input(p + 1), 2, &of_columns));
-  TF_RETURN_IF_ERROR(c->WithRank(c->input(p + 2), 0, &ignored));
   DimensionHandle rank;
   TF_RETURN_IF_ERROR(
       c->Merge(c->Dim(of_rows, 1), c->Dim(of_columns, 1), &rank));
@@ -62,37 +52,25 @@ tensorflow::Status LowRankResidualShape(InferenceContext* c) {
   return tensorflow::OkStatus();
 }
 
-REGISTER_OP("Fedplug>SumAndLargest")
-    .Input("delta: T")
-    .Input("residual: T")
-    .Output("sum: T")
-    .Output("largest: T")
-    .Attr("T: {float, double}")
-    .SetShapeFn(SumAndLargestShape);
-
 REGISTER_OP("Fedplug>MatrixTimes")
     .Input("a: T")
     .Input("b: T")
-    .Input("scale: T")
     .Output("product: T")
     .Attr("transposed: bool = false")
     .Attr("T: {float, double}")
     .SetShapeFn(MatrixTimesShape);
 
 REGISTER_OP("Fedplug>LowRankMatrix")
-    .Input("p: Wide")
-    .Input("q: Wide")
-    .Input("scale: Wide")
+    .Input("p: T")
+    .Input("q: T")
     .Output("matrix: T")
-    .Attr("T: {half, bfloat16, float, double}")
-    .Attr("Wide: {float, double}")
+    .Attr("T: {float, double}")
     .SetShapeFn(LowRankMatrixShape);
 
 REGISTER_OP("Fedplug>LowRankResidual")
     .Input("a: T")
     .Input("p: T")
     .Input("q: T")
-    .Input("scale: T")
     .Output("residual: T")
     .Attr("T: {float, double}")
     .SetShapeFn(LowRankResidualShape);

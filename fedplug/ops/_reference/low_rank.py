@@ -11,22 +11,13 @@ from fedplug.ops._tensorflow.arguments import after, require, same_shape
 from fedplug.ops._tensorflow.arrays import saturate_cast
 from fedplug.ops._tensorflow.gradients import refuse_gradient
 
-__all__ = ["low_rank_matrix", "low_rank_residual", "matrix_times", "sum_and_largest"]
+__all__ = ["low_rank_matrix", "low_rank_residual", "matrix_times"]
 
 
 @traced_once
-def sum_and_largest(delta: Any, residual: Any) -> tuple[tf.Tensor, tf.Tensor]:
-    check = require(same_shape(delta, residual), "delta and residual must have the same shape")
-    total = refuse_gradient(after([check], delta) + residual)
-    magnitudes = tf.concat([tf.zeros([1], delta.dtype), tf.reshape(tf.abs(total), [-1])], axis=0)
-    return total, tf.reduce_max(magnitudes)
-
-
-@traced_once
-def matrix_times(a: Any, b: Any, scale: Any, transposed: bool) -> tf.Tensor:
+def matrix_times(a: Any, b: Any, transposed: bool) -> tf.Tensor:
     terms = tf.shape(a)[0 if transposed else 1]
     a = after([require(tf.equal(terms, tf.shape(b)[0]), "the shapes of a and b do not fit")], a)
-    a = tf.math.divide_no_nan(a, scale)
     if not transposed:
         a = tf.transpose(a)
     columns = [_column_sums(a * column[:, tf.newaxis]) for column in tf.unstack(b, axis=1)]
@@ -36,21 +27,19 @@ def matrix_times(a: Any, b: Any, scale: Any, transposed: bool) -> tf.Tensor:
 
 
 @traced_once
-def low_rank_matrix(p: Any, q: Any, scale: Any, dtype: tf.DType) -> tf.Tensor:
+def low_rank_matrix(p: Any, q: Any) -> tf.Tensor:
     ones = [require(tf.shape(p)[1] >= 1, "p and q have no columns")]
     p_columns, q_columns = tf.unstack(after(ones, p), axis=1), tf.unstack(q, axis=1)
     total = tf.zeros([tf.shape(p)[0], tf.shape(q)[0]], p.dtype)
     for j, (of_rows, of_columns) in enumerate(zip(p_columns, q_columns, strict=True)):
         product = of_rows[:, tf.newaxis] * of_columns
         total = total + product if j else product
-    # Keeps TensorFlow's optimizer from reordering the two multiplications.
-    total = tf.ensure_shape(total, [p.shape[0], q.shape[0]])
-    return refuse_gradient(saturate_cast(total * scale, dtype))
+    return refuse_gradient(saturate_cast(total, p.dtype))
 
 
 @traced_once
-def low_rank_residual(a: Any, p: Any, q: Any, scale: Any) -> tf.Tensor:
-    made = low_rank_matrix(p, q, scale, a.dtype)
+def low_rank_residual(a: Any, p: Any, q: Any) -> tf.Tensor:
+    made = low_rank_matrix(p, q)
     check = require(same_shape(a, made), "a must have the shape of the product of p and q")
     return refuse_gradient(after([check], a) - made)
 

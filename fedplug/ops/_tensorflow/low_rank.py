@@ -8,27 +8,13 @@ import tensorflow as tf
 
 from fedplug.ops._reference import low_rank as reference
 from fedplug.ops._tensorflow import loader
-from fedplug.ops._tensorflow.arguments import as_floats, require_equal_shapes, require_wide
-from fedplug.ops._tensorflow.floats import wide_dtype
+from fedplug.ops._tensorflow.arguments import require_wide
 from fedplug.ops.lowering import resolve_lowering
-from fedplug.ops.types import SumAndLargest
 
-__all__ = ["low_rank_matrix", "low_rank_residual", "matrix_times", "sum_and_largest"]
-
-
-def sum_and_largest(delta: Any, residual: Any, *, lowering: str | None = None) -> SumAndLargest:
-    delta = tf.convert_to_tensor(delta)
-    residual = as_floats("residual", residual, delta.dtype)
-    require_wide(delta=delta)
-    require_equal_shapes(delta=delta, residual=residual)
-    if resolve_lowering(lowering) == "fused":
-        return SumAndLargest(*loader.library().fedplug_sum_and_largest(delta, residual))
-    return SumAndLargest(*reference.sum_and_largest(delta, residual))
+__all__ = ["low_rank_matrix", "low_rank_residual", "matrix_times"]
 
 
-def matrix_times(
-    a: Any, b: Any, *, scale: Any = 1, transposed: bool = False, lowering: str | None = None
-) -> tf.Tensor:
+def matrix_times(a: Any, b: Any, *, transposed: bool = False, lowering: str | None = None) -> tf.Tensor:
     a, b = tf.convert_to_tensor(a), tf.convert_to_tensor(b)
     require_wide(a=a)
     _require_matrix(a=a)
@@ -36,22 +22,21 @@ def matrix_times(
     terms, rows = a.shape.with_rank(2)[0 if transposed else 1], b.shape[0]
     if None not in (terms, rows) and terms != rows:
         raise ValueError(f"a of shape {a.shape} and b of shape {b.shape} do not fit")
-    scale = as_floats("scale", scale, b.dtype)
     if resolve_lowering(lowering) == "fused":
-        return loader.library().fedplug_matrix_times(a, b, scale, transposed=transposed)
-    return reference.matrix_times(a, b, scale, transposed)
+        return loader.library().fedplug_matrix_times(a, b, transposed=transposed)
+    return reference.matrix_times(a, b, transposed)
 
 
-def low_rank_matrix(p: Any, q: Any, *, dtype: Any, scale: Any = 1, lowering: str | None = None) -> tf.Tensor:
-    p, q, dtype = tf.convert_to_tensor(p), tf.convert_to_tensor(q), tf.as_dtype(dtype)
-    _require_factors(dtype, p=p, q=q)
-    scale = as_floats("scale", scale, p.dtype)
+def low_rank_matrix(p: Any, q: Any, *, lowering: str | None = None) -> tf.Tensor:
+    p, q = tf.convert_to_tensor(p), tf.convert_to_tensor(q)
+    require_wide(p=p)
+    _require_factors(p.dtype, p=p, q=q)
     if resolve_lowering(lowering) == "fused":
-        return loader.library().fedplug_low_rank_matrix(p, q, scale, T=dtype)
-    return reference.low_rank_matrix(p, q, scale, dtype)
+        return loader.library().fedplug_low_rank_matrix(p, q)
+    return reference.low_rank_matrix(p, q)
 
 
-def low_rank_residual(a: Any, p: Any, q: Any, *, scale: Any = 1, lowering: str | None = None) -> tf.Tensor:
+def low_rank_residual(a: Any, p: Any, q: Any, *, lowering: str | None = None) -> tf.Tensor:
     a, p, q = tf.convert_to_tensor(a), tf.convert_to_tensor(p), tf.convert_to_tensor(q)
     require_wide(a=a)
     _require_matrix(a=a)
@@ -61,10 +46,9 @@ def low_rank_residual(a: Any, p: Any, q: Any, *, scale: Any = 1, lowering: str |
         raise ValueError(
             f"a has shape {a.shape} but the product of p and q has {made}; the two must be equal"
         )
-    scale = as_floats("scale", scale, p.dtype)
     if resolve_lowering(lowering) == "fused":
-        return loader.library().fedplug_low_rank_residual(a, p, q, scale)
-    return reference.low_rank_residual(a, p, q, scale)
+        return loader.library().fedplug_low_rank_residual(a, p, q)
+    return reference.low_rank_residual(a, p, q)
 
 
 def _require_matrix(**tensors: Any) -> None:
@@ -74,11 +58,11 @@ def _require_matrix(**tensors: Any) -> None:
 
 
 def _require_factors(dtype: tf.DType, **factors: Any) -> None:
-    """Raises unless the factors are matrices of the same width, in the `wide_dtype` of ``dtype``."""
-    wide, columns = wide_dtype(dtype), set()
+    """Raises unless the factors are matrices of the same width and of this dtype."""
+    columns = set()
     for name, factor in factors.items():
-        if factor.dtype != wide:
-            raise TypeError(f"{name} must be {wide.name} beside {dtype.name}, not {factor.dtype.name}")
+        if factor.dtype != dtype:
+            raise TypeError(f"{name} must be {dtype.name} like the others, not {factor.dtype.name}")
         _require_matrix(**{name: factor})
         if factor.shape.rank is None or factor.shape[1] is None:
             raise ValueError(f"the number of columns of {name} must be known, not of shape {factor.shape}")

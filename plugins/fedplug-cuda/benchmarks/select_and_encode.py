@@ -30,12 +30,9 @@ FIXED = "topk(count=64, chunk=4096) | codebook(2) | offsets(4096)"
 OTHERS = (
     "topk(0.01) | qsgd(8)",
     "topk(0.01, chunk=4096) | qsgd(8)",
-    "dgc(0.01) | qsgd(8)",
     "stc(0.01)",
     "randomk(0.01) | qsgd(8)",
-    "threshold(10) | qsgd(8)",
     "qsgd(8)",
-    "eden(4)",
     "bfp(4)",
     "sign",
     "qsgd(8, block_size=256, rounding='nearest')",

@@ -18,7 +18,6 @@ __all__ = [
     "LIBRARY_VARIABLE",
     "DeviceError",
     "FixedForm",
-    "RotatedCode",
     "ScaledSum",
     "ScatterReport",
     "TopKReport",
@@ -35,7 +34,7 @@ __all__ = [
 LIBRARY_VARIABLE = "FEDPLUG_CUDA_LIBRARY"
 """Environment variable with the path of another library; tests select the fake device with it."""
 
-_ABI_VERSION = 7
+_ABI_VERSION = 8
 
 
 class DeviceError(FedplugError, RuntimeError):
@@ -100,18 +99,6 @@ class ValueReport(ctypes.Structure):
     _fields_ = (("non_finite", c_uint32), ("first_from_end", c_uint32))
 
 
-class RotatedCode(ctypes.Structure):
-    """FedplugCudaRotatedCode: the form of a rotated code."""
-
-    _fields_ = (
-        ("block_size", c_int64),
-        ("first_seed", c_int64),
-        ("second_seed", c_int64),
-        ("levels", POINTER(c_double)),
-        ("level_count", c_int64),
-    )
-
-
 class ScatterReport(ctypes.Structure):
     """FedplugCudaScatterReport: the first flaw that the device found in payloads."""
 
@@ -144,10 +131,7 @@ _SIGNATURES = {
     ],
     "scatter_judge": [POINTER(ScatterReport)],
     "entries": [c_int32, c_int32, c_void_p, c_int64, c_int64, c_void_p],
-    "scaled_sum": [c_int32, c_int32, POINTER(ScaledSum), c_double, c_void_p, c_void_p, c_void_p],
-    "take_above": [
-        c_int32, c_int32, c_void_p, c_int64, c_double, c_void_p, c_void_p, c_void_p, c_void_p,
-    ],
+    "scaled_sum": [c_int32, c_int32, POINTER(ScaledSum), c_void_p, c_void_p],
     "chunked_topk": [
         c_int32, c_int32, POINTER(ScaledSum), c_int64, c_int64, c_void_p, c_void_p, c_void_p, c_void_p,
     ],
@@ -167,17 +151,6 @@ _SIGNATURES = {
     "values_judge": [POINTER(ValueReport), c_int64],
     "decode_values": [
         c_int32, c_int32, c_int32, POINTER(ValueCode), c_void_p, c_int64, c_double, c_void_p, c_void_p,
-    ],
-    "rotated_sizes": [
-        c_int32, POINTER(RotatedCode), c_int64, POINTER(c_uint64), POINTER(c_uint64), POINTER(c_uint64),
-    ],
-    "encode_rotated": [
-        c_int32, c_int32, c_void_p, c_int64, POINTER(RotatedCode), c_void_p, c_uint64, c_void_p, c_void_p,
-        c_void_p,
-    ],
-    "decode_rotated": [
-        c_int32, c_int32, c_int32, POINTER(RotatedCode), c_void_p, c_int64, c_double, c_void_p, c_uint64,
-        c_void_p, c_void_p,
     ],
     "fetch": [c_int32, c_void_p, c_void_p, c_uint64, c_void_p],
     "send": [c_int32, c_void_p, c_void_p, c_uint64, c_void_p],
@@ -217,7 +190,6 @@ def library() -> ctypes.CDLL:
         function.argtypes, function.restype = arguments, c_int32
     loaded.fedplug_cuda_last_error.restype = c_char_p
     loaded.fedplug_cuda_scatter_workspace_bytes.restype = c_uint64
-    loaded.fedplug_cuda_tile.restype = c_int64
     return loaded
 
 

@@ -1,7 +1,7 @@
-"""Sparsifiers that begin with ``delta + factor * residual``: chunks, thresholds, momentum, given entries.
+"""Sparsifiers that begin with ``delta + factor * residual``: chunks, and given entries.
 
-Each works on a list of tensors and waits once for all of them (for thresholds twice). None overwrites its
-arguments: a later step may refuse the update, which must leave the residuals unchanged.
+Each works on a list of tensors and waits once for all of them. None overwrites its arguments: a later step
+may refuse the update, which must leave the residuals unchanged.
 """
 
 from __future__ import annotations
@@ -15,22 +15,20 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedplug.errors import ArgumentError
-from fedplug.ops.types import AboveThreshold, ChunkedTopK, TakenFromSum, TopKMomentum
+from fedplug.ops.types import ChunkedTopK, TakenFromSum
 from fedplug_cuda.arrays import DTYPE_CODES, DeviceArray, require_same_device
 from fedplug_cuda.entries import READ, TAKE, Entries, queue
-from fedplug_cuda.library import ScaledSum, call, library
-from fedplug_cuda.memory import empty_like, on_device, send
+from fedplug_cuda.library import ScaledSum, call
+from fedplug_cuda.memory import empty_like
 from fedplug_cuda.results import Results, require_counted_finite
-from fedplug_cuda.topk import require_wide, select
+from fedplug_cuda.topk import require_wide
 
 __all__ = [
     "chunked_topk",
     "gathered",
-    "momentum_topk",
     "non_finite_counts",
     "scaled",
     "taken",
-    "taken_above",
 ]
 
 _COUNT = 8
@@ -76,72 +74,6 @@ def chunked_topk(
     return [
         ChunkedTopK(found[1 + 2 * i].view(x.dtype), found[2 + 2 * i].view(np.int32), rests[i])
         for i, x in enumerate(xs)
-    ]
-
-
-def taken_above(
-    xs: Sequence[DeviceArray], residuals: _Residuals, thresholds: Sequence[Any], stream: int
-) -> list[AboveThreshold]:
-    """Selects as `fedplug.ops.threshold_residual` does from each tensor; zeros for a residual of None."""
-    _require_fitting(xs, residuals)
-    for threshold in thresholds:
-        if not threshold >= 0:
-            raise ArgumentError(f"threshold = {threshold}; it must be at least 0")
-    tile = library().fedplug_cuda_tile()
-    tiles = [max(1, -(-x.size // tile)) for x in xs]
-    counted = Results([_COUNT * len(xs), *(4 * each for each in tiles)], xs[0], stream)
-    rests = [empty_like(x, stream) for x in xs]
-    for i, (x, residual, rest) in enumerate(zip(xs, residuals, rests, strict=True)):
-        place, counts = counted.at[0] + _COUNT * i, counted.at[1 + i]
-        _queue_sum(x, residual, rest, 1, stream, non_finite=place, threshold=thresholds[i], counts=counts)
-    non_finite, *of_tiles = counted.fetch()
-    require_counted_finite(non_finite, [x.size for x in xs])
-    ends = [np.cumsum(each.view(np.uint32), dtype=np.uint32) for each in of_tiles]
-    befores = [end - each.view(np.uint32) for end, each in zip(ends, of_tiles, strict=True)]
-    results = Results(_sizes_of(xs, [int(end[-1]) for end in ends]), xs[0], stream)
-    sent, befores_at = send(befores, xs[0], stream)
-    for i, (x, rest) in enumerate(zip(xs, rests, strict=True)):
-        call(
-            "take_above",
-            x.device,
-            DTYPE_CODES[x.dtype],
-            rest.pointer,
-            x.size,
-            float(thresholds[i]),
-            befores_at[i],
-            results.at[1 + 2 * i],
-            results.at[2 + 2 * i],
-            stream,
-        )
-    found = results.fetch()
-    del sent  # not before the stream is through
-    return [
-        AboveThreshold(found[1 + 2 * i].view(x.dtype), found[2 + 2 * i].view(np.int32), rests[i])
-        for i, x in enumerate(xs)
-    ]
-
-
-def momentum_topk(
-    xs: Sequence[DeviceArray],
-    velocities: _Residuals,
-    residuals: _Residuals,
-    ks: Sequence[int],
-    momentum: Any,
-    stream: int,
-) -> list[TopKMomentum]:
-    """Selects as `fedplug.ops.topk_momentum` does from each tensor; the tensors are of one dtype."""
-    _require_fitting(xs, [*velocities, *residuals])
-    speeds = [empty_like(x, stream) for x in xs]
-    for x, old, speed in zip(xs, velocities, speeds, strict=True):
-        _queue_sum(x, old, speed, momentum, stream)
-    found = select(speeds, residuals, [None] * len(xs), ks, "error", stream)
-    parts = [slice(*pair) for pair in zip(found.row_splits[:-1], found.row_splits[1:], strict=True)]
-    indices = [found.indices[part] for part in parts]
-    each = zip(speeds, indices, strict=True)
-    queue(TAKE, [Entries(speed, on_device(at), None, len(at)) for speed, at in each], stream)
-    return [
-        TopKMomentum(found.values[part], indices[i], speeds[i], found.residuals[i], np.int64(0))
-        for i, part in enumerate(parts)
     ]
 
 
@@ -207,15 +139,13 @@ def _queue_sum(
     stream: int,
     *,
     non_finite: int | None = None,
-    threshold: Any = np.inf,
-    counts: int | None = None,
 ) -> None:
     """Queues ``total = delta + factor * residual``; csrc/cuda/scaled_sum.h has the meaning of None."""
     like = delta or residual
     assert like is not None
     struct = _scaled_sum(delta, residual, total, factor)
     dtype = DTYPE_CODES[like.dtype]
-    call("scaled_sum", like.device, dtype, struct, float(threshold), counts, non_finite, stream)
+    call("scaled_sum", like.device, dtype, struct, non_finite, stream)
 
 
 def _scaled_sum(

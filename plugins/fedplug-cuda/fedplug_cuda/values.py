@@ -12,7 +12,6 @@ from numpy.typing import NDArray
 from fedplug import ops
 from fedplug.errors import ArgumentError, NonFiniteError
 from fedplug.ops.types import PackedValues
-from fedplug_cuda import rotated
 from fedplug_cuda.arrays import DTYPE_CODES, DeviceArray, require_same_device, stream_handle
 from fedplug_cuda.library import ValueCode, ValueReport, Vector, call
 from fedplug_cuda.memory import empty, empty_bytes, fetch, layout, send
@@ -99,9 +98,6 @@ def decode(packed: Sequence[PackedValues], outs: Sequence[DeviceArray], factors:
     stream = stream_handle(None, outs[0])
     sent, at = send([each.code for each in packed], outs[0], stream)
     for each, out, factor, address in zip(packed, outs, factors, at, strict=True):
-        if "levels" in each.form:
-            rotated.queue_decode(each, out, float(factor), address, stream)
-            continue
         form = {"bits": 8, "block_size": 1, **each.form}
         code = ValueCode(form["form"].encode(), form["block_size"], form["bits"])
         dtypes = DTYPE_CODES[each.dtype], DTYPE_CODES[out.dtype]

@@ -26,8 +26,6 @@ def count(fake):
         ("topk(0.05, scope='model')", 1),
         ("topk(0.05, scope='model') | qsgd(8)", 2),
         ("topk(0.05, chunk=64, decay=0.5) | qsgd(8)", 2),
-        ("dgc(0.05)", 2),
-        ("threshold(2)", 3),
         ("randomk(0.05)", 2),
         ("randomk(0.05, error_feedback=True)", 2),
     ],

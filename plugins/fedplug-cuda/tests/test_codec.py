@@ -15,21 +15,15 @@ EXPRESSIONS = [
     "topk(0.1, error_feedback=False)",
     "topk(0.05, decay=0.9) | gaps",
     "topk(count=3, chunk=64, decay=0.95) | codebook(2) | rans",
-    "dgc(0.05, momentum=0.9, warmup_rounds=1) | qsgd(8)",
     "stc(0.05)",
     "randomk(0.05) | float16",
     "randomk(0.05, error_feedback=True) | qsgd(4)",
-    "threshold(1.5) | qsgd(2) | gaps",
-    "threshold(1.5, error_feedback=False)",
     "qsgd(3)",
     "qsgd(8) | rans",
     "sign",
     "bfp(4) | rans",
     "float16",
     "qsgd(5, rounding='nearest')",
-    "eden(3)",
-    "eden(1) | rans",
-    "topk(0.05) | eden(4)",
 ]
 
 
@@ -74,14 +68,14 @@ def test_a_state_moves_between_host_and_device(device):
 
 def test_encoders_without_kernels_are_given_copies_on_the_host_or_are_refused(device):
     arrays, held = update(0), on_device(device, update(0))
-    for expression in ("powersgd(1)", "ef21('sign')", "codebook(2)"):
+    for expression in ("ef21('sign')", "codebook(2)"):
         codec = fedplug.codec(expression)
         with pytest.warns(CapabilityWarning, match="copied to the host"):
             payloads = codec.encode_model(held)[0]
         assert payloads == codec.encode_model(arrays)[0]
     with pytest.raises(CapabilityError, match="does not run on CUDA devices"):
-        fedplug.codec("powersgd(1)", device="cuda").encode_model(held)
-    assert fedplug.codec("dgc(0.1)", device="cuda").encode_model(held)[0]
+        fedplug.codec("codebook(2)", device="cuda").encode_model(held)
+    assert fedplug.codec("topk(0.1)", device="cuda").encode_model(held)[0]
 
 
 def test_a_model_of_several_dtypes_is_encoded(device):

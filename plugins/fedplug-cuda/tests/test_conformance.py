@@ -13,10 +13,8 @@ SUITES = {
     "topk(0.3) | qsgd(8, block_size=16)": {},
     "topk(0.3, chunk=64, decay=0.5)": {"decay": 0.5, "conservation_tolerance": 0.0, "golden": GOLDEN},
     "topk(linear(0.3, 0.1, 2), scope='model')": {"conservation_tolerance": 0.0},
-    "dgc(0.3, warmup_rounds=2)": {},
     "randomk(0.3)": {},
     "randomk(0.3, error_feedback=True) | sign": {},
-    "threshold(0.5)": {"conservation_tolerance": 0.0, "golden": GOLDEN},
 }
 
 pytestmark = pytest.mark.skipif(

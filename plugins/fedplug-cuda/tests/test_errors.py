@@ -14,9 +14,7 @@ from fedplug.ops.device_array import is_on_device, on_host
 EXPRESSIONS = [
     "topk(0.05, decay=0.5) | qsgd(8)",
     "topk(count=3, chunk=64) | qsgd(8)",
-    "dgc(0.05)",
     "randomk(0.05, error_feedback=True)",
-    "threshold(1.5)",
 ]
 
 

@@ -47,7 +47,6 @@ def bits(arrays):
         "float16",
         "bfloat16",
         "qsgd(rounding='nearest') | rans",
-        "eden(3) | rans",
         "codebook(3)",
     ],
 )
@@ -73,7 +72,7 @@ def test_decoded_arrays_sums_and_means_have_the_bits_of_the_cpu(device, expressi
         on_cpu.merge(there)
 
 
-@pytest.mark.parametrize("form", ["qsgd", "bfp", "nearest", "float16", "sign", "eden"])
+@pytest.mark.parametrize("form", ["qsgd", "bfp", "nearest", "float16", "sign"])
 def test_golden_payloads_of_dense_quantizers_are_decoded_as_they_always_were(device, form):
     for vector in golden.read(GOLDEN, f"{form}/1"):
         payload = fedplug.wire.frame(vector.body, f"{form}/1", vector.dtype, vector.shape)
@@ -81,7 +80,7 @@ def test_golden_payloads_of_dense_quantizers_are_decoded_as_they_always_were(dev
         assert on_host(found).tobytes() == vector.decoded.tobytes()
 
 
-@pytest.mark.parametrize("expression", ["qsgd(4, block_size=64)", "sign", "bfp(3)", "float16", "eden(4)"])
+@pytest.mark.parametrize("expression", ["qsgd(4, block_size=64)", "sign", "bfp(3)", "float16"])
 def test_a_changed_code_is_refused_as_on_the_cpu(device, expression):
     rng, encoder = np.random.default_rng(0), fedplug.encoder(expression)
     x = model(0)["kernel"]
@@ -154,7 +153,7 @@ def test_a_payload_that_is_refused_changes_nothing(device):
         fedplug.decode(sent["wide"], out=device.put(model(0)["kernel"]))
 
 
-@pytest.mark.parametrize("expression", ["topk(0.1)", "qsgd(8)", "eden(4)"])
+@pytest.mark.parametrize("expression", ["topk(0.1)", "qsgd(8)"])
 @pytest.mark.parametrize("operation", ["allocate", "copy", "launch"])
 def test_a_device_that_refuses_an_addition_leaves_the_sum_unchanged(device, fake, operation, expression):
     total = fedplug.ModelSum.like(on_device(device, model(0)))

@@ -87,7 +87,6 @@ def test_top_k_with_error_feedback_converges_with_a_tenth_of_the_bytes(two_ranks
     "encoder",
     [
         "topk(0.05, scope='model') | qsgd(8)",
-        "dgc(0.05)",
         "sign",
         {"*.bias": "identity", "0.*": "qsgd(8)", "*": "topk(0.05)"},
         "budget('topk(0.05)', bytes_per_client=3000)",
@@ -421,15 +420,6 @@ def test_a_state_of_another_encoder_is_refused_and_nothing_changes(two_ranks):
 def test_the_exchange_is_one_of_three(exchange):
     with pytest.raises(ArgumentError, match="it must be 'auto', 'gather' or 'two_phase'"):
         fedplug_torch.FedplugState("topk(0.01)", digits.network(), exchange=exchange)
-
-
-def test_a_momentum_is_not_applied_twice(start):
-    for error in start(4).run(ddp_jobs.error_of_a_step, "dgc(0.05)", exchange="two_phase"):
-        assert "would add its momentum twice, to gradients and to means" in error
-    errors = start(4).run(
-        ddp_jobs.error_of_a_step, "dgc(0.05)", exchange="two_phase", mean_encoder="topk(0.05)"
-    )
-    assert errors == [""] * 4
 
 
 @pytest.mark.parametrize("wrong", ["topk(0.01)", None, fedplug.codec("topk(0.01)")])

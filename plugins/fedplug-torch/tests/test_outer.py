@@ -335,7 +335,6 @@ def test_restored_ranks_continue_in_the_middle_of_an_interval(two_ranks, optimiz
     [
         "topk(0.1)",
         "topk(0.1) | qsgd(4)",
-        "dgc(0.1, momentum=0.0)",
         "sign",
         "identity",
     ],

@@ -65,7 +65,7 @@ BROKEN = {
     "client state, memory": stack("ef21('topk(0.01)')", keeps_client_state=False),
     "sensitivity, memory": stack("ef21('topk(0.01)')", private=True),
     "bias": stack("topk(0.01, error_feedback=False)"),
-    "bias, no place for state": stack("threshold(0.1, error_feedback=False)", keeps_client_state=False),
+    "bias, no place for state": stack("topk(0.1, error_feedback=False)", keeps_client_state=False),
 }
 
 

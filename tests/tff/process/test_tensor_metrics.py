@@ -101,12 +101,11 @@ def test_a_round_in_which_nobody_sends_has_no_error(process, dataset, inprocess)
 @pytest.mark.parametrize(
     "encoder",
     [
-        *("topk(0.1)", "dgc(0.1)", "qsgd(3) | rans", "randomk(0.1)", "sign"),
+        *("topk(0.1)", "qsgd(3) | rans", "randomk(0.1)", "sign"),
         pytest.param("topk(0.1) | qsgd(4) | rans | rice", marks=pytest.mark.slow),
         pytest.param("topk(0.1, error_feedback=False) | gaps", marks=pytest.mark.slow),
         pytest.param("qsgd(4, rounding='nearest') | rans", marks=pytest.mark.slow),
         pytest.param("mixed_qsgd(5)", marks=pytest.mark.slow),
-        pytest.param("powersgd(2)", marks=pytest.mark.slow),
     ],
 )
 def test_the_codec_and_a_graph_measure_the_same(encoder):

@@ -9,12 +9,9 @@ from fedplug_cuda.ops.checks import are_finite, require_finite
 from fedplug_cuda.ops.chunked_topk import chunked_topk_residual, chunked_topk_residual_of_each
 from fedplug_cuda.ops.floats import widened
 from fedplug_cuda.ops.gather_sum import gather_finite_of_each, take_from_sum_of_each
-from fedplug_cuda.ops.rotated_code import encode_rotated
 from fedplug_cuda.ops.scatter import add_selected, scatter_decode_add
 from fedplug_cuda.ops.sums import copied, divide, largest_of_each, prepared, refusal, write, zeros
-from fedplug_cuda.ops.threshold import threshold_residual, threshold_residual_of_each
 from fedplug_cuda.ops.topk import grouped_topk_residual, topk_residual, topk_residual_of_each
-from fedplug_cuda.ops.topk_momentum import topk_momentum, topk_momentum_of_each
 from fedplug_cuda.ops.value_code import encode_values
 
 __all__ = [
@@ -27,7 +24,6 @@ __all__ = [
     "chunked_topk_residual_of_each",
     "copied",
     "divide",
-    "encode_rotated",
     "encode_values",
     "ensure_shape",
     "gather_finite_of_each",
@@ -43,11 +39,7 @@ __all__ = [
     "scatter_decode_add",
     "self_check",
     "take_from_sum_of_each",
-    "threshold_residual",
-    "threshold_residual_of_each",
     "to_device",
-    "topk_momentum",
-    "topk_momentum_of_each",
     "topk_residual",
     "topk_residual_of_each",
     "widened",
