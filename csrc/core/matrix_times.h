@@ -2,9 +2,9 @@
 // shape alone, so that results do not depend on threads, vector width or
 // implementation.
 //
-// Elements of A are multiplied with those of B; then the upper half of the
+// Elements of A are multiplied with those of B, then the upper half of the
 // products (the smaller one of an odd number) is added to the lower half until
-// one is left. A product without a partner is added to +0; an empty sum is +0.
+// one is left. A product without a partner is added to +0. An empty sum is +0.
 // Everything is rounded once.
 #ifndef FEDPLUG_CORE_MATRIX_TIMES_H_
 #define FEDPLUG_CORE_MATRIX_TIMES_H_
@@ -25,10 +25,10 @@ struct MatrixShape {
 
 // product = A B, for all matrices in row-major order.
 //
-// REQUIRES: no number in `shape` is negative (checked); `product` overlaps
+// REQUIRES: no number in `shape` is negative (checked), `product` overlaps
 //           nothing. T is float or double.
 // SHAPE:    a[rows, columns], b[columns, rank], product[rows, rank]
-// THREADS:  uses `parallel`, rows to a thread; the result does not depend on
+// THREADS:  uses `parallel`, rows to a thread. The result does not depend on
 //           the number of threads, nor on the SIMD level
 // COST:     reads each element once for every eight vectors
 template <typename T>
@@ -41,7 +41,7 @@ Status MatrixTimes(const T* a, const T* b, const MatrixShape& shape,
 // SHAPE:    a[rows, columns], b[rows, rank], product[columns, rank]
 // THREADS:  as MatrixTimes, but rows that are added up first, and columns, to a
 //           thread
-// COST:     as MatrixTimes; takes some 20 sums of 2,048 elements of memory for
+// COST:     as MatrixTimes. Takes some 20 sums of 2,048 elements of memory for
 //           each thread and vector, and of B a copy
 template <typename T>
 Status TransposedTimes(const T* a, const T* b, const MatrixShape& shape,

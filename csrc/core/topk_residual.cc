@@ -1,4 +1,4 @@
-// Checks the arguments, and selects what topk/select.h runs over.
+// Checks the arguments, and selects the inputs of topk/select.h.
 #include "core/topk_residual.h"
 
 #include <algorithm>
@@ -22,7 +22,7 @@ using topk::UndoLogs;
 using topk::Update;
 using topk::ZeroDelta;
 
-// REQUIRES: the sizes are checked; row_splits may be null
+// REQUIRES: the sizes are checked, row_splits may be null
 template <typename T>
 Status Select(std::vector<Update<T>> updates, std::int64_t k,
               NonFinitePolicy policy, Parallel& parallel, T* values,

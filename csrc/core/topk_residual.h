@@ -2,13 +2,13 @@
 //
 // With a = delta + residual:
 // - The key of an entry is the bits of |a| as an unsigned integer. Exactly
-//   min(k, n) entries with the largest keys are selected; ties go to the lower
+//   min(k, n) entries with the largest keys are selected. Ties go to the lower
 //   index. Indices ascend strictly.
 // - Values are the bits of a, also the sign of -0. residual' is a with the
 //   selected entries set to +0.
 // - kError: any sum that is NaN or infinite is refused before anything is
 //   written, with the number of them and the position of the first.
-// - kDrop: such a sum counts as +0 and is counted; it leaves no residual, and
+// - kDrop: such a sum counts as +0 and is counted. It leaves no residual, and
 //   is selected only if zeros are needed to reach k.
 // - The residual may be null, which stands for zeros and saves one read.
 // Every implementation, also on CUDA, gives these bits. A slow version is in
@@ -35,12 +35,12 @@ enum class NonFinitePolicy {
 // the rest in residual_out. If residual_in is null, residual_out is unspecified
 // after an error.
 //
-// REQUIRES: 0 <= n < 2^31; k >= 0; residual_in == residual_out (in place) or
-//           the two do not overlap; delta does not overlap residual_out. T is
+// REQUIRES: 0 <= n < 2^31, k >= 0, residual_in == residual_out (in place) or
+//           the two do not overlap, delta does not overlap residual_out. T is
 //           float or double.
 // SHAPE:    delta[n], residual_in[n], residual_out[n], values[min(k, n)],
 //           indices[min(k, n)]
-// THREADS:  uses `parallel` from 2^19 elements on; the result does not depend
+// THREADS:  uses `parallel` from 2^19 elements on. The result does not depend
 //           on the number of threads
 // COST:     for k <= n / 5, under kDrop or out of place, one pass: reads 2 *
 //           sizeof(T) bytes per element and writes sizeof(T), and writes twice
@@ -77,7 +77,7 @@ struct TensorUpdate {
 // row_splits[t + 1] are those of tensor t, with their indices in it. Under
 // kError a sum that is not finite in any tensor leaves all tensors unchanged.
 //
-// REQUIRES: as TopKResidual; together the tensors have fewer than 2^31 elements
+// REQUIRES: as TopKResidual, together the tensors have fewer than 2^31 elements
 // SHAPE:    values[min(k, sum of n)], indices[min(k, sum of n)],
 //           row_splits[tensors + 1]
 // COST:     that of one tensor with as many elements

@@ -1,5 +1,5 @@
 // The sum of an update and its scaled residual, on a GPU. Product and sum are
-// each rounded once, as in the core. All work is queued on a stream; nothing is
+// each rounded once, as in the core. All work is queued on a stream. Nothing is
 // allocated and nothing waits for the GPU.
 #ifndef FEDPLUG_CUDA_SCALED_SUM_H_
 #define FEDPLUG_CUDA_SCALED_SUM_H_
@@ -36,8 +36,8 @@ struct ScaledSum {
 // Queues a sum.
 //
 // SHAPE:    non_finite[1] or null
-// THREADS:  the caller's only; the result does not depend on the GPU
-// COST:     one launch; reads and writes every array once
+// THREADS:  the caller's only. The result does not depend on the GPU
+// COST:     one launch. Reads and writes every array once
 template <typename T>
 Status QueueScaledSum(const ScaledSum<T>& call, NonFiniteCount* non_finite,
                       CUstream_st* stream);

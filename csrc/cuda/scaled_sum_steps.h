@@ -29,7 +29,7 @@ FEDPLUG_HOST_DEVICE void LoadScaledSums(const ScaledSum<T>& call,
   }
 }
 
-// Adds what a block found to the array's count.
+// Adds the count of a block to the array's.
 template <typename Block>
 FEDPLUG_HOST_DEVICE void Publish(const Block& block,
                                  const topk::NonFiniteCounts& found,

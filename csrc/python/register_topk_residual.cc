@@ -39,7 +39,7 @@ NonFinitePolicy PolicyOf(bool drop) {
   return drop ? NonFinitePolicy::kDrop : NonFinitePolicy::kError;
 }
 
-// The number of selected entries; the kernel refuses a negative k.
+// The number of selected entries. The kernel refuses a negative k.
 std::int64_t Chosen(std::int64_t k, std::int64_t n) {
   return std::max<std::int64_t>(0, std::min(k, n));
 }

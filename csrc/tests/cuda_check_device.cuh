@@ -27,7 +27,7 @@ inline void Check(const Status& status) {
   if (!status.ok()) throw std::runtime_error(status.message());
 }
 
-// Device memory filled with garbage; the elements begin `shift` elements after
+// Device memory filled with garbage. The elements begin `shift` elements after
 // an allocation.
 template <typename Element>
 class DeviceArray {

@@ -280,7 +280,7 @@ TEST(CudaTimes, PayloadsOfAFixedSize) {
   }
 }
 
-// The code of 8 bits beside a copy of what it becomes.
+// The code of 8 bits beside a copy of its result.
 TEST(CudaTimes, DecodedValues) {
   constexpr std::int64_t kCount = 50000000;
   std::puts("decode_values, qsgd(8), float, us; then a copy of 4n bytes");

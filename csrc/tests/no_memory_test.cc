@@ -149,7 +149,7 @@ TEST(NoMemory, AListThatFailsLeavesEachResidualOrItsSums) {
   EXPECT_TRUE(found_sums);
 }
 
-// Large enough for a log of what is written over.
+// Large enough for a log of overwritten values.
 TEST(NoMemory, ASelectionThatWritesAtOnceLeavesTheResidual) {
   Random random(5);
   Serial serial;

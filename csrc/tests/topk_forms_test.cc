@@ -159,7 +159,7 @@ TEST(GroupedTopKResidual, EqualsSelectionsOfEachTensorAlone) {
   EXPECT_EQ(BitsOf(Joined(residuals)), BitsOf(Joined(expected_residuals)));
 }
 
-// Large enough together for logs of what is written over: tensors that are
+// Large enough together for logs of overwritten values: tensors that are
 // written at once, that are looked at first (many zeros, a large k) and a bad
 // one, one after the other.
 TEST(GroupedTopKResidual, OneBadTensorLeavesLargeOnesAsTheyWere) {

@@ -26,9 +26,9 @@ inline constexpr int kRanksAtOnce = 4;
 template <typename T>
 struct MatrixLoops {
   // sums = the products of x and y in the stretches 0, 1 ... 2^depth - 1, each
-  // `x_stride` (`y_stride`) after the one before, added up as a balanced tree;
-  // by depth. `y` has a number for each stretch, or for each product; then the
-  // loop works on whole blocks.
+  // `x_stride` (`y_stride`) after the one before, added up as a balanced tree.
+  // Indexed by depth. `y` has a number for each stretch or each product, and in
+  // the latter case the loop works on whole blocks.
   using Products = void(const T* x, std::int64_t x_stride, const T* y,
                         std::int64_t y_stride, std::int64_t n, T* sums);
   Products* products_with_numbers[Halving::kMostDepth + 1];
@@ -42,14 +42,14 @@ struct MatrixLoops {
   // sums += 0: -0 becomes +0.
   void (*add_zeros)(std::int64_t n, T* sums);
 
-  // total = p[0] * q + p[1] * (q after q_stride) ..., one after the other;
-  // and the same added to the total that is there. By their number.
+  // total = p[0] * q + p[1] * (q after q_stride) ..., one after the other,
+  // and the same added to the total that is there. Indexed by their number.
   using Outer = void(const T* p, const T* q, std::int64_t q_stride,
                      std::int64_t n, T* total);
   Outer* outer[kRanksAtOnce + 1];
   Outer* add_outer[kRanksAtOnce + 1];
 
-  // x is limited to `largest` in magnitude; NaN stays.
+  // x is limited to `largest` in magnitude. NaN stays.
   void (*limit)(T largest, std::int64_t n, T* x);
 
   // differences = x - y, which may be one of the two.

@@ -1,5 +1,5 @@
-// Sums of the products of A's elements with those of a few vectors: what A B
-// and A' B have in common.
+// Sums of the products of A's elements with those of a few vectors: the part
+// that A B and A' B share.
 //
 // A leaf of the tree of additions is eight stretches of terms far apart, whose
 // products are added up in registers. Leaves are visited in the order in which
@@ -25,7 +25,7 @@ constexpr std::int64_t kPiece = 512;
 // Elements that are worth a thread.
 constexpr std::int64_t kSmallestShare = 1 << 15;
 
-// A few of the vectors, with what all tasks share.
+// A few of the vectors, with the data that all tasks share.
 template <typename T>
 class Products {
  public:
@@ -40,8 +40,8 @@ class Products {
   std::int64_t vectors() const { return vectors_; }
 
   // Lays columns first ... first + count of B[terms, rank] out as leaves read
-  // them: vector after vector, stretch after stretch, with +0 for what is not
-  // there.
+  // them: vector after vector, stretch after stretch, with +0 for missing
+  // terms.
   // SHAPE: numbers[NumbersOf(count) + kLoopBlock]
   void TakeVectors(const T* b, std::int64_t rank, std::int64_t first,
                    std::int64_t count, Parallel& parallel, T* numbers) {
@@ -68,7 +68,7 @@ class Products {
     return count * stretches() * halving_.size(depth_);
   }
 
-  // Numbers of a vector for a leaf; those of a stretch are NumbersStride()
+  // Numbers of a vector for a leaf. Those of a stretch are NumbersStride()
   // after those of the one before.
   const T* Numbers(std::int64_t vector, std::int64_t entry) const {
     return numbers_ + vector * NumbersOf(1) + entry;

@@ -76,7 +76,7 @@ class RowSums {
   }
 
  private:
-  // Numbers of a vector; the loops work on whole blocks.
+  // Numbers of a vector. The loops work on whole blocks.
   static constexpr std::int64_t kSums = kPiece + 2 * kLoopBlock;
   static constexpr std::int64_t kHalves = 2 * kSums;
 

@@ -19,7 +19,7 @@ namespace fedplug::simd::avx2 {
 struct Lanes32 {
   static constexpr int kLanes = 8;
   using Register = __m256i;
-  using Bound = __m256i;  // one less than what is compared with
+  using Bound = __m256i;  // one less than the bound
   using Mask = unsigned;
   using Indices = __m256i;
 
@@ -126,7 +126,7 @@ struct Vector<double> {
   static constexpr int kLanes = 4;
   using Element = double;
   using Register = __m256i;
-  using Bound = __m256i;  // one less than what is compared with
+  using Bound = __m256i;  // one less than the bound
   using Mask = unsigned;
   using Indices = __m128i;
 

@@ -21,7 +21,7 @@ inline constexpr std::int64_t kSlack = 16;
 
 // Keys in [lo, hi) are in the range: it is not known yet whether they are
 // selected. Keys at hi and above are selected. If `edge` is lo - 1, keys equal
-// to it are counted instead of collected, because there are many; otherwise it
+// to it are counted instead of collected, because there are many. Otherwise it
 // is kNoEdge.
 template <typename T>
 struct PivotRange {
@@ -67,12 +67,12 @@ struct CompactCursor {
 // If a sum is NaN, its key is a number above infinity, and its value a NaN.
 template <typename T>
 struct BlockKernels {
-  // The keys of delta + residual; zero where a sum is not finite.
+  // The keys of delta + residual. Zero where a sum is not finite.
   // SHAPE:    delta[n], residual[n], keys[n]
   void (*sum_keys)(const T* delta, const T* residual, std::int64_t n,
                    FloatBitsOf<T>* keys);
 
-  // Classifies a = delta + residual; writes nothing but the cursor. Returns the
+  // Classifies a = delta + residual. Writes nothing but the cursor. Returns the
   // largest key.
   // SHAPE:    delta[n], residual[n]
   // COST:     reads 2 * sizeof(T) bytes per element
@@ -80,7 +80,7 @@ struct BlockKernels {
                                std::int64_t n, const PivotRange<T>& range,
                                CountCursor<T>* cursor);
 
-  // residual_out = a, but +0 where the key is hi or above; the entries at lo
+  // residual_out = a, but +0 where the key is hi or above. The entries at lo
   // and above go to the cursor, with indices counted from `first_index`.
   // Returns the largest key.
   // SHAPE:    delta[n], residual_in[n], residual_out[n]
@@ -107,14 +107,14 @@ struct BlockKernels {
 
   // residual_out = a, but +0 where a mark is not 0. Returns the largest key.
   // `take_streaming` goes past the caches where residual_out begins with a
-  // cache line, and then REQUIRES what partition_streaming does.
+  // cache line, and then REQUIRES the same as partition_streaming.
   // SHAPE:    delta[n], residual_in[n], residual_out[n], marks[n]
   using Take = FloatBitsOf<T>(const T* delta, const T* residual_in,
                               T* residual_out, std::int64_t n, const T* marks);
   Take* take;
   Take* take_streaming;
 
-  // Takes the entries of a partition with keys at `from` and above; those below
+  // Takes the entries of a partition with keys at `from` and above. Those below
   // `hi` were in the range.
   // REQUIRES: kSlack elements behind values and indices may be read
   // SHAPE:    values[n], indices[n]

@@ -1,4 +1,4 @@
-// All the loops of blocks.h over a vector V; see block_loops.h.
+// All the loops of blocks.h over a vector V. See block_loops.h.
 #ifndef FEDPLUG_CORE_TOPK_KERNELS_OVER_H_
 #define FEDPLUG_CORE_TOPK_KERNELS_OVER_H_
 

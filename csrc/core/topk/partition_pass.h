@@ -37,7 +37,7 @@ std::int64_t DropNonFinite(const PivotRange<T>& range,
 }
 
 // Partitions [begin, end) of a tensor by `range`. Appends the entries of each
-// block; `after_block` may move the cursor. Returns the number of dropped sums.
+// block. `after_block` may move the cursor. Returns the number of dropped sums.
 //
 // COST: reads 2 * sizeof(T) bytes per element and writes sizeof(T)
 template <typename T, typename AfterBlock>

@@ -4,11 +4,11 @@
 // the chunks:
 //   CountPass      only reads: counts the keys above a pivot range, collects
 //                  those in it
-//   PartitionPass  writes the residual and takes out what is above a bound
+//   PartitionPass  writes the residual and takes out the sums above a bound
 // If nothing has to be undone, one partition by the pivot range does both, and
 // a short finish settles the range. Otherwise a count finds the exact
 // threshold, and a partition by it puts every entry into its place. The counts
-// detect a range that missed; then the sums are restored, and a histogram of
+// detect a range that missed, then the sums are restored, and a histogram of
 // all keys gives a range that cannot miss. The steps are in the headers named
 // after them.
 #ifndef FEDPLUG_CORE_TOPK_SELECT_H_
@@ -52,7 +52,7 @@ enum class Undoable {
 template <typename T>
 class Selection {
  public:
-  // REQUIRES: k >= 0; what `updates` points to outlives the object, and so do
+  // REQUIRES: k >= 0; the arrays of `updates` outlive the object, and so do
   //           `parallel` and `scratch`
   Selection(std::vector<Update<T>> updates, std::int64_t k,
             NonFinitePolicy policy, Undoable undoable, SimdLevel level,
@@ -346,7 +346,7 @@ class Selection {
   Parallel& parallel_;
   const ScratchLease& scratch_;
 
-  T* listed_values_ = nullptr;  // what PartitionAll left, by chunk
+  T* listed_values_ = nullptr;  // those of PartitionAll, by chunk
   std::int32_t* listed_indices_ = nullptr;
   Bits* range_keys_ = nullptr;  // the keys in the range, by chunk
   Bits from_ = 0;               // the threshold

@@ -27,8 +27,8 @@ class UndoLog {
     return blocks * kBlock * (2 + kBytes) + (blocks + 63) / 64 * 64;
   }
 
-  // REQUIRES: update.residual_in == update.residual_out; to read the deltas
-  //           again gives the same bits; `memory` begins with a cache line; all
+  // REQUIRES: update.residual_in == update.residual_out, to read the deltas
+  //           again gives the same bits, `memory` begins with a cache line, all
   //           that is pointed to outlives the object
   // SHAPE:    memory[BytesFor(update.n)]
   UndoLog(const Update<T>& update, std::byte* memory)

@@ -96,7 +96,7 @@ struct Update {
   const T* residual_in;
   T* residual_out;
   std::int64_t n;
-  UndoLog<T>* log = nullptr;  // of what is overwritten before it is sure
+  UndoLog<T>* log = nullptr;  // of sums that are overwritten too early
 };
 
 // Elements [begin, end) of one tensor.
@@ -147,7 +147,7 @@ void ForEachBlock(const Update<T>& update, std::int64_t begin, std::int64_t end,
 }
 
 // Calls body(begin, count, keys) for the blocks of a chunk, with the keys of
-// their sums; those of sums that are not finite are zero.
+// their sums. Those of sums that are not finite are zero.
 template <typename T, typename Body>
 void ForEachBlockOfKeys(const Update<T>& update, const Chunk& chunk,
                         const BlockKernels<T>& kernels, const Body& body) {

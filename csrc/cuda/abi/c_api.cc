@@ -184,7 +184,7 @@ Status WithDecodedDtypes(std::int32_t dtype, std::int32_t out_dtype,
 }
 
 // The tensors of a selection with a k for each. Values and indices are laid out
-// one tensor after the other; `ks` and both of these may be null.
+// one tensor after the other. `ks` and both of these may be null.
 template <typename T>
 std::vector<TopKTensor<T>> TensorsOf(const FedplugCudaUpdate* updates,
                                      const std::int64_t* ks, std::int64_t count,

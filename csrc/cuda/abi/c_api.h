@@ -1,12 +1,12 @@
-// The C ABI of the CUDA kernels: what libfedplug_cuda.so exports, for callers
+// The C ABI of the CUDA kernels: the exports of libfedplug_cuda.so, for callers
 // in any language. Pointers are to memory of the given device, unless they are
 // called `host`. plugins/fedplug-cuda calls it from Python.
 //
-// Every function returns 0, or the StatusCode of its failure; the message is
+// Every function returns 0, or the StatusCode of its failure. The message is
 // then fedplug_cuda_last_error(). Kernels are queued on the caller's stream
 // (null: the legacy default stream), allocate nothing and wait for nothing.
 //
-// THREADS: any number; the current device of the caller's thread is restored
+// THREADS: any number. The current device of the caller's thread is restored
 #ifndef FEDPLUG_CUDA_ABI_C_API_H_
 #define FEDPLUG_CUDA_ABI_C_API_H_
 
@@ -33,7 +33,7 @@ enum FedplugCudaNonFinite {
   FEDPLUG_CUDA_DROP = 1,    // a NaN or infinite sum counts as zero
 };
 
-// One tensor of a selection; see cuda/topk_residual.h.
+// One tensor of a selection. See cuda/topk_residual.h.
 typedef struct FedplugCudaUpdate {
   const void* delta;        // [n]
   const void* residual_in;  // [n]
@@ -47,7 +47,7 @@ typedef struct FedplugCudaTopKReport {
   int64_t first_non_finite;
 } FedplugCudaTopKReport;
 
-// The first invalid payload; see cuda/scatter_decode.h.
+// The first invalid payload. See cuda/scatter_decode.h.
 typedef struct FedplugCudaScatterReport {
   int64_t words[7];
 } FedplugCudaScatterReport;
@@ -57,11 +57,11 @@ FEDPLUG_CUDA_API int32_t fedplug_cuda_abi_version(void);
 // The message of the calling thread's last failure; valid until its next call.
 FEDPLUG_CUDA_API const char* fedplug_cuda_last_error(void);
 
-// The number of CUDA devices; fails where there is no driver, or too old a one.
+// The number of CUDA devices. Fails where there is no driver, or too old a one.
 FEDPLUG_CUDA_API int32_t fedplug_cuda_device_count(int32_t* count);
 
 // Bytes of workspace that fedplug_cuda_topk and, with `each`,
-// fedplug_cuda_topk_each need; reads only `n` of updates.
+// fedplug_cuda_topk_each need. Reads only `n` of updates.
 FEDPLUG_CUDA_API int32_t fedplug_cuda_topk_workspace_bytes(
     int32_t dtype, const FedplugCudaUpdate* updates, int64_t count,
     int32_t each, uint64_t* bytes);
@@ -81,8 +81,8 @@ FEDPLUG_CUDA_API int32_t fedplug_cuda_topk_each(
 //
 // REQUIRES: dtype is FLOAT32 or FLOAT64; workspace is aligned to 256 bytes,
 //           reports to 8
-// SHAPE:    updates[count]; values and indices[min(k, sum of n)];
-//           row_splits[count + 1]; reports[count]
+// SHAPE:    updates[count], values and indices[min(k, sum of n)],
+//           row_splits[count + 1], reports[count]
 FEDPLUG_CUDA_API int32_t fedplug_cuda_topk(
     int32_t device, int32_t dtype, const FedplugCudaUpdate* updates,
     int64_t count, int64_t k, int32_t non_finite, void* workspace,
@@ -98,7 +98,7 @@ FEDPLUG_CUDA_API uint64_t fedplug_cuda_scatter_workspace_bytes(void);
 
 // Queues the addition of sparse payloads to accumulator[n], all or none.
 //
-// SHAPE: values and indices[entries]; row_splits[payloads + 1];
+// SHAPE: values and indices[entries], row_splits[payloads + 1],
 //        weights[payloads] or null; report[1]
 FEDPLUG_CUDA_API int32_t fedplug_cuda_scatter_add(
     int32_t device, int32_t dtype, void* accumulator, int64_t n,
@@ -111,7 +111,7 @@ FEDPLUG_CUDA_API int32_t fedplug_cuda_scatter_add(
 FEDPLUG_CUDA_API int32_t
 fedplug_cuda_scatter_judge(const FedplugCudaScatterReport* host_report);
 
-// The entries of one tensor in a list; see cuda/entries.h.
+// The entries of one tensor in a list. See cuda/entries.h.
 typedef struct FedplugCudaEntries {
   void* tensor;
   const int32_t* indices;  // null: entry i is element i
@@ -137,7 +137,7 @@ FEDPLUG_CUDA_API int32_t fedplug_cuda_entries(int32_t device, int32_t work,
                                               int64_t count, int64_t entries,
                                               void* stream);
 
-// sum = delta + factor * residual; see cuda/scaled_sum.h for null pointers.
+// sum = delta + factor * residual. See cuda/scaled_sum.h for null pointers.
 typedef struct FedplugCudaScaledSum {
   const void* delta;     // [n]
   const void* residual;  // [n]
@@ -162,14 +162,14 @@ FEDPLUG_CUDA_API int32_t fedplug_cuda_scaled_sum(
 
 // Queues the selection of the k largest elements of every chunk of a sum.
 //
-// REQUIRES: as fedplug_cuda_scaled_sum; sum->sum is not sum->residual
+// REQUIRES: as fedplug_cuda_scaled_sum, sum->sum is not sum->residual
 // SHAPE:    values and indices[sum of min(k, length) of all chunks]
 FEDPLUG_CUDA_API int32_t fedplug_cuda_chunked_topk(
     int32_t device, int32_t dtype, const FedplugCudaScaledSum* sum, int64_t k,
     int64_t chunk, void* values, int32_t* indices,
     FedplugCudaNonFiniteCount* non_finite, void* stream);
 
-// The form of payloads of a fixed size; see cuda/fixed_payload.h.
+// The form of payloads of a fixed size. See cuda/fixed_payload.h.
 typedef struct FedplugCudaFixedForm {
   int64_t n;
   int64_t k;
@@ -186,7 +186,7 @@ FEDPLUG_CUDA_API int32_t fedplug_cuda_fixed_sizes(
 
 // Queues the encoding of a tensor, which has been widened to float32.
 //
-// REQUIRES: workspace is aligned to 256 bytes; residual_out overlaps no input
+// REQUIRES: workspace is aligned to 256 bytes, residual_out overlaps no input
 // SHAPE:    delta, residual_in and residual_out[n]; payload[payload_bytes];
 //           non_finite[1]
 FEDPLUG_CUDA_API int32_t fedplug_cuda_fixed_encode(
@@ -196,12 +196,12 @@ FEDPLUG_CUDA_API int32_t fedplug_cuda_fixed_encode(
 
 // Queues the mean of untrusted payloads: NaN if one of them is not valid.
 //
-// SHAPE: data[payloads, payload_bytes]; mean[n]
+// SHAPE: data[payloads, payload_bytes], mean[n]
 FEDPLUG_CUDA_API int32_t fedplug_cuda_fixed_mean(
     int32_t device, const FedplugCudaFixedForm* form, const uint8_t* data,
     int64_t payloads, void* workspace, float* mean, void* stream);
 
-// The values of one vector, or sums with a residual; see cuda/value_code.h.
+// The values of one vector, or sums with a residual. See cuda/value_code.h.
 typedef struct FedplugCudaVector {
   const void* values;       // [count]
   const void* residual_in;  // [count], float32 for 16-bit values; or null
@@ -222,7 +222,7 @@ typedef struct FedplugCudaValueReport {
   uint32_t first_from_end;  // count - the position of the first
 } FedplugCudaValueReport;
 
-// The bytes of the code of `count` values, and of its workspace; refuses codes
+// The bytes of the code of `count` values, and of its workspace. Refuses codes
 // without a kernel.
 FEDPLUG_CUDA_API int32_t fedplug_cuda_value_sizes(
     int32_t dtype, const FedplugCudaValueCode* code, int64_t count,
@@ -231,7 +231,7 @@ FEDPLUG_CUDA_API int32_t fedplug_cuda_value_sizes(
 // Queues the quantization and packing of a vector.
 //
 // REQUIRES: workspace is aligned to 256 bytes, report to 4
-// SHAPE:    vector and code are on the host; data[code_bytes]; report[1]
+// SHAPE:    vector and code are on the host, data[code_bytes], report[1]
 FEDPLUG_CUDA_API int32_t fedplug_cuda_encode_values(
     int32_t device, int32_t dtype, const FedplugCudaVector* vector,
     const FedplugCudaValueCode* code, uint64_t seed, void* workspace,
@@ -246,7 +246,7 @@ FEDPLUG_CUDA_API int32_t fedplug_cuda_values_judge(
 // values.
 //
 // REQUIRES: out_dtype is dtype, or a wider one of FLOAT32 and FLOAT64
-// SHAPE:    code is on the host; data[code_bytes]; out[count] of out_dtype
+// SHAPE:    code is on the host, data[code_bytes], out[count] of out_dtype
 FEDPLUG_CUDA_API int32_t fedplug_cuda_decode_values(
     int32_t device, int32_t dtype, int32_t out_dtype,
     const FedplugCudaValueCode* code, const uint8_t* data, int64_t count,

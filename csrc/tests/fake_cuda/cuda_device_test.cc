@@ -1,5 +1,5 @@
 // Tests the launches of the CUDA kernels (csrc/cuda/*.cu) on a device that
-// refuses or delays them, and on streams of the caller; and the device code
+// refuses or delays them, and on streams of the caller, and the device code
 // against the core, on fibers.
 #include <array>
 
@@ -103,7 +103,7 @@ std::size_t LaunchesLogged() {
       }));
 }
 
-// A list of one tensor takes one launch, with its row splits; a longer one a
+// A list of one tensor takes one launch, with its row splits. A longer one a
 // second, and an older driver one for every 19 tensors.
 TEST(CudaOnFibers, ListsTakeFewLaunchesAndEqualTheCore) {
   Random random(7);

@@ -91,7 +91,7 @@ TEST(CudaRaces, BandedFallbacksAreFreeOfRaces) {
             0);
 }
 
-// Tensors of all sizes; ties begin in one tensor and end in another.
+// Tensors of all sizes. Ties begin in one tensor and end in another.
 TEST(CudaRaces, ListsAreFreeOfRaces) {
   Random random(2);
   const auto inputs =
@@ -184,14 +184,14 @@ TEST(CudaRaces, ValuesAreFreeOfRaces) {
       0);
 }
 
-// What is decoded is ignored here.
+// The decoded values are ignored here.
 TEST(CudaRaces, DecodedValuesAreFreeOfRaces) {
   constexpr std::int64_t kSizes[] = {5121};
   Gpu gpu;
   EXPECT_EQ(RacesOf([&] { DecodedValuesEqualTheCore<float>(gpu, kSizes); }), 0);
 }
 
-// With several blocks for each sum; a payload is refused, too.
+// With several blocks for each sum. A payload is refused, too.
 TEST(CudaRaces, PassesOverPayloadsOfAFixedSizeAreFreeOfRaces) {
   Random random(7);
   const FixedInput kept =
@@ -212,8 +212,8 @@ TEST(CudaRaces, AreFoundWithoutABarrier) {
   const auto payloads =
       RandomPayloads<float>(9000, 5, 3000, true, Fill::kNormal, random);
   Gpu gpu;
-  // The third barrier of a block of a selection ends its count of the sample;
-  // the first of a sum of payloads follows the search for its entries.
+  // The third barrier of a block of a selection ends its count of the sample.
+  // The first of a sum of payloads follows the search for its entries.
   EXPECT_TRUE(RacesOfMistake({/*barrier_to_skip=*/2}, [&] {
                 gpu.TopK(std::vector<TopKInput<float>>{input}, kDrop);
               }) > 0);

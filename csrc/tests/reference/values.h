@@ -117,7 +117,7 @@ inline void PackBits(const std::vector<int>& levels, int bits,
   }
 }
 
-// Levels as they are written, not negative; those after the last one, too.
+// Levels as they are written, not negative. Those after the last one, too.
 inline std::vector<int> UnpackBits(const std::vector<std::uint8_t>& bytes,
                                    std::size_t begin, int bits) {
   std::vector<int> levels;
@@ -132,7 +132,7 @@ inline std::vector<int> UnpackBits(const std::vector<std::uint8_t>& bytes,
   return levels;
 }
 
-// The form kBfp; its decoder takes bytes of the right length and header.
+// The form kBfp. Its decoder takes bytes of the right length and header.
 template <typename T>
 std::vector<std::uint8_t> EncodeBfp(const std::vector<T>& values,
                                     const ValueCode& code);
@@ -141,7 +141,7 @@ std::optional<std::vector<T>> DecodeBfp(const std::vector<std::uint8_t>& bytes,
                                         std::size_t count,
                                         const ValueCode& code);
 
-// The form kBounded; its decoder takes bytes of the right length and header.
+// The form kBounded. Its decoder takes bytes of the right length and header.
 template <typename T>
 std::vector<std::uint8_t> EncodeBounded(const std::vector<T>& values,
                                         const ValueCode& code);
