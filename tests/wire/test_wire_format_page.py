@@ -1,4 +1,4 @@
-"""docs/wire-format.md: its examples are golden payloads, byte for byte."""
+"""docs/wire-format.md: its examples are golden payloads, byte for byte, and it has every wire id."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ import re
 from pathlib import Path
 
 import pytest
+
+from fedplug.registry.resolve import catalog
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs/wire-format.md").read_text(encoding="utf-8")
@@ -20,3 +22,9 @@ def test_there_are_examples() -> None:
 def test_an_example_has_the_bytes_of_its_golden_payload(name: str, lines: str) -> None:
     written = "".join(line.partition("  ")[0] for line in lines.splitlines())
     assert bytes.fromhex(written) == (ROOT / name).read_bytes()
+
+
+def test_every_wire_id_of_an_own_encoder_is_on_the_page() -> None:
+    own = {entry.wire_id for entry in catalog().entries if entry.builtin and entry.wire_id}
+    assert "qsgd/1" in own
+    assert [wire_id for wire_id in sorted(own) if f"`{wire_id}`" not in PAGE] == []
