@@ -95,7 +95,7 @@ _REMEDIES = {
 
 def require_mapping(what: str, of: str, value: Any) -> None:
     """Raises ArgumentError unless ``value`` is a mapping by name."""
-    if not isinstance(value, Mapping):
+    if type(value) is not dict and not isinstance(value, Mapping):
         remedy = _REMEDIES.get(of, "")
         raise ArgumentError(f"{what} is a mapping of {of} by name, not a {type(value).__name__}{remedy}")
 

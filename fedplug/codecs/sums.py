@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import contextlib
 import copy
 import functools
 import math
 import operator
 import threading
 from collections import deque
-from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from functools import partial
-from typing import Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import ml_dtypes
 import numpy as np
@@ -30,6 +29,9 @@ from fedplug.ops.types import PackedValues
 from fedplug.registry.component import plain
 
 _R = TypeVar("_R")
+
+if TYPE_CHECKING:
+    from typing import Self  # Python 3.11
 
 __all__ = ["ModelSum", "Sum"]
 
@@ -282,15 +284,15 @@ class _WeightedSum:
         weight = plain(weight)
         factors = {name: part.factor(weight) for name, part in self._parts.items()}
         received: dict[str | None, Received] = {}
-        for name, part in self._parts.items():
-            with _naming(name):
-                received[name] = part.receive(payloads[name])
+        with _Naming() as at:
+            for at.name, part in self._parts.items():
+                received[at.name] = part.receive(payloads[at.name])
         with self._lock:
             self._require_weights(self._weight + weight)
             steps: list[Step] = []
-            for name, part in self._parts.items():
-                with _naming(name):
-                    steps += part.adding(received[name], factors[name])
+            with _Naming() as at:
+                for at.name, part in self._parts.items():
+                    steps += part.adding(received[at.name], factors[at.name])
             if not only_check:
                 run([*steps, *self._counting(weight, 1)])
         for name, part in self._parts.items():
@@ -456,8 +458,9 @@ class ModelSum(_WeightedSum):
         if dtypes.keys() != shapes.keys():
             raise ArgumentError(f"shapes are of {sorted(shapes)}, dtypes of {sorted(dtypes)}")
         parts: dict[str | None, _Accumulator] = {}
-        for name, shape in shapes.items():
-            with _naming(name):
+        with _Naming() as at:
+            for name, shape in shapes.items():
+                at.name = name
                 parts[name] = _Accumulator(shape, dtypes[name], expected_of(wire_ids, name), beside)
         super().__init__(parts)
 
@@ -481,7 +484,8 @@ class ModelSum(_WeightedSum):
         total = cls({})
         model = named_arrays(arrays)
         for (name, array), largest in zip(model.items(), _magnitudes(list(model.values())), strict=True):
-            with _naming(name):
+            with _Naming() as at:
+                at.name = name
                 expected = expected_of(wire_ids, name)
             total._parts[name] = _Accumulator.of(array, largest, expected, statistic=is_statistic(name))
         return total
@@ -562,15 +566,17 @@ class ModelSum(_WeightedSum):
             raise PayloadError("; ".join(what))
 
 
-@contextlib.contextmanager
-def _naming(name: str | None) -> Iterator[None]:
-    """Adds the tensor's name to an error."""
-    try:
-        yield
-    except (ArgumentError, PayloadError) as error:
-        if name is None:
-            raise
-        raise type(error)(f"tensor {name!r}: {error}") from error
+class _Naming:
+    """Adds the tensor's name to an error; one object serves a loop over tensors, which sets the name."""
+
+    name: str | None = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
+        if self.name is not None and isinstance(error, ArgumentError | PayloadError):
+            raise type(error)(f"tensor {self.name!r}: {error}") from error
 
 
 def _dims(shape: Any) -> tuple[int, ...]:
