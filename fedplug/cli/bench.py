@@ -124,7 +124,7 @@ def _run(arguments: argparse.Namespace) -> int:
 
 def _set_threads(count: int) -> None:
     """Starts the threads of the kernels, which read their number once."""
-    from fedplug import kernels
+    import fedplug.kernels as kernels
 
     before = os.environ.get(_THREADS)
     os.environ[_THREADS] = str(count)
@@ -267,7 +267,7 @@ def _write_csv(arguments: argparse.Namespace, found: Sequence[Found]) -> None:
     import dataclasses
     import sys
 
-    from fedplug import kernels
+    import fedplug.kernels as kernels
     from fedplug.diagnostics.bench import EncoderFigures
 
     columns = [field.name for field in dataclasses.fields(EncoderFigures)]

@@ -34,7 +34,7 @@ def add_parser(commands: Any, common: argparse.ArgumentParser) -> None:
 
 
 def _run(arguments: argparse.Namespace) -> int:
-    from fedplug import api
+    import fedplug.api as api
     from fedplug.registry.probe import require_importable
     from fedplug.registry.resolve import catalog
 

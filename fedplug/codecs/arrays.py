@@ -11,7 +11,8 @@ import ml_dtypes  # noqa: F401  # registers bfloat16 with NumPy
 import numpy as np
 from numpy.typing import NDArray
 
-from fedplug import ops, wire
+import fedplug.ops as ops
+import fedplug.wire as wire
 from fedplug.errors import ArgumentError
 from fedplug.kernels.foreign import read_array, require_names
 from fedplug.ops.device_array import is_on_device

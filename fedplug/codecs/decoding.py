@@ -14,7 +14,9 @@ from typing import Any, NamedTuple, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from fedplug import kernels, ops, wire
+import fedplug.kernels as kernels
+import fedplug.ops as ops
+import fedplug.wire as wire
 from fedplug.codecs.arrays import DTYPES, require_mapping, require_output
 from fedplug.codecs.wire_ids import PayloadReader, WireIds, reader_of
 from fedplug.encoders.quantizers.identity import Identity

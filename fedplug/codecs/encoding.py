@@ -10,7 +10,10 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from fedplug import api, kernels, ops, wire
+import fedplug.api as api
+import fedplug.kernels as kernels
+import fedplug.ops as ops
+import fedplug.wire as wire
 from fedplug.codecs.arrays import as_array, named_arrays
 from fedplug.codecs.decoding import decode
 from fedplug.codecs.metrics import TensorMetrics

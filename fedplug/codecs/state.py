@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fedplug import ops
+import fedplug.ops as ops
 from fedplug.errors import ArgumentError, StateError
 from fedplug.ops.device_array import is_on_device, on_host
 

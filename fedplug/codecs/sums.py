@@ -16,7 +16,10 @@ import ml_dtypes
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-from fedplug import _kernels, kernels, ops, wire
+import fedplug._kernels as _kernels
+import fedplug.kernels as kernels
+import fedplug.ops as ops
+import fedplug.wire as wire
 from fedplug.codecs.arrays import as_array, named_arrays, require_mapping
 from fedplug.codecs.decoding import Received, expected_of, receive
 from fedplug.codecs.steps import AddOnDevice, Step, run

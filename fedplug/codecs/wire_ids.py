@@ -15,7 +15,8 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from fedplug import kernels, ops
+import fedplug.kernels as kernels
+import fedplug.ops as ops
 from fedplug.codecs.arrays import DTYPES
 from fedplug.encoders.base import Encoder
 from fedplug.encoders.pipeline.body_form import BodyForm

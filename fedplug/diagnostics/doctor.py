@@ -124,7 +124,7 @@ def check_plugins() -> Finding:
 
 def check_kernels() -> Finding:
     """Checks that the compiled module for NumPy arrays can be imported."""
-    from fedplug import kernels
+    import fedplug.kernels as kernels
 
     return Finding("ok", f"SIMD {kernels.simd_level()}, {kernels.num_threads()} threads")
 
@@ -170,7 +170,7 @@ def check_stores() -> Finding:
 @_needs_tensorflow
 def check_op_library() -> Finding:
     """Checks that the compiled TensorFlow ops are installed, fit this TensorFlow, and load."""
-    from fedplug import ops
+    import fedplug.ops as ops
     from fedplug.ops._tensorflow import loader
 
     try:
@@ -237,7 +237,8 @@ def _check_runtime(runtime_name: str, lowering: str) -> Finding:
     import tensorflow as tf
     import tensorflow_federated as tff
 
-    from fedplug import kernels, ops
+    import fedplug.kernels as kernels
+    import fedplug.ops as ops
     from fedplug.tff import runtime
 
     clients, size, k = 3, 1000, 10
@@ -285,7 +286,7 @@ CHECKS: dict[str, Callable[[], Finding]] = {
 def _build_info() -> dict[str, str]:
     import json
 
-    from fedplug import ops
+    import fedplug.ops as ops
     from fedplug.ops._tensorflow import loader
 
     record = loader.find_library(ops.__path__).with_name("build_info.json")

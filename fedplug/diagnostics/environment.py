@@ -7,7 +7,7 @@ import os
 import platform
 from pathlib import Path
 
-from fedplug import kernels
+import fedplug.kernels as kernels
 from fedplug.registry.entry_points import own_version
 
 __all__ = ["environment", "processor"]

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fedplug import kernels
+import fedplug.kernels as kernels
 from fedplug.diagnostics.timing import timed
 from fedplug.diagnostics.updates import random_update
 from fedplug.errors import ComputationError

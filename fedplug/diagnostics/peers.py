@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from fedplug import kernels
+import fedplug.kernels as kernels
 from fedplug.errors import ConfigError, MissingDependencyError
 
 __all__ = ["PEERS", "PeerExecution", "installed_peers"]

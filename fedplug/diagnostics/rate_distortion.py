@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from fedplug import pictures
+import fedplug.pictures as pictures
 from fedplug.diagnostics.bench import EncoderFigures
 from fedplug.errors import ConfigError
 

@@ -13,7 +13,7 @@ import ml_dtypes
 import numpy as np
 from numpy.typing import NDArray
 
-from fedplug import kernels
+import fedplug.kernels as kernels
 from fedplug.codecs.arrays import update_between
 from fedplug.differences.checkpoints import file_name_of, open_checkpoint
 from fedplug.differences.safetensors import open_regular

@@ -9,7 +9,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from fedplug import kernels, wire
+import fedplug.kernels as kernels
+import fedplug.wire as wire
 from fedplug.differences.dtypes import dtype_name, dtype_of, layout_of
 from fedplug.errors import PayloadError
 

@@ -7,7 +7,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import BinaryIO
 
-from fedplug import wire
+import fedplug.wire as wire
 from fedplug.differences.arrays import as_bytes
 from fedplug.differences.checkpoints import file_name_of, open_checkpoint
 from fedplug.differences.models import ArrayDifference, decode_model, describe, encode_model

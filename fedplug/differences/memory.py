@@ -7,7 +7,7 @@ from typing import Any, overload
 
 from numpy.typing import NDArray
 
-from fedplug import wire
+import fedplug.wire as wire
 from fedplug.differences.arrays import decode_array, encode_array
 from fedplug.differences.models import decode_model, encode_model
 from fedplug.errors import ArgumentError

@@ -14,7 +14,7 @@ import ml_dtypes
 import numpy as np
 from numpy.typing import NDArray
 
-from fedplug import wire
+import fedplug.wire as wire
 from fedplug.errors import ArgumentError, PayloadError
 
 __all__ = ["HEADER", "Parts", "SafetensorsFile", "open_regular"]

@@ -6,7 +6,7 @@ import abc
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, ClassVar
 
-from fedplug import ops
+import fedplug.ops as ops
 from fedplug.ops.types import Array, Spec
 from fedplug.registry.component import Component
 from fedplug.registry.specs import Capabilities

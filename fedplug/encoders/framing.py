@@ -8,7 +8,9 @@ from __future__ import annotations
 import functools
 from collections.abc import Sequence
 
-from fedplug import kernels, ops, wire
+import fedplug.kernels as kernels
+import fedplug.ops as ops
+import fedplug.wire as wire
 from fedplug.encoders.base import Encoder, Payload, State
 from fedplug.encoders.optional import ContainerEncoder
 from fedplug.errors import NonFiniteError

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from fedplug import ops
+import fedplug.ops as ops
 from fedplug.encoders.base import Encoder, State
 from fedplug.ops.device_array import DeviceArray
 from fedplug.ops.types import Array, ArraySpec, DType, PackedValues, Spec

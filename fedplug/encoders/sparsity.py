@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from fedplug import ops
+import fedplug.ops as ops
 from fedplug.encoders.arguments import check_share, check_whole
 from fedplug.errors import CapabilityWarning, ConfigError
 from fedplug.ops.types import Array

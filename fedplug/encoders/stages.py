@@ -14,7 +14,7 @@ import operator
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
-from fedplug import ops
+import fedplug.ops as ops
 from fedplug.encoders.base import State
 from fedplug.encoders.sparsity import Sparsity
 from fedplug.ops.scatter import add_selected

@@ -23,7 +23,7 @@ from fedplug.registry.build_info import not_loaded, require_current
 
 try:
     # Imported first, because all modules below need it.
-    from fedplug import _kernels
+    import fedplug._kernels as _kernels
 except ImportError as error:
     raise not_loaded(error) from None
 else:

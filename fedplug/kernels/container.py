@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from fedplug import _kernels
+import fedplug._kernels as _kernels
 
 if TYPE_CHECKING:
     import numpy as np

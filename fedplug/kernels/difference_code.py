@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from fedplug import _kernels
+import fedplug._kernels as _kernels
 from fedplug.kernels.arguments import whole
 
 if TYPE_CHECKING:

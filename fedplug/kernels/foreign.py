@@ -10,7 +10,7 @@ import ml_dtypes
 import numpy as np
 from numpy.typing import NDArray
 
-from fedplug import _kernels
+import fedplug._kernels as _kernels
 from fedplug.errors import ArgumentError
 
 __all__ = ["from_dlpack", "read_array", "require_dense", "require_names"]

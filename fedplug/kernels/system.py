@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fedplug import _kernels
+import fedplug._kernels as _kernels
 
 __all__ = ["empty", "num_threads", "simd_level"]
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias, cast
 
 import numpy as np
 
-from fedplug import _kernels
+import fedplug._kernels as _kernels
 from fedplug.errors import ArgumentError
 from fedplug.kernels.arguments import whole
 

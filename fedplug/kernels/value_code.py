@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import numpy as np
 
-from fedplug import _kernels
+import fedplug._kernels as _kernels
 from fedplug.kernels.arguments import real, whole
 
 if TYPE_CHECKING:

@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from fedplug import kernels
+import fedplug.kernels as kernels
 from fedplug.errors import ArgumentError, DTypeError
 from fedplug.kernels.arguments import whole, whole_numbers
 from fedplug.ops import _tensorflow

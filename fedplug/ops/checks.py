@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from fedplug import kernels
+import fedplug.kernels as kernels
 from fedplug.errors import NonFiniteError, PayloadError
 from fedplug.kernels.arguments import whole
 from fedplug.ops import _tensorflow

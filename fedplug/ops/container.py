@@ -6,7 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from fedplug import kernels, wire
+import fedplug.kernels as kernels
+import fedplug.wire as wire
 from fedplug.errors import PayloadError
 from fedplug.ops import _tensorflow
 from fedplug.ops.dispatch import also_on

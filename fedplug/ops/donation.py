@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fedplug import _kernels
+import fedplug._kernels as _kernels
 
 __all__ = ["donate_residuals", "own", "place_for", "result_place", "spare_residuals", "take_result"]
 

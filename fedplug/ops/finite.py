@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from fedplug import kernels
+import fedplug.kernels as kernels
 from fedplug.errors import PayloadError
 from fedplug.kernels.arguments import whole
 from fedplug.ops import _tensorflow

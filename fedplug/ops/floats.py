@@ -11,7 +11,7 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
-from fedplug import kernels
+import fedplug.kernels as kernels
 from fedplug.errors import PayloadError
 from fedplug.ops import _tensorflow
 from fedplug.ops.dispatch import also_on

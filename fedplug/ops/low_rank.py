@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from fedplug import kernels
+import fedplug.kernels as kernels
 from fedplug.ops import _tensorflow
 from fedplug.ops.dispatch import also_on
 from fedplug.ops.donation import take_result

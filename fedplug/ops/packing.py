@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from fedplug import kernels
+import fedplug.kernels as kernels
 from fedplug.errors import PayloadError
 from fedplug.kernels.arguments import whole, whole_numbers
 from fedplug.ops import _tensorflow

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from fedplug import kernels
+import fedplug.kernels as kernels
 from fedplug.kernels.arguments import whole
 from fedplug.ops import _tensorflow
 from fedplug.ops.dispatch import also_on

@@ -8,7 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from fedplug import _kernels, kernels
+import fedplug._kernels as _kernels
+import fedplug.kernels as kernels
 from fedplug.ops import _tensorflow
 from fedplug.ops.dispatch import also_on, of_each
 from fedplug.ops.donation import place_for

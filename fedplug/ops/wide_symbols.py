@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fedplug import kernels
+import fedplug.kernels as kernels
 from fedplug.errors import PayloadError
 from fedplug.ops import _tensorflow
 from fedplug.ops.checks import of_length

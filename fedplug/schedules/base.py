@@ -5,7 +5,7 @@ from __future__ import annotations
 import abc
 import sys
 
-from fedplug import ops
+import fedplug.ops as ops
 from fedplug.errors import ConfigError
 from fedplug.ops.types import Array
 from fedplug.registry.component import Component

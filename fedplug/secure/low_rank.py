@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fedplug import ops
+import fedplug.ops as ops
 from fedplug.encoders.standalone.sharedk import SharedK
 from fedplug.ops.types import Array
 

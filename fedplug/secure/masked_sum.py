@@ -12,7 +12,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from fedplug import api, ops, wire
+import fedplug.api as api
+import fedplug.ops as ops
+import fedplug.wire as wire
 from fedplug.codecs.arrays import named_arrays
 from fedplug.encoders.standalone.sharedk import SharedK
 from fedplug.errors import ArgumentError, CapabilityError, PayloadError, StateError

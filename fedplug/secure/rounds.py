@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from fedplug import ops
+import fedplug.ops as ops
 from fedplug.encoders.standalone.sharedk import SharedK
 from fedplug.ops.types import Array
 from fedplug.secure.low_rank import Directions, Matrix

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import numpy as np
 
-from fedplug import kernels
+import fedplug.kernels as kernels
 from fedplug.errors import ConfigError, StoreError
 from fedplug.stores import blob, rules
 from fedplug.stores.base import ProcessState, StateStore, Tensors

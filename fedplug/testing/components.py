@@ -9,7 +9,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from fedplug import api, stores
+import fedplug.api as api
+import fedplug.stores as stores
 from fedplug.errors import PluginError
 from fedplug.registry import expression
 from fedplug.testing.suite import Suite

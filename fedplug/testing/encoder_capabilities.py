@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from fedplug import ops
+import fedplug.ops as ops
 from fedplug.encoders.base import Encoder
 from fedplug.ops.types import Array, Spec
 from fedplug.registry.specs import Capabilities

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from fedplug import ops
+import fedplug.ops as ops
 from fedplug.ops.types import Array
 from fedplug.testing import expect, tensors
 from fedplug.testing.encoder_subject import EncoderSubject

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from fedplug import ops
+import fedplug.ops as ops
 from fedplug.encoders.base import Encoder, Payload
 from fedplug.ops.types import Array, Spec
 from fedplug.schedules.base import MAX_ROUNDS

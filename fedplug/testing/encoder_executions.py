@@ -6,7 +6,8 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from fedplug import codecs, ops
+import fedplug.codecs as codecs
+import fedplug.ops as ops
 from fedplug.encoders import framing
 from fedplug.errors import NonFiniteError
 from fedplug.ops.donation import donate_residuals

@@ -9,7 +9,7 @@ from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
-from fedplug import ops
+import fedplug.ops as ops
 from fedplug.encoders.base import Encoder, Payload, State
 from fedplug.ops.lowering import available
 from fedplug.ops.types import Array, Spec

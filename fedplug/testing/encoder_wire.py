@@ -9,7 +9,8 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from fedplug import ops, wire
+import fedplug.ops as ops
+import fedplug.wire as wire
 from fedplug.encoders import framing
 from fedplug.encoders.base import Encoder
 from fedplug.encoders.optional import body_parts

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fedplug import wire
+import fedplug.wire as wire
 from fedplug.errors import PayloadError
 
 if TYPE_CHECKING:

@@ -16,7 +16,7 @@ import numpy as np
 import tensorflow as tf
 import tensorflow_federated as tff
 
-from fedplug import ops
+import fedplug.ops as ops
 from fedplug.errors import ComputationError
 from fedplug.ops.lowering import available
 from fedplug.testing import expect

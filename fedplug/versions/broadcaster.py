@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from fedplug import api
+import fedplug.api as api
 from fedplug.codecs.arrays import DTYPES, as_array, named_arrays
 from fedplug.codecs.decoding import decode
 from fedplug.codecs.encoding import Codec

@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fedplug import kernels, wire
+import fedplug.kernels as kernels
+import fedplug.wire as wire
 from fedplug.codecs.decoding import DEFAULT_MAX_BYTES, decode
 from fedplug.codecs.wire_ids import WireIds, value_coder_of
 from fedplug.differences.arrays import WIRE_ID as EXACT

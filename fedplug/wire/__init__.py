@@ -145,7 +145,7 @@ def frame(
         ArgumentError: ``body`` is not a C-contiguous buffer.
         PayloadError: The format does not allow this wire id, dtype or shape.
     """
-    from fedplug import kernels
+    import fedplug.kernels as kernels
 
     return kernels.frame(body, header(wire_id, dtype, shape))
 
@@ -158,7 +158,7 @@ def unframe(buffer: ByteBuffer) -> Container:
         PayloadError: The buffer is truncated or too long, has another format or version, or its checksum is
             wrong.
     """
-    from fedplug import kernels
+    import fedplug.kernels as kernels
 
     wire_id, dtype, shape, body = kernels.unframe(buffer)
     return Container(wire_id, dtype, shape, body.tobytes())

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from fedplug import kernels
+import fedplug.kernels as kernels
 from fedplug.errors import ArgumentError, PayloadError
 from fedplug.kernels.foreign import require_names
 from fedplug.wire import CHECKSUM_BYTES, MAGIC, VERSION, frame

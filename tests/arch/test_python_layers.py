@@ -60,7 +60,7 @@ BELOW = {
 }
 # What may import TensorFlow: these layers, folders and files.
 ABOVE_TENSORFLOW = (
-    *["diagnostics", "ops/_reference", "ops/_tensorflow", "tff"],
+    *["diagnostics", "ops/_tensorflow", "tff"],
     *["testing/aggregator.py", "testing/on_tensorflow.py", "testing/runtime.py"],
 )
 # What may import it in functions only, so that the module is there without it.
@@ -193,8 +193,6 @@ def test_no_two_folders_beside_each_other_import_each_other():
         for found in imports_of(path):
             if found.is_of("fedplug") and (target := FILES[found.target].parent).parent == path.parent.parent:
                 graph.setdefault(path.parent, set()).add(target)
-    together = graph.pop(PACKAGE / "ops" / "_tensorflow")  # an op and its reference
-    assert PACKAGE / "ops" / "_reference" in together
     try:
         graphlib.TopologicalSorter({folder: into - {folder} for folder, into in graph.items()}).prepare()
     except graphlib.CycleError as error:
@@ -206,6 +204,16 @@ def test_a_layer_imports_only_the_layers_below_it(layer):
     inside = [found for found in imports_of_layer(layer) if found.is_of("fedplug")]
     allowed = all_below(layer) | {layer}
     assert not [str(found) for found in inside if layer_of(FILES[found.target]) not in allowed]
+
+
+def test_no_file_imports_a_module_through_the_face_of_the_package():
+    found = [
+        found
+        for path in FILES.values()
+        for found in imports_of(path)
+        if found.module == "fedplug" and found.name
+    ]
+    assert not [str(each) for each in found if each.file != PACKAGE / "__init__.py"]
 
 
 def test_at_most_eight_modules_lie_beside_the_packages():

@@ -9,7 +9,7 @@ import tensorflow as tf
 import fedplug
 from fedplug.encoders import ModelEncoder, break_even
 from fedplug.encoders.model.normal_numbers import normal_numbers
-from fedplug.ops._reference import traced
+from fedplug.ops._tensorflow.reference import traced
 from fedplug.ops.types import ArraySpec
 
 SPECS = [tf.TensorSpec([1000], tf.float32, "kernel"), tf.TensorSpec([70], tf.bfloat16, "bias")]

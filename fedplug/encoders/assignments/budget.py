@@ -8,7 +8,7 @@ from typing import Any, ClassVar, TypeGuard
 
 import numpy as np
 
-from fedplug import ops
+import fedplug.ops as ops
 from fedplug.encoders.arguments import check_number, check_whole
 from fedplug.encoders.assignment import EncoderAssignment
 from fedplug.encoders.assignments.rules import Rules

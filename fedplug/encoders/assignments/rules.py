@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from fedplug import ops
+import fedplug.ops as ops
 from fedplug.encoders.arguments import check_whole
 from fedplug.encoders.assignment import EncoderAssignment, promised_by_all
 from fedplug.encoders.base import Encoder

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from fedplug import ops
+import fedplug.ops as ops
 from fedplug.encoders.stages import EntropyCoder
 from fedplug.ops.types import Array
 from fedplug.registry.specs import EXECUTIONS, Capabilities

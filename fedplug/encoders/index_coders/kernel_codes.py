@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from typing import ClassVar
 
-from fedplug import ops
+import fedplug.ops as ops
 from fedplug.encoders.stages import IndexCoder
 from fedplug.ops.types import Array, IndexForm
 from fedplug.registry.specs import EXECUTIONS, Capabilities

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from fedplug import wire
+import fedplug.wire as wire
 from fedplug.encoders.arguments import check_whole
 from fedplug.encoders.stages import IndexCoder
 from fedplug.errors import PayloadError

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
-from fedplug import ops
+import fedplug.ops as ops
 from fedplug.encoders.arguments import check_seed
 from fedplug.encoders.stages import IndexCoder
 from fedplug.ops.types import Array

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from fedplug import ops
+import fedplug.ops as ops
 from fedplug.encoders.base import Encoder
 from fedplug.encoders.model.model_encoder import ModelEncoder
 from fedplug.encoders.model.normal_numbers import normal_numbers

@@ -7,7 +7,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from fedplug import ops, wire
+import fedplug.ops as ops
+import fedplug.wire as wire
 from fedplug.encoders import framing
 from fedplug.encoders.arguments import check_whole
 from fedplug.encoders.assignment import EncoderAssignment

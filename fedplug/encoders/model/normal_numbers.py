@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from fedplug import ops
+import fedplug.ops as ops
 from fedplug.ops.types import Array, Spec
 
 __all__ = ["normal_numbers"]

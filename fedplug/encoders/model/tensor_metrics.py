@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from fedplug import ops
+import fedplug.ops as ops
 from fedplug.encoders import framing
 from fedplug.encoders.base import Encoder, State
 from fedplug.encoders.model.model_encoder import ModelEncoder

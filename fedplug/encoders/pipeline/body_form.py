@@ -6,7 +6,8 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from fedplug import kernels, ops
+import fedplug.kernels as kernels
+import fedplug.ops as ops
 from fedplug.encoders.base import Payload
 from fedplug.encoders.optional import BodyParts
 from fedplug.encoders.pipeline.stage_order import DEFAULT_INDEX_CODER, DEFAULT_QUANTIZER

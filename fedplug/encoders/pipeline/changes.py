@@ -5,7 +5,8 @@ It is written from a payload of the whole tensor, so that both kinds of receiver
 
 from __future__ import annotations
 
-from fedplug import ops, wire
+import fedplug.ops as ops
+import fedplug.wire as wire
 from fedplug.encoders import framing
 from fedplug.encoders.base import Encoder
 from fedplug.encoders.index_coders.kernel_codes import Rice

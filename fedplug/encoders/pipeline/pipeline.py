@@ -13,7 +13,9 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from fedplug import _kernels, ops, wire
+import fedplug._kernels as _kernels
+import fedplug.ops as ops
+import fedplug.wire as wire
 from fedplug.encoders import framing
 from fedplug.encoders.assignment import EncoderAssignment
 from fedplug.encoders.base import Encoder, Payload, State

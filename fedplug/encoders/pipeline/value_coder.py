@@ -10,7 +10,8 @@ from typing import Any
 
 from numpy.typing import NDArray
 
-from fedplug import kernels, ops
+import fedplug.kernels as kernels
+import fedplug.ops as ops
 from fedplug.encoders.base import Payload
 from fedplug.encoders.entropy_coders.rans import Rans
 from fedplug.encoders.optional import ContainerQuantizer, DeviceQuantizer

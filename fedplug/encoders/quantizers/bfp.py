@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from fedplug import ops
+import fedplug.ops as ops
 from fedplug.encoders.arguments import MOST_LOG2_BLOCK_SIZE, check_block_size, check_whole
 from fedplug.encoders.quantizers.value_form import ValueFormQuantizer
 from fedplug.encoders.stages import PackedSymbols

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from fedplug import ops
+import fedplug.ops as ops
 from fedplug.ops.types import Array
 
 __all__ = ["share_out"]

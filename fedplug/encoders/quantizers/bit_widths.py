@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from fedplug import ops
+import fedplug.ops as ops
 from fedplug.errors import ConfigError
 from fedplug.ops.types import Array
 from fedplug.schedules import Schedule, as_schedule, schedule_config

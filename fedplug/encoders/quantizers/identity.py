@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
-from fedplug import ops
+import fedplug.ops as ops
 from fedplug.encoders.base import Encoder, Payload, State
 from fedplug.encoders.optional import BodyParts, Measured
 from fedplug.encoders.stages import Quantizer

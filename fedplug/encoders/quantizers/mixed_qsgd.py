@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
-from fedplug import ops
+import fedplug.ops as ops
 from fedplug.encoders.arguments import MOST_LOG2_BLOCK_SIZE, check_block_size, check_number, check_seed
 from fedplug.encoders.base import Encoder, Payload, State
 from fedplug.encoders.quantizers.bit_allocation import share_out

@@ -6,7 +6,7 @@ import functools
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
-from fedplug import ops
+import fedplug.ops as ops
 from fedplug.encoders.arguments import MOST_LOG2_BLOCK_SIZE, check_block_size, check_seed
 from fedplug.encoders.quantizers.bit_widths import LEAST_BITS, MOST_BITS, BitWidths
 from fedplug.encoders.quantizers.mixed_qsgd import QSGD_HEADER_BYTES, MixedQSGD, levels_at

@@ -12,7 +12,9 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from fedplug import _kernels, kernels, ops
+import fedplug._kernels as _kernels
+import fedplug.kernels as kernels
+import fedplug.ops as ops
 from fedplug.encoders.optional import ContainerQuantizer, DeviceQuantizer
 from fedplug.encoders.stages import Quantizer
 from fedplug.ops.device_array import DeviceArray

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, ClassVar
 
-from fedplug import ops
+import fedplug.ops as ops
 from fedplug.encoders.arguments import check_error_feedback, check_seed
 from fedplug.encoders.base import State
 from fedplug.encoders.index_coders.seeded import Seeded

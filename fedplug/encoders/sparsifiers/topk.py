@@ -7,7 +7,8 @@ import operator
 from collections.abc import Sequence
 from typing import Any, ClassVar
 
-from fedplug import ops, wire
+import fedplug.ops as ops
+import fedplug.wire as wire
 from fedplug.encoders.arguments import check_error_feedback, check_number, check_whole
 from fedplug.encoders.base import State
 from fedplug.encoders.sparsity import Sparsity

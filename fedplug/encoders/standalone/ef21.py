@@ -6,7 +6,7 @@ import copy
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from fedplug import ops
+import fedplug.ops as ops
 from fedplug.encoders.base import Encoder, Payload, State
 from fedplug.encoders.optional import BodyParts, Measured, body_parts
 from fedplug.encoders.pipeline.as_encoder import as_tensor_encoder, without_error_feedback

@@ -8,7 +8,8 @@ import ml_dtypes
 import numpy as np
 from numpy.typing import NDArray
 
-from fedplug import kernels, ops
+import fedplug.kernels as kernels
+import fedplug.ops as ops
 from fedplug.encoders.base import Encoder, Payload, State
 from fedplug.errors import PayloadError
 from fedplug.ops.types import Array, Spec

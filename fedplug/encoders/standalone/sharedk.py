@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from fedplug import ops
+import fedplug.ops as ops
 from fedplug.encoders.arguments import check_number, check_seed, check_whole
 from fedplug.encoders.base import Encoder, Payload, State
 from fedplug.encoders.sparsity import Sparsity

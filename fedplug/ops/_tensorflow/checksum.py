@@ -6,9 +6,9 @@ from typing import Any
 
 import tensorflow as tf
 
-from fedplug.ops._reference import checksum as reference
 from fedplug.ops._tensorflow import loader
 from fedplug.ops._tensorflow.arguments import as_bytes, require_vectors
+from fedplug.ops._tensorflow.reference import checksum as reference
 from fedplug.ops.lowering import resolve_lowering
 
 __all__ = ["crc32"]

@@ -7,9 +7,9 @@ from typing import Any
 import tensorflow as tf
 
 from fedplug.kernels.arguments import whole
-from fedplug.ops._reference import chunked_topk as reference
 from fedplug.ops._tensorflow import loader
 from fedplug.ops._tensorflow.arguments import as_floats, as_int64, require_equal_shapes, require_wide
+from fedplug.ops._tensorflow.reference import chunked_topk as reference
 from fedplug.ops.lowering import resolve_lowering
 from fedplug.ops.types import ChunkedTopK
 

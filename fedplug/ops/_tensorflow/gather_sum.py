@@ -6,9 +6,9 @@ from typing import Any
 
 import tensorflow as tf
 
-from fedplug.ops._reference import gather_sum as reference
 from fedplug.ops._tensorflow import loader
 from fedplug.ops._tensorflow.arguments import as_floats, as_indices, require_equal_shapes, require_wide
+from fedplug.ops._tensorflow.reference import gather_sum as reference
 from fedplug.ops.lowering import resolve_lowering
 from fedplug.ops.types import TakenFromSum
 

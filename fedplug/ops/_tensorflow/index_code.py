@@ -6,7 +6,6 @@ from typing import Any
 
 import tensorflow as tf
 
-from fedplug.ops._reference import index_code as reference
 from fedplug.ops._tensorflow import loader
 from fedplug.ops._tensorflow.arguments import (
     as_bytes,
@@ -16,6 +15,7 @@ from fedplug.ops._tensorflow.arguments import (
     require_form,
     require_vectors,
 )
+from fedplug.ops._tensorflow.reference import index_code as reference
 from fedplug.ops.lowering import resolve_lowering
 from fedplug.ops.types import IndexForm
 

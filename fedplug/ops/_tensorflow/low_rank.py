@@ -6,9 +6,9 @@ from typing import Any
 
 import tensorflow as tf
 
-from fedplug.ops._reference import low_rank as reference
 from fedplug.ops._tensorflow import loader
 from fedplug.ops._tensorflow.arguments import require_wide
+from fedplug.ops._tensorflow.reference import low_rank as reference
 from fedplug.ops.lowering import resolve_lowering
 
 __all__ = ["low_rank_matrix", "low_rank_residual", "matrix_times"]

@@ -6,9 +6,9 @@ from typing import Any
 
 import tensorflow as tf
 
-from fedplug.ops._reference import random_indices as reference
 from fedplug.ops._tensorflow import loader
 from fedplug.ops._tensorflow.arguments import as_int64
+from fedplug.ops._tensorflow.reference import random_indices as reference
 from fedplug.ops.lowering import resolve_lowering
 
 __all__ = ["draw_indices"]

@@ -6,7 +6,6 @@ from typing import Any
 
 import tensorflow as tf
 
-from fedplug.ops._reference import scatter as reference
 from fedplug.ops._tensorflow import loader
 from fedplug.ops._tensorflow.arguments import (
     as_floats,
@@ -16,6 +15,7 @@ from fedplug.ops._tensorflow.arguments import (
     require_floating,
     require_vectors,
 )
+from fedplug.ops._tensorflow.reference import scatter as reference
 from fedplug.ops.lowering import resolve_lowering
 
 __all__ = ["scatter_decode", "scatter_decode_add"]

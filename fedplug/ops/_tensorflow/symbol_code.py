@@ -7,13 +7,13 @@ from typing import Any
 import tensorflow as tf
 
 from fedplug.kernels.arguments import whole
-from fedplug.ops._reference import symbol_code as reference
 from fedplug.ops._tensorflow import loader
 from fedplug.ops._tensorflow.arguments import (
     as_bytes,
     as_int64,
     require_vectors,
 )
+from fedplug.ops._tensorflow.reference import symbol_code as reference
 from fedplug.ops.lowering import resolve_lowering
 
 __all__ = ["decode_symbols", "encode_symbols"]

@@ -8,7 +8,6 @@ from typing import Any
 import tensorflow as tf
 
 from fedplug.errors import ArgumentError, DTypeError
-from fedplug.ops._reference import topk as reference
 from fedplug.ops._tensorflow import loader
 from fedplug.ops._tensorflow.arguments import (
     as_floats,
@@ -17,6 +16,7 @@ from fedplug.ops._tensorflow.arguments import (
     require_policy,
     require_wide,
 )
+from fedplug.ops._tensorflow.reference import topk as reference
 from fedplug.ops.lowering import resolve_lowering
 from fedplug.ops.types import GroupedTopK, TopK
 

@@ -7,9 +7,9 @@ from typing import Any
 import tensorflow as tf
 
 from fedplug.kernels.arguments import real, whole
-from fedplug.ops._reference import value_code as reference
 from fedplug.ops._tensorflow import loader
 from fedplug.ops._tensorflow.arguments import as_bytes, as_int64, require_floating, require_vectors
+from fedplug.ops._tensorflow.reference import value_code as reference
 from fedplug.ops.lowering import resolve_lowering
 from fedplug.ops.types import ValueForm
 

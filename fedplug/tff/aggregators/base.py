@@ -8,7 +8,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from fedplug import ops
+import fedplug.ops as ops
 from fedplug.encoders.model.model_encoder import ModelEncoder
 from fedplug.registry.component import Component
 from fedplug.registry.specs import Capabilities

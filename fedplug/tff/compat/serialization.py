@@ -12,7 +12,7 @@ from collections.abc import Mapping
 
 import tensorflow as tf
 
-from fedplug import ops
+import fedplug.ops as ops
 from fedplug.errors import ConfigError
 from fedplug.ops import require
 

@@ -8,7 +8,7 @@ from typing import Any
 import tensorflow as tf
 import tensorflow_federated as tff
 
-from fedplug import api
+import fedplug.api as api
 from fedplug.encoders.assignment import EncoderAssignment
 from fedplug.encoders.base import Encoder
 from fedplug.encoders.quantizers.identity import Identity

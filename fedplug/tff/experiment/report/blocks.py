@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from fedplug import pictures
+import fedplug.pictures as pictures
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

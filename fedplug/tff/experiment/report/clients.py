@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from fedplug import pictures
+import fedplug.pictures as pictures
 from fedplug.tff.experiment.report.blocks import Block, Facts, Picture, Pictures, Table, Text
 from fedplug.tff.experiment.report.curves import SIZE
 from fedplug.tff.experiment.report.folder import Experiment, Run

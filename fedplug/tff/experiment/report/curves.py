@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from fedplug import pictures
+import fedplug.pictures as pictures
 from fedplug.tff.experiment.display import byte_unit
 from fedplug.tff.experiment.report.blocks import Block, Picture, Pictures, Table, Text
 from fedplug.tff.experiment.report.folder import Experiment, Run, read_experiments

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
-from fedplug import pictures
+import fedplug.pictures as pictures
 from fedplug.tff.experiment.report.blocks import Block, Picture, Pictures, Table, Text
 from fedplug.tff.experiment.report.curves import SIZE, looks_of
 from fedplug.tff.experiment.report.folder import Experiment, Run

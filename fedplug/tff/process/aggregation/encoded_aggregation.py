@@ -14,7 +14,7 @@ import numpy as np
 import tensorflow as tf
 import tensorflow_federated as tff
 
-from fedplug import ops
+import fedplug.ops as ops
 from fedplug.encoders.assignment import EncoderAssignment
 from fedplug.encoders.base import Encoder
 from fedplug.encoders.model import tensor_metrics as per_tensor

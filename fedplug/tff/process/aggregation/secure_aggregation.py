@@ -11,7 +11,7 @@ import numpy as np
 import tensorflow as tf
 import tensorflow_federated as tff
 
-from fedplug import ops
+import fedplug.ops as ops
 from fedplug.encoders.standalone.sharedk import SharedK
 from fedplug.secure.rounds import Rounds
 from fedplug.tff import structures

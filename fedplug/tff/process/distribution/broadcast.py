@@ -9,7 +9,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from fedplug import ops
+import fedplug.ops as ops
 from fedplug.encoders.model.closeness import check_broadcast_encoder
 from fedplug.encoders.model.model_encoder import ModelEncoder
 from fedplug.encoders.pipeline.changes import change_coder

@@ -6,8 +6,8 @@ from typing import Any
 
 import tensorflow as tf
 
-from fedplug.ops._reference.traced import traced_once
 from fedplug.ops._tensorflow.checks import require
+from fedplug.ops._tensorflow.reference.traced import traced_once
 
 __all__ = ["join", "split"]
 

@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 import tensorflow as tf
 
-from fedplug.ops._reference.traced import traced_once
+from fedplug.ops._tensorflow.reference.traced import traced_once
 
 __all__ = ["crc32"]
 

@@ -1,4 +1,4 @@
-"""The form "bfp" of `fedplug.ops._reference.value_code`. csrc/core/value_code.h specifies its steps."""
+"""The form "bfp" of `value_code`. csrc/core/value_code.h specifies its steps."""
 
 from __future__ import annotations
 

@@ -1,13 +1,13 @@
-"""The form "codebook" of `fedplug.ops._reference.value_code`. csrc/core/value_code.h specifies its steps."""
+"""The form "codebook" of `value_code`. csrc/core/value_code.h specifies its steps."""
 
 from __future__ import annotations
 
 import tensorflow as tf
 
-from fedplug.ops._reference.powers_of_two import largest_magnitude, power_below, power_of_two
 from fedplug.ops._tensorflow.checks import require
 from fedplug.ops._tensorflow.floats import widened
 from fedplug.ops._tensorflow.packing import pack, unpack
+from fedplug.ops._tensorflow.reference.powers_of_two import largest_magnitude, power_below, power_of_two
 from fedplug.ops._tensorflow.serialization import from_bytes, to_bytes
 
 __all__ = ["decode", "encode"]

@@ -6,9 +6,9 @@ from typing import Any
 
 import tensorflow as tf
 
-from fedplug.ops._reference.traced import traced_once
 from fedplug.ops._tensorflow.arguments import after, require
 from fedplug.ops._tensorflow.gradients import refuse_gradient
+from fedplug.ops._tensorflow.reference.traced import traced_once
 
 __all__ = ["scatter_decode", "scatter_decode_add"]
 

@@ -9,10 +9,10 @@ from typing import Any
 
 import tensorflow as tf
 
-from fedplug.ops._reference import index_code
-from fedplug.ops._reference.traced import traced_once
 from fedplug.ops._tensorflow.arguments import after, require
 from fedplug.ops._tensorflow.packing import pack, packed_size, unpack_all
+from fedplug.ops._tensorflow.reference import index_code
+from fedplug.ops._tensorflow.reference.traced import traced_once
 
 __all__ = ["decode", "encode"]
 

@@ -6,9 +6,9 @@ from typing import Any
 
 import tensorflow as tf
 
-from fedplug.ops._reference.traced import traced_once
 from fedplug.ops._tensorflow.checks import require
 from fedplug.ops._tensorflow.checksum import crc32
+from fedplug.ops._tensorflow.reference.traced import traced_once
 from fedplug.ops._tensorflow.serialization import from_bytes, to_bytes
 
 __all__ = ["frame", "unframe"]

@@ -6,9 +6,9 @@ from typing import Any
 
 import tensorflow as tf
 
-from fedplug.ops._reference.traced import traced_once
 from fedplug.ops._tensorflow.checks import require
 from fedplug.ops._tensorflow.prng import shared_uniform
+from fedplug.ops._tensorflow.reference.traced import traced_once
 
 __all__ = ["draw_indices"]
 

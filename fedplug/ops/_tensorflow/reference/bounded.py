@@ -1,4 +1,4 @@
-"""The form "bounded" of `fedplug.ops._reference.value_code`. csrc/core/value_code.h specifies its steps."""
+"""The form "bounded" of `value_code`. csrc/core/value_code.h specifies its steps."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from typing import NamedTuple
 
 import tensorflow as tf
 
-from fedplug.ops._reference.powers_of_two import power_below, power_of_two
-from fedplug.ops._reference.topk import magnitude_bits
 from fedplug.ops._tensorflow.checks import require
 from fedplug.ops._tensorflow.floats import widened
 from fedplug.ops._tensorflow.packing import pack, packed_size, unpack
+from fedplug.ops._tensorflow.reference.powers_of_two import power_below, power_of_two
+from fedplug.ops._tensorflow.reference.topk import magnitude_bits
 from fedplug.ops._tensorflow.serialization import from_bytes, to_bytes
 
 __all__ = ["decode", "encode"]

@@ -6,10 +6,10 @@ from typing import Any
 
 import tensorflow as tf
 
-from fedplug.ops._reference.traced import traced_once
 from fedplug.ops._tensorflow.arguments import after, require, same_shape
 from fedplug.ops._tensorflow.arrays import saturate_cast
 from fedplug.ops._tensorflow.gradients import refuse_gradient
+from fedplug.ops._tensorflow.reference.traced import traced_once
 
 __all__ = ["low_rank_matrix", "low_rank_residual", "matrix_times"]
 
