@@ -1,4 +1,4 @@
-"""fedplug compresses federated-learning updates; error feedback keeps what was not sent.
+"""fedplug compresses federated-learning updates; error feedback keeps the unsent part.
 
 Everything here is imported on first use, so that ``import fedplug`` and the command line start without NumPy
 and TensorFlow.

@@ -1,6 +1,6 @@
 """The command line: parses arguments, runs one command, and turns errors into one line and an exit code.
 
-Importing it must cost no more than argparse; each command imports what it needs in its own body.
+Importing it must cost no more than argparse; each command imports its needs in its own body.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""``fedplug store repair STORE``: recovers as much as possible of a damaged store, and lists what is lost."""
+"""``fedplug store repair STORE``: recovers as much as possible of a damaged store, and lists the losses."""
 
 from __future__ import annotations
 

@@ -129,7 +129,7 @@ class Codec:
         in_place: bool = False,
         out: ArrayState | None = None,
     ) -> tuple[bytes, dict[str, NDArray[Any]]]:
-        """Compresses one array; with error feedback, the state carries what is not sent to the next round.
+        """Compresses one array; with error feedback, the state carries the unsent part to the next round.
 
         >>> import fedplug, numpy as np
         >>> codec = fedplug.codec("topk(count=1)")

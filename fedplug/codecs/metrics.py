@@ -1,4 +1,4 @@
-"""Per-tensor metrics of what codecs encode, summed over any number of clients and rounds."""
+"""Per-tensor metrics of encoded arrays, summed over any number of clients and rounds."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The two phases of a state: what a message changes is pending until its fate is known.
+"""The two phases of a state: the changes of a message are pending until its fate is known.
 
 The sender of a message learns later whether it counts: the server confirms it in its next message, or all
 ranks finish a step. Until then there are two states, before and after the message, and then one of them.

@@ -59,7 +59,7 @@ class StateForm:
         Raises:
             StateError: The state belongs to another codec, version, shape or dtype.
         """
-        # A quick check recognizes what `tagged` returned.
+        # A quick check recognizes the results of `tagged`.
         if type(state) is not dict or state.get(OWNER) is not self._text or len(state) != self._entries:
             self._require_ours(state)
         arrays = {}

@@ -66,7 +66,7 @@ def _range(dtype: np.dtype[Any]) -> _Range:
 
 
 class _Accumulator:
-    """The sum of one array: checks what is added, and returns the steps that add it.
+    """The sum of one array: checks the addends, and returns the steps that add it.
 
     Attributes:
         shape: The shape of the array.
@@ -124,7 +124,7 @@ class _Accumulator:
         return copied
 
     def form(self) -> str:
-        """Returns what two sums must have in common to be merged."""
+        """Returns the properties that two sums must share to be merged."""
         where = f" on device {self.total.device}" if is_on_device(self.total) else ""
         return f"{self.dtype}{list(self.shape)}{where}"
 
@@ -511,7 +511,7 @@ class ModelSum(_WeightedSum):
         self._add(payloads, weight)
 
     def check(self, payloads: Mapping[str, Any], weight: float = 1.0) -> None:
-        """Raises what `add` would raise, and adds nothing."""
+        """Raises the errors of `add`, and adds nothing."""
         self._require_names(payloads)
         self._add(payloads, weight, only_check=True)
 

@@ -88,7 +88,7 @@ def patch_files(
 
 
 def describe_file(step: Path) -> list[ArrayDifference]:
-    """Reads what a difference between checkpoints contains, array by array.
+    """Reads the contents of a difference between checkpoints, array by array.
 
     Raises:
         PayloadError: The file is no difference between models, or corrupt.

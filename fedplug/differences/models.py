@@ -59,7 +59,7 @@ def decode_model(
 
     Raises:
         PayloadError: The message is invalid, too large, or made from another model; the error names the
-            array. What was returned before is then worth nothing.
+            array. The parts returned before is then worth nothing.
     """
     return decode_payloads(old, _contents(message), message, max_bytes, decode_array)
 
@@ -97,7 +97,7 @@ def decode_payloads(
 
 
 def describe(message: MessageReader) -> list[ArrayDifference]:
-    """Reads what an untrusted message of a model contains; codes are not decoded.
+    """Reads the contents of an untrusted message of a model; codes are not decoded.
 
     Raises:
         PayloadError: The message is invalid.

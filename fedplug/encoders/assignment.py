@@ -60,7 +60,7 @@ class EncoderAssignment(Component):
         return False
 
     def rate_control(self, encoders: Sequence[Encoder], specs: Sequence[Spec]) -> RateControl | None:
-        """Returns what adjusts the encoders from round to round. Default: None.
+        """Returns the rate control that adjusts the encoders from round to round. Default: None.
 
         Args:
             encoders: The encoder of each tensor from `assign`, or `Identity` for tensors that are sent

@@ -1,4 +1,4 @@
-"""The contract of an encoder: the docstring of `Encoder` is what the conformance suite tests."""
+"""The contract of an encoder. The conformance suite tests the promises in the docstring of `Encoder`."""
 
 from __future__ import annotations
 
@@ -121,7 +121,7 @@ class Encoder(Component):
 
     @abc.abstractmethod
     def from_wire(self, body: Array, spec: Spec) -> Payload:
-        """Reads what `to_wire` wrote; the bytes are untrusted.
+        """Reads the bytes of `to_wire`; the bytes are untrusted.
 
         Whatever the bytes are, the result is a valid payload or a `fedplug.errors.PayloadError`, in a graph a
         `tf.errors.InvalidArgumentError`. There is no read or write out of bounds, and no allocation that the

@@ -145,6 +145,6 @@ class ContainerQuantizer(abc.ABC):
                 needed.
 
         Returns:
-            The bytes of each vector, and ``exact`` minus what a receiver decodes; without ``exact`` an empty
+            The bytes of each vector, and ``exact`` minus the decoded values; without ``exact`` an empty
             list.
         """

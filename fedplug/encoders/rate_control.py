@@ -1,4 +1,4 @@
-"""The contracts of rate control: adjusting encoders from round to round by what was measured."""
+"""The contracts of rate control: adjusting encoders from round to round by measurements."""
 
 from __future__ import annotations
 
@@ -69,13 +69,13 @@ class RateControl(abc.ABC):
     def adjust(self, encoder: Encoder, control: Control) -> Encoder:
         """Returns the encoder to use for an assigned encoder in the round of this control.
 
-        The assigned encoder must be able to read what it writes.
+        The assigned encoder must be able to read its own bytes.
         """
 
     def report(
         self, xs: Sequence[Array], received: Sequence[Array], next_states: Sequence[State]
     ) -> dict[str, Array]:
-        """Returns what is sent beside the payloads of an update: float32 scalars to add up. Default: nothing.
+        """Returns float32 scalars to add up, sent beside the payloads of an update. Default: nothing.
 
         Args:
             xs: The tensors that were encoded.
@@ -93,7 +93,7 @@ class RateControl(abc.ABC):
             control: The control of this round.
             measured: The measurements of this round. ``tensor_bytes`` (int64, one per tensor) is the size of
                 the payloads with their containers, summed over all that were sent. ``payloads`` (int32) is
-                the number of models sent. The sums of what `report` returns have their own names.
+                the number of models sent. The sums of the results of `report` have their own names.
         """
 
     def metrics(self, control: Control, measured: Mapping[str, Array]) -> dict[str, Array]:

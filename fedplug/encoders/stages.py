@@ -55,12 +55,12 @@ class Sparsifier(Component):
     """Selects the entries of a tensor that are sent.
 
     A sparsifier with error feedback keeps the residual in its state under ``"residual"``, in the shape of the
-    tensor. The residual also takes what a later stage loses. A sparsifier with another state overrides
+    tensor. The residual also takes the error of later stages. A sparsifier with another state overrides
     `init_state` and `update_residuals`.
     """
 
     error_feedback: bool = False
-    """Whether the client keeps what is not sent and adds it to its next update."""
+    """Whether the client keeps the unsent part and adds it to its next update."""
 
     sparsity: Sparsity | None = None
     """The number of entries sent, if the configuration sets one; rate control adjusts it."""

@@ -4,7 +4,7 @@ Conventions of all functions:
 
 - Arrays may have any shape and are used as flat arrays, unless a function gives a shape. They are never
   copied or converted. An array that is not C-contiguous, has another dtype, or is read-only but updated in
-  place is refused with an :class:`~fedplug.errors.ArgumentError` that says what to pass instead.
+  place is refused with an :class:`~fedplug.errors.ArgumentError` that names the value to pass instead.
 - A floating dtype is float32, float64, float16 or bfloat16 (``ml_dtypes.bfloat16``). All floating arrays of a
   call have the same dtype unless a function says otherwise.
 - Arguments named ``out`` or ``..._out`` are arrays to write to. Their contents are undefined after an error.

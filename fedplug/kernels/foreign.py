@@ -1,4 +1,4 @@
-"""Reads arrays of NumPy and other libraries, and explains what cannot be read."""
+"""Reads arrays of NumPy and other libraries, and explains which ones cannot be read."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def from_dlpack(array: Any) -> NDArray[Any]:
 
     Raises:
         ArgumentError: ``array`` does not meet these requirements, or its library does not export it (a
-            PyTorch tensor that requires a gradient). The message says what to pass instead.
+            PyTorch tensor that requires a gradient). The message names the value to pass instead.
     """
     return _kernels.from_dlpack(array)
 
@@ -63,7 +63,7 @@ def read_array(value: Any) -> NDArray[Any]:
             ``__array__``, or a number.
 
     Raises:
-        ArgumentError: ``value`` is none of these; the message says what to pass instead.
+        ArgumentError: ``value`` is none of these; the message names the value to pass instead.
     """
     if isinstance(value, np.ma.MaskedArray):
         raise ArgumentError("a masked array has missing elements; pass array.filled(0), for example")

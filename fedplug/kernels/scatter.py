@@ -50,7 +50,7 @@ def scatter_decode(
     size: int,
     out: NDArray[Any] | None = None,
 ) -> NDArray[Any]:
-    """Computes the dense sum of sparse payloads: what :func:`scatter_decode_add` makes of +0 everywhere.
+    """Computes the dense sum of sparse payloads, as :func:`scatter_decode_add` adds them to +0 everywhere.
 
     Each element is written once, and receives its entries while it is in the cache. All indices are checked
     before anything is written.

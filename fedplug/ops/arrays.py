@@ -97,7 +97,7 @@ def zeros_like(x: Array) -> Array:
 
 @also_on(tensors=lambda: _tensorflow.arrays.no_residual)
 def no_residual(x: Array) -> Array | None:
-    """Returns what an op takes as a residual of zeros for ``x``: None on NumPy arrays."""
+    """Returns an op's argument for a residual of zeros for ``x``: None on NumPy arrays."""
     del x
     return None
 

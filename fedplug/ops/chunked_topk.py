@@ -48,4 +48,4 @@ def chunked_topk_residual(
 
 
 chunked_topk_residual_of_each = of_each(chunked_topk_residual, "chunked_topk_residual_of_each")
-"""Does what `chunked_topk_residual` does for each tensor of a list; on a device in one call."""
+"""Applies `chunked_topk_residual` to each tensor of a list; on a device in one call."""

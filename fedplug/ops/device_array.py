@@ -75,7 +75,7 @@ class Backend(Protocol):
         """Prepares the kernel of one or more `fedplug.codecs.steps.AddOnDevice`.
 
         Returns:
-            C functions to call, which return 0 or a status, and what they need in memory until then.
+            C functions to call, which return 0 or a status, and the objects that they need until then.
         """
 
     def refusal(self) -> Exception:

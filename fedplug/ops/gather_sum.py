@@ -60,7 +60,7 @@ def take_from_sum(delta: Any, residual: Any, indices: Any, *, lowering: str | No
 
 
 take_from_sum_of_each = of_each(take_from_sum, "take_from_sum_of_each")
-"""Does what `take_from_sum` does for each tensor of a list; on a device in one call."""
+"""Applies `take_from_sum` to each tensor of a list; on a device in one call."""
 
 
 def _gather_finite(x: Array, indices: Array) -> Array:

@@ -43,7 +43,7 @@ Spec: TypeAlias = Any
 
 @dataclass(frozen=True)
 class ArraySpec:
-    """The shape and dtype of a NumPy array; what `tf.TensorSpec` is for a tensor.
+    """The shape and dtype of a NumPy array, like `tf.TensorSpec` of a tensor.
 
     Attributes:
         shape: All dimensions.

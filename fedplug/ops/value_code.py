@@ -75,7 +75,7 @@ def encode_on_device(
         seed: See `encode_values`.
 
     Returns:
-        The codes, on the host, and the next residuals, on the device: the sums minus what a receiver decodes.
+        The codes, on the host, and the next residuals, on the device: the sums minus the decoded values.
         No residuals if none were given.
 
     Raises:

@@ -1,4 +1,4 @@
-"""Finds compiled op libraries and reads what they were built for and from, without loading them.
+"""Finds compiled op libraries and reads their sources and targets, without loading them.
 
 An op library works only with the TensorFlow it was compiled against; with another one it crashes or computes
 wrong results. Every build therefore writes a record next to the library, which is read before loading it.

@@ -70,7 +70,7 @@ def resolve(kind: str, name: str) -> type[Any]:
 
 
 def _remedy(entry: Entry, error: BaseException | None) -> str:
-    """Returns the remedy for a failed import: install what is missing, or correct the code."""
+    """Returns the remedy for a failed import: install the missing package, or correct the code."""
     if error is not None and (correction := correct(error)):
         return correction
     command = install_command(entry.distribution, error)

@@ -1,6 +1,6 @@
 """Compressed updates under secure aggregation: integers on a support that all clients of a round share.
 
-docs/secure-aggregation.md explains what it is for, and what the server learns.
+docs/secure-aggregation.md explains its purpose, and the server's knowledge.
 """
 
 from __future__ import annotations

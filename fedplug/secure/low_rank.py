@@ -77,7 +77,7 @@ class Matrix(NamedTuple):
     def encode(
         self, a: Array, given: Directions, steps: Array, encoder: SharedK
     ) -> tuple[list[Array], Array]:
-        """Returns the integers of X and of y, and what they miss of the matrix.
+        """Returns the integers of X and of y, and their error from the matrix.
 
         Rounding is to the nearest integer: the residual keeps the error, so it need not be unbiased.
 

@@ -177,7 +177,7 @@ class MaskedSum:
         return np.zeros(self.length, np.int64)
 
     def decode(self, total: Any, server: Arrays) -> tuple[MaskedMean, dict[str, NDArray[Any]]]:
-        """Returns what the sum of a round's vectors says, and the server's next state.
+        """Reads the sum of a round's vectors; returns its content, and the server's next state.
 
         Args:
             total: The sum of the vectors, modulo 2^bits or not; integers ``[length]``.
@@ -218,7 +218,7 @@ class MaskedSum:
             return np.concatenate([arrays[name].reshape(-1).astype(np.float32) for name in self._specs])
 
     def _read(self, message: bytes) -> dict[str, Any]:
-        """Returns what `message` wrote."""
+        """Returns the parts of a message by `message`."""
         found = wire.unframe(message)
         rounds = self._rounds
         if (found.wire_id, found.dtype, found.shape) != (_WIRE_ID, "float32", (rounds.size,)):

@@ -115,7 +115,7 @@ class Rounds:
         return ops.concat([*map(encoder.residues, integers), extra]), _join(residuals)
 
     def decode(self, total: Array, server: Mapping[str, Array]) -> tuple[Summed, dict[str, Array]]:
-        """Returns what the sum of a round says, and the server's next state.
+        """Reads the sum of a round; returns its content, and the server's next state.
 
         Args:
             total: The sum of the clients' vectors, modulo 2^bits or not; int32 ``[length]``.

@@ -1,4 +1,4 @@
-"""The contract of a client-state store. The conformance suite tests what the docstrings say."""
+"""The contract of a client-state store. The conformance suite tests the docstrings' promises."""
 
 from __future__ import annotations
 

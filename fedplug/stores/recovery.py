@@ -1,7 +1,7 @@
 """Compares the index of a store on disk with its segments when the store is opened.
 
 The note of a segment records the transaction that added it: the blobs, the round, and the generation of the
-index afterwards. The segments therefore show what the index should hold:
+index afterwards. The segments therefore show the content that the index should have:
 
 - A segment of an earlier generation was released by a later transaction. It is garbage.
 - A segment of the next generation was left by a crash between writing it and the index's commit. If it is

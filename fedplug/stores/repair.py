@@ -1,4 +1,4 @@
-"""Recovers as much as possible of a damaged store on disk, and lists what is lost.
+"""Recovers as much as possible of a damaged store on disk, and lists the losses.
 
 An index that is lost, damaged or older than the segments is rebuilt. The sources are the notes at the ends of
 the segments and the rows that remain of the index, each of which has a checksum. The new index holds only the

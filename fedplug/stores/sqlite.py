@@ -1,8 +1,8 @@
 """``sqlite:///path``: a store in a folder, safe against crashes, full disks and damaged files.
 
 A commit writes the round as one new segment file and waits until it is on the disk. One SQLite transaction
-then makes it valid. `fedplug.stores.recovery` handles what a crash or damage leaves of the two. The last
-``keep_rounds`` rounds are kept. The transaction that adds a round also removes what no kept round needs.
+then makes it valid. `fedplug.stores.recovery` handles their state after a crash or damage. The last
+``keep_rounds`` rounds are kept. The transaction that adds a round removes states that no kept round needs.
 
 A store's folder has these files::
 

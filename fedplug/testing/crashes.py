@@ -15,7 +15,7 @@ __all__ = ["find", "flip", "images"]
 def images(folder: Path, target: Path, action: Callable[[], object]) -> list[Path]:
     """Runs a function and copies a folder after every call of a built-in that changed its files.
 
-    The copies are what a kill at that moment would leave: content that Python still buffers is missing.
+    The copies are the files after a kill at that moment: content that Python still buffers is missing.
 
     Args:
         folder: The folder.

@@ -1,4 +1,4 @@
-"""Comparisons for checks; a failure says what was compared and where it differs first."""
+"""Comparisons for checks; a failure names the compared values and where it differs first."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The conformance suite for runtimes: small TFF computations, and what `Runtime` promises about them."""
+"""The conformance suite for runtimes: small TFF computations, and the promises of `Runtime` about them."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ _BASICS = "test_clients_values_are_in_client_order"
 
 
 class RuntimeSuite(Suite, abc.ABC):
-    """Checks what `fedplug.tff.runtime.Runtime` promises.
+    """Checks the promises of `fedplug.tff.runtime.Runtime`.
 
     An author writes, in a test module::
 

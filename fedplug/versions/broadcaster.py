@@ -97,7 +97,7 @@ class Broadcaster:
     *reference model*: each array as decoded from its encoder. The error of a version does not enter the next
     one, which encodes the exact model again.
 
-    A receiver reports the version it holds. `message` brings it to the newest version by what has changed
+    A receiver reports the version it holds. `message` brings it to the newest version by the changes
     since, or by a snapshot if the version is unknown or the changes are longer. Each message is encoded once
     for all receivers of a version.
 
@@ -178,7 +178,7 @@ class Broadcaster:
 
     @property
     def model(self) -> dict[str, NDArray[Any]]:
-        """The reference model of the newest version, read-only: what receivers of it hold.
+        """The reference model of the newest version, read-only, as receivers of it hold it.
 
         Raises:
             ArgumentError: There is no version yet.

@@ -54,7 +54,7 @@ class Auto(EncoderAssignment):
 
         Args:
             participation: The share of all clients in a round, above 0 and at most 1.
-            error_feedback: Whether clients keep what was not sent, and send it later.
+            error_feedback: Whether clients keep the unsent part, and send it later.
 
         Raises:
             ConfigError: An argument is out of range.

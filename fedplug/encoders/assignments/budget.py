@@ -1,4 +1,4 @@
-"""A budget for the bytes that a client sends in a round, kept by feedback from what was sent."""
+"""A budget for the bytes that a client sends in a round, kept by feedback from the sent part."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ class Budget(EncoderAssignment):
                 count can be adjusted, and a ``qsgd`` that stands alone.
             bytes_per_client: The mean number of bytes that a client sends in a round: all buffers of its
                 update.
-            nmse: The normalised mean squared error of what is sent, above 0 and below 1.
+            nmse: The normalised mean squared error of the sent part, above 0 and below 1.
 
         Raises:
             CapabilityError: ``encoder`` is one encoder with nothing to adjust.

@@ -149,7 +149,7 @@ class ModelEncoder:
         return self.encoder.capabilities
 
     def get_config(self) -> dict[str, Any]:
-        """Returns what decides the bytes: the encoder, each tensor's wire id, and the minimum size."""
+        """Returns everything that decides the bytes: encoder, wire id of each tensor, minimum size."""
         return {
             "encoder": self.encoder.name,
             "config": self.encoder.get_config(),

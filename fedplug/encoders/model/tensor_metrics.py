@@ -104,9 +104,9 @@ def _measure_tensor(
 def _squares(
     encoder: Encoder, spec: Spec, x: Array, body: Array, next_state: State
 ) -> tuple[Any, Any, Any, Any]:
-    """Returns squared norms: of the error, of what was to be sent, of the residual (or NaN) and of ``x``.
+    """Returns squared norms: of the error, of the target, of the residual (or NaN) and of ``x``.
 
-    With a residual, the error is the residual, and what was to be sent is the residual plus the decoded
+    With a residual, the error is the residual, and the target is the residual plus the decoded
     tensor. So the state before, which may have been overwritten, is not needed.
     """
     update = ops.sum_of_squares(x)

@@ -62,7 +62,7 @@ class Pipeline(Encoder, ContainerEncoder, Measured, Adjustable):
     a quantizer values are sent uncompressed. Indices use the sparsifier's own coder, or ``rice``. So
     ``topk(0.01)`` means ``topk(0.01) | identity | rice``, and ``qsgd(8)`` is a pipeline of one stage.
 
-    With error feedback, the sparsifier's residual also takes what the quantizer lost of the selected entries,
+    With error feedback, the sparsifier's residual also takes the quantizer's error of the selected entries,
     so that ``decode(payload) + residual' == x + residual``: bit for bit if values are sent uncompressed, else
     up to the rounding of one subtraction. Without a sparsifier the pipeline keeps the error of a quantizer
     with error feedback in a residual.
@@ -104,7 +104,7 @@ class Pipeline(Encoder, ContainerEncoder, Measured, Adjustable):
 
     @classmethod
     def compose(cls, components: Sequence[Any]) -> Encoder | EncoderAssignment:
-        """Returns what these components mean together: a single encoder itself, or a pipeline of stages."""
+        """Joins these components: returns a single encoder itself, or a pipeline of stages."""
         if len(components) == 1 and isinstance(components[0], Encoder | EncoderAssignment):
             return components[0]
         return cls(components)
@@ -183,7 +183,7 @@ class Pipeline(Encoder, ContainerEncoder, Measured, Adjustable):
     def grouped_encode(
         self, xs: Sequence[Array], states: Sequence[State], round_num: Array
     ) -> list[tuple[Payload, State]]:
-        """Encodes what the sparsifier selects from all tensors, each as a payload of its own."""
+        """Encodes the entries that the sparsifier selects from all tensors, each as a payload of its own."""
         if self._stages.sparsifier is None:
             return super().grouped_encode(xs, states, round_num)
         selections = self._stages.sparsifier.grouped_select([ops.widened(x) for x in xs], states, round_num)
@@ -203,7 +203,7 @@ class Pipeline(Encoder, ContainerEncoder, Measured, Adjustable):
         return {**values, "indices": chosen.indices, "index_code": index_code}, next_state
 
     def _quantized(self, chosen: Selection, dtype: DType, round_num: Array) -> tuple[Payload, State]:
-        """Quantizes the selected values in this dtype; returns them, and the next state with what is lost."""
+        """Quantizes the selected values in this dtype; returns them, and the next state with the losses."""
         assert self._stages.sparsifier is not None
         narrow = ops.narrowed(chosen.values, dtype)
         loses = bool(chosen.state) and not (self._values.lossless and narrow is chosen.values)
@@ -311,7 +311,7 @@ class Pipeline(Encoder, ContainerEncoder, Measured, Adjustable):
         return self._values if self._stages.sparsifier is None and self._values.has_symbols else None
 
     def adjustment(self) -> Adjustment | None:
-        """Returns itself if a sparsifier counts entries, and what a quantizer that stands alone returns."""
+        """Returns itself if a sparsifier counts entries, or the result of a quantizer that stands alone."""
         sparsifier, quantizer, entropy_coder, _ = self._stages
         if sparsifier is not None:
             return self if sparsifier.sparsity is not None else None

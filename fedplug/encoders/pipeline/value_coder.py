@@ -151,7 +151,7 @@ class ValueCoder:
         return kernels.frame_symbols(code, start, number, header, bits=bits)
 
     def from_bytes(self, data: Array, count: Array | int, dtype: DType) -> Payload:
-        """Returns the payload of ``count`` values; refuses what entropy coder and quantizer refuse."""
+        """Returns the payload of ``count`` values; refuses as entropy coder and quantizer do."""
         values = self.decode(data, count, dtype)
         return {"values": values} if self.lossless else {"values": values, "value_code": data}
 

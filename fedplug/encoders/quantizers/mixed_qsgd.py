@@ -122,7 +122,7 @@ class MixedQSGD(Encoder, Adjustable):
         return payload["code"]
 
     def from_wire(self, body: Array, spec: Spec) -> Payload:
-        """Refuses an invalid header, and what ``qsgd`` refuses of the two forms after it."""
+        """Refuses an invalid header, and an invalid form of ``qsgd`` after it."""
         with ops.require(
             ops.size(body) >= _HEADER_BYTES, "a mixed qsgd payload is too short to hold its header"
         ):

@@ -61,8 +61,8 @@ class RandomK(Sparsifier):
                 numbers; at least one entry is sent.
             count: Number of entries to send of each tensor, at least 1; all entries of a smaller tensor.
             seed: The seed of the drawn entries, 0 to 2^31 - 1.
-            error_feedback: Whether the client keeps what was not sent and adds it to its next update, instead
-                of scaling up what is sent.
+            error_feedback: Whether the client keeps the unsent part and adds it to its next update, instead
+                of scaling up the sent part.
 
         Raises:
             ConfigError: Neither or both are given, or an argument is out of range.

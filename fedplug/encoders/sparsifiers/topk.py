@@ -39,7 +39,7 @@ class TopK(Sparsifier):
 
     ``a = x + residual``; the payload is the k entries of ``a`` with the largest ``|a|`` (ties: the lower
     index), and ``residual' = a`` with those set to zero, so that ``decode(payload) + residual' == a`` bit for
-    bit. Without error feedback the residual is always zero, and what is not sent is lost.
+    bit. Without error feedback the residual is always zero, and the unsent part is lost.
 
     With ``scope="model"`` the tensors that share this encoder are one: k is a share of all their elements,
     and the largest of all entries are sent, which minimises the loss over all ways to allocate k entries. A
@@ -48,7 +48,7 @@ class TopK(Sparsifier):
 
     With ``chunk``, the flattened tensor is split into chunks of that many elements, and k entries are
     selected from each; a shorter last chunk sends all its elements if it has no more. No part of a tensor
-    waits for the others, and the selection stays in the processor's cache. With ``decay``, what was not sent
+    waits for the others, and the selection stays in the processor's cache. With ``decay``, the unsent part
     fades: ``a = x + decay * residual``, product and sum each rounded once. Together they are SparseLoCo's:
     ``topk(count=64, chunk=4096, decay=0.95) | codebook(2) | rans``.
 
@@ -87,7 +87,7 @@ class TopK(Sparsifier):
                 chunk. Default: the tensor is one chunk.
             decay: The share of the residual that is added, above 0 and at most 1; rounded to the residual's
                 dtype.
-            error_feedback: Whether the client keeps what was not sent and adds it to its next update.
+            error_feedback: Whether the client keeps the unsent part and adds it to its next update.
             scope: ``"tensor"``, or ``"model"``: ``fraction`` and ``count`` then apply to all tensors
                 together.
 

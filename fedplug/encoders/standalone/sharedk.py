@@ -41,7 +41,7 @@ class SharedK(Encoder):
     All clients of a round send the same entries. A value v becomes the integer ``floor(v / step + u)`` with a
     random u from [0, 1), limited to the range from -L to L, where ``L = (2^(bits - 1) - 1) // clients``. A
     sum of at most ``clients`` of them lies between -2^(bits - 1) and 2^(bits - 1), so it never wraps. The
-    residual keeps what was not sent, rounded or limited.
+    residual keeps the unsent part, rounded or limited.
 
     The support is that of `randomk` for the round. `fedplug.secure` chooses the step of every round, and
     sends products of matrices instead of entries with ``rank``. Without it the step is ``largest / L``.
@@ -243,7 +243,7 @@ class SharedK(Encoder):
         return "int16" if self.bits <= 16 else "int32"
 
     def _about(self, step: Array, round_num: Array) -> Array:
-        """Returns what the server needs beside the integers; no client's data change it."""
+        """Returns the server's needs beside the integers; no client's data change it."""
         words = ops.astype(ops.stack([ops.astype(round_num, "int32") * 0 + self.seed, round_num]), "int32")
         parts = [ops.to_bytes(ops.reshape(ops.astype(step, "float32"), [1])), ops.to_bytes(words)]
         return ops.concat([*parts, ops.asarray([self.bits], like=parts[0])])

@@ -1,7 +1,7 @@
 """Moves states when machines are added or lost, and reports lost states.
 
 A move is a transaction like a round: the new homes prepare copies, the index decides which shards exist, and
-then the old homes delete what they no longer need.
+then the old homes delete the states they no longer need.
 """
 
 from __future__ import annotations

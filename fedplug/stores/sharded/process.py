@@ -181,7 +181,7 @@ class ShardedProcess(ProcessState):
         )
         self._in_doubt = True
         try:
-            # Shards keep what the index keeps so far: the index removes rounds first, then the shards.
+            # Shards keep the rounds of the index so far: the index removes rounds first, then the shards.
             self.fleet.call(
                 "prepare",
                 {

@@ -2,7 +2,7 @@
 
 The settings are those of Reddi et al., "Adaptive Federated Optimization" (ICLR 2021, arXiv 2003.00295); data
 and models are TFF's own. The data are read from the cache files of TFF's loaders and never downloaded here.
-Every data function returns what ``[data] source`` expects. Each client's examples are shuffled by seed,
+Every data function returns data for ``[data] source``. Each client's examples are shuffled by seed,
 client and round, so that an interrupted run resumes with the same order.
 """
 

@@ -13,7 +13,7 @@ __all__ = ["Runtime"]
 class Runtime(tff.framework.SyncContext):
     """A TFF execution context with a name in the registry.
 
-    `fedplug.testing.RuntimeSuite` checks what the methods promise. Several threads may call `invoke` at once.
+    `fedplug.testing.RuntimeSuite` checks these promises. Several threads may call `invoke` at once.
     A result equals that of the runtime ``"inprocess"``, bit for bit where no floating-point sum is rounded.
     """
 
@@ -42,7 +42,7 @@ class Runtime(tff.framework.SyncContext):
 
     @abc.abstractmethod
     def close(self) -> None:
-        """Ends what the runtime started.
+        """Ends everything that the runtime started.
 
         A later `invoke` raises an error, and a second `close` does nothing.
         """

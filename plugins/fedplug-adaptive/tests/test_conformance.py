@@ -1,4 +1,4 @@
-"""The plugin keeps what fedplug expects of every plugin, and of every aggregator."""
+"""The plugin meets fedplug's expectations of every plugin, and of every aggregator."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Deep gradient compression: top-k with momentum of what is not sent."""
+"""Deep gradient compression: top-k with momentum of the unsent part."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["DGC"]
 
 
 class DGC(Sparsifier):
-    """Accumulates updates with momentum, sends the largest sums, and clears the momentum of what was sent.
+    """Accumulates updates with momentum, sends the largest sums, and clears the momentum of the sent part.
 
     >>> import fedplug, numpy as np
     >>> codec = fedplug.codec("dgc(0.25, momentum=0.5)")

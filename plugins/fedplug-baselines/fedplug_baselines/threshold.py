@@ -43,7 +43,7 @@ class Threshold(Sparsifier):
 
         Args:
             value: The smallest magnitude that is sent; finite, above 0.
-            error_feedback: Whether the client keeps what was not sent and adds it to its next update.
+            error_feedback: Whether the client keeps the unsent part and adds it to its next update.
 
         Raises:
             ConfigError: ``value`` is not such a number.

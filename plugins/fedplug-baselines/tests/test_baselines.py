@@ -1,4 +1,4 @@
-"""The plugin keeps what fedplug expects of every plugin, and each method is that of its paper."""
+"""The plugin meets fedplug's expectations of every plugin, and each method is that of its paper."""
 
 from __future__ import annotations
 

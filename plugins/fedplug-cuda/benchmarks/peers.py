@@ -1,4 +1,4 @@
-"""Times what other libraries do with an update of 50M float32 elements on a GPU.
+"""Times other libraries with an update of 50M float32 elements on a GPU.
 
     python plugins/fedplug-cuda/benchmarks/peers.py
 

@@ -67,7 +67,7 @@ class Encoding:
         self._sums = {name: torch.zeros(shape, device="cuda") for name in self.tensors}
 
     def torch_steps(self) -> None:
-        """Top-k of each tensor, int8 values, and the entries on the host: what people write themselves."""
+        """Top-k of each tensor, int8 values, and the entries on the host: as people write it themselves."""
         for x in self.tensors.values():
             flat = x.reshape(-1)
             _, indices = torch.topk(flat.abs(), flat.numel() // 100, sorted=False)

@@ -1,7 +1,7 @@
 """fedplug's CUDA kernels on the device arrays of any framework: PyTorch, CuPy, JAX, Numba.
 
-Imports everywhere; `problem` says what a machine lacks. See README.md for an example. The public names are
-imported on first use.
+Imports everywhere; `problem` names the part that a machine lacks. See README.md for an example. The public
+names are imported on first use.
 """
 
 from __future__ import annotations

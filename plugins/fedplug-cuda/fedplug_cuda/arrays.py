@@ -159,7 +159,7 @@ def _from_dlpack(array: Any, stream: int) -> DeviceArray:
     strides = tuple(tensor.strides[i] for i in range(tensor.ndim)) if tensor.strides else None
     name = _DLPACK_KINDS.get(tensor.dtype.code, f"code{tensor.dtype.code}") + str(tensor.dtype.bits)
     _require_contiguous(array, shape, strides)
-    # The capsule was not consumed, so it still owns what it shares: the owner keeps both.
+    # The capsule was not consumed, so it still owns the shared memory: the owner keeps both.
     return CudaArray(
         owner=_Owner(array, capsule) if framework_of(array) != "cupy" else array,
         pointer=(tensor.data or 0) + tensor.byte_offset,

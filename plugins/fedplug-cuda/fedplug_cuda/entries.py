@@ -48,7 +48,7 @@ def queue(work: int, entries: Sequence[Entries], stream: int) -> None:
 
 
 def prepared(work: int, entries: Sequence[Entries], stream: int) -> tuple[partial[int], Any]:
-    """Prepares what `queue` does: a C function that queues the kernel, and the memory that it needs.
+    """Prepares the work of `queue`: a C function that queues the kernel, and the memory that it needs.
 
     The function returns a status that is not 0 if the device refuses the kernel.
     """

@@ -38,7 +38,7 @@ _ABI_VERSION = 8
 
 
 class DeviceError(FedplugError, RuntimeError):
-    """A CUDA device, its driver or its memory refused the work; the message says what to check."""
+    """A CUDA device, its driver or its memory refused the work; the message names the thing to check."""
 
 
 class Update(ctypes.Structure):
@@ -214,7 +214,7 @@ def last_error() -> str:
 
 
 def problem() -> str | None:
-    """Says in one sentence what keeps this machine from running the kernels; None if nothing does."""
+    """Names the reason that keeps this machine from running the kernels; None if nothing does."""
     count = c_int32()
     try:
         call("device_count", ctypes.byref(count))

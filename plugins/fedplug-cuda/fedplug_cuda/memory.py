@@ -68,7 +68,7 @@ def empty_like(array: DeviceArray, stream: int) -> DeviceArray:
 
 
 def empty_bytes(count: int, like: DeviceArray, stream: int) -> tuple[Any, int]:
-    """Device memory of ``count`` bytes, aligned to 256: what keeps it alive, and its address.
+    """Device memory of ``count`` bytes, aligned to 256: its owner, and its address.
 
     Raises:
         DeviceError: The device has too little free memory.
@@ -202,7 +202,7 @@ def fetch(pointer: int, size: int, device: int, stream: int, *, keep: Any = None
 
 
 def on_device(array: NDArray[Any]) -> int | None:
-    """The address in device memory of what `fetch` returned with ``keep``, or of a slice of it."""
+    """The address in device memory of the result of `fetch` with ``keep``, or of a slice of it."""
     block = _block_of(array)
     if block is None or block.fetched_from is None:
         return None
@@ -274,7 +274,7 @@ def copy_of(array: DeviceArray, stream: int) -> DeviceArray:
 
 
 def room_for(parts: list[NDArray[Any]], like: DeviceArray, stream: int) -> tuple[Any, list[int]]:
-    """Allocates device memory for copies of arrays: what keeps it alive, and the address of each.
+    """Allocates device memory for copies of arrays: its owner, and the address of each.
 
     Raises:
         DeviceError: The device has too little free memory.

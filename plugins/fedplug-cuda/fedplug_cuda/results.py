@@ -22,7 +22,7 @@ class Results:
 
     Attributes:
         at: The address of each part.
-        size: The number of bytes of all parts, with what is between them.
+        size: The number of bytes of all parts, with the gaps between them.
     """
 
     def __init__(self, sizes: Sequence[int], like: DeviceArray, stream: int) -> None:

@@ -41,7 +41,7 @@ def encode(
         stream: Handle of the stream to work on.
 
     Returns:
-        The codes, on the host; and the next residuals, which are the sums minus what a receiver decodes, or
+        The codes, on the host; and the next residuals, which are the sums minus the decoded values, or
         no residuals if there were none.
 
     Raises:

@@ -1,4 +1,4 @@
-"""Tests that an error says what a device refused, and that states are unchanged."""
+"""Tests that an error names the refused work of a device, and that states are unchanged."""
 
 import dataclasses
 import re

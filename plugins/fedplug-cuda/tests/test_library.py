@@ -1,4 +1,4 @@
-"""The package imports everywhere, and says what is missing."""
+"""The package imports everywhere, and names the missing part."""
 
 import os
 import subprocess

@@ -290,7 +290,7 @@ Both nodes train and evaluate in each round, each behind a link with this rate i
 
 
 def main() -> None:
-    """Runs what was not measured yet, and writes the page."""
+    """Runs the missing measurements, and writes the page."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--runs", type=Path, default=Path("runs/both_ways"), help="the folder of runs")
     folder = parser.parse_args().runs

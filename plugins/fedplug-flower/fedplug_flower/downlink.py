@@ -52,7 +52,7 @@ class Downlink:
         messages: Iterable[Message],
         delivery: Callable[[int], Delivery],
     ) -> None:
-        """Replaces the model in the messages of a round by what their nodes need.
+        """Replaces the model in the messages of a round by the parts that their nodes need.
 
         Args:
             model: The strategy's model; other arrays in messages are left alone.

@@ -53,7 +53,7 @@ class Compressed(Strategy):
     `CompressMod` in the ClientApp. Clients without the mod may take part in the same rounds, uncompressed.
 
     With ``broadcast_encoder`` the model is compressed, too, for training and for evaluation, and every
-    ClientApp needs the mod. A node gets what has changed since the version it holds; the second message with
+    ClientApp needs the mod. A node gets the changes since the version it holds; the second message with
     one model is only its version. Updates are added to the server's exact model, so that the error of a
     broadcast does not accumulate.
 

@@ -1,4 +1,4 @@
-"""Tests compressed models: nodes receive what changed since their version, and train on the same bits."""
+"""Tests compressed models: nodes receive the changes since their version, and train on the same bits."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def watched_app(evaluated: dict[int, list[Model]], update: Callable[[int, int], 
 
 
 def kinds(nodes: Nodes) -> dict[int, str]:
-    """Returns what the server sent to each node: the whole model, changes, or nothing new."""
+    """Returns the server's message to each node: the whole model, changes, or nothing new."""
     found = {}
     for node, message in nodes.sent.items():
         (model,) = message.content.array_records.values()

@@ -1,4 +1,4 @@
-"""The server's output filter: sends the model as what has changed since the version of each client."""
+"""The server's output filter: sends the model as the changes since the version of each client."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class FedplugBroadcaster(WeightFilter):
     ``recipe.add_client_input_filter(FedplugReceiver(), tasks=["train"])`` for the same tasks.
 
     A client reports the version it holds with each request for a task, so this filter keeps no list of
-    clients. A client that is new, missed rounds, or lost its store gets what it needs, also from a restarted
+    clients. A client that is new, missed rounds, or lost its store gets its parts, also from a restarted
     server. A message is encoded once for all clients of a version, see `fedplug.Broadcaster`.
 
     Clients train on the decoded model. If the encoder loses something, their results must be differences

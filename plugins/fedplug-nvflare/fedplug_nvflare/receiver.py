@@ -32,7 +32,7 @@ class FedplugReceiver(WeightFilter):
     """Replaces the server's message by the model before the task is executed; plain weights pass.
 
     Use ``recipe.add_client_input_filter(FedplugReceiver(), tasks=["train"])`` with a `FedplugBroadcaster` on
-    the server. The model is on the disk before the task begins, so that a restarted client gets only what
+    the server. The model is on the disk before the task begins, so a restarted client gets only those that
     has changed. A message that is damaged, too large, or for another version gives no model: NVFlare's policy
     for failed clients applies, the client's log has the reason, and the next message fits.
     """
@@ -82,7 +82,7 @@ class FedplugReceiver(WeightFilter):
         """Returns the model; None for plain weights.
 
         Raises:
-            ValueError: The DXO is not what a `FedplugBroadcaster` sends.
+            ValueError: The DXO is not a message of a `FedplugBroadcaster`.
             FedplugError: The message is refused, or the model cannot be stored.
         """
         found = message_of(dxo)

@@ -1,4 +1,4 @@
-"""Clients receive what has changed since their version, and train on the same bits."""
+"""Clients receive the changes since their version, and train on the same bits."""
 
 from __future__ import annotations
 

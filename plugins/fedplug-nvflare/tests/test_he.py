@@ -43,13 +43,13 @@ def weight_of(site: str) -> float:
 
 
 def mean_of(vectors: Sequence[NDArray[np.float64]]) -> list[float]:
-    """Returns what NVFlare's aggregator computes."""
+    """Returns the result of NVFlare's aggregator."""
     return list(sum(vectors) * (1.0 / len(vectors)))
 
 
 @pytest.fixture
 def replica(tmp_path: Path) -> Iterator[Callable[[str], Replica]]:
-    """Opens the replica of a site; what was not stored by then is lost, as in another process."""
+    """Opens the replica of a site; anything not stored by then is lost, as in another process."""
     stores: dict[str, fedplug.stores.StateStore] = {}
 
     def opened(site: str) -> Replica:

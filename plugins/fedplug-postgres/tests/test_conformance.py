@@ -1,4 +1,4 @@
-"""The store and its package keep what fedplug expects of every store and plugin."""
+"""The store and its package meet fedplug's expectations of every store and plugin."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The runtime and the package keep what fedplug expects of every runtime and plugin."""
+"""The runtime and the package meet fedplug's expectations of every runtime and plugin."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A process that cannot connect to a Ray cluster learns what to do."""
+"""A process that cannot connect to a Ray cluster is told the remedy."""
 
 from __future__ import annotations
 

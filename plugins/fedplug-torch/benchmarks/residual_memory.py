@@ -1,4 +1,4 @@
-"""Measures how much of a waiting entry arrives with each `Memory` for residuals, and what it takes.
+"""Measures how much of a waiting entry arrives with each `Memory` for residuals, and its cost.
 
 The gradients are bfloat16. In every step, one entry is 1 and 999 entries are 0.001, and one entry is sent.
 An entry that loses nothing was sent or is kept with 0.001 times the steps.

@@ -5,7 +5,7 @@
 
 Two workers are processes on this machine, with torchft's lighthouse in the parent. Both train the character
 model of the examples from the same parameters. torchft averages over gloo in float32; the bytes are those of
-the tensors in its all-reduce, which is what a worker of two sends.
+the tensors in its all-reduce, as a worker of two sends it.
 """
 
 from __future__ import annotations

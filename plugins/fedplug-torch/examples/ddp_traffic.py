@@ -59,7 +59,7 @@ def count(rank: int, ranks: int, meeting_point: str, results: Any) -> None:
 
 
 def measured(ranks: int) -> dict[tuple[str, str], Sent]:
-    """Starts the ranks, and returns what they sent by encoder and exchange."""
+    """Starts the ranks, and returns the bytes they sent by encoder and exchange."""
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(["fedplug_torch"])
     results = context.Queue()

@@ -2,7 +2,7 @@
 
     python examples/stream_weights.py
 
-A serving process reports the version it holds, and gets what has changed since. It keeps the weights in a
+A serving process reports the version it holds, and gets the changes since. It keeps the weights in a
 store: one of the two is killed during the training, and continues from there when it is started again.
 """
 

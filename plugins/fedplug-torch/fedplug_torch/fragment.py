@@ -34,7 +34,7 @@ _MESSAGE, _SENT = "message/", "sent/"
 
 
 class Fragment:
-    """The parameters of a fragment, their values after the last outer step, and what was not sent yet.
+    """The parameters of a fragment, their values after the last outer step, and the part not sent yet.
 
     These values, the *anchors*, are float32 for 16-bit parameters, in which sums of small steps would stop
     growing. Parameters are set to the anchor in their own dtype, and changes count from there.
@@ -209,7 +209,7 @@ class Fragment:
                 )
 
     def _shards(self) -> dict[str, torch.Tensor]:
-        """Returns what this rank has of each parameter; ``fully_shard`` may replace its memory."""
+        """Returns this rank's part of each parameter; ``fully_shard`` may replace its memory."""
         return as_arrays(self.parameters, local_shard) or {}
 
     def _anchor_of(self, parameter: torch.Tensor) -> torch.Tensor:

@@ -395,7 +395,7 @@ class OuterStep:
         return self._fragments[self._place]
 
     def _shared(self) -> dict[str, str]:
-        """Returns what must be equal on all ranks before an exchange."""
+        """Returns the values that must be equal on all ranks before an exchange."""
         return {"outer_step": str(self.outer_step), "the checksum of its result": self._next.checksum()}
 
     def _parts(self, state: Mapping[str, torch.Tensor]) -> list[dict[str, torch.Tensor]]:

@@ -97,7 +97,7 @@ class OuterExchange:
             ) from error
 
     def abandon(self) -> None:
-        """Waits until nothing is in transit, and drops what was received."""
+        """Waits until nothing is in transit, and drops the received messages."""
         if self._received is not None:
             self._received.exception()
             self._received = None

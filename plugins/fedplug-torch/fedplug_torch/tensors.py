@@ -105,7 +105,7 @@ def require_dense(tensor: Any) -> None:
 def require_whole(parameters: Mapping[str, torch.Tensor]) -> None:
     """Raises ArgumentError if a parameter cannot be encoded or is sharded.
 
-    The message names the parameter and says what to pass instead.
+    The message names the parameter, and the value to pass instead.
     """
     for name, parameter in parameters.items():
         if hasattr(parameter, "to_local"):

@@ -22,13 +22,13 @@ from fedplug.errors import ArgumentError, ConfigError, StateError
 
 
 def shared_part(state):
-    """Returns what all workers must have in common."""
+    """Returns the values that all workers must share."""
     own = part_of(state, ranks_of(state)[0], "")
     return {name: tensor for name, tensor in own.items() if "/anchor/" in name or name == "outer_step"}
 
 
 def train_in_one_process(workers, steps, inner_steps, fragments=1, fragment_sync_delay=0, **_):
-    """Does what `OuterStep.step` does on ranks, with `encode` and `apply`."""
+    """Replaces `OuterStep.step` on ranks, with `encode` and `apply`."""
     interval = inner_steps // fragments
     messages = {}
     for step in range(1, steps + 1):

@@ -1,6 +1,6 @@
 """The data of an experiment: sources, one per file, and their division among clients.
 
-`function` describes what a user's own function returns, ``[data] source = "package.module:function"``. This
+`function` describes the result of a user's own function, ``[data] source = "package.module:function"``. This
 package does not import TensorFlow.
 """
 

@@ -1,1 +1,1 @@
-"""Aggregation: from what clients send to the server's update, as TFF computations and factories."""
+"""Aggregation: from the messages of clients to the server's update, as TFF computations and factories."""

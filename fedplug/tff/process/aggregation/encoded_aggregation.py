@@ -1,4 +1,4 @@
-"""Encoders and aggregators as TFF computations: what clients do and what the server does.
+"""Encoders and aggregators as TFF computations: the steps of clients and of the server.
 
 Only this module combines their TensorFlow functions with TFF's types. The stateful process (`fed_avg`) and
 the stateless aggregation factory (`factory`) use it.

@@ -121,7 +121,7 @@ def build_aggregation_factory(
     Raises:
         CapabilityError: The encoder needs client state, which a TFF aggregation process cannot hold.
         ConfigError: An expression is not valid.
-        LoweringError: The current runtime cannot run what ``lowering`` asks for.
+        LoweringError: The current runtime cannot run the requested ``lowering``.
     """
     chosen, chosen_aggregator = as_encoder(encoder), as_aggregator(aggregator)
     configuration = compatibility.Configuration(

@@ -1,4 +1,4 @@
-"""A secure sum of integers as TFF computations: what clients do and what the server does."""
+"""A secure sum of integers as TFF computations: the steps of clients and of the server."""
 
 from __future__ import annotations
 

@@ -71,7 +71,7 @@ def build_sum_factory(
         CapabilityError: The encoder needs client state, or ``private`` is true and its sensitivity is not
             bounded.
         ConfigError: The expression is not valid.
-        LoweringError: The current runtime cannot run what ``lowering`` asks for.
+        LoweringError: The current runtime cannot run the requested ``lowering``.
     """
     chosen = as_encoder(encoder)
     configuration = compatibility.Configuration(

@@ -1,4 +1,4 @@
-"""The TFF computations of an encoded broadcast. Independent of what clients do with the model."""
+"""The TFF computations of an encoded broadcast. Independent of the clients' use of the model."""
 
 from __future__ import annotations
 

@@ -77,7 +77,7 @@ def build_encoded_distributor(
         CapabilityError: The encoder leaves entries out, or its error is too large for a model.
         ConfigError: The expression is not valid or has rate control, or the type has something else than
             tensors of known shapes.
-        LoweringError: The current runtime cannot run what ``lowering`` asks for.
+        LoweringError: The current runtime cannot run the requested ``lowering``.
     """
     model = model_encoder(as_broadcast_encoder(encoder), value_type, min_size)
     broadcast = EncodedBroadcast(value_type, model, choose_lowering(lowering))

@@ -1,1 +1,1 @@
-"""Learning processes: federated averaging with client state, and what TFF brings to it."""
+"""Learning processes: federated averaging with client state, and TFF's parts of it."""

@@ -112,7 +112,7 @@ def build_weighted_fed_avg(
         ConfigError: An expression is not valid, the model has tensors of unknown shape, ``secure_sum`` is
             given with ``broadcast_encoder``, with ``tensor_metrics``, or with several encoders, or
             ``client_weighting`` with ``aggregator``.
-        LoweringError: The current runtime cannot run what ``lowering`` asks for.
+        LoweringError: The current runtime cannot run the requested ``lowering``.
         TypeError: TFF cannot use the model or an optimizer.
     """
     chosen_encoder = as_encoder(encoder)

@@ -86,7 +86,7 @@ def build_local_variables_fed_avg(
         CapabilityError: The components are not compatible, see `build_weighted_fed_avg`.
         ConfigError: The model has no local or no global trainable variables, ``local_epochs`` is not a whole
             number of at least 1, or an expression is not valid.
-        LoweringError: The current runtime cannot run what ``lowering`` asks for.
+        LoweringError: The current runtime cannot run the requested ``lowering``.
         TypeError: An optimizer is not one of TFF's.
     """
     if not isinstance(local_epochs, int) or isinstance(local_epochs, bool) or local_epochs < 1:

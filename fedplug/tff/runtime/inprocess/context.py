@@ -156,7 +156,7 @@ class InProcessSyncContext(Runtime):
         return self._context.executor_factory
 
     def invoke(self, comp: Any, arg: Any) -> Any:
-        """Runs a computation; raises what the asynchronous context raises."""
+        """Runs a computation; raises the errors of the asynchronous context."""
         self._context.refuse_after_fork()
         return self._loop.run(self._context.invoke(comp, arg))
 

@@ -81,7 +81,7 @@ def prepared(additions: Sequence[Any]) -> tuple[list[partial[int]], Any]:
         additions: One or more `fedplug.codecs.steps.AddOnDevice`.
 
     Returns:
-        C functions to call, which return 0 or a status, and what they need in memory until then.
+        C functions to call, which return 0 or a status, and the objects that they need until then.
 
     Raises:
         DeviceError: The arrays are on several devices, or their memory is too small.

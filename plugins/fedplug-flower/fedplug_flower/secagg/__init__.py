@@ -1,7 +1,7 @@
 """Compressed updates inside Flower's SecAgg+, which is part of its legacy API only.
 
 `CompressedSecAggMod` is a mod for a ClientApp, and `CompressedSecAggWorkflow` is the ``fit_workflow`` of a
-`DefaultWorkflow`. docs/flower.md explains what they promise.
+`DefaultWorkflow`. docs/flower.md explains their promises.
 """
 
 from fedplug_flower.secagg.mod import CompressedSecAggMod

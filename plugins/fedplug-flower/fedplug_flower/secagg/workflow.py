@@ -52,7 +52,7 @@ class CompressedSecAggWorkflow(SecAggPlusWorkflow):
     server, and `CompressedSecAggMod` in the ClientApp. Clients receive the entries to send and one scale with
     the model. The server learns the exact sum of their integers.
 
-    The strategy gets what it gets from Flower's workflow: the mean model as the result of every client. It
+    The strategy gets the same as from Flower's workflow: the mean model as the result of every client. It
     must send the same model to all clients. Every client counts 1 in its metrics functions, because its
     number of examples is masked, too.
 

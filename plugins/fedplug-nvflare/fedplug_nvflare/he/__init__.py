@@ -2,7 +2,7 @@
 
 The server adds ciphertexts that it cannot read. `HESender` and `HEReceiver` are filters of the sites.
 `fedplug_nvflare.he.recipe`, which needs TenSEAL, makes a job of them and NVFlare's components.
-docs/nvflare.md explains what they promise.
+docs/nvflare.md explains their promises.
 """
 
 from fedplug_nvflare.he.filters import HEReceiver, HESender

@@ -1,4 +1,4 @@
-"""The numbers that a site encrypts, and what the decrypted mean of all sites says.
+"""The numbers that a site encrypts, and the meaning of the decrypted mean of all sites.
 
 CKKS is approximate, and NVFlare's server divides the sum of the sites' vectors by their number. Each vector
 therefore has numbers whose mean is known, beside the integers of shared-k::

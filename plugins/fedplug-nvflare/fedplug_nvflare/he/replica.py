@@ -1,4 +1,4 @@
-"""A site's own copy of what the server of a masked sum keeps, because here the server sees no sum."""
+"""A site's own copy of the server's state of a masked sum, because here the server sees no sum."""
 
 from __future__ import annotations
 
