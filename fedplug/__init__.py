@@ -1,4 +1,4 @@
-"""fedplug compresses federated-learning updates; error feedback keeps the unsent part.
+"""fedplug compresses federated-learning updates. Error feedback keeps the unsent part.
 
 Everything here is imported on first use, so that ``import fedplug`` and the command line start without NumPy
 and TensorFlow.

@@ -35,8 +35,8 @@ def encoder(
     True
 
     Args:
-        value: An expression; a name, with the arguments in ``config``; rules (encoders by name patterns, or a
-            list, see `fedplug.encoders.Rules`); a configuration, ``{"name": ..., "config": {...}}``; or an
+        value: An expression; a name, with the arguments in ``config``. Rules (encoders by name patterns, or a
+            list, see `fedplug.encoders.Rules`); a configuration, ``{"name": ..., "config": {...}}``, or an
             encoder or stage.
         config: The arguments of the encoder named by ``value``.
 
@@ -48,7 +48,7 @@ def encoder(
         ConfigError: ``value`` is none of these, cannot be parsed, or an encoder rejects its arguments.
         CapabilityError: The stages are not a sparsifier, a quantizer, an entropy coder and an index coder,
             in this order.
-        UnknownNameError: There is no such encoder or argument; the message lists the nearest names.
+        UnknownNameError: There is no such encoder or argument. The message lists the nearest names.
         PluginError: An encoder's plugin is broken.
     """
     if isinstance(value, list | tuple) or (isinstance(value, Mapping) and "name" not in value):
@@ -62,12 +62,12 @@ def encoder(
 
 
 def aggregator(value: Aggregator | str | Mapping[str, Any], /, **config: Any) -> Aggregator:
-    """Creates an aggregator, as in ``aggregator("mean")``; see `encoder` for arguments and errors."""
+    """Creates an aggregator, as in ``aggregator("mean")``. See `encoder` for arguments and errors."""
     return cast("Aggregator", _component("aggregator", value, config))
 
 
 def schedule(value: Schedule | str | Mapping[str, Any], /, **config: Any) -> Schedule:
-    """Creates a schedule, as in ``schedule("linear(0.1, 0.01, 20)")``; see `encoder`."""
+    """Creates a schedule, as in ``schedule("linear(0.1, 0.01, 20)")``. See `encoder`."""
     return cast("Schedule", _component("schedule", value, config))
 
 

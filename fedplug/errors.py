@@ -89,7 +89,7 @@ class ConfigError(FedplugError, ValueError):
 
 
 class UnknownNameError(ConfigError):
-    """A name (encoder, store, configuration key ...) is unknown; the message lists the nearest names.
+    """A name (encoder, store, configuration key ...) is unknown. The message lists the nearest names.
 
     Args:
         kind: The kind of thing that is named.
@@ -153,7 +153,7 @@ class MissingDependencyError(FedplugError, ModuleNotFoundError):
 
 
 class NonFiniteError(FedplugError, ValueError):
-    """A number is NaN or infinite where it must be finite; ``count`` is the number of them, if known."""
+    """A number is NaN or infinite where it must be finite. ``count`` is the number of them, if known."""
 
     def __init__(self, message: str, count: int | None = None) -> None:
         self.count = count
@@ -173,10 +173,10 @@ class LoweringError(FedplugError):
 
 
 class ComputationError(FedplugError, RuntimeError):
-    """A TFF computation failed while it ran. The message names it and the failed step; the cause is chained.
+    """A TFF computation failed while it ran. The message names it and the failed step. The cause is chained.
 
     Attributes:
-        client: The position of the client whose work failed, counted from 0; None for the server.
+        client: The position of the client whose work failed, counted from 0. None for the server.
     """
 
     def __init__(self, message: str, client: int | None = None) -> None:
@@ -185,7 +185,7 @@ class ComputationError(FedplugError, RuntimeError):
 
 
 class WorkerError(FedplugError, RuntimeError):
-    """A worker process did not start or died; the message contains its last output."""
+    """A worker process did not start or died. The message contains its last output."""
 
 
 class StoreError(FedplugError):
@@ -201,11 +201,11 @@ class StoreInUseError(StoreError):
 
 
 class CorruptStoreError(StoreError):
-    """Data of a store fails its checksum; the message names it."""
+    """Data of a store fails its checksum. The message names it."""
 
 
 def missing_dependency(error: BaseException | None) -> str | None:
-    """Returns the name of the optional module that was not found; None for any other error."""
+    """Returns the name of the optional module that was not found. None for any other error."""
     module = error.name if isinstance(error, ModuleNotFoundError) else None
     return module if module in _OPTIONAL else None
 
@@ -240,7 +240,7 @@ def nearest(name: str, known: Iterable[str], see: str = "") -> str:
 
 
 def _closest(name: str, choices: list[str]) -> list[str]:
-    """Returns up to three similar names, best first; clearly worse ones than the best are left out."""
+    """Returns up to three similar names, best first. Clearly worse ones than the best are left out."""
     matcher = difflib.SequenceMatcher(None, b=name.lower())
     likeness = {}
     for choice in choices:

@@ -1,6 +1,6 @@
 """The command line: parses arguments, runs one command, and turns errors into one line and an exit code.
 
-Importing it must cost no more than argparse; each command imports its needs in its own body.
+Importing it must cost no more than argparse. Each command imports its needs in its own body.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ def _defaults() -> argparse.Namespace:
 
 
 def _run(arguments: argparse.Namespace) -> int:
-    # TensorFlow 2.14 reports harmless start-up notices as errors (level 2); Python exceptions stay.
+    # TensorFlow 2.14 reports harmless start-up notices as errors (level 2). Python exceptions stay.
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     try:
         code: int = arguments.command(arguments)

@@ -37,7 +37,7 @@ class Parser(argparse.ArgumentParser):
 
 
 class _StoreOnce(argparse._StoreAction):
-    """Stores the value of an option; argparse itself would take the last of several."""
+    """Stores the value of an option. Argparse itself would take the last of several."""
 
     def __call__(
         self,

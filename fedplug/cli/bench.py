@@ -262,7 +262,7 @@ def _json(arguments: argparse.Namespace, found: Sequence[Found]) -> str:
 
 
 def _write_csv(arguments: argparse.Namespace, found: Sequence[Found]) -> None:
-    """Prints a line for each update and encoder; the columns are the attributes of `EncoderFigures`."""
+    """Prints a line for each update and encoder. The columns are the attributes of `EncoderFigures`."""
     import csv
     import dataclasses
     import sys

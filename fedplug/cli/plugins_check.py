@@ -166,7 +166,7 @@ def _needs(entry: Entry) -> dict[str, str]:
 
 
 def _refuse_what_was_mistyped(entries: list[Entry], example: str) -> None:
-    """Raises errors about arguments that the user wrote; they are no failures of the component."""
+    """Raises errors about arguments that the user wrote. They are no failures of the component."""
     from fedplug.testing import components
 
     for entry in entries:
@@ -193,7 +193,7 @@ def _find(name: str) -> tuple[list[Entry], str | None]:
 
 
 def _first_word(text: str) -> str:
-    """Returns the name of the first component of an expression; the text itself if it is not one."""
+    """Returns the name of the first component of an expression. The text itself if it is not one."""
     from fedplug.registry import expression
 
     try:

@@ -1,6 +1,6 @@
 """``fedplug plugins new NAME``: writes a plugin package with one working component to modify.
 
-The text is in ``templates/``; the parts that all kinds share are in ``templates/package``.
+The text is in ``templates/``. The parts that all kinds share are in ``templates/package``.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ _NAME = re.compile(r"[a-z][a-z0-9_]*")
 
 @dataclass(frozen=True, kw_only=True)
 class _Kind:
-    """The values for the templates of one kind of component; ``$name`` stands for its name.
+    """The values for the templates of one kind of component. ``$name`` stands for its name.
 
     Attributes:
         component: The kind in the registry.
         summary: A summary of the template's component.
         use: A line of Python that creates one, after ``import fedplug``.
-        example: The expression to check; empty if the name is enough.
+        example: The expression to check. Empty if the name is enough.
         imports: The package that it needs besides fedplug.
         specs: The imports of the declaration besides its own class.
         declared: Further arguments of the declaration, one per line.

@@ -11,7 +11,7 @@ __all__ = ["ProgressLine"]
 
 
 class ProgressLine:
-    """Rewrites a line of standard error; nothing is written to anything but a terminal."""
+    """Rewrites a line of standard error. Nothing is written to anything but a terminal."""
 
     def __init__(self) -> None:
         self._done = 0

@@ -19,7 +19,7 @@ FOLDER = "sqlite:///"
 
 
 def add_store(parser: argparse.ArgumentParser, use: str = "it must not be in use") -> None:
-    """Adds the STORE argument; ``use`` says whether the store may be open elsewhere."""
+    """Adds the STORE argument. ``use`` says whether the store may be open elsewhere."""
     parser.add_argument(
         "store",
         metavar="STORE",
@@ -48,7 +48,7 @@ def open_to_read(where: str) -> StateStore:
     """Opens a store to read states, also on a read-only disk; a folder must not be in use.
 
     Raises:
-        StoreError: The store cannot be opened; see `open_existing`.
+        StoreError: The store cannot be opened. See `open_existing`.
         UnknownNameError: The URL names a store that is not installed.
     """
     from fedplug.stores import look_into
@@ -62,7 +62,7 @@ def look_into(where: str) -> Iterator[StateStore]:
     """Opens a store to list processes and clients, even while it is open elsewhere.
 
     Raises:
-        StoreError: The store cannot be opened; see `open_existing`.
+        StoreError: The store cannot be opened. See `open_existing`.
     """
     from fedplug.stores.copying import snapshot
 

@@ -16,7 +16,7 @@ def printable(text: str) -> str:
 
 
 def table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """Formats left-aligned columns, two spaces apart, without trailing blanks; escapes control characters."""
+    """Formats left-aligned columns, two spaces apart, without trailing blanks. Escapes control characters."""
     lines = [list(map(printable, line)) for line in (header, *rows)]
     widths = [max(len(line[column]) for line in lines) for column in range(len(header))]
     return "\n".join(

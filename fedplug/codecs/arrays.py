@@ -78,8 +78,8 @@ def named_arrays(arrays: Any, read: Callable[[Any], NDArray[Any]] = as_array) ->
     """Reads the arrays of a model by name, each by `read`.
 
     Raises:
-        ArgumentError: ``arrays`` is not a mapping, a name is not a string, or `read` refuses an array;
-            the message names the array.
+        ArgumentError: ``arrays`` is not a mapping, a name is not a string, or `read` refuses an array.
+            The message names the array.
     """
     require_mapping("a model", "arrays", arrays)
     require_names(arrays)

@@ -1,4 +1,4 @@
-"""A codec with one client's state in a store; any transport can carry the payloads."""
+"""A codec with one client's state in a store. Any transport can carry the payloads."""
 
 from __future__ import annotations
 
@@ -50,10 +50,10 @@ class ClientCodec:
 
         Args:
             codec: The codec of all rounds of this client.
-            store: The store, from `fedplug.open_store`; the caller closes it. Any number of clients may share
+            store: The store, from `fedplug.open_store`. The caller closes it. Any number of clients may share
                 it, in any number of threads of one process.
-            client_id: The client's name; any text.
-            training: The name of the training. Round numbers rise within a training; another one may begin
+            client_id: The client's name. Any text.
+            training: The name of the training. Round numbers rise within a training. Another one may begin
                 at 0 again.
 
         Raises:
@@ -89,7 +89,7 @@ class ClientCodec:
 
     @property
     def pending(self) -> str | None:
-        """The receipt of the last payloads; None if it is settled."""
+        """The receipt of the last payloads. None if it is settled."""
         return self._kept.pending
 
     def encode_model(
@@ -107,7 +107,7 @@ class ClientCodec:
 
         Args:
             arrays: The arrays by name.
-            round_num: The round number, 0 or more, for schedules and seeds; it must not fall.
+            round_num: The round number, 0 or more, for schedules and seeds. It must not fall.
             metrics: Adds up measurements of each array, see `TensorMetrics`.
             base: The model that the update is added to, see `Codec.encode_model`.
 
@@ -116,7 +116,7 @@ class ClientCodec:
 
         Raises:
             ArgumentError: The previous payloads are not settled, the round is older than all stored payloads,
-                or another object has encoded since; or as for `Codec.encode_model`.
+                or another object has encoded since, or as for `Codec.encode_model`.
             ConfigError: The encoder does not fit this model, see `Codec.encode_model`.
             NonFiniteError: An array has a NaN or an infinity, see `Codec.encode_model`.
             StoreError: The next state cannot be stored. Like all errors, it leaves the state unchanged.
@@ -151,10 +151,10 @@ class ClientCodec:
         return payloads, receipt
 
     def settle(self, accepted: str | None) -> bool:
-        """Decides on the last payloads; an acceptance is final.
+        """Decides on the last payloads. An acceptance is final.
 
         Args:
-            accepted: The untrusted receipt of this client's payloads that the server accepted last; None if
+            accepted: The untrusted receipt of this client's payloads that the server accepted last. None if
                 it accepted none.
 
         Returns:

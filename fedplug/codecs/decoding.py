@@ -1,4 +1,4 @@
-"""Decodes payloads into arrays, without a configuration; every byte is untrusted.
+"""Decodes payloads into arrays, without a configuration. Every byte is untrusted.
 
 This module refuses a payload whose header, size or wire id the receiver does not expect. `wire_ids` finds the
 reader of its bytes, which refuses the rest.
@@ -35,9 +35,9 @@ class Received(NamedTuple):
 
     Attributes:
         spec: The spec of the array that was encoded.
-        values: All elements, ``[n]``, or their code; or for a sparse payload the values that were sent,
+        values: All elements, ``[n]``, or their code, or for a sparse payload the values that were sent,
             ``[k]``.
-        indices: The indices of these values, strictly ascending, ``[k]`` int32; None if all elements were
+        indices: The indices of these values, strictly ascending, ``[k]`` int32. None if all elements were
             sent.
     """
 
@@ -53,7 +53,7 @@ def decode(
     max_bytes: float = DEFAULT_MAX_BYTES,
     wire_ids: WireIds = None,
 ) -> NDArray[Any]:
-    """Decodes a payload of any installed encoder; needs no configuration.
+    """Decodes a payload of any installed encoder. Needs no configuration.
 
     >>> import fedplug, numpy as np
     >>> payload, _ = fedplug.codec("topk(count=2)").encode(np.float32([1, -5, 2, 4]))
@@ -66,7 +66,7 @@ def decode(
             It may be on a CUDA device, see docs/gpu.md.
         max_bytes: Maximum memory for decoding, the new array included: a payload of a few bytes can represent
             any number of zeros. With ``out`` the shape is the limit instead.
-        wire_ids: The wire ids to accept, such as ``{codec.encoder.wire_id}``; others are refused before their
+        wire_ids: The wire ids to accept, such as ``{codec.encoder.wire_id}``. Others are refused before their
             body is read. None: those of all installed encoders.
 
     Returns:
@@ -124,8 +124,8 @@ def decode_model(
             returns them.
 
     Raises:
-        PayloadError: A payload is refused, see `decode`; the message names the tensor.
-        ArgumentError: An argument is refused, see `decode`; the message names the tensor.
+        PayloadError: A payload is refused, see `decode`. The message names the tensor.
+        ArgumentError: An argument is refused, see `decode`. The message names the tensor.
     """
     require_mapping("what a client sent", "payloads", payloads)
     if isinstance(wire_ids, Mapping) and (unknown := sorted(payloads.keys() - wire_ids.keys())):
@@ -176,7 +176,7 @@ def receive(
         packed: Whether to return the code of a dense payload, which was checked, if a device can decode it.
 
     Raises:
-        PayloadError: The payload is refused, see `decode`; or it has another shape.
+        PayloadError: The payload is refused, see `decode`, or it has another shape.
     """
     plan, body = _opened(payload, wire_ids)
     if plan.spec.shape != shape:

@@ -63,9 +63,9 @@ def codec(
 
     Args:
         encoder: An expression such as ``"topk(0.01) | qsgd(4)"``, a name with its arguments in ``config``,
-            rules, a budget, a configuration, or an encoder; see `fedplug.encoder`.
-        min_size: Minimum number of elements; `Codec.encode_model` sends smaller arrays uncompressed.
-        exactly: Names of further arrays that `Codec.encode_model` sends uncompressed, such as buffers; see
+            rules, a budget, a configuration, or an encoder. See `fedplug.encoder`.
+        min_size: Minimum number of elements. `Codec.encode_model` sends smaller arrays uncompressed.
+        exactly: Names of further arrays that `Codec.encode_model` sends uncompressed, such as buffers. See
             `Codec.sent_exactly`.
         device: "cuda" refuses to copy arrays from a CUDA device to the host because their encoder does not
             run there. Default: they are copied with a `fedplug.errors.CapabilityWarning`.
@@ -74,14 +74,14 @@ def codec(
     Raises:
         CapabilityError: The encoder executes in TensorFlow only, or its stages do not fit together.
         ConfigError: The encoder cannot be read, or refuses its arguments.
-        UnknownNameError: There is no such encoder or argument; the message lists the nearest names.
+        UnknownNameError: There is no such encoder or argument. The message lists the nearest names.
         PluginError: The encoder's plugin is broken.
     """
     return Codec(api.encoder(encoder, **config), min_size=min_size, exactly=exactly, device=device)
 
 
 class Codec:
-    """Compresses arrays; holds no client's state, so any number of clients and threads may share it.
+    """Compresses arrays. Holds no client's state, so any number of clients and threads may share it.
 
     The state of a client, such as the residual of error feedback, is a dictionary of arrays. `encode` returns
     it, and takes it in the next round. A state belongs to one client and one array, or one model.
@@ -143,7 +143,7 @@ class Codec:
         Args:
             array: A finite array on the CPU, of any shape: NumPy, PyTorch, JAX or anything else with
                 ``__dlpack__`` or ``__array__``. Arrays of integers and booleans are sent uncompressed.
-            state: The state from this client's previous call for this array; None the first time.
+            state: The state from this client's previous call for this array. None the first time.
             round_num: The round number, 0 or more, for schedules and seeds.
             in_place: Whether the next state is written over the arrays of ``state``, which the caller then
                 gives up: nothing of the array's size is allocated. Read-only arrays are copied. After a
@@ -190,7 +190,7 @@ class Codec:
         Args:
             arrays: The arrays by name, each as for `encode`. Statistics (see `sent_exactly`), arrays of fewer
                 than ``min_size`` elements, integers and booleans are sent uncompressed.
-            states: The state from this client's previous call; None the first time. It is one flat dictionary
+            states: The state from this client's previous call. None the first time. It is one flat dictionary
                 for the whole model, ``{"dense/kernel/residual": ...}``, and includes the state of a budget.
             round_num: The round number, as for `encode`.
             in_place: Whether to overwrite the state, as for `encode`.
@@ -198,18 +198,18 @@ class Codec:
             metrics: Adds up measurements of each array, see `TensorMetrics`; docs/observe.md has the cost.
                 The payloads do not change.
             base: The arrays by name to which the receiver adds the decoded ones, if they are known. Variances
-                and counts have no negative element in ``base`` and in ``base + arrays``; an array that would
+                and counts have no negative element in ``base`` and in ``base + arrays``. An array that would
                 have one at the receiver is sent exactly, and keeps its residual. Not with ``in_place``.
 
         Returns:
             The payloads by name, and the state for the next round.
 
         Raises:
-            ArgumentError: An argument is refused, see `encode`; the message names the array. Or
+            ArgumentError: An argument is refused, see `encode`. The message names the array. Or
                 ``metrics`` has other arrays.
             ConfigError: The encoder does not fit this model: a rule matches nothing, say, or a budget is too
                 small.
-            NonFiniteError: An array is refused, see `encode`; the message names it.
+            NonFiniteError: An array is refused, see `encode`. The message names it.
             StateError: ``states`` belong to another codec or another model.
         """
         model = self._seen(arrays)
@@ -240,7 +240,7 @@ class Codec:
             arrays: The arrays by name, as for `encode_model`; only names, shapes and dtypes matter.
 
         Raises:
-            ArgumentError: An array cannot be encoded; the message names it.
+            ArgumentError: An array cannot be encoded. The message names it.
             ConfigError: The encoder does not fit this model.
         """
         encoder = self.model_encoder(arrays)
@@ -285,11 +285,11 @@ class Codec:
     ) -> tuple[ArrayState | None, list[str]]:
         """Adapts a state of `encode_model` to a model whose arrays have changed since.
 
-        The residuals of arrays with the same name and shape are kept; those of floats in another dtype are
+        The residuals of arrays with the same name and shape are kept. Those of floats in another dtype are
         rounded to it. All other arrays begin without a residual.
 
         Args:
-            states: The state that `encode_model` returned for the former model; None the first time.
+            states: The state that `encode_model` returned for the former model. None the first time.
             arrays: The arrays by name, as for `encode_model`; only names, shapes and dtypes matter.
 
         Returns:
@@ -329,7 +329,7 @@ class Codec:
         """Returns a codec for parts of a model's arrays, such as blocks of rows.
 
         Each part is encoded by the encoder of its whole array: rules match the name and size of that array.
-        One call may encode any of the parts; ``scope="model"`` compares those of one call. Fractions and
+        One call may encode any of the parts. ``scope="model"`` compares those of one call. Fractions and
         counts apply to each part. States are of the same codec.
 
         Args:
@@ -366,7 +366,7 @@ class Codec:
     def _bases(
         self, base: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]], *, in_place: bool
     ) -> list[NDArray[Any]]:
-        """Returns the base of each array; raises ArgumentError unless it has one of its shape."""
+        """Returns the base of each array. Raises ArgumentError unless it has one of its shape."""
         if in_place:
             raise ArgumentError(
                 "in_place=True overwrites the residuals that base= may have to keep; pass one"
@@ -392,7 +392,7 @@ class Codec:
         return model
 
     def _seen(self, arrays: Any) -> _Model | None:
-        """Returns the model of arrays that need neither a check nor a copy; None if they may need one."""
+        """Returns the model of arrays that need neither a check nor a copy. None if they may need one."""
         if type(arrays) is not dict or set(map(type, arrays.values())) != {np.ndarray}:
             return None
         key = []
@@ -591,7 +591,7 @@ def _specs(arrays: Mapping[str, NDArray[Any]]) -> tuple[ArraySpec, ...]:
 
 
 def _as_names(exactly: Any) -> frozenset[str]:
-    """Returns the names of arrays; raises ArgumentError for a single text, and for anything but texts."""
+    """Returns the names of arrays. Raises ArgumentError for a single text, and for anything but texts."""
     names = list(exactly) if isinstance(exactly, Iterable) and not isinstance(exactly, str) else [None]
     if not all(isinstance(name, str) for name in names):
         raise ArgumentError(f"exactly is {exactly!r}; it must be a list of names, such as ['bn.running_var']")
@@ -599,5 +599,5 @@ def _as_names(exactly: Any) -> frozenset[str]:
 
 
 def as_round(round_num: Any) -> int:
-    """Returns a round number as an int; raises ArgumentError unless it is a whole number below 2^31."""
+    """Returns a round number as an int. Raises ArgumentError unless it is a whole number below 2^31."""
     return whole("round_num", round_num, 0, _ROUNDS_END - 1)

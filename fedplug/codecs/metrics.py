@@ -29,7 +29,7 @@ class TensorMetrics:
         self._sums: dict[str, NDArray[Any]] = {}
 
     def value(self) -> dict[str, dict[str, int | float | None]]:
-        """Returns the measurements so far by the array's name, as JSON values; None if they are unknown.
+        """Returns the measurements so far by the array's name, as JSON values. None if they are unknown.
 
         ``uplink_bytes`` is the sum of ``index_bytes``, ``value_bytes`` and ``header_bytes`` (container,
         checksum and the rest). ``entropy_bytes`` is the size of ideal codes of indices and values. ``nmse``
@@ -71,7 +71,7 @@ class TensorMetrics:
         buffers: Sequence[bytes],
         next_states: Sequence[Mapping[str, NDArray[Any]]],
     ) -> None:
-        """Adds an encoded update; arguments as for `fedplug.encoders.model.tensor_metrics.measure`."""
+        """Adds an encoded update. Arguments as for `fedplug.encoders.model.tensor_metrics.measure`."""
         with np.errstate(over="ignore", invalid="ignore"):
             sums = tensor_metrics.measure(encoder, arrays, buffers, next_states)
         self._add([str(spec.name) for spec in encoder.specs], sums)

@@ -13,7 +13,7 @@ def no_update(refused: Iterable[tuple[str, str]], otherwise: str, others: Collec
     """Says in one line why a round accepted no update.
 
     Args:
-        refused: Clients without an accepted update, and the reason of each; clients may share one.
+        refused: Clients without an accepted update, and the reason of each. Clients may share one.
         otherwise: The reason if there is no other one.
         others: Reasons that concern no client.
     """

@@ -30,7 +30,7 @@ class Pending(Generic[State]):
 
     Attributes:
         state: The state before the message.
-        after: The state after the message; None if no message is pending.
+        after: The state after the message. None if no message is pending.
         spare: A state that is no longer needed, and whose memory may be overwritten.
     """
 
@@ -44,7 +44,7 @@ class Pending(Generic[State]):
         return self.state if self.after is None else self.after
 
     def propose(self, after: State) -> Pending[State]:
-        """Adds the state after a message; that of a pending message, which it replaces, becomes spare."""
+        """Adds the state after a message. That of a pending message, which it replaces, becomes spare."""
         return Pending(self.state, after, self.after)
 
     def settle(self, *, accepted: bool) -> Pending[State]:
@@ -83,12 +83,12 @@ class StoredPending:
 
     @property
     def pending(self) -> str | None:
-        """The receipt of the last message; None if it is settled."""
+        """The receipt of the last message. None if it is settled."""
         return None if self._now.after is None else self._now.after.receipt
 
     @property
     def accepted(self) -> str | None:
-        """The receipt of the last accepted message; None if there is none."""
+        """The receipt of the last accepted message. None if there is none."""
         return None if self._now.state is None else self._now.state.receipt
 
     @property
@@ -102,7 +102,7 @@ class StoredPending:
         return self._kept.last_round == self._round
 
     def settle(self, accepted: Collection[str | None]) -> bool:
-        """Decides on the last message; an acceptance is final, and a refusal until the next commit is not.
+        """Decides on the last message. An acceptance is final, and a refusal until the next commit is not.
 
         Args:
             accepted: The untrusted receipts of messages that the receiver accepted.
@@ -126,7 +126,7 @@ class StoredPending:
         self._now = Pending(None)
 
     def read(self, name: str) -> dict[str, Any] | None:
-        """Returns a part of the state that the decisions lead to; None before a message was accepted."""
+        """Returns a part of the state that the decisions lead to. None before a message was accepted."""
         if self._now.state is None:
             return None
         key = f"{self._now.state.place} {name}"
@@ -143,10 +143,10 @@ class StoredPending:
         """Stores the decision durably, and the state after the next message.
 
         Args:
-            after: The parts of that state by name; None without a message.
+            after: The parts of that state by name. None without a message.
             receipt: The name of the message.
             server_state: Arrays that all decisions share.
-            metadata: The next `metadata`; None leaves it unchanged.
+            metadata: The next `metadata`. None leaves it unchanged.
 
         Raises:
             StoreError: The state cannot be stored. Nothing has changed.

@@ -18,7 +18,7 @@ from fedplug.ops.device_array import is_on_device, on_host
 __all__ = ["OWNER", "ArrayState", "StateForm", "owner", "require_owner"]
 
 ArrayState = Mapping[str, NDArray[Any]]
-"""A state; `fedplug.stores` and safetensors can save it directly."""
+"""A state. `fedplug.stores` and safetensors can save it directly."""
 
 OWNER = "codec"
 """The key of the text that identifies the codec."""
@@ -45,15 +45,15 @@ class StateForm:
         self._text_bytes = text.tobytes()
 
     def tagged(self, state: ArrayState) -> dict[str, NDArray[Any]]:
-        """Returns the state with the text; an empty state stays empty."""
+        """Returns the state with the text. An empty state stays empty."""
         return {**state, OWNER: self._text} if state else {}
 
     def require(self, state: Any, *, donated: bool = False) -> ArrayState:
         """Returns the arrays without the text, C-contiguous and aligned.
 
         Args:
-            state: The state; untrusted.
-            donated: Whether the arrays will be written over; read-only arrays, such as those of a mapped
+            state: The state, untrusted.
+            donated: Whether the arrays will be written over, read-only arrays, such as those of a mapped
                 file, are copied.
 
         Raises:
@@ -114,7 +114,7 @@ class StateForm:
         return found
 
     def spare(self, out: Any, given: ArrayState) -> list[NDArray[Any]]:
-        """Returns the arrays of a state that is no longer needed; none on a device, which makes new ones.
+        """Returns the arrays of a state that is no longer needed. None on a device, which makes new ones.
 
         Raises:
             StateError: ``out`` is not such a state, or is the given state, which is still needed.

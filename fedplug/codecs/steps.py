@@ -24,8 +24,8 @@ class AddOnDevice(NamedTuple):
         total: The array, float32 or float64.
         values: The numbers to add, of the dtype of ``total``: a NumPy array, or on the same device. Or their
             code, of ``total``'s dtype or a narrower one.
-        indices: The strictly ascending indices of the values, which were checked; None: one for each element.
-        factor: A factor of the values in the code; None: 1.
+        indices: The strictly ascending indices of the values, which were checked. None: one for each element.
+        factor: A factor of the values in the code. None: 1.
     """
 
     total: DeviceArray
@@ -44,7 +44,7 @@ def run(steps: Sequence[Step]) -> None:
     here C calls them. All additions on a device are one kernel, which is queued first.
 
     Raises:
-        Exception: The device or its memory refused the additions; the error of its backend.
+        Exception: The device or its memory refused the additions. The error of its backend.
     """
     additions = [step for step in steps if isinstance(step, AddOnDevice)]
     others = [step for step in steps if not isinstance(step, AddOnDevice)]

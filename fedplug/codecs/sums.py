@@ -1,4 +1,4 @@
-"""Adds payloads as they arrive, of one array or of a model; sparse payloads never become dense."""
+"""Adds payloads as they arrive, of one array or of a model. Sparse payloads never become dense."""
 
 from __future__ import annotations
 
@@ -45,10 +45,10 @@ _WIDER = {
     "bfloat16": ("float32", "float64"),
     "float32": ("float64",),
 }
-"""Wider accumulator dtypes allowed for payloads of each dtype; widening is exact."""
+"""Wider accumulator dtypes allowed for payloads of each dtype. Widening is exact."""
 
 _BLOCK = 2**15
-"""Number of elements of a dense payload that are weighted at a time; they fit in the cache."""
+"""Number of elements of a dense payload that are weighted at a time. They fit in the cache."""
 
 
 class _Range(NamedTuple):
@@ -101,7 +101,7 @@ class _Accumulator:
 
     @classmethod
     def of(cls, array: Any, largest: float, wire_ids: WireIds, *, statistic: bool = False) -> _Accumulator:
-        """Makes the sum for updates of an array, where the array is; ``largest`` is its largest magnitude."""
+        """Makes the sum for updates of an array, where the array is. ``largest`` is its largest magnitude."""
         dtype = _dtype_of_sum(array.dtype)
         like = array if is_on_device(array) else None
         part = cls(array.shape, np.float64 if statistic else dtype, wire_ids, like)
@@ -129,7 +129,7 @@ class _Accumulator:
         return f"{self.dtype}{list(self.shape)}{where}"
 
     def factor(self, weight: float) -> NDArray[Any] | None:
-        """Returns the factor of the values; None for the weight 1."""
+        """Returns the factor of the values. None for the weight 1."""
         check_number("weight", weight, lambda number: number >= 0, "of at least 0 that is finite")
         if abs(weight) > _range(self.dtype).largest:
             raise ConfigError(f"weight is {weight!r}, which is infinite in a sum of {self.dtype}")
@@ -140,7 +140,7 @@ class _Accumulator:
         return None if weight == 1 else np.asarray(weight, self.dtype)
 
     def receive(self, payload: Any) -> Received:
-        """Decodes a payload; needs no lock, because it may take long."""
+        """Decodes a payload. Needs no lock, because it may take long."""
         try:
             place = self._spare.pop()
         except IndexError:  # the first payload, or another thread has the memory
@@ -168,7 +168,7 @@ class _Accumulator:
             self._spare.append(values)
 
     def adding(self, received: Received, factor: NDArray[Any] | None) -> list[Step]:
-        """Returns the steps that add a payload; raises PayloadError if an element would become infinite."""
+        """Returns the steps that add a payload. Raises PayloadError if an element would become infinite."""
         magnitude = _magnitude(received.values)
         if magnitude > self.limit:
             raise PayloadError(
@@ -179,7 +179,7 @@ class _Accumulator:
         return self._bounded(magnitude, lambda total: _adding(total, received, factor), PayloadError)
 
     def merging(self, other: _Accumulator) -> list[Step]:
-        """Returns the steps that add another sum; raises ArgumentError if they would be infinite."""
+        """Returns the steps that add another sum. Raises ArgumentError if they would be infinite."""
         if is_on_device(self.total):
             return self._bounded(
                 other.bound, lambda total: [AddOnDevice(total, other.total, None)], ArgumentError
@@ -211,7 +211,7 @@ def _copied(total: Any) -> Any:
 
 
 def _adding_on_device(total: DeviceArray, received: Received, factor: NDArray[Any] | None) -> list[Step]:
-    """Returns the step that adds a payload to an array on a device; the host rounds the products."""
+    """Returns the step that adds a payload to an array on a device. The host rounds the products."""
     _, values, indices = received
     if isinstance(values, PackedValues):
         return [AddOnDevice(total, values, None, factor)]
@@ -226,7 +226,7 @@ def _adding_on_device(total: DeviceArray, received: Received, factor: NDArray[An
 
 
 def _adding(total: Any, received: Received, factor: NDArray[Any] | None) -> list[Step]:
-    """Returns the steps that add a payload to an array; each product and each sum is rounded once."""
+    """Returns the steps that add a payload to an array. Each product and each sum is rounded once."""
     if is_on_device(total):
         return _adding_on_device(total, received, factor)
     _, values, indices = received
@@ -344,7 +344,7 @@ class Sum(_WeightedSum):
 
     Every product and every sum is rounded once, in the dtype of the sum. So equal payloads in an equal order
     give equal bits, for any number of threads and any SIMD level. Another order differs by rounding, and so
-    does adding parts that are then merged; nothing differs if all products and sums are exact. A sparse
+    does adding parts that are then merged. Nothing differs if all products and sums are exact. A sparse
     payload costs its entries, not the size of the sum. Other payloads are decoded into memory that is reused.
 
     The sum is always finite: a payload that would make it infinite is refused. Any number of threads may add
@@ -360,9 +360,9 @@ class Sum(_WeightedSum):
         Args:
             shape: The shape of the arrays that were encoded.
             dtype: The dtype of the sum: float32, float64, float16 or bfloat16. Payloads of a narrower dtype
-                are widened, which is exact. A sum of float64 also accepts integers; those of 64 bits are
+                are widened, which is exact. A sum of float64 also accepts integers. Those of 64 bits are
                 rounded.
-            wire_ids: The wire ids of payloads to accept, as for `fedplug.decode`; None: of any encoder.
+            wire_ids: The wire ids of payloads to accept, as for `fedplug.decode`. None: of any encoder.
 
         Raises:
             ArgumentError: ``dtype`` is none of these, or ``shape`` is not the shape of an array that can be
@@ -398,7 +398,7 @@ class Sum(_WeightedSum):
                 `count`.
 
         Raises:
-            PayloadError: The payload is refused, see `fedplug.decode`; or it has another shape or dtype,
+            PayloadError: The payload is refused, see `fedplug.decode`, or it has another shape or dtype,
                 or would make the sum infinite. Nothing is added.
             ConfigError: ``weight`` is not a finite number of at least 0, or the sum's dtype cannot hold it or
                 the sum of all weights. Nothing is added.
@@ -409,7 +409,7 @@ class Sum(_WeightedSum):
         """Adds another sum of the same shape and dtype.
 
         Raises:
-            ArgumentError: ``other`` is not such a sum, or is this sum; or the sum of both would be infinite.
+            ArgumentError: ``other`` is not such a sum, or is this sum, or the sum of both would be infinite.
             ConfigError: The sum of all weights would be infinite.
         """
         if not isinstance(other, Sum) or other is self:
@@ -451,7 +451,7 @@ class ModelSum(_WeightedSum):
             dtype: The dtype of all sums, or their dtypes by name; as for `Sum`.
             wire_ids: The expected wire ids as for `Sum`: for all arrays, or by name, as `Codec.wire_ids`
                 returns them.
-            beside: An array on the CUDA device that has the sums, see docs/gpu.md; None: the host has them.
+            beside: An array on the CUDA device that has the sums, see docs/gpu.md. None: the host has them.
 
         Raises:
             ArgumentError: A dtype is not allowed for sums, or the dtype or wire ids of a name are missing.
@@ -502,7 +502,7 @@ class ModelSum(_WeightedSum):
                 payloads are checked, and nothing changes but `count`.
 
         Raises:
-            PayloadError: A payload is missing, unknown, or refused by `Sum.add`; the message names the
+            PayloadError: A payload is missing, unknown, or refused by `Sum.add`. The message names the
                 tensor. Nothing is added.
             ArgumentError: A payload is not a buffer. Nothing is added.
             ConfigError: `Sum.add` refuses ``weight``. Nothing is added.
@@ -519,7 +519,7 @@ class ModelSum(_WeightedSum):
         """Adds another sum of the same names, shapes and dtypes.
 
         Raises:
-            ArgumentError: ``other`` is not such a sum, or is this sum; or the sum of both would be infinite.
+            ArgumentError: ``other`` is not such a sum, or is this sum, or the sum of both would be infinite.
             ConfigError: The sum of all weights would be infinite.
         """
         if not isinstance(other, ModelSum) or other is self:
@@ -533,11 +533,11 @@ class ModelSum(_WeightedSum):
         return self._values(copy=copy)
 
     def mean(self) -> dict[str, NDArray[Any]]:
-        """Returns the sums divided by the sum of the weights, in their dtypes; see `like` for statistics.
+        """Returns the sums divided by the sum of the weights, in their dtypes. See `like` for statistics.
 
         Raises:
             ArgumentError: The weights add up to zero, for example because nothing was added.
-            NonFiniteError: A mean is infinite, because rounding exceeds the range of the dtype; the message
+            NonFiniteError: A mean is infinite, because rounding exceeds the range of the dtype. The message
                 names the tensor.
         """
         if self._weight == 0:
@@ -570,7 +570,7 @@ class ModelSum(_WeightedSum):
 
 
 class _Naming:
-    """Adds the tensor's name to an error; one object serves a loop over tensors, which sets the name."""
+    """Adds the tensor's name to an error. One object serves a loop over tensors, which sets the name."""
 
     name: str | None = None
 
@@ -623,7 +623,7 @@ def _are_finite(arrays: Sequence[Any]) -> list[bool]:
 def _found(
     arrays: Sequence[Any], here: Callable[[NDArray[Any]], _R], there: Callable[[list[Any]], Iterable[_R]]
 ) -> list[_R]:
-    """Returns ``here(array)`` of each array on the host; ``there`` is one call for all on a device."""
+    """Returns ``here(array)`` of each array on the host. ``there`` is one call for all on a device."""
     held = [array for array in arrays if is_on_device(array)]
     found = iter(there(held) if held else ())
     return [next(found) if is_on_device(array) else here(array) for array in arrays]
@@ -636,7 +636,7 @@ def _finite_magnitude(array: NDArray[Any]) -> float:
 
 
 def _magnitude(values: NDArray[Any] | PackedValues) -> float:
-    """Returns the largest magnitude; two reductions need no memory."""
+    """Returns the largest magnitude. Two reductions need no memory."""
     if isinstance(values, PackedValues):
         return values.largest
     if values.size and values.dtype.itemsize == 2 and ops.is_floating(values.dtype):

@@ -32,7 +32,7 @@ from fedplug.registry.specs import EncoderSpec
 __all__ = ["BUILT_IN", "PayloadReader", "WireIds", "reader_of", "require_readable", "value_coder_of"]
 
 WireIds: TypeAlias = Container[str] | None
-"""The wire ids that a receiver expects; None for those of all installed encoders."""
+"""The wire ids that a receiver expects. None for those of all installed encoders."""
 
 _READS = ("decode", "from_wire")
 """The methods that read the bytes of an encoder or a stage."""
@@ -60,7 +60,7 @@ BUILT_IN = _BuiltIn()
 
 
 class PayloadReader:
-    """Reads the bytes of one wire id; every byte is untrusted.
+    """Reads the bytes of one wire id. Every byte is untrusted.
 
     Attributes:
         sparse: Whether it returns the entries that were sent with their indices, and not all elements.
@@ -71,11 +71,11 @@ class PayloadReader:
     def entries(
         self, body: NDArray[np.uint8], spec: ArraySpec, size: int
     ) -> tuple[NDArray[Any], NDArray[np.int32] | None]:
-        """Returns the values and indices that the bytes represent; see `BodyForm.entries`."""
+        """Returns the values and indices that the bytes represent. See `BodyForm.entries`."""
         raise NotImplementedError
 
     def packed(self, body: NDArray[np.uint8], spec: ArraySpec, size: int) -> PackedValues | None:
-        """Returns the values of a dense payload as a device decodes them; None if it cannot."""
+        """Returns the values of a dense payload as a device decodes them. None if it cannot."""
         return None
 
     def peak_bytes(self, body: NDArray[np.uint8], spec: ArraySpec, size: int) -> int:

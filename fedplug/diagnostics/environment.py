@@ -16,7 +16,7 @@ _DISTRIBUTIONS = ("numpy", "tensorflow", "tensorflow-federated")
 
 
 def environment() -> dict[str, str | int]:
-    """Returns the versions and the machine as JSON values; equal values mean that equal bits are expected."""
+    """Returns the versions and the machine as JSON values. Equal values mean that equal bits are expected."""
     return {
         "fedplug": own_version(),
         "python": platform.python_version(),

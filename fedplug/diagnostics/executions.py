@@ -25,7 +25,7 @@ class Execution(Protocol):
     """
 
     def encode(self, state: Any, round_num: int) -> tuple[Any, Any]:
-        """Returns payloads and the next state. ``state`` may be overwritten; None in the first round."""
+        """Returns payloads and the next state. ``state`` may be overwritten. None in the first round."""
 
     def copy(self, state: Any) -> Any:
         """Returns a copy of a state for another call of `encode`."""
@@ -47,7 +47,7 @@ class CodecExecution:
     """Runs `fedplug.codec` in a steady loop: states and decoded arrays are overwritten."""
 
     def __init__(self, expression: str, arrays: Arrays) -> None:
-        """Prepares the codec; raises the errors of `fedplug.codec`."""
+        """Prepares the codec. Raises the errors of `fedplug.codec`."""
         self._codec = codec(expression)
         self._arrays = arrays
         self._out = {name: np.empty_like(array) for name, array in arrays.items()}

@@ -45,7 +45,7 @@ def kernel_times(elements: int) -> Iterator[KernelTime]:
     """Times the kernels on NumPy arrays.
 
     Args:
-        elements: Number of elements of the arrays; each of 8 clients sends one in a hundred.
+        elements: Number of elements of the arrays. Each of 8 clients sends one in a hundred.
 
     Raises:
         ConfigError: There are fewer than 1,000 elements.
@@ -72,7 +72,7 @@ def kernel_times(elements: int) -> Iterator[KernelTime]:
         kernels.scatter_decode_add(scratch, all_values, all_indices, splits)
         return scratch
 
-    # Each call with its expected result; the scratch array holds zeros.
+    # Each call with its expected result. The scratch array holds zeros.
     calls: dict[str, tuple[Callable[[], Array], Array]] = {
         "copy": (copy, delta),
         "topk_residual, 1 %": (lambda: kernels.topk_residual(delta, scratch, count, out=entries)[1], indices),

@@ -108,7 +108,7 @@ def _can_be_imported(module: str) -> bool:
 
 
 class PeerExecution:
-    """Runs a peer on each array; an `Execution` of ``fedplug.diagnostics.bench``."""
+    """Runs a peer on each array. An `Execution` of ``fedplug.diagnostics.bench``."""
 
     def __init__(self, name: str, arrays: Mapping[str, Array]) -> None:
         """Imports the package.

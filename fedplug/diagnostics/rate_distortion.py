@@ -38,7 +38,7 @@ def require(path: Path) -> None:
 
 
 def draw(figures: Sequence[EncoderFigures], path: Path, title: str) -> None:
-    """Draws bytes per element against error on logarithmic axes; lossless encoders are at the lower edge.
+    """Draws bytes per element against error on logarithmic axes. Lossless encoders are at the lower edge.
 
     Args:
         figures: The figures, one point each.

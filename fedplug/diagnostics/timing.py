@@ -35,12 +35,12 @@ class Timing(NamedTuple):
 def timed(
     call: Callable[[_Input], _Result], prepare: Callable[[], _Input], check: Callable[[_Result], None]
 ) -> Timing:
-    """Times many runs; the first run is not counted.
+    """Times many runs. The first run is not counted.
 
     Args:
         call: The function to time.
-        prepare: A function that makes its argument for every run; not timed.
-        check: A function that raises an error if a run's result is wrong; not timed.
+        prepare: A function that makes its argument for every run, not timed.
+        check: A function that raises an error if a run's result is wrong, not timed.
     """
     times: list[float] = []
     while len(times) <= _RUNS.start or (sum(times[1:]) < _SECONDS and len(times) < _RUNS.stop):

@@ -97,7 +97,7 @@ def read_update(path: str | Path) -> Update:
 
 
 def update_between_files(old: str | Path, new: str | Path) -> Update:
-    """Returns the difference of two checkpoints, array by array; their names must match.
+    """Returns the difference of two checkpoints, array by array. Their names must match.
 
     Raises:
         ConfigError: A file cannot be read, the files are of different models, or the difference is zero.
@@ -168,7 +168,7 @@ def _one_array(path: Path, array: NDArray[Any]) -> dict[str, NDArray[Any]]:
 
 
 def _member(archive: Any, name: str) -> NDArray[Any] | None:
-    """Reads an array of a ``.npz`` archive; returns None if no encoder accepts it."""
+    """Reads an array of a ``.npz`` archive. Returns None if no encoder accepts it."""
     try:
         array = archive[name]
     except ValueError as error:

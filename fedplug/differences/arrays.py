@@ -29,7 +29,7 @@ class ArrayMessage(NamedTuple):
     Attributes:
         dtype: The dtype of the new array.
         shape: The shape of the new array.
-        base: The CRC-32 of the bytes of the old array; None if the message needs none.
+        base: The CRC-32 of the bytes of the old array. None if the message needs none.
         result: The CRC-32 of the bytes of the new array.
         code: The code of `fedplug.kernels.encode_difference`.
     """

@@ -27,7 +27,7 @@ def open_checkpoint(path: Path) -> tuple[Parts, int]:
     """Opens a safetensors file, an index.json, or a folder with an index.json.
 
     Returns:
-        The parts by name, in order and each read on access; and their size in bytes.
+        The parts by name, in order and each read on access, and their size in bytes.
 
     Raises:
         ArgumentError: It is none of these, or a file is damaged.
@@ -50,7 +50,7 @@ def open_checkpoint(path: Path) -> tuple[Parts, int]:
 
 
 def file_name_of(name: str) -> str | None:
-    """Returns the file that begins with a part, "" for a single one; None if the part is a tensor.
+    """Returns the file that begins with a part, "" for a single one. None if the part is a tensor.
 
     Raises:
         ArgumentError: The untrusted name is that of no file in the folder of the checkpoint.

@@ -50,7 +50,7 @@ def diff_files(old: Path, new: Path, output: Path, progress: Progress | None = N
 def patch_files(
     old: Path, step: Path, output: Path, *, max_bytes: float | None = None, progress: Progress | None = None
 ) -> None:
-    """Writes the new checkpoint, equal to the encoder's byte for byte; it appears whole or not at all.
+    """Writes the new checkpoint, equal to the encoder's byte for byte. It appears whole or not at all.
 
     Args:
         old: The checkpoint that the difference was made from.
@@ -61,7 +61,7 @@ def patch_files(
 
     Raises:
         PayloadError: The difference is corrupt or too large, or was made from another checkpoint.
-        ArgumentError: ``old`` is damaged, or no checkpoint; ``output`` exists and must be a new folder; or
+        ArgumentError: ``old`` is damaged, or no checkpoint. ``output`` exists and must be a new folder, or
             ``max_bytes`` is not a number of at least 0.
         OSError: A file cannot be read or written.
     """

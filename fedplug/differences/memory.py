@@ -62,7 +62,7 @@ def patch(old: Any, message: Any, *, max_bytes: float = DEFAULT_MAX_BYTES) -> An
     """Returns the new version from the old one and a message of `diff`.
 
     Args:
-        old: The version that the difference was made from; it is not changed.
+        old: The version that the difference was made from. It is not changed.
         message: The untrusted message: any C-contiguous buffer.
         max_bytes: Maximum size of the new version. Decoding takes scratch memory besides, up to 13 bytes for
             each of the 8 million elements that a thread decodes at a time.
@@ -71,7 +71,7 @@ def patch(old: Any, message: Any, *, max_bytes: float = DEFAULT_MAX_BYTES) -> An
         A new array, or a dict of new arrays in the order of the encoder, equal to ``new`` bit for bit.
 
     Raises:
-        PayloadError: The message is corrupt or too large, or was made from another version than ``old``; the
+        PayloadError: The message is corrupt or too large, or was made from another version than ``old``. The
             error names the array. Nothing is returned then.
         ArgumentError: ``max_bytes`` is not a number of at least 0, or an argument cannot be used.
     """

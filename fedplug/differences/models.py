@@ -20,8 +20,8 @@ class ArrayDifference(NamedTuple):
     Attributes:
         name: The name of the array.
         kind: ``"same"``, ``"changed"``, ``"whole"`` (added, or of another size or dtype) or ``"removed"``.
-        dtype: The new dtype; empty if it was removed.
-        shape: The new shape; empty if it was removed.
+        dtype: The new dtype. Empty if it was removed.
+        shape: The new shape. Empty if it was removed.
         nbytes: The size of the new array.
         sent: The size of its payload.
     """
@@ -40,7 +40,7 @@ def encode_model(old: Mapping[str, NDArray[Any]], new: Mapping[str, NDArray[Any]
     Arrays are read one by one, so that mappings may load them when they are asked for.
 
     Raises:
-        ArgumentError: An array cannot be encoded; the message names it.
+        ArgumentError: An array cannot be encoded. The message names it.
     """
     entries = [Entry(name, name in old, in_new=True) for name in new]
     entries += [Entry(name, in_old=True, in_new=False) for name in old if name not in new]
@@ -58,7 +58,7 @@ def decode_model(
         max_bytes: Maximum size of all new arrays together.
 
     Raises:
-        PayloadError: The message is invalid, too large, or made from another model; the error names the
+        PayloadError: The message is invalid, too large, or made from another model. The error names the
             array. The parts returned before is then worth nothing.
     """
     return decode_payloads(old, _contents(message), message, max_bytes, decode_array)
@@ -97,7 +97,7 @@ def decode_payloads(
 
 
 def describe(message: MessageReader) -> list[ArrayDifference]:
-    """Reads the contents of an untrusted message of a model; codes are not decoded.
+    """Reads the contents of an untrusted message of a model. Codes are not decoded.
 
     Raises:
         PayloadError: The message is invalid.

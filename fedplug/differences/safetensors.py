@@ -20,7 +20,7 @@ from fedplug.errors import ArgumentError, PayloadError
 __all__ = ["HEADER", "Parts", "SafetensorsFile", "open_regular"]
 
 HEADER = "__metadata__"
-"""The name under which a file has its header; the format reserves it, so that no tensor has it."""
+"""The name under which a file has its header. The format reserves it, so that no tensor has it."""
 
 _LARGEST_HEADER = 10**8
 """The limit of the format."""
@@ -126,7 +126,7 @@ def _version(file: BinaryIO) -> tuple[int, ...]:
 
 
 def _checked(name: str, tensor: dict[str, Any], data: int, expected: int) -> tuple[int, int]:
-    """Returns where a tensor is in the file; its begin must be the end of the tensor before it."""
+    """Returns where a tensor is in the file. Its begin must be the end of the tensor before it."""
     name.encode()  # a JSON text may have surrogates, which no message has
     if name.startswith(f"{HEADER}/"):
         raise ValueError(f"tensor {name!r} has a name that differences keep for files; rename it")

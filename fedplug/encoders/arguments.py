@@ -27,7 +27,7 @@ _MAX_BLOCK = 2**MOST_LOG2_BLOCK_SIZE
 
 
 def check_number(what: str, value: Any, allowed: Callable[[float], bool], range_: str) -> None:
-    """Raises ConfigError unless ``value`` is an allowed finite number; ``range_`` describes the range."""
+    """Raises ConfigError unless ``value`` is an allowed finite number. ``range_`` describes the range."""
     number = isinstance(value, int | float) and not isinstance(value, bool)
     if not number or not abs(value) <= sys.float_info.max or not allowed(value):
         raise ConfigError(f"{what} is {value!r}; it must be a number {range_}")

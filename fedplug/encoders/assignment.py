@@ -15,7 +15,7 @@ __all__ = ["EncoderAssignment", "promised_by_all"]
 
 
 class EncoderAssignment(Component):
-    """Chooses the encoder of each tensor of a model; usable wherever an encoder is."""
+    """Chooses the encoder of each tensor of a model. Usable wherever an encoder is."""
 
     @property
     @abc.abstractmethod
@@ -29,7 +29,7 @@ class EncoderAssignment(Component):
         Tensors with the same encoder object are encoded together, see `Encoder.grouped_encode`.
 
         Args:
-            specs: The specs of the model's tensors, in order; `fedplug.tff.process` names them in the same
+            specs: The specs of the model's tensors, in order. `fedplug.tff.process` names them in the same
                 way.
 
         Raises:

@@ -17,10 +17,10 @@ if TYPE_CHECKING:
 __all__ = ["Encoder", "Payload", "State"]
 
 Payload = Mapping[str, Array]
-"""The encoded form of one tensor as named arrays; `Encoder.to_wire` turns it into bytes."""
+"""The encoded form of one tensor as named arrays. `Encoder.to_wire` turns it into bytes."""
 
 State = Mapping[str, Array]
-"""The arrays that a client keeps between rounds for one tensor; empty for a stateless encoder."""
+"""The arrays that a client keeps between rounds for one tensor. Empty for a stateless encoder."""
 
 
 class Encoder(Component):
@@ -43,13 +43,13 @@ class Encoder(Component):
     steps soon stops growing.
 
     An encoder of differences (`Capabilities.sends_differences`) keeps a memory, initially zeros, in its state
-    under ``"memory"``; the receiver keeps the same. The encoder sends ``x - memory``, and
+    under ``"memory"``. The receiver keeps the same. The encoder sends ``x - memory``, and
     ``memory' == memory + decode(payload)``.
 
     The wire form is frozen: every later release reads the bytes written under a ``wire_id``. A change to the
     layout needs a new ``wire_id``.
 
-    Most encoders are a `fedplug.encoders.Pipeline`; write a stage of one if that is enough. An encoder may
+    Most encoders are a `fedplug.encoders.Pipeline`. Write a stage of one if that is enough. An encoder may
     also implement the interfaces in `fedplug.encoders.optional`.
     """
 
@@ -71,7 +71,7 @@ class Encoder(Component):
         """Compresses ``x``.
 
         Args:
-            x: The tensor; finite, of a dtype that the encoder accepts.
+            x: The tensor. Finite, of a dtype that the encoder accepts.
             state: The state from `init_state` or from this client's previous call for this tensor.
             round_num: The round number, for schedules and seeds: an int, or an int32 scalar.
 
@@ -121,7 +121,7 @@ class Encoder(Component):
 
     @abc.abstractmethod
     def from_wire(self, body: Array, spec: Spec) -> Payload:
-        """Reads the bytes of `to_wire`; the bytes are untrusted.
+        """Reads the bytes of `to_wire`. The bytes are untrusted.
 
         Whatever the bytes are, the result is a valid payload or a `fedplug.errors.PayloadError`, in a graph a
         `tf.errors.InvalidArgumentError`. There is no read or write out of bounds, and no allocation that the

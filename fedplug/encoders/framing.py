@@ -33,7 +33,7 @@ def header_of(wire_id: str, spec: Spec) -> bytes:
 
 
 def frame(body: Array, wire_id: str, spec: Spec) -> Array:
-    """Returns the container of an encoder's bytes; both are uint8 vectors."""
+    """Returns the container of an encoder's bytes. Both are uint8 vectors."""
     return ops.frame(body, header_of(wire_id, spec))
 
 

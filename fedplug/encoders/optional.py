@@ -34,7 +34,7 @@ class BodyParts(NamedTuple):
     """How the bytes of `Encoder.to_wire` are used; for metrics.
 
     Attributes:
-        index_bytes: Number of bytes that say which entries are sent; an integer, or an integer scalar.
+        index_bytes: Number of bytes that say which entries are sent. An integer, or an integer scalar.
         value_bytes: Number of bytes for the values, scales included. The remaining bytes are the header.
         entropy_bytes: Number of bytes that ideal codes of indices and values would take; a float, NaN if it
             is not known.
@@ -111,11 +111,11 @@ class DeviceQuantizer(abc.ABC):
         Args:
             xs: The arrays, on one device.
             residuals: A residual to add to each array first, of its `fedplug.ops.wide_dtype`, on the device
-                or the host; None for none, and then there are no next residuals.
+                or the host. None for none, and then there are no next residuals.
             round_num: The round number.
 
         Raises:
-            NonFiniteError: A value or a sum is NaN or infinite; nothing has changed.
+            NonFiniteError: A value or a sum is NaN or infinite. Nothing has changed.
         """
 
 
@@ -141,7 +141,7 @@ class ContainerQuantizer(abc.ABC):
         Args:
             values: The vectors, finite.
             round_num: The round number.
-            exact: The vectors before they were rounded to the dtype of ``values``; None if errors are not
+            exact: The vectors before they were rounded to the dtype of ``values``. None if errors are not
                 needed.
 
         Returns:

@@ -12,7 +12,7 @@ from fedplug.ops.types import Array, Spec
 __all__ = ["Adjustable", "Adjustment", "Control", "RateControl", "adjustment_of"]
 
 Control = Mapping[str, Array]
-"""The state of rate control: the server keeps it and sends it to every encoder; arrays of fixed shapes."""
+"""The state of rate control: the server keeps it and sends it to every encoder. Arrays of fixed shapes."""
 
 
 class Adjustment(Protocol):
@@ -42,16 +42,16 @@ class Adjustable(abc.ABC):
 
     @abc.abstractmethod
     def adjustment(self) -> Adjustment | None:
-        """Returns how it is adjusted; None if this configuration has nothing to adjust."""
+        """Returns how it is adjusted. None if this configuration has nothing to adjust."""
 
 
 def adjustment_of(component: object) -> Adjustment | None:
-    """Returns how an encoder or quantizer is adjusted; None if it has nothing to adjust."""
+    """Returns how an encoder or quantizer is adjusted. None if it has nothing to adjust."""
     return component.adjustment() if isinstance(component, Adjustable) else None
 
 
 class RateControl(abc.ABC):
-    """Adjusts the encoders of one model. An `EncoderAssignment` makes it; graphs may trace its methods.
+    """Adjusts the encoders of one model. An `EncoderAssignment` makes it. Graphs may trace its methods.
 
     The server keeps the control in its state, so that a restarted run continues with it: ``init``, then
     ``next`` after every round. The server sends the control of the round to every encoder, which uses

@@ -33,7 +33,7 @@ class Sparsity:
         fraction: A number above 0 and at most 1, a schedule of such numbers, or anything that `as_schedule`
             reads.
         count: A whole number of at least 1. Exactly one of ``fraction`` and ``count`` is given.
-        rate: A scalar above 0 that multiplies the number of entries, or None; see
+        rate: A scalar above 0 that multiplies the number of entries, or None. See
             `fedplug.encoders.Adjustment`.
 
     Raises:

@@ -40,8 +40,8 @@ class Selection(NamedTuple):
     """The entries that a sparsifier selects from a tensor.
 
     Attributes:
-        values: The values to send; ``[k]``, the dtype of ``x``; k may be unknown while a graph is built.
-        indices: The positions of these values in the flattened tensor, strictly ascending; ``[k]``, int32.
+        values: The values to send. ``[k]``, the dtype of ``x``; k may be unknown while a graph is built.
+        indices: The positions of these values in the flattened tensor, strictly ascending. ``[k]``, int32.
         state: The next state if the receiver gets the values unchanged. Later stages may write over its
             arrays, so they are not the arrays given to `Sparsifier.select`, unless those were donated.
     """
@@ -63,10 +63,10 @@ class Sparsifier(Component):
     """Whether the client keeps the unsent part and adds it to its next update."""
 
     sparsity: Sparsity | None = None
-    """The number of entries sent, if the configuration sets one; rate control adjusts it."""
+    """The number of entries sent, if the configuration sets one. Rate control adjusts it."""
 
     index_coder: IndexCoder | None = None
-    """The coder of the indices unless the pipeline names another one; None: the pipeline's default."""
+    """The coder of the indices unless the pipeline names another one. None: the pipeline's default."""
 
     @property
     @abc.abstractmethod
@@ -78,7 +78,7 @@ class Sparsifier(Component):
         """Selects entries.
 
         Args:
-            x: The tensor; finite, of a fully known shape; float32 or float64. A pipeline widens 16-bit
+            x: The tensor. Finite, of a fully known shape. float32 or float64. A pipeline widens 16-bit
                 tensors, rounds the selected values, and gives the rounding errors to `update_residuals`.
             state: The state from `init_state` or from this client's previous call for this tensor.
             round_num: The round number, an int32 scalar, for schedules and seeds.
@@ -99,7 +99,7 @@ class Sparsifier(Component):
         return state["residual"] if self.error_feedback else ops.no_residual(x)
 
     def state_of(self, residual: Array) -> State:
-        """Returns the next state with this residual; an empty state without error feedback."""
+        """Returns the next state with this residual. An empty state without error feedback."""
         return {"residual": residual} if self.error_feedback else {}
 
     def update_residuals(
@@ -109,7 +109,7 @@ class Sparsifier(Component):
 
         Args:
             states: The state of the `Selection` of each tensor.
-            lost: The selected values minus the values that a receiver gets; ``[k]`` for each tensor.
+            lost: The selected values minus the values that a receiver gets. ``[k]`` for each tensor.
             indices: The indices of the `Selection` of each tensor.
         """
         try:
@@ -130,7 +130,7 @@ class PackedSymbols(NamedTuple):
     Attributes:
         start: Number of bytes before the symbols.
         number: Number of symbols.
-        bits: Bits per symbol, 1 to 16; packed one after the other, the lowest bit first. Symbols of more than
+        bits: Bits per symbol, 1 to 16, packed one after the other, the lowest bit first. Symbols of more than
             8 bits are in two parts: their lowest ``bits - 8`` bits, packed, then their highest 8 bits.
     """
 
@@ -174,7 +174,7 @@ class Quantizer(CodedStage):
     """The name of the frozen layout of `encode`, such as ``"qsgd/1"``; a part of the pipeline's wire id."""
 
     uncompressed: ClassVar[bool] = False
-    """Whether its bytes are the values as they lie in memory; kernels then write and read them directly."""
+    """Whether its bytes are the values as they lie in memory. Kernels then write and read them directly."""
 
     error_feedback: bool = False
     """Whether a pipeline without a sparsifier keeps the error on the client and adds it to the next update.
@@ -182,7 +182,7 @@ class Quantizer(CodedStage):
 
     @property
     def capabilities(self) -> Capabilities:
-        """Biased; keeps state only with error feedback."""
+        """Biased. Keeps state only with error feedback."""
         return Capabilities(needs_client_state=self.error_feedback, sends_every_entry=True)
 
     @abc.abstractmethod
@@ -190,13 +190,13 @@ class Quantizer(CodedStage):
         """Returns the bytes of a vector, a uint8 vector.
 
         Args:
-            values: The values; ``[n]``, finite; n may be 0, and unknown while a graph is built.
+            values: The values. ``[n]``, finite; n may be 0, and unknown while a graph is built.
             round_num: The round number, an int32 scalar, for schedules and seeds.
         """
 
     @abc.abstractmethod
     def decode(self, code: Array, count: Array | int, dtype: DType) -> Array:
-        """Returns the values that a receiver gets; ``[count]``, finite.
+        """Returns the values that a receiver gets. ``[count]``, finite.
 
         Args:
             code: The untrusted bytes, a uint8 vector.
@@ -262,18 +262,18 @@ class IndexCoder(_Coder):
         """Returns the code, a uint8 vector.
 
         Args:
-            indices: The indices, strictly ascending, in ``[0, size)``; an int32 vector.
+            indices: The indices, strictly ascending, in ``[0, size)``. An int32 vector.
             size: Number of elements of the tensor that they point into.
             round_num: The round in which they were selected, an int32 scalar.
         """
 
     @abc.abstractmethod
     def decode(self, code: Array, count: Array, size: int) -> Array:
-        """Returns the indices, strictly ascending, in ``[0, size)``; int32 ``[count]``.
+        """Returns the indices, strictly ascending, in ``[0, size)``. int32 ``[count]``.
 
         Args:
             code: The untrusted code, a uint8 vector.
-            count: Number of indices; an int32 scalar, already checked to be in ``[0, size]``.
+            count: Number of indices. An int32 scalar, already checked to be in ``[0, size]``.
             size: Number of elements of the tensor that they point into.
 
         Raises:

@@ -26,9 +26,9 @@ def whole(name: str, value: Any, least: int = _LEAST, most: int = _MOST) -> int:
 
     Args:
         name: The name of the argument.
-        value: An int, an integer scalar of NumPy, or another number with ``__index__``; no bool.
+        value: An int, an integer scalar of NumPy, or another number with ``__index__``. No bool.
         least: The smallest allowed number.
-        most: The largest allowed number; both limits are within 64 bits.
+        most: The largest allowed number. Both limits are within 64 bits.
 
     Raises:
         DTypeError: ``value`` is not a whole number.
@@ -50,7 +50,7 @@ def whole(name: str, value: Any, least: int = _LEAST, most: int = _MOST) -> int:
 
 
 def whole_numbers(name: str, values: Any, dtype: Any) -> NDArray[Any]:
-    """Returns whole numbers as an array; the same array if it has the dtype.
+    """Returns whole numbers as an array. The same array if it has the dtype.
 
     Args:
         name: The name of the argument.
@@ -82,7 +82,7 @@ def whole_numbers(name: str, values: Any, dtype: Any) -> NDArray[Any]:
 
 
 def real(name: str, value: Any) -> float:
-    """Returns a real number as a float; raises DTypeError for anything else, such as a text or a bool."""
+    """Returns a real number as a float. Raises DTypeError for anything else, such as a text or a bool."""
     if type(value) is float:
         return value
     scalar = np.asarray(value)

@@ -25,7 +25,7 @@ def frame(body: ByteBuffer | list[ByteBuffer] | tuple[ByteBuffer, ...], header: 
     Args:
         body: Any C-contiguous buffer, or an array of any dtype, whose bytes are copied as they lie. A list or
             tuple of buffers is written one after the other, without joining them first.
-        header: The header from :func:`fedplug.wire.header`; the same for all payloads of one tensor under one
+        header: The header from :func:`fedplug.wire.header`. The same for all payloads of one tensor under one
             encoder.
 
     Raises:
@@ -35,7 +35,7 @@ def frame(body: ByteBuffer | list[ByteBuffer] | tuple[ByteBuffer, ...], header: 
 
 
 def frame_of_each(bodies: Sequence[NDArray[Any]], headers: Sequence[bytes]) -> list[bytes]:
-    """Puts the bytes of several encoders into containers, in parallel; see `frame`.
+    """Puts the bytes of several encoders into containers, in parallel. See `frame`.
 
     Raises:
         ArgumentError: The numbers of bodies and headers differ, or a body is not C-contiguous.
@@ -44,7 +44,7 @@ def frame_of_each(bodies: Sequence[NDArray[Any]], headers: Sequence[bytes]) -> l
 
 
 def unframe(buffer: ByteBuffer) -> tuple[str, str, tuple[int, ...], NDArray[np.uint8]]:
-    """Reads a container without copying its body; every byte is untrusted.
+    """Reads a container without copying its body. Every byte is untrusted.
 
     Args:
         buffer: Any C-contiguous buffer or array. The returned body is a view of it, which keeps the buffer
@@ -52,7 +52,7 @@ def unframe(buffer: ByteBuffer) -> tuple[str, str, tuple[int, ...], NDArray[np.u
             body, and no checksum detects that.
 
     Returns:
-        ``(wire_id, dtype, shape, body)``; ``body`` is ``[bytes]`` uint8 and read-only.
+        ``(wire_id, dtype, shape, body)``. ``body`` is ``[bytes]`` uint8 and read-only.
 
     Raises:
         ArgumentError: ``buffer`` is not C-contiguous.
@@ -66,7 +66,7 @@ def crc32(data: ByteBuffer) -> int:
     """Returns the CRC-32 of zlib, PNG and Ethernet, in ``[0, 2**32)``.
 
     Args:
-        data: Any C-contiguous buffer; its bytes are read as they lie.
+        data: Any C-contiguous buffer. Its bytes are read as they lie.
 
     Raises:
         ArgumentError: ``data`` is not C-contiguous.

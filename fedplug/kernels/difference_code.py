@@ -23,13 +23,13 @@ def encode_difference(
     few percent of the entropy of the changed elements' places and steps, given the exponents of the old ones.
 
     Args:
-        before: The bytes of the old version, as many as ``after`` has; None for a code of ``after`` alone.
+        before: The bytes of the old version, as many as ``after`` has. None for a code of ``after`` alone.
         after: The bytes of the new version, little-endian.
         item_bytes: Bytes of an element: 1, 2, 4 or 8.
-        mantissa_bits: Bits of an element below its exponent; ``8 * item_bytes - 1`` if it has none.
+        mantissa_bits: Bits of an element below its exponent. ``8 * item_bytes - 1`` if it has none.
 
     Returns:
-        ``[bytes]`` uint8; hardly longer than ``after`` at most.
+        ``[bytes]`` uint8. Hardly longer than ``after`` at most.
 
     Raises:
         ArgumentError: An array cannot be used, or another argument is out of range.
@@ -51,8 +51,8 @@ def decode_difference(
     Args:
         code: ``[bytes]`` uint8.
         before: The bytes of the old version, or None, as for the encoder. Another old version is detected
-            only by chance; compare a checksum.
-        out: An array for the bytes of the new version; shares no memory with the others.
+            only by chance. Compare a checksum.
+        out: An array for the bytes of the new version. Shares no memory with the others.
         item_bytes: See :func:`encode_difference`.
         mantissa_bits: See :func:`encode_difference`.
 

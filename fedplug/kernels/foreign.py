@@ -63,7 +63,7 @@ def read_array(value: Any) -> NDArray[Any]:
             ``__array__``, or a number.
 
     Raises:
-        ArgumentError: ``value`` is none of these; the message names the value to pass instead.
+        ArgumentError: ``value`` is none of these. The message names the value to pass instead.
     """
     if isinstance(value, np.ma.MaskedArray):
         raise ArgumentError("a masked array has missing elements; pass array.filled(0), for example")

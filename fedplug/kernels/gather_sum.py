@@ -19,12 +19,12 @@ def gather_sum(
     """Computes ``(delta + residual)[indices]``, and no other sum.
 
     Args:
-        delta: The update; any shape, n elements, float32 or float64.
-        residual: n elements, the dtype of ``delta``; None for zeros.
-        indices: Flat indices in ``[0, n)``, in any order; int32 ``[k]``.
+        delta: The update. Any shape, n elements, float32 or float64.
+        residual: n elements, the dtype of ``delta``. None for zeros.
+        indices: Flat indices in ``[0, n)``, in any order. int32 ``[k]``.
 
     Returns:
-        The sums, ``[k]``, in the dtype of ``delta``; they need not be finite.
+        The sums, ``[k]``, in the dtype of ``delta``. They need not be finite.
 
     Raises:
         ArgumentError: An array cannot be used, the sizes differ, or an index is out of range.
@@ -45,10 +45,10 @@ def take_from_sum(
     for bit.
 
     Args:
-        delta: The update; any shape, n elements, float32 or float64. Not changed.
+        delta: The update. Any shape, n elements, float32 or float64. Not changed.
         residual: The residual of earlier rounds; n elements, the dtype of ``delta``. Updated in place unless
             ``residual_out`` is given. None means zeros, and needs ``residual_out``.
-        indices: Flat indices in ``[0, n)``, strictly ascending; int32 ``[k]``.
+        indices: Flat indices in ``[0, n)``, strictly ascending. int32 ``[k]``.
         residual_out: An array for the new residual; n elements, the dtype of ``delta``.
 
     Returns:
@@ -57,7 +57,7 @@ def take_from_sum(
     Raises:
         ArgumentError: An array cannot be used, two differ in size or share memory, or the indices are out of
             range or do not ascend.
-        NonFiniteError: A sum is NaN or infinite; ``count`` of the error has their number. ``residual`` is
+        NonFiniteError: A sum is NaN or infinite. ``count`` of the error has their number. ``residual`` is
             unchanged.
     """
     return _kernels.take_from_sum(delta, residual, indices, residual_out)

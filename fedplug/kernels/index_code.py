@@ -24,7 +24,7 @@ def encode_indices(indices: NDArray[np.int32], size: int, *, form: IndexForm = "
 
     Args:
         indices: ``[count]`` int32, strictly ascending, in ``[0, size)``.
-        size: Number of elements that the indices refer to; below 2**31.
+        size: Number of elements that the indices refer to. Below 2**31.
         form: ``"rice"`` writes gaps in the shortest Rice code, ``"gaps"`` in an adaptive code.
 
     Returns:
@@ -50,9 +50,9 @@ def decode_indices(
     Args:
         code: ``[bytes]`` uint8.
         count: Number of indices in the code.
-        size: Number of elements that the indices refer to; below 2**31.
+        size: Number of elements that the indices refer to. Below 2**31.
         form: The form of the code.
-        out: An array for the indices; ``[count]`` int32.
+        out: An array for the indices. ``[count]`` int32.
 
     Returns:
         ``out``, or a new array: ``[count]`` int32, strictly ascending, in ``[0, size)``. Encoding them gives

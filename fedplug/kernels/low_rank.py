@@ -19,7 +19,7 @@ def matrix_times(a: NDArray[Any], b: NDArray[Any], *, transposed: bool = False) 
 
     Args:
         a: ``[m, n]``, float32 or float64.
-        b: ``[n, r]``, or ``[m, r]`` with ``transposed``; the dtype of ``a``.
+        b: ``[n, r]``, or ``[m, r]`` with ``transposed``. The dtype of ``a``.
         transposed: Whether to multiply ``a'``.
 
     Returns:
@@ -35,12 +35,12 @@ def low_rank_matrix(p: NDArray[Any], q: NDArray[Any], *, out: NDArray[Any] | Non
     """Computes ``p q'``, one column of each after the other.
 
     Args:
-        p: ``[m, r]``, r at least 1; float32 or float64.
+        p: ``[m, r]``, r at least 1. float32 or float64.
         q: ``[n, r]``, the dtype of ``p``.
-        out: An array for the matrix; ``m n`` elements of the dtype of ``p``.
+        out: An array for the matrix. ``m n`` elements of the dtype of ``p``.
 
     Returns:
-        ``out``, or a new ``[m, n]``; an overflow becomes the largest number of the dtype.
+        ``out``, or a new ``[m, n]``. An overflow becomes the largest number of the dtype.
 
     Raises:
         ArgumentError: An array cannot be used, or the shapes do not fit.
@@ -57,7 +57,7 @@ def low_rank_residual(
         a: ``m n`` elements, float32 or float64.
         p: See `low_rank_matrix`.
         q: See `low_rank_matrix`.
-        out: An array for the difference; ``m n`` elements of the dtype of ``a``. It may be ``a``.
+        out: An array for the difference. ``m n`` elements of the dtype of ``a``. It may be ``a``.
 
     Returns:
         ``out``, or a new ``[m, n]``.

@@ -47,7 +47,7 @@ def random_uniform(count: int, first: int, second: int, dtype: DTypeLike = np.fl
         count: Number of draws, 0 or more.
         first: The first half of the seed, in ``[-2**63, 2**63)``.
         second: The second half of the seed, in ``[-2**63, 2**63)``.
-        dtype: float32, for multiples of 2**-23; or float64, for multiples of 2**-52.
+        dtype: float32, for multiples of 2**-23, or float64, for multiples of 2**-52.
 
     Returns:
         ``[count]`` of that dtype.
@@ -73,7 +73,7 @@ def draw_indices(seed: int, count: int, size: int) -> NDArray[np.int32]:
     Args:
         seed: The seed, in ``[-2**63, 2**63)``.
         count: Number of indices.
-        size: Number of elements that the indices refer to; below 2**31.
+        size: Number of elements that the indices refer to. Below 2**31.
 
     Returns:
         ``[count]`` int32, strictly ascending, in ``[0, size)``.

@@ -28,15 +28,15 @@ def scatter_decode_add(
     anything is written. The cost depends on the number of entries, not on the size of the accumulator.
 
     Args:
-        accumulator: The dense sum; any shape, n elements, a floating dtype. Updated in place.
+        accumulator: The dense sum. Any shape, n elements, a floating dtype. Updated in place.
         values: ``[entries]``, the dtype of ``accumulator``.
-        indices: Flat indices, strictly ascending within a payload; ``[entries]`` int32.
-        row_splits: ``[payloads + 1]`` int64, from 0 to ``entries``; None for one payload.
-        weights: ``[payloads]``, the dtype of ``accumulator``; None for weights of 1.
+        indices: Flat indices, strictly ascending within a payload. ``[entries]`` int32.
+        row_splits: ``[payloads + 1]`` int64, from 0 to ``entries``. None for one payload.
+        weights: ``[payloads]``, the dtype of ``accumulator``. None for weights of 1.
 
     Raises:
         ArgumentError: An array cannot be used, sizes do not fit, or an index is out of range or not above the
-            one before it; the message names the payload. The accumulator is unchanged.
+            one before it. The message names the payload. The accumulator is unchanged.
     """
     _kernels.scatter_decode_add(accumulator, values, indices, row_splits, weights)
 
@@ -57,12 +57,12 @@ def scatter_decode(
 
     Args:
         values: ``[entries]``, a floating dtype.
-        indices: Flat indices, strictly ascending within a payload; ``[entries]`` int32.
-        row_splits: ``[payloads + 1]`` int64, from 0 to ``entries``; None for one payload.
-        weights: ``[payloads]``, the dtype of ``values``; None for weights of 1.
-        size: Number of elements of the sum; below 2**31. It determines how much memory is allocated, so it
+        indices: Flat indices, strictly ascending within a payload. ``[entries]`` int32.
+        row_splits: ``[payloads + 1]`` int64, from 0 to ``entries``. None for one payload.
+        weights: ``[payloads]``, the dtype of ``values``. None for weights of 1.
+        size: Number of elements of the sum. Below 2**31. It determines how much memory is allocated, so it
             must come from a trusted source.
-        out: An array for the sum; ``size`` elements, the dtype of ``values``.
+        out: An array for the sum. ``size`` elements, the dtype of ``values``.
 
     Returns:
         ``out``, or a new ``[size]`` array.

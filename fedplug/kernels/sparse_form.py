@@ -25,8 +25,8 @@ def sparse_body(count: int, index_code: NDArray[np.uint8], values: NDArray[np.ui
 
     Args:
         count: Number of entries, below 2**31.
-        index_code: The code of their indices; ``[bytes]`` uint8.
-        values: The bytes of their values; ``[bytes]`` uint8.
+        index_code: The code of their indices. ``[bytes]`` uint8.
+        values: The bytes of their values. ``[bytes]`` uint8.
 
     Returns:
         ``[bytes]`` uint8.
@@ -47,7 +47,7 @@ def split_sparse_body(
         elements: Number of elements of the tensor.
 
     Returns:
-        ``(count, index_code, values)``; ``count`` is in ``[0, elements]``, the others are read-only parts of
+        ``(count, index_code, values)``. ``count`` is in ``[0, elements]``, the others are read-only parts of
         ``body``.
 
     Raises:
@@ -67,13 +67,13 @@ def read_entries(
 
     Args:
         body: ``[bytes]`` uint8.
-        elements: Number of elements of the tensor; below 2**31.
+        elements: Number of elements of the tensor. Below 2**31.
         dtype: The floating dtype of the values.
         form: The form of the index code.
 
     Returns:
         ``(values, indices)``, ``[count]`` each. Values are finite, and read-only if they are part of
-        ``body``; indices are int32, strictly ascending, in ``[0, elements)``.
+        ``body``. Indices are int32, strictly ascending, in ``[0, elements)``.
 
     Raises:
         ArgumentError: ``body``, ``dtype`` or ``form`` cannot be used.
@@ -97,8 +97,8 @@ def frame_entries(
 
     Args:
         indices: ``[count]`` int32, strictly ascending, in ``[0, elements)``.
-        elements: Number of elements of the tensor; below 2**31.
-        values: ``[count]`` of a floating dtype, sent uncompressed; or uint8, the bytes of their code.
+        elements: Number of elements of the tensor. Below 2**31.
+        values: ``[count]`` of a floating dtype, sent uncompressed, or uint8, the bytes of their code.
         header: See :func:`frame`.
         form: The form of the index code.
 

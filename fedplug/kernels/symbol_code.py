@@ -15,10 +15,10 @@ __all__ = ["decode_symbols", "encode_symbols", "frame_symbols", "pack_symbols", 
 
 
 def pack_symbols(symbols: NDArray[np.uint8], bits: int) -> NDArray[np.uint8]:
-    """Packs symbols of one byte each, the first in the lowest bits; unused bits are 0.
+    """Packs symbols of one byte each, the first in the lowest bits, unused bits are 0.
 
     Args:
-        symbols: The symbols, below ``2**bits``; any shape, n elements, uint8.
+        symbols: The symbols, below ``2**bits``. Any shape, n elements, uint8.
         bits: Bits per symbol, 1 to 8.
 
     Returns:
@@ -56,9 +56,9 @@ def encode_symbols(packed: NDArray[np.uint8], count: int, *, bits: int) -> NDArr
     docs/wire-format.md specifies the layout (Duda, arXiv:1311.2540; Giesen, arXiv:1402.3392).
 
     Args:
-        packed: The packed symbols, lowest bit first, as :func:`encode_values` packs levels; bits after the
+        packed: The packed symbols, lowest bit first, as :func:`encode_values` packs levels. Bits after the
             last symbol are 0. ``[ceil(count * bits / 8)]`` uint8.
-        count: Number of symbols; below 2**31.
+        count: Number of symbols. Below 2**31.
         bits: Bits per symbol, 1 to 8.
 
     Returns:
@@ -103,7 +103,7 @@ def decode_symbols(code: NDArray[np.uint8], count: int, *, bits: int) -> NDArray
         bits: Bits per symbol.
 
     Returns:
-        The packed symbols; ``[ceil(count * bits / 8)]`` uint8.
+        The packed symbols. ``[ceil(count * bits / 8)]`` uint8.
 
     Raises:
         ArgumentError: ``code`` cannot be used as an array, or ``count`` or ``bits`` is out of range.

@@ -1,4 +1,4 @@
-"""Selection of the largest entries of an update; the others stay in a residual."""
+"""Selection of the largest entries of an update. The others stay in a residual."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def topk_residual(
     out: tuple[NDArray[Any], NDArray[np.int32]] | None = None,
     residual_out: NDArray[Any] | None = None,
 ) -> tuple[NDArray[Any], NDArray[np.int32]]:
-    """Selects the k largest entries of ``a = delta + residual``; the others stay in ``residual``.
+    """Selects the k largest entries of ``a = delta + residual``. The others stay in ``residual``.
 
     Selects the ``min(k, n)`` entries with the largest ``|a|``; of equal magnitudes, those with the lower
     index. ``residual`` becomes ``a`` with the selected entries set to +0: scattering the values into it
@@ -43,7 +43,7 @@ def topk_residual(
     with memory", NeurIPS 2018).
 
     Args:
-        delta: The update; any shape, n elements, float32 or float64. Not changed.
+        delta: The update. Any shape, n elements, float32 or float64. Not changed.
         residual: The residual of earlier rounds; n elements, the dtype of ``delta``. Updated in place unless
             ``residual_out`` is given. None means zeros, and needs ``residual_out``.
         k: Number of entries to select; 0 or more. More than n means all.
@@ -61,7 +61,7 @@ def topk_residual(
 
     Raises:
         ArgumentError: An array cannot be used, two differ in size or share memory, or ``k`` is negative.
-        NonFiniteError: A sum is NaN or infinite, under ``"error"``; ``count`` of the error has their number.
+        NonFiniteError: A sum is NaN or infinite, under ``"error"``. ``count`` of the error has their number.
         MemoryError: No data is lost. A residual updated in place may hold the sums (as for k = 0), which
             contain the delta. With ``residual_out`` it is unchanged.
 
@@ -90,9 +90,9 @@ def grouped_topk_residual(
     The list is one update: under ``"error"``, a sum that is not finite leaves all residuals unchanged.
 
     Args:
-        deltas: One array or more; any shapes, float32 or float64.
+        deltas: One array or more. Any shapes, float32 or float64.
         residuals: An array for each delta, with its size and dtype. Updated in place unless ``residuals_out``
-            is given; then any of them may be None, for zeros.
+            is given. Then any of them may be None, for zeros.
         k: One number for each tensor, or one number for all tensors together. Of equal magnitudes, the latter
             selects those in the earlier tensor, then those with the lower index.
         on_nonfinite: See :func:`topk_residual`.
@@ -107,7 +107,7 @@ def grouped_topk_residual(
     Raises:
         ArgumentError: An array cannot be used, there is not one residual or one k for each tensor, or the
             tensors of a single k have 2**31 elements or more together.
-        NonFiniteError: A sum is NaN or infinite, under ``"error"``; the message names the first tensor.
+        NonFiniteError: A sum is NaN or infinite, under ``"error"``. The message names the first tensor.
     """
     shared = type(k) is int or np.ndim(k) == 0
     ks = [whole("k", k)] if shared else [whole("k", each) for each in cast("Sequence[int]", k)]
@@ -129,7 +129,7 @@ def count_nonfinite(delta: NDArray[Any], residual: NDArray[Any] | None) -> int:
 
     Args:
         delta: Any shape, n elements, float32 or float64.
-        residual: n elements, the dtype of ``delta``; None for zeros.
+        residual: n elements, the dtype of ``delta``. None for zeros.
 
     Returns:
         The number of such sums. The sum of two finite numbers may be infinite.

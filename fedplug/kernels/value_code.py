@@ -24,7 +24,7 @@ __all__ = [
 ]
 
 _MOST_BITS = 2**31 - 1
-"""The largest number that the core reads; it refuses more than 8 or 16 bits by the form."""
+"""The largest number that the core reads. It refuses more than 8 or 16 bits by the form."""
 
 ValueForm: TypeAlias = Literal["float16", "bfloat16", "qsgd", "nearest", "sign", "codebook", "bounded", "bfp"]
 
@@ -44,10 +44,10 @@ def encode_values(
     their sources.
 
     Args:
-        values: Finite values; any shape, n elements, a floating dtype.
+        values: Finite values. Any shape, n elements, a floating dtype.
         form: ``"float16"``, ``"bfloat16"``, ``"qsgd"``, ``"nearest"`` (the bytes of ``"qsgd"``, rounded to
             nearest), ``"sign"``, ``"codebook"``, ``"bounded"`` or ``"bfp"``.
-        bits: Bits per level: 2 to 8 for ``"qsgd"`` and ``"bfp"``, 1 to 8 for ``"codebook"``; unused
+        bits: Bits per level: 2 to 8 for ``"qsgd"`` and ``"bfp"``, 1 to 8 for ``"codebook"``, unused
             otherwise.
         block_size: Number of values that share a scale, a power of two up to 2**20; for ``"qsgd"``,
             ``"nearest"`` and ``"bfp"`` only.
@@ -57,11 +57,11 @@ def encode_values(
             rounding also depends on the values.
 
     Returns:
-        ``[bytes]`` uint8; their number follows from the size, the dtype and the other arguments.
+        ``[bytes]`` uint8. Their number follows from the size, the dtype and the other arguments.
 
     Raises:
         ArgumentError: ``values`` cannot be used as an array, or another argument is out of range.
-        NonFiniteError: A value is NaN or infinite; ``count`` of the error has their number.
+        NonFiniteError: A value is NaN or infinite. ``count`` of the error has their number.
     """
     return _kernels.encode_values(values, form, *_options(bits, block_size, relative), whole("seed", seed))
 
@@ -81,7 +81,7 @@ def encode_values_of_each(
 
     Args:
         values: The vectors, of one dtype.
-        form: The layout; see :func:`encode_values`, also for the four last arguments.
+        form: The layout. See :func:`encode_values`, also for the four last arguments.
         exact: The vectors before they were rounded to the dtype of ``values``; of float32 if
             that has 16 bits, else of the same dtype.
         errors: An array to write over with ``exact`` minus the decoded values, one vector after the other.
@@ -152,7 +152,7 @@ def decode_values(
         bits: The bits of the encoder.
         block_size: The block size of the encoder.
         relative: The error bound of the encoder.
-        out: An array for the values; ``[count]`` of that dtype.
+        out: An array for the values. ``[count]`` of that dtype.
 
     Returns:
         ``out``, or a new ``[count]`` array of finite values.

@@ -6,7 +6,7 @@ its reference of stock TensorFlow ops. A few ops also run on a `fedplug.ops.devi
 `fedplug.ops.dispatch` chooses between these.
 
 Ops do not change their arguments, except residuals that the caller donated (`fedplug.ops.donation`). A
-gradient through a kernel is refused with a LookupError; array functions have the gradients of TensorFlow.
+gradient through a kernel is refused with a LookupError. Array functions have the gradients of TensorFlow.
 Importing this package loads neither TensorFlow nor the op library (`load_library`).
 
 Many ops have an argument ``lowering``: "fused" for the compiled TensorFlow op, "reference" for its reference,

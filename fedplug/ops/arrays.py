@@ -123,7 +123,7 @@ def astype(x: Array, dtype: Any) -> Array:
 
 @also_on(tensors=lambda: _tensorflow.arrays.saturate_cast)
 def saturate_cast(x: Array, dtype: Any) -> Array:
-    """Converts to another floating dtype; values out of its range become its largest number."""
+    """Converts to another floating dtype. Values out of its range become its largest number."""
     x = np.asarray(x)  # it may be a NumPy scalar
     if x.dtype == np.dtype(dtype) and kernels.all_finite(x):
         return x  # a check is cheaper than a copy
@@ -191,7 +191,7 @@ def cond(condition: Array, if_true: Callable[[], Any], if_false: Callable[[], An
 
 @also_on(tensors=lambda: _tensorflow.arrays.nonzero)
 def nonzero(x: Array) -> Array:
-    """The indices of the nonzero elements of a vector, ascending; int32."""
+    """The indices of the nonzero elements of a vector, ascending. int32."""
     return np.flatnonzero(x).astype(np.int32)
 
 
@@ -217,7 +217,7 @@ def repeat(x: Array, times: int) -> Array:
 
 @also_on(tensors=lambda: _tensorflow.arrays.multiply)
 def multiply(x: Array, y: Array) -> Array:
-    """Multiplies elementwise; an overflow becomes infinite without a warning."""
+    """Multiplies elementwise. An overflow becomes infinite without a warning."""
     with np.errstate(over="ignore"):
         return np.asarray(np.multiply(*_alike(x, y)))  # NumPy returns a read-only scalar for rank 0
 
@@ -310,7 +310,7 @@ def any(x: Array) -> Array:
 
 @also_on(tensors=lambda: _tensorflow.arrays.max)
 def max(x: Array, axis: int | None = None) -> Array:
-    """The largest element, or the largest along an axis; minus infinity for an empty array."""
+    """The largest element, or the largest along an axis. Minus infinity for an empty array."""
     return np.max(x, axis, initial=-np.inf)
 
 
@@ -322,7 +322,7 @@ def cumulative_sum(x: Array) -> Array:
 
 @also_on(tensors=lambda: _tensorflow.arrays.argsort_descending)
 def argsort_descending(x: Array) -> Array:
-    """The indices that sort a vector from largest to smallest; equal elements keep their order."""
+    """The indices that sort a vector from largest to smallest. Equal elements keep their order."""
     return np.argsort(-x, kind="stable")
 
 

@@ -14,13 +14,13 @@ __all__ = ["block_count", "block_scales"]
 
 @also_on(tensors=lambda: _tensorflow.block_scaling.block_count)
 def block_count(count: Array | int, size: int) -> Array | int:
-    """The number of blocks of ``size`` that ``count`` values fill; the last one may be partial."""
+    """The number of blocks of ``size`` that ``count`` values fill. The last one may be partial."""
     return -(-whole("count", count) // whole("size", size, 1))
 
 
 @also_on(tensors=lambda: _tensorflow.block_scaling.block_scales)
 def block_scales(values: Array, size: int) -> Array:
-    """The scales of the blocks of ``values[n]``: the largest magnitude of each; ``[block_count(n)]``."""
+    """The scales of the blocks of ``values[n]``: the largest magnitude of each. ``[block_count(n)]``."""
     magnitudes, size = np.abs(values), whole("size", size, 1)
     filled = np.concatenate([magnitudes, np.zeros(-values.size % size, values.dtype)])
     return filled.reshape(-1, size).max(axis=1)

@@ -27,7 +27,7 @@ def require(condition: Array, message: str) -> AbstractContextManager[Any]:
     elements, and removes a check of ``tf.size(x) == n``. Use a slice or `tf.ensure_shape` instead.
 
     Raises:
-        PayloadError: The condition does not hold; the error has ``message``.
+        PayloadError: The condition does not hold. The error has ``message``.
     """
     if not condition:
         raise PayloadError(message)
@@ -36,7 +36,7 @@ def require(condition: Array, message: str) -> AbstractContextManager[Any]:
 
 @also_on(tensors=lambda: _tensorflow.checks.of_length)
 def of_length(data: Array, length: Array | int, what: str) -> Array:
-    """Returns the vector ``data`` if it has exactly ``length`` elements; ``what`` names it in the error.
+    """Returns the vector ``data`` if it has exactly ``length`` elements. ``what`` names it in the error.
 
     The last paragraph of `require` applies to the result.
     """

@@ -24,6 +24,6 @@ def crc32(data: Any, *, lowering: str | None = None) -> Array:
         lowering: See `fedplug.ops`.
 
     Returns:
-        The checksum; scalar, uint32.
+        The checksum. Scalar, uint32.
     """
     return np.uint32(kernels.crc32(whole_numbers("data", data, np.uint8)))

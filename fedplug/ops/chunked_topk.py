@@ -19,21 +19,21 @@ def chunked_topk_residual(
 ) -> ChunkedTopK:
     """Selects the ``k`` largest entries of every chunk of ``a = delta + decay * residual``.
 
-    A chunk is ``chunk`` consecutive elements of the flattened ``a``; the last one may be shorter. The op
+    A chunk is ``chunk`` consecutive elements of the flattened ``a``. The last one may be shorter. The op
     selects the k entries of largest magnitude from each chunk, or all if there are fewer; of equal
     magnitudes, those with the lower index. The new residual is ``a`` with the selected entries set to zero:
     scattering the values into it restores ``a`` bit for bit. The product and the sum are each rounded once.
-    The compiled op keeps denormal numbers; the reference flushes them to zero, as TensorFlow does.
+    The compiled op keeps denormal numbers. The reference flushes them to zero, as TensorFlow does.
 
     Source: Sarfi et al., "Communication Efficient LLM Pre-training with SparseLoCo", arXiv 2508.15706,
     algorithm 1.
 
     Args:
         delta: The update; any shape of ``n < 2^31`` elements; float32 or float64.
-        residual: The residual of earlier rounds; the shape and dtype of ``delta``.
-        k: Number of entries to select from each chunk, 0 or more; integer scalar.
+        residual: The residual of earlier rounds. The shape and dtype of ``delta``.
+        k: Number of entries to select from each chunk, 0 or more. Integer scalar.
         chunk: Number of elements of a chunk, 1 or more.
-        decay: The factor of the residual, 0 to 1; scalar of the dtype.
+        decay: The factor of the residual, 0 to 1. Scalar of the dtype.
         lowering: See `fedplug.ops`.
 
     Raises:

@@ -26,7 +26,7 @@ def frame(body: Any, header: bytes, *, lowering: str | None = None) -> Array:
         lowering: See `fedplug.ops`.
 
     Returns:
-        The container; uint8 vector.
+        The container. uint8 vector.
     """
     return np.frombuffer(kernels.frame(body, header), np.uint8)
 
@@ -41,7 +41,7 @@ def unframe(container: Any, header: bytes, *, lowering: str | None = None) -> Ar
         lowering: See `fedplug.ops`.
 
     Returns:
-        The body; uint8 vector.
+        The body. uint8 vector.
 
     Raises:
         PayloadError: The container is truncated, or its header, length or checksum is wrong.

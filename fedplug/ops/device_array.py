@@ -30,10 +30,10 @@ class Backend(Protocol):
     """
 
     def problem(self) -> str | None:
-        """Returns why no device can be used here, with the remedy; None if one can."""
+        """Returns why no device can be used here, with the remedy. None if one can."""
 
     def self_check(self) -> str:
-        """Compares a kernel with the CPU's; returns a line for `fedplug doctor`."""
+        """Compares a kernel with the CPU's. Returns a line for `fedplug doctor`."""
 
     def as_device_array(self, array: Any) -> DeviceArray:
         """Describes an array of any framework on the device, without a copy."""
@@ -60,7 +60,7 @@ class Backend(Protocol):
         block_size: int,
         seed: int,
     ) -> tuple[list[NDArray[np.uint8]], list[DeviceArray]]:
-        """Returns the codes of arrays, on the host, and their residuals; see `fedplug.ops.value_code`."""
+        """Returns the codes of arrays, on the host, and their residuals. See `fedplug.ops.value_code`."""
 
     def write(
         self, out: DeviceArray, values: NDArray[Any] | PackedValues, indices: NDArray[np.int32] | None
@@ -93,7 +93,7 @@ class Backend(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class DeviceArray:
-    """A C-contiguous array in the memory of a device; each backend has a subclass.
+    """A C-contiguous array in the memory of a device. Each backend has a subclass.
 
     Attributes:
         owner: The framework's array, which keeps the memory alive.
@@ -131,5 +131,5 @@ def is_on_device(x: Any) -> bool:
 
 
 def on_host(x: Any) -> Any:
-    """Copies a `DeviceArray` to a NumPy array; returns other arrays unchanged."""
+    """Copies a `DeviceArray` to a NumPy array. Returns other arrays unchanged."""
     return x.backend.on_host(x) if isinstance(x, DeviceArray) else x

@@ -21,7 +21,7 @@ _R = TypeVar("_R")
 _Function: TypeAlias = Callable[..., Any]
 
 _numpy_types: set[type] = set()
-"""Types of arguments that run on NumPy; lists and tuples are never among them."""
+"""Types of arguments that run on NumPy. Lists and tuples are never among them."""
 
 
 def also_on(*, tensors: Callable[[], _Function]) -> Callable[[Callable[_P, _R]], Callable[_P, _R]]:
@@ -62,7 +62,7 @@ def of_each(op: _Function, name: str) -> _Function:
     """Returns the form of an op for lists: one call if the first list has device arrays, else a loop.
 
     Args:
-        op: The op. Its positional arguments become lists; keyword arguments apply to each call.
+        op: The op. Its positional arguments become lists. Keyword arguments apply to each call.
         name: The name of the function for lists in a `Backend`.
     """
 
@@ -82,7 +82,7 @@ def _on_device(x: DeviceArray, name: str) -> _Function:
 
 
 def _first_other(values: Iterable[Any]) -> Any:
-    """Returns the first value that is not NumPy's, or None; the values in lists and tuples count."""
+    """Returns the first value that is not NumPy's, or None. The values in lists and tuples count."""
     for value in values:
         cls = type(value)
         if cls is list or cls is tuple:

@@ -19,7 +19,7 @@ import fedplug._kernels as _kernels
 __all__ = ["donate_residuals", "own", "place_for", "result_place", "spare_residuals", "take_result"]
 
 spare_residuals: contextvars.ContextVar[list[NDArray[Any]] | None] = contextvars.ContextVar("fedplug_spare")
-"""Arrays that ops on NumPy arrays take from the list for new residuals; None donates the old ones.
+"""Arrays that ops on NumPy arrays take from the list for new residuals. None donates the old ones.
 
 Writing elsewhere is twice as fast as overwriting: an op that overwrites must check every sum first."""
 
@@ -50,13 +50,13 @@ def donate_residuals(spare: list[NDArray[Any]] | None = None) -> AbstractContext
     """Makes a context in which ops on NumPy arrays overwrite the residuals they are given.
 
     Args:
-        spare: Arrays to write new residuals to instead; see `spare_residuals`.
+        spare: Arrays to write new residuals to instead. See `spare_residuals`.
     """
     return _Donation(spare)
 
 
 def take_result(count: int, dtype: np.dtype[Any]) -> NDArray[Any] | None:
-    """Takes the array for a result out of `result_place`; None if no array of this size fits."""
+    """Takes the array for a result out of `result_place`. None if no array of this size fits."""
     out = result_place.get()
     if out is None or out.size != count or out.dtype != dtype:
         return None

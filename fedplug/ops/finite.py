@@ -30,11 +30,11 @@ def finite_from_bytes(data: Array, count: Any, dtype: Any) -> Array:
 
     Args:
         data: uint8 vector.
-        count: Number of values; integer scalar.
+        count: Number of values. Integer scalar.
         dtype: The floating dtype of the values.
 
     Returns:
-        The finite values; ``[count]``.
+        The finite values. ``[count]``.
 
     Raises:
         PayloadError: The number of bytes is wrong, or a value is NaN or infinite.

@@ -53,7 +53,7 @@ def widened(x: Array) -> Array:
 
 
 def narrowed(x: Array, dtype: Any) -> Array:
-    """Rounds a vector to ``dtype``, ties to even; an overflow becomes the largest finite number.
+    """Rounds a vector to ``dtype``, ties to even. An overflow becomes the largest finite number.
 
     The rounding error ``x - widened(narrowed(x, dtype))`` is exact.
 

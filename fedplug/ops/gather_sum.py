@@ -23,12 +23,12 @@ def gather_sum(delta: Any, residual: Any, indices: Any, *, lowering: str | None 
 
     Args:
         delta: The update; any shape of ``n < 2^31`` elements; float32 or float64.
-        residual: An array of the shape and dtype of ``delta``; None for zeros.
-        indices: Flat indices in any order; int32 ``[k]``.
+        residual: An array of the shape and dtype of ``delta``. None for zeros.
+        indices: Flat indices in any order. int32 ``[k]``.
         lowering: See `fedplug.ops`.
 
     Returns:
-        The sums, which need not be finite; ``[k]``, the dtype of ``delta``.
+        The sums, which need not be finite. ``[k]``, the dtype of ``delta``.
 
     Raises:
         ArgumentError: The shapes differ, or an index is out of range.
@@ -41,12 +41,12 @@ def take_from_sum(delta: Any, residual: Any, indices: Any, *, lowering: str | No
     """Takes the entries of ``a = delta + residual`` at ``indices``.
 
     The new residual is ``a`` with these entries set to zero: scattering the values into it restores ``a`` bit
-    for bit. The compiled op keeps denormal numbers; the reference flushes them to zero, as TensorFlow does.
+    for bit. The compiled op keeps denormal numbers. The reference flushes them to zero, as TensorFlow does.
 
     Args:
         delta: The update; any shape of ``n < 2^31`` elements; float32 or float64.
-        residual: The residual of earlier rounds; the shape and dtype of ``delta``.
-        indices: Flat indices, strictly ascending; int32 ``[k]``.
+        residual: The residual of earlier rounds. The shape and dtype of ``delta``.
+        indices: Flat indices, strictly ascending. int32 ``[k]``.
         lowering: See `fedplug.ops`.
 
     Raises:

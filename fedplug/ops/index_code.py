@@ -21,16 +21,16 @@ def encode_indices(
 ) -> Array:
     """Encodes strictly ascending indices.
 
-    Source: Rice & Plaunt, IEEE Trans. Commun. 1971; Golomb, IEEE Trans. Inf. Theory 1966, for "rice".
+    Source: Rice & Plaunt, IEEE Trans. Commun. 1971. Golomb, IEEE Trans. Inf. Theory 1966, for "rice".
 
     Args:
-        indices: Strictly ascending indices in ``[0, size)``; int32 ``[c]``.
-        size: Number of elements that the indices refer to, below 2^31; integer scalar.
-        form: "rice" writes gaps in the shortest Rice code; "gaps" in an adaptive code, without a reference.
+        indices: Strictly ascending indices in ``[0, size)``. int32 ``[c]``.
+        size: Number of elements that the indices refer to, below 2^31. Integer scalar.
+        form: "rice" writes gaps in the shortest Rice code. "gaps" in an adaptive code, without a reference.
         lowering: See `fedplug.ops`.
 
     Returns:
-        The code; ``[bytes]``, uint8.
+        The code. ``[bytes]``, uint8.
 
     Raises:
         ArgumentError: The indices do not ascend, or are not in ``[0, size)``.
@@ -47,13 +47,13 @@ def decode_indices(
 
     Args:
         code: ``[bytes]``, uint8.
-        count: Number of indices in the code; integer scalar.
-        size: Number of elements that the indices refer to, below 2^31; integer scalar.
+        count: Number of indices in the code. Integer scalar.
+        size: Number of elements that the indices refer to, below 2^31. Integer scalar.
         form: The form of the code.
         lowering: See `fedplug.ops`.
 
     Returns:
-        The indices, strictly ascending, in ``[0, size)``; int32 ``[count]``.
+        The indices, strictly ascending, in ``[0, size)``. int32 ``[count]``.
 
     Raises:
         PayloadError: The bytes are not the code that `encode_indices` writes for ``count`` indices below

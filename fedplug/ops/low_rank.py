@@ -2,7 +2,7 @@
 
 Libraries for matrix multiplication order additions by threads and vector width. These ops multiply elements
 first, and add the products halves to halves (csrc/core/matrix_times.h). The references flush denormal
-numbers to zero, as TensorFlow does; the kernels keep them.
+numbers to zero, as TensorFlow does. The kernels keep them.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ def matrix_times(a: Array, b: Array, *, transposed: bool = False, lowering: str 
     """Computes ``a b``, or ``a' b``, for a few columns of ``b``.
 
     Args:
-        a: ``[m, n]``; float32 or float64.
+        a: ``[m, n]``. float32 or float64.
         b: ``[n, r]``, or ``[m, r]`` with ``transposed``, the dtype of ``a``. A graph needs a static r.
         transposed: Whether to multiply ``a'``.
         lowering: See `fedplug.ops`.
@@ -42,12 +42,12 @@ def low_rank_matrix(p: Array, q: Array, *, lowering: str | None = None) -> Array
     """Computes ``p q'``, one column of each after the other.
 
     Args:
-        p: ``[m, r]``; float32 or float64; r is at least 1. A graph needs a static r.
+        p: ``[m, r]``. float32 or float64; r is at least 1. A graph needs a static r.
         q: ``[n, r]``, the dtype of ``p``.
         lowering: See `fedplug.ops`.
 
     Returns:
-        ``[m, n]``; an overflow becomes the largest number of the dtype.
+        ``[m, n]``. An overflow becomes the largest number of the dtype.
 
     Raises:
         ArgumentError: The shapes do not fit.
@@ -62,13 +62,13 @@ def low_rank_residual(a: Array, p: Array, q: Array, *, lowering: str | None = No
     """Computes ``a - low_rank_matrix(p, q)`` over ``a``: the caller must not use ``a`` again.
 
     Args:
-        a: ``[m, n]``; float32 or float64.
+        a: ``[m, n]``. float32 or float64.
         p: ``[m, r]``, the dtype of ``a``; r is at least 1. A graph needs a static r.
         q: ``[n, r]``, the dtype of ``p``.
         lowering: See `fedplug.ops`.
 
     Returns:
-        The difference; ``[m, n]``.
+        The difference. ``[m, n]``.
 
     Raises:
         ArgumentError: The shapes do not fit.

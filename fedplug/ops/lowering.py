@@ -16,7 +16,7 @@ from fedplug.errors import OpLibraryError, StaleBuildError, UnknownNameError
 __all__ = ["available", "load_library", "op_library", "resolve_lowering", "use_lowering"]
 
 _LOWERINGS = ("auto", "fused", "reference")
-"""``"fused"``: the compiled op; ``"reference"``: stock ops; ``"auto"``: fused if the op library loads."""
+"""``"fused"``: the compiled op. ``"reference"``: stock ops. ``"auto"``: fused if the op library loads."""
 
 _preferred: contextvars.ContextVar[str] = contextvars.ContextVar("fedplug_lowering", default="auto")
 
@@ -87,7 +87,7 @@ def op_library(name: str) -> Any:
         name: The name of the library in ``fedplug plugins list``.
 
     Raises:
-        UnknownNameError: No plugin brings a library of that name; the message lists similar names.
+        UnknownNameError: No plugin brings a library of that name. The message lists similar names.
         PluginError: The library is missing, or was built for another TensorFlow than the installed one.
         OpLibraryError: The library was built for another TensorFlow than the running one, or is damaged.
     """

@@ -31,8 +31,8 @@ def pack(codes: Array, bits: Any) -> Array:
     """Packs numbers into a uint8 vector ``[packed_size(n, bits)]``.
 
     Args:
-        codes: Numbers below ``2^bits``; uint8 ``[n]``.
-        bits: Bits per number, 1 to 8; integer scalar.
+        codes: Numbers below ``2^bits``. uint8 ``[n]``.
+        bits: Bits per number, 1 to 8. Integer scalar.
 
     Raises:
         ArgumentError: A number has more bits, or ``bits`` is out of range.
@@ -46,8 +46,8 @@ def unpack(data: Array, count: Any, bits: Any, what: str) -> Array:
 
     Args:
         data: uint8 vector.
-        count: Number of packed numbers, below 2^31; integer scalar.
-        bits: Bits per number, 1 to 8; integer scalar.
+        count: Number of packed numbers, below 2^31. Integer scalar.
+        bits: Bits per number, 1 to 8. Integer scalar.
         what: The name of the bytes in an error.
 
     Raises:

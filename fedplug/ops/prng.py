@@ -22,11 +22,11 @@ _RANGE = -(2**31), 2**31 - 1
 
 @also_on(tensors=lambda: _tensorflow.prng.round_seed)
 def round_seed(seed: Any, round_num: Any) -> Array:
-    """Combines seed and round number as ``2^32 seed + round``; int64 scalar.
+    """Combines seed and round number as ``2^32 seed + round``. int64 scalar.
 
     Args:
-        seed: A whole number of 32 bits with its sign; integer scalar.
-        round_num: A whole number of 32 bits with its sign; integer scalar.
+        seed: A whole number of 32 bits with its sign. Integer scalar.
+        round_num: A whole number of 32 bits with its sign. Integer scalar.
 
     Raises:
         ArgumentError: A number has more bits: the seed would be that of another one.
@@ -39,7 +39,7 @@ def random_words(count: Any, first: Any, second: Any) -> Array:
     """Draws random words of 32 bits, which depend on the arguments alone.
 
     Args:
-        count: Number of words; integer scalar.
+        count: Number of words. Integer scalar.
         first: The first half of the seed, a scalar of at most 64 bits.
         second: The second half of the seed, a scalar of at most 64 bits.
 
@@ -54,7 +54,7 @@ def shared_uniform(count: Any, seed: Any) -> Array:
     """Draws uniform numbers in ``[0, 1)`` that are equal on all clients: they depend on the seed alone.
 
     Args:
-        count: Number of draws; integer scalar.
+        count: Number of draws. Integer scalar.
         seed: int64 scalar, see `round_seed`.
 
     Returns:

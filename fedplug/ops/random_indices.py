@@ -19,13 +19,13 @@ def draw_indices(seed: Any, count: Any, size: Any, *, lowering: str | None = Non
     Range i begins at ``floor(i * size / count)``. csrc/core/random_indices.h specifies which index is drawn.
 
     Args:
-        seed: The seed; int64 scalar.
-        count: Number of indices; integer scalar.
-        size: Number of elements that the indices refer to, below 2^31; integer scalar.
+        seed: The seed. int64 scalar.
+        count: Number of indices. Integer scalar.
+        size: Number of elements that the indices refer to, below 2^31. Integer scalar.
         lowering: See `fedplug.ops`.
 
     Returns:
-        The indices, strictly ascending, in ``[0, size)``; int32 ``[count]``.
+        The indices, strictly ascending, in ``[0, size)``. int32 ``[count]``.
 
     Raises:
         ArgumentError: ``0 <= count <= size < 2^31`` does not hold.

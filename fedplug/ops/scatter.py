@@ -39,18 +39,18 @@ def scatter_decode_add(
 
     Args:
         accumulator: The dense sum; any shape of ``n < 2^31`` elements; float32, float64, bfloat16 or float16.
-        values: The values of all payloads, one after the other; ``[e]``, the dtype of ``accumulator``.
-        indices: Their flat indices, strictly ascending within a payload; int32 ``[e]``.
-        row_splits: The bounds of the payloads; int64 ``[p + 1]``, ascending from 0 to ``e``. None means one
+        values: The values of all payloads, one after the other. ``[e]``, the dtype of ``accumulator``.
+        indices: Their flat indices, strictly ascending within a payload. int32 ``[e]``.
+        row_splits: The bounds of the payloads. int64 ``[p + 1]``, ascending from 0 to ``e``. None means one
             payload.
-        weights: The factors of the payloads; ``[p]``, the dtype of ``accumulator``. None means 1.
+        weights: The factors of the payloads. ``[p]``, the dtype of ``accumulator``. None means 1.
         lowering: See `fedplug.ops`.
 
     Returns:
         The new accumulator, of the same shape and dtype.
 
     Raises:
-        ArgumentError: Lengths differ, or a payload is invalid; the message names it.
+        ArgumentError: Lengths differ, or a payload is invalid. The message names it.
     """
     total = own(np.asarray(accumulator))
     kernels.scatter_decode_add(total, *_payloads(values, indices, row_splits, weights, total.dtype))
@@ -93,15 +93,15 @@ def scatter_decode(
     The compiled op writes each element once, which is faster than adding to zeros.
 
     Args:
-        size: Number of elements of the sum, below 2^31; integer scalar.
-        values: See `scatter_decode_add`; float32, float64, bfloat16 or float16.
+        size: Number of elements of the sum, below 2^31. Integer scalar.
+        values: See `scatter_decode_add`. float32, float64, bfloat16 or float16.
         indices: See `scatter_decode_add`.
         row_splits: See `scatter_decode_add`.
         weights: See `scatter_decode_add`.
         lowering: See `fedplug.ops`.
 
     Returns:
-        The sum; ``[size]``, the dtype of ``values``.
+        The sum. ``[size]``, the dtype of ``values``.
 
     Raises:
         ArgumentError: ``size`` is out of range, lengths differ, or a payload is invalid.

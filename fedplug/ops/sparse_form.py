@@ -18,13 +18,13 @@ def sparse_body(count: Any, index_code: Array, values: Array, *, lowering: str |
     """Joins the number of entries of a sparse payload, their index code and their values in one buffer.
 
     Args:
-        count: Number of entries, below 2^31; integer scalar.
+        count: Number of entries, below 2^31. Integer scalar.
         index_code: The code of their indices, uint8 vector.
         values: The bytes of their values, uint8 vector.
         lowering: See `fedplug.ops`.
 
     Returns:
-        The body; uint8 vector.
+        The body. uint8 vector.
 
     Raises:
         ArgumentError: ``count`` is out of range.
@@ -38,11 +38,11 @@ def split_sparse_body(body: Array, size: Any, *, lowering: str | None = None) ->
 
     Args:
         body: uint8 vector.
-        size: Number of elements of the tensor; integer scalar.
+        size: Number of elements of the tensor. Integer scalar.
         lowering: See `fedplug.ops`.
 
     Returns:
-        The number of entries in ``[0, size]``, an int or an int32 scalar; the index code; the bytes of the
+        The number of entries in ``[0, size]``, an int or an int32 scalar. The index code. The bytes of the
         values. On NumPy arrays the latter two are views of ``body``.
 
     Raises:

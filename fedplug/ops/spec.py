@@ -36,13 +36,13 @@ def dtype_for(executes_on: Collection[str], name: str) -> DType:
 
 @also_on(tensors=lambda: _tensorflow.spec.has_known_shape)
 def has_known_shape(spec: Any) -> bool:
-    """Whether all dimensions of a spec are known; always True for an `ArraySpec`."""
+    """Whether all dimensions of a spec are known. Always True for an `ArraySpec`."""
     del spec
     return True
 
 
 def num_elements(x: Any) -> int:
-    """The number of elements of an array or spec with a known shape; an int, also in graphs."""
+    """The number of elements of an array or spec with a known shape. An int, also in graphs."""
     return int(math.prod(x.shape))
 
 

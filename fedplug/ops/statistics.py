@@ -26,7 +26,7 @@ _RUN = 1024
 
 @also_on(tensors=lambda: _tensorflow.statistics.sum_of_squares)
 def sum_of_squares(x: Array) -> Array:
-    """The sum of the squared elements of an array of floats; float64 scalar.
+    """The sum of the squared elements of an array of floats. float64 scalar.
 
     Squares are computed in float32, or in float64 for float64. In float32, magnitudes above 1e19 have
     infinite squares, and those below 1e-23 have squares of 0.
@@ -44,7 +44,7 @@ def subset_bits(count: Any, size: Any) -> Array:
     """``log2 C(size, count)``: the bits that identify one of all subsets of ``count`` entries.
 
     No code needs fewer bits on average over all subsets. The result is at most ``size`` times the entropy
-    ``H(count / size)``; float64 scalar.
+    ``H(count / size)``. float64 scalar.
 
     Args:
         count: Integer scalar, 0 to ``size``.
@@ -66,7 +66,7 @@ def symbol_bits(packed: Array, count: Any, bits: int) -> Array:
     Args:
         packed: The symbols as `pack` writes them, uint8 vector.
         count: Number of symbols.
-        bits: Bits per symbol, 1 to 16; `fedplug.ops.wide_symbols` packs those of more than 8.
+        bits: Bits per symbol, 1 to 16. `fedplug.ops.wide_symbols` packs those of more than 8.
     """
     packed = whole_numbers("packed", packed, np.uint8)
     count, bits = whole("count", count, 0), whole("bits", bits, 1, 16)
@@ -77,7 +77,7 @@ def symbol_bits(packed: Array, count: Any, bits: int) -> Array:
 
 
 def _histogram(packed: Any, count: int, bits: int) -> Any:
-    """Counts how often each symbol occurs; eight symbols are ``bits`` bytes."""
+    """Counts how often each symbol occurs. Eight symbols are ``bits`` bytes."""
     groups = -(-count // 8)
     eights = np.zeros((groups, bits), np.uint8)
     eights.reshape(-1)[: packed.size] = packed

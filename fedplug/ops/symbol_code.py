@@ -19,18 +19,18 @@ __all__ = ["decode_symbols", "encode_symbols"]
 def encode_symbols(packed: Any, count: Any, *, bits: Any, lowering: str | None = None) -> Array:
     """Encodes symbols in about as many bits as their empirical entropy.
 
-    Sources: Duda, "Asymmetric numeral systems", 2013 (arXiv 1311.2540); Giesen, "Interleaved entropy coders",
+    Sources: Duda, "Asymmetric numeral systems", 2013 (arXiv 1311.2540). Giesen, "Interleaved entropy coders",
     2014 (arXiv 1402.3392).
 
     Args:
-        packed: The packed symbols, lowest bit first; bits after the last symbol are 0.
+        packed: The packed symbols, lowest bit first. Bits after the last symbol are 0.
             ``[ceil(count * bits / 8)]``, uint8.
-        count: Number of symbols, below 2^31; integer scalar.
-        bits: Bits per symbol, 1 to 8; integer scalar.
+        count: Number of symbols, below 2^31. Integer scalar.
+        bits: Bits per symbol, 1 to 8. Integer scalar.
         lowering: See `fedplug.ops`.
 
     Returns:
-        The code, at most one byte longer than ``packed``; ``[bytes]``, uint8.
+        The code, at most one byte longer than ``packed``. ``[bytes]``, uint8.
 
     Raises:
         ArgumentError: ``bits`` is out of range, or ``packed`` is not ``count`` symbols.
@@ -47,12 +47,12 @@ def decode_symbols(code: Any, count: Any, *, bits: Any, lowering: str | None = N
 
     Args:
         code: ``[bytes]``, uint8.
-        count: Number of symbols, below 2^31; integer scalar.
-        bits: Bits per symbol, 1 to 8; integer scalar.
+        count: Number of symbols, below 2^31. Integer scalar.
+        bits: Bits per symbol, 1 to 8. Integer scalar.
         lowering: See `fedplug.ops`.
 
     Returns:
-        The packed symbols; ``[ceil(count * bits / 8)]``, uint8.
+        The packed symbols. ``[ceil(count * bits / 8)]``, uint8.
 
     Raises:
         PayloadError: The bytes are not a code of ``count`` symbols.

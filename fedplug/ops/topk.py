@@ -37,9 +37,9 @@ def topk_residual(
     Args:
         delta: The update; any shape of ``n < 2^31`` elements; float32 or float64, see
             `widened`.
-        residual: The residual of earlier rounds; the shape and dtype of ``delta``.
-        k: Number of entries to select, 0 or more; integer scalar.
-        on_nonfinite: "error" refuses an update with a NaN or infinite sum; "drop" counts such sums as zero.
+        residual: The residual of earlier rounds. The shape and dtype of ``delta``.
+        k: Number of entries to select, 0 or more. Integer scalar.
+        on_nonfinite: "error" refuses an update with a NaN or infinite sum. "drop" counts such sums as zero.
         lowering: See `fedplug.ops`.
 
     Raises:
@@ -105,7 +105,7 @@ def grouped_topk_residual(
         deltas: The update: one tensor or more, any shapes of ``n < 2^31`` elements together, of one dtype out
             of float32 and float64.
         residuals: The residuals of earlier rounds, each with the shape and dtype of its delta.
-        k: Number of entries to select from all tensors together, 0 or more; integer scalar.
+        k: Number of entries to select from all tensors together, 0 or more. Integer scalar.
         on_nonfinite: See `topk_residual`.
         lowering: See `fedplug.ops`.
 

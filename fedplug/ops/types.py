@@ -47,7 +47,7 @@ class ArraySpec:
 
     Attributes:
         shape: All dimensions.
-        dtype: The dtype; accepts anything that NumPy accepts, and "bfloat16".
+        dtype: The dtype. Accepts anything that NumPy accepts, and "bfloat16".
         name: The name of a model's tensor, for rules that match names.
     """
 
@@ -127,7 +127,7 @@ class PackedValues(NamedTuple):
     """The values of a payload that a device decodes: the code of a quantizer, which the host has checked.
 
     Attributes:
-        code: The code; uint8 ``[bytes]``.
+        code: The code. uint8 ``[bytes]``.
         size: Number of values.
         dtype: The dtype of the values.
         form: The arguments of `fedplug.ops.decode_values`: ``form``, and ``bits`` and ``block_size`` if the

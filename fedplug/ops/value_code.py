@@ -33,15 +33,15 @@ def encode_values(
     """Quantizes and packs a vector.
 
     Args:
-        values: Finite values; ``[n]``, a floating dtype.
+        values: Finite values. ``[n]``, a floating dtype.
         form: The layout.
-        bits: Bits per level, integer scalar: 2 to 8 for "qsgd" and "bfp", 1 to 8 for "codebook"; unused
+        bits: Bits per level, integer scalar: 2 to 8 for "qsgd" and "bfp", 1 to 8 for "codebook", unused
             otherwise.
         block_size: Number of values that share a scale, a power of two up to 2^20; for "qsgd", "nearest" and
             "bfp" only.
         relative: The largest error of a value as a share of the range of all values, 2^-15 to 1/4, rounded to
             float32; for "bounded" only.
-        seed: The seed of stochastic rounding in "qsgd", see `dither`; int64 scalar.
+        seed: The seed of stochastic rounding in "qsgd", see `dither`. int64 scalar.
         lowering: See `fedplug.ops`.
 
     Returns:
@@ -63,13 +63,13 @@ def encode_on_device(
     block_size: int = 256,
     seed: int = 0,
 ) -> tuple[list[NDArray[np.uint8]], list[DeviceArray]]:
-    """Encodes device arrays as `encode_values` does, in one call that waits once; adds residuals if given.
+    """Encodes device arrays as `encode_values` does, in one call that waits once. Adds residuals if given.
 
     Args:
         xs: Arrays on one device; a floating dtype.
-        residuals: An array of the `wide_dtype` for each array, on the device or the host; None for none. A
+        residuals: An array of the `wide_dtype` for each array, on the device or the host. None for none. A
             sum is rounded to the dtype of its array.
-        form: The layout; any but "codebook" and "bounded".
+        form: The layout. Any but "codebook" and "bounded".
         bits: See `encode_values`.
         block_size: See `encode_values`.
         seed: See `encode_values`.
@@ -108,7 +108,7 @@ def decode_values(
 
     Args:
         code: uint8 vector.
-        count: Number of values, below 2^31; integer scalar.
+        count: Number of values, below 2^31. Integer scalar.
         form: The layout.
         dtype: The dtype of the encoded values.
         bits: The bits of `encode_values`.
@@ -117,7 +117,7 @@ def decode_values(
         lowering: See `fedplug.ops`.
 
     Returns:
-        The finite values; ``[count]``.
+        The finite values. ``[count]``.
 
     Raises:
         ArgumentError: An option is out of range.

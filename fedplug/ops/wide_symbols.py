@@ -44,7 +44,7 @@ def pack_wide(symbols: Array, bits: int) -> Array:
 
 @also_on(tensors=lambda: _tensorflow.wide_symbols.unpack_wide)
 def unpack_wide(packed: Array, count: Any, bits: int) -> Array:
-    """Unpacks the result of `pack_wide`; uint16 ``[count]``, int32 on tensors.
+    """Unpacks the result of `pack_wide`. uint16 ``[count]``, int32 on tensors.
 
     Raises:
         PayloadError: There is another number of bytes, or unused bits are set.
@@ -165,6 +165,6 @@ def _chosen(sample: NDArray[np.uint16], bits: int) -> tuple[int, int, NDArray[np
 
 
 def _cost(counts: NDArray[np.int64], total: int) -> int:
-    """The entropy of bytes times their number; whole numbers, so that sums have no order."""
+    """The entropy of bytes times their number. Whole numbers, so that sums have no order."""
     logarithms = np.rint(COST_UNIT * np.log2(np.maximum(counts, 1))).astype(np.int64)
     return total * round(COST_UNIT * float(np.log2(max(total, 1)))) - int((counts * logarithms).sum())

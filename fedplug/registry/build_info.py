@@ -25,7 +25,7 @@ def require_current(what: str, pattern: str, built_from: str | None) -> None:
     Args:
         what: The name of the build, for the error message.
         pattern: A glob of the sources that define its interface, from the root of the checkout.
-        built_from: The fingerprint in the build; None if it has none.
+        built_from: The fingerprint in the build. None if it has none.
 
     Raises:
         StaleBuildError: The build is from other sources.
@@ -38,7 +38,7 @@ def require_current(what: str, pattern: str, built_from: str | None) -> None:
 
 
 def not_loaded(error: ImportError) -> OpLibraryError:
-    """Returns the error for a compiled module that cannot be imported; uncaught, it prints as one line.
+    """Returns the error for a compiled module that cannot be imported. Uncaught, it prints as one line.
 
     Usually Python was started in a checkout, whose sources then hide the installed package.
     """

@@ -18,7 +18,7 @@ PLUGIN = "plugin"
 """The kind of an entry about a whole plugin, used if the affected component is unknown."""
 
 OBSERVER = "observer"
-"""The kind of an entry about an observer hook; several may have the same name."""
+"""The kind of an entry about an observer hook. Several may have the same name."""
 
 _SEE = "fedplug plugins list"
 
@@ -51,9 +51,9 @@ class Entry:
         version: The version of that distribution.
         builtin: Whether fedplug ships it.
         status: ``"ok"``, or why it cannot be used. The payloads of a ``"wire clash"`` cannot be read here.
-        reason: The problem; empty if there is none.
-        fix: The remedy; empty if there is none.
-        spec: The plugin's declaration; None if it could not be read.
+        reason: The problem. Empty if there is none.
+        fix: The remedy. Empty if there is none.
+        spec: The plugin's declaration. None if it could not be read.
     """
 
     kind: str
@@ -90,7 +90,7 @@ class Entry:
 
     @property
     def executes_on(self) -> tuple[str, ...]:
-        """The executions of an encoder, see `EncoderSpec`; empty for other components."""
+        """The executions of an encoder, see `EncoderSpec`. Empty for other components."""
         return self.spec.executes_on if isinstance(self.spec, EncoderSpec) else ()
 
     def to_json(self) -> dict[str, Any]:

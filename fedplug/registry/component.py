@@ -28,7 +28,7 @@ def plain(value: Any) -> Any:
 
 
 class Component(abc.ABC):
-    """An immutable value that is defined by its configuration; equal configurations make equal components."""
+    """An immutable value that is defined by its configuration. Equal configurations make equal components."""
 
     name: ClassVar[str]
     """The name of this component in the registry, for example ``"topk"``."""
@@ -59,7 +59,7 @@ class Component(abc.ABC):
 
 
 def _written(name: str, config: Mapping[str, Any]) -> str:
-    """Returns a component as in an expression; components among its arguments are expressions in quotes."""
+    """Returns a component as in an expression. Components among its arguments are expressions in quotes."""
     if name == "pipeline" and "stages" in config:
         return " | ".join(_written(stage["name"], stage["config"]) for stage in config["stages"])
     arguments = ", ".join(f"{key}={written_argument(value)}" for key, value in config.items())

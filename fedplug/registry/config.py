@@ -39,10 +39,10 @@ def as_component(value: Any, *, kind: str = "encoder", of: Any = Any, what: str 
     """Returns the component that an argument describes.
 
     Args:
-        value: An expression such as ``"topk(0.01)"``, or ``"rice"`` for a stage; or a configuration from
+        value: An expression such as ``"topk(0.01)"``, or ``"rice"`` for a stage, or a configuration from
             `component_config` or `to_config`. Other values are returned unchanged.
         kind: The kind of the component: ``"aggregator"``, ``"encoder"`` or ``"schedule"``.
-        of: The required class; any class by default.
+        of: The required class. Any class by default.
         what: The name of the argument for the error message, as in "the encoder of a rule".
 
     Raises:
@@ -80,7 +80,7 @@ def parse(text: str, kind: str = "encoder") -> list[Any]:
 
     Raises:
         ConfigError: The expression cannot be parsed, or a component rejects its arguments.
-        UnknownNameError: There is no such component or argument; the message lists the nearest names.
+        UnknownNameError: There is no such component or argument. The message lists the nearest names.
         PluginError: A component's plugin is broken.
     """
     stages = expression.parse(text)
@@ -154,7 +154,7 @@ def from_config(config: Mapping[str, Any]) -> Component:
 
 
 def make(kind: str, name: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
-    """Creates the component of that kind and name with these arguments; see `from_config` for errors."""
+    """Creates the component of that kind and name with these arguments. See `from_config` for errors."""
     if not isinstance(name, str):
         raise ConfigError(
             f"the name of a component is {name!r}; it must be text, one of `fedplug plugins list`"

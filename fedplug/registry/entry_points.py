@@ -37,7 +37,7 @@ GROUP = f"fedplug.v{API}"
 
 @dataclass(frozen=True, kw_only=True)
 class Source:
-    """The origin of a plugin; `load` imports it."""
+    """The origin of a plugin. `load` imports it."""
 
     name: str
     distribution: str
@@ -129,7 +129,7 @@ def install_command(
         extras: The extras that its entry point requires.
 
     Returns:
-        The command; None if no module was missing, or no requirement provides it.
+        The command. None if no module was missing, or no requirement provides it.
     """
     if isinstance(error, ImportError) and str(error.name).partition(".")[0] == "fedplug":
         versions = f"it was made for another version of fedplug than {own_version()}"
@@ -146,13 +146,13 @@ def install_command(
 
 
 def correct(error: BaseException) -> str | None:
-    """Returns advice on the line to correct; None for import errors, or if the line is unknown."""
+    """Returns advice on the line to correct. None for import errors, or if the line is unknown."""
     place = None if isinstance(error, ImportError) else place_of(error)
     return place and f"correct {place}, or tell its authors"
 
 
 def place_of(error: BaseException) -> str | None:
-    """Returns the file and line outside of fedplug that raised an error; None if there is none."""
+    """Returns the file and line outside of fedplug that raised an error. None if there is none."""
     if isinstance(error, SyntaxError) and error.filename:
         return f"{error.filename}:{error.lineno}"
     files = (f"{frame.f_code.co_filename}:{line}" for frame, line in traceback.walk_tb(error.__traceback__))

@@ -33,7 +33,7 @@ def parse(text: str) -> tuple[Stage, ...]:
     """Returns the stages of an expression, at least one, from left to right.
 
     Raises:
-        ConfigError: The text is not a valid expression; the message names the offending part.
+        ConfigError: The text is not a valid expression. The message names the offending part.
     """
     if not isinstance(text, str):
         raise ConfigError(f"a component expression is a string, not {type(text).__name__} {text!r}; {_FORM}")

@@ -27,7 +27,7 @@ def forked(action: Callable[[Say], int]) -> tuple[int, str, str]:
     """Runs a function in a forked process and waits for it.
 
     Returns:
-        The exit code, which is negative if a signal ended the process; the text that the function noted last;
+        The exit code, which is negative if a signal ended the process. The text that the function noted last,
         and "ends the process" with the signal or the exit code.
     """
     with mmap.mmap(-1, ROOM) as trying:
@@ -52,6 +52,6 @@ def write_text(memory: mmap.mmap, text: str) -> None:
 
 
 def read_text(memory: mmap.mmap) -> str:
-    """Reads the text that `write_text` wrote last; empty if there is none."""
+    """Reads the text that `write_text` wrote last. Empty if there is none."""
     length = int.from_bytes(memory[:4], "little")
     return memory[4 : 4 + length].decode(errors="replace")

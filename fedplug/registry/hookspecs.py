@@ -1,6 +1,6 @@
 """The hooks that a plugin may implement.
 
-A plugin is a module named by an entry point of the group ``fedplug.v1``; its functions are marked with
+A plugin is a module named by an entry point of the group ``fedplug.v1``. Its functions are marked with
 `hookimpl`. Every hook is optional. The module must be cheap to import: it is imported whenever a component
 is looked up.
 """
@@ -44,37 +44,37 @@ hookimpl = pluggy.HookimplMarker("fedplug")
 
 @hookspec
 def fedplug_encoders() -> list[EncoderSpec]:  # type: ignore[empty-body]
-    """Returns the plugin's encoders; each class implements `fedplug.encoders.base.Encoder`."""
+    """Returns the plugin's encoders. Each class implements `fedplug.encoders.base.Encoder`."""
 
 
 @hookspec
 def fedplug_aggregators() -> list[AggregatorSpec]:  # type: ignore[empty-body]
-    """Returns the plugin's aggregators; each class implements `fedplug.tff.aggregators.base.Aggregator`."""
+    """Returns the plugin's aggregators. Each class implements `fedplug.tff.aggregators.base.Aggregator`."""
 
 
 @hookspec
 def fedplug_stores() -> list[StoreSpec]:  # type: ignore[empty-body]
-    """Returns the plugin's client-state stores; each class implements `fedplug.stores.base.StateStore`."""
+    """Returns the plugin's client-state stores. Each class implements `fedplug.stores.base.StateStore`."""
 
 
 @hookspec
 def fedplug_schedules() -> list[ScheduleSpec]:  # type: ignore[empty-body]
-    """Returns the plugin's schedules; each class implements `fedplug.schedules.base.Schedule`."""
+    """Returns the plugin's schedules. Each class implements `fedplug.schedules.base.Schedule`."""
 
 
 @hookspec
 def fedplug_runtimes() -> list[RuntimeSpec]:  # type: ignore[empty-body]
-    """Returns this plugin's runtimes; each makes a `fedplug.tff.runtime.Runtime`."""
+    """Returns this plugin's runtimes. Each makes a `fedplug.tff.runtime.Runtime`."""
 
 
 @hookspec
 def fedplug_devices() -> list[DeviceSpec]:  # type: ignore[empty-body]
-    """Returns the plugin's backends for arrays on devices; each is a `fedplug.ops.device_array.Backend`."""
+    """Returns the plugin's backends for arrays on devices. Each is a `fedplug.ops.device_array.Backend`."""
 
 
 @hookspec
 def fedplug_op_libraries() -> list[OpLibrarySpec]:  # type: ignore[empty-body]
-    """Returns the compiled op libraries; `fedplug.ops.lowering.op_library` loads one on first use."""
+    """Returns the compiled op libraries. `fedplug.ops.lowering.op_library` loads one on first use."""
 
 
 @hookspec
@@ -82,7 +82,7 @@ def fedplug_process_built(process: Any) -> None:
     """Observes a process that was built from components. Errors of the hook are only logged.
 
     Args:
-        process: The `fedplug.tff.process.StatefulClientsProcess`; its ``signature`` describes it.
+        process: The `fedplug.tff.process.StatefulClientsProcess`. Its ``signature`` describes it.
     """
 
 
@@ -95,7 +95,7 @@ def fedplug_experiment_started(name: str, folder: Path, config: Mapping[str, Any
     Args:
         name: The name of the experiment.
         folder: The folder of its results.
-        config: The configuration with all defaults, as in its ``config.json``; read-only.
+        config: The configuration with all defaults, as in its ``config.json``, read-only.
     """
 
 
@@ -104,10 +104,10 @@ def fedplug_round_finished(process: Any, process_id: str, round_num: int, metric
     """Observes a round that was committed to the store. Errors of the hook are only logged.
 
     Args:
-        process: The process; see `fedplug_process_built`.
+        process: The process. See `fedplug_process_built`.
         process_id: The id of this training in the store.
         round_num: The number of the round, from 1.
-        metrics: The metrics of the round, as JSON values; read-only.
+        metrics: The metrics of the round, as JSON values, read-only.
     """
 
 
@@ -121,8 +121,8 @@ def fedplug_round_evaluated(
     resumes. Errors of the hook are only logged.
 
     Args:
-        process: The process; see `fedplug_process_built`.
+        process: The process. See `fedplug_process_built`.
         process_id: The id of this training in the store.
         round_num: The round whose model was evaluated; 0 is the initial model.
-        metrics: Numbers by name; read-only.
+        metrics: Numbers by name, read-only.
     """

@@ -1,6 +1,6 @@
 """Finds plugins and collects their declarations, each plugin isolated from the others.
 
-A broken plugin becomes a catalogue entry with the reason and the remedy; it never stops another plugin.
+A broken plugin becomes a catalogue entry with the reason and the remedy. It never stops another plugin.
 """
 
 from __future__ import annotations
@@ -105,7 +105,7 @@ def _absent(allowed: frozenset[str] | None, plugins: list[Source]) -> Iterator[E
 
 
 def _obstacles(source: Source, allowed: frozenset[str] | None) -> list[Entry]:
-    """Returns why a plugin must not be imported; empty if it may be."""
+    """Returns why a plugin must not be imported. Empty if it may be."""
     if source.builtin:
         return []
     if source.api != API:
@@ -119,7 +119,7 @@ def _obstacles(source: Source, allowed: frozenset[str] | None) -> list[Entry]:
 
 
 def _asked(manager: pluggy.PluginManager, source: Source, observers: list[Observer]) -> list[Entry]:
-    """Returns the entries of a plugin and adds its observers; unusable if a requirement does not hold."""
+    """Returns the entries of a plugin and adds its observers. Unusable if a requirement does not hold."""
     unmet = None if source.builtin else unsatisfied(source.distribution)
     if unmet is None:
         return list(_ask(manager, source, observers))

@@ -31,7 +31,7 @@ _TENSORFLOW_DISTRIBUTIONS = ("tensorflow", "tensorflow-cpu")
 
 
 def folders_of(package: str) -> list[str]:
-    """Returns the folders of a package without importing it; an editable install may have several.
+    """Returns the folders of a package without importing it. An editable install may have several.
 
     Raises:
         OpLibraryError: There is no such package.
@@ -81,7 +81,7 @@ def require_built_for(path: Path, tensorflow: str) -> None:
 
 
 def built_from(path: Path) -> str | None:
-    """Returns the fingerprint of a library's sources (see `build_info`); None if unknown."""
+    """Returns the fingerprint of a library's sources (see `build_info`). None if unknown."""
     try:
         return str(_read(path.with_name(BUILD_RECORD))["built_from"])
     except (OSError, ValueError, KeyError, TypeError):
@@ -93,7 +93,7 @@ def _read(record: Path) -> Any:
 
 
 def installed_tensorflow() -> str | None:
-    """Returns the version of the installed TensorFlow from its metadata; None if there is none."""
+    """Returns the version of the installed TensorFlow from its metadata. None if there is none."""
     for distribution in _TENSORFLOW_DISTRIBUTIONS:
         try:
             return importlib.metadata.version(distribution)

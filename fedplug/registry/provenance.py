@@ -35,7 +35,7 @@ def distributions(parts: Iterable[Mapping[str, str]]) -> list[str]:
 
 
 def install_hint(parts: Iterable[Mapping[str, str]]) -> str:
-    """Returns how to install the missing distributions of these components; empty if none is missing."""
+    """Returns how to install the missing distributions of these components. Empty if none is missing."""
     versions = {part["distribution"]: part["version"] for part in parts}
     return "; ".join(
         f"it was made with {name} {versions[name]}, which is not installed: "

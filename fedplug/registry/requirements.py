@@ -50,7 +50,7 @@ def _admits(specifiers: str, version: str) -> bool:
 
 
 def _tags_of_another_python(found: importlib.metadata.Distribution) -> str:
-    """Returns the tags of a wheel for other Pythons, such as "cp310-cp310"; empty if this Python is one."""
+    """Returns the tags of a wheel for other Pythons, such as "cp310-cp310". Empty if this Python is one."""
     from packaging.tags import sys_tags
 
     lines = (found.read_text("WHEEL") or "").splitlines()

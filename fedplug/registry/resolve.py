@@ -42,8 +42,8 @@ def find(kind: str, name: str) -> Entry:
 
     Raises:
         MissingDependencyError: An extra of fedplug provides the component, and is not installed.
-        UnknownNameError: There is no such kind or component; the message lists the nearest names.
-        PluginError: The component is declared, but its plugin is broken; the message has the remedy.
+        UnknownNameError: There is no such kind or component. The message lists the nearest names.
+        PluginError: The component is declared, but its plugin is broken. The message has the remedy.
     """
     if kind not in KINDS:
         raise UnknownNameError("kind of component", kind, KINDS)
@@ -51,7 +51,7 @@ def find(kind: str, name: str) -> Entry:
 
 
 def resolve(kind: str, name: str) -> type[Any]:
-    """Returns the class of a component, a runtime's function or a device's backend; see `find` for errors.
+    """Returns the class of a component, a runtime's function or a device's backend. See `find` for errors.
 
     Raises:
         MissingDependencyError: The component needs an optional package, such as TensorFlow.
@@ -79,7 +79,7 @@ def _remedy(entry: Entry, error: BaseException | None) -> str:
 
 
 def notify(hook: str, **facts: Any) -> None:
-    """Calls every observer of a hook; errors are logged and stop neither other observers nor the caller.
+    """Calls every observer of a hook. Errors are logged and stop neither other observers nor the caller.
 
     Args:
         hook: A hook in `OBSERVED`.

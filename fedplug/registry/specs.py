@@ -38,7 +38,7 @@ _TARGET = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_][\w.]*")
 _FILE = re.compile(r"[A-Za-z_][\w.]*:[\w][\w.-]*")
 
 FLOATS = ("float16", "bfloat16", "float32", "float64")
-"""The dtypes of tensors that may be encoded; tensors of other dtypes are sent uncompressed."""
+"""The dtypes of tensors that may be encoded. Tensors of other dtypes are sent uncompressed."""
 
 EXECUTIONS = ("numpy", "tensorflow")
 """The array types that an encoder written against `fedplug.ops` accepts: NumPy arrays, TensorFlow tensors."""
@@ -49,7 +49,7 @@ EXECUTIONS_AND_CUDA = (*EXECUTIONS, "cuda")
 
 @dataclass(frozen=True, kw_only=True)
 class Capabilities:
-    """The promises of an encoder or an aggregator; process builders and the conformance suite check them.
+    """The promises of an encoder or an aggregator. Process builders and the conformance suite check them.
 
     For an aggregator, ``decode(encode(x))`` stands for the update of a round and ``x`` for the weighted mean
     of the clients' updates. It never needs client state, and lossless, sends_every_entry and
@@ -81,11 +81,11 @@ class Capabilities:
             fewer than 2^31 elements together.
         fixed_size: The payload's size depends on the tensor's shape and dtype and on the configuration only.
         decode_copies: Maximum number of arrays of the tensor's size, in the dtype of its arithmetic, that
-            `from_wire` and `decode` hold beside their result; receivers count them against ``max_bytes``. For
+            `from_wire` and `decode` hold beside their result. Receivers count them against ``max_bytes``. For
             a stage: of the values that were sent, or of their indices in int64.
         dtypes: The dtypes of the tensors that it accepts.
-        executes_on: The array types that it accepts: "numpy" for arrays, computed at once; "tensorflow" for
-            tensors, whose graphs run later; "cuda" for `fedplug.ops.device_array.DeviceArray`. Code
+        executes_on: The array types that it accepts: "numpy" for arrays, computed at once. "tensorflow" for
+            tensors, whose graphs run later. "cuda" for `fedplug.ops.device_array.DeviceArray`. Code
             written against `fedplug.ops` accepts the first two. The default is for code in TensorFlow.
         needs_op_library: Whether it requires compiled ops in TensorFlow, because these have no references of
             stock ops. Only runtimes that run custom ops can then run it.
@@ -135,7 +135,7 @@ class Spec:
     Attributes:
         name: The name that users write, for example ``"topk"``. It is an identifier, because expressions
             use it (``"topk(0.01) | rice"``); for a store it is the scheme of a URL.
-        target: The location, as ``"package.module:Class"``; imported on first use only.
+        target: The location, as ``"package.module:Class"``, imported on first use only.
         summary: One line for ``fedplug plugins list``.
     """
 
@@ -185,7 +185,7 @@ class ComponentSpec(Spec):
         """Imports and returns the class.
 
         Raises:
-            PluginError: The module or class cannot be imported, or is not a class; the cause is chained.
+            PluginError: The module or class cannot be imported, or is not a class. The cause is chained.
         """
         module_name, _, attribute = self.target.partition(":")
         what = f"{self.name!r} names {self.target!r}"
@@ -249,7 +249,7 @@ class AggregatorSpec(ComponentSpec):
 
 @dataclass(frozen=True, kw_only=True)
 class StoreSpec(ComponentSpec):
-    """A client-state store (see `fedplug.stores.base.StateStore`); ``name`` is the scheme of its URL."""
+    """A client-state store (see `fedplug.stores.base.StateStore`). ``name`` is the scheme of its URL."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -293,7 +293,7 @@ class OpLibrarySpec(Spec):
 
 @dataclass(frozen=True, kw_only=True)
 class ObserverSpec(Spec):
-    """An observing hook; the loader creates this from the function."""
+    """An observing hook. The loader creates this from the function."""
 
 
 def _check_executions(what: str, executes_on: Any) -> None:

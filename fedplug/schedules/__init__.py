@@ -27,12 +27,12 @@ def as_schedule(value: Any) -> Schedule:
     """Returns the schedule that an argument describes.
 
     Args:
-        value: A schedule; a number, which is constant; an expression such as ``"linear(0.1, 0.01, 20)"``; or
+        value: A schedule; a number, which is constant. An expression such as ``"linear(0.1, 0.01, 20)"``, or
             a configuration from `schedule_config`.
 
     Raises:
         ConfigError: ``value`` is none of these, or the schedule rejects its arguments.
-        UnknownNameError: No schedule of that name is installed; the message lists the nearest names.
+        UnknownNameError: No schedule of that name is installed. The message lists the nearest names.
     """
     if isinstance(value, int | float):
         return Constant(value)

@@ -47,7 +47,7 @@ class Schedule(Component):
         """Computes `at` in a graph.
 
         Args:
-            round_num: int32 scalar; negative values count as 0.
+            round_num: int32 scalar. Negative values count as 0.
 
         Returns:
             float32 scalar: the value rounded to the nearest float32.

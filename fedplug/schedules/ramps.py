@@ -65,7 +65,7 @@ class Exponential(_Ramp):
     name: ClassVar[str] = "exponential"
 
     def __init__(self, start: float, end: float, rounds: int) -> None:
-        """Initializes the schedule like `Linear`; both values must be above 0."""
+        """Initializes the schedule like `Linear`. Both values must be above 0."""
         super().__init__(start, end, rounds)
         if start <= 0 or end <= 0:
             raise ConfigError(f"exponential start and end are {start!r} and {end!r}; both must be above 0")

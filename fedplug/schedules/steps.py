@@ -52,7 +52,7 @@ class Step(Schedule):
 
         Args:
             values: The values, in order; at least one.
-            rounds: The round at which each value after the first begins; ascending, from 1.
+            rounds: The round at which each value after the first begins. Ascending, from 1.
 
         Raises:
             ConfigError: An argument is not a list of such numbers, or the lengths do not match.

@@ -31,7 +31,7 @@ class Directions(NamedTuple):
 
 
 class Matrix(NamedTuple):
-    """The form of a matrix of a model; its sides are called short and long.
+    """The form of a matrix of a model. Its sides are called short and long.
 
     Attributes:
         rows: The number of rows.
@@ -62,8 +62,8 @@ class Matrix(NamedTuple):
         """Returns the directions of a round.
 
         Args:
-            sums: The sums, with noise, so that zeros give random directions; float32 ``[memory]``.
-            mix: The factors of the columns of X in p; float32 ``[rank, 1]``.
+            sums: The sums, with noise, so that zeros give random directions. float32 ``[memory]``.
+            mix: The factors of the columns of X in p. float32 ``[rank, 1]``.
         """
         of_x, long = self.counts
         x = ops.reshape(sums[:of_x], [-1, self.rank])
@@ -82,9 +82,9 @@ class Matrix(NamedTuple):
         Rounding is to the nearest integer: the residual keeps the error, so it need not be unbiased.
 
         Args:
-            a: The matrix, float32 ``[rows, columns]``; it may be overwritten.
+            a: The matrix, float32 ``[rows, columns]``. It may be overwritten.
             given: The directions of the round.
-            steps: The steps of X and of y; float32 ``[2]``.
+            steps: The steps of X and of y. float32 ``[2]``.
             encoder: The encoder, which rounds.
         """
         wide, nearest = self.rows <= self.columns, np.float32(0.5)

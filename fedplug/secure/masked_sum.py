@@ -145,8 +145,8 @@ class MaskedSum:
         Args:
             update: The update, in the form of the model.
             client: The client's state, from `init_client` or from its last call.
-            message: The message of the round; untrusted.
-            weight: The weight, for instance the number of examples; above 0. It counts in steps of
+            message: The message of the round, untrusted.
+            weight: The weight, for instance the number of examples. Above 0. It counts in steps of
                 ``max_weight / L``, at least one of them and at most ``max_weight``; without ``max_weight``
                 all clients count the same.
 
@@ -177,10 +177,10 @@ class MaskedSum:
         return np.zeros(self.length, np.int64)
 
     def decode(self, total: Any, server: Arrays) -> tuple[MaskedMean, dict[str, NDArray[Any]]]:
-        """Reads the sum of a round's vectors; returns its content, and the server's next state.
+        """Reads the sum of a round's vectors. Returns its content, and the server's next state.
 
         Args:
-            total: The sum of the vectors, modulo 2^bits or not; integers ``[length]``.
+            total: The sum of the vectors, modulo 2^bits or not. Integers ``[length]``.
             server: The state whose `message` the clients had.
 
         Raises:

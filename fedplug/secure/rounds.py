@@ -29,11 +29,11 @@ class Summed(NamedTuple):
     """The contents of the sum of a round.
 
     Attributes:
-        update: The weighted mean of the updates at the support, zeros elsewhere; float32 ``[n]``.
-        weight: The sum of the weights, as far as they counted; float32 scalar.
-        clients: The number of clients with an update in the sum; int32 scalar.
-        clipped: The number of values that were as large as possible; int32 scalar.
-        refused: The number of clients whose update was not finite; int32 scalar.
+        update: The weighted mean of the updates at the support, zeros elsewhere. float32 ``[n]``.
+        weight: The sum of the weights, as far as they counted. float32 scalar.
+        clients: The number of clients with an update in the sum. int32 scalar.
+        clipped: The number of values that were as large as possible. int32 scalar.
+        refused: The number of clients whose update was not finite. int32 scalar.
     """
 
     update: Array
@@ -54,7 +54,7 @@ class Rounds:
     sum.
 
     The server's state is ``<round_num=int32,largest=float32>``, which is also its message. With matrices it
-    is ``<round_num=int32,largest=float32[groups],sums=int32[memory]>``; the directions come from the sums.
+    is ``<round_num=int32,largest=float32[groups],sums=int32[memory]>``. The directions come from the sums.
     """
 
     def __init__(self, encoder: SharedK, shapes: Sequence[tuple[int, ...]]) -> None:
@@ -91,8 +91,8 @@ class Rounds:
         """Returns a client's vector, int32 ``[length]``, and its next residual.
 
         Args:
-            update: The update; finite float32 ``[n]``.
-            residual: The residual of this client; float32 ``[n]``.
+            update: The update. Finite float32 ``[n]``.
+            residual: The residual of this client. float32 ``[n]``.
             weight: The weight; a positive float32 scalar.
             message: The server's state.
         """
@@ -115,10 +115,10 @@ class Rounds:
         return ops.concat([*map(encoder.residues, integers), extra]), _join(residuals)
 
     def decode(self, total: Array, server: Mapping[str, Array]) -> tuple[Summed, dict[str, Array]]:
-        """Reads the sum of a round; returns its content, and the server's next state.
+        """Reads the sum of a round. Returns its content, and the server's next state.
 
         Args:
-            total: The sum of the clients' vectors, modulo 2^bits or not; int32 ``[length]``.
+            total: The sum of the clients' vectors, modulo 2^bits or not. int32 ``[length]``.
             server: The server's state.
 
         Raises:
@@ -150,10 +150,10 @@ class Rounds:
         return summed, self._next_server(integers, clipped, clients, server)
 
     def no_update(self, refused: Array) -> Array:
-        """Returns the vector of a client without a usable update; int32 ``[length]``.
+        """Returns the vector of a client without a usable update. int32 ``[length]``.
 
         Args:
-            refused: 1 if the update is not finite, else 0; int32 scalar.
+            refused: 1 if the update is not finite, else 0. int32 scalar.
         """
         return ops.concat(
             [ops.repeat(ops.reshape(0 * refused, [1]), self.length - 1), ops.reshape(refused, [1])]

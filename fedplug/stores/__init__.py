@@ -1,4 +1,4 @@
-"""Client-state stores. `base` defines the contract; the other modules implement the built-in stores."""
+"""Client-state stores. `base` defines the contract. The other modules implement the built-in stores."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ if not TYPE_CHECKING:  # a type checker would take this for "any name exists"
 
 
 def open_store(url: str) -> StateStore:
-    """Opens the store at a URL; the scheme selects the store by its name in the registry.
+    """Opens the store at a URL. The scheme selects the store by its name in the registry.
 
     >>> with open_store("memory://") as store:
     ...     process = store.open_process("digits", {"encoder": "topk(0.01)"})
@@ -40,14 +40,14 @@ def open_store(url: str) -> StateStore:
     Raises:
         ConfigError: The argument is not a URL, or does not have the form that this store requires.
         MissingDependencyError: An extra of fedplug provides the store, and is not installed.
-        UnknownNameError: No store of that name is installed; the message lists the nearest names.
+        UnknownNameError: No store of that name is installed. The message lists the nearest names.
         StoreError: The store cannot be opened.
     """
     return _named_by(url).from_url(url)
 
 
 def look_into(url: str) -> StateStore:
-    """Opens the store at a URL for reading only; see `StateStore.look_into`.
+    """Opens the store at a URL for reading only. See `StateStore.look_into`.
 
     Raises:
         ConfigError: See `open_store`.

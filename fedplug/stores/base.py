@@ -25,7 +25,7 @@ class StateStore(abc.ABC):
     """Keeps the state of clients and server between the rounds of any number of training processes.
 
     A store has at most one user at a time, which is one process with any number of threads. Each call takes
-    effect as a whole, before or after the calls of other threads; `fedplug.stores.turns` has a lock for that.
+    effect as a whole, before or after the calls of other threads. `fedplug.stores.turns` has a lock for that.
     Opening a store that is already open, in this process or another, raises `StoreError`. A store that lives
     in one object, such as ``memory://``, cannot be opened twice.
 
@@ -72,14 +72,14 @@ class StateStore(abc.ABC):
         """Returns the state of one training process, which is empty for a new process.
 
         Args:
-            process_id: The id of the process; any text.
+            process_id: The id of the process. Any text.
             signature: A JSON object that identifies the meaning of the state: the model's structure and the
                 encoder's configuration. The first call records it, and later calls compare it. None accepts
                 any recorded signature, for readers that do not train.
 
         Raises:
             StoreError: ``signature`` is None and there is no such process.
-            StoreMismatchError: The process has another signature; the message lists the first differences.
+            StoreMismatchError: The process has another signature. The message lists the first differences.
         """
 
     @abc.abstractmethod
@@ -88,7 +88,7 @@ class StateStore(abc.ABC):
 
     @abc.abstractmethod
     def close(self) -> None:
-        """Releases files and locks; closing twice is allowed. Committed rounds are safe without `close`."""
+        """Releases files and locks. Closing twice is allowed. Committed rounds are safe without `close`."""
 
     def __enter__(self) -> Self:
         return self
@@ -104,7 +104,7 @@ class ProcessState(abc.ABC):
 
     A state maps tensor names to arrays. Any name and any shape is allowed, including scalars and empty
     arrays. The dtypes are the bool, integer, float, complex64, bfloat16 and float8 types of safetensors.
-    A client id is any text that UTF-8 can encode; it is never part of a file name.
+    A client id is any text that UTF-8 can encode. It is never part of a file name.
 
     The store copies arrays it is given, unless they are read-only. It returns arrays that the caller owns,
     except from `view_clients`. Writing to either kind of array never changes the store.
@@ -113,17 +113,17 @@ class ProcessState(abc.ABC):
     @property
     @abc.abstractmethod
     def signature(self) -> Any:
-        """The JSON object that identifies the meaning of the state; see `StateStore.open_process`."""
+        """The JSON object that identifies the meaning of the state. See `StateStore.open_process`."""
 
     @property
     @abc.abstractmethod
     def last_round(self) -> int | None:
-        """The last committed round; None before the first commit."""
+        """The last committed round. None before the first commit."""
 
     @property
     @abc.abstractmethod
     def metadata(self) -> Any:
-        """The JSON value committed with the last round; None before the first commit."""
+        """The JSON value committed with the last round. None before the first commit."""
 
     @abc.abstractmethod
     def client_ids(self) -> list[str]:
@@ -150,10 +150,10 @@ class ProcessState(abc.ABC):
 
     @abc.abstractmethod
     def read_server(self) -> dict[str, np.ndarray[Any, Any]] | None:
-        """Returns the server state of the last round; None before the first commit.
+        """Returns the server state of the last round. None before the first commit.
 
         Raises:
-            CorruptStoreError: The state is damaged; see `read_clients`.
+            CorruptStoreError: The state is damaged. See `read_clients`.
         """
 
     @abc.abstractmethod
@@ -168,8 +168,8 @@ class ProcessState(abc.ABC):
         """Commits a round atomically: all of it, or nothing if this raises.
 
         If the machine stops before this returns, the store has all of the round or none of it. After this
-        returns, a store on disk has written the round durably. Each client's state is replaced as a whole;
-        clients that are not named keep their state.
+        returns, a store on disk has written the round durably. Each client's state is replaced as a whole.
+        Clients that are not named keep their state.
 
         Args:
             round_num: The next round: ``last_round + 1``, or any number before the first commit.
@@ -188,7 +188,7 @@ class ProcessState(abc.ABC):
         By default a store keeps only the last round.
 
         Raises:
-            StoreError: The round is not kept; the message lists the kept rounds.
+            StoreError: The round is not kept. The message lists the kept rounds.
         """
         raise StoreError(f"round {round_num} is not kept: this store keeps only the last round")
 

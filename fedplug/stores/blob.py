@@ -39,7 +39,7 @@ _DTYPES: dict[str, np.dtype[Any]] = {
 _STORABLE = {dtype: dtype for dtype in _DTYPES.values()}
 """Maps each dtype to itself: NumPy may compare ``"<f4"`` and ``"f4"`` as equal but distinct objects."""
 
-# safetensors reserves the name "__metadata__"; the prefix frees every name for tensors.
+# safetensors reserves the name "__metadata__". The prefix frees every name for tensors.
 _PREFIX = "/"
 
 
@@ -47,14 +47,14 @@ def encode(tensors: Tensors, owner: str) -> bytes:
     """Encodes ``tensors`` as a safetensors document.
 
     Raises:
-        StoreError: The state is invalid; see `checked`.
+        StoreError: The state is invalid. See `checked`.
     """
     arrays = checked(tensors, owner)
     return safetensors.numpy.save({_PREFIX + name: array for name, array in arrays.items()})
 
 
 def checked(tensors: Tensors, owner: str) -> dict[str, np.ndarray[Any, Any]]:
-    """Returns ``tensors`` as contiguous little-endian arrays; possibly the same arrays.
+    """Returns ``tensors`` as contiguous little-endian arrays. Possibly the same arrays.
 
     Raises:
         StoreError: ``tensors`` is not a mapping, a name is not text, or a dtype cannot be stored.
@@ -64,7 +64,7 @@ def checked(tensors: Tensors, owner: str) -> dict[str, np.ndarray[Any, Any]]:
 
 
 def decode(blob: bytes) -> dict[str, np.ndarray[Any, Any]]:
-    """Decodes a document made by `encode`; each array owns its memory and is writable."""
+    """Decodes a document made by `encode`. Each array owns its memory and is writable."""
     return {
         name.removeprefix(_PREFIX): np.frombuffer(part["data"], _DTYPES[part["dtype"]]).reshape(part["shape"])
         for name, part in safetensors.deserialize(blob)  # type: ignore[no-untyped-call]

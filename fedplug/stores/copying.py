@@ -1,7 +1,7 @@
 """Copies a store on disk while another process has it open and continues to commit.
 
 Segments never change, so most are copied without a lock. Then the copy takes the lock that commits need.
-It copies the index as a crash would leave it, and opens the few segments that are new; open files remain
+It copies the index as a crash would leave it, and opens the few segments that are new. Open files remain
 readable after deletion. The store's user therefore waits only for the copy of the index. Opening the copy
 runs crash recovery, which takes it to the last committed round.
 """
@@ -40,7 +40,7 @@ def copy_store(source: str | Path, target: str | Path) -> None:
         target: A folder that does not exist.
 
     Raises:
-        StoreError: There is no store in ``source``; ``target`` exists; or a disk operation fails.
+        StoreError: There is no store in ``source``. ``target`` exists, or a disk operation fails.
         CorruptStoreError: The index is damaged. Damaged segments are copied unchanged, and `fedplug store
             verify` reports them in the copy, too.
     """
@@ -79,10 +79,10 @@ def _copy_to(source: Path, part: Path) -> None:
 
 @contextmanager
 def snapshot(source: str | Path) -> Iterator[SqliteStore]:
-    """Opens the last round of a store that may be open elsewhere; the index only, without the states.
+    """Opens the last round of a store that may be open elsewhere. The index only, without the states.
 
     Raises:
-        StoreError: There is no store, or it cannot be read; see `copy_store`.
+        StoreError: There is no store, or it cannot be read. See `copy_store`.
     """
     with tempfile.TemporaryDirectory(prefix="fedplug-") as name:
         _require_store(Path(source))

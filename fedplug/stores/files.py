@@ -31,14 +31,14 @@ __all__ = [
 ]
 
 _LONGEST = 200
-"""The most bytes of a result's name in the name of its partial file; systems allow 255 in all."""
+"""The most bytes of a result's name in the name of its partial file. Systems allow 255 in all."""
 
 
 @contextmanager
 def whole_file(path: Path) -> Iterator[BinaryIO]:
     """Opens a new file that replaces ``path`` once it is complete on the disk, and never after an error.
 
-    Any number of threads, processes and machines may write to one path; each result replaces the one before.
+    Any number of threads, processes and machines may write to one path. Each result replaces the one before.
     A link stays, and the file to which it points is replaced. The new file has the owner and the permissions
     of the old one.
 
@@ -111,7 +111,7 @@ def sync_folder(folder: Path) -> None:
 
 
 def lock(descriptor: int) -> None:
-    """Waits for the lock of an open file; `unlock`, or the end of all processes that have it open, frees it.
+    """Waits for the lock of an open file. `unlock`, or the end of all processes that have it open, frees it.
 
     Raises:
         OSError: The file system has no locks.
@@ -133,12 +133,12 @@ def try_lock(descriptor: int) -> bool:
 
 
 def unlock(descriptor: int) -> None:
-    """Releases the lock; closing is not enough, because a child forked meanwhile has the file open, too."""
+    """Releases the lock. Closing is not enough, because a child forked meanwhile has the file open, too."""
     fcntl.flock(descriptor, fcntl.LOCK_UN)
 
 
 def _replaced(path: Path) -> tuple[Path, os.stat_result | None]:
-    """Follows links; returns the place of the file, and the status of the file that is there, if any."""
+    """Follows links. Returns the place of the file, and the status of the file that is there, if any."""
     place = Path(os.path.realpath(path))
     place.parent.stat()  # an error names the missing folder
     try:
@@ -177,7 +177,7 @@ def _partial(
 
 
 def _is_mine(descriptor: int, partial: Path) -> bool:
-    """Takes the lock of a new file; returns False if another call is removing the file."""
+    """Takes the lock of a new file. Returns False if another call is removing the file."""
     try:
         return try_lock(descriptor) and os.path.samestat(os.fstat(descriptor), partial.stat())
     except FileNotFoundError:

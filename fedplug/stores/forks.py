@@ -44,7 +44,7 @@ class Connection(sqlite3.Connection):
         return super().execute(sql, parameters)
 
     def close(self) -> None:
-        """Closes the connection; does nothing in a forked child."""
+        """Closes the connection. Does nothing in a forked child."""
         if not self.turn.is_of_parent():
             super().close()
             _open.discard(self)

@@ -48,7 +48,7 @@ _NAMES = {
     "attempt to write a readonly database": "SQLITE_READONLY",
     "unable to open database file": "SQLITE_CANTOPEN",
 }
-"""Names of errors other than damage, by message; Python 3.10 does not provide the names."""
+"""Names of errors other than damage, by message. Python 3.10 does not provide the names."""
 _SMALL_TABLES = ("processes", "rounds", "segments", "generation")
 
 
@@ -66,13 +66,13 @@ class Index:
     def __init__(
         self, path: Path, *, create: bool, named: Path | None = None, read_only: bool = False
     ) -> None:
-        """Opens the file; ``create`` makes it if there is none.
+        """Opens the file. ``create`` makes it if there is none.
 
         Args:
             path: The file.
             create: Whether to create a missing file.
-            named: The file that errors name; ``path`` if None.
-            read_only: Whether to leave the file and its log unchanged; they must not be in use.
+            named: The file that errors name. ``path`` if None.
+            read_only: Whether to leave the file and its log unchanged. They must not be in use.
 
         Raises:
             StoreError: The file is in use, is not an index, cannot be written, or comes from a newer release.
@@ -102,7 +102,7 @@ class Index:
             raise
 
     def close(self) -> None:
-        """Releases the file; closing twice is allowed."""
+        """Releases the file. Closing twice is allowed."""
         with self._translated():
             self._files.close()
 
@@ -162,7 +162,7 @@ class Index:
         self._put("rounds", row)
 
     def remove_round(self, row: RoundRow) -> None:
-        """Removes the row of a kept round; `remove` removes its blobs."""
+        """Removes the row of a kept round. `remove` removes its blobs."""
         self._db.execute("DELETE FROM rounds WHERE process = ? AND round = ?", (row.process, row.round))
 
     def entry(self, process_id: str, owner: str) -> Entry | None:
@@ -192,7 +192,7 @@ class Index:
         return (_entry(row) for row in rows)
 
     def intact_entries(self, process_id: str) -> Iterator[Entry]:
-        """Yields the entries whose rows are intact; `damage` names the others."""
+        """Yields the entries whose rows are intact. `damage` names the others."""
         query = f"{_ENTRY} INDEXED BY blobs_by_segment WHERE process = ? ORDER BY segment, position"
         with suppress(CorruptStoreError), self._translated():
             for row in self._db.execute(query, (process_id,)):
@@ -238,12 +238,12 @@ class Index:
             return {number for (number,) in self._db.execute("SELECT segment FROM segments")}
 
     def segment(self, segment: int) -> SegmentRow | None:
-        """Returns the row of a segment; None if no blob in it is live."""
+        """Returns the row of a segment. None if no blob in it is live."""
         row = self._one(f"{_SEGMENT} WHERE segment = ?", segment)
         return None if row is None else SegmentRow(*row)
 
     def put_segment(self, row: SegmentRow) -> None:
-        """Writes or replaces a segment's row; the transaction's end adds the changes of ``live``."""
+        """Writes or replaces a segment's row. The transaction's end adds the changes of ``live``."""
         self._put("segments", row)
 
     def forbid_writing(self) -> None:
@@ -400,7 +400,7 @@ def reading(path: Path) -> Iterator[sqlite3.Connection]:
 
 
 def copy_index(source: Path, target: Path) -> None:
-    """Copies an index and its log; the caller must prevent changes meanwhile.
+    """Copies an index and its log. The caller must prevent changes meanwhile.
 
     Raises:
         OSError: A file cannot be read or written.

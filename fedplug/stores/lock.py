@@ -18,7 +18,7 @@ LOCK_FILE = "lock"
 
 
 class FolderLock:
-    """A lock held within a ``with`` block; the system releases it when the process ends."""
+    """A lock held within a ``with`` block. The system releases it when the process ends."""
 
     def __init__(self, folder: Path) -> None:
         """Opens the lock file, and creates it if there is none.
@@ -32,7 +32,7 @@ class FolderLock:
             raise StoreError(f"{folder} cannot be used as a store: {error.strerror}") from error
 
     def close(self) -> None:
-        """Closes the file; closing twice is allowed."""
+        """Closes the file. Closing twice is allowed."""
         self._file.close()
 
     def __enter__(self) -> None:

@@ -1,4 +1,4 @@
-"""``memory://``: a store in this process, for tests and for runs that never restart; lost when closed."""
+"""``memory://``: a store in this process, for tests and for runs that never restart, lost when closed."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ __all__ = ["MemoryStore"]
 
 
 class MemoryStore(StateStore):
-    """Keeps copies of writable arrays; values and dtypes are returned as by a store on disk."""
+    """Keeps copies of writable arrays. Values and dtypes are returned as by a store on disk."""
 
     name: ClassVar[str] = "memory"
 
@@ -31,7 +31,7 @@ class MemoryStore(StateStore):
 
     @classmethod
     def from_url(cls, url: str) -> Self:
-        """Creates an empty store; the URL must be ``memory://``."""
+        """Creates an empty store. The URL must be ``memory://``."""
         if url != "memory://":
             raise ConfigError(f"{url!r}: a memory store has no address; write 'memory://'")
         return cls()
@@ -68,11 +68,11 @@ class MemoryStore(StateStore):
 _Arrays = dict[str, np.ndarray[Any, Any]]
 
 _deciding = lock_for_forks()
-"""Taken for the end of each commit; everything else only reads rounds, which never change."""
+"""Taken for the end of each commit. Everything else only reads rounds, which never change."""
 
 
 class _Round(NamedTuple):
-    """The state as of one round; ``metadata`` is a JSON text."""
+    """The state as of one round. ``metadata`` is a JSON text."""
 
     number: int | None
     metadata: str

@@ -27,7 +27,7 @@ _LARGEST = 1 << 30  # decompressed bytes of a note
 
 
 class Finished(NamedTuple):
-    """The data of a round that a server blob carries; both fields are JSON texts."""
+    """The data of a round that a server blob carries. Both fields are JSON texts."""
 
     signature: str
     metadata: str
@@ -50,7 +50,7 @@ class Note(NamedTuple):
 
 
 def encode(note: Note) -> bytes:
-    """Encodes the bytes to append to a segment's blobs; all entries must be in that segment."""
+    """Encodes the bytes to append to a segment's blobs. All entries must be in that segment."""
     position = max((e.extent.position + occupied(e.extent.size) for e in note.entries), default=ALIGNMENT)
     value = {
         "commit": note.commit,
@@ -64,7 +64,7 @@ def encode(note: Note) -> bytes:
 
 
 def read(path: Path) -> Note | None:
-    """Reads the note of a segment file; returns None if it is missing or damaged.
+    """Reads the note of a segment file. Returns None if it is missing or damaged.
 
     Raises:
         StoreError: The file cannot be read.

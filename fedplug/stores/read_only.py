@@ -27,7 +27,7 @@ def can_be_written(array: NDArray[Any]) -> bool:
 
 
 def give_up(array: NDArray[Any]) -> None:
-    """Makes an array read-only; the caller must hold the only reference."""
+    """Makes an array read-only. The caller must hold the only reference."""
     owner: Any = array
     while isinstance(owner, np.ndarray):
         owner.flags.writeable = False

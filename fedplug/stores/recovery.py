@@ -86,12 +86,12 @@ def let_go(index: Index, process_id: str, oldest: int) -> set[int]:
 
 
 def require_current(path: Path, segments: SegmentFolder) -> None:
-    """Raises if an index that was not closed is damaged or older than the segments; changes no file.
+    """Raises if an index that was not closed is damaged or older than the segments. Changes no file.
 
     Call this before the index is opened for writing: closing it then deletes its log, readable or not.
 
     Raises:
-        StoreError: The index cannot be opened; see `Index`.
+        StoreError: The index cannot be opened. See `Index`.
         CorruptStoreError: The index is damaged, or older than the segments.
     """
     if not path.with_name(path.name + LOG).exists():
@@ -102,7 +102,7 @@ def require_current(path: Path, segments: SegmentFolder) -> None:
 
 
 def recover(index: Index, segments: SegmentFolder) -> Leftovers:
-    """Brings the index up to date with its segments; deletes no segment.
+    """Brings the index up to date with its segments. Deletes no segment.
 
     Returns:
         The segments that the index does not need.

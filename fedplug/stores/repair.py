@@ -54,7 +54,7 @@ def repair_store(folder: str | Path, *, drop_damaged: bool = False) -> Report:
         drop_damaged: Whether to drop damaged states, except the server's newest.
 
     Raises:
-        StoreError: The folder is in use, is not a store, or has a newer format; or a disk operation fails.
+        StoreError: The folder is in use, is not a store, or has a newer format, or a disk operation fails.
     """
     folder = Path(folder)
     if not (folder / SEGMENTS).is_dir():
@@ -182,7 +182,7 @@ class _Told:
                 self._add(entry)
 
     def add_rows(self, path: Path) -> dict[str, ProcessRow]:
-        """Adds the blobs whose segments have no readable note; returns the rows of the processes.
+        """Adds the blobs whose segments have no readable note. Returns the rows of the processes.
 
         If the index is older than the notes, only its rows for segments without a note are used. The rounds
         of its processes are then ignored.
@@ -224,7 +224,7 @@ def _salvage(path: Path) -> tuple[int | None, dict[str, ProcessRow], list[Entry]
             for _, number in _sound(database, f"{VERSION}, generation, seal FROM generation"):
                 generation = number
             database.text_factory = lambda text: text.decode(errors="replace")
-            # Damage can put pages of other tables in this one's place; their rows have other types.
+            # Damage can put pages of other tables in this one's place. Their rows have other types.
             columns = "process, signature, round, metadata, seal"
             types = "typeof(signature) = 'text' AND typeof(round) <> 'text'"
             for row in _sound(database, f"{columns} FROM processes WHERE {types}"):
@@ -246,7 +246,7 @@ def _bring_up(processes: dict[str, ProcessRow], told: _Told) -> None:
     """Adds the processes that only notes name, and updates each process to its newest round.
 
     Raises:
-        CorruptStoreError: The server state of a process's last round is missing; nothing was changed.
+        CorruptStoreError: The server state of a process's last round is missing. Nothing was changed.
     """
     servers = {entry.process: entry for entry in told.newest.values() if entry.is_server}
     for name in {process for process, _ in told.newest} | processes.keys():

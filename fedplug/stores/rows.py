@@ -9,11 +9,11 @@ from fedplug.stores.segment import Extent
 __all__ = ["SERVER", "Entry", "ProcessRow", "RoundRow", "SegmentRow", "client_owner"]
 
 SERVER = "server"
-"""The owner of the server state; owners of client states start with ``client:``, so none can collide."""
+"""The owner of the server state. Owners of client states start with ``client:``, so none can collide."""
 
 
 class ProcessRow(NamedTuple):
-    """The row of a process; ``signature`` and ``metadata`` are JSON texts."""
+    """The row of a process. ``signature`` and ``metadata`` are JSON texts."""
 
     process: str
     signature: str

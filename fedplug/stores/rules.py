@@ -33,7 +33,7 @@ _CONTEXT = 20
 
 
 def check_text(kind: str, text: str) -> str:
-    """Returns ``text``; raises `StoreError` if it is not text that UTF-8 can encode."""
+    """Returns ``text``. Raises `StoreError` if it is not text that UTF-8 can encode."""
     if not isinstance(text, str):
         raise StoreError(f"a {kind} must be a string, not {text!r}")
     try:
@@ -66,13 +66,13 @@ def absolute(url: str) -> str:
 
 
 def check_mapping(what: str, kind: str, value: Any) -> None:
-    """Raises `StoreError` unless ``value`` is a mapping; ``kind`` names its keys and values."""
+    """Raises `StoreError` unless ``value`` is a mapping. ``kind`` names its keys and values."""
     if not isinstance(value, Mapping):
         raise StoreError(f"{what} must be a mapping from {kind}, not a {type(value).__name__}")
 
 
 def to_json(what: str, value: Any) -> str:
-    """Returns the JSON text of ``value``; raises `StoreError` if JSON cannot represent it."""
+    """Returns the JSON text of ``value``. Raises `StoreError` if JSON cannot represent it."""
     try:
         return json.dumps(value)
     except (TypeError, ValueError, RecursionError) as error:
@@ -80,7 +80,7 @@ def to_json(what: str, value: Any) -> str:
 
 
 def check_round(process_id: str, last_round: int | None, round_num: int) -> int:
-    """Returns ``round_num`` as a plain integer; raises `StoreError` unless it may follow ``last_round``."""
+    """Returns ``round_num`` as a plain integer. Raises `StoreError` unless it may follow ``last_round``."""
     try:
         number = operator.index(round_num)
     except TypeError as error:
@@ -109,7 +109,7 @@ def check_commit(
 
 
 def check_keep_rounds(keep_rounds: Any) -> int:
-    """Returns ``keep_rounds``; raises `ConfigError` unless it is a positive integer."""
+    """Returns ``keep_rounds``. Raises `ConfigError` unless it is a positive integer."""
     if not isinstance(keep_rounds, int) or keep_rounds < 1:
         raise ConfigError(f"keep_rounds is {keep_rounds!r}; it must be 1 or more")
     return keep_rounds
@@ -181,7 +181,7 @@ def _text(value: Any) -> str:
 
 
 def _excerpts(*texts: str) -> Iterator[str]:
-    """Yields the texts; long ones are cut to where they begin to differ."""
+    """Yields the texts. Long ones are cut to where they begin to differ."""
     same = sum(1 for _ in itertools.takewhile(lambda chars: len(set(chars)) == 1, zip(*texts, strict=False)))
     begin = max(0, same - _CONTEXT)
     end = begin + _WIDTH

@@ -42,7 +42,7 @@ class Extent(NamedTuple):
 
 
 class SegmentFolder:
-    """The folder of a store's segments; other files in it are ignored.
+    """The folder of a store's segments. Other files in it are ignored.
 
     Attributes:
         next: The number of the next segment to write.
@@ -64,7 +64,7 @@ class SegmentFolder:
     def write(
         self, blobs: Iterable[bytes], note: Callable[[list[Extent]], bytes]
     ) -> tuple[list[Extent], int]:
-        """Writes the blobs to a new segment; an iterator may produce them one by one.
+        """Writes the blobs to a new segment. An iterator may produce them one by one.
 
         Args:
             blobs: The blobs, in the order of the file.
@@ -106,7 +106,7 @@ class SegmentFolder:
         changes after its checksum was computed goes undetected.
 
         Raises:
-            CorruptStoreError: The bytes are damaged; the message starts with ``owner``.
+            CorruptStoreError: The bytes are damaged. The message starts with ``owner``.
             StoreError: The file cannot be read.
         """
         path = self.path(extent.segment)
@@ -147,7 +147,7 @@ class SegmentFolder:
             raise StoreError(f"{self.path(segment)} cannot be removed: {error.strerror}") from error
 
     def set_aside(self, segment: int) -> Path:
-        """Renames a segment to remove it from the store; returns its new path."""
+        """Renames a segment to remove it from the store. Returns its new path."""
         path = self.path(segment)
         aside = path.with_name(path.name + ".damaged")
         try:

@@ -47,7 +47,7 @@ class SegmentList:
 
 
 def read(folder: Path) -> set[int]:
-    """Returns the segments in the list of a folder; none if the list is missing or damaged."""
+    """Returns the segments in the list of a folder. None if the list is missing or damaged."""
     try:
         head, _, rest = (folder / LIST_FILE).read_bytes().partition(b"\n")
         size, checksum = map(int, head.split())

@@ -63,13 +63,13 @@ class SqliteStore(StateStore):
         Args:
             path: The folder.
             keep_rounds: Number of rounds of each process to keep for `SqliteProcess.rewind`. It may differ
-                at each opening; the next commit removes rounds beyond it.
+                at each opening. The next commit removes rounds beyond it.
             read_only: Whether to change nothing in the folder, which may be on a read-only disk. Commits and
                 other changes then raise errors.
 
         Raises:
             ConfigError: ``keep_rounds`` is not a positive integer.
-            StoreError: The path is a file or another kind of folder; or the store is in use, or has a newer
+            StoreError: The path is a file or another kind of folder, or the store is in use, or has a newer
                 format.
             CorruptStoreError: The index is damaged, or older than the segments.
         """
@@ -124,7 +124,7 @@ class SqliteStore(StateStore):
 
     @classmethod
     def from_url(cls, url: str) -> Self:
-        """Opens ``sqlite:///relative/path`` or ``sqlite:////absolute/path``; the path is not decoded.
+        """Opens ``sqlite:///relative/path`` or ``sqlite:////absolute/path``. The path is not decoded.
 
         The URL may end with ``?keep_rounds=N``. Any other question mark is part of the path.
         """
@@ -149,7 +149,7 @@ class SqliteStore(StateStore):
     @property
     @in_turn
     def generation(self) -> int:
-        """The number of transactions so far; it never decreases."""
+        """The number of transactions so far. It never decreases."""
         return self._index.generation
 
     @in_turn
@@ -186,7 +186,7 @@ class SqliteStore(StateStore):
 
 
 def require_store(folder: Path) -> None:
-    """Raises `StoreError` if a folder is missing or empty; it may hold a damaged store."""
+    """Raises `StoreError` if a folder is missing or empty. It may hold a damaged store."""
     if not folder.is_dir() or not any(folder.iterdir()):
         raise StoreError(f"there is no store in {folder}; name its folder, for example runs/digits/state")
 

@@ -62,12 +62,12 @@ class SqliteProcess(ProcessState):
     @property
     @in_turn
     def generation(self) -> int:
-        """The number of transactions of the store so far; it never decreases."""
+        """The number of transactions of the store so far. It never decreases."""
         return self._index.generation
 
     @in_turn
     def kept_rounds(self) -> list[int]:
-        """Returns the rounds that `rewind` accepts, oldest first; the last one is the current round."""
+        """Returns the rounds that `rewind` accepts, oldest first. The last one is the current round."""
         return [row.round for row in self._index.rounds(self._process_id)]
 
     @in_turn
@@ -109,14 +109,14 @@ class SqliteProcess(ProcessState):
         metadata: Any = None,
         oldest: int | None = None,
     ) -> None:
-        """Commits a round; see `ProcessState.commit`. A lazy mapping of states is read one at a time.
+        """Commits a round. See `ProcessState.commit`. A lazy mapping of states is read one at a time.
 
         Args:
             round_num: The number of the round.
             client_states: The new state of the clients that took part.
             server_state: The new state of the server.
             metadata: A JSON value.
-            oldest: The oldest round to keep; determined by the store's ``keep_rounds`` if None.
+            oldest: The oldest round to keep, determined by the store's ``keep_rounds`` if None.
         """
         row = self._row()
         number, text = rules.check_commit(self._process_id, row.round, round_num, client_states, metadata)
@@ -142,7 +142,7 @@ class SqliteProcess(ProcessState):
 
     @in_turn
     def rewind(self, round_num: int) -> None:
-        """Rolls back to a kept round, atomically; see `ProcessState.rewind`.
+        """Rolls back to a kept round, atomically. See `ProcessState.rewind`.
 
         Raises:
             StoreError: The round is not kept, or a disk operation fails.
@@ -163,7 +163,7 @@ class SqliteProcess(ProcessState):
                             touched.add(entry.extent.segment)
                 for row in undone:
                     self._index.remove_round(row)
-                # The server state moves to a new segment; it shows if an older index lacks this rewind.
+                # The server state moves to a new segment. It shows if an older index lacks this rewind.
                 if (server := self._index.entry(self._process_id, SERVER)) is not None:
                     touched.add(server.extent.segment)
                 self._doom(touched)
@@ -173,7 +173,7 @@ class SqliteProcess(ProcessState):
 
     @in_turn
     def damage(self) -> Iterator[str]:
-        """Reads everything and returns one line for each damage; see `ProcessState.damage`."""
+        """Reads everything and returns one line for each damage. See `ProcessState.damage`."""
         damage = [*self._index.damage(), *(message for _, message in self.damaged())]
         entries = self._index.intact_entries(self._process_id)
         for segment in sorted({entry.extent.segment for entry in entries}):
@@ -182,7 +182,7 @@ class SqliteProcess(ProcessState):
 
     @in_turn
     def damaged(self) -> list[tuple[Entry, str]]:
-        """Reads the blobs of all kept rounds; returns the damaged ones, each with a message."""
+        """Reads the blobs of all kept rounds. Returns the damaged ones, each with a message."""
         damaged = []
         for entry in self._index.intact_entries(self._process_id):
             try:
@@ -193,13 +193,13 @@ class SqliteProcess(ProcessState):
 
     @in_turn
     def first_without(self, entry: Entry) -> int | None:
-        """Returns the round in which a blob was replaced; None if it is its owner's newest."""
+        """Returns the round in which a blob was replaced. None if it is its owner's newest."""
         later = (each.round for each in self._index.versions(self._process_id, entry.owner))
         return next((number for number in later if number > entry.round), None)
 
     @in_turn
     def forget_rounds_before(self, oldest: int) -> None:
-        """Discards the kept rounds before ``oldest``; clients keep their newest states.
+        """Discards the kept rounds before ``oldest``. Clients keep their newest states.
 
         Raises:
             StoreError: A disk operation fails.
@@ -211,7 +211,7 @@ class SqliteProcess(ProcessState):
 
     @in_turn
     def drop_clients(self, client_ids: Iterable[str]) -> None:
-        """Removes all kept states of these clients, damaged or not, atomically; the clients start afresh.
+        """Removes all kept states of these clients, damaged or not, atomically. The clients start afresh.
 
         Raises:
             StoreError: A disk operation fails.

@@ -18,7 +18,7 @@ __all__ = ["transfer", "transfer_to_folder"]
 
 
 def transfer(source: StateStore, target: StateStore) -> None:
-    """Copies all processes to an empty store, each in one commit; an error leaves only whole processes.
+    """Copies all processes to an empty store, each in one commit. An error leaves only whole processes.
 
     Raises:
         StoreError: The target has processes, or a state cannot be read or stored.
@@ -40,7 +40,7 @@ def transfer_to_folder(source: StateStore, folder: str | Path) -> None:
     """Copies to a new folder, which appears when the copy is complete.
 
     Raises:
-        StoreError: The folder exists, or copying fails; see `transfer`.
+        StoreError: The folder exists, or copying fails. See `transfer`.
     """
     folder = Path(folder)
     if os.path.lexists(folder):

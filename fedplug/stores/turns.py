@@ -65,7 +65,7 @@ def in_turn(method: Callable[Concatenate[Any, _P], _R]) -> Callable[Concatenate[
 
 
 def refuse_copies(opened: Any) -> NoReturn:
-    """Refuses to pickle or copy an object that has a `Turn`; use it as ``__reduce__``.
+    """Refuses to pickle or copy an object that has a `Turn`. Use it as ``__reduce__``.
 
     Raises:
         StoreError: Always.

@@ -1,6 +1,6 @@
 """The conformance suites: test suites that the authors of plugins subclass.
 
-pytest runs every suite; `run` runs one without pytest, as ``fedplug plugins check`` does. Only tests and that
+pytest runs every suite. `run` runs one without pytest, as ``fedplug plugins check`` does. Only tests and that
 command import this package. Importing it loads nothing; a suite imports its needs.
 """
 

@@ -30,7 +30,7 @@ _STRUCTURE = "test_accumulators_and_states_keep_their_structure"
 
 
 class AggregatorSuite(Suite, abc.ABC):
-    """Checks the promises of `fedplug.tff.aggregators.base.Aggregator`; clients use the identity encoder.
+    """Checks the promises of `fedplug.tff.aggregators.base.Aggregator`. Clients use the identity encoder.
 
     An author writes, in a test module::
 
@@ -43,7 +43,7 @@ class AggregatorSuite(Suite, abc.ABC):
     """How far regrouping the clients may move the result, in units of the last place of its magnitude."""
 
     weights_are_relative: ClassVar[bool] = True
-    """Whether the result stays the same when all weights are doubled; False for a weighted sum."""
+    """Whether the result stays the same when all weights are doubled. False for a weighted sum."""
 
     @abc.abstractmethod
     def make_aggregator(self) -> Aggregator:
@@ -218,7 +218,7 @@ class AggregatorSuite(Suite, abc.ABC):
         return aggregator
 
     def _of(self, aggregator: Aggregator, updates: Sequence[Sequence[tf.Tensor]]) -> Sequence[tf.Tensor]:
-        """Returns the result for these updates; the clients have the weights 1, 2, and so on."""
+        """Returns the result for these updates. The clients have the weights 1, 2, and so on."""
         accumulator = aggregator.zero(_SPECS)
         for number, update in enumerate(updates, start=1):
             buffers, _ = _MODEL.encode(update, _MODEL.init_state(), tf.constant(0))

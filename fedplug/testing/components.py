@@ -48,7 +48,7 @@ def check_base(kind: str, found: type[Any]) -> None:
     """Refuses a class that does not derive from the base of its kind. Runtimes are checked when created.
 
     Raises:
-        PluginError: It does not; the message names the base.
+        PluginError: It does not. The message names the base.
     """
     bases = tuple(_resolve(base) for base in _BASES.get(kind, ()))
     if bases and not issubclass(found, bases):
@@ -59,7 +59,7 @@ def check_base(kind: str, found: type[Any]) -> None:
 
 @contextlib.contextmanager
 def made(kind: str, example: str) -> Iterator[Any]:
-    """Creates the component that an example describes; closes stores and runtimes at the end."""
+    """Creates the component that an example describes. Closes stores and runtimes at the end."""
     if kind == "runtime":
         with _use(example) as handle:
             yield handle.context

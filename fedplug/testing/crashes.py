@@ -20,10 +20,10 @@ def images(folder: Path, target: Path, action: Callable[[], object]) -> list[Pat
     Args:
         folder: The folder.
         target: A new folder, for the copies.
-        action: The function; changes by other threads are noticed late.
+        action: The function. Changes by other threads are noticed late.
 
     Returns:
-        The copies, at least one if there are files; the last one shows the end.
+        The copies, at least one if there are files. The last one shows the end.
     """
     taken: list[Path] = []
     seen = _files(folder)

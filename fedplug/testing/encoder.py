@@ -1,4 +1,4 @@
-"""The suite for encoders, which combines all checks; they run from the last base to the first."""
+"""The suite for encoders, which combines all checks. They run from the last base to the first."""
 
 from __future__ import annotations
 

@@ -28,7 +28,7 @@ _Doubles = np.ndarray[Any, np.dtype[np.float64]]
 
 
 class CapabilityChecks(EncoderSubject):
-    """See `fedplug.registry.specs.Capabilities`; each check applies where its capability is declared."""
+    """See `fedplug.registry.specs.Capabilities`. Each check applies where its capability is declared."""
 
     conservation_tolerance: ClassVar[float] = 4.0
     """The tolerance in units in the last place of the largest magnitude, in the residual's dtype; 0 where the

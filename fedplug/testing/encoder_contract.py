@@ -102,7 +102,7 @@ class ContractChecks(EncoderSubject):
     @after("test_nothing_is_shared_between_clients", "test_a_round_done_again_later_has_the_same_result")
     @on_each_execution
     def test_it_keeps_nothing_of_a_client_on_itself(self) -> None:
-        """A cache may depend on the shape; anything that depends on the data must be state."""
+        """A cache may depend on the shape. Anything that depends on the data must be state."""
         encoder = self.make_encoder()
         for spec in self.specs():
             found = []

@@ -20,7 +20,7 @@ _ROUNDS = range(MAX_ROUNDS + 1, MAX_ROUNDS + 9)
 
 
 class DeclarationChecks(EncoderSubject):
-    """See `fedplug.registry.specs.Capabilities`; each check applies where its capability is declared."""
+    """See `fedplug.registry.specs.Capabilities`. Each check applies where its capability is declared."""
 
     @after(
         "test_equal_encoders_give_equal_bits",

@@ -62,7 +62,7 @@ class ExecutionChecks(EncoderSubject):
 
     @after(_ROUND_TRIP, _WIRE_ID)
     def test_it_is_read_without_its_configuration(self) -> None:
-        """Uses `fedplug.decode`, which finds the decoder by its wire id; see `Encoder.from_payload`."""
+        """Uses `fedplug.decode`, which finds the decoder by its wire id. See `Encoder.from_payload`."""
         self.require("numpy")
         encoder = self.make_encoder()
         declared = {entry.spec.wire_id for entry in catalog().entries if isinstance(entry.spec, EncoderSpec)}
@@ -77,7 +77,7 @@ class ExecutionChecks(EncoderSubject):
 
     @after(_ARGUMENTS, _STATE)
     def test_no_array_is_sent_that_is_not_finite(self) -> None:
-        """Uses `fedplug.codec`, which raises NonFiniteError; the state does not change, even if donated."""
+        """Uses `fedplug.codec`, which raises NonFiniteError. The state does not change, even if donated."""
         self.require("numpy")
         codec = codecs.Codec(self.make_encoder())
         for spec in self.few_specs():

@@ -152,7 +152,7 @@ class HostileChecks(WireChecks):
         return self.on.readers(lambda data: encoder.to_wire(encoder.from_wire(data, spec), spec))
 
     def _accepted(self, read: Reader, data: bytes) -> bytes | None:
-        """Returns the bits of the decoded values; None if the bytes are refused."""
+        """Returns the bits of the decoded values. None if the bytes are refused."""
         try:
             return self.on.numpy(read(self._data(data))).tobytes()
         except self.on.refuses:

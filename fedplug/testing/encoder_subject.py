@@ -46,7 +46,7 @@ class EncoderSubject(OnEachExecution, abc.ABC):
     """All are tried with the first of the dtypes."""
 
     dtypes: ClassVar[Sequence[Any] | None] = None
-    """Names, such as "float32", or what has one. All are tried with a vector of 7 elements; None: those that
+    """Names, such as "float32", or what has one. All are tried with a vector of 7 elements. None: those that
     the encoder declares."""
 
     @abc.abstractmethod
@@ -125,7 +125,7 @@ class EncoderSubject(OnEachExecution, abc.ABC):
         return tensors.dtype_name(value.dtype) == "int32"
 
     def summed(self, values: Sequence[Array]) -> Array:
-        """Returns the sum of one tensor of several payloads, modulo the ring; the first if none is added."""
+        """Returns the sum of one tensor of several payloads, modulo the ring. The first if none is added."""
         if not self.is_summed(values[0]):
             return values[0]
         bits = self.make_encoder().capabilities.ring_bits

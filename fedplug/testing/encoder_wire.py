@@ -33,7 +33,7 @@ class WireChecks(EncoderSubject):
     """They run ``from_wire`` in TensorFlow graphs with an unknown number of bytes, as on a server."""
 
     golden: ClassVar[Path | None] = None
-    """The folder of golden payloads, see `fedplug.testing.golden`; None: there are none yet."""
+    """The folder of golden payloads, see `fedplug.testing.golden`. None: there are none yet."""
 
     def test_its_wire_id_names_a_frozen_layout(self) -> None:
         encoder = self.make_encoder()

@@ -54,14 +54,14 @@ class Execution(abc.ABC):
 
     @abc.abstractmethod
     def stacked(self, function: Callable[[Array], Array], rounds: int) -> NDArray[Any]:
-        """Returns the stacked results of a function of the round in the first rounds; float64."""
+        """Returns the stacked results of a function of the round in the first rounds. float64."""
 
     @abc.abstractmethod
     def peak_memory(self, action: Callable[[], object], allowance: int) -> int:
         """Returns the most bytes that a call takes at once, see `fedplug.testing.memory`."""
 
     def isolated(self, check: Callable[[Say], None]) -> None:
-        """Runs a check that may crash; it notes each attempt before it begins. Default: in this process."""
+        """Runs a check that may crash. It notes each attempt before it begins. Default: in this process."""
         check(lambda what: None)
 
     def tensor(self, kind: str, spec: Spec, seed: int = 0) -> Array:

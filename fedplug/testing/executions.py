@@ -1,6 +1,6 @@
 """The executions available here: NumPy arrays, TensorFlow's tensors and CUDA arrays.
 
-A check works with ``self.on`` and does not know the kind; `on_each_execution` runs it on each kind that the
+A check works with ``self.on`` and does not know the kind. `on_each_execution` runs it on each kind that the
 component declares.
 """
 
@@ -67,7 +67,7 @@ class OnEachExecution(Suite, abc.ABC):
 
     @functools.cached_property
     def on(self) -> Execution:
-        """The current execution; outside a check, the first."""
+        """The current execution. Outside a check, the first."""
         return self.executions()[0]
 
     def other_executions(self) -> list[Execution]:
@@ -100,7 +100,7 @@ class OnEachExecution(Suite, abc.ABC):
 
 
 def on_each_execution(check: _Check) -> _Check:
-    """Runs a check with every execution in turn; it does not apply if it applies to none."""
+    """Runs a check with every execution in turn. It does not apply if it applies to none."""
 
     @functools.wraps(check)
     def on_each(suite: OnEachExecution) -> None:

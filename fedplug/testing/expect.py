@@ -14,7 +14,7 @@ __all__ = ["ConformanceError", "close", "eps", "same_bits", "same_tensors", "tha
 
 
 class ConformanceError(AssertionError):
-    """A component breaks a promise; the message says which one and where."""
+    """A component breaks a promise. The message says which one and where."""
 
 
 def that(condition: object, message: str) -> None:
@@ -75,7 +75,7 @@ def eps(dtype: Any) -> float:
 
 
 def tiny(dtype: Any) -> float:
-    """Returns the smallest positive normal number of a floating dtype; TensorFlow flushes smaller ones."""
+    """Returns the smallest positive normal number of a floating dtype. TensorFlow flushes smaller ones."""
     return float(_facts(dtype).smallest_normal)
 
 

@@ -5,7 +5,7 @@ the encoder's configuration and the decoded values as little-endian bytes, on on
 
     {"wire_id": "topk/1", "dtype": "float32", "shape": [10], "config": {...}, "decoded": "<hex>"}
 
-``python -m fedplug.testing.golden FOLDER "topk(0.01)"`` adds payloads; nothing changes an existing one.
+``python -m fedplug.testing.golden FOLDER "topk(0.01)"`` adds payloads. Nothing changes an existing one.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ def add(folder: Path, encoder: Encoder, dtype: str, shape: tuple[int, ...]) -> P
         The path of the description.
 
     Raises:
-        FileExistsError: The payload exists; golden payloads never change.
+        FileExistsError: The payload exists. Golden payloads never change.
     """
     from fedplug.testing import executions  # reading needs no encoder
 

@@ -18,7 +18,7 @@ _RANDOM = 16
 
 
 def damaged(body: bytes) -> Iterator[tuple[bytes, str]]:
-    """Yields damaged copies of a payload with a description of the damage; the same for equal payloads."""
+    """Yields damaged copies of a payload with a description of the damage. The same for equal payloads."""
     rng = np.random.default_rng(len(body))
     for length in sorted({*range(min(len(body), _CUTS // 2)), *_some(rng, len(body), _CUTS)}):
         yield body[:length], f"cut to {length} of {len(body)} bytes"

@@ -1,6 +1,6 @@
 """A program that commits rounds until it is killed, and a check of the store afterwards.
 
-Run as ``python -m fedplug.testing.kills MODULE:CLASS CONFIG``, with the JSON of a store's `get_config`; it
+Run as ``python -m fedplug.testing.kills MODULE:CLASS CONFIG``, with the JSON of a store's `get_config`. It
 prints the number of each round when the round is committed.
 """
 
@@ -26,7 +26,7 @@ _VALUES = 50_000  # of a state: 400 kB
 
 
 def commit_next(process: ProcessState, values: int = _VALUES) -> int:
-    """Commits a round for the next two of six clients; all values are the number of the round."""
+    """Commits a round for the next two of six clients. All values are the number of the round."""
     number = 0 if process.last_round is None else process.last_round + 1
     state, cohort = {"w": np.full(values, number, np.int64)}, _cohort(number)
     process.commit(

@@ -20,7 +20,7 @@ __all__ = ["Cuda", "has_device"]
 
 
 class Cuda(NumPy):
-    """Gives encoders tensors and accumulators on a device; payloads and bytes are NumPy arrays."""
+    """Gives encoders tensors and accumulators on a device. Payloads and bytes are NumPy arrays."""
 
     name: ClassVar[str] = "cuda"
 

@@ -1,4 +1,4 @@
-"""The execution on TensorFlow tensors; imported only if TensorFlow is installed."""
+"""The execution on TensorFlow tensors, imported only if TensorFlow is installed."""
 
 from __future__ import annotations
 

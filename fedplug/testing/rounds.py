@@ -1,4 +1,4 @@
-"""Rounds for the tests of a store; every value is the number of its round."""
+"""Rounds for the tests of a store. Every value is the number of its round."""
 
 from __future__ import annotations
 

@@ -231,7 +231,7 @@ def _at_clients(kind: Any) -> Any:
 
 
 def _odd_values() -> collections.OrderedDict[str, Any]:
-    """Returns values of many dtypes and shapes; the fields are not in the order of their names."""
+    """Returns values of many dtypes and shapes. The fields are not in the order of their names."""
     specials = np.array([0x7FC12345, 0xFF800000, 0x80000000, 1], np.uint32).view(_F32)
     of_dtypes = {np.dtype(code).name: np.array([[0, 1, 2]]).astype(code) for code in "?bBhHiIlLedFD"}
     return collections.OrderedDict(

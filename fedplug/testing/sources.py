@@ -17,7 +17,7 @@ def conversions(part: type) -> Iterator[str]:
     """Yields ``file:line: np.asarray(x)`` for every conversion of an argument of a method.
 
     Args:
-        part: The class of an encoder or a stage; fedplug's own bases are not read.
+        part: The class of an encoder or a stage. Fedplug's own bases are not read.
     """
     for base in part.__mro__:
         if base is object or base.__module__.partition(".")[0] == "fedplug":

@@ -482,7 +482,7 @@ def _no_errors(when: str) -> Iterator[None]:
 
 
 def _refused(what: str, action: Callable[..., object], *arguments: Any, **keywords: Any) -> StoreError:
-    """Returns the `StoreError` that a call raises; it must have one line."""
+    """Returns the `StoreError` that a call raises. It must have one line."""
     try:
         action(*arguments, **keywords)
     except StoreError as error:

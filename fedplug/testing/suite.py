@@ -1,6 +1,6 @@
 """The base of all suites. A check is a method ``test_*`` without arguments that raises if it fails.
 
-pytest finds and runs such methods; `run` does so without pytest.
+pytest finds and runs such methods. `run` does so without pytest.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import ClassVar, Literal, TypeVar
 __all__ = ["CannotRun", "NotApplicable", "Result", "Suite", "after", "run"]
 
 NotApplicable = unittest.SkipTest
-"""Raised by a check that does not apply to this component; pytest counts it as a skip."""
+"""Raised by a check that does not apply to this component. Pytest counts it as a skip."""
 
 
 class CannotRun(NotApplicable):
@@ -36,9 +36,9 @@ class Result:
     Attributes:
         check: The name of the method.
         status: ``"skip"`` if it does not apply, or if a check that it needs failed.
-        reason: The reason of a failure or a skip, in one line; empty if it is ok.
+        reason: The reason of a failure or a skip, in one line. Empty if it is ok.
         not_run: Whether it was skipped although it applies.
-        waits_for: The failed check that must pass first; empty if there is none.
+        waits_for: The failed check that must pass first. Empty if there is none.
     """
 
     check: str
@@ -64,7 +64,7 @@ def after(*checks: str) -> Callable[[_Function], _Function]:
 
 
 class Suite:
-    """Base class of the suites. A subclass defines the component; every check gets a new instance."""
+    """Base class of the suites. A subclass defines the component. Every check gets a new instance."""
 
     foundation: ClassVar[str] = ""
     """The check that all later checks need."""
@@ -86,7 +86,7 @@ def run(
     Args:
         suite: The suite.
         say: Is called with the promise of each check before it runs.
-        ended: The promises of checks that ended the process in an earlier run, with how; they fail.
+        ended: The promises of checks that ended the process in an earlier run, with how. They fail.
     """
     unsettled: set[str] = set()
     waiting: dict[str, str] = {}

@@ -92,7 +92,7 @@ def _collector(type_spec: Any) -> Callable[[Any, list[Any]], None]:
 
 
 def unflatten(leaves: Sequence[Any], type_spec: Any) -> Any:
-    """Inverts `flatten`; the result has the Python containers that the type remembers."""
+    """Inverts `flatten`. The result has the Python containers that the type remembers."""
     return _builder(type_spec)(iter(leaves))
 
 
@@ -110,7 +110,7 @@ def members(value: Any) -> Sequence[Any]:
     """Returns the members of a container in order, as `tff.structure.from_container` does.
 
     Raises:
-        TypeError: The value is not a container; the text is TFF's.
+        TypeError: The value is not a container. The text is TFF's.
     """
     kind: Any = type(value)
     if kind is tuple or kind is list:
@@ -139,7 +139,7 @@ def contain(members: Sequence[Any], type_spec: Any) -> Any:
         type_spec: A structure type.
 
     Raises:
-        ValueError: The type has both named and unnamed members; the text is TFF's.
+        ValueError: The type has both named and unnamed members. The text is TFF's.
     """
     return _maker(type_spec)(members)
 
@@ -196,7 +196,7 @@ def element_type(spec: Any) -> Any:
 
 @dataclass(frozen=True)
 class _Spec:
-    """A hashable element spec; mappings with different orders have different keys."""
+    """A hashable element spec. Mappings with different orders have different keys."""
 
     key: Hashable
     spec: Any = field(compare=False)

@@ -65,7 +65,7 @@ class _Kept(NamedTuple):
 
 
 class _State(NamedTuple):
-    """The newest version; `Broadcaster.publish` replaces it as a whole.
+    """The newest version. `Broadcaster.publish` replaces it as a whole.
 
     Attributes:
         assigned: How the arrays are sent that are not sent exactly.
@@ -91,7 +91,7 @@ class _State(NamedTuple):
 
 
 class Broadcaster:
-    """Turns versions of a model into messages; any transport can carry them.
+    """Turns versions of a model into messages. Any transport can carry them.
 
     All receivers of a version hold the same bits, whatever messages they received. These bits are the
     *reference model*: each array as decoded from its encoder. The error of a version does not enter the next
@@ -134,11 +134,11 @@ class Broadcaster:
         Args:
             encoder: ``"lossless"``, or any form of an encoder that sends every entry with a small error, see
                 `fedplug.encoder`; ``"auto"`` is ``bfp(4) | rans``.
-            min_size: Minimum number of elements; smaller arrays are sent exactly.
+            min_size: Minimum number of elements. Smaller arrays are sent exactly.
             exactly: Names of further arrays that are sent exactly.
-            keep: The number of versions from which a receiver is brought to the newest by changes; receivers
+            keep: The number of versions from which a receiver is brought to the newest by changes. Receivers
                 of older versions get a snapshot.
-            keep_bytes: The most bytes of exact arrays of kept versions; beyond it fewer versions are kept,
+            keep_bytes: The most bytes of exact arrays of kept versions. Beyond it fewer versions are kept,
                 at least the newest.
 
         Raises:
@@ -173,7 +173,7 @@ class Broadcaster:
 
     @property
     def version(self) -> str | None:
-        """The newest version; None before the first."""
+        """The newest version. None before the first."""
         return None if self._state is None else self._state.version
 
     @property
@@ -193,14 +193,14 @@ class Broadcaster:
 
         Args:
             model: The arrays by name, each as for `Codec.encode`, or on a device, or of any dtype that
-                `fedplug.diff` takes; copied.
+                `fedplug.diff` takes, copied.
 
         Returns:
             The version: a text that follows from the reference model alone, so that a restarted server
             recognizes receivers of the model it restarts with.
 
         Raises:
-            ArgumentError: An array cannot be sent; the message names it.
+            ArgumentError: An array cannot be sent. The message names it.
             CapabilityError: The encoder leaves entries out, or its error is too large for a model.
             ConfigError: The encoder does not fit this model. After any error the last version is still there.
         """
@@ -212,10 +212,10 @@ class Broadcaster:
             return self._state.version
 
     def message(self, since: str | None = None) -> bytes:
-        """Returns the message for receivers of a version; the same bytes for all of them.
+        """Returns the message for receivers of a version. The same bytes for all of them.
 
         Args:
-            since: The version that the receiver reports; None if it has none. Untrusted: the message for
+            since: The version that the receiver reports. None if it has none. Untrusted: the message for
                 anything that is no version is a snapshot.
 
         Raises:
@@ -262,7 +262,7 @@ class Broadcaster:
 
 
 def _on_host(value: Any) -> NDArray[Any]:
-    """Returns the array of a value; one of a dtype that no encoder knows can be sent exactly."""
+    """Returns the array of a value. One of a dtype that no encoder knows can be sent exactly."""
     array: NDArray[Any] = on_host(value)
     if array is value:
         array = read_array(value)
@@ -293,7 +293,7 @@ def _whole(state: _State, name: str) -> bytes:
 
 
 def _since(state: _State, name: str, kept: _Kept) -> bytes:
-    """Returns the payload that brings an array up to date; empty if it has not changed."""
+    """Returns the payload that brings an array up to date. Empty if it has not changed."""
     snapshot, new = state.snapshots.get(name), state.model[name]
     if snapshot is None:
         old = kept.exact.get(name)

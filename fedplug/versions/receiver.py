@@ -55,9 +55,9 @@ class Receiver:
         A stored model that is damaged is not used: the log says so, and the next message is a snapshot.
 
         Args:
-            store: The store, from `fedplug.open_store`; the caller closes it, and it may be shared. None
+            store: The store, from `fedplug.open_store`. The caller closes it, and it may be shared. None
                 keeps the model in memory only.
-            client_id: The client's name in the store; any text.
+            client_id: The client's name in the store. Any text.
             max_bytes: The most memory for all arrays of the model, changed or not.
             wire_ids: The expected wire ids of lossy payloads, see `fedplug.decode`.
 
@@ -99,12 +99,12 @@ class Receiver:
 
     @property
     def version(self) -> str | None:
-        """The version to report to the server; None without a model."""
+        """The version to report to the server. None without a model."""
         return self._version
 
     @property
     def model(self) -> dict[str, NDArray[Any]] | None:
-        """The model, read-only arrays by name; None before the first message."""
+        """The model, read-only arrays by name. None before the first message."""
         return None if self._model is None else dict(self._model)
 
     def apply(self, data: Any) -> dict[str, NDArray[Any]]:

@@ -1,4 +1,4 @@
-"""The versioned, checksummed container of every payload; readable without TensorFlow.
+"""The versioned, checksummed container of every payload. Readable without TensorFlow.
 
 docs/wire-format.md specifies the bytes. `frame` and `unframe` write and read a container, by the compiled
 core. `header` needs no compiled core, so that graphs can be built without it. `fedplug.wire.message` joins
@@ -83,7 +83,7 @@ class Container:
 
 
 def require_possible(shape: Sequence[int], itemsize: int) -> None:
-    """Checks the shape of an untrusted header; every reader calls it before it makes an array.
+    """Checks the shape of an untrusted header. Every reader calls it before it makes an array.
 
     Raises:
         PayloadError: No array of this item size can have this shape, not even if it is empty.
@@ -105,7 +105,7 @@ def check_max_bytes(max_bytes: Any) -> int | float:
 
 
 def header(wire_id: str, dtype: str, shape: Sequence[int]) -> bytes:
-    """Returns the bytes before the body's length; the same for all payloads of one tensor under one encoder.
+    """Returns the bytes before the body's length. The same for all payloads of one tensor under one encoder.
 
     Raises:
         PayloadError: The format does not allow this wire id, dtype or shape.
@@ -151,7 +151,7 @@ def frame(
 
 
 def unframe(buffer: ByteBuffer) -> Container:
-    """Reads a container; every byte is untrusted.
+    """Reads a container. Every byte is untrusted.
 
     Raises:
         ArgumentError: ``buffer`` is not a C-contiguous buffer.

@@ -32,7 +32,7 @@ _ENTRY = struct.Struct("<BH")
 _IN_OLD, _IN_NEW = 1, 2
 _PLACE = struct.Struct("<I")
 _PREFIX = 8
-"""Offset of the wire id in a container; its length and the rank are the two bytes before it."""
+"""Offset of the wire id in a container. Its length and the rank are the two bytes before it."""
 
 
 class Entry(NamedTuple):
@@ -48,9 +48,9 @@ class Contents(NamedTuple):
 
     Attributes:
         entries: The arrays. The payloads of those in the new version follow in this order.
-        base: The version that the receiver must have; its other arrays stay as they are. None: the message
+        base: The version that the receiver must have. Its other arrays stay as they are. None: the message
             names all arrays.
-        version: The version that the receiver has afterwards; None for `fedplug.patch`.
+        version: The version that the receiver has afterwards. None for `fedplug.patch`.
     """
 
     entries: Sequence[Entry]
@@ -173,7 +173,7 @@ class MessageReader:
         """Reads the payloads of the arrays with these names, with which the message ends.
 
         Raises:
-            PayloadError: See `payload` and `finish`; the error names the array.
+            PayloadError: See `payload` and `finish`. The error names the array.
         """
         found = {}
         for name in names:

@@ -79,7 +79,7 @@ class Budget(EncoderAssignment):
         *,
         nmse: float | None = None,
     ) -> None:
-        """Makes the budget; exactly one of ``bytes_per_client`` and ``nmse`` is given.
+        """Makes the budget. Exactly one of ``bytes_per_client`` and ``nmse`` is given.
 
         Args:
             encoder: The encoder, expression or rules (see `Rules`) to adjust. Components with a fraction or a
@@ -157,7 +157,7 @@ class Budget(EncoderAssignment):
 
 @dataclass(frozen=True)
 class _Feedback(RateControl):
-    """The rate of a `Budget`; the control is ``{"rate": float32}``."""
+    """The rate of a `Budget`. The control is ``{"rate": float32}``."""
 
     bytes_per_client: int | None
     nmse: float | None
@@ -245,7 +245,7 @@ class _Feedback(RateControl):
 
 
 def _are_rules(encoder: object) -> TypeGuard[Mapping[str, Any] | Sequence[Any]]:
-    """Returns whether these are rules; `component_config` writes a component as a mapping with a name."""
+    """Returns whether these are rules. `component_config` writes a component as a mapping with a name."""
     return isinstance(encoder, list | tuple) or (isinstance(encoder, Mapping) and "name" not in encoder)
 
 

@@ -32,11 +32,11 @@ class Rule:
 
     Attributes:
         encoder: The encoder of the tensors that match, or an expression for one.
-        match: A pattern of names: ``*`` matches anything, ``?`` any character, ``[ab]`` one of several; it is
+        match: A pattern of names: ``*`` matches anything, ``?`` any character, ``[ab]`` one of several. It is
             case-sensitive.
         min_elements: Minimum number of elements.
-        max_elements: Maximum number of elements; None for no limit.
-        dtype: A dtype such as ``"float32"``; None for any.
+        max_elements: Maximum number of elements. None for no limit.
+        dtype: A dtype such as ``"float32"``. None for any.
 
     Raises:
         ConfigError: An attribute is out of range or cannot be read.
@@ -86,7 +86,7 @@ class Rule:
 
 
 class Rules(EncoderAssignment):
-    """Encodes each tensor by the first rule that matches it; tensors without a rule are sent uncompressed.
+    """Encodes each tensor by the first rule that matches it. Tensors without a rule are sent uncompressed.
 
     >>> import fedplug, numpy as np
     >>> model = {"dense/kernel": np.ones((9, 99), np.float32), "out/kernel": np.ones((9, 99), np.float32)}
@@ -110,7 +110,7 @@ class Rules(EncoderAssignment):
         """Makes the rules.
 
         Args:
-            rules: The encoders, or expressions, by pattern of names; or a list of rules, each a `Rule` or a
+            rules: The encoders, or expressions, by pattern of names, or a list of rules, each a `Rule` or a
                 mapping of its attributes.
 
         Raises:

@@ -16,7 +16,7 @@ __all__ = ["Slices"]
 
 
 class Slices(EncoderAssignment):
-    """The assignment of `fedplug.Codec.for_slices`; it has the text of the encoder for the whole model."""
+    """The assignment of `fedplug.Codec.for_slices`. It has the text of the encoder for the whole model."""
 
     name: ClassVar[str] = "slices"
 

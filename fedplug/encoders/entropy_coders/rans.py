@@ -25,7 +25,7 @@ class Rans(EntropyCoder):
     after one byte.
 
     Sources: Duda, "Asymmetric numeral systems: entropy coding combining speed of Huffman coding with
-    compression rate of arithmetic coding", 2013 (arXiv 1311.2540); Giesen, "Interleaved entropy coders", 2014
+    compression rate of arithmetic coding", 2013 (arXiv 1311.2540). Giesen, "Interleaved entropy coders", 2014
     (arXiv 1402.3392).
     """
 

@@ -39,7 +39,7 @@ class Rice(_Coder):
     >>> len(fedplug.codec("topk(0.01) | rice").encode(x)[0])
     537
 
-    Sources: Rice & Plaunt, IEEE Trans. Commun. 1971; Golomb, IEEE Trans. Inf. Theory 1966.
+    Sources: Rice & Plaunt, IEEE Trans. Commun. 1971. Golomb, IEEE Trans. Inf. Theory 1966.
     """
 
     name = kernel_form = "rice"
@@ -59,9 +59,9 @@ class Gaps(_Coder):
     entries stand in rows and columns. Writing an index takes about 100 ns, 30 times as long as `Rice`. In
     TensorFlow it needs the compiled op.
 
-    Sources: Moffat, Neal, Witten, "Arithmetic coding revisited", ACM Trans. Inf. Syst. 1998; Marpe, Schwarz,
+    Sources: Moffat, Neal, Witten, "Arithmetic coding revisited", ACM Trans. Inf. Syst. 1998. Marpe, Schwarz,
     Wiegand, "Context-based adaptive binary arithmetic coding", IEEE Trans. Circuits Syst. Video Technol.
-    2003; Duda, arXiv 1311.2540.
+    2003. Duda, arXiv 1311.2540.
     """
 
     name = kernel_form = "gaps"

@@ -46,7 +46,7 @@ class Offsets(IndexCoder):
     wire_id: ClassVar[str] = "offsets/1"
 
     def __init__(self, chunk: int = 4096) -> None:
-        """Makes the coder; ``chunk`` is that of the sparsifier, at least 2, or a ConfigError is raised."""
+        """Makes the coder. ``chunk`` is that of the sparsifier, at least 2, or a ConfigError is raised."""
         check_whole("offsets chunk", chunk, 2, wire.MAX_ELEMENTS)
         self._chunk = chunk
 

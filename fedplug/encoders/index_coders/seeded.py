@@ -30,7 +30,7 @@ class Seeded(IndexCoder):
     wire_id: ClassVar[str] = "seeded/1"
 
     def __init__(self, seed: int = 0) -> None:
-        """Makes the coder; raises ConfigError unless ``seed`` is 0 to 2^31 - 1."""
+        """Makes the coder. Raises ConfigError unless ``seed`` is 0 to 2^31 - 1."""
         check_seed("seeded", seed)
         self._seed = seed
 
@@ -51,7 +51,7 @@ class Seeded(IndexCoder):
             return ops.to_bytes(ops.astype(ops.stack([self._seed, round_num]), "int32"))
 
     def decode(self, code: Array, count: Array, size: int) -> Array:
-        """Draws the indices again; refuses another length and negative numbers."""
+        """Draws the indices again. Refuses another length and negative numbers."""
         code = ops.of_length(code, _CODE_BYTES, "the seed and round of indices")
         words = ops.from_bytes(code, "int32")
         with ops.require(ops.all(words >= 0), "the seed or round of indices is not valid"):

@@ -56,7 +56,7 @@ class BreakEven:
 
     @property
     def pays_below(self) -> float:
-        """The speed in megabits per second below which it saves time; infinite if encoding takes no time."""
+        """The speed in megabits per second below which it saves time. Infinite if encoding takes no time."""
         extra = self.encode_seconds - self.plain_seconds
         saved = max(self.plain_bytes - self.sent_bytes, 0) / _MEGABIT_BYTES
         return saved / extra if extra > 0 else float("inf")
@@ -81,12 +81,12 @@ def break_even(model: ModelEncoder, megabits_per_second: float, *, lowering: str
     """Measures an encoder on normally distributed numbers, as the median of a few runs.
 
     It uses NumPy arrays if the encoder executes on them and no lowering is given, else TensorFlow's graphs.
-    The processor of a client may be slower than this machine's; then compression pays less.
+    The processor of a client may be slower than this machine's. Then compression pays less.
 
     Args:
-        model: The encoder for the model; its specs may be NumPy's or TensorFlow's.
+        model: The encoder for the model. Its specs may be NumPy's or TensorFlow's.
         megabits_per_second: The speed of the link from a client to the server, above 0.
-        lowering: The lowering of TensorFlow's ops; see `fedplug.ops.lowering.use_lowering`.
+        lowering: The lowering of TensorFlow's ops. See `fedplug.ops.lowering.use_lowering`.
 
     Raises:
         ConfigError: The speed is not a number above 0.
@@ -131,7 +131,7 @@ def _tensorflow_encoder(model: ModelEncoder) -> Callable[[], Sequence[Array]]:
 
 
 def _measure(encode: Callable[[], Sequence[Array]]) -> tuple[float, int]:
-    """Returns seconds and bytes; the first run is not counted."""
+    """Returns seconds and bytes. The first run is not counted."""
     buffers = encode()
     times = []
     for _ in range(_REPEATS):

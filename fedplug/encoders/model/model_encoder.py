@@ -46,7 +46,7 @@ class _Group(NamedTuple):
 
 
 class ModelEncoder:
-    """Encodes each tensor of a model; sends statistics, small tensors and integers uncompressed.
+    """Encodes each tensor of a model. Sends statistics, small tensors and integers uncompressed.
 
     A model is a flat sequence of tensors, described by their specs. A client sends one buffer per tensor: the
     container of `fedplug.wire`, so that its length is the number of bytes on the wire. With the specs of
@@ -69,9 +69,9 @@ class ModelEncoder:
         Args:
             encoder: An assignment, or the encoder of every floating-point tensor of at least ``min_size``
                 elements that is not a statistic. Anything that `as_encoder` reads is allowed.
-            specs: The specs of the model's tensors, in order; shapes fully known. Their names identify
+            specs: The specs of the model's tensors, in order. Shapes fully known. Their names identify
                 statistics, and rules match them.
-            min_size: Minimum number of elements; smaller tensors are sent uncompressed.
+            min_size: Minimum number of elements. Smaller tensors are sent uncompressed.
             exactly: Names of further tensors that are sent uncompressed.
 
         Raises:
@@ -175,8 +175,8 @@ class ModelEncoder:
         Args:
             xs: The tensors, one per spec.
             states: The states from `init_state` or from this client's previous `encode`.
-            round_num: The round number; an int, or an int32 scalar.
-            control: The control of this round if there is `rate_control`; default: the encoders as they are
+            round_num: The round number. An int, or an int32 scalar.
+            control: The control of this round if there is `rate_control`. Default: the encoders as they are
                 configured.
 
         Returns:
@@ -210,7 +210,7 @@ class ModelEncoder:
         return tuple(buffers), tuple(next_states)
 
     def _grouped(self) -> list[_Group]:
-        """Returns the groups of tensors that share an encoder; two equal encoders are still two."""
+        """Returns the groups of tensors that share an encoder. Two equal encoders are still two."""
         found: dict[int, list[int]] = {}
         for place, encoder in enumerate(self.encoders):
             found.setdefault(id(encoder), []).append(place)
@@ -239,12 +239,12 @@ class ModelEncoder:
     def accumulate(
         self, accumulators: Sequence[Array], buffers: Sequence[Array], weight: Array
     ) -> tuple[Array, ...]:
-        """Returns ``accumulators + weight * decode(buffers)``; sparse payloads cost only their entries.
+        """Returns ``accumulators + weight * decode(buffers)``. Sparse payloads cost only their entries.
 
         Args:
-            accumulators: Dense tensors, one per spec; see `Encoder.accumulate`.
-            buffers: The untrusted buffers; errors as for `decode`.
-            weight: A scalar; cast to each accumulator's dtype.
+            accumulators: Dense tensors, one per spec. See `Encoder.accumulate`.
+            buffers: The untrusted buffers. Errors as for `decode`.
+            weight: A scalar, cast to each accumulator's dtype.
         """
         return tuple(
             encoder.accumulate(accumulator, payload, ops.astype(weight, accumulator.dtype), spec)
@@ -273,14 +273,14 @@ def _require_size(specs: Sequence[Spec], subject: str) -> None:
 
 
 def _uncompressed(encoder: Encoder, spec: Spec) -> Encoder:
-    """Returns the encoder that sends this tensor exactly; an encoder of differences keeps its memory."""
+    """Returns the encoder that sends this tensor exactly. An encoder of differences keeps its memory."""
     if isinstance(encoder, EF21) and ops.is_floating(spec.dtype):
         return encoder.around(_AS_IT_IS)
     return _AS_IT_IS
 
 
 def _like(state: State, next_state: State, encoder: Encoder) -> State:
-    """Returns ``next_state`` in the order of ``state``; refuses a state of another structure."""
+    """Returns ``next_state`` in the order of ``state``. Refuses a state of another structure."""
     is_state = type(next_state) is dict or isinstance(next_state, Mapping)
     if not is_state or set(next_state) != set(state):
         raise ConfigError(

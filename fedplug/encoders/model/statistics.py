@@ -42,7 +42,7 @@ def is_statistic(name: str | None) -> bool:
 
 
 def layer_mates(name: str) -> list[str]:
-    """Returns names that weights of the same layer could have; none unless the tensor is a statistic."""
+    """Returns names that weights of the same layer could have. None unless the tensor is a statistic."""
     mates = []
     if match := _LAST.search(name) or _OF_LAYER.search(name):
         mates.append(name[: match.start(1)] + "weight" + name[match.end(1) :])

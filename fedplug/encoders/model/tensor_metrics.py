@@ -38,7 +38,7 @@ SUMS = {
 def measure(
     encoder: ModelEncoder, xs: Sequence[Array], buffers: Sequence[Array], next_states: Sequence[State]
 ) -> dict[str, Array]:
-    """Measures an encoded update; add the results of several updates key by key.
+    """Measures an encoded update. Add the results of several updates key by key.
 
     Args:
         encoder: The encoder of the model.
@@ -59,7 +59,7 @@ def measure(
 
 
 def summarize(sums: Mapping[str, Array]) -> dict[str, Array]:
-    """Returns the metrics of the sums: vectors with one number per tensor; NaN if it is unknown.
+    """Returns the metrics of the sums: vectors with one number per tensor. NaN if it is unknown.
 
     They are ``uplink_bytes``, ``header_bytes``, ``index_bytes`` and ``value_bytes`` (int64),
     ``entropy_bytes``, ``nmse`` and ``residual_ratio`` (float64).
@@ -77,7 +77,7 @@ def summarize(sums: Mapping[str, Array]) -> dict[str, Array]:
 
 
 def by_name(names: Sequence[str], metrics: Mapping[str, Any]) -> dict[str, dict[str, int | float | None]]:
-    """Returns the metrics of `summarize` as JSON values by tensor; None if a value is unknown."""
+    """Returns the metrics of `summarize` as JSON values by tensor. None if a value is unknown."""
     return {
         name: {key: _plain(vector[position]) for key, vector in metrics.items()}
         for position, name in enumerate(names)

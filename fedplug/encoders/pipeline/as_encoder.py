@@ -15,7 +15,7 @@ __all__ = ["as_encoder", "as_tensor_encoder", "without_error_feedback"]
 
 
 def as_encoder(value: Any) -> Any:
-    """Returns the encoder or assignment that an argument describes; other values are returned unchanged.
+    """Returns the encoder or assignment that an argument describes. Other values are returned unchanged.
 
     Args:
         value: The argument, as for `fedplug.registry.config.as_component`; a sparsifier or quantizer becomes

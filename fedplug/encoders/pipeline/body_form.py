@@ -26,7 +26,7 @@ class BodyForm:
 
     Attributes:
         values: The coder of the values.
-        index_coder: The coder of the indices; None if all entries are sent.
+        index_coder: The coder of the indices. None if all entries are sent.
     """
 
     SPARSE: ClassVar[str] = "sparse/1"
@@ -51,7 +51,7 @@ class BodyForm:
         return ops.sparse_body(ops.size(payload["indices"]), payload["index_code"], code)
 
     def from_wire(self, body: Array, spec: Spec) -> Payload:
-        """See `Encoder.from_wire`; refuses bytes of another form, and the bytes that a stage refuses."""
+        """See `Encoder.from_wire`. Refuses bytes of another form, and the bytes that a stage refuses."""
         size = ops.num_elements(spec)
         if self.index_coder is None:
             return self.values.from_bytes(body, size, spec.dtype)

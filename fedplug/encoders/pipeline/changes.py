@@ -17,7 +17,7 @@ from fedplug.ops.types import Array, Spec
 __all__ = ["CHANGES", "ChangeCoder", "change_coder"]
 
 CHANGES = "changes/1+"
-"""The beginning of the wire ids of changed entries; the wire id of the whole tensor's payload follows."""
+"""The beginning of the wire ids of changed entries. The wire id of the whole tensor's payload follows."""
 
 _INDICES = Rice()
 
@@ -30,7 +30,7 @@ class ChangeCoder:
     """
 
     def __init__(self, values: ValueCoder, spec: Spec) -> None:
-        """Makes the coder; see `change_coder`.
+        """Makes the coder. See `change_coder`.
 
         Args:
             values: The coder of the values of the whole tensor.
@@ -46,7 +46,7 @@ class ChangeCoder:
 
         Args:
             buffer: The container of the whole tensor.
-            changed: Whether each entry is sent; bool, of the tensor's shape.
+            changed: Whether each entry is sent. Bool, of the tensor's shape.
         """
         body = framing.unframe(buffer, self._values.wire_id, self._spec)
         places = ops.nonzero(ops.reshape(changed, [-1]))
@@ -75,7 +75,7 @@ class ChangeCoder:
 
 
 def change_coder(encoder: Encoder, spec: Spec) -> ChangeCoder | None:
-    """Returns the coder for an encoder's payloads; None if entries cannot be sent one by one."""
+    """Returns the coder for an encoder's payloads. None if entries cannot be sent one by one."""
     values = encoder.entry_coder if isinstance(encoder, Pipeline) else None
     if values is None or len(CHANGES + encoder.wire_id) > wire.MAX_WIRE_ID:
         return None

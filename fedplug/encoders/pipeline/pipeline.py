@@ -81,7 +81,7 @@ class Pipeline(Encoder, ContainerEncoder, Measured, Adjustable):
 
         Args:
             stages: A sparsifier, a quantizer, an entropy coder and an index coder, in this order, each at
-                most once; each the stage itself, an expression, or ``{"name": ..., "config": {...}}``.
+                most once. Each the stage itself, an expression, or ``{"name": ..., "config": {...}}``.
 
         Raises:
             CapabilityError: The stages are not in this order, or a stage has nothing to do.
@@ -203,7 +203,7 @@ class Pipeline(Encoder, ContainerEncoder, Measured, Adjustable):
         return {**values, "indices": chosen.indices, "index_code": index_code}, next_state
 
     def _quantized(self, chosen: Selection, dtype: DType, round_num: Array) -> tuple[Payload, State]:
-        """Quantizes the selected values in this dtype; returns them, and the next state with the losses."""
+        """Quantizes the selected values in this dtype. Returns them, and the next state with the losses."""
         assert self._stages.sparsifier is not None
         narrow = ops.narrowed(chosen.values, dtype)
         loses = bool(chosen.state) and not (self._values.lossless and narrow is chosen.values)

@@ -45,7 +45,7 @@ class STC(Pipeline):
         error_feedback: bool = True,
         scope: str = "tensor",
     ) -> None:
-        """Makes the encoder; arguments and errors as for `TopK`."""
+        """Makes the encoder. Arguments and errors as for `TopK`."""
         try:
             self._topk = TopK(fraction, count=count, error_feedback=error_feedback, scope=scope)
         except ConfigError as error:

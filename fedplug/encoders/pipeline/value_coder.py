@@ -63,7 +63,7 @@ class ValueCoder:
 
     @property
     def capabilities(self) -> Capabilities:
-        """The capabilities of the quantizer; the entropy coder is lossless."""
+        """The capabilities of the quantizer. The entropy coder is lossless."""
         return self.quantizer.capabilities
 
     @functools.cached_property
@@ -118,7 +118,7 @@ class ValueCoder:
         return self._shortened(self.quantizer.encode(values, 0), ops.size(values), values.dtype)
 
     def encode_container(self, values: NDArray[Any], round_num: int, header: bytes) -> bytes:
-        """Returns the container of a NumPy array's payload; the quantizer must be lossy."""
+        """Returns the container of a NumPy array's payload. The quantizer must be lossy."""
         if self.entropy_coder is None and self._fused is not None:
             return self._fused.encode_container(values, round_num, header)
         return self._framed(self.quantizer.encode(values, round_num), values.size, values.dtype, header)
@@ -151,7 +151,7 @@ class ValueCoder:
         return kernels.frame_symbols(code, start, number, header, bits=bits)
 
     def from_bytes(self, data: Array, count: Array | int, dtype: DType) -> Payload:
-        """Returns the payload of ``count`` values; refuses as entropy coder and quantizer do."""
+        """Returns the payload of ``count`` values. Refuses as entropy coder and quantizer do."""
         values = self.decode(data, count, dtype)
         return {"values": values} if self.lossless else {"values": values, "value_code": data}
 
@@ -189,7 +189,7 @@ class ValueCoder:
 
         Args:
             data: The code of all values.
-            places: The indices of the values, ascending; an int32 vector.
+            places: The indices of the values, ascending. An int32 vector.
             count: Number of all values.
             dtype: The dtype of the values.
         """

@@ -25,7 +25,7 @@ _EXPONENT_BYTES = 2
 
 
 class BlockFloatingPoint(ValueFormQuantizer):
-    """Rounds each element to the nearest multiple of a power of two, which each block shares; ties to even.
+    """Rounds each element to the nearest multiple of a power of two, which each block shares. Ties to even.
 
     >>> import fedplug, numpy as np
     >>> payload, _ = fedplug.codec("bfp(3)").encode(np.float32([3, -1.4, 0.4]))
@@ -36,12 +36,12 @@ class BlockFloatingPoint(ValueFormQuantizer):
     is at most ``(L + 1/2) step``, and the level is ``round(x / step)``. So a decoded tensor is encoded
     without error. As long as the largest magnitude stays between the same two powers of two, an entry does
     not change if it moves by less than its distance to the middle between two levels. If a model is sent
-    again and again, few entries are new; see `fedplug.tff.process.distribution.broadcast`.
+    again and again, few entries are new. See `fedplug.tff.process.distribution.broadcast`.
 
     The error is deterministic and at most half a step, which is below ``scale / L``, where ``scale`` is the
     block's largest magnitude.
 
-    Sources: Wilkinson, "Rounding Errors in Algebraic Processes", 1963, for block floating point; Rouhani et
+    Sources: Wilkinson, "Rounding Errors in Algebraic Processes", 1963, for block floating point. Rouhani et
     al., "Microscaling Data Formats for Deep Learning", 2023 (arXiv 2310.10537), of which this is MXINT8 with
     other bit widths and larger blocks.
 

@@ -25,11 +25,11 @@ def share_out(
     "Efficient Bit Allocation for an Arbitrary Set of Quantizers", IEEE TASSP 36(9), 1988.
 
     Args:
-        total: Number of bits, an int64 scalar; bits beyond the maximum of all tensors are not spent.
+        total: Number of bits, an int64 scalar. Bits beyond the maximum of all tensors are not spent.
         sizes: Number of elements of each tensor.
-        energies: The energy of each tensor; float64 scalars, 0 or more. Tensors of equal energy are served in
+        energies: The energy of each tensor. float64 scalars, 0 or more. Tensors of equal energy are served in
             order.
-        gains: Positive, falling numbers; one for each bit that an element can have beyond the minimum.
+        gains: Positive, falling numbers. One for each bit that an element can have beyond the minimum.
 
     Returns:
         The bits of each tensor, an int64 scalar, at most ``len(gains)`` times its size.

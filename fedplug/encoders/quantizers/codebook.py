@@ -23,7 +23,7 @@ _HEADER_BYTES = 1
 
 
 class Codebook(ValueFormQuantizer):
-    """Divides 6 standard deviations around the mean into ``2^bits`` bins; sends the bin of each value.
+    """Divides 6 standard deviations around the mean into ``2^bits`` bins. Sends the bin of each value.
 
     >>> import fedplug, numpy as np
     >>> payload, _ = fedplug.codec("codebook(2)").encode(np.float32([-3, -2, -1, 1, 2, 3]))
@@ -36,7 +36,7 @@ class Codebook(ValueFormQuantizer):
     their mean on both sides: ``codebook(2)`` keeps little more than their signs, and an entropy coder then
     needs about one bit per value. ``codebook(8)`` is hivemind's uniform 8-bit quantization.
 
-    Sources: Ryabinin, Borzunov, Diskin, et al., "hivemind" (`Uniform8BitQuantization`); Sarfi et al.,
+    Sources: Ryabinin, Borzunov, Diskin, et al., "hivemind" (`Uniform8BitQuantization`). Sarfi et al.,
     "Communication Efficient LLM Pre-training with SparseLoCo", arXiv 2508.15706, section 3, for 2 bits.
     csrc/core/value_code.h specifies all roundings, so that results have the same bits everywhere.
 

@@ -117,7 +117,7 @@ class QSGD(ValueFormQuantizer, Adjustable):
 
     @property
     def value_form(self) -> Mapping[str, Any]:
-        """The form with the bits of the first round; see `form_in` and `decode` for other rounds."""
+        """The form with the bits of the first round. See `form_in` and `decode` for other rounds."""
         form = "nearest" if self._nearest else "qsgd"
         return {"form": form, "bits": self._widths.all[0], "block_size": self._block_size}
 
@@ -140,7 +140,7 @@ class QSGD(ValueFormQuantizer, Adjustable):
         return ops.decode_values(code, count, **form, dtype=dtype)
 
     def symbols(self, count: Array | int, dtype: DType) -> PackedSymbols | None:
-        """Returns where the levels are; None if bit widths change, because entropy coders need them."""
+        """Returns where the levels are. None if bit widths change, because entropy coders need them."""
         if len(self._widths.all) > 1:
             return None
         return PackedSymbols(levels_at(count, self._block_size, dtype), count, self._widths.all[0])

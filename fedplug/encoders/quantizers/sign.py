@@ -22,7 +22,7 @@ class Sign(ValueFormQuantizer):
     >>> fedplug.decode(payload), state["residual"]
     (array([ 2., -2.,  2.], dtype=float32), array([-1.,  0.,  1.], dtype=float32))
 
-    Sources: Seide, Fu, Droppo, Li, Yu, "1-Bit Stochastic Gradient Descent", Interspeech 2014; Karimireddy,
+    Sources: Seide, Fu, Droppo, Li, Yu, "1-Bit Stochastic Gradient Descent", Interspeech 2014. Karimireddy,
     Rebjock, Stich, Jaggi, "Error Feedback Fixes SignSGD and other Gradient Compression Schemes", ICML 2019
     (arXiv 1901.09847), algorithm 1 and equation 4. Without error feedback training need not converge.
 

@@ -72,7 +72,7 @@ class ValueFormQuantizer(Quantizer, ContainerQuantizer, DeviceQuantizer):
         return codes, list(map(errors.__getitem__, map(slice, [0, *ends], ends)))
 
     def _code_in(self, round_num: int) -> tuple[str, int, int, float, int]:
-        """Returns the last arguments of the kernels that encode; the constructor has checked them."""
+        """Returns the last arguments of the kernels that encode. The constructor has checked them."""
         form = self.form_in(round_num)
         bits, block_size = int(form.get("bits", 8)), form.get("block_size", 256)
         return form["form"], bits, block_size, form.get("relative", 0.01), (self.seed << 32) + round_num

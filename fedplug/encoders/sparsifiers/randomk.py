@@ -34,7 +34,7 @@ class RandomK(Sparsifier):
     residual.
 
     Source: Stich, Cordonnier, Jaggi, "Sparsified SGD with Memory", NeurIPS 2018 (arXiv 1809.07599),
-    definition 2.1 (rand-k), drawn in strata; Wangni, Wang, Liu, Zhang, "Gradient Sparsification for
+    definition 2.1 (rand-k), drawn in strata. Wangni, Wang, Liu, Zhang, "Gradient Sparsification for
     Communication-Efficient Distributed Optimization", NeurIPS 2018 (arXiv 1710.09854), for the scaling.
 
     Its own index coder is `Seeded`: with the default stages a payload is k values and about 12 bytes, so
@@ -54,12 +54,12 @@ class RandomK(Sparsifier):
         seed: int = 0,
         error_feedback: bool = False,
     ) -> None:
-        """Makes the sparsifier; exactly one of ``fraction`` and ``count`` is given.
+        """Makes the sparsifier. Exactly one of ``fraction`` and ``count`` is given.
 
         Args:
             fraction: The share of the elements of each tensor, above 0 and at most 1, or a schedule of such
                 numbers; at least one entry is sent.
-            count: Number of entries to send of each tensor, at least 1; all entries of a smaller tensor.
+            count: Number of entries to send of each tensor, at least 1. All entries of a smaller tensor.
             seed: The seed of the drawn entries, 0 to 2^31 - 1.
             error_feedback: Whether the client keeps the unsent part and adds it to its next update, instead
                 of scaling up the sent part.
@@ -76,7 +76,7 @@ class RandomK(Sparsifier):
 
     @property
     def capabilities(self) -> Capabilities:
-        """Unbiased without error feedback; keeps state with it. All clients send the same entries."""
+        """Unbiased without error feedback. Keeps state with it. All clients send the same entries."""
         return Capabilities(
             unbiased=not self.error_feedback,
             commutes_with_sum=True,
@@ -120,6 +120,6 @@ def _scaled(values: Array, begins: Array, dtype: DType) -> Array:
 
 
 def _run_begins(count: Array | int, size: int) -> Array:
-    """Returns where the runs of `ops.draw_indices` begin, and the end of the last; int64 ``[count + 1]``."""
+    """Returns where the runs of `ops.draw_indices` begin, and the end of the last. int64 ``[count + 1]``."""
     count = ops.astype(count, "int64")
     return ops.arange(count + 1) * size // ops.maximum(count, 1)

@@ -52,9 +52,9 @@ class TopK(Sparsifier):
     fades: ``a = x + decay * residual``, product and sum each rounded once. Together they are SparseLoCo's:
     ``topk(count=64, chunk=4096, decay=0.95) | codebook(2) | rans``.
 
-    Sources: Stich et al., "Sparsified SGD with Memory", NeurIPS 2018 (arXiv 1809.07599), algorithm 1;
+    Sources: Stich et al., "Sparsified SGD with Memory", NeurIPS 2018 (arXiv 1809.07599), algorithm 1.
     Karimireddy et al., "Error Feedback Fixes SignSGD and other Gradient Compression Schemes", ICML 2019
-    (arXiv 1901.09847); chunk and decay: Peng, Quesnelle, Kingma, "DeMo: Decoupled Momentum Optimization",
+    (arXiv 1901.09847). Chunk and decay: Peng, Quesnelle, Kingma, "DeMo: Decoupled Momentum Optimization",
     2024 (arXiv 2411.19870), and Sarfi et al., "Communication Efficient LLM Pre-training with SparseLoCo",
     2025 (arXiv 2508.15706).
 
@@ -77,15 +77,15 @@ class TopK(Sparsifier):
         error_feedback: bool = True,
         scope: str = "tensor",
     ) -> None:
-        """Makes the sparsifier; exactly one of ``fraction`` and ``count`` is given.
+        """Makes the sparsifier. Exactly one of ``fraction`` and ``count`` is given.
 
         Args:
             fraction: The share of the elements of each tensor, above 0 and at most 1, or a schedule of such
                 numbers; at least one entry is sent.
-            count: Number of entries to send of each tensor, at least 1; all entries of a smaller tensor.
-            chunk: Number of elements of a chunk, at least 1; ``fraction`` and ``count`` then apply to each
+            count: Number of entries to send of each tensor, at least 1. All entries of a smaller tensor.
+            chunk: Number of elements of a chunk, at least 1. ``fraction`` and ``count`` then apply to each
                 chunk. Default: the tensor is one chunk.
-            decay: The share of the residual that is added, above 0 and at most 1; rounded to the residual's
+            decay: The share of the residual that is added, above 0 and at most 1, rounded to the residual's
                 dtype.
             error_feedback: Whether the client keeps the unsent part and adds it to its next update.
             scope: ``"tensor"``, or ``"model"``: ``fraction`` and ``count`` then apply to all tensors

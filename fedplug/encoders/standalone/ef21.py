@@ -41,7 +41,7 @@ class EF21(Encoder, Measured):
     Nothing is proved for several local steps.
 
     Sources: Richtárik, Sokolov, Fatkhullin, "EF21: A New, Simpler, Theoretically Better, and Practically
-    Faster Error Feedback", NeurIPS 2021 (arXiv 2106.05203), algorithm 2; Fatkhullin et al., "EF21 with Bells
+    Faster Error Feedback", NeurIPS 2021 (arXiv 2106.05203), algorithm 2. Fatkhullin et al., "EF21 with Bells
     & Whistles", 2021 (arXiv 2110.03294), algorithm 4 (partial participation).
     """
 

@@ -47,7 +47,7 @@ class SharedK(Encoder):
     sends products of matrices instead of entries with ``rank``. Without it the step is ``largest / L``.
 
     Source: Bonawitz et al., "Practical Secure Aggregation for Privacy-Preserving Machine Learning", CCS 2017,
-    for sums of integers of a ring; Stich, Cordonnier, Jaggi, "Sparsified SGD with Memory", NeurIPS 2018
+    for sums of integers of a ring. Stich, Cordonnier, Jaggi, "Sparsified SGD with Memory", NeurIPS 2018
     (arXiv 1809.07599), for the residual.
 
     Wire form "sharedk/1" (docs/wire-format.md): 2 bytes for each integer, 4 if bits is above 16. Masked
@@ -69,7 +69,7 @@ class SharedK(Encoder):
         largest: float = 1.0,
         seed: int = 0,
     ) -> None:
-        """Makes the encoder; exactly one of ``fraction`` and ``count`` is given.
+        """Makes the encoder. Exactly one of ``fraction`` and ``count`` is given.
 
         Args:
             fraction: The share of the elements to send, above 0 and at most 1; at least one entry is sent.
@@ -78,9 +78,9 @@ class SharedK(Encoder):
             bits: Bits of an integer of the ring, which a sum takes too; 4 to 24.
             rank: The number of directions in which `fedplug.secure` sends a matrix, from 1 on, see
                 `fedplug.secure.low_rank`. None: `fedplug.secure` sends entries of matrices, too.
-            max_weight: The weight from which on clients count the same in `fedplug.secure`, 1e-30 to 1e30;
+            max_weight: The weight from which on clients count the same in `fedplug.secure`, 1e-30 to 1e30.
                 None: all clients count the same.
-            largest: The largest magnitude that is sent in the first round; larger values are limited to it.
+            largest: The largest magnitude that is sent in the first round. Larger values are limited to it.
             seed: The seed of the random entries and of the rounding, 0 to 2^31 - 1.
 
         Raises:
@@ -122,7 +122,7 @@ class SharedK(Encoder):
 
     @property
     def capabilities(self) -> Capabilities:
-        """Its integers may be masked; it keeps a residual."""
+        """Its integers may be masked. It keeps a residual."""
         return Capabilities(
             commutes_with_sum=True,
             needs_client_state=True,
@@ -153,7 +153,7 @@ class SharedK(Encoder):
     def in_round(self, step: Array, support: Array) -> Self:
         """Returns a copy with the step and the support (int32 ``[k]``, ascending) of a round.
 
-        `decode` does not know that support; `fedplug.secure` reads the integers.
+        `decode` does not know that support. `fedplug.secure` reads the integers.
         """
         other = copy.copy(self)
         other._step, other._support = step, support
@@ -210,7 +210,7 @@ class SharedK(Encoder):
         return ops.where(signed < 0, signed + 2**self.bits, signed)
 
     def random_support(self, count: int, size: int, round_num: Array) -> Array:
-        """Returns ``count`` entries drawn from the seed and the round; int32, ascending."""
+        """Returns ``count`` entries drawn from the seed and the round. int32, ascending."""
         return ops.draw_indices(ops.round_seed(self.seed, round_num), count, size)
 
     def to_wire(self, payload: Payload, spec: Spec) -> Array:
@@ -243,7 +243,7 @@ class SharedK(Encoder):
         return "int16" if self.bits <= 16 else "int32"
 
     def _about(self, step: Array, round_num: Array) -> Array:
-        """Returns the server's needs beside the integers; no client's data change it."""
+        """Returns the server's needs beside the integers. No client's data change it."""
         words = ops.astype(ops.stack([ops.astype(round_num, "int32") * 0 + self.seed, round_num]), "int32")
         parts = [ops.to_bytes(ops.reshape(ops.astype(step, "float32"), [1])), ops.to_bytes(words)]
         return ops.concat([*parts, ops.asarray([self.bits], like=parts[0])])

@@ -43,7 +43,7 @@ _POLICIES = ("error", "drop")
 def require(condition: Any, message: str, *details: Any) -> Any:
     """Raises `tf.errors.InvalidArgumentError` with ``message`` and ``details`` unless ``condition`` holds.
 
-    In a graph it returns an operation for `after`; eagerly it checks at once.
+    In a graph it returns an operation for `after`. Eagerly it checks at once.
     """
     return tf.raw_ops.Assert(condition=condition, data=[tf.constant(message), *details], summarize=8)
 
@@ -55,17 +55,17 @@ def after(checks: list[Any], tensor: Any) -> Any:
 
 
 def as_int64(name: str, value: Any) -> tf.Tensor:
-    """Converts whole numbers to an int64 tensor; see `as_integers`."""
+    """Converts whole numbers to an int64 tensor. See `as_integers`."""
     return as_integers(name, value, tf.int64)
 
 
 def as_indices(name: str, value: Any) -> tf.Tensor:
-    """Converts whole numbers to an int32 tensor; see `as_integers`."""
+    """Converts whole numbers to an int32 tensor. See `as_integers`."""
     return as_integers(name, value, tf.int32)
 
 
 def as_bytes(name: str, value: Any) -> tf.Tensor:
-    """Converts whole numbers to a uint8 tensor; see `as_integers`."""
+    """Converts whole numbers to a uint8 tensor. See `as_integers`."""
     return as_integers(name, value, tf.uint8)
 
 
@@ -110,7 +110,7 @@ def _holds_tensors(value: Any) -> bool:
 
 
 def same_shape(x: Any, y: Any) -> Any:
-    """Whether two tensors have the same shape at run time; scalar, bool."""
+    """Whether two tensors have the same shape at run time. Scalar, bool."""
     x_shape, y_shape = tf.shape(x), tf.shape(y)
     x_rank, y_rank = tf.size(x_shape), tf.size(y_shape)
     shared = tf.minimum(x_rank, y_rank)
@@ -148,7 +148,7 @@ def refuse_without_op(kind: str, form: str, instead: str) -> NoReturn:
     """Refuses to build a form that has no reference of stock TensorFlow ops.
 
     Raises:
-        LoweringError: Always; the message suggests ``instead``, a form that has a reference.
+        LoweringError: Always. The message suggests ``instead``, a form that has a reference.
     """
     raise LoweringError(
         f"the {kind} {form!r} runs in TensorFlow only as a compiled op, and has no reference: install the op "
@@ -164,7 +164,7 @@ def require_policy(on_nonfinite: str) -> None:
 
 
 def require_form(what: str, form: str, forms: Any) -> None:
-    """Raises UnknownNameError unless ``form`` is in ``forms``, a `Literal`; ``what`` names the code."""
+    """Raises UnknownNameError unless ``form`` is in ``forms``, a `Literal`. ``what`` names the code."""
     if form not in get_args(forms):
         raise UnknownNameError(what, form, get_args(forms), where="form")
 

@@ -22,9 +22,9 @@ def block_scales(values: tf.Tensor, size: int) -> tf.Tensor:
 
 
 def relative_to_scales(values: tf.Tensor, size: int) -> tuple[tf.Tensor, tf.Tensor]:
-    """Divides values ``[n]`` by the scale of their block; returns quotients and scales.
+    """Divides values ``[n]`` by the scale of their block. Returns quotients and scales.
 
-    The scales are ``[block_count(n)]``, the quotients in ``[-1, 1]``; both are zero in a block of zeros.
+    The scales are ``[block_count(n)]``, the quotients in ``[-1, 1]``. Both are zero in a block of zeros.
     """
     rows, scales = _rows(values, size), block_scales(values, size)
     relative = tf.math.divide_no_nan(rows, scales[:, tf.newaxis])
@@ -32,7 +32,7 @@ def relative_to_scales(values: tf.Tensor, size: int) -> tuple[tf.Tensor, tf.Tens
 
 
 def times_scales(relative: tf.Tensor, scales: tf.Tensor, size: int) -> tf.Tensor:
-    """Inverts `relative_to_scales`; both arguments have one dtype."""
+    """Inverts `relative_to_scales`. Both arguments have one dtype."""
     rows = _rows(relative, size) * scales[:, tf.newaxis]
     return tf.reshape(rows, [-1])[: tf.size(relative)]
 

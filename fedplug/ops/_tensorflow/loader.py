@@ -74,7 +74,7 @@ def find_library(folders: Iterable[str | Path]) -> Path:
 
 
 def _distributed() -> list[str]:
-    """The folders of the distribution fedplug-tensorflow; empty if it is not installed."""
+    """The folders of the distribution fedplug-tensorflow. Empty if it is not installed."""
     with contextlib.suppress(OpLibraryError):
         return op_libraries.folders_of(_DISTRIBUTED)
     return []

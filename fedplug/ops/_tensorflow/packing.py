@@ -1,6 +1,6 @@
 """`fedplug.ops.packing` on tensors, and packing of wider numbers for the references.
 
-Eight numbers of b bits, b up to 8, are exactly b bytes and fit a 64-bit integer; `pack` and `unpack` use
+Eight numbers of b bits, b up to 8, are exactly b bytes and fit a 64-bit integer. `pack` and `unpack` use
 these groups.
 """
 
@@ -55,13 +55,13 @@ def unpack(data: tf.Tensor, count: Any, bits: Any, what: str) -> tf.Tensor:
 
 
 def bits_of(values: Any, width: Any) -> Any:
-    """The ``width`` lowest bits of every int32, the lowest first; uint8 vector, for any width."""
+    """The ``width`` lowest bits of every int32, the lowest first. uint8 vector, for any width."""
     bits = tf.bitwise.right_shift(values[:, tf.newaxis], tf.range(width)) & 1
     return tf.cast(tf.reshape(bits, [-1]), tf.uint8)
 
 
 def numbers(bits: Any, count: Any, width: Any) -> Any:
-    """Inverts `bits_of`, for ``count`` numbers; int32."""
+    """Inverts `bits_of`, for ``count`` numbers. int32."""
     places = tf.range(tf.cast(width, tf.int32))
     rows = tf.cast(tf.reshape(bits, [count, width]), tf.int32)
     return tf.reduce_sum(tf.bitwise.left_shift(rows, places), 1)

@@ -2,5 +2,5 @@
 
 `placement` assigns clients to shards. `shard` is the part of one machine, and `process` runs the two phases
 of a round. `moving` reacts to new and lost machines, and `rewinding` undoes rounds. How shards are reached is
-left to a `fleet`; the plugin fedplug-ray has one of Ray actors.
+left to a `fleet`. The plugin fedplug-ray has one of Ray actors.
 """

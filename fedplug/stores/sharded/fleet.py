@@ -40,7 +40,7 @@ class Fleet(abc.ABC):
             The results, by shard.
 
         Raises:
-            StoreError: At least one shard raised it; this is the first error in the order of the arguments.
+            StoreError: At least one shard raised it. This is the first error in the order of the arguments.
         """
         waits = {shard: self.begin(shard, method, given) for shard, given in arguments.items()}
         results, errors = {}, []
@@ -59,8 +59,8 @@ class Fleet(abc.ABC):
 
     @abc.abstractmethod
     def close(self, generation: int | None = None) -> None:
-        """Releases the shards; closing twice is allowed.
+        """Releases the shards. Closing twice is allowed.
 
         Args:
-            generation: The generation of the index; see `Shard.close`.
+            generation: The generation of the index. See `Shard.close`.
         """

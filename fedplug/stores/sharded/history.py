@@ -19,7 +19,7 @@ class Kept(NamedTuple):
 
 
 class History:
-    """The last record of every kept round; moving states writes a new record for the same round.
+    """The last record of every kept round. Moving states writes a new record for the same round.
 
     Args:
         commits: The metadata of the index's commits, oldest first.
@@ -58,11 +58,11 @@ class History:
         """Returns the first commit that the index must keep for the rounds from ``oldest`` on.
 
         Args:
-            oldest: The oldest round to keep; all rounds if None.
+            oldest: The oldest round to keep. All rounds if None.
             current: The round whose record is being written or replaced.
 
         Returns:
-            The commit; None if no commit is needed.
+            The commit. None if no commit is needed.
         """
         return min(
             (

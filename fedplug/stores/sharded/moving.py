@@ -29,7 +29,7 @@ def arrive(process: ShardedProcess, replicas: int, lost: str) -> None:
             ``"restart"`` removes them, so that they start afresh.
 
     Raises:
-        StoreError: States are lost and ``lost`` is ``"fail"``; then only crash recovery has changed anything.
+        StoreError: States are lost and ``lost`` is ``"fail"``. Then only crash recovery has changed anything.
             Or a shard or the index raises an error.
     """
     record = process.record
@@ -54,12 +54,12 @@ def move(process: ShardedProcess, shards: Iterable[str], replicas: int, oldest: 
 
     Args:
         process: The process.
-        shards: All shards from now on; other shards keep nothing.
+        shards: All shards from now on. Other shards keep nothing.
         replicas: Number of additional copies of each state.
-        oldest: The oldest round to keep from now on; all kept rounds if None.
+        oldest: The oldest round to keep from now on. All kept rounds if None.
 
     Raises:
-        StoreError: A shard or the index raises an error; the states are then where they were.
+        StoreError: A shard or the index raises an error. The states are then where they were.
     """
     process.resolve()
     record = process.record
@@ -109,7 +109,7 @@ def not_reached(record: Record, clients: Sequence[str], missing: Iterable[str]) 
 
 
 def _forget_lost(process: ShardedProcess, missing: set[str], lost: str) -> bool:
-    """Handles clients that are lost with missing shards; returns whether any were removed."""
+    """Handles clients that are lost with missing shards. Returns whether any were removed."""
     record = process.record
     clients = only_on(missing, record, process.client_ids())
     if clients and lost == "fail":

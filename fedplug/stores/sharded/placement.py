@@ -39,7 +39,7 @@ class Placement:
         return partition_of(client_id, self.partitions)
 
     def homes(self, client_id: str) -> tuple[str, ...]:
-        """Returns the shards that keep a client's state; it runs on the machine of the first."""
+        """Returns the shards that keep a client's state. It runs on the machine of the first."""
         return self.homes_of(self.partition(client_id))
 
     def homes_of(self, partition: int) -> tuple[str, ...]:

@@ -1,6 +1,6 @@
 """The state of one training process in a sharded store: reading it, and committing a round in two phases.
 
-Every shard that keeps a client of the round prepares. Then one commit of the index decides; the index is an
+Every shard that keeps a client of the round prepares. Then one commit of the index decides. The index is an
 embedded store beside the driver. It keeps the server's state and the `Record`. It also keeps an empty state
 for each client that has one, so that it can name the clients lost with a machine.
 """
@@ -101,7 +101,7 @@ class ShardedProcess(ProcessState):
 
     @in_turn
     def read_clients(self, client_ids: Iterable[str]) -> dict[str, dict[str, np.ndarray[Any, Any]]]:
-        """Copies the states to this process; see `ProcessState.read_clients`."""
+        """Copies the states to this process. See `ProcessState.read_clients`."""
         self.resolve()
         record, known = self.record, self.known(client_ids)
         asked: dict[str, list[str]] = {}
@@ -126,7 +126,7 @@ class ShardedProcess(ProcessState):
         server_state: Tensors,
         metadata: Any = None,
     ) -> None:
-        """Commits a round; states that are already on the shards are given as `Staged`."""
+        """Commits a round. States that are already on the shards are given as `Staged`."""
         last = self.last_round
         number, _ = rules.check_commit(self.process_id, last, round_num, client_states, metadata)
         try:
@@ -159,11 +159,11 @@ class ShardedProcess(ProcessState):
         """Replaces the record atomically: completely, or not at all if this raises or the machine stops.
 
         Args:
-            record: The new record with the current versions; participating shards get a new version.
+            record: The new record with the current versions. Participating shards get a new version.
             states: The states that each shard has to prepare, by shard.
             client_ids: The clients that have state from now on.
             server_state: The new state of the server.
-            oldest: The oldest round to keep from now on; all kept rounds if None.
+            oldest: The oldest round to keep from now on. All kept rounds if None.
 
         Raises:
             StoreError: A shard or the index raises an error.
@@ -232,7 +232,7 @@ class ShardedProcess(ProcessState):
         """Sets the shards to the decided version after a failed attempt.
 
         Raises:
-            StoreError: A shard fails; the next use tries again.
+            StoreError: A shard fails. The next use tries again.
         """
         if self._in_doubt:
             # A disk that failed during a decision may reveal it after a crash. This overwrites the
@@ -272,7 +272,7 @@ class ShardedProcess(ProcessState):
 
     @in_turn
     def damage(self) -> Iterator[str]:
-        """Reads everything; the shards check their parts in parallel.
+        """Reads everything. The shards check their parts in parallel.
 
         States of earlier rounds on missing machines are not checked.
         """

@@ -19,7 +19,7 @@ class Record:
     """The record of one process.
 
     Attributes:
-        round: The last round; None before the first.
+        round: The last round. None before the first.
         metadata: The JSON value committed with the round.
         versions: The decided version of each shard, by shard.
         places: The machine and folder where each shard was last seen, for error messages.
@@ -38,7 +38,7 @@ class Record:
 
     @classmethod
     def from_json(cls, value: Any) -> Record:
-        """Decodes the value of `to_json`; returns a new record for None."""
+        """Decodes the value of `to_json`. Returns a new record for None."""
         return cls() if value is None else cls(**value)
 
     def to_json(self) -> dict[str, Any]:

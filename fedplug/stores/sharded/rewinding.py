@@ -21,7 +21,7 @@ __all__ = ["RewindableProcess"]
 
 
 class RewindableProcess(ShardedProcess):
-    """A process that can return to kept rounds; states stay on the current machines."""
+    """A process that can return to kept rounds. States stay on the current machines."""
 
     _home: Placement | None = None  # the required placement, if the states may be elsewhere
 
@@ -31,10 +31,10 @@ class RewindableProcess(ShardedProcess):
 
     @in_turn
     def rewind(self, round_num: int) -> None:
-        """Rolls back to a kept round, atomically; see `ProcessState.rewind`.
+        """Rolls back to a kept round, atomically. See `ProcessState.rewind`.
 
         Raises:
-            StoreError: The round is not kept; some of its states are only on missing machines; or a shard
+            StoreError: The round is not kept. Some of its states are only on missing machines, or a shard
                 or the index raises an error.
         """
         self.resolve()

@@ -1,7 +1,7 @@
 """The part of one machine in a sharded store: an embedded store on its disk, and its side of the two phases.
 
 To *prepare* a version is to commit it to the embedded store, which also keeps the versions that the index may
-return to. A prepared version is durable and can be undone; the index decides whether it is used. To *settle*
+return to. A prepared version is durable and can be undone. The index decides whether it is used. To *settle*
 is to go to the version in the index: nothing to do if that was prepared last, or a rewind if it is older. A
 shard therefore has no work after the decision, and a crash then loses nothing.
 """
@@ -38,14 +38,14 @@ class Reader(Protocol):
     def read(
         self, process_id: str, version: int, client_ids: Sequence[str]
     ) -> dict[str, dict[str, np.ndarray[Any, Any]]]:
-        """Reads the states of clients; see `Shard.read`."""
+        """Reads the states of clients. See `Shard.read`."""
 
 
 class Shard:
     """The states of some clients, for any number of processes.
 
     The sharded store gives each attempt to commit a version number. Later attempts have higher numbers, and
-    no number is used twice between two openings. Only the store's user prepares and settles; others may read
+    no number is used twice between two openings. Only the store's user prepares and settles. Others may read
     and stage at the same time.
 
     Args:
@@ -53,7 +53,7 @@ class Shard:
         session: A name for the time between opening and closing the sharded store.
 
     Raises:
-        StoreError: The embedded store cannot be opened; see `SqliteStore`.
+        StoreError: The embedded store cannot be opened. See `SqliteStore`.
     """
 
     def __init__(self, folder: str | Path, session: str) -> None:
@@ -70,7 +70,7 @@ class Shard:
             process_id: The process.
             version: The version: the last one prepared, or an earlier kept one.
             latest: The highest version tried since the store was opened, which makes delayed calls
-                harmless; None if there was no attempt yet.
+                harmless. None if there was no attempt yet.
 
         Raises:
             StoreError: This shard does not have the version.
@@ -153,10 +153,10 @@ class Shard:
     def copy_from(
         self, process_id: str, sources: Sequence[tuple[Reader, int, Sequence[str]]]
     ) -> dict[str, Staged]:
-        """Stages the states of clients from other shards at the given versions; returns them by client.
+        """Stages the states of clients from other shards at the given versions. Returns them by client.
 
         Raises:
-            StoreError: Reading or staging fails; see `read` and `stage`.
+            StoreError: Reading or staging fails. See `read` and `stage`.
         """
         copied: dict[str, Staged] = {}
         for source, version, client_ids in sources:
@@ -177,19 +177,19 @@ class Shard:
         generation: int,
         states: Mapping[str, Tensors | Staged],
     ) -> None:
-        """Commits new states durably; the states before stay, because the index may return to them.
+        """Commits new states durably. The states before stay, because the index may return to them.
 
         Args:
             process_id: The process.
-            before: The version of this shard in the index. None means it has none; then leftovers of the
+            before: The version of this shard in the index. None means it has none. Then leftovers of the
                 process here are deleted.
-            oldest: The oldest version of this shard that the index needs; earlier ones are deleted.
+            oldest: The oldest version of this shard that the index needs. Earlier ones are deleted.
             version: The new version.
             generation: The generation of the index.
             states: The new states of the clients that change.
 
         Raises:
-            StoreError: A state cannot be stored, or a disk operation fails; settling remains possible.
+            StoreError: A state cannot be stored, or a disk operation fails. Settling remains possible.
         """
         with self._turn:
             process = self._open(process_id)
@@ -254,7 +254,7 @@ class Shard:
         """Releases the folder.
 
         Args:
-            generation: The generation of the index, to confirm it durably; None if unknown.
+            generation: The generation of the index, to confirm it durably. None if unknown.
         """
         self._store.close()
         if generation is not None:

@@ -35,7 +35,7 @@ class Staging:
 
     Args:
         folder: The shard's folder for staged states.
-        session: The session of the store's user; files of other sessions are deleted.
+        session: The session of the store's user. Files of other sessions are deleted.
 
     Raises:
         StoreError: The folder cannot be used.
@@ -87,7 +87,7 @@ class Staging:
 
 
 class StagedStates(Mapping[str, Tensors]):
-    """States by client; staged ones are read on demand, one at a time."""
+    """States by client, staged ones are read on demand, one at a time."""
 
     def __init__(self, states: Mapping[str, Tensors | Staged], process_id: str, staging: Staging) -> None:
         self._states = states

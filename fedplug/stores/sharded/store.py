@@ -35,9 +35,9 @@ class Options:
     """Options of a sharded store. All except the partitions may differ at each opening.
 
     Attributes:
-        replicas: Number of additional machines that keep each client's state; None leaves it unchanged.
+        replicas: Number of additional machines that keep each client's state. None leaves it unchanged.
         lost: The action if states are lost with a machine: ``"fail"`` or ``"restart"``.
-        partitions: Number of partitions of a new store's clients; None means 64, or the existing number.
+        partitions: Number of partitions of a new store's clients. None means 64, or the existing number.
         keep_rounds: Number of rounds of each process to keep for rewinds.
 
     Raises:
@@ -118,7 +118,7 @@ class ShardedStore(StateStore):
 
     @abc.abstractmethod
     def connect(self, identity: Identity) -> Fleet:
-        """Opens the shards; no one else has the store open."""
+        """Opens the shards. No one else has the store open."""
 
     @property
     def machines(self) -> Mapping[str, str]:
@@ -127,7 +127,7 @@ class ShardedStore(StateStore):
 
     @in_turn
     def open_process(self, process_id: str, signature: Mapping[str, Any] | None = None) -> RewindableProcess:
-        """Opens a process; see `StateStore.open_process`.
+        """Opens a process. See `StateStore.open_process`.
 
         Raises:
             StoreError: The process cannot be opened, or a machine that holds its states is missing.
@@ -149,7 +149,7 @@ class ShardedStore(StateStore):
         """Moves all states away from shards, so that their machines can be removed.
 
         Raises:
-            StoreError: No shard would be left, or a process cannot be opened; see `open_process`.
+            StoreError: No shard would be left, or a process cannot be opened. See `open_process`.
         """
         if not (left := set(self.fleet.places) - shards):
             raise StoreError("no machine would be left for the states; add one first")
@@ -187,7 +187,7 @@ def identity_of(folder: Path, partitions: int | None) -> Identity:
 
     Args:
         folder: The folder of the index.
-        partitions: The required number of partitions; None means the existing number, or 64 for a new store.
+        partitions: The required number of partitions. None means the existing number, or 64 for a new store.
 
     Raises:
         ConfigError: The store has another number of partitions.

@@ -24,7 +24,7 @@ class Update:
         self._buffers = buffers
 
     def decode(self) -> tuple[tf.Tensor, ...]:
-        """Returns the dense tensors; `add_to` is cheaper for a weighted sum."""
+        """Returns the dense tensors. `add_to` is cheaper for a weighted sum."""
         return self._encoder.decode(self._buffers)
 
     def add_to(self, sums: Sequence[tf.Tensor], weight: tf.Tensor) -> tuple[tf.Tensor, ...]:
@@ -33,7 +33,7 @@ class Update:
 
 
 class Aggregator(Component):
-    """Combines client updates on the server; functional, and traced into TensorFlow graphs.
+    """Combines client updates on the server. Functional, and traced into TensorFlow graphs.
 
     For every round: ``zero``, then ``accumulate`` once per client in client order, possibly in several
     partial accumulators combined with ``merge``, then ``finish``. ``specs`` has a `tf.TensorSpec` for each of
@@ -67,11 +67,11 @@ class Aggregator(Component):
 
     @abc.abstractmethod
     def accumulate(self, accumulator: Any, update: Update, weight: tf.Tensor) -> Any:
-        """Adds one client; ``weight`` is a positive float32 scalar."""
+        """Adds one client. ``weight`` is a positive float32 scalar."""
 
     @abc.abstractmethod
     def merge(self, left: Any, right: Any) -> Any:
-        """Combines two accumulators; ``left`` holds the clients that come first."""
+        """Combines two accumulators. ``left`` holds the clients that come first."""
 
     @abc.abstractmethod
     def finish(self, accumulator: Any, state: Any) -> tuple[tuple[tf.Tensor, ...], Any]:

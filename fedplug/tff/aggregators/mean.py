@@ -17,7 +17,7 @@ _WEIGHTS = ("examples", "uniform")
 
 
 class Mean(Aggregator):
-    """``sum(w_c * update_c) / sum(w_c)`` over the clients of a round; zero if all weights are zero.
+    """``sum(w_c * update_c) / sum(w_c)`` over the clients of a round. Zero if all weights are zero.
 
     The server holds one dense accumulator per tensor, however many clients there are, and a sparse payload
     touches only its own entries.
@@ -32,7 +32,7 @@ class Mean(Aggregator):
         """Makes a mean.
 
         Args:
-            weights: ``"examples"``: a client's weight is its number of examples; ``"uniform"``: every weight
+            weights: ``"examples"``: a client's weight is its number of examples. ``"uniform"``: every weight
                 is 1.
 
         Raises:

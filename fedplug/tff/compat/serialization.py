@@ -41,7 +41,7 @@ def check_layout(layout: Layout, what: str) -> None:
 
 
 def to_bytes(tensors: Mapping[str, tf.Tensor], layout: Layout) -> tf.Tensor:
-    """Returns a uint8 vector; tensors outside the layout are left out."""
+    """Returns a uint8 vector. Tensors outside the layout are left out."""
     pieces = [tf.zeros([0], tf.uint8)]
     for key, spec in layout.items():
         if not spec.shape.is_fully_defined():

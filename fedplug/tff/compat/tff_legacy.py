@@ -40,7 +40,7 @@ def build_encoded_broadcast_process(
 ) -> Any:
     """Returns a `tff.learning.templates.DistributionProcess`, see `build_encoded_distributor`.
 
-    TFF's process sent the whole encoded value in every round; this one counts only the changed entries if
+    TFF's process sent the whole encoded value in every round. This one counts only the changed entries if
     they are shorter.
     """
     return build_encoded_distributor(value_type, encoder, min_size=min_size)
@@ -83,7 +83,7 @@ def compression_aggregator(
     encodes and sums. The estimates begin and move as in TFF.
 
     Args:
-        encoder: An encoder without client state; its input is the update times its weight.
+        encoder: An encoder without client state. Its input is the update times its weight.
         zeroing: Whether to zero updates with an entry above twice the 0.98 quantile plus 1.
         clipping: Whether to clip updates to about the 0.8 quantile of the earlier norms.
         weighted: Whether the mean is weighted.

@@ -89,7 +89,7 @@ class StageEncoder(Encoder):
 
     @property
     def capabilities(self) -> Capabilities:
-        """``commutes_with_sum`` as the stage declares; client state if the stage has an initial state."""
+        """``commutes_with_sum`` as the stage declares. Client state if the stage has an initial state."""
         return self._capabilities
 
     def get_config(self) -> dict[str, Any]:
@@ -121,7 +121,7 @@ class StageEncoder(Encoder):
         return self._with_summands(payload), next_state
 
     def decode(self, payload: Payload, spec: tf.TensorSpec) -> tf.Tensor:
-        """Decodes with the stage; refuses results that are not finite."""
+        """Decodes with the stage. Refuses results that are not finite."""
         stage = self._stage(spec)
         encoded = {key[len(_ENCODED) :]: x for key, x in payload.items() if key.startswith(_ENCODED)}
         sent = {key[len(_PARAM) :]: x for key, x in payload.items() if key.startswith(_PARAM)}
@@ -144,7 +144,7 @@ class StageEncoder(Encoder):
         return serialization.to_bytes(payload, self._layout(spec))
 
     def from_wire(self, body: tf.Tensor, spec: tf.TensorSpec) -> Payload:
-        """Refuses malformed bytes, see `serialization.from_bytes`; the stage checks the values."""
+        """Refuses malformed bytes, see `serialization.from_bytes`. The stage checks the values."""
         payload = serialization.from_bytes(body, self._layout(spec), self.wire_id)
         return self._with_summands(payload)
 
@@ -221,7 +221,7 @@ def _over_one_client(value: Any, mode: Any) -> tf.Tensor:
 
 
 def _takes_spec(make: Callable[..., Any]) -> bool:
-    """Whether there is an argument ``spec``; tfmot's decorators hide the arguments of the class inside."""
+    """Whether there is an argument ``spec``. Tfmot's decorators hide the arguments of the class inside."""
     makers = [vars(cls).get("__init__", cls) for cls in make.__mro__] if isinstance(make, type) else [make]
     return any("spec" in inspect.signature(maker).parameters for maker in makers if inspect.isfunction(maker))
 

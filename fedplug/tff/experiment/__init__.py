@@ -1,7 +1,7 @@
 """Experiments: runs of federated averaging, described by a TOML file and compared in a table and a plot.
 
-`fedplug run CONFIG` is a thin wrapper around `main`. Everything of general use is in the rest of the library;
-this package reads the file, drives `fedplug.tff.training.Trainer` and reports.
+`fedplug run CONFIG` is a thin wrapper around `main`. Everything of general use is in the rest of the library.
+This package reads the file, drives `fedplug.tff.training.Trainer` and reports.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ def main(
         config_paths: One configuration file, or several.
         runs_dir: The folder of the results.
         settings: Values that override those in the files, such as ``"data.clients=10"``.
-        only: Patterns of names of runs to train, such as ``"top-k*"``; all runs by default.
-        jobs: Number of trainings to run in parallel; the results do not depend on it. They run on the CPU,
+        only: Patterns of names of runs to train, such as ``"top-k*"``. All runs by default.
+        jobs: Number of trainings to run in parallel. The results do not depend on it. They run on the CPU,
             and TensorFlow sees no GPU in this process afterwards.
 
     Raises:

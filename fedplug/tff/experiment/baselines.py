@@ -1,6 +1,6 @@
 """Data and models of published settings, from `tff.simulation.baselines`, for the presets in ``examples/``.
 
-The settings are those of Reddi et al., "Adaptive Federated Optimization" (ICLR 2021, arXiv 2003.00295); data
+The settings are those of Reddi et al., "Adaptive Federated Optimization" (ICLR 2021, arXiv 2003.00295). Data
 and models are TFF's own. The data are read from the cache files of TFF's loaders and never downloaded here.
 Every data function returns data for ``[data] source``. Each client's examples are shuffled by seed,
 client and round, so that an interrupted run resumes with the same order.
@@ -37,7 +37,7 @@ def femnist(path: Path, seed: int, batch_size: int, epochs: int, test_examples: 
         seed: The seed of the order of examples.
         batch_size: Batch size of the clients.
         epochs: Number of epochs of a client in a round.
-        test_examples: Number of test examples to use; all if 0.
+        test_examples: Number of test examples to use. All if 0.
 
     Raises:
         ConfigError: The file is missing.
@@ -87,7 +87,7 @@ def resnet18() -> Any:
 
 @functools.cache
 def _model_fn(make_task: Callable[..., Any]) -> Any:
-    """Returns the model function of a task; it is independent of the data and cached outside of graphs."""
+    """Returns the model function of a task. It is independent of the data and cached outside of graphs."""
     return make_task(1, 1, use_synthetic_data=True).model_fn
 
 

@@ -31,12 +31,12 @@ __all__ = [
 ]
 
 EncoderChoice = str | dict[str, Any] | list[Any]
-"""An expression such as ``"topk(0.01)"``; or rules: a table of expressions by pattern of variable names, or
+"""An expression such as ``"topk(0.01)"``, or rules: a table of expressions by pattern of variable names, or
 an array of tables, see `fedplug.encoders.Rules`."""
 
 
 SOURCES = ("csv", "digits", "npz", "synthetic")
-"""Data sources by name; other sources are functions, ``"package.module:function"``."""
+"""Data sources by name. Other sources are functions, ``"package.module:function"``."""
 
 PARTITIONS = ("auto", "classes", "dirichlet", "given", "iid")
 """Methods to divide examples among clients, see `fedplug.tff.experiment.data.partitions`."""
@@ -61,17 +61,17 @@ class DataConfig:
     Attributes:
         source: ``"digits"``, ``"npz"``, ``"csv"``, ``"synthetic"`` or ``"package.module:function"``, see
             `fedplug.tff.experiment.data`.
-        path: The file, or the argument ``path`` of a function; relative to the configuration's folder.
+        path: The file, or the argument ``path`` of a function. Relative to the configuration's folder.
         arguments: Further arguments of a function.
         label_column: The column of a CSV file with the labels.
-        client_column: The column of a CSV file with the clients' ids; empty if there is none.
+        client_column: The column of a CSV file with the clients' ids. Empty if there is none.
         alpha: The variation of the clients' models in Synthetic(alpha, beta).
         beta: The variation of the clients' inputs in Synthetic(alpha, beta).
         clients: Number of clients, if the data have no client ids.
         partition: The method: ``"dirichlet"``, ``"classes"``, ``"iid"``, or ``"given"`` for the client ids in
             the data. ``"auto"`` uses these ids if there are any, else the Dirichlet distribution of the
             labels, else equal parts.
-        dirichlet: Concentration of the label skew; smaller is more skewed.
+        dirichlet: Concentration of the label skew. Smaller is more skewed.
         classes_per_client: Number of classes of each client, with the partition ``"classes"``.
         test_fraction: Fraction of examples to hold out for the test, if the data have no test examples.
         batch_size: Batch size of local training.
@@ -130,14 +130,14 @@ class ModelConfig:
     """``[model]``: a network of `fedplug.tff.experiment.model.network`, or a model that a function builds.
 
     Attributes:
-        filters: Numbers of filters of the network's 3 x 3 convolutions, in order; empty for a dense network.
+        filters: Numbers of filters of the network's 3 x 3 convolutions, in order. Empty for a dense network.
         hidden: Widths of the network's dense hidden layers, in order.
-        build: ``"package.module:function"`` that returns a Keras or TFF model; empty for the network of
+        build: ``"package.module:function"`` that returns a Keras or TFF model. Empty for the network of
             ``filters`` and ``hidden``.
         arguments: Arguments of the function.
-        loss: A Keras loss by name, or ``"package.module:function"`` that returns one; chosen by the labels if
+        loss: A Keras loss by name, or ``"package.module:function"`` that returns one, chosen by the labels if
             empty.
-        metrics: Keras metrics in the same form; the first is shown in the table and the picture.
+        metrics: Keras metrics in the same form. The first is shown in the table and the picture.
     """
 
     filters: tuple[int, ...] = ()
@@ -190,7 +190,7 @@ class RunConfig:
             "topk(0.01)"}``.
         broadcast_encoder: The encoder of the broadcast; if empty, the model is sent uncompressed.
         aggregator: An expression such as ``"mean"``.
-        min_size: Minimum number of elements; smaller tensors are sent uncompressed.
+        min_size: Minimum number of elements. Smaller tensors are sent uncompressed.
         secure_sum: Whether only secure sums leave the clients, for an encoder such as ``"sharedk(0.01,
             clients=10)"``.
         proximal_strength: Strength of FedProx, see `fedplug.tff.process.ProximalOptimizer`; 0 for none.
@@ -215,7 +215,7 @@ class ExperimentConfig:
     """The top level of the file.
 
     Attributes:
-        name: Name of the results' folder; letters, digits, ``-`` and ``_``.
+        name: Name of the results' folder. Letters, digits, ``-`` and ``_``.
         rounds: Number of rounds of every run.
         clients_per_round: Number of clients per round, sampled without replacement.
         seed: Seed of the split, the initial weights, the sampling and the shuffling.
@@ -269,10 +269,10 @@ class ExperimentConfig:
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any], where: str) -> Self:
-        """Creates a configuration from the result of `as_dict`; missing keys have their defaults.
+        """Creates a configuration from the result of `as_dict`. Missing keys have their defaults.
 
         Raises:
-            ConfigError: A value in ``where`` is invalid; see `load_config`.
+            ConfigError: A value in ``where`` is invalid. See `load_config`.
         """
         config: Self = _read(cls, values, where)
         return config
@@ -287,7 +287,7 @@ def load_config(path: str | Path, settings: Sequence[str] = ()) -> ExperimentCon
             with its tables, and a TOML value. Other text counts as a string.
 
     Raises:
-        ConfigError: The file cannot be read or is not TOML; a key is unknown, missing or of the wrong type;
+        ConfigError: The file cannot be read or is not TOML; a key is unknown, missing or of the wrong type,
             or a value is out of range. The message names file, table and key.
     """
     try:
@@ -310,7 +310,7 @@ def load_config(path: str | Path, settings: Sequence[str] = ()) -> ExperimentCon
 
 
 def selected_runs(configs: Sequence[ExperimentConfig], only: Sequence[str]) -> list[tuple[str, ...]]:
-    """Returns the names of the runs of each configuration that match a pattern; all without patterns.
+    """Returns the names of the runs of each configuration that match a pattern. All without patterns.
 
     Raises:
         ConfigError: A pattern matches no run of any configuration.
@@ -359,7 +359,7 @@ def _set(table: dict[str, Any], setting: str) -> None:
 
 
 def _read(cls: Any, table: Mapping[str, Any], where: str) -> Any:
-    """Creates a dataclass from a TOML table and checks keys, types and values; errors name ``where``."""
+    """Creates a dataclass from a TOML table and checks keys, types and values. Errors name ``where``."""
     types = get_type_hints(cls)
     fields = {f.name: f for f in dataclasses.fields(cls)}
     for key in table:

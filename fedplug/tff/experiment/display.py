@@ -19,7 +19,7 @@ _UNITS = ((1e12, "TB"), (1e9, "GB"), (1e6, "MB"), (1e3, "kB"), (1.0, "B"))
 
 
 def row_keys(metrics: Sequence[str]) -> tuple[str, ...]:
-    """Returns the keys of a model's metrics in a row; there is at least one.
+    """Returns the keys of a model's metrics in a row. There is at least one.
 
     The keys are ``test_NAME``. The first is ``test_accuracy`` if it is a variant of accuracy and no other
     metric has that name.
@@ -29,7 +29,7 @@ def row_keys(metrics: Sequence[str]) -> tuple[str, ...]:
 
 
 def shown_of(keys: Iterable[str]) -> str | None:
-    """Returns the accuracy's key, or the first key of a test metric; None if there is none."""
+    """Returns the accuracy's key, or the first key of a test metric. None if there is none."""
     measured = [key for key in keys if key.startswith(_MEASURED)]
     return ACCURACY if ACCURACY in measured else measured[0] if measured else None
 

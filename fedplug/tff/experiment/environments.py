@@ -19,8 +19,8 @@ def record_environment(path: Path, environment: Mapping[str, Any]) -> None:
     """Appends the environment to the file, unless it equals the last entry.
 
     Args:
-        path: The file, a JSON array of objects in the order of their use; created if missing.
-        environment: JSON values by name; the current time is added as ``since``.
+        path: The file, a JSON array of objects in the order of their use, created if missing.
+        environment: JSON values by name. The current time is added as ``since``.
 
     Raises:
         StoreError: The file cannot be written.

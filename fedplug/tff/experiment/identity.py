@@ -15,10 +15,10 @@ from fedplug.tff.experiment.data.fingerprint import Fingerprint
 __all__ = ["Fingerprints", "check_data", "check_settings", "claim"]
 
 Fingerprints = Mapping[int, Fingerprint | None]
-"""The fingerprint of the data of each seed; None if unknown."""
+"""The fingerprint of the data of each seed. None if unknown."""
 
 _MAY_CHANGE = ("rounds", "repeats", "runs", "target_accuracy", "tensor_metrics")
-"""The settings on which no finished round depends; runs may be added."""
+"""The settings on which no finished round depends. Runs may be added."""
 
 
 def check_settings(folder: Path, config: ExperimentConfig) -> None:
@@ -77,7 +77,7 @@ def claim(folder: Path, config: ExperimentConfig, fingerprints: Fingerprints) ->
 
 
 def _changed_runs(wanted: Sequence[Mapping[str, Any]], there: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Returns the runs in the folder whose configuration has changed; new runs may be added."""
+    """Returns the runs in the folder whose configuration has changed. New runs may be added."""
     return [f"run {run['name']!r}" for run in there if run not in wanted]
 
 
@@ -97,7 +97,7 @@ def _told(fingerprint: Fingerprint) -> str:
 
 
 def _read(folder: Path, name: str) -> dict[str, Any] | None:
-    """Reads a JSON object; returns None if the file is missing."""
+    """Reads a JSON object. Returns None if the file is missing."""
     path = folder / name
     try:
         found = json.loads(path.read_text(encoding="utf-8"))

@@ -1,4 +1,4 @@
-"""Trains in several processes: workers compute; this process alone has the stores, logs and progress line.
+"""Trains in several processes: workers compute. This process alone has the stores, logs and progress line.
 
 Workers access these over a pipe, see `_Remote`. A store therefore has only one user, and folders do not
 depend on the number of jobs. A worker may be stopped at any time, because rounds are committed atomically.
@@ -77,7 +77,7 @@ class Jobs:
         """Starts the workers.
 
         Args:
-            plans: All plans; every worker can run every training.
+            plans: All plans. Every worker can run every training.
             number: Number of workers.
         """
         self._plans = plans
@@ -109,7 +109,7 @@ class Jobs:
         """Builds the process of every run once, and returns the descriptions by plan and run name.
 
         Raises:
-            FedplugError: A process cannot be built; see `Experiment.process`.
+            FedplugError: A process cannot be built. See `Experiment.process`.
             WorkerError: A worker failed in another way, or died.
         """
         tasks = [_Build(i, run) for i, plan in enumerate(self._plans) for run in plan.runs]
@@ -119,10 +119,10 @@ class Jobs:
     def train(
         self, folders: Sequence[Folder], lines: Sequence[Mapping[TrainingId, TrainingProgress]]
     ) -> None:
-        """Runs all trainings; processes from `build` are used again.
+        """Runs all trainings. Processes from `build` are used again.
 
         Raises:
-            FedplugError: A training failed; see `Experiment.train`.
+            FedplugError: A training failed. See `Experiment.train`.
             WorkerError: A worker failed in another way, or died.
         """
         tasks = [_Train(i, each) for i, plan in enumerate(self._plans) for each in plan.trainings]

@@ -42,7 +42,7 @@ class MetricsLog:
         """Drops incomplete lines, and rows of rounds that the store does not hold.
 
         Args:
-            last_round: The store's last round by run and seed; rows of other runs are kept.
+            last_round: The store's last round by run and seed. Rows of other runs are kept.
 
         Raises:
             StoreError: The file cannot be written.

@@ -34,7 +34,7 @@ class Provenance:
         """Adds installation advice to errors about a missing component of a run.
 
         Raises:
-            PluginError: A component is missing; replaces the original error.
+            PluginError: A component is missing. Replaces the original error.
         """
         try:
             yield

@@ -101,7 +101,7 @@ class Built(NamedTuple):
 
 
 class RoundLog(Protocol):
-    """The part of a `MetricsLog` that a training uses; it may be in another process."""
+    """The part of a `MetricsLog` that a training uses. It may be in another process."""
 
     def rows(self, run: str, seed: int) -> list[dict[str, Any]]:
         """See `MetricsLog.rows`."""
@@ -111,7 +111,7 @@ class RoundLog(Protocol):
 
 
 class RoundProgress(Protocol):
-    """The part of a `TrainingProgress` that a training uses; it may be in another process."""
+    """The part of a `TrainingProgress` that a training uses. It may be in another process."""
 
     def show(self, row: Mapping[str, Any]) -> None:
         """See `TrainingProgress.show`."""
@@ -128,11 +128,11 @@ class Experiment:
     """
 
     def __init__(self, plan: Plan) -> None:
-        """Reads the data and builds the model, to find all errors early; writes nothing.
+        """Reads the data and builds the model, to find all errors early. Writes nothing.
 
         Raises:
-            ConfigError: The folder holds an experiment with other settings; an encoder, the data or the
-                model is invalid; or data and model do not fit each other.
+            ConfigError: The folder holds an experiment with other settings. An encoder, the data or the
+                model is invalid, or data and model do not fit each other.
             MissingDependencyError: scikit-learn or Matplotlib is not installed.
             PluginError: A component of an earlier run of this folder is not installed now.
             StoreError: The folder's description cannot be read.
@@ -162,7 +162,7 @@ class Experiment:
         self._shared: Shared = {}
 
     def fingerprints(self) -> identity.Fingerprints:
-        """Returns the fingerprints of the data by seed; reads all data.
+        """Returns the fingerprints of the data by seed. Reads all data.
 
         Raises:
             ConfigError: The rounds in the folder were made with other data.

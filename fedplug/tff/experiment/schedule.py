@@ -23,10 +23,10 @@ def run_experiments(plans: Sequence[Plan], jobs: int = 1) -> None:
 
     Args:
         plans: The plans, with a folder each.
-        jobs: Number of trainings to run in parallel; above 1, each runs in a worker process.
+        jobs: Number of trainings to run in parallel. Above 1, each runs in a worker process.
 
     Raises:
-        FedplugError: An error of `Experiment` or `Folder`; everything is checked before anything is written.
+        FedplugError: An error of `Experiment` or `Folder`. Everything is checked before anything is written.
     """
     paths = [plan.folder.resolve() for plan in plans]
     for i, path in enumerate(paths):

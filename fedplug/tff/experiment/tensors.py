@@ -29,7 +29,7 @@ def write_model(path: Path, dense_bytes: int, tensors: Sequence[Mapping[str, Any
 
 
 def of_round(process: StatefulClientsProcess, aggregated: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns the aggregator's tensor metrics, ``{"tensors": {name: {...}}}``; empty if there are none."""
+    """Returns the aggregator's tensor metrics, ``{"tensors": {name: {...}}}``. Empty if there are none."""
     if "tensors" not in aggregated:
         return {}
     names = [tensor["name"] for tensor in process.tensors]

@@ -1,6 +1,6 @@
 """The progress of an experiment, read from its folder while another process writes it.
 
-Reads ``config.json``, ``model.json`` and ``metrics.jsonl``; changes nothing. It imports neither NumPy nor
+Reads ``config.json``, ``model.json`` and ``metrics.jsonl``. Changes nothing. It imports neither NumPy nor
 TensorFlow, so that `fedplug watch` starts quickly.
 """
 
@@ -30,13 +30,13 @@ class RunProgress(NamedTuple):
         name: The name of the run.
         rounds: Number of finished rounds.
         total: Number of all rounds.
-        score: The metric after the last finished round, as a mean over the seeds; None before the first
+        score: The metric after the last finished round, as a mean over the seeds. None before the first
             round, or if it is not finite.
         uplink: Bytes that all clients have sent so far.
         downlink: Bytes that all clients have received so far.
-        ratio: Bytes of the uncompressed updates divided by ``uplink``; None if unknown.
+        ratio: Bytes of the uncompressed updates divided by ``uplink``. None if unknown.
         seconds_left: Number of remaining rounds times the median time of this run's rounds, or of all rounds
-            before its first; None before the first of all.
+            before its first. None before the first of all.
     """
 
     name: str
@@ -78,7 +78,7 @@ class Progress(NamedTuple):
 
 
 class Rows:
-    """The rows of a growing ``metrics.jsonl``; each call of `read` parses only new lines."""
+    """The rows of a growing ``metrics.jsonl``. Each call of `read` parses only new lines."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -111,7 +111,7 @@ class Rows:
 
 
 def read_progress(folder: Path, log: Rows) -> Progress | None:
-    """Returns the progress of a folder's experiment; None while it has no readable configuration.
+    """Returns the progress of a folder's experiment. None while it has no readable configuration.
 
     Args:
         folder: ``runs/NAME``, which need not exist yet.

@@ -29,11 +29,11 @@ __all__ = [
 
 
 AnyEncoder = Encoder | EncoderAssignment | str | Mapping[str, Any] | Sequence[Any]
-"""An encoder, an expression, or rules: encoders by patterns of names, or a list; see `Rules`."""
+"""An encoder, an expression, or rules: encoders by patterns of names, or a list. See `Rules`."""
 
 
 def as_encoder(encoder: AnyEncoder | None) -> Encoder | EncoderAssignment:
-    """Returns the encoder of an expression or of rules; None means uncompressed.
+    """Returns the encoder of an expression or of rules. None means uncompressed.
 
     Raises:
         ConfigError: It is neither an encoder nor a valid expression nor valid rules.
@@ -52,7 +52,7 @@ def as_broadcast_encoder(encoder: AnyEncoder) -> Encoder | EncoderAssignment:
 
 
 def as_aggregator(aggregator: Aggregator | str | None) -> Aggregator:
-    """Returns the aggregator of an expression; None means the weighted mean.
+    """Returns the aggregator of an expression. None means the weighted mean.
 
     Raises:
         ConfigError: It is neither an aggregator nor a valid expression.

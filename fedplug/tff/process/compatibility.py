@@ -1,4 +1,4 @@
-"""Rules for components that cannot be combined, checked when a process is built; one function per rule.
+"""Rules for components that cannot be combined, checked when a process is built. One function per rule.
 
 A rule reads only declared capabilities (`fedplug.registry.specs.Capabilities`).
 """
@@ -28,7 +28,7 @@ class Configuration:
         encoders: The encoders, each with the dtypes of its tensors if these are known.
         aggregator: The aggregator of the updates.
         keeps_client_state: Whether the process keeps an encoder's state on each client.
-        secure_sum: Whether the server may see only sums over clients, of integers or of floats; None: it may
+        secure_sum: Whether the server may see only sums over clients, of integers or of floats. None: it may
             see each payload.
         private: Whether noise hides single clients, whose updates are clipped.
     """
@@ -107,7 +107,7 @@ def check(configuration: Configuration, *, warn: bool = True) -> None:
         warn: Whether to check the rules that only warn.
 
     Raises:
-        CapabilityError: A rule is broken; the message names it, the two parts, and an alternative.
+        CapabilityError: A rule is broken. The message names it, the two parts, and an alternative.
     """
     for rule in RULES:
         for conflict in rule.conflicts(configuration) if warn or not rule.warns else ():
@@ -247,4 +247,4 @@ RULES = (
     Rule("memory", _memory),
     Rule("bias", _bias, warns=True),
 )
-"""All rules; `fedplug.encoders.Pipeline` checks the order of stages itself."""
+"""All rules. `fedplug.encoders.Pipeline` checks the order of stages itself."""

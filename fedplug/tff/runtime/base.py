@@ -36,7 +36,7 @@ class Runtime(tff.framework.SyncContext):
 
         Raises:
             ComputationError: A part of the computation failed. A runtime that runs it elsewhere may raise the
-                error of that place instead; the message holds TensorFlow's text.
+                error of that place instead. The message holds TensorFlow's text.
             TypeError: The argument does not fit the computation's type.
         """
 

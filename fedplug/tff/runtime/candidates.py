@@ -35,7 +35,7 @@ class Candidates(list[Any]):
     Args:
         values: One value per client, in order of preference.
         needed: Number of clients that the round needs.
-        first: `"order"`: takes the first `needed` clients; the next ones replace clients whose workers died
+        first: `"order"`: takes the first `needed` clients. The next ones replace clients whose workers died
             or took too long. The result depends on which clients failed, not on timing. `"done"`: takes the
             clients that are done first. The result depends on timing.
     """
@@ -50,5 +50,5 @@ class Candidates(list[Any]):
 
     @property
     def took_part(self) -> list[int] | None:
-        """The positions of the clients that took part; None before the computation."""
+        """The positions of the clients that took part. None before the computation."""
         return self.request.took_part

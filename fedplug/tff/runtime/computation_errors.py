@@ -18,7 +18,7 @@ def computation_error(message: str, cause: BaseException, client: int | None = N
     Args:
         message: The text of the error.
         cause: The error to replace, which may be a result of this function.
-        client: The position of the client; None at the server.
+        client: The position of the client. None at the server.
     """
     if not isinstance(cause, tf.errors.OpError):
         return ComputationError(message, client)

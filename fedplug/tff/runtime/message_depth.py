@@ -2,7 +2,7 @@
 
 TFF stores computations as protocol buffers. Nested aggregators nest both their computations and the types of
 their states. protobuf refuses the 100th nested message (`DecodeError: Error parsing message`), already while
-TFF builds a process. The limit protects parsers of untrusted bytes; these messages come from the program.
+TFF builds a process. The limit protects parsers of untrusted bytes. These messages come from the program.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ __all__ = ["allow_deep_messages"]
 
 
 def allow_deep_messages() -> None:
-    """Lifts the limit in this process if protobuf runs on C (`upb`); its pure Python form has no limit."""
+    """Lifts the limit in this process if protobuf runs on C (`upb`). Its pure Python form has no limit."""
     if api_implementation.Type() == "upb":
         from google._upb import _message
 

@@ -36,7 +36,7 @@ class Selection(list[ClientDataset]):
 
     Attributes:
         round_num: The number of the round.
-        needed: Number of clients needed; the others at the end of the list are the reserve.
+        needed: Number of clients needed. The others at the end of the list are the reserve.
     """
 
     def __init__(self, clients: Iterable[ClientDataset], round_num: int, needed: int | None = None) -> None:

@@ -2,7 +2,7 @@
 
 Bonawitz et al., "Towards Federated Learning at Scale: System Design" (MLSys 2019), ask 1.3 times as many, and
 so does FedScale (Lai et al., ICML 2022). Both take the clients that finish first, which prefers fast clients
-and is not reproducible; here that is `first="done"`, which is not the default.
+and is not reproducible. Here that is `first="done"`, which is not the default.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Checks the arguments of a trainer's round; the errors name a remedy."""
+"""Checks the arguments of a trainer's round. The errors name a remedy."""
 
 from __future__ import annotations
 

@@ -37,7 +37,7 @@ _log = logging.getLogger("fedplug")
 
 
 class Trainer:
-    """Trains round by round; every finished round is committed to the store before the next begins.
+    """Trains round by round. Every finished round is committed to the store before the next begins.
 
     Round 0 is the initial state. After an interruption, a trainer with the same arguments goes on from the
     last finished round. It ends with the same bits as an uninterrupted one if the datasets depend only on
@@ -45,7 +45,7 @@ class Trainer:
 
     It works in `tff.simulation.run_training_process`, with `select` as the selection function and
     `program_state_manager` as the state manager. Another state manager keeps a second copy of the server's
-    state; `next` refuses a state that is not of the store's last round.
+    state. `next` refuses a state that is not of the store's last round.
     """
 
     def __init__(
@@ -66,12 +66,12 @@ class Trainer:
             process: A process of `fedplug.tff.process.build_weighted_fed_avg` or of another builder there.
             client_data: Datasets by client id, or functions that make one from the round number, or a
                 `tff.simulation.datasets.ClientData`.
-            store: The store, see `fedplug.open_store`; default: a store in memory.
+            store: The store, see `fedplug.open_store`. Default: a store in memory.
             process_id: The name of this training in the store, which can hold several.
-            clients_per_round: Number of clients sampled without replacement; default: all.
-            seed: Seed of the sampling; the clients of a round depend only on it and the round number.
+            clients_per_round: Number of clients sampled without replacement. Default: all.
+            seed: Seed of the sampling. The clients of a round depend only on it and the round number.
             initial_weights: `tff.learning.models.ModelWeights` to begin with, for instance of a trained Keras
-                model; default: the weights of the process. Ignored if the store has a round.
+                model. Default: the weights of the process. Ignored if the store has a round.
             over_sampling: Lets rounds ask more clients than `clients_per_round`, and continue without those
                 whose workers die or take long. Runtimes without workers ask no additional clients.
 
@@ -130,12 +130,12 @@ class Trainer:
 
     @property
     def last_round(self) -> int | None:
-        """The last finished round in the store; None before `initialize`."""
+        """The last finished round in the store. None before `initialize`."""
         return self._states.last_round
 
     @property
     def last_metrics(self) -> Any:
-        """The metrics of the last finished round, as JSON values; None before round 1."""
+        """The metrics of the last finished round, as JSON values. None before round 1."""
         return None if self.last_round is None else self._states.metadata.get("metrics")
 
     @property
@@ -168,11 +168,11 @@ class Trainer:
         return state
 
     def client_states(self, client_ids: Sequence[str]) -> dict[str, Any]:
-        """Returns the clients' states after the last finished round; new clients have the initial state."""
+        """Returns the clients' states after the last finished round. New clients have the initial state."""
         return self._as_states(client_ids, self._states.read_clients(client_ids))
 
     def sample(self, round_num: int) -> list[str]:
-        """Returns the clients of a round, sorted; they depend only on seed and round.
+        """Returns the clients of a round, sorted. They depend only on seed and round.
 
         Raises:
             ConfigError: ``round_num`` is not a whole number of at least 0.
@@ -203,7 +203,7 @@ class Trainer:
 
         Args:
             state: The result of `initialize`, or the state of the previous `next`.
-            client_data: The result of `select`, or any clients with their data; each client at most once.
+            client_data: The result of `select`, or any clients with their data. Each client at most once.
 
         Returns:
             A `tff.learning.templates.LearningProcessOutput` of the next state and the metrics; with
@@ -211,8 +211,8 @@ class Trainer:
 
         Raises:
             ConfigError: There is no client, a client is there twice, a dataset has another element type than
-                the process, or `select` was called for another round; or see `initialize`.
-            StoreError: The state is not of the last finished round, or the commit failed; the store then
+                the process, or `select` was called for another round, or see `initialize`.
+            StoreError: The state is not of the last finished round, or the commit failed. The store then
                 still has the previous round.
         """
         check_context()
@@ -248,7 +248,7 @@ class Trainer:
         """Trains up to round ``rounds``, from the last finished one.
 
         Args:
-            rounds: The number of the last round; nothing is done if the store already has it.
+            rounds: The number of the last round. Nothing is done if the store already has it.
             on_round: Called after each commit with the round number, the state and the metrics.
 
         Returns:
@@ -286,7 +286,7 @@ class Trainer:
         )
 
     def _as_states(self, client_ids: Sequence[str], known: Mapping[str, Tensors]) -> dict[str, Any]:
-        """Converts stored arrays to client states; new clients get the initial state."""
+        """Converts stored arrays to client states. New clients get the initial state."""
         return {client_id: self._client_state(known.get(client_id)) for client_id in client_ids}
 
     def _client_state(self, arrays: Mapping[str, np.ndarray[Any, Any]] | None) -> Any:

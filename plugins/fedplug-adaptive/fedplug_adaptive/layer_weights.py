@@ -17,19 +17,19 @@ __all__ = ["DivergenceSoftmax", "LayerWeights", "ReportedWeights", "check_layers
 class LayerWeights(Aggregator):
     """``sum(w_c[l] update_c) / sum(w_c[l])`` in each layer l, or the plain weighted mean.
 
-    The last tensor of an update is the client's report, one number per layer; the others are the model's.
+    The last tensor of an update is the client's report, one number per layer. The others are the model's.
     The state selects the mean: ``{"adaptive": bool, "previous_loss": float32}``. The process sets it before
     `finish`; by default every round is adaptive. The resulting report is the plain mean of reports in either
     case. A layer whose weights are all 0 gets the plain mean.
 
-    The updates are processed in one pass as they arrive; the accumulator holds two dense models.
+    The updates are processed in one pass as they arrive. The accumulator holds two dense models.
     """
 
     def __init__(self, layers: Sequence[int]) -> None:
         """Sets the layer of each tensor.
 
         Args:
-            layers: The layer number of each of the model's tensors; all numbers from 0 occur.
+            layers: The layer number of each of the model's tensors. All numbers from 0 occur.
 
         Raises:
             ConfigError: A layer number is missing.
@@ -144,7 +144,7 @@ class DivergenceSoftmax(LayerWeights):
         """Sets the layers and the temperature.
 
         Args:
-            layers: The layer number of each tensor; see `LayerWeights`.
+            layers: The layer number of each tensor. See `LayerWeights`.
             temperature: Increase of the divergence that divides a client's weight by e.
 
         Raises:

@@ -68,10 +68,10 @@ def build_adaptive_fed_avg(
     In an adaptive round, client c with ``n_c`` examples weighs ``n_c exp(-D_c[l] / temperature)`` in layer l,
     where ``D_c[l]`` is the divergence of its trained model from the server's
     (`fedplug_adaptive.divergence.layer_divergences`). In a plain round it weighs ``n_c``. A round is adaptive
-    if the clients' mean training loss is not below that of the previous round; the first round is plain.
+    if the clients' mean training loss is not below that of the previous round. The first round is plain.
 
     Each client sends one number per layer with its update. Either the clients convert their divergences to
-    weights, and the server adds; or the server computes a softmax of the divergences as updates arrive. Both
+    weights, and the server adds, or the server computes a softmax of the divergences as updates arrive. Both
     need one pass, and differ only by rounding if no weight is too small for float32.
 
     The metrics are those of `fedplug.tff.process.build_weighted_fed_avg`, with two more for the aggregator:
@@ -89,15 +89,15 @@ def build_adaptive_fed_avg(
         client_optimizer_fn: A `tff.learning.optimizers.Optimizer`.
         server_optimizer_fn: A `tff.learning.optimizers.Optimizer`; SGD with learning rate 1 by default.
         layers: The layer number of each trainable tensor, from 0; by default each tensor is a layer.
-        temperature: Increase of the divergence that divides a client's weight by e. Divergences are small;
-            the metric ``report`` shows their size.
+        temperature: Increase of the divergence that divides a client's weight by e. Divergences are small.
+            The metric ``report`` shows their size.
         weighed_on: ``"server"`` or ``"clients"``.
-        weighting: ``"auto"`` to choose in each round as above; ``"adaptive"`` or ``"plain"`` for all rounds.
+        weighting: ``"auto"`` to choose in each round as above. ``"adaptive"`` or ``"plain"`` for all rounds.
         encoder: See `fedplug.tff.process.build_weighted_fed_avg`.
         lowering: See `fedplug.tff.process.build_weighted_fed_avg`.
         min_size: Minimum number of elements to encode. It must exceed the number of layers, so that reports
             are sent uncompressed.
-        tensor_metrics: Whether the metrics include each tensor; the reports are the last one.
+        tensor_metrics: Whether the metrics include each tensor. The reports are the last one.
         metrics_aggregator: See `fedplug.tff.process.build_weighted_fed_avg`.
 
     Raises:

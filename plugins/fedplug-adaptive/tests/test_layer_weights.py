@@ -34,7 +34,7 @@ def divergence(p, q):
 
 
 def aggregate(aggregator, updates, reports, weights, adaptive=True, groups=()):
-    """The resulting model and report; each of ``groups`` begins an accumulator of its own."""
+    """The resulting model and report. Each of ``groups`` begins an accumulator of its own."""
     parts = [aggregator.zero(SPECS)]
     for client, (update, report, weight) in enumerate(zip(updates, reports, weights, strict=True)):
         if client in groups:

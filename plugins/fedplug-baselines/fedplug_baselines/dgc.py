@@ -23,7 +23,7 @@ class DGC(Sparsifier):
     >>> fedplug.decode(payload), state["momentum"]
     (array([ 0., -5.,  0.,  0.], dtype=float32), array([1., 0., 2., 4.], dtype=float32))
 
-    With the client's ``u`` and ``v``: ``u' = momentum u + x`` and ``v' = v + u'`` (momentum correction); the
+    With the client's ``u`` and ``v``: ``u' = momentum u + x`` and ``v' = v + u'`` (momentum correction). The
     k entries of largest ``|v'|`` are sent, and ``u'`` and ``v'`` are zero there afterwards (momentum factor
     masking). A schedule is the warm-up of the paper: ``dgc(exponential(0.25, 0.001, 4))`` sends 25 % in the
     first round and 0.1 % from the fifth on. The clipping of gradients is left to the client optimizer.

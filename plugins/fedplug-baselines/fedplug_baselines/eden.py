@@ -111,7 +111,7 @@ class Eden(Quantizer):
         )
 
     def decode(self, code: Array, count: Array | int, dtype: DType) -> Array:
-        """Returns ``s D H q``, limited to the dtype; refuses other bits, a wrong length and NaN."""
+        """Returns ``s D H q``, limited to the dtype. Refuses other bits, a wrong length and NaN."""
         start, number, bits = self.symbols(count, dtype)
         with ops.require(ops.size(code) >= start, "an eden payload is too short for its scales"):
             head = ops.identity(code[:start])

@@ -57,7 +57,7 @@ class PowerSGD(Encoder):
 
         Args:
             rank: The rank r of the product, 1 to 64.
-            seed: Seed of the first Q, 0 to 2^31 - 1; all clients start with the same Q.
+            seed: Seed of the first Q, 0 to 2^31 - 1. All clients start with the same Q.
 
         Raises:
             ConfigError: One of them is out of range.
@@ -84,7 +84,7 @@ class PowerSGD(Encoder):
         return cls(int(body[0]) or _MOST_RANK)
 
     def init_state(self, spec: Spec) -> State:
-        """Returns ``{"residual": zeros, "q": float[n, r]}``; ``{}`` for an uncompressed tensor."""
+        """Returns ``{"residual": zeros, "q": float[n, r]}``. ``{}`` for an uncompressed tensor."""
         if not self._rank_of(spec):
             return {}
         return {"residual": ops.zeros(ops.wide_spec(spec)), "q": self._first_q(spec)}
@@ -106,7 +106,7 @@ class PowerSGD(Encoder):
         return payload, {"residual": a - ops.widened(self.decode(payload, spec)), "q": next_q}
 
     def decode(self, payload: Payload, spec: Spec) -> Array:
-        """Returns ``P Q'^T``; values beyond the range of the dtype become its largest number."""
+        """Returns ``P Q'^T``. Values beyond the range of the dtype become its largest number."""
         if not self._rank_of(spec):
             return payload["values"]
         unit = ops.low_rank_matrix(ops.widened(payload["p"]), ops.widened(payload["q"]))

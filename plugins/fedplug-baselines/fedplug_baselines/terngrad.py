@@ -33,7 +33,7 @@ class TernGrad(Quantizer):
     ===============  ==================================================================
     the item size    the scale, in the tensor's dtype, little-endian
     ceil(n / 5)      the sum of ``(sign + 1) * 3^i`` for five values each, the first in
-                     the lowest digit; missing digits are 0
+                     the lowest digit. Missing digits are 0
     ===============  ==================================================================
     """
 

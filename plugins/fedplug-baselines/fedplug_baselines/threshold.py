@@ -42,7 +42,7 @@ class Threshold(Sparsifier):
         """Makes the sparsifier.
 
         Args:
-            value: The smallest magnitude that is sent; finite, above 0.
+            value: The smallest magnitude that is sent. Finite, above 0.
             error_feedback: Whether the client keeps the unsent part and adds it to its next update.
 
         Raises:
@@ -54,7 +54,7 @@ class Threshold(Sparsifier):
 
     @property
     def capabilities(self) -> Capabilities:
-        """Biased; keeps state only with error feedback."""
+        """Biased. Keeps state only with error feedback."""
         return Capabilities(
             needs_client_state=self.error_feedback,
             bounded_sensitivity=not self.error_feedback,

@@ -20,7 +20,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 RANKS, WARMUP, STEPS = 2, 5, 20
 ENCODERS = ("", "topk(0.01, scope='model') | qsgd(8)", "topk(0.01) | qsgd(8)", "qsgd(8)")
-"""Encoders; no encoder is dense DDP."""
+"""Encoders. No encoder is dense DDP."""
 
 
 def backward_ms(ddp: DistributedDataParallel) -> float:
@@ -39,7 +39,7 @@ def backward_ms(ddp: DistributedDataParallel) -> float:
 
 
 def rank_main(rank: int, meeting_point: str) -> None:
-    """Measures all encoders; rank 0 prints."""
+    """Measures all encoders. Rank 0 prints."""
     dist.init_process_group("gloo", init_method=f"file://{meeting_point}", rank=rank, world_size=RANKS)
     torch.manual_seed(0)
     for encoder in ENCODERS:

@@ -50,7 +50,7 @@ def host(x: torch.Tensor) -> np.ndarray[Any, Any]:
 
 
 class Encoding:
-    """The ways to encode one model; each method is one round."""
+    """The ways to encode one model. Each method is one round."""
 
     def __init__(self, dtype: torch.dtype) -> None:
         """Makes the model, of normal numbers."""

@@ -1,6 +1,6 @@
 """fedplug's CUDA kernels on the device arrays of any framework: PyTorch, CuPy, JAX, Numba.
 
-Imports everywhere; `problem` names the part that a machine lacks. See README.md for an example. The public
+Imports everywhere. `problem` names the part that a machine lacks. See README.md for an example. The public
 names are imported on first use.
 """
 

@@ -20,7 +20,7 @@ __all__ = ["DTYPE_CODES", "CudaArray", "as_device_array", "stream_handle"]
 
 @dataclass(frozen=True, slots=True)
 class CudaArray(DeviceArray):
-    """A C-contiguous array in the memory of a CUDA device; `as_device_array` makes it."""
+    """A C-contiguous array in the memory of a CUDA device. `as_device_array` makes it."""
 
     @property
     def backend(self) -> Backend:
@@ -49,8 +49,8 @@ def as_device_array(
 
     Args:
         array: Any object with ``__dlpack__`` or ``__cuda_array_interface__`` (PyTorch, CuPy, JAX, Numba) that
-            is C-contiguous; or a `DeviceArray`.
-        stream: Handle of the stream that will use the memory; the producer orders its own work before it.
+            is C-contiguous, or a `DeviceArray`.
+        stream: Handle of the stream that will use the memory. The producer orders its own work before it.
         dtypes: The dtypes to accept; by default those of the kernels.
 
     Raises:

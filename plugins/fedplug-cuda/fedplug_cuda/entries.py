@@ -25,8 +25,8 @@ class Entries(NamedTuple):
 
     Attributes:
         array: The array, of float32 or float64.
-        indices: Trusted int32 indices: on the host, or their address on the device; None for all elements.
-        values: One value for each entry, of the array's dtype: on the host, or an address; None for none.
+        indices: Trusted int32 indices: on the host, or their address on the device. None for all elements.
+        values: One value for each entry, of the array's dtype: on the host, or an address. None for none.
         count: Number of entries.
     """
 
@@ -40,7 +40,7 @@ def queue(work: int, entries: Sequence[Entries], stream: int) -> None:
     """Queues work on entries of arrays that are on one device: one copy to the device and one kernel.
 
     Raises:
-        DeviceError: The device or its memory refused the work; no array has changed.
+        DeviceError: The device or its memory refused the work. No array has changed.
     """
     arguments, sent = _sent(work, entries, stream)
     call("entries", *arguments)
@@ -57,7 +57,7 @@ def prepared(work: int, entries: Sequence[Entries], stream: int) -> tuple[partia
 
 
 def _sent(work: int, entries: Sequence[Entries], stream: int) -> tuple[tuple[Any, ...], Any]:
-    """Copies all that is on the host to the device; returns the arguments of the call, and the memory."""
+    """Copies all that is on the host to the device. Returns the arguments of the call, and the memory."""
     device = require_same_device([each.array for each in entries])
     table = np.zeros((len(entries), 5), np.int64)  # FedplugCudaEntries of each array
     table[:, 0] = [each.array.pointer for each in entries]

@@ -26,7 +26,7 @@ class EncodedFixed(NamedTuple):
 
     Attributes:
         payload: The body of the payload, uint8. All zeros if the tensor was refused.
-        residual: The next residual; the old one if the tensor was refused.
+        residual: The next residual. The old one if the tensor was refused.
         non_finite: Two uint32 numbers as 8 bytes. The first one counts NaN and infinite sums; if it is not 0,
             the tensor was refused.
     """
@@ -44,9 +44,9 @@ def encode_fixed(tensor: Any, residual: Any, encoder: Encoder, *, stream: Any = 
     Args:
         tensor: A float32, float16 or bfloat16 array on a CUDA device. Only PyTorch widens 16-bit arrays
             without waiting.
-        residual: The float32 residual of the previous round, of the same size; it is not changed.
+        residual: The float32 residual of the previous round, of the same size. It is not changed.
         encoder: ``topk(..., chunk=n) | codebook(bits) | offsets(n)``, or the same without a codebook.
-        stream: The stream to work on; None is the framework's current one.
+        stream: The stream to work on. None is the framework's current one.
 
     Raises:
         ArgumentError: An array does not fit.
@@ -80,15 +80,15 @@ def encode_fixed(tensor: Any, residual: Any, encoder: Encoder, *, stream: Any = 
 
 
 def mean_of_fixed(payloads: Any, like: Any, encoder: Encoder, *, stream: Any = None) -> Any:
-    """Averages payloads of `encode_fixed` in their order without waiting; NaN if one of them is not valid.
+    """Averages payloads of `encode_fixed` in their order without waiting. NaN if one of them is not valid.
 
     Payloads of zeros only count as zeros.
 
     Args:
-        payloads: Untrusted bytes on a CUDA device; ``[number, payload bytes]`` in any shape, uint8.
+        payloads: Untrusted bytes on a CUDA device. ``[number, payload bytes]`` in any shape, uint8.
         like: An array of the shape and dtype of the tensors on the same device, which is not read.
         encoder: The encoder of the payloads.
-        stream: The stream to work on; None is the framework's current one.
+        stream: The stream to work on. None is the framework's current one.
 
     Returns:
         The mean, in float32.

@@ -32,13 +32,13 @@ __all__ = [
 ]
 
 LIBRARY_VARIABLE = "FEDPLUG_CUDA_LIBRARY"
-"""Environment variable with the path of another library; tests select the fake device with it."""
+"""Environment variable with the path of another library. Tests select the fake device with it."""
 
 _ABI_VERSION = 8
 
 
 class DeviceError(FedplugError, RuntimeError):
-    """A CUDA device, its driver or its memory refused the work; the message names the thing to check."""
+    """A CUDA device, its driver or its memory refused the work. The message names the thing to check."""
 
 
 class Update(ctypes.Structure):
@@ -214,7 +214,7 @@ def last_error() -> str:
 
 
 def problem() -> str | None:
-    """Names the reason that keeps this machine from running the kernels; None if nothing does."""
+    """Names the reason that keeps this machine from running the kernels. None if nothing does."""
     count = c_int32()
     try:
         call("device_count", ctypes.byref(count))

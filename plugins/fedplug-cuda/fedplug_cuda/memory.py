@@ -78,7 +78,7 @@ def empty_bytes(count: int, like: DeviceArray, stream: int) -> tuple[Any, int]:
 
 
 class DeviceMemory:
-    """Memory of the CUDA driver's pool; released, in the order of its stream, with the last reference."""
+    """Memory of the CUDA driver's pool, released, in the order of its stream, with the last reference."""
 
     def __init__(
         self, nbytes: int, device: int, stream: int, shape: tuple[int, ...], dtype: np.dtype[Any]
@@ -104,7 +104,7 @@ class DeviceMemory:
 
     @property
     def __cuda_array_interface__(self) -> dict[str, Any]:
-        """Version 3; bfloat16 has no name there and is reported as two raw bytes."""
+        """Version 3. bfloat16 has no name there and is reported as two raw bytes."""
         return {
             "version": 3,
             "shape": self._shape,
@@ -120,7 +120,7 @@ class DeviceMemory:
 
 
 class _Pinned:
-    """A block of pinned memory; goes back to the pool with the last array that views it.
+    """A block of pinned memory. Goes back to the pool with the last array that views it.
 
     Attributes:
         address: Address of the block.
@@ -142,7 +142,7 @@ class _Pinned:
 
 
 class _Pool:
-    """Idle blocks by capacity, a power of two; pinning memory takes longer than a selection."""
+    """Idle blocks by capacity, a power of two. Pinning memory takes longer than a selection."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -240,7 +240,7 @@ def to_device_of_each(
 
     Args:
         likes: Arrays on one device, of the residuals' shapes and dtypes.
-        residuals: Device arrays, NumPy arrays, which are copied there, or None; None stands for zeros.
+        residuals: Device arrays, NumPy arrays, which are copied there, or None. None stands for zeros.
     """
     stream = stream_handle(None, likes[0])
     each = zip(likes, residuals, strict=True)

@@ -38,7 +38,7 @@ class Results:
         self.at = [begin + offset for offset in self._offsets]
 
     def fetch(self) -> list[NDArray[np.uint8]]:
-        """Returns the bytes of each part, after all earlier work of the stream; see `fedplug_cuda.memory`."""
+        """Returns the bytes of each part, after all earlier work of the stream. See `fedplug_cuda.memory`."""
         host = fetch(self._begin, self.size, self._device, self._stream, keep=self._memory)
         return [host[offset : offset + size] for offset, size in zip(self._offsets, self._sizes, strict=True)]
 

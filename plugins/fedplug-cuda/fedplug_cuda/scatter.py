@@ -32,18 +32,18 @@ def scatter_decode_add(
     The result has the bits of `fedplug.kernels.scatter_decode_add`. Waits once, for the device's verdict.
 
     Args:
-        accumulator: An array of n elements on a CUDA device; float32, float64, float16 or bfloat16.
-        values: The entries of all payloads, one payload after the other; ``[entries]``, its dtype.
-        indices: Their places, strictly ascending in each payload, in ``[0, n)``; int32 ``[entries]``;
+        accumulator: An array of n elements on a CUDA device. float32, float64, float16 or bfloat16.
+        values: The entries of all payloads, one payload after the other. ``[entries]``, its dtype.
+        indices: Their places, strictly ascending in each payload, in ``[0, n)``. int32 ``[entries]``,
             untrusted.
-        row_splits: Where each payload begins, and the number of entries at the end; None for one payload.
-        weights: A factor for each payload; None for ones.
-        stream: The stream to work on; None is the framework's current one.
+        row_splits: Where each payload begins, and the number of entries at the end. None for one payload.
+        weights: A factor for each payload. None for ones.
+        stream: The stream to work on. None is the framework's current one.
 
     Raises:
         ArgumentError: An array does not fit.
         DeviceError: The device or its memory refused the work.
-        PayloadError: Indices or row splits are not those of payloads for n elements; nothing was added.
+        PayloadError: Indices or row splits are not those of payloads for n elements. Nothing was added.
     """
     into = as_device_array(accumulator)
     handle = stream_handle(stream, into)

@@ -38,7 +38,7 @@ _Residuals = Sequence[DeviceArray | None]
 
 
 def scaled(x: DeviceArray, factor: Any, stream: int) -> DeviceArray:
-    """Computes ``factor * x``; each product is rounded once."""
+    """Computes ``factor * x``. Each product is rounded once."""
     product = empty_like(x, stream)
     _queue_sum(None, x, product, factor, stream)
     return product
@@ -47,7 +47,7 @@ def scaled(x: DeviceArray, factor: Any, stream: int) -> DeviceArray:
 def chunked_topk(
     xs: Sequence[DeviceArray], residuals: _Residuals, ks: Sequence[int], chunk: int, decay: Any, stream: int
 ) -> list[ChunkedTopK]:
-    """Selects as `fedplug.ops.chunked_topk_residual` does from each tensor; zeros for a residual of None."""
+    """Selects as `fedplug.ops.chunked_topk_residual` does from each tensor. Zeros for a residual of None."""
     _require_fitting(xs, residuals)
     if chunk < 1:
         raise ArgumentError(f"chunk = {chunk}; it must be at least 1")
@@ -80,7 +80,7 @@ def chunked_topk(
 def taken(
     xs: Sequence[DeviceArray], residuals: _Residuals, indices: Sequence[NDArray[np.int32]], stream: int
 ) -> list[TakenFromSum]:
-    """Takes entries of sums as `fedplug.ops.take_from_sum` does; zeros for a residual of None. Waits once."""
+    """Takes entries of sums as `fedplug.ops.take_from_sum` does. Zeros for a residual of None. Waits once."""
     _require_fitting(xs, residuals)
     for x, places in zip(xs, indices, strict=True):
         if np.any(np.diff(places) <= 0):
@@ -109,7 +109,7 @@ def _entries_of_finite(
     indices: Sequence[NDArray[np.int32]],
     stream: int,
 ) -> list[NDArray[Any]]:
-    """Writes sums over ``totals``, or none for None, and works on their entries; refuses sums not finite."""
+    """Writes sums over ``totals``, or none for None, and works on their entries. Refuses sums not finite."""
     sizes = [x.dtype.itemsize * len(places) for x, places in zip(xs, indices, strict=True)]
     results = Results([_COUNT * len(xs), *sizes], xs[0], stream)
     entries = []

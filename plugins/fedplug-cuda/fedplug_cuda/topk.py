@@ -43,12 +43,12 @@ def grouped_topk_residual(
     Args:
         deltas: Tensors of float32 or float64, all of one dtype and on one device; at least one, of fewer than
             2^31 elements together.
-        residuals: The residuals of earlier rounds, of the sizes of the deltas; None for zeros.
+        residuals: The residuals of earlier rounds, of the sizes of the deltas. None for zeros.
         k: Number of entries to select from all tensors together; 0 or more.
-        residuals_out: Arrays to write the next residuals to; the residuals themselves for an update in place.
+        residuals_out: Arrays to write the next residuals to. The residuals themselves for an update in place.
             None allocates them in the framework of the deltas.
-        on_nonfinite: "error" refuses NaN and infinite sums and changes nothing; "drop" counts them as zero.
-        stream: The stream to work on; None is the framework's current one.
+        on_nonfinite: "error" refuses NaN and infinite sums and changes nothing. "drop" counts them as zero.
+        stream: The stream to work on. None is the framework's current one.
 
     Returns:
         Entries on the host, in NumPy arrays, and residuals on the device, in arrays of the deltas' framework.
@@ -83,7 +83,7 @@ def select(
 ) -> GroupedTopK:
     """Selects as `grouped_topk_residual` does, or ``k[i]`` entries of array i if ``k`` is a list.
 
-    Residuals are device arrays; None is zeros, or new memory.
+    Residuals are device arrays. None is zeros, or new memory.
     """
     if on_nonfinite not in _POLICIES:
         raise ArgumentError(f"on_nonfinite is {on_nonfinite!r}; it must be 'error' or 'drop'")
@@ -147,7 +147,7 @@ def _common_dtype(xs: Sequence[DeviceArray]) -> np.dtype[Any]:
 def _matching(
     name: str, arrays: Sequence[Any], xs: Sequence[DeviceArray], stream: int
 ) -> list[DeviceArray | None]:
-    """The arrays, each of the size and dtype of its delta; None stays None."""
+    """The arrays, each of the size and dtype of its delta. None stays None."""
     if len(arrays) != len(xs):
         raise ArgumentError(f"there are {len(xs)} deltas and {len(arrays)} {name}; pass one for each")
     found = [None if array is None else as_device_array(array, stream) for array in arrays]

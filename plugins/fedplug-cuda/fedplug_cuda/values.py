@@ -31,23 +31,23 @@ def encode(
     """Encodes arrays as `fedplug.kernels.encode_values` does, bit for bit. Waits once, for the codes.
 
     Args:
-        xs: One or more arrays on one device; float32, float64, float16 or bfloat16.
-        residuals: Residuals of the arrays' `fedplug.ops.wide_dtype`, which are added to them first; None in
+        xs: One or more arrays on one device. float32, float64, float16 or bfloat16.
+        residuals: Residuals of the arrays' `fedplug.ops.wide_dtype`, which are added to them first. None in
             the list for zeros. None instead of the list encodes the arrays themselves.
-        form: The form of the code; all but "codebook" and "bounded" have a kernel.
+        form: The form of the code. All but "codebook" and "bounded" have a kernel.
         bits: See `fedplug.ops.encode_values`.
         block_size: See `fedplug.ops.encode_values`.
         seed: See `fedplug.ops.encode_values`.
         stream: Handle of the stream to work on.
 
     Returns:
-        The codes, on the host; and the next residuals, which are the sums minus the decoded values, or
+        The codes, on the host, and the next residuals, which are the sums minus the decoded values, or
         no residuals if there were none.
 
     Raises:
         ArgumentError: There is no kernel for the code, or a residual does not fit its array.
         DeviceError: The arrays are on several devices, or the device or its memory refused the work.
-        NonFiniteError: A value or a sum is NaN or infinite; the residuals are unchanged.
+        NonFiniteError: A value or a sum is NaN or infinite. The residuals are unchanged.
     """
     before = [None] * len(xs) if residuals is None else residuals
     device = require_same_device([array for array in (*xs, *before) if array is not None])
@@ -88,12 +88,12 @@ def encode(
 
 
 def decode(packed: Sequence[PackedValues], outs: Sequence[DeviceArray], factors: Sequence[Any]) -> None:
-    """Writes ``factor * values`` of checked codes over arrays on one device; each product is rounded once.
+    """Writes ``factor * values`` of checked codes over arrays on one device. Each product is rounded once.
 
     The codes are copied in one transfer, for which it waits. An array of 16 bits takes the values themselves.
 
     Raises:
-        DeviceError: The device or its memory refused the work; the arrays are undefined.
+        DeviceError: The device or its memory refused the work. The arrays are undefined.
     """
     stream = stream_handle(None, outs[0])
     sent, at = send([each.code for each in packed], outs[0], stream)

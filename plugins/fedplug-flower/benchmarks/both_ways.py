@@ -4,7 +4,7 @@
     python benchmarks/both_ways.py     # writes benchmarks/results/both_ways.md
 
 All runs train the app in ``both_ways/``: with 20 nodes in this process, which receive and reply through
-Flower's serialization; in Flower's simulation; and on a SuperLink with two SuperNodes, each behind a link of
+Flower's serialization; in Flower's simulation, and on a SuperLink with two SuperNodes, each behind a link of
 a limited rate. Results of runs are kept in ``--runs`` and not measured again.
 """
 
@@ -73,7 +73,7 @@ WAYS = (PLAIN, LOSSLESS, AUTO)
 
 
 class Run(NamedTuple):
-    """One training; ``place`` is "nodes", "simulation", or the rate of each SuperNode's link in Mb/s."""
+    """One training. ``place`` is "nodes", "simulation", or the rate of each SuperNode's link in Mb/s."""
 
     model: str
     way: Way
@@ -109,7 +109,7 @@ LINKED = [("quickstart", 10, math.inf), ("CNN", 8, math.inf), ("wide CNN", 5, 10
 
 
 def measure(run: Run, folder: Path) -> Rounds:
-    """Returns the lines of a run; trains unless they exist."""
+    """Returns the lines of a run. Trains unless they exist."""
     results = (folder / run.key).resolve()
     if not results.exists():
         train = {"nodes": in_process, "simulation": simulate}.get(str(run.place), connect)
@@ -122,7 +122,7 @@ def measure(run: Run, folder: Path) -> Rounds:
 
 
 def in_process(run: Run, folder: Path, results: Path) -> None:
-    """Runs the app with 20 nodes in this process; all ways draw the same nodes."""
+    """Runs the app with 20 nodes in this process. All ways draw the same nodes."""
     random.seed(run.seed)
     nodes = Nodes(folder)
     nodes.run_config = run.config(results)
@@ -154,7 +154,7 @@ def connect(run: Run, folder: Path, results: Path) -> None:
 
 
 def finish(flower: Flower, run: Run, results: Path, *options: str) -> None:
-    """Runs the app and waits for its results; raises an error with its log if it fails."""
+    """Runs the app and waits for its results. Raises an error with its log if it fails."""
     config = " ".join(f"{name}={value!r}" for name, value in run.config(results).items())
     flower.run(APP, config, *options)
     flower.wait(lambda: results.exists() or "Traceback" in flower.log("run"), SECONDS)

@@ -12,7 +12,7 @@ _CHUNK = 16 * 1024
 
 
 class Link:
-    """Forwards connections to a port of this machine; all connections share the rate.
+    """Forwards connections to a port of this machine. All connections share the rate.
 
     Attributes:
         address: Where clients connect instead.
@@ -24,7 +24,7 @@ class Link:
 
         Args:
             port: The port of the server.
-            bits_per_second: The rate in each direction; may be infinite.
+            bits_per_second: The rate in each direction. May be infinite.
         """
         self.bytes = {"down": 0, "up": 0}
         self._port = port

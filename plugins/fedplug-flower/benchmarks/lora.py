@@ -33,7 +33,7 @@ from fedplug_flower import Compressed
 from local_flower import RUN, Model, Nodes, client_app, record
 
 LAYERS, RANK, HIDDEN, KEYS, WIDE = 16, 32, 2048, 512, 8192
-"""Llama 3.2 1B: layers, hidden size, size of all keys, size of the feed-forward layer; and LoRA's r."""
+"""Llama 3.2 1B: layers, hidden size, size of all keys, size of the feed-forward layer, and LoRA's r."""
 
 LINEAR = {
     "self_attn.q_proj": (HIDDEN, HIDDEN),

@@ -2,7 +2,7 @@
 
     python benchmarks/secagg.py     # writes benchmarks/results/secagg.md
 
-Both run Flower's protocol with ten clients, in turns, in this process; messages pass through Flower's
+Both run Flower's protocol with ten clients, in turns, in this process. Messages pass through Flower's
 serialization. In the last round a client drops out after it has shared its keys. Training
 adds a random change.
 """
@@ -40,7 +40,7 @@ from fedplug.diagnostics.environment import environment
 CLIENTS, ROUNDS, LOST = 10, 5, 7
 ENCODERS = (f"sharedk(0.01, clients={CLIENTS})", f"sharedk(0.01, clients={CLIENTS}, bits=18)")
 SIZES = (62_006, 1_000_000)
-"""Parameters of the models, in one array; flwr's quickstart-pytorch has as many as the first."""
+"""Parameters of the models, in one array. Flwr's quickstart-pytorch has as many as the first."""
 
 RESULTS = Path(__file__).parent / "results" / "secagg.md"
 

@@ -32,7 +32,7 @@ def read(name: str, array: Array) -> NDArray[Any]:
     A header may declare any size, so no memory is allocated for it.
 
     Raises:
-        ValueError: The bytes are not one array of this size; the message names the array.
+        ValueError: The bytes are not one array of this size. The message names the array.
     """
     try:
         if array.stype != _NUMPY:
@@ -65,11 +65,11 @@ def between(
 
     Returns:
         The differences by name. They are float64 if the server's array has integers or float64, which Flower
-        makes of integers in later rounds; counters are then exact up to 2^53. Others are float32, subtracted
+        makes of integers in later rounds. Counters are then exact up to 2^53. Others are float32, subtracted
         before rounding. The difference of an unchanged entry is 0, even if it is infinite or NaN.
 
     Raises:
-        ValueError: Names, shapes or kinds differ; the message names the array.
+        ValueError: Names, shapes or kinds differ. The message names the array.
     """
     _require_same_names(trained, received)
     found = {}
@@ -98,7 +98,7 @@ def moved(model: ArrayRecord, update: Differences, values: Collection[str] = ())
 
 
 def dtype_of(received: NDArray[Any]) -> np.dtype[Any]:
-    """Returns the dtype of the differences to an array of the server; see `between`."""
+    """Returns the dtype of the differences to an array of the server. See `between`."""
     return np.dtype(np.float32 if received.dtype in (np.float16, np.float32) else np.float64)
 
 

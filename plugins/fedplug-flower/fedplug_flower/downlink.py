@@ -40,7 +40,7 @@ class Downlink:
         self._sent = self._dense = 0
 
     def received(self, model: ArrayRecord) -> ArrayRecord:
-        """Returns the model that the nodes of the round have; ``model`` itself if it has the same bits."""
+        """Returns the model that the nodes of the round have. ``model`` itself if it has the same bits."""
         sent = version_of({name: read(name, array) for name, array in model.items()})
         if sent == self._broadcaster.version:
             return model
@@ -55,7 +55,7 @@ class Downlink:
         """Replaces the model in the messages of a round by the parts that their nodes need.
 
         Args:
-            model: The strategy's model; other arrays in messages are left alone.
+            model: The strategy's model. Other arrays in messages are left alone.
             messages: The strategy's messages.
             delivery: Returns the record for a node.
         """

@@ -75,6 +75,6 @@ class Intake:
 def log_no_update(
     server_round: int, refused: Iterable[tuple[int, str]], others: Collection[str] = ()
 ) -> None:
-    """Logs an error that says why a round accepted no update; see `no_update`."""
+    """Logs an error that says why a round accepted no update. See `no_update`."""
     nodes = [(f"node {node}", reason) for node, reason in refused]
     _log.error("fedplug: round %d: %s", server_round, no_update(nodes, "no node replied", others))

@@ -39,7 +39,7 @@ KEY = "fedplug"
 """The key of the records in a message, and of the array of payloads."""
 
 FORMAT = 1
-"""The format version; it increases when an older package would misread a record."""
+"""The format version. It increases when an older package would misread a record."""
 
 STYPE = "fedplug: CompressMod() first, Compressed() outermost"
 """The serialization of the array of payloads, in the order of the model.
@@ -66,15 +66,15 @@ class Request:
 
     Attributes:
         encoder: The encoder of all rounds of a training, from `fedplug.to_config`.
-        min_size: Minimum number of elements; smaller arrays are sent uncompressed.
-        training: The unique id of the training, 16 hexadecimal digits; clients start with a new residual.
+        min_size: Minimum number of elements. Smaller arrays are sent uncompressed.
+        training: The unique id of the training, 16 hexadecimal digits. Clients start with a new residual.
         round_num: The server's round, from 1.
         accepted: The last accepted receipt of this node. For a node that is new to the server: those of the
             nodes in ``gone``, because it may be one of them after a restart.
         gone: Ids of nodes that are no longer connected.
         values: Positions of the arrays whose trained values are sent exactly: statistics, integers and
             booleans. For all others the difference is sent.
-        narrow: Positions of the arrays that a strategy made float64; their differences stay float32.
+        narrow: Positions of the arrays that a strategy made float64. Their differences stay float32.
         message: The message of a `fedplug.secure.MaskedSum`, under secure aggregation.
     """
 
@@ -114,7 +114,7 @@ class Request:
 
     @classmethod
     def read(cls, content: RecordDict, key: str = KEY) -> Request | None:
-        """Reads the server's request; returns None if there is none.
+        """Reads the server's request. Returns None if there is none.
 
         Raises:
             ValueError: The request is invalid for this release.
@@ -157,7 +157,7 @@ class Delivery:
 
     @classmethod
     def read(cls, content: RecordDict) -> Delivery | None:
-        """Reads the record of a message; returns None if its model is not compressed.
+        """Reads the record of a message. Returns None if its model is not compressed.
 
         Raises:
             ValueError: The record is invalid for this release.

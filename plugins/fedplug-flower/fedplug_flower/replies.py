@@ -45,7 +45,7 @@ class Terms:
         self._form: str | None = None  # of metrics; None means any
 
     def begin_round(self, answers: Sequence[RecordDict], model: ArrayRecord) -> ArrayRecord | None:
-        """Finds the form of most replies; ties favor the model, and the metrics of the previous round.
+        """Finds the form of most replies. Ties favor the model, and the metrics of the previous round.
 
         Args:
             answers: The contents of all replies.
@@ -131,7 +131,7 @@ def _shapes(record: ArrayRecord) -> frozenset[tuple[str, str]]:
 
 
 def _shapes_of(content: RecordDict) -> frozenset[tuple[str, str]] | None:
-    """Returns the names and shapes of the arrays of a reply; None unless it has one record with arrays."""
+    """Returns the names and shapes of the arrays of a reply. None unless it has one record with arrays."""
     records = list(content.array_records.values())
     return _shapes(records[0]) if len(records) == 1 and records[0] else None
 

@@ -19,7 +19,7 @@ States = list[tuple[Strategy, dict[str, Any]]]
 
 
 def states_of(strategy: Strategy) -> States:
-    """Returns the attributes of a strategy and of those it wraps; each round replaces them."""
+    """Returns the attributes of a strategy and of those it wraps. Each round replaces them."""
     inner = getattr(strategy, "strategy", None)
     return [(strategy, dict(vars(strategy))), *(states_of(inner) if isinstance(inner, Strategy) else [])]
 
@@ -36,7 +36,7 @@ def require_finite(strategy: Strategy, result: ArrayRecord | None, model: ArrayR
     Args:
         strategy: The strategy. Its moments must be finite, too, because they affect all later rounds.
         result: The next model.
-        model: The model that was sent to the clients; its constants may be infinite.
+        model: The model that was sent to the clients. Its constants may be infinite.
     """
     for name, array in (result or {}).items():
         broken = _nonfinite(read(name, array))

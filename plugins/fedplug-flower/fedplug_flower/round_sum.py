@@ -17,7 +17,7 @@ __all__ = ["RoundSum"]
 
 
 class RoundSum:
-    """Sums updates in the memory of one model; sparse payloads are added entry by entry.
+    """Sums updates in the memory of one model. Sparse payloads are added entry by entry.
 
     Each update is checked completely before any of it is added, so a refused client leaves no trace.
     """
@@ -32,13 +32,13 @@ class RoundSum:
         """Starts an empty sum.
 
         Args:
-            model: The server's model, to which updates are added; it determines which updates are valid.
-            codec: The codec of the request; payloads of other encoders are refused.
+            model: The server's model, to which updates are added. It determines which updates are valid.
+            codec: The codec of the request. Payloads of other encoders are refused.
             values: Names of arrays whose trained values are sent instead of differences.
-            received: The model as the clients received it; None if it is ``model``.
+            received: The model as the clients received it. None if it is ``model``.
 
         Raises:
-            ValueError: An array of the model cannot be averaged; the message names it.
+            ValueError: An array of the model cannot be averaged. The message names it.
         """
         self._model = model
         self._received = model if received is None else received
@@ -66,7 +66,7 @@ class RoundSum:
         """Adds a compressed update.
 
         Raises:
-            fedplug.errors.FedplugError: The update does not fit this model; the message names the tensor.
+            fedplug.errors.FedplugError: The update does not fit this model. The message names the tensor.
         """
         self._total.add(payloads, weight)
 
@@ -74,7 +74,7 @@ class RoundSum:
         """Adds the update of a client that sent its trained model.
 
         Raises:
-            ValueError: The arrays do not fit the model; the message names the array.
+            ValueError: The arrays do not fit the model. The message names the array.
             fedplug.errors.FedplugError: The update is not finite, or too large.
         """
         self._total.add(self._encoded(trained), weight)
@@ -83,7 +83,7 @@ class RoundSum:
         """Returns a trained model in the order and the dtypes of the model, without adding it.
 
         Raises:
-            ValueError: The arrays are invalid; see `add_arrays`.
+            ValueError: The arrays are invalid. See `add_arrays`.
         """
         self._total.check(self._encoded(trained), weight)
         if self._received is self._model:
@@ -94,7 +94,7 @@ class RoundSum:
         """Returns the trained model of a compressed update, without adding it.
 
         Raises:
-            fedplug.errors.FedplugError: The update is invalid; see `add_payloads`.
+            fedplug.errors.FedplugError: The update is invalid. See `add_payloads`.
         """
         self._total.check(payloads, weight)  # limits their size to that of the model
         return differences.moved(

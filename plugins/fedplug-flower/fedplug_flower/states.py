@@ -32,7 +32,7 @@ def state_url(context: Context, training: str, gone: Sequence[str], state_dir: s
     node with the same ``partition-id`` on this machine, if the server says that this node is gone.
 
     Args:
-        context: The node's context; its configuration takes precedence over ``state_dir``.
+        context: The node's context. Its configuration takes precedence over ``state_dir``.
         training: The id of the training.
         gone: Ids of nodes that are no longer connected.
         state_dir: The folder of all states. None means the folder ``fedplug`` in Flower's own, which is

@@ -53,7 +53,7 @@ class Compressed(Strategy):
     `CompressMod` in the ClientApp. Clients without the mod may take part in the same rounds, uncompressed.
 
     With ``broadcast_encoder`` the model is compressed, too, for training and for evaluation, and every
-    ClientApp needs the mod. A node gets the changes since the version it holds; the second message with
+    ClientApp needs the mod. A node gets the changes since the version it holds. The second message with
     one model is only its version. Updates are added to the server's exact model, so that the error of a
     broadcast does not accumulate.
 
@@ -62,9 +62,9 @@ class Compressed(Strategy):
     arrays, which takes their usual memory. This wrapper must be the outermost one: wrappers for differential
     privacy need decoded arrays.
 
-    Statistics, integers and booleans are sent exactly; the log names these arrays.
+    Statistics, integers and booleans are sent exactly. The log names these arrays.
 
-    An update that cannot be read is refused with a warning that names node and array; the others are
+    An update that cannot be read is refused with a warning that names node and array. The others are
     aggregated. A round's metrics also have ``fedplug-uplink-bytes``, the model bytes that the clients sent by
     Flower's count, and ``fedplug-dense-bytes``, those without compression. ``fedplug-compressed``,
     ``fedplug-dense`` and ``fedplug-refused`` count the replies.
@@ -84,11 +84,11 @@ class Compressed(Strategy):
         Args:
             strategy: The strategy that samples clients and computes the next model.
             encoder: Any form of an encoder, see `fedplug.encoder`. It is sent to the clients, so it is
-                configured only here; the plugin of an encoder must be installed there, too. None leaves
+                configured only here. The plugin of an encoder must be installed there, too. None leaves
                 updates as they are.
             broadcast_encoder: The encoder of the model: ``"lossless"``, ``"auto"`` or another one that
                 `fedplug.Broadcaster` accepts. None sends the model uncompressed.
-            min_size: Minimum number of elements; smaller arrays are sent uncompressed. None means the
+            min_size: Minimum number of elements. Smaller arrays are sent uncompressed. None means the
                 default of `fedplug.codec`.
             decode_each: Whether the strategy gets a decoded reply of each client. None means yes unless it is
                 known to average. Use False for a FedAvg subclass that overrides ``aggregate_train`` but
@@ -144,7 +144,7 @@ class Compressed(Strategy):
     def configure_train(
         self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
     ) -> Iterable[Message]:
-        """Returns the strategy's messages; those with the model request a compressed update."""
+        """Returns the strategy's messages. Those with the model request a compressed update."""
         self._begin_round(server_round, arrays)
         messages = list(self.strategy.configure_train(server_round, arrays, config, grid))
         gone = self._receipts.gone(grid, [message.metadata.dst_node_id for message in messages])
@@ -166,7 +166,7 @@ class Compressed(Strategy):
     ) -> tuple[ArrayRecord | None, MetricRecord | None]:
         """Returns the strategy's model and its metrics, with the transferred bytes.
 
-        Returns no model if the strategy's is not finite; Flower then keeps the current model.
+        Returns no model if the strategy's is not finite. Flower then keeps the current model.
 
         Raises:
             RuntimeError: `configure_train` was not called before.
@@ -282,8 +282,8 @@ class Compressed(Strategy):
     def _values_of(self, model: ArrayRecord) -> list[str]:
         """Returns the names of arrays that clients send exactly: statistics, integers and booleans.
 
-        Logs which arrays are uncompressed, and why. An array that is not finite cannot be sent as a value;
-        its constants have a difference of 0.
+        Logs which arrays are uncompressed, and why. An array that is not finite cannot be sent as a value.
+        Its constants have a difference of 0.
         """
         found = {name: read(name, array) for name, array in model.items()}
         for name, array in found.items():
@@ -299,7 +299,7 @@ class Compressed(Strategy):
         return [name for name, array in found.items() if name in chosen and np.isfinite(array).all()]
 
     def _add(self, total: RoundSum, message: Message) -> Reply | None:
-        """Adds a client's update; returns it if it is compressed."""
+        """Adds a client's update. Returns it if it is compressed."""
         weight = self._terms.weight(message.content)
         trained = the_model(message.content)
         if not is_compressed(message.content):
@@ -310,7 +310,7 @@ class Compressed(Strategy):
         return update
 
     def _decode(self, total: RoundSum, is_known: bool, message: Message) -> Reply | None:
-        """Decodes a compressed reply in place and returns it; checks another one if its form is known."""
+        """Decodes a compressed reply in place and returns it. Checks another one if its form is known."""
         content = message.content
         weight = self._terms.weight(content)
         if not is_known and not is_compressed(content):
@@ -337,7 +337,7 @@ class Compressed(Strategy):
 
 
 def _reason(failed: Message) -> str:
-    """Returns why a node failed; mods of Flower that come too early refuse a further record by its kind."""
+    """Returns why a node failed. Mods of Flower that come too early refuse a further record by its kind."""
     reason = str(failed.error.reason)
     return f"{reason} ({STYPE})" if "ConfigRecord" in reason else reason
 

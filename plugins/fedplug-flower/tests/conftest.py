@@ -1,4 +1,4 @@
-"""Fixtures with nodes for each test; disables the network access of flwr."""
+"""Fixtures with nodes for each test. Disables the network access of flwr."""
 
 from __future__ import annotations
 

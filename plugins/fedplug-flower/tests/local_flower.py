@@ -87,7 +87,7 @@ class Nodes(Grid):
         del self.apps[node]
 
     def run_rounds(self, strategy: Strategy, rounds: Iterable[int], model: Model) -> tuple[Model, Any]:
-        """Runs rounds like `Strategy.start`; returns the model and the metrics of the last round."""
+        """Runs rounds like `Strategy.start`. Returns the model and the metrics of the last round."""
         metrics = None
         for round_num in rounds:
             messages = strategy.configure_train(round_num, record(model), ConfigRecord(), self)

@@ -28,7 +28,7 @@ MASKED, UNMASK = Key.MASKED_PARAMETERS, Key.SHARE_LIST
 
 
 def client_app(update: Callable[[int, int], Model] = update_of, mods: list[Any] | None = None) -> ClientApp:
-    """Returns a ClientApp whose training adds ``update(node, round)``; node n has 10 n examples."""
+    """Returns a ClientApp whose training adds ``update(node, round)``. Node n has 10 n examples."""
     app = ClientApp(mods=[CompressedSecAggMod()] if mods is None else mods)
 
     @app.train()
@@ -74,7 +74,7 @@ class Training:
         self.context.state.array_records[MAIN_PARAMS_RECORD] = found
 
     def round(self, number: int) -> Model:
-        """Runs one round; returns the model."""
+        """Runs one round. Returns the model."""
         for proxy in list(self.manager.all().values()):
             self.manager.unregister(proxy)
         for node in self.nodes.get_node_ids():
@@ -85,7 +85,7 @@ class Training:
 
 
 def configs(reply: Message) -> dict[str, Any]:
-    """Returns the record of SecAgg+ in a reply; empty for an error."""
+    """Returns the record of SecAgg+ in a reply. Empty for an error."""
     return {} if reply.has_error() else dict(reply.content.config_records[RECORD_KEY_CONFIGS])
 
 

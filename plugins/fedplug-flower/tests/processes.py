@@ -13,7 +13,7 @@ from pathlib import Path
 import httpx
 
 SECONDS = 150
-"""Timeout in seconds of each wait; passing tests do not reach it."""
+"""Timeout in seconds of each wait. Passing tests do not reach it."""
 
 
 def environment(home: Path) -> dict[str, str]:
@@ -33,7 +33,7 @@ def environment(home: Path) -> dict[str, str]:
 
 
 class Flower:
-    """A SuperLink, and SuperNodes if it is not a simulation; ends its processes on exit."""
+    """A SuperLink, and SuperNodes if it is not a simulation. Ends its processes on exit."""
 
     def __init__(self, folder: Path, *options: str) -> None:
         self.folder = folder

@@ -32,7 +32,7 @@ def mean_of(start: ArrayRecord, *trained: ArrayRecord) -> ArrayRecord:
 
 @pytest.mark.parametrize("dtype", ["int64", "uint64", "int32", "uint8", "bool", "float64"])
 def test_whole_numbers_are_exact_in_every_round(dtype: str) -> None:
-    """Flower's averages are float64 from the second round on; the differences always have one dtype."""
+    """Flower's averages are float64 from the second round on. The differences always have one dtype."""
     largest = {"uint8": 255, "bool": 1, "int32": 2**31 - 1}.get(dtype, 2**53 - 3)
     start = record(tokens=np.zeros(3, dtype))
     first = record(tokens=np.asarray([largest, 1, 0], dtype))

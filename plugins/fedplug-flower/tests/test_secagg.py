@@ -59,7 +59,7 @@ class Expected:
         self.residuals = {node: self.masked.init_client() for node in range(1, 100)}
 
     def round(self, model: Model, number: int, counted: tuple[int, ...], weight: int = 1) -> MaskedMean:
-        """Returns the mean of the counted clients, whose residuals change; all others' stay as they are."""
+        """Returns the mean of the counted clients, whose residuals change. All others' stay as they are."""
         message = self.masked.message(self.server)
         vectors = []
         for node in counted:

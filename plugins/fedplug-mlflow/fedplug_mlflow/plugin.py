@@ -18,16 +18,16 @@ if TYPE_CHECKING:
 __all__ = ["VARIABLE", "log_to"]
 
 VARIABLE = "FEDPLUG_MLFLOW"
-"""Environment variable with the tracking URI; nothing is logged if it is unset or empty."""
+"""Environment variable with the tracking URI. Nothing is logged if it is unset or empty."""
 
 
 class _Sink:
     """The destination of this Python process's trainings.
 
     Attributes:
-        uri: The URI from `log_to`; None for the environment variable.
-        experiment: The MLflow experiment from `log_to`; None for that of `fedplug run`, or "fedplug".
-        running: The experiment of `fedplug run`; empty before it starts.
+        uri: The URI from `log_to`. None for the environment variable.
+        experiment: The MLflow experiment from `log_to`. None for that of `fedplug run`, or "fedplug".
+        running: The experiment of `fedplug run`. Empty before it starts.
     """
 
     def __init__(self) -> None:
@@ -40,7 +40,7 @@ class _Sink:
     def log(
         self, process: Any, process_id: str, round_num: int, numbers: Mapping[str, float], *, begins: bool
     ) -> None:
-        """Logs numbers of a training; ``begins`` says that they are its first.
+        """Logs numbers of a training. ``begins`` says that they are its first.
 
         Raises:
             Exception: MLflow raised it. Logging then stops, because each request to a server that does not
@@ -62,7 +62,7 @@ class _Sink:
             raise
 
     def close(self) -> None:
-        """Ends the runs; later numbers continue them."""
+        """Ends the runs. Later numbers continue them."""
         if self._tracking is not None:
             self._tracking.close()
         self._tracking, self._broken = None, False
@@ -75,7 +75,7 @@ def log_to(tracking_uri: str | os.PathLike[str] | None, experiment: str | None =
     """Logs the rounds from now on to MLflow, regardless of the environment.
 
     Args:
-        tracking_uri: A folder such as ``"file:mlruns"``, a server, or another URI of MLflow; None for the
+        tracking_uri: A folder such as ``"file:mlruns"``, a server, or another URI of MLflow. None for the
             environment variable.
         experiment: The MLflow experiment; by default that of `fedplug run`, or "fedplug".
     """
@@ -93,7 +93,7 @@ def fedplug_experiment_started(name: str) -> None:
 
 @hookimpl
 def fedplug_round_finished(process: Any, process_id: str, round_num: int, metrics: Mapping[str, Any]) -> None:
-    """Logs the metrics of a round; tensor metrics have the tensors' names."""
+    """Logs the metrics of a round. Tensor metrics have the tensors' names."""
     numbers = scalars(metrics, process.tensors)
     _sink.log(process, process_id, round_num, numbers, begins=round_num == 1)
 

@@ -33,7 +33,7 @@ class Training:
     """One run of MLflow. A number is logged once per step, and never for earlier steps."""
 
     def __init__(self, client: MlflowClient, run_id: str, *, continued: bool) -> None:
-        """Uses an existing run; ``continued`` says that it may have metrics already."""
+        """Uses an existing run. ``continued`` says that it may have metrics already."""
         self._client = client
         self._continued = continued
         self._last: dict[str, int] = {}
@@ -56,7 +56,7 @@ class Training:
 
 
 class Tracking:
-    """The runs of this Python process at a tracking URI; they end with `close`, or with the process."""
+    """The runs of this Python process at a tracking URI. They end with `close`, or with the process."""
 
     def __init__(self, uri: str) -> None:
         self._client = MlflowClient(tracking_uri=uri)

@@ -128,7 +128,7 @@ def _named(broadcast: str | None) -> str:
 
 
 def measure(work: Work, way: str, broadcast: str | None = None) -> Measured:
-    """Runs one job; ``broadcast`` is the encoder of the model."""
+    """Runs one job. ``broadcast`` is the encoder of the model."""
     with tempfile.TemporaryDirectory() as folder:
         meter = Path(folder) / "meter.jsonl"
         recipe = FedAvgRecipe(

@@ -46,7 +46,7 @@ class Meter(Filter):
     """Writes a JSON line per round: seconds, peak resident bytes so far, and seconds per update.
 
     Bytes at the beginning of the job, before a model is loaded, are subtracted. The meter is a filter because
-    a recipe accepts filters; it changes nothing.
+    a recipe accepts filters. It changes nothing.
     """
 
     def __init__(self, file: str) -> None:

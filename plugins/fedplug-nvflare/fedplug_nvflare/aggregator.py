@@ -26,11 +26,11 @@ _CLIENT = "client_name"
 
 
 class FedplugAggregator(ModelAggregator):
-    """Computes the weighted mean of NVFlare's FedAvg from payloads; dense updates are accepted, too.
+    """Computes the weighted mean of NVFlare's FedAvg from payloads. Dense updates are accepted, too.
 
     Use ``FedAvgRecipe(..., aggregator=FedplugAggregator(), params_transfer_type=TransferType.DIFF)``. A
     client's weight is NUM_STEPS_CURRENT_ROUND times its aggregation weight. For one order of arrival, the
-    sums equal those of NVFlare bit for bit; sums of statistics are in float64. The server holds one sum of
+    sums equal those of NVFlare bit for bit. Sums of statistics are in float64. The server holds one sum of
     the model's size for any number of clients; a sparse payload is added entry by entry.
 
     A contribution is refused if it is not from an encoder, does not fit the global model, or has full
@@ -52,7 +52,7 @@ class FedplugAggregator(ModelAggregator):
             receipts: The file that keeps accepted receipts between jobs, required if clients keep a store
                 between jobs. None means a file in the job's folder, for this job only.
             wire_ids: Wire ids of the payloads to accept, for example ``["acme/1"]`` for an encoder of a
-                plugin; others are refused. None means those of fedplug's own encoders.
+                plugin. Others are refused. None means those of fedplug's own encoders.
         """
         super().__init__()
         self.aggregation_weights = aggregation_weights
@@ -83,7 +83,7 @@ class FedplugAggregator(ModelAggregator):
         """Adds one client's update.
 
         Raises:
-            ValueError: The update is refused; the message names the client, the tensor and the problem.
+            ValueError: The update is refused. The message names the client, the tensor and the problem.
         """
         client = (model.meta or {}).get(_CLIENT, "?")
         try:
@@ -99,7 +99,7 @@ class FedplugAggregator(ModelAggregator):
             self._metrics.add(numbers, weight, client, None)
 
     def aggregate_model(self) -> FLModel:
-        """Returns the mean of the accepted updates as a difference; the meta has the transferred bytes."""
+        """Returns the mean of the accepted updates as a difference. The meta has the transferred bytes."""
         clients = self._model.total.count if self._model else 0
         dense = clients * self._model.dense_bytes if self._model else 0
         report = {"clients": clients, "uplink_bytes": self._uplink_bytes, "dense_bytes": dense}
@@ -137,7 +137,7 @@ class FedplugAggregator(ModelAggregator):
         return True
 
     def _mean(self) -> dict[str, Any]:
-        """Returns the mean of the sum, which is discarded; empty if there is nothing."""
+        """Returns the mean of the sum, which is discarded. Empty if there is nothing."""
         model = self._model
         if model is None or not model.total.count:
             return {}
@@ -147,7 +147,7 @@ class FedplugAggregator(ModelAggregator):
         return (self.aggregation_weights or {}).get(client, 1.0) * num_steps(model.meta or {})
 
     def _add(self, model: FLModel, weight: float) -> int:
-        """Adds an update; returns the bytes of its payloads."""
+        """Adds an update. Returns the bytes of its payloads."""
         if self._model is None:
             raise ValueError(NO_MODEL)
         payloads = self._model.payloads(model.params, model.meta, model.params_type == ParamsType.DIFF)

@@ -24,7 +24,7 @@ __all__ = ["FedplugBroadcaster"]
 
 
 class FedplugBroadcaster(WeightFilter):
-    """Compresses the model for clients that have a `FedplugReceiver`; others get NVFlare's plain weights.
+    """Compresses the model for clients that have a `FedplugReceiver`. Others get NVFlare's plain weights.
 
     Use ``recipe.add_server_output_filter(FedplugBroadcaster("auto"), tasks=["train"])``, and
     ``recipe.add_client_input_filter(FedplugReceiver(), tasks=["train"])`` for the same tasks.
@@ -89,10 +89,10 @@ class FedplugBroadcaster(WeightFilter):
             raise
 
     def process_dxo(self, dxo: DXO, shareable: Shareable, fl_ctx: FLContext) -> DXO | None:
-        """Returns the message for the client; None for a client without a `FedplugReceiver`.
+        """Returns the message for the client. None for a client without a `FedplugReceiver`.
 
         Raises:
-            FedplugError: The model cannot be sent; the message names the tensor.
+            FedplugError: The model cannot be sent. The message names the tensor.
         """
         peer = fl_ctx.get_peer_context()
         version = peer.get_prop(VERSION) if peer else None

@@ -18,7 +18,7 @@ __all__ = ["Constants", "base_of", "weights_of"]
 
 
 def weights_of(task: Shareable) -> Mapping[str, Any]:
-    """Returns the weights in a received task; there may be none."""
+    """Returns the weights in a received task. There may be none."""
     try:
         dxo = from_shareable(task)
     except ValueError:
@@ -43,10 +43,10 @@ def base_of(weights: Mapping[str, Any]) -> dict[str, NDArray[Any]]:
 
 
 class Constants:
-    """The positions of weights that are not finite in a round; the weights are not kept."""
+    """The positions of weights that are not finite in a round. The weights are not kept."""
 
     def __init__(self, weights: Mapping[str, Any]) -> None:
-        """Reads NumPy arrays, torch tensors, or numbers, by name; skips other values."""
+        """Reads NumPy arrays, torch tensors, or numbers, by name. Skips other values."""
         self._places: dict[str, NDArray[np.bool_]] = {}
         for name, value in weights.items():
             try:

@@ -42,7 +42,7 @@ class FedplugDecoder(WeightFilter):
             receipts: The file that keeps accepted receipts between jobs, required if clients keep a store
                 between jobs. None means a file in the job's folder, for this job only.
             wire_ids: Wire ids of the payloads to accept, for example ``["acme/1"]`` for an encoder of a
-                plugin; others are refused. None means those of fedplug's own encoders.
+                plugin. Others are refused. None means those of fedplug's own encoders.
         """
         super().__init__(DataKind.WEIGHTS, DataKind.WEIGHT_DIFF)
         self.receipts = receipts
@@ -66,7 +66,7 @@ class FedplugDecoder(WeightFilter):
         self._receipts.handle_event(event_type, fl_ctx)
 
     def process(self, shareable: Shareable, fl_ctx: FLContext) -> Shareable:
-        """Decodes a result; an invalid one becomes an empty update."""
+        """Decodes a result. An invalid one becomes an empty update."""
         try:
             return super().process(shareable, fl_ctx)
         except Exception as error:  # any content is possible, and must not end the others' job
@@ -75,7 +75,7 @@ class FedplugDecoder(WeightFilter):
             )
 
     def process_dxo(self, dxo: DXO, shareable: Shareable, fl_ctx: FLContext) -> DXO:
-        """Decodes payloads to differences; an invalid update gives an empty one."""
+        """Decodes payloads to differences. An invalid update gives an empty one."""
         try:
             if self._model is None:
                 raise ValueError(NO_MODEL)

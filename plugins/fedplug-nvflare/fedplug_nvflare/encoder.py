@@ -63,7 +63,7 @@ class _Task(NamedTuple):
 
 
 class FedplugEncoder(WeightFilter):
-    """Compresses a client's updates; the residual is kept in a store and added to the next update.
+    """Compresses a client's updates. The residual is kept in a store and added to the next update.
 
     Use ``recipe.add_client_output_filter(FedplugEncoder("topk(0.01) | qsgd(8)"), tasks=["train"])``. The
     state is on the disk before the payloads are sent. It is confirmed when a later task of the server says
@@ -74,7 +74,7 @@ class FedplugEncoder(WeightFilter):
     does not read payloads, a workflow without NVFlare's events of training, and a filter of weights behind
     this one. A result with full weights is an error: only differences can be compressed, and NVFlare makes
     them with ``params_transfer_type=TransferType.DIFF``. A collection of DXOs is an error, too. An update
-    that is not finite is replaced by an empty result, which NVFlare's FedAvg skips; the client's log has the
+    that is not finite is replaced by an empty result, which NVFlare's FedAvg skips. The client's log has the
     reason. (An error would end the job for all sites.)
 
     A tensor that has no negative element before and after training has none at the server, either: it is sent
@@ -91,9 +91,9 @@ class FedplugEncoder(WeightFilter):
         Args:
             codec: An expression, or rules by tensor name, for `fedplug.codec`. It is stored in the job's
                 configuration.
-            store: The URL of the store that keeps the client's state between jobs; ``{site}`` in it stands
+            store: The URL of the store that keeps the client's state between jobs. ``{site}`` in it stands
                 for the name of the client. None means a store in the job's folder, for this job only.
-            min_size: Minimum number of elements; smaller tensors are sent uncompressed.
+            min_size: Minimum number of elements. Smaller tensors are sent uncompressed.
 
         Raises:
             CapabilityError: The decoded values are not updates, see `fedplug.Codec.require_updates`.
@@ -129,11 +129,11 @@ class FedplugEncoder(WeightFilter):
                 fl_ctx.set_prop(_TASK, seen, private=True, sticky=False)
 
     def process_dxo(self, dxo: DXO, shareable: Shareable, fl_ctx: FLContext) -> DXO:
-        """Encodes weight differences to payloads; an update that is not finite gives an empty result.
+        """Encodes weight differences to payloads. An update that is not finite gives an empty result.
 
         Raises:
             ValueError: The result has full weights.
-            FedplugError: The update cannot be encoded; the message names the tensor.
+            FedplugError: The update cannot be encoded. The message names the tensor.
         """
         if dxo.data_kind != DataKind.WEIGHT_DIFF:
             raise ValueError(
@@ -165,7 +165,7 @@ class FedplugEncoder(WeightFilter):
         return compressed(dxo, payloads)
 
     def _reason_to_end(self, task: Shareable, fl_ctx: FLContext) -> str | None:
-        """Returns the reason why the job cannot work; None for tasks without this filter, too."""
+        """Returns the reason why the job cannot work. None for tasks without this filter, too."""
         tasks = {name for name, _ in self.chains(fl_ctx)}
         name, runner = fl_ctx.get_prop(FLContextKey.TASK_NAME), fl_ctx.get_prop(FLContextKey.RUNNER)
         executor = runner.find_executor(name) if runner else None
@@ -200,7 +200,7 @@ def state_url(store: str | None, fl_ctx: FLContext) -> str:
     """Returns the URL of the store of a client's state.
 
     Args:
-        store: The configured URL, see `FedplugEncoder`; None for a store in the job's folder.
+        store: The configured URL, see `FedplugEncoder`. None for a store in the job's folder.
         fl_ctx: A context of the client.
     """
     if store is not None:

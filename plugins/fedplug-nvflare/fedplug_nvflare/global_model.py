@@ -39,10 +39,10 @@ class _Tensor(NamedTuple):
 
 
 class GlobalModel:
-    """Shapes, dtypes and limits of a round's initial weights; the weights are not kept.
+    """Shapes, dtypes and limits of a round's initial weights. The weights are not kept.
 
     Attributes:
-        total: The sum of the round's updates; it checks updates, also without adding them.
+        total: The sum of the round's updates. It checks updates, also without adding them.
     """
 
     def __init__(self, weights: Mapping[str, Any], wire_ids: Sequence[str] | None) -> None:
@@ -50,7 +50,7 @@ class GlobalModel:
 
         Args:
             weights: NumPy arrays, torch tensors, or numbers, by name.
-            wire_ids: Wire ids to accept besides uncompressed payloads; None for fedplug's own encoders.
+            wire_ids: Wire ids to accept besides uncompressed payloads. None for fedplug's own encoders.
         """
         self._tensors = {name: _tensor(value) for name, value in weights.items()}
         self._constants = Constants(weights)
@@ -90,10 +90,10 @@ class GlobalModel:
         )
 
     def payloads(self, data: Any, meta: Mapping[str, Any] | None, is_difference: bool) -> Mapping[str, bytes]:
-        """Returns the payloads of one client's update; uncompressed updates are encoded, too.
+        """Returns the payloads of one client's update, uncompressed updates are encoded, too.
 
         Raises:
-            ValueError: The update has full weights, is not finite, or has no arrays; the message names the
+            ValueError: The update has full weights, is not finite, or has no arrays. The message names the
                 tensor.
         """
         if not isinstance(data, Mapping) or any(isinstance(value, DXO) for value in data.values()):
@@ -104,10 +104,10 @@ class GlobalModel:
         return data if is_compressed(meta) else self._dense.encode_model(self._constants.left_out(data))[0]
 
     def decode(self, payloads: Mapping[str, bytes], weight: float) -> dict[str, Any]:
-        """Decodes one client's update in the dtypes of the weights; torch tensors if these are.
+        """Decodes one client's update in the dtypes of the weights. Torch tensors if these are.
 
         Raises:
-            ValueError: A payload is missing, unknown or invalid, or the weight is; the message names the
+            ValueError: A payload is missing, unknown or invalid, or the weight is. The message names the
                 tensor.
         """
         self.total.check(payloads, weight)
@@ -119,7 +119,7 @@ class GlobalModel:
         Integers stay float64, like NVFlare's mean of NumPy integers.
 
         Raises:
-            ValueError: A mean is not finite; the message names the tensor.
+            ValueError: A mean is not finite. The message names the tensor.
         """
         return {
             name: native(_narrowed(name, arrays[name], tensor), tensor.is_torch)

@@ -1,7 +1,7 @@
 """The last accepted payloads of each client, which decide on the client's residual.
 
 NVFlare's events report the fate of contributions. The client learns of accepted ones in the header of its
-next task; they are written to a file as soon as the round's model is stored.
+next task. They are written to a file as soon as the round's model is stored.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ __all__ = ["Receipts"]
 
 _FILE = "fedplug_receipts.json"
 _LONGEST = 200
-"""Maximum length of a receipt in characters; longer ones from clients are ignored."""
+"""Maximum length of a receipt in characters. Longer ones from clients are ignored."""
 
 _KEPT = {AppEventType.AFTER_LEARNABLE_PERSIST, AppEventType.ROUND_STARTED, EventType.END_RUN}
 """Events by which the model of the last round is stored, if at all."""
@@ -49,8 +49,8 @@ class Receipts:
         """Starts without accepted receipts.
 
         Args:
-            path: The file of the receipts; None for one in the job's folder, for this job only.
-            owner: The component that forwards events; it ends the job after an error.
+            path: The file of the receipts. None for one in the job's folder, for this job only.
+            owner: The component that forwards events. It ends the job after an error.
         """
         self._given = None if path is None else Path(path).absolute()
         self._run = secrets.token_hex(8)  # the simulator gives every job the same id

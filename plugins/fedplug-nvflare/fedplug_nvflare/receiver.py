@@ -29,7 +29,7 @@ _NOT_RECEIVED = (
 
 
 class FedplugReceiver(WeightFilter):
-    """Replaces the server's message by the model before the task is executed; plain weights pass.
+    """Replaces the server's message by the model before the task is executed. Plain weights pass.
 
     Use ``recipe.add_client_input_filter(FedplugReceiver(), tasks=["train"])`` with a `FedplugBroadcaster` on
     the server. The model is on the disk before the task begins, so a restarted client gets only those that
@@ -49,11 +49,11 @@ class FedplugReceiver(WeightFilter):
 
         Args:
             store: The URL of the store that keeps the client's model between jobs, which may be that of a
-                `FedplugEncoder`; ``{site}`` in it stands for the name of the client. None means a store in
+                `FedplugEncoder`. ``{site}`` in it stands for the name of the client. None means a store in
                 the job's folder, for this job only.
-            max_bytes: Maximum size of the model; larger ones are refused.
+            max_bytes: Maximum size of the model. Larger ones are refused.
             wire_ids: Wire ids of the payloads to accept, for example ``["acme/1"]`` for an encoder of a
-                plugin; others are refused. None means those of fedplug's own encoders.
+                plugin. Others are refused. None means those of fedplug's own encoders.
         """
         super().__init__(DataKind.WEIGHTS)
         self.store = store
@@ -62,7 +62,7 @@ class FedplugReceiver(WeightFilter):
         self.wire_ids = wire_ids
 
     def handle_event(self, event_type: str, fl_ctx: FLContext) -> None:
-        """Reports the stored version when the job starts; ends the job at a task that it cannot decode."""
+        """Reports the stored version when the job starts. Ends the job at a task that it cannot decode."""
         if event_type == EventType.START_RUN:
             _report(None, fl_ctx)  # even if the store cannot be opened, so that the first task says so
             with fedplug.open_store(state_url(self._url, fl_ctx)) as store:
@@ -79,7 +79,7 @@ class FedplugReceiver(WeightFilter):
             self.fire_fed_event(EventType.FATAL_SYSTEM_ERROR, Shareable({"reason": reason}), fl_ctx)
 
     def process_dxo(self, dxo: DXO, shareable: Shareable, fl_ctx: FLContext) -> DXO | None:
-        """Returns the model; None for plain weights.
+        """Returns the model. None for plain weights.
 
         Raises:
             ValueError: The DXO is not a message of a `FedplugBroadcaster`.

@@ -53,7 +53,7 @@ REFUSED = "fedplug_refused"
 """The header of a task from a server with fedplug whose workflow it cannot follow, with the reason."""
 
 VERSION = "fedplug_version"
-"""The public property of a client's contexts with the version of its model; empty if it has none."""
+"""The public property of a client's contexts with the version of its model. Empty if it has none."""
 
 SEND_DIFFERENCES = (
     "fedplug compresses differences: give the recipe params_transfer_type=TransferType.DIFF, or send "
@@ -102,7 +102,7 @@ def compressed_model(dxo: DXO, message: bytes, is_torch: bool) -> DXO:
 
 
 def message_of(dxo: DXO) -> tuple[bytes, bool] | None:
-    """Returns a model's message, and whether its arrays were torch tensors; None for plain weights.
+    """Returns a model's message, and whether its arrays were torch tensors. None for plain weights.
 
     Raises:
         ValueError: The DXO is marked as a message, and has none.
@@ -130,7 +130,7 @@ def none_accepted(refused: Mapping[str, str]) -> str:
     """Returns why a round has no update.
 
     Args:
-        refused: The reasons by client; clients whose result was an error or empty are not among them.
+        refused: The reasons by client. Clients whose result was an error or empty are not among them.
     """
     reasons = [(repr(client), reason) for client, reason in refused.items()]
     return no_update(reasons, "no client sent one, and their logs say why")

@@ -71,7 +71,7 @@ class WeightFilter(DXOFilter):
                     yield key.partition(FilterKey.DELIMITER)[0], chain
 
     def misplaced(self, fl_ctx: FLContext) -> str | None:
-        """Returns the reason why this filter cannot work where it is; None if it can."""
+        """Returns the reason why this filter cannot work where it is. None if it can."""
         for task, chain in self.chains(fl_ctx):
             place = next(i for i, one in enumerate(chain) if one is self)
             others = chain[:place] if self.must_be == "first" else chain[place + 1 :]
@@ -91,7 +91,7 @@ class WeightFilter(DXOFilter):
 
 
 def leaves(message: Any) -> list[DXO]:
-    """Returns the DXOs in a message; none if it has none, whatever it is."""
+    """Returns the DXOs in a message. None if it has none, whatever it is."""
     try:
         return list(_leaves(from_shareable(message)))
     except Exception:  # untrusted content of any form, which NVFlare's filters pass on

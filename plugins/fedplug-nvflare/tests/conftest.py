@@ -14,12 +14,12 @@ import pytest
 
 Jobs = dict[str, Future[jobs.Finished]]
 SECONDS = (100, 200, 400)
-"""Timeouts of the attempts; most jobs end in half a minute, and some never end."""
+"""Timeouts of the attempts. Most jobs end in half a minute, and some never end."""
 
 
 @pytest.fixture(scope="session")
 def finished(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Jobs]:
-    """Starts all jobs at the first use; returns their futures by name."""
+    """Starts all jobs at the first use. Returns their futures by name."""
     workspace = tmp_path_factory.mktemp("workspace")
     with ThreadPoolExecutor(3) as pool:
         yield {name: pool.submit(_finish, name, workspace) for name in jobs.JOBS}

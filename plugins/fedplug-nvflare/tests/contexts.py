@@ -25,7 +25,7 @@ def context(identity: str, peer: str, job: str = "job") -> FLContext:
 
 
 def between(sender: FLContext, receiver: FLContext) -> FLContext:
-    """Returns a new context of the receiver for a message; it has the sender's public properties."""
+    """Returns a new context of the receiver for a message. It has the sender's public properties."""
     fl_ctx = receiver.get_prop(ReservedKey.MANAGER).new_context()
     fl_ctx.set_peer_context(gen_new_peer_ctx(sender))
     return fl_ctx

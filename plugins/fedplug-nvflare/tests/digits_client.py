@@ -19,7 +19,7 @@ STEPS, RATE = 20, 0.5
 
 
 def examples(site: str, sites: int) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
-    """Returns pixels with a column of ones, and labels, of a site; sites differ in labels and in size."""
+    """Returns pixels with a column of ones, and labels, of a site. Sites differ in labels and in size."""
     from sklearn.datasets import load_digits
 
     x, y = load_digits(return_X_y=True)
@@ -33,7 +33,7 @@ def examples(site: str, sites: int) -> tuple[NDArray[np.float32], NDArray[np.int
 def train(
     weights: NDArray[np.float32], x: NDArray[np.float32], y: NDArray[np.int64]
 ) -> tuple[NDArray[np.float32], float]:
-    """Takes gradient steps on all examples; returns the new weights and the accuracy of the old ones."""
+    """Takes gradient steps on all examples. Returns the new weights and the accuracy of the old ones."""
     targets = np.eye(10, dtype=np.float32)[y]
     accuracy = float(np.mean(np.argmax(x @ weights, axis=1) == y))
     for _ in range(STEPS):

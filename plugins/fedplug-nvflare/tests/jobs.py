@@ -38,7 +38,7 @@ ENCRYPTED = "sharedk(0.2, clients=3, max_weight=1000)"
 
 
 def recipe(name: str, sites: int, rounds: int, **more: Any) -> NumpyFedAvgRecipe:
-    """Returns FedAvg of differences on the digits; ``more`` are arguments of NVFlare's recipe."""
+    """Returns FedAvg of differences on the digits. ``more`` are arguments of NVFlare's recipe."""
     if "initial_ckpt" not in more:
         more["model"] = np.zeros(SHAPE).tolist()
     return NumpyFedAvgRecipe(

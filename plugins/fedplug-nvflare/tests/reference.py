@@ -23,7 +23,7 @@ def fed_avg(
     """Returns the weights after the last round.
 
     Args:
-        codecs: Codec of each site; None for uncompressed arrays.
+        codecs: Codec of each site. None for uncompressed arrays.
         rounds: Number of rounds.
         refused: Rounds and sites whose update is refused and leaves the residual unchanged.
         lost: Refused updates that change the residual nevertheless, as a defect would.

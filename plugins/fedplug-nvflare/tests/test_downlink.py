@@ -67,7 +67,7 @@ def contents(sent: Shareable) -> Contents:
 
 
 class Site:
-    """A client's process; `restarted` makes another one with the same files."""
+    """A client's process. `restarted` makes another one with the same files."""
 
     def __init__(self, name: str, folder: Path, **options: Any) -> None:
         self.name, self.folder, self.options = name, folder, options
@@ -87,7 +87,7 @@ class Site:
         return self.context.get_prop(VERSION)
 
     def receive(self, server: Server, step: int) -> dict[str, Any]:
-        """Runs a task up to its execution; returns the weights that the script gets."""
+        """Runs a task up to its execution. Returns the weights that the script gets."""
         return self.apply(server.send(contexts.task(weights(step), step), self.context))
 
     def apply(self, message: Shareable) -> dict[str, Any]:

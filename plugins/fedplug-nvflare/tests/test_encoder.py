@@ -39,7 +39,7 @@ def send(
     weights: dict[str, np.ndarray] | None = None,
     job: str = "job",
 ) -> Shareable:
-    """Passes a task and the resulting update of site-1 to the filter; returns the filtered result."""
+    """Passes a task and the resulting update of site-1 to the filter. Returns the filtered result."""
     message = contexts.task(weights or {}, round_num)
     if accepted is not None:
         message.set_header(ACCEPTED, accepted)
@@ -117,7 +117,7 @@ def test_full_weights_are_refused_with_a_remedy(encoder: FedplugEncoder) -> None
 def test_an_update_with_a_nan_is_not_sent_and_keeps_the_state(
     encoder: FedplugEncoder, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """An error would end the job for all sites; FedAvg skips an empty result."""
+    """An error would end the job for all sites. FedAvg skips an empty result."""
     receipt = send(encoder, contexts.result(UPDATE)).get_header(RECEIPT)
     broken = UPDATE | {"kernel": UPDATE["kernel"] * np.nan}
     sent = send(encoder, contexts.result(broken, initial_metrics={"loss": 1.0}), receipt, round_num=1)

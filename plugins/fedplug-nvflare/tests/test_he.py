@@ -49,7 +49,7 @@ def mean_of(vectors: Sequence[NDArray[np.float64]]) -> list[float]:
 
 @pytest.fixture
 def replica(tmp_path: Path) -> Iterator[Callable[[str], Replica]]:
-    """Opens the replica of a site; anything not stored by then is lost, as in another process."""
+    """Opens the replica of a site. Anything not stored by then is lost, as in another process."""
     stores: dict[str, fedplug.stores.StateStore] = {}
 
     def opened(site: str) -> Replica:

@@ -271,7 +271,7 @@ def test_the_decoder_refuses_full_weights(decoder: FedplugDecoder) -> None:
 
 
 def test_a_mean_that_is_not_finite_leaves_the_model(aggregator: FedplugAggregator) -> None:
-    """NVFlare multiplies by the reciprocal of the weights; rounding may make the largest number infinite."""
+    """NVFlare multiplies by the reciprocal of the weights. Rounding may make the largest number infinite."""
     largest = np.finfo(np.float32).max
     weights = [n / 100 for n in range(1, 100)]
     with np.errstate(over="ignore"):
@@ -307,7 +307,7 @@ def test_the_aggregation_of_decoded_updates_by_nvflare_is_checked(
 
 @pytest.mark.parametrize("constant", [np.inf, -np.inf, np.nan])
 def test_dense_differences_of_constants_that_are_not_finite_are_taken(constant: float) -> None:
-    """NVFlare's difference of such constants is NaN; other NaNs are refused."""
+    """NVFlare's difference of such constants is NaN. Other NaNs are refused."""
     mask = np.asarray([0, constant], np.float32)
     aggregator = FedplugAggregator()
     contexts.begin_round(aggregator, {"mask": mask, "w": np.zeros(3, np.float32)})

@@ -37,12 +37,12 @@ _Result = TypeVar("_Result")
 
 
 class Connection(psycopg.Connection[Any]):
-    """Raises `TimeoutError` if nothing arrives for `silence` seconds; then it can only be closed."""
+    """Raises `TimeoutError` if nothing arrives for `silence` seconds. Then it can only be closed."""
 
     silence: float = 300.0
 
     def wait(self, gen: Generator[Any, Any, _Result], interval: float | None = 0.1) -> _Result:
-        """Waits for the server; psycopg calls this for everything except connecting."""
+        """Waits for the server. Psycopg calls this for everything except connecting."""
         # psycopg's fastest way does not report a passed interval in some releases.
         return psycopg.waiting.wait_selector(_limited(gen, self.silence), self.pgconn.socket, interval)
 
@@ -53,7 +53,7 @@ class Connection(psycopg.Connection[Any]):
 
 
 def _limited(gen: Generator[Any, Any, _Result], silence: float) -> Generator[Any, Any, _Result]:
-    """Yields like ``gen``; raises `TimeoutError` after `silence` seconds in which nothing was ready."""
+    """Yields like ``gen``. Raises `TimeoutError` after `silence` seconds in which nothing was ready."""
     since = time.monotonic()
     answer = None
     while True:

@@ -34,7 +34,7 @@ TYPES = ("bytea", "bytea", "int8", "int4", "int4", "bytea", "int8", "bytea")
 
 
 def cut(process: str, owner: str, round_num: int, document: bytes) -> Iterator[Part]:
-    """Yields the rows of a state; an empty state has a row, too."""
+    """Yields the rows of a state. An empty state has a row, too."""
     parts = max(1, -(-len(document) // SIZE))
     for part in range(parts):
         yield _part(process, owner, round_num, part, parts, document[part * SIZE : (part + 1) * SIZE])

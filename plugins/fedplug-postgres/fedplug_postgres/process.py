@@ -67,7 +67,7 @@ class PostgresProcess(ProcessState):
 
     @in_turn
     def kept_rounds(self) -> list[int]:
-        """Returns the rounds that `rewind` accepts, oldest first; the last one is the current round."""
+        """Returns the rounds that `rewind` accepts, oldest first. The last one is the current round."""
         query = "SELECT round FROM round WHERE process = %s ORDER BY round"
         return [number for (number,) in self._session.rows(query, self._key)]
 
@@ -99,7 +99,7 @@ class PostgresProcess(ProcessState):
         server_state: Tensors,
         metadata: Any = None,
     ) -> None:
-        """Commits a round; see `ProcessState.commit`. A lazy mapping of states is read one at a time.
+        """Commits a round. See `ProcessState.commit`. A lazy mapping of states is read one at a time.
 
         Raises:
             StoreError: The round is not committed, because it is invalid or the connection is lost. The
@@ -124,7 +124,7 @@ class PostgresProcess(ProcessState):
 
     @in_turn
     def rewind(self, round_num: int) -> None:
-        """Rolls back to a kept round, atomically; see `ProcessState.rewind`.
+        """Rolls back to a kept round, atomically. See `ProcessState.rewind`.
 
         Raises:
             StoreError: The round is not kept, or the server raises an error or is lost.
@@ -145,7 +145,7 @@ class PostgresProcess(ProcessState):
 
     @in_turn
     def damage(self) -> Iterator[str]:
-        """Reads everything and returns one line for each damage; see `ProcessState.damage`."""
+        """Reads everything and returns one line for each damage. See `ProcessState.damage`."""
         owners, damage = set(), []
         with self._parts(_ALL, self._key) as rows:
             for _, group in itertools.groupby(rows, lambda part: (part.owner, part.round)):

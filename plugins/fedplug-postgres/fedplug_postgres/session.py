@@ -31,7 +31,7 @@ class InDoubtError(StoreError):
 
 
 class Session:
-    """A store's connection to its server, restored after a loss; usable in one process only.
+    """A store's connection to its server, restored after a loss. Usable in one process only.
 
     Attributes:
         where: The store, for errors.
@@ -59,7 +59,7 @@ class Session:
         self._connection = self._look() if looking else self._open()
 
     def close(self) -> None:
-        """Ends the session; closing twice is allowed. It does nothing in a forked child."""
+        """Ends the session. Closing twice is allowed. It does nothing in a forked child."""
         if not self.turn.is_of_parent():
             with self.turn.lock:
                 self._closed = True
@@ -69,7 +69,7 @@ class Session:
         """Yields the rows of a query as they arrive.
 
         Raises:
-            StoreError: The server raises an error or is lost; the next use connects again.
+            StoreError: The server raises an error or is lost. The next use connects again.
         """
         connection = self._connected()
         try:
@@ -84,7 +84,7 @@ class Session:
         """Commits the block's changes when it ends, or undoes them if it raises.
 
         Raises:
-            StoreError: The server raises an error or is lost, and nothing was committed; the next use
+            StoreError: The server raises an error or is lost, and nothing was committed. The next use
                 connects again.
             InDoubtError: The connection was lost during the commit.
         """

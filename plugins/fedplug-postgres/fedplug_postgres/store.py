@@ -43,12 +43,12 @@ class PostgresStore(StateStore):
 
         Args:
             url: The location of the server, in a form of libpq.
-            schema: The schema of the database; each schema is a store.
+            schema: The schema of the database. Each schema is a store.
             keep_rounds: Number of rounds of each process to keep for `PostgresProcess.rewind`. It may differ
-                at each opening; the next commit removes rounds beyond it.
+                at each opening. The next commit removes rounds beyond it.
             timeout: Seconds that the server may take to answer a statement. Dead machines and networks are
                 detected sooner.
-            looking: Whether to open a read-only snapshot, without creating tables or taking the lock; see
+            looking: Whether to open a read-only snapshot, without creating tables or taking the lock. See
                 `look_into`.
 
         Raises:
@@ -89,7 +89,7 @@ class PostgresStore(StateStore):
 
     @in_turn
     def open_process(self, process_id: str, signature: Mapping[str, Any] | None = None) -> PostgresProcess:
-        """Opens a process; see `StateStore.open_process`."""
+        """Opens a process. See `StateStore.open_process`."""
         key = digest(rules.check_text("process id", process_id))
         query = "SELECT signature FROM process WHERE process = %s"
         kept = list(self._session.rows(query, key))
@@ -105,11 +105,11 @@ class PostgresStore(StateStore):
 
     @in_turn
     def processes(self) -> list[str]:
-        """Returns the ids of all processes; see `StateStore.processes`."""
+        """Returns the ids of all processes. See `StateStore.processes`."""
         return sorted(name.decode() for (name,) in self._session.rows("SELECT name FROM process"))
 
     def close(self) -> None:
-        """Releases the lock and the connection; see `StateStore.close`."""
+        """Releases the lock and the connection. See `StateStore.close`."""
         self._session.close()
 
 

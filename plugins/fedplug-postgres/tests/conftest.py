@@ -1,4 +1,4 @@
-"""One server for most tests, with a new schema for each; and a server that a test may kill."""
+"""One server for most tests, with a new schema for each, and a server that a test may kill."""
 
 from __future__ import annotations
 

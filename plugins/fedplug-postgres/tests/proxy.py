@@ -9,7 +9,7 @@ import threading
 
 
 class Proxy:
-    """Passes on everything from its port. A context manager; connections are served one after the other.
+    """Passes on everything from its port. A context manager. Connections are served one after the other.
 
     Attributes:
         port: Where it listens.

@@ -28,7 +28,7 @@ def binaries() -> Path | None:
 
 
 class Server:
-    """Listens on 127.0.0.1; the role 'postgres' needs no password, all others do."""
+    """Listens on 127.0.0.1. The role 'postgres' needs no password, all others do."""
 
     def __init__(self, folder: Path) -> None:
         programs = binaries()
@@ -50,7 +50,7 @@ class Server:
         return f"postgresql://{role}@127.0.0.1:{self.port}/{database}?{query}"
 
     def sql(self, *statements: str, database: str = "postgres") -> list[tuple]:
-        """Runs statements as the superuser; returns the rows of the last."""
+        """Runs statements as the superuser. Returns the rows of the last."""
         with psycopg.connect(self.url(database), autocommit=True) as connection:
             for statement in statements:
                 cursor = connection.execute(statement)
@@ -134,6 +134,6 @@ def running() -> Iterator[Server]:
 
 
 def _as_another(command: list[object]) -> list[str]:
-    """The server refuses to run as root; and it is to end with the tests, however they end."""
+    """The server refuses to run as root, and it is to end with the tests, however they end."""
     user = ["--reuid=nobody", "--clear-groups"] if os.getuid() == 0 else []
     return ["setpriv", "--pdeathsig=INT", *user, *map(str, command)]

@@ -12,14 +12,14 @@ __all__ = ["connect"]
 
 
 def connect(address: str | None = None) -> bool:
-    """Connects this process to a cluster unless it is connected; returns whether it connected.
+    """Connects this process to a cluster unless it is connected. Returns whether it connected.
 
     Args:
         address: The address for `ray.init`. None uses the existing connection, or else the cluster that
             `ray.init()` finds or starts.
 
     Raises:
-        ConfigError: An address is given, but this process is already connected; or Ray cannot connect, which
+        ConfigError: An address is given, but this process is already connected, or Ray cannot connect, which
             it tries for minutes.
     """
     if ray.is_initialized():
@@ -30,7 +30,7 @@ def connect(address: str | None = None) -> bool:
         return False
     # Otherwise Ray warns that it will change how it hides GPUs. The setting makes that change now.
     os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
-    # A failed task has several results; Ray would print an unhandled error for all but one.
+    # A failed task has several results. Ray would print an unhandled error for all but one.
     os.environ.setdefault("RAY_IGNORE_UNHANDLED_ERRORS", "1")
     try:
         ray.init(address=address, include_dashboard=False, log_to_driver=False)

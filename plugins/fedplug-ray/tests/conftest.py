@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 # Ray reads these when it is imported. Under `uv run`, as in `make test`, it would start its workers by that
-# command, too, in a copy of the checkout; and it would warn of changes to come.
+# command, too, in a copy of the checkout, and it would warn of changes to come.
 os.environ.setdefault("RAY_ENABLE_UV_RUN_RUNTIME_ENV", "0")
 os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
 # Its workers would give way to every other process of a busy machine, for minutes.
@@ -65,7 +65,7 @@ def cluster() -> Iterator[Any]:
 
 def _node_command(options: str) -> list[str]:
     """Returns a command that is a node of a cluster until it is ended."""
-    # The log monitor would take a second of CPU a minute; nothing here reads the logs.
+    # The log monitor would take a second of CPU a minute. Nothing here reads the logs.
     shared = f"--block --object-store-memory={128 * 2**20} --include-log-monitor=false"
     # Any free ports: Ray ends a process whose port from its range a cluster of other tests has taken first.
     shared += " --min-worker-port=0 --max-worker-port=0"

@@ -1,7 +1,7 @@
 """A driver that commits rounds to a sharded store, while shards, workers and at last itself are killed.
 
 Usage: store_driver.py ADDRESS FOLDER SEED ROUNDS KILLS. Checks that the store is at one of ROUNDS (such as
-"3 4"), whole; then kills a random process KILLS - 1 times, and checks again after each; in between, rounds
+"3 4"), whole. Then kills a random process KILLS - 1 times, and checks again after each; in between, rounds
 are committed and gone back from, and shards drained, which the next opening undoes. Shards and the driver die
 at a random moment, or at a file operation of a phase; to some drivers the disks of the shards are slow.
 Prints the rounds at which the store may be, and writes a line to FOLDER.kills at every kill. Needs
@@ -130,7 +130,7 @@ class Training:
             self.log.tell("a worker", "between reading and staging")
 
     def kill_shards(self):
-        """Mostly one; which is to die once more is not waited for."""
+        """Mostly one, which is to die once more is not waited for."""
         phase = self.rng.choice(OF_SHARDS)
         shards = sorted(self.process.placed().versions)
         for shard in self.rng.sample(shards, min(len(shards), self.rng.choice([1, 1, 1, 2]))):

@@ -1,4 +1,4 @@
-"""Tasks are repeated when workers die or hang; nothing hangs or counts twice."""
+"""Tasks are repeated when workers die or hang. Nothing hangs or counts twice."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ class Krum(AllUpdates):
     with the lowest scores are averaged (multi-Krum), at most ``m - f`` of them. Ties favor earlier clients.
 
     The guarantee requires ``m >= 2 f + 3``. In a round with fewer updates, f is lowered to
-    ``max(0, (m - 3) // 2)``, the maximum that can be tolerated; so sample enough clients.
+    ``max(0, (m - 3) // 2)``, the maximum that can be tolerated, so sample enough clients.
 
     Source: Blanchard, El Mhamdi, Guerraoui, Stainer, "Machine Learning with Adversaries: Byzantine Tolerant
     Gradient Descent", NeurIPS 2017 (arXiv 1703.02757), section 4.
@@ -35,7 +35,7 @@ class Krum(AllUpdates):
         Args:
             byzantine: Number f of updates of a round that may be hostile.
             selected: Number of updates to average; 1 is Krum, more is multi-Krum.
-            max_clients: Maximum number of updates of a round; memory grows with it.
+            max_clients: Maximum number of updates of a round. Memory grows with it.
 
         Raises:
             ConfigError: An argument is not a whole number, or too small.

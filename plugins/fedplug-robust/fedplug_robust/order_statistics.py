@@ -34,7 +34,7 @@ class TrimmedMean(AllUpdates):
 
         Args:
             fraction: Fraction to leave out at either end, from 0 (the mean) to less than 0.5.
-            max_clients: Maximum number of updates of a round; memory grows with it.
+            max_clients: Maximum number of updates of a round. Memory grows with it.
 
         Raises:
             ConfigError: An argument is out of range.
@@ -77,7 +77,7 @@ class Median(AllUpdates):
         """Initializes the median.
 
         Args:
-            max_clients: Maximum number of updates of a round; memory grows with it.
+            max_clients: Maximum number of updates of a round. Memory grows with it.
 
         Raises:
             ConfigError: ``max_clients`` is not a whole number of at least 1.

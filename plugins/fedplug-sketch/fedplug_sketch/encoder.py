@@ -40,8 +40,8 @@ class CountSketch(Encoder):
     learning Rothchild, Panda, Ullah, Ivkin, Stoica, Braverman, Gonzalez, Arora, "FetchSGD:
     Communication-Efficient Federated Learning with Sketching", ICML 2020 (arXiv 2007.07682).
 
-    Wire form "countsketch/1": float64 ``fraction``; int32 ``rows``; int32 ``seed``; int32 round; the table
-    row by row, float64 for a float64 tensor and float32 for others; all little-endian. For n elements a row
+    Wire form "countsketch/1": float64 ``fraction``. int32 ``rows``. int32 ``seed``. int32 round. The table
+    row by row, float64 for a float64 tensor and float32 for others. All little-endian. For n elements a row
     has ``ceil(fraction n / rows)`` numbers, at least one. That is about ``fraction`` numbers per element.
 
     The encoder accepts float16, bfloat16, float32 and float64. TensorFlow treats denormal numbers as zero.
@@ -56,7 +56,7 @@ class CountSketch(Encoder):
         Args:
             fraction: Numbers in the table per element of the tensor, above 0 and at most 1; at least one per
                 row.
-            rows: Number of rows of the table, 1 to 15; the cost of decoding is proportional to it.
+            rows: Number of rows of the table, 1 to 15. The cost of decoding is proportional to it.
             seed: Seed of the columns and signs, 0 to 2^31 - 1.
 
         Raises:
@@ -71,7 +71,7 @@ class CountSketch(Encoder):
 
     @property
     def capabilities(self) -> Capabilities:
-        """The encoder is unbiased and linear if it has one row; size and places are equal for all clients."""
+        """The encoder is unbiased and linear if it has one row. Size and places are equal for all clients."""
         one_row = self._rows == 1
         return Capabilities(
             unbiased=one_row,
@@ -106,7 +106,7 @@ class CountSketch(Encoder):
         return {"table": table, "round": ops.astype(round_num, "int32")}, {}
 
     def decode(self, payload: Payload, spec: Spec) -> Array:
-        """Computes the medians; values too large for the dtype become its largest number."""
+        """Computes the medians. Values too large for the dtype become its largest number."""
         table, keys = payload["table"], self._keys(payload["round"])
         if spec.dtype == table.dtype and self._rows % 2:  # the estimates are numbers of the smaller table
             x = estimate(ops.saturate_cast(table, spec.dtype), keys, ops.num_elements(spec))
@@ -115,13 +115,13 @@ class CountSketch(Encoder):
         return ops.reshape(x, spec.shape)
 
     def to_wire(self, payload: Payload, spec: Spec) -> Array:
-        """Serializes the payload; see the class."""
+        """Serializes the payload. See the class."""
         del spec
         parts = [ops.to_bytes(payload[key]) for key in ("round", "table")]
         return ops.concat([self._configuration(like=parts[0]), *parts])
 
     def from_wire(self, body: Array, spec: Spec) -> Payload:
-        """Parses untrusted bytes; rejects another configuration or length, and invalid numbers."""
+        """Parses untrusted bytes. Rejects another configuration or length, and invalid numbers."""
         columns, dtype = self._columns(spec), ops.wide_dtype(spec.dtype)
         length = _HEADER_BYTES + self._rows * columns * ops.itemsize(dtype)
         body = ops.of_length(body, length, "the bytes of a countsketch payload")

@@ -1,4 +1,4 @@
-"""The compiled count-sketch on NumPy arrays, if the build found a compiler; see csrc/count_sketch.h."""
+"""The compiled count-sketch on NumPy arrays, if the build found a compiler. See csrc/count_sketch.h."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _POINTER, _INTEGER = ctypes.c_void_p, ctypes.c_int64
 
 
 def is_built() -> bool:
-    """Returns whether the kernel exists; NumPy gives the same bits more than ten times slower."""
+    """Returns whether the kernel exists. NumPy gives the same bits more than ten times slower."""
     return _library() is not None
 
 

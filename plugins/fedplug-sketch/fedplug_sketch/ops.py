@@ -94,7 +94,7 @@ def _parts(size: int, rows: int) -> Iterator[slice]:
 
 
 def _signs_and_columns(part: slice, keys: Array, columns: int) -> tuple[Array, Array]:
-    """Returns signs and columns in every row, bool and int64 ``[rows, elements]``; True means minus."""
+    """Returns signs and columns in every row, bool and int64 ``[rows, elements]``. True means minus."""
     hashes = _mix(np.arange(part.start, part.stop, dtype=np.uint64) + keys[:, np.newaxis])
     places = (hashes >> np.uint64(32)) * np.uint64(columns) >> np.uint64(32)
     return hashes & np.uint64(1) == 1, places.astype(np.int64)

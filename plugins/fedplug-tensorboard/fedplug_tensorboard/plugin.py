@@ -17,15 +17,15 @@ from fedplug_tensorboard.writer import Writer
 __all__ = ["VARIABLE", "log_to"]
 
 VARIABLE = "FEDPLUG_TENSORBOARD"
-"""Environment variable with the folder; nothing is written if it is unset or empty."""
+"""Environment variable with the folder. Nothing is written if it is unset or empty."""
 
 
 class _Sink:
     """The writers of this Python process, and their folder.
 
     Attributes:
-        folder: The folder from `log_to`; None for the environment variable.
-        experiment: The experiment of `fedplug run`; empty before it starts.
+        folder: The folder from `log_to`. None for the environment variable.
+        experiment: The experiment of `fedplug run`. Empty before it starts.
     """
 
     def __init__(self) -> None:
@@ -35,7 +35,7 @@ class _Sink:
         self._last: dict[Path, int] = {}
 
     def write(self, process_id: str, first_step: int, step: int, numbers: Mapping[str, float]) -> None:
-        """Writes numbers of a training; ``first_step`` is its first step if it begins here."""
+        """Writes numbers of a training. ``first_step`` is its first step if it begins here."""
         folder = self.folder or os.environ.get(VARIABLE)
         if not folder:
             return
@@ -47,7 +47,7 @@ class _Sink:
         writer.write(step, numbers)
 
     def close(self) -> None:
-        """Closes all files; the next number starts new ones."""
+        """Closes all files. The next number starts new ones."""
         for writer in self._writers.values():
             writer.close()
         self._writers, self._last = {}, {}
@@ -63,7 +63,7 @@ def log_to(folder: str | Path | None) -> None:
     folder with the experiment's name.
 
     Args:
-        folder: The folder of the logs for ``tensorboard --logdir``; None for the environment variable.
+        folder: The folder of the logs for ``tensorboard --logdir``. None for the environment variable.
     """
     _sink.close()
     _sink.folder = None if folder is None else Path(folder).absolute()
@@ -78,7 +78,7 @@ def fedplug_experiment_started(name: str) -> None:
 
 @hookimpl
 def fedplug_round_finished(process: Any, process_id: str, round_num: int, metrics: Mapping[str, Any]) -> None:
-    """Writes the metrics of a round; tensor metrics have the tensors' names."""
+    """Writes the metrics of a round. Tensor metrics have the tensors' names."""
     _sink.write(process_id, round_num, round_num, scalars(metrics, process.tensors))
 
 

@@ -20,7 +20,7 @@ __all__ = ["Writer"]
 
 
 class Writer:
-    """Appends scalars to a folder, which is a run in TensorBoard; the first scalar starts a file.
+    """Appends scalars to a folder, which is a run in TensorBoard. The first scalar starts a file.
 
     Steps may start again: TensorBoard drops the steps of earlier files from a new file's first step on, so a
     round that ran again after an interruption is shown once. `begin_at` does the same.
@@ -32,7 +32,7 @@ class Writer:
         self._file: Any = None
 
     def begin_at(self, step: int) -> None:
-        """Starts a file; earlier values of this step and later ones are dropped.
+        """Starts a file. Earlier values of this step and later ones are dropped.
 
         Raises:
             OSError: The file cannot be written. If TensorFlow is installed, the error is TensorFlow's.
@@ -45,7 +45,7 @@ class Writer:
         self._append(step, session_log=SessionLog(status=SessionLog.START))
 
     def write(self, step: int, scalars: Mapping[str, float]) -> None:
-        """Writes numbers by tag; they are in the file when this returns.
+        """Writes numbers by tag. They are in the file when this returns.
 
         Raises:
             OSError: See `begin_at`. The next call starts another file, because nothing after an incomplete
@@ -61,7 +61,7 @@ class Writer:
         self._append(step, summary=Summary(value=values))
 
     def close(self) -> None:
-        """Closes the file; the next `write` starts another."""
+        """Closes the file. The next `write` starts another."""
         file, self._file = self._file, None
         if file is not None:
             with contextlib.suppress(Exception):  # all data were already flushed

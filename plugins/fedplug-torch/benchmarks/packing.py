@@ -5,7 +5,7 @@
 Needs torch and fedplug, no TensorFlow. Both send 64 of every 4,096 entries in 2 bits, with a decaying
 residual. The PyTorch implementation follows tplr/compress.py of github.com/tplr-ai/templar: `torch.topk` of
 the magnitudes of each chunk, a codebook of bin means, 12-bit indices, one byte for each value. The decoded
-update is subtracted from its residual. The two take turns in one process; their decoded tensors are compared
+update is subtracted from its residual. The two take turns in one process. Their decoded tensors are compared
 first.
 """
 
@@ -62,7 +62,7 @@ class InTorch:
         self.residual = torch.zeros(size)
 
     def encode(self, update: torch.Tensor) -> Packed:
-        """Encodes an update; the residual keeps the rest."""
+        """Encodes an update. The residual keeps the rest."""
         self.residual.mul_(DECAY).add_(update)
         chunks = self.residual.view(-1, CHUNK)
         indices = torch.topk(chunks.abs(), COUNT, dim=-1, sorted=False).indices
@@ -124,7 +124,7 @@ class InFedplug:
         self.state: Any = None
 
     def encode(self, update: torch.Tensor) -> bytes:
-        """Encodes an update; the state keeps the rest."""
+        """Encodes an update. The state keeps the rest."""
         payload, new = self.codec.encode(update, self.state, out=self.spare if self.state else None)
         self.state, self.spare = new, self.state or self.spare
         return payload
@@ -157,7 +157,7 @@ def bits_of_coded_indices(indices: Array) -> float:
 
 
 def compared(update: torch.Tensor) -> str:
-    """Compares the decoded tensors of the first round; returns a line for the report."""
+    """Compares the decoded tensors of the first round. Returns a line for the report."""
     size = update.numel()
     payload = InFedplug(ENCODER, size).encode(update)
     ours = fedplug.decode(payload)
@@ -180,7 +180,7 @@ class Seconds(NamedTuple):
 
 
 def in_turn(functions: list[Callable[[int], object]], runs: int, unmeasured: int = 1) -> list[Seconds]:
-    """Times functions in turn, each for several consecutive calls; passes the number of the run."""
+    """Times functions in turn, each for several consecutive calls. Passes the number of the run."""
     walls: list[list[float]] = [[] for _ in functions]
     cpus: list[list[float]] = [[] for _ in functions]
     for first in range(0, unmeasured + runs, IN_A_ROW):

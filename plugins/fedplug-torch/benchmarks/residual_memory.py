@@ -3,7 +3,7 @@
 The gradients are bfloat16. In every step, one entry is 1 and 999 entries are 0.001, and one entry is sent.
 An entry that loses nothing was sent or is kept with 0.001 times the steps.
 
-Usage: residual_memory.py; it writes results/residual_memory.md.
+Usage: residual_memory.py. It writes results/residual_memory.md.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@
     python plugins/fedplug-torch/benchmarks/torchft_diloco.py     # writes results/torchft_diloco.md beside it
 
 Two workers are processes on this machine, with torchft's lighthouse in the parent. Both train the character
-model of the examples from the same parameters. torchft averages over gloo in float32; the bytes are those of
+model of the examples from the same parameters. torchft averages over gloo in float32. The bytes are those of
 the tensors in its all-reduce, as a worker of two sends it.
 """
 
@@ -57,7 +57,7 @@ def nesterov(parameters: Any) -> torch.optim.Optimizer:
 
 
 def train(model: torch.nn.Module, inner: torch.optim.Optimizer, worker: int, steps: int) -> None:
-    """Takes inner steps; whatever exchanges is a hook of the inner optimizer."""
+    """Takes inner steps. Whatever exchanges is a hook of the inner optimizer."""
     shard = read_text(WORKERS).shards[worker]
     for step in range(steps):
         inner.zero_grad()

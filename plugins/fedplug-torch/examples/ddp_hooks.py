@@ -28,7 +28,7 @@ from fedplug.diagnostics.environment import environment
 RANKS = 4
 SEEDS = 3
 WARMUP_STEPS = 10
-"""Number of first steps that fedplug and PowerSGD send dense; PowerSGD needs at least two."""
+"""Number of first steps that fedplug and PowerSGD send dense. PowerSGD needs at least two."""
 BATCH = 4
 EVALUATE_EVERY = 40
 
@@ -42,7 +42,7 @@ class Point(NamedTuple):
 
 Curve = list[Point]
 Traffic = Callable[[int], float]
-"""Takes the number of steps after the warm-up; returns the bytes that a rank has sent in them.
+"""Takes the number of steps after the warm-up. Returns the bytes that a rank has sent in them.
 
 In a ring, an all-reduce of m bytes sends 2 m (ranks - 1) / ranks. fedplug counts what it sends.
 """

@@ -80,7 +80,7 @@ def measured(ranks: int) -> dict[tuple[str, str], Sent]:
 
 
 def calculated(encoder: str, exchange: str, ranks: int) -> Sent:
-    """Returns the same from the sizes of one rank's payloads; means count as large as its gradients."""
+    """Returns the same from the sizes of one rank's payloads. Means count as large as its gradients."""
     network = model()
     torch.nn.functional.cross_entropy(network(torch.randn(16, 1024)), torch.randint(10, (16,))).backward()
     gradients = {name: p.grad for name, p in network.named_parameters() if p.grad is not None}

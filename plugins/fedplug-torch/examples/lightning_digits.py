@@ -52,7 +52,7 @@ class Residuals(lightning.Callback):
             trainer.strategy.model.register_comm_hook(self._hook_state, fedplug_hook)
 
     def on_save_checkpoint(self, trainer: Any, pl_module: Any, checkpoint: dict[str, Any]) -> None:
-        """Adds the states of all ranks; Lightning calls this on every rank."""
+        """Adds the states of all ranks. Lightning calls this on every rank."""
         checkpoint["fedplug"] = self._state.state_dict()
 
     def on_load_checkpoint(self, trainer: Any, pl_module: Any, checkpoint: dict[str, Any]) -> None:

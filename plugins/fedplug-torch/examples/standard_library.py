@@ -13,7 +13,7 @@ import torch
 from torch import nn
 
 CHARACTERS = "\n" + "".join(map(chr, range(32, 127)))
-"""The characters that the model reads and writes; all others are number 0."""
+"""The characters that the model reads and writes. All others are number 0."""
 
 LENGTH, BATCH = 64, 8
 WIDTH, LAYERS, HEADS = 64, 2, 4
@@ -29,7 +29,7 @@ class Text(NamedTuple):
 
 
 def read_text(workers: int) -> Text:
-    """Distributes the modules, sorted by name, to the workers in turn; holds out every tenth."""
+    """Distributes the modules, sorted by name, to the workers in turn. Holds out every tenth."""
     modules = sorted(Path(sysconfig.get_path("stdlib")).glob("*.py"))
     held_out, trained = modules[::10], [module for place, module in enumerate(modules) if place % 10]
     return Text([_read(trained[worker::workers]) for worker in range(workers)], _read(held_out))

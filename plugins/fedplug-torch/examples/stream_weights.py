@@ -37,7 +37,7 @@ def send(connection: socket.socket, data: bytes) -> None:
 
 
 def receive(connection: socket.socket, max_bytes: int) -> bytes:
-    """Returns the bytes of one `send`; memory grows only with bytes that have arrived.
+    """Returns the bytes of one `send`. Memory grows only with bytes that have arrived.
 
     Raises:
         ValueError: The other side announces more than ``max_bytes``.
@@ -92,7 +92,7 @@ class Weights(socketserver.ThreadingTCPServer):
             self.changed.notify_all()
 
     def message(self, version: str | None) -> bytes:
-        """Waits for news; returns no bytes if there are none any more."""
+        """Waits for news. Returns no bytes if there are none any more."""
         with self.changed:
             self.changed.wait_for(lambda: self.is_last or self.versions.version not in (None, version))
             if self.versions.version == version:
@@ -118,7 +118,7 @@ class Connection(socketserver.BaseRequestHandler):
 
 
 def serve(port: int, folder: str) -> None:
-    """Runs a serving process until the trainer has no more weights; prints a line for each version."""
+    """Runs a serving process until the trainer has no more weights. Prints a line for each version."""
     model = new_model()
     with (
         socket.create_connection(("127.0.0.1", port)) as trainer,
@@ -139,7 +139,7 @@ def serve(port: int, folder: str) -> None:
 
 
 def train(model: torch.nn.Module) -> Iterator[int]:
-    """Takes small steps, as in fine-tuning; yields their numbers."""
+    """Takes small steps, as in fine-tuning. Yields their numbers."""
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-5)
     for step in range(STEPS):
         x = torch.randn(32, 256, dtype=torch.bfloat16)

@@ -27,9 +27,9 @@ TensorState = Mapping[str, torch.Tensor]
 
 
 class Codec:
-    """Compresses tensors. The codec keeps no state itself; `fedplug.Codec` describes states and guarantees.
+    """Compresses tensors. The codec keeps no state itself. `fedplug.Codec` describes states and guarantees.
 
-    C-contiguous tensors are read in place, including bfloat16; no graph is recorded. On a GPU with
+    C-contiguous tensors are read in place, including bfloat16. No graph is recorded. On a GPU with
     fedplug-cuda, encoders with kernels for it run there, and states stay there. For other encoders, and
     without fedplug-cuda, tensors are copied to the host.
 
@@ -55,14 +55,14 @@ class Codec:
         Args:
             tensor: Dense finite tensor of any shape, on any device; of a DTensor, this rank's shard. Dtypes
                 other than floats are sent uncompressed.
-            state: The state from the previous call for this tensor; None the first time.
+            state: The state from the previous call for this tensor. None the first time.
             round_num: Round number, 0 or more, for schedules and seeds.
             in_place: Whether to overwrite the tensors of ``state`` with the next state. The caller must not
                 use ``state`` afterwards.
             out: A state that is no longer needed, which the next one overwrites.
 
         Returns:
-            The payload, and the state for the next round; the state is empty if the encoder keeps none.
+            The payload, and the state for the next round. The state is empty if the encoder keeps none.
 
         Raises:
             ArgumentError: The tensor cannot be encoded, or the codec has rules (see `encode_model`).
@@ -99,9 +99,9 @@ class Codec:
             out: A state that is no longer needed, see `encode`.
 
         Raises:
-            ArgumentError: A tensor cannot be encoded; the message names it.
+            ArgumentError: A tensor cannot be encoded. The message names it.
             ConfigError: The encoder does not fit this model.
-            NonFiniteError: A tensor is not finite, see `encode`; the message names it.
+            NonFiniteError: A tensor is not finite, see `encode`. The message names it.
             StateError: ``states`` are of another codec or model, or of other shards.
         """
         found = named(tensors)
@@ -134,7 +134,7 @@ def decode(
     Args:
         payload: Untrusted bytes from an ``encode`` or a TFF process, in any buffer or a uint8 tensor.
         out: Tensor of the same shape and dtype to overwrite, for example a parameter, or a DTensor with
-            such a shard; undefined after an error. A C-contiguous tensor on the CPU is written in place,
+            such a shard, undefined after an error. A C-contiguous tensor on the CPU is written in place,
             others through a copy.
         max_bytes: Maximum size of a new tensor without ``out``.
 
@@ -173,7 +173,7 @@ def decode_model(
         max_bytes: Maximum size of all new tensors together.
 
     Raises:
-        PayloadError: A payload is invalid, see `decode`; the message names the tensor.
+        PayloadError: A payload is invalid, see `decode`. The message names the tensor.
         ArgumentError: A tensor of ``out`` does not fit, or a payload is not a buffer.
     """
     tensors: dict[str, torch.Tensor] = {}
@@ -221,7 +221,7 @@ def _reshard(module: torch.nn.Module) -> None:
 
 
 def _state(arrays: Mapping[str, Any], shards: Mapping[str, str]) -> dict[str, torch.Tensor]:
-    """Returns a state as tensors; one with arrays records its shards."""
+    """Returns a state as tensors. One with arrays records its shards."""
     return {**as_results(arrays), **text_of(shards)} if arrays else {}
 
 

@@ -81,7 +81,7 @@ class FedplugState:
             exchange: The way of payloads. In "gather", every rank sends all its payloads to every other one.
                 In "two_phase", each rank adds up one part of the model, and sends the encoded mean to all.
                 "auto" is "two_phase" for three or more ranks, where it sends less.
-            mean_encoder: The encoder of the means in "two_phase"; ``encoder`` by default. An encoder with
+            mean_encoder: The encoder of the means in "two_phase". ``encoder`` by default. An encoder with
                 momentum (``dgc``) needs another one here, or "gather", which "auto" then takes.
             memory: Where residuals are kept between steps, see `fedplug_torch.memory.Memory`.
             overlap: Has no effect: an exchange during the backward pass was never faster.
@@ -89,7 +89,7 @@ class FedplugState:
         Raises:
             ArgumentError: ``module`` is not a module, an argument is out of range, or a parameter is sharded
                 (FSDP, DTensor) or of a dtype that payloads do not support.
-            ConfigError: An encoder cannot be parsed; see also `fedplug.codec`.
+            ConfigError: An encoder cannot be parsed. See also `fedplug.codec`.
         """
         if not isinstance(module, torch.nn.Module):
             raise ArgumentError(f"a {type(module).__name__} is no module; pass the model that DDP wraps")
@@ -129,8 +129,8 @@ class FedplugState:
     def state_dict(self) -> dict[str, torch.Tensor]:
         """Returns a copy of the state for the next step, for `safetensors.torch.save_file`.
 
-        Every rank has its own state, and must save it to its own file, or in torch.distributed.checkpoint;
-        see `RankState` for the keys.
+        Every rank has its own state, and must save it to its own file, or in torch.distributed.checkpoint.
+        See `RankState` for the keys.
 
         Raises:
             ArgumentError: torch.distributed is not initialized, so the rank is unknown.
@@ -204,7 +204,7 @@ class FedplugState:
         self._is_compared = True
 
     def _named_gradients(self, bucket: dist.GradBucket) -> dict[str, torch.Tensor]:  # type: ignore[name-defined]
-        """Returns views of the bucket in the shapes of its parameters; complex numbers as pairs of reals.
+        """Returns views of the bucket in the shapes of its parameters. Complex numbers as pairs of reals.
 
         ``bucket.gradients()`` is not used: it stops early for complex parameters, and mixes up elements of
         transposed and ``channels_last`` ones, which DDP lays out like the parameter's memory.
@@ -230,7 +230,7 @@ class FedplugState:
         return default_hooks.allreduce_hook(self._group.given, bucket)  # type: ignore[arg-type]  # None: all ranks
 
     def _exchange_all(self) -> None:
-        """Replaces all gradients of the step by their means; see `Gather.reduce`."""
+        """Replaces all gradients of the step by their means. See `Gather.reduce`."""
         gradients = self._whole()
         try:
             self._ranks = Exchange(self._group)
@@ -264,7 +264,7 @@ class FedplugState:
         return {name: gradients[name] for name in self._names.values() if name in gradients}
 
     def _fit(self, gradients: Mapping[str, torch.Tensor]) -> Exception | None:
-        """Prepares the exchange for the model as it is now; returns an error of this rank, to tell all."""
+        """Prepares the exchange for the model as it is now. Returns an error of this rank, to tell all."""
         here = self._here()
         form = here, {name: (gradient.shape, gradient.dtype) for name, gradient in gradients.items()}
         try:
@@ -298,11 +298,11 @@ def fedplug_hook(state: FedplugState, bucket: dist.GradBucket) -> torch.futures.
 
     Returns:
         A future that completes with the last bucket of the step. An error on any rank makes ``backward()``
-        raise a RankError on every rank; ``state.error`` has the error of this rank. Step and residuals are
+        raise a RankError on every rank. ``state.error`` has the error of this rank. Step and residuals are
         then unchanged, and the gradients are undefined.
 
     Raises:
-        ArgumentError: Ranks have different exchanges or warm-ups; raised in the first step.
+        ArgumentError: Ranks have different exchanges or warm-ups, raised in the first step.
     """
     if not isinstance(state, FedplugState):
         raise ArgumentError(
@@ -318,13 +318,13 @@ def fedplug_hook(state: FedplugState, bucket: dist.GradBucket) -> torch.futures.
 
 
 def _names_of(module: torch.nn.Module) -> dict[torch.Tensor, str]:
-    """Returns the names by parameter; raises an error for parameters that payloads cannot hold."""
+    """Returns the names by parameter. Raises an error for parameters that payloads cannot hold."""
     require_whole(_reduced(module))
     return {parameter: name for name, parameter in named(module).items()}
 
 
 def _reduced(module: torch.nn.Module) -> dict[str, torch.Tensor]:
-    """Returns the parameters that DDP reduces, by name; complex ones as pairs of reals."""
+    """Returns the parameters that DDP reduces, by name. Complex ones as pairs of reals."""
     left_to_others = getattr(module, "_ddp_params_and_buffers_to_ignore", ())
     return {
         name: real_view(parameter)

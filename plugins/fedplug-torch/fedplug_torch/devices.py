@@ -24,7 +24,7 @@ def as_operand(tensor: Any) -> Any:
     Of a DTensor it takes this rank's shard.
 
     Raises:
-        ArgumentError: The tensor cannot be encoded; see `as_array`.
+        ArgumentError: The tensor cannot be encoded. See `as_array`.
     """
     tensor = local_shard(tensor)
     if not isinstance(tensor, torch.Tensor) or not tensor.is_cuda or not tensor.is_floating_point():
@@ -42,7 +42,7 @@ def as_operand(tensor: Any) -> Any:
 
 
 def as_operands(tensors: Mapping[str, torch.Tensor] | None) -> dict[str, Any] | None:
-    """Converts each tensor by `as_operand`; codecs reject values that are not a mapping."""
+    """Converts each tensor by `as_operand`. Codecs reject values that are not a mapping."""
     return as_arrays(tensors, as_operand) if isinstance(tensors, Mapping) else tensors
 
 

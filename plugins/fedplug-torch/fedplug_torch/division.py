@@ -18,11 +18,11 @@ __all__ = ["codecs_of", "divided"]
 def divided(
     parameters: Mapping[str, torch.Tensor], fragments: int | Sequence[Any]
 ) -> list[dict[str, torch.Tensor]]:
-    """Divides parameters into fragments; the order of parameters stays the same in each fragment.
+    """Divides parameters into fragments. The order of parameters stays the same in each fragment.
 
     Args:
         parameters: The parameters by name.
-        fragments: The number of fragments, which then have about equal sizes; or for each fragment a module
+        fragments: The number of fragments, which then have about equal sizes, or for each fragment a module
             or the parameters.
 
     Raises:

@@ -32,11 +32,11 @@ Names = Mapping[str, int]
 
 
 _Message = tuple[Sequence[int], NDArray[np.uint8]]
-"""Minus the length of an error, or 0, and the sizes of payloads; then the bytes of either."""
+"""Minus the length of an error, or 0, and the sizes of payloads. Then the bytes of either."""
 
 
 class RankError(FedplugError, RuntimeError):
-    """An error of one rank that is raised on every rank; the message names the rank and the cause."""
+    """An error of one rank that is raised on every rank. The message names the rank and the cause."""
 
 
 class Exchange:
@@ -69,11 +69,11 @@ class Exchange:
         """Compares the parameters of all ranks, or something else, before they are exchanged.
 
         Args:
-            forms: Dtype and shape of each parameter, by name; or other texts.
+            forms: Dtype and shape of each parameter, by name, or other texts.
             what: The name of the compared things in the error.
 
         Raises:
-            ArgumentError: The texts differ between ranks; raised on every rank, with their names.
+            ArgumentError: The texts differ between ranks, raised on every rank, with their names.
             RankError: A rank called `tell`.
         """
         texts = self.all_gather({"parameters": json.dumps(list(forms.items())).encode()}, _FORMS)
@@ -129,7 +129,7 @@ class Exchange:
             what: A verb phrase for the error, as in `agreed`.
 
         Raises:
-            RankError: The body has raised an error; it is raised on this and the other ranks.
+            RankError: The body has raised an error. It is raised on this and the other ranks.
         """
         try:
             yield
@@ -148,9 +148,9 @@ class Exchange:
         """Sends other payloads to every rank, and returns those for this rank.
 
         Args:
-            payloads: The payloads for each rank by name; all ranks know the names.
+            payloads: The payloads for each rank by name. All ranks know the names.
             max_bytes: Maximum size of each payload for this rank, by name.
-            error: The error of this rank if it has no payloads; their values are not used then.
+            error: The error of this rank if it has no payloads. Their values are not used then.
 
         Returns:
             Untrusted bytes by name for each of ``"rank 0"`` and so on, in the order of ranks.
@@ -173,7 +173,7 @@ class Exchange:
     def _exchange(
         self, messages: Sequence[_Message], max_bytes: Sequence[Names], *, vote: bool = False
     ) -> dict[str, dict[str, NDArray[np.uint8]]]:
-        """Exchanges the sizes and then the bytes of a message for each rank; ranks may vote on the sizes."""
+        """Exchanges the sizes and then the bytes of a message for each rank. Ranks may vote on the sizes."""
         received = self._swapped(
             [_numbers(sizes) for sizes, _ in messages], [8 * (1 + len(names)) for names in max_bytes]
         )

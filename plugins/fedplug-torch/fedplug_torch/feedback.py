@@ -40,7 +40,7 @@ class Feedback:
     """
 
     def __init__(self, codec: fedplug.Codec, memory: Memory = "device", *, spare: bool = True) -> None:
-        """Takes the codec; `fit` must be called before `encode`.
+        """Takes the codec. `fit` must be called before `encode`.
 
         Args:
             codec: The codec for the whole model.
@@ -69,7 +69,7 @@ class Feedback:
         mine: Sequence[Part] = (),
         share: float = 1,
     ) -> None:
-        """Prepares for a model; residuals that do not fit it any more are dropped, with a warning.
+        """Prepares for a model. Residuals that do not fit it any more are dropped, with a warning.
 
         Args:
             tensors: The whole tensors, of which only shapes and dtypes matter.
@@ -107,7 +107,7 @@ class Feedback:
         *,
         again: bool = False,
     ) -> dict[str, bytes]:
-        """Returns the payloads of all tensors; their residuals are pending until `settle`.
+        """Returns the payloads of all tensors. Their residuals are pending until `settle`.
 
         Args:
             tensors: The tensors by name.
@@ -116,7 +116,7 @@ class Feedback:
             again: Whether the residuals of a pending message are added, and not those before it.
 
         Raises:
-            NonFiniteError: A tensor, or its sum with the residual, is not finite; the message names it. A
+            NonFiniteError: A tensor, or its sum with the residual, is not finite. The message names it. A
                 pending message stays pending.
         """
         if not tensors:
@@ -178,7 +178,7 @@ class Feedback:
         return {key: as_result(array) for key, array in ({prefix + OWNER: self.codec.owner} | kept).items()}
 
     def read(self, state: Mapping[str, torch.Tensor], prefix: str, pending: str = "") -> Pending[State]:
-        """Returns copies of the residuals in a state dictionary; those of a new object if it has none.
+        """Returns copies of the residuals in a state dictionary. Those of a new object if it has none.
 
         Raises:
             StateError: The state is of another codec.
@@ -197,7 +197,7 @@ class Feedback:
         return {prefix + key for key, _ in wrong}
 
     def _fitted(self, state: State) -> tuple[State, list[str]]:
-        """Returns a state as `Codec.carry_over` does; zeros for tensors that it lacks."""
+        """Returns a state as `Codec.carry_over` does. Zeros for tensors that it lacks."""
         if not self._forms:
             return {}, []
         given = {OWNER: self.codec.owner, **unpacked(state)}

@@ -31,8 +31,8 @@ class Encoded(NamedTuple):
     """A tensor that `FixedSize` has encoded.
 
     Attributes:
-        payload: The bytes; ``[payload_bytes]`` uint8. All zeros if the tensor was refused.
-        residual: The residual of the next round; the old one if the tensor was refused.
+        payload: The bytes. ``[payload_bytes]`` uint8. All zeros if the tensor was refused.
+        residual: The residual of the next round. The old one if the tensor was refused.
         non_finite: Number of sums of tensor and residual that are NaN or infinite, int64 scalar on the
             tensor's device. If it is not 0, the tensor was refused.
     """
@@ -54,7 +54,7 @@ class FixedSize:
     (torch.Size([2803]), tensor(1600))
 
     A tensor with a NaN or infinite sum is refused without an error: its payload counts as zeros, and its
-    residual stays. `Encoded.non_finite` says so; read it as often as you can afford to wait.
+    residual stays. `Encoded.non_finite` says so, read it as often as you can afford to wait.
     """
 
     def __init__(self, encoder: Any, *, process_group: dist.ProcessGroup | None = None) -> None:
@@ -81,7 +81,7 @@ class FixedSize:
 
         Args:
             tensor: A dense tensor of floats, on the CPU or on a CUDA device.
-            residual: The residual from the previous call for this tensor, or `zeros`; it is not changed.
+            residual: The residual from the previous call for this tensor, or `zeros`. It is not changed.
             round_num: The round number, for the seeds of quantizers.
 
         Raises:
@@ -106,7 +106,7 @@ class FixedSize:
         """Encodes a tensor, sends its payload to all ranks, and averages theirs.
 
         Returns:
-            The mean, which has the same bits on all ranks; and residual and number of non-finite sums as in
+            The mean, which has the same bits on all ranks, and residual and number of non-finite sums as in
             `Encoded`.
         """
         sent = self.encode(tensor, residual, round_num)
@@ -124,7 +124,7 @@ class FixedSize:
 def encode_fixed(
     tensor: torch.Tensor, residual: torch.Tensor, encoder: str, round_num: int
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    """Encodes a tensor; see `FixedSize.encode`."""
+    """Encodes a tensor. See `FixedSize.encode`."""
     require_dense(tensor)
     if (
         residual.shape != tensor.shape
@@ -164,7 +164,7 @@ def _(
 
 @torch.library.custom_op("fedplug::mean_of_fixed", mutates_args=())
 def mean_of_fixed(payloads: torch.Tensor, like: torch.Tensor, encoder: str) -> torch.Tensor:
-    """Averages payloads; see `FixedSize.mean`."""
+    """Averages payloads. See `FixedSize.mean`."""
     size = _payload_bytes(encoder, tuple(like.shape), _name(like))
     if payloads.dtype is not torch.uint8 or payloads.ndim != 2 or payloads.shape[1] != size:
         raise ArgumentError(

@@ -47,7 +47,7 @@ class Fragment:
     """
 
     def __init__(self, parameters: Mapping[str, torch.Tensor], codec: fedplug.Codec, memory: Memory) -> None:
-        """Records the current parameters; ``memory`` says where residuals and anchors are kept."""
+        """Records the current parameters. ``memory`` says where residuals and anchors are kept."""
         self.parameters = dict(parameters)
         shards = self._shards()
         self.feedback = Feedback(codec, memory)
@@ -65,7 +65,7 @@ class Fragment:
         return f"{kernels.crc32(b''.join(kernels.crc32(a).to_bytes(4, 'little') for a in arrays)):08x}"
 
     def encode(self, round_num: int) -> dict[str, bytes]:
-        """Encodes the changes since the last outer step, ``anchor - parameter``; replaces the message."""
+        """Encodes the changes since the last outer step, ``anchor - parameter``. Replaces the message."""
         self._require_same_forms()
         changes = {}
         for name, p in self._shards().items():
@@ -91,9 +91,9 @@ class Fragment:
 
         Args:
             messages: Untrusted payloads by name of the parameter, by name of the worker.
-            optimizer: The outer optimizer; it steps on copies of this fragment's parameters alone.
+            optimizer: The outer optimizer. It steps on copies of this fragment's parameters alone.
             alpha: Weight of the worker's own parameters in the new ones.
-            sent: Whether this worker's message was sent; otherwise its content is a part of the next one.
+            sent: Whether this worker's message was sent. Otherwise its content is a part of the next one.
             round_num: The round number, for stochastic rounding.
             agreed: Raises an error on exit if another worker has one, or on all workers if the body has one.
         """
@@ -131,7 +131,7 @@ class Fragment:
         self.message = None
 
     def state_dict(self) -> dict[str, torch.Tensor]:
-        """Returns the tensors that affect the next steps; they may share memory with this object."""
+        """Returns the tensors that affect the next steps. They may share memory with this object."""
         tensors = {_ANCHOR + name: tensor for name, tensor in self._anchor.items()}
         for name, p in self._shards().items():
             tensors[_PARAMETER + name] = p.detach()
@@ -162,7 +162,7 @@ class Fragment:
         return wrong | self.feedback.wrong_keys(state, _CODEC) | self.feedback.wrong_keys(state, _SENT)
 
     def prepared(self, state: Mapping[str, torch.Tensor]) -> Callable[[], None]:
-        """Copies a state without `wrong_keys`; returns a function that loads it, which cannot fail."""
+        """Copies a state without `wrong_keys`. Returns a function that loads it, which cannot fail."""
         shards = self._shards()
         anchors = {name: state[_ANCHOR + name].to(p.device, copy=True) for name, p in shards.items()}
         parameters = {
@@ -209,7 +209,7 @@ class Fragment:
                 )
 
     def _shards(self) -> dict[str, torch.Tensor]:
-        """Returns this rank's part of each parameter; ``fully_shard`` may replace its memory."""
+        """Returns this rank's part of each parameter. ``fully_shard`` may replace its memory."""
         return as_arrays(self.parameters, local_shard) or {}
 
     def _anchor_of(self, parameter: torch.Tensor) -> torch.Tensor:
@@ -251,7 +251,7 @@ def _change(anchor: torch.Tensor, parameter: torch.Tensor) -> torch.Tensor:
 
 
 def _mixed(shared: torch.Tensor, local: torch.Tensor, alpha: float) -> torch.Tensor:
-    """Returns ``(1 - alpha) * shared + alpha * local``; equal entries even if they are infinite or NaN."""
+    """Returns ``(1 - alpha) * shared + alpha * local``. Equal entries even if they are infinite or NaN."""
     return torch.where(_unchanged(shared, local), shared, shared.lerp(local, alpha))
 
 

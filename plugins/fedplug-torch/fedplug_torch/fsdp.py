@@ -124,10 +124,10 @@ class ReplicaHook:
             memory: Where residuals are kept between steps, see `fedplug_torch.memory.Memory`.
 
         Raises:
-            ArgumentError: A parameter is not sharded, or in another way; the message gives the remedy. Or
+            ArgumentError: A parameter is not sharded, or in another way. The message gives the remedy. Or
                 parameters differ between replicas in names, shapes, shards or dtypes. Nothing has changed.
             CapabilityError: The encoder is a budget.
-            ConfigError: The encoder cannot be parsed; see also `fedplug.codec`.
+            ConfigError: The encoder cannot be parsed. See also `fedplug.codec`.
             RankError: Another rank of ``process_group`` raised one of these errors.
         """
         self._replicas = OwnGroup(process_group)
@@ -325,7 +325,7 @@ def _forms(parameters: Mapping[str, _Parameter]) -> dict[str, torch.Tensor]:
 
 
 def _shapes(state: Mapping[str, Any]) -> dict[str, torch.Size | None]:
-    """Returns the shapes of this rank's shards in a state; None for values that are no tensors."""
+    """Returns the shapes of this rank's shards in a state. None for values that are no tensors."""
     return {key: getattr(local_shard(value), "shape", None) for key, value in state.items()}
 
 

@@ -27,7 +27,7 @@ class GatheredState:
         self._state = state
 
     def state_dict(self) -> dict[str, torch.Tensor]:
-        """Returns the states of all ranks on the first rank, and nothing on the others; all must call it."""
+        """Returns the states of all ranks on the first rank, and nothing on the others. All must call it."""
         rank, ranks = _place()
         mine = self._state.state_dict()
         gathered: list[dict[str, torch.Tensor]] = [mine] * ranks

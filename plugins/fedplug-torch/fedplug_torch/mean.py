@@ -32,15 +32,15 @@ def means_of(
         messages: Untrusted payloads by name, by worker.
         likes: Tensors of the same shapes, dtypes and devices by name, which are not read.
         wire_ids: Wire ids of the payloads to accept by name, from `Feedback.wire_ids`.
-        empty_is_zero: Whether an empty payload counts as zeros; otherwise it is an error.
+        empty_is_zero: Whether an empty payload counts as zeros. Otherwise it is an error.
 
     Yields:
         Each name with its mean, of shape and dtype of its tensor; on its device, or on the CPU.
 
     Raises:
-        PayloadError: A payload is invalid, or of another encoder, shape or dtype; the message names worker
+        PayloadError: A payload is invalid, or of another encoder, shape or dtype. The message names worker
             and tensor.
-        ArgumentError: A payload is not a buffer; the message names both, too.
+        ArgumentError: A payload is not a buffer. The message names both, too.
     """
     places: dict[torch.device, Any] = {}
     groups: dict[Any, list[str]] = {}

@@ -29,7 +29,7 @@ def flatten(value: Any, name: str) -> dict[str, torch.Tensor]:
         name: The key of the text that holds everything but the tensors, and the prefix of their keys.
 
     Raises:
-        ArgumentError: A value has another type; the message says where it is.
+        ArgumentError: A value has another type. The message says where it is.
     """
     tensors: dict[str, torch.Tensor] = {}
     text = json.dumps(_form(value, name, tensors)).encode()

@@ -17,14 +17,14 @@ __all__ = ["flat_state", "load_unflattened"]
 def flat_state(
     optimizer: torch.optim.Optimizer, parameters: Mapping[str, torch.Tensor], name: str
 ) -> dict[str, torch.Tensor]:
-    """Copies the state of an optimizer of these parameters to flat tensors; see `flatten`."""
+    """Copies the state of an optimizer of these parameters to flat tensors. See `flatten`."""
     return flatten([_form(optimizer, parameters), optimizer.state_dict()], name)
 
 
 def load_unflattened(
     optimizer: torch.optim.Optimizer, parameters: Mapping[str, torch.Tensor], value: Any
 ) -> None:
-    """Loads the result of `unflatten` with its dtypes; PyTorch would convert most to the parameter's.
+    """Loads the result of `unflatten` with its dtypes. PyTorch would convert most to the parameter's.
 
     Raises:
         StateError: The state is of an optimizer of another class or other parameters. Nothing has changed.

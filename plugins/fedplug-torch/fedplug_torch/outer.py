@@ -1,7 +1,7 @@
 """Local SGD and DiLoCo: many steps on each worker, then one compressed exchange of the changes.
 
 Source: Douillard et al. 2023, "DiLoCo: Distributed Low-Communication Training of Language Models" (arXiv
-2311.08105), algorithm 1; fragments, delay and mixing are those of Streaming DiLoCo (Douillard et al. 2025,
+2311.08105), algorithm 1. Fragments, delay and mixing are those of Streaming DiLoCo (Douillard et al. 2025,
 arXiv 2501.18512). With SGD at learning rate 1 and no momentum as the outer optimizer, it is local SGD
 (Stich 2019, arXiv 1805.09767). The same with decaying error feedback is SparseLoCo (Sarfi et al. 2025,
 arXiv 2508.15706).
@@ -59,7 +59,7 @@ class OuterStep:
     class as ``parameters``, or call `refresh`.
 
     Attributes:
-        optimizer: The outer optimizer; its learning rate may change between steps.
+        optimizer: The outer optimizer. Its learning rate may change between steps.
         inner_step: Number of calls of `step` since the last exchange.
         outer_step: Number of exchanges, of all fragments together.
         bytes_sent: Bytes of this worker's applied payloads, per other worker.
@@ -87,20 +87,20 @@ class OuterStep:
         Workers in one process must be equal already.
 
         Args:
-            parameters: A module, or its ``named_parameters()``; those without gradients are left out.
+            parameters: A module, or its ``named_parameters()``. Those without gradients are left out.
             encoder: An encoder for the changes of a model: any argument of `fedplug.codec`, or a `Codec`.
                 Budgets and ``scope="model"`` apply to a fragment, and rounds count its exchanges.
             inner_steps: Number of steps between two exchanges of the same parameters; a multiple of the
                 number of fragments.
             optimizer: An optimizer of the same parameters; by default DiLoCo's, Nesterov's SGD with learning
                 rate 0.7 and momentum 0.9. It steps on copies of the parameters of a fragment.
-            fragments: The number of fragments of about equal sizes; or a list with a module, or a list of
+            fragments: The number of fragments of about equal sizes, or a list with a module, or a list of
                 parameters, for each.
             fragment_sync_delay: Number of inner steps between sending and applying, less than ``inner_steps /
                 fragments``.
             fragment_update_alpha: Weight of a worker's own parameters in the new ones, from 0 to 1. With 0,
                 workers are equal after an exchange, and lose the steps of the delay.
-            process_group: The process group with the ranks; all ranks by default. For parameters sharded by
+            process_group: The process group with the ranks. All ranks by default. For parameters sharded by
                 ``fully_shard``, it is required: the ranks with the same shards, which exchange them, such as
                 ``mesh.get_group("replicate")``. Payloads travel in a group of fedplug's own.
             memory: Where residuals are kept between exchanges, see `fedplug_torch.memory.Memory`. With
@@ -109,8 +109,8 @@ class OuterStep:
         Raises:
             ArgumentError: There are no parameters, a number is out of range, a parameter is in no fragment,
                 sharded by FullyShardedDataParallel, or by ``fully_shard`` without ``process_group``, or is of
-                an unsupported dtype; or ranks have other parameters, shards or numbers. Nothing has changed.
-            ConfigError: The encoder cannot be parsed, or does not fit the parameters; see `fedplug.codec`.
+                an unsupported dtype, or ranks have other parameters, shards or numbers. Nothing has changed.
+            ConfigError: The encoder cannot be parsed, or does not fit the parameters. See `fedplug.codec`.
             RankError: Another rank raised one of these errors.
         """
         self._is_distributed = dist.is_initialized()
@@ -169,8 +169,8 @@ class OuterStep:
         Raises:
             RankError: A rank could not encode, for example because its parameters are not finite, or could
                 not take the outer step, for example because the optimizer had no memory. It is raised on
-                every rank; nothing has changed, and the next call tries again.
-            PayloadError: A rank sent an invalid payload; the message names rank and parameter. Nothing has
+                every rank. Nothing has changed, and the next call tries again.
+            PayloadError: A rank sent an invalid payload. The message names rank and parameter. Nothing has
                 changed.
             ArgumentError: torch.distributed was not initialized when this object was created, or ranks
                 have loaded states of different outer steps. Nothing has changed.
@@ -203,7 +203,7 @@ class OuterStep:
         it replaces the message; without training in between, it returns the same bytes.
 
         Raises:
-            NonFiniteError: A parameter is not finite; the message names it.
+            NonFiniteError: A parameter is not finite. The message names it.
             ArgumentError: A parameter is new or was replaced since this object was created.
         """
         for name, p in _trained(self._given).items():
@@ -232,7 +232,7 @@ class OuterStep:
                 the bytes.
 
         Raises:
-            PayloadError: A payload is invalid; the message names worker and parameter. Nothing has changed.
+            PayloadError: A payload is invalid. The message names worker and parameter. Nothing has changed.
             ArgumentError: ``messages`` is empty, a message lacks a parameter, a payload is not a buffer, or
                 ``accepted`` is True, but this worker has encoded nothing.
         """
@@ -255,7 +255,7 @@ class OuterStep:
         self._apply(messages, bool(accepted), contextlib.nullcontext())
 
     def _apply(self, messages: Messages, accepted: bool, agreed: AbstractContextManager[None]) -> None:
-        """Takes an outer step unless ``agreed`` raises an error; see `Fragment.apply`."""
+        """Takes an outer step unless ``agreed`` raises an error. See `Fragment.apply`."""
         fragment, pending = self._next, self._next.message
         fragment.apply(
             messages, self.optimizer, self._alpha, sent=accepted, round_num=self.outer_step, agreed=agreed
@@ -279,7 +279,7 @@ class OuterStep:
         that these calls have written since the last refresh are copied.
 
         Args:
-            masters: The masters by name of the parameter; others are ignored.
+            masters: The masters by name of the parameter. Others are ignored.
 
         Raises:
             ArgumentError: A parameter has no master, or one of another shape. Nothing has changed.
@@ -299,7 +299,7 @@ class OuterStep:
         It has the result of the last outer step of every fragment, the current parameters, the outer
         optimizer with its hyperparameters, the residuals, a message that was not applied yet, and the
         counters. The model's buffers and the inner optimizer must be saved separately. Every worker saves
-        this to its own file; see `RankState` for the keys.
+        this to its own file. See `RankState` for the keys.
 
         Raises:
             ArgumentError: The outer optimizer keeps values other than tensors, numbers and texts.
@@ -321,7 +321,7 @@ class OuterStep:
         """Continues from the result of `state_dict` with the same bits, including the parameters.
 
         With torch.distributed, all ranks load together, states of the same outer step. A message that was in
-        transit is sent again by `step`; see also `message`.
+        transit is sent again by `step`. See also `message`.
 
         Raises:
             StateError: The state is of another rank, of other parameters, shards or fragments, another outer
@@ -408,7 +408,7 @@ class OuterStep:
 
 
 def _trained(parameters: NamedTensors) -> dict[str, torch.Tensor]:
-    """Returns the parameters that require a gradient; shared ones appear once, with their first name."""
+    """Returns the parameters that require a gradient, shared ones appear once, with their first name."""
     names: dict[torch.Tensor, str] = {}
     for name, p in named(parameters).items():
         if p.requires_grad:
@@ -461,7 +461,7 @@ def _form_in(name: str, parameter: torch.Tensor, parts: Sequence[Mapping[str, to
 
 
 def _interval(inner_steps: Any, fragments: int, delay: Any, alpha: Any) -> int:
-    """Returns the number of inner steps between two exchanges; raises ArgumentError for wrong numbers."""
+    """Returns the number of inner steps between two exchanges. Raises ArgumentError for wrong numbers."""
     inner_steps, delay, alpha = plain(inner_steps), plain(delay), plain(alpha)
     if type(inner_steps) is not int or inner_steps < 1:
         raise ArgumentError(f"inner_steps is {inner_steps!r}; it must be a whole number, 1 or more")

@@ -48,8 +48,8 @@ class OuterExchange:
         """Encodes a message and begins to send it.
 
         Args:
-            encode: Returns the payloads by name; is called at once, and `receive` raises its error.
-            shared: Returns texts that must be equal on all ranks; may be called in a thread.
+            encode: Returns the payloads by name. Is called at once, and `receive` raises its error.
+            shared: Returns texts that must be equal on all ranks. May be called in a thread.
             limits: Maximum size of each payload by name, see `Exchange.all_gather`.
         """
         problem, payloads = None, {}
@@ -85,7 +85,7 @@ class OuterExchange:
         """Runs the body of a ``with`` as a part of an outer step that all ranks take, or none.
 
         Raises:
-            RankError: The body has raised an error on a rank; the message names it.
+            RankError: The body has raised an error on a rank. The message names it.
         """
         try:
             with Exchange(self._group).agreed("take the outer step"):
@@ -104,7 +104,7 @@ class OuterExchange:
 
 
 def _started(work: Callable[[], Messages], *, in_background: bool) -> Future[Messages]:
-    """Calls a function, in a thread if wanted; the future has its result or error."""
+    """Calls a function, in a thread if wanted. The future has its result or error."""
     future: Future[Messages] = Future()
 
     def run() -> None:

@@ -19,7 +19,7 @@ class Part(NamedTuple):
 
     Attributes:
         parameter: The name of the parameter.
-        rows: The first row and the one after the last; None for the whole parameter.
+        rows: The first row and the one after the last. None for the whole parameter.
     """
 
     parameter: str

@@ -14,7 +14,7 @@ __all__ = ["OwnGroup"]
 _made: weakref.WeakKeyDictionary[dist.ProcessGroup, dict[str, dist.ProcessGroupGloo | None]] = (
     weakref.WeakKeyDictionary()
 )
-"""The groups by name, by start of torch.distributed; None for one that an object has alone."""
+"""The groups by name, by start of torch.distributed. None for one that an object has alone."""
 
 
 class OwnGroup:
@@ -49,7 +49,7 @@ class OwnGroup:
 
     @property
     def given(self) -> dist.ProcessGroup | None:
-        """The program's process group; None for all ranks."""
+        """The program's process group. None for all ranks."""
         return self._given
 
     @property
@@ -80,7 +80,7 @@ class OwnGroup:
             ) from error
 
     def connected(self) -> dist.ProcessGroupGloo:
-        """Returns fedplug's own group; all its ranks wait for each other to make one."""
+        """Returns fedplug's own group. All its ranks wait for each other to make one."""
         ranks, world = self.ranks(), dist.group.WORLD
         made = _made.setdefault(world, {})
         name = "fedplug/" + ",".join(map(str, ranks))

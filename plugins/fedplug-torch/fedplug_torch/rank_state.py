@@ -25,7 +25,7 @@ class RankState(dict[str, torch.Tensor]):
     """
 
     def __init__(self, entries: Mapping[str, torch.Tensor], rank: int | None) -> None:
-        """Takes the entries by name, and the rank; None without torch.distributed leaves the names."""
+        """Takes the entries by name, and the rank. None without torch.distributed leaves the names."""
         self._prefix = "" if rank is None else f"rank {rank}/"
         super().__init__({self._prefix + name: entries[name] for name in entries})
 
@@ -40,7 +40,7 @@ class RankState(dict[str, torch.Tensor]):
 
 
 def this_rank() -> int | None:
-    """Returns the rank of this process; None without torch.distributed."""
+    """Returns the rank of this process. None without torch.distributed."""
     return dist.get_rank() if dist.is_initialized() else None
 
 
@@ -49,7 +49,7 @@ def part_of(state: Mapping[str, torch.Tensor], rank: int | None, remedy: str) ->
 
     Args:
         state: The state of a rank, or of several ranks.
-        rank: The rank; None for a process without torch.distributed.
+        rank: The rank. None for a process without torch.distributed.
         remedy: Says in the error how to go on with the state of another rank.
 
     Raises:
@@ -64,7 +64,7 @@ def part_of(state: Mapping[str, torch.Tensor], rank: int | None, remedy: str) ->
 
 
 def ranks_of(state: Mapping[str, torch.Tensor]) -> list[int | None]:
-    """Returns the ranks whose entries are in a state; None is a process without torch.distributed."""
+    """Returns the ranks whose entries are in a state. None is a process without torch.distributed."""
     found = {int(match[1]) if (match := _PREFIX.match(key)) else None for key in state}
     return sorted(found, key=lambda rank: -1 if rank is None else rank) or [None]
 

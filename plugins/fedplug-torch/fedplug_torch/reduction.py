@@ -33,7 +33,7 @@ class Gather:
         round_num: int,
         problem: Exception | None,
     ) -> None:
-        """Replaces gradients by their means; the next residuals are pending until `Feedback.settle`.
+        """Replaces gradients by their means. The next residuals are pending until `Feedback.settle`.
 
         Args:
             gradients: All gradients by name of the parameter.

@@ -26,7 +26,7 @@ def is_dtensor(value: Any) -> bool:
 
 
 def local_shard(value: Any) -> Any:
-    """Returns this rank's shard of a DTensor, on the same memory; any other value unchanged.
+    """Returns this rank's shard of a DTensor, on the same memory. Any other value unchanged.
 
     Raises:
         ArgumentError: The DTensor is a partial sum, which no rank has yet.
@@ -44,7 +44,7 @@ def local_shard(value: Any) -> Any:
 
 
 def as_dtensor(shard: torch.Tensor, like: torch.Tensor) -> torch.Tensor:
-    """Returns the DTensor with this local shard, sharded like another; the shard if that is no DTensor."""
+    """Returns the DTensor with this local shard, sharded like another. The shard if that is no DTensor."""
     if not is_dtensor(like):
         return shard
     placed: Any = like
@@ -65,7 +65,7 @@ def shards_of(tensors: Mapping[str, Any]) -> dict[str, str]:
 
 
 def text_of(shards: Mapping[str, str]) -> dict[str, torch.Tensor]:
-    """Returns the entry of a state that describes its shards; nothing without DTensors."""
+    """Returns the entry of a state that describes its shards. Nothing without DTensors."""
     if not shards:
         return {}
     return {SHARDS: torch.frombuffer(bytearray(json.dumps(shards).encode()), dtype=torch.uint8)}

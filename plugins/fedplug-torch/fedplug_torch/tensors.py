@@ -32,7 +32,7 @@ _REGISTERED = 2
 """``isbuiltin`` of the dtypes of ml_dtypes: bfloat16, float8, int4 and others."""
 
 _NUMPY_DTYPES = {getattr(torch, name): np.dtype(name) for name in wire.DTYPE_CODES}
-"""The dtypes that payloads support, and those of arrays; bfloat16 is that of ml_dtypes."""
+"""The dtypes that payloads support, and those of arrays. bfloat16 is that of ml_dtypes."""
 
 _PLAIN = (torch.Tensor, torch.nn.Parameter)
 """Types that need no check for subclasses; a model has many tensors."""
@@ -44,13 +44,13 @@ def shares_memory(tensor: torch.Tensor) -> bool:
 
 
 def as_array(tensor: Any) -> NDArray[Any]:
-    """Converts a tensor to a NumPy array of the same shape; bfloat16 becomes that of ``ml_dtypes``.
+    """Converts a tensor to a NumPy array of the same shape. bfloat16 becomes that of ``ml_dtypes``.
 
     The array shares the memory of a C-contiguous tensor on the CPU. Other tensors are copied, to the host and
     to C order. Gradients are not recorded.
 
     Raises:
-        ArgumentError: The tensor is not supported; see `require_dense`.
+        ArgumentError: The tensor is not supported. See `require_dense`.
     """
     require_dense(tensor)
     dense = tensor.detach().cpu().contiguous().resolve_neg()
@@ -59,7 +59,7 @@ def as_array(tensor: Any) -> NDArray[Any]:
 
 
 class _Memory:
-    """The bytes of a tensor for `numpy.asarray`; ``tensor.numpy()`` would make its storage unresizable."""
+    """The bytes of a tensor for `numpy.asarray`. ``tensor.numpy()`` would make its storage unresizable."""
 
     def __init__(self, tensor: torch.Tensor) -> None:
         self._tensor = tensor  # keeps the memory
@@ -73,7 +73,7 @@ class _Memory:
 
 
 def arrays_like(tensors: Mapping[str, torch.Tensor]) -> dict[str, NDArray[Any]]:
-    """Returns arrays of these shapes and dtypes, for functions that read only those; reads no tensor."""
+    """Returns arrays of these shapes and dtypes, for functions that read only those. Reads no tensor."""
     return {name: np.empty(tensor.shape, _NUMPY_DTYPES[tensor.dtype]) for name, tensor in tensors.items()}
 
 
@@ -135,7 +135,7 @@ def real_view(tensor: torch.Tensor) -> torch.Tensor:
 
 
 def as_tensor(array: NDArray[Any]) -> torch.Tensor:
-    """Converts an array to a tensor on the same memory; copies a read-only array."""
+    """Converts an array to a tensor on the same memory. Copies a read-only array."""
     array = np.asarray(array)
     if not array.flags.writeable:
         array = array.copy()
@@ -161,7 +161,7 @@ def as_arrays(
     """Converts each tensor by ``read``, `as_array` by default.
 
     Raises:
-        ArgumentError: A tensor is not supported; the message names it.
+        ArgumentError: A tensor is not supported. The message names it.
     """
     if tensors is None:
         return None

@@ -14,7 +14,7 @@ __all__ = ["Broadcaster", "Receiver"]
 
 
 class Broadcaster:
-    """Turns versions of a model's tensors into messages, exact or lossy; see `fedplug.Broadcaster`.
+    """Turns versions of a model's tensors into messages, exact or lossy. See `fedplug.Broadcaster`.
 
     >>> import fedplug_torch, torch
     >>> server = fedplug_torch.Broadcaster("lossless")
@@ -31,7 +31,7 @@ class Broadcaster:
 
     @property
     def version(self) -> str | None:
-        """The newest version; None before the first."""
+        """The newest version. None before the first."""
         return self._server.version
 
     @property
@@ -51,7 +51,7 @@ class Broadcaster:
                 on a device are copied to the host.
 
         Raises:
-            ArgumentError: A tensor cannot be sent; the message names it.
+            ArgumentError: A tensor cannot be sent. The message names it.
         """
         return self._server.publish(as_arrays(named(tensors), as_exact_array) or {})
 
@@ -61,7 +61,7 @@ class Broadcaster:
 
 
 class Receiver:
-    """Holds the tensors of one receiver, and brings them up to date; see `fedplug.Receiver`."""
+    """Holds the tensors of one receiver, and brings them up to date. See `fedplug.Receiver`."""
 
     def __init__(
         self, store: fedplug.stores.StateStore | None = None, client_id: str = "", **options: Any
@@ -71,12 +71,12 @@ class Receiver:
 
     @property
     def version(self) -> str | None:
-        """The version to report to the server; None without a model."""
+        """The version to report to the server. None without a model."""
         return self._receiver.version
 
     @property
     def model(self) -> dict[str, torch.Tensor] | None:
-        """The tensors on the CPU, as copies; None before the first message."""
+        """The tensors on the CPU, as copies. None before the first message."""
         model = self._receiver.model
         return None if model is None else _as_tensors(model)
 

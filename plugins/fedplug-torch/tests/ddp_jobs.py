@@ -127,7 +127,7 @@ def train_without_step(steps, left_out, exchange):
 
 
 class TwoHeads(torch.nn.Module):
-    """A network with two heads; each step uses one."""
+    """A network with two heads. Each step uses one."""
 
     def __init__(self):
         super().__init__()
@@ -139,7 +139,7 @@ class TwoHeads(torch.nn.Module):
 
 
 def use_heads(turns, exchange):
-    """Trains with the heads in ``turns``, by step and rank; returns gradients and residuals of each step."""
+    """Trains with the heads in ``turns``, by step and rank. Returns gradients and residuals of each step."""
     ddp, state = hooked("topk(0.1)", TwoHeads(), exchange, find_unused_parameters=True)
     seen = []
     for step, heads in enumerate(turns):
@@ -374,7 +374,7 @@ def load_the_state_of_the_next_rank():
 
 
 def announce(first, size):
-    """Rank 1 announces an error of a length or a payload of a size; returns the error of each rank."""
+    """Rank 1 announces an error of a length or a payload of a size. Returns the error of each rank."""
     exchange = Exchange(OwnGroup())
     try:
         if dist.get_rank() == 1:
@@ -460,7 +460,7 @@ def residuals_and_gradients(exchange):
 
 
 def die_in_the_second_step():
-    """Ends rank 1 in the second step; returns the errors of the others."""
+    """Ends rank 1 in the second step. Returns the errors of the others."""
     ddp, _ = hooked("topk(0.1)", network())
     loss_of(ddp, 0, dist.get_rank()).backward()
     loss = loss_of(ddp, 1, dist.get_rank())

@@ -29,7 +29,7 @@ def network(dtype=torch.float32):
 
 
 def batch(step, rank):
-    """Returns the batch of a rank in a step; the same batch in every call."""
+    """Returns the batch of a rank in a step. The same batch in every call."""
     images, labels = data()
     chosen = np.random.default_rng([step, rank]).choice(len(labels), BATCH, replace=False)
     return images[chosen], labels[chosen]
@@ -56,7 +56,7 @@ def gradients(model):
 
 
 def _array(tensor):
-    """Returns a copy as an array; bfloat16, which NumPy lacks, becomes float32."""
+    """Returns a copy as an array. bfloat16, which NumPy lacks, becomes float32."""
     return (tensor.float() if tensor.dtype is torch.bfloat16 else tensor).numpy().copy()
 
 
@@ -73,7 +73,7 @@ def train(
 ):
     """Trains in DDP with the hook, or without it if there is no encoder.
 
-    ``saved`` is the entry of that name in an earlier result; the ranks resume from it at step ``begin``.
+    ``saved`` is the entry of that name in an earlier result. The ranks resume from it at step ``begin``.
     """
     rank = dist.get_rank()
     model = network(dtype)

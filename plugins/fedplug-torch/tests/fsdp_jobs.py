@@ -51,7 +51,7 @@ def gradients_of_one_step(encoder, replicas=2):
 
 
 def train(encoder, steps, replicas=2, begin=0, folder=None, save=False, **arguments):
-    """Trains; loads from or saves to a folder with torch.distributed.checkpoint."""
+    """Trains. Loads from or saves to a folder with torch.distributed.checkpoint."""
     model, hook = hooked(encoder, replicas, **arguments)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.2)
     if begin:

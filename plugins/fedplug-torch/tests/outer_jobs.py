@@ -226,7 +226,7 @@ class FailingOnce(torch.optim.SGD):
 
 
 def train_through_an_error_of_the_optimizer(**arguments):
-    """Trains while the optimizer of rank 1 fails once; returns the results of `step`, and the anchors."""
+    """Trains while the optimizer of rank 1 fails once. Returns the results of `step`, and the anchors."""
     rank = dist.get_rank()
     when = "between" if rank == 1 else "never"
     worker = Worker(

@@ -40,7 +40,7 @@ class Ranks:
             self._processes.append(process)
 
     def run(self, job, *args, **kwargs):
-        """Returns ``job(*args, **kwargs)`` of each rank, None for one that died; fails on exceptions."""
+        """Returns ``job(*args, **kwargs)`` of each rank, None for one that died. Fails on exceptions."""
         for pipe in self._pipes:
             pipe.send((job, args, kwargs))
         results, errors = [], []

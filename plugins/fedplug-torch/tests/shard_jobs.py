@@ -24,7 +24,7 @@ def mesh(replicas=2):
 
 
 def sharded(replicas=2, over=None, **arguments):
-    """Returns a network that is sharded layer by layer; the last layer belongs to the root module."""
+    """Returns a network that is sharded layer by layer. The last layer belongs to the root module."""
     model = digits.network()
     for part in (model[0], model[2], model):
         fully_shard(part, mesh=over or mesh(replicas)["shard"], **arguments)
@@ -149,7 +149,7 @@ def refused_groups():
 
 
 def two_parallelisms():
-    """Exchanges a parameter that is sharded over both dimensions of a mesh; each rank is its own group."""
+    """Exchanges a parameter that is sharded over both dimensions of a mesh. Each rank is its own group."""
     x = torch.arange(64.0).reshape(8, 8)
     model = torch.nn.ParameterDict({"w": distribute_tensor(x, mesh(), [Shard(0), Shard(1)])})
     groups = [dist.new_group([rank]) for rank in range(dist.get_world_size())]

@@ -88,7 +88,7 @@ def test_ranks_do_what_workers_in_one_process_do(ranks):
 def test_top_k_with_error_feedback_converges_with_a_tenth_of_the_bytes(two_ranks):
     dense = two_ranks.run(outer_jobs.train, "identity", 240)
     sparse = two_ranks.run(outer_jobs.train, "topk(0.05) | qsgd(4)", 240)
-    # Eight seeds: dense 0.952 to 0.968, sparse 0.938 to 0.955; this seed on another processor: 0.923.
+    # Eight seeds: dense 0.952 to 0.968, sparse 0.938 to 0.955. This seed on another processor: 0.923.
     assert dense[0]["accuracy"] > 0.92
     assert sparse[0]["accuracy"] > 0.89
     assert sparse[0]["bytes"] < dense[0]["bytes"] / 10

@@ -25,7 +25,7 @@ _EXPONENTS = {
 
 
 def encode(values: tf.Tensor, bits: tf.Tensor, largest: tf.Tensor, block_size: int) -> tf.Tensor:
-    """Encodes finite values; ``largest`` is the highest level."""
+    """Encodes finite values. ``largest`` is the highest level."""
     lowest, highest = _EXPONENTS[values.dtype]
     powers = [2.0**exponent for exponent in range(lowest, highest)]
     ends = (tf.cast(largest, tf.float64) + 0.5) * tf.constant(powers, tf.float64)
@@ -42,7 +42,7 @@ def encode(values: tf.Tensor, bits: tf.Tensor, largest: tf.Tensor, block_size: i
 def decode(
     code: tf.Tensor, count: tf.Tensor, bits: tf.Tensor, largest: tf.Tensor, dtype: tf.DType, block_size: int
 ) -> tf.Tensor:
-    """Decodes ``count`` values; refuses bytes that `encode` does not write."""
+    """Decodes ``count`` values. Refuses bytes that `encode` does not write."""
     levels_at = _HEADER_BYTES + block_count(count, block_size) * tf.int16.size
     enough = tf.size(code, tf.int64) >= levels_at
     with require(enough, "a bfp payload is too short to hold its exponents"):
@@ -65,7 +65,7 @@ def _header(bits: tf.Tensor, block_size: int) -> tf.Tensor:
 
 
 def _of_each(places: tf.Tensor, count: Any, dtype: tf.DType, block_size: int) -> tf.Tensor:
-    """The step of every element; ``places`` index the exponents of the dtype, one for each block."""
+    """The step of every element. ``places`` index the exponents of the dtype, one for each block."""
     lowest, highest = _EXPONENTS[dtype]
     powers = tf.constant([2.0**exponent for exponent in range(lowest, highest + 1)], wide_dtype(dtype))
     return tf.repeat(tf.gather(powers, places), block_size)[:count]

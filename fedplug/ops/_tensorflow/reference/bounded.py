@@ -61,7 +61,7 @@ def encode(values: tf.Tensor, relative: float) -> tf.Tensor:
 
 
 def decode(code: tf.Tensor, count: tf.Tensor, relative: float, dtype: tf.DType) -> tf.Tensor:
-    """Decodes ``count`` values; refuses bytes that `encode` does not write."""
+    """Decodes ``count`` values. Refuses bytes that `encode` does not write."""
     header = _header(relative)
     (share,) = struct.unpack("<f", header)
     low_bits, high_bits = _bits(share)

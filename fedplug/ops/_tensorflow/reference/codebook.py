@@ -17,7 +17,7 @@ _TERMS = 1024
 
 
 def encode(values: tf.Tensor, bits: tf.Tensor) -> tf.Tensor:
-    """Encodes finite values; ``bits`` is an int64 scalar from 1 to 8."""
+    """Encodes finite values. ``bits`` is an int64 scalar from 1 to 8."""
     power = power_below(largest_magnitude(values))
     scaled = tf.cast(values, tf.float64) * power_of_two(-power)
     symbols = _bins(scaled, bits)
@@ -36,7 +36,7 @@ def encode(values: tf.Tensor, bits: tf.Tensor) -> tf.Tensor:
 
 
 def decode(code: tf.Tensor, count: tf.Tensor, bits: tf.Tensor, dtype: tf.DType) -> tf.Tensor:
-    """Decodes ``count`` values; refuses bytes that `encode` does not write."""
+    """Decodes ``count`` values. Refuses bytes that `encode` does not write."""
     bins_at = 1 + dtype.size * tf.bitwise.left_shift(tf.ones_like(bits), bits)
     with require(
         tf.size(code, tf.int64) >= bins_at, "a codebook payload is too short to hold the means of its bins"

@@ -55,7 +55,7 @@ def decode(code: Any, count: Any, size: Any) -> tf.Tensor:
 
 
 def _best_parameter(gaps: Any) -> Any:
-    """The smallest ``b`` with the fewest bits, ``count * (b + 1) + sum(gaps >> b)``; scalar, int32.
+    """The smallest ``b`` with the fewest bits, ``count * (b + 1) + sum(gaps >> b)``. Scalar, int32.
 
     This is convex in ``b``: one step saves ``sum(ceil((gaps >> b) / 2))`` bits, which never grows, and costs
     ``count``. The search therefore ends with the first step that does not save bits, at 30 at the latest.
@@ -130,5 +130,5 @@ def _end(positions: Any) -> Any:
 
 
 def _ones_at(positions: Any, length: Any) -> Any:
-    """``length`` bits, 1 at the positions; uint8 vector."""
+    """``length`` bits, 1 at the positions. uint8 vector."""
     return tf.scatter_nd(positions[:, tf.newaxis], tf.ones_like(positions, tf.uint8), [length])

@@ -1,4 +1,4 @@
-"""Powers of two that scale float64 numbers exactly; see csrc/core/codes/values/power_of_two.h."""
+"""Powers of two that scale float64 numbers exactly. See csrc/core/codes/values/power_of_two.h."""
 
 from __future__ import annotations
 
@@ -25,6 +25,6 @@ def power_below(magnitude: tf.Tensor) -> tf.Tensor:
 
 
 def power_of_two(power: Any) -> tf.Tensor:
-    """``2^power`` for an int64 scalar within [-1022, 1023]; float64 scalar."""
+    """``2^power`` for an int64 scalar within [-1022, 1023]. float64 scalar."""
     bits = tf.bitwise.left_shift(tf.cast(power, tf.int64) + _EXPONENT_BIAS, _EXPONENT_AT)
     return tf.bitcast(bits, tf.float64)

@@ -1,6 +1,6 @@
 """The reference of `fedplug.ops.symbol_code`: the form "rans" in stock TensorFlow ops.
 
-One loop runs over groups of symbols, one symbol for each lane; everything else is computed at once.
+One loop runs over groups of symbols, one symbol for each lane. Everything else is computed at once.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def _sizes_checked(count: Any, bits: Any) -> tuple[Any, Any]:
 
 
 def _symbols_of(packed: Any, count: Any, bits: Any) -> Any:
-    """Unpacks the symbols, ``[count]`` int32; refuses bytes that are not ``count`` packed symbols."""
+    """Unpacks the symbols, ``[count]`` int32. Refuses bytes that are not ``count`` packed symbols."""
     symbols = unpack_all(after([_packed_check(packed, count, bits)], packed), bits)
     return after([_unused_check(symbols[count:])], tf.cast(symbols[:count], tf.int32))
 
@@ -145,7 +145,7 @@ def _decode_by_rans(body: Any, table_bytes: Any, count: Any, bits: Any) -> Any:
 
 
 def _frequencies(symbols: Any, count: Any, bits: Any) -> Any:
-    """The frequency of every symbol in parts of 4096; ``[2^bits]`` int64."""
+    """The frequency of every symbol in parts of 4096. ``[2^bits]`` int64."""
     counts = tf.math.unsorted_segment_sum(tf.ones_like(symbols, tf.int64), symbols, _symbol_count(bits))
     different = tf.math.count_nonzero(counts)
     rare = (counts > 0) & (counts * (_SCALE - different) < count)

@@ -20,7 +20,7 @@ _R = TypeVar("_R")
 
 
 def traced_once(reference: Callable[..., _R]) -> Callable[..., _R]:
-    """Makes calls of a reference in a graph share one function; each call is one node.
+    """Makes calls of a reference in a graph share one function. Each call is one node.
 
     Arguments that are not tensors, and the static shapes of those that are, belong to the function. Vectors
     of bytes and indices may have any length. TensorFlow does not inline the function, or it would optimize
@@ -55,7 +55,7 @@ def _kind(leaf: Any) -> Any:
 
 
 def _traced(function: Callable[..., _R], args: Any, kinds: list[Any]) -> Callable[..., _R]:
-    """The function of the tensors in ``args``, in their order; the other arguments are constants.
+    """The function of the tensors in ``args``, in their order. The other arguments are constants.
 
     It is a concrete function: a `tf.function` that is called twice is traced twice.
     """

@@ -77,7 +77,7 @@ def _decode_cast(code: Any, count: Any, dtype: tf.DType, form: str) -> tf.Tensor
 
 
 def _nearest_finite(values: Any, dtype: tf.DType) -> tf.Tensor:
-    """Converts values to another dtype; an overflow becomes its largest number."""
+    """Converts values to another dtype. An overflow becomes its largest number."""
     converted = tf.cast(values, dtype)
     largest = tf.cast(tf.sign(values), dtype) * dtype.max
     return tf.where(tf.math.is_inf(converted), largest, converted)

@@ -1,4 +1,4 @@
-"""``source = "csv"``: a table with a header and one line per example; one column has the labels."""
+"""``source = "csv"``: a table with a header and one line per example. One column has the labels."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ __all__ = ["load_csv"]
 
 
 def load_csv(path: Path, label: str, client: str) -> Pooled:
-    """Reads a table; every column except label and client is a feature.
+    """Reads a table. Every column except label and client is a feature.
 
     Args:
         path: The file, in UTF-8, with the column names in the first line.
         label: The column of labels: whole numbers from 0 or text. Other numbers are values to predict.
-        client: The column of the clients' ids; empty if there is none.
+        client: The column of the clients' ids. Empty if there is none.
 
     Raises:
         ConfigError: The file cannot be read, a column is missing, or a feature is not a number.

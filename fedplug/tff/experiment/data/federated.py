@@ -42,8 +42,8 @@ class Pooled(NamedTuple):
 
     Attributes:
         examples: All examples except those of ``test``.
-        client: The client of each example, ``[n]``; None if the source has no clients.
-        test: Test examples; None if some of ``examples`` are to be held out.
+        client: The client of each example, ``[n]``. None if the source has no clients.
+        test: Test examples. None if some of ``examples`` are to be held out.
     """
 
     examples: Examples
@@ -54,16 +54,16 @@ class Pooled(NamedTuple):
 def as_examples(x: Any, y: Any, where: str) -> Examples:
     """Converts a user's arrays to examples with the dtypes of models.
 
-    Floating-point inputs become float32. Bytes count as pixels and are scaled to [0, 1]; other whole numbers
+    Floating-point inputs become float32. Bytes count as pixels and are scaled to [0, 1]. Other whole numbers
     become int32. Labels become int32, floating-point values float32.
 
     Args:
-        x: Inputs; the first axis counts the examples.
-        y: Labels or values; the first axis counts the examples.
+        x: Inputs. The first axis counts the examples.
+        y: Labels or values. The first axis counts the examples.
         where: The origin of the arrays, for error messages.
 
     Raises:
-        ConfigError: The arrays differ in length, are empty or not finite numbers; or a label is negative.
+        ConfigError: The arrays differ in length, are empty or not finite numbers, or a label is negative.
     """
     inputs, targets = as_inputs(x, where), as_targets(y, where)
     if len(inputs) != len(targets):
@@ -74,7 +74,7 @@ def as_examples(x: Any, y: Any, where: str) -> Examples:
 
 
 def as_inputs(x: Any, where: str) -> Array:
-    """Converts inputs; see `as_examples`."""
+    """Converts inputs. See `as_examples`."""
     array = _array(x, "x", where)
     if array.dtype == np.uint8:
         return array.astype(np.float32) / np.float32(255)
@@ -84,7 +84,7 @@ def as_inputs(x: Any, where: str) -> Array:
 
 
 def as_targets(y: Any, where: str) -> Array:
-    """Converts labels or values; see `as_examples`."""
+    """Converts labels or values. See `as_examples`."""
     array = _array(y, "y", where)
     if array.dtype.kind == "f":
         return array.astype(np.float32)

@@ -28,7 +28,7 @@ class Fingerprint(NamedTuple):
 
 
 def fingerprint(data: FederatedData) -> Fingerprint | None:
-    """Returns the fingerprint of these data; None if a dataset or function produces some on demand."""
+    """Returns the fingerprint of these data. None if a dataset or function produces some on demand."""
     if not isinstance(data.clients, dict):
         return None
     parts = [*sorted(data.clients.items()), ("", data.test)]

@@ -12,7 +12,7 @@ these names, it also gets ``seed``, ``path``, ``batch_size`` and ``epochs``. It 
   model receives the batches' own types: for arrays a pair, see `as_examples`; for datasets their
   ``element_spec``.
 
-This module does not import TensorFlow; it checks only arrays.
+This module does not import TensorFlow. It checks only arrays.
 """
 
 from __future__ import annotations

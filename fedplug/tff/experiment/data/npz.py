@@ -23,7 +23,7 @@ def load_npz(path: Path) -> Pooled:
     The first axis counts the examples. Pickled objects are refused: they could run any program.
 
     Raises:
-        ConfigError: The file cannot be read, or its arrays are invalid; see `as_pooled`.
+        ConfigError: The file cannot be read, or its arrays are invalid. See `as_pooled`.
     """
     try:
         with np.load(path, allow_pickle=False) as file:
@@ -43,7 +43,7 @@ def as_pooled(arrays: Mapping[str, Any], where: str) -> Pooled:
     """Creates examples from arrays by name.
 
     Args:
-        arrays: ``x`` and ``y``; optionally ``client``, the client id of every example as whole number or
+        arrays: ``x`` and ``y``. Optionally ``client``, the client id of every example as whole number or
             text, and ``x_test`` with ``y_test``. Text labels are numbered in sorted order.
         where: The origin of the arrays, for error messages.
 

@@ -57,7 +57,7 @@ class ModelBuilder:
 
         Args:
             config: The configuration of the model.
-            data: The data of any seed; all have examples of the same type.
+            data: The data of any seed. All have examples of the same type.
             folder: The folder of the configuration file, where functions are searched first.
 
         Raises:
@@ -204,7 +204,7 @@ def _few_examples(test: Any) -> Any:
 
 
 def _targets(data: FederatedData, spec: Any) -> tuple[bool, int | None]:
-    """Returns whether the targets are labels, and the output width; None if the data do not show it."""
+    """Returns whether the targets are labels, and the output width. None if the data do not show it."""
     pair = isinstance(spec, tuple | list) and len(spec) == 2
     target = spec[1] if pair else spec.get("y") if isinstance(spec, Mapping) else None
     if not isinstance(target, tf.TensorSpec):

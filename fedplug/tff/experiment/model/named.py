@@ -96,5 +96,5 @@ def _made(
 
 
 def _snake(name: str) -> str:
-    """Converts ``MeanSquaredError`` to ``mean_squared_error``; other spellings stay unchanged."""
+    """Converts ``MeanSquaredError`` to ``mean_squared_error``. Other spellings stay unchanged."""
     return re.sub(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", "_", name).lower()

@@ -14,11 +14,11 @@ __all__ = ["build_network"]
 
 
 def build_network(config: ModelConfig, inputs: tf.TensorSpec, outputs: int, seed: int) -> tf.keras.Model:
-    """Builds a Keras model without a final activation; equal seeds give equal weights.
+    """Builds a Keras model without a final activation. Equal seeds give equal weights.
 
     Args:
         config: The widths of its layers.
-        inputs: The type of one example; whole numbers are converted to floating-point numbers.
+        inputs: The type of one example. Whole numbers are converted to floating-point numbers.
         outputs: Width of the last layer.
         seed: The seed of the initial weights.
 

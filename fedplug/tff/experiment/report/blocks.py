@@ -37,7 +37,7 @@ class Facts:
 
 @dataclass(frozen=True)
 class Table:
-    """A table; empty cells and "nan" are shown as missing.
+    """A table. Empty cells and "nan" are shown as missing.
 
     Attributes:
         caption: The caption, and the title if the table is folded.
@@ -45,7 +45,7 @@ class Table:
         rows: The cells, as text.
         units: The units under the heads.
         marked: The positions of highlighted rows, from 0.
-        texts: The columns of text, aligned left; the others are numbers.
+        texts: The columns of text, aligned left. The others are numbers.
         folded: Whether the table is shown on demand.
     """
 
@@ -76,7 +76,7 @@ class Picture:
     def drawn(
         cls, caption: str, description: str, size: tuple[float, float], paint: Callable[[Figure], None]
     ) -> Picture:
-        """Draws a picture of ``size`` inches; see `fedplug.pictures.svg`."""
+        """Draws a picture of ``size`` inches. See `fedplug.pictures.svg`."""
         text = pictures.svg(*size, paint)
         return cls(
             caption, description, "data:image/svg+xml;base64," + base64.b64encode(text.encode()).decode()

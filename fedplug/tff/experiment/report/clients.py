@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 __all__ = ["Participation", "by_client", "participation"]
 
 _LISTED = 50
-"""Maximum number of clients in the table; those that were away longest come first."""
+"""Maximum number of clients in the table. Those that were away longest come first."""
 
 
 class Participation(NamedTuple):
@@ -31,7 +31,7 @@ class Participation(NamedTuple):
     Attributes:
         clients: The names, in descending order of participation.
         took_part: Whether a client took part, ``[client, round]``.
-        age: Rounds since the client took part, ``[client, round]``, after the round; NaN before the first.
+        age: Rounds since the client took part, ``[client, round]``, after the round. NaN before the first.
         returned: The age of the residual at every return of a client.
     """
 
@@ -61,7 +61,7 @@ def participation(rows: Rows) -> Participation:
 
 
 def by_client(experiments: Sequence[Experiment]) -> list[Block]:
-    """Returns the section of the page; missing data are explained in their place."""
+    """Returns the section of the page. Missing data are explained in their place."""
     blocks: list[Block] = []
     for experiment in experiments:
         if len(experiments) > 1:

@@ -26,7 +26,7 @@ SIZE = (5.6, 3.4)
 """Width and height of a picture in inches."""
 
 _POINTS = 300
-"""Maximum number of points of a line; more are not visible and enlarge the page."""
+"""Maximum number of points of a line. More are not visible and enlarge the page."""
 
 _LISTED = 8
 """Maximum number of a run's rounds in the table behind the pictures."""

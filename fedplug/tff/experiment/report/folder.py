@@ -1,6 +1,6 @@
 """Reads the folder of an experiment, also while another process writes it.
 
-Missing files and keys are allowed, because a running experiment writes them later; damaged ones are errors.
+Missing files and keys are allowed, because a running experiment writes them later, damaged ones are errors.
 This module does not import TensorFlow and does not validate configurations.
 """
 
@@ -51,13 +51,13 @@ class Experiment:
     """The contents of an experiment's folder.
 
     Attributes:
-        label: The name; the path if several experiments have the same name.
+        label: The name. The path if several experiments have the same name.
         runs: The runs with at least one round, in the order of the configuration.
         waiting: The names of runs that have not begun.
-        metric: The key of the row's value that became ``test_accuracy``; empty if there was none.
+        metric: The key of the row's value that became ``test_accuracy``. Empty if there was none.
         more_is_better: Whether higher values of the metric are better, by its name.
-        dense_bytes: Size of one uncompressed update in bytes; None if unknown.
-        tensors: The names of the tensors, in the order of the model; empty if unknown.
+        dense_bytes: Size of one uncompressed update in bytes. None if unknown.
+        tensors: The names of the tensors, in the order of the model. Empty if unknown.
         config: The configuration as written.
         components: The components of every run, with distributions and versions.
         environments: The environments of the runs, in order.
@@ -83,7 +83,7 @@ class Experiment:
 
     @property
     def rounds(self) -> int | None:
-        """The configured number of rounds of every run; None if unknown."""
+        """The configured number of rounds of every run. None if unknown."""
         return _whole(self.config.get("rounds"))
 
 
@@ -113,7 +113,7 @@ def read_experiments(folders: Sequence[Path]) -> list[Experiment]:
 
 
 def _is_there(folder: Path) -> bool:
-    """Returns True; raises `ConfigError` if the folder or its metrics are missing."""
+    """Returns True. Raises `ConfigError` if the folder or its metrics are missing."""
     if not folder.is_dir():
         raise ConfigError(
             f"there is no folder {folder}; name one that `fedplug run` wrote, such as runs/digits"
@@ -185,7 +185,7 @@ def _is_uncompressed(settings: Mapping[str, Any]) -> bool:
 
 
 def _seeds(config: Mapping[str, Any]) -> range:
-    """Returns the configured seeds; empty if unknown."""
+    """Returns the configured seeds. Empty if unknown."""
     seed, repeats = _whole(config.get("seed")), _whole(config.get("repeats"))
     return range(0) if seed is None or repeats is None else range(seed, seed + repeats)
 
@@ -203,7 +203,7 @@ def _by_run(rows: Iterator[dict[str, Any]], rounds: int | None) -> dict[str, dic
 
 
 def _rows(path: Path) -> Iterator[dict[str, Any]]:
-    """Yields the rows of the metrics log; an incomplete last line is ignored while an experiment runs."""
+    """Yields the rows of the metrics log. An incomplete last line is ignored while an experiment runs."""
     lines = _text(path).split("\n")
     for number, line in enumerate(lines, start=1):
         if not line.strip():

@@ -28,7 +28,7 @@ class Scale(NamedTuple):
     """A scale from numbers to colors, for maps that are compared.
 
     Attributes:
-        low: The number of the darkest color; lower numbers including zero have it, too.
+        low: The number of the darkest color. Lower numbers including zero have it, too.
         high: The number of the brightest color.
         logarithmic: Whether the scale is logarithmic.
         in_bytes: Whether the numbers are bytes.
@@ -41,7 +41,7 @@ class Scale(NamedTuple):
 
     @classmethod
     def of(cls, values: Sequence[Values], *, in_bytes: bool = False, linear: bool = False) -> Scale:
-        """Returns a scale for all these numbers; linear if they are within a factor of 30."""
+        """Returns a scale for all these numbers. Linear if they are within a factor of 30."""
         every = np.concatenate([each.ravel() for each in values])
         every = every[np.isfinite(every)]
         positive = every[every > 0]
@@ -58,7 +58,7 @@ def columns(values: Values) -> tuple[Values, Values]:
     """Condenses rounds to as many columns as a map can show.
 
     Args:
-        values: Numbers ``[row, round]``; NaN where there is no number.
+        values: Numbers ``[row, round]``. NaN where there is no number.
 
     Returns:
         Means of neighboring rounds, ``[row, column]``, and the edges of the columns, in rounds.
@@ -82,7 +82,7 @@ def paint_map(axes: Axes, values: Values, rows: Sequence[str], scale: Scale, qua
 
     Args:
         axes: The axes.
-        values: Numbers ``[row, round]``; NaN where there is no number.
+        values: Numbers ``[row, round]``. NaN where there is no number.
         rows: The names of the rows.
         scale: The scale from numbers to colors.
         quantity: The name of the numbers, beside the color bar.

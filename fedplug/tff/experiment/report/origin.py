@@ -29,7 +29,7 @@ def origin(experiments: Sequence[Experiment]) -> list[Block]:
 def _compared(
     title: str, file: str, experiments: Sequence[Experiment], columns: Sequence[Mapping[str, str]]
 ) -> Iterator[Block]:
-    """Yields a table with a column per experiment; lines that differ are marked and come first."""
+    """Yields a table with a column per experiment. Lines that differ are marked and come first."""
     yield Text(title, "heading")
     keys = list(dict.fromkeys(key for column in columns for key in column))
     if not keys:
@@ -60,7 +60,7 @@ def _flat(table: Mapping[str, Any], before: str = "") -> Iterator[tuple[str, str
 
 
 def _written(value: Any) -> str:
-    """Formats a value nearly as in the configuration file; text has no quotes."""
+    """Formats a value nearly as in the configuration file. Text has no quotes."""
     return (value or '""') if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
 

@@ -1,6 +1,6 @@
 """The page ``report.html``: one file from the folders of experiments, without scripts and without a network.
 
-Equal folders give equal bytes. The modules beside this one make the sections; ``page.html`` is the template
+Equal folders give equal bytes. The modules beside this one make the sections. ``page.html`` is the template
 and ``page.css`` the style.
 """
 
@@ -55,7 +55,7 @@ def require_libraries(needed_by: str = "the report") -> None:
 
 
 def write_report(folders: Sequence[Path], out: Path) -> None:
-    """Writes a page about experiments, with comparisons if there are several; they may still be running.
+    """Writes a page about experiments, with comparisons if there are several. They may still be running.
 
     Args:
         folders: Folders from `fedplug run`.

@@ -1,6 +1,6 @@
 """The tables of an experiment: accuracy and bytes of each run, and its cost of reaching an accuracy.
 
-They are aligned text for the terminal; the cells are also available unformatted.
+They are aligned text for the terminal. The cells are also available unformatted.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class Cells(NamedTuple):
 
 
 def results(experiments: Sequence[Experiment]) -> list[Block]:
-    """Returns the section of the page; missing data are explained in their place."""
+    """Returns the section of the page. Missing data are explained in their place."""
     blocks: list[Block] = []
     for experiment in experiments:
         dense = math.nan if experiment.dense_bytes is None else experiment.dense_bytes
@@ -60,12 +60,12 @@ class Summary(NamedTuple):
     Attributes:
         name: The name of the run.
         accuracy: Test accuracy, as a mean of the last rounds and of the seeds.
-        deviation: Standard deviation between the seeds of the mean of the last rounds; NaN for one seed.
+        deviation: Standard deviation between the seeds of the mean of the last rounds. NaN for one seed.
         uplink: Bytes sent per client and round, as a mean over the payloads of all rounds.
         ratio: Size of the uncompressed update, divided by ``uplink``.
         downlink: Bytes received per client and round, as a mean over the clients of all rounds.
         both_ways: Uncompressed bytes in both directions, divided by ``uplink + downlink``.
-        seconds: Median seconds per round; NaN if no round was timed.
+        seconds: Median seconds per round. NaN if no round was timed.
         nonfinite: Number of dropped updates.
     """
 
@@ -86,7 +86,7 @@ def summarize(name: str, repeats: Sequence[Rows], dense_bytes: float) -> Summary
     Args:
         name: The name of the run.
         repeats: The rows of each seed.
-        dense_bytes: Size of one uncompressed update in bytes; NaN if unknown.
+        dense_bytes: Size of one uncompressed update in bytes. NaN if unknown.
     """
     accuracies = [np.mean([row["test_accuracy"] for row in rows[-FINAL_ROUNDS:]]) for rows in repeats]
     rows = [row for each in repeats for row in each]
@@ -166,7 +166,7 @@ def _of_seeds(values: Sequence[int]) -> str:
 
 
 def _aligned(cells: Cells) -> str:
-    """Aligns columns under two lines of heads; the first column left, the others, numbers, right."""
+    """Aligns columns under two lines of heads. The first column left, the others, numbers, right."""
     heads, units, rows = cells
     widths = [max(len(row[i]) for row in [heads, units, *rows]) for i in range(len(heads))]
     rule = "-" * (sum(widths) + 2 * (len(widths) - 1))

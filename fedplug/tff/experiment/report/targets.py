@@ -1,4 +1,4 @@
-"""Determines when a run reached an accuracy: by the mean of its last rounds; single rounds are noisy."""
+"""Determines when a run reached an accuracy: by the mean of its last rounds. Single rounds are noisy."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import numpy.typing as npt
 __all__ = ["FINAL_ROUNDS", "Reached", "Rows", "first_rounds", "reach", "running_mean", "smoothed"]
 
 FINAL_ROUNDS = 10
-"""Number of last rounds whose mean is the accuracy in the tables; single rounds are noisy."""
+"""Number of last rounds whose mean is the accuracy in the tables. Single rounds are noisy."""
 
 Rows = Sequence[Mapping[str, Any]]
 """The rows of a run with one seed, by round."""
@@ -58,7 +58,7 @@ def reach(name: str, repeats: Sequence[Rows], target: float) -> Reached:
 
 
 def first_rounds(rows: Rows, targets: Sequence[float]) -> list[int]:
-    """Returns the number of rounds until each target; the list ends before the first that was not reached.
+    """Returns the number of rounds until each target. The list ends before the first that was not reached.
 
     Args:
         rows: The rows of a run with one seed.

@@ -25,7 +25,7 @@ class Split(NamedTuple):
 
     Attributes:
         parts: Bytes of header, indices and values.
-        bound: The entropy bound of indices and values; NaN if unknown.
+        bound: The entropy bound of indices and values. NaN if unknown.
     """
 
     parts: tuple[float, float, float]
@@ -43,7 +43,7 @@ class TensorNumbers(NamedTuple):
     Attributes:
         run: The run.
         names: The names of the tensors, in the order of the model.
-        numbers: Metrics ``[tensor, row]`` by key, with the rows of all seeds in sequence; NaN if unknown.
+        numbers: Metrics ``[tensor, row]`` by key, with the rows of all seeds in sequence. NaN if unknown.
         payloads: Number of clients' payloads in each row.
         rounds: Position of each row among those of its seed.
     """
@@ -60,7 +60,7 @@ class TensorNumbers(NamedTuple):
         return sorted(np.argsort(-sent, kind="stable")[:count].tolist())
 
     def by_round(self, key: str) -> Values:
-        """Returns a metric ``[tensor, round]`` as a mean of the seeds; bytes per client; NaN if unknown."""
+        """Returns a metric ``[tensor, round]`` as a mean of the seeds. Bytes per client. NaN if unknown."""
         shared = self.payloads if key == "uplink_bytes" else np.ones_like(self.payloads)
         values = self.numbers[key] / np.maximum(shared, 1)
         known = np.isfinite(values)
@@ -81,7 +81,7 @@ class TensorNumbers(NamedTuple):
 
 
 def tensor_numbers(experiment: Experiment, run: Run) -> TensorNumbers | None:
-    """Reads the metrics of a run's tensors; returns None if the rows have none."""
+    """Reads the metrics of a run's tensors. Returns None if the rows have none."""
     rows = [row for repeat in run.repeats for row in repeat]
     tensors = [_object(row.get("tensors")) for row in rows]
     names = list(dict.fromkeys([*experiment.tensors, *(name for each in tensors for name in each)]))

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 __all__ = ["by_tensor"]
 
 _SHOWN = 40
-"""Maximum number of tensors of a run to show; those that sent most come first."""
+"""Maximum number of tensors of a run to show. Those that sent most come first."""
 
 _PART_COLORS = ("#8b949e", "#12959f", "#b662cf")  # of no run in the pictures beside it, as far as possible
 Values = npt.NDArray[np.float64]
@@ -65,7 +65,7 @@ _METRICS = (
 
 
 def by_tensor(experiments: Sequence[Experiment]) -> list[Block]:
-    """Returns the section of the page; missing data are explained in their place."""
+    """Returns the section of the page. Missing data are explained in their place."""
     blocks: list[Block] = []
     measured: list[TensorNumbers] = []
     for experiment in experiments:

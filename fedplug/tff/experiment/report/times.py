@@ -55,7 +55,7 @@ class Cost:
         rounds: Number of rounds.
         compute: Seconds of compute; 0 if no round was timed.
         traffic: Bytes that one client sends and receives.
-        startup: Seconds of the first round beyond the median; None if unknown.
+        startup: Seconds of the first round beyond the median. None if unknown.
         clients: Mean number of clients per round.
     """
 
@@ -135,7 +135,7 @@ def time_to_accuracy(experiments: Sequence[Experiment]) -> list[Block]:
 
 
 def _target(runs: Sequence[Run], configured: Sequence[float]) -> float | None:
-    """Returns the first configured target, or 95 % of the highest accuracy; None if nothing was measured."""
+    """Returns the first configured target, or 95 % of the highest accuracy. None if nothing was measured."""
     smooth = np.concatenate([np.zeros(0), *(smoothed(rows) for run in runs for rows in run.repeats)])
     if not np.isfinite(smooth).any():
         return None
@@ -155,7 +155,7 @@ def _bases(experiments: Sequence[Experiment], reached: Sequence[Cost]) -> Mappin
 
 
 def _verdict(reached: Sequence[Cost], base: Mapping[str, Cost | None], *, parallel: bool) -> str:
-    """Returns a sentence with the fastest run at every speed of the table; empty without runs."""
+    """Returns a sentence with the fastest run at every speed of the table. Empty without runs."""
     fastest: dict[str, list[str]] = {}
     for speed in _SPEEDS if reached else ():
         seconds = {cost.run.label: cost.seconds(speed, parallel=parallel) for cost in reached}
@@ -232,7 +232,7 @@ def _traffic(rows: Rows) -> npt.NDArray[np.float64]:
 
 
 def _seconds(rows: Rows) -> npt.NDArray[np.float64]:
-    """Returns the seconds of every round; the first and untimed rounds count like the median."""
+    """Returns the seconds of every round. The first and untimed rounds count like the median."""
     timed = _timed(rows)
     median = float(np.median(timed)) if timed else 0.0
     seconds = [None, *(row["seconds"] for row in rows[1:])]

@@ -13,7 +13,7 @@ MISSING = "\N{EN DASH}"
 
 
 def size(number: float | None) -> str:
-    """Formats a number of bytes with a unit and three digits ("1.23 MB"); whole below 1 kB."""
+    """Formats a number of bytes with a unit and three digits ("1.23 MB"). Whole below 1 kB."""
     if number is None or not math.isfinite(number):
         return MISSING
     scale, unit = byte_unit(abs(number))
@@ -21,7 +21,7 @@ def size(number: float | None) -> str:
 
 
 def amount(number: float | None, digits: int = 3) -> str:
-    """Formats a number with at least ``digits`` digits; those before the point are never dropped."""
+    """Formats a number with at least ``digits`` digits. Those before the point are never dropped."""
     if number is None or not math.isfinite(number):
         return MISSING
     if number == 0:
@@ -33,7 +33,7 @@ def amount(number: float | None, digits: int = 3) -> str:
 
 
 def shortened(name: str, length: int) -> str:
-    """Shortens a name that is too long for a figure; the tables have it in full."""
+    """Shortens a name that is too long for a figure. The tables have it in full."""
     name = printable(name)
     return name if len(name) <= length else name[: length - 1].rstrip() + "…"
 

@@ -1,7 +1,7 @@
 """A compressed sum: TFF sums the payloads, and the server decodes the sum once.
 
 Only the floats of a payload are summed, so the inner sum can be a secure one, which hides the payloads of
-single clients. The other parts of a payload are equal for all clients of a round; the server recomputes them.
+single clients. The other parts of a payload are equal for all clients of a round. The server recomputes them.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ __all__ = ["build_compressed_sum_factory"]
 
 
 class _Encoded(Transform):
-    """Encodes a value's tensors; the state is the round number, which seeds the random choices."""
+    """Encodes a value's tensors. The state is the round number, which seeds the random choices."""
 
     def __init__(self, encoder: Encoder, value_type: Any) -> None:
         self._encoder = encoder
@@ -79,7 +79,7 @@ def build_compressed_sum_factory(encoder: Encoder | str, inner: Any = None) -> A
     Args:
         encoder: An encoder that is secure_aggregation_safe, or an expression, such as ``"randomk(0.1)"``,
             which sends the same random entries of every client.
-        inner: The factory that sums the payloads, such as a `tff.aggregators.SecureSumFactory`; default:
+        inner: The factory that sums the payloads, such as a `tff.aggregators.SecureSumFactory`. Default:
             `tff.aggregators.SumFactory`.
 
     Raises:

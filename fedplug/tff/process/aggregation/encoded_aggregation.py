@@ -251,7 +251,7 @@ class EncodedAggregation:
 def _if_finite(after: Any, before: Any) -> Any:
     """Returns ``after`` if all its floats are finite, else ``before``.
 
-    Finite updates and weights can have an infinite sum; such a round counts as one without clients.
+    Finite updates and weights can have an infinite sum. Such a round counts as one without clients.
     """
     finite = ops.all_finite([tf.zeros([]), *(x for x in tf.nest.flatten(after) if x.dtype.is_floating)])
     return tf.nest.map_structure(lambda new, old: tf.where(finite, new, old), after, before)
@@ -266,7 +266,7 @@ def model_encoder(
         encoder: The encoder of every tensor, or an assignment.
         value_type: A tensor or a structure of tensors.
         min_size: Tensors with fewer elements are sent uncompressed.
-        names: The names of the tensors, for rules; default: their paths in the type, see `structures.paths`.
+        names: The names of the tensors, for rules. Default: their paths in the type, see `structures.paths`.
 
     Raises:
         ConfigError: The type is not a tensor or a structure of tensors of known shapes, or there is not a

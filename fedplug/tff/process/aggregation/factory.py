@@ -109,11 +109,11 @@ def build_aggregation_factory(
 
     Args:
         encoder: An encoder without client state, for instance ``fedplug.encoder("topk", fraction=0.01,
-            error_feedback=False)``; an expression, or rules.
+            error_feedback=False)``. An expression, or rules.
         aggregator: An aggregator, an expression such as ``"mean"``, or None for the weighted mean.
-        lowering: ``"auto"``, ``"fused"`` or ``"reference"``; see `fedplug.tff.process.lowering`.
+        lowering: ``"auto"``, ``"fused"`` or ``"reference"``. See `fedplug.tff.process.lowering`.
         min_size: Tensors with fewer elements are sent uncompressed.
-        names: The tensor names that rules match, such as ``variable_names(model_fn).trainable``; default: the
+        names: The tensor names that rules match, such as ``variable_names(model_fn).trainable``. Default: the
             paths in the type of the values, which are positions for a model.
         tensor_metrics: Whether the aggregator's measurements have ``tensors``, see
             `fedplug.tff.process.build_weighted_fed_avg`.

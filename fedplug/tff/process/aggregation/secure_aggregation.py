@@ -24,12 +24,12 @@ class SecureAggregation:
     """Adds clients' updates as integers of a ring, by `tff.federated_secure_sum_bitwidth`.
 
     It has the computations of `EncodedAggregation`, with these types: the client's message M is the vector
-    ``int32[length]`` of `fedplug.secure.Rounds`, whose numbers are below 2^bits; nothing else leaves a
+    ``int32[length]`` of `fedplug.secure.Rounds`, whose numbers are below 2^bits. Nothing else leaves a
     client but a one that counts it. A is ``<vectors=int32[length],clients=int32>``, the sums of both. C is
     ``<residual=float32[n]>``. The measurements are
     ``<uplink_bytes=int64,clients=int32,payloads=int32,nonfinite_updates=int32,clipped=int32,largest=float32>``.
     ``uplink_bytes`` is ``bits / 8`` bytes for each integer of all clients' vectors. A client without a usable
-    update sends zeros, which change no sum but the number of non-finite updates; they take the same bytes.
+    update sends zeros, which change no sum but the number of non-finite updates. They take the same bytes.
     """
 
     def __init__(self, value_type: Any, encoder: SharedK, lowering: str) -> None:

@@ -61,10 +61,10 @@ def build_sum_factory(
 
     Args:
         encoder: An encoder without client state, or an expression.
-        lowering: ``"auto"``, ``"fused"`` or ``"reference"``; see `fedplug.tff.process.lowering`.
+        lowering: ``"auto"``, ``"fused"`` or ``"reference"``. See `fedplug.tff.process.lowering`.
         min_size: Tensors with fewer elements are sent uncompressed.
         private: Whether the sum is inside a `tff.aggregators.DifferentiallyPrivateFactory`, which clips
-            updates first and adds noise later; the encoder must then have bounded_sensitivity.
+            updates first and adds noise later. The encoder must then have bounded_sensitivity.
         tensor_metrics: Whether the measurements have ``tensors``, see `build_weighted_fed_avg`.
 
     Raises:

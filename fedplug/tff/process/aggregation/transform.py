@@ -26,7 +26,7 @@ class Transform(abc.ABC):
     """
 
     def init_state(self) -> Any:
-        """Returns the server's first state; clients receive a copy. Default: none."""
+        """Returns the server's first state. Clients receive a copy. Default: none."""
         return ()
 
     @abc.abstractmethod
@@ -61,7 +61,7 @@ class TransformFactory(tff.aggregators.UnweightedAggregationFactory):
 
         Args:
             transform: The transform before and after the sum.
-            inner: A `tff.aggregators.UnweightedAggregationFactory`; default `tff.aggregators.SumFactory`.
+            inner: A `tff.aggregators.UnweightedAggregationFactory`. Default `tff.aggregators.SumFactory`.
 
         Raises:
             ConfigError: ``inner`` is something else, for instance a weighted factory.

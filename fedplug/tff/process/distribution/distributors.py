@@ -69,7 +69,7 @@ def build_encoded_distributor(
 
     Args:
         value_type: The TFF type of the distributed value, such as the model's weights.
-        encoder: An encoder that sends every entry, an expression or rules; see `EncodedBroadcast`.
+        encoder: An encoder that sends every entry, an expression or rules. See `EncodedBroadcast`.
         lowering: See `build_weighted_fed_avg`.
         min_size: Tensors with fewer elements are sent uncompressed.
 

@@ -21,7 +21,7 @@ class Downlink:
 
     Attributes:
         distributor: A process of `fedplug.tff.process.distribution.distributors`.
-        broadcast: The encoded broadcast; None if the model is sent uncompressed and clients keep no state.
+        broadcast: The encoded broadcast. None if the model is sent uncompressed and clients keep no state.
     """
 
     distributor: Any
@@ -29,7 +29,7 @@ class Downlink:
 
     @property
     def encoder(self) -> ModelEncoder | None:
-        """The encoder of the model; None if the model is sent uncompressed."""
+        """The encoder of the model. None if the model is sent uncompressed."""
         return self.broadcast.encoder if self.broadcast else None
 
     def init_client(self) -> dict[str, Any]:

@@ -91,9 +91,9 @@ def build_learning_components(
         server_optimizer: See `build_finalizer`.
         weighting: A `tff.learning.ClientWeighting`.
         metrics_aggregator: See TFF.
-        loop_implementation: A `tff.learning.LoopImplementation`; default: `DATASET_ITERATOR`. In the
+        loop_implementation: A `tff.learning.LoopImplementation`. Default: `DATASET_ITERATOR`. In the
             in-process runtime `DATASET_REDUCE` takes a little less time, in TFF's stock runtime twice as
-            much; the last bits may differ.
+            much. The last bits may differ.
 
     Raises:
         TypeError: TFF cannot use the model or an optimizer.
@@ -164,7 +164,7 @@ def build_finalizer(server_optimizer: Any, weights_type: Any) -> Any:
     For example, Adam squares a large update and would never recover.
 
     Args:
-        server_optimizer: A `tff.learning.optimizers.Optimizer`; None means plain averaging, which is SGD with
+        server_optimizer: A `tff.learning.optimizers.Optimizer`. None means plain averaging, which is SGD with
             learning rate 1.
         weights_type: The type of the model.
     """

@@ -78,10 +78,10 @@ def build_weighted_fed_avg(
     Args:
         model_fn: A function that makes a `tff.learning.models.VariableModel`, or a
             `tff.learning.models.FunctionalModel`.
-        client_optimizer_fn: A `tff.learning.optimizers.Optimizer`; the name is TFF's.
-        server_optimizer_fn: The server's optimizer; default: plain averaging (SGD with learning rate 1).
-        encoder: An encoder; an expression such as ``"topk(0.01)"``; rules such as ``{"*/bias": "identity",
-            "*": "topk(0.01)"}``, which match `variable_names`; None: uncompressed.
+        client_optimizer_fn: A `tff.learning.optimizers.Optimizer`. The name is TFF's.
+        server_optimizer_fn: The server's optimizer. Default: plain averaging (SGD with learning rate 1).
+        encoder: An encoder. An expression such as ``"topk(0.01)"``. Rules such as ``{"*/bias": "identity",
+            "*": "topk(0.01)"}``, which match `variable_names`. None: uncompressed.
         broadcast_encoder: The same for the server's model, such as ``"bfp(5) | rans"``. It must send every
             entry with a small error.
         aggregator: An aggregator, an expression such as ``"mean"``, or None for the weighted mean.
@@ -95,15 +95,15 @@ def build_weighted_fed_avg(
             ``"sharedk(0.01, clients=10)"``, which encodes the whole update whatever ``min_size`` is, see
             `fedplug.tff.process.aggregation.secure_aggregation.SecureAggregation`. Examples count as weights
             if the encoder has a ``max_weight``.
-        client_weighting: A `tff.learning.ClientWeighting`, as in TFF; ``UNIFORM`` means the aggregator
+        client_weighting: A `tff.learning.ClientWeighting`, as in TFF. ``UNIFORM`` means the aggregator
             ``"mean(weights='uniform')"``. Only without ``aggregator``, which has weights of its own.
         model_distributor: None. TFF's distributors do not send the payloads of ``broadcast_encoder``.
         model_aggregator: None. TFF's factories do not read the payloads of encoders.
-        metrics_aggregator: The aggregator of training metrics, see TFF; default:
+        metrics_aggregator: The aggregator of training metrics, see TFF. Default:
             `tff.learning.metrics.sum_then_finalize`, or `secure_sum_then_finalize` under ``secure_sum``.
-        loop_implementation: A `tff.learning.LoopImplementation`; default: `DATASET_ITERATOR`.
+        loop_implementation: A `tff.learning.LoopImplementation`. Default: `DATASET_ITERATOR`.
             `DATASET_REDUCE` takes a little less time in the in-process runtime and twice as much in TFF's
-            stock runtime; the last bits may differ.
+            stock runtime. The last bits may differ.
 
     Raises:
         CapabilityError: The components are not compatible with each other or with the model, see

@@ -23,19 +23,19 @@ def from_keras(
 ) -> Any:
     """Returns a `tff.learning.models.FunctionalModel` that begins with the weights of a Keras model.
 
-    TFF clones the layers in its graphs. This function refuses layers that cannot be cloned;
+    TFF clones the layers in its graphs. This function refuses layers that cannot be cloned.
     `tff.learning.models.functional_model_from_keras` fails later or, for nested models, confuses the weights.
     `to_keras` converts the weights back.
 
     Args:
-        keras_model: A built sequential or functional model; it is not changed, and its ``compile`` is
+        keras_model: A built sequential or functional model. It is not changed, and its ``compile`` is
             ignored.
         loss: The loss of the model's output.
         input_spec: The specs of features and labels: a pair, or a mapping with the keys "x" and "y".
-        metrics: Functions that each make a training metric; the names must differ.
+        metrics: Functions that each make a training metric. The names must differ.
 
     Raises:
-        ConfigError: The model has no weights yet, or a layer that cannot be cloned; the message names it and
+        ConfigError: The model has no weights yet, or a layer that cannot be cloned. The message names it and
             an alternative. Or loss or ``input_spec`` have another type.
     """
     _check(keras_model)
@@ -114,7 +114,7 @@ def _check(keras_model: tf.keras.Model) -> None:
 
 
 def _metrics(loss: tf.keras.losses.Loss, makers: Sequence[Callable[[], Any]]) -> dict[str, Any]:
-    """Returns the metrics by name; the mean loss of all examples comes first, as in TFF."""
+    """Returns the metrics by name. The mean loss of all examples comes first, as in TFF."""
     mean_loss = tf.keras.metrics.MeanMetricWrapper(loss.call, name="loss")
     return collections.OrderedDict((metric.name, metric) for metric in (mean_loss, *(m() for m in makers)))
 

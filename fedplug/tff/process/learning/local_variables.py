@@ -48,7 +48,7 @@ def build_local_variables_fed_avg(
     min_size: int = DEFAULT_MIN_SIZE,
     tensor_metrics: bool = False,
 ) -> StatefulClientsProcess:
-    """Builds federated averaging of the global variables; the local variables stay on each client.
+    """Builds federated averaging of the global variables. The local variables stay on each client.
 
     In a round, the server sends its global variables. Each client trains its local variables for
     ``local_epochs`` passes over its data, then the global ones for one pass. The update of the global
@@ -63,7 +63,7 @@ def build_local_variables_fed_avg(
     counted in ``nonfinite_updates``. A client without examples does the same, uncounted.
 
     Source: Pillutla et al., "Federated Learning with Partial Model Personalization", ICML 2022 (arXiv
-    2204.03809), algorithm 2, FedAlt; the models are those of Singhal et al., "Federated Reconstruction",
+    2204.03809), algorithm 2, FedAlt. The models are those of Singhal et al., "Federated Reconstruction",
     NeurIPS 2021 (arXiv 2102.03448).
 
     Args:
@@ -72,7 +72,7 @@ def build_local_variables_fed_avg(
         loss_fn: A function that makes a `tf.keras.losses.Loss`, the mean over a batch.
         client_optimizer_fn: A `tff.learning.optimizers.Optimizer` for the global variables on the clients.
         local_optimizer_fn: The optimizer of the local variables.
-        server_optimizer_fn: The server's optimizer; default: plain averaging (SGD with learning rate 1).
+        server_optimizer_fn: The server's optimizer. Default: plain averaging (SGD with learning rate 1).
         local_epochs: Number of passes over the data for the local variables.
         encoder: The encoder of updates, see `build_weighted_fed_avg`.
         broadcast_encoder: The encoder of the global variables, see `build_weighted_fed_avg`. A client's state

@@ -31,7 +31,7 @@ class ProximalOptimizer(tff.learning.optimizers.Optimizer):
 
         Args:
             optimizer: A `tff.learning.optimizers.Optimizer`.
-            strength: The weight of the proximal term, at least 0; the paper's mu.
+            strength: The weight of the proximal term, at least 0. The paper's mu.
 
         Raises:
             ConfigError: The strength is not a number of at least 0.
@@ -56,7 +56,7 @@ class ProximalOptimizer(tff.learning.optimizers.Optimizer):
         )
 
     def next(self, state: Any, weights: Any, gradients: Any) -> Any:
-        """See the class; weights without a gradient get no proximal term."""
+        """See the class. Weights without a gradient get no proximal term."""
         began = state["began"]
         start = tf.nest.map_structure(lambda v, w: tf.where(began, v, w), state["start"], weights)
 

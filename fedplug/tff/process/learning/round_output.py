@@ -23,7 +23,7 @@ def build_initialize(
         distributor: The process that sends the model.
         init_aggregator: ``( -> A)``
         finalizer: The process that applies the update.
-        client_work: The process that trains; None if it has no state.
+        client_work: The process that trains. None if it has no state.
     """
 
     @tff.federated_computation
@@ -49,7 +49,7 @@ def round_output(
         distributor: The distributor's output, ``<state=...,measurements=...>@SERVER`` at least.
         client_work: The output of the client work, with the same fields.
         aggregator: The aggregator's output, with the same fields.
-        finalizer: The finalizer's output; its ``result`` is the next model.
+        finalizer: The finalizer's output. Its ``result`` is the next model.
         client_states: ``{C}@CLIENTS``
 
     Returns:

@@ -24,8 +24,8 @@ class StatefulClientsProcess(tff.templates.IterativeProcess):
     Attributes:
         initialize: ``( -> S@SERVER)``, S a `tff.learning.templates.LearningAlgorithmState`.
         next: ``(<S@SERVER, {D*}@CLIENTS, {C}@CLIENTS> -> <state=S@SERVER, metrics=M@SERVER,
-            client_states={C}@CLIENTS>)``; client states are in the order of the clients. Called with two
-            arguments, as in TFF, it returns a `tff.learning.templates.LearningProcessOutput`; then clients
+            client_states={C}@CLIENTS>)``. Client states are in the order of the clients. Called with two
+            arguments, as in TFF, it returns a `tff.learning.templates.LearningProcessOutput`. Then clients
             must have no state.
         initialize_client: ``( -> C)``, the state of a client that takes part for the first time.
         get_model_weights: ``(S -> W)``, W a `tff.learning.models.ModelWeights`.
@@ -35,8 +35,8 @@ class StatefulClientsProcess(tff.templates.IterativeProcess):
         dense_bytes: Bytes of one uncompressed model update, without headers.
         tensors: The tensors of an update, in order: ``{"name": str, "shape": [int], "dtype": str}`` each.
         lowering: ``"fused"`` or ``"reference"``.
-        clients: The number of all clients, if the aggregator depends on it; None: any number.
-        most_clients: The most clients of a round, whose sum could else wrap; None: any number.
+        clients: The number of all clients, if the aggregator depends on it. None: any number.
+        most_clients: The most clients of a round, whose sum could else wrap. None: any number.
         provenance: The components with their distributions and versions, see `fedplug.registry.provenance`.
     """
 
@@ -115,7 +115,7 @@ def assemble_process(
     lowering: str,
     most_clients: int | None = None,
 ) -> StatefulClientsProcess:
-    """Builds the process and the signature that stores compare; the last step of every builder.
+    """Builds the process and the signature that stores compare. The last step of every builder.
 
     Args:
         name: The name of the builder, for the signature.
@@ -123,7 +123,7 @@ def assemble_process(
         next_fn: The computation `StatefulClientsProcess.next`.
         initialize_client: ``( -> C)``.
         encoder: The encoder of updates.
-        broadcast_encoder: The encoder of the server's model; None if it is sent uncompressed.
+        broadcast_encoder: The encoder of the server's model. None if it is sent uncompressed.
         aggregator: The aggregator of updates.
         update_type: The TFF type of an update.
         lowering: ``"fused"`` or ``"reference"``.
@@ -180,6 +180,6 @@ def assemble_process(
 
 
 def _different(specs: Sequence[Any]) -> list[str]:
-    """Returns the names of tensors; repeated names get their positions."""
+    """Returns the names of tensors, repeated names get their positions."""
     names = [spec.name for spec in specs]
     return [name if names.count(name) == 1 else f"{name} {place}" for place, name in enumerate(names)]

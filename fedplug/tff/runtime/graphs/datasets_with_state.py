@@ -25,7 +25,7 @@ _UNKNOWN = "a name that no resource has"
 
 
 class DatasetWithState:
-    """A data set that keeps state; nothing reads it except through `copy`.
+    """A data set that keeps state. Nothing reads it except through `copy`.
 
     Args:
         variant: The data set.

@@ -1,7 +1,7 @@
 """The TensorFlow device of a runtime: all of its tensors and operations are there, whatever is visible.
 
 TensorFlow keeps the device of eager operations per thread. A runtime sets it in its own threads and around
-conversions; graphs are placed by `placement`. This module uses one private part of TensorFlow 2.14, the
+conversions. Graphs are placed by `placement`. This module uses one private part of TensorFlow 2.14, the
 eager context's device name.
 """
 
@@ -64,12 +64,12 @@ def for_data_sets() -> contextlib.AbstractContextManager[None]:
 
 
 def has_gpu() -> bool:
-    """Returns whether TensorFlow may use a GPU in this process; does not start TensorFlow."""
+    """Returns whether TensorFlow may use a GPU in this process. Does not start TensorFlow."""
     return bool(tf.config.get_visible_devices("GPU"))
 
 
 def current_device() -> str:
-    """Returns the device of this thread, such as ``"/device:CPU:0"``; empty if TensorFlow chooses."""
+    """Returns the device of this thread, such as ``"/device:CPU:0"``. Empty if TensorFlow chooses."""
     name = eager_context.context().device_name or ""
     if not name and not has_gpu():
         return FIRST_CPU
@@ -77,7 +77,7 @@ def current_device() -> str:
 
 
 def hide_gpus() -> None:
-    """Keeps TensorFlow from using GPUs, and their memory, in this process; too late once it has started."""
+    """Keeps TensorFlow from using GPUs, and their memory, in this process. Too late once it has started."""
     with contextlib.suppress(RuntimeError):
         tf.config.set_visible_devices([], "GPU")
 

@@ -57,7 +57,7 @@ class InlineFunction:
 
 
 def can_call_inline() -> bool:
-    """Returns whether this thread, on its device, can call functions inline; loads the op library."""
+    """Returns whether this thread, on its device, can call functions inline. Loads the op library."""
     return current_device() == FIRST_CPU and _has_op()
 
 
@@ -98,10 +98,10 @@ def call_inline(
 
 
 def inlined(function: Any) -> Callable[[Sequence[tf.Tensor]], list[tf.Tensor]]:
-    """Returns a callable for a concrete function that captures nothing; the function is never released.
+    """Returns a callable for a concrete function that captures nothing. The function is never released.
 
     Args:
-        function: A result of `get_concrete_function`; it takes tensors and returns a tensor or a list.
+        function: A result of `get_concrete_function`. It takes tensors and returns a tensor or a list.
     """
     if not can_call_inline():
         return lambda inputs: tf.nest.flatten(function(*inputs))
@@ -127,7 +127,7 @@ def iterate_inline(graph_def: tf.compat.v1.GraphDef) -> None:
     element may need the thread that waits for it.
 
     Args:
-        graph_def: A graph with its library; changed in place.
+        graph_def: A graph with its library, changed in place.
     """
     functions = {function.signature.name: function for function in graph_def.library.function}
     todo = [node for node in all_nodes(graph_def) if "Dataset" in node.op]

@@ -27,9 +27,9 @@ def place(nodes: Iterable[tf.compat.v1.NodeDef], device: str) -> None:
     """Places nodes that have no device.
 
     Args:
-        nodes: Nodes of a graph and of its library; changed in place. All nodes that make, read or forward
+        nodes: Nodes of a graph and of its library, changed in place. All nodes that make, read or forward
             data sets, iterators or unread elements are placed on a CPU, whatever their device.
-        device: A CPU for all nodes without a device; otherwise TensorFlow places them.
+        device: A CPU for all nodes without a device. Otherwise TensorFlow places them.
     """
     cpu = device if is_on_cpu(device) else FIRST_CPU
     for node in nodes:
@@ -40,7 +40,7 @@ def place(nodes: Iterable[tf.compat.v1.NodeDef], device: str) -> None:
 
 
 def place_of_output(dtype: tf.DType, device: str) -> str:
-    """Returns the device of an identity that ends a function; empty if TensorFlow chooses."""
+    """Returns the device of an identity that ends a function. Empty if TensorFlow chooses."""
     if is_on_cpu(device):
         return device
     return FIRST_CPU if dtype in _ONLY_ON_CPU else ""

@@ -33,7 +33,7 @@ class PrivateGraph:
     """A graph that shares nothing with other graphs, and the constraints on its callers.
 
     Attributes:
-        graph_def: The graph; its library functions have the given prefix.
+        graph_def: The graph. Its library functions have the given prefix.
         fetches: The tensors to fetch, with the names they have after nodes were merged.
         one_shot: Whether a copy may run only once, because the graph holds state without an anonymous form
             (queues, named iterators, random ops with seeds).
@@ -61,7 +61,7 @@ def make_private(
     """Returns the part of `graph_def` that `fetches` need, rewritten for private calls.
 
     Args:
-        graph_def: The graph; not changed.
+        graph_def: The graph, not changed.
         fetches: Names of tensors, such as `"add:0"`.
         initialize_op: Name of the operation that initializes the state, or `""`.
         prefix: A prefix for the names of library functions, and of state that must keep a name. TensorFlow's
@@ -173,7 +173,7 @@ def _merge_shared_handles(graph_def: tf.compat.v1.GraphDef) -> dict[str, str]:
 
 
 def _privatize_state(graph_def: tf.compat.v1.GraphDef, prefix: str) -> bool:
-    """Makes state anonymous; returns whether some state has no anonymous form, so that copies run once."""
+    """Makes state anonymous. Returns whether some state has no anonymous form, so that copies run once."""
     # State named in a function body cannot be merged with its namesakes: it keeps a name, made unique.
     named = {_shared_name(n) for f in graph_def.library.function for n in f.node_def} - {b"", _ANONYMOUS}
     one_shot = bool(named)

@@ -34,7 +34,7 @@ def iterate_reductions(
     Returns the loop for every replaced node, for `loop_output`.
 
     Args:
-        graph_def: The graph; changed in place.
+        graph_def: The graph, changed in place.
         prefix: A prefix for the names of new library functions.
         inline: Whether the graph is a function that is called inline.
     """
@@ -131,7 +131,7 @@ class _Reduction:
         return self._placed([iterator, made, loop])
 
     def nodes(self) -> list[tf.compat.v1.NodeDef]:
-        """Returns the nodes that replace the reduction elsewhere; they call `condition` and `body`."""
+        """Returns the nodes that replace the reduction elsewhere. They call `condition` and `body`."""
         iterator, made = self._iterator()
         first = self._typed(
             tf.compat.v1.NodeDef(
@@ -220,7 +220,7 @@ class _Reduction:
         return function
 
     def _typed(self, node: tf.compat.v1.NodeDef) -> tf.compat.v1.NodeDef:
-        """Gives an iterator op the types of the elements; shapes are found at run time."""
+        """Gives an iterator op the types of the elements. Shapes are found at run time."""
         node.attr["output_types"].list.type.extend(self.elements)
         node.attr["output_shapes"].list.shape.extend([tf.TensorShape(None).as_proto()] * len(self.elements))
         return node

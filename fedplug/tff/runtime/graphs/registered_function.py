@@ -71,7 +71,7 @@ class RegisteredFunction:
     def __call__(
         self, inputs: Sequence[tf.Tensor], cancel: Cancellation, *, one_thread: bool
     ) -> list[tf.Tensor]:
-        """Calls the function; raises TensorFlow's errors.
+        """Calls the function. Raises TensorFlow's errors.
 
         Args:
             inputs: One tensor per input, of the input's dtype.

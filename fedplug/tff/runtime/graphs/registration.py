@@ -34,13 +34,13 @@ def register(
     *,
     unused: Sequence[tf.Tensor] = (),
 ) -> list[str]:
-    """Registers a graph and its library; returns the registered names.
+    """Registers a graph and its library. Returns the registered names.
 
     Args:
         name: Name of the function.
         graph: A graph whose operations all become part of the function.
         inputs: Inputs of the function.
-        outputs: Outputs of the function; none of the inputs.
+        outputs: Outputs of the function. None of the inputs.
         library: Definitions of the functions that the graph calls and the context does not have.
         unused: Placeholders without readers, which are left out.
     """
@@ -70,7 +70,7 @@ def register(
 
 
 def register_copy(name: str) -> str:
-    """Registers a copy of a function, with kernels of its own; returns the name of the copy."""
+    """Registers a copy of a function, with kernels of its own. Returns the name of the copy."""
     definition = eager_context.context().get_function_def(name)
     definition.signature.name = new_name()
     eager_context.context().add_function_def(definition)

@@ -1,6 +1,6 @@
 """Tensors that share the memory of NumPy arrays.
 
-This module uses TensorFlow 2.14's private constructor of eager tensors; public functions copy every array.
+This module uses TensorFlow 2.14's private constructor of eager tensors. Public functions copy every array.
 """
 
 from __future__ import annotations

@@ -62,14 +62,14 @@ Shape = tuple[int | None, ...] | None
 
 
 def load(computation: computation_pb2.Computation, shapes: Sequence[Shape]) -> GraphFunction:
-    """Returns the function of a TensorFlow computation; equal computations share one function.
+    """Returns the function of a TensorFlow computation. Equal computations share one function.
 
     The key is the content, because the identity in the proto differs from process to process, and the device
     of this thread. A function is released with its last reference.
 
     Args:
         computation: The computation, with its graph.
-        shapes: The declared shape of every leaf of the result; the graph may know less.
+        shapes: The declared shape of every leaf of the result. The graph may know less.
 
     Raises:
         OpLibraryError: The graph has an op that no library loaded in this process provides.
@@ -216,7 +216,7 @@ def _tensor_names(binding: computation_pb2.TensorFlow.Binding) -> Iterator[str]:
 
 
 def fits(actual: tuple[int, ...], declared: Shape) -> bool:
-    """Returns whether a shape fits the declared one; None is any rank or any size."""
+    """Returns whether a shape fits the declared one. None is any rank or any size."""
     if declared is None or actual == declared:
         return True
     return len(actual) == len(declared) and all(

@@ -51,7 +51,7 @@ class ClientPool:
         return min(clients, self.width) >= self._processors
 
     def elsewhere(self, work: Any, given: Mapping[str, Any], invocation: Any) -> Callable[[int], Any] | None:
-        """See `Invocation.elsewhere`; the threads of this pool do all work here."""
+        """See `Invocation.elsewhere`. The threads of this pool do all work here."""
         del work, given, invocation
         return None
 

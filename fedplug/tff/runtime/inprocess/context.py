@@ -26,7 +26,7 @@ from fedplug.tff.runtime.inprocess.values import to_arrays
 
 __all__ = ["create_async_execution_context", "create_sync_execution_context"]
 
-# A running round uses one thread, which mostly waits; further rounds queue.
+# A running round uses one thread, which mostly waits. Further rounds queue.
 _MAX_ROUNDS = 64
 
 
@@ -55,7 +55,7 @@ def create_async_execution_context(
 def create_sync_execution_context(
     *, max_concurrent_clients: int | None = None, default_num_clients: int = 0, device: str = "CPU"
 ) -> InProcessSyncContext:
-    """Returns a context that runs computations in this process, with its TensorFlow; custom ops work.
+    """Returns a context that runs computations in this process, with its TensorFlow. Custom ops work.
 
     Several threads may use it at a time, also inside a running event loop.
 
@@ -112,8 +112,8 @@ class InProcessAsyncContext(tff.framework.AsyncExecutionContext):
         """Runs a computation.
 
         Raises:
-            ComputationError: A part of it failed; the message names it and, if there is one, the client.
-            TypeError: The argument does not fit; the text is TFF's.
+            ComputationError: A part of it failed. The message names it and, if there is one, the client.
+            TypeError: The argument does not fit. The text is TFF's.
         """
         self.refuse_after_fork()
         program = self._programs.get(id(comp))
@@ -156,7 +156,7 @@ class InProcessSyncContext(Runtime):
         return self._context.executor_factory
 
     def invoke(self, comp: Any, arg: Any) -> Any:
-        """Runs a computation; raises the errors of the asynchronous context."""
+        """Runs a computation. Raises the errors of the asynchronous context."""
         self._context.refuse_after_fork()
         return self._loop.run(self._context.invoke(comp, arg))
 

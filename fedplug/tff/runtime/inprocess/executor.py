@@ -49,7 +49,7 @@ class Program:
 def compile_program(computation: tff.framework.ConcreteComputation) -> Program:
     """Compiles a computation with TFF's compiler and plans how to run it.
 
-    The compiler returns a computation unchanged if it cannot normalize it; plans run any form.
+    The compiler returns a computation unchanged if it cannot normalize it. Plans run any form.
 
     Raises:
         LoweringError: A part of the computation cannot run in this process.

@@ -23,7 +23,7 @@ class Invocation:
         name: Name of the computation in errors.
         num_clients: Number of clients that take part.
         cancellation: The object that cancels the call's TensorFlow functions, from any thread.
-        client: The position of the client whose part of the call this is; None in the server's part.
+        client: The position of the client whose part of the call this is. None in the server's part.
         one_thread: Whether this part runs in one thread, because other clients use the other processors.
     """
 
@@ -45,16 +45,16 @@ class Invocation:
         """Calls `take(position, work(position))` for `count` positions: in parallel, but taken in order.
 
         Raises:
-            BaseException: The first failure in time; the rest of the call is stopped.
+            BaseException: The first failure in time. The rest of the call is stopped.
         """
         self._pool.run(count, work, take, self.cancellation.cancel)
 
     def elsewhere(self, work: Any, given: Mapping[str, Any]) -> Callable[[int], Any] | None:
-        """Returns the function that has a client's work done outside of this process; None: it is done here.
+        """Returns the function that has a client's work done outside of this process. None: it is done here.
 
         Args:
             work: The `ClientWork` of each client.
-            given: The values that it uses, by name; those that differ by client are for all clients.
+            given: The values that it uses, by name. Those that differ by client are for all clients.
         """
         return self._pool.elsewhere(work, given, self)
 
@@ -63,7 +63,7 @@ class Invocation:
         """Converts an error in an intrinsic into one that names the client, unless it does already.
 
         Raises:
-            ComputationError: Replaces the error; it is also an instance of the error's TensorFlow class.
+            ComputationError: Replaces the error. It is also an instance of the error's TensorFlow class.
         """
         try:
             yield

@@ -24,7 +24,7 @@ Names = dict[str, Any]
 
 @dataclass(frozen=True)
 class Step:
-    """A step that names values: `run(names, round)` returns them; `uses` are the names it refers to."""
+    """A step that names values: `run(names, round)` returns them. `uses` are the names it refers to."""
 
     names: tuple[str, ...]
     uses: frozenset[str]
@@ -35,7 +35,7 @@ class Step:
 class ClientStep(Step):
     """A step placed at clients: it maps one client's values to that client's results.
 
-    `intrinsic` is the step's name in errors; None if it makes no call that could fail. `block` is the
+    `intrinsic` is the step's name in errors. None if it makes no call that could fail. `block` is the
     building block of its value.
     """
 

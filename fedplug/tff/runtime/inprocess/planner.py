@@ -36,7 +36,7 @@ Function = Callable[[Any, Invocation], Any]
 
 @dataclass(frozen=True)
 class Plan:
-    """The plan of a building block: `run(names, round)` returns its value; `uses` are its free names."""
+    """The plan of a building block: `run(names, round)` returns its value. `uses` are its free names."""
 
     run: Callable[[Names, Invocation], Any]
     uses: frozenset[str] = frozenset()

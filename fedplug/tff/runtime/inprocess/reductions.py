@@ -92,7 +92,7 @@ def _sum(
     check: Callable[[list[tf.Tensor]], None] = lambda leaves: None,
     finish: Callable[[list[tf.Tensor]], list[tf.Tensor]] = lambda total: total,
 ) -> Reduction:
-    """Returns the sum of every leaf; each client's leaves are checked before they are added."""
+    """Returns the sum of every leaf. Each client's leaves are checked before they are added."""
     member = signature.result.member
 
     def add_one(total: tuple[tf.Tensor, ...] | None, value: Any) -> tuple[tf.Tensor, ...]:

@@ -21,7 +21,7 @@ from fedplug.tff.runtime.tff_internals import make_data_set_from_elements
 
 __all__ = ["ingest_sequence", "quick_to_begin"]
 
-# The values, with their types, of data sets that are passed round after round; neither ever changes.
+# The values, with their types, of data sets that are passed round after round. Neither ever changes.
 _taken_in: weakref.WeakKeyDictionary[tf.data.Dataset, tuple[tff.SequenceType, tf.Tensor | DatasetWithState]]
 _taken_in = weakref.WeakKeyDictionary()
 

@@ -97,14 +97,14 @@ def of_client(value: Any, client: int) -> Any:
 
 
 def zeros(type_spec: tff.Type) -> list[tf.Tensor]:
-    """Returns the leaves of the zero of `type_spec`; unknown dimensions are 0."""
+    """Returns the leaves of the zero of `type_spec`. Unknown dimensions are 0."""
     if isinstance(type_spec, tff.StructType):
         return [zero for _, element in tff.structure.iter_elements(type_spec) for zero in zeros(element)]
     return [tf.zeros([size or 0 for size in type_spec.shape], type_spec.dtype)]
 
 
 def add(total: Sequence[tf.Tensor] | None, leaves: list[tf.Tensor]) -> list[tf.Tensor]:
-    """Returns the sum of two values, given as their leaves; None is an empty sum."""
+    """Returns the sum of two values, given as their leaves. None is an empty sum."""
     return leaves if total is None else [a + b for a, b in zip(total, leaves, strict=True)]
 
 
@@ -114,7 +114,7 @@ def ingest(value: Any, type_spec: tff.Type) -> Any:
     Args:
         value: A value that TFF accepts for the type: arrays and Python scalars, containers, data sets or
             lists of elements, and lists with one value per client.
-        type_spec: The type; not a function.
+        type_spec: The type, not a function.
 
     Raises:
         TypeError: The value has another type. TFF may raise another error for it.
@@ -167,7 +167,7 @@ _KINDS = {bool: "b", int: "iu", float: "f"}
 
 
 def _is_scalar_of(value: Any, type_spec: tff.TensorType) -> bool:
-    """Returns whether TFF accepts a Python scalar as a value of the type; its range matters too."""
+    """Returns whether TFF accepts a Python scalar as a value of the type. Its range matters too."""
     of_kind = type_spec.dtype.kind in _KINDS.get(type(value), "") and type_spec.shape == ()
     return of_kind and bool(np.can_cast(value, type_spec.dtype))
 
@@ -241,7 +241,7 @@ def _materialize_tensor(tensor: tf.Tensor) -> Any:
 
 
 def dataset_from_variant(variant: tf.Tensor | DatasetWithState, element: tff.Type) -> tf.data.Dataset:
-    """Returns the data set of a sequence; its elements are tensors, tuples and ordered dictionaries."""
+    """Returns the data set of a sequence. Its elements are tensors, tuples and ordered dictionaries."""
     return tf.data.experimental.from_variant(for_one_reader(variant), structure=_element_spec(element))
 
 

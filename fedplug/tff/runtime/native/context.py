@@ -39,7 +39,7 @@ _NOT_IN_WORKER = (
 
 def custom_ops_of(computation: tff.framework.ConcreteComputation) -> list[str]:
     """Returns the names of fedplug's custom ops that a computation's graphs hold, sorted."""
-    # Nested graphs are plain bytes in the proto. An op's name has letters and digits only; node names that
+    # Nested graphs are plain bytes in the proto. An op's name has letters and digits only. Node names that
     # begin with it continue with an underscore and a number.
     return sorted({name.decode() for name in re.findall(rb"Fedplug>[A-Za-z0-9]+", _bytes_of(computation))})
 
@@ -54,11 +54,11 @@ def create_native_execution_context(
     """Returns a context on TFF's stock worker, which starts at the first computation.
 
     Args:
-        max_concurrent_clients: Number of calls of one computation that run at a time; None: no limit.
+        max_concurrent_clients: Number of calls of one computation that run at a time. None: no limit.
         default_num_clients: Number of clients of a computation whose arguments do not determine it.
         start_timeout: Seconds in which the worker must answer.
         max_worker_mib: Resident memory in MiB above which the worker, which grows from round to round, is
-            replaced between two computations; None: it is never replaced.
+            replaced between two computations. None: it is never replaced.
     """
     workers = _Workers(
         lambda: Worker(max_concurrent_clients, start_timeout),
@@ -68,7 +68,7 @@ def create_native_execution_context(
 
 
 class NativeContext(Runtime):
-    """TFF's context on a worker process of its own; custom ops do not run there.
+    """TFF's context on a worker process of its own. Custom ops do not run there.
 
     TFF repeats a computation if the connection to the worker is lost. Computations are pure functions, so the
     result is that of an undisturbed run.
@@ -107,7 +107,7 @@ class NativeContext(Runtime):
         Raises:
             LoweringError: It has custom ops, or intrinsics that the worker does not have.
             WorkerError: The worker does not start, or dies repeatedly.
-            TypeError: The argument does not fit; the text is TFF's.
+            TypeError: The argument does not fit. The text is TFF's.
         """
         interrupted = threading.Event()
         with self._workers.in_use():
@@ -183,7 +183,7 @@ class _Workers:
             return self.current
 
     def stop(self) -> None:
-        """Ends the worker; the next computation starts a new one."""
+        """Ends the worker. The next computation starts a new one."""
         with self._changing:
             if self.current is not None:
                 self.current.stop()

@@ -25,7 +25,7 @@ from fedplug.errors import WorkerError
 
 __all__ = ["Worker"]
 
-# A new interpreter runs this and becomes the worker; the request to be killed survives the exec.
+# A new interpreter runs this and becomes the worker. The request to be killed survives the exec.
 _BECOME_WORKER = """
 import ctypes, os, sys
 ctypes.CDLL(None).prctl(1, 9)  # PR_SET_PDEATHSIG, SIGKILL
@@ -49,14 +49,14 @@ class Worker:
     """A running worker.
 
     Args:
-        max_concurrent_calls: Number of calls of one computation that run at a time; None: no limit.
+        max_concurrent_calls: Number of calls of one computation that run at a time. None: no limit.
         start_timeout: Seconds in which the worker must answer.
 
     Attributes:
         stub: The gRPC stub for TFF's remote executor.
 
     Raises:
-        WorkerError: The worker did not start in time, or ended; the message has the last lines it wrote.
+        WorkerError: The worker did not start in time, or ended. The message has the last lines it wrote.
     """
 
     def __init__(self, max_concurrent_calls: int | None, start_timeout: float) -> None:

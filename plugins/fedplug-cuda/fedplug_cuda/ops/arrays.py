@@ -21,17 +21,17 @@ __all__ = ["asarray", "astype", "ensure_shape", "multiply", "no_residual", "on_h
 
 
 def asarray(values: Any, like: DeviceArray) -> NDArray[Any]:
-    """See `fedplug.ops.asarray`; scalars stay on the host."""
+    """See `fedplug.ops.asarray`. Scalars stay on the host."""
     return ops.asarray(values, ArraySpec((), like.dtype))
 
 
 def multiply(x: DeviceArray, y: NDArray[Any]) -> DeviceArray:
-    """See `fedplug.ops.multiply`; ``y`` is a scalar."""
+    """See `fedplug.ops.multiply`. ``y`` is a scalar."""
     return scaled(x, y, stream_handle(None, x))
 
 
 def astype(x: DeviceArray, dtype: Any) -> DeviceArray:
-    """See `fedplug.ops.astype`; the framework of the array converts it, or else the host does."""
+    """See `fedplug.ops.astype`. The framework of the array converts it, or else the host does."""
     wanted = np.dtype(dtype)
     if x.dtype == wanted:
         return x

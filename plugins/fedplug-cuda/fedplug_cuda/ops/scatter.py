@@ -27,7 +27,7 @@ def scatter_decode_add(
     *,
     lowering: None = None,
 ) -> DeviceArray:
-    """See `fedplug.ops.scatter_decode_add`; adds in place if the accumulator was donated."""
+    """See `fedplug.ops.scatter_decode_add`. Adds in place if the accumulator was donated."""
     del lowering
     stream = stream_handle(None, accumulator)
     total = accumulator if spare_residuals.get([]) is None else copy_of(accumulator, stream)
@@ -45,7 +45,7 @@ def scatter_decode_add(
 def add_selected(
     residuals: Sequence[DeviceArray], values: Sequence[Any], indices: Sequence[Any]
 ) -> list[DeviceArray]:
-    """See `fedplug.ops.add_selected`; the indices that a selection left on the device are used there."""
+    """See `fedplug.ops.add_selected`. The indices that a selection left on the device are used there."""
     selected = [on_device(each) for each in indices]
     if None in selected:
         return [scatter_decode_add(*each) for each in zip(residuals, values, indices, strict=True)]

@@ -28,7 +28,7 @@ def topk_residual(
 def topk_residual_of_each(
     deltas: Sequence[DeviceArray], residuals: Sequence[Any], ks: Sequence[Any]
 ) -> list[TopK]:
-    """See `fedplug.ops.topk_residual_of_each`; one call for the list."""
+    """See `fedplug.ops.topk_residual_of_each`. One call for the list."""
     if len({delta.dtype for delta in deltas}) > 1:
         return [topk_residual(*each) for each in zip(deltas, residuals, ks, strict=True)]
     found = _selected(deltas, residuals, [whole("k", k) for k in ks], "error")

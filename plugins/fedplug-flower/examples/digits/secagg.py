@@ -22,7 +22,7 @@ from flwr.serverapp import Grid, ServerApp
 from flwr.simulation import run_simulation
 
 CLIENTS = 8
-# 5 % of the entries, of which the server chooses 80 % by earlier rounds; the rest is random.
+# 5 % of the entries, of which the server chooses 80 % by earlier rounds. The rest is random.
 ENCODER = f"sharedk(0.05, clients={CLIENTS}, max_weight=200)"
 
 

@@ -70,7 +70,7 @@ def leave_out_wrong_shares(replies: Sequence[Message], state: WorkflowState) -> 
         The nodes whose shares do not fit those of others.
 
     Raises:
-        ValueError: A secret is not found without some of its shares; the message names its node.
+        ValueError: A secret is not found without some of its shares. The message names its node.
     """
     shares = {reply.metadata.src_node_id: _shares_of(reply, state) for reply in replies}
     kept: dict[int, dict[int, bytes]] = {node: {} for node in shares}
@@ -88,7 +88,7 @@ def leave_out_wrong_shares(replies: Sequence[Message], state: WorkflowState) -> 
 def _holders(
     shares: Mapping[int, Mapping[int, bytes]], owner: int, liars: set[int], state: WorkflowState
 ) -> list[int]:
-    """Returns nodes whose shares give a secret; adds those that had to be left out to ``liars``."""
+    """Returns nodes whose shares give a secret. Adds those that had to be left out to ``liars``."""
     nodes = sorted(node for node, mine in shares.items() if owner in mine and node not in liars)
     spare = len(nodes) - state.threshold
     if spare < 0:

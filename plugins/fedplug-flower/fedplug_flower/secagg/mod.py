@@ -33,7 +33,7 @@ class CompressedSecAggMod:
     """Runs flwr's `secaggplus_mod` on a compressed update, for a `CompressedSecAggWorkflow` on the server.
 
     Use it as ``ClientApp(client_fn, mods=[CompressedSecAggMod()])`` instead of `secaggplus_mod`. The protocol
-    is Flower's; this mod passes it a short vector of integers, and packs the masked vector.
+    is Flower's. This mod passes it a short vector of integers, and packs the masked vector.
 
     The residual stays on the node's disk. It changes when the server's next message confirms that the update
     is in a sum. A client that drops out keeps the residual from before.

@@ -35,5 +35,5 @@ def zeros_like(model: ArrayRecord) -> dict[str, NDArray[Any]]:
 
 
 def receipt_of(round_num: int, node: int) -> str:
-    """Returns the name of a node's update in a training; it says nothing about its numbers."""
+    """Returns the name of a node's update in a training. It says nothing about its numbers."""
     return f"{round_num}-{node}"

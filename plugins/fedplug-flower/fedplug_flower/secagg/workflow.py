@@ -214,7 +214,7 @@ class CompressedSecAggWorkflow(SecAggPlusWorkflow):
         return bool(there) and self._check_threshold(state)
 
     def _fitting(self, state: WorkflowState, replies: list[Message]) -> list[Message]:
-        """Returns the replies to the unmask stage with shares that fit; none if a secret is lost."""
+        """Returns the replies to the unmask stage with shares that fit. None if a secret is lost."""
         try:
             liars = leave_out_wrong_shares(replies, state)
         except ValueError as error:
@@ -240,7 +240,7 @@ class CompressedSecAggWorkflow(SecAggPlusWorkflow):
         return self._masked
 
     def _unpack(self, reply: Message) -> None:
-        """Unpacks the masked vector of a reply; raises an exception if it has none."""
+        """Unpacks the masked vector of a reply. Raises an exception if it has none."""
         assert self._masked is not None
         compat.recorddict_to_fitres(reply.content, keep_input=True)  # Flower reads it without a check
         configs = reply.content.config_records[RECORD_KEY_CONFIGS]

@@ -19,7 +19,7 @@ from nvflare.recipe.sim_env import SimEnv
 
 
 def main(sites: int, rounds: int, codec: str, workspace: str) -> None:
-    """Runs the job; prints the accuracy of every round and the bytes that the server reports."""
+    """Runs the job. Prints the accuracy of every round and the bytes that the server reports."""
     recipe = FedAvgRecipe(
         name="digits",
         model=Digits(),

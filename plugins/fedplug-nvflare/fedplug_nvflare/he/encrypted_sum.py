@@ -34,8 +34,8 @@ class Sums(NamedTuple):
 
     Attributes:
         sites: The sites whose vectors are in the sum.
-        fingerprint: The fingerprint that all of them had; None if they differ.
-        integers: The sum of the signed integers; int64 ``[masked.length]``.
+        fingerprint: The fingerprint that all of them had. None if they differ.
+        integers: The sum of the signed integers. int64 ``[masked.length]``.
     """
 
     sites: tuple[str, ...]
@@ -74,10 +74,10 @@ class EncryptedSum:
         return np.concatenate([[self._reference], parts, ones, signed]).astype(np.float64)
 
     def read(self, mean: Any) -> Sums:
-        """Reads the decrypted mean of vectors; an integer of the sum is exact, or this raises.
+        """Reads the decrypted mean of vectors. An integer of the sum is exact, or this raises.
 
         Args:
-            mean: The mean of the vectors of one site or more; floats ``[n]``.
+            mean: The mean of the vectors of one site or more. Floats ``[n]``.
 
         Raises:
             PayloadError: It is not the mean of such vectors, or not exact enough.
@@ -85,7 +85,7 @@ class EncryptedSum:
         found = np.asarray(mean, np.float64)
         if found.shape != (self._length,) or not np.isfinite(found).all():
             raise PayloadError(f"the decrypted sum has not {self._length} finite numbers")
-        # Errors of CKKS grow with a number; the mean of the reference is as large as any sum.
+        # Errors of CKKS grow with a number. The mean of the reference is as large as any sum.
         _require_exact(abs(found[0] - self._reference))
         parts, ones, integers = np.split(found[1:], [_FINGERPRINT, _FINGERPRINT + len(self._sites)])
         is_in = ones > 0.5 / len(self._sites)

@@ -34,7 +34,7 @@ class _HEFilter(WeightFilter):
         """Initializes the filter.
 
         Args:
-            encoder: A shared-k encoder, such as ``"sharedk(0.01, clients=2)"``; the same at all sites.
+            encoder: A shared-k encoder, such as ``"sharedk(0.01, clients=2)"``. The same at all sites.
             sites: The names of all sites, in the same order at all sites.
 
         Raises:
@@ -70,7 +70,7 @@ class HESender(_HEFilter):
         """Returns the vector as weights, because the server replaces its weights by the sum.
 
         Raises:
-            FedplugError: The update cannot be encoded; the message names the array.
+            FedplugError: The update cannot be encoded. The message names the array.
             ValueError: The result has full weights.
         """
         with self._replica(fl_ctx) as replica:
@@ -86,14 +86,14 @@ class HESender(_HEFilter):
 
 
 class HEReceiver(_HEFilter):
-    """Applies the sum of the last round to this site's model; plain weights begin a new training.
+    """Applies the sum of the last round to this site's model. Plain weights begin a new training.
 
     It is a filter after NVFlare's `HEModelDecryptor`, see `fedplug_nvflare.he.recipe`. A sum that is not
     exact, or not for the state of this site, is refused, and NVFlare's policy for failed clients applies.
     """
 
     def process_dxo(self, dxo: DXO, shareable: Shareable, fl_ctx: FLContext) -> DXO | None:
-        """Returns the model; None for plain weights.
+        """Returns the model. None for plain weights.
 
         Raises:
             FedplugError: The sum is refused, or the weights are not arrays of floats.

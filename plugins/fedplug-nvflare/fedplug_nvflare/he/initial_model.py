@@ -10,7 +10,7 @@ __all__ = ["InitialModel"]
 
 
 class InitialModel(LearnablePersistor):
-    """Loads the model of another persistor; the encrypted sums of later rounds are not saved."""
+    """Loads the model of another persistor. The encrypted sums of later rounds are not saved."""
 
     def __init__(self, persistor_id: str) -> None:
         """Takes the id of the persistor that loads the model."""

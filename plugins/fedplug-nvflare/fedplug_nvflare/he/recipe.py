@@ -50,7 +50,7 @@ def he_recipe(
         train_script: The training script of the sites, which sends weights.
         train_args: The arguments of the script.
         num_rounds: Number of rounds, one more than there are sums in the final model.
-        min_sites: Number of sites that must send an update in every round; None: all of them. An update that
+        min_sites: Number of sites that must send an update in every round. None: all of them. An update that
             is missing in a sum is lost, and its site goes on.
         wait_seconds: Seconds to wait for the others after ``min_sites`` updates. A site that has not asked
             for the task of a round by then has missed a sum, and cannot take part any more.

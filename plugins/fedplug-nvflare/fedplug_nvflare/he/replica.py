@@ -47,7 +47,7 @@ class Replica:
         """Reads the state.
 
         Args:
-            store: The site's store; the caller closes it.
+            store: The site's store. The caller closes it.
             encoder: A shared-k encoder.
             sites: The names of all sites, in the same order on each.
             site: The name of this site.
@@ -61,7 +61,7 @@ class Replica:
         self._residual = StoredPending(self._store)
 
     def begin(self, model: Mapping[str, Any]) -> None:
-        """Starts from a model, which all sites get; an earlier state is discarded.
+        """Starts from a model, which all sites get. An earlier state is discarded.
 
         Raises:
             ArgumentError: An array is not of floats, or the sum of all sites could wrap.
@@ -72,7 +72,7 @@ class Replica:
         self._commit(_Kept(arrays, masked.init_server()), metadata={})
 
     def encode(self, update: Mapping[str, Any], weight: float) -> NDArray[np.float64]:
-        """Returns the vector of an update; its residual counts when the update is in a sum.
+        """Returns the vector of an update. Its residual counts when the update is in a sum.
 
         Raises:
             ArgumentError: The update has not the form of the model.
@@ -94,7 +94,7 @@ class Replica:
         return sums.vector(self._site, _fingerprint(kept), masked.signed(masked.no_update()))
 
     def apply(self, mean: Any) -> tuple[Arrays, tuple[str, ...]]:
-        """Applies the decrypted mean of a round's vectors; the same one again changes nothing.
+        """Applies the decrypted mean of a round's vectors. The same one again changes nothing.
 
         Returns:
             The model, and the sites in the sum.

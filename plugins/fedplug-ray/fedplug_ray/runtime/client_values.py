@@ -77,7 +77,7 @@ def set_apart(argument: Any) -> Any:
 
 
 def to_arrays(value: Any) -> Any:
-    """Applies TFF's `transform_args`, except to clients' values in the cluster; undoes `set_apart`."""
+    """Applies TFF's `transform_args`, except to clients' values in the cluster. Undoes `set_apart`."""
     if isinstance(value, _Leaf):
         return value.values
     if _is_elsewhere(value):

@@ -45,7 +45,7 @@ def create_ray_execution_context(
     worker_setup: Callable[[], Any] | None = None,
     default_num_clients: int = 0,
 ) -> RayContext:
-    """Returns a context that runs clients on the workers of a Ray cluster; custom ops work.
+    """Returns a context that runs clients on the workers of a Ray cluster. Custom ops work.
 
     Results are those of the in-process runtime. They do not depend on workers, timing or recovered faults.
 

@@ -1,4 +1,4 @@
-"""Runs the clients of a round on workers; their results are taken in this process, in client order."""
+"""Runs the clients of a round on workers. Their results are taken in this process, in client order."""
 
 from __future__ import annotations
 
@@ -139,7 +139,7 @@ class Choosing(ClientPool):
         raise ClientsChosen(chosen, [futures[client].result() for client in chosen])
 
     def _choice(self, futures: list[Future[Any]]) -> list[int] | None:
-        """Returns the clients that take part; None as long as that is not decided."""
+        """Returns the clients that take part. None as long as that is not decided."""
         needed, ended = self._request.needed, {c: f for c, f in enumerate(futures) if f.done()}
         errors = {client: future.exception() for client, future in ended.items()}
         for error in errors.values():

@@ -55,7 +55,7 @@ def serialize(value: Any) -> Any:
 
 
 def deserialize(value: Any, own: Iterator[Any] | None = None) -> Any:
-    """Undoes `serialize`; ``own`` has the values for the gaps."""
+    """Undoes `serialize`. ``own`` has the values for the gaps."""
     if isinstance(value, _Gap):
         assert own is not None
         return next(own)

@@ -29,7 +29,7 @@ from fedplug_ray.runtime.stored_states import leave_state
 
 __all__ = ["Worker", "described", "start_worker"]
 
-# The numbers of computations and of sets of values that a worker keeps; it fetches others again.
+# The numbers of computations and of sets of values that a worker keeps. It fetches others again.
 _KEPT_WORK, _KEPT_VALUES = 32, 2
 
 

@@ -80,7 +80,7 @@ class Workers:
         Args:
             submit: A function that submits the task to an actor under a number.
             label: Description of the task in errors.
-            check: A function that is called several times a second; an error in it stops the task.
+            check: A function that is called several times a second. An error in it stops the task.
             node: Id of the preferred node.
 
         Raises:

@@ -21,11 +21,11 @@ _PREDECESSOR_SECONDS = 60.0
 
 
 class ShardActor:
-    """An actor on the machine whose disk has the folder; Ray restarts it there if its process dies.
+    """An actor on the machine whose disk has the folder. Ray restarts it there if its process dies.
 
     Args:
         folder: The folder of the shard.
-        session: The session name; see `Shard`.
+        session: The session name. See `Shard`.
     """
 
     def __init__(self, folder: str, session: str) -> None:
@@ -96,7 +96,7 @@ class RemoteShard:
     def read(
         self, process_id: str, version: int, client_ids: Sequence[str]
     ) -> dict[str, dict[str, np.ndarray[Any, Any]]]:
-        """Reads the states of clients; see `Shard.read`."""
+        """Reads the states of clients. See `Shard.read`."""
         called = self._actor.call.remote("read", process_id, version, client_ids)
         found: dict[str, dict[str, np.ndarray[Any, Any]]] = answer(called, self._place)
         return found

@@ -57,7 +57,7 @@ class RayFleet(Fleet):
         return RemoteShard(self._actors[shard], self.places[shard])
 
     def close(self, generation: int | None = None) -> None:
-        """Closes the shards; see `Fleet.close`."""
+        """Closes the shards. See `Fleet.close`."""
         if ray.is_initialized():
             closing = [actor.call.remote("close", generation) for actor in self._actors.values()]
             with contextlib.suppress(ray.exceptions.RayError):

@@ -30,7 +30,7 @@ class Machine(NamedTuple):
 
 
 def find_shards(folder: str, store: str) -> dict[str, Found]:
-    """Asks every node of the cluster for its shards of a store; returns the answers by node id."""
+    """Asks every node of the cluster for its shards of a store. Returns the answers by node id."""
     nodes = [node["NodeID"] for node in ray.nodes() if node["Alive"]]
     look = ray.remote(_look)
     found = [look.options(**on_node(node)).remote(folder, store) for node in nodes]

@@ -1,6 +1,6 @@
-"""References to clients' states on other machines; workers read and stage states on the shards.
+"""References to clients' states on other machines. Workers read and stage states on the shards.
 
-The driver creates references and receives `Staged` names; states travel only between worker and shard.
+The driver creates references and receives `Staged` names. States travel only between worker and shard.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class Home:
 
 @dataclass(frozen=True)
 class StateReference:
-    """A reference to a client's state; ``known`` says whether the client has one already."""
+    """A reference to a client's state. ``known`` says whether the client has one already."""
 
     home: Home
     client_id: str
@@ -57,10 +57,10 @@ class StateReference:
 
 
 def fetch(references: Sequence[StateReference]) -> list[dict[str, np.ndarray[Any, Any]]]:
-    """Returns the states of clients; the arrays must not be written to.
+    """Returns the states of clients. The arrays must not be written to.
 
     Raises:
-        StoreError: A shard raised it; see `fedplug.stores.sharded.shard.Shard.read`.
+        StoreError: A shard raised it. See `fedplug.stores.sharded.shard.Shard.read`.
     """
     underway = []
     for home, group in itertools.groupby(references, lambda reference: reference.home):
@@ -77,10 +77,10 @@ def fetch(references: Sequence[StateReference]) -> list[dict[str, np.ndarray[Any
 
 
 def stage(references: Sequence[StateReference], states: Iterable[Tensors]) -> list[Staged]:
-    """Stages the next state of each client on all shards that keep it; returns when all are staged.
+    """Stages the next state of each client on all shards that keep it. Returns when all are staged.
 
     Raises:
-        StoreError: A shard raised it; see `fedplug.stores.sharded.shard.Shard.stage`.
+        StoreError: A shard raised it. See `fedplug.stores.sharded.shard.Shard.stage`.
     """
     names, underway = [], []
     for reference, state in zip(references, states, strict=True):

@@ -92,14 +92,14 @@ class RayStore(ShardedStore):
         """Opens the store, and creates it if there is none.
 
         Args:
-            path: The folder, on every machine; relative to this process's working directory.
-            replicas: Number of additional machines that keep each client's state; None leaves it unchanged.
+            path: The folder, on every machine. Relative to this process's working directory.
+            replicas: Number of additional machines that keep each client's state. None leaves it unchanged.
             lost: The action if states are lost with a machine: ``"fail"`` raises an error that names their
                 clients, and ``"restart"`` lets these clients start afresh.
             partitions: Number of partitions of a new store, by default 64. Slices of clients end at
                 partition boundaries, and at most this many machines can have states.
             keep_rounds: Number of rounds of each process to keep for `RayProcess.rewind`. It may differ at
-                each opening; the next commit removes rounds beyond it.
+                each opening. The next commit removes rounds beyond it.
 
         Raises:
             ConfigError: A value is not allowed, or the store has another number of partitions.
@@ -116,7 +116,7 @@ class RayStore(ShardedStore):
 
     @classmethod
     def from_url(cls, url: str) -> Self:
-        """Opens ``ray+sqlite:///relative/path`` or ``ray+sqlite:////absolute/path``; the path is not decoded.
+        """Opens ``ray+sqlite:///relative/path`` or ``ray+sqlite:////absolute/path``. The path is not decoded.
 
         Options follow a question mark: ``?replicas=1&lost=restart&partitions=256&keep_rounds=5``.
         """

@@ -47,7 +47,7 @@ def _library() -> Any:
 
 
 def _signs_and_columns(size: tf.Tensor | int, keys: tf.Tensor, columns: int) -> tuple[tf.Tensor, tf.Tensor]:
-    """Bool and int64 ``[rows, size]``; True stands for minus."""
+    """Bool and int64 ``[rows, size]``. True stands for minus."""
     hashes = _mix(tf.cast(tf.range(size), tf.uint64)[tf.newaxis] + keys[:, tf.newaxis])
     one = tf.constant(1, tf.uint64)
     scaled = _shifted(hashes, 32) * tf.constant(columns, tf.uint64)

@@ -12,13 +12,13 @@ QUICKSTART = "quickstart"
 
 
 def new_model(name: str, seed: int) -> torch.nn.Module:
-    """Returns a model with random weights; those of `batch_norm_task` have only one seed."""
+    """Returns a model with random weights. Those of `batch_norm_task` have only one seed."""
     torch.manual_seed(seed)
     return quickstart_task.Net() if name == QUICKSTART else batch_norm_task.Network(name)
 
 
 def train(model: torch.nn.Module, client: int, clients: int, round_num: int) -> int:
-    """Trains for one epoch on a client's images and returns their number; parts are alike."""
+    """Trains for one epoch on a client's images and returns their number. Parts are alike."""
     if isinstance(model, quickstart_task.Net):
         quickstart_task.train(model, client, round_num)
         return quickstart_task.IMAGES

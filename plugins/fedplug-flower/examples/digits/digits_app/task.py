@@ -46,7 +46,7 @@ def new_model() -> Model:
 
 
 def train(model: Model, examples: Examples, epochs: int, rate: float, seed: int) -> float:
-    """Trains the model in place with mini-batch gradient descent; returns the mean loss."""
+    """Trains the model in place with mini-batch gradient descent. Returns the mean loss."""
     images, labels = examples
     rng, losses = np.random.default_rng(seed), []
     for _ in range(epochs):
