@@ -14,7 +14,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from fedplug.errors import FedplugError, MissingDependencyError, OpLibraryError
+from fedplug.errors import FedplugError, MissingDependencyError, OpLibraryError, PluginError
 
 __all__ = ["CHECKS", "Finding", "examine"]
 
@@ -214,6 +214,10 @@ def check_device_arrays() -> Finding:
         device: Any = resolve.resolve("device", "cuda")
     except MissingDependencyError:
         return Finding("skip", "needs fedplug-cuda, which is not installed")
+    except PluginError as error:
+        if any(entry.name == "cuda" and entry.status == "disabled" for entry in resolve.catalog().entries):
+            return Finding("skip", str(error))
+        raise
     problem = device.problem()
     return Finding("skip", problem) if problem else Finding("ok", device.self_check())
 

@@ -8,6 +8,7 @@ from fedplug.cli import main
 from fedplug.diagnostics import doctor
 from fedplug.diagnostics.doctor import Finding, examine
 from fedplug.errors import OpLibraryError
+from fedplug.registry import resolve
 
 
 def run_doctor(monkeypatch, **replaced):
@@ -98,3 +99,12 @@ def test_a_codec_that_does_not_return_the_update_is_a_failure(monkeypatch):
     monkeypatch.setattr("fedplug.codecs.decode", lambda payload: 0)
     found = doctor.check_codec()
     assert (found.status, "plus residual are not the update" in found.detail) == ("fail", True)
+
+
+def test_plugins_that_the_user_switched_off_are_no_failure(monkeypatch):
+    monkeypatch.setenv("FEDPLUG_PLUGINS", "")
+    resolve.catalog.cache_clear()
+    try:
+        assert examine(doctor.check_device_arrays).status == "skip"
+    finally:
+        resolve.catalog.cache_clear()

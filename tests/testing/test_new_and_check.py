@@ -83,7 +83,10 @@ def test_a_new_aggregator_does_not_fail_where_tensorflow_is_missing(new_plugins)
 
 
 def test_every_kind_of_part_can_be_written():
-    kinds = {kind for kind, (_, spec) in resolve.KINDS.items() if issubclass(spec, ComponentSpec)}
+    """The backend of a device is no template: it is a library of kernels."""
+    kinds = {kind for kind, (_, spec) in resolve.KINDS.items() if issubclass(spec, ComponentSpec)} - {
+        "device"
+    }
     assert set(NAMES) == kinds | {"assignment", "stage", "observer"}
 
 

@@ -25,6 +25,7 @@ DTYPES = [np.dtype(kind) for kind in (np.float32, np.float64, np.float16, ml_dty
 KNOWN = {
     *("identity/1", "float16/1", "bfloat16/1", "qsgd/1", "qsgd/1+rans/1", "bfp/1", "bfp/1+rans/1"),
     *("sign/1", "sparse/1", "sparse/1+qsgd/1", "sparse/1+qsgd/1+rans/1", "sparse/1+sign/1"),
+    "sparse/1+float16/1",
 }
 EXPRESSIONS = [
     *("identity", "bfloat16", "float16", "qsgd(2)", "qsgd(5, block_size=16) | rans", "bfp(3) | rans"),
