@@ -15,7 +15,7 @@ __all__ = ["decode_symbols", "encode_symbols", "frame_symbols", "pack_symbols", 
 
 
 def pack_symbols(symbols: NDArray[np.uint8], bits: int) -> NDArray[np.uint8]:
-    """Packs symbols of one byte each, the first in the lowest bits, unused bits are 0.
+    """Packs symbols of one byte each, the first in the lowest bits. Unused bits are 0.
 
     Args:
         symbols: The symbols, below ``2**bits``. Any shape, n elements, uint8.

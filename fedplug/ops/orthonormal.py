@@ -19,7 +19,7 @@ def orthonormal_columns(p: Array) -> Array:
 
     Each column is projected twice, which is enough for orthogonality up to rounding (Giraud et al., "The loss
     of orthogonality in the Gram-Schmidt orthogonalization process", 2005). The rest of a dependent column is
-    rounding noise, normalized, it would point in an arbitrary direction.
+    rounding noise. Normalized, it would point in an arbitrary direction.
 
     Args:
         p: ``[m, r]``. float32 or float64. A graph needs a static shape.

@@ -35,7 +35,7 @@ def encode_values(
     Args:
         values: Finite values. ``[n]``, a floating dtype.
         form: The layout.
-        bits: Bits per level, integer scalar: 2 to 8 for "qsgd" and "bfp", 1 to 8 for "codebook", unused
+        bits: Bits per level, integer scalar: 2 to 8 for "qsgd" and "bfp", 1 to 8 for "codebook". Unused
             otherwise.
         block_size: Number of values that share a scale, a power of two up to 2^20; for "qsgd", "nearest" and
             "bfp" only.

@@ -27,7 +27,7 @@ def forked(action: Callable[[Say], int]) -> tuple[int, str, str]:
     """Runs a function in a forked process and waits for it.
 
     Returns:
-        The exit code, which is negative if a signal ended the process. The text that the function noted last,
+        The exit code, which is negative if a signal ended the process, the text that the function noted last,
         and "ends the process" with the signal or the exit code.
     """
     with mmap.mmap(-1, ROOM) as trying:

@@ -21,7 +21,7 @@ class Collector:
     A segment without live blobs is deleted. If less than half of a segment is live, its live blobs move to
     a new segment. So segments take at most twice the live bytes, and freeing a byte copies at most one.
 
-    Failures lose no data, so they are silent. A full disk leaves the garbage for a later opening, damaged
+    Failures lose no data, so they are silent. A full disk leaves the garbage for a later opening. Damaged
     blobs stay in place, so that a read or `verify` reports them.
     """
 

@@ -14,7 +14,7 @@ from fedplug.ops.device_array import DeviceArray
 
 DISPATCHED = {name: op for name in ops.__all__ if hasattr(op := getattr(ops, name), "tensors")}
 # These compute with what dispatched functions and operators return.
-COMPOSED = {"block_count", "narrowed", "num_elements", "packed_size"}
+COMPOSED = {"block_count", "narrowed", "num_elements", "orthonormal_columns", "packed_size"}
 
 
 def test_the_package_exports_ops_only():

@@ -87,7 +87,7 @@ class Staging:
 
 
 class StagedStates(Mapping[str, Tensors]):
-    """States by client, staged ones are read on demand, one at a time."""
+    """States by client. Staged ones are read on demand, one at a time."""
 
     def __init__(self, states: Mapping[str, Tensors | Staged], process_id: str, staging: Staging) -> None:
         self._states = states

@@ -90,7 +90,7 @@ class GlobalModel:
         )
 
     def payloads(self, data: Any, meta: Mapping[str, Any] | None, is_difference: bool) -> Mapping[str, bytes]:
-        """Returns the payloads of one client's update, uncompressed updates are encoded, too.
+        """Returns the payloads of one client's update. Uncompressed updates are encoded, too.
 
         Raises:
             ValueError: The update has full weights, is not finite, or has no arrays. The message names the

@@ -54,7 +54,7 @@ class FixedSize:
     (torch.Size([2803]), tensor(1600))
 
     A tensor with a NaN or infinite sum is refused without an error: its payload counts as zeros, and its
-    residual stays. `Encoded.non_finite` says so, read it as often as you can afford to wait.
+    residual stays. `Encoded.non_finite` says so. Read it as often as you can afford to wait.
     """
 
     def __init__(self, encoder: Any, *, process_group: dist.ProcessGroup | None = None) -> None:

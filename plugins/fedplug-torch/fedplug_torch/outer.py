@@ -408,7 +408,7 @@ class OuterStep:
 
 
 def _trained(parameters: NamedTensors) -> dict[str, torch.Tensor]:
-    """Returns the parameters that require a gradient, shared ones appear once, with their first name."""
+    """Returns the parameters that require a gradient. Shared ones appear once, with their first name."""
     names: dict[torch.Tensor, str] = {}
     for name, p in named(parameters).items():
         if p.requires_grad:

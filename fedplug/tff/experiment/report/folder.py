@@ -1,6 +1,6 @@
 """Reads the folder of an experiment, also while another process writes it.
 
-Missing files and keys are allowed, because a running experiment writes them later, damaged ones are errors.
+Missing files and keys are allowed, because a running experiment writes them later. Damaged ones are errors.
 This module does not import TensorFlow and does not validate configurations.
 """
 

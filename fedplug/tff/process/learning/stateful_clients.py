@@ -180,6 +180,6 @@ def assemble_process(
 
 
 def _different(specs: Sequence[Any]) -> list[str]:
-    """Returns the names of tensors, repeated names get their positions."""
+    """Returns the names of tensors. Repeated names get their positions."""
     names = [spec.name for spec in specs]
     return [name if names.count(name) == 1 else f"{name} {place}" for place, name in enumerate(names)]
