@@ -5,7 +5,8 @@ import safetensors.torch
 import torch
 import torch.distributed as dist
 from fedplug_torch import Codec, FedplugState, FixedSize, OuterStep, decode_model, fedplug_hook
-from fedplug_torch.mean import expected_of, means_of
+from fedplug_torch.mean import means_of
+from fedplug_torch.tensors import arrays_like
 from torch.nn.parallel import DistributedDataParallel
 
 import fedplug
@@ -163,7 +164,7 @@ def test_outer_steps_have_the_bits_of_the_cpu_wherever_their_memory_is(encoder, 
 def test_means_are_on_the_device_with_the_bits_of_the_cpu(dtype, expression):
     likes = {name: x for name, x in update(0, "cpu", dtype).items() if x.is_floating_point()}
     codec = fedplug.codec(expression)
-    wire_ids = expected_of(codec, likes)
+    wire_ids = codec.wire_ids(arrays_like(likes))
     messages = {}
     for seed in range(3):  # a number by which a GPU would not divide exactly
         tensors = update(seed, "cpu", dtype)
