@@ -101,10 +101,7 @@ def decode_array(payload: Any, old: NDArray[Any] | None, max_bytes: float) -> ND
             more than ``max_bytes``.
     """
     message = read_array_message(payload)
-    if message.nbytes > max_bytes:
-        raise PayloadError(
-            f"it has {message.nbytes} bytes, and max_bytes leaves {max(max_bytes, 0)}; raise max_bytes"
-        )
+    wire.require_room(message.nbytes, max_bytes)
     return message.apply(old)
 
 

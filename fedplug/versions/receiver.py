@@ -165,10 +165,7 @@ class Receiver:
             return decode(payload, max_bytes=max(left, 0), wire_ids=self._wire_ids)
         if old is None:
             raise PayloadError("a snapshot cannot have changed entries alone")
-        if old.nbytes > left:
-            raise PayloadError(
-                f"it has {old.nbytes} bytes, and max_bytes leaves {max(left, 0)}; raise max_bytes"
-            )
+        wire.require_room(old.nbytes, left)
         return _decode_changes(payload, old, self._wire_ids)
 
     def _keep(self, model: Mapping[str, NDArray[Any]], version: str) -> None:

@@ -36,6 +36,7 @@ __all__ = [
     "frame",
     "header",
     "require_possible",
+    "require_room",
     "unframe",
 ]
 
@@ -102,6 +103,12 @@ def check_max_bytes(max_bytes: Any) -> int | float:
     if not isinstance(limit, int | float) or isinstance(limit, bool) or not limit >= 0:
         raise ArgumentError(f"max_bytes is {max_bytes!r}; it must be a number of bytes, at least 0")
     return limit
+
+
+def require_room(nbytes: int, left: float) -> None:
+    """Raises PayloadError if an array has more bytes than a receiver's limit leaves."""
+    if nbytes > left:
+        raise PayloadError(f"it has {nbytes} bytes, and max_bytes leaves {max(left, 0)}; raise max_bytes")
 
 
 def header(wire_id: str, dtype: str, shape: Sequence[int]) -> bytes:

@@ -15,10 +15,6 @@ namespace fedplug::matrix {
 // arbitrary values.
 inline constexpr std::int64_t kLoopBlock = 16;
 
-inline std::int64_t InWholeBlocks(std::int64_t n) {
-  return (n + kLoopBlock - 1) / kLoopBlock * kLoopBlock;
-}
-
 // The most columns whose products are added up at once.
 inline constexpr int kRanksAtOnce = 4;
 
