@@ -59,7 +59,7 @@ def decode_model(
 
     Raises:
         PayloadError: The message is invalid, too large, or made from another model. The error names the
-            array. The parts returned before is then worth nothing.
+            array. The arrays returned before are then worth nothing.
     """
     return decode_payloads(old, _contents(message), message, max_bytes, decode_array)
 

@@ -121,7 +121,7 @@ class Encoder(Component):
 
     @abc.abstractmethod
     def from_wire(self, body: Array, spec: Spec) -> Payload:
-        """Reads the bytes of `to_wire`. The bytes are untrusted.
+        """Reads the untrusted bytes of `to_wire`.
 
         Whatever the bytes are, the result is a valid payload or a `fedplug.errors.PayloadError`, in a graph a
         `tf.errors.InvalidArgumentError`. There is no read or write out of bounds, and no allocation that the

@@ -90,7 +90,7 @@ def encode_by_contract(
     specs: Sequence[ArraySpec],
     headers: Sequence[bytes],
 ) -> list[tuple[bytes, State]]:
-    """Does the same by `Encoder.grouped_encode` and `Encoder.to_wire`, which every encoder has."""
+    """Encodes into containers by `Encoder.grouped_encode` and `Encoder.to_wire`, which every encoder has."""
     with sums_may_overflow():
         encoded = encoder.grouped_encode(xs, states, round_num)
     return [

@@ -77,7 +77,7 @@ class ContainerEncoder(abc.ABC):
         specs: Sequence[ArraySpec],
         headers: Sequence[bytes],
     ) -> list[tuple[bytes, State]]:
-        """Returns what `Encoder.grouped_encode` and `Encoder.to_wire` lead to: containers and next states.
+        """Returns the containers and next states of `Encoder.grouped_encode` and `Encoder.to_wire`.
 
         Args:
             xs: The NumPy or device arrays that share this encoder, one or more.

@@ -97,7 +97,7 @@ def zeros_like(x: Array) -> Array:
 
 @also_on(tensors=lambda: _tensorflow.arrays.no_residual)
 def no_residual(x: Array) -> Array | None:
-    """Returns an op's argument for a residual of zeros for ``x``: None on NumPy arrays."""
+    """Returns a residual of zeros for ``x`` as an op takes it: None on NumPy arrays."""
     del x
     return None
 

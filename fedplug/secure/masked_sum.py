@@ -218,7 +218,7 @@ class MaskedSum:
             return np.concatenate([arrays[name].reshape(-1).astype(np.float32) for name in self._specs])
 
     def _read(self, message: bytes) -> dict[str, Any]:
-        """Returns the parts of a message by `message`."""
+        """Reads a message of `message`."""
         found = wire.unframe(message)
         rounds = self._rounds
         if (found.wire_id, found.dtype, found.shape) != (_WIRE_ID, "float32", (rounds.size,)):

@@ -44,7 +44,7 @@ class Entry(NamedTuple):
 
 
 class Contents(NamedTuple):
-    """The list at the begin of a message.
+    """The list at the beginning of a message.
 
     Attributes:
         entries: The arrays. The payloads of those in the new version follow in this order.

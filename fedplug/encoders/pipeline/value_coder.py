@@ -130,7 +130,7 @@ class ValueCoder:
         round_num: int,
         headers: Sequence[bytes],
     ) -> tuple[list[bytes], list[DeviceArray]]:
-        """Returns the containers, and what `DeviceQuantizer.encode_on_device` returns as residuals.
+        """Returns the containers, and the residuals of `DeviceQuantizer.encode_on_device`.
 
         Entropy coders run on the host. The quantizer must execute on a device.
         """

@@ -243,7 +243,7 @@ class SharedK(Encoder):
         return "int16" if self.bits <= 16 else "int32"
 
     def _about(self, step: Array, round_num: Array) -> Array:
-        """Returns the server's needs beside the integers. No client's data change it."""
+        """Returns the values beside the integers that the server needs, which depend on no client's data."""
         words = ops.astype(ops.stack([ops.astype(round_num, "int32") * 0 + self.seed, round_num]), "int32")
         parts = [ops.to_bytes(ops.reshape(ops.astype(step, "float32"), [1])), ops.to_bytes(words)]
         return ops.concat([*parts, ops.asarray([self.bits], like=parts[0])])

@@ -21,7 +21,7 @@ _MOST_RANK = 64  # a larger one would make decoding slow
 
 
 class PowerSGD(Encoder):
-    """Sends a matrix as the product of two thin matrices, and keeps what the product misses as the residual.
+    """Sends a matrix as the product of two thin matrices. The residual is the error of the product.
 
     >>> import numpy as np, fedplug
     >>> payload, state = fedplug.codec("powersgd(rank=1)").encode(np.ones((100, 50), np.float32))

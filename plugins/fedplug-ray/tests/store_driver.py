@@ -130,7 +130,7 @@ class Training:
             self.log.tell("a worker", "between reading and staging")
 
     def kill_shards(self):
-        """Mostly one, which is to die once more is not waited for."""
+        """Kills mostly one shard. A shard that is to die is not waited for once more."""
         phase = self.rng.choice(OF_SHARDS)
         shards = sorted(self.process.placed().versions)
         for shard in self.rng.sample(shards, min(len(shards), self.rng.choice([1, 1, 1, 2]))):

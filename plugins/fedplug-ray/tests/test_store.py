@@ -63,7 +63,7 @@ def second_node(cluster, node_command):
 
 
 class Count:
-    """How many bytes this process serializes for others, and gets from them. What Ray adds is not counted."""
+    """Counts the bytes that this process serializes for others and receives, without those that Ray adds."""
 
     def __init__(self, ray, monkeypatch):
         self.sent = self.received = 0

@@ -13,7 +13,7 @@ from fedplug.errors import WorkerError
 
 
 class Calculator:
-    """A worker without TensorFlow, which starts at once. What a test wants it to do wrong it does once."""
+    """A worker without TensorFlow, which starts at once. It makes each mistake that a test asks for once."""
 
     def ready(self):
         pass

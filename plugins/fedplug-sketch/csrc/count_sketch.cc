@@ -1,5 +1,5 @@
-// Hashes are computed for a chunk of elements first, by vectors. What is left
-// for every element on its own is one addition, or one look into the table.
+// Hashes are computed for a chunk of elements first, by vectors. Each element
+// then needs only one addition, or one look into the table.
 // A part of the columns takes its elements out of the chunk by vectors, too.
 #include "count_sketch.h"
 

@@ -28,7 +28,7 @@ def means(encoder, rounds, *, compiled=False, broken_rank=None):
 
 
 def sum_of_everything(rounds):
-    """Returns the sum of all tensors of this rank, to compare with the sent part and what is left."""
+    """Returns the sum of all tensors of this rank, to compare with the sent part and the rest."""
     generator = torch.Generator().manual_seed(dist.get_rank())
     return sum(torch.randn(3, 3000, generator=generator) for _ in range(rounds)).numpy()
 

@@ -1,4 +1,4 @@
-"""The TFF computations of an encoded broadcast. Independent of the clients' use of the model."""
+"""The TFF computations of an encoded broadcast, whatever clients do with the model."""
 
 from __future__ import annotations
 

@@ -77,7 +77,7 @@ class JoinedFunction:
     def __call__(
         self, arguments: Sequence[tf.Tensor], cancel: Cancellation, *, one_thread: bool = False
     ) -> list[tf.Tensor]:
-        """Calls the function. Raises their errors."""
+        """Calls the function, and raises the errors of the functions in it."""
         inputs = [for_one_reader(arguments[i]) for i in self._used]
         results = self._function(inputs, cancel, one_thread=one_thread)
         return [with_state_apart(result) if result.dtype == tf.variant else result for result in results]

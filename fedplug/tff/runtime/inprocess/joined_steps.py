@@ -33,7 +33,7 @@ class JoinedSteps:
         self._result: tuple[Any, ...] = ()  # the structure of the result, with None for the leaves
 
     def run(self, steps: Steps, values: tuple[Any, ...], invocation: Invocation) -> tuple[Any, ...]:
-        """Returns `steps(values)`. Raises their errors.
+        """Returns `steps(values)`, and raises the errors of the steps.
 
         Args:
             steps: A function that calls functions of its arguments. It is traced in the first call, and must
