@@ -12,6 +12,8 @@ export TF_CPP_MIN_LOG_LEVEL ?= 3
 unexport PYTHONDONTWRITEBYTECODE
 # What `make setup` compiled that depends on no Python; the recipes that use it come after it.
 CORE = $(shell echo $$PWD/build/cp311-*/csrc/core)
+# The tests that passed without TensorFlow, which `make test` does not run again.
+PASSED := .venv-numpy/passed
 # With `make --jobs` it names a job server, whose files no recipe inherits: Ninja would complain of an error.
 unexport MAKEFLAGS
 
@@ -32,9 +34,12 @@ setup: | $(UV) ## Install Python 3.11, the locked dependencies, the compiled cor
 run: setup ## Train on the digits with and without compression: tables and plot in runs/digits
 	$(RUN) fedplug run examples/digits.toml
 
-test: test-python test-cpp test-wheel test-numpy ## Run the tests: Python (pytest), C++ (ctest), the wheel, without TensorFlow
+test: test-once test-cpp test-wheel ## Run the tests, each once: Python (pytest) without and with TensorFlow, C++ (ctest), the wheel
 
-test-python: setup ## Run the Python tests
+test-once: test-numpy
+	$(RUN) pytest --numprocesses $(WORKERS) --omit-passed $(PASSED)
+
+test-python: setup ## Run all Python tests with TensorFlow
 	$(RUN) pytest --numprocesses $(WORKERS)
 
 test-thorough: setup ## All Python tests, the slow ones too, with 200 examples of every property that names no number, not 15
@@ -53,9 +58,10 @@ test-wheel: setup ## Build the wheel and use it from another folder
 	bash tests/wheel_smoke.sh $(UV) $(VENV)
 
 test-numpy: setup ## What needs no TensorFlow, on the newest Python here with the newest NumPy, in .venv-numpy
-	@if CMAKE_ARGS="-DFEDPLUG_COMPILED_CORE=$(CORE) $$CMAKE_ARGS" \
+	@rm -f $(PASSED); \
+	if CMAKE_ARGS="-DFEDPLUG_COMPILED_CORE=$(CORE) $$CMAKE_ARGS" \
 	  python3 tests/packaging/environment.py $(UV) .venv-numpy 3.12; \
-	then .venv-numpy/bin/pytest --numprocesses $(WORKERS) --slow --ignore tests/arch; \
+	then .venv-numpy/bin/pytest --numprocesses $(WORKERS) --slow --ignore tests/arch --save-passed $(PASSED); \
 	else [ $$? = 3 ]; fi
 
 test-tensorflow: | $(UV) ## The ops and encoders with the newest TensorFlow, in .venv-tensorflow; takes minutes
@@ -148,4 +154,4 @@ release-check: setup ## Everything a release takes but the upload, into dist/; S
 clean: ## Remove what was built and installed here
 	rm -rf build dist plugins/*/.venv plugins/*/.venv-newest $(VENV) .venv-numpy .venv-tensorflow .uv
 
-.PHONY: help setup run test test-python test-thorough test-programs test-cpp test-numpy test-tensorflow test-integrations tested-versions test-neon test-wheel sanitize lint format bench bench-numpy gpu-check fuzz fuzz-seeds wheels docs release-check clean
+.PHONY: help setup run test test-once test-python test-thorough test-programs test-cpp test-numpy test-tensorflow test-integrations tested-versions test-neon test-wheel sanitize lint format bench bench-numpy gpu-check fuzz fuzz-seeds wheels docs release-check clean

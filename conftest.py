@@ -7,6 +7,9 @@ want of TensorFlow, where it should not need it, is a failure.
 
 A test that is marked ``slow`` takes seconds, for something that a shorter one looks at too. It runs with
 ``--slow``, as in `make test-thorough`, and where its file is named: ``pytest tests/ops/test_topk.py``.
+
+`make test` runs each test once: without TensorFlow, it saves the names of the tests that passed, and with
+TensorFlow, it runs all the others. A test that something does not load TensorFlow ``needs("tensorflow")``.
 """
 
 from __future__ import annotations
@@ -64,8 +67,10 @@ left_out = pytest.StashKey[collections.Counter[str]]()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """For `make test-thorough`, and where they are quick: without TensorFlow."""
+    """Adds the options of the commands in the Makefile."""
     parser.addoption("--slow", action="store_true", help="run what is marked slow, too")
+    parser.addoption("--save-passed", help="write the names of the tests that passed to this file")
+    parser.addoption("--omit-passed", help="omit the tests that such a file names, if there is one")
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -95,11 +100,15 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     """Leaves out what is marked."""
     slow_too = config.getoption("slow")
     named = {Path(argument.partition("::")[0]).resolve() for argument in config.args}
+    file = config.getoption("omit_passed")
+    passed = set(Path(file).read_text().splitlines()) if file and Path(file).exists() else set()
     kept: list[pytest.Item] = []
     for item in items:
         missing = [name for mark in item.iter_markers("needs") if (name := missing_for(mark.args[0], ""))]
         if missing:
             config.stash[left_out][f"tests left out, which need {missing[0]}: not installed here"] += 1
+        elif item.nodeid in passed:
+            config.stash[left_out][f"tests left out, which {file} names: they passed already"] += 1
         elif item.get_closest_marker("slow") and not slow_too and item.path not in named:
             config.stash[left_out]["slow tests left to `make test-thorough`"] += 1
         else:
@@ -111,9 +120,7 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
     """Reports what a process of pytest-xdist left out to the main process; all of them leave out the same."""
     if hasattr(session.config, "workeroutput"):
         session.config.workeroutput["left_out"] = dict(session.config.stash[left_out])
-    if tff := sys.modules.get(
-        "tensorflow_federated"
-    ):  # its default context complains at the interpreter's end
+    if tff := sys.modules.get("tensorflow_federated"):  # its context complains at the interpreter's end
         tff.test.set_no_default_context()
 
 
@@ -141,8 +148,11 @@ def pytest_runtest_makereport(call: pytest.CallInfo[None]) -> Iterator[None]:
 def pytest_terminal_summary(
     terminalreporter: pytest.TerminalReporter, exitstatus: int, config: pytest.Config
 ) -> None:
-    """One line for each of what was left out."""
+    """Writes one line for each kind of omitted tests, and the file of those that passed."""
     del exitstatus
+    if file := config.getoption("save_passed"):
+        names = [report.nodeid for report in terminalreporter.stats.get("passed", [])]
+        Path(file).write_text("".join(f"{name}\n" for name in names))
     for what, number in config.stash[left_out].most_common():
         terminalreporter.write_line(f"{number} {what}")
 

@@ -39,6 +39,7 @@ def make_run(monkeypatch):
     return make
 
 
+@pytest.mark.needs("tensorflow")
 @pytest.mark.parametrize(
     "arguments", [["--help"], ["plugins", "list"], ["plugins", "list", "--json"], ["--version"]]
 )

@@ -151,6 +151,7 @@ def test_ctrl_c_ends_the_watching_and_says_so_in_one_line(experiment, capsys):
     assert capsys.readouterr().err == "fedplug: no longer watching; the experiment continues\n"
 
 
+@pytest.mark.needs("tensorflow")
 def test_it_loads_neither_numpy_nor_tensorflow(experiment):
     experiment.begin()
     program = "import sys\nfrom fedplug.cli import main\nmain(sys.argv[1:])\n"

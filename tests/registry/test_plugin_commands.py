@@ -102,6 +102,7 @@ def test_show_lists_the_arguments_of_a_schedule(capsys):
     assert lines[-2:] == ["arguments:    (start, end, rounds)", "made as:      linear(0.1, 0.01, 20)"]
 
 
+@pytest.mark.needs("tensorflow")
 def test_show_works_for_stores_without_tensorflow():
     program = (
         "import sys; from fedplug.cli import main; main(['plugins', 'show', 'sqlite']); "
