@@ -17,7 +17,8 @@ from pathlib import Path
 from typing import BinaryIO
 
 from fedplug.errors import CorruptStoreError, StoreError
-from fedplug.stores.files import sync_folder, whole_folder
+from fedplug.stores import system
+from fedplug.stores.files import whole_folder
 from fedplug.stores.forks import Connection
 from fedplug.stores.index import copy_index
 from fedplug.stores.lock import FolderLock
@@ -70,7 +71,7 @@ def _copy_to(source: Path, part: Path) -> None:
             _write(file, part / SEGMENTS / name)
     for gone in copied.keys() - there:
         (part / SEGMENTS / gone).unlink()
-    sync_folder(part / SEGMENTS)
+    system.sync_folder(part / SEGMENTS)
     try:
         SqliteStore(part).close()  # recovers to the last round and deletes unneeded segments
     except CorruptStoreError as error:

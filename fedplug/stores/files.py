@@ -1,11 +1,7 @@
-"""Files on POSIX systems: locks, durable names, and results that appear whole or not at all.
-
-Code of stores that another system needs in another form belongs in this module.
-"""
+"""Files and folders that appear whole or not at all, and files that are on the disk when a block ends."""
 
 from __future__ import annotations
 
-import fcntl
 import functools
 import os
 import re
@@ -13,22 +9,14 @@ import secrets
 import shutil
 import stat
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO
 
 from fedplug.errors import ArgumentError, StoreError
+from fedplug.stores import system
 
-__all__ = [
-    "lock",
-    "sync_folder",
-    "try_lock",
-    "unlock",
-    "whole_file",
-    "whole_folder",
-    "write_whole",
-    "written_file",
-]
+__all__ = ["file_in_place", "whole_file", "whole_folder", "write_whole", "written_file"]
 
 _LONGEST = 200
 """The most bytes of a result's name in the name of its partial file. Systems allow 255 in all."""
@@ -48,17 +36,18 @@ def whole_file(path: Path) -> Iterator[BinaryIO]:
     """
     path, replaced = _replaced(path)
     make = functools.partial(_new_file, mode=0o666 if replaced is None else 0o600)
-    with _partial(path, make, Path.unlink) as (partial, descriptor):
+    with _partial(path, make, Path.unlink) as (partial, descriptor, held):
+        assert descriptor is not None, "a file is open"
         if replaced is not None:
-            with suppress(PermissionError):  # only root may give a file away
-                os.fchown(descriptor, replaced.st_uid, replaced.st_gid)
-            os.fchmod(descriptor, stat.S_IMODE(replaced.st_mode))
+            system.keep_permissions(descriptor, replaced)
         with os.fdopen(descriptor, "wb", closefd=False) as file:
             yield file
             file.flush()
             os.fsync(descriptor)
-        partial.replace(path)
-        sync_folder(path.parent)
+        if not system.CAN_MOVE_OPEN:
+            held.close()
+        system.replace(partial, path)
+        system.sync_folder(path.parent)
 
 
 def write_whole(path: Path, text: str) -> None:
@@ -85,11 +74,11 @@ def whole_folder(path: Path) -> Iterator[Path]:
     path = path.absolute()
     if os.path.lexists(path):
         raise ArgumentError(f"{path} already exists; name a new folder")
-    with _partial(path, _new_folder, shutil.rmtree) as (partial, _):
+    with _partial(path, _new_folder, shutil.rmtree) as (partial, _, _):
         yield partial
-        sync_folder(partial)
+        system.sync_folder(partial)
         partial.rename(path)
-        sync_folder(path.parent)
+        system.sync_folder(path.parent)
 
 
 @contextmanager
@@ -101,40 +90,18 @@ def written_file(path: Path) -> Iterator[BinaryIO]:
         os.fsync(file.fileno())
 
 
-def sync_folder(folder: Path) -> None:
-    """Waits until the names in a folder are on the disk."""
-    descriptor = _open_folder(folder)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
-
-
-def lock(descriptor: int) -> None:
-    """Waits for the lock of an open file. `unlock`, or the end of all processes that have it open, frees it.
+@contextmanager
+def file_in_place(path: Path) -> Iterator[BinaryIO]:
+    """Opens a file to overwrite its beginning, and creates a missing one. What follows stays.
 
     Raises:
-        OSError: The file system has no locks.
-    """
-    fcntl.flock(descriptor, fcntl.LOCK_EX)
-
-
-def try_lock(descriptor: int) -> bool:
-    """Takes the lock like `lock`, and returns whether it was free.
-
-    Raises:
-        OSError: The file system has no locks.
+        StoreError: The file cannot be written.
     """
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    return True
-
-
-def unlock(descriptor: int) -> None:
-    """Releases the lock. Closing is not enough, because a child forked meanwhile has the file open, too."""
-    fcntl.flock(descriptor, fcntl.LOCK_UN)
+        with open(os.open(path, os.O_RDWR | os.O_CREAT, 0o666), "wb", buffering=0) as file:
+            yield file
+    except OSError as error:
+        raise StoreError(f"{path} cannot be written: {error.strerror}") from error
 
 
 def _replaced(path: Path) -> tuple[Path, os.stat_result | None]:
@@ -152,34 +119,36 @@ def _replaced(path: Path) -> tuple[Path, os.stat_result | None]:
 
 @contextmanager
 def _partial(
-    path: Path, make: Callable[[Path], int], remove: Callable[[Path], object]
-) -> Iterator[tuple[Path, int]]:
+    path: Path, make: Callable[[Path], int | None], remove: Callable[[Path], object]
+) -> Iterator[tuple[Path, int | None, ExitStack]]:
     """Makes a file or a folder beside ``path`` with a name of its own, and removes it unless it was renamed.
 
-    Its lock shows that its maker lives: without the lock, a later call for ``path`` removes it.
+    Its lock shows that its maker lives: without the lock, a later call for ``path`` removes it. The third
+    value closes the descriptor before the end of the block.
     """
     begin = f".{os.fsdecode(os.fsencode(path.name)[:_LONGEST])}."
     _clear(path.parent, begin)
     while True:
         partial = path.with_name(f"{begin}{secrets.token_hex(8)}.partial")
-        descriptor = make(partial)
-        try:
-            if not _is_mine(descriptor, partial):
-                continue  # a call in another thread or process took it for one that a killed process left
+        with ExitStack() as held:
+            descriptor = make(partial)
+            if descriptor is not None:
+                held.callback(os.close, descriptor)
+                if not _is_mine(descriptor, partial):
+                    continue  # a call in another thread or process took it for one that a killed process left
             try:
-                yield partial, descriptor
+                yield partial, descriptor, held
             finally:
+                held.close()
                 with suppress(OSError):  # it was renamed, or the next call removes it
                     remove(partial)
             return
-        finally:
-            os.close(descriptor)
 
 
 def _is_mine(descriptor: int, partial: Path) -> bool:
     """Takes the lock of a new file. Returns False if another call is removing the file."""
     try:
-        return try_lock(descriptor) and os.path.samestat(os.fstat(descriptor), partial.stat())
+        return system.try_lock(descriptor) and os.path.samestat(os.fstat(descriptor), partial.stat())
     except FileNotFoundError:
         return False
     except OSError:  # without locks, nothing is cleared
@@ -191,13 +160,9 @@ def _clear(folder: Path, begin: str) -> None:
     left = re.compile(re.escape(begin) + r"[0-9a-f]{16}\.partial")
     with suppress(OSError):
         for name in filter(left.fullmatch, os.listdir(folder)):
-            with suppress(OSError):
-                descriptor = os.open(folder / name, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW)
-                try:
-                    if try_lock(descriptor):
-                        _remove(folder / name)
-                finally:
-                    os.close(descriptor)
+            with suppress(OSError), system.abandoned(folder / name) as is_left:
+                if is_left:
+                    _remove(folder / name)
 
 
 def _remove(path: Path) -> None:
@@ -211,10 +176,6 @@ def _new_file(path: Path, mode: int) -> int:
     return os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, mode)
 
 
-def _new_folder(path: Path) -> int:
+def _new_folder(path: Path) -> int | None:
     path.mkdir()
-    return _open_folder(path)
-
-
-def _open_folder(path: Path) -> int:
-    return os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+    return system.open_folder(path)

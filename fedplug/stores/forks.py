@@ -14,6 +14,7 @@ import weakref
 from pathlib import Path
 from typing import Any
 
+from fedplug.stores.system import call_at_fork
 from fedplug.stores.turns import Turn
 
 __all__ = ["Connection", "lock_for_forks"]
@@ -60,7 +61,7 @@ class Connection(sqlite3.Connection):
 def lock_for_forks() -> threading._RLock:
     """Returns a lock that forks wait for, so that no child begins with the lock of another thread."""
     lock = threading.RLock()
-    os.register_at_fork(before=lock.acquire, after_in_parent=lock.release, after_in_child=lock.release)
+    call_at_fork(before=lock.acquire, after_in_parent=lock.release, after_in_child=lock.release)
     return lock
 
 
@@ -70,4 +71,4 @@ def _keep_in_child() -> None:
         ctypes.pythonapi.Py_IncRef(ctypes.py_object(connection))
 
 
-os.register_at_fork(after_in_child=_keep_in_child)
+call_at_fork(after_in_child=_keep_in_child)

@@ -17,7 +17,6 @@ from collections.abc import Iterator
 from contextlib import ExitStack, closing, contextmanager, suppress
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote
 
 from fedplug.errors import CorruptStoreError, StoreError, StoreInUseError
 from fedplug.stores import schema
@@ -391,7 +390,7 @@ def reading(path: Path) -> Iterator[sqlite3.Connection]:
     log = path.with_name(path.name + LOG)
     # Without a log, SQLite would create an empty one.
     mode = "mode=ro" if log.exists() else "immutable=1"
-    uri = f"file:{quote(str(path.absolute()))}?{mode}"
+    uri = f"{path.absolute().as_uri()}?{mode}"
     try:
         with closing(sqlite3.connect(uri, uri=True, timeout=0)) as database:
             yield database

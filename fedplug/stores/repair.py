@@ -18,8 +18,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from fedplug.errors import CorruptStoreError, StoreError, StoreInUseError
-from fedplug.stores import note, recovery, segment_list
-from fedplug.stores.files import sync_folder
+from fedplug.stores import note, recovery, segment_list, system
 from fedplug.stores.index import LOG, Index, reading
 from fedplug.stores.lock import FolderLock
 from fedplug.stores.rows import Entry, ProcessRow, RoundRow, SegmentRow
@@ -128,8 +127,8 @@ def _make_index(folder: Path, report: Report) -> None:
     for ending in ("", LOG):  # the log, too: SQLite must find it beside the damaged index
         with suppress(FileNotFoundError):
             Path(f"{folder / INDEX}{ending}").replace(f"{aside}{ending}")
-    part.replace(folder / INDEX)
-    sync_folder(folder)
+    system.replace(part, folder / INDEX)
+    system.sync_folder(folder)
     for segment in told.silent:
         if segment not in {entry.extent.segment for entry in told.newest.values()}:
             _set_aside(segments, segment, report)

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
 from fedplug.errors import CorruptStoreError, StoreError
-from fedplug.stores.files import sync_folder
+from fedplug.stores import system
 
 __all__ = ["ALIGNMENT", "Extent", "SegmentFolder", "occupied"]
 
@@ -90,7 +90,7 @@ class SegmentFolder:
                 file.write(said)
                 file.flush()
                 os.fsync(file.fileno())
-            sync_folder(self._folder)
+            system.sync_folder(self._folder)
         except OSError as error:
             path.unlink(missing_ok=True)
             raise StoreError(f"{path} cannot be written: {error.strerror}") from error

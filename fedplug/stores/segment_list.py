@@ -6,12 +6,11 @@ power failure it may be older, and a list that is damaged or missing only tells 
 
 from __future__ import annotations
 
-import os
 import zlib
 from collections.abc import Iterable
 from pathlib import Path
 
-from fedplug.errors import StoreError
+from fedplug.stores.files import file_in_place
 
 __all__ = ["LIST_FILE", "SegmentList", "read"]
 
@@ -35,14 +34,8 @@ class SegmentList:
         if needed == self._written:
             return
         text = b" ".join(b"%d" % segment for segment in sorted(needed))
-        try:
-            descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT, 0o666)
-            try:
-                os.pwrite(descriptor, b"%d %d\n%s" % (len(text), zlib.crc32(text), text), 0)
-            finally:
-                os.close(descriptor)
-        except OSError as error:
-            raise StoreError(f"{self._path} cannot be written: {error.strerror}") from error
+        with file_in_place(self._path) as file:
+            file.write(b"%d %d\n%s" % (len(text), zlib.crc32(text), text))
         self._written = needed
 
 

@@ -22,10 +22,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from fedplug.errors import ConfigError, CorruptStoreError, StoreError
-from fedplug.stores import recovery, rules
+from fedplug.stores import recovery, rules, system
 from fedplug.stores.base import StateStore
 from fedplug.stores.collector import Collector
-from fedplug.stores.files import sync_folder
 from fedplug.stores.index import Index, copy_index
 from fedplug.stores.lock import LOCK_FILE, FolderLock
 from fedplug.stores.rows import ProcessRow
@@ -87,6 +86,7 @@ class SqliteStore(StateStore):
         prepare_folder(self._path)
         self._lock = FolderLock(self._path)
         undo.callback(self._lock.close)
+        self._lock.require_sync()
         with self._lock:
             # The segments' folder is created after the index: if it exists, an empty index is a lost one.
             fresh = not (self._path / SEGMENTS).exists()
@@ -95,7 +95,7 @@ class SqliteStore(StateStore):
             self._index = Index(self._path / INDEX, create=fresh)
             undo.callback(self._index.close)
             self._segments = SegmentFolder(self._path / SEGMENTS)
-            sync_folder(self._path)
+            system.sync_folder(self._path)
             self._collector = Collector(self._index, self._segments, SegmentList(self._path))
             self._collector.open(self._admit)
 
@@ -216,6 +216,5 @@ def prepare_folder(folder: Path) -> None:
             raise StoreError(
                 f"{folder} is not a fedplug store: it is not empty and has no {INDEX}; name a new folder"
             )
-        sync_folder(folder.parent)
     except OSError as error:
         raise StoreError(f"{folder} cannot be used as a store: {error.strerror}") from error

@@ -73,6 +73,9 @@ def _growth_of_address_space(action: _Action) -> int:
     Reserved pages that are never touched first fill the space up to that largest size.
     """
     size, before = _address_space()
+    if not before:  # Windows has no such mapping either
+        action()
+        return 0
     with mmap.mmap(
         -1, max(before - size, mmap.PAGESIZE), mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS, mmap.PROT_READ
     ):

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from fedplug.errors import CorruptStoreError, StoreError, StoreInUseError, StoreMismatchError
-from fedplug.stores import segment
+from fedplug.stores import system
 from fedplug.stores.sqlite import SqliteStore
 from fedplug.testing.rounds import round_of
 
@@ -96,10 +96,10 @@ def test_a_store_that_could_not_be_opened_is_not_in_use(folder):
 
 
 def test_the_folder_of_a_new_store_is_on_the_disk_before_anything_is_kept(tmp_path, monkeypatch):
-    synced, sync = [], segment.sync_folder
-    monkeypatch.setattr("fedplug.stores.sqlite.sync_folder", lambda path: (synced.append(path), sync(path)))
+    synced, sync = [], system.sync_folder
+    monkeypatch.setattr(system, "sync_folder", lambda path: (synced.append(path), sync(path)))
     SqliteStore(tmp_path / "s").close()
-    assert synced == [tmp_path, tmp_path / "s"]
+    assert synced == [tmp_path, tmp_path / "s", tmp_path / "s"]
 
 
 def test_a_folder_without_permission_is_one_clear_error(tmp_path):

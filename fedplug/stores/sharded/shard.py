@@ -12,15 +12,16 @@ import contextlib
 import os
 import threading
 import zlib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, BinaryIO, Protocol
+from typing import Any, Protocol
 
 import numpy as np
 
 from fedplug.errors import CorruptStoreError, StoreError
+from fedplug.stores import system
 from fedplug.stores.base import Tensors
-from fedplug.stores.files import sync_folder
+from fedplug.stores.files import file_in_place
 from fedplug.stores.sharded.placement import partition_of
 from fedplug.stores.sharded.staging import Staged, StagedStates, Staging
 from fedplug.stores.sqlite import SqliteStore
@@ -320,23 +321,15 @@ class _Highest:
             return
         text = b"%d" % number
         # One write of a fixed length: a kill leaves the old number or the new one.
-        with self._file() as file:
+        with file_in_place(self._path) as file:
             file.write((b"%s %d" % (text, zlib.crc32(text))).ljust(_NUMBER_SIZE))
         self.value = number
 
     def sync(self) -> None:
         """Waits until the number is on the disk."""
-        with self._file() as file:
+        with file_in_place(self._path) as file:
             os.fsync(file)
-        sync_folder(self._path.parent)
-
-    @contextlib.contextmanager
-    def _file(self) -> Iterator[BinaryIO]:
-        try:
-            with open(os.open(self._path, os.O_RDWR | os.O_CREAT, 0o666), "wb", buffering=0) as file:
-                yield file
-        except OSError as error:
-            raise StoreError(f"{self._path} cannot be written: {error.strerror}") from error
+        system.sync_folder(self._path.parent)
 
 
 def _versions(process: SqliteProcess) -> dict[int, int]:
