@@ -32,8 +32,7 @@ def _run(arguments: argparse.Namespace) -> int:
     folder = arguments.store.removeprefix(FOLDER)
     if "://" in folder:
         raise StoreError(
-            f"{folder}: only a store in a folder can be repaired; in a sharded store, repair the folders "
-            "'index' and 'shards/NAME/states' on their machines; database servers have tools of their own"
+            f"{folder}: only a store in a folder can be repaired; database servers have tools of their own"
         )
     report = repair_store(folder, drop_damaged=arguments.drop_damaged)
     for line in report.done:

@@ -34,8 +34,7 @@ def open_store(url: str) -> StateStore:
     ['client-7']
 
     Args:
-        url: URL such as ``"memory://"``, ``"sqlite:///runs/state"`` or ``"sqlite:////absolute/path"``. In a
-            scheme of two parts, such as ``ray+sqlite``, the first part is the name.
+        url: URL such as ``"memory://"``, ``"sqlite:///runs/state"`` or ``"sqlite:////absolute/path"``.
 
     Raises:
         ConfigError: The argument is not a URL, or does not have the form that this store requires.
@@ -63,5 +62,5 @@ def _named_by(url: str) -> type[StateStore]:
     scheme, separator, _ = str(url).partition("://")
     if not isinstance(url, str) or not separator:
         raise ConfigError(f"{url!r} is not the URL of a store; write, for example, 'sqlite:///{url}'")
-    store: type[StateStore] = resolve("store", scheme.partition("+")[0])
+    store: type[StateStore] = resolve("store", scheme)
     return store

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import abc
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -15,7 +15,7 @@ from fedplug.stores.read_only import give_up
 if TYPE_CHECKING:
     from typing import Self  # Python 3.11
 
-__all__ = ["PlacedState", "ProcessState", "StateStore", "Tensors"]
+__all__ = ["ProcessState", "StateStore", "Tensors"]
 
 Tensors = Mapping[str, np.ndarray[Any, Any]]
 """The state of one client, or of the server: arrays by tensor name."""
@@ -209,23 +209,3 @@ class ProcessState(abc.ABC):
         if damage:
             more = f" (and {len(damage) - 1} more; `fedplug store verify` lists all)" if damage[1:] else ""
             raise CorruptStoreError(f"{damage[0]}{more}")
-
-
-class PlacedState(ProcessState):
-    """The state of a process in a store on several machines, where clients run next to their states.
-
-    A runtime that supports such references passes each client its state by reference. It returns a reference
-    to the next state, which `commit` accepts.
-    """
-
-    @abc.abstractmethod
-    def references(self, client_ids: Sequence[str], initial: Tensors) -> list[Any]:
-        """Returns references to the states of these clients, valid until the next `commit`.
-
-        Args:
-            client_ids: The clients, in the order of the result.
-            initial: The state of clients that have none yet.
-
-        Raises:
-            StoreError: The states cannot be reached.
-        """

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from contextlib import suppress
 
 from fedplug.errors import StoreError
@@ -30,18 +30,14 @@ class Collector:
         self._segments = segments
         self._needed = needed
 
-    def open(self, admit: Callable[[int], None]) -> None:
+    def open(self) -> None:
         """Recovers the segments that a crash left behind, and collects all others.
-
-        Args:
-            admit: A function that may refuse the generation of the index by an error.
 
         Raises:
             CorruptStoreError: The index is older than the segments.
             StoreError: A segment cannot be deleted.
         """
         garbage, torn = recovery.recover(self._index, self._segments)
-        admit(self._index.generation)
         with suppress(StoreError):
             self._write_list()
         for segment in garbage:

@@ -59,10 +59,8 @@ def folder_of(url: str, prefix: str) -> str:
 
 def absolute(url: str) -> str:
     """Returns the URL with an absolute folder, for objects that open a store later."""
-    scheme, separator, path = url.partition(":///")
-    if not separator or not scheme.endswith("sqlite") or path[:1] in ("", "/", "~"):
-        return url
-    return f"{scheme}{separator}{os.path.abspath(path)}"
+    path = url.removeprefix("sqlite:///")
+    return url if path == url or path[:1] in ("", "/", "~") else f"sqlite:///{os.path.abspath(path)}"
 
 
 def check_mapping(what: str, kind: str, value: Any) -> None:

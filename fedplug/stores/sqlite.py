@@ -97,10 +97,7 @@ class SqliteStore(StateStore):
             self._segments = SegmentFolder(self._path / SEGMENTS)
             system.sync_folder(self._path)
             self._collector = Collector(self._index, self._segments, SegmentList(self._path))
-            self._collector.open(self._admit)
-
-    def _admit(self, generation: int) -> None:
-        """May refuse the generation of the index by an error, before anything is deleted."""
+            self._collector.open()
 
     def _look(self, undo: ExitStack) -> None:
         """Opens a copy of the index, and the segments in place."""
@@ -145,12 +142,6 @@ class SqliteStore(StateStore):
     def get_config(self) -> dict[str, Any]:
         """Returns the path and the number of kept rounds."""
         return {"path": str(self._path), "keep_rounds": self._keep_rounds}
-
-    @property
-    @in_turn
-    def generation(self) -> int:
-        """The number of transactions so far. It never decreases."""
-        return self._index.generation
 
     @in_turn
     def open_process(self, process_id: str, signature: Mapping[str, Any] | None = None) -> SqliteProcess:

@@ -59,32 +59,15 @@ class SqliteProcess(ProcessState):
     def metadata(self) -> Any:
         return json.loads(self._row().metadata)
 
-    @property
-    @in_turn
-    def generation(self) -> int:
-        """The number of transactions of the store so far. It never decreases."""
-        return self._index.generation
-
     @in_turn
     def kept_rounds(self) -> list[int]:
         """Returns the rounds that `rewind` accepts, oldest first. The last one is the current round."""
         return [row.round for row in self._index.rounds(self._process_id)]
 
     @in_turn
-    def kept_metadata(self) -> dict[int, Any]:
-        """Returns the metadata committed with each kept round, oldest first."""
-        return {row.round: json.loads(row.metadata) for row in self._index.rounds(self._process_id)}
-
-    @in_turn
     def client_ids(self) -> list[str]:
         owners = self._index.owners(self._process_id)
         return sorted(owner.removeprefix(_CLIENT) for owner in owners if owner != SERVER)
-
-    @in_turn
-    def client_ids_at(self, round_num: int) -> list[str]:
-        """Returns the clients that had state in a kept round, sorted."""
-        entries = self._index.entries(self._process_id)
-        return sorted({each.client for each in entries if not each.is_server and each.round <= round_num})
 
     @in_turn
     def read_clients(self, client_ids: Iterable[str]) -> dict[str, dict[str, np.ndarray[Any, Any]]]:
@@ -107,17 +90,8 @@ class SqliteProcess(ProcessState):
         client_states: Mapping[str, Tensors],
         server_state: Tensors,
         metadata: Any = None,
-        oldest: int | None = None,
     ) -> None:
-        """Commits a round. See `ProcessState.commit`. A lazy mapping of states is read one at a time.
-
-        Args:
-            round_num: The number of the round.
-            client_states: The new state of the clients that took part.
-            server_state: The new state of the server.
-            metadata: A JSON value.
-            oldest: The oldest round to keep, determined by the store's ``keep_rounds`` if None.
-        """
+        """Commits a round. See `ProcessState.commit`. A lazy mapping of states is read one at a time."""
         row = self._row()
         number, text = rules.check_commit(self._process_id, row.round, round_num, client_states, metadata)
         owners = [*map(client_owner, client_states), SERVER]
@@ -131,8 +105,8 @@ class SqliteProcess(ProcessState):
             with self._lock:
                 with self._index.transaction():
                     recovery.enter(self._index, segment, size, self._note(new, owners, extents))
-                    first = number - self._keep_rounds + 1 if oldest is None else oldest
-                    replaced = recovery.let_go(self._index, self._process_id, first)
+                    oldest = number - self._keep_rounds + 1
+                    replaced = recovery.let_go(self._index, self._process_id, oldest)
                 self._collector.collect(replaced)
         except BaseException as error:
             self._retract(segment)

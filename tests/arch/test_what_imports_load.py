@@ -53,7 +53,6 @@ def test_the_registry_and_the_command_line_load_neither_numpy_nor_tensorflow(mod
         "import fedplug.stores",
         "import fedplug; fedplug.open_store('memory://').close()",
         "import fedplug.stores.sqlite",
-        "import fedplug.stores.sharded.store",
     ],
 )
 def test_kernels_wire_format_and_stores_do_not_load_tensorflow(statement):

@@ -1,7 +1,4 @@
-"""Any sequence of commits, openings, processes and ways back agrees with a dictionary that does the same.
-
-Of a sharded store also any sequence of machines, all of which but one are there at a time.
-"""
+"""Any sequence of commits, openings, processes and ways back agrees with a dictionary that does the same."""
 
 import copy
 import pathlib
@@ -13,7 +10,6 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
-from local_store import LocalStore
 
 from fedplug.errors import StoreError
 from fedplug.stores.sqlite import SqliteStore
@@ -41,11 +37,8 @@ class StoreMachine(RuleBasedStateMachine):
         self.open()
 
     def open(self):
-        self.store = self.store_at(pathlib.Path(self.folder.name) / "s")
+        self.store = SqliteStore(pathlib.Path(self.folder.name) / "s", keep_rounds=self.keep_rounds)
         self.processes = {name: self.store.open_process(name, {}) for name in self.expected}
-
-    def store_at(self, path):
-        return SqliteStore(path, keep_rounds=self.keep_rounds)
 
     def teardown(self):
         if hasattr(self, "store"):
@@ -107,25 +100,3 @@ class StoreMachine(RuleBasedStateMachine):
 
 TestStoreMachine = StoreMachine.TestCase
 TestStoreMachine.settings = settings(max_examples=25, stateful_step_count=15, deadline=None)
-
-
-class ShardedStoreMachine(StoreMachine):
-    missing = ""
-
-    def store_at(self, path):
-        there = set("abcd") - set(self.missing)
-        return LocalStore(path, sorted(there), replicas=1, partitions=4, keep_rounds=self.keep_rounds)
-
-    @rule(missing=st.sampled_from(["", "a", "b", "c"]))
-    def open_with_others(self, missing):
-        self.store.close()
-        self.missing = missing
-        self.open()
-
-    @rule(shard=st.sampled_from("abcd"))
-    def drain(self, shard):
-        self.store.drain({shard})
-
-
-TestShardedStoreMachine = ShardedStoreMachine.TestCase
-TestShardedStoreMachine.settings = settings(max_examples=25, stateful_step_count=15, deadline=None)

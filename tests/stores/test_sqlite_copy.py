@@ -86,7 +86,7 @@ def test_a_copy_that_dies_leaves_nothing_that_looks_like_a_store_and_the_next_on
         store.open_process("p", {}).commit(0, **round_of(0, ["a"]))
     program = (
         "import sys, deaths; from fedplug.stores.copying import copy_store\n"
-        "deaths.die_at(3, ['fsync']); copy_store(*sys.argv[1:])"
+        "deaths.die_at(3, 'fsync'); copy_store(*sys.argv[1:])"
     )
     folders = [tmp_path / "s", tmp_path / "copy"]
     paths = {**os.environ, "PYTHONPATH": str(pathlib.Path(__file__).parent)}

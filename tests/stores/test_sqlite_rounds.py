@@ -42,7 +42,7 @@ def test_going_back_and_dying_leaves_the_one_round_or_the_other(folder, call, co
     program = (
         "import sys, deaths; from fedplug.stores.sqlite import SqliteStore\n"
         "process = SqliteStore(sys.argv[1], keep_rounds=3).open_process('p')\n"
-        "deaths.die_at(int(sys.argv[3]), [sys.argv[2]])\n"
+        "deaths.die_at(int(sys.argv[3]), sys.argv[2])\n"
         "process.rewind(2); print('went through')"
     )
     done = subprocess.run(

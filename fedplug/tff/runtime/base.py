@@ -23,9 +23,6 @@ class Runtime(tff.framework.SyncContext):
     takes_candidates: bool = False
     """Whether an argument may be `Candidates`: a round then ends when enough of the clients are done."""
 
-    takes_references: bool = False
-    """Whether clients' states may be given as the references of `fedplug.stores.base.PlacedState`."""
-
     @abc.abstractmethod
     def invoke(self, comp: Any, arg: Any) -> Any:
         """Runs a computation and returns its result, with clients' values in client order.

@@ -14,9 +14,8 @@ import tensorflow_federated as tff
 from fedplug.codecs.no_update import no_update
 from fedplug.errors import ConfigError
 from fedplug.registry import resolve
-from fedplug.stores.base import PlacedState, StateStore, Tensors
+from fedplug.stores.base import StateStore, Tensors
 from fedplug.stores.memory import MemoryStore
-from fedplug.stores.sharded.staging import Staged
 from fedplug.tff import structures
 from fedplug.tff.process.learning.stateful_clients import StatefulClientsProcess
 from fedplug.tff.runtime import Candidates
@@ -221,7 +220,8 @@ class Trainer:
         round_num = round_of(state) + 1
         check_round(round_num, self.last_round, client_data)
         ids, data = self._asked(client_data)
-        output = self.process.next(state, data, self._states_of(ids, data))
+        known = self._states.view_clients(ids)  # the runtime need not copy these
+        output = self.process.next(state, data, list(self._as_states(ids, known).values()))
         round_metrics = output["metrics"]
         metadata: dict[str, list[str]] = {}
         if isinstance(data, Candidates):
@@ -231,7 +231,10 @@ class Trainer:
         _log_no_update(round_num, metrics, len(ids))
         self._states.commit(
             round_num,
-            client_states=self._next_states(ids, output["client_states"]),
+            client_states={
+                client_id: _to_arrays(client_state, self._client_state_type)
+                for client_id, client_state in zip(ids, output["client_states"], strict=True)
+            },
             server_state=_to_arrays(output["state"], self._state_type),
             metadata={"metrics": metrics, "provenance": self.process.provenance, **metadata},
         )
@@ -303,33 +306,9 @@ class Trainer:
             ids = ids[: len(data)]
         return ids, data
 
-    def _states_of(self, client_ids: Sequence[str], data: Sequence[Any]) -> list[Any]:
-        """Returns the clients' states, or references if the store keeps them on the workers."""
-        by_reference = _takes_references() and not isinstance(data, Candidates)
-        if isinstance(self._states, PlacedState) and by_reference:
-            return self._states.references(client_ids, self._first_arrays)
-        known = self._states.view_clients(client_ids)  # the runtime need not copy these
-        return list(self._as_states(client_ids, known).values())
-
-    def _next_states(self, client_ids: Sequence[str], states: Sequence[Any]) -> dict[str, Any]:
-        """Returns the states to commit."""
-        return {
-            client_id: state if isinstance(state, Staged) else _to_arrays(state, self._client_state_type)
-            for client_id, state in zip(client_ids, states, strict=True)
-        }
-
     @functools.cached_property
     def _first_client_state(self) -> Any:
         return self.process.initialize_client()
-
-    @functools.cached_property
-    def _first_arrays(self) -> dict[str, np.ndarray[Any, Any]]:
-        return _to_arrays(self._first_client_state, self._client_state_type)
-
-
-def _takes_references() -> bool:
-    """Whether the current runtime accepts references of `PlacedState`."""
-    return getattr(tff.framework.get_context_stack().current, "takes_references", False)
 
 
 def _is_whole(value: Any) -> bool:

@@ -1,6 +1,6 @@
-"""TFF rounds and client state on a Ray cluster: the runtime ``"ray"`` and the store ``ray+sqlite:///folder``.
+"""TFF rounds on a Ray cluster: the runtime ``"ray"``.
 
-The public names are imported on first use: a shard starts without TensorFlow.
+The public names are imported on first use: `fedplug plugins list` starts without TensorFlow.
 """
 
 from __future__ import annotations
@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING
 from fedplug.registry.first_use import imported_on_first_use
 
 if TYPE_CHECKING:
-    from fedplug_ray.runtime.context import create_ray_execution_context
-    from fedplug_ray.runtime.messages import on_worker
+    from fedplug_ray.context import create_ray_execution_context
+    from fedplug_ray.messages import on_worker
 
 __all__ = ["create_ray_execution_context", "on_worker"]
 
 _HOMES = {
-    "create_ray_execution_context": "fedplug_ray.runtime.context",
-    "on_worker": "fedplug_ray.runtime.messages",
+    "create_ray_execution_context": "fedplug_ray.context",
+    "on_worker": "fedplug_ray.messages",
 }
 
 

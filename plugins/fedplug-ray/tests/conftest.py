@@ -26,9 +26,9 @@ import pytest
 import ray
 import tensorflow as tf
 import tensorflow_federated as tff
-from fedplug_ray.runtime.context import RayContext
-from fedplug_ray.runtime.worker import start_worker
-from fedplug_ray.runtime.workers import Limits, Workers
+from fedplug_ray.context import RayContext
+from fedplug_ray.worker import start_worker
+from fedplug_ray.workers import Limits, Workers
 
 import fedplug
 from fedplug.tff.process import build_weighted_fed_avg
@@ -63,21 +63,6 @@ def cluster() -> Iterator[Any]:
             gc.collect()
 
 
-def _node_command(options: str) -> list[str]:
-    """Returns a command that is a node of a cluster until it is ended."""
-    # The log monitor would take a second of CPU a minute. Nothing here reads the logs.
-    shared = f"--block --object-store-memory={128 * 2**20} --include-log-monitor=false"
-    # Any free ports: Ray ends a process whose port from its range a cluster of other tests has taken first.
-    shared += " --min-worker-port=0 --max-worker-port=0"
-    return [sys.executable, "-m", "ray.scripts.scripts", "start", *shared.split(), *options.split()]
-
-
-@pytest.fixture(scope="session")
-def node_command() -> Callable[[str], list[str]]:
-    """A function that makes the command of a further node."""
-    return _node_command
-
-
 @contextlib.contextmanager
 def _head_node() -> Iterator[str]:
     """Starts a cluster of this machine and yields its address.
@@ -88,9 +73,12 @@ def _head_node() -> Iterator[str]:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    # Nothing here adds machines, which the monitor would do.
-    options = "--head --num-cpus=8 --include-dashboard=false --disable-usage-stats --no-monitor"
-    command = _node_command(f"{options} --port={port}")
+    options = f"--head --block --port={port} --num-cpus=8 --object-store-memory={128 * 2**20}"
+    # Nothing here adds machines, which the monitor would do, or reads the logs, which takes processor time.
+    options += " --include-dashboard=false --disable-usage-stats --no-monitor --include-log-monitor=false"
+    # Any free ports: Ray ends a process whose port from its range a cluster of other tests has taken first.
+    options += " --min-worker-port=0 --max-worker-port=0"
+    command = [sys.executable, "-m", "ray.scripts.scripts", "start", *options.split()]
     # In Ray's own folder its address would stay behind, and later programs would wait for this cluster.
     with (
         tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder,

@@ -15,7 +15,7 @@ import time
 
 import ray
 
-from fedplug_ray.runtime.workers import Limits, Workers
+from fedplug_ray.workers import Limits, Workers
 
 
 class Sleeper:

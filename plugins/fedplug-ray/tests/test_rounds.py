@@ -11,11 +11,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import ray
 import tensorflow as tf
 import tensorflow_federated as tff
-from fedplug_ray import on_worker
-from fedplug_ray.runtime import client_values, pool
-from fedplug_ray.runtime.serialization import serialize
+from fedplug_ray import client_values, on_worker, pool
+from fedplug_ray.context import _connect
+from fedplug_ray.messages import serialize
 
 import fedplug
 from fedplug.errors import ComputationError, ConfigError, WorkerError
@@ -155,9 +156,25 @@ def test_an_option_without_sense_is_refused(options, message, cluster):
         fedplug.use_runtime("ray", **options)
 
 
+@pytest.mark.parametrize(
+    ("address", "reason", "named"),
+    [("192.0.2.7:6379", "no session", "192.0.2.7:6379 .no session"), (None, "", "this machine .no answer")],
+)
+def test_an_unreachable_cluster_is_an_error_with_advice(monkeypatch, address, reason, named):
+    def init(**arguments):
+        # Ray's own error, which it raises after minutes.
+        raise ConnectionError(reason)
+
+    monkeypatch.setattr(ray, "is_initialized", lambda: False)
+    monkeypatch.setattr(ray, "init", init)
+    with pytest.raises(ConfigError, match=rf"{named}.*delete ray_current_cluster"):
+        _connect(address)
+
+
 def test_the_lines_of_the_documentation_run(on_ray, monkeypatch):
-    page = Path(__file__).parents[3] / "docs" / "scaling.md"
-    first, second, _, last = re.findall(r"```python\n(.*?)```", page.read_text(encoding="utf-8"), re.DOTALL)
+    pages = (Path(__file__).parents[1] / "README.md", Path(__file__).parents[3] / "docs" / "scaling.md")
+    text = "".join(page.read_text(encoding="utf-8") for page in pages)
+    readme, first, second, last = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
 
     class Process:
         """A process as short as can be, with the arguments and results of those the page speaks of."""
@@ -182,7 +199,7 @@ def test_the_lines_of_the_documentation_run(on_ray, monkeypatch):
         "load_dataset": lambda client_id: I32(ord(client_id)),
         "states": {"a": np.zeros(1000, F32), "b": np.zeros(1000, F32)},
     }
-    exec(first + second, names)
+    exec(readme + first + second, names)
     np.testing.assert_array_equal(names["states"]["b"], np.full(1000, ord("b"), F32))
     exec(last, names)
     assert names["trainer"]["over_sampling"].reserve(100) == 30

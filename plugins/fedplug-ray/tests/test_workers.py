@@ -7,7 +7,7 @@ import time
 from pathlib import Path
 
 import pytest
-from fedplug_ray.runtime.workers import Limits, Workers
+from fedplug_ray.workers import Limits, Workers
 
 from fedplug.errors import WorkerError
 

@@ -97,7 +97,6 @@ class ClientWork:
         steps: The client's steps.
         contributions: The client's parts of the reductions.
         kept: Names of the results to keep.
-        last: The ones among them that no other step of the computation reads.
 
     Attributes:
         uses: Names of the values that the client needs.
@@ -108,9 +107,8 @@ class ClientWork:
         steps: Sequence[ClientStep],
         contributions: Sequence[Contribution],
         kept: Sequence[str],
-        last: Collection[str] = (),
     ) -> None:
-        self.steps, self.contributions, self.kept, self.last = steps, contributions, kept, last
+        self.steps, self.contributions, self.kept = steps, contributions, kept
         contributed = frozenset[str]().union(*(part.uses for part in contributions))
         made = {name for step in steps for name in step.names}
         self.uses = contributed.union(*(step.uses for step in steps)) - made
@@ -186,7 +184,7 @@ def _pass(steps: Sequence[AnyStep], elsewhere: frozenset[str], wanted: frozenset
     clients = [step for step in steps if isinstance(step, ClientStep)]
     reductions = [step for step in steps if isinstance(step, ReductionStep)]
     kept = [name for step in clients for name in step.names if name in elsewhere | wanted]
-    of_one = ClientWork(clients, [step.value for step in reductions], kept, {*kept} - elsewhere)
+    of_one = ClientWork(clients, [step.value for step in reductions], kept)
     uses = frozenset[str]().union(*(step.uses for step in steps))
     adding = JoinedSteps()
 

@@ -43,7 +43,6 @@ class _Worker:
     start: Callable[[], Any]
     actor: Any
     since: float
-    node: str = ""
 
 
 class Workers:
@@ -51,7 +50,7 @@ class Workers:
 
     Args:
         starts: Functions that each make the actor of one worker, and its replacements. The actor has the
-            methods `ready()`, which returns the id of its node, and `stop(number)`.
+            methods `ready()` and `stop(number)`.
         limits: Time and retry limits.
     """
 
@@ -73,7 +72,6 @@ class Workers:
         submit: Callable[[Any, int], ray.ObjectRef[Any]],
         label: str,
         check: Callable[[], None],
-        node: str = "",
     ) -> Any:
         """Runs a task on a worker, and returns its result.
 
@@ -81,7 +79,6 @@ class Workers:
             submit: A function that submits the task to an actor under a number.
             label: Description of the task in errors.
             check: A function that is called several times a second. An error in it stops the task.
-            node: Id of the preferred node.
 
         Raises:
             WorkerError: The task failed too often, or no worker can be started.
@@ -89,7 +86,7 @@ class Workers:
         """
         failure: BaseException | None = None
         for _ in range(1 + self.limits.retries):
-            worker, number = self._take(node, check), next(_numbers)
+            worker, number = self._take(check), next(_numbers)
             try:
                 reference = submit(worker.actor, number)
             except BaseException:  # it cannot be pickled, for example
@@ -132,17 +129,15 @@ class Workers:
                 raise TimeoutError(f"it took longer than {self.limits.task_timeout} s")
         return ray.get(reference)
 
-    def _take(self, node: str, check: Callable[[], None]) -> _Worker:
-        """Waits for an idle worker, preferably of a node."""
+    def _take(self, check: Callable[[], None]) -> _Worker:
+        """Waits for an idle worker."""
         with self._changed:
             self._failed_starts = 0 if not self._all else self._failed_starts  # the reason may be fixed
             while True:
                 check()
                 self._look_after()
                 if self._idle:
-                    chosen = next((each for each in self._idle if each.node == node), self._idle[0])
-                    self._idle.remove(chosen)
-                    return chosen
+                    return self._idle.pop(0)
                 self._changed.wait(_POLL_SECONDS)
 
     def _look_after(self) -> None:
@@ -186,7 +181,7 @@ class Workers:
                 self._has_not_started(worker, error)
             else:
                 self._starting.remove(worker)
-                self._failed_starts, worker.node = 0, future.result() or ""
+                self._failed_starts = 0
                 self._idle.append(worker)
 
     def _has_not_started(self, worker: _Worker, error: BaseException) -> None:

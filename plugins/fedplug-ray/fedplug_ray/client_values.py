@@ -1,4 +1,4 @@
-"""Clients' values outside of this process: arguments that workers make, and states that stay with a store.
+"""Clients' arguments that workers make, and candidates.
 
 A list with one value per client may mix them with ordinary values.
 """
@@ -10,13 +10,10 @@ from typing import Any
 
 import tensorflow_federated as tff
 
-from fedplug.stores.sharded.staging import Staged
 from fedplug.tff.runtime.candidates import Candidate, Request
 from fedplug.tff.runtime.inprocess.values import Clients, ingest, materialize
 from fedplug.tff.runtime.tff_internals import computation_pb2, transform_args
-from fedplug_ray.runtime.messages import Late, OnWorker
-from fedplug_ray.runtime.stored_states import read_state
-from fedplug_ray.shards.references import StateReference
+from fedplug_ray.messages import Late, OnWorker
 
 __all__ = ["hand_out", "here", "of_clients", "request_of", "set_apart", "take_in", "to_arrays"]
 
@@ -28,19 +25,13 @@ class _OfCandidates(Clients):
 
 
 def here(value: Any) -> Any:
-    """Returns a client's value, whose parts are made or read in this process.
-
-    Raises:
-        StoreError: A state cannot be read.
-    """
+    """Returns a client's value, whose parts are made in this process."""
     if type(value) is tuple:
         return tuple(map(here, value))
     if not isinstance(value, Late):
         return value
     kind = tff.types.deserialize_type(computation_pb2.Type.FromString(value.kind))
-    if isinstance(value.source, OnWorker):
-        return ingest(value.source.function(*value.source.arguments), kind)
-    return read_state(value.source, kind)
+    return ingest(value.source.function(*value.source.arguments), kind)
 
 
 def request_of(value: Any) -> Request | None:
@@ -59,7 +50,7 @@ def of_clients(value: Any, clients: list[int]) -> Any:
 
 
 class _Leaf:
-    """Clients' values in the cluster as one leaf; TFF would search a list for structures."""
+    """Values that workers make as one leaf; TFF would search a list for structures."""
 
     __slots__ = ("values",)
 
@@ -68,7 +59,7 @@ class _Leaf:
 
 
 def set_apart(argument: Any) -> Any:
-    """Returns a computation's argument in which clients' values in the cluster are leaves."""
+    """Returns a computation's argument in which values that workers make are leaves."""
     if isinstance(argument, tff.structure.Struct):
         return tff.structure.Struct(
             (name, set_apart(part)) for name, part in tff.structure.iter_elements(argument)
@@ -77,7 +68,7 @@ def set_apart(argument: Any) -> Any:
 
 
 def to_arrays(value: Any) -> Any:
-    """Applies TFF's `transform_args`, except to clients' values in the cluster. Undoes `set_apart`."""
+    """Applies TFF's `transform_args`, except to values that workers make. Undoes `set_apart`."""
     if isinstance(value, _Leaf):
         return value.values
     if _is_elsewhere(value):
@@ -91,12 +82,12 @@ def to_arrays(value: Any) -> Any:
 
 def _is_elsewhere(value: Any) -> bool:
     if type(value) is list:
-        return bool(value) and all(isinstance(one, OnWorker | StateReference | Staged) for one in value)
+        return bool(value) and all(isinstance(one, OnWorker) for one in value)
     return isinstance(value, _Leaf)
 
 
 def take_in(value: Any, type_spec: tff.Type) -> Any:
-    """Converts a caller's argument like `inprocess.values.ingest`, but leaves values in the cluster there.
+    """Converts a caller's argument like `inprocess.values.ingest`, without values that workers make.
 
     Raises:
         TypeError: The value has another type. TFF may raise another error for it.
@@ -118,16 +109,14 @@ def take_in(value: Any, type_spec: tff.Type) -> Any:
 
 
 def _take_in_one(value: Any, kind: tff.Type) -> Any:
-    if isinstance(value, OnWorker | StateReference):
+    if isinstance(value, OnWorker):
         return Late(value, tff.types.serialize_type(kind).SerializeToString(deterministic=True))
     return ingest(value, kind)
 
 
 def hand_out(value: Any, type_spec: tff.Type, num_clients: int) -> Any:
-    """Converts a result like `inprocess.values.materialize`, but leaves staged states in the cluster."""
+    """Converts a result like `inprocess.values.materialize`, and makes values that no worker made."""
     if isinstance(value, Clients):
-        if any(isinstance(one, Staged) for one in value):
-            return list(value)
         return materialize(Clients(map(here, value)), type_spec, num_clients)
     if isinstance(type_spec, tff.StructType):
         named = tff.structure.iter_elements(type_spec)

@@ -17,12 +17,10 @@ from fedplug.tff.runtime.inprocess.clients import ClientPool
 from fedplug.tff.runtime.inprocess.invocation import Invocation
 from fedplug.tff.runtime.inprocess.passes import ClientWork
 from fedplug.tff.runtime.inprocess.values import of_client
-from fedplug_ray.runtime.client_values import here
-from fedplug_ray.runtime.messages import ClientTask, Late, Shared
-from fedplug_ray.runtime.serialization import columns_of, deserialize, serialize
-from fedplug_ray.runtime.worker import described
-from fedplug_ray.runtime.workers import Workers
-from fedplug_ray.shards.references import StateReference
+from fedplug_ray.client_values import here
+from fedplug_ray.messages import ClientTask, Late, Shared, columns_of, deserialize, serialize
+from fedplug_ray.worker import described
+from fedplug_ray.workers import Workers
 
 __all__ = ["Choosing", "Chosen", "ClientsChosen", "WorkerPool"]
 
@@ -61,25 +59,21 @@ class WorkerPool(ClientPool):
             program, used = self._sent[work]
         parts = {name: _only(value, used[name]) for name, value in given.items() if name in used}
         columns = [column for name in parts for column in columns_of(parts[name])]
-        late = [column for column in columns if any(isinstance(one, Late) for one in column)]
-        if not work.steps and not late:
+        if not work.steps and not any(isinstance(one, Late) for column in columns for one in column):
             return in_this_process
         try:
             values = _shared({name: serialize(value) for name, value in parts.items()})
         except TypeError:
             return in_this_process
-        homes = next((column for column in late if all(map(_is_state, column))), None)
 
         def on_a_worker(client: int) -> Any:
-            home = homes[client].source if homes else None
             own = [serialize(column[client]) for column in columns]
             count = invocation.num_clients
-            task = ClientTask(program, values, own, invocation.name, client, count, home)
+            task = ClientTask(program, values, own, invocation.name, client, count)
             result = self.workers.run(
                 lambda actor, number: actor.run.remote(number, task),
                 f"client {client} of {count} (counted from 0) of {invocation.name}",
                 invocation.cancellation.check,
-                home.home.node if home else "",
             )
             return deserialize(result)
 
@@ -180,10 +174,6 @@ class Chosen(ClientPool):
         """See `WorkerPool.elsewhere`."""
         results, self._results = self._results, None
         return self._pool.elsewhere(work, given, invocation) if results is None else results.__getitem__
-
-
-def _is_state(value: Any) -> bool:
-    return isinstance(value, Late) and isinstance(value.source, StateReference)
 
 
 def _shared(value: Any) -> Shared:

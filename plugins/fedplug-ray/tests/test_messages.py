@@ -6,7 +6,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 import tensorflow as tf
-from fedplug_ray.runtime.serialization import columns_of, deserialize, serialize
+from fedplug_ray.messages import columns_of, deserialize, serialize
 
 from fedplug.tff.runtime.inprocess.values import Clients
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import os
 from collections.abc import Callable
 from typing import Any
 
@@ -19,8 +20,7 @@ from fedplug.tff.runtime.inprocess.context import (
 )
 from fedplug.tff.runtime.inprocess.executor import InProcessExecutorFactory, Program, compile_program
 from fedplug.tff.runtime.inprocess.invocation import Invocation
-from fedplug_ray.connection import connect
-from fedplug_ray.runtime.client_values import (
+from fedplug_ray.client_values import (
     hand_out,
     of_clients,
     request_of,
@@ -28,9 +28,9 @@ from fedplug_ray.runtime.client_values import (
     take_in,
     to_arrays,
 )
-from fedplug_ray.runtime.pool import Choosing, Chosen, ClientsChosen, WorkerPool
-from fedplug_ray.runtime.worker import start_worker
-from fedplug_ray.runtime.workers import Limits, Workers
+from fedplug_ray.pool import Choosing, Chosen, ClientsChosen, WorkerPool
+from fedplug_ray.worker import start_worker
+from fedplug_ray.workers import Limits, Workers
 
 __all__ = ["RayContext", "create_ray_execution_context"]
 
@@ -65,7 +65,7 @@ def create_ray_execution_context(
     """
     _check_at_least(1, workers=1 if workers is None else workers)
     _check_at_least(0, retries=retries)
-    connected = connect(address)
+    connected = _connect(address)
     if workers is None:
         workers = max(1, int(ray.cluster_resources().get("CPU", 1)))
     limits = Limits(start_timeout=start_timeout, task_timeout=client_timeout, retries=retries)
@@ -73,8 +73,40 @@ def create_ray_execution_context(
     return RayContext(Workers(starts, limits), workers, default_num_clients, connected)
 
 
+def _connect(address: str | None = None) -> bool:
+    """Connects this process to a cluster unless it is connected. Returns whether it connected.
+
+    Args:
+        address: The address for `ray.init`. None uses the existing connection, or else the cluster that
+            `ray.init()` finds or starts.
+
+    Raises:
+        ConfigError: An address is given, but this process is already connected, or Ray cannot connect, which
+            it tries for minutes.
+    """
+    if ray.is_initialized():
+        if address is not None:
+            raise ConfigError(
+                f"this process is already connected to a Ray cluster; leave out address={address!r} to use it"
+            )
+        return False
+    # Otherwise Ray warns that it will change how it hides GPUs. The setting makes that change now.
+    os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
+    # A failed task has several results. Ray would print an unhandled error for all but one.
+    os.environ.setdefault("RAY_IGNORE_UNHANDLED_ERRORS", "1")
+    try:
+        ray.init(address=address, include_dashboard=False, log_to_driver=False)
+    except ConnectionError as error:
+        cluster, reason = address or "the cluster of this machine", str(error) or "no answer"
+        raise ConfigError(
+            f"Ray cannot connect to {cluster} ({reason}). Start it; "
+            "if it has ended, run `ray stop --force` and delete ray_current_cluster in Ray's folder, /tmp/ray"
+        ) from error
+    return True
+
+
 class _AsyncContext(InProcessAsyncContext):
-    """Hides clients' values in the cluster from TFF."""
+    """Hides values that workers make from TFF."""
 
     async def invoke(self, comp: Any, arg: Any) -> Any:
         return await super().invoke(comp, set_apart(arg))
@@ -91,7 +123,6 @@ class RayContext(InProcessSyncContext):
     """
 
     takes_candidates = True
-    takes_references = True
 
     def __init__(self, workers: Workers, width: int, default_num_clients: int, connected: bool) -> None:
         self._connected = connected

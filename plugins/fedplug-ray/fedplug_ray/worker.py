@@ -22,10 +22,8 @@ from fedplug.tff.runtime.inprocess.passes import ClientWork
 from fedplug.tff.runtime.inprocess.planner import client_step, contribution
 from fedplug.tff.runtime.message_depth import allow_deep_messages
 from fedplug.tff.runtime.tff_internals import computation_pb2
-from fedplug_ray.runtime.client_values import here
-from fedplug_ray.runtime.messages import ClientTask, Shared
-from fedplug_ray.runtime.serialization import deserialize, serialize
-from fedplug_ray.runtime.stored_states import leave_state
+from fedplug_ray.client_values import here
+from fedplug_ray.messages import ClientTask, Shared, deserialize, serialize
 
 __all__ = ["Worker", "described", "start_worker"]
 
@@ -37,10 +35,10 @@ def described(work: ClientWork) -> tuple[Any, ...]:
     """Returns the work of a client in a form that can be sent."""
     steps = [(step.names[0], step.block.proto.SerializeToString()) for step in work.steps]
     parts = [part.block.proto.SerializeToString() for part in work.contributions]
-    return steps, parts, list(work.kept), set(work.last)
+    return steps, parts, list(work.kept)
 
 
-def _restored(steps: Any, parts: Any, kept: list[str], last: set[str]) -> ClientWork:
+def _restored(steps: Any, parts: Any, kept: list[str]) -> ClientWork:
     """Undoes `described`."""
 
     def block(proto: bytes) -> Any:
@@ -51,7 +49,7 @@ def _restored(steps: Any, parts: Any, kept: list[str], last: set[str]) -> Client
         )
 
     made = [client_step(name, block(proto)) for name, proto in steps]
-    return ClientWork(made, [contribution(block(proto)) for proto in parts], kept, last)
+    return ClientWork(made, [contribution(block(proto)) for proto in parts], kept)
 
 
 class Worker:
@@ -76,20 +74,17 @@ class Worker:
         self._changing = threading.Lock()
         self._running: dict[int, Invocation] = {}
 
-    def ready(self) -> str:
-        """Returns the id of the worker's node once the worker has started."""
-        node: str = ray.get_runtime_context().get_node_id()
-        return node
+    def ready(self) -> None:
+        """Returns once the worker has started."""
 
     def run(self, number: int, task: ClientTask) -> Any:
         """Does the work of a client, under a number for `stop`.
 
         Returns:
-            The parts of the reductions and the kept values, serialized or `Staged`.
+            The parts of the reductions and the kept values, serialized.
 
         Raises:
             ComputationError: A part of the work failed.
-            StoreError: A state cannot be read or staged.
         """
         work: ClientWork = _once(self._work, task.work, _KEPT_WORK, lambda found: _restored(*found))
         given = _once(self._values, task.given, _KEPT_VALUES, lambda found: found)
@@ -97,14 +92,7 @@ class Worker:
         with self._may_be_stopped(number, invocation):
             own = iter([here(deserialize(value)) for value in task.own])
             values = {name: deserialize(value, own) for name, value in given.items()}
-            contributed, kept = work.run(values, invocation.of(task.client))
-        if task.home is not None:
-            kinds = {step.names[0]: step.block.type_signature.member for step in work.steps}
-            kept = tuple(
-                leave_state(task.home, value, kinds[name]) if name in work.last else value
-                for name, value in zip(work.kept, kept, strict=True)
-            )
-        return serialize((contributed, kept))
+            return serialize(work.run(values, invocation.of(task.client)))
 
     def stop(self, number: int) -> None:
         """Cancels a running task, which then ends with an error."""
