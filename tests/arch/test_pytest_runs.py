@@ -81,15 +81,22 @@ def test_slow_tests_run_where_they_are_asked_for(tmp_path, arguments, outcome):
     assert ("left to" in done.stdout) == (not arguments)
 
 
-def test_the_two_runs_of_make_test_run_every_test_and_none_that_passed_twice(tmp_path):
+def test_the_two_runs_of_make_test_run_every_test_and_only_those_twice_that_try_more(tmp_path):
     (tmp_path / "test_needs.py").write_text(NEEDS)
     (tmp_path / "test_other.py").write_text("import jinja2\ndef test_imported(): pass")
+    (tmp_path / "test_suite.py").write_text("from fedplug.testing import EncoderSuite\ndef test_more(): pass")
     without = run(tmp_path, ROOT / "conftest.py", "-v", "--slow", "--save-passed", "p", missing="jinja2")
     with_it = run(tmp_path, ROOT / "conftest.py", "-v", "--omit-passed", "p")
-    assert outcomes(without) == {"test_on[numpy]": "PASSED", "test_slow": "PASSED", "test_skipped": "SKIPPED"}
+    assert outcomes(without) == {
+        "test_on[numpy]": "PASSED",
+        "test_slow": "PASSED",
+        "test_skipped": "SKIPPED",
+        "test_more": "PASSED",
+    }
     assert outcomes(with_it) == {
         "test_on[jinja2]": "PASSED",
         "test_imported": "PASSED",
+        "test_more": "PASSED",
         "test_skipped": "SKIPPED",
     }
 
