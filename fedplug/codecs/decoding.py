@@ -6,14 +6,14 @@ reader of its bytes, which refuses the rest.
 
 from __future__ import annotations
 
-import contextlib
 import functools
-from collections.abc import Collection, Container, Iterator, Mapping
+from collections.abc import Collection, Container, Mapping
 from typing import Any, NamedTuple, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
+import fedplug._kernels as _kernels
 import fedplug.kernels as kernels
 import fedplug.ops as ops
 import fedplug.wire as wire
@@ -23,27 +23,11 @@ from fedplug.encoders.quantizers.identity import Identity
 from fedplug.errors import ArgumentError, ConfigError, PayloadError
 from fedplug.ops import donation
 from fedplug.ops.device_array import is_on_device
-from fedplug.ops.types import ArraySpec, PackedValues
+from fedplug.ops.types import ArraySpec
 
-__all__ = ["DEFAULT_MAX_BYTES", "Received", "decode", "decode_model", "expected_of", "receive"]
+__all__ = ["DEFAULT_MAX_BYTES", "Plan", "decode", "decode_model", "expected_of", "opened", "read"]
 
 DEFAULT_MAX_BYTES = 2**30
-
-
-class Received(NamedTuple):
-    """The decoded contents of a payload.
-
-    Attributes:
-        spec: The spec of the array that was encoded.
-        values: All elements, ``[n]``, or their code, or for a sparse payload the values that were sent,
-            ``[k]``.
-        indices: The indices of these values, strictly ascending, ``[k]`` int32. None if all elements were
-            sent.
-    """
-
-    spec: ArraySpec
-    values: NDArray[Any] | PackedValues
-    indices: NDArray[np.int32] | None
 
 
 def decode(
@@ -79,17 +63,17 @@ def decode(
             at least 0.
     """
     max_bytes = wire.check_max_bytes(max_bytes)
-    plan, body = _opened(payload, wire_ids)
+    plan, body = opened(payload, wire_ids)
     spec = plan.spec
     if out is not None:
         require_output(out, spec.shape, spec.dtype)
     else:
         _require_at_most(max_bytes, plan, body)
     if out is not None and is_on_device(out):
-        cast(Any, out).backend.write(out, *_read(plan, body, None, packed=True))
+        cast(Any, out).backend.write(out, *read(plan, body, None, packed=True))
         return out
     values: NDArray[Any]
-    values, indices = _read(plan, body, out)
+    values, indices = read(plan, body, out)
     if indices is not None:
         dense = kernels.scatter_decode(values, indices, size=plan.size, out=out)
         return dense if out is not None else dense.reshape(spec.shape)
@@ -158,37 +142,16 @@ def expected_of(wire_ids: WireIds | Mapping[str, Container[str]], name: str) -> 
     return wire_ids[name]
 
 
-def receive(
-    payload: Any,
-    *,
-    shape: tuple[int, ...],
-    place: NDArray[Any] | None,
-    wire_ids: WireIds = None,
-    packed: bool = False,
-) -> Received:
-    """Decodes a payload; a sparse one stays sparse if its entries take less memory than the array.
+class Plan(NamedTuple):
+    """The properties of a payload that its header determines.
 
-    Args:
-        payload: The untrusted payload, as for `decode`.
-        shape: The expected shape.
-        place: Memory for the elements of a dense payload, which is used if they fit.
-        wire_ids: The expected wire ids, as for `decode`.
-        packed: Whether to return the code of a dense payload, which was checked, if a device can decode it.
-
-    Raises:
-        PayloadError: The payload is refused, see `decode`, or it has another shape.
+    Attributes:
+        wire_id: The wire id.
+        spec: The spec of the array that was encoded.
+        size: Number of its elements.
+        array_bytes: Number of their bytes.
+        reader: The reader of the payload's bytes.
     """
-    plan, body = _opened(payload, wire_ids)
-    if plan.spec.shape != shape:
-        raise PayloadError(f"the payload is of shape {list(plan.spec.shape)}; expected {list(shape)}")
-    values, indices = _read(plan, body, place, packed=packed)
-    if indices is None or values.nbytes + indices.nbytes <= plan.array_bytes:
-        return Received(plan.spec, values, indices)
-    return Received(plan.spec, kernels.scatter_decode(values, indices, size=plan.size), None)
-
-
-class _Plan(NamedTuple):
-    """The properties of a payload that its header determines."""
 
     wire_id: str
     spec: ArraySpec
@@ -198,7 +161,7 @@ class _Plan(NamedTuple):
 
 
 @functools.lru_cache(maxsize=1024)
-def _plan(wire_id: str, dtype: str, shape: tuple[int, ...]) -> _Plan:
+def _plan(wire_id: str, dtype: str, shape: tuple[int, ...]) -> Plan:
     """Returns the properties that a header determines.
 
     Raises:
@@ -210,14 +173,26 @@ def _plan(wire_id: str, dtype: str, shape: tuple[int, ...]) -> _Plan:
     if wire_id != Identity.wire_id and not ops.is_floating(spec.dtype):
         raise PayloadError(f"the payload has the wire id {wire_id!r}, which is for floats, not {spec.dtype}")
     size = ops.num_elements(spec)
-    return _Plan(wire_id, spec, size, size * itemsize, reader_of(wire_id))
+    return Plan(wire_id, spec, size, size * itemsize, reader_of(wire_id))
 
 
-def _opened(payload: Any, wire_ids: WireIds) -> tuple[_Plan, NDArray[np.uint8]]:
+def opened(payload: Any, wire_ids: WireIds) -> tuple[Plan, NDArray[np.uint8]]:
+    """Reads the header of a payload.
+
+    Args:
+        payload: The untrusted payload, as for `decode`.
+        wire_ids: The expected wire ids, as for `decode`.
+
+    Returns:
+        The properties in the header, and the body for `read`.
+
+    Raises:
+        PayloadError, ArgumentError: The payload is refused, see `decode`.
+    """
     if isinstance(wire_ids, str):
         raise ArgumentError(f"wire_ids is {wire_ids!r}; give a set of wire ids")
     try:
-        wire_id, dtype, shape, body = kernels.unframe(payload)
+        wire_id, dtype, shape, body = _kernels.read_container(payload)
     except (ArgumentError, TypeError) as error:
         advice = ""
         if isinstance(payload, Mapping):
@@ -235,10 +210,12 @@ def _opened(payload: Any, wire_ids: WireIds) -> tuple[_Plan, NDArray[np.uint8]]:
     return _plan(wire_id, dtype, shape), body
 
 
-def _require_at_most(max_bytes: float, plan: _Plan, body: NDArray[np.uint8]) -> None:
+def _require_at_most(max_bytes: float, plan: Plan, body: NDArray[np.uint8]) -> None:
     spec, size = plan.spec, plan.array_bytes
-    with _blaming(plan.wire_id):
+    try:
         needed = size if size > max_bytes else plan.reader.peak_bytes(body, spec, plan.size)
+    except (ArgumentError, ConfigError) as error:
+        raise _blaming(plan, error) from error
     if needed > max_bytes:
         raise PayloadError(
             f"the payload stands for {spec.dtype}{list(spec.shape)}, {size} bytes, and takes up to {needed} "
@@ -246,24 +223,37 @@ def _require_at_most(max_bytes: float, plan: _Plan, body: NDArray[np.uint8]) -> 
         )
 
 
-def _read(
-    plan: _Plan, body: NDArray[np.uint8], place: NDArray[Any] | None, *, packed: bool = False
+def read(
+    plan: Plan, body: NDArray[np.uint8], place: NDArray[Any] | None, *, packed: bool = False
 ) -> tuple[Any, NDArray[np.int32] | None]:
-    before = None if plan.reader.sparse else donation.result_place.set(place)
+    """Decodes the body of a payload.
+
+    Args:
+        plan: The properties in its header.
+        body: The untrusted bytes.
+        place: Memory for the elements of a dense payload, which is used if they fit.
+        packed: Whether to return the code of a dense payload, which was checked, if a device can decode it.
+
+    Returns:
+        All elements, ``[n]``, or their code, and None. For a sparse payload the values that were sent,
+        ``[k]``, and their indices, strictly ascending, ``[k]`` int32.
+
+    Raises:
+        PayloadError: The bytes are refused, see `decode`.
+    """
+    reader = plan.reader
+    before = None if reader.sparse else donation.result_place.set(place)
     try:
-        with _blaming(plan.wire_id):
-            if packed and (code := plan.reader.packed(body, plan.spec, plan.size)) is not None:
-                return code, None
-            return plan.reader.entries(body, plan.spec, plan.size)
+        if packed and (code := reader.packed(body, plan.spec, plan.size)) is not None:
+            return code, None
+        return reader.entries(body, plan.spec, plan.size)
+    except (ArgumentError, ConfigError) as error:
+        raise _blaming(plan, error) from error
     finally:
         if before is not None:
             donation.result_place.reset(before)
 
 
-@contextlib.contextmanager
-def _blaming(wire_id: str) -> Iterator[None]:
-    """Turns the error of an impossible configuration, which the payload has, into a PayloadError."""
-    try:
-        yield
-    except (ArgumentError, ConfigError) as error:
-        raise PayloadError(f"a payload with the wire id {wire_id!r} cannot be read: {error}") from error
+def _blaming(plan: Plan, error: Exception) -> PayloadError:
+    """Returns the error for an impossible configuration, which the payload has."""
+    return PayloadError(f"a payload with the wire id {plan.wire_id!r} cannot be read: {error}")

@@ -2,33 +2,24 @@
 
 from __future__ import annotations
 
-import copy
-import functools
-import math
-import operator
 import threading
-from collections import deque
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
-import ml_dtypes
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-import fedplug._kernels as _kernels
 import fedplug.kernels as kernels
 import fedplug.ops as ops
-import fedplug.wire as wire
+from fedplug.codecs.accumulator import Accumulator, Received, Step, copied, magnitude_of, run
 from fedplug.codecs.arrays import as_array, named_arrays, require_mapping
-from fedplug.codecs.decoding import Received, expected_of, receive
-from fedplug.codecs.steps import AddOnDevice, Step, run
+from fedplug.codecs.decoding import expected_of
 from fedplug.codecs.wire_ids import WireIds
 from fedplug.encoders.arguments import check_number
 from fedplug.encoders.model.statistics import is_statistic
 from fedplug.errors import ArgumentError, ConfigError, NonFiniteError, PayloadError
-from fedplug.ops.device_array import DeviceArray, is_on_device, on_host
-from fedplug.ops.types import PackedValues
+from fedplug.ops.device_array import DeviceArray, is_on_device
 from fedplug.registry.component import plain
 
 _R = TypeVar("_R")
@@ -38,222 +29,11 @@ if TYPE_CHECKING:
 
 __all__ = ["ModelSum", "Sum"]
 
-_DTYPES = "a sum is of float32, float64, float16 or bfloat16"
-
-_WIDER = {
-    "float16": ("float32", "float64"),
-    "bfloat16": ("float32", "float64"),
-    "float32": ("float64",),
-}
-"""Wider accumulator dtypes allowed for payloads of each dtype. Widening is exact."""
-
-_BLOCK = 2**15
-"""Number of elements of a dense payload that are weighted at a time. They fit in the cache."""
-
-
-class _Range(NamedTuple):
-    """The largest finite and the smallest normal number of a dtype, and its relative spacing."""
-
-    largest: float
-    least: float
-    eps: float
-
-
-@functools.cache
-def _range(dtype: np.dtype[Any]) -> _Range:
-    numbers = ml_dtypes.finfo(dtype)  # type: ignore[no-untyped-call]
-    return _Range(float(numbers.max), float(numbers.tiny), float(numbers.eps))
-
-
-class _Accumulator:
-    """The sum of one array: checks the addends, and returns the steps that add it.
-
-    Attributes:
-        shape: The shape of the array.
-        dtype: The dtype of the sum.
-        total: The sum so far.
-        bound: A bound for the magnitude of its elements.
-        limit: The largest magnitude of an element that may be added.
-        dtype_of_mean: The dtype that a mean is rounded to.
-    """
-
-    def __init__(self, shape: Any, dtype: Any, wire_ids: WireIds, like: DeviceArray | None = None) -> None:
-        """Makes zeros on the host, or on the device of ``like``."""
-        self.shape = _dims(shape)
-        try:
-            self.dtype = np.dtype(dtype)
-        except TypeError as error:
-            raise ArgumentError(f"{_DTYPES}, not of {dtype!r}") from error
-        if not ops.is_floating(self.dtype) or self.dtype.itemsize > 8:
-            raise ArgumentError(f"{_DTYPES}, not of {self.dtype}")
-        if like is not None and self.dtype.itemsize < 4:
-            raise ArgumentError(f"a sum on a device is of float32 or float64, not of {self.dtype}")
-        self.total: Any = (
-            np.zeros(self.shape, self.dtype)
-            if like is None
-            else like.backend.zeros(self.shape, self.dtype, like)
-        )
-        self.bound = 0.0
-        self.limit = math.inf
-        self.dtype_of_mean = self.dtype
-        self._wire_ids = wire_ids
-        self._spare: deque[NDArray[Any]] = deque(maxlen=1)
-
-    @classmethod
-    def of(cls, array: Any, largest: float, wire_ids: WireIds, *, statistic: bool = False) -> _Accumulator:
-        """Makes the sum for updates of an array, where the array is. ``largest`` is its largest magnitude."""
-        dtype = _dtype_of_sum(array.dtype)
-        like = array if is_on_device(array) else None
-        part = cls(array.shape, np.float64 if statistic else dtype, wire_ids, like)
-        part.limit, part.dtype_of_mean = _largest_update(array.dtype, largest), dtype
-        return part
-
-    def copied(self, owner: str) -> _Accumulator:
-        """Returns a copy for a copy of its owner.
-
-        Raises:
-            ArgumentError: The sum is on a device.
-        """
-        if is_on_device(self.total):
-            raise ArgumentError(
-                f"a {owner} on a device cannot be pickled or copied; make another there and merge this one "
-                "into it, or send what value() returns"
-            )
-        copied = copy.copy(self)
-        copied.total, copied._spare = self.total.copy(), deque(maxlen=1)
-        return copied
-
-    def form(self) -> str:
-        """Returns the properties that two sums must share to be merged."""
-        where = f" on device {self.total.device}" if is_on_device(self.total) else ""
-        return f"{self.dtype}{list(self.shape)}{where}"
-
-    def factor(self, weight: float) -> NDArray[Any] | None:
-        """Returns the factor of the values. None for the weight 1."""
-        check_number("weight", weight, lambda number: number >= 0, "of at least 0 that is finite")
-        if abs(weight) > _range(self.dtype).largest:
-            raise ConfigError(f"weight is {weight!r}, which is infinite in a sum of {self.dtype}")
-        if 0 < abs(weight) < _range(self.dtype).least:
-            raise ConfigError(
-                f"weight is {weight!r}, too small for a sum of {self.dtype}; give all clients larger weights"
-            )
-        return None if weight == 1 else np.asarray(weight, self.dtype)
-
-    def receive(self, payload: Any) -> Received:
-        """Decodes a payload. Needs no lock, because it may take long."""
-        try:
-            place = self._spare.pop()
-        except IndexError:  # the first payload, or another thread has the memory
-            place = None
-        read = partial(receive, payload, shape=self.shape, place=place, wire_ids=self._wire_ids)
-        received = read(packed=is_on_device(self.total))
-        if isinstance(received.values, PackedValues) and received.values.largest > self.limit:
-            received = read()  # `largest` may be a bound; the values may fit
-        values = received.values
-        if place is not None and (isinstance(values, PackedValues) or not np.may_share_memory(values, place)):
-            self._spare.append(place)
-        dtype = received.spec.dtype
-        widened = dtype == self.dtype or self.dtype.name in _WIDER.get(dtype.name, ())
-        if not widened and (self.dtype != np.float64 or dtype.kind not in "iub"):
-            raise PayloadError(f"the payload is of {dtype}, and cannot be added to a sum of {self.dtype}")
-        return received
-
-    def keep_memory(self, received: Received, payload: Any) -> None:
-        """Keeps the memory of a decoded payload for the next one."""
-        values = received.values
-        if isinstance(values, PackedValues):
-            return
-        dense = received.indices is None and values.flags.writeable and values.flags.c_contiguous
-        if dense and not np.may_share_memory(values, np.frombuffer(payload, np.uint8)):
-            self._spare.append(values)
-
-    def adding(self, received: Received, factor: NDArray[Any] | None) -> list[Step]:
-        """Returns the steps that add a payload. Raises PayloadError if an element would become infinite."""
-        magnitude = _magnitude(received.values)
-        if magnitude > self.limit:
-            raise PayloadError(
-                f"it holds {magnitude:.3g}, and more than {self.limit:.3g} could make the model infinite"
-            )
-        if factor is not None:
-            magnitude *= abs(float(factor))
-        return self._bounded(magnitude, lambda total: _adding(total, received, factor), PayloadError)
-
-    def merging(self, other: _Accumulator) -> list[Step]:
-        """Returns the steps that add another sum. Raises ArgumentError if they would be infinite."""
-        if is_on_device(self.total):
-            return self._bounded(
-                other.bound, lambda total: [AddOnDevice(total, other.total, None)], ArgumentError
-            )
-        return self._bounded(
-            other.bound, lambda total: [partial(np.add, total, other.total, out=total)], ArgumentError
-        )
-
-    def _bounded(
-        self,
-        magnitude: float,
-        adding: Callable[[Any], list[Step]],
-        error: type[ArgumentError | PayloadError],
-    ) -> list[Step]:
-        """Adds to a copy only if values or rounding errors may have used up half of the dtype's range."""
-        bound = (self.bound + magnitude) * (1 + 2 * _range(self.dtype).eps)
-        if bound > _range(self.dtype).largest / 2:
-            tried = _copied(self.total)
-            run(adding(tried))
-            tried = on_host(tried)
-            if not kernels.all_finite(tried):
-                raise error(f"the sum would be infinite in {self.dtype}")
-            bound = _magnitude(tried)
-        return [*adding(self.total), partial(setattr, self, "bound", bound)]
-
-
-def _copied(total: Any) -> Any:
-    return total.backend.copied(total) if is_on_device(total) else total.copy()
-
-
-def _adding_on_device(total: DeviceArray, received: Received, factor: NDArray[Any] | None) -> list[Step]:
-    """Returns the step that adds a payload to an array on a device. The host rounds the products."""
-    _, values, indices = received
-    if isinstance(values, PackedValues):
-        return [AddOnDevice(total, values, None, factor)]
-    if indices is not None and indices.size:
-        ascending = bool((indices[1:] > indices[:-1]).all())
-        if not ascending or indices[0] < 0 or indices[-1] >= total.size:
-            raise PayloadError(f"the indices of the payload do not ascend in [0, {total.size})")
-    if factor is None:
-        return [AddOnDevice(total, values.astype(total.dtype, copy=False), indices)]
-    with np.errstate(all="ignore"):  # the bound finds what is not finite
-        return [AddOnDevice(total, np.multiply(values, factor, dtype=total.dtype), indices)]
-
-
-def _adding(total: Any, received: Received, factor: NDArray[Any] | None) -> list[Step]:
-    """Returns the steps that add a payload to an array. Each product and each sum is rounded once."""
-    if is_on_device(total):
-        return _adding_on_device(total, received, factor)
-    _, values, indices = received
-    assert isinstance(values, np.ndarray)  # codes are for sums on a device
-    dtype = total.dtype
-    if indices is not None:
-        weights = None if factor is None else factor.reshape(1)
-        values = values.astype(dtype, copy=False)
-        return [partial(_kernels.scatter_decode_add, total, values, indices, None, weights)]
-    total = total.reshape(-1)
-    if factor is None:
-        return [partial(np.add, total, values, out=total, dtype=dtype)]
-    product = np.empty(min(values.size, _BLOCK), dtype)
-    steps: list[Step] = []
-    for begin in range(0, values.size, _BLOCK):
-        block = values[begin : begin + _BLOCK]
-        weighted, part = product[: block.size], total[begin : begin + _BLOCK]
-        # The dtype is given because NumPy 1 would take that of the scalar.
-        steps.append(partial(np.multiply, block, factor, out=weighted, dtype=dtype))
-        steps.append(partial(np.add, part, weighted, out=part))
-    return steps
-
 
 class _WeightedSum:
     """The common part of both sums: weights, threads, and steps that run together or not at all."""
 
-    def __init__(self, parts: Mapping[str | None, _Accumulator]) -> None:
+    def __init__(self, parts: Mapping[str | None, Accumulator]) -> None:
         self._parts = dict(parts)
         self._weight = 0.0
         self._count = 0
@@ -284,51 +64,54 @@ class _WeightedSum:
         return self._count
 
     def _add(self, payloads: Mapping[Any, Any], weight: float, *, only_check: bool = False) -> None:
-        weight = plain(weight)
-        factors = {name: part.factor(weight) for name, part in self._parts.items()}
+        factors: dict[str | None, NDArray[Any] | None] = dict.fromkeys(self._parts)
+        if type(weight) is not float or weight != 1:
+            weight = plain(weight)
+            check_number("weight", weight, lambda number: number >= 0, "of at least 0 that is finite")
+            if weight != 1:
+                factors = {name: part.factor(weight) for name, part in self._parts.items()}
         received: dict[str | None, Received] = {}
         with _Naming() as at:
             for at.name, part in self._parts.items():
                 received[at.name] = part.receive(payloads[at.name])
-        with self._lock:
-            self._require_weights(self._weight + weight)
-            steps: list[Step] = []
-            with _Naming() as at:
-                for at.name, part in self._parts.items():
-                    steps += part.adding(received[at.name], factors[at.name])
+        with self._lock, _Naming() as at:
+            counting, steps = self._counting(weight, 1), list[Step]()
+            for at.name, part in self._parts.items():
+                steps += part.adding(received[at.name], factors[at.name])
+            at.name = None
             if not only_check:
-                run([*steps, *self._counting(weight, 1)])
-        for name, part in self._parts.items():
-            part.keep_memory(received[name], payloads[name])
+                run([*steps, *counting])
+        for name, (_, _, memory) in received.items():
+            if memory is not None:
+                self._parts[name].spare.append(memory)
 
     def _merge(self, other: _WeightedSum) -> None:
         first, second = sorted((self, other), key=id)  # two threads merging into each other cannot deadlock
         with first._lock, second._lock:
-            self._require_weights(self._weight + other._weight)
-            steps: list[Step] = []
+            counting, steps = self._counting(other._weight, other._count), list[Step]()
             for name, part in self._parts.items():
                 steps += part.merging(other._parts[name])
-            run([*steps, *self._counting(other._weight, other._count)])
+            run([*steps, *counting])
 
     def _values(self, *, copy: bool = True) -> dict[Any, NDArray[Any]]:
         with self._lock:
-            return {name: _copied(part.total) if copy else part.total for name, part in self._parts.items()}
+            return {name: copied(part.total) if copy else part.total for name, part in self._parts.items()}
 
     def _forms(self) -> dict[str | None, str]:
         return {name: part.form() for name, part in self._parts.items()}
 
     def _counting(self, weight: float, count: int) -> list[Step]:
-        return [
-            partial(setattr, self, "_weight", self._weight + weight),
-            partial(setattr, self, "_count", self._count + count),
-        ]
-
-    def _require_weights(self, total: float) -> None:
+        """Returns the steps that count clients. Raises ConfigError if a dtype cannot hold all weights."""
+        total = self._weight + weight
         for part in self._parts.values():
-            if abs(total) > _range(part.dtype).largest:
+            if total > part.range.largest:
                 raise ConfigError(
                     f"the weights add up to {total:.3g}, which is infinite in a sum of {part.dtype}"
                 )
+        return [
+            partial(setattr, self, "_weight", total),
+            partial(setattr, self, "_count", self._count + count),
+        ]
 
 
 class Sum(_WeightedSum):
@@ -368,7 +151,7 @@ class Sum(_WeightedSum):
             ArgumentError: ``dtype`` is none of these, or ``shape`` is not the shape of an array that can be
                 encoded.
         """
-        super().__init__({None: _Accumulator(shape, dtype, wire_ids)})
+        super().__init__({None: Accumulator(shape, dtype, wire_ids)})
 
     @classmethod
     def like(cls, array: Any, *, wire_ids: WireIds = None) -> Sum:
@@ -386,7 +169,7 @@ class Sum(_WeightedSum):
         """
         total = cls(0, wire_ids=wire_ids)
         array = as_array(array)
-        total._parts = {None: _Accumulator.of(array, _magnitudes([array])[0], wire_ids)}
+        total._parts = {None: Accumulator.of(array, _magnitudes([array])[0], wire_ids)}
         return total
 
     def add(self, payload: Any, weight: float = 1.0) -> None:
@@ -460,11 +243,11 @@ class ModelSum(_WeightedSum):
         dtypes: Mapping[str, Any] = dtype if isinstance(dtype, Mapping) else dict.fromkeys(shapes, dtype)
         if dtypes.keys() != shapes.keys():
             raise ArgumentError(f"shapes are of {sorted(shapes)}, dtypes of {sorted(dtypes)}")
-        parts: dict[str | None, _Accumulator] = {}
+        parts: dict[str | None, Accumulator] = {}
         with _Naming() as at:
             for name, shape in shapes.items():
                 at.name = name
-                parts[name] = _Accumulator(shape, dtypes[name], expected_of(wire_ids, name), beside)
+                parts[name] = Accumulator(shape, dtypes[name], expected_of(wire_ids, name), beside)
         super().__init__(parts)
 
     @classmethod
@@ -490,7 +273,7 @@ class ModelSum(_WeightedSum):
             with _Naming() as at:
                 at.name = name
                 expected = expected_of(wire_ids, name)
-            total._parts[name] = _Accumulator.of(array, largest, expected, statistic=is_statistic(name))
+            total._parts[name] = Accumulator.of(array, largest, expected, statistic=is_statistic(name))
         return total
 
     def add(self, payloads: Mapping[str, Any], weight: float = 1.0) -> None:
@@ -560,6 +343,8 @@ class ModelSum(_WeightedSum):
         return means
 
     def _require_names(self, payloads: Mapping[str, Any]) -> None:
+        if type(payloads) is dict and payloads.keys() == self._parts.keys():
+            return
         require_mapping("what a client sent", "payloads", payloads)
         missing = [name for name in self._parts if name not in payloads]
         unknown = [name for name in payloads if name not in self._parts]
@@ -580,34 +365,6 @@ class _Naming:
     def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
         if self.name is not None and isinstance(error, ArgumentError | PayloadError):
             raise type(error)(f"tensor {self.name!r}: {error}") from error
-
-
-def _dims(shape: Any) -> tuple[int, ...]:
-    """Returns the dimensions of a shape: a number, or anything that holds numbers."""
-    try:
-        dims = tuple(map(operator.index, np.atleast_1d(shape).tolist()))
-    except (TypeError, ValueError):
-        dims = (-1,)
-    if min(dims, default=0) < 0 or math.prod(dims) > wire.MAX_ELEMENTS:
-        raise ArgumentError(
-            f"a shape is {shape!r}; it must be whole numbers whose product is at most 2^31 - 1 elements"
-        )
-    return dims
-
-
-def _dtype_of_sum(dtype: np.dtype[Any]) -> np.dtype[Any]:
-    if ops.is_floating(dtype):
-        return np.dtype(np.float32) if dtype.itemsize < 4 else dtype
-    return np.dtype(np.float64)
-
-
-def _largest_update(dtype: np.dtype[Any], magnitude: float) -> float:
-    """Returns the largest number that can be added to numbers of a magnitude without an infinity."""
-    if not ops.is_floating(dtype):
-        return math.inf
-    largest, _, eps = _range(dtype)
-    # An eighth of a unit in the last place does not change even the largest number.
-    return max(largest - magnitude, largest * eps / 8)
 
 
 def _magnitudes(arrays: Sequence[Any]) -> list[float]:
@@ -631,15 +388,5 @@ def _found(
 
 def _finite_magnitude(array: NDArray[Any]) -> float:
     if not ops.is_floating(array.dtype) or kernels.all_finite(array):
-        return _magnitude(array)
-    return _magnitude(array[np.isfinite(array)])
-
-
-def _magnitude(values: NDArray[Any] | PackedValues) -> float:
-    """Returns the largest magnitude. Two reductions need no memory."""
-    if isinstance(values, PackedValues):
-        return values.largest
-    if values.size and values.dtype.itemsize == 2 and ops.is_floating(values.dtype):
-        # Magnitudes are in the order of their bits, which NumPy compares a hundred times faster.
-        return float((values.view(np.uint16) & 0x7FFF).max().astype(np.uint16).view(values.dtype))
-    return max(float(values.max()), -float(values.min())) if values.size else 0.0
+        return magnitude_of(array)
+    return magnitude_of(array[np.isfinite(array)])

@@ -72,7 +72,7 @@ class Backend(Protocol):
         """
 
     def prepared(self, additions: Sequence[Any]) -> tuple[list[partial[int]], Any]:
-        """Prepares the kernel of one or more `fedplug.codecs.steps.AddOnDevice`.
+        """Prepares the kernel of one or more `fedplug.codecs.accumulator.AddOnDevice`.
 
         Returns:
             C functions to call, which return 0 or a status, and the objects that they need until then.

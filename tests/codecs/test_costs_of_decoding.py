@@ -93,7 +93,7 @@ def seconds(payload):
 
 def measured(payload, *timed):
     def decode():
-        plan, body = decoding._opened(payload, None)
+        plan, body = decoding.opened(payload, None)
         needed = plan.reader.peak_bytes(body, plan.spec, plan.size)
         before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
         fedplug.decode(payload, max_bytes=needed)

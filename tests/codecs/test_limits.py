@@ -150,21 +150,21 @@ def test_wrong_expectations_are_refused():
 @pytest.mark.parametrize("model", [False, True], ids=["Sum", "ModelSum"])
 def test_a_payload_that_takes_long_does_not_keep_others_waiting(model, monkeypatch):
     """The first thread stays in the decoder until the other has added its payload."""
-    from fedplug.codecs import sums
+    from fedplug.codecs import accumulator
 
     total = fedplug.ModelSum({"w": 100}) if model else fedplug.Sum(100)
     payload, _ = fedplug.codec("qsgd(4)").encode(np.ones(100, np.float32))
     update = {"w": payload} if model else payload
-    inside, leave, receive = threading.Event(), threading.Event(), sums.receive
+    inside, leave, read = threading.Event(), threading.Event(), accumulator.read
 
-    def slow(payload, **options):
-        received = receive(payload, **options)
+    def slow(*payload, **options):
+        received = read(*payload, **options)
         if not inside.is_set():
             inside.set()
             assert leave.wait(30)
         return received
 
-    monkeypatch.setattr(sums, "receive", slow)
+    monkeypatch.setattr(accumulator, "read", slow)
     first = threading.Thread(target=total.add, args=(update,))
     first.start()
     assert inside.wait(30)

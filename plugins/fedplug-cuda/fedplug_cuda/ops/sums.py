@@ -78,7 +78,7 @@ def prepared(additions: Sequence[Any]) -> tuple[list[partial[int]], Any]:
     """Prepares the kernel that makes additions.
 
     Args:
-        additions: One or more `fedplug.codecs.steps.AddOnDevice`.
+        additions: One or more `fedplug.codecs.accumulator.AddOnDevice`.
 
     Returns:
         C functions to call, which return 0 or a status, and the objects that they need until then.
