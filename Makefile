@@ -54,6 +54,10 @@ test-cpp: setup ## Run the C++ tests, and those of fedplug-cuda on a fake device
 	$(RUN) ctest --preset cpp-tests
 	FEDPLUG_CUDA_LIBRARY=build/cpp-tests/csrc/tests/fake_cuda/libfedplug_cuda_fake.so $(RUN) pytest -q --numprocesses $(WORKERS) plugins/fedplug-cuda
 
+test-races: test-cpp ## Run the CUDA kernels on the fake device under a race detector
+	$(RUN) cmake --build --preset races
+	$(RUN) ctest --preset races
+
 test-wheel: setup ## Build the wheel and use it from another folder
 	bash tests/wheel_smoke.sh $(UV) $(VENV)
 
@@ -154,4 +158,4 @@ release-check: setup ## Everything a release takes but the upload, into dist/; S
 clean: ## Remove what was built and installed here
 	rm -rf build dist plugins/*/.venv plugins/*/.venv-newest $(VENV) .venv-numpy .venv-tensorflow .uv
 
-.PHONY: help setup run test test-once test-python test-thorough test-programs test-cpp test-numpy test-tensorflow test-integrations tested-versions test-neon test-wheel sanitize lint format bench bench-numpy gpu-check fuzz fuzz-seeds wheels docs release-check clean
+.PHONY: help setup run test test-once test-python test-thorough test-programs test-cpp test-races test-numpy test-tensorflow test-integrations tested-versions test-neon test-wheel sanitize lint format bench bench-numpy gpu-check fuzz fuzz-seeds wheels docs release-check clean
