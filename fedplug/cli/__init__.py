@@ -10,27 +10,7 @@ import os
 import sys
 from collections.abc import Sequence
 
-from fedplug.cli import (
-    bench,
-    diff,
-    doctor,
-    examples,
-    init,
-    patch,
-    plugins_check,
-    plugins_list,
-    plugins_new,
-    plugins_show,
-    report,
-    run,
-    store_copy,
-    store_repair,
-    store_rewind,
-    store_show,
-    store_verify,
-    terminal,
-    watch,
-)
+from fedplug.cli import bench, diff, doctor, examples, plugins, run, store, terminal, watch
 from fedplug.cli.arguments import Parser
 from fedplug.errors import FedplugError, MissingDependencyError, missing_dependency
 
@@ -101,30 +81,8 @@ def _parser() -> argparse.ArgumentParser:
     parser = Parser(prog="fedplug", description="Compresses federated-learning updates.", parents=[common])
     parser.add_argument("--version", action=_Version, nargs=0, help="show the version and exit")
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
-    init.add_parser(commands, common)
-    run.add_parser(commands, common)
-    report.add_parser(commands, common)
-    watch.add_parser(commands, common)
-    examples.add_parser(commands, common)
-    plugins = commands.add_parser("plugins", help="list, show, test and write plugins", parents=[common])
-    actions = plugins.add_subparsers(title="commands", metavar="COMMAND", required=True)
-    plugins_list.add_parser(actions, common)
-    plugins_show.add_parser(actions, common)
-    plugins_check.add_parser(actions, common)
-    plugins_new.add_parser(actions, common)
-    store = commands.add_parser(
-        "store", help="inspect, copy and repair a client-state store", parents=[common]
-    )
-    actions = store.add_subparsers(title="commands", metavar="COMMAND", required=True)
-    store_show.add_parser(actions, common)
-    store_verify.add_parser(actions, common)
-    store_repair.add_parser(actions, common)
-    store_copy.add_parser(actions, common)
-    store_rewind.add_parser(actions, common)
-    diff.add_parser(commands, common)
-    patch.add_parser(commands, common)
-    bench.add_parser(commands, common)
-    doctor.add_parser(commands, common)
+    for command in (run, watch, examples, plugins, store, diff, bench, doctor):
+        command.add_parser(commands, common)
     return parser
 
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, TypeAlias
 
-__all__ = ["Parser"]
+__all__ = ["Commands", "Parser"]
 
 
 class Parser(argparse.ArgumentParser):
@@ -51,3 +51,7 @@ class _StoreOnce(argparse._StoreAction):
                 raise argparse.ArgumentError(self, "it has one value, and is given twice")
             parser.given.add(self.dest)
         super().__call__(parser, namespace, values, option_string)
+
+
+Commands: TypeAlias = "argparse._SubParsersAction[Parser]"
+"""Where a command adds its parser."""

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from fedplug.cli.arguments import Commands, Parser
 from fedplug.cli.terminal import printable, table
 from fedplug.errors import ConfigError, FedplugError, UnknownNameError
 
@@ -25,7 +26,7 @@ _ELEMENTS = 1_000_000
 _THREADS = "FEDPLUG_NUM_THREADS"
 
 
-def add_parser(commands: Any, common: argparse.ArgumentParser) -> None:
+def add_parser(commands: Commands, common: Parser) -> None:
     """Adds the command."""
     parser = commands.add_parser(
         "bench", help="measure encoders on this machine, also on your own updates", parents=[common]

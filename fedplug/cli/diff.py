@@ -1,20 +1,24 @@
-"""``fedplug diff OLD NEW -o STEP``: writes the exact difference between two checkpoints, or shows one."""
+"""``fedplug diff OLD NEW -o STEP`` and ``fedplug patch OLD STEP -o NEW``.
+
+They write the exact difference between two checkpoints, or show one, and make the new one from it.
+"""
 
 from __future__ import annotations
 
 import argparse
+import shutil
+import sys
 from pathlib import Path
-from typing import Any
 
-from fedplug.cli.progress_line import ProgressLine
+from fedplug.cli.arguments import Commands, Parser
 from fedplug.cli.terminal import printable, table
 from fedplug.errors import ConfigError
 
 __all__ = ["add_parser"]
 
 
-def add_parser(commands: Any, common: argparse.ArgumentParser) -> None:
-    """Adds the command."""
+def add_parser(commands: Commands, common: Parser) -> None:
+    """Adds both commands."""
     parser = commands.add_parser(
         "diff", help="write the exact difference between two checkpoints", parents=[common]
     )
@@ -26,10 +30,26 @@ def add_parser(commands: Any, common: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("-o", "--output", metavar="STEP", help="the file to write")
     parser.add_argument("--info", action="store_true", help="show what a STEP contains, array by array")
-    parser.set_defaults(command=_run)
+    parser.set_defaults(command=_diff)
+    parser = commands.add_parser(
+        "patch", help="make a checkpoint from an old one and a difference", parents=[common]
+    )
+    parser.add_argument("old", metavar="OLD", help="the checkpoint that the difference was made from")
+    parser.add_argument("step", metavar="STEP", help="a file of `fedplug diff`")
+    parser.add_argument(
+        "-o",
+        "--output",
+        metavar="NEW",
+        required=True,
+        help="the file to write; a new folder for several files",
+    )
+    parser.add_argument(
+        "--max-bytes", metavar="N", type=int, help="maximum size of NEW; default: twice OLD and 1 GiB"
+    )
+    parser.set_defaults(command=_patch)
 
 
-def _run(arguments: argparse.Namespace) -> int:
+def _diff(arguments: argparse.Namespace) -> int:
     paths = list(map(Path, arguments.paths))
     if arguments.info:
         if len(paths) != 1 or arguments.output:
@@ -41,7 +61,7 @@ def _run(arguments: argparse.Namespace) -> int:
     from fedplug.differences import diff_files
 
     step = Path(arguments.output)
-    with ProgressLine() as line:
+    with _ProgressLine() as line:
         diff_files(paths[0], paths[1], step, line.show)
     print(f"{printable(str(step))}: {step.stat().st_size:,} bytes")
     return 0
@@ -64,3 +84,36 @@ def _show(step: Path) -> None:
     print(table(("ARRAY", "KIND", "NEW VERSION", "BYTES", "SENT"), rows))
     total, sent = sum(each.nbytes for each in changes), step.stat().st_size
     print(f"{total:,} bytes in {sent:,}: {total / sent:.1f}x fewer")
+
+
+def _patch(arguments: argparse.Namespace) -> int:
+    from fedplug.differences import patch_files
+
+    old, step, output = Path(arguments.old), Path(arguments.step), Path(arguments.output)
+    with _ProgressLine() as line:
+        patch_files(old, step, output, max_bytes=arguments.max_bytes, progress=line.show)
+    print(printable(f"{output}: equal to the checkpoint that {step} was made from"))
+    return 0
+
+
+class _ProgressLine:
+    """Rewrites a line of standard error. Nothing is written to anything but a terminal."""
+
+    def __init__(self) -> None:
+        self._done = 0
+
+    def __enter__(self) -> _ProgressLine:
+        return self
+
+    def show(self, name: str) -> None:
+        """Counts one more part, and shows the count and the name."""
+        self._done += 1
+        self._write(printable(f"{self._done} {name}"))
+
+    def __exit__(self, *unused: object) -> None:
+        self._write("")
+
+    def _write(self, text: str) -> None:
+        if sys.stderr.isatty():
+            sys.stderr.write(f"\r\x1b[K{text[: shutil.get_terminal_size().columns - 1]}")
+            sys.stderr.flush()

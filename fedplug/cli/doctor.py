@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import argparse
-from typing import Any
+
+from fedplug.cli.arguments import Commands, Parser
 
 __all__ = ["add_parser"]
 
 EXIT_FAILED = 1
 
 
-def add_parser(commands: Any, common: argparse.ArgumentParser) -> None:
+def add_parser(commands: Commands, common: Parser) -> None:
     """Adds the command."""
     parser = commands.add_parser(
         "doctor", help="check the installation and show how to fix it", parents=[common]

@@ -11,8 +11,8 @@ import runpy
 import shutil
 import sys
 from pathlib import Path
-from typing import Any
 
+from fedplug.cli.arguments import Commands, Parser
 from fedplug.cli.terminal import printable
 from fedplug.errors import ConfigError, UnknownNameError
 
@@ -21,7 +21,7 @@ __all__ = ["add_parser", "find"]
 _PACKAGE = Path(__file__).parents[1]
 
 
-def add_parser(commands: Any, common: argparse.ArgumentParser) -> None:
+def add_parser(commands: Commands, common: Parser) -> None:
     """Adds the command and its actions."""
     parser = commands.add_parser("examples", help="list, run and copy example programs", parents=[common])
     actions = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)

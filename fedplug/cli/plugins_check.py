@@ -9,8 +9,9 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from fedplug.cli.arguments import Commands, Parser
 from fedplug.errors import CapabilityError, ConfigError, UnknownNameError
 
 if TYPE_CHECKING:
@@ -24,7 +25,7 @@ _WRITTEN = ("encoder", "aggregator", "schedule")
 """The kinds of components that expressions can create."""
 
 
-def add_parser(commands: Any, common: argparse.ArgumentParser) -> None:
+def add_parser(commands: Commands, common: Parser) -> None:
     """Adds the command."""
     parser = commands.add_parser(
         "check", help="test a component or a plugin package against its contract", parents=[common]

@@ -11,8 +11,8 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 from string import Template
-from typing import Any
 
+from fedplug.cli.arguments import Commands, Parser
 from fedplug.errors import ConfigError, PluginError, UnknownNameError
 
 __all__ = ["add_parser"]
@@ -122,7 +122,7 @@ _COMPILED = _Kind(
 """A quantizer, because it is an encoder when it stands alone, and a stage in a pipeline."""
 
 
-def add_parser(commands: Any, common: argparse.ArgumentParser) -> None:
+def add_parser(commands: Commands, common: Parser) -> None:
     """Adds the command."""
     parser = commands.add_parser(
         "new", help="write a plugin package as a start for your own", parents=[common]

@@ -1,15 +1,33 @@
-"""``fedplug run CONFIG...``: runs the trainings in configuration files."""
+"""``fedplug init [FILE]``, ``fedplug run CONFIG...`` and ``fedplug report FOLDER ...``: experiments.
+
+They write a configuration that explains every key, run the trainings in configurations, and write a page
+about one experiment or a comparison of several.
+"""
 
 from __future__ import annotations
 
 import argparse
-from typing import Any
+import re
+from pathlib import Path
+
+from fedplug.cli.arguments import Commands, Parser
+from fedplug.cli.terminal import printable
+from fedplug.errors import ConfigError
 
 __all__ = ["add_parser"]
 
+_TEMPLATE = Path(__file__).parents[1] / "tff" / "experiment" / "template.toml"
 
-def add_parser(commands: Any, common: argparse.ArgumentParser) -> None:
-    """Adds the command."""
+
+def add_parser(commands: Commands, common: Parser) -> None:
+    """Adds the commands."""
+    parser = commands.add_parser(
+        "init", help="write a configuration file to start with, for fedplug run", parents=[common]
+    )
+    parser.add_argument(
+        "file", metavar="FILE", nargs="?", default="experiment.toml", help="default: experiment.toml"
+    )
+    parser.set_defaults(command=_init)
     parser = commands.add_parser("run", help="run the trainings in configuration files", parents=[common])
     parser.add_argument(
         "configs", metavar="CONFIG", nargs="+", help="a TOML file, for example examples/digits.toml"
@@ -42,6 +60,32 @@ def add_parser(commands: Any, common: argparse.ArgumentParser) -> None:
     parser.set_defaults(
         command=_run, interrupted="interrupted; the same command resumes from the last finished round"
     )
+    parser = commands.add_parser(
+        "report", help="write a page that shows experiments, or compares them", parents=[common]
+    )
+    parser.add_argument(
+        "folders", metavar="FOLDER", nargs="+", type=Path, help="an experiment's results, such as runs/digits"
+    )
+    parser.add_argument(
+        "--out",
+        metavar="FILE",
+        type=Path,
+        help="output file; default: report.html in the folder, or in the current one if there are several",
+    )
+    parser.set_defaults(command=_report)
+
+
+def _init(arguments: argparse.Namespace) -> int:
+    path = Path(arguments.file)
+    name = re.sub(r"[^A-Za-z0-9_-]+", "-", path.stem).strip("-") or "experiment"
+    text = _TEMPLATE.read_text(encoding="utf-8").replace("NAME", name).replace("FILE", printable(str(path)))
+    try:
+        with path.open("x", encoding="utf-8") as file:
+            file.write(text)
+    except FileExistsError as error:
+        raise ConfigError(f"{path} already exists; remove it, or name another file") from error
+    print(printable(f"{path}; run it with: fedplug run {path}"))
+    return 0
 
 
 def _run(arguments: argparse.Namespace) -> int:
@@ -54,4 +98,14 @@ def _run(arguments: argparse.Namespace) -> int:
         only=arguments.only,
         jobs=arguments.jobs,
     )
+    return 0
+
+
+def _report(arguments: argparse.Namespace) -> int:
+    from fedplug.tff.experiment.report import write_report
+
+    folders = arguments.folders
+    out = arguments.out or Path(folders[0] if len(folders) == 1 else ".") / "report.html"
+    write_report(folders, out)
+    print(printable(str(out)))
     return 0

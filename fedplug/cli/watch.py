@@ -8,6 +8,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from fedplug.cli.arguments import Commands, Parser
 from fedplug.cli.terminal import printable, table
 from fedplug.errors import ConfigError
 from fedplug.tff.experiment.display import in_words
@@ -21,7 +22,7 @@ _UP_AND_CLEAR = "\x1b[{}A\x1b[J"
 """Moves a terminal's cursor up by a number of lines, and clears from there."""
 
 
-def add_parser(commands: Any, common: argparse.ArgumentParser) -> None:
+def add_parser(commands: Commands, common: Parser) -> None:
     """Adds the command."""
     parser = commands.add_parser("watch", help="follow an experiment while it runs", parents=[common])
     parser.add_argument("folder", metavar="FOLDER", help="the folder of its results, for example runs/digits")

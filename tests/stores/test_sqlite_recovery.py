@@ -9,12 +9,11 @@ import sys
 
 import numpy as np
 import pytest
-from local_store import LocalStore
 from stored import files_of, flip, values
 
 import fedplug
 from fedplug.cli import main
-from fedplug.errors import CorruptStoreError, StoreError
+from fedplug.errors import CorruptStoreError
 from fedplug.stores import note
 from fedplug.stores.copying import copy_store
 from fedplug.stores.repair import repair_store
@@ -281,51 +280,6 @@ def test_a_copy_keeps_the_round_that_a_kill_left_unannounced(unannounced, tmp_pa
     copy_store(folder, tmp_path / "another")
     with SqliteStore(tmp_path / "another") as store:
         assert held(store, "p") == (1, {"round": 1}, {"a": 0, "b": 1, "c": 0, "d": 0}, 1)
-
-
-@pytest.mark.parametrize("part", ["index", "shards/a/states", "shards/b/states"])
-def test_an_older_index_of_a_shard_or_of_all_shards_is_refused_and_repaired(tmp_path, part):
-    folder = tmp_path / "s"
-    index, older = folder / part / "index.sqlite3", None
-    for number in range(4):
-        with LocalStore(folder) as store:
-            store.open_process("p", {}).commit(number, **round_of(number, "abcdefgh"))
-        older = index.read_bytes() if number == 1 else older
-    index.write_bytes(older)
-    before = files_of(folder)
-    with pytest.raises(CorruptStoreError, match="is older than the segments"):
-        LocalStore(folder)
-    after = files_of(folder)
-    assert {name: after[name] for name in before if name.suffix != ".lock"} == before
-    repair_store(folder / part)
-    with LocalStore(folder) as store:
-        process = store.open_process("p", {})
-        process.verify()
-        assert process.last_round == 3
-        assert values(process) == dict.fromkeys("abcdefgh", 3)
-
-
-@pytest.mark.parametrize("keep_rounds", [1, 5])
-@pytest.mark.parametrize("older", [0, 1, 2])
-def test_an_older_folder_of_the_index_does_not_take_shards_back(tmp_path, keep_rounds, older):
-    folder = tmp_path / "s"
-    for number in range(4):
-        with LocalStore(folder, keep_rounds=keep_rounds) as store:
-            store.open_process("p", {}).commit(number, **round_of(number, "abcdefgh"))
-        if number == older:
-            shutil.copytree(folder / "index", tmp_path / "older")
-    shutil.copytree(folder, tmp_path / "kept")
-    shutil.rmtree(folder / "index")
-    shutil.copytree(tmp_path / "older", folder / "index")
-    for _ in range(2):  # refusing must not make the index look newer
-        with pytest.raises(StoreError, match="is newer than the index, which is an older copy"):
-            LocalStore(folder, keep_rounds=keep_rounds)
-    shutil.rmtree(folder / "index")
-    shutil.copytree(tmp_path / "kept" / "index", folder / "index")
-    with LocalStore(folder, keep_rounds=keep_rounds) as store:
-        process = store.open_process("p", {})
-        process.verify()
-        assert process.last_round == 3
 
 
 def test_a_client_of_a_codec_does_not_continue_from_an_older_state(tmp_path):

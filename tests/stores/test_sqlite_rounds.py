@@ -9,7 +9,7 @@ import sys
 import pytest
 from stored import values
 
-from fedplug.errors import ConfigError
+from fedplug.errors import ConfigError, StoreError
 from fedplug.stores import open_store
 from fedplug.stores.repair import repair_store
 from fedplug.stores.sqlite import SqliteStore
@@ -29,12 +29,63 @@ def folder(tmp_path):
     return tmp_path / "s"
 
 
-def test_rounds_are_let_go_of_and_their_space_is_freed(folder):
-    with SqliteStore(folder, keep_rounds=1) as store:
+def test_a_rewind_restores_replaced_states_and_removes_later_clients(folder):
+    with SqliteStore(folder, keep_rounds=3) as store:
         process = store.open_process("p")
-        process.commit(5, **round_of(5, ["a", "b", "late"]))
+        assert process.kept_rounds() == [2, 3, 4]
+        assert values(process) == {"a": 4, "b": 3, "late": 4}
+        process.rewind(2)
+        assert (process.last_round, process.metadata) == (2, {"round": 2})
+        assert values(process) == {"a": 2, "b": 1}
+        assert process.read_server()["w"][0] == 2
+        process.verify()
+        with pytest.raises(StoreError, match="round 4 of process 'p' is not kept; kept are: 2"):
+            process.rewind(4)
+    with SqliteStore(folder) as store:  # permanent
+        assert values(store.open_process("p")) == {"a": 2, "b": 1}
+
+
+def test_training_continues_from_the_round_of_a_rewind(folder):
+    with SqliteStore(folder, keep_rounds=3) as store:
+        process = store.open_process("p")
+        process.rewind(3)
+        process.commit(4, **round_of(40, ["b"]))
+        assert values(process) == {"a": 3, "b": 40}
+        assert process.kept_rounds() == [2, 3, 4]
+        process.verify()
+        process.rewind(2)
+        assert values(process) == {"a": 2, "b": 1}
+
+
+def test_a_rewind_to_the_last_round_changes_nothing(folder):
+    with SqliteStore(folder, keep_rounds=3) as store:
+        process = store.open_process("p")
+        process.rewind(4)
+        assert process.kept_rounds() == [2, 3, 4]
+        assert values(process) == {"a": 4, "b": 3, "late": 4}
+
+
+def test_rounds_are_removed_with_their_space_by_a_commit_and_not_by_an_opening(folder):
+    with SqliteStore(folder) as store:
+        process = store.open_process("p")
+        assert process.kept_rounds() == [2, 3, 4]
+        process.commit(5, **round_of(5, "b"))
         assert process.kept_rounds() == [5]
+        with pytest.raises(StoreError, match="round 4 of process 'p' is not kept; kept are: 5"):
+            process.rewind(4)
+        assert values(process) == {"a": 4, "b": 5, "late": 4}
+        process.commit(6, **round_of(6, ["a", "b", "late"]))
     assert len(list((folder / "segments").iterdir())) == 1
+
+
+def test_a_failed_commit_removes_no_round(folder):
+    with SqliteStore(folder) as store:
+        process = store.open_process("p")
+        with pytest.raises(StoreError, match="was not committed"):
+            process.commit(5, client_states={"a": {"w": "no array"}}, server_state={})
+        assert process.kept_rounds() == [2, 3, 4]
+        process.rewind(2)
+        assert values(process) == {"a": 2, "b": 1}
 
 
 @pytest.mark.parametrize(("call", "count"), [("fsync", 1), ("fsync", 2), ("unlink", 1)])

@@ -1,18 +1,22 @@
-"""``fedplug plugins show NAME``: shows a component, a plugin or a distribution.
+"""``fedplug plugins list`` and ``fedplug plugins show NAME``: what is installed, and its problems.
 
-The spec is printed first, then the component is imported to show its arguments. The capabilities of an
-encoder or aggregator depend on its arguments, so it is created from each of the spec's `examples`.
+`show` prints the spec first, then imports the component to show its arguments. The capabilities of an encoder
+or aggregator depend on its arguments, so it is created from each of the spec's `examples`.
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import inspect
+import sys
 from collections.abc import Callable
 from dataclasses import fields
 from typing import TYPE_CHECKING, Any
 
-from fedplug.cli.terminal import table
+from fedplug.cli import plugins_check, plugins_new
+from fedplug.cli.arguments import Commands, Parser
+from fedplug.cli.terminal import printable, table
 
 if TYPE_CHECKING:
     from fedplug.registry.catalog import Entry
@@ -24,16 +28,54 @@ _HEADER = ("MADE AS", "WIRE ID", "NEEDS", "PROMISES", "DTYPES")
 _NEEDS = "needs_"
 
 
-def add_parser(commands: Any, common: argparse.ArgumentParser) -> None:
-    """Adds the command."""
-    parser = commands.add_parser(
+def add_parser(commands: Commands, common: Parser) -> None:
+    """Adds the command and its actions."""
+    plugins = commands.add_parser("plugins", help="list, show, test and write plugins", parents=[common])
+    actions = plugins.add_subparsers(title="commands", metavar="COMMAND", required=True)
+    parser = actions.add_parser(
+        "list", help="list all components, and the plugins with a problem", parents=[common]
+    )
+    parser.add_argument("--json", action="store_true", help="print a JSON list instead of a table")
+    parser.set_defaults(command=_list)
+    parser = actions.add_parser(
         "show", help="show all about a component, a plugin or a distribution", parents=[common]
     )
     parser.add_argument("name", metavar="NAME", help="a component, an entry point or a distribution")
-    parser.set_defaults(command=_run)
+    parser.set_defaults(command=_show)
+    plugins_check.add_parser(actions, common)
+    plugins_new.add_parser(actions, common)
 
 
-def _run(arguments: argparse.Namespace) -> int:
+def _list(arguments: argparse.Namespace) -> int:
+    from fedplug.registry.probe import require_importable
+    from fedplug.registry.resolve import catalog
+
+    require_importable()
+    with contextlib.redirect_stdout(sys.stderr):  # a plugin may print
+        entries = catalog().entries
+    if arguments.json:
+        import json
+
+        print(json.dumps([entry.to_json() for entry in entries], indent=2))
+        return 0
+    rows = [(entry.kind, entry.name, entry.origin, entry.status, _summary(entry)) for entry in entries]
+    print(table(("KIND", "NAME", "FROM", "STATUS", "SUMMARY"), rows))
+    for entry in catalog().problems():
+        problem = printable(f"{entry.kind} {entry.name} ({entry.origin}): {entry.reason}")
+        print(f"\n{problem}\n  fix: {printable(entry.fix)}")
+    return 0
+
+
+def _summary(entry: Entry) -> str:
+    if entry.status == "disabled":  # the user disabled it, so it is not reported as a problem
+        return entry.reason
+    if entry.executes_on and "numpy" not in entry.executes_on:
+        return f"{entry.spec.summary} (TensorFlow only)" if entry.spec else ""
+    where = " (also on CUDA devices)" if "cuda" in entry.executes_on else ""
+    return entry.spec.summary + where if entry.spec else ""
+
+
+def _show(arguments: argparse.Namespace) -> int:
     import fedplug.api as api
     from fedplug.registry.probe import require_importable
     from fedplug.registry.resolve import catalog
