@@ -11,15 +11,9 @@ from fedplug.encoders.assignment import EncoderAssignment
 from fedplug.encoders.assignments.auto import Auto
 from fedplug.encoders.assignments.budget import Budget
 from fedplug.encoders.assignments.rules import Rule, Rules
-from fedplug.encoders.base import Encoder, Payload, State
+from fedplug.encoders.base import BodyParts, Encoder, Measured, Payload, State
 from fedplug.encoders.model.break_even import BreakEven, break_even
 from fedplug.encoders.model.model_encoder import ModelEncoder
-from fedplug.encoders.optional import (
-    BodyParts,
-    ContainerEncoder,
-    ContainerQuantizer,
-    Measured,
-)
 from fedplug.encoders.pipeline.pipeline import Pipeline
 from fedplug.encoders.quantizers.identity import Identity
 from fedplug.encoders.rate_control import Adjustable, Adjustment, Control, RateControl, adjustment_of
@@ -41,8 +35,6 @@ __all__ = [
     "BodyParts",
     "BreakEven",
     "Budget",
-    "ContainerEncoder",
-    "ContainerQuantizer",
     "Control",
     "Encoder",
     "EncoderAssignment",

@@ -1,10 +1,15 @@
-"""The contract of an encoder. The conformance suite tests the promises in the docstring of `Encoder`."""
+"""The contract of an encoder, and the optional one for metrics.
+
+The conformance suite tests the promises in the docstrings. The other optional contract, for rate control, is
+`fedplug.encoders.rate_control.Adjustable`.
+"""
 
 from __future__ import annotations
 
 import abc
+import math
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
 import fedplug.ops as ops
 from fedplug.ops.types import Array, Spec
@@ -14,7 +19,7 @@ from fedplug.registry.specs import Capabilities
 if TYPE_CHECKING:
     from typing import Self
 
-__all__ = ["Encoder", "Payload", "State"]
+__all__ = ["BodyParts", "Encoder", "Measured", "Payload", "State", "body_parts"]
 
 Payload = Mapping[str, Array]
 """The encoded form of one tensor as named arrays. `Encoder.to_wire` turns it into bytes."""
@@ -50,7 +55,7 @@ class Encoder(Component):
     layout needs a new ``wire_id``.
 
     Most encoders are a `fedplug.encoders.Pipeline`. Write a stage of one if that is enough. An encoder may
-    also implement the interfaces in `fedplug.encoders.optional`.
+    also be `Measured`, and `fedplug.encoders.Adjustable` by rate control.
     """
 
     wire_id: ClassVar[str]
@@ -145,3 +150,38 @@ class Encoder(Component):
         """
         del body, spec
         return cls()
+
+
+class BodyParts(NamedTuple):
+    """How the bytes of `Encoder.to_wire` are used; for metrics.
+
+    Attributes:
+        index_bytes: Number of bytes that say which entries are sent. An integer, or an integer scalar.
+        value_bytes: Number of bytes for the values, scales included. The remaining bytes are the header.
+        entropy_bytes: Number of bytes that ideal codes of indices and values would take; a float, NaN if it
+            is not known.
+    """
+
+    index_bytes: Array | int
+    value_bytes: Array | int
+    entropy_bytes: Array | float
+
+
+class Measured(abc.ABC):
+    """An encoder that reports how its bytes are used."""
+
+    @abc.abstractmethod
+    def body_parts(self, body: Array, spec: Spec) -> BodyParts:
+        """Returns how the bytes of `Encoder.to_wire` are used.
+
+        Args:
+            body: The bytes, as for `Encoder.from_wire`.
+            spec: The spec of the tensor that was encoded.
+        """
+
+
+def body_parts(encoder: Encoder, body: Array, spec: Spec) -> BodyParts:
+    """Returns how the bytes of a payload are used; unless it is `Measured`, all count as values."""
+    if isinstance(encoder, Measured):
+        return encoder.body_parts(body, spec)
+    return BodyParts(index_bytes=0, value_bytes=ops.size(body), entropy_bytes=math.nan)

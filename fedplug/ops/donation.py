@@ -8,6 +8,8 @@ TensorFlow runtime finds such buffers by itself.
 from __future__ import annotations
 
 import contextvars
+import operator
+from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from typing import Any
 
@@ -16,7 +18,15 @@ from numpy.typing import NDArray
 
 import fedplug._kernels as _kernels
 
-__all__ = ["donate_residuals", "own", "place_for", "result_place", "spare_residuals", "take_result"]
+__all__ = [
+    "donate_residuals",
+    "own",
+    "place_for",
+    "places_for",
+    "result_place",
+    "spare_residuals",
+    "take_result",
+]
 
 spare_residuals: contextvars.ContextVar[list[NDArray[Any]] | None] = contextvars.ContextVar("fedplug_spare")
 """Arrays that ops on NumPy arrays take from the list for new residuals. None donates the old ones.
@@ -24,6 +34,7 @@ spare_residuals: contextvars.ContextVar[list[NDArray[Any]] | None] = contextvars
 Writing elsewhere is twice as fast as overwriting: an op that overwrites must check every sum first."""
 
 _NONE_SPARE: list[NDArray[Any]] = []
+_shape, _dtype = operator.attrgetter("shape"), operator.attrgetter("dtype")
 
 result_place: contextvars.ContextVar[NDArray[Any] | None] = contextvars.ContextVar(
     "fedplug_result", default=None
@@ -71,13 +82,25 @@ def place_for(residual: NDArray[Any] | None, like: NDArray[Any]) -> NDArray[Any]
         residual: The residual of earlier rounds, or None.
         like: An array with the shape and dtype of the residual.
     """
+    return places_for([residual], [like])[0]
+
+
+def places_for(residuals: Sequence[NDArray[Any] | None], likes: Sequence[NDArray[Any]]) -> list[NDArray[Any]]:
+    """Returns the array for each next residual of a list. See `place_for`."""
     spare = spare_residuals.get(_NONE_SPARE)
     if spare is None:
-        return _kernels.empty(like.shape, like.dtype) if residual is None else residual
-    for position, array in enumerate(spare):
-        if array.shape == like.shape and array.dtype == like.dtype:
-            return spare.pop(position)
-    return _kernels.empty(like.shape, like.dtype)
+        pairs = zip(residuals, likes, strict=True)
+        return [_kernels.empty(x.shape, x.dtype) if old is None else old for old, x in pairs]
+    if not spare:
+        return list(map(_kernels.empty, map(_shape, likes), map(_dtype, likes)))
+    places = []
+    for like in likes:
+        position, end = 0, len(spare)
+        while position < end and (spare[position].shape, spare[position].dtype) != (like.shape, like.dtype):
+            position += 1
+        fits = position < end
+        places.append(spare.pop(position) if fits else _kernels.empty(like.shape, like.dtype))
+    return places
 
 
 def own(accumulator: NDArray[Any]) -> NDArray[Any]:

@@ -12,7 +12,7 @@ import fedplug._kernels as _kernels
 import fedplug.kernels as kernels
 from fedplug.ops import _tensorflow
 from fedplug.ops.dispatch import also_on, of_each
-from fedplug.ops.donation import place_for
+from fedplug.ops.donation import place_for, places_for
 from fedplug.ops.types import GroupedTopK, OnNonFinite, TopK
 
 _NO_NONFINITE = np.int64(0)
@@ -63,28 +63,34 @@ def topk_residual(
 _each = of_each(topk_residual, "topk_residual_of_each")
 
 
-def topk_residual_of_each(deltas: Sequence[Any], residuals: Sequence[Any], ks: Sequence[Any]) -> list[TopK]:
+def topk_residual_of_each(deltas: Sequence[Any], residuals: Sequence[Any], ks: Any) -> list[TopK]:
     """Applies `topk_residual` to each tensor of a list: arrays of one dtype in one call of a kernel.
 
-    If a sum is not finite, all residuals of such a list are unchanged.
+    Instead of one k for each tensor, ``ks`` may be a number for all together, see `grouped_topk_residual`. If
+    a sum is not finite, all residuals of a list of arrays of one dtype are unchanged.
     """
+    shared = type(ks) is not list
     if set(map(type, deltas)) != {np.ndarray} or len(set(map(_dtype, deltas))) > 1:
-        return _each(deltas, residuals, ks)  # type: ignore[no-any-return]
-    rest = list(map(place_for, residuals, deltas))
-    out = None if all(map(operator.is_, rest, residuals)) else rest
-    if len(rest) == 1:
-        place = None if out is None else out[0]
-        values, indices = _kernels.topk_residual(deltas[0], residuals[0], int(ks[0]), False, None, place)
-        return [TopK(values, indices, rest[0], _NO_NONFINITE)]
-    numbers = list(map(int, ks))
-    values, indices, splits = _kernels.grouped_topk_residual(
-        list(deltas), list(residuals), numbers, False, False, None, out
-    )
-    bounds = splits.tolist()
-    found = []
-    for begin, end, residual in zip(bounds, bounds[1:], rest, strict=False):
-        found.append(TopK(values[begin:end], indices[begin:end], residual, _NO_NONFINITE))
-    return found
+        if not shared:
+            return _each(deltas, residuals, ks)  # type: ignore[no-any-return]
+        values, indices, bounds, rest, _ = grouped_topk_residual(deltas, residuals, ks)
+    else:
+        rest = places_for(residuals, deltas)
+        numbers = list(map(int, [ks] if shared else ks))
+        out = None if all(map(operator.is_, rest, residuals)) else rest
+        if len(rest) == 1:
+            only = None if out is None else out[0]
+            found = _kernels.topk_residual(deltas[0], residuals[0], numbers[0], False, None, only)
+            return [TopK(*found, rest[0], _NO_NONFINITE)]
+        values, indices, splits = _kernels.grouped_topk_residual(
+            list(deltas), list(residuals), numbers, shared, False, None, out
+        )
+        bounds = splits.tolist()
+    chosen = []
+    for place, residual in enumerate(rest):
+        entries = slice(bounds[place], bounds[place + 1])
+        chosen.append(TopK(values[entries], indices[entries], residual, _NO_NONFINITE))
+    return chosen
 
 
 @also_on(tensors=lambda: _tensorflow.topk.grouped_topk_residual)
@@ -115,7 +121,7 @@ def grouped_topk_residual(
         NonFiniteError: A sum is NaN or infinite, under "error".
         UnknownNameError: ``on_nonfinite`` has another value (in TensorFlow only).
     """
-    rest = list(map(place_for, residuals, deltas))
+    rest = places_for(residuals, deltas)
     nonfinite = _nonfinite(deltas, residuals, on_nonfinite)
     out = None if all(map(operator.is_, rest, residuals)) else rest
     taken = kernels.grouped_topk_residual(deltas, residuals, k, on_nonfinite=on_nonfinite, residuals_out=out)

@@ -17,13 +17,13 @@ from fedplug.codecs.decoding import decode
 from fedplug.codecs.encoding import Codec
 from fedplug.differences.arrays import encode_array
 from fedplug.differences.dtypes import dtype_name
-from fedplug.encoders import framing
 from fedplug.encoders.arguments import check_whole
 from fedplug.encoders.assignment import EncoderAssignment
 from fedplug.encoders.base import Encoder
 from fedplug.encoders.model.closeness import check_broadcast_encoder
 from fedplug.encoders.model.model_encoder import DEFAULT_MIN_SIZE, ModelEncoder
 from fedplug.encoders.pipeline.changes import ChangeCoder, change_coder
+from fedplug.encoders.pipeline.kernel_plan import plan_of
 from fedplug.encoders.quantizers.identity import Identity
 from fedplug.errors import ArgumentError
 from fedplug.kernels.foreign import read_array
@@ -309,11 +309,9 @@ def _since(state: _State, name: str, kept: _Kept) -> bytes:
 
 
 def _encoded(lossy: _Lossy, array: NDArray[Any], number: int) -> bytes:
-    encoder, spec, _ = lossy
-    header = framing.header_of(encoder.wire_id, spec)
-    state = encoder.init_state(spec)
-    [(payload, _)] = framing.encode_containers(encoder, [array], [state], number, [spec], [header])
-    return payload
+    state = lossy.encoder.init_state(lossy.spec)
+    [(payload, _)] = plan_of(lossy.encoder, [lossy.spec]).encode([array], [state], number)
+    return bytes(payload)
 
 
 def _kept_copy(last: _State | None, name: str, array: NDArray[Any]) -> NDArray[Any]:

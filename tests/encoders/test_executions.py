@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 
 import fedplug
 from fedplug import kernels, wire
-from fedplug.encoders import ModelEncoder, framing
+from fedplug.encoders import ModelEncoder
+from fedplug.encoders.pipeline.kernel_plan import plan_of
 from fedplug.ops.lowering import use_lowering
 from fedplug.registry.resolve import catalog
 from fedplug.testing import executions, expect, tensors
@@ -101,7 +102,7 @@ def test_bytes_tensors_and_states_are_those_of_compiled_ops_and_of_references(te
         x, round_num = tf.constant(values), tf.constant(number)
         got = computed(encoder, specs[0], values, state, number)
         header = wire.header(encoder.wire_id, dtype, (SIZE,))
-        (at_once,) = framing.encode_containers(encoder, [values], [state], number, specs[:1], [header])
+        (at_once,) = plan_of(encoder, specs[:1]).encode([values], [state], number)
         assert at_once[0] == kernels.frame(got["bytes"], header)
         expect.same_tensors(f"state of round {number}, with a container", at_once[1], got["next state"])
         with use_lowering("fused"):

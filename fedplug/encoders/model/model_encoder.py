@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -15,6 +15,8 @@ from fedplug.encoders.assignment import EncoderAssignment
 from fedplug.encoders.base import Encoder, Payload, State
 from fedplug.encoders.model.statistics import is_statistic
 from fedplug.encoders.pipeline.as_encoder import as_encoder
+from fedplug.encoders.pipeline.kernel_plan import plan_of
+from fedplug.encoders.plan import Plan
 from fedplug.encoders.quantizers.identity import Identity
 from fedplug.encoders.rate_control import Control, RateControl
 from fedplug.encoders.standalone.ef21 import EF21
@@ -34,15 +36,6 @@ _LOSSLESS = "lossless encoder"
 
 Buffers = Sequence[Array]
 States = Sequence[State]
-
-
-class _Group(NamedTuple):
-    """The tensors that share an encoder: their places in the model, their specs and container headers."""
-
-    encoder: Encoder
-    places: list[int]
-    specs: list[Spec]
-    headers: list[bytes]
 
 
 class ModelEncoder:
@@ -110,21 +103,18 @@ class ModelEncoder:
             chosen if reason in (None, _LOSSLESS) else _uncompressed(chosen, spec)
             for chosen, spec, reason in zip(assigned, specs, self.sent_exactly, strict=True)
         )
-        self._headers = [
-            framing.header_of(encoder.wire_id, spec)
-            for encoder, spec in zip(self.encoders, self.specs, strict=True)
-        ]
-        self._groups = self._grouped()
-        self._on_arrays = all(isinstance(spec, ArraySpec) for spec in specs)
-        for shared, _, compared, _ in self._groups:
-            if not self._on_arrays and "tensorflow" not in shared.capabilities.executes_on:
+        self._plans = self._planned()
+        on_arrays = all(isinstance(spec, ArraySpec) for spec in specs)
+        for plan in self._plans:
+            shared = plan.encoder
+            if not on_arrays and "tensorflow" not in shared.capabilities.executes_on:
                 raise CapabilityError(
                     f"{shared!r} executes on NumPy arrays only, so it cannot encode tensors in a graph; use "
                     "a codec (fedplug.codec), or another encoder, see `fedplug plugins list`"
                 )
             if shared.capabilities.compares_tensors:
-                largest = max(compared, key=ops.num_elements).name
-                _require_size(compared, f"the tensors of {shared!r}, such as {largest!r}, have together")
+                largest = max(plan.specs, key=ops.num_elements).name
+                _require_size(plan.specs, f"the tensors of {shared!r}, such as {largest!r}, have together")
         self.rate_control: RateControl | None = None
         if isinstance(encoder, EncoderAssignment):
             self.rate_control = encoder.rate_control(self.encoders, self.specs)
@@ -187,40 +177,22 @@ class ModelEncoder:
         """
         buffers: list[Any] = [None] * len(self.specs)
         next_states: list[Any] = [None] * len(self.specs)
-        for encoder, places, specs, headers in self._groups:
-            adjusted = encoder
+        for plan in self._plans:
             if self.rate_control is not None and control:
-                adjusted = self.rate_control.adjust(encoder, control)
-            mine, before = list(map(xs.__getitem__, places)), list(map(states.__getitem__, places))
-            if self._on_arrays:
-                for x, spec in zip(mine, specs, strict=True):
-                    if x.shape != spec.shape:
-                        ops.ensure_shape(x, spec.shape)
-                encoded = framing.encode_containers(adjusted, mine, before, round_num, specs, headers)
-            else:
-                mine = [ops.ensure_shape(x, spec.shape) for x, spec in zip(mine, specs, strict=True)]
-                encoded = [
-                    (ops.frame(adjusted.to_wire(payload, spec), header), next_state)
-                    for (payload, next_state), spec, header in zip(
-                        adjusted.grouped_encode(mine, before, round_num), specs, headers, strict=True
-                    )
-                ]
-            for place, state, (buffer, next_state) in zip(places, before, encoded, strict=True):
-                buffers[place], next_states[place] = buffer, _like(state, next_state, encoder)
+                plan = plan.adjusted(self.rate_control.adjust(plan.encoder, control))
+            mine, before = list(map(xs.__getitem__, plan.places)), list(map(states.__getitem__, plan.places))
+            encoded = plan.encode(mine, before, round_num)
+            for place, state, (buffer, next_state) in zip(plan.places, before, encoded, strict=True):
+                buffers[place], next_states[place] = buffer, _like(state, next_state, plan.encoder)
         return tuple(buffers), tuple(next_states)
 
-    def _grouped(self) -> list[_Group]:
-        """Returns the groups of tensors that share an encoder. Two equal encoders are still two."""
+    def _planned(self) -> list[Plan]:
+        """Returns the plans of the tensors that share an encoder. Two equal encoders are still two."""
         found: dict[int, list[int]] = {}
         for place, encoder in enumerate(self.encoders):
             found.setdefault(id(encoder), []).append(place)
         return [
-            _Group(
-                self.encoders[places[0]],
-                places,
-                [self.specs[place] for place in places],
-                [self._headers[place] for place in places],
-            )
+            plan_of(self.encoders[places[0]], [self.specs[place] for place in places], places)
             for places in found.values()
         ]
 
@@ -255,10 +227,8 @@ class ModelEncoder:
 
     def _payloads(self, buffers: Sequence[Array]) -> list[Payload]:
         return [
-            encoder.from_wire(ops.unframe(buffer, header), spec)
-            for encoder, spec, header, buffer in zip(
-                self.encoders, self.specs, self._headers, buffers, strict=True
-            )
+            encoder.from_wire(framing.unframe(buffer, encoder.wire_id, spec), spec)
+            for encoder, spec, buffer in zip(self.encoders, self.specs, buffers, strict=True)
         ]
 
 
@@ -281,6 +251,8 @@ def _uncompressed(encoder: Encoder, spec: Spec) -> Encoder:
 
 def _like(state: State, next_state: State, encoder: Encoder) -> State:
     """Returns ``next_state`` in the order of ``state``. Refuses a state of another structure."""
+    if not state and not next_state and type(next_state) is dict:
+        return next_state
     is_state = type(next_state) is dict or isinstance(next_state, Mapping)
     if not is_state or set(next_state) != set(state):
         raise ConfigError(

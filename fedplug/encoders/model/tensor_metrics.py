@@ -15,9 +15,8 @@ import numpy as np
 
 import fedplug.ops as ops
 from fedplug.encoders import framing
-from fedplug.encoders.base import Encoder, State
+from fedplug.encoders.base import Encoder, State, body_parts
 from fedplug.encoders.model.model_encoder import ModelEncoder
-from fedplug.encoders.optional import body_parts
 from fedplug.ops.types import Array, Spec
 
 __all__ = ["SUMS", "by_name", "measure", "summarize"]

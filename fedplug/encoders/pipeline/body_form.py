@@ -8,8 +8,7 @@ import numpy as np
 
 import fedplug.kernels as kernels
 import fedplug.ops as ops
-from fedplug.encoders.base import Payload
-from fedplug.encoders.optional import BodyParts
+from fedplug.encoders.base import BodyParts, Payload
 from fedplug.encoders.pipeline.stage_order import DEFAULT_INDEX_CODER, DEFAULT_QUANTIZER
 from fedplug.encoders.pipeline.value_coder import ValueCoder
 from fedplug.encoders.stages import IndexCoder

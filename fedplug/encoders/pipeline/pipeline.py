@@ -5,21 +5,13 @@ from __future__ import annotations
 import copy
 import dataclasses
 import functools
-import math
-import operator
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
-import numpy as np
-from numpy.typing import NDArray
-
-import fedplug._kernels as _kernels
 import fedplug.ops as ops
 import fedplug.wire as wire
-from fedplug.encoders import framing
 from fedplug.encoders.assignment import EncoderAssignment
-from fedplug.encoders.base import Encoder, Payload, State
-from fedplug.encoders.optional import BodyParts, ContainerEncoder, Measured
+from fedplug.encoders.base import BodyParts, Encoder, Measured, Payload, State
 from fedplug.encoders.pipeline.body_form import BodyForm
 from fedplug.encoders.pipeline.stage_order import (
     Stage,
@@ -29,10 +21,9 @@ from fedplug.encoders.pipeline.stage_order import (
 from fedplug.encoders.pipeline.value_coder import ValueCoder
 from fedplug.encoders.rate_control import Adjustable, Adjustment, adjustment_of
 from fedplug.encoders.stages import Selection
-from fedplug.errors import CapabilityError, ConfigError, NonFiniteError
+from fedplug.errors import CapabilityError, ConfigError
 from fedplug.ops.checks import sums_may_overflow
-from fedplug.ops.device_array import is_on_device
-from fedplug.ops.types import Array, ArraySpec, DType, Spec
+from fedplug.ops.types import Array, DType, Spec
 from fedplug.registry.config import as_component, component_config
 from fedplug.registry.specs import EXECUTIONS, Capabilities
 
@@ -41,15 +32,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Pipeline"]
 
-_WIDE = {np.dtype(np.float32), np.dtype(np.float64)}
-"""The dtypes of `fedplug.ops.wide_dtype`."""
 
-# C functions for `map`, which takes no Python call for an array.
-_dtype, _shape, _indices = map(operator.attrgetter, ("dtype", "shape", "indices"))
-_int32 = functools.partial(np.asarray, dtype=np.int32)
-
-
-class Pipeline(Encoder, ContainerEncoder, Measured, Adjustable):
+class Pipeline(Encoder, Measured, Adjustable):
     """Selects entries, quantizes their values, shortens the symbols, and writes the indices.
 
     >>> import fedplug, numpy as np
@@ -72,6 +56,10 @@ class Pipeline(Encoder, ContainerEncoder, Measured, Adjustable):
 
     With a sparsifier the wire id is ``"sparse/1"`` and the wire ids of the stages that are not the defaults,
     such as ``"sparse/1+qsgd/1"``. Without one it names the stages: ``"qsgd/1+rans/1"``.
+
+    Attributes:
+        by_role: The stages by their roles, with defaults.
+        values: The coder of the values.
     """
 
     name: ClassVar[str] = "pipeline"
@@ -91,10 +79,10 @@ class Pipeline(Encoder, ContainerEncoder, Measured, Adjustable):
         if isinstance(stages, str | Mapping):
             raise ConfigError(f"the stages of a pipeline are {stages!r}; give a list of them")
         self._given = [as_component(stage) for stage in stages]
-        self._stages: Stages = arrange(self._given)
-        self._values = ValueCoder(self._stages.quantizer, self._stages.entropy_coder)
-        sparse = self._stages.sparsifier is not None
-        self._form = BodyForm(self._values, self._stages.index_coder if sparse else None)
+        self.by_role: Stages = arrange(self._given)
+        self.values = ValueCoder(self.by_role.quantizer, self.by_role.entropy_coder)
+        sparse = self.by_role.sparsifier is not None
+        self._form = BodyForm(self.values, self.by_role.index_coder if sparse else None)
         self._executes_on()
         if len(self.wire_id) > wire.MAX_WIRE_ID:
             raise ConfigError(
@@ -117,15 +105,15 @@ class Pipeline(Encoder, ContainerEncoder, Measured, Adjustable):
     @property
     def capabilities(self) -> Capabilities:
         """The promises of the sparsifier, as far as the quantizer keeps them."""
-        values = self._values.capabilities
+        values = self.values.capabilities
         executes_on = self._executes_on()
         compiled = any(stage.capabilities.needs_op_library for stage in self.stages)
         fixed_size = all(stage.capabilities.fixed_size for stage in self.stages)
-        if self._stages.sparsifier is None:
+        if self.by_role.sparsifier is None:
             return dataclasses.replace(
                 values, executes_on=executes_on, needs_op_library=compiled, fixed_size=fixed_size
             )
-        kept = self._stages.sparsifier.capabilities
+        kept = self.by_role.sparsifier.capabilities
         return Capabilities(
             unbiased=kept.unbiased and values.unbiased,
             commutes_with_sum=kept.commutes_with_sum and values.commutes_with_sum,
@@ -143,17 +131,17 @@ class Pipeline(Encoder, ContainerEncoder, Measured, Adjustable):
     @property
     def stages(self) -> list[Stage]:
         """The stages that run, including the defaults."""
-        sparsifier, quantizer, entropy_coder, index_coder = self._stages
+        sparsifier, quantizer, entropy_coder, index_coder = self.by_role
         used: list[Stage | None] = [quantizer, entropy_coder]
         if sparsifier is not None:
             used += [sparsifier, index_coder]
         return [stage for stage in used if stage is not None]
 
     def _executes_on(self) -> tuple[str, ...]:
-        sparsifier = self._stages.sparsifier
+        sparsifier = self.by_role.sparsifier
         each = [stage.capabilities.executes_on for stage in self.stages]
         common = tuple(kind for kind in EXECUTIONS if all(kind in kinds for kinds in each))
-        first: Stage = sparsifier or self._stages.quantizer
+        first: Stage = sparsifier or self.by_role.quantizer
         if "cuda" in first.capabilities.executes_on and "numpy" in common:
             common += ("cuda",)  # what it leaves there, the other stages are given on the host
         if not common:
@@ -169,128 +157,61 @@ class Pipeline(Encoder, ContainerEncoder, Measured, Adjustable):
 
     def init_state(self, spec: Spec) -> State:
         """Returns the sparsifier's state; without one the residual of a quantizer with error feedback."""
-        if self._stages.sparsifier is not None:
-            return self._stages.sparsifier.init_state(ops.wide_spec(spec))
-        keeps_error = self._stages.quantizer.error_feedback
+        if self.by_role.sparsifier is not None:
+            return self.by_role.sparsifier.init_state(ops.wide_spec(spec))
+        keeps_error = self.by_role.quantizer.error_feedback
         return {"residual": ops.zeros(ops.wide_spec(spec))} if keeps_error else {}
 
     def encode(self, x: Array, state: State, round_num: Array) -> tuple[Payload, State]:
-        if self._stages.sparsifier is None:
+        if self.by_role.sparsifier is None:
             return self._encode_dense(x, state, round_num)
-        chosen = self._stages.sparsifier.select(ops.widened(x), state, round_num)
+        chosen = self.by_role.sparsifier.select(ops.widened(x), state, round_num)
         return self._encode_sparse(x, chosen, round_num)
 
     def grouped_encode(
         self, xs: Sequence[Array], states: Sequence[State], round_num: Array
     ) -> list[tuple[Payload, State]]:
         """Encodes the entries that the sparsifier selects from all tensors, each as a payload of its own."""
-        if self._stages.sparsifier is None:
+        if self.by_role.sparsifier is None:
             return super().grouped_encode(xs, states, round_num)
-        selections = self._stages.sparsifier.grouped_select([ops.widened(x) for x in xs], states, round_num)
+        selections = self.by_role.sparsifier.grouped_select([ops.widened(x) for x in xs], states, round_num)
         return [self._encode_sparse(x, chosen, round_num) for x, chosen in zip(xs, selections, strict=True)]
 
     def _encode_dense(self, x: Array, state: State, round_num: Array) -> tuple[Payload, State]:
-        if not self._stages.quantizer.error_feedback:
-            return self._values.payload(ops.reshape(x, [-1]), round_num, known=False), {}
+        if not self.by_role.quantizer.error_feedback:
+            return self.values.payload(ops.reshape(x, [-1]), round_num, known=False), {}
         a = ops.reshape(ops.add_residual(ops.widened(x), state["residual"]), [-1])
-        payload = self._values.payload(ops.narrowed(a, x.dtype), round_num, known=True)
+        payload = self.values.payload(ops.narrowed(a, x.dtype), round_num, known=True)
         residual = ops.subtract(a, ops.widened(payload["values"]))
         return payload, {"residual": ops.reshape(residual, x.shape)}
 
     def _encode_sparse(self, x: Array, chosen: Selection, round_num: Array) -> tuple[Payload, State]:
         values, next_state = self._quantized(chosen, x.dtype, round_num)
-        index_code = self._stages.index_coder.encode(chosen.indices, ops.num_elements(x), round_num)
+        index_code = self.by_role.index_coder.encode(chosen.indices, ops.num_elements(x), round_num)
         return {**values, "indices": chosen.indices, "index_code": index_code}, next_state
 
     def _quantized(self, chosen: Selection, dtype: DType, round_num: Array) -> tuple[Payload, State]:
         """Quantizes the selected values in this dtype. Returns them, and the next state with the losses."""
-        assert self._stages.sparsifier is not None
+        assert self.by_role.sparsifier is not None
         narrow = ops.narrowed(chosen.values, dtype)
-        loses = bool(chosen.state) and not (self._values.lossless and narrow is chosen.values)
-        values = self._values.payload(narrow, round_num, known=loses)
+        loses = bool(chosen.state) and not (self.values.lossless and narrow is chosen.values)
+        values = self.values.payload(narrow, round_num, known=loses)
         if not loses:
             return values, chosen.state
         with sums_may_overflow():
             lost = chosen.values - ops.widened(values["values"])
-        ops.require_finite(lost, f"the error of {self._values.wire_id}, which the residual would keep,")
-        update = self._stages.sparsifier.update_residuals
+        ops.require_finite(lost, f"the error of {self.values.wire_id}, which the residual would keep,")
+        update = self.by_role.sparsifier.update_residuals
         return values, update([chosen.state], [lost], [chosen.indices])[0]
-
-    def encode_containers(
-        self,
-        xs: Sequence[Array],
-        states: Sequence[State],
-        round_num: int,
-        specs: Sequence[ArraySpec],
-        headers: Sequence[bytes],
-    ) -> list[tuple[bytes, State]]:
-        """Lets kernels write index codes, values and containers of all tensors where they can."""
-        sparsifier, quantizer, _, index_coder = self._stages
-        lossless = self._values.lossless
-        if sparsifier is None and all(map(is_on_device, xs)):
-            return self._encode_dense_on_device(xs, states, round_num, headers)
-        if sparsifier is None and not (quantizer.error_feedback or lossless):
-            encode = self._values.encode_container
-            each = zip(xs, headers, strict=True)
-            return [(encode(x.reshape(-1), round_num, header), {}) for x, header in each]
-        form = index_coder.kernel_form
-        if sparsifier is None or form is None or (lossless and not quantizer.uncompressed):
-            return framing.encode_by_contract(self, xs, states, round_num, specs, headers)
-        dtypes = list(map(_dtype, xs))
-        wide = xs if _WIDE.issuperset(dtypes) else list(map(ops.widened, xs))
-        selections = sparsifier.grouped_select(wide, states, round_num)
-        sent, next_states = self._quantized_each(selections, dtypes, round_num)
-        indices = list(map(_int32, map(_indices, selections)))
-        sizes = list(map(math.prod, map(_shape, specs)))
-        if len(xs) == 1:  # without the start of threads
-            framed = [_kernels.frame_entries(indices[0], sizes[0], sent[0], headers[0], form)]
-        else:
-            framed = _kernels.frame_entries_of_each(indices, sizes, sent, list(headers), form)
-        return list(zip(framed, next_states, strict=True))
-
-    def _encode_dense_on_device(
-        self, xs: Sequence[Array], states: Sequence[State], round_num: int, headers: Sequence[bytes]
-    ) -> list[tuple[bytes, State]]:
-        keeps_error = self._stages.quantizer.error_feedback
-        residuals = [state["residual"] for state in states] if keeps_error else None
-        framed, after = self._values.encode_on_device(xs, residuals, round_num, headers)
-        next_states: list[State] = [{"residual": residual} for residual in after]
-        return list(zip(framed, next_states or [{}] * len(xs), strict=True))
-
-    def _quantized_each(
-        self, selections: Sequence[Selection], dtypes: Sequence[DType], round_num: int
-    ) -> tuple[list[NDArray[Any]], list[State]]:
-        """Returns the bytes of all selected values, or uncompressed values, and the next states."""
-        assert self._stages.sparsifier is not None
-        exact, indices, states = map(list, zip(*selections, strict=True))
-        narrow: list[NDArray[Any]] = exact
-        if list(map(_dtype, exact)) != dtypes:
-            narrow = list(map(ops.narrowed, exact, dtypes))
-        lossless = self._values.lossless
-        loses = any(states) and (not lossless or any(map(operator.is_not, narrow, exact)))
-        if lossless and not loses:
-            return narrow, states
-        if lossless:
-            sent = narrow
-            with sums_may_overflow():
-                lost = [whole - ops.widened(short) for whole, short in zip(exact, narrow, strict=True)]
-        else:
-            sent, lost = self._values.encode_each(narrow, round_num, exact if loses else None)
-        if not loses:
-            return sent, states
-        if not all(map(_kernels.all_finite, lost)):
-            where = f"the error of {self._values.wire_id}, which the residual would keep,"
-            raise NonFiniteError(f"{where} holds a NaN or an infinity")
-        return sent, self._stages.sparsifier.update_residuals(states, lost, indices)
 
     def decode(self, payload: Payload, spec: Spec) -> Array:
         return self._form.decode(payload, spec)
 
     def accumulate(self, accumulator: Array, payload: Payload, weight: Array, spec: Spec) -> Array:
         """Touches only the payload's entries if there is a sparsifier."""
-        if self._stages.sparsifier is None:
+        if self.by_role.sparsifier is None:
             return super().accumulate(accumulator, payload, weight, spec)
-        values = self._values.values_of(payload, ops.size(payload["indices"]), spec.dtype)
+        values = self.values.values_of(payload, ops.size(payload["indices"]), spec.dtype)
         values = ops.astype(values, accumulator.dtype)
         weights = ops.reshape(weight, [1])
         return ops.scatter_decode_add(accumulator, values, payload["indices"], weights=weights)
@@ -308,11 +229,11 @@ class Pipeline(Encoder, ContainerEncoder, Measured, Adjustable):
     @property
     def entry_coder(self) -> ValueCoder | None:
         """The coder of the values if all entries are sent and each has a symbol of its own; else None."""
-        return self._values if self._stages.sparsifier is None and self._values.has_symbols else None
+        return self.values if self.by_role.sparsifier is None and self.values.has_symbols else None
 
     def adjustment(self) -> Adjustment | None:
         """Returns itself if a sparsifier counts entries, or the result of a quantizer that stands alone."""
-        sparsifier, quantizer, entropy_coder, _ = self._stages
+        sparsifier, quantizer, entropy_coder, _ = self.by_role
         if sparsifier is not None:
             return self if sparsifier.sparsity is not None else None
         return adjustment_of(quantizer) if entropy_coder is None else None
@@ -327,12 +248,12 @@ class Pipeline(Encoder, ContainerEncoder, Measured, Adjustable):
 
     def at_rate(self, rate: Array) -> Self:
         """Returns the pipeline whose sparsifier sends ``rate`` times as many entries; for one round."""
-        sparsifier = copy.copy(self._stages.sparsifier)
+        sparsifier = copy.copy(self.by_role.sparsifier)
         assert sparsifier is not None
         assert sparsifier.sparsity is not None
         sparsifier.sparsity = sparsifier.sparsity.at_rate(rate)
         adjusted = copy.copy(self)
-        adjusted._stages = self._stages._replace(sparsifier=sparsifier)
+        adjusted.by_role = self.by_role._replace(sparsifier=sparsifier)
         return adjusted
 
     def min_bytes(self, spec: Spec) -> int:

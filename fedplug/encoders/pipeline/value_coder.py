@@ -8,16 +8,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 from numpy.typing import NDArray
 
-import fedplug.kernels as kernels
 import fedplug.ops as ops
 from fedplug.encoders.base import Payload
-from fedplug.encoders.entropy_coders.rans import Rans
-from fedplug.encoders.optional import ContainerQuantizer, DeviceQuantizer
+from fedplug.encoders.quantizers.value_form import ValueFormQuantizer
 from fedplug.encoders.stages import EntropyCoder, PackedSymbols, Quantizer
 from fedplug.ops.checks import sums_may_overflow
-from fedplug.ops.device_array import DeviceArray
 from fedplug.ops.spec import dtype_for
 from fedplug.ops.types import Array, DType, PackedValues
 from fedplug.ops.wide_layout import BYTE_BITS
@@ -72,8 +70,9 @@ class ValueCoder:
         return self.quantizer.capabilities.lossless
 
     @functools.cached_property
-    def _fused(self) -> ContainerQuantizer | None:
-        return self.quantizer if isinstance(self.quantizer, ContainerQuantizer) else None
+    def kernel_quantizer(self) -> ValueFormQuantizer | None:
+        """The quantizer if kernels quantize whole lists by its form, and write containers; else None."""
+        return self.quantizer if isinstance(self.quantizer, ValueFormQuantizer) else None
 
     def payload(self, values: Array, round_num: Array, *, known: bool) -> Payload:
         """Returns the payload of a vector; with ``known`` it has the values that a receiver gets."""
@@ -85,24 +84,37 @@ class ValueCoder:
             return payload
         return {**payload, "values": self.quantizer.decode(code, ops.size(values), values.dtype)}
 
+    def quantize_each(
+        self, values: Sequence[NDArray[Any]], round_num: int, exact: Sequence[NDArray[Any]] | None
+    ) -> tuple[list[NDArray[np.uint8]], list[NDArray[Any]]]:
+        """Returns the quantizer's bytes of several vectors, and their errors.
+
+        Args:
+            values: The vectors, finite.
+            round_num: The round number.
+            exact: The vectors before they were rounded to the dtype of ``values``. None if errors are not
+                needed.
+
+        Returns:
+            The bytes of each vector, and ``exact`` minus the decoded values. Without ``exact`` an empty list.
+        """
+        if self.kernel_quantizer is not None and len(set(map(_dtype, values))) == 1:
+            return self.kernel_quantizer.encode_each(values, round_num, exact)
+        codes = [self.quantizer.encode(each, round_num) for each in values]
+        lost = []
+        with sums_may_overflow():
+            for code, each, whole in zip(codes, values, exact or (), strict=exact is not None):
+                lost.append(whole - ops.widened(self.quantizer.decode(code, each.size, each.dtype)))
+        return codes, lost
+
     def encode_each(
         self, values: Sequence[NDArray[Any]], round_num: int, exact: Sequence[NDArray[Any]] | None
-    ) -> tuple[list[NDArray[Any]], list[NDArray[Any]]]:
-        """Returns the bytes of several vectors, and their errors as `ContainerQuantizer.encode_each` does.
-
-        The quantizer must be lossy.
-        """
-        if self._fused is not None and len(set(map(_dtype, values))) == 1:
-            codes, lost = self._fused.encode_each(values, round_num, exact)
-        else:
-            codes, lost = [self.quantizer.encode(each, round_num) for each in values], []
-            with sums_may_overflow():
-                for code, each, whole in zip(codes, values, exact or (), strict=exact is not None):
-                    lost.append(whole - ops.widened(self.quantizer.decode(code, each.size, each.dtype)))
+    ) -> tuple[list[NDArray[np.uint8]], list[NDArray[Any]]]:
+        """Returns the bytes and errors of vectors, as `quantize_each` does. The quantizer must be lossy."""
+        codes, lost = self.quantize_each(values, round_num, exact)
         if self.entropy_coder is not None:
-            codes = [
-                self._shortened(code, each.size, each.dtype) for code, each in zip(codes, values, strict=True)
-            ]
+            each = zip(codes, values, strict=True)
+            codes = [self._shortened(code, vector.size, vector.dtype) for code, vector in each]
         return codes, lost
 
     def values_of(self, payload: Payload, count: Array | int, dtype: DType) -> Array:
@@ -117,39 +129,6 @@ class ValueCoder:
         values = payload["values"]
         return self._shortened(self.quantizer.encode(values, 0), ops.size(values), values.dtype)
 
-    def encode_container(self, values: NDArray[Any], round_num: int, header: bytes) -> bytes:
-        """Returns the container of a NumPy array's payload. The quantizer must be lossy."""
-        if self.entropy_coder is None and self._fused is not None:
-            return self._fused.encode_container(values, round_num, header)
-        return self._framed(self.quantizer.encode(values, round_num), values.size, values.dtype, header)
-
-    def encode_on_device(
-        self,
-        xs: Sequence[DeviceArray],
-        residuals: Sequence[Any] | None,
-        round_num: int,
-        headers: Sequence[bytes],
-    ) -> tuple[list[bytes], list[DeviceArray]]:
-        """Returns the containers, and the residuals of `DeviceQuantizer.encode_on_device`.
-
-        Entropy coders run on the host. The quantizer must execute on a device.
-        """
-        assert isinstance(self.quantizer, DeviceQuantizer)
-        codes, after = self.quantizer.encode_on_device(xs, residuals, round_num)
-        if self.entropy_coder is None:
-            return kernels.frame_of_each(codes, headers), after
-        each = zip(codes, xs, headers, strict=True)
-        return [self._framed(code, x.size, x.dtype, header) for code, x, header in each], after
-
-    def _framed(self, code: NDArray[Any], count: int, dtype: DType, header: bytes) -> bytes:
-        coder = self.entropy_coder
-        if coder is None:
-            return kernels.frame(code, header)
-        start, number, bits = self._symbols(count, dtype)
-        if type(coder) is not Rans or bits > BYTE_BITS:
-            return kernels.frame(self._shortened(code, count, dtype), header)
-        return kernels.frame_symbols(code, start, number, header, bits=bits)
-
     def from_bytes(self, data: Array, count: Array | int, dtype: DType) -> Payload:
         """Returns the payload of ``count`` values. Refuses as entropy coder and quantizer do."""
         values = self.decode(data, count, dtype)
@@ -161,9 +140,9 @@ class ValueCoder:
 
     def packed(self, data: NDArray[Any], count: int, dtype: DType) -> PackedValues | None:
         """Returns the checked code of the quantizer if a device can decode it; else None."""
-        if not isinstance(self.quantizer, DeviceQuantizer) or "cuda" not in self.capabilities.executes_on:
+        if self.kernel_quantizer is None or "cuda" not in self.capabilities.executes_on:
             return None
-        return self.quantizer.packed(self._restored(data, count, dtype), count, dtype)
+        return self.kernel_quantizer.packed(self._restored(data, count, dtype), count, dtype)
 
     def entropy_bytes(self, data: Array, count: Array | int, dtype: DType) -> Array:
         """Returns the size that an ideal entropy coder would reach for ``count`` values; a float64 scalar.
@@ -194,13 +173,13 @@ class ValueCoder:
             dtype: The dtype of the values.
         """
         code = self._restored(data, count, dtype)
-        start, number, bits = self._symbols(count, dtype)
+        start, number, bits = self.symbols(count, dtype)
         packed = _packed(ops.take(_unpacked(code[start:], number, bits), places), bits)
         return ops.concat([code[:start], self._coded(packed, ops.size(places), bits)])
 
     def with_part(self, part: Array, places: Array, count: Array | int, dtype: DType) -> Array:
         """Returns ``count`` values: those at ``places`` from a `part`, the others undefined."""
-        start, number, bits = self._symbols(count, dtype)
+        start, number, bits = self.symbols(count, dtype)
         with ops.require(
             ops.size(part) >= start, f"a part of a {self.wire_id} payload is too short for its head"
         ):
@@ -213,13 +192,17 @@ class ValueCoder:
     def _shortened(self, code: Array, count: Array | int, dtype: DType) -> Array:
         if self.entropy_coder is None:
             return code
-        start, number, bits = self._symbols(count, dtype)
+        return self.shortened(code, self.symbols(count, dtype))
+
+    def shortened(self, code: Array, symbols: PackedSymbols) -> Array:
+        """Returns the bytes of a quantizer with the entropy coder's code instead of these symbols."""
+        start, number, bits = symbols
         return ops.concat([code[:start], self._coded(code[start:], number, bits)])
 
     def _restored(self, data: Array, count: Array | int, dtype: DType) -> Array:
         if self.entropy_coder is None:
             return data
-        start, number, bits = self._symbols(count, dtype)
+        start, number, bits = self.symbols(count, dtype)
         with ops.require(
             ops.size(data) >= start,
             f"a {self.wire_id} payload is too short for what comes before its symbols",
@@ -243,7 +226,8 @@ class ValueCoder:
         aside, code = split_aside(code, number, bits)
         return join_wide(aside, self.entropy_coder.decode(code, number, BYTE_BITS), number, bits)
 
-    def _symbols(self, count: Array | int, dtype: DType) -> PackedSymbols:
+    def symbols(self, count: Array | int, dtype: DType) -> PackedSymbols:
+        """Returns where the quantizer's bytes hold symbols. There must be an entropy coder."""
         found = self.quantizer.symbols(count, dtype)
         assert found is not None  # `arrange` has seen it
         return found

@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import Any, ClassVar
 
 import fedplug.ops as ops
-from fedplug.encoders.base import Encoder, Payload, State
-from fedplug.encoders.optional import BodyParts, Measured
+from fedplug.encoders.base import BodyParts, Encoder, Measured, Payload, State
 from fedplug.encoders.stages import Quantizer
 from fedplug.ops.types import Array, DType, Spec
 from fedplug.registry.specs import EXECUTIONS, Capabilities

@@ -15,7 +15,6 @@ from numpy.typing import NDArray
 import fedplug._kernels as _kernels
 import fedplug.kernels as kernels
 import fedplug.ops as ops
-from fedplug.encoders.optional import ContainerQuantizer, DeviceQuantizer
 from fedplug.encoders.stages import Quantizer
 from fedplug.ops.device_array import DeviceArray
 from fedplug.ops.types import Array, DType, PackedValues
@@ -25,8 +24,12 @@ from fedplug.registry.specs import EXECUTIONS_AND_CUDA, Capabilities
 __all__ = ["ValueFormQuantizer"]
 
 
-class ValueFormQuantizer(Quantizer, ContainerQuantizer, DeviceQuantizer):
-    """A quantizer by a form of these ops, which the subclass names."""
+class ValueFormQuantizer(Quantizer):
+    """A quantizer by a form of these ops, which the subclass names.
+
+    In a pipeline kernels quantize whole lists by this form, write containers, and compute on devices: see
+    `fedplug.encoders.pipeline.kernel_plan.KernelPlan`.
+    """
 
     seed: int = 0
     """The seed of forms that round at random."""
@@ -62,8 +65,8 @@ class ValueFormQuantizer(Quantizer, ContainerQuantizer, DeviceQuantizer):
     def encode_each(
         self, values: Sequence[NDArray[Any]], round_num: int, exact: Sequence[NDArray[Any]] | None
     ) -> tuple[list[NDArray[np.uint8]], list[NDArray[Any]]]:
-        """Encodes the vectors in one call of a kernel."""
-        code = self._code_in(round_num)
+        """Encodes vectors of one dtype in one call of a kernel. See `ValueCoder.quantize_each`."""
+        code = self.kernel_arguments(round_num)
         if exact is None:
             return _kernels.encode_values_of_each(list(values), [], None, *code), []
         errors = _kernels.empty((sum(map(len, values)),), exact[0].dtype)
@@ -71,7 +74,7 @@ class ValueFormQuantizer(Quantizer, ContainerQuantizer, DeviceQuantizer):
         ends = [*itertools.accumulate(map(len, values))]
         return codes, list(map(errors.__getitem__, map(slice, [0, *ends], ends)))
 
-    def _code_in(self, round_num: int) -> tuple[str, int, int, float, int]:
+    def kernel_arguments(self, round_num: int) -> tuple[str, int, int, float, int]:
         """Returns the last arguments of the kernels that encode. The constructor has checked them."""
         form = self.form_in(round_num)
         bits, block_size = int(form.get("bits", 8)), form.get("block_size", 256)
@@ -80,17 +83,14 @@ class ValueFormQuantizer(Quantizer, ContainerQuantizer, DeviceQuantizer):
     def encode_on_device(
         self, xs: Sequence[DeviceArray], residuals: Sequence[Any] | None, round_num: int
     ) -> tuple[list[NDArray[np.uint8]], list[DeviceArray]]:
-        """Quantizes and packs on the device."""
+        """Quantizes and packs on the device. See `fedplug.ops.value_code.encode_on_device`."""
         seed = ops.round_seed(self.seed, round_num)
         return encode_on_device(xs, residuals, **self.form_in(round_num), seed=seed)
 
     def packed(self, code: NDArray[np.uint8], count: int, dtype: DType) -> PackedValues:
+        """Checks the untrusted code of ``count`` values, which a device then decodes."""
         largest = kernels.check_values(code, count, **self._form, dtype=dtype)
         return PackedValues(code, count, np.dtype(dtype), self._form, largest)
-
-    def encode_container(self, values: NDArray[Any], round_num: int, header: bytes) -> bytes:
-        """Writes values and container in one call of a kernel."""
-        return _kernels.frame_values(values, header, *self._code_in(round_num))
 
     def decode(self, code: Array, count: Array | int, dtype: DType) -> Array:
         """Refuses bytes that `encode` does not write for ``count`` values with this configuration."""

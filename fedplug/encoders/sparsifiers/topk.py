@@ -133,22 +133,52 @@ class TopK(Sparsifier):
     def select(self, x: Array, state: State, round_num: Array) -> Selection:
         return self._select_each([x], [state], round_num)[0]
 
+    def grouped_select(
+        self, xs: Sequence[Array], states: Sequence[State], round_num: Array
+    ) -> list[Selection]:
+        """Selects from each tensor by itself, or with ``scope="model"`` from all of them."""
+        if self._scope == "tensor":
+            if type(self).select is not TopK.select:  # a subclass has its own way
+                return super().grouped_select(xs, states, round_num)
+            return self._select_each(xs, states, round_num)
+        k = self.sparsity.of_size(sum(map(ops.num_elements, xs)), round_num)
+        dtypes = list(map(_DTYPE, xs))
+        if len(set(dtypes)) == 1:
+            return self._selections(topk_residual_of_each(xs, self._decayed(xs, states), k))
+        # Sums are rounded in their dtype and compared in float64.
+        sums = [on_host(x) for x in xs]
+        if self.error_feedback:
+            residuals = map(on_host, self._decayed(xs, states))
+            sums = [x + residual for x, residual in zip(sums, residuals, strict=True)]
+        sums = [ops.astype(each, "float64") for each in sums]
+        selections = self._selections(topk_residual_of_each(sums, list(map(ops.no_residual, sums)), k))
+        return [
+            Selection(
+                ops.astype(chosen.values, dtype),
+                chosen.indices,
+                {key: ops.astype(residual, dtype) for key, residual in chosen.state.items()},
+            )
+            for chosen, dtype in zip(selections, dtypes, strict=True)
+        ]
+
     def _select_each(self, xs: Sequence[Array], states: Sequence[State], round_num: Array) -> list[Selection]:
         """Selects from each tensor by itself."""
         sizes = list(map(ops.num_elements, xs))
-        chosen: list[types.TopK] | list[types.ChunkedTopK]
         if self._chunk is None:
             ks = list(map(self.sparsity.of_size, sizes, itertools.repeat(round_num)))
-            chosen = topk_residual_of_each(xs, self._decayed(xs, states), ks)
-        else:
-            before = list(map(self.residual_of, xs, states))
-            ks = [self.sparsity.of_size(min(self._chunk, n), round_num) for n in sizes]
-            chosen = chunked_topk_residual_of_each(xs, before, ks, chunk=self._chunk, decay=self._decay)
-        keeps = self.error_feedback
-        found = []
+            return self._selections(topk_residual_of_each(xs, self._decayed(xs, states), ks))
+        before = list(map(self.residual_of, xs, states))
+        ks = [self.sparsity.of_size(min(self._chunk, n), round_num) for n in sizes]
+        return self._selections(
+            chunked_topk_residual_of_each(xs, before, ks, chunk=self._chunk, decay=self._decay)
+        )
+
+    def _selections(self, chosen: Sequence[types.TopK | types.ChunkedTopK]) -> list[Selection]:
+        selections = []
         for each in chosen:
-            found.append(Selection(each.values, each.indices, {"residual": each.residual} if keeps else {}))
-        return found
+            state = {"residual": each.residual} if self.error_feedback else {}
+            selections.append(Selection(each.values, each.indices, state))
+        return selections
 
     def _decayed(self, xs: Sequence[Array], states: Sequence[State]) -> list[Array]:
         """Returns the share of each residual that is added to its tensor."""
@@ -159,30 +189,3 @@ class TopK(Sparsifier):
             residual if self._decay == 1 else ops.multiply(residual, ops.asarray(self._decay, like=x))
             for x, residual in zip(xs, residuals, strict=True)
         ]
-
-    def grouped_select(
-        self, xs: Sequence[Array], states: Sequence[State], round_num: Array
-    ) -> list[Selection]:
-        """Selects from each tensor by itself, or with ``scope="model"`` from all of them."""
-        if self._scope == "tensor":
-            if type(self).select is not TopK.select:  # a subclass has its own way
-                return super().grouped_select(xs, states, round_num)
-            return self._select_each(xs, states, round_num)
-        k = self.sparsity.of_size(sum(map(ops.num_elements, xs)), round_num)
-        deltas, residuals = list(xs), self._decayed(xs, states)
-        mixed = len(set(map(_DTYPE, xs))) > 1
-        if mixed:  # sums are rounded in their dtype, compared in float64
-            deltas, residuals = ([on_host(each) for each in kind] for kind in (deltas, residuals))
-            if self.error_feedback:
-                deltas = [x + residual for x, residual in zip(deltas, residuals, strict=True)]
-            deltas = [ops.astype(delta, "float64") for delta in deltas]
-            residuals = [ops.no_residual(delta) for delta in deltas]
-        chosen = ops.grouped_topk_residual(deltas, residuals, k)
-        selections = []
-        for t, (x, residual) in enumerate(zip(xs, chosen.residuals, strict=True)):
-            entries = slice(chosen.row_splits[t], chosen.row_splits[t + 1])
-            values = chosen.values[entries]
-            if mixed:
-                values, residual = ops.astype(values, x.dtype), ops.astype(residual, x.dtype)
-            selections.append(Selection(values, chosen.indices[entries], self.state_of(residual)))
-        return selections

@@ -7,8 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import fedplug.ops as ops
-from fedplug.encoders.base import Encoder, Payload, State
-from fedplug.encoders.optional import BodyParts, Measured, body_parts
+from fedplug.encoders.base import BodyParts, Encoder, Measured, Payload, State, body_parts
 from fedplug.encoders.pipeline.as_encoder import as_tensor_encoder, without_error_feedback
 from fedplug.errors import CapabilityError
 from fedplug.ops.types import Array, Spec

@@ -1,0 +1,80 @@
+"""The encoding of the tensors of a model that share an encoder."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import fedplug.kernels as kernels
+import fedplug.ops as ops
+from fedplug.encoders import framing
+from fedplug.encoders.base import Encoder, Payload, State
+from fedplug.errors import NonFiniteError
+from fedplug.ops.checks import sums_may_overflow
+from fedplug.ops.types import Array, ArraySpec, Spec
+
+if TYPE_CHECKING:
+    from typing import Self  # Python 3.11
+
+__all__ = ["Plan"]
+
+
+class Plan:
+    """Encodes the tensors of a model that share an encoder, by the methods of its contract.
+
+    A model has one plan for each of its encoders, and what the specs decide is computed once. The plan of a
+    pipeline on NumPy arrays is a `fedplug.encoders.pipeline.kernel_plan.KernelPlan`.
+
+    Attributes:
+        encoder: The encoder.
+        specs: The specs of the tensors.
+        places: Their positions in the model.
+        headers: Their container headers.
+    """
+
+    def __init__(self, encoder: Encoder, specs: Sequence[Spec], places: Sequence[int] = (0,)) -> None:
+        self.encoder = encoder
+        self.specs = list(specs)
+        self.places = list(places)
+        self.headers = [framing.header_of(encoder.wire_id, spec) for spec in specs]
+
+    def adjusted(self, encoder: Encoder) -> Self:
+        """Returns the plan with its encoder as rate control adjusts it in a round."""
+        other = copy.copy(self)
+        other.encoder = encoder
+        return other
+
+    def encode(
+        self, xs: Sequence[Array], states: Sequence[State], round_num: Array
+    ) -> list[tuple[Array, State]]:
+        """Returns the container and the next state of each tensor.
+
+        Args:
+            xs: The tensors, of the shapes and dtypes of the specs.
+            states: A state for each tensor.
+            round_num: The round number, as for `Encoder.encode`.
+
+        Returns:
+            The container, bytes for arrays and a uint8 vector in a graph, and the next state of each tensor.
+
+        Raises:
+            ArgumentError: A tensor has another shape than its spec.
+            NonFiniteError: A value that would be sent uncompressed is NaN or infinite.
+        """
+        xs = [ops.ensure_shape(x, spec.shape) for x, spec in zip(xs, self.specs, strict=True)]
+        with sums_may_overflow():
+            encoded = self.encoder.grouped_encode(xs, states, round_num)
+        return [
+            (_framed(self.encoder, payload, spec, header), next_state)
+            for (payload, next_state), spec, header in zip(encoded, self.specs, self.headers, strict=True)
+        ]
+
+
+def _framed(encoder: Encoder, payload: Payload, spec: Spec, header: bytes) -> Array:
+    if not isinstance(spec, ArraySpec):
+        return ops.frame(encoder.to_wire(payload, spec), header)
+    values = payload.get("values")
+    if values is not None and ops.is_floating(values.dtype) and not kernels.all_finite(values):
+        raise NonFiniteError("the array holds a NaN or an infinity, which no receiver would accept")
+    return kernels.frame(encoder.to_wire(payload, spec), header)
