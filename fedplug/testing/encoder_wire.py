@@ -12,8 +12,7 @@ import numpy as np
 import fedplug.ops as ops
 import fedplug.wire as wire
 from fedplug.encoders import framing
-from fedplug.encoders.base import Encoder
-from fedplug.encoders.base import body_parts
+from fedplug.encoders.base import Encoder, body_parts
 from fedplug.encoders.pipeline.changes import change_coder
 from fedplug.ops.types import Array, Spec
 from fedplug.testing import expect, golden, tensors
