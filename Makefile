@@ -97,11 +97,15 @@ sanitize: setup ## Run the C++ tests under the address, undefined-behaviour and 
 	  $(RUN) cmake --preset $$preset && $(RUN) cmake --build --preset $$preset && $(RUN) ctest --preset $$preset || exit 1; \
 	done
 
-lint: setup ## Run ruff, mypy --strict, clang-format
+SCHEMA := $(UV) tool run --quiet check-jsonschema --quiet --builtin-schema vendor
+
+lint: setup ## Run ruff, mypy --strict, clang-format, and check the workflows by their schemas
 	$(RUN) ruff check .
 	$(RUN) ruff format --check .
 	$(RUN) mypy
 	git ls-files '*.c' '*.h' '*.cc' '*.cu' '*.cuh' | xargs $(RUN) clang-format --dry-run --Werror
+	$(SCHEMA).github-workflows .github/workflows/*.yml
+	$(SCHEMA).github-issue-forms .github/ISSUE_TEMPLATE/{bug,proposal}.yml
 
 format: setup ## Format the sources
 	$(RUN) ruff check --fix --quiet . ; $(RUN) ruff format .
