@@ -122,8 +122,7 @@ def _repair(arguments: argparse.Namespace) -> int:
 
 def _copy(arguments: argparse.Namespace) -> int:
     from fedplug.stores import open_store
-    from fedplug.stores.copying import copy_store
-    from fedplug.stores.transfer import transfer, transfer_to_folder
+    from fedplug.stores.copying import copy_store, transfer, transfer_to_folder
 
     source, target = (name.removeprefix(_FOLDER) for name in (arguments.store, arguments.target))
     if "://" in target:

@@ -3,22 +3,29 @@
 from __future__ import annotations
 
 import abc
+import mmap
 from collections.abc import Iterable, Iterator, Mapping
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fedplug.errors import CorruptStoreError, StoreError
-from fedplug.stores.read_only import give_up
 
 if TYPE_CHECKING:
     from typing import Self  # Python 3.11
 
-__all__ = ["ProcessState", "StateStore", "Tensors"]
+__all__ = ["Json", "ProcessState", "State", "StateStore", "Tensors", "can_be_written", "give_up"]
 
-Tensors = Mapping[str, np.ndarray[Any, Any]]
+Tensors: TypeAlias = Mapping[str, NDArray[np.generic]]
 """The state of one client, or of the server: arrays by tensor name."""
+
+State: TypeAlias = dict[str, NDArray[np.generic]]
+"""A state that its reader owns."""
+
+Json: TypeAlias = Any
+"""A JSON value."""
 
 
 class StateStore(abc.ABC):
@@ -64,11 +71,11 @@ class StateStore(abc.ABC):
         return cls.from_url(url)
 
     @abc.abstractmethod
-    def get_config(self) -> dict[str, Any]:
+    def get_config(self) -> dict[str, Json]:
         """Returns the keyword arguments that open this store again, as JSON values."""
 
     @abc.abstractmethod
-    def open_process(self, process_id: str, signature: Mapping[str, Any] | None = None) -> ProcessState:
+    def open_process(self, process_id: str, signature: Mapping[str, object] | None = None) -> ProcessState:
         """Returns the state of one training process, which is empty for a new process.
 
         Args:
@@ -112,7 +119,7 @@ class ProcessState(abc.ABC):
 
     @property
     @abc.abstractmethod
-    def signature(self) -> Any:
+    def signature(self) -> Json:
         """The JSON object that identifies the meaning of the state. See `StateStore.open_process`."""
 
     @property
@@ -122,7 +129,7 @@ class ProcessState(abc.ABC):
 
     @property
     @abc.abstractmethod
-    def metadata(self) -> Any:
+    def metadata(self) -> Json:
         """The JSON value committed with the last round. None before the first commit."""
 
     @abc.abstractmethod
@@ -130,7 +137,7 @@ class ProcessState(abc.ABC):
         """Returns the clients that have state, sorted."""
 
     @abc.abstractmethod
-    def read_clients(self, client_ids: Iterable[str]) -> dict[str, dict[str, np.ndarray[Any, Any]]]:
+    def read_clients(self, client_ids: Iterable[str]) -> dict[str, State]:
         """Returns the states of the given clients, in the order given.
 
         Clients for which nothing was ever committed are left out.
@@ -140,7 +147,7 @@ class ProcessState(abc.ABC):
                 file and offset. Damaged state is never replaced by other state.
         """
 
-    def view_clients(self, client_ids: Iterable[str]) -> dict[str, dict[str, np.ndarray[Any, Any]]]:
+    def view_clients(self, client_ids: Iterable[str]) -> dict[str, State]:
         """Like `read_clients`, but returns read-only arrays, possibly without copying."""
         states = self.read_clients(client_ids)
         for state in states.values():
@@ -149,7 +156,7 @@ class ProcessState(abc.ABC):
         return states
 
     @abc.abstractmethod
-    def read_server(self) -> dict[str, np.ndarray[Any, Any]] | None:
+    def read_server(self) -> State | None:
         """Returns the server state of the last round. None before the first commit.
 
         Raises:
@@ -163,7 +170,7 @@ class ProcessState(abc.ABC):
         *,
         client_states: Mapping[str, Tensors],
         server_state: Tensors,
-        metadata: Any = None,
+        metadata: object = None,
     ) -> None:
         """Commits a round atomically: all of it, or nothing if this raises.
 
@@ -209,3 +216,26 @@ class ProcessState(abc.ABC):
         if damage:
             more = f" (and {len(damage) - 1} more; `fedplug store verify` lists all)" if damage[1:] else ""
             raise CorruptStoreError(f"{damage[0]}{more}")
+
+
+def can_be_written(array: NDArray[np.generic]) -> bool:
+    """Returns whether the values can change through the array, an array it views, or a mapped file.
+
+    Arrays over other memory that are flagged read-only are trusted.
+    """
+    owner: object = array
+    while isinstance(owner, np.ndarray):
+        if owner.flags.writeable:
+            return True
+        owner = owner.base
+    if isinstance(owner, memoryview):
+        owner = owner.obj
+    return isinstance(owner, mmap.mmap)
+
+
+def give_up(array: NDArray[np.generic]) -> None:
+    """Makes an array read-only. The caller must hold the only reference."""
+    owner: object = array
+    while isinstance(owner, np.ndarray):
+        owner.flags.writeable = False
+        owner = owner.base

@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import ml_dtypes
 import numpy as np
 import safetensors
 import safetensors.numpy
+from numpy.typing import ArrayLike, NDArray
 
 from fedplug.errors import StoreError
-from fedplug.stores.base import Tensors
+from fedplug.stores.base import State, Tensors
 from fedplug.stores.rules import check_mapping, check_text
 
 __all__ = ["checked", "decode", "encode"]
 
-_DTYPES: dict[str, np.dtype[Any]] = {
+_DTYPES: dict[str, np.dtype[np.generic]] = {
     code: np.dtype(scalar)
     for code, scalar in {
         "BOOL": np.bool_,
@@ -53,7 +52,7 @@ def encode(tensors: Tensors, owner: str) -> bytes:
     return safetensors.numpy.save({_PREFIX + name: array for name, array in arrays.items()})
 
 
-def checked(tensors: Tensors, owner: str) -> dict[str, np.ndarray[Any, Any]]:
+def checked(tensors: Tensors, owner: str) -> State:
     """Returns ``tensors`` as contiguous little-endian arrays. Possibly the same arrays.
 
     Raises:
@@ -63,7 +62,7 @@ def checked(tensors: Tensors, owner: str) -> dict[str, np.ndarray[Any, Any]]:
     return {check_text("tensor name", name): _plain(name, value, owner) for name, value in tensors.items()}
 
 
-def decode(blob: bytes) -> dict[str, np.ndarray[Any, Any]]:
+def decode(blob: bytes) -> State:
     """Decodes a document made by `encode`. Each array owns its memory and is writable."""
     return {
         name.removeprefix(_PREFIX): np.frombuffer(part["data"], _DTYPES[part["dtype"]]).reshape(part["shape"])
@@ -71,7 +70,7 @@ def decode(blob: bytes) -> dict[str, np.ndarray[Any, Any]]:
     }
 
 
-def _plain(name: str, value: Any, owner: str) -> np.ndarray[Any, Any]:
+def _plain(name: str, value: ArrayLike, owner: str) -> NDArray[np.generic]:
     """Converts ``value`` to a contiguous little-endian array, as safetensors requires."""
     array = np.asarray(value)
     dtype = _STORABLE.get(array.dtype.newbyteorder("<"))

@@ -9,8 +9,7 @@ from fedplug.errors import StoreError
 from fedplug.stores import note, recovery
 from fedplug.stores.index import Index
 from fedplug.stores.rows import Entry, SegmentRow
-from fedplug.stores.segment import Extent, SegmentFolder
-from fedplug.stores.segment_list import SegmentList
+from fedplug.stores.segment import Extent, SegmentFolder, SegmentList
 
 __all__ = ["Collector"]
 

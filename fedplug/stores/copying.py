@@ -1,4 +1,4 @@
-"""Copies a store on disk while another process has it open and continues to commit.
+"""Copies a store on disk while another process has it open and continues to commit, and stores of any kind.
 
 Segments never change, so most are copied without a lock. Then the copy takes the lock that commits need.
 It copies the index as a crash would leave it, and opens the few segments that are new. Open files remain
@@ -11,13 +11,14 @@ from __future__ import annotations
 import os
 import shutil
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 from typing import BinaryIO
 
 from fedplug.errors import CorruptStoreError, StoreError
 from fedplug.stores import system
+from fedplug.stores.base import ProcessState, StateStore, Tensors
 from fedplug.stores.files import whole_folder
 from fedplug.stores.forks import Connection
 from fedplug.stores.index import copy_index
@@ -25,7 +26,7 @@ from fedplug.stores.lock import FolderLock
 from fedplug.stores.segment import SegmentFolder
 from fedplug.stores.sqlite import INDEX, SEGMENTS, SqliteStore
 
-__all__ = ["copy_store", "snapshot"]
+__all__ = ["copy_store", "snapshot", "transfer", "transfer_to_folder"]
 
 _FEW = 100  # segments to hold open at once; systems allow 1024 files
 _Identity = tuple[int, int, int]
@@ -76,6 +77,44 @@ def _copy_to(source: Path, part: Path) -> None:
         SqliteStore(part).close()  # recovers to the last round and deletes unneeded segments
     except CorruptStoreError as error:
         raise CorruptStoreError(f"{source} cannot be copied: its copy is damaged: {error}") from error
+
+
+def transfer(source: StateStore, target: StateStore) -> None:
+    """Copies the last round of all processes to an empty store of any kind, each in one commit.
+
+    Only one state is in memory at a time. An error leaves only whole processes.
+
+    Raises:
+        StoreError: The target has processes, or a state cannot be read or stored.
+    """
+    if there := target.processes():
+        raise StoreError(f"the target store already has processes ({there[0]!r}); name a new store")
+    for name in source.processes():
+        one = source.open_process(name)
+        copy = target.open_process(name, one.signature)
+        if one.last_round is not None:
+            server = one.read_server()
+            assert server is not None, "there is a round"
+            copy.commit(
+                one.last_round, client_states=_States(one), server_state=server, metadata=one.metadata
+            )
+
+
+def transfer_to_folder(source: StateStore, folder: str | Path) -> None:
+    """Copies to a new folder, which appears when the copy is complete.
+
+    Raises:
+        StoreError: The folder exists, or copying fails. See `transfer`.
+    """
+    folder = Path(folder)
+    if os.path.lexists(folder):
+        raise StoreError(f"{folder} already exists; name a new folder for the copy")
+    try:
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        with whole_folder(folder) as part, SqliteStore(part) as target:
+            transfer(source, target)
+    except OSError as error:
+        raise StoreError(f"{folder} cannot be written: {error.strerror}") from error
 
 
 @contextmanager
@@ -153,3 +192,20 @@ def _write(source: BinaryIO, target: Path) -> None:
         shutil.copyfileobj(source, file, 1 << 20)
         file.flush()
         os.fsync(file.fileno())
+
+
+class _States(Mapping[str, Tensors]):
+    """The states of all clients, each read on demand."""
+
+    def __init__(self, process: ProcessState) -> None:
+        self._process = process
+        self._clients = process.client_ids()
+
+    def __getitem__(self, client: str) -> Tensors:
+        return self._process.read_clients([client])[client]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._clients)
+
+    def __len__(self) -> int:
+        return len(self._clients)

@@ -29,7 +29,7 @@ class Connection(sqlite3.Connection):
         turn: The lock for threads that share the connection.
     """
 
-    def __init__(self, path: Any, **options: Any) -> None:
+    def __init__(self, path: str | Path, **options: Any) -> None:
         super().__init__(path, **options)
         self._path = os.path.realpath(path)
         self.turn = Turn(str(path))

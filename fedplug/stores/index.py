@@ -19,9 +19,8 @@ from pathlib import Path
 from typing import Any
 
 from fedplug.errors import CorruptStoreError, StoreError, StoreInUseError
-from fedplug.stores import schema
 from fedplug.stores.forks import Connection
-from fedplug.stores.rows import Entry, ProcessRow, RoundRow, SegmentRow
+from fedplug.stores.rows import VERSION, Entry, ProcessRow, RoundRow, SegmentRow, create_tables, sealed
 from fedplug.stores.segment import Extent, occupied
 from fedplug.stores.turns import Turn
 
@@ -37,7 +36,7 @@ _PROCESS = "SELECT process, signature, round, metadata, seal FROM processes"
 _ROUND = "SELECT process, round, metadata, owners, seal FROM rounds"
 _SEGMENT = "SELECT segment, live, note, doomed, seal FROM segments"
 # The seal also covers the format version.
-_GENERATION = f"SELECT {schema.VERSION}, generation, seal FROM generation"
+_GENERATION = f"SELECT {VERSION}, generation, seal FROM generation"
 _ROWS = (_PROCESS, _ROUND, _SEGMENT, _GENERATION, _ENTRY)
 _NAMES = {
     "database is locked": "SQLITE_BUSY",
@@ -266,7 +265,7 @@ class Index:
                 yield str(error)
 
     def _set_generation(self, generation: int) -> None:
-        values = schema.sealed((schema.VERSION, generation))[1:]
+        values = sealed((VERSION, generation))[1:]
         self._db.execute("UPDATE generation SET generation = ?, seal = ?", values)
 
     def _count_what_lives(self) -> None:
@@ -288,25 +287,25 @@ class Index:
         if fresh and not create:
             raise CorruptStoreError(f"{self.path} is empty, but the store is not; {self.remedy}")
         version = self._pragma("user_version")
-        if (application, version) != (_APPLICATION, schema.VERSION):
+        if (application, version) != (_APPLICATION, VERSION):
             self._check_header()
         if not fresh and application != _APPLICATION:
             raise StoreError(
                 f"{self.path} is not the index of a fedplug store; name a new folder for the store"
             )
-        if not fresh and version != schema.VERSION:
+        if not fresh and version != VERSION:
             raise StoreError(
                 f"{self.path} has format version {version}, and this release of fedplug reads version "
-                f"{schema.VERSION}; use the release that wrote it, or a newer one"
+                f"{VERSION}; use the release that wrote it, or a newer one"
             )
         if read_only:
             return
         self._pragma("journal_mode = WAL")
         self._db.execute("BEGIN EXCLUSIVE")
         if fresh:
-            schema.create(self._db)
+            create_tables(self._db)
             self._pragma(f"application_id = {_APPLICATION}")
-            self._pragma(f"user_version = {schema.VERSION}")
+            self._pragma(f"user_version = {VERSION}")
         self._db.execute("COMMIT")
 
     def _check_header(self) -> None:
@@ -328,17 +327,17 @@ class Index:
         if verdict != "ok":
             raise self._corrupt(_one_line(verdict))
 
-    def _put(self, table: str, row: tuple[Any, ...]) -> None:
-        values = schema.sealed(row)
+    def _put(self, table: str, row: tuple[object, ...]) -> None:
+        values = sealed(row)
         marks = ", ".join("?" * len(values))
         self._db.execute(f"INSERT OR REPLACE INTO {table} VALUES ({marks})", values)
 
-    def _one(self, query: str, *parameters: Any) -> tuple[Any, ...] | None:
+    def _one(self, query: str, *parameters: object) -> tuple[Any, ...] | None:
         with self._translated():
             row = self._db.execute(query, parameters).fetchone()
         return None if row is None else self._unsealed(row)
 
-    def _all(self, query: str, *parameters: Any) -> Iterator[tuple[Any, ...]]:
+    def _all(self, query: str, *parameters: object) -> Iterator[tuple[Any, ...]]:
         with self._translated():
             for row in self._db.execute(query, parameters):
                 yield self._unsealed(row)
@@ -353,8 +352,8 @@ class Index:
             raise damage
         return row[:-1]
 
-    def _damage_of(self, row: tuple[Any, ...]) -> CorruptStoreError | None:
-        if row == schema.sealed(row[:-1]):
+    def _damage_of(self, row: tuple[object, ...]) -> CorruptStoreError | None:
+        if row == sealed(row[:-1]):
             return None
         return self._corrupt(f"the row {row[:-1]!r} fails its checksum")
 

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 import fedplug.kernels as kernels
 from fedplug.errors import ConfigError, StoreError
 from fedplug.stores import blob, rules
-from fedplug.stores.base import ProcessState, StateStore, Tensors
+from fedplug.stores.base import Json, ProcessState, State, StateStore, Tensors, can_be_written, give_up
 from fedplug.stores.forks import lock_for_forks
-from fedplug.stores.read_only import can_be_written, give_up
 
 if TYPE_CHECKING:
     from typing import Self  # Python 3.11
@@ -36,10 +36,10 @@ class MemoryStore(StateStore):
             raise ConfigError(f"{url!r}: a memory store has no address; write 'memory://'")
         return cls()
 
-    def get_config(self) -> dict[str, Any]:
+    def get_config(self) -> dict[str, Json]:
         return {}
 
-    def open_process(self, process_id: str, signature: Mapping[str, Any] | None = None) -> ProcessState:
+    def open_process(self, process_id: str, signature: Mapping[str, object] | None = None) -> ProcessState:
         processes = self._opened()
         rules.check_text("process id", process_id)
         kept = processes.get(process_id)
@@ -65,8 +65,6 @@ class MemoryStore(StateStore):
         return self._processes
 
 
-_Arrays = dict[str, np.ndarray[Any, Any]]
-
 _deciding = lock_for_forks()
 """Taken for the end of each commit. Everything else only reads rounds, which never change."""
 
@@ -76,8 +74,8 @@ class _Round(NamedTuple):
 
     number: int | None
     metadata: str
-    clients: Mapping[str, _Arrays]
-    server: _Arrays | None
+    clients: Mapping[str, State]
+    server: State | None
 
 
 class _MemoryProcess(ProcessState):
@@ -88,7 +86,7 @@ class _MemoryProcess(ProcessState):
         self._last = _Round(None, "null", {}, None)
 
     @property
-    def signature(self) -> Any:
+    def signature(self) -> Json:
         self._store._opened()
         return json.loads(self.signature_text)
 
@@ -97,21 +95,21 @@ class _MemoryProcess(ProcessState):
         return self._kept().number
 
     @property
-    def metadata(self) -> Any:
+    def metadata(self) -> Json:
         return json.loads(self._kept().metadata)
 
     def client_ids(self) -> list[str]:
         return sorted(self._kept().clients)
 
-    def read_clients(self, client_ids: Iterable[str]) -> dict[str, _Arrays]:
+    def read_clients(self, client_ids: Iterable[str]) -> dict[str, State]:
         return {client: _copies(state) for client, state in self.view_clients(client_ids).items()}
 
-    def view_clients(self, client_ids: Iterable[str]) -> dict[str, _Arrays]:
+    def view_clients(self, client_ids: Iterable[str]) -> dict[str, State]:
         clients = self._kept().clients
         asked = [rules.check_text("client id", client) for client in client_ids]
         return {client: dict(clients[client]) for client in asked if client in clients}
 
-    def read_server(self) -> _Arrays | None:
+    def read_server(self) -> State | None:
         server = self._kept().server
         return None if server is None else _copies(server)
 
@@ -121,7 +119,7 @@ class _MemoryProcess(ProcessState):
         *,
         client_states: Mapping[str, Tensors],
         server_state: Tensors,
-        metadata: Any = None,
+        metadata: object = None,
     ) -> None:
         last = self._kept()
         number, text = rules.check_commit(self._process_id, last.number, round_num, client_states, metadata)
@@ -144,7 +142,7 @@ class _MemoryProcess(ProcessState):
         return self._last
 
 
-def _fixed(arrays: _Arrays) -> _Arrays:
+def _fixed(arrays: State) -> State:
     """Returns read-only arrays: copies of the writable ones, and the others unchanged."""
     fixed = dict(arrays)
     for name, array in arrays.items():
@@ -154,12 +152,12 @@ def _fixed(arrays: _Arrays) -> _Arrays:
     return fixed
 
 
-def _copies(arrays: _Arrays) -> _Arrays:
+def _copies(arrays: State) -> State:
     """Returns copies of the arrays, in memory that freed arrays may have left."""
     return {name: _copy(array) for name, array in arrays.items()}
 
 
-def _copy(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+def _copy(array: NDArray[np.generic]) -> NDArray[np.generic]:
     copy = kernels.empty(array.shape, array.dtype)
     np.copyto(copy, array)
     return copy

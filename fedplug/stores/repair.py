@@ -18,12 +18,11 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from fedplug.errors import CorruptStoreError, StoreError, StoreInUseError
-from fedplug.stores import note, recovery, segment_list, system
+from fedplug.stores import note, recovery, system
 from fedplug.stores.index import LOG, Index, reading
 from fedplug.stores.lock import FolderLock
-from fedplug.stores.rows import Entry, ProcessRow, RoundRow, SegmentRow
-from fedplug.stores.schema import VERSION, sealed
-from fedplug.stores.segment import Extent, SegmentFolder
+from fedplug.stores.rows import VERSION, Entry, ProcessRow, RoundRow, SegmentRow, sealed
+from fedplug.stores.segment import Extent, SegmentFolder, read_list
 from fedplug.stores.sqlite import INDEX, SEGMENTS, SqliteStore
 from fedplug.stores.sqlite_process import SqliteProcess
 
@@ -137,7 +136,7 @@ def _make_index(folder: Path, report: Report) -> None:
                 f"{segments.path(segment)} has no readable note: states that the index did not name either "
                 "are lost, and their clients begin anew or from an older state"
             )
-    for segment in sorted(segment_list.read(folder) - {*segments.ids(), *told.silent}):
+    for segment in sorted(read_list(folder) - {*segments.ids(), *told.silent}):
         report.lost.append(
             f"{segments.path(segment)} is missing, and so is the index that named its states: their clients "
             "begin anew or from an older state, and a process whose last round was in it goes back to an "

@@ -7,7 +7,6 @@ import json
 import operator
 import os
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any
 
 from fedplug.errors import ConfigError, StoreError, StoreMismatchError, nearest
 from fedplug.registry import provenance
@@ -63,13 +62,13 @@ def absolute(url: str) -> str:
     return url if path == url or path[:1] in ("", "/", "~") else f"sqlite:///{os.path.abspath(path)}"
 
 
-def check_mapping(what: str, kind: str, value: Any) -> None:
+def check_mapping(what: str, kind: str, value: object) -> None:
     """Raises `StoreError` unless ``value`` is a mapping. ``kind`` names its keys and values."""
     if not isinstance(value, Mapping):
         raise StoreError(f"{what} must be a mapping from {kind}, not a {type(value).__name__}")
 
 
-def to_json(what: str, value: Any) -> str:
+def to_json(what: str, value: object) -> str:
     """Returns the JSON text of ``value``. Raises `StoreError` if JSON cannot represent it."""
     try:
         return json.dumps(value)
@@ -92,7 +91,11 @@ def check_round(process_id: str, last_round: int | None, round_num: int) -> int:
 
 
 def check_commit(
-    process_id: str, last_round: int | None, round_num: int, client_states: Any, metadata: Any
+    process_id: str,
+    last_round: int | None,
+    round_num: int,
+    client_states: Mapping[str, object],
+    metadata: object,
 ) -> tuple[int, str]:
     """Checks the arguments of `ProcessState.commit`, without reading the states.
 
@@ -106,7 +109,7 @@ def check_commit(
     return number, text
 
 
-def check_keep_rounds(keep_rounds: Any) -> int:
+def check_keep_rounds(keep_rounds: int) -> int:
     """Returns ``keep_rounds``. Raises `ConfigError` unless it is a positive integer."""
     if not isinstance(keep_rounds, int) or keep_rounds < 1:
         raise ConfigError(f"keep_rounds is {keep_rounds!r}; it must be 1 or more")
@@ -132,7 +135,7 @@ def no_such_process(where: str, process_id: str, known: Iterable[str]) -> StoreE
     return StoreError(f"{where} has no process {process_id!r}; {nearest(process_id, known)}")
 
 
-def check_signature(where: str, process_id: str, stored: str, asked: Mapping[str, Any]) -> None:
+def check_signature(where: str, process_id: str, stored: str, asked: Mapping[str, object]) -> None:
     """Raises `StoreMismatchError` unless ``asked`` equals the signature ``stored`` as JSON."""
     found = list(
         itertools.islice(
@@ -156,7 +159,7 @@ def _installing(missing: Iterable[str]) -> str:
     )
 
 
-def _differences(stored: Any, asked: Any, path: str = "") -> Iterator[str]:
+def _differences(stored: object, asked: object, path: str = "") -> Iterator[str]:
     """Yields descriptions of where two JSON values differ, depth first and in key order."""
     if isinstance(stored, dict) and isinstance(asked, dict):
         for key in sorted(stored.keys() | asked.keys()):
@@ -174,7 +177,7 @@ def _differences(stored: Any, asked: Any, path: str = "") -> Iterator[str]:
 _MISSING = object()
 
 
-def _text(value: Any) -> str:
+def _text(value: object) -> str:
     return "absent" if value is _MISSING else json.dumps(value)
 
 

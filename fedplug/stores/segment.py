@@ -16,11 +16,13 @@ from typing import BinaryIO, NamedTuple
 
 from fedplug.errors import CorruptStoreError, StoreError
 from fedplug.stores import system
+from fedplug.stores.files import file_in_place
 
-__all__ = ["ALIGNMENT", "Extent", "SegmentFolder", "occupied"]
+__all__ = ["ALIGNMENT", "Extent", "SegmentFolder", "SegmentList", "occupied", "read_list"]
 
 ALIGNMENT = 64
 _HEADER = b"fedplug segment 1\n".ljust(ALIGNMENT, b"\0")
+_LIST_FILE = "segments.list"
 _NAME = re.compile(r"(\d{10,})\.segment")
 
 
@@ -159,6 +161,43 @@ class SegmentFolder:
     def path(self, segment: int) -> Path:
         """Returns the file of a segment."""
         return self._folder / f"{segment:010d}.segment"
+
+
+class SegmentList:
+    """The list of the needed segments of an open store: if the index is lost, it names lost segments, too.
+
+    It is written after each transaction and before segments are deleted, in place and without an fsync. After
+    a power failure it may be older, and a list that is damaged or missing names no segment.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._path = folder / _LIST_FILE
+        self._written = read_list(folder)
+
+    def write(self, segments: Iterable[int]) -> None:
+        """Replaces the list.
+
+        Raises:
+            StoreError: The file cannot be written.
+        """
+        needed = set(segments)
+        if needed == self._written:
+            return
+        text = b" ".join(b"%d" % segment for segment in sorted(needed))
+        with file_in_place(self._path) as file:
+            file.write(b"%d %d\n%s" % (len(text), zlib.crc32(text), text))
+        self._written = needed
+
+
+def read_list(folder: Path) -> set[int]:
+    """Returns the segments in the list of a folder. Empty if the list is missing or damaged."""
+    try:
+        head, _, rest = (folder / _LIST_FILE).read_bytes().partition(b"\n")
+        size, checksum = map(int, head.split())
+        text = rest[:size]  # a longer list was there before
+        return set(map(int, text.split())) if zlib.crc32(text) == checksum else set()
+    except (OSError, ValueError):
+        return set()
 
 
 def occupied(size: int) -> int:

@@ -8,7 +8,7 @@ A store's folder has these files::
 
     index.sqlite3            the place of each blob (`fedplug.stores.index`)
     segments/NNN.segment     the blobs (`fedplug.stores.segment`), each a safetensors document
-    segments.list            the needed segments, for repair (`fedplug.stores.segment_list`)
+    segments.list            the needed segments, for repair (`fedplug.stores.segment`)
     lock                     held while these change (`fedplug.stores.lock`)
 """
 
@@ -19,17 +19,16 @@ import tempfile
 from collections.abc import Mapping
 from contextlib import ExitStack, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from fedplug.errors import ConfigError, CorruptStoreError, StoreError
 from fedplug.stores import recovery, rules, system
-from fedplug.stores.base import StateStore
+from fedplug.stores.base import Json, StateStore
 from fedplug.stores.collector import Collector
 from fedplug.stores.index import Index, copy_index
 from fedplug.stores.lock import LOCK_FILE, FolderLock
 from fedplug.stores.rows import ProcessRow
-from fedplug.stores.segment import SegmentFolder
-from fedplug.stores.segment_list import SegmentList
+from fedplug.stores.segment import SegmentFolder, SegmentList
 from fedplug.stores.sqlite_process import SqliteProcess
 from fedplug.stores.turns import in_turn, refuse_copies
 
@@ -139,12 +138,12 @@ class SqliteStore(StateStore):
         require_store(Path(path))
         return cls(path, keep_rounds, read_only=not os.access(path, os.W_OK))
 
-    def get_config(self) -> dict[str, Any]:
+    def get_config(self) -> dict[str, Json]:
         """Returns the path and the number of kept rounds."""
         return {"path": str(self._path), "keep_rounds": self._keep_rounds}
 
     @in_turn
-    def open_process(self, process_id: str, signature: Mapping[str, Any] | None = None) -> SqliteProcess:
+    def open_process(self, process_id: str, signature: Mapping[str, object] | None = None) -> SqliteProcess:
         row = self._index.process(rules.check_text("process id", process_id))
         if row is None and signature is None:
             raise rules.no_such_process(str(self._path), process_id, self.processes())

@@ -9,7 +9,7 @@ import functools
 import os
 import threading
 from collections.abc import Callable
-from typing import Any, Concatenate, NoReturn, ParamSpec, TypeVar
+from typing import Concatenate, NoReturn, ParamSpec, Protocol, TypeVar
 
 from fedplug.errors import StoreError
 
@@ -17,6 +17,13 @@ __all__ = ["Turn", "in_turn", "refuse_copies"]
 
 _P = ParamSpec("_P")
 _R = TypeVar("_R")
+
+
+class _Shared(Protocol):
+    turn: Turn
+
+
+_S = TypeVar("_S", bound=_Shared)
 
 
 class Turn:
@@ -49,14 +56,14 @@ class Turn:
             )
 
 
-def in_turn(method: Callable[Concatenate[Any, _P], _R]) -> Callable[Concatenate[Any, _P], _R]:
+def in_turn(method: Callable[Concatenate[_S, _P], _R]) -> Callable[Concatenate[_S, _P], _R]:
     """Decorates a method of an object that has a `Turn` as its attribute ``turn``.
 
     It must not be a generator: the lock is released when the method returns.
     """
 
     @functools.wraps(method)
-    def call(self: Any, /, *arguments: _P.args, **keywords: _P.kwargs) -> _R:
+    def call(self: _S, /, *arguments: _P.args, **keywords: _P.kwargs) -> _R:
         self.turn.require_own_process()
         with self.turn.lock:  # a statement on the lock itself, so that an interrupt cannot leave it taken
             return method(self, *arguments, **keywords)
@@ -64,7 +71,7 @@ def in_turn(method: Callable[Concatenate[Any, _P], _R]) -> Callable[Concatenate[
     return call
 
 
-def refuse_copies(opened: Any) -> NoReturn:
+def refuse_copies(opened: _Shared) -> NoReturn:
     """Refuses to pickle or copy an object that has a `Turn`. Use it as ``__reduce__``.
 
     Raises:

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from fedplug import kernels
-from fedplug.stores.read_only import can_be_written, give_up
+from fedplug.stores.base import can_be_written, give_up
 
 
 def read_only(array):

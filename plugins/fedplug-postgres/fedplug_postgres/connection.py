@@ -7,14 +7,14 @@ import socket
 import time
 from collections.abc import Generator, Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 import psycopg
 from psycopg import errors
 
 from fedplug.errors import ConfigError, StoreError
 
-__all__ = ["Connection", "connect", "one_line", "parameters", "place", "translated"]
+__all__ = ["Connection", "Cursor", "Row", "connect", "one_line", "parameters", "place", "translated"]
 
 _DEFAULTS = {
     "connect_timeout": "10",
@@ -34,9 +34,12 @@ _SESSION = {
 }
 
 _Result = TypeVar("_Result")
+Row: TypeAlias = tuple[Any, ...]
+"""The values of a row, whose types only its query knows."""
+Cursor: TypeAlias = psycopg.Cursor[Row]
 
 
-class Connection(psycopg.Connection[Any]):
+class Connection(psycopg.Connection[Row]):
     """Raises `TimeoutError` if nothing arrives for `silence` seconds. Then it can only be closed."""
 
     silence: float = 300.0

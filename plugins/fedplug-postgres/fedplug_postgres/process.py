@@ -9,13 +9,12 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
-import numpy as np
-
 from fedplug.errors import CorruptStoreError, StoreError
 from fedplug.stores import ProcessState, blob, rules
-from fedplug.stores.base import Tensors
+from fedplug.stores.base import Json, State, Tensors
 from fedplug.stores.rows import SERVER, client_owner
 from fedplug.stores.turns import in_turn, refuse_copies
+from fedplug_postgres.connection import Cursor
 from fedplug_postgres.parts import COLUMNS, TYPES, Part, cut, joined
 from fedplug_postgres.schema import digest
 from fedplug_postgres.session import InDoubtError, Session
@@ -48,7 +47,7 @@ class PostgresProcess(ProcessState):
 
     @property
     @in_turn
-    def signature(self) -> Any:
+    def signature(self) -> Json:
         """See `ProcessState.signature`."""
         return json.loads(self._column("signature"))
 
@@ -61,7 +60,7 @@ class PostgresProcess(ProcessState):
 
     @property
     @in_turn
-    def metadata(self) -> Any:
+    def metadata(self) -> Json:
         """See `ProcessState.metadata`."""
         return json.loads(self._column("metadata"))
 
@@ -79,14 +78,14 @@ class PostgresProcess(ProcessState):
         return sorted(name.decode().removeprefix(client_owner("")) for (name,) in found)
 
     @in_turn
-    def read_clients(self, client_ids: Iterable[str]) -> dict[str, dict[str, np.ndarray[Any, Any]]]:
+    def read_clients(self, client_ids: Iterable[str]) -> dict[str, State]:
         """See `ProcessState.read_clients`."""
         asked = [rules.check_text("client id", client) for client in client_ids]
         found = dict(self._read([client_owner(client) for client in asked]))
         return {client: found[owner] for client in asked if (owner := client_owner(client)) in found}
 
     @in_turn
-    def read_server(self) -> dict[str, np.ndarray[Any, Any]] | None:
+    def read_server(self) -> State | None:
         """See `ProcessState.read_server`."""
         return dict(self._read([SERVER])).get(SERVER)
 
@@ -97,7 +96,7 @@ class PostgresProcess(ProcessState):
         *,
         client_states: Mapping[str, Tensors],
         server_state: Tensors,
-        metadata: Any = None,
+        metadata: object = None,
     ) -> None:
         """Commits a round. See `ProcessState.commit`. A lazy mapping of states is read one at a time.
 
@@ -168,7 +167,7 @@ class PostgresProcess(ProcessState):
         ((value,),) = rows
         return value
 
-    def _read(self, owners: list[str]) -> Iterator[tuple[str, dict[str, np.ndarray[Any, Any]]]]:
+    def _read(self, owners: list[str]) -> Iterator[tuple[str, State]]:
         asked = {digest(owner): owner for owner in owners}
         with self._parts(_NEWEST, self._key, list(asked)) as rows:
             for key, group in itertools.groupby(rows, lambda part: part.owner):
@@ -176,7 +175,7 @@ class PostgresProcess(ProcessState):
                 yield asked[key], blob.decode(document)
 
     @contextmanager
-    def _parts(self, query: str, *values: Any) -> Iterator[Iterator[Part]]:
+    def _parts(self, query: str, *values: object) -> Iterator[Iterator[Part]]:
         """Yields the rows of a query; after an error it reads the rest, to free the connection."""
         rows = map(Part._make, self._session.rows(query, *values))
         try:
@@ -184,14 +183,14 @@ class PostgresProcess(ProcessState):
         finally:
             collections.deque(rows, maxlen=0)
 
-    def _set_round(self, cursor: Any, number: int, metadata: str) -> None:
+    def _set_round(self, cursor: Cursor, number: int, metadata: str) -> None:
         query = "UPDATE process SET round = %s, metadata = %s WHERE process = %s"
         cursor.execute(query, (number, metadata, self._key))
 
-    def _let_go_of_rounds_before(self, cursor: Any, oldest: int) -> None:
+    def _let_go_of_rounds_before(self, cursor: Cursor, oldest: int) -> None:
         """Removes the states that only rounds before ``oldest`` need."""
         cursor.execute("SELECT min(round) FROM round WHERE process = %s", (self._key,))
-        (first,) = cursor.fetchone()
+        [(first,)] = cursor
         if first < oldest:
             cursor.execute(_LET_GO, (self._key, first + 1, oldest))
             cursor.execute("DELETE FROM round WHERE process = %s AND round < %s", (self._key, oldest))

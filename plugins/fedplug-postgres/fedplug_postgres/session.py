@@ -18,7 +18,7 @@ from psycopg import errors
 from fedplug.errors import StoreError, StoreInUseError
 from fedplug.stores.turns import Turn
 from fedplug_postgres import schema as tables
-from fedplug_postgres.connection import Connection, connect, one_line, place, translated
+from fedplug_postgres.connection import Connection, Cursor, Row, connect, one_line, place, translated
 
 __all__ = ["InDoubtError", "Session"]
 
@@ -65,7 +65,7 @@ class Session:
                 self._closed = True
                 self._drop()
 
-    def rows(self, query: str, *values: Any) -> Iterator[tuple[Any, ...]]:
+    def rows(self, query: str, *values: object) -> Iterator[Row]:
         """Yields the rows of a query as they arrive.
 
         Raises:
@@ -80,7 +80,7 @@ class Session:
             raise
 
     @contextmanager
-    def transaction(self) -> Iterator[psycopg.Cursor[Any]]:
+    def transaction(self) -> Iterator[Cursor]:
         """Commits the block's changes when it ends, or undoes them if it raises.
 
         Raises:
@@ -203,7 +203,7 @@ class Session:
                 f"{self.where} is in use{who}; a store has one user at a time, so close it there first"
             ) from error
 
-    def _check_opening(self, cursor: psycopg.Cursor[Any]) -> None:
+    def _check_opening(self, cursor: Cursor) -> None:
         row = cursor.execute("SELECT opened FROM fedplug_store FOR UPDATE").fetchone()
         if row != (self._opening,):
             raise StoreInUseError(

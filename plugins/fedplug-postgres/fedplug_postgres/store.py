@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, ClassVar
 from urllib.parse import parse_qsl, quote, urlencode
 
 import psycopg
 
 from fedplug.errors import ConfigError
 from fedplug.stores import StateStore, rules
+from fedplug.stores.base import Json
 from fedplug.stores.turns import in_turn, refuse_copies
 from fedplug_postgres.connection import parameters
 from fedplug_postgres.process import PostgresProcess
@@ -82,13 +83,13 @@ class PostgresStore(StateStore):
         """Opens a read-only snapshot of the store, even while it is open elsewhere."""
         return cls(*_arguments(url), looking=True)
 
-    def get_config(self) -> dict[str, Any]:
+    def get_config(self) -> dict[str, Json]:
         """Returns the arguments without a password, which PGPASSWORD or ~/.pgpass must provide."""
         found = {name: value for name, value in self._parameters.items() if name != "password"}
         return {"url": psycopg.conninfo.make_conninfo("", **found), **self._options}
 
     @in_turn
-    def open_process(self, process_id: str, signature: Mapping[str, Any] | None = None) -> PostgresProcess:
+    def open_process(self, process_id: str, signature: Mapping[str, object] | None = None) -> PostgresProcess:
         """Opens a process. See `StateStore.open_process`."""
         key = digest(rules.check_text("process id", process_id))
         query = "SELECT signature FROM process WHERE process = %s"

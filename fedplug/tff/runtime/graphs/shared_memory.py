@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from tensorflow.python.eager import context as eager_context
 from tensorflow.python.framework import ops
 
-from fedplug.stores.read_only import can_be_written
+from fedplug.stores.base import can_be_written
 
 __all__ = ["tensor_of"]
 
