@@ -38,9 +38,6 @@ __all__ = ["Codec", "as_round", "codec"]
 _MOST_MODELS = 1024
 _ROUNDS_END = 2**31
 
-_CONTROL = "codec/"
-"""Prefix of the rate-control entries in a model's state."""
-
 
 def codec(
     encoder: Any,
@@ -310,7 +307,7 @@ class Codec:
         Args:
             arrays: The arrays by name, as for `encode_model`; only names, shapes and dtypes matter.
         """
-        keys = self._model(named_arrays(arrays)).keys
+        keys = self._model(named_arrays(arrays)).form.keys
         return {name: list(mine) for name, mine in zip(arrays, keys, strict=True)}
 
     def for_part(self, arrays: Mapping[str, Any]) -> Codec:
@@ -412,27 +409,16 @@ class Codec:
 
 
 class _Model:
-    """The encoder for arrays of given names, shapes and dtypes, and the form of its state.
-
-    Attributes:
-        encoder: The encoder.
-        keys: The keys of each array's own state, by their keys in the model's state. If there is one array
-            without a name, both are the same.
-    """
+    """The encoder for arrays of given names, shapes and dtypes, and the form of its state."""
 
     def __init__(self, encoder: ModelEncoder, text: NDArray[np.uint8], device: str | None = None) -> None:
         self.encoder = encoder
         self._device = device
-        self._text = text
         for each in {id(each): each for each in encoder.encoders}.values():
             require_readable(each)
         self._names = [spec.name for spec in encoder.specs]
-        self.keys = [
-            {key if name is None else f"{name}/{key}": key for key in state}
-            for name, state in zip(self._names, encoder.init_state(), strict=True)
-        ]
-        self._control = [] if encoder.rate_control is None else list(encoder.rate_control.init())
-        self._form = StateForm(self._first(), text)
+        *states, control = self._first()
+        self.form = StateForm(self._names, states, control, text)
         self._on_device = [
             "cuda" in each.capabilities.executes_on and encoder.rate_control is None
             for each in encoder.encoders
@@ -456,27 +442,27 @@ class _Model:
                 if metrics is None and self.encoder.sent_exactly[place] is None:
                     self._tell_of_copy(place)
                 xs[place] = on_host(x)
-        given: ArrayState
         if state is None:
             given, in_place = self._first(), True
         else:
-            given = self._form.require(state, donated=in_place)
+            given = self.form.require(state, donated=in_place)
             if in_place and len(xs) > 1:  # before a state is written over
                 self._require_finite(xs)
-        spare = [] if out is None else self._form.spare(out, given)
-        before = donation.spare_residuals.set(None if in_place else spare)  # quicker than `donate_residuals`
+        spare = [] if out is None else self.form.spare(out, given)
+        *before, control = given
+        donated = donation.spare_residuals.set(None if in_place else spare)  # quicker than `donate_residuals`
         try:
-            payloads, states, control = self._encode(xs, given, round_num)
+            payloads, states, control = self._encode(xs, before, control, round_num)
         except NonFiniteError:
             self._require_finite([on_host(x) for x in xs])  # says which
             raise
         finally:
-            donation.spare_residuals.reset(before)
+            donation.spare_residuals.reset(donated)
         if bases is not None:
-            payloads, states = self._nonnegative(bases, xs, self._split(given), payloads, states)
+            payloads, states = self._nonnegative(bases, xs, before, payloads, states)
         if metrics is not None:
             metrics.measure(self.encoder, xs, payloads, states)
-        return payloads, self._form.tagged(self._joined(states, control))
+        return payloads, self.form.joined(states, control)
 
     def _nonnegative(
         self,
@@ -513,14 +499,12 @@ class _Model:
         )
 
     def _encode(
-        self, xs: Sequence[NDArray[Any]], state: ArrayState, round_num: int
-    ) -> tuple[Sequence[bytes], Sequence[ArrayState], Mapping[str, Any]]:
+        self, xs: Sequence[NDArray[Any]], states: Sequence[ArrayState], control: ArrayState, round_num: int
+    ) -> tuple[Sequence[bytes], Sequence[ArrayState], ArrayState]:
         """Returns the payloads, the next state of each array, and the next control."""
         rate_control = self.encoder.rate_control
-        states = self._split(state)
         if rate_control is None:
-            return *self.encoder.encode(xs, states, round_num), {}
-        control = {key: state[_CONTROL + key] for key in self._control}
+            return *self.encoder.encode(xs, states, round_num), control
         payloads, after = self.encoder.encode(xs, states, round_num, control)
         sizes = np.array([len(payload) for payload in payloads], np.int64)
         measured = {"tensor_bytes": sizes, "payloads": np.int32(1)}
@@ -531,46 +515,23 @@ class _Model:
 
     def carried_over(self, states: ArrayState) -> tuple[ArrayState, list[str]]:
         """See `Codec.carry_over`."""
-        require_owner(states, self._text)
-        fitting = self._form.fitting(states)
-        if fitting.keys() == self._form.keys == states.keys() - {OWNER}:
+        require_owner(states, self.form.text)
+        fitting = self.form.fitting(states)
+        if {OWNER, *fitting} == states.keys() == self.form.all_keys:
             return {**fitting, OWNER: states[OWNER]}, []
-        for mine in self.keys:
+        for mine in self.form.keys:
             if not mine.keys() <= fitting.keys():
                 fitting = {key: array for key, array in fitting.items() if key not in mine}
-        after = self._form.tagged({**self._first(), **fitting})
-        dropped = states.keys() - fitting.keys() - {OWNER} - {_CONTROL + key for key in self._control}
-        return after, sorted({key.rpartition("/")[0] for key in dropped})
+        dropped = states.keys() - fitting.keys() - self.form.control.keys() - {OWNER}
+        *first, control = self._first()
+        return {**self.form.joined(first, control), **fitting}, sorted(
+            {key.rpartition("/")[0] for key in dropped}
+        )
 
-    def _first(self) -> ArrayState:
-        """Returns the state of a client in its first round."""
+    def _first(self) -> list[ArrayState]:
+        """Returns the state of each array in the first round, and last that of rate control."""
         rate_control = self.encoder.rate_control
-        control = {} if rate_control is None else rate_control.init()
-        return self._joined(self.encoder.init_state(), control)
-
-    def _split(self, state: ArrayState) -> list[ArrayState]:
-        if self._names == [None]:
-            return [state]
-        states: list[ArrayState] = []
-        for mine in self.keys:
-            own = {}
-            for full, key in mine.items():
-                own[key] = state[full]
-            states.append(own)
-        return states
-
-    def _joined(self, states: Sequence[ArrayState], control: Mapping[str, Any]) -> ArrayState:
-        if self._names == [None]:
-            return states[0]
-        joined = {}
-        for mine, own in zip(self.keys, states, strict=True):
-            for full, key in mine.items():
-                joined[full] = own[key]
-        for key, value in control.items():
-            if _CONTROL + key in joined:
-                raise ArgumentError(f"rate control needs the name {_CONTROL + key!r}; rename array 'codec'")
-            joined[_CONTROL + key] = np.asarray(value)
-        return joined
+        return [*self.encoder.init_state(), {} if rate_control is None else rate_control.init()]
 
     def _require_finite(self, xs: Sequence[NDArray[Any]]) -> None:
         """Raises NonFiniteError, with the name, for an array on the host with a NaN or an infinity."""

@@ -5,7 +5,7 @@ A text under ``"codec"`` identifies the codec that the arrays belong to.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Set
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -23,6 +23,9 @@ ArrayState = Mapping[str, NDArray[Any]]
 OWNER = "codec"
 """The key of the text that identifies the codec."""
 
+_CONTROL = "codec/"
+"""Prefix of the entries of rate control."""
+
 _VERSION = "fedplug state 1"
 
 
@@ -32,51 +35,91 @@ def owner(encoder: object) -> NDArray[np.uint8]:
 
 
 class StateForm:
-    """The expected keys, shapes and dtypes of a state."""
+    """The form of a model's state: one flat dictionary of the arrays of each tensor, and of rate control.
 
-    def __init__(self, first: ArrayState, text: NDArray[np.uint8]) -> None:
-        """Takes the form of the state of the first round, and the text of its codec."""
-        if OWNER in first:
+    Attributes:
+        keys: The keys of each tensor's own state, by their keys in the model's state. If there is one array
+            without a name, both are the same.
+        control: The keys of rate control, by their keys in the model's state.
+        all_keys: The keys of a model's state.
+        text: The text of its codec.
+    """
+
+    def __init__(
+        self,
+        names: Sequence[str | None],
+        states: Sequence[ArrayState],
+        control: ArrayState,
+        text: NDArray[np.uint8],
+    ) -> None:
+        """Takes the names of the tensors, their states and the control of the first round, and the text."""
+        self.keys = [
+            {key if name is None else f"{name}/{key}": key for key in state}
+            for name, state in zip(names, states, strict=True)
+        ]
+        self.control = {_CONTROL + key: key for key in control}
+        self._groups = [
+            [(full, key, own[key].shape, own[key].dtype) for full, key in mine.items()]
+            for mine, own in zip([*self.keys, self.control], [*states, control], strict=True)
+        ]
+        self._arrays = {full: (shape, dtype) for group in self._groups for full, _, shape, dtype in group}
+        if OWNER in self._arrays:
             raise ArgumentError(f"the name {OWNER!r} is taken; neither a tensor nor a state can have it")
-        self._arrays = {key: (array.shape, array.dtype) for key, array in first.items()}
-        self._keys = self._arrays.keys() | {OWNER}
-        self._entries = len(self._keys)
-        self._text = text
+        if len(self._arrays) < sum(map(len, self._groups)):
+            raise ArgumentError(
+                f"rate control needs names that begin with {_CONTROL!r}; rename array 'codec'"
+            )
+        self.all_keys = self._arrays.keys() | {OWNER}
+        self._entries = len(self.all_keys) if self._arrays else 0
+        self.text = text
         self._text_bytes = text.tobytes()
 
-    def tagged(self, state: ArrayState) -> dict[str, NDArray[Any]]:
-        """Returns the state with the text. An empty state stays empty."""
-        return {**state, OWNER: self._text} if state else {}
+    def joined(self, states: Iterable[ArrayState], control: ArrayState) -> dict[str, NDArray[Any]]:
+        """Returns the model's state, with the text. Empty if no tensor has a state."""
+        joined = {}
+        for mine, own in zip(self.keys, states, strict=True):
+            for full, key in mine.items():
+                joined[full] = own[key]
+        for full, key in self.control.items():
+            joined[full] = np.asarray(control[key])
+        if joined:
+            joined[OWNER] = self.text
+        return joined
 
-    def require(self, state: Any, *, donated: bool = False) -> ArrayState:
-        """Returns the arrays without the text, C-contiguous and aligned.
+    def require(self, state: Any, *, donated: bool = False) -> list[ArrayState]:
+        """Returns the state of each tensor, and last that of rate control, C-contiguous and aligned.
 
         Args:
-            state: The state, untrusted.
+            state: The model's state, untrusted.
             donated: Whether the arrays will be written over, read-only arrays, such as those of a mapped
                 file, are copied.
 
         Raises:
             StateError: The state belongs to another codec, version, shape or dtype.
         """
-        # A quick check recognizes the results of `tagged`.
-        if type(state) is not dict or state.get(OWNER) is not self._text or len(state) != self._entries:
+        # A quick check recognizes the results of `joined`.
+        if type(state) is not dict or len(state) != self._entries or state.get(OWNER) is not self.text:
             self._require_ours(state)
-        arrays = {}
-        for key, (shape, dtype) in self._arrays.items():
-            array = state.get(key)
-            on_host = isinstance(array, np.ndarray)
-            if not on_host and is_on_device(array) and (array.shape, array.dtype) == (shape, dtype):
-                arrays[key] = array
-                continue
-            if not on_host or array.shape != shape or array.dtype != dtype:
-                self._require_ours(state)
-                form = f"{array.dtype}{list(array.shape)}" if isinstance(array, np.ndarray) else repr(array)
-                raise StateError(f"{key!r} of the state: expected {dtype}{list(shape)}, found {form}")
-            flags = array.flags
-            usable = flags.carray if donated else flags.c_contiguous and flags.aligned
-            arrays[key] = array if usable else np.array(array, order="C")
-        return arrays
+        states: list[ArrayState] = []
+        for group in self._groups:
+            own = {}
+            for full, key, shape, dtype in group:
+                array = state.get(full)
+                on_host = isinstance(array, np.ndarray)
+                if not on_host and is_on_device(array) and (array.shape, array.dtype) == (shape, dtype):
+                    own[key] = array
+                    continue
+                if not on_host or array.shape != shape or array.dtype != dtype:
+                    self._require_ours(state)
+                    form = (
+                        f"{array.dtype}{list(array.shape)}" if isinstance(array, np.ndarray) else repr(array)
+                    )
+                    raise StateError(f"{full!r} of the state: expected {dtype}{list(shape)}, found {form}")
+                flags = array.flags
+                usable = flags.carray if donated else flags.c_contiguous and flags.aligned
+                own[key] = array if usable else np.array(array, order="C")
+            states.append(own)
+        return states
 
     def _require_ours(self, state: Any) -> None:
         """Raises StateError unless it has the text and the names of this form."""
@@ -84,18 +127,13 @@ class StateForm:
             if state:
                 raise StateError(f"{_named(self._text_bytes)} keeps no state, and was given {sorted(state)}")
             return
-        require_owner(state, self._text)
-        if state.keys() != self._keys:
+        require_owner(state, self.text)
+        if state.keys() != self.all_keys:
             found_keys = sorted(state.keys() - {OWNER})
             raise StateError(
                 f"expected a state with {sorted(self._arrays)}, found {found_keys}; if the model changed, "
                 "pass the state through Codec.carry_over"
             )
-
-    @property
-    def keys(self) -> Set[str]:
-        """The keys of such a state, without the key of the text."""
-        return self._arrays.keys()
 
     def fitting(self, state: ArrayState) -> dict[str, NDArray[Any]]:
         """Returns the arrays of the right shape, with other floats converted if they stay finite."""
@@ -113,19 +151,31 @@ class StateForm:
                 found[key] = array
         return found
 
-    def spare(self, out: Any, given: ArrayState) -> list[NDArray[Any]]:
+    def spare(self, out: Any, given: Sequence[ArrayState]) -> list[NDArray[Any]]:
         """Returns the arrays of a state that is no longer needed. None on a device, which makes new ones.
 
+        Args:
+            out: The state, untrusted.
+            given: The state of each tensor that is still needed, as from `require`.
+
         Raises:
-            StateError: ``out`` is not such a state, or is the given state, which is still needed.
+            StateError: ``out`` is not such a state, or is the given state.
         """
-        arrays = self.require(out, donated=True)
-        for key, array in arrays.items():
-            if np.may_share_memory(array, given[key]):
-                raise StateError(f"{key!r} of out shares memory with the state; pass in_place=True instead")
-            if array is not out[key]:
-                raise StateError(f"{key!r} of out cannot be written; it must be writable and C-contiguous")
-        return [array for array in arrays.values() if not is_on_device(array)]
+        spare = []
+        for group, own, old in zip(self._groups, self.require(out, donated=True), given, strict=True):
+            for full, key, _, _ in group:
+                array = own[key]
+                if np.may_share_memory(array, old[key]):
+                    raise StateError(
+                        f"{full!r} of out shares memory with the state; pass in_place=True instead"
+                    )
+                if array is not out[full]:
+                    raise StateError(
+                        f"{full!r} of out cannot be written; it must be writable and C-contiguous"
+                    )
+                if not is_on_device(array):
+                    spare.append(array)
+        return spare
 
 
 def require_owner(state: Any, text: NDArray[np.uint8]) -> None:

@@ -47,8 +47,8 @@ class Plan:
 
     def encode(
         self, xs: Sequence[Array], states: Sequence[State], round_num: Array
-    ) -> list[tuple[Array, State]]:
-        """Returns the container and the next state of each tensor.
+    ) -> tuple[Sequence[Array], Sequence[State]]:
+        """Returns the containers of the tensors, and their next states.
 
         Args:
             xs: The tensors, of the shapes and dtypes of the specs.
@@ -56,7 +56,7 @@ class Plan:
             round_num: The round number, as for `Encoder.encode`.
 
         Returns:
-            The container, bytes for arrays and a uint8 vector in a graph, and the next state of each tensor.
+            The containers, bytes for arrays and uint8 vectors in a graph, and the next states.
 
         Raises:
             ArgumentError: A tensor has another shape than its spec.
@@ -65,10 +65,9 @@ class Plan:
         xs = [ops.ensure_shape(x, spec.shape) for x, spec in zip(xs, self.specs, strict=True)]
         with sums_may_overflow():
             encoded = self.encoder.grouped_encode(xs, states, round_num)
-        return [
-            (_framed(self.encoder, payload, spec, header), next_state)
-            for (payload, next_state), spec, header in zip(encoded, self.specs, self.headers, strict=True)
-        ]
+        payloads, next_states = zip(*encoded, strict=True)
+        each = zip(payloads, self.specs, self.headers, strict=True)
+        return [_framed(self.encoder, *payload_spec_header) for payload_spec_header in each], next_states
 
 
 def _framed(encoder: Encoder, payload: Payload, spec: Spec, header: bytes) -> Array:

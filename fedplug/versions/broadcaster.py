@@ -310,7 +310,7 @@ def _since(state: _State, name: str, kept: _Kept) -> bytes:
 
 def _encoded(lossy: _Lossy, array: NDArray[Any], number: int) -> bytes:
     state = lossy.encoder.init_state(lossy.spec)
-    [(payload, _)] = plan_of(lossy.encoder, [lossy.spec]).encode([array], [state], number)
+    [payload], _ = plan_of(lossy.encoder, [lossy.spec]).encode([array], [state], number)
     return bytes(payload)
 
 

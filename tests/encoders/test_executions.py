@@ -102,9 +102,9 @@ def test_bytes_tensors_and_states_are_those_of_compiled_ops_and_of_references(te
         x, round_num = tf.constant(values), tf.constant(number)
         got = computed(encoder, specs[0], values, state, number)
         header = wire.header(encoder.wire_id, dtype, (SIZE,))
-        (at_once,) = plan_of(encoder, specs[:1]).encode([values], [state], number)
-        assert at_once[0] == kernels.frame(got["bytes"], header)
-        expect.same_tensors(f"state of round {number}, with a container", at_once[1], got["next state"])
+        [container], [after] = plan_of(encoder, specs[:1]).encode([values], [state], number)
+        assert container == kernels.frame(got["bytes"], header)
+        expect.same_tensors(f"state of round {number}, with a container", after, got["next state"])
         with use_lowering("fused"):
             compiled = computed(encoder, specs[1], x, on_tensors, round_num)
         same(f"round {number}, against compiled ops", got, compiled)

@@ -181,8 +181,8 @@ class ModelEncoder:
             if self.rate_control is not None and control:
                 plan = plan.adjusted(self.rate_control.adjust(plan.encoder, control))
             mine, before = list(map(xs.__getitem__, plan.places)), list(map(states.__getitem__, plan.places))
-            encoded = plan.encode(mine, before, round_num)
-            for place, state, (buffer, next_state) in zip(plan.places, before, encoded, strict=True):
+            framed, after = plan.encode(mine, before, round_num)
+            for place, buffer, state, next_state in zip(plan.places, framed, before, after, strict=True):
                 buffers[place], next_states[place] = buffer, _like(state, next_state, plan.encoder)
         return tuple(buffers), tuple(next_states)
 
@@ -254,7 +254,7 @@ def _like(state: State, next_state: State, encoder: Encoder) -> State:
     if not state and not next_state and type(next_state) is dict:
         return next_state
     is_state = type(next_state) is dict or isinstance(next_state, Mapping)
-    if not is_state or set(next_state) != set(state):
+    if not is_state or next_state.keys() != state.keys():
         raise ConfigError(
             f"encoder {encoder!r} got a state with {sorted(state)} and returned {sorted(next_state)}; "
             "encode must return a state of the same structure"

@@ -54,13 +54,14 @@ class KernelPlan(Plan):
         self._is_lossy_dense = self._is_dense and not (values.lossless or quantizer.error_feedback)
         is_written = not self._is_dense and (quantizer.uncompressed or not values.lossless)
         self._index_form = index_coder.kernel_form if is_written else None
+        self._no_states: list[State] = [{} for _ in specs]
         self._symbols: list[PackedSymbols] | None = None
         if self._is_dense and self._entropy_coder is not None:
             self._symbols = list(map(values.symbols, self._sizes, self._dtypes))
 
     def encode(
         self, xs: Sequence[Array], states: Sequence[State], round_num: Array
-    ) -> list[tuple[Array, State]]:
+    ) -> tuple[Sequence[Array], Sequence[State]]:
         if list(map(_shape, xs)) != self._shapes:
             return super().encode(xs, states, round_num)  # which refuses it
         if self._index_form is not None:
@@ -68,12 +69,12 @@ class KernelPlan(Plan):
         if self._is_dense and all(map(is_on_device, xs)):
             return self._encode_on_device(xs, states, round_num)
         if self._is_lossy_dense:
-            return [(framed, {}) for framed in self._encode_dense(xs, round_num)]
+            return self._encode_dense(xs, round_num), self._no_states
         return super().encode(xs, states, round_num)
 
     def _encode_entries(
         self, xs: Sequence[Array], states: Sequence[State], round_num: int, form: IndexForm
-    ) -> list[tuple[bytes, State]]:
+    ) -> tuple[list[bytes], Sequence[State]]:
         sparsifier = self.encoder.by_role.sparsifier
         assert sparsifier is not None
         wide = xs if self._are_wide else list(map(ops.widened, xs))
@@ -98,7 +99,7 @@ class KernelPlan(Plan):
             framed = [_kernels.frame_entries(indices[0], self._sizes[0], sent[0], self.headers[0], form)]
         else:
             framed = _kernels.frame_entries_of_each(indices, self._sizes, sent, self.headers, form)
-        return list(zip(framed, next_states, strict=True))
+        return framed, next_states
 
     def _encode_dense(self, xs: Sequence[Array], round_num: int) -> list[bytes]:
         vectors = [x.reshape(-1) for x in xs]
@@ -112,14 +113,14 @@ class KernelPlan(Plan):
 
     def _encode_on_device(
         self, xs: Sequence[Array], states: Sequence[State], round_num: int
-    ) -> list[tuple[bytes, State]]:
+    ) -> tuple[list[bytes], Sequence[State]]:
         """Quantizes and packs on the device. Entropy coders run on the host."""
         quantizer = self._values.kernel_quantizer
         assert quantizer is not None  # no other one executes on a device
         residuals = [state["residual"] for state in states] if quantizer.error_feedback else None
         codes, after = quantizer.encode_on_device(xs, residuals, round_num)
-        next_states: list[State] = [{"residual": residual} for residual in after]
-        return list(zip(self._framed(codes), next_states or [{}] * len(xs), strict=True))
+        next_states = [{"residual": residual} for residual in after]
+        return self._framed(codes), next_states or self._no_states
 
     def _framed(self, codes: Sequence[NDArray[np.uint8]]) -> list[bytes]:
         """Returns the containers of the quantizer's bytes, with the symbols in the entropy coder's code."""
