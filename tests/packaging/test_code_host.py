@@ -1,6 +1,9 @@
-"""The files for the code host and for conda agree with the packages. `make lint` checks their schemas."""
+"""The files for pip, conda and the code host agree with the packages. `make lint` checks schemas."""
 
+import os
 import re
+import subprocess
+import sys
 import tomllib
 from pathlib import Path
 
@@ -38,3 +41,22 @@ def test_the_recipe_has_the_version_and_the_dependencies_of_the_package():
     run = re.findall(r"- ([\w-]+) ([<>=\d.,]+)", recipe[recipe.index("  run:") : recipe.index("tests:")])
     needed = {Requirement(text) for text in PROJECT["project"]["dependencies"]}
     assert {Requirement(f"{name.replace('_', '-')}{version}") for name, version in run} == needed
+
+
+def test_an_installation_without_a_compiler_ends_with_a_line_that_says_so(tmp_path):
+    build = "import sys, scikit_build_core.build as b; b.build_wheel(sys.argv[1], {'build-dir': sys.argv[1]})"
+    command = [sys.executable, "-I", "-c", build, tmp_path]
+    nothing = {"PATH": "", "HOME": os.environ["HOME"]}
+    done = subprocess.run(
+        command,
+        cwd=ROOT,
+        env=nothing,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        check=False,
+    )
+    assert done.returncode
+    last = done.stdout.rstrip().splitlines()[-1]
+    assert "no wheel for this system and Python" in last
+    assert "needs a C++17 compiler" in last
