@@ -69,7 +69,6 @@ def add_parser(commands: Commands, common: Parser) -> None:
         type=int,
         help="number of threads; default: FEDPLUG_NUM_THREADS, or all cores",
     )
-    parser.add_argument("--kernels", action="store_true", help="also time the kernels")
     parser.add_argument(
         "--tensorflow", action="store_true", help="run the encoders in TensorFlow graphs instead of NumPy"
     )
@@ -169,13 +168,13 @@ def _updates(arguments: argparse.Namespace) -> list[Update]:
 
 def _executions(arguments: argparse.Namespace) -> dict[str, Any]:
     """Returns the classes that execute the wanted encoders and peers, by name."""
-    from fedplug.diagnostics import bench, executions, peers
+    from fedplug.diagnostics import bench, executions
 
     own = executions.TensorFlowExecution if arguments.tensorflow else executions.CodecExecution
     wanted = [each for each in arguments.what if not _is_path(each)]
     if not wanted:
-        wanted = [*bench.ENCODERS, *([] if arguments.tensorflow else peers.installed_peers())]
-    return {each: peers.PeerExecution if each in peers.PEERS else own for each in wanted}
+        wanted = [*bench.ENCODERS, *([] if arguments.tensorflow else executions.installed_peers())]
+    return {each: executions.PeerExecution if each in executions.PEERS else own for each in wanted}
 
 
 def _print(
@@ -183,20 +182,13 @@ def _print(
 ) -> list[EncoderFigures]:
     import fedplug
     from fedplug.diagnostics.environment import environment
-    from fedplug.diagnostics.kernel_times import kernel_times
-    from fedplug.diagnostics.peers import PEERS
+    from fedplug.diagnostics.executions import PEERS
     from fedplug.diagnostics.updates import some_names
     from fedplug.encoders.model.statistics import is_statistic
 
     if is_first:
         here = environment()
         print(f"{here['processor']}, {here['simd']}, {here['kernel_threads']} kernel threads")
-    if arguments.kernels:
-        times = [
-            (each.kernel, f"{1e3 * each.seconds:.3f}", f"{each.copies:.1f}")
-            for each in kernel_times(update.elements)
-        ]
-        print(f"\n{table(('KERNEL', 'MS', 'X COPY'), times)}")
     rounds = f", encoded in {arguments.rounds} rounds" if arguments.rounds > 1 else ""
     print(f"\n{printable(str(update))}{rounds}\n", flush=True)
     if update.left_out:
@@ -239,7 +231,6 @@ def _json(arguments: argparse.Namespace, found: Sequence[Found]) -> str:
     import json
 
     from fedplug.diagnostics.environment import environment
-    from fedplug.diagnostics.kernel_times import kernel_times
 
     objects = []
     for update, figures in found:
@@ -256,8 +247,6 @@ def _json(arguments: argparse.Namespace, found: Sequence[Found]) -> str:
             "execution": "tensorflow" if arguments.tensorflow else "numpy",
             "encoders": [dataclasses.asdict(each) for each in figures],
         }
-        if arguments.kernels:
-            one["kernels"] = [dataclasses.asdict(each) for each in kernel_times(update.elements)]
         objects.append(one)
     return json.dumps(objects if len(objects) > 1 else objects[0], indent=2)
 

@@ -5,20 +5,21 @@ The figures are for one machine and one update. Published measurements are in ``
 
 from __future__ import annotations
 
+import statistics
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fedplug.diagnostics.executions import CodecExecution, Execution
-from fedplug.diagnostics.timing import timed
+from fedplug.diagnostics.executions import AnyExecution, CodecExecution
 from fedplug.diagnostics.updates import Update
 from fedplug.encoders.model.statistics import is_statistic
 from fedplug.errors import CapabilityError, ConfigError
 
-__all__ = ["ENCODERS", "EncoderFigures", "check_rounds", "measure"]
+__all__ = ["ENCODERS", "EncoderFigures", "check_rounds", "measure", "timed"]
 
 ENCODERS = (
     "identity",
@@ -34,6 +35,14 @@ ENCODERS = (
     "randomk(0.01)",
 )
 """The encoders to measure by default."""
+
+_RUNS = range(7, 201)
+"""The minimum and maximum number of runs."""
+_SECONDS = 0.3
+"""The total time after which no run is added to the minimum."""
+
+_Input = TypeVar("_Input")
+_Result = TypeVar("_Result")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -85,7 +94,7 @@ def measure(
     update: Update,
     *,
     rounds: int = 1,
-    execution: Callable[[str, Mapping[str, NDArray[Any]]], Execution] = CodecExecution,
+    execution: Callable[[str, Mapping[str, NDArray[np.generic]]], AnyExecution] = CodecExecution,
 ) -> EncoderFigures:
     """Encodes the same update in every round, then times one more round and checks each run of it.
 
@@ -145,5 +154,40 @@ def measure(
     )
 
 
-def _squared(x: NDArray[Any]) -> float:
+def _squared(x: NDArray[np.generic]) -> float:
     return float(np.square(x, dtype=np.float64).sum())
+
+
+class _Timing(NamedTuple):
+    """The time of a call.
+
+    Attributes:
+        seconds: The median of the runs.
+        spread: Half the interquartile range of the runs, relative to the median.
+        runs: Number of runs.
+    """
+
+    seconds: float
+    spread: float
+    runs: int
+
+
+def timed(
+    call: Callable[[_Input], _Result], prepare: Callable[[], _Input], check: Callable[[_Result], None]
+) -> _Timing:
+    """Times many runs. The first run is not counted.
+
+    Args:
+        call: The function to time.
+        prepare: A function that makes its argument for every run, not timed.
+        check: A function that raises an error if a run's result is wrong, not timed.
+    """
+    times: list[float] = []
+    while len(times) <= _RUNS.start or (sum(times[1:]) < _SECONDS and len(times) < _RUNS.stop):
+        argument = prepare()
+        begin = time.perf_counter()
+        result = call(argument)
+        times.append(time.perf_counter() - begin)
+        check(result)
+    low, median, high = statistics.quantiles(times[1:], method="inclusive")
+    return _Timing(median, (high - low) / 2 / median, len(times) - 1)

@@ -28,7 +28,7 @@ _FEWEST = 1000
 _NAMED = 3
 """The maximum number of names in a message of one line."""
 
-Arrays = Mapping[str, NDArray[Any]]
+Arrays = Mapping[str, NDArray[np.generic]]
 
 
 @dataclass(frozen=True)
@@ -118,7 +118,7 @@ def update_between_files(old: str | Path, new: str | Path) -> Update:
     )
 
 
-def _difference(name: str, old: NDArray[Any], new: NDArray[Any]) -> NDArray[Any]:
+def _difference(name: str, old: NDArray[np.generic], new: NDArray[np.generic]) -> NDArray[np.generic]:
     if (old.shape, old.dtype) != (new.shape, new.dtype):
         raise ConfigError(
             f"array {name!r} is {old.dtype}{list(old.shape)} in one file and "
@@ -127,7 +127,7 @@ def _difference(name: str, old: NDArray[Any], new: NDArray[Any]) -> NDArray[Any]
     return update_between(new, old, old.dtype)
 
 
-def _read(path: Path) -> tuple[dict[str, NDArray[Any]], tuple[str, ...]]:
+def _read(path: Path) -> tuple[dict[str, NDArray[np.generic]], tuple[str, ...]]:
     """Returns the arrays to encode by name, and the names of the others."""
     try:
         if path.suffix in (".npy", ".npz"):
@@ -145,7 +145,7 @@ def _read(path: Path) -> tuple[dict[str, NDArray[Any]], tuple[str, ...]]:
     )
 
 
-def _read_numpy(path: Path) -> tuple[dict[str, NDArray[Any]], tuple[str, ...]]:
+def _read_numpy(path: Path) -> tuple[dict[str, NDArray[np.generic]], tuple[str, ...]]:
     """Reads a ``.npy`` file, or all of a ``.npz`` archive."""
     try:
         loaded = np.load(path, allow_pickle=False)
@@ -159,7 +159,7 @@ def _read_numpy(path: Path) -> tuple[dict[str, NDArray[Any]], tuple[str, ...]]:
     return arrays, tuple(name for name in members if name not in arrays)
 
 
-def _one_array(path: Path, array: NDArray[Any]) -> dict[str, NDArray[Any]]:
+def _one_array(path: Path, array: NDArray[np.generic]) -> dict[str, NDArray[np.generic]]:
     dtype = array.dtype.newbyteorder("=")
     if dtype not in _FLOATS:
         hint = "; bfloat16 needs .safetensors" if dtype.kind == "V" else ""
@@ -167,7 +167,7 @@ def _one_array(path: Path, array: NDArray[Any]) -> dict[str, NDArray[Any]]:
     return {"array": _native(array)} if array.size else {}
 
 
-def _member(archive: Any, name: str) -> NDArray[Any] | None:
+def _member(archive: Any, name: str) -> NDArray[np.generic] | None:
     """Reads an array of a ``.npz`` archive. Returns None if no encoder accepts it."""
     try:
         array = archive[name]
@@ -181,11 +181,11 @@ def _member(archive: Any, name: str) -> NDArray[Any] | None:
     return array if array.size and dtype in _FLOATS else None
 
 
-def _native(array: NDArray[Any]) -> NDArray[Any]:
+def _native(array: NDArray[np.generic]) -> NDArray[np.generic]:
     return np.asarray(array, array.dtype.newbyteorder("="), order="C")
 
 
-def _read_checkpoint(path: Path) -> tuple[dict[str, NDArray[Any]], tuple[str, ...]]:
+def _read_checkpoint(path: Path) -> tuple[dict[str, NDArray[np.generic]], tuple[str, ...]]:
     """Reads a safetensors file, or all files of a checkpoint."""
     parts, _ = open_checkpoint(path)
     arrays, left_out = {}, []

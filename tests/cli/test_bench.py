@@ -17,7 +17,7 @@ import pytest
 import safetensors.numpy
 
 from fedplug.cli import main
-from fedplug.diagnostics import bench, peers
+from fedplug.diagnostics import bench, executions
 
 
 class Zstandard:
@@ -115,7 +115,7 @@ def test_the_number_of_threads_is_not_left_to_other_programs(monkeypatch):
 
 
 def test_installed_peers_are_rows_of_the_selection(monkeypatch, capsys):
-    monkeypatch.setattr(peers, "installed_peers", lambda: ["zstd"])
+    monkeypatch.setattr(executions, "installed_peers", lambda: ["zstd"])
     monkeypatch.setitem(sys.modules, "zstandard", Zstandard)
     monkeypatch.setattr(bench, "ENCODERS", ("sign",))
     assert main(["bench", "--json", "--elements", "1000"]) == 0
@@ -123,20 +123,14 @@ def test_installed_peers_are_rows_of_the_selection(monkeypatch, capsys):
     assert (sign["encoder"], zstd["encoder"], zstd["nmse"]) == ("sign", "zstd", 0)
 
 
-def test_the_kernels_are_timed_when_asked_for(capsys):
-    assert main(["bench", "--elements", "2000", "--kernels", "identity"]) == 0
-    assert re.search(r"^topk_residual, 1 % +\d+\.\d+ +\d+\.\d$", capsys.readouterr().out, re.MULTILINE)
-
-
 def test_json_figures_are_objects_with_attribute_names(capsys):
-    command = ["bench", "--json", "--kernels", "--rounds", "2", "--elements", "2000", "topk(0.1)"]
+    command = ["bench", "--json", "--rounds", "2", "--elements", "2000", "topk(0.1)"]
     assert main(command) == 0
     found = json.loads(capsys.readouterr().out)
     assert found["update"]["elements"] == 2000
     assert (found["rounds"], found["execution"]) == (2, "numpy")
     assert {"fedplug", "numpy", "processor", "simd", "kernel_threads"} <= found["environment"].keys()
     assert found["encoders"][0].keys() == {field.name for field in dataclasses.fields(bench.EncoderFigures)}
-    assert found["kernels"][0]["kernel"] == "copy"
 
 
 def test_a_file_of_ones_own(tmp_path, capsys):

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import itertools
+import types
+
+import ml_dtypes
 import numpy as np
 import pytest
 
 import fedplug
 from fedplug.diagnostics import bench, executions
-from fedplug.diagnostics.kernel_times import kernel_times
+from fedplug.diagnostics.bench import timed
+from fedplug.diagnostics.executions import PEERS, PeerExecution, installed_peers
 from fedplug.diagnostics.updates import Update, random_update
-from fedplug.errors import CapabilityError
+from fedplug.errors import CapabilityError, ConfigError, MissingDependencyError
 
 UPDATE = random_update(2000)
 X = UPDATE.arrays["update"]
@@ -106,21 +111,6 @@ def test_a_timed_run_with_another_result_is_an_error(when, message):
         bench.measure("topk(0.1)", UPDATE, execution=lambda *given: Forgetful(*given, **when))
 
 
-def test_all_kernels_are_timed_beside_a_copy():
-    found = list(kernel_times(2000))
-    assert found[0].kernel == "copy"
-    assert found[0].copies == 1
-    assert {each.kernel.partition(",")[0] for each in found[1:]} == {
-        "topk_residual",
-        "scatter_decode_add",
-        "encode_indices",
-        "decode_indices",
-        "encode_symbols",
-        "decode_symbols",
-    }
-    assert all(each.seconds > 0 for each in found)
-
-
 @pytest.mark.needs("tensorflow")
 @pytest.mark.parametrize("expression", ["topk(0.01)", "topk(0.01, scope='model') | qsgd(8)"])
 def test_everything_but_the_time_is_the_same_in_tensorflow(expression):
@@ -136,3 +126,61 @@ def test_everything_but_the_time_is_the_same_in_tensorflow(expression):
 def test_server_controlled_encoders_are_refused_in_tensorflow():
     with pytest.raises(CapabilityError, match="it can be timed without --tensorflow"):
         executions.TensorFlowExecution("budget('topk(0.1)', 500)", MODEL.arrays)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float16", "float64", ml_dtypes.bfloat16])
+@pytest.mark.parametrize("name", PEERS)
+def test_a_peer_encodes_and_decodes_every_dtype(name, dtype):
+    if name not in installed_peers():
+        pytest.skip(f"{PEERS[name][0]} is not installed")
+    arrays = {
+        "kernel": np.random.default_rng(0).normal(size=(40, 50)).astype(dtype),
+        "scale": np.ones((), dtype),
+    }
+    run = PeerExecution(name, arrays)
+    payloads, _ = run.encode(None, 0)
+    decoded = run.decode(payloads)
+    assert {key: (x.dtype, x.shape) for key, x in decoded.items()} == {
+        key: (x.dtype, x.shape) for key, x in arrays.items()
+    }
+    figures = bench.measure(name, Update("x", arrays), execution=PeerExecution)
+    assert figures.nmse == 0 if name in ("zstd", "blosc2") else 0 < figures.nmse < 1
+
+
+def test_a_peer_that_is_not_there_is_named(monkeypatch):
+    monkeypatch.setitem(PEERS, "absent", ("no_such_package", None))
+    assert "absent" not in installed_peers()
+    with pytest.raises(MissingDependencyError, match="the row absent needs no_such_package"):
+        PeerExecution("absent", {})
+    with pytest.raises(ConfigError, match="'lz4' is no peer; the peers are zstd, blosc2"):
+        PeerExecution("lz4", {})
+
+
+def test_every_run_has_its_own_argument_and_is_checked():
+    seen, numbers = [], itertools.count()
+    seconds, spread, runs = timed(lambda number: -number, lambda: next(numbers), seen.append)
+    assert seconds > 0
+    assert spread >= 0
+    assert seen == [-number for number in range(runs + 1)]
+
+
+def test_a_slow_call_is_timed_few_times_and_an_outlier_does_not_count(monkeypatch):
+    now = [0.0]
+    monkeypatch.setattr(bench, "time", types.SimpleNamespace(perf_counter=lambda: now[0]))
+    pauses = iter([0.3, 0.2, *[0.05] * 20])
+
+    def call(pause):
+        now[0] += pause
+
+    seconds, spread, runs = timed(call, lambda: next(pauses), lambda _: None)
+    assert seconds == pytest.approx(0.05)
+    assert spread == pytest.approx(0)
+    assert runs == 7
+
+
+def test_a_wrong_result_ends_it():
+    def check(result):
+        raise AssertionError(result)
+
+    with pytest.raises(AssertionError, match="wrong"):
+        timed(lambda _: "wrong", lambda: None, check)
