@@ -45,9 +45,6 @@ test-python: setup ## Run all Python tests with TensorFlow
 test-thorough: setup ## All Python tests, the slow ones too, with 200 examples of every property that names no number, not 15
 	$(RUN) pytest --numprocesses $(WORKERS) --slow --hypothesis-profile thorough
 
-test-programs: setup ## Ten small TFF programs, each on the stock runtime and on ours, with equal results
-	$(RUN) pytest --numprocesses $(WORKERS) tests/tff/runtime/test_programs.py
-
 test-cpp: setup ## Run the C++ tests, and those of fedplug-cuda on a fake device
 	$(RUN) cmake --preset cpp-tests -DFEDPLUG_COMPILED_CORE=$(CORE)
 	$(RUN) cmake --build --preset cpp-tests
@@ -162,4 +159,4 @@ release-check: setup ## Everything a release takes but the upload, into dist/; S
 clean: ## Remove what was built and installed here
 	rm -rf build dist plugins/*/.venv plugins/*/.venv-newest $(VENV) .venv-numpy .venv-tensorflow .uv
 
-.PHONY: help setup run test test-once test-python test-thorough test-programs test-cpp test-races test-numpy test-tensorflow test-integrations tested-versions test-neon test-wheel sanitize lint format bench bench-numpy gpu-check fuzz fuzz-seeds wheels docs release-check clean
+.PHONY: help setup run test test-once test-python test-thorough test-cpp test-races test-numpy test-tensorflow test-integrations tested-versions test-neon test-wheel sanitize lint format bench bench-numpy gpu-check fuzz fuzz-seeds wheels docs release-check clean

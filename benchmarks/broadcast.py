@@ -3,7 +3,7 @@
     python -m benchmarks.broadcast        # writes benchmarks/results/broadcast.md, in ten minutes
 
 Bytes are those of the computations that a process broadcasts its model with
-(`fedplug.tff.process.distribution`). The training is federated averaging in NumPy, which is faster for a
+(`fedplug.tff.process.downlink`). The training is federated averaging in NumPy, which is faster for a
 network this small.
 """
 
@@ -28,7 +28,7 @@ from fedplug.diagnostics.environment import environment
 from fedplug.tff.experiment.config import DataConfig
 from fedplug.tff.experiment.data import load_data
 from fedplug.tff.process.aggregation.encoded_aggregation import model_encoder
-from fedplug.tff.process.distribution.broadcast import EncodedBroadcast
+from fedplug.tff.process.downlink import EncodedBroadcast
 
 RESULTS = Path(__file__).parent / "results" / "broadcast.md"
 CLIENTS, SAMPLED, LAST = 40, 8, 10

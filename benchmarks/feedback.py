@@ -25,8 +25,8 @@ from sklearn.datasets import load_digits
 
 import fedplug
 from fedplug.diagnostics.environment import environment
-from fedplug.tff.experiment.data.partitions import by_dirichlet, hold_out
-from fedplug.tff.experiment.data.synthetic import load_synthetic
+from fedplug.tff.experiment.data.load import by_dirichlet, hold_out
+from fedplug.tff.experiment.data.sources import load_synthetic
 
 RESULTS = Path(__file__).parent / "results" / "feedback.md"
 ROUNDS, LAST, SEEDS, STEPS, BATCH = 200, 10, (0, 1, 2), 20, 10

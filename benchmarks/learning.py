@@ -24,8 +24,7 @@ import numpy as np
 from fedplug.diagnostics.environment import environment
 from fedplug.tff import experiment
 from fedplug.tff.experiment.report.folder import Experiment, Run, read_experiments
-from fedplug.tff.experiment.report.tables import summarize
-from fedplug.tff.experiment.report.targets import Reached, reach
+from fedplug.tff.experiment.report.tables import Reached, reach, summarize
 
 HERE = Path(__file__).parent
 CONFIG = HERE / "learning.toml"

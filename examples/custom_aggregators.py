@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import argparse
 import collections
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -24,7 +24,6 @@ from tensorflow_privacy import GaussianSumQuery
 from tqdm import tqdm
 
 import fedplug
-from fedplug.tff.compat.tff_legacy import size_info
 from fedplug.tff.process import (
     Transform,
     TransformFactory,
@@ -167,11 +166,17 @@ def run(name: str, rounds: int, clients: int, broken: bool, seed: int) -> Result
         state = output.state
         metrics.append(output.measurements)
         errors.append(relative_error(output.result, mean))
-    try:
-        bytes_up = sum(size_info(metrics).aggregated_bits) / 8 / rounds / clients
-    except fedplug.errors.ConfigError:  # TFF's sum alone does not count the bytes it sends
-        bytes_up = None
+    counted = [count for of_round in metrics for count in uplink_bytes(of_round)]
+    bytes_up = sum(counted) / rounds / clients if counted else None  # TFF's sum alone does not count
     return Result(float(np.mean(errors[10:])), bytes_up, metrics[-1])
+
+
+def uplink_bytes(measurements: Any) -> list[int]:
+    """Returns the bytes that factories of fedplug report, however deep they are nested."""
+    if not isinstance(measurements, Mapping):
+        return []
+    nested = [count for member in measurements.values() for count in uplink_bytes(member)]
+    return [int(measurements["uplink_bytes"])] if "uplink_bytes" in measurements else nested
 
 
 def relative_error(found: Any, true: Any) -> float:

@@ -23,7 +23,7 @@ _UNUSED = "it must not be in use"
 
 
 class _Facts(TypedDict):
-    """What `store show` prints of a process."""
+    """The facts of a process that `store show` prints."""
 
     process: str
     last_round: int | None

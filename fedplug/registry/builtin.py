@@ -222,12 +222,12 @@ def fedplug_aggregators() -> list[AggregatorSpec]:
     return [
         AggregatorSpec(
             name="mean",
-            target="fedplug.tff.aggregators.mean:Mean",
+            target="fedplug.tff.aggregators.sums:Mean",
             summary="the weighted mean of the clients' updates",
         ),
         AggregatorSpec(
             name="memory_mean",
-            target="fedplug.tff.aggregators.memory_mean:MemoryMean",
+            target="fedplug.tff.aggregators.sums:MemoryMean",
             summary="the mean of all clients' last messages, for encoders of differences",
             examples=("memory_mean(5)",),
         ),

@@ -127,7 +127,7 @@ def _in_tff(model: ModelEncoder, update: list[Array]) -> Any:
     import tensorflow_federated as tff
 
     from fedplug.tff import runtime
-    from fedplug.tff.aggregators.mean import Mean
+    from fedplug.tff.aggregators.sums import Mean
     from fedplug.tff.process.aggregation.encoded_aggregation import EncodedAggregation
 
     lowering = resolve_lowering()

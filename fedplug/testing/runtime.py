@@ -21,9 +21,8 @@ from fedplug.errors import ComputationError
 from fedplug.ops.lowering import available
 from fedplug.testing import expect
 from fedplug.testing.suite import CannotRun, NotApplicable, Suite, after
-from fedplug.tff.runtime.base import Runtime
+from fedplug.tff.runtime.base import Runtime, RuntimeHandle
 from fedplug.tff.runtime.inprocess.context import create_sync_execution_context
-from fedplug.tff.runtime.switch import RuntimeHandle
 
 __all__ = ["RuntimeSuite"]
 

@@ -11,7 +11,7 @@ import collections
 import functools
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeAlias
 
 import tensorflow_federated as tff
 
@@ -29,11 +29,14 @@ __all__ = [
     "unflatten",
 ]
 
+Structure: TypeAlias = Any
+"""A value of a TFF type: a tensor, an array, or (nested) containers of them. TFF has no types for it."""
+
 _KEPT = 4096
 """Number of cached types; a training has a few hundred."""
 
 
-def _leaves(type_spec: Any, path: str) -> Iterator[tuple[str, Any]]:
+def _leaves(type_spec: tff.Type, path: str) -> Iterator[tuple[str, tff.TensorType]]:
     if isinstance(type_spec, tff.TensorType):
         yield path, type_spec
     elif isinstance(type_spec, tff.StructType):
@@ -46,11 +49,11 @@ def _leaves(type_spec: Any, path: str) -> Iterator[tuple[str, Any]]:
 
 
 @functools.lru_cache(_KEPT)
-def _named_leaves(type_spec: Any) -> tuple[tuple[str, Any], ...]:
+def _named_leaves(type_spec: tff.Type) -> tuple[tuple[str, tff.TensorType], ...]:
     return tuple(_leaves(type_spec, ""))
 
 
-def tensor_types(type_spec: Any) -> list[Any]:
+def tensor_types(type_spec: tff.Type) -> list[tff.TensorType]:
     """Returns the tensor types of a tensor or (nested) structure type, in order.
 
     Raises:
@@ -59,45 +62,45 @@ def tensor_types(type_spec: Any) -> list[Any]:
     return [member for _, member in _named_leaves(type_spec)]
 
 
-def paths(type_spec: Any) -> list[str]:
+def paths(type_spec: tff.Type) -> list[str]:
     """Returns a name for each tensor of `tensor_types`: its field names or positions, joined by ``/``."""
     return [path for path, _ in _named_leaves(type_spec)]
 
 
 @functools.lru_cache(_KEPT)
-def member_types(type_spec: Any) -> tuple[Any, ...]:
+def member_types(type_spec: tff.Type) -> tuple[tff.Type, ...]:
     """Returns the types of the members of a structure type, in order."""
     return tuple(member for _, member in tff.structure.iter_elements(type_spec))
 
 
-def flatten(value: Any, type_spec: Any) -> list[Any]:
+def flatten(value: Structure, type_spec: tff.Type) -> list[Structure]:
     """Returns the tensors (or arrays) of a value of this type, in the order of `tensor_types`."""
-    leaves: list[Any] = []
+    leaves: list[Structure] = []
     _collector(type_spec)(value, leaves)
     return leaves
 
 
 @functools.lru_cache(_KEPT)
-def _collector(type_spec: Any) -> Callable[[Any, list[Any]], None]:
+def _collector(type_spec: tff.Type) -> Callable[[Structure, list[Structure]], None]:
     """Returns a function that appends the tensors of a value of the type to a list."""
     if isinstance(type_spec, tff.TensorType):
         return lambda value, leaves: leaves.append(value)
     parts = [_collector(member) for member in member_types(type_spec)]
 
-    def collect(value: Any, leaves: list[Any]) -> None:
+    def collect(value: Structure, leaves: list[Structure]) -> None:
         for part, member in zip(parts, members(value), strict=True):
             part(member, leaves)
 
     return collect
 
 
-def unflatten(leaves: Sequence[Any], type_spec: Any) -> Any:
+def unflatten(leaves: Sequence[Structure], type_spec: tff.Type) -> Structure:
     """Inverts `flatten`. The result has the Python containers that the type remembers."""
     return _builder(type_spec)(iter(leaves))
 
 
 @functools.lru_cache(_KEPT)
-def _builder(type_spec: Any) -> Callable[[Iterator[Any]], Any]:
+def _builder(type_spec: tff.Type) -> Callable[[Iterator[Structure]], Structure]:
     """Returns a function that builds a value of the type from its tensors."""
     if isinstance(type_spec, tff.TensorType):
         return next
@@ -106,15 +109,16 @@ def _builder(type_spec: Any) -> Callable[[Iterator[Any]], Any]:
     return lambda leaves: make([part(leaves) for part in parts])
 
 
-def members(value: Any) -> Sequence[Any]:
+def members(value: Structure) -> Sequence[Structure]:
     """Returns the members of a container in order, as `tff.structure.from_container` does.
 
     Raises:
         TypeError: The value is not a container. The text is TFF's.
     """
-    kind: Any = type(value)
+    kind: Structure = type(value)
     if kind is tuple or kind is list:
-        return value  # type: ignore[no-any-return]
+        found: Sequence[Structure] = value
+        return found
     if kind is collections.OrderedDict or kind is dict:
         return list(value.values())
     if _takes_keywords(kind):
@@ -122,16 +126,16 @@ def members(value: Any) -> Sequence[Any]:
     return [member for _, member in tff.structure.iter_elements(tff.structure.from_container(value))]
 
 
-def is_common(value: Any) -> bool:
+def is_common(value: object) -> bool:
     """Whether the value is a container whose members are read here, without TFF."""
-    kind: Any = type(value)
+    kind: Structure = type(value)
     return kind in _COMMON or _takes_keywords(kind)
 
 
 _COMMON = frozenset({tuple, list, dict, collections.OrderedDict})
 
 
-def contain(members: Sequence[Any], type_spec: Any) -> Any:
+def contain(members: Sequence[Structure], type_spec: tff.Type) -> Structure:
     """Puts members into the container that their type remembers, as `tff.types.type_to_py_container` does.
 
     Args:
@@ -145,7 +149,7 @@ def contain(members: Sequence[Any], type_spec: Any) -> Any:
 
 
 @functools.lru_cache(_KEPT)
-def _maker(type_spec: Any) -> Callable[[Sequence[Any]], Any]:
+def _maker(type_spec: tff.Type) -> Callable[[Sequence[Structure]], Structure]:
     """Returns a function that builds the container of a structure type from its members."""
     names = [name for name, _ in tff.structure.iter_elements(type_spec)]
     container = type_spec.python_container
@@ -156,7 +160,7 @@ def _maker(type_spec: Any) -> Callable[[Sequence[Any]], Any]:
     if _takes_keywords(container) and all(names):
         return lambda members: container(**dict(zip(names, members, strict=True)))
 
-    def by_tff(members: Sequence[Any]) -> Any:
+    def by_tff(members: Sequence[Structure]) -> Structure:
         return tff.types.type_to_py_container(
             tff.structure.Struct(list(zip(names, members, strict=True))), type_spec
         )
@@ -169,7 +173,7 @@ _OF_NAMED = (None, dict, collections.OrderedDict)
 
 
 @functools.lru_cache(_KEPT)
-def _takes_keywords(container: Any) -> bool:
+def _takes_keywords(container: Structure) -> bool:
     """Whether the type is a named tuple or an attrs class, as most of TFF's own containers are."""
     return container is not None and (
         (issubclass(container, tuple) and hasattr(container, "_fields"))
@@ -178,14 +182,14 @@ def _takes_keywords(container: Any) -> bool:
 
 
 @functools.lru_cache(_KEPT)
-def _keywords(container: Any) -> list[str]:
+def _keywords(container: Structure) -> list[str]:
     """The names of the container's members, in order."""
     if issubclass(container, tuple):
         return list(container._fields)
     return [attribute.name for attribute in container.__attrs_attrs__]
 
 
-def element_type(spec: Any) -> Any:
+def element_type(spec: Structure) -> tff.Type:
     """Returns the type of a dataset's elements, as `tff.types.tensorflow_to_type` does.
 
     Args:
@@ -199,17 +203,18 @@ class _Spec:
     """A hashable element spec. Mappings with different orders have different keys."""
 
     key: Hashable
-    spec: Any = field(compare=False)
+    spec: Structure = field(compare=False)
 
 
 @functools.lru_cache(_KEPT)
-def _element_type(found: _Spec) -> Any:
+def _element_type(found: _Spec) -> tff.Type:
     return tff.types.tensorflow_to_type(found.spec)
 
 
-def _hashable(spec: Any) -> Hashable:
+def _hashable(spec: Structure) -> Hashable:
     if isinstance(spec, dict):
         return type(spec), tuple((name, _hashable(part)) for name, part in spec.items())
     if isinstance(spec, tuple | list):
         return type(spec), tuple(map(_hashable, spec))
-    return spec  # type: ignore[no-any-return]
+    leaf: Hashable = spec
+    return leaf

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from fedplug.tff.aggregators.base import Aggregator, Update
-from fedplug.tff.aggregators.mean import Mean
-from fedplug.tff.aggregators.memory_mean import MemoryMean
-from fedplug.tff.aggregators.sum import Sum
+from fedplug.tff.aggregators.sums import Mean, MemoryMean, Sum
 
 __all__ = ["Aggregator", "Mean", "MemoryMean", "Sum", "Update"]

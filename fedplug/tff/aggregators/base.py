@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import abc
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, TypeAlias
 
 import tensorflow as tf
 
@@ -14,6 +14,9 @@ from fedplug.registry.component import Component
 from fedplug.registry.specs import Capabilities
 
 __all__ = ["Aggregator", "Update", "zero_sums"]
+
+State: TypeAlias = Any
+"""An accumulator or a server's state: (nested) mappings and tuples of tensors."""
 
 
 class Update:
@@ -56,25 +59,25 @@ class Aggregator(Component):
         """The number of all clients, if the result depends on it. Default: None, any number."""
         return None
 
-    def init_state(self, specs: Sequence[tf.TensorSpec]) -> Any:
+    def init_state(self, specs: Sequence[tf.TensorSpec]) -> State:
         """Returns the server's state before the first round. Default: an empty tuple."""
         del specs
         return ()
 
     @abc.abstractmethod
-    def zero(self, specs: Sequence[tf.TensorSpec]) -> Any:
+    def zero(self, specs: Sequence[tf.TensorSpec]) -> State:
         """Returns the accumulator before the first client."""
 
     @abc.abstractmethod
-    def accumulate(self, accumulator: Any, update: Update, weight: tf.Tensor) -> Any:
+    def accumulate(self, accumulator: State, update: Update, weight: tf.Tensor) -> State:
         """Adds one client. ``weight`` is a positive float32 scalar."""
 
     @abc.abstractmethod
-    def merge(self, left: Any, right: Any) -> Any:
+    def merge(self, left: State, right: State) -> State:
         """Combines two accumulators. ``left`` holds the clients that come first."""
 
     @abc.abstractmethod
-    def finish(self, accumulator: Any, state: Any) -> tuple[tuple[tf.Tensor, ...], Any]:
+    def finish(self, accumulator: State, state: State) -> tuple[tuple[tf.Tensor, ...], State]:
         """Returns the update, one tensor per spec, and the next state.
 
         Without any client the update is zero, or comes from the state. The process rounds floats to the dtype

@@ -6,10 +6,11 @@ need not be imported.
 
 from __future__ import annotations
 
+import enum
 import importlib
 import inspect
 from collections.abc import Callable, Mapping
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeAlias
 
 import tensorflow as tf
 
@@ -20,6 +21,9 @@ from fedplug.registry.specs import Capabilities
 from fedplug.tff.compat import serialization
 
 __all__ = ["StageEncoder"]
+
+Stage: TypeAlias = Any
+"""A stage of tfmot, recognized by its methods."""
 
 _STAGE = ("name", "commutes_with_sum", "decode_needs_input_shape", "get_params", "encode", "decode")
 _ADAPTIVE = ("initial_state", "update_state", "state_update_aggregation_modes")
@@ -54,7 +58,7 @@ class StageEncoder(Encoder):
 
     name: ClassVar[str] = "tfmot"
 
-    def __init__(self, stage: str | Callable[..., Any], **arguments: Any) -> None:
+    def __init__(self, stage: str | Callable[..., Stage], **arguments: object) -> None:
         """Makes the encoder.
 
         Args:
@@ -92,7 +96,7 @@ class StageEncoder(Encoder):
         """``commutes_with_sum`` as the stage declares. Client state if the stage has an initial state."""
         return self._capabilities
 
-    def get_config(self) -> dict[str, Any]:
+    def get_config(self) -> dict[str, object]:
         """The stage by name, and its arguments."""
         return {"stage": self._target, **self._arguments}
 
@@ -152,14 +156,14 @@ class StageEncoder(Encoder):
         """Adds the number of summands, which is 1 and not sent, to payloads that may be summed."""
         return {**payload, _SUMMANDS: tf.constant(1.0)} if self._capabilities.commutes_with_sum else payload
 
-    def _stage(self, spec: tf.TensorSpec) -> Any:
+    def _stage(self, spec: tf.TensorSpec) -> Stage:
         arguments = {**self._arguments, "spec": spec} if self._takes_spec else self._arguments
         try:
             return self._make(**arguments)
         except TypeError as error:
             raise ConfigError(f"{self._target} refuses its arguments: {error}") from error
 
-    def _find_capabilities(self, stage: Any) -> Capabilities:
+    def _find_capabilities(self, stage: Stage) -> Capabilities:
         with tf.Graph().as_default():
             state = _initial_state(stage)
             _, decode_params = _params(stage, state)
@@ -187,7 +191,9 @@ class StageEncoder(Encoder):
             self._layouts[spec] = found
         return self._layouts[spec]
 
-    def _traced(self, function: Callable[[tf.Tensor], Payload], spec: tf.TensorSpec) -> Any:
+    def _traced(
+        self, function: Callable[[tf.Tensor], Payload], spec: tf.TensorSpec
+    ) -> tf.types.experimental.ConcreteFunction:
         advice = "an encoder has no place for variables; keep what changes in the state of an adaptive stage"
         try:
             traced = tf.function(function, autograph=False).get_concrete_function(spec)
@@ -198,35 +204,35 @@ class StageEncoder(Encoder):
         return traced
 
 
-def _is_adaptive(stage: Any) -> bool:
+def _is_adaptive(stage: Stage) -> bool:
     return all(hasattr(stage, attribute) for attribute in _ADAPTIVE)
 
 
-def _initial_state(stage: Any) -> dict[str, tf.Tensor]:
+def _initial_state(stage: Stage) -> dict[str, tf.Tensor]:
     if not _is_adaptive(stage):
         return {}
     return {key: tf.convert_to_tensor(value) for key, value in stage.initial_state().items()}
 
 
-def _params(stage: Any, state: State) -> tuple[dict[str, Any], dict[str, Any]]:
+def _params(stage: Stage, state: State) -> tuple[dict[str, tf.Tensor], dict[str, tf.Tensor]]:
     encode_params, decode_params = (
         stage.get_params(dict(state)) if _is_adaptive(stage) else stage.get_params()
     )
     return dict(encode_params), dict(decode_params)
 
 
-def _over_one_client(value: Any, mode: Any) -> tf.Tensor:
+def _over_one_client(value: tf.Tensor, mode: enum.Enum) -> tf.Tensor:
     value = tf.convert_to_tensor(value)
     return value[tf.newaxis] if mode.name == "STACK" else value
 
 
-def _takes_spec(make: Callable[..., Any]) -> bool:
+def _takes_spec(make: Callable[..., Stage]) -> bool:
     """Whether there is an argument ``spec``. Tfmot's decorators hide the arguments of the class inside."""
     makers = [vars(cls).get("__init__", cls) for cls in make.__mro__] if isinstance(make, type) else [make]
     return any("spec" in inspect.signature(maker).parameters for maker in makers if inspect.isfunction(maker))
 
 
-def _target_of(make: Any) -> str:
+def _target_of(make: Stage) -> str:
     """``"module:name"``; a class decorated by tfmot is found under the name of the class inside."""
     for found in make.__mro__ if isinstance(make, type) else (make,):
         target = f"{found.__module__}:{found.__qualname__}"
@@ -238,14 +244,15 @@ def _target_of(make: Any) -> str:
     raise ConfigError(f"{make!r} cannot be found by name; define it at the top level of a module")
 
 
-def _resolve(target: str) -> Callable[..., Any]:
+def _resolve(target: str) -> Callable[..., Stage]:
     module, _, name = target.partition(":")
     try:
-        found: Any = importlib.import_module(module)
+        found: Stage = importlib.import_module(module)
         for part in name.split("."):
             found = getattr(found, part)
     except (ImportError, AttributeError, ValueError) as error:
         raise ConfigError(f"stage {target!r} cannot be imported ({error}); write 'module:Class'") from error
     if not callable(found):
         raise ConfigError(f"stage {target!r} is a {type(found).__name__}, which makes no stages")
-    return found  # type: ignore[no-any-return]
+    made: Callable[..., Stage] = found
+    return made

@@ -52,8 +52,8 @@ def main(
         trainings = len(runs) * config.repeats
         if trainings:
             print(f"{config.name}: {trainings} times {config.rounds} rounds; setting up", flush=True)
+    from fedplug.tff.experiment.jobs import run_experiments
     from fedplug.tff.experiment.runner import Plan
-    from fedplug.tff.experiment.schedule import run_experiments
     from fedplug.tff.runtime.graphs.devices import hide_gpus
 
     hide_gpus()

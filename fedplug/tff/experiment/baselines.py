@@ -11,7 +11,6 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import tensorflow as tf
@@ -19,6 +18,7 @@ import tensorflow_federated as tff
 
 from fedplug.errors import ConfigError
 from fedplug.tff.experiment.data.federated import Array
+from fedplug.tff.structures import Structure
 
 __all__ = ["cifar100", "femnist", "femnist_cnn", "resnet18", "shakespeare", "shakespeare_lstm"]
 
@@ -29,7 +29,9 @@ Elements = Mapping[str, Array]
 Augment = Callable[[Elements, np.random.Generator], Elements]
 
 
-def femnist(path: Path, seed: int, batch_size: int, epochs: int, test_examples: int = 0) -> dict[str, Any]:
+def femnist(
+    path: Path, seed: int, batch_size: int, epochs: int, test_examples: int = 0
+) -> dict[str, Structure]:
     """Returns FEMNIST: characters of 62 classes, 3,400 writers (Caldas et al., "LEAF", arXiv 1812.01097).
 
     Args:
@@ -47,14 +49,14 @@ def femnist(path: Path, seed: int, batch_size: int, epochs: int, test_examples: 
     return _data(task, seed, test_examples)
 
 
-def femnist_cnn() -> Any:
+def femnist_cnn() -> Structure:
     """Returns a network of two convolutions with dropout and 1,206,590 weights."""
     return _model_fn(_femnist_task)()
 
 
 def shakespeare(
     path: Path, seed: int, batch_size: int, epochs: int, test_examples: int = 0
-) -> dict[str, Any]:
+) -> dict[str, Structure]:
     """Returns lines of 715 roles for next-character prediction, in sequences of 80.
 
     The folder must hold ``shakespeare.sqlite``. A test example is a snippet of a role, with several
@@ -65,12 +67,14 @@ def shakespeare(
     return _data(task, seed, test_examples)
 
 
-def shakespeare_lstm() -> Any:
+def shakespeare_lstm() -> Structure:
     """Returns a network with an embedding of 8, two LSTM layers of 256, and 90 outputs."""
     return _model_fn(_shakespeare_task)()
 
 
-def cifar100(path: Path, seed: int, batch_size: int, epochs: int, test_examples: int = 0) -> dict[str, Any]:
+def cifar100(
+    path: Path, seed: int, batch_size: int, epochs: int, test_examples: int = 0
+) -> dict[str, Structure]:
     """Returns CIFAR-100 over 500 clients by Pachinko allocation, cropped and flipped.
 
     The folder must hold ``cifar100.sqlite``. For arguments and errors see `femnist`.
@@ -80,36 +84,36 @@ def cifar100(path: Path, seed: int, batch_size: int, epochs: int, test_examples:
     return _data(task, seed, test_examples, _crop_and_flip)
 
 
-def resnet18() -> Any:
+def resnet18() -> Structure:
     """Returns ResNet-18 with group normalization, for images of 24 x 24 pixels and 100 classes."""
     return _model_fn(_cifar100_task)()
 
 
 @functools.cache
-def _model_fn(make_task: Callable[..., Any]) -> Any:
+def _model_fn(make_task: Callable[..., Structure]) -> Structure:
     """Returns the model function of a task. It is independent of the data and cached outside of graphs."""
     return make_task(1, 1, use_synthetic_data=True).model_fn
 
 
-def _femnist_task(batch_size: int, epochs: int, **options: Any) -> Any:
+def _femnist_task(batch_size: int, epochs: int, **options: Structure) -> Structure:
     return tff.simulation.baselines.emnist.create_character_recognition_task(
         _spec(batch_size, epochs), model_id="cnn_dropout", **options
     )
 
 
-def _shakespeare_task(batch_size: int, epochs: int, **options: Any) -> Any:
+def _shakespeare_task(batch_size: int, epochs: int, **options: Structure) -> Structure:
     return tff.simulation.baselines.shakespeare.create_character_prediction_task(
         _spec(batch_size, epochs), **options
     )
 
 
-def _cifar100_task(batch_size: int, epochs: int, **options: Any) -> Any:
+def _cifar100_task(batch_size: int, epochs: int, **options: Structure) -> Structure:
     return tff.simulation.baselines.cifar100.create_image_classification_task(
         _spec(batch_size, epochs), model_id="resnet18", crop_height=_CROP, crop_width=_CROP, **options
     )
 
 
-def _spec(batch_size: int, epochs: int) -> Any:
+def _spec(batch_size: int, epochs: int) -> Structure:
     """Returns a specification without TFF's shuffling, which has no seed: clients are shuffled here."""
     return tff.simulation.baselines.ClientSpec(
         num_epochs=epochs, batch_size=batch_size, shuffle_buffer_size=1
@@ -126,7 +130,9 @@ def _require(path: Path, name: str) -> None:
         )
 
 
-def _data(task: Any, seed: int, test_examples: int, augment: Augment | None = None) -> dict[str, Any]:
+def _data(
+    task: Structure, seed: int, test_examples: int, augment: Augment | None = None
+) -> dict[str, Structure]:
     datasets = task.datasets
     test = datasets.test_data.create_tf_dataset_from_all_clients(seed=seed)
     if test_examples:
@@ -141,7 +147,7 @@ def _data(task: Any, seed: int, test_examples: int, augment: Augment | None = No
 
 
 def _of_round(
-    datasets: Any, client_id: str, seed: tuple[int, int], augment: Augment | None, round_num: int
+    datasets: Structure, client_id: str, seed: tuple[int, int], augment: Augment | None, round_num: int
 ) -> tf.data.Dataset:
     """Returns a client's batches of a round."""
     elements = list(datasets.train_data.create_tf_dataset_for_client(client_id).as_numpy_iterator())

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any, Self, get_type_hints
 
 from fedplug.errors import ConfigError, UnknownNameError
+from fedplug.tff.experiment.display import Json
 
 __all__ = [
     "PARTITIONS",
@@ -30,7 +31,7 @@ __all__ = [
     "selected_runs",
 ]
 
-EncoderChoice = str | dict[str, Any] | list[Any]
+EncoderChoice = str | dict[str, Json] | list[Json]
 """An expression such as ``"topk(0.01)"``, or rules: a table of expressions by pattern of variable names, or
 an array of tables, see `fedplug.encoders.Rules`."""
 
@@ -39,7 +40,7 @@ SOURCES = ("csv", "digits", "npz", "synthetic")
 """Data sources by name. Other sources are functions, ``"package.module:function"``."""
 
 PARTITIONS = ("auto", "classes", "dirichlet", "given", "iid")
-"""Methods to divide examples among clients, see `fedplug.tff.experiment.data.partitions`."""
+"""Methods to divide examples among clients, see `fedplug.tff.experiment.data.load`."""
 
 _DEEPEST = 50
 _TOO_DEEP = "{} has values that are nested too deeply"
@@ -80,7 +81,7 @@ class DataConfig:
 
     source: str = "digits"
     path: str = ""
-    arguments: dict[str, Any] = field(default_factory=dict)
+    arguments: dict[str, Json] = field(default_factory=dict)
     label_column: str = "label"
     client_column: str = ""
     alpha: float = 1.0
@@ -127,7 +128,7 @@ class DataConfig:
 
 @dataclass(frozen=True, kw_only=True)
 class ModelConfig:
-    """``[model]``: a network of `fedplug.tff.experiment.model.network`, or a model that a function builds.
+    """``[model]``: a network of `fedplug.tff.experiment.model.builder`, or a model that a function builds.
 
     Attributes:
         filters: Numbers of filters of the network's 3 x 3 convolutions, in order. Empty for a dense network.
@@ -143,7 +144,7 @@ class ModelConfig:
     filters: tuple[int, ...] = ()
     hidden: tuple[int, ...] = (128, 64)
     build: str = ""
-    arguments: dict[str, Any] = field(default_factory=dict)
+    arguments: dict[str, Json] = field(default_factory=dict)
     loss: str = ""
     metrics: tuple[str, ...] = ()
 
@@ -262,13 +263,13 @@ class ExperimentConfig:
         """The seeds of the repetitions."""
         return range(self.seed, self.seed + self.repeats)
 
-    def as_dict(self) -> dict[str, Any]:
+    def as_dict(self) -> dict[str, Json]:
         """Returns all values including defaults as JSON values."""
-        values: dict[str, Any] = _plain(dataclasses.asdict(self))
+        values: dict[str, Json] = _plain(dataclasses.asdict(self))
         return values
 
     @classmethod
-    def from_dict(cls, values: Mapping[str, Any], where: str) -> Self:
+    def from_dict(cls, values: Mapping[str, Json], where: str) -> Self:
         """Creates a configuration from the result of `as_dict`. Missing keys have their defaults.
 
         Raises:
@@ -327,9 +328,9 @@ def selected_runs(configs: Sequence[ExperimentConfig], only: Sequence[str]) -> l
     ]
 
 
-def _require_depth(table: dict[str, Any], where: str) -> None:
+def _require_depth(table: dict[str, Json], where: str) -> None:
     """Refuses deep values that the parser reads, as of a key a.a.a: later code recurses into them."""
-    values: list[Any] = [table]
+    values: list[Json] = [table]
     for _ in range(_DEEPEST):
         values = [
             inner
@@ -341,7 +342,7 @@ def _require_depth(table: dict[str, Any], where: str) -> None:
         raise ConfigError(_TOO_DEEP.format(where))
 
 
-def _set(table: dict[str, Any], setting: str) -> None:
+def _set(table: dict[str, Json], setting: str) -> None:
     """Stores the value of ``"key=value"`` or ``"table.key=value"`` in the tables of a file."""
     path, equals, text = setting.partition("=")
     *tables, key = (part.strip() for part in path.split("."))
@@ -358,7 +359,7 @@ def _set(table: dict[str, Any], setting: str) -> None:
     table[key] = value
 
 
-def _read(cls: Any, table: Mapping[str, Any], where: str) -> Any:
+def _read(cls: type[Json], table: Mapping[str, Json], where: str) -> Json:
     """Creates a dataclass from a TOML table and checks keys, types and values. Errors name ``where``."""
     types = get_type_hints(cls)
     fields = {f.name: f for f in dataclasses.fields(cls)}
@@ -379,7 +380,7 @@ def _read(cls: Any, table: Mapping[str, Any], where: str) -> Any:
         raise ConfigError(f"{where}: {error}") from error
 
 
-def _convert(expected: Any, key: str, value: Any, where: str) -> Any:
+def _convert(expected: Any, key: str, value: Json, where: str) -> Json:
     if dataclasses.is_dataclass(expected):
         _must(isinstance(value, dict), key, value, where, "a table")
         return _read(expected, value, f"[{key}] of {where}")
@@ -398,7 +399,7 @@ def _convert(expected: Any, key: str, value: Any, where: str) -> Any:
     if expected == tuple[str, ...]:
         _must(isinstance(value, list), key, value, where, "a list of names")
         return tuple(value)
-    if expected == dict[str, Any]:
+    if expected == dict[str, Json]:
         _must(isinstance(value, dict), key, value, where, "a table")
         return value
     if expected is float:
@@ -426,7 +427,7 @@ def _check_sampled(sampled: int, clients: int) -> None:
     _check(1 <= sampled <= clients, "clients_per_round", sampled, rule)
 
 
-def _default(config: Any, key: str) -> Any:
+def _default(config: Json, key: str) -> Json:
     spec = type(config).__dataclass_fields__[key]
     return spec.default if spec.default is not dataclasses.MISSING else spec.default_factory()
 
@@ -441,7 +442,7 @@ def _check(condition: bool, key: str, value: object, rule: str) -> None:
         raise ConfigError(f"{key} is {value!r}; it must be {rule}")
 
 
-def _plain(value: Any) -> Any:
+def _plain(value: Json) -> Json:
     if isinstance(value, dict):
         return {key: _plain(member) for key, member in value.items()}
     if isinstance(value, (list, tuple)):

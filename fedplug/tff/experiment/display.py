@@ -1,4 +1,4 @@
-"""The displayed metric of a row, and decimal units for numbers of bytes.
+"""The displayed metric of a row, and numbers as text.
 
 The metric is the test accuracy, or the metric that was measured instead. This module does not import
 TensorFlow, because the report and `fedplug watch` run without it.
@@ -6,9 +6,30 @@ TensorFlow, because the report and `fedplug watch` run without it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, TypeAlias
 
-__all__ = ["ACCURACY", "byte_unit", "in_words", "row_keys", "shown_of"]
+__all__ = [
+    "ACCURACY",
+    "MISSING",
+    "Json",
+    "Row",
+    "amount",
+    "byte_unit",
+    "in_words",
+    "printable",
+    "row_keys",
+    "shortened",
+    "shown_of",
+    "size",
+]
+
+Json: TypeAlias = Any
+"""A value of JSON."""
+
+Row = Mapping[str, Json]
+"""The metrics of a round of a run with one seed, by key."""
 
 ACCURACY = "test_accuracy"
 
@@ -42,3 +63,40 @@ def in_words(key: str) -> str:
 def byte_unit(largest: float) -> tuple[float, str]:
     """Returns the size and the name of the decimal unit for byte counts up to ``largest``."""
     return next((unit for unit in _UNITS if largest >= unit[0]), _UNITS[-1])
+
+
+MISSING = "\N{EN DASH}"
+"""The placeholder of a missing number."""
+
+
+def size(number: float | None) -> str:
+    """Formats a number of bytes with a unit and three digits ("1.23 MB"). Whole below 1 kB."""
+    if number is None or not math.isfinite(number):
+        return MISSING
+    scale, unit = byte_unit(abs(number))
+    return f"{amount(number / scale)} {unit}" if scale > 1 else f"{number:.0f} B"
+
+
+def amount(number: float | None, digits: int = 3) -> str:
+    """Formats a number with at least ``digits`` digits. Those before the point are never dropped."""
+    if number is None or not math.isfinite(number):
+        return MISSING
+    if number == 0:
+        return "0"
+    magnitude = math.floor(math.log10(abs(number)))
+    if magnitude < -4:
+        return f"{number:.{digits - 1}e}"
+    return f"{number:,.{max(0, digits - 1 - magnitude)}f}"
+
+
+def shortened(name: str, length: int) -> str:
+    """Shortens a name that is too long for a figure. The tables have it in full."""
+    name = printable(name)
+    return name if len(name) <= length else name[: length - 1].rstrip() + "…"
+
+
+def printable(text: str) -> str:
+    """Replaces characters that HTML or XML cannot represent: control characters and lone surrogates."""
+    return "".join(
+        character if character.isprintable() else "\N{REPLACEMENT CHARACTER}" for character in text
+    )

@@ -10,9 +10,10 @@ import inspect
 import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from types import ModuleType
 
 from fedplug.errors import ConfigError, FedplugError, UnknownNameError
+from fedplug.tff.structures import Structure
 
 __all__ = ["call", "function", "look_beside"]
 
@@ -25,7 +26,7 @@ def look_beside(folder: Path) -> None:
     sys.path.insert(0, path)
 
 
-def function(name: str, key: str, folder: Path) -> Callable[..., Any]:
+def function(name: str, key: str, folder: Path) -> Callable[..., Structure]:
     """Returns the function with a name such as ``"package.module:function"``.
 
     Args:
@@ -63,13 +64,13 @@ def function(name: str, key: str, folder: Path) -> Callable[..., Any]:
         raise UnknownNameError("function", attribute, names, where=f"{module_name} ({key})")
     if not callable(found):
         raise ConfigError(f"{where}; this is a {type(found).__name__}, but it must be a function")
-    made: Callable[..., Any] = found
+    made: Callable[..., Structure] = found
     return made
 
 
 def call(
-    made: Callable[..., Any], where: str, arguments: Mapping[str, Any], offered: Mapping[str, Any]
-) -> Any:
+    made: Callable[..., Structure], where: str, arguments: Mapping[str, object], offered: Mapping[str, object]
+) -> Structure:
     """Calls a user's function with ``arguments`` and the values of ``offered`` for which it has parameters.
 
     Raises:
@@ -96,7 +97,7 @@ def call(
         raise ConfigError(f"{where} failed: {_line(error)}") from error
 
 
-def _check_is_beside(module: Any, name: str, folder: Path, where: str) -> None:
+def _check_is_beside(module: ModuleType, name: str, folder: Path, where: str) -> None:
     """Raises if a module of the same name was already imported for another configuration."""
     base = folder.resolve().joinpath(*name.split("."))
     here = [path for path in (base.with_suffix(".py"), base / "__init__.py") if path.is_file()]

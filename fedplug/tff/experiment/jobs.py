@@ -1,14 +1,16 @@
-"""Trains in several processes: workers compute. This process alone has the stores, logs and progress line.
+"""Runs experiments: checks and builds everything first, then trains, in one process or several.
 
-Workers access these over a pipe, see `_Remote`. A store therefore has only one user, and folders do not
-depend on the number of jobs. A worker may be stopped at any time, because rounds are committed atomically.
-It ends itself when this process is gone.
+With several processes, workers compute. This process alone has the stores, logs and progress line, which
+workers access over a pipe, see `_remote`. A store therefore has only one user, and folders do not depend on
+the number of jobs. A worker may be stopped at any time, because rounds are committed atomically. It ends
+itself when this process is gone.
 """
 
 from __future__ import annotations
 
 import contextlib
 import functools
+import inspect
 import multiprocessing
 import os
 import signal
@@ -16,18 +18,95 @@ import traceback
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from multiprocessing import util
 from multiprocessing.connection import Connection, wait
-from typing import Any, NamedTuple
-
-import numpy as np
+from multiprocessing.process import BaseProcess
+from typing import NamedTuple
 
 import fedplug
-from fedplug.errors import FedplugError, WorkerError
-from fedplug.stores.base import ProcessState, StateStore, Tensors
-from fedplug.tff.experiment.progress import TrainingProgress
+from fedplug.errors import ConfigError, FedplugError, WorkerError
+from fedplug.stores.base import ProcessState, StateStore
+from fedplug.tff.experiment import runner
+from fedplug.tff.experiment.progress import Progress, TrainingProgress
+from fedplug.tff.experiment.records import MetricsLog
 from fedplug.tff.experiment.runner import Built, Experiment, Folder, Plan, TrainingId
 from fedplug.tff.runtime.graphs.devices import hide_gpus
+from fedplug.tff.structures import Structure
 
-__all__ = ["Jobs"]
+__all__ = ["Jobs", "run_experiments"]
+
+
+def run_experiments(plans: Sequence[Plan], jobs: int = 1) -> None:
+    """Runs or resumes experiments, one training at a time or several in parallel, and writes the reports.
+
+    Results do not depend on the number of jobs: trainings share nothing, and this process is the only user of
+    stores and logs.
+
+    Args:
+        plans: The plans, with a folder each.
+        jobs: Number of trainings to run in parallel. Above 1, each runs in a worker process.
+
+    Raises:
+        FedplugError: An error of `Experiment` or `Folder`. Everything is checked before anything is written.
+    """
+    paths = [plan.folder.resolve() for plan in plans]
+    for i, path in enumerate(paths):
+        if path in paths[:i]:
+            raise ConfigError(f"two configurations have the name {path.name!r}; rename one of them")
+    experiments = [Experiment(plan) for plan in plans]
+    fingerprints = [experiment.fingerprints() for experiment in experiments]  # once, not in each worker
+    jobs = min(jobs, sum(len(plan.trainings) for plan in plans))
+    with contextlib.ExitStack() as stack:
+        workers = stack.enter_context(Jobs(plans, jobs)) if jobs > 1 else None
+        built = workers.build() if workers else [_build(experiment) for experiment in experiments]
+        folders = [
+            stack.enter_context(contextlib.closing(Folder(*arguments)))
+            for arguments in zip(plans, built, fingerprints, strict=True)
+        ]
+        progress, lines = _progress(plans, folders)
+        with contextlib.closing(progress):
+            if workers:
+                workers.train(folders, lines)
+            else:
+                for experiment, folder, of_plan in zip(experiments, folders, lines, strict=True):
+                    _train(experiment, folder, of_plan)
+        for experiment, folder, processes in zip(experiments, folders, built, strict=True):
+            dense_bytes = next(iter(processes.values())).dense_bytes
+            runner.write_results(experiment.plan, folder.log, dense_bytes, experiment.metric)
+
+
+def _train(experiment: Experiment, folder: Folder, lines: Mapping[TrainingId, TrainingProgress]) -> None:
+    with fedplug.use_runtime(experiment.plan.config.runtime):
+        for training, line in lines.items():
+            experiment.train(training, folder.store, folder.log, line)
+
+
+def _build(experiment: Experiment) -> dict[str, Built]:
+    with fedplug.use_runtime(experiment.plan.config.runtime):
+        return {name: Built.of(experiment.process(name)) for name in experiment.plan.runs}
+
+
+def _progress(
+    plans: Sequence[Plan], folders: Sequence[Folder]
+) -> tuple[Progress, list[dict[TrainingId, TrainingProgress]]]:
+    """Returns the progress line, and the part of every training in it."""
+    total = sum(plan.config.rounds * len(plan.trainings) for plan in plans)
+    done = sum(
+        min(rounds, plan.config.rounds)
+        for plan, folder in zip(plans, folders, strict=True)
+        for rounds in folder.done.values()
+    )
+    if done:
+        print(f"resuming after {done} of {total} rounds", flush=True)
+    names = [{each: _name(plan, each, len(plans) > 1) for each in plan.trainings} for plan in plans]
+    progress = Progress(total, done, max(len(name) for of_plan in names for name in of_plan.values()))
+    return progress, [
+        {each: progress.training(name, folder.sent(each)) for each, name in of_plan.items()}
+        for of_plan, folder in zip(names, folders, strict=True)
+    ]
+
+
+def _name(plan: Plan, training: TrainingId, several: bool) -> str:
+    name = f"{plan.config.name}: {training.run}" if several else training.run
+    return f"{name} seed {training.seed}" if plan.config.repeats > 1 else name
 
 
 class _Build(NamedTuple):
@@ -53,14 +132,18 @@ class _Call(NamedTuple):
 
     target: str
     name: str
-    arguments: tuple[Any, ...] = ()
-    keywords: Mapping[str, Any] = {}
+    arguments: tuple[object, ...] = ()
+    keywords: Mapping[str, object] = {}
 
 
 class _Done(NamedTuple):
     """The result of a request."""
 
-    value: Any = None
+    value: Structure = None
+
+
+class _Opened(NamedTuple):
+    """The result of a request that opened the store's process of the training, ``"process"``."""
 
 
 class _Failed(NamedTuple):
@@ -83,7 +166,7 @@ class Jobs:
         self._plans = plans
         # TensorFlow does not survive a fork.
         context = multiprocessing.get_context("spawn")
-        self._workers: dict[Connection, Any] = {}
+        self._workers: dict[Connection, BaseProcess] = {}
         self._built: dict[Connection, set[_Build]] = {}
         for _ in range(number):
             ours, theirs = context.Pipe()
@@ -127,7 +210,7 @@ class Jobs:
         """
         tasks = [_Train(i, each) for i, plan in enumerate(self._plans) for each in plan.trainings]
 
-        def ask(task: Any, call: _Call, opened: dict[str, ProcessState]) -> Any:
+        def ask(task: Structure, call: _Call, opened: dict[str, ProcessState]) -> Structure:
             folder = folders[task.plan]
             targets = {
                 "store": folder.store,
@@ -140,17 +223,19 @@ class Jobs:
                 value = value(*call.arguments, **call.keywords)
             if isinstance(value, ProcessState):
                 opened["process"] = value
-                return None
+                return _Opened()
             return list(value) if isinstance(value, Iterator) else value  # iterators cannot be sent
 
         self._do(tasks, ask)
 
     def _do(
-        self, tasks: Sequence[Any], ask: Callable[[Any, _Call, dict[str, ProcessState]], Any]
-    ) -> dict[Any, Any]:
+        self,
+        tasks: Sequence[_Build | _Train],
+        ask: Callable[[_Build | _Train, _Call, dict[str, ProcessState]], Structure],
+    ) -> dict[_Build | _Train, Built]:
         """Distributes the tasks, one at a time to each worker, serves requests, and returns the results."""
         waiting, results = list(tasks), {}
-        at_work: dict[Connection, tuple[Any, dict[str, ProcessState]]] = {}
+        at_work: dict[Connection, tuple[_Build | _Train, dict[str, ProcessState]]] = {}
         idle = list(self._workers)
         while waiting or at_work:
             while waiting and idle:
@@ -171,7 +256,7 @@ class Jobs:
                     raise _error(message)
         return results
 
-    def _next(self, waiting: list[Any], connection: Connection) -> Any:
+    def _next(self, waiting: list[_Build | _Train], connection: Connection) -> _Build | _Train:
         """Removes and returns the first task whose process the worker has built, else the first task."""
         built = self._built[connection]
         task = next(
@@ -185,13 +270,13 @@ class Jobs:
         ready = set(wait(list(connections)))
         return [connection for connection in connections if connection in ready]
 
-    def _send(self, connection: Connection, message: Any) -> None:
+    def _send(self, connection: Connection, message: object) -> None:
         try:
             connection.send(message)
         except OSError as error:
             raise self._died(connection) from error
 
-    def _receive(self, connection: Connection) -> Any:
+    def _receive(self, connection: Connection) -> Structure:
         try:
             return connection.recv()
         except (EOFError, OSError) as error:
@@ -206,13 +291,14 @@ class Jobs:
         )
 
 
-def _nothing_to_ask(task: Any, call: _Call, opened: Any) -> Any:
+def _nothing_to_ask(task: object, call: _Call, opened: object) -> None:
     raise AssertionError(f"{task} needs no {call.target}")
 
 
-def _answer(ask: Callable[[], Any]) -> _Done | _Failed:
+def _answer(ask: Callable[[], Structure]) -> _Done | _Opened | _Failed:
     try:
-        return _Done(ask())
+        value = ask()
+        return value if isinstance(value, _Opened) else _Done(value)
     except FedplugError as error:
         return _Failed(type(error), str(error))
 
@@ -248,130 +334,39 @@ def _work(connection: Connection, plans: Sequence[Plan]) -> None:
     util.Finalize(None, os._exit, args=(0,), exitpriority=-1)
 
 
-def _done(task: _Build | _Train, experiment: Experiment, connection: Connection) -> Any:
+def _done(task: _Build | _Train, experiment: Experiment, connection: Connection) -> Built | None:
     with fedplug.use_runtime(experiment.plan.config.runtime):
         if isinstance(task, _Build):
             return Built.of(experiment.process(task.run))
-        remote = functools.partial(_Remote, connection)
-        store = _RemoteStore(remote("store"), remote("process"))
-        log, progress = _RemoteLog(connection, "log"), _RemoteProgress(connection, "progress")
+        store, log, progress = (
+            _remote(kind, connection, target)
+            for kind, target in ((StateStore, "store"), (MetricsLog, "log"), (TrainingProgress, "progress"))
+        )
         experiment.train(task.training, store, log, progress)
         return None
 
 
-class _Remote:
-    """A proxy of an object in the parent process: method calls run there."""
+def _remote(kind: type[object], connection: Connection, target: str) -> Structure:
+    """Returns a proxy of an object of the parent process, where its methods and properties are evaluated.
 
-    def __init__(self, connection: Connection, target: str) -> None:
-        self._connection = connection
-        self._target = target
+    They raise the `FedplugError` that the object raises there.
+    """
 
-    def value(self, name: str, *arguments: Any, **keywords: Any) -> Any:
-        """Returns an attribute, or the result of a method.
+    def evaluated(name: str) -> Structure:
+        def ask(self: object, *arguments: object, **keywords: object) -> Structure:
+            connection.send(_Call(target, name, arguments, keywords))
+            answer = connection.recv()
+            if isinstance(answer, _Failed):
+                raise _error(answer)
+            opened = isinstance(answer, _Opened)
+            return _remote(ProcessState, connection, "process") if opened else answer.value
 
-        Raises:
-            FedplugError: The method raised it.
-        """
-        self._connection.send(_Call(self._target, name, arguments, keywords))
-        answer = self._connection.recv()
-        if isinstance(answer, _Failed):
-            raise _error(answer)
-        return answer.value
+        return property(ask) if isinstance(getattr(kind, name), property) else ask
 
-
-class _RemoteLog(_Remote):
-    """A proxy of the log in the experiment's folder."""
-
-    def rows(self, run: str, seed: int) -> list[dict[str, Any]]:
-        found: list[dict[str, Any]] = self.value("rows", run, seed)
-        return found
-
-    def append(self, row: dict[str, Any]) -> None:
-        self.value("append", row)
-
-
-class _RemoteProgress(_Remote):
-    """A proxy of the training's part of the progress line."""
-
-    def show(self, row: Mapping[str, Any]) -> None:
-        self.value("show", row)
-
-    def advance(self) -> None:
-        self.value("advance")
-
-
-class _RemoteStore(StateStore):
-    """A proxy of the store in the experiment's folder, for one training."""
-
-    name = "remote"
-
-    def __init__(self, store: _Remote, process: _Remote) -> None:
-        self._store = store
-        self._process = process
-
-    @classmethod
-    def from_url(cls, url: str) -> _RemoteStore:
-        raise NotImplementedError(url)
-
-    def get_config(self) -> dict[str, Any]:
-        config: dict[str, Any] = self._store.value("get_config")
-        return config
-
-    def open_process(self, process_id: str, signature: Mapping[str, Any] | None = None) -> ProcessState:
-        self._store.value("open_process", process_id, signature)
-        return _RemoteProcess(self._process)
-
-    def processes(self) -> list[str]:
-        found: list[str] = self._store.value("processes")
-        return found
-
-    def close(self) -> None:
-        """Does nothing: the parent process closes the store."""
-
-
-class _RemoteProcess(ProcessState):
-    def __init__(self, remote: _Remote) -> None:
-        self._remote = remote
-
-    @property
-    def signature(self) -> Any:
-        return self._remote.value("signature")
-
-    @property
-    def last_round(self) -> int | None:
-        found: int | None = self._remote.value("last_round")
-        return found
-
-    @property
-    def metadata(self) -> Any:
-        return self._remote.value("metadata")
-
-    def client_ids(self) -> list[str]:
-        found: list[str] = self._remote.value("client_ids")
-        return found
-
-    def read_clients(self, client_ids: Iterable[str]) -> dict[str, dict[str, np.ndarray[Any, Any]]]:
-        found: dict[str, dict[str, np.ndarray[Any, Any]]] = self._remote.value(
-            "read_clients", list(client_ids)
-        )
-        return found
-
-    def read_server(self) -> dict[str, np.ndarray[Any, Any]] | None:
-        found: dict[str, np.ndarray[Any, Any]] | None = self._remote.value("read_server")
-        return found
-
-    def commit(
-        self,
-        round_num: int,
-        *,
-        client_states: Mapping[str, Tensors],
-        server_state: Tensors,
-        metadata: Any = None,
-    ) -> None:
-        self._remote.value(
-            "commit", round_num, client_states=client_states, server_state=server_state, metadata=metadata
-        )
-
-    def damage(self) -> Iterator[str]:
-        found: list[str] = self._remote.value("damage")
-        return iter(found)
+    public = [
+        name
+        for name, member in inspect.getmembers(kind)
+        if not name.startswith("_") and (callable(member) or isinstance(member, property))
+    ]
+    proxy = type(f"Remote{kind.__name__}", (kind,), {name: evaluated(name) for name in public})
+    return object.__new__(proxy)

@@ -7,11 +7,10 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping
-from typing import Any
 
 from tqdm import tqdm
 
-from fedplug.tff.experiment.display import ACCURACY, byte_unit, in_words, shown_of
+from fedplug.tff.experiment.display import ACCURACY, Json, byte_unit, in_words, shown_of
 
 __all__ = ["Progress", "TrainingProgress", "size"]
 
@@ -32,9 +31,7 @@ class Progress:
         """
         self._width, self._total, self._done = width, total, done
         terminal = sys.stderr.isatty()
-        self._bar: Any = tqdm(
-            total=total, initial=done, unit="round", dynamic_ncols=True, disable=not terminal
-        )
+        self._bar = tqdm(total=total, initial=done, unit="round", dynamic_ncols=True, disable=not terminal)
 
     def training(self, name: str, sent: int) -> TrainingProgress:
         """Returns the part of one training.
@@ -70,7 +67,7 @@ class TrainingProgress:
         self._sent = sent
         self._reached = ""
 
-    def show(self, row: Mapping[str, Any]) -> None:
+    def show(self, row: Mapping[str, Json]) -> None:
         """Updates the displayed values from a round's row."""
         self._sent += row["uplink_bytes"]
         key = shown_of(row) or ACCURACY

@@ -1,6 +1,6 @@
 """One experiment: checks everything, then runs each training with a `Trainer`, resumable after every round.
 
-`fedplug.tff.experiment.schedule` decides on the order and the processes of the trainings.
+`fedplug.tff.experiment.jobs` decides on the order and the processes of the trainings.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import math
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import NamedTuple
 
 import tensorflow_federated as tff
 
@@ -21,7 +21,7 @@ from fedplug.errors import ConfigError, FedplugError
 from fedplug.registry import resolve
 from fedplug.stores.base import StateStore
 from fedplug.stores.files import write_whole
-from fedplug.tff.experiment import identity, report
+from fedplug.tff.experiment import records, report
 from fedplug.tff.experiment.config import (
     ExperimentConfig,
     OptimizerConfig,
@@ -29,18 +29,17 @@ from fedplug.tff.experiment.config import (
     check_clients_per_round,
 )
 from fedplug.tff.experiment.data import load_data
-from fedplug.tff.experiment.data.fingerprint import fingerprint
-from fedplug.tff.experiment.display import ACCURACY, in_words, shown_of
-from fedplug.tff.experiment.environments import record_environment
-from fedplug.tff.experiment.metrics_log import MetricsLog
+from fedplug.tff.experiment.data.federated import fingerprint
+from fedplug.tff.experiment.display import ACCURACY, Json, Row, in_words, shown_of
 from fedplug.tff.experiment.model.builder import ModelBuilder
 from fedplug.tff.experiment.model.client_datasets import client_datasets
 from fedplug.tff.experiment.model.evaluator import Evaluator
-from fedplug.tff.experiment.provenance import Provenance
-from fedplug.tff.experiment.tensors import of_round, write_model
+from fedplug.tff.experiment.progress import TrainingProgress
+from fedplug.tff.experiment.records import MetricsLog, Provenance, of_round, record_environment, write_model
 from fedplug.tff.process import ProximalOptimizer, StatefulClientsProcess
 from fedplug.tff.process.arguments import as_encoder
 from fedplug.tff.process.learning.components import Shared, sharing
+from fedplug.tff.structures import Structure
 from fedplug.tff.training.trainer import Trainer
 
 __all__ = ["Built", "Experiment", "Folder", "Plan", "TrainingId", "write_results"]
@@ -89,35 +88,15 @@ class Built(NamedTuple):
         tensors: The tensors of an update.
     """
 
-    signature: dict[str, Any]
+    signature: dict[str, Json]
     dense_bytes: int
     provenance: list[dict[str, str]]
-    tensors: list[dict[str, Any]]
+    tensors: list[dict[str, Json]]
 
     @classmethod
     def of(cls, process: StatefulClientsProcess) -> Built:
         """Returns the description of a process."""
         return cls(process.signature, process.dense_bytes, process.provenance, process.tensors)
-
-
-class RoundLog(Protocol):
-    """The part of a `MetricsLog` that a training uses. It may be in another process."""
-
-    def rows(self, run: str, seed: int) -> list[dict[str, Any]]:
-        """See `MetricsLog.rows`."""
-
-    def append(self, row: dict[str, Any]) -> None:
-        """See `MetricsLog.append`."""
-
-
-class RoundProgress(Protocol):
-    """The part of a `TrainingProgress` that a training uses. It may be in another process."""
-
-    def show(self, row: Mapping[str, Any]) -> None:
-        """See `TrainingProgress.show`."""
-
-    def advance(self) -> None:
-        """See `TrainingProgress.advance`."""
 
 
 class Experiment:
@@ -146,7 +125,7 @@ class Experiment:
                 as_encoder(run.broadcast_encoder or "identity")
                 fedplug.aggregator(run.aggregator)
         report.require_libraries()
-        identity.check_settings(plan.folder, config)
+        records.check_settings(plan.folder, config)
         self._data = {seed: load_data(config.data, seed, plan.base) for seed in config.seeds}
         for data in self._data.values():
             check_clients_per_round(config, len(data.clients))
@@ -161,7 +140,7 @@ class Experiment:
         self._processes: dict[str, StatefulClientsProcess] = {}
         self._shared: Shared = {}
 
-    def fingerprints(self) -> identity.Fingerprints:
+    def fingerprints(self) -> records.Fingerprints:
         """Returns the fingerprints of the data by seed. Reads all data.
 
         Raises:
@@ -169,7 +148,7 @@ class Experiment:
             StoreError: The folder's description of its data cannot be read.
         """
         found = {seed: fingerprint(data) for seed, data in self._data.items()}
-        identity.check_data(self.plan.folder, found)
+        records.check_data(self.plan.folder, found)
         return found
 
     def process(self, name: str) -> StatefulClientsProcess:
@@ -185,7 +164,9 @@ class Experiment:
                 self._processes[name] = _process(self.plan.config, run, self._model)
         return self._processes[name]
 
-    def train(self, training: TrainingId, store: StateStore, log: RoundLog, progress: RoundProgress) -> None:
+    def train(
+        self, training: TrainingId, store: StateStore, log: MetricsLog, progress: TrainingProgress
+    ) -> None:
         """Runs the rounds that the store does not hold."""
         config, seed = self.plan.config, training.seed
         trainer = Trainer(
@@ -215,7 +196,7 @@ class Folder:
         done: The number of rounds in the store, by training.
     """
 
-    def __init__(self, plan: Plan, built: Mapping[str, Built], fingerprints: identity.Fingerprints) -> None:
+    def __init__(self, plan: Plan, built: Mapping[str, Built], fingerprints: records.Fingerprints) -> None:
         """Opens the folder, and creates it if there is none.
 
         Args:
@@ -230,7 +211,7 @@ class Folder:
         # The store comes first: it may be unknown, or in use by another run of this folder.
         self.store = fedplug.open_store(_store_url(plan.config.store, plan.folder))
         try:
-            identity.claim(plan.folder, plan.config, fingerprints)
+            records.claim(plan.folder, plan.config, fingerprints)
             Provenance(plan.folder / "provenance.json").write(
                 {name: of_run.provenance for name, of_run in built.items()}
             )
@@ -285,7 +266,7 @@ def write_results(plan: Plan, log: MetricsLog, dense_bytes: int, metric: str) ->
     )
 
 
-def _shown(rows: Sequence[Mapping[str, Any]], metric: str) -> list[dict[str, Any]]:
+def _shown(rows: Sequence[Row], metric: str) -> list[dict[str, Json]]:
     """Returns rows with the model's metric as accuracy; a value that was not finite is NaN."""
     values = [row.get(metric) for row in rows]
     return [
@@ -303,10 +284,10 @@ class _Training(NamedTuple):
     evaluator: Evaluator
 
 
-def _train_one(training: _Training, rounds: int, log: RoundLog, progress: RoundProgress) -> None:
+def _train_one(training: _Training, rounds: int, log: MetricsLog, progress: TrainingProgress) -> None:
     name, seed, trainer, evaluator = training
 
-    def record(round_num: int, state: Any, metrics: Any, seconds: float | None) -> None:
+    def record(round_num: int, state: Structure, metrics: Structure, seconds: float | None) -> None:
         aggregated = metrics["aggregator"]
         measured = evaluator.evaluate(state.global_model_weights)
         loss = metrics["client_work"]["train"].get("loss", math.nan)  # a model of TFF may have none
@@ -335,7 +316,7 @@ def _train_one(training: _Training, rounds: int, log: RoundLog, progress: RoundP
         record(last, state, trainer.last_metrics, None)  # interrupted between the commit and the log
     started = None if last else time.perf_counter()  # a resumed training's first round includes start-up
 
-    def on_round(round_num: int, state: Any, metrics: Any) -> None:
+    def on_round(round_num: int, state: Structure, metrics: Structure) -> None:
         nonlocal started
         record(round_num, state, metrics, None if started is None else time.perf_counter() - started)
         progress.advance()
@@ -365,7 +346,7 @@ def _process(config: ExperimentConfig, run: RunConfig, model: ModelBuilder) -> S
 
 
 @functools.cache
-def _client_optimizer(config: OptimizerConfig, proximal_strength: float) -> Any:
+def _client_optimizer(config: OptimizerConfig, proximal_strength: float) -> Structure:
     plain = _optimizer(config)
     return ProximalOptimizer(plain, proximal_strength) if proximal_strength else plain
 
@@ -381,7 +362,7 @@ def _naming(run: RunConfig) -> Iterator[None]:
 
 
 @functools.cache
-def _optimizer(config: OptimizerConfig) -> Any:
+def _optimizer(config: OptimizerConfig) -> Structure:
     return tff.learning.optimizers.build_sgdm(config.learning_rate, config.momentum or None)
 
 

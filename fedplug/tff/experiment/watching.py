@@ -9,18 +9,16 @@ from __future__ import annotations
 import json
 import os
 import statistics
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import BinaryIO, NamedTuple
 
-from fedplug.tff.experiment.display import ACCURACY, shown_of
+from fedplug.tff.experiment.display import ACCURACY, Json, Row, shown_of
 
 __all__ = ["Progress", "Rows", "RunProgress", "existing", "read_progress"]
 
 _LISTED = 12
 """Maximum number of experiments in a message of one line."""
-
-Row = Mapping[str, Any]
 
 
 class RunProgress(NamedTuple):
@@ -84,7 +82,7 @@ class Rows:
         self._path = path
         self._inode = 0
         self._offset = 0
-        self._rows: dict[tuple[Any, ...], Row] = {}
+        self._rows: dict[tuple[object, ...], Row] = {}
 
     def read(self) -> list[Row]:
         """Returns all rows so far; a round that ran again counts once.
@@ -104,7 +102,7 @@ class Rows:
             self._rows[row.get("run"), row.get("seed"), row.get("round")] = row
         return list(self._rows.values())
 
-    def _begin_anew_if_replaced(self, file: Any) -> None:
+    def _begin_anew_if_replaced(self, file: BinaryIO) -> None:
         inode, end = os.fstat(file.fileno()).st_ino, file.seek(0, os.SEEK_END)
         if inode != self._inode or end < self._offset:
             self._inode, self._offset, self._rows = inode, 0, {}
@@ -162,7 +160,7 @@ def existing(folder: Path) -> str:
     return f"; there are: {', '.join(found[:_LISTED])}{more}" if found else ""
 
 
-def _is_experiment(config: Any) -> bool:
+def _is_experiment(config: object) -> bool:
     return isinstance(config, dict) and bool(config.get("runs"))
 
 
@@ -217,7 +215,7 @@ def _parsed(lines: Iterable[bytes]) -> Iterable[Row]:
             yield row
 
 
-def _json(path: Path) -> Any:
+def _json(path: Path) -> Json:
     try:
         return json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError):

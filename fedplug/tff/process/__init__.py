@@ -13,18 +13,24 @@ except ModuleNotFoundError as error:
     raise MissingDependencyError("fedplug.tff.process", error.name or "") from error
 
 from fedplug.tff.process.aggregation.compressed_sum import build_compressed_sum_factory
-from fedplug.tff.process.aggregation.factory import EncodedAggregationFactory, build_aggregation_factory
-from fedplug.tff.process.aggregation.sum_factory import EncodedSumFactory, build_sum_factory
+from fedplug.tff.process.aggregation.factory import (
+    EncodedAggregationFactory,
+    EncodedSumFactory,
+    build_aggregation_factory,
+    build_sum_factory,
+)
 from fedplug.tff.process.aggregation.transform import Transform, TransformFactory
-from fedplug.tff.process.distribution.distributors import build_distributor, build_encoded_distributor
-from fedplug.tff.process.learning.constraints import constrain_weights
+from fedplug.tff.process.downlink import build_distributor, build_encoded_distributor
+from fedplug.tff.process.learning.components import ProximalOptimizer, variable_names
 from fedplug.tff.process.learning.fed_avg import build_weighted_fed_avg
 from fedplug.tff.process.learning.keras_models import from_keras, to_keras
 from fedplug.tff.process.learning.local_variables import build_local_variables_fed_avg
-from fedplug.tff.process.learning.names import variable_names
-from fedplug.tff.process.learning.proximal import ProximalOptimizer
-from fedplug.tff.process.learning.stateful_clients import StatefulClientsProcess, assemble_process
-from fedplug.tff.process.lowering import choose_lowering
+from fedplug.tff.process.learning.stateful_clients import (
+    StatefulClientsProcess,
+    assemble_process,
+    constrain_weights,
+)
+from fedplug.tff.process.tracing import choose_lowering
 
 __all__ = [
     "EncodedAggregationFactory",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import TypeAlias
 
 import tensorflow as tf
 import tensorflow_federated as tff
@@ -14,10 +14,11 @@ from fedplug.encoders.base import Encoder
 from fedplug.encoders.quantizers.identity import Identity
 from fedplug.errors import ConfigError
 from fedplug.tff.aggregators.base import Aggregator
-from fedplug.tff.aggregators.mean import Mean
+from fedplug.tff.aggregators.sums import Mean
 
 __all__ = [
     "AnyEncoder",
+    "ModelFn",
     "as_aggregator",
     "as_broadcast_encoder",
     "as_encoder",
@@ -28,7 +29,10 @@ __all__ = [
 ]
 
 
-AnyEncoder = Encoder | EncoderAssignment | str | Mapping[str, Any] | Sequence[Any]
+ModelFn: TypeAlias = Callable[[], tff.learning.models.VariableModel] | tff.learning.models.FunctionalModel
+"""A function that makes a model anew, or a functional model."""
+
+AnyEncoder = Encoder | EncoderAssignment | str | Mapping[str, object] | Sequence[object]
 """An encoder, an expression, or rules: encoders by patterns of names, or a list. See `Rules`."""
 
 
@@ -75,7 +79,7 @@ def as_aggregator(aggregator: Aggregator | str | None) -> Aggregator:
     return chosen
 
 
-def with_weighting(aggregator: Any, client_weighting: Any) -> Any:
+def with_weighting(aggregator: Aggregator | str | None, client_weighting: object) -> Aggregator | str | None:
     """Returns the aggregator that TFF's argument ``client_weighting`` means.
 
     Args:
@@ -99,7 +103,7 @@ def with_weighting(aggregator: Any, client_weighting: Any) -> Any:
     return Mean(weights="uniform") if client_weighting is tff.learning.ClientWeighting.UNIFORM else None
 
 
-def check_replaced(*, model_distributor: Any, model_aggregator: Any) -> None:
+def check_replaced(*, model_distributor: object, model_aggregator: object) -> None:
     """Checks that two arguments of TFF, which other arguments replace, are None.
 
     Raises:
@@ -117,7 +121,7 @@ def check_replaced(*, model_distributor: Any, model_aggregator: Any) -> None:
         )
 
 
-def check_model(model_fn: Callable[[], Any] | Any) -> None:
+def check_model(model_fn: ModelFn) -> None:
     """Checks that TFF can make models from the argument; TFF's own error for a Keras model is unclear.
 
     Raises:
@@ -137,7 +141,7 @@ def check_model(model_fn: Callable[[], Any] | Any) -> None:
         )
 
 
-def check_optimizers(**optimizers: Any) -> None:
+def check_optimizers(**optimizers: object) -> None:
     """Checks that all are optimizers of TFF, or None.
 
     Args:

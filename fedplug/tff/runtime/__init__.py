@@ -19,17 +19,14 @@ from fedplug.registry.first_use import imported_on_first_use
 if importlib.util.find_spec("tensorflow_federated") is None:
     raise MissingDependencyError("fedplug.tff.runtime", "tensorflow_federated")
 
-from fedplug.tff.runtime.message_depth import allow_deep_messages
-from fedplug.tff.runtime.native.left_behind import end_workers_of_this_process
+from fedplug.tff.runtime.tff_repairs import allow_deep_messages, end_workers_of_this_process
 
 if TYPE_CHECKING:
-    from fedplug.tff.runtime.base import Runtime
-    from fedplug.tff.runtime.candidates import Candidates
+    from fedplug.tff.runtime.base import Candidates, Runtime, RuntimeHandle, use_runtime
     from fedplug.tff.runtime.inprocess.context import (
         create_async_execution_context,
         create_sync_execution_context,
     )
-    from fedplug.tff.runtime.switch import RuntimeHandle, use_runtime
 
 __all__ = [
     "Candidates",
@@ -41,12 +38,12 @@ __all__ = [
 ]
 
 _HOMES = {
-    "Candidates": "fedplug.tff.runtime.candidates",
+    "Candidates": "fedplug.tff.runtime.base",
     "Runtime": "fedplug.tff.runtime.base",
-    "RuntimeHandle": "fedplug.tff.runtime.switch",
+    "RuntimeHandle": "fedplug.tff.runtime.base",
     "create_async_execution_context": "fedplug.tff.runtime.inprocess.context",
     "create_sync_execution_context": "fedplug.tff.runtime.inprocess.context",
-    "use_runtime": "fedplug.tff.runtime.switch",
+    "use_runtime": "fedplug.tff.runtime.base",
 }
 
 # Not where a context is made: processes are often built before that.

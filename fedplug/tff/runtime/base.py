@@ -1,13 +1,19 @@
-"""The contract of a runtime: a TFF execution context that `fedplug.use_runtime` finds by name."""
+"""The contract of a runtime, and the choice of one by its name in the registry."""
 
 from __future__ import annotations
 
 import abc
-from typing import Any
+from collections.abc import Iterable
+from dataclasses import dataclass
+from types import TracebackType
 
 import tensorflow_federated as tff
 
-__all__ = ["Runtime"]
+from fedplug.errors import PluginError
+from fedplug.registry.resolve import find, resolve
+from fedplug.tff.structures import Structure
+
+__all__ = ["Candidate", "Candidates", "Request", "Runtime", "RuntimeHandle", "use_runtime"]
 
 
 class Runtime(tff.framework.SyncContext):
@@ -24,7 +30,7 @@ class Runtime(tff.framework.SyncContext):
     """Whether an argument may be `Candidates`: a round then ends when enough of the clients are done."""
 
     @abc.abstractmethod
-    def invoke(self, comp: Any, arg: Any) -> Any:
+    def invoke(self, comp: tff.Computation, arg: Structure) -> Structure:
         """Runs a computation and returns its result, with clients' values in client order.
 
         Args:
@@ -43,3 +49,105 @@ class Runtime(tff.framework.SyncContext):
 
         A later `invoke` raises an error, and a second `close` does nothing.
         """
+
+
+@dataclass
+class Request:
+    """A round's request: the number of clients it needs, the preference, and later who took part."""
+
+    needed: int
+    first: str
+    took_part: list[int] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """One client's argument."""
+
+    value: Structure
+    request: Request
+
+
+class Candidates(list[Structure]):
+    """A list argument of a computation, with one value per client and more clients than it needs.
+
+    The runtime must have `Runtime.takes_candidates`. It ends the computation when enough clients are done.
+    For the computation and its results, the other clients did not take part.
+
+    Args:
+        values: One value per client, in order of preference.
+        needed: Number of clients that the round needs.
+        first: `"order"`: takes the first `needed` clients. The next ones replace clients whose workers died
+            or took too long. The result depends on which clients failed, not on timing. `"done"`: takes the
+            clients that are done first. The result depends on timing.
+    """
+
+    def __init__(self, values: Iterable[Structure], needed: int | None = None, first: str = "order") -> None:
+        if needed is None:  # TFF copies the list of an argument, with its elements alone
+            super().__init__(values)
+            self.request: Request = self[0].request
+        else:
+            self.request = Request(needed, first)
+            super().__init__(Candidate(value, self.request) for value in values)
+
+    @property
+    def took_part(self) -> list[int] | None:
+        """The positions of the clients that took part. None before the computation."""
+        return self.request.took_part
+
+
+class RuntimeHandle:
+    """A runtime in use. As a context manager it restores the previous default context and closes the runtime.
+
+    Args:
+        name: The runtime's name in the registry.
+        context: The runtime.
+
+    Attributes:
+        name: The runtime's name in the registry.
+        context: The TFF execution context. TFF keeps its default per thread; in another thread, set it with
+            `tff.framework.set_default_context(handle.context)`. One context serves any number of threads.
+    """
+
+    def __init__(self, name: str, context: Runtime) -> None:
+        self.name = name
+        self.context = context
+        self._previous = tff.framework.get_context_stack().current
+        tff.framework.set_default_context(context)
+
+    def __enter__(self) -> RuntimeHandle:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        tff.framework.set_default_context(self._previous)
+        self.context.close()
+
+    def __repr__(self) -> str:
+        return f"<fedplug runtime {self.name!r}>"
+
+
+def use_runtime(name: str, **options: object) -> RuntimeHandle:
+    """Runs the TFF computations of this thread on a runtime from now on, or within a `with` block.
+
+    Args:
+        name: `"inprocess"` (this process, custom ops work), `"native"` (TFF's stock worker process), or the
+            name of a plugin's runtime, such as `"ray"` of fedplug-ray (see docs/scaling.md).
+        **options: The arguments of the function that makes the runtime: `create_sync_execution_context`,
+            `native.context.create_native_execution_context` or `fedplug_ray.create_ray_execution_context`.
+
+    Raises:
+        MissingDependencyError: An extra of fedplug brings the runtime, and is not installed.
+        PluginError: The plugin that declares the runtime is broken.
+        UnknownNameError: No runtime of that name is installed.
+    """
+    context = resolve("runtime", name)(**options)
+    if not isinstance(context, Runtime):
+        entry = find("runtime", name)
+        made = f"{type(context).__module__}.{type(context).__qualname__}"
+        raise PluginError(
+            f"runtime {name!r} of {entry.origin} is a {made}; its class must be derived from "
+            f"fedplug.tff.runtime.Runtime; tell the authors of {entry.distribution}"
+        )
+    return RuntimeHandle(name, context)

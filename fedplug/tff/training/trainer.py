@@ -1,28 +1,39 @@
-"""Trains a process with stateful clients: samples them, passes their states, commits every round."""
+"""Trains a process with stateful clients: samples them, passes their states, commits every round.
+
+A round may ask more clients than it needs (over-sampling), and TFF's loops may use the trainer's store as
+their state manager.
+"""
 
 from __future__ import annotations
 
+import collections
 import functools
 import logging
+import math
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 import tensorflow as tf
 import tensorflow_federated as tff
+from numpy.typing import NDArray
 
 from fedplug.codecs.no_update import no_update
-from fedplug.errors import ConfigError
+from fedplug.errors import ConfigError, StoreError
 from fedplug.registry import resolve
 from fedplug.stores.base import StateStore, Tensors
 from fedplug.stores.memory import MemoryStore
 from fedplug.tff import structures
 from fedplug.tff.process.learning.stateful_clients import StatefulClientsProcess
 from fedplug.tff.runtime import Candidates
-from fedplug.tff.training.client_data import ClientData, ClientDataset, Selection, by_client, check_clients
-from fedplug.tff.training.over_sampling import OverSampling, asked, with_participation
-from fedplug.tff.training.program_state import CommittedRounds
-from fedplug.tff.training.round_checks import (
+from fedplug.tff.structures import Structure
+from fedplug.tff.training.client_data import (
+    ClientData,
+    ClientDataset,
+    Selection,
+    by_client,
+    check_clients,
     check_context,
     check_elements,
     check_round,
@@ -30,7 +41,110 @@ from fedplug.tff.training.round_checks import (
     round_of,
 )
 
-__all__ = ["ClientData", "ClientDataset", "OverSampling", "Trainer"]
+__all__ = [
+    "ClientData",
+    "ClientDataset",
+    "CommittedRounds",
+    "OverSampling",
+    "Trainer",
+]
+
+
+class _Trainer(Protocol):
+    @property
+    def last_round(self) -> int | None: ...
+
+    def initialize(self) -> Structure: ...
+
+
+class CommittedRounds(tff.program.ProgramStateManager[object]):
+    """The ``program_state_manager`` of `tff.simulation.run_training_process` if its process is the trainer.
+
+    `Trainer.next` commits a round before the loop saves it, so `save` only checks. A training with only its
+    initial state counts as new, so that the loop evaluates round 0.
+    """
+
+    def __init__(self, trainer: _Trainer) -> None:
+        self._trainer = trainer
+
+    async def get_versions(self) -> list[int] | None:
+        """Returns the last finished round, if there is one; a store keeps no older one."""
+        return [self._trainer.last_round] if self._trainer.last_round else None
+
+    async def load(self, version: int, structure: Structure) -> Structure:
+        """Returns the server's state after round ``version``.
+
+        Raises:
+            ProgramStateNotFoundError: It is not the last finished round.
+        """
+        del structure  # the process knows it
+        if version != self._trainer.last_round:
+            raise tff.program.ProgramStateNotFoundError(version)
+        return self._trainer.initialize()
+
+    async def save(self, program_state: Structure, version: int) -> None:
+        """Checks that round ``version`` is in the store.
+
+        Raises:
+            StoreError: It is not, for instance because the loop runs another process than this trainer.
+        """
+        del program_state
+        if version != self._trainer.last_round:
+            raise StoreError(
+                f"round {version} is to be saved, and the last finished round of the trainer is "
+                f"{self._trainer.last_round}; give the loop the trainer itself as its process"
+            )
+
+
+@dataclass(frozen=True)
+class OverSampling:
+    """Asks more clients than a round needs.
+
+    Clients that were asked but did not take part do not change the model, and their states, including
+    residuals, stay the same.
+
+    Attributes:
+        extra: Additional clients as a fraction of the needed ones, rounded up.
+        first: `"order"`: a round takes the clients that would be sampled without over-sampling. If their
+            workers die or take too long (`client_timeout`, `retries`), it takes the next clients in a seeded
+            order, so the bits depend only on which clients fail. `"done"`: a round takes the clients that
+            finish first, so the bits depend on timing. The metrics of the round have the number of
+            participants, and its metadata in the store has their ids.
+    """
+
+    extra: float = 0.3
+    first: str = "order"
+
+    def __post_init__(self) -> None:
+        if not self.extra > 0:
+            raise ConfigError(f"extra is {self.extra!r}; it must be above 0")
+        if self.first not in ("done", "order"):
+            raise ConfigError(f"first must be 'done' or 'order', found {self.first!r}")
+
+    def reserve(self, needed: int) -> int:
+        """Returns the number of additional clients."""
+        return math.ceil(needed * self.extra)
+
+
+def _asked(data: list[tf.data.Dataset], needed: int, over_sampling: OverSampling) -> list[Structure]:
+    """Returns the data of the asked clients; only of the needed ones if the runtime takes no candidates."""
+    context = tff.framework.get_context_stack().current
+    if not getattr(context, "takes_candidates", False):
+        return data[:needed]
+    return Candidates(data, needed, over_sampling.first)
+
+
+def _with_participation(
+    metrics: Mapping[str, Structure], candidates: Candidates, ids: list[str]
+) -> tuple[Mapping[str, Structure], dict[str, list[str]]]:
+    """Adds the number of participants to the metrics, and returns which candidates took part."""
+    positions = range(len(ids)) if candidates.took_part is None else candidates.took_part
+    took_part = [ids[position] for position in positions]
+    left_out = sorted({*ids} - {*took_part})
+    participation = collections.OrderedDict(asked=np.int32(len(ids)), took_part=np.int32(len(took_part)))
+    with_it = collections.OrderedDict(metrics, participation=participation)
+    return with_it, {"took_part": took_part, "left_out": left_out}
+
 
 _log = logging.getLogger("fedplug")
 
@@ -56,7 +170,7 @@ class Trainer:
         process_id: str = "default",
         clients_per_round: int | None = None,
         seed: int = 0,
-        initial_weights: Any = None,
+        initial_weights: tff.learning.models.ModelWeights | None = None,
         over_sampling: OverSampling | None = None,
     ) -> None:
         """Opens the store for the process.
@@ -133,7 +247,7 @@ class Trainer:
         return self._states.last_round
 
     @property
-    def last_metrics(self) -> Any:
+    def last_metrics(self) -> Structure:
         """The metrics of the last finished round, as JSON values. None before round 1."""
         return None if self.last_round is None else self._states.metadata.get("metrics")
 
@@ -142,7 +256,7 @@ class Trainer:
         """The store, for loops that keep the server's state with a `tff.program.ProgramStateManager`."""
         return CommittedRounds(self)
 
-    def initialize(self) -> Any:
+    def initialize(self) -> Structure:
         """Returns the server state of the last finished round, or commits a new one as round 0.
 
         Raises:
@@ -166,7 +280,7 @@ class Trainer:
         )
         return state
 
-    def client_states(self, client_ids: Sequence[str]) -> dict[str, Any]:
+    def client_states(self, client_ids: Sequence[str]) -> dict[str, Structure]:
         """Returns the clients' states after the last finished round. New clients have the initial state."""
         return self._as_states(client_ids, self._states.read_clients(client_ids))
 
@@ -197,7 +311,7 @@ class Trainer:
         clients = [ClientDataset(name, self._datasets[name](round_num)) for name in self._sample(round_num)]
         return Selection(clients, round_num, self._clients_per_round)
 
-    def next(self, state: Any, client_data: Sequence[ClientDataset]) -> Any:
+    def next(self, state: Structure, client_data: Sequence[ClientDataset]) -> Structure:
         """Runs one round and commits the states of server and clients in one transaction.
 
         Args:
@@ -225,7 +339,7 @@ class Trainer:
         round_metrics = output["metrics"]
         metadata: dict[str, list[str]] = {}
         if isinstance(data, Candidates):
-            round_metrics, metadata = with_participation(round_metrics, data, ids)
+            round_metrics, metadata = _with_participation(round_metrics, data, ids)
             ids = metadata["took_part"]
         metrics = _to_json(round_metrics)
         _log_no_update(round_num, metrics, len(ids))
@@ -247,7 +361,9 @@ class Trainer:
         )
         return tff.learning.templates.LearningProcessOutput(output["state"], round_metrics)
 
-    def run(self, rounds: int, on_round: Callable[[int, Any, Any], None] | None = None) -> Any:
+    def run(
+        self, rounds: int, on_round: Callable[[int, Structure, Structure], None] | None = None
+    ) -> Structure:
         """Trains up to round ``rounds``, from the last finished one.
 
         Args:
@@ -288,39 +404,39 @@ class Trainer:
             metrics=metrics,
         )
 
-    def _as_states(self, client_ids: Sequence[str], known: Mapping[str, Tensors]) -> dict[str, Any]:
+    def _as_states(self, client_ids: Sequence[str], known: Mapping[str, Tensors]) -> dict[str, Structure]:
         """Converts stored arrays to client states. New clients get the initial state."""
         return {client_id: self._client_state(known.get(client_id)) for client_id in client_ids}
 
-    def _client_state(self, arrays: Mapping[str, np.ndarray[Any, Any]] | None) -> Any:
+    def _client_state(self, arrays: Mapping[str, NDArray[np.generic]] | None) -> Structure:
         if arrays is None:
             return self._first_client_state
         paths = structures.paths(self._client_state_type)
         return structures.unflatten([arrays[path] for path in paths], self._client_state_type)
 
-    def _asked(self, client_data: Sequence[ClientDataset]) -> tuple[list[str], list[Any]]:
+    def _asked(self, client_data: Sequence[ClientDataset]) -> tuple[list[str], list[Structure]]:
         """Returns the ids and the data of the asked clients."""
         ids, data = [client.client_id for client in client_data], [client.dataset for client in client_data]
         if isinstance(client_data, Selection) and self._over_sampling is not None:
-            data = asked(data, client_data.needed, self._over_sampling)
+            data = _asked(data, client_data.needed, self._over_sampling)
             ids = ids[: len(data)]
         return ids, data
 
     @functools.cached_property
-    def _first_client_state(self) -> Any:
+    def _first_client_state(self) -> Structure:
         return self.process.initialize_client()
 
 
-def _is_whole(value: Any) -> bool:
+def _is_whole(value: object) -> bool:
     return isinstance(value, int | np.integer) and not isinstance(value, bool)
 
 
-def _to_arrays(value: Any, type_spec: Any) -> dict[str, np.ndarray[Any, Any]]:
+def _to_arrays(value: Structure, type_spec: tff.Type) -> dict[str, NDArray[np.generic]]:
     leaves = structures.flatten(value, type_spec)
     return {path: np.asarray(leaf) for path, leaf in zip(structures.paths(type_spec), leaves, strict=True)}
 
 
-def _log_no_update(round_num: int, metrics: Any, clients: int) -> None:
+def _log_no_update(round_num: int, metrics: Structure, clients: int) -> None:
     """Logs an error if no client of a round sent a payload."""
     found = metrics.get("aggregator") if isinstance(metrics, dict) else None
     if isinstance(found, dict) and found.get("payloads") == 0:
@@ -329,7 +445,7 @@ def _log_no_update(round_num: int, metrics: Any, clients: int) -> None:
         _log.error("fedplug: round %d: %s", round_num, no_update([], why))
 
 
-def _to_json(value: Any) -> Any:
+def _to_json(value: Structure) -> Structure:
     if isinstance(value, Mapping):
         return {str(key): _to_json(member) for key, member in value.items()}
     if isinstance(value, (list, tuple)):

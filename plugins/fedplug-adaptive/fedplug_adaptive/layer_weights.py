@@ -1,56 +1,70 @@
-"""Means in which a client's weight in each layer depends on its report beside the update."""
+"""The mean in which a client weighs less in layers where its model diverges from the server's."""
 
 from __future__ import annotations
 
-import abc
 from collections.abc import Sequence
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import tensorflow as tf
 
 from fedplug.errors import ConfigError
 from fedplug.tff.aggregators import Aggregator, Update
+from fedplug.tff.aggregators.base import State
 
-__all__ = ["DivergenceSoftmax", "LayerWeights", "ReportedWeights", "check_layers", "check_temperature"]
+__all__ = ["DivergenceSoftmax", "layer_divergences"]
 
 
-class LayerWeights(Aggregator):
-    """``sum(w_c[l] update_c) / sum(w_c[l])`` in each layer l, or the plain weighted mean.
+class DivergenceSoftmax(Aggregator):
+    """Weighs a client in each layer by its number of examples times ``exp(-divergence / temperature)``.
 
-    The last tensor of an update is the client's report, one number per layer. The others are the model's.
-    The state selects the mean: ``{"adaptive": bool, "previous_loss": float32}``. The process sets it before
-    `finish`; by default every round is adaptive. The resulting report is the plain mean of reports in either
-    case. A layer whose weights are all 0 gets the plain mean.
+    The last tensor of an update is the client's report, the divergence of each layer. The others are the
+    model's. The state selects the mean: ``{"adaptive": bool, "previous_loss": float32}``. The process sets it
+    before `finish`: adaptive as above, or the plain weighted mean. By default every round is adaptive. The
+    resulting report is the plain mean of reports in either case. A layer whose weights are all 0 gets the
+    plain mean.
 
-    The updates are processed in one pass as they arrive. The accumulator holds two dense models.
+    The softmax over clients is computed in one pass as they arrive. Sums are relative to the largest weight
+    so far and rescaled when a larger one arrives, so that no temperature makes all weights vanish. The
+    accumulator holds two dense models.
+
+    Source of the one-pass softmax: Milakov & Gimelshein, "Online normalizer calculation for softmax", 2018
+    (arXiv 1805.02867), algorithm 3.
     """
 
-    def __init__(self, layers: Sequence[int]) -> None:
-        """Sets the layer of each tensor.
+    name: ClassVar[str] = "divergence_softmax"
+
+    def __init__(self, layers: Sequence[int], *, temperature: float = 0.001) -> None:
+        """Sets the layers and the temperature.
 
         Args:
             layers: The layer number of each of the model's tensors. All numbers from 0 occur.
+            temperature: Increase of the divergence that divides a client's weight by e.
 
         Raises:
-            ConfigError: A layer number is missing.
+            ConfigError: A layer number is missing, or the temperature is not a positive finite number.
         """
-        check_layers(self.name, layers)
+        numbers = set(layers) if isinstance(layers, (list, tuple)) else set()
+        if not numbers or numbers != set(range(len(numbers))):
+            raise ConfigError(
+                f"{self.name} layers is {layers!r}; give the number of the layer of each tensor, 0 up and "
+                "none left out, for example [0, 0, 1, 1] for two layers with kernel and bias"
+            )
+        number = isinstance(temperature, (int, float)) and not isinstance(temperature, bool)
+        if not (number and 0 < temperature < float("inf")):
+            raise ConfigError(f"{self.name} temperature is {temperature!r}; it must be a number above 0")
         self.layers = tuple(layers)
+        self._temperature = temperature
 
-    @abc.abstractmethod
-    def weigh(self, report: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-        """Returns ``a`` and ``b``, each ``[layers]``, for a client's weight ``a * exp(b)`` in each layer.
+    def get_config(self) -> dict[str, object]:
+        """Returns the constructor's arguments."""
+        return {"layers": list(self.layers), "temperature": self._temperature}
 
-        Args:
-            report: The client's report, float32 ``[layers]``.
-        """
-
-    def init_state(self, specs: Sequence[tf.TensorSpec]) -> Any:
+    def init_state(self, specs: Sequence[tf.TensorSpec]) -> State:
         """Returns an adaptive state without a known loss."""
         del specs
         return {"adaptive": tf.constant(True), "previous_loss": tf.constant(float("inf"))}
 
-    def zero(self, specs: Sequence[tf.TensorSpec]) -> Any:
+    def zero(self, specs: Sequence[tf.TensorSpec]) -> State:
         """Returns zero sums and zero total weights.
 
         Raises:
@@ -71,20 +85,21 @@ class LayerWeights(Aggregator):
             "exponent": tf.fill([count], tf.float32.min),
         }
 
-    def accumulate(self, accumulator: Any, update: Update, weight: tf.Tensor) -> Any:
+    def accumulate(self, accumulator: State, update: Update, weight: tf.Tensor) -> State:
         """Decodes the update and adds it with the plain weight and with the weights by layer."""
         *tensors, report = update.decode()
-        factor, exponent = self.weigh(tf.cast(tf.reshape(report, [-1]), tf.float32))
+        divergence = tf.maximum(tf.cast(tf.reshape(report, [-1]), tf.float32), 0)
+        weights = weight * tf.ones_like(divergence)
         client = {
             "plain": tuple(_times(tensor, weight) for tensor in (*tensors, report)),
             "plain_weight": weight,
-            "weighted": self._by_layer(tensors, weight * factor),
-            "weights": weight * factor,
-            "exponent": exponent,
+            "weighted": self._by_layer(tensors, weights),
+            "weights": weights,
+            "exponent": tf.maximum(-divergence / self._temperature, tf.float32.min),
         }
         return self.merge(accumulator, client)
 
-    def merge(self, left: Any, right: Any) -> Any:
+    def merge(self, left: State, right: State) -> State:
         """Adds both accumulators, with weights relative to the larger of the two exponents."""
         exponent = tf.maximum(left["exponent"], right["exponent"])
         a, b = (tf.exp(side["exponent"] - exponent) for side in (left, right))
@@ -96,7 +111,7 @@ class LayerWeights(Aggregator):
             "exponent": exponent,
         }
 
-    def finish(self, accumulator: Any, state: Any) -> tuple[tuple[tf.Tensor, ...], Any]:
+    def finish(self, accumulator: State, state: State) -> tuple[tuple[tf.Tensor, ...], State]:
         """Divides the sums, and selects the mean by the state."""
         plain = [_divided(total, accumulator["plain_weight"]) for total in accumulator["plain"]]
         weights = tf.gather(accumulator["weights"], self.layers)
@@ -110,82 +125,46 @@ class LayerWeights(Aggregator):
         return tuple(_times(x, weights[layer]) for x, layer in zip(tensors, self.layers, strict=True))
 
 
-class ReportedWeights(LayerWeights):
-    """Weighs a client by its number of examples times its report, limited to 0 to 1.
+def layer_divergences(
+    client: Sequence[tf.Tensor], server: Sequence[tf.Tensor], layers: Sequence[int]
+) -> tf.Tensor:
+    """Returns the Kullback-Leibler divergence of each layer's normalized weights from the server's.
 
-    The sum is that of any weighted mean. Each client decides on its own weight. If the weights of all clients
-    are too small for float32, the layer gets the plain mean.
+    A softmax over all weights of a layer makes them a distribution. The divergence of the client's P from the
+    server's Q is ``sum(P log(P / Q))``.
+
+    Args:
+        client: The tensors of the client's model.
+        server: The tensors of the server's model.
+        layers: The layer number of each tensor, from 0.
+
+    Returns:
+        float32 ``[number of layers]``, each 0 or more and finite.
     """
-
-    name: ClassVar[str] = "reported_weights"
-
-    def get_config(self) -> dict[str, Any]:
-        """Returns the layers."""
-        return {"layers": list(self.layers)}
-
-    def weigh(self, report: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-        """Returns the report and zero exponents."""
-        return tf.clip_by_value(report, 0, 1), tf.zeros_like(report)
+    divergences = []
+    for layer in range(max(layers) + 1):
+        members = [position for position, number in enumerate(layers) if number == layer]
+        p, q = (_log_softmax(_joined([model[i] for i in members])) for model in (client, server))
+        divergences.append(_sum(tf.exp(p) * (p - q)))
+    return tf.cast(tf.clip_by_value(tf.stack(divergences), 0, tf.float32.max), tf.float32)
 
 
-class DivergenceSoftmax(LayerWeights):
-    """Weighs a client by its number of examples times ``exp(-divergence / temperature)``.
-
-    The softmax over clients is computed as they arrive. Sums are relative to the largest weight so far and
-    rescaled when a larger one arrives, so that no temperature makes all weights vanish.
-
-    Source of the one-pass softmax: Milakov & Gimelshein, "Online normalizer calculation for softmax", 2018
-    (arXiv 1805.02867), algorithm 3.
-    """
-
-    name: ClassVar[str] = "divergence_softmax"
-
-    def __init__(self, layers: Sequence[int], *, temperature: float = 0.001) -> None:
-        """Sets the layers and the temperature.
-
-        Args:
-            layers: The layer number of each tensor. See `LayerWeights`.
-            temperature: Increase of the divergence that divides a client's weight by e.
-
-        Raises:
-            ConfigError: An argument is invalid.
-        """
-        super().__init__(layers)
-        check_temperature(self.name, temperature)
-        self._temperature = temperature
-
-    def get_config(self) -> dict[str, Any]:
-        """Returns the constructor's arguments."""
-        return {"layers": list(self.layers), "temperature": self._temperature}
-
-    def weigh(self, report: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-        """Returns 1 and the exponent."""
-        return tf.ones_like(report), tf.maximum(-tf.maximum(report, 0) / self._temperature, tf.float32.min)
+def _joined(tensors: Sequence[tf.Tensor]) -> tf.Tensor:
+    return tf.concat([tf.reshape(tf.cast(tensor, tf.float64), [-1]) for tensor in tensors], axis=0)
 
 
-def check_layers(what: str, layers: Sequence[int]) -> None:
-    """Checks that ``layers`` is a list in which all layer numbers from 0 occur.
-
-    Raises:
-        ConfigError: A number is missing, or the list is empty.
-    """
-    numbers = set(layers) if isinstance(layers, (list, tuple)) else set()
-    if not numbers or numbers != set(range(len(numbers))):
-        raise ConfigError(
-            f"{what} layers is {layers!r}; give the number of the layer of each tensor, 0 up and none left "
-            "out, for example [0, 0, 1, 1] for two layers with kernel and bias"
-        )
+def _log_softmax(x: tf.Tensor) -> tf.Tensor:
+    x -= tf.reduce_max(x)
+    return x - tf.math.log(_sum(tf.exp(x)))
 
 
-def check_temperature(what: str, temperature: float) -> None:
-    """Checks that the temperature is a positive finite number.
-
-    Raises:
-        ConfigError: The temperature is not.
-    """
-    number = isinstance(temperature, (int, float)) and not isinstance(temperature, bool)
-    if not number or not 0 < temperature < float("inf"):
-        raise ConfigError(f"{what} temperature is {temperature!r}; it must be a number above 0")
+def _sum(x: tf.Tensor) -> tf.Tensor:
+    """Sums a vector of static length by pairwise halves, so that the bits do not depend on threads."""
+    while x.shape[0] > 1:
+        half = (x.shape[0] + 1) // 2
+        x = tf.pad(x, [[0, 2 * half - x.shape[0]]])
+        x = x[:half] + x[half:]
+    return x[0]
 
 
 def _times(x: tf.Tensor, weight: tf.Tensor) -> tf.Tensor:

@@ -11,14 +11,8 @@ from fedplug.registry.specs import AggregatorSpec
 
 @hookimpl
 def fedplug_aggregators() -> list[AggregatorSpec]:
-    """Declares the two aggregators of `fedplug_adaptive.process.build_adaptive_fed_avg`."""
+    """Declares the aggregator of `fedplug_adaptive.process.build_adaptive_fed_avg`."""
     return [
-        AggregatorSpec(
-            name="reported_weights",
-            target="fedplug_adaptive.layer_weights:ReportedWeights",
-            summary="a mean by layer, with weights the clients report",
-            examples=("reported_weights([0, 0])",),
-        ),
         AggregatorSpec(
             name="divergence_softmax",
             target="fedplug_adaptive.layer_weights:DivergenceSoftmax",

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import collections
 from collections.abc import Callable, Sequence
-from typing import Any
 
 import numpy as np
 import tensorflow as tf
@@ -29,54 +28,49 @@ from fedplug.tff.process.aggregation.encoded_aggregation import (
     EncodedAggregation,
     model_encoder,
 )
-from fedplug.tff.process.arguments import AnyEncoder, as_encoder
-from fedplug.tff.process.learning.components import LearningComponents, build_learning_components
-from fedplug.tff.process.learning.nonfinite_updates import weight_to_encode
-from fedplug.tff.process.learning.round_output import build_initialize, round_output
-from fedplug_adaptive.divergence import layer_divergences
-from fedplug_adaptive.layer_weights import (
-    DivergenceSoftmax,
-    LayerWeights,
-    ReportedWeights,
-    check_layers,
-    check_temperature,
+from fedplug.tff.process.arguments import AnyEncoder, ModelFn, as_encoder
+from fedplug.tff.process.learning.components import (
+    LearningComponents,
+    build_learning_components,
+    weight_to_encode,
 )
+from fedplug.tff.process.learning.stateful_clients import build_initialize, round_output
+from fedplug.tff.structures import Structure
+from fedplug_adaptive.layer_weights import DivergenceSoftmax, layer_divergences
 
 __all__ = ["build_adaptive_fed_avg"]
 
 _WEIGHTINGS = ("auto", "adaptive", "plain")
-_WEIGHED_ON = ("server", "clients")
 
 
 def build_adaptive_fed_avg(
-    model_fn: Callable[[], Any],
-    client_optimizer_fn: Any,
-    server_optimizer_fn: Any = None,
+    model_fn: ModelFn,
+    client_optimizer_fn: tff.learning.optimizers.Optimizer,
+    server_optimizer_fn: tff.learning.optimizers.Optimizer | None = None,
     *,
     layers: Sequence[int] | None = None,
     temperature: float = 0.001,
-    weighed_on: str = "server",
     weighting: str = "auto",
     encoder: AnyEncoder | None = None,
     lowering: str = "auto",
     min_size: int = DEFAULT_MIN_SIZE,
     tensor_metrics: bool = False,
-    metrics_aggregator: Any = None,
+    metrics_aggregator: Callable[..., tff.Computation] | None = None,
 ) -> StatefulClientsProcess:
     """Builds federated averaging in which a client weighs less in layers where it diverges from the server.
 
     In an adaptive round, client c with ``n_c`` examples weighs ``n_c exp(-D_c[l] / temperature)`` in layer l,
     where ``D_c[l]`` is the divergence of its trained model from the server's
-    (`fedplug_adaptive.divergence.layer_divergences`). In a plain round it weighs ``n_c``. A round is adaptive
-    if the clients' mean training loss is not below that of the previous round. The first round is plain.
+    (`fedplug_adaptive.layer_weights.layer_divergences`). In a plain round it weighs ``n_c``. A round is
+    adaptive if the clients' mean training loss is not below that of the previous round. The first round is
+    plain.
 
-    Each client sends one number per layer with its update. Either the clients convert their divergences to
-    weights, and the server adds, or the server computes a softmax of the divergences as updates arrive. Both
-    need one pass, and differ only by rounding if no weight is too small for float32.
+    Each client sends one number per layer with its update, and the server computes a softmax of the
+    divergences as updates arrive.
 
     The metrics are those of `fedplug.tff.process.build_weighted_fed_avg`, with two more for the aggregator:
-    ``adaptive=bool``, and ``report=float32[layers]``, the mean over clients of the divergences, or of the
-    weights if clients compute them. Updates that are not finite and clients without examples are treated as
+    ``adaptive=bool``, and ``report=float32[layers]``, the mean over clients of the
+    divergences. Updates that are not finite and clients without examples are treated as
     in that function.
 
     The process follows Wu, Liang & Wang, "FedMed: A Federated Learning Framework for Language Modeling",
@@ -91,7 +85,6 @@ def build_adaptive_fed_avg(
         layers: The layer number of each trainable tensor, from 0; by default each tensor is a layer.
         temperature: Increase of the divergence that divides a client's weight by e. Divergences are small.
             The metric ``report`` shows their size.
-        weighed_on: ``"server"`` or ``"clients"``.
         weighting: ``"auto"`` to choose in each round as above. ``"adaptive"`` or ``"plain"`` for all rounds.
         encoder: See `fedplug.tff.process.build_weighted_fed_avg`.
         lowering: See `fedplug.tff.process.build_weighted_fed_avg`.
@@ -105,8 +98,8 @@ def build_adaptive_fed_avg(
         ConfigError: An argument is invalid, or the model has no metric ``loss``.
         LoweringError: The current runtime does not support ``lowering``.
     """
-    _check_choice("weighting", weighting, _WEIGHTINGS)
-    check_temperature("build_adaptive_fed_avg", temperature)
+    if weighting not in _WEIGHTINGS:
+        raise ConfigError(f"weighting is {weighting!r}; it must be one of {', '.join(_WEIGHTINGS)}")
     learning = build_learning_components(
         model_fn,
         client_optimizer_fn,
@@ -116,7 +109,7 @@ def build_adaptive_fed_avg(
     )
     _require_loss(learning)
     chosen_layers = list(range(len(learning.update_type))) if layers is None else list(layers)
-    aggregator = _aggregator(weighed_on, chosen_layers, temperature)
+    aggregator = DivergenceSoftmax(chosen_layers, temperature=temperature)
     if len(chosen_layers) != len(learning.update_type):
         raise ConfigError(
             f"layers has {len(chosen_layers)} numbers for {len(learning.update_type)} trainable tensors; "
@@ -139,7 +132,7 @@ def build_adaptive_fed_avg(
     aggregation = EncodedAggregation(
         value_type, model, aggregator, chosen_lowering, tensor_metrics=tensor_metrics
     )
-    report = _build_report(learning, aggregator, temperature)
+    report = _build_report(learning, chosen_layers)
     distributor = build_distributor(learning.weights_type)
     initialize = build_initialize(
         initial_weights=learning.initial_weights,
@@ -163,19 +156,6 @@ def build_adaptive_fed_avg(
     )
 
 
-def _check_choice(what: str, given: str, known: Sequence[str]) -> None:
-    if given not in known:
-        raise ConfigError(f"{what} is {given!r}; it must be one of {', '.join(known)}")
-
-
-def _aggregator(weighed_on: str, layers: list[int], temperature: float) -> LayerWeights:
-    _check_choice("weighed_on", weighed_on, _WEIGHED_ON)
-    check_layers("build_adaptive_fed_avg", layers)
-    if weighed_on == "clients":
-        return ReportedWeights(layers)
-    return DivergenceSoftmax(layers, temperature=temperature)
-
-
 def _require_loss(learning: LearningComponents) -> None:
     metrics = learning.client_work.next.type_signature.result.measurements.member
     if "train" not in dir(metrics) or "loss" not in dir(metrics.train):
@@ -185,18 +165,14 @@ def _require_loss(learning: LearningComponents) -> None:
         )
 
 
-def _build_report(learning: LearningComponents, aggregator: LayerWeights, temperature: float) -> Any:
+def _build_report(learning: LearningComponents, layers: Sequence[int]) -> tff.Computation:
     """Builds ``(<W,V> -> float32[layers])``, from server weights and a client's update to its report."""
 
     @tff.tensorflow.computation(learning.weights_type, learning.update_type)
     @tf.function
-    def report(weights: Any, update: Any) -> Any:
+    def report(weights: Structure, update: Structure) -> Structure:
         server = list(weights.trainable)
-        client = [w - u for w, u in zip(server, update, strict=True)]
-        divergences = layer_divergences(client, server, aggregator.layers)
-        if isinstance(aggregator, ReportedWeights):
-            return tf.exp(-divergences / temperature)
-        return divergences
+        return layer_divergences([w - u for w, u in zip(server, update, strict=True)], server, layers)
 
     return report
 
@@ -204,11 +180,11 @@ def _build_report(learning: LearningComponents, aggregator: LayerWeights, temper
 def _build_next(
     learning: LearningComponents,
     aggregation: EncodedAggregation,
-    distributor: Any,
-    report: Any,
+    distributor: tff.learning.templates.DistributionProcess,
+    report: tff.Computation,
     weighting: str,
-    state_type: Any,
-) -> Any:
+    state_type: tff.Type,
+) -> tff.Computation:
     client_state_type = aggregation.init_client.type_signature.result
     server_state_type = aggregation.init_server.type_signature.result
 
@@ -219,13 +195,19 @@ def _build_next(
         client_state_type,
         aggregation.server_message.type_signature.result,
     )
-    def encode(result: Any, weights: Any, dataset: Any, client_state: Any, server_message: Any) -> Any:
+    def encode(
+        result: Structure,
+        weights: Structure,
+        dataset: Structure,
+        client_state: Structure,
+        server_message: Structure,
+    ) -> Structure:
         weight = weight_to_encode(result.update_weight, dataset, by_examples=True)
         value = collections.OrderedDict(update=result.update, report=report(weights, result.update))
         return aggregation.encode(value, weight, client_state, server_message)
 
     @tff.tensorflow.computation(server_state_type, np.float32)
-    def choose(state: Any, loss: Any) -> Any:
+    def choose(state: Structure, loss: Structure) -> Structure:
         previous = state["inner"]["previous_loss"]
         fallen = loss < previous
         adaptive = tf.constant(weighting == "adaptive") if weighting != "auto" else ~fallen
@@ -235,7 +217,7 @@ def _build_next(
         return collections.OrderedDict(state, inner=inner)
 
     @tff.tensorflow.computation(aggregation.finish.type_signature.parameter[0], server_state_type)
-    def finish(total: Any, state: Any) -> Any:
+    def finish(total: Structure, state: Structure) -> Structure:
         finished = aggregation.finish(total, state)
         measurements = collections.OrderedDict(
             finished["measurements"],
@@ -249,7 +231,7 @@ def _build_next(
         tff.FederatedType(learning.data_type, tff.CLIENTS),
         tff.FederatedType(client_state_type, tff.CLIENTS),
     )
-    def next_fn(state: Any, client_data: Any, client_states: Any) -> Any:
+    def next_fn(state: Structure, client_data: Structure, client_states: Structure) -> Structure:
         distributed = distributor.next(state.distributor, state.global_model_weights)
         trained = learning.client_work.next(state.client_work, distributed.result, client_data)
         server_message = tff.federated_map(aggregation.server_message, state.aggregator)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from fedplug_adaptive.layer_weights import DivergenceSoftmax, ReportedWeights
+from fedplug_adaptive.layer_weights import DivergenceSoftmax
 
 import fedplug
 from fedplug.errors import ConfigError
@@ -16,11 +16,6 @@ class TestPackage(PluginPackageSuite):
     distribution = "fedplug-adaptive"
 
 
-class TestReportedWeights(AggregatorSuite):
-    def make_aggregator(self):
-        return ReportedWeights(LAYERS)
-
-
 class TestDivergenceSoftmax(AggregatorSuite):
     def make_aggregator(self):
         return DivergenceSoftmax(LAYERS, temperature=0.5)
@@ -29,8 +24,8 @@ class TestDivergenceSoftmax(AggregatorSuite):
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("reported_weights([])", "give the number of the layer of each tensor"),
-        ("reported_weights([0, 2])", "none left out"),
+        ("divergence_softmax([])", "give the number of the layer of each tensor"),
+        ("divergence_softmax([0, 2])", "none left out"),
         ("divergence_softmax([0], temperature=0)", "temperature is 0; it must be a number above 0"),
     ],
 )

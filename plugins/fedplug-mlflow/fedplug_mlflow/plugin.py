@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from fedplug.registry.hookspecs import hookimpl
 from fedplug.scalars import scalars
 
 if TYPE_CHECKING:
+    from fedplug.tff.process.learning.stateful_clients import StatefulClientsProcess
     from fedplug_mlflow.training import Tracking
 
 __all__ = ["VARIABLE", "log_to"]
@@ -38,7 +39,13 @@ class _Sink:
         self._broken = False
 
     def log(
-        self, process: Any, process_id: str, round_num: int, numbers: Mapping[str, float], *, begins: bool
+        self,
+        process: StatefulClientsProcess,
+        process_id: str,
+        round_num: int,
+        numbers: Mapping[str, float],
+        *,
+        begins: bool,
     ) -> None:
         """Logs numbers of a training. ``begins`` says that they are its first.
 
@@ -92,7 +99,9 @@ def fedplug_experiment_started(name: str) -> None:
 
 
 @hookimpl
-def fedplug_round_finished(process: Any, process_id: str, round_num: int, metrics: Mapping[str, Any]) -> None:
+def fedplug_round_finished(
+    process: StatefulClientsProcess, process_id: str, round_num: int, metrics: Mapping[str, object]
+) -> None:
     """Logs the metrics of a round. Tensor metrics have the tensors' names."""
     numbers = scalars(metrics, process.tensors)
     _sink.log(process, process_id, round_num, numbers, begins=round_num == 1)
@@ -100,7 +109,7 @@ def fedplug_round_finished(process: Any, process_id: str, round_num: int, metric
 
 @hookimpl
 def fedplug_round_evaluated(
-    process: Any, process_id: str, round_num: int, metrics: Mapping[str, float]
+    process: StatefulClientsProcess, process_id: str, round_num: int, metrics: Mapping[str, float]
 ) -> None:
     """Logs the evaluation of a round's model."""
     numbers = {f"evaluation/{name}": value for name, value in scalars(metrics).items()}

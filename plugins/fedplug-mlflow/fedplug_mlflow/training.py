@@ -8,10 +8,13 @@ import re
 import time
 from collections.abc import Mapping
 from multiprocessing.util import Finalize
-from typing import Any
+from typing import TYPE_CHECKING
 
 from mlflow import MlflowClient
 from mlflow.entities import Metric, Param, RunStatus
+
+if TYPE_CHECKING:
+    from fedplug.tff.process.learning.stateful_clients import StatefulClientsProcess
 
 __all__ = ["Tracking", "Training"]
 
@@ -66,7 +69,13 @@ class Tracking:
         self._at_exit = Finalize(None, self.close, exitpriority=0)
 
     def training(
-        self, experiment: str, process: Any, process_id: str, round_num: int, *, begins: bool
+        self,
+        experiment: str,
+        process: StatefulClientsProcess,
+        process_id: str,
+        round_num: int,
+        *,
+        begins: bool,
     ) -> Training:
         """Returns the run of a training.
 
@@ -115,7 +124,9 @@ class Tracking:
         )
         return runs[0].info.run_id if runs else None
 
-    def _new(self, experiment_id: str, fingerprint: str, process: Any, process_id: str) -> str:
+    def _new(
+        self, experiment_id: str, fingerprint: str, process: StatefulClientsProcess, process_id: str
+    ) -> str:
         tags = {_TAG: fingerprint, "fedplug.process_id": process_id}
         run_id: str = self._client.create_run(experiment_id, tags=tags, run_name=process_id).info.run_id
         params = {**_params(process.signature), "lowering": process.lowering}
@@ -126,7 +137,7 @@ class Tracking:
         return run_id
 
 
-def _params(signature: Mapping[str, Any]) -> dict[str, str]:
+def _params(signature: Mapping[str, object]) -> dict[str, str]:
     """Returns the components of a process's signature as texts, with configurations as JSON."""
     return {
         key: value if isinstance(value, str) else json.dumps(value)
@@ -135,6 +146,6 @@ def _params(signature: Mapping[str, Any]) -> dict[str, str]:
     }
 
 
-def _fingerprint(process: Any, process_id: str) -> str:
+def _fingerprint(process: StatefulClientsProcess, process_id: str) -> str:
     text = json.dumps([process_id, process.signature], sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()[:32]

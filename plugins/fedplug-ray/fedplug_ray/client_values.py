@@ -10,7 +10,7 @@ from typing import Any
 
 import tensorflow_federated as tff
 
-from fedplug.tff.runtime.candidates import Candidate, Request
+from fedplug.tff.runtime.base import Candidate, Request
 from fedplug.tff.runtime.inprocess.values import Clients, ingest, materialize
 from fedplug.tff.runtime.tff_internals import computation_pb2, transform_args
 from fedplug_ray.messages import Late, OnWorker

@@ -12,9 +12,8 @@ import ray
 import tensorflow_federated as tff
 
 from fedplug.errors import WorkerError
-from fedplug.tff.runtime.candidates import Request
-from fedplug.tff.runtime.inprocess.clients import ClientPool
-from fedplug.tff.runtime.inprocess.invocation import Invocation
+from fedplug.tff.runtime.base import Request
+from fedplug.tff.runtime.inprocess.invocation import ClientPool, Invocation
 from fedplug.tff.runtime.inprocess.passes import ClientWork
 from fedplug.tff.runtime.inprocess.values import of_client
 from fedplug_ray.client_values import here

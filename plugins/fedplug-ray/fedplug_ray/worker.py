@@ -16,12 +16,11 @@ import tensorflow_federated as tff
 
 from fedplug.ops.lowering import resolve_lowering
 from fedplug.tff.runtime.graphs.devices import hide_gpus
-from fedplug.tff.runtime.inprocess.clients import ClientPool
-from fedplug.tff.runtime.inprocess.invocation import Invocation
+from fedplug.tff.runtime.inprocess.invocation import ClientPool, Invocation
 from fedplug.tff.runtime.inprocess.passes import ClientWork
 from fedplug.tff.runtime.inprocess.planner import client_step, contribution
-from fedplug.tff.runtime.message_depth import allow_deep_messages
 from fedplug.tff.runtime.tff_internals import computation_pb2
+from fedplug.tff.runtime.tff_repairs import allow_deep_messages
 from fedplug_ray.client_values import here
 from fedplug_ray.messages import ClientTask, Shared, deserialize, serialize
 

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import abc
 from collections.abc import Sequence
-from typing import Any
+from contextlib import AbstractContextManager
 
 import tensorflow as tf
 
 from fedplug.errors import ConfigError
 from fedplug.ops import require
 from fedplug.tff.aggregators import Aggregator, Update
+from fedplug.tff.aggregators.base import State
 
 __all__ = ["DEFAULT_MAX_CLIENTS", "AllUpdates", "check_whole_number", "mean_of_rows"]
 
@@ -51,12 +52,12 @@ class AllUpdates(Aggregator):
         """False: every client counts equally."""
         return False
 
-    def zero(self, specs: Sequence[tf.TensorSpec]) -> Any:
+    def zero(self, specs: Sequence[tf.TensorSpec]) -> State:
         """Returns an accumulator without rows."""
         rows = tuple(tf.zeros([self.max_clients, *spec.shape], spec.dtype) for spec in specs)
         return {"rows": rows, "count": tf.constant(0)}
 
-    def accumulate(self, accumulator: Any, update: Update, weight: tf.Tensor) -> Any:
+    def accumulate(self, accumulator: State, update: Update, weight: tf.Tensor) -> State:
         """Writes the decoded update into the next row."""
         del weight
         count = accumulator["count"]
@@ -68,7 +69,7 @@ class AllUpdates(Aggregator):
         )
         return {"rows": rows, "count": count + 1}
 
-    def merge(self, left: Any, right: Any) -> Any:
+    def merge(self, left: State, right: State) -> State:
         """Appends the rows of ``right`` to those of ``left``."""
         count = left["count"] + right["count"]
         with self._room_for(count):
@@ -79,7 +80,7 @@ class AllUpdates(Aggregator):
         )
         return {"rows": rows, "count": count}
 
-    def finish(self, accumulator: Any, state: Any) -> tuple[tuple[tf.Tensor, ...], Any]:
+    def finish(self, accumulator: State, state: State) -> tuple[tuple[tf.Tensor, ...], State]:
         """Combines the used rows; a round without updates counts as one update of zeros."""
         used = tf.maximum(accumulator["count"], 1)
         sizes = [rows.shape[1:].num_elements() for rows in accumulator["rows"]]
@@ -95,7 +96,7 @@ class AllUpdates(Aggregator):
         )
         return update, state
 
-    def _room_for(self, count: tf.Tensor) -> Any:
+    def _room_for(self, count: tf.Tensor) -> AbstractContextManager[object]:
         return require(
             count <= self.max_clients,
             f"{self.name} has room for the updates of {self.max_clients} clients, and this round has more; "

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import tensorflow as tf
 
@@ -46,7 +46,7 @@ class Krum(AllUpdates):
         self._byzantine = byzantine
         self._selected = selected
 
-    def get_config(self) -> dict[str, Any]:
+    def get_config(self) -> dict[str, object]:
         """Returns the constructor's arguments."""
         return {"byzantine": self._byzantine, "selected": self._selected, "max_clients": self.max_clients}
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from fractions import Fraction
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import tensorflow as tf
 
@@ -47,7 +47,7 @@ class TrimmedMean(AllUpdates):
             )
         self._fraction = fraction
 
-    def get_config(self) -> dict[str, Any]:
+    def get_config(self) -> dict[str, object]:
         """Returns the constructor's arguments."""
         return {"fraction": self._fraction, "max_clients": self.max_clients}
 
@@ -84,7 +84,7 @@ class Median(AllUpdates):
         """
         super().__init__(max_clients)
 
-    def get_config(self) -> dict[str, Any]:
+    def get_config(self) -> dict[str, object]:
         """Returns the constructor's argument."""
         return {"max_clients": self.max_clients}
 

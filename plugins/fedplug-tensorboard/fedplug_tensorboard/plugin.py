@@ -8,11 +8,14 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 from fedplug.registry.hookspecs import hookimpl
 from fedplug.scalars import scalars
 from fedplug_tensorboard.writer import Writer
+
+if TYPE_CHECKING:
+    from fedplug.tff.process.learning.stateful_clients import StatefulClientsProcess
 
 __all__ = ["VARIABLE", "log_to"]
 
@@ -77,7 +80,9 @@ def fedplug_experiment_started(name: str) -> None:
 
 
 @hookimpl
-def fedplug_round_finished(process: Any, process_id: str, round_num: int, metrics: Mapping[str, Any]) -> None:
+def fedplug_round_finished(
+    process: StatefulClientsProcess, process_id: str, round_num: int, metrics: Mapping[str, object]
+) -> None:
     """Writes the metrics of a round. Tensor metrics have the tensors' names."""
     _sink.write(process_id, round_num, round_num, scalars(metrics, process.tensors))
 

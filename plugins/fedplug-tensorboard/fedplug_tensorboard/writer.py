@@ -11,10 +11,12 @@ import time
 from collections.abc import Mapping
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from typing import Self  # Python 3.11
+
+    from tensorboard.summary.writer.event_file_writer import EventFileWriter
 
 __all__ = ["Writer"]
 
@@ -29,7 +31,7 @@ class Writer:
     def __init__(self, folder: str | Path) -> None:
         """Initializes a writer for ``folder``, which need not exist."""
         self._folder = Path(folder).absolute()
-        self._file: Any = None
+        self._file: EventFileWriter | None = None
 
     def begin_at(self, step: int) -> None:
         """Starts a file. Earlier values of this step and later ones are dropped.
@@ -67,9 +69,10 @@ class Writer:
             with contextlib.suppress(Exception):  # all data were already flushed
                 file.close()
 
-    def _append(self, step: int, **content: Any) -> None:
+    def _append(self, step: int, **content: object) -> None:
         from tensorboard.compat.proto.event_pb2 import Event
 
+        assert self._file is not None
         try:
             self._file.add_event(Event(wall_time=time.time(), step=step, **content))
             self._file.flush()

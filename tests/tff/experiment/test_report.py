@@ -1,4 +1,4 @@
-"""Table and plot from rows of metrics."""
+"""Tests the tables and the plot from rows of metrics, and the displayed metric."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from fedplug.pictures import looks
 from fedplug.tff.experiment import report
+from fedplug.tff.experiment.display import row_keys, shown_of
 
 ROWS = [
     {
@@ -53,22 +54,11 @@ def test_the_table_has_a_line_per_run_and_aligned_columns() -> None:
     assert lines[3].index("0.7500") == lines[4].index("0.7500")
 
 
-def test_the_table_says_how_far_the_seeds_differ() -> None:
-    repeats = [ROWS, [{**row, "test_accuracy": 0.25} for row in ROWS]]
-    assert "0.5000 ± 0.3536" in report.table([report.summarize("a", repeats, 1000)])
-
-
 def rows_with(accuracies: list[float]) -> list[dict[str, object]]:
     return [
         {**row, "round": i, "test_accuracy": accuracy}
         for i, (row, accuracy) in enumerate(zip(ROWS, accuracies, strict=False), start=1)
     ]
-
-
-def test_a_target_is_not_reached_by_one_lucky_round() -> None:
-    lucky = [*[0.5] * 9, 1.0, *[0.5] * 5]  # the mean of ten rounds is at most 0.55
-    assert report.reach("a", [rows_with(lucky)], 0.6).rounds == ()
-    assert report.reach("a", [rows_with(lucky)], 0.55).rounds == (10,)
 
 
 @settings(max_examples=100)
@@ -122,3 +112,28 @@ def test_the_plot_has_a_line_of_its_own_for_every_run(make_folder, tmp_path) -> 
     assert len(set(found.values())) == 20
     assert [name for name in runs if f">{name}<" not in text] == []
     assert {look.color for look in found.values()} <= set(re.findall(r"#\w{6}", text))
+
+
+@pytest.mark.parametrize(
+    ("names", "keys"),
+    [
+        (["mean_squared_error", "bias"], ("test_mean_squared_error", "test_bias")),
+        # The first of the many accuracies is the accuracy, unless two metrics would share a key.
+        (["sparse_categorical_accuracy", "top_k_accuracy"], ("test_accuracy", "test_top_k_accuracy")),
+        (["sparse_categorical_accuracy", "accuracy"], ("test_sparse_categorical_accuracy", "test_accuracy")),
+    ],
+)
+def test_metrics_are_those_of_the_test_examples(names, keys) -> None:
+    assert row_keys(names) == keys
+
+
+@pytest.mark.parametrize(
+    ("keys", "shown"),
+    [
+        (["round", "test_loss", "test_accuracy"], "test_accuracy"),
+        (["round", "test_loss", "test_bias"], "test_loss"),
+        (["round", "uplink_bytes"], None),
+    ],
+)
+def test_the_accuracy_or_else_the_first_metric_is_shown(keys, shown) -> None:
+    assert shown_of(keys) == shown

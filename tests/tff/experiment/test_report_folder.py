@@ -33,13 +33,6 @@ def log(folder: Path, *rows: dict[str, Any]) -> Path:
     return folder
 
 
-def test_a_folder_with_nothing_but_rows_is_read(tmp_path) -> None:
-    (experiment,) = read_experiments([log(tmp_path / "old", ROW)])
-    assert (experiment.label, experiment.dense_bytes, experiment.tensors) == ("old", None, ())
-    (run,) = experiment.runs
-    assert (run.name, run.seeds, len(run.repeats[0]), run.uncompressed) == ("a", (0,), 1, False)
-
-
 def test_all_of_a_folder_is_read(make_folder) -> None:
     (experiment,) = read_experiments([make_folder(repeats=2, rounds=4, target=0.7)])
     assert [run.name for run in experiment.runs] == ["no compression", "top-k 1 %", "top-k 1 %, 8 bits"]
@@ -70,13 +63,6 @@ def test_rounds_and_seeds_beyond_the_configuration_are_left_out(make_folder) -> 
     (experiment,) = read_experiments([folder])
     assert {run.seeds for run in experiment.runs} == {(0,)}
     assert {len(rows) for run in experiment.runs for rows in run.repeats} == {3}
-
-
-def test_unknown_keys_are_no_error(make_folder) -> None:
-    folder = make_folder(rounds=1)
-    config = json.loads((folder / "config.json").read_text())
-    (folder / "config.json").write_text(json.dumps({**config, "of_tomorrow": {"a": [1]}}))
-    assert read_experiments([folder])[0].config["of_tomorrow"] == {"a": [1]}
 
 
 def test_a_round_that_was_not_measured_has_the_accuracy_of_the_one_before(tmp_path) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import math
 
 import numpy as np
@@ -10,15 +9,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fedplug.tff.experiment.display import byte_unit
+from fedplug.tff.experiment.display import amount, byte_unit, shortened, size
 from fedplug.tff.experiment.report import FINAL_ROUNDS, reach
 from fedplug.tff.experiment.report.clients import participation
 from fedplug.tff.experiment.report.folder import Experiment, Run, read_experiments
 from fedplug.tff.experiment.report.maps import Scale, columns
-from fedplug.tff.experiment.report.targets import first_rounds, running_mean
-from fedplug.tff.experiment.report.tensor_numbers import tensor_numbers
+from fedplug.tff.experiment.report.tables import running_mean
+from fedplug.tff.experiment.report.tensors import tensor_numbers
 from fedplug.tff.experiment.report.times import Cost, costs, pays_below, time_to_accuracy
-from fedplug.tff.experiment.report.units import amount, shortened, size
 
 accuracies = st.lists(st.integers(0, 10).map(lambda tenth: tenth / 10), min_size=1, max_size=25)
 
@@ -52,15 +50,6 @@ def test_a_running_mean_is_that_of_the_last_rounds(values) -> None:
         for i in range(1, len(values) + 1)
     ]
     assert running_mean(np.array(values)) == pytest.approx(expected)
-
-
-@settings(max_examples=100)
-@given(accuracies)
-def test_many_targets_are_reached_when_each_alone_is(values) -> None:
-    rows = rows_of(values)
-    targets = [tenth / 10 for tenth in range(11)]
-    alone = [reach("a", [rows], target).rounds for target in targets]
-    assert first_rounds(rows, targets) == [count for (count,) in itertools.takewhile(len, alone)]
 
 
 @settings(max_examples=100)
@@ -131,16 +120,6 @@ def test_a_run_is_compared_with_the_uncompressed_one_of_its_folder_or_else_the_f
     assert against(without) == ["no uncompressed run"]
 
 
-@pytest.mark.needs("matplotlib")
-def test_a_run_that_does_not_reach_the_target_is_named() -> None:
-    known = Run("b", "b", (0,), (rows_of([0.2, 0.6]),), False)
-    unknown = Run("a", "a", (0,), (rows_of([math.nan] * 3),), True)
-    low = Run("c", "c", (0,), (rows_of([0.1]),), False)
-    blocks = time_to_accuracy([experiment_of(unknown, known, low)])
-    assert "Do not reach 0.5: a; b; c." in [getattr(block, "text", "") for block in blocks]
-    assert time_to_accuracy([experiment_of(unknown)])[0].kind == "notice"
-
-
 @settings(max_examples=100)
 @given(st.lists(st.sets(st.sampled_from("abcdef"), max_size=4), min_size=1, max_size=12))
 def test_the_age_of_a_residual_counts_the_rounds_since_its_client_took_part(sampled) -> None:
@@ -197,11 +176,6 @@ def test_a_bound_is_known_only_if_that_of_every_tensor_is(make_folder) -> None:
     assert found is not None
     assert math.isnan(found.split(range(6)).bound)
     assert math.isfinite(found.split([found.names.index("dense/kernel")]).bound)
-
-
-def test_rows_without_metrics_of_tensors_have_none(make_folder) -> None:
-    (experiment,) = read_experiments([make_folder(rounds=2, tensor_metrics=False)])
-    assert tensor_numbers(experiment, experiment.runs[0]) is None
 
 
 @settings(max_examples=100)

@@ -15,10 +15,10 @@ from pathlib import Path
 import pytest
 
 from fedplug.pictures import COLORS, DENSE, INK
+from fedplug.tff.experiment.display import printable
 from fedplug.tff.experiment.report import plot, write_report
 from fedplug.tff.experiment.report.folder import read_experiments
 from fedplug.tff.experiment.report.page import render
-from fedplug.tff.experiment.report.units import printable
 
 pytestmark = [pytest.mark.needs("matplotlib"), pytest.mark.needs("jinja2")]
 EVIL = "</script><script>alert(1)</script>'\"&<img src=x onerror=alert(2)>$x_1$\x00\ud800"
@@ -63,12 +63,6 @@ def colors_of(svg: str, names: Iterable[str]) -> dict[str, str]:
         for style, text in re.findall(r"<text style=\"([^\"]*)\"[^>]*>([^<]*)<", svg)
     }
     return {name: texts[name][0] for name in names if texts.get(name)}
-
-
-def test_missing_values_of_a_table_are_dashes(make_folder) -> None:
-    read = Reader(page(make_folder(rounds=3, runs={"a": {"encoder": "identity"}}, tensor_metrics=False)))
-    assert "nan" not in read.texts
-    assert "\N{EN DASH}" in read.texts
 
 
 def test_a_run_has_one_color_in_all_pictures_and_no_compression_is_gray(make_folder, tmp_path) -> None:
@@ -150,24 +144,6 @@ def test_equal_folders_give_equal_bytes_in_another_process_too(make_folder, tmp_
     assert (tmp_path / "here.html").read_bytes() == (tmp_path / "there.html").read_bytes()
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("settings", "kilobytes"),
-    [
-        ({"rounds": 300, "clients": 40}, 700),  # 3 runs of 6 tensors
-        ({"rounds": 2000, "clients": 1000, "tensor_metrics": False}, 500),
-        ({"rounds": 30, "shapes": {f"layer {i}/kernel": [100, i + 1] for i in range(100)}}, 700),
-        pytest.param(
-            {"rounds": 5, "runs": {f"run {i}": {"encoder": f"qsgd({i})"} for i in range(20)}},
-            1500,
-            marks=pytest.mark.slow,
-        ),
-    ],
-)
-def test_the_page_is_small(make_folder, settings, kilobytes) -> None:
-    assert len(page(make_folder(**settings)).encode()) < 1000 * kilobytes
-
-
 def test_the_tables_are_those_that_are_printed(make_folder) -> None:
     from fedplug.tff.experiment.report import summarize, table
 
@@ -210,18 +186,6 @@ def test_a_loss_has_curves_and_no_time_to_reach_it(make_folder) -> None:
     text = page(folder)
     assert "test loss against uplink" in text
     assert "No run has an accuracy that grows with training" in text
-
-
-@pytest.mark.slow
-def test_folders_that_measured_different_things_have_figures_of_their_own(make_folder) -> None:
-    folders = [make_folder(name, rounds=4, tensor_metrics=False) for name in ("digits", "other")]
-    log = folders[1] / "metrics.jsonl"
-    log.write_text(log.read_text().replace("test_accuracy", "test_loss"))
-    read = Reader(page(*folders))
-    found = [attributes["id"] for _, attributes in read.elements if "id" in attributes]
-    assert len(found) == len(set(found))
-    assert {"test accuracy against uplink", "test loss against uplink"} <= set(read.texts)
-    assert any("lower values of their metric are better: other" in text for text in read.texts)
 
 
 def test_differences_between_folders_are_marked(make_folder) -> None:

@@ -1,4 +1,4 @@
-"""A whole experiment, small: what it leaves behind, and how an interrupted one ends."""
+"""Tests a whole experiment: its files, how an interrupted one ends, and a folder of an earlier release."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import dataclasses
 import importlib.util
 import json
 import re
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 
@@ -14,21 +15,18 @@ import pytest
 import fedplug
 from fedplug.errors import (
     ConfigError,
-    CorruptStoreError,
     MissingDependencyError,
     StoreError,
     UnknownNameError,
 )
 from fedplug.stores import open_store
-from fedplug.testing import crashes
 from fedplug.tff import experiment
-from fedplug.tff.experiment import identity, runner
+from fedplug.tff.experiment import records, runner
 from fedplug.tff.experiment.config import ExperimentConfig, RunConfig
 from fedplug.tff.experiment.data import load_data
-from fedplug.tff.experiment.data.fingerprint import Fingerprint
-from fedplug.tff.experiment.environments import record_environment
-from fedplug.tff.experiment.metrics_log import MetricsLog
+from fedplug.tff.experiment.data.federated import Fingerprint
 from fedplug.tff.experiment.model.builder import ModelBuilder
+from fedplug.tff.experiment.records import MetricsLog, record_environment
 
 DENSE = """
 name = "small"
@@ -126,35 +124,6 @@ def test_an_interrupted_experiment_resumes_and_ends_with_the_same_numbers(
     assert by_run["dense", 0, 1]["train_loss"] != by_run["dense", 1, 1]["train_loss"]
 
 
-@pytest.mark.slow
-def test_tensor_metrics_may_be_switched_on_when_an_experiment_is_resumed(tmp_path, monkeypatch) -> None:
-    told = []
-    monkeypatch.setattr(
-        runner.resolve, "notify", lambda hook, **facts: told.append((hook, facts.get("metrics")))
-    )
-    config, folder = tmp_path / "small.toml", tmp_path / "runs/small"
-    config.write_text(ONCE, encoding="utf-8")
-    experiment.main(config, tmp_path / "runs")
-    config.write_text(ONCE.replace("rounds = 1", "rounds = 2\ntensor_metrics = true"), encoding="utf-8")
-    experiment.main(config, tmp_path / "runs")
-    first, second = rows(folder)
-    assert all(len(row["client_ids"]) == row["clients"] == 3 for row in (first, second))
-    assert "tensors" not in first
-    model = json.loads((folder / "model.json").read_text(encoding="utf-8"))
-    names = [tensor["name"] for tensor in model["tensors"]]
-    assert (
-        names == ["dense/kernel", "dense/bias", "dense_1/kernel", "dense_1/bias"] == list(second["tensors"])
-    )
-    assert model["tensors"][0] == {"name": "dense/kernel", "shape": [64, 16], "dtype": "float32"}
-    assert model["dense_bytes"] == 4 * (64 * 16 + 16 + 16 * 10 + 10)
-    assert second["uplink_bytes"] == sum(tensor["uplink_bytes"] for tensor in second["tensors"].values())
-    assert second["tensors"]["dense/kernel"]["nmse"] == 0
-    assert [hook for hook, _ in told if hook != "fedplug_process_built"] == 2 * [
-        *("fedplug_experiment_started", "fedplug_round_finished", "fedplug_round_evaluated")
-    ]
-    assert told[-1][1] == {"test_accuracy": second["test_accuracy"]}
-
-
 def test_every_environment_that_rounds_were_made_in_is_written_down_once(tmp_path) -> None:
     path = tmp_path / "environment.json"
     for simd in ("avx2", "avx2", "avx512"):
@@ -184,7 +153,7 @@ def test_every_key_of_a_run_reaches_its_process(config, monkeypatch) -> None:
 def test_another_experiment_does_not_go_into_the_same_folder(config, tmp_path) -> None:
     folder = tmp_path / "runs/small"
     other = {0: Fingerprint(clients=6, examples=1, sha256=64 * "0")}
-    identity.claim(folder, experiment.config.load_config(config), other)
+    records.claim(folder, experiment.config.load_config(config), other)
     with pytest.raises(ConfigError, match="made with other data: 6 clients with 1 examples"):
         experiment.main(config, tmp_path / "runs")
     config.write_text(CONFIG.replace("clients_per_round = 3", "clients_per_round = 2"), encoding="utf-8")
@@ -238,17 +207,6 @@ def test_a_folder_in_use_keeps_its_description(config, tmp_path) -> None:
     assert (tmp_path / "runs/small/config.json").read_bytes() == before
 
 
-@pytest.mark.slow
-def test_a_damaged_store_is_named_and_not_trained_on(config, tmp_path) -> None:
-    config.write_text(ONCE, encoding="utf-8")
-    experiment.main(config, tmp_path / "runs")
-    for segment in (tmp_path / "runs/small/state").rglob("*.segment"):
-        crashes.flip(segment, segment.stat().st_size // 2)
-    config.write_text(ONCE.replace("rounds = 1", "rounds = 2"), encoding="utf-8")
-    with pytest.raises(CorruptStoreError):
-        experiment.main(config, tmp_path / "runs")
-
-
 def test_a_torn_last_line_of_the_log_is_dropped(tmp_path) -> None:
     log = MetricsLog(tmp_path / "metrics.jsonl")
     for seed in (0, 1):
@@ -259,3 +217,20 @@ def test_a_torn_last_line_of_the_log_is_dropped(tmp_path) -> None:
     log.keep_up_to({("a", 0): 2})
     assert [row["round"] for row in log.rows("a", 0)] == [1, 2]
     assert [row["round"] for row in log.rows("a", 1)] == [1, 2, 3]
+
+
+GOLDEN = Path(__file__).with_name("golden")
+
+
+def test_an_experiment_of_an_earlier_release_continues(tmp_path, capsys):
+    shutil.copytree(GOLDEN / "run", tmp_path / "golden")
+    config = tmp_path / "run.toml"
+    config.write_text((GOLDEN / "run.toml").read_text().replace("rounds = 2", "rounds = 3"))
+    experiment.main(config, tmp_path)
+    assert "resuming after 2 of 3 rounds" in capsys.readouterr().out
+    before, after = (
+        list(map(json.loads, (folder / "metrics.jsonl").read_text().splitlines()))
+        for folder in (GOLDEN / "run", tmp_path / "golden")
+    )
+    assert after[:2] == before
+    assert after[2]["round"] == 3

@@ -70,33 +70,12 @@ def test_the_progress_of_a_run_includes_all_its_seeds(folder):
     assert (dense.seconds_left, sparse.seconds_left) == (3 * 3.0, 6 * 3.0)  # the other is taken to be as fast
 
 
-def test_without_the_model_there_is_no_ratio(folder):
-    (folder / "model.json").unlink()
-    write(folder, row("dense", 5, 1))
-    assert progress_of(folder).runs[0].ratio is None
-
-
 def test_a_line_counts_when_its_end_is_written(folder):
     log = Rows(folder / "metrics.jsonl")
     write(folder, row("dense", 5, 1), row("dense", 5, 2), end="")
     assert progress_of(folder, log).rounds == 1
     write(folder, mode="a", end="\n")
     assert progress_of(folder, log).rounds == 2
-
-
-def test_a_torn_line_is_left_out_and_a_round_that_was_run_again_counts_once(folder):
-    log = Rows(folder / "metrics.jsonl")
-    write(folder, row("dense", 5, 1), end='\n{"run": "den\n')
-    write(folder, row("dense", 5, 1, test_accuracy=0.9), row("dense", 5, 2), mode="a")
-    assert [row["test_accuracy"] for row in progress_of(folder, log).rows] == [0.9, 0.5]
-
-
-def test_a_log_that_is_replaced_is_read_anew(folder):
-    log = Rows(folder / "metrics.jsonl")
-    write(folder, row("dense", 5, 1), row("dense", 5, 2))
-    assert progress_of(folder, log).rounds == 2
-    write(folder, row("dense", 5, 1))  # as when an experiment is resumed from an older store
-    assert progress_of(folder, log).rounds == 1
 
 
 def test_rounds_and_seeds_that_the_configuration_does_not_ask_for_do_not_count(folder):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-import tensorflow as tf
 import tensorflow_federated as tff
 
 import fedplug
@@ -35,17 +34,6 @@ def test_a_keras_models_variables_are_called_as_its_layers_however_often_it_was_
             "dense_1/kernel",
             "dense_1/bias",
         ]
-
-
-def test_the_weights_of_a_functional_model_are_called_by_their_place():
-    weights = ((np.zeros([2, 3], np.float32), np.zeros(3, np.float32)), ())
-    model = tff.learning.models.FunctionalModel(
-        initial_weights=weights,
-        predict_on_batch_fn=tf.function(lambda weights, x, training: x),
-        loss_fn=tf.function(lambda output, label, sample_weight=None: tf.reduce_sum(output)),
-        input_spec=(tf.TensorSpec([None, 2], tf.float32), tf.TensorSpec([None], tf.int32)),
-    )
-    assert variable_names(model).trainable == ["0", "1"]
 
 
 def test_each_tensor_is_encoded_by_its_rule(model_fn, sgd, dataset):
@@ -102,18 +90,3 @@ def test_a_restarted_run_continues_with_the_same_bits(model_fn, sgd, dataset, tm
         rates = [*first, *run(4, store)]
     assert rates == run(4)
     assert len(set(rates)) > 2
-
-
-def test_a_budget_below_what_is_fixed_is_refused(model_fn, sgd):
-    with pytest.raises(ConfigError, match="a budget of 200 bytes leaves nothing to adjust"):
-        build_weighted_fed_avg(model_fn, sgd, encoder="budget('topk(0.1)', 200)")
-
-
-def test_without_a_budget_the_metrics_are_those_there_always_were(model_fn, sgd):
-    metrics = build_weighted_fed_avg(model_fn, sgd).next.type_signature.result["metrics"].member
-    assert [name for name, _ in tff.structure.iter_elements(metrics["aggregator"])] == [
-        "uplink_bytes",
-        "clients",
-        "payloads",
-        "nonfinite_updates",
-    ]

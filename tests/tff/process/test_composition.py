@@ -3,21 +3,22 @@
 from __future__ import annotations
 
 import collections
+import re
+from pathlib import Path
 
 import numpy as np
 import pytest
 import tensorflow as tf
 import tensorflow_federated as tff
 
+import fedplug
 from fedplug.errors import CapabilityError, ConfigError
 from fedplug.tff.process import (
     Transform,
     TransformFactory,
-    build_aggregation_factory,
     build_compressed_sum_factory,
     build_sum_factory,
 )
-from fedplug.tff.runtime import use_runtime
 
 pytestmark = pytest.mark.usefixtures("inprocess")
 
@@ -112,14 +113,6 @@ def test_encoded_sums_nest_in_the_mean_the_clipping_and_the_zeroing_of_tff() -> 
     assert 0 < inner["uplink_bytes"] < CLIENTS * 101 * 4
 
 
-def test_a_weighted_factory_of_fedplug_nests_in_the_clipping_of_tff() -> None:
-    factory = tff.aggregators.clipping_factory(1.0, build_aggregation_factory("identity"))
-    process = factory.create(VALUE, WEIGHT)
-    result = process.next(process.initialize(), VALUES, WEIGHTS).result
-    clipped = [v["b"] / max(1.0, np.sqrt(np.sum(v["b"] ** 2) + v["a"][0] ** 2)) for v in VALUES]
-    np.testing.assert_allclose(result["b"], np.average(clipped, axis=0, weights=WEIGHTS), atol=1e-6)
-
-
 def test_encoded_sums_go_under_the_differential_privacy_of_tff() -> None:
     from tensorflow_privacy import GaussianSumQuery
 
@@ -165,12 +158,10 @@ def test_a_transform_that_is_not_inverted_is_refused() -> None:
         TransformFactory(OneWay()).create(VALUE)
 
 
-def test_both_runtimes_give_the_same() -> None:
-    results = []
-    for runtime in ("inprocess", "native"):
-        with use_runtime(runtime):
-            sums = build_sum_factory("topk(0.2, error_feedback=False)")
-            factory = tff.aggregators.MeanFactory(value_sum_factory=TransformFactory(Halves(), sums))
-            process = factory.create(VALUE, WEIGHT)
-            results.append(process.next(process.initialize(), VALUES, WEIGHTS).result)
-    tf.nest.map_structure(np.testing.assert_array_equal, *results)
+def test_the_program_on_the_page_about_migration_runs(model_fn, sgd, dataset) -> None:
+    page = Path(__file__).parents[3] / "docs" / "migrating.md"
+    (program,) = re.findall(r"```python\n(.*?)```", page.read_text(encoding="utf-8"), re.DOTALL)
+    names = {"model_fn": model_fn, "sgd": sgd, "client_datasets": [dataset(1), dataset(2)]}
+    names |= {"tff": tff, "fedplug": fedplug}
+    exec(program, names)
+    assert 0 < names["uplink_bytes"] < 3 * 2 * 421 * 4 / 3

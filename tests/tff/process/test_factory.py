@@ -1,16 +1,18 @@
-"""Tests a stateless encoder as an aggregation factory in TFF's own processes."""
+"""Tests a stateless encoder as an aggregation factory in TFF's own processes, and sums of 16-bit values."""
 
 from __future__ import annotations
 
+import ml_dtypes
 import numpy as np
 import pytest
 import tensorflow as tf
 import tensorflow_federated as tff
 
 import fedplug
-from fedplug.encoders import Identity, TopK
+from fedplug import ops
+from fedplug.encoders import Identity, ModelEncoder, TopK
 from fedplug.errors import CapabilityError, ConfigError
-from fedplug.tff.aggregators import Mean
+from fedplug.tff.aggregators import Mean, MemoryMean, Sum
 from fedplug.tff.process import build_aggregation_factory
 from fedplug.tff.process.aggregation.encoded_aggregation import EncodedAggregation, model_encoder
 
@@ -45,16 +47,6 @@ def test_the_unmodified_averaging_of_tff_takes_it(model_fn, sgd, dataset) -> Non
 def test_any_structure_of_tensors_keeps_its_structure(value_type) -> None:
     process = build_aggregation_factory(Identity()).create(value_type, WEIGHT)
     assert process.next.type_signature.result.result.member == value_type
-
-
-def test_the_result_is_the_weighted_mean() -> None:
-    process = build_aggregation_factory(Identity()).create(tff.TensorType(np.float32, [2]), WEIGHT)
-    values = [np.array([1, 2], np.float32), np.array([3, 8], np.float32)]
-    output = process.next(process.initialize(), values, [1.0, 3.0])
-    np.testing.assert_array_equal(output.result, [2.5, 6.5])
-    again = process.next(output.state, values, [0.0, 1.0])
-    np.testing.assert_array_equal(again.result, [3, 8])
-    assert again.measurements["payloads"] == 1
 
 
 @pytest.mark.parametrize("bad", [np.nan, np.inf])
@@ -118,3 +110,42 @@ def test_a_weight_of_another_type_is_refused() -> None:
 def test_values_that_have_no_mean_are_refused(value_type, message) -> None:
     with pytest.raises(ConfigError, match=message):
         build_aggregation_factory(Identity()).create(value_type, WEIGHT)
+
+
+DTYPES = [np.float16, ml_dtypes.bfloat16]
+SIZE, CLIENTS = 8, 300
+
+
+def parts_of(expression, aggregator, dtype):
+    value_type = tff.TensorType(tf.as_dtype(dtype).as_numpy_dtype, [SIZE])
+    encoder = model_encoder(fedplug.encoder(expression), value_type, min_size=0)
+    return EncodedAggregation(value_type, encoder, aggregator, "reference")
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=["float16", "bfloat16"])
+@pytest.mark.parametrize("aggregator", [Sum(), Mean(), MemoryMean(CLIENTS)], ids=lambda each: each.name)
+def test_a_sum_over_many_clients_keeps_growing(aggregator, dtype):
+    specs = [tf.TensorSpec([SIZE], tf.as_dtype(dtype))]
+    encoder = ModelEncoder("identity", specs)
+    (buffer,), _ = encoder.encode([tf.fill([SIZE], tf.cast(100, specs[0].dtype))], encoder.init_state(), 0)
+    total = aggregator.zero(specs)
+    update = fedplug.tff.aggregators.Update(encoder, [buffer])
+    for _ in range(CLIENTS):
+        total = aggregator.accumulate(total, update, tf.constant(7.0))
+    total = aggregator.merge(total, aggregator.zero(specs))
+    (result,), _ = aggregator.finish(total, aggregator.init_state(specs))
+    weight = 7.0 * CLIENTS if aggregator.name == "sum" else 1.0
+    np.testing.assert_array_equal(ops.widened(result), np.full(SIZE, 100 * weight, np.float32))
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=["float16", "bfloat16"])
+def test_a_process_returns_the_type_of_its_values(dtype):
+    parts = parts_of("identity", Mean(), dtype)
+    instructions = parts.server_message(parts.init_server())
+    total = parts.zero()
+    for _ in range(3):
+        sent = parts.encode(np.full(SIZE, 30000, dtype), 1000.0, parts.init_client(), instructions)
+        total = parts.accumulate(total, sent["message"])
+    result = parts.finish(total, parts.init_server())
+    assert result["value"].dtype == dtype
+    np.testing.assert_array_equal(result["value"], np.full(SIZE, 30000, dtype))

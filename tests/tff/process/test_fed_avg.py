@@ -51,28 +51,6 @@ def run(process: object, rounds: list[list[tf.data.Dataset]]) -> list[object]:
     return outputs
 
 
-def test_next_takes_and_returns_the_clients_states(sparse) -> None:
-    signature = sparse.next.type_signature
-    state, data, client_states = (member for _, member in tff.structure.iter_elements(signature.parameter))
-    assert state.placement is tff.SERVER
-    assert isinstance(data.member, tff.SequenceType)
-    assert client_states.placement is tff.CLIENTS
-    assert list(dict(tff.structure.iter_elements(signature.result))) == ["state", "metrics", "client_states"]
-    assert signature.result.state.is_equivalent_to(state)
-    assert signature.result.client_states.is_equivalent_to(client_states)
-
-
-def test_without_compression_it_is_the_averaging_of_tff(dense, model_fn, sgd, dataset) -> None:
-    data = [dataset(1), dataset(2, examples=31), dataset(3, examples=4)]
-    ours = run(dense, [data, data])[-1]["state"]
-    theirs = tff.learning.algorithms.build_weighted_fed_avg(model_fn, sgd)
-    state = theirs.initialize()
-    for _ in range(2):
-        state = theirs.next(state, data).state
-    for a, b in zip(weights_of(ours), weights_of(state), strict=True):
-        np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-7)
-
-
 @pytest.mark.parametrize(
     "weighting", list(tff.learning.ClientWeighting), ids=lambda weighting: weighting.name
 )
@@ -118,19 +96,6 @@ def test_a_round_without_the_states_that_clients_keep_is_refused(sparse, dataset
         sparse.next(sparse.initialize(), [dataset(1)])
 
 
-def test_payload_and_residual_of_a_client_equal_its_update(dense, sparse, dataset) -> None:
-    all_of_it, part = (run(process, [[dataset(1)]])[0] for process in (dense, sparse))
-    for w0, dense_w, sparse_w, client_state in zip(
-        weights_of(dense.initialize()),
-        weights_of(all_of_it["state"]),
-        weights_of(part["state"]),
-        part["client_states"][0],
-        strict=True,
-    ):
-        kept = client_state.get("residual", np.zeros_like(w0))
-        np.testing.assert_allclose((w0 - sparse_w) + kept, w0 - dense_w, atol=1e-7)
-
-
 def test_uplink_bytes_are_the_lengths_of_the_buffers_sent(dense, dataset) -> None:
     metrics = run(dense, [[dataset(1), dataset(2)]])[0]["metrics"]
     update = 4 * (20 * 16 + 16 + 16 * 5 + 5)
@@ -159,19 +124,6 @@ def test_a_client_without_examples_sends_nothing_and_is_not_counted_as_broken(de
     assert output["metrics"]["aggregator"]["nonfinite_updates"] == 0
     for a, b in zip(weights_of(output["state"]), weights_of(dense.initialize()), strict=True):
         np.testing.assert_array_equal(a, b)
-
-
-def test_uniform_weights_look_only_at_whether_there_are_examples(dense, model_fn, sgd, dataset) -> None:
-    data = [dataset(1, examples=2), dataset(2, examples=40)]
-    uniform = build_weighted_fed_avg(model_fn, sgd, aggregator="mean(weights='uniform')")
-    output = run(uniform, [data])[0]
-    alone = [run(dense, [[d]])[0] for d in data]
-    for mean, a, b in zip(*(weights_of(o["state"]) for o in (output, *alone)), strict=True):
-        np.testing.assert_allclose(mean, (a + b) / 2, atol=1e-6)
-    with_an_empty_one = run(uniform, [[*data, dataset(3, examples=0)]])[0]
-    assert with_an_empty_one["metrics"]["aggregator"]["payloads"] == 2
-    for mean, same in zip(weights_of(output["state"]), weights_of(with_an_empty_one["state"]), strict=True):
-        np.testing.assert_array_equal(mean, same)
 
 
 def everything(model_fn, sgd, **options):
@@ -266,13 +218,6 @@ def test_wrong_parts_are_refused_when_the_process_is_built(model_fn, sgd, argume
 def test_other_models_and_optimizers_are_refused_with_a_remedy(model_fn, sgd, arguments, message) -> None:
     with pytest.raises(TypeError, match=message):
         build_weighted_fed_avg(**{"model_fn": model_fn, "client_optimizer_fn": sgd, **arguments})
-
-
-def test_the_signature_has_everything_that_a_store_must_not_mix(sparse, model_fn, sgd) -> None:
-    other = build_weighted_fed_avg(model_fn, sgd, encoder=fedplug.encoder("topk", fraction=0.2))
-    assert sparse.signature != other.signature
-    assert sparse.signature == build_weighted_fed_avg(model_fn, sgd, encoder="topk(fraction=0.1)").signature
-    assert sparse.dense_bytes == 4 * (20 * 16 + 16 + 16 * 5 + 5)
 
 
 def test_a_sum_that_is_not_finite_counts_as_a_round_without_clients() -> None:

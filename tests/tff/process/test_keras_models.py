@@ -5,7 +5,6 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import tensorflow as tf
-import tensorflow_federated as tff
 
 import fedplug
 from fedplug.errors import ConfigError
@@ -93,12 +92,6 @@ def test_loss_and_metrics_are_reported_and_batches_may_be_mappings_of_x_and_y(in
 def test_an_invalid_loss_or_specification_is_an_error(arguments, message) -> None:
     with pytest.raises(ConfigError, match=message):
         fedplug.tff.process.from_keras(sequential(), **{"loss": LOSS, "input_spec": SPEC, **arguments})
-
-
-def test_weights_of_another_model_are_refused() -> None:
-    weights = tff.learning.models.ModelWeights.from_model(sequential(layers.Dense(4)))
-    with pytest.raises(ConfigError, match="give the model that the training began with"):
-        fedplug.tff.process.to_keras(sequential(layers.Dense(3)), weights)
 
 
 def frozen() -> tf.keras.Model:

@@ -121,15 +121,6 @@ def test_a_client_that_skips_a_round_finds_its_variables_as_it_left_them(process
     assert offset_of(trainer.client_states(["a"])["a"]) == pytest.approx(expected, rel=1e-5)
 
 
-def test_a_client_without_examples_changes_nothing(process):
-    start = process.initialize()
-    output = process.next(start, [dataset(1, 0)], [process.initialize_client()])
-    np.testing.assert_array_equal(weights_of(output["state"]), weights_of(start))
-    assert offset_of(output["client_states"][0]) == 0
-    assert output["metrics"]["aggregator"]["payloads"] == 0
-    assert output["metrics"]["aggregator"]["nonfinite_updates"] == 0
-
-
 def test_a_client_that_diverges_sends_nothing_is_counted_and_keeps_its_state(process):
     x, y = examples_of(1)
     broken = tf.data.Dataset.from_tensor_slices((x, np.full_like(y, np.nan))).batch(4)
@@ -139,17 +130,6 @@ def test_a_client_that_diverges_sends_nothing_is_counted_and_keeps_its_state(pro
     assert offset_of(both["client_states"][1]) == 0
     assert both["metrics"]["aggregator"]["nonfinite_updates"] == 1
     assert both["metrics"]["client_work"]["train"]["num_examples"] == 8
-
-
-@pytest.mark.slow
-def test_with_an_encoder_the_state_of_a_client_holds_variables_and_residual(inprocess):
-    process = build(encoder="topk(0.5)", min_size=1)
-    dense = build().next(process.initialize(), [dataset(1)], [build().initialize_client()])
-    sparse = process.next(process.initialize(), [dataset(1)], [process.initialize_client()])
-    residual = np.asarray(sparse["client_states"][0]["encoder"][0]["residual"])
-    assert np.count_nonzero(residual) == FEATURES // 2
-    np.testing.assert_allclose(weights_of(sparse["state"]) - residual, weights_of(dense["state"]), rtol=1e-6)
-    assert offset_of(sparse["client_states"][0]) == offset_of(dense["client_states"][0])
 
 
 def test_a_broadcast_encoder_counts_bytes_and_keeps_the_clients_versions(inprocess):

@@ -86,58 +86,7 @@ def test_secure_aggregation_has_the_numbers_of_the_test_runtime_of_tff(inprocess
     assert ours.result["b"] == stock["result"]["b"]
 
 
-def test_private_quantile_estimation(same_on_both):
-    process = tff.aggregators.PrivateQuantileEstimationProcess.no_noise(1.0, 0.5, 0.2)
-
-    def estimate():
-        state = process.initialize()
-        for _ in range(3):
-            state = process.next(state, [1.0, 5.0, 9.0])
-        return process.report(state)
-
-    assert same_on_both(estimate, ROUNDING) > 1.0
-
-
-@pytest.mark.slow
-def test_histogram_of_strings(same_on_both):
-    histogram = tff.analytics.heavy_hitters.iblt.build_iblt_computation(
-        capacity=10, string_max_bytes=8, max_words_per_user=4
-    )
-
-    def count():
-        result = histogram([tf.data.Dataset.from_tensor_slices(w).batch(1) for w in WORDS])
-        return sorted(zip(result.heavy_hitters.tolist(), result.heavy_hitters_counts.tolist(), strict=True))
-
-    assert same_on_both(count) == [(b"moon", 1), (b"star", 1), (b"sun", 3)]
-
-
 def test_counting_distinct_strings(same_on_both):
     count = tff.analytics.count_distinct.create_federated_hyperloglog_computation()
     # The sketch is sized for many strings: with three, the estimate is far off, but equal on both.
     same_on_both(lambda: count([tf.data.Dataset.from_tensor_slices(w) for w in WORDS]))
-
-
-def test_compression_aggregator(same_on_both):
-    """Tensors of 20,000 elements or more are quantized to 8 bits with random rounding."""
-    process = tff.learning.compression_aggregator().create(tff.TensorType(F32, [20_001]), tff.TensorType(F32))
-    values = [np.random.default_rng(n).normal(size=20_001, scale=1e-3).astype(F32) for n in range(3)]
-
-    def aggregate():
-        return process.next(process.initialize(), values, [1.0, 2.0, 1.0]).result
-
-    rounding = 2 * 4.5e-3 / 255  # range of values over 8 bits, with a margin for the weights
-    result = same_on_both(aggregate, 2 * rounding)
-    np.testing.assert_allclose(result, np.average(values, axis=0, weights=[1, 2, 1]), atol=2 * rounding)
-
-
-def test_hierarchical_histogram(same_on_both):
-    process = tff.analytics.build_hierarchical_histogram_process(
-        lower_bound=0.0, upper_bound=8.0, num_bins=4, max_records_per_user=3, enable_secure_sum=False
-    )
-    data = [tf.data.Dataset.from_tensor_slices(np.array(ages, F32)) for ages in ([1, 3], [1, 7, 5], [])]
-
-    def count():
-        state, _ = process.next(process.initialize(), data)
-        return state.aggregated_hierarchical_histogram
-
-    assert same_on_both(count)["flat_values"].tolist() == [5, 3, 2, 2, 1, 1, 1]  # root, halves, quarters

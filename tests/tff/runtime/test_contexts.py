@@ -10,9 +10,11 @@ import pytest
 import tensorflow as tf
 import tensorflow_federated as tff
 
+from fedplug import ops
 from fedplug.errors import ComputationError, ConfigError, LoweringError, UnknownNameError
+from fedplug.tff.process import Transform, TransformFactory
 from fedplug.tff.runtime import create_async_execution_context, create_sync_execution_context, use_runtime
-from fedplug.tff.runtime.native.context import custom_ops_of
+from fedplug.tff.runtime.native.context import compiled_for_worker, custom_ops_of
 from fedplug.tff.runtime.tff_internals import computation_pb2
 
 I32 = np.int32
@@ -178,3 +180,57 @@ def test_a_context_refuses_to_work_after_a_fork(inprocess, add_one):
                 os._exit(0 if "made before a fork()" in str(error) else 1)
             os._exit(2)
         assert os.waitpid(child, 0)[1] == 0
+
+
+LAYERS = 30
+
+
+class Counting(Transform):
+    """Adds one to every value and counts its rounds."""
+
+    def init_state(self):
+        return {"rounds": tf.constant(0)}
+
+    def forward(self, value, state):
+        return value + 1.0
+
+    def backward(self, total, state):
+        return total
+
+    def next_state(self, total, state):
+        return {"rounds": state["rounds"] + 1}
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("on_inprocess")
+def test_thirty_aggregators_within_one_another_build_and_run():
+    factory = tff.aggregators.SumFactory()
+    for _ in range(LAYERS):
+        factory = TransformFactory(Counting(), factory)
+    process = factory.create(tff.TensorType(np.float32, [2]))
+    state = process.initialize()
+    for _ in range(2):
+        output = process.next(state, [np.zeros(2, np.float32), np.array([0.0, 2.0], np.float32)])
+        state = output.state
+    np.testing.assert_array_equal(output.result, [2 * LAYERS, 2 * LAYERS + 2])
+    for _ in range(LAYERS):
+        assert state["transform"]["rounds"] == 2
+        state = state["inner"]
+
+
+@tff.tensorflow.computation(tff.TensorType(np.uint8, [None]))
+def checksums(data):
+    return [ops.crc32(data[place:], lowering="reference") for place in range(4)]
+
+
+def size_of(computation) -> int:
+    return tff.framework.ConcreteComputation.get_proto(computation).ByteSize()
+
+
+def test_a_function_that_is_called_four_times_is_there_once_and_computes_the_same() -> None:
+    stock = tff.backends.native.desugar_and_transform_to_native(checksums)
+    assert size_of(compiled_for_worker(checksums)) < size_of(stock) / 2
+    data = np.arange(100, dtype=np.uint8)
+    with use_runtime("native"):
+        found = checksums(data)
+    assert [int(one) for one in found] == [int(ops.crc32(data[place:])) for place in range(4)]

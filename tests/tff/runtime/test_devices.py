@@ -14,8 +14,13 @@ import tensorflow_federated as tff
 import fedplug
 from fedplug.errors import ConfigError
 from fedplug.tff.runtime.graphs import devices
-from fedplug.tff.runtime.graphs.devices import RuntimeDevice, current_device, hide_gpus
-from fedplug.tff.runtime.graphs.placement import place, place_of_output
+from fedplug.tff.runtime.graphs.devices import (
+    RuntimeDevice,
+    current_device,
+    hide_gpus,
+    place,
+    place_of_output,
+)
 
 # Prints the devices of a process with two logical CPUs: on the first, inline and by name, and on the second,
 # which stands for a GPU. One is "visible", because otherwise a runtime on the first CPU sets no device.
@@ -34,7 +39,7 @@ import fedplug
 from fedplug.tff.runtime.graphs import devices, registered_function, tensorflow_graphs
 from fedplug.tff.runtime.graphs.inline_calls import can_call_inline
 from fedplug.tff.runtime.inprocess import intrinsics
-from fedplug.tff.runtime.inprocess.sequences import ingest_sequence
+from fedplug.tff.runtime.inprocess.values import ingest_sequence
 from fedplug.tff.runtime.inprocess.values import dataset_of_elements
 
 devices.has_gpu = lambda: True

@@ -1,9 +1,14 @@
-"""Tests functions that run in their caller's thread: their results, and the release of kernels and memory."""
+"""Tests functions that run in their caller's thread: results, release of kernels, one thread each."""
 
 from __future__ import annotations
 
+import functools
 import gc
+import inspect
+import os
 import resource
+import subprocess
+import sys
 import threading
 from typing import Any
 
@@ -16,6 +21,7 @@ from tensorflow.python.eager import context as eager_context
 
 from fedplug.tff.runtime.graphs import inline_calls, registered_function, tensorflow_graphs
 from fedplug.tff.runtime.graphs.inline_calls import InlineFunction, call_inline, can_call_inline
+from fedplug.tff.runtime.inprocess.invocation import ClientPool, Invocation
 
 pytestmark = pytest.mark.skipif(not can_call_inline(), reason="there is a GPU, or no op library")
 
@@ -92,13 +98,6 @@ def test_large_tensors_lie_where_earlier_ones_lay(fresh_pages):
     assert _call(function, 1.0)[0].numpy().tobytes() == concrete(tf.constant(1.0)).numpy().tobytes()
 
 
-def test_a_result_keeps_its_values():
-    _kept, function = _made(lambda x: tf.range(300_000.0) + x, _F32)
-    held = [_call(function, float(n))[0] for n in range(5)]
-    for n, result in enumerate(held):
-        np.testing.assert_array_equal(result, np.arange(300_000, dtype=np.float32) + n)
-
-
 def test_where_there_is_a_gpu_functions_are_called_inline_on_the_cpu_only(monkeypatch):
     monkeypatch.setattr(tf.config, "get_visible_devices", lambda kind: ["one"])
     assert not inline_calls.can_call_inline()  # TensorFlow chooses the device
@@ -128,3 +127,56 @@ def test_data_sets_are_read_in_the_calling_thread(monkeypatch, on_inprocess):
     assert total([1.0, 2.0]) == 3.0
     assert len(adding) == 2
     assert set(adding) <= set(calling)
+
+
+_PROCESSORS = len(os.sched_getaffinity(0))
+
+
+def product(client: Any) -> tf.Tensor:
+    """Multiplies float64 matrices, whose sums TensorFlow divides among its threads."""
+    numbers = tf.random.stateless_normal([4, 200_000], [0, client], dtype=tf.float64)
+    return tf.matmul(numbers, numbers, transpose_b=True)
+
+
+def product_in_a_loop(client: Any) -> tf.Tensor:
+    """Multiplies the last of two elements of a dataset."""
+    clients = tf.data.Dataset.from_tensors(client).repeat(2)
+    return clients.reduce(tf.zeros([4, 4], tf.float64), lambda _, one: product(one))
+
+
+_ALONE = f"""
+import sys
+from typing import Any
+import tensorflow as tf
+tf.config.threading.set_intra_op_parallelism_threads(1)
+{inspect.getsource(product)}
+sys.stdout.buffer.write(product(0).numpy().tobytes())
+"""
+
+
+@pytest.mark.skipif(not can_call_inline(), reason="there is a GPU, or no op library")
+def test_clients_that_fill_the_processors_have_the_bits_of_one_thread(on_inprocess):
+    alone = subprocess.run([sys.executable, "-c", _ALONE], check=True, stdout=subprocess.PIPE).stdout
+    for work in (product, product_in_a_loop):
+        on_client = tff.tensorflow.computation(work, np.int32)
+        products = tff.federated_computation(
+            functools.partial(tff.federated_map, on_client), tff.FederatedType(np.int32, tff.CLIENTS)
+        )
+        for found in products([0] * _PROCESSORS):
+            assert found.tobytes() == alone, work.__name__
+
+
+@pytest.mark.parametrize(
+    ("clients", "width", "one_thread"),
+    [
+        (_PROCESSORS, None, True),
+        (_PROCESSORS + 5, _PROCESSORS + 1, True),
+        (_PROCESSORS - 1, None, False),
+        (_PROCESSORS, _PROCESSORS - 1 or 1, _PROCESSORS == 1),
+    ],
+)
+def test_threads_are_left_to_other_clients_where_these_fill_the_processors(clients, width, one_thread):
+    whole = Invocation("a round", clients, ClientPool(width))
+    assert whole.one_thread is False  # the server's work before and after uses all threads
+    assert whole.of(0).one_thread is one_thread
+    assert whole.of(None).one_thread is one_thread

@@ -15,8 +15,8 @@ from tensorflow.python.eager import context as eager_context
 
 import fedplug
 from fedplug.errors import ComputationError
-from fedplug.tff.runtime.graphs.cancellation import Cancellation
 from fedplug.tff.runtime.graphs.joined_calls import JoinedFunction, NotJoinable, needs_values
+from fedplug.tff.runtime.graphs.registered_function import Cancellation
 from fedplug.tff.runtime.graphs.tensorflow_graphs import GraphFunction, load
 from fedplug.tff.runtime.inprocess.joined_steps import JoinedSteps
 
@@ -103,43 +103,6 @@ def test_the_bits_are_those_of_one_call_after_the_other(monkeypatch):
     assert joined == [bits(a_round()(VALUES[1], VALUES))] * 2
 
 
-@pytest.mark.parametrize("encoder", ["topk(0.1)", pytest.param("qsgd(4)", marks=pytest.mark.slow)])
-def test_training_has_the_bits_of_one_call_after_the_other(monkeypatch, encoder):
-    def model_fn():
-        return tff.learning.models.from_keras_model(
-            tf.keras.Sequential(
-                [
-                    tf.keras.layers.InputLayer((4,)),
-                    tf.keras.layers.Dense(5, activation="gelu", kernel_initializer="ones"),
-                    tf.keras.layers.Dense(1, kernel_initializer="ones"),
-                ]
-            ),
-            loss=tf.keras.losses.MeanSquaredError(),
-            input_spec=(tf.TensorSpec([None, 4]), tf.TensorSpec([None, 1])),
-        )
-
-    random = np.random.default_rng(5)
-    examples = [random.normal(size=(3, 2, 4)).astype(np.float32) for _ in range(4)]
-    data = {
-        f"client {i}": tf.data.Dataset.from_tensor_slices((x, np.sin(x[..., :1]) + x[..., 1:2]))
-        for i, x in enumerate(examples)
-    }
-
-    adam = tff.learning.optimizers.build_adam(0.1)
-    process = fedplug.tff.process.build_weighted_fed_avg(model_fn, adam, encoder=encoder)
-
-    def trained() -> list[bytes]:
-        trainer = fedplug.Trainer(process, data)
-        state = trainer.initialize()
-        for round_num in range(1, 3):
-            state = trainer.run(round_num)
-        return bits(list(state.global_model_weights.trainable))
-
-    joined = trained()
-    run_apart(monkeypatch)
-    assert trained() == joined
-
-
 def test_functions_that_read_values_run_eagerly():
     @tff.tensorflow.computation(np.int32)
     def doubled(x):
@@ -159,41 +122,6 @@ def test_functions_that_read_values_run_eagerly():
         both([1, 2, 11])
     with pytest.raises(ComputationError, match=r"client 1 of 3 .* failed in federated_secure_sum .* larger"):
         bounded([1, 6, 5])
-
-
-def test_a_result_of_another_shape_than_declared_is_refused():
-    @tff.tensorflow.computation(VECTOR)
-    def shorter(x):
-        result = tf.boolean_mask(x, [True, True, False])
-        result.set_shape([3])
-        return result
-
-    @tff.federated_computation(CLIENTS)
-    def norms(data):
-        return tff.federated_map(norm, tff.federated_map(shorter, data))
-
-    with pytest.raises(
-        ComputationError, match=r"client . of 2 .* failed in federated_map of 'norms': .*\[2\]"
-    ):
-        norms(VALUES[:2])
-
-
-def test_an_error_names_the_client_and_the_function():
-    @tff.tensorflow.computation(VECTOR)
-    def positive(x):
-        with tf.control_dependencies([tf.debugging.assert_positive(x, "not positive")]):
-            return tf.identity(x)
-
-    @tff.federated_computation(CLIENTS)
-    def total(data):
-        return tff.federated_sum(tff.federated_map(positive, tff.federated_map(positive, data)))
-
-    good = np.ones(3, np.float32)
-    assert total([good, good])[0] == 2
-    with pytest.raises(
-        ComputationError, match=r"client 1 of 2 .* failed in federated_map of 'total'.*not positive"
-    ):
-        total([good, -good])
 
 
 def test_a_computation_takes_its_joined_functions_with_it():

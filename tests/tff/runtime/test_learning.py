@@ -138,18 +138,6 @@ def reconstruction_model():
     )
 
 
-@pytest.mark.slow
-def test_partially_local_federated_reconstruction(same_on_both):
-    process = algorithms.build_fed_recon(
-        reconstruction_model,
-        loss_fn=tf.keras.losses.MeanSquaredError,
-        metrics_fn=lambda: [tf.keras.metrics.MeanAbsoluteError()],
-        client_optimizer_fn=sgd(),
-        reconstruction_optimizer_fn=sgd(),
-    )
-    same_on_both(rounds(process, CLIENTS), TRAINING)
-
-
 def test_evaluation_of_federated_reconstruction(same_on_both):
     process = algorithms.build_fed_recon_eval(
         reconstruction_model,
@@ -161,61 +149,6 @@ def test_evaluation_of_federated_reconstruction(same_on_both):
         return process.next(process.initialize(), CLIENTS).metrics
 
     same_on_both(evaluate, TRAINING)
-
-
-@pytest.mark.slow
-def test_personalization_evaluation(same_on_both):
-    @tf.function
-    def evaluate(model, data):
-        def add(total, batch):
-            return total + model.forward_pass(batch, training=False).loss
-
-        return collections.OrderedDict(loss=data.batch(4).reduce(0.0, add))
-
-    def one_step_of_descent():
-        optimizer = tf.keras.optimizers.legacy.SGD(0.1)
-
-        @tf.function
-        def personalize(model, train_data, test_data, context=None):
-            for batch in train_data.batch(4):
-                with tf.GradientTape() as tape:
-                    loss = model.forward_pass(batch, training=True).loss
-                trainable = model.trainable_variables
-                optimizer.apply_gradients(zip(tape.gradient(loss, trainable), trainable, strict=True))
-            return evaluate(model, test_data)
-
-        return personalize
-
-    computation = algorithms.build_personalization_eval_computation(
-        keras_model, collections.OrderedDict(one_step=one_step_of_descent), evaluate
-    )
-    weights = tff.learning.models.ModelWeights.from_model(keras_model())
-    examples = [client.unbatch() for client in CLIENTS]
-    data = [collections.OrderedDict(train_data=e, test_data=e) for e in examples]
-
-    def personalize():
-        # The sample of clients is in random order.
-        metrics = computation(weights, data)
-        return [sorted(metrics["baseline_metrics"]["loss"]), sorted(metrics["one_step"]["loss"])]
-
-    before, after = same_on_both(personalize, TRAINING)
-    assert len(before) == len(CLIENTS)
-    assert sum(after) < sum(before)
-
-
-@pytest.mark.slow
-@pytest.mark.usefixtures("on_inprocess")
-def test_distributed_differential_privacy_trains(functional_model):
-    """The stock worker does not support secure sums, and the noise is random."""
-    plain_sgd = sgd(momentum=None)
-    aggregator = tff.learning.ddp_secure_aggregator(1e-6, expected_clients_per_round=3)
-    process = algorithms.build_unweighted_fed_avg(functional_model, plain_sgd, model_aggregator=aggregator)
-    plain = algorithms.build_unweighted_fed_avg(functional_model, plain_sgd)
-    private, exact = (rounds(p, CLIENTS)()[0] for p in (process, plain))
-    # Updates are clipped, initially to a norm of 0.1, which keeps their direction.
-    moves = [weights.trainable[0].ravel() - 0.1 for weights in (private, exact)]
-    cosine = np.dot(*moves) / np.prod([np.linalg.norm(move) for move in moves])
-    assert cosine > 0.95
 
 
 def of_ids(process):

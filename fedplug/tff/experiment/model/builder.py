@@ -1,30 +1,38 @@
-"""The model of an experiment: built from a seed, passed to TFF, and checked against the data first."""
+"""The model of an experiment: built from a seed, passed to TFF, and checked against the data first.
+
+Keras losses and metrics have names as in a configuration, or come from a function. A name is that of a class,
+``"MeanSquaredError"``, in any spelling of Keras: ``"mean_squared_error"``, ``"mse"``. Cross-entropies and
+metrics with a threshold are configured for logits, unless the model ends in probabilities.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import inspect
+import re
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 import tensorflow as tf
 import tensorflow_federated as tff
 
-from fedplug.errors import ConfigError, FedplugError
+from fedplug.errors import ConfigError, FedplugError, UnknownNameError
 from fedplug.tff.experiment import imports
 from fedplug.tff.experiment.config import ModelConfig
 from fedplug.tff.experiment.data import FederatedData
 from fedplug.tff.experiment.data.federated import Examples, as_examples
-from fedplug.tff.experiment.model import named
-from fedplug.tff.experiment.model.network import build_network
+from fedplug.tff.structures import Structure
 
-__all__ = ["ModelBuilder", "element_spec"]
+__all__ = [
+    "ModelBuilder",
+    "element_spec",
+]
 
 _FEW = 32
 
 _OF_TFF = tff.learning.models.VariableModel | tff.learning.models.FunctionalModel
 
 
-def element_spec(data: FederatedData) -> Any:
+def element_spec(data: FederatedData) -> Structure:
     """Returns the type of a batch of the clients' data: a pair for arrays, the dataset's own type otherwise.
 
     Raises:
@@ -65,7 +73,7 @@ class ModelBuilder:
         """
         self._config = config
         self._folder = folder
-        self._model_fns: dict[int, Any] = {}
+        self._model_fns: dict[int, Structure] = {}
         self._where = f"[model] build {config.build!r}" if config.build else "[model]"
         self.spec = element_spec(data)
         self._labels, self._outputs = _targets(data, self.spec)
@@ -85,7 +93,7 @@ class ModelBuilder:
         else:
             self._check_tff(model)
 
-    def build(self, seed: int) -> Any:
+    def build(self, seed: int) -> Structure:
         """Builds a Keras model, or a `VariableModel` or `FunctionalModel` of `tff.learning.models`.
 
         Raises:
@@ -114,17 +122,17 @@ class ModelBuilder:
                 )
         return model
 
-    def model_fn(self, seed: int) -> Callable[[], Any] | Any:
+    def model_fn(self, seed: int) -> Callable[[], Structure] | Structure:
         """Returns TFF's model argument: a function or a `FunctionalModel`, always the same per seed."""
         if seed not in self._model_fns:
             self._model_fns[seed] = self._model_fn(seed)
         return self._model_fns[seed]
 
-    def _model_fn(self, seed: int) -> Callable[[], Any] | Any:
+    def _model_fn(self, seed: int) -> Callable[[], Structure] | Structure:
         if isinstance(model := self.build(seed), tff.learning.models.FunctionalModel):
             return model
 
-        def build() -> Any:
+        def build() -> Structure:
             model = self.build(seed)
             if not isinstance(model, tf.keras.Model):
                 return model
@@ -134,7 +142,7 @@ class ModelBuilder:
 
         return build
 
-    def initial_weights(self, seed: int) -> Any:
+    def initial_weights(self, seed: int) -> Structure:
         """Returns the initial `tff.learning.models.ModelWeights` of a training with this seed."""
         model = self.build(seed)
         if isinstance(model, tff.learning.models.FunctionalModel):
@@ -143,13 +151,24 @@ class ModelBuilder:
 
     def loss(self, model: tf.keras.Model) -> tf.keras.losses.Loss:
         """Returns the configured loss, or the default for the labels."""
-        name = self._config.loss or named.default_loss(self._labels, model.output_shape[-1])
-        return named.loss(name, model, self._folder)
+        name = self._config.loss or default_loss(self._labels, model.output_shape[-1])
+        return _made(name, "[model] loss", "loss", tf.keras.losses, tf.keras.losses.Loss, model, self._folder)
 
     def metrics(self, model: tf.keras.Model) -> list[tf.keras.metrics.Metric]:
         """Returns new instances of the configured metrics, or the default for the labels."""
-        names = self._config.metrics or named.default_metrics(self._labels, model.output_shape[-1])
-        return [named.metric(name, model, self._folder) for name in names]
+        names = self._config.metrics or default_metrics(self._labels, model.output_shape[-1])
+        return [
+            _made(
+                name,
+                "[model] metrics",
+                "metric",
+                tf.keras.metrics,
+                tf.keras.metrics.Metric,
+                model,
+                self._folder,
+            )
+            for name in names
+        ]
 
     def _check_keras(self, model: tf.keras.Model, data: FederatedData) -> None:
         names = [metric.name for metric in self.metrics(model)]
@@ -177,7 +196,7 @@ class ModelBuilder:
         if value.shape.rank != 0:
             raise ConfigError(f"[model] loss has the shape {value.shape}; it must be one number per batch")
 
-    def _check_outputs(self, loss: Any, predictions: Any) -> None:
+    def _check_outputs(self, loss: Structure, predictions: Structure) -> None:
         sparse = isinstance(loss, tf.keras.losses.SparseCategoricalCrossentropy)
         if sparse and self._outputs is not None and predictions.shape[-1] < self._outputs:
             raise ConfigError(
@@ -185,7 +204,7 @@ class ModelBuilder:
                 f"outputs; there must be at least {self._outputs}"
             )
 
-    def _check_tff(self, model: Any) -> None:
+    def _check_tff(self, model: Structure) -> None:
         found, wanted = (
             tff.types.tensorflow_to_type(self.spec),
             tff.types.tensorflow_to_type(model.input_spec),
@@ -196,14 +215,14 @@ class ModelBuilder:
             )
 
 
-def _few_examples(test: Any) -> Any:
+def _few_examples(test: Structure) -> Structure:
     """Returns some test examples as one batch."""
     if isinstance(test, tf.data.Dataset):
         return next(iter(test))
     return tf.nest.map_structure(lambda array: tf.constant(array[:_FEW]), tuple(test))
 
 
-def _targets(data: FederatedData, spec: Any) -> tuple[bool, int | None]:
+def _targets(data: FederatedData, spec: Structure) -> tuple[bool, int | None]:
     """Returns whether the targets are labels, and the output width. None if the data do not show it."""
     pair = isinstance(spec, tuple | list) and len(spec) == 2
     target = spec[1] if pair else spec.get("y") if isinstance(spec, Mapping) else None
@@ -217,5 +236,110 @@ def _targets(data: FederatedData, spec: Any) -> tuple[bool, int | None]:
     return True, 1 + max(int(each.y.max()) for each in everywhere)
 
 
-def _typed(value: Any) -> str:
+def _typed(value: Structure) -> str:
     return f"{value.dtype.name}{[None, *value.shape[1:]]}".replace("None", "batch")
+
+
+def build_network(config: ModelConfig, inputs: tf.TensorSpec, outputs: int, seed: int) -> tf.keras.Model:
+    """Builds a Keras model without a final activation. Equal seeds give equal weights.
+
+    Args:
+        config: The widths of its layers.
+        inputs: The type of one example. Whole numbers are converted to floating-point numbers.
+        outputs: Width of the last layer.
+        seed: The seed of the initial weights.
+
+    Raises:
+        ConfigError: There are convolutions, but the inputs are not images ``[height, width, channels]``.
+    """
+    if config.filters and len(inputs.shape) != 3:
+        raise ConfigError(
+            f"[model] filters is {list(config.filters)}; it must be left out, because inputs of shape "
+            f"{list(inputs.shape)} are not images [height, width, channels]"
+        )
+    glorot = [
+        tf.keras.initializers.GlorotUniform(seed=seed + i)
+        for i in range(len(config.filters) + len(config.hidden) + 1)
+    ]
+    initializers = iter(glorot)
+    layers: list[Structure] = [tf.keras.layers.InputLayer(tuple(inputs.shape), dtype=inputs.dtype)]
+    if not inputs.dtype.is_floating:
+        layers.append(tf.keras.layers.Rescaling(1.0))
+    layers += _convolutions(config.filters, initializers)
+    layers.append(tf.keras.layers.Flatten())
+    layers += [
+        tf.keras.layers.Dense(n, activation="relu", kernel_initializer=next(initializers))
+        for n in config.hidden
+    ]
+    layers.append(tf.keras.layers.Dense(outputs, kernel_initializer=next(initializers)))
+    return tf.keras.Sequential(layers)
+
+
+def _convolutions(filters: Sequence[int], initializers: Structure) -> list[Structure]:
+    return [
+        tf.keras.layers.Conv2D(n, 3, padding="same", activation="relu", kernel_initializer=next(initializers))
+        for n in filters
+    ]
+
+
+_SHORT = {"mse": "mean_squared_error", "mae": "mean_absolute_error", "msle": "mean_squared_logarithmic_error"}
+_BINARY = ("binary_accuracy", "binary_io_u")
+
+
+def default_loss(labels: bool, outputs: int) -> str:
+    """Returns the name of a cross-entropy for labels, of the mean squared error for other values."""
+    if not labels:
+        return "mean_squared_error"
+    return "binary_crossentropy" if outputs == 1 else "sparse_categorical_crossentropy"
+
+
+def default_metrics(labels: bool, outputs: int) -> tuple[str, ...]:
+    """Returns the names of the accuracy for labels, of the mean absolute error for other values."""
+    if not labels:
+        return ("mean_absolute_error",)
+    return ("binary_accuracy" if outputs == 1 else "sparse_categorical_accuracy",)
+
+
+def ends_in_probabilities(model: tf.keras.Model) -> bool:
+    """Returns whether the last layer of a Keras model is, or has as activation, a softmax or a sigmoid."""
+    last = model.layers[-1] if model.layers else None
+    if isinstance(last, tf.keras.layers.Softmax):
+        return True
+    activation = getattr(last, "activation", None)
+    return activation in (tf.keras.activations.softmax, tf.keras.activations.sigmoid)
+
+
+def _made(
+    name: str, key: str, kind: str, module: Structure, base: type, model: tf.keras.Model | None, folder: Path
+) -> Structure:
+    if ":" in name:
+        made = imports.call(imports.function(name, key, folder), f"{key} {name!r}", {}, {})
+        if not isinstance(made, base):
+            raise ConfigError(f"{key} {name!r} returned a {type(made).__name__}; it must be a Keras {kind}")
+        return made
+    classes = {
+        _snake(each): cls
+        for each, cls in vars(module).items()
+        if inspect.isclass(cls) and issubclass(cls, base) and cls is not base
+    }
+    snake = _SHORT.get(name.lower(), _snake(name))
+    if snake not in classes:
+        raise UnknownNameError(f"Keras {kind}", name, classes, where=key)
+    probabilities = model is None or ends_in_probabilities(model)
+    options: dict[str, Structure] = {}
+    parameters = inspect.signature(classes[snake].__init__).parameters
+    if "from_logits" in parameters:
+        options["from_logits"] = not probabilities
+    elif snake in _BINARY and not probabilities:
+        options["threshold"] = 0.0
+    try:
+        return classes[snake](**options)
+    except TypeError as error:
+        raise ConfigError(
+            f"{key} {name!r} needs arguments ({error}); name a function that creates it"
+        ) from error
+
+
+def _snake(name: str) -> str:
+    """Converts ``MeanSquaredError`` to ``mean_squared_error``. Other spellings stay unchanged."""
+    return re.sub(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", "_", name).lower()

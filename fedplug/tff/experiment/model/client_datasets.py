@@ -4,22 +4,23 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
 
 import numpy as np
 import tensorflow as tf
+from numpy.typing import NDArray
 
 from fedplug.errors import ConfigError
 from fedplug.tff.experiment.config import DataConfig
 from fedplug.tff.experiment.data.federated import Examples, as_examples
 from fedplug.tff.runtime.graphs.inline_calls import inlined
-from fedplug.tff.runtime.inprocess.sequences import quick_to_begin
+from fedplug.tff.runtime.inprocess.values import quick_to_begin
+from fedplug.tff.structures import Structure
 
 __all__ = ["client_datasets"]
 
 
 def client_datasets(
-    config: DataConfig, clients: Mapping[str, Any], seed: int
+    config: DataConfig, clients: Mapping[str, Structure], seed: int
 ) -> dict[str, Callable[[int], tf.data.Dataset]]:
     """Returns a function from the round number to shuffled and batched data, for each client.
 
@@ -33,7 +34,11 @@ def client_datasets(
 
 
 def _dataset(
-    config: DataConfig, clients: Mapping[str, Any], client_id: str, seed: tuple[int, int], round_num: int
+    config: DataConfig,
+    clients: Mapping[str, Structure],
+    client_id: str,
+    seed: tuple[int, int],
+    round_num: int,
 ) -> tf.data.Dataset:
     found = clients[client_id]
     if callable(found):
@@ -53,7 +58,7 @@ def _dataset(
     return _batches(x[order], y[order], config.batch_size)
 
 
-def _batches(x: np.ndarray[Any, Any], y: np.ndarray[Any, Any], size: int) -> tf.data.Dataset:
+def _batches(x: NDArray[np.generic], y: NDArray[np.generic], size: int) -> tf.data.Dataset:
     """Computes ``tf.data.Dataset.from_tensor_slices((x, y)).batch(size)`` with a function traced once.
 
     These are several Python calls per client and round, which would slow down rounds of small models.

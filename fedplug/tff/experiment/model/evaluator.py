@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import tensorflow as tf
 import tensorflow_federated as tff
 
 from fedplug.tff.experiment.display import row_keys
 from fedplug.tff.experiment.model.builder import ModelBuilder
+from fedplug.tff.structures import Structure
 
 __all__ = ["Evaluator"]
 
@@ -27,7 +27,7 @@ class Evaluator:
         keys: The keys of the metrics in a row.
     """
 
-    def __init__(self, builder: ModelBuilder, test: Any) -> None:
+    def __init__(self, builder: ModelBuilder, test: Structure) -> None:
         """Builds a model, whose weights every call replaces.
 
         Args:
@@ -42,7 +42,7 @@ class Evaluator:
             self._evaluate = _OfTff(builder.model_fn(0), test)
         self.keys = row_keys(self._evaluate.names)
 
-    def evaluate(self, weights: Any) -> dict[str, float]:
+    def evaluate(self, weights: Structure) -> dict[str, float]:
         """Returns the metrics of `tff.learning.models.ModelWeights`, by ``keys``."""
         values = self._evaluate(weights)
         return {key: float(values[name]) for key, name in zip(self.keys, self._evaluate.names, strict=True)}
@@ -51,7 +51,9 @@ class Evaluator:
 class _OfKeras:
     """Evaluates a Keras model, with counters in float64, which are exact for many examples."""
 
-    def __init__(self, model: tf.keras.Model, metrics: Sequence[tf.keras.metrics.Metric], test: Any) -> None:
+    def __init__(
+        self, model: tf.keras.Model, metrics: Sequence[tf.keras.metrics.Metric], test: Structure
+    ) -> None:
         self._model = model
         self._predict = tf.function(lambda x: model(x, training=False))
         self._metrics = [_exact(metric) for metric in metrics]
@@ -61,7 +63,7 @@ class _OfKeras:
             self._batches = [tuple(tf.constant(array[part]) for array in test) for part in parts]
         self.names = [metric.name for metric in metrics]
 
-    def __call__(self, weights: Any) -> dict[str, Any]:
+    def __call__(self, weights: Structure) -> dict[str, Structure]:
         weights.assign_weights_to(self._model)
         for metric in self._metrics:
             metric.reset_state()
@@ -75,7 +77,7 @@ class _OfKeras:
 class _OfTff:
     """Evaluates a TFF model with TFF's evaluation, with all test examples at one client."""
 
-    def __init__(self, model_fn: Any, test: Any) -> None:
+    def __init__(self, model_fn: Structure, test: Structure) -> None:
         if not isinstance(test, tf.data.Dataset):
             test = tf.data.Dataset.from_tensor_slices(tuple(test)).batch(_BATCH)
         self._test = test
@@ -85,10 +87,10 @@ class _OfTff:
         names = [name for name in found if not name.startswith(_COUNTER) and name != "loss"] or ["loss"]
         self.names = sorted(names, key=lambda name: "accuracy" not in name)  # stable: accuracies first
 
-    def __call__(self, weights: Any) -> Mapping[str, Any]:
+    def __call__(self, weights: Structure) -> Mapping[str, Structure]:
         state = self._process.set_model_weights(self._process.initialize(), weights)
         metrics = self._process.next(state, [self._test]).metrics
-        found: Mapping[str, Any] = metrics["client_work"]["eval"]["current_round_metrics"]
+        found: Mapping[str, Structure] = metrics["client_work"]["eval"]["current_round_metrics"]
         return found
 
 

@@ -5,8 +5,15 @@ This package does not import TensorFlow, and imports Matplotlib and Jinja only t
 
 from fedplug.tff.experiment.report.curves import plot
 from fedplug.tff.experiment.report.page import require_libraries, write_report
-from fedplug.tff.experiment.report.tables import Summary, summarize, table, target_table
-from fedplug.tff.experiment.report.targets import FINAL_ROUNDS, Reached, reach
+from fedplug.tff.experiment.report.tables import (
+    FINAL_ROUNDS,
+    Reached,
+    Summary,
+    reach,
+    summarize,
+    table,
+    target_table,
+)
 
 __all__ = [
     "FINAL_ROUNDS",

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 import fedplug.pictures as pictures
+from fedplug.tff.experiment.display import MISSING, Json
 from fedplug.tff.experiment.report.blocks import Block, Facts, Picture, Pictures, Table, Text
 from fedplug.tff.experiment.report.curves import SIZE
-from fedplug.tff.experiment.report.folder import Experiment, Run
+from fedplug.tff.experiment.report.folder import Experiment, Rows, Run
 from fedplug.tff.experiment.report.maps import Scale, height_of, paint_map
-from fedplug.tff.experiment.report.targets import Rows
-from fedplug.tff.experiment.report.units import MISSING
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -179,5 +178,5 @@ def _span(first: int, width: int) -> str:
     return f"{first}" if width == 1 else f"{first} to {first + width - 1}"
 
 
-def _rounds(number: Any) -> str:
+def _rounds(number: Json) -> str:
     return MISSING if number is None else f"{number:,g} rounds"

@@ -11,11 +11,10 @@ import numpy as np
 import numpy.typing as npt
 
 import fedplug.pictures as pictures
-from fedplug.tff.experiment.display import byte_unit
+from fedplug.tff.experiment.display import amount, byte_unit, printable, size
 from fedplug.tff.experiment.report.blocks import Block, Picture, Pictures, Table, Text
 from fedplug.tff.experiment.report.folder import Experiment, Run, read_experiments
-from fedplug.tff.experiment.report.targets import FINAL_ROUNDS, smoothed
-from fedplug.tff.experiment.report.units import amount, printable, size
+from fedplug.tff.experiment.report.tables import FINAL_ROUNDS, smoothed
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

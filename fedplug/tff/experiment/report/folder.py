@@ -11,14 +11,15 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from fedplug.errors import ConfigError, StoreError
-from fedplug.tff.experiment.display import ACCURACY, shown_of
-from fedplug.tff.experiment.report.targets import Rows
+from fedplug.tff.experiment.display import ACCURACY, Json, shown_of
 from fedplug.tff.experiment.watching import existing
 
-__all__ = ["Experiment", "Run", "read_experiments"]
+__all__ = ["Experiment", "Rows", "Run", "read_experiments"]
+
+Rows = Sequence[Mapping[str, Json]]
+"""The rows of a run with one seed, by round."""
 
 _COUNTS = {"round": 1, "uplink_bytes": 0, "downlink_bytes": 0, "clients": 1, "payloads": 0}
 """The counts in every row, with their minimums."""
@@ -71,9 +72,9 @@ class Experiment:
     more_is_better: bool
     dense_bytes: int | None
     tensors: tuple[str, ...]
-    config: Mapping[str, Any]
-    components: Mapping[str, Any]
-    environments: Sequence[Mapping[str, Any]]
+    config: Mapping[str, Json]
+    components: Mapping[str, Json]
+    environments: Sequence[Mapping[str, Json]]
     configured: Mapping[str, bool]
 
     @property
@@ -127,7 +128,7 @@ def _is_there(folder: Path) -> bool:
     return True
 
 
-def _read(folder: Path, config: Mapping[str, Any], label: str, *, several: bool) -> Experiment:
+def _read(folder: Path, config: Mapping[str, Json], label: str, *, several: bool) -> Experiment:
     found = _by_run(_rows(folder / "metrics.jsonl"), _whole(config.get("rounds")))
     if not found:
         raise ConfigError(f"{folder / 'metrics.jsonl'} is empty: no round has finished yet")
@@ -168,7 +169,7 @@ def _read(folder: Path, config: Mapping[str, Any], label: str, *, several: bool)
     )
 
 
-def _settings(config: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
+def _settings(config: Mapping[str, Json]) -> dict[str, Mapping[str, Json]]:
     """Returns the settings of the configured runs, by name."""
     runs = [run for run in _list(config.get("runs")) if isinstance(run, dict) and "name" in run]
     return {str(run["name"]): run for run in runs}
@@ -179,20 +180,22 @@ def _keys(found: Mapping[str, Mapping[int, Rows]]) -> Iterator[str]:
     return (key for by_seed in found.values() for rows in by_seed.values() for row in rows for key in row)
 
 
-def _is_uncompressed(settings: Mapping[str, Any]) -> bool:
+def _is_uncompressed(settings: Mapping[str, Json]) -> bool:
     plain = ("identity", "identity()")
     return settings.get("encoder", "") in plain and settings.get("broadcast_encoder", "") in ("", *plain)
 
 
-def _seeds(config: Mapping[str, Any]) -> range:
+def _seeds(config: Mapping[str, Json]) -> range:
     """Returns the configured seeds. Empty if unknown."""
     seed, repeats = _whole(config.get("seed")), _whole(config.get("repeats"))
     return range(0) if seed is None or repeats is None else range(seed, seed + repeats)
 
 
-def _by_run(rows: Iterator[dict[str, Any]], rounds: int | None) -> dict[str, dict[int, list[dict[str, Any]]]]:
+def _by_run(
+    rows: Iterator[dict[str, Json]], rounds: int | None
+) -> dict[str, dict[int, list[dict[str, Json]]]]:
     """Returns the rows of the first ``rounds`` by run and seed, each round once."""
-    found: dict[str, dict[int, dict[int, dict[str, Any]]]] = {}
+    found: dict[str, dict[int, dict[int, dict[str, Json]]]] = {}
     for row in rows:
         if rounds is None or row["round"] <= rounds:
             found.setdefault(row["run"], {}).setdefault(row["seed"], {})[row["round"]] = row
@@ -202,7 +205,7 @@ def _by_run(rows: Iterator[dict[str, Any]], rounds: int | None) -> dict[str, dic
     }
 
 
-def _rows(path: Path) -> Iterator[dict[str, Any]]:
+def _rows(path: Path) -> Iterator[dict[str, Json]]:
     """Yields the rows of the metrics log. An incomplete last line is ignored while an experiment runs."""
     lines = _text(path).split("\n")
     for number, line in enumerate(lines, start=1):
@@ -250,7 +253,7 @@ def _text(path: Path) -> str:
         raise StoreError(f"{path} is not text in UTF-8: {error}") from error
 
 
-def _json(path: Path) -> Any:
+def _json(path: Path) -> Json:
     if not path.exists():
         return None
     try:
@@ -259,23 +262,23 @@ def _json(path: Path) -> Any:
         raise StoreError(f"{path} is not JSON ({error})") from error
 
 
-def _object(folder: Path, name: str) -> dict[str, Any]:
+def _object(folder: Path, name: str) -> dict[str, Json]:
     found = _json(folder / name)
     return found if isinstance(found, dict) else {}
 
 
-def _array(folder: Path, name: str) -> list[Any]:
+def _array(folder: Path, name: str) -> list[Json]:
     return _list(_json(folder / name))
 
 
-def _list(value: Any) -> list[Any]:
+def _list(value: Json) -> list[Json]:
     return value if isinstance(value, list) else []
 
 
-def _whole(value: Any) -> int | None:
+def _whole(value: Json) -> int | None:
     return value if isinstance(value, int) and not isinstance(value, bool) else None
 
 
-def _finite(value: Any) -> float | None:
+def _finite(value: Json) -> float | None:
     number = isinstance(value, int | float) and not isinstance(value, bool)
     return float(value) if number and math.isfinite(value) else None

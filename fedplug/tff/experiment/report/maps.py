@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from fedplug.tff.experiment.report.units import amount, shortened, size
+from fedplug.tff.experiment.display import Json, amount, shortened, size
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -102,7 +102,7 @@ def paint_map(axes: Axes, values: Values, rows: Sequence[str], scale: Scale, qua
     axes.xaxis.set_major_locator(MaxNLocator("auto", integer=True))
     axes.grid(visible=False)
     axes.spines[:].set_visible(False)
-    bar: Any = axes.figure.colorbar(image, ax=axes, pad=0.02, fraction=0.04)
+    bar: Json = axes.figure.colorbar(image, ax=axes, pad=0.02, fraction=0.04)
     bar.solids.set_rasterized(True)
     bar.outline.set_visible(False)
     bar.set_label(quantity)

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
 
+from fedplug.tff.experiment.display import MISSING, Json
 from fedplug.tff.experiment.report.blocks import Block, Table, Text
 from fedplug.tff.experiment.report.folder import Experiment
-from fedplug.tff.experiment.report.units import MISSING
 
 __all__ = ["origin"]
 
@@ -51,7 +50,7 @@ def _settings(experiment: Experiment) -> dict[str, str]:
     return dict(_flat({key: value for key, value in experiment.config.items() if key != "runs"}))
 
 
-def _flat(table: Mapping[str, Any], before: str = "") -> Iterator[tuple[str, str]]:
+def _flat(table: Mapping[str, Json], before: str = "") -> Iterator[tuple[str, str]]:
     for key, value in table.items():
         if isinstance(value, dict) and value:
             yield from _flat(value, f"{before}{key}.")
@@ -59,7 +58,7 @@ def _flat(table: Mapping[str, Any], before: str = "") -> Iterator[tuple[str, str
             yield f"{before}{key}", _written(value)
 
 
-def _written(value: Any) -> str:
+def _written(value: Json) -> str:
     """Formats a value nearly as in the configuration file. Text has no quotes."""
     return (value or '""') if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
@@ -92,7 +91,7 @@ def _components(experiments: Sequence[Experiment]) -> Iterator[Block]:
         yield Text("There is no provenance.json.", "notice")
 
 
-def _parts(experiments: Sequence[Experiment]) -> Iterator[tuple[str, list[Any]]]:
+def _parts(experiments: Sequence[Experiment]) -> Iterator[tuple[str, list[Json]]]:
     for experiment in experiments:
         for run, parts in experiment.components.items():
             if isinstance(parts, list):

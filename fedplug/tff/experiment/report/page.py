@@ -16,6 +16,7 @@ from typing import NamedTuple
 from fedplug.errors import MissingDependencyError
 from fedplug.pictures import require_matplotlib
 from fedplug.stores.files import write_whole
+from fedplug.tff.experiment.display import MISSING, printable
 from fedplug.tff.experiment.report.blocks import Block
 from fedplug.tff.experiment.report.clients import by_client
 from fedplug.tff.experiment.report.curves import accuracy
@@ -24,7 +25,6 @@ from fedplug.tff.experiment.report.origin import origin
 from fedplug.tff.experiment.report.tables import results
 from fedplug.tff.experiment.report.tensors import by_tensor
 from fedplug.tff.experiment.report.times import time_to_accuracy
-from fedplug.tff.experiment.report.units import MISSING, printable
 
 __all__ = ["render", "require_libraries", "write_report"]
 

@@ -1,6 +1,7 @@
 """The tables of an experiment: accuracy and bytes of each run, and its cost of reaching an accuracy.
 
-They are aligned text for the terminal. The cells are also available unformatted.
+They are aligned text for the terminal. The cells are also available unformatted. A run reached an accuracy
+when the mean of its last rounds did, because single rounds are noisy.
 """
 
 from __future__ import annotations
@@ -10,12 +11,24 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
 from fedplug.tff.experiment.report.blocks import Block, Table, Text
-from fedplug.tff.experiment.report.folder import Experiment
-from fedplug.tff.experiment.report.targets import FINAL_ROUNDS, Reached, Rows, reach
+from fedplug.tff.experiment.report.folder import Experiment, Rows
 
-__all__ = ["Summary", "results", "summarize", "table", "target_table"]
+__all__ = [
+    "FINAL_ROUNDS",
+    "Reached",
+    "Summary",
+    "first_rounds",
+    "reach",
+    "results",
+    "running_mean",
+    "smoothed",
+    "summarize",
+    "table",
+    "target_table",
+]
 
 
 class Cells(NamedTuple):
@@ -178,3 +191,70 @@ def _aligned(cells: Cells) -> str:
         ).rstrip()
 
     return "\n".join([line(heads), line(units), rule, *map(line, rows)])
+
+
+FINAL_ROUNDS = 10
+"""Number of last rounds whose mean is the accuracy in the tables. Single rounds are noisy."""
+
+
+class Reached(NamedTuple):
+    """A run's cost of reaching an accuracy, with one number for each seed that reached it.
+
+    Attributes:
+        name: The name of the run.
+        seeds: Number of seeds of the run.
+        rounds: The first rounds after which the mean accuracy of the last rounds was high enough.
+        uplink: Bytes that all clients had sent by then.
+        downlink: Bytes that all clients had received by then.
+    """
+
+    name: str
+    seeds: int
+    rounds: tuple[int, ...]
+    uplink: tuple[int, ...]
+    downlink: tuple[int, ...]
+
+
+def reach(name: str, repeats: Sequence[Rows], target: float) -> Reached:
+    """Finds the round in which a run reached the accuracy ``target``, for each of the seeds.
+
+    This is the comparison of McMahan et al., "Communication-Efficient Learning of Deep Networks from
+    Decentralized Data" (2017). They use the best round so far. Here it is the mean of the last rounds,
+    because a single good round can come long before the accuracy is stable.
+
+    Args:
+        name: The name of the run.
+        repeats: The rows of each seed.
+        target: Test accuracy, between 0 and 1.
+    """
+    until = [rows[:count] for rows in repeats for count in first_rounds(rows, [target])]
+    return Reached(
+        name=name,
+        seeds=len(repeats),
+        rounds=tuple(len(rows) for rows in until),
+        uplink=tuple(sum(row["uplink_bytes"] for row in rows) for rows in until),
+        downlink=tuple(sum(row["downlink_bytes"] for row in rows) for rows in until),
+    )
+
+
+def first_rounds(rows: Rows, targets: Sequence[float]) -> list[int]:
+    """Returns the number of rounds until each target. The list ends before the first that was not reached.
+
+    Args:
+        rows: The rows of a run with one seed.
+        targets: Accuracies in ascending order.
+    """
+    best = np.fmax.accumulate(smoothed(rows))
+    # A mean of equal numbers can be slightly below them.
+    before = [np.count_nonzero(~(best > target - 1e-9)) for target in targets]
+    return [int(count) + 1 for count in before if count < len(rows)]
+
+
+def smoothed(rows: Rows) -> npt.NDArray[np.float64]:
+    """Returns the `running_mean` of the accuracy of a run with one seed."""
+    return running_mean(np.array([row["test_accuracy"] for row in rows], np.float64))
+
+
+def running_mean(values: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+    """Returns for every round the mean of the last `FINAL_ROUNDS`, or of all if there are fewer."""
+    return np.array([values[max(0, i - FINAL_ROUNDS + 1) : i + 1].mean() for i in range(len(values))])

@@ -16,11 +16,11 @@ import numpy as np
 import numpy.typing as npt
 
 import fedplug.pictures as pictures
+from fedplug.tff.experiment.display import MISSING, amount, printable, size
 from fedplug.tff.experiment.report.blocks import Block, Picture, Pictures, Table, Text
 from fedplug.tff.experiment.report.curves import SIZE, looks_of
-from fedplug.tff.experiment.report.folder import Experiment, Run
-from fedplug.tff.experiment.report.targets import Rows, first_rounds, smoothed
-from fedplug.tff.experiment.report.units import MISSING, amount, printable, size
+from fedplug.tff.experiment.report.folder import Experiment, Rows, Run
+from fedplug.tff.experiment.report.tables import first_rounds, smoothed
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

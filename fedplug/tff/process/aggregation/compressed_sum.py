@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import collections
 from collections.abc import Sequence
-from typing import Any
 
 import tensorflow as tf
 import tensorflow_federated as tff
@@ -16,10 +15,11 @@ import tensorflow_federated as tff
 from fedplug.encoders.base import Encoder, Payload
 from fedplug.errors import ConfigError
 from fedplug.tff import structures
-from fedplug.tff.aggregators.sum import Sum
+from fedplug.tff.aggregators.sums import Sum
 from fedplug.tff.process import compatibility
 from fedplug.tff.process.aggregation.transform import Transform, TransformFactory
 from fedplug.tff.process.arguments import as_encoder
+from fedplug.tff.structures import Structure
 
 __all__ = ["build_compressed_sum_factory"]
 
@@ -27,20 +27,20 @@ __all__ = ["build_compressed_sum_factory"]
 class _Encoded(Transform):
     """Encodes a value's tensors. The state is the round number, which seeds the random choices."""
 
-    def __init__(self, encoder: Encoder, value_type: Any) -> None:
+    def __init__(self, encoder: Encoder, value_type: tff.Type) -> None:
         self._encoder = encoder
         self._type = value_type
         types = structures.tensor_types(value_type)
         self._specs = [tf.TensorSpec(t.shape, t.dtype) for t in types]
 
-    def init_state(self) -> Any:
+    def init_state(self) -> Structure:
         return tf.constant(0, tf.int32)
 
-    def forward(self, value: Any, state: Any) -> Any:
+    def forward(self, value: Structure, state: Structure) -> Structure:
         payloads = self._payloads(structures.flatten(value, self._type), state)
         return tuple(_floats(payload) for payload in payloads)
 
-    def backward(self, total: Any, state: Any) -> Any:
+    def backward(self, total: Structure, state: Structure) -> Structure:
         zeros = [tf.zeros(spec.shape, spec.dtype) for spec in self._specs]
         payloads = [
             {**of_zeros, **sums} for of_zeros, sums in zip(self._payloads(zeros, state), total, strict=True)
@@ -48,7 +48,7 @@ class _Encoded(Transform):
         decoded = [self._encoder.decode(p, spec) for p, spec in zip(payloads, self._specs, strict=True)]
         return structures.unflatten(decoded, self._type)
 
-    def next_state(self, total: Any, state: Any) -> Any:
+    def next_state(self, total: Structure, state: Structure) -> Structure:
         del total
         return state + 1
 
@@ -60,20 +60,22 @@ class _Encoded(Transform):
         ]
 
 
-def _floats(payload: Payload) -> Any:
+def _floats(payload: Payload) -> Structure:
     return collections.OrderedDict((key, x) for key, x in sorted(payload.items()) if x.dtype.is_floating)
 
 
 class _CompressedSumFactory(tff.aggregators.UnweightedAggregationFactory):
-    def __init__(self, encoder: Encoder, inner: Any) -> None:
+    def __init__(self, encoder: Encoder, inner: tff.aggregators.UnweightedAggregationFactory | None) -> None:
         self._encoder = encoder
         self._inner = inner
 
-    def create(self, value_type: Any) -> Any:
+    def create(self, value_type: tff.Type) -> tff.templates.AggregationProcess:
         return TransformFactory(_Encoded(self._encoder, value_type), self._inner).create(value_type)
 
 
-def build_compressed_sum_factory(encoder: Encoder | str, inner: Any = None) -> Any:
+def build_compressed_sum_factory(
+    encoder: Encoder | str, inner: tff.aggregators.UnweightedAggregationFactory | None = None
+) -> tff.aggregators.UnweightedAggregationFactory:
     """Returns a `tff.aggregators.UnweightedAggregationFactory` that sums payloads and decodes the sum once.
 
     Args:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 import tensorflow as tf
@@ -23,6 +22,7 @@ from fedplug.errors import ConfigError
 from fedplug.tff import structures
 from fedplug.tff.aggregators.base import Aggregator, Update
 from fedplug.tff.process import tracing
+from fedplug.tff.structures import Structure
 
 __all__ = ["EncodedAggregation", "model_encoder"]
 
@@ -66,7 +66,7 @@ class EncodedAggregation:
 
     def __init__(
         self,
-        value_type: Any,
+        value_type: tff.Type,
         encoder: ModelEncoder,
         aggregator: Aggregator,
         lowering: str,
@@ -120,19 +120,21 @@ class EncodedAggregation:
                 "type; cast whole numbers to floats, or add them up with the aggregator 'sum'"
             )
 
-    def aggregate(self, messages: Any) -> Any:
+    def aggregate(self, messages: Structure) -> Structure:
         """``{M}@CLIENTS -> A@SERVER``; to be called in a `tff.federated_computation`."""
 
         @tff.tensorflow.computation(self.zero.type_signature.result)
-        def unchanged(accumulator: Any) -> Any:
+        def unchanged(accumulator: Structure) -> Structure:
             return accumulator
 
         return tff.federated_aggregate(messages, self.zero(), self.accumulate, self.merge, unchanged)
 
-    def _init_client(self) -> Any:
+    def _init_client(self) -> Structure:
         return self._encoder.init_state()
 
-    def _encode(self, value: Any, weight: tf.Tensor, state: Any, server_message: Any) -> Any:
+    def _encode(
+        self, value: Structure, weight: tf.Tensor, state: Structure, server_message: Structure
+    ) -> Structure:
         update = structures.flatten(value, self._value_type)
         finite = ops.all_finite([*(x for x in update if x.dtype.is_floating), weight])
         buffers, report, measured, next_state = tf.cond(
@@ -145,7 +147,7 @@ class EncodedAggregation:
             "state": next_state,
         }
 
-    def _payload(self, update: Sequence[tf.Tensor], state: Any, server_message: Any) -> Any:
+    def _payload(self, update: Sequence[tf.Tensor], state: Structure, server_message: Structure) -> Structure:
         """Returns the buffers, the report, the tensor metrics and the next state."""
         buffers, next_state = self._encoder.encode(
             update, state, server_message["round_num"], server_message["control"]
@@ -157,7 +159,7 @@ class EncodedAggregation:
             measured = {"tensors": per_tensor.measure(self._encoder, update, buffers, next_state)}
         return buffers, report, measured, next_state
 
-    def _no_payload(self, state: Any) -> Any:
+    def _no_payload(self, state: Structure) -> Structure:
         """Returns the same for a client that sends nothing."""
         buffers = tuple(tf.zeros([0], tf.uint8) for _ in self._encoder.specs)
         return buffers, self._no_report(), self._no_tensors(), state
@@ -165,23 +167,23 @@ class EncodedAggregation:
     def _no_report(self) -> dict[str, tf.Tensor]:
         return {key: tf.zeros([], tf.float32) for key in self._reported}
 
-    def _no_tensors(self) -> dict[str, Any]:
+    def _no_tensors(self) -> dict[str, Structure]:
         if not self._tensor_metrics:
             return {}
         shape = [len(self._encoder.specs)]
         return {"tensors": {key: tf.zeros(shape, dtype) for key, dtype in per_tensor.SUMS.items()}}
 
-    def _init_server(self) -> Any:
+    def _init_server(self) -> Structure:
         return {
             "round_num": tf.constant(0, tf.int32),
             "control": {} if self._control is None else self._control.init(),
             "inner": self._aggregator.init_state(self._encoder.specs),
         }
 
-    def _server_message(self, state: Any) -> Any:
+    def _server_message(self, state: Structure) -> Structure:
         return {"round_num": state["round_num"], "control": state["control"]}
 
-    def _zero(self) -> Any:
+    def _zero(self) -> Structure:
         return {
             "inner": self._aggregator.zero(self._encoder.specs),
             "uplink_bytes": tf.zeros([], tf.int64),
@@ -191,7 +193,7 @@ class EncodedAggregation:
             **self._no_tensors(),
         }
 
-    def _accumulate(self, accumulator: Any, message: Any) -> Any:
+    def _accumulate(self, accumulator: Structure, message: Structure) -> Structure:
         sizes = tf.stack([tf.size(buffer, tf.int64) for buffer in message["buffers"]])
         size = tf.reduce_sum(sizes)
         update = Update(self._encoder, message["buffers"])
@@ -210,21 +212,21 @@ class EncodedAggregation:
             **self._add_reports(accumulator, message),
         }
 
-    def _merge(self, left: Any, right: Any) -> Any:
+    def _merge(self, left: Structure, right: Structure) -> Structure:
         return {
             "inner": self._aggregator.merge(left["inner"], right["inner"]),
             **{key: left[key] + right[key] for key in _COUNTERS},
             **self._add_reports(left, right),
         }
 
-    def _add_reports(self, left: Any, right: Any) -> dict[str, Any]:
+    def _add_reports(self, left: Structure, right: Structure) -> dict[str, Structure]:
         """Adds the reports and the tensor metrics of two accumulators, or of one and a message."""
         sums = {"report": {key: left["report"][key] + right["report"][key] for key in self._reported}}
         if self._tensor_metrics:
             sums["tensors"] = {key: left["tensors"][key] + right["tensors"][key] for key in per_tensor.SUMS}
         return sums
 
-    def _finish(self, accumulator: Any, state: Any) -> Any:
+    def _finish(self, accumulator: Structure, state: Structure) -> Structure:
         specs, control = self._encoder.specs, self._control
         update, inner = self._aggregator.finish(accumulator["inner"], state["inner"])
         update = tuple(
@@ -248,7 +250,7 @@ class EncodedAggregation:
         }
 
 
-def _if_finite(after: Any, before: Any) -> Any:
+def _if_finite(after: Structure, before: Structure) -> Structure:
     """Returns ``after`` if all its floats are finite, else ``before``.
 
     Finite updates and weights can have an infinite sum. Such a round counts as one without clients.
@@ -258,7 +260,10 @@ def _if_finite(after: Any, before: Any) -> Any:
 
 
 def model_encoder(
-    encoder: Encoder | EncoderAssignment, value_type: Any, min_size: int, names: Sequence[str] | None = None
+    encoder: Encoder | EncoderAssignment,
+    value_type: tff.Type,
+    min_size: int,
+    names: Sequence[str] | None = None,
 ) -> ModelEncoder:
     """Returns an encoder for values of a TFF type.
 

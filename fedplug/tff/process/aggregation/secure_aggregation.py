@@ -5,7 +5,6 @@ from __future__ import annotations
 import collections
 import functools
 import math
-from typing import Any
 
 import numpy as np
 import tensorflow as tf
@@ -16,6 +15,7 @@ from fedplug.encoders.standalone.sharedk import SharedK
 from fedplug.secure.rounds import Rounds
 from fedplug.tff import structures
 from fedplug.tff.process import tracing
+from fedplug.tff.structures import Structure
 
 __all__ = ["SecureAggregation"]
 
@@ -32,7 +32,7 @@ class SecureAggregation:
     update sends zeros, which change no sum but the number of non-finite updates. They take the same bytes.
     """
 
-    def __init__(self, value_type: Any, encoder: SharedK, lowering: str) -> None:
+    def __init__(self, value_type: tff.Type, encoder: SharedK, lowering: str) -> None:
         """Traces all computations.
 
         Args:
@@ -62,19 +62,21 @@ class SecureAggregation:
         )
         self.finish = trace(self._finish, total_type, server_state_type)
 
-    def aggregate(self, messages: Any) -> Any:
+    def aggregate(self, messages: Structure) -> Structure:
         """``{M}@CLIENTS -> A@SERVER``; to be called in a `tff.federated_computation`."""
         vectors = tff.federated_secure_sum_bitwidth(messages, self._rounds.encoder.bits)
         clients = tff.federated_secure_sum_bitwidth(tff.federated_value(np.int32(1), tff.CLIENTS), 1)
         return tff.federated_zip(collections.OrderedDict(vectors=vectors, clients=clients))
 
-    def _init_client(self) -> Any:
+    def _init_client(self) -> Structure:
         return {"residual": tf.zeros([self._rounds.size], tf.float32)}
 
-    def _init_server(self) -> Any:
+    def _init_server(self) -> Structure:
         return {key: tf.constant(value) for key, value in self._rounds.init_server().items()}
 
-    def _encode(self, value: Any, weight: tf.Tensor, state: Any, server_message: Any) -> Any:
+    def _encode(
+        self, value: Structure, weight: tf.Tensor, state: Structure, server_message: Structure
+    ) -> Structure:
         update = [tf.reshape(x, [-1]) for x in structures.flatten(value, self._value_type)]
         flat = tf.concat([tf.cast(x, tf.float32) for x in update], axis=0)
         finite = ops.all_finite([flat, weight])
@@ -85,7 +87,7 @@ class SecureAggregation:
         )
         return {"message": vector, "state": {"residual": residual}}
 
-    def _finish(self, total: Any, state: Any) -> Any:
+    def _finish(self, total: Structure, state: Structure) -> Structure:
         summed, next_state = self._rounds.decode(total["vectors"], state)
         sizes = [math.prod(t.shape) for t in self._types]
         parts = [

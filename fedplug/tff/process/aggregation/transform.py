@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import abc
 import collections
-from typing import Any
 
 import tensorflow_federated as tff
 
 from fedplug.errors import ConfigError
 from fedplug.tff.process import tracing
+from fedplug.tff.structures import Structure
 
 __all__ = ["Transform", "TransformFactory"]
 
@@ -25,24 +25,24 @@ class Transform(abc.ABC):
     States and measurements are tensors or (nested) mappings of tensors.
     """
 
-    def init_state(self) -> Any:
+    def init_state(self) -> Structure:
         """Returns the server's first state. Clients receive a copy. Default: none."""
         return ()
 
     @abc.abstractmethod
-    def forward(self, value: Any, state: Any) -> Any:
+    def forward(self, value: Structure, state: Structure) -> Structure:
         """Returns a client's term of the sum."""
 
     @abc.abstractmethod
-    def backward(self, total: Any, state: Any) -> Any:
+    def backward(self, total: Structure, state: Structure) -> Structure:
         """Returns the value that the sum represents, on the server."""
 
-    def next_state(self, total: Any, state: Any) -> Any:
+    def next_state(self, total: Structure, state: Structure) -> Structure:
         """Returns the server's state for the next round. Default: the same."""
         del total
         return state
 
-    def measure(self, total: Any, state: Any) -> Any:
+    def measure(self, total: Structure, state: Structure) -> Structure:
         """Returns the server's measurements of a round. Default: none."""
         del total, state
         return ()
@@ -56,7 +56,9 @@ class TransformFactory(tff.aggregators.UnweightedAggregationFactory):
     `tff.aggregators.clipping_factory`, in another `TransformFactory`.
     """
 
-    def __init__(self, transform: Transform, inner: Any = None) -> None:
+    def __init__(
+        self, transform: Transform, inner: tff.aggregators.UnweightedAggregationFactory | None = None
+    ) -> None:
         """Makes a factory.
 
         Args:
@@ -75,7 +77,7 @@ class TransformFactory(tff.aggregators.UnweightedAggregationFactory):
         self._transform = transform
         self._inner = inner
 
-    def create(self, value_type: Any) -> Any:
+    def create(self, value_type: tff.Type) -> tff.templates.AggregationProcess:
         """Builds the aggregation process for values of ``value_type``.
 
         Raises:
@@ -88,7 +90,7 @@ class TransformFactory(tff.aggregators.UnweightedAggregationFactory):
         inner = self._inner.create(forward.type_signature.result)
         total_type = inner.next.type_signature.result.result.member
 
-        def on_server(total: Any, state: Any) -> Any:
+        def on_server(total: Structure, state: Structure) -> Structure:
             return collections.OrderedDict(
                 value=transform.backward(total, state),
                 state=transform.next_state(total, state),
@@ -108,7 +110,7 @@ class TransformFactory(tff.aggregators.UnweightedAggregationFactory):
                 )
 
         @tff.federated_computation
-        def initialize() -> Any:
+        def initialize() -> Structure:
             state = collections.OrderedDict(
                 transform=tff.federated_eval(init_state, tff.SERVER), inner=inner.initialize()
             )
@@ -117,7 +119,7 @@ class TransformFactory(tff.aggregators.UnweightedAggregationFactory):
         @tff.federated_computation(
             initialize.type_signature.result, tff.FederatedType(value_type, tff.CLIENTS)
         )
-        def next_fn(state: Any, value: Any) -> Any:
+        def next_fn(state: Structure, value: Structure) -> Structure:
             sent = tff.federated_map(forward, (value, tff.federated_broadcast(state["transform"])))
             total = inner.next(state["inner"], sent)
             done = tff.federated_map(finish, (total.result, state["transform"]))

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import collections
 from collections.abc import Callable
-from typing import Any
 
 import tensorflow_federated as tff
 
@@ -24,26 +23,35 @@ from fedplug.tff.process.aggregation.encoded_aggregation import (
 from fedplug.tff.process.aggregation.secure_aggregation import SecureAggregation
 from fedplug.tff.process.arguments import (
     AnyEncoder,
+    ModelFn,
     as_aggregator,
     as_encoder,
     check_replaced,
     with_weighting,
 )
-from fedplug.tff.process.distribution.downlink import Downlink, build_downlink
-from fedplug.tff.process.learning.components import LearningComponents, build_learning_components
-from fedplug.tff.process.learning.names import variable_names
-from fedplug.tff.process.learning.nonfinite_updates import weight_to_encode
-from fedplug.tff.process.learning.round_output import build_initialize, round_output
-from fedplug.tff.process.learning.stateful_clients import StatefulClientsProcess, assemble_process
-from fedplug.tff.process.lowering import choose_lowering
+from fedplug.tff.process.downlink import Downlink, build_downlink
+from fedplug.tff.process.learning.components import (
+    LearningComponents,
+    build_learning_components,
+    variable_names,
+    weight_to_encode,
+)
+from fedplug.tff.process.learning.stateful_clients import (
+    StatefulClientsProcess,
+    assemble_process,
+    build_initialize,
+    round_output,
+)
+from fedplug.tff.process.tracing import choose_lowering
+from fedplug.tff.structures import Structure
 
 __all__ = ["build_weighted_fed_avg"]
 
 
 def build_weighted_fed_avg(
-    model_fn: Callable[[], Any] | Any,
-    client_optimizer_fn: Any,
-    server_optimizer_fn: Any = None,
+    model_fn: ModelFn,
+    client_optimizer_fn: tff.learning.optimizers.Optimizer,
+    server_optimizer_fn: tff.learning.optimizers.Optimizer | None = None,
     *,
     encoder: AnyEncoder | None = None,
     broadcast_encoder: AnyEncoder | None = None,
@@ -52,11 +60,11 @@ def build_weighted_fed_avg(
     min_size: int = DEFAULT_MIN_SIZE,
     tensor_metrics: bool = False,
     secure_sum: bool = False,
-    client_weighting: Any = None,
+    client_weighting: tff.learning.ClientWeighting | None = None,
     model_distributor: None = None,
     model_aggregator: None = None,
-    metrics_aggregator: Any = None,
-    loop_implementation: Any = None,
+    metrics_aggregator: Callable[..., tff.Computation] | None = None,
+    loop_implementation: tff.learning.LoopImplementation | None = None,
 ) -> StatefulClientsProcess:
     """Builds federated averaging with compressed updates and client-local encoder state.
 
@@ -68,7 +76,7 @@ def build_weighted_fed_avg(
     the buffers sent up, and the model, its snapshots or its changed entries sent down.
 
     With ``broadcast_encoder`` the clients train on the decoded model, see
-    `fedplug.tff.process.distribution.broadcast.EncodedBroadcast`. A client's state is then
+    `fedplug.tff.process.downlink.EncodedBroadcast`. A client's state is then
     ``<encoder=C,broadcast=<round_num=int32>>``, with the broadcast that it received last. It receives the
     entries that changed since, or a snapshot if that is shorter.
 
@@ -184,12 +192,14 @@ def build_weighted_fed_avg(
     )
 
 
-def _build_initialize_client(aggregation: EncodedAggregation | SecureAggregation, downlink: Downlink) -> Any:
+def _build_initialize_client(
+    aggregation: EncodedAggregation | SecureAggregation, downlink: Downlink
+) -> tff.Computation:
     if not downlink.broadcast:
         return aggregation.init_client
 
     @tff.tensorflow.computation
-    def initialize_client() -> Any:
+    def initialize_client() -> Structure:
         return collections.OrderedDict(encoder=aggregation.init_client(), **downlink.init_client())
 
     return initialize_client
@@ -200,16 +210,18 @@ def _build_next(
     aggregation: EncodedAggregation | SecureAggregation,
     downlink: Downlink,
     by_examples: bool,
-    state_type: Any,
-    client_state_type: Any,
-) -> Any:
+    state_type: tff.Type,
+    client_state_type: tff.Type,
+) -> tff.Computation:
     encoder_state_type = aggregation.init_client.type_signature.result
     server_message_type = aggregation.server_message.type_signature.result
 
     @tff.tensorflow.computation(
         learning.client_result_type, learning.data_type, encoder_state_type, server_message_type
     )
-    def encode(result: Any, dataset: Any, client_state: Any, server_message: Any) -> Any:
+    def encode(
+        result: Structure, dataset: Structure, client_state: Structure, server_message: Structure
+    ) -> Structure:
         weight = weight_to_encode(result.update_weight, dataset, by_examples=by_examples)
         return aggregation.encode(result.update, weight, client_state, server_message)
 
@@ -218,7 +230,7 @@ def _build_next(
         tff.FederatedType(learning.data_type, tff.CLIENTS),
         tff.FederatedType(client_state_type, tff.CLIENTS),
     )
-    def next_fn(state: Any, client_data: Any, client_states: Any) -> Any:
+    def next_fn(state: Structure, client_data: Structure, client_states: Structure) -> Structure:
         distributed = downlink.send(state, client_states)
         encoder_states = client_states["encoder"] if downlink.broadcast else client_states
         trained = learning.client_work.next(state.client_work, distributed.result, client_data)

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import collections
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
 
 import numpy as np
 import tensorflow as tf
 import tensorflow_federated as tff
+from numpy.typing import ArrayLike
 
 from fedplug.errors import ConfigError
+from fedplug.tff.structures import Structure
 
 __all__ = ["from_keras", "to_keras"]
 
@@ -18,9 +19,9 @@ __all__ = ["from_keras", "to_keras"]
 def from_keras(
     keras_model: tf.keras.Model,
     loss: tf.keras.losses.Loss,
-    input_spec: Any,
+    input_spec: Structure,
     metrics: Sequence[Callable[[], tf.keras.metrics.Metric]] = (),
-) -> Any:
+) -> tff.learning.models.FunctionalModel:
     """Returns a `tff.learning.models.FunctionalModel` that begins with the weights of a Keras model.
 
     TFF clones the layers in its graphs. This function refuses layers that cannot be cloned.
@@ -64,7 +65,7 @@ def from_keras(
     return model
 
 
-def to_keras(keras_model: tf.keras.Model, weights: Any) -> tf.keras.Model:
+def to_keras(keras_model: tf.keras.Model, weights: tff.learning.models.ModelWeights) -> tf.keras.Model:
     """Returns a new Keras model with the given layers and trained weights.
 
     The model is new because Keras models that were made before TFF built a graph cannot read or save their
@@ -113,13 +114,15 @@ def _check(keras_model: tf.keras.Model) -> None:
         )
 
 
-def _metrics(loss: tf.keras.losses.Loss, makers: Sequence[Callable[[], Any]]) -> dict[str, Any]:
+def _metrics(
+    loss: tf.keras.losses.Loss, makers: Sequence[Callable[[], tf.keras.metrics.Metric]]
+) -> dict[str, tf.keras.metrics.Metric]:
     """Returns the metrics by name. The mean loss of all examples comes first, as in TFF."""
     mean_loss = tf.keras.metrics.MeanMetricWrapper(loss.call, name="loss")
     return collections.OrderedDict((metric.name, metric) for metric in (mean_loss, *(m() for m in makers)))
 
 
-def _features(input_spec: Any) -> Any:
+def _features(input_spec: Structure) -> Structure:
     """Returns the spec of the model's input."""
     if isinstance(input_spec, Mapping) and set(input_spec) == {"x", "y"}:
         return input_spec["x"]
@@ -131,7 +134,7 @@ def _features(input_spec: Any) -> Any:
     )
 
 
-def _trace(model: Any, features: Any) -> None:
+def _trace(model: tff.learning.models.FunctionalModel, features: Structure) -> None:
     """Traces the model in a graph, so that errors of TFF occur now."""
     with tf.Graph().as_default():
         weights = tf.nest.map_structure(tf.convert_to_tensor, model.initial_weights)
@@ -139,6 +142,6 @@ def _trace(model: Any, features: Any) -> None:
         model.predict_on_batch(weights, x, training=True)
 
 
-def _same(arrays: Sequence[Any], variables: Sequence[Any]) -> bool:
+def _same(arrays: Sequence[ArrayLike], variables: Sequence[tf.Variable]) -> bool:
     pairs = zip(arrays, variables, strict=True)
     return all(np.array_equal(array, variable) for array, variable in pairs)

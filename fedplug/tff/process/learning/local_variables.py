@@ -1,14 +1,13 @@
 """Federated averaging of models some of whose variables stay on the client and are kept from round to round.
 
-Client training is in `local_training`, the encoding that of `encoded_aggregation`. `fedplug.Trainer` keeps
-the clients' variables as it keeps encoder state.
+A client trains its local variables, then the global ones. Updates of the latter are encoded as in
+`encoded_aggregation`. `fedplug.Trainer` keeps the clients' variables as it keeps encoder state.
 """
 
 from __future__ import annotations
 
 import collections
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 import tensorflow as tf
@@ -23,22 +22,26 @@ from fedplug.tff.process.aggregation.encoded_aggregation import (
     model_encoder,
 )
 from fedplug.tff.process.arguments import AnyEncoder, as_aggregator, as_encoder, check_optimizers
-from fedplug.tff.process.distribution.downlink import Downlink, build_downlink
-from fedplug.tff.process.learning.components import build_finalizer
-from fedplug.tff.process.learning.local_training import ModelWithLocals, build_train
-from fedplug.tff.process.learning.round_output import build_initialize, round_output
-from fedplug.tff.process.learning.stateful_clients import StatefulClientsProcess, assemble_process
-from fedplug.tff.process.lowering import choose_lowering
+from fedplug.tff.process.downlink import Downlink, build_downlink
+from fedplug.tff.process.learning.components import build_finalizer, names_of
+from fedplug.tff.process.learning.stateful_clients import (
+    StatefulClientsProcess,
+    assemble_process,
+    build_initialize,
+    round_output,
+)
+from fedplug.tff.process.tracing import choose_lowering
+from fedplug.tff.structures import Structure
 
-__all__ = ["build_local_variables_fed_avg"]
+__all__ = ["ModelWithLocals", "build_local_variables_fed_avg", "build_train"]
 
 
 def build_local_variables_fed_avg(
-    model_fn: Callable[[], Any],
-    loss_fn: Callable[[], Any],
-    client_optimizer_fn: Any,
-    local_optimizer_fn: Any,
-    server_optimizer_fn: Any = None,
+    model_fn: Callable[[], tff.learning.models.ReconstructionModel],
+    loss_fn: Callable[[], tf.keras.losses.Loss],
+    client_optimizer_fn: tff.learning.optimizers.Optimizer,
+    local_optimizer_fn: tff.learning.optimizers.Optimizer,
+    server_optimizer_fn: tff.learning.optimizers.Optimizer | None = None,
     *,
     local_epochs: int = 1,
     encoder: AnyEncoder | None = None,
@@ -144,9 +147,9 @@ def build_local_variables_fed_avg(
 
 def _build_initialize_client(
     model: ModelWithLocals, aggregation: EncodedAggregation, downlink: Downlink
-) -> Any:
+) -> tff.Computation:
     @tff.tensorflow.computation
-    def initialize_client() -> Any:
+    def initialize_client() -> Structure:
         return collections.OrderedDict(
             local=model.initial_local(), encoder=aggregation.init_client(), **downlink.init_client()
         )
@@ -158,15 +161,17 @@ def _build_next(
     model: ModelWithLocals,
     aggregation: EncodedAggregation,
     downlink: Downlink,
-    train: Any,
-    finalizer: Any,
-    state_type: Any,
-    client_state_type: Any,
-) -> Any:
+    train: tff.Computation,
+    finalizer: tff.learning.templates.FinalizerProcess,
+    state_type: tff.Type,
+    client_state_type: tff.Type,
+) -> tff.Computation:
     server_message_type = aggregation.server_message.type_signature.result
 
     @tff.tensorflow.computation(model.global_type, model.data_type, client_state_type, server_message_type)
-    def work(weights: Any, dataset: Any, client_state: Any, server_message: Any) -> Any:
+    def work(
+        weights: Structure, dataset: Structure, client_state: Structure, server_message: Structure
+    ) -> Structure:
         trained = train(weights, client_state["local"], dataset)
         finite = _all_finite([*trained["update"], *trained["local"].trainable])
         # A NaN in place of the weight lets the encoding drop the update and count it.
@@ -183,7 +188,7 @@ def _build_next(
         )
 
     @tff.tensorflow.computation(np.float32, np.float32)
-    def train_metrics(loss: Any, num_examples: Any) -> Any:
+    def train_metrics(loss: Structure, num_examples: Structure) -> Structure:
         loss = tf.math.divide_no_nan(loss, num_examples)
         return collections.OrderedDict(train=collections.OrderedDict(loss=loss, num_examples=num_examples))
 
@@ -192,7 +197,7 @@ def _build_next(
         tff.FederatedType(model.data_type, tff.CLIENTS),
         tff.FederatedType(client_state_type, tff.CLIENTS),
     )
-    def next_fn(state: Any, client_data: Any, client_states: Any) -> Any:
+    def next_fn(state: Structure, client_data: Structure, client_states: Structure) -> Structure:
         distributed = downlink.send(state, client_states)
         server_message = tff.federated_map(aggregation.server_message, state.aggregator)
         done = tff.federated_map(
@@ -230,6 +235,127 @@ def _build_next(
     return next_fn
 
 
-def _all_finite(tensors: list[Any]) -> Any:
+def _all_finite(tensors: list[Structure]) -> Structure:
     floats = [x for x in tensors if x.dtype.is_floating]
     return tf.reduce_all([tf.reduce_all(tf.math.is_finite(x)) for x in floats])
+
+
+_Reconstruction = tff.learning.models.ReconstructionModel
+
+
+class ModelWithLocals:
+    """A model with local variables: its types, its names and the initial values of its variables.
+
+    Raises:
+        ConfigError: The model has no local or no global trainable variables.
+    """
+
+    def __init__(
+        self,
+        model_fn: Callable[[], tff.learning.models.ReconstructionModel],
+        loss_fn: Callable[[], tf.keras.losses.Loss],
+    ) -> None:
+        self.make = model_fn
+        self.make_loss = loss_fn
+
+        @tff.tensorflow.computation
+        def initial_global() -> Structure:
+            return _values(_Reconstruction.get_global_variables(model_fn()))
+
+        @tff.tensorflow.computation
+        def initial_local() -> Structure:
+            return _values(_Reconstruction.get_local_variables(model_fn()))
+
+        self.initial_global, self.initial_local = initial_global, initial_local
+        self.global_type = initial_global.type_signature.result
+        self.local_type = initial_local.type_signature.result
+        with tf.Graph().as_default():
+            model = model_fn()
+            self.data_type = tff.SequenceType(tff.types.tensorflow_to_type(model.input_spec))
+            self.global_names = names_of(_Reconstruction.get_global_variables(model))
+            for kind in ("global", "local"):
+                if not getattr(model, f"{kind}_trainable_variables"):
+                    raise ConfigError(
+                        f"the model has no {kind} trainable variables; this process is for models that have "
+                        "local and global ones, for others there is build_weighted_fed_avg"
+                    )
+
+
+def _values(weights: Structure) -> Structure:
+    return tff.learning.models.ModelWeights(
+        tuple(tf.identity(v) for v in weights.trainable),
+        tuple(tf.identity(v) for v in weights.non_trainable),
+    )
+
+
+def _assign(variables: Structure, values: Structure) -> None:
+    for variable, value in zip(
+        (*variables.trainable, *variables.non_trainable),
+        (*values.trainable, *values.non_trainable),
+        strict=True,
+    ):
+        variable.assign(value)
+
+
+def _specs(variables: Structure) -> tuple[tf.TensorSpec, ...]:
+    return tuple(tf.TensorSpec(v.shape, v.dtype) for v in variables)
+
+
+def build_train(
+    model: ModelWithLocals,
+    client_optimizer: tff.learning.optimizers.Optimizer,
+    local_optimizer: tff.learning.optimizers.Optimizer,
+    local_epochs: int,
+    weights_by_examples: bool,
+) -> tff.Computation:
+    """``(<W,L,D*> -> <update=V,weight=float32,local=L,loss=float32,num_examples=float32>)``, on a client."""
+
+    @tff.tensorflow.computation(model.global_type, model.local_type, model.data_type)
+    @tf.function
+    def train(initial: Structure, initial_local: Structure, dataset: Structure) -> Structure:
+        with tf.init_scope():
+            variables = model.make()
+            loss_of = model.make_loss()
+        shared = _Reconstruction.get_global_variables(variables)
+        local = _Reconstruction.get_local_variables(variables)
+        _assign(shared, initial)
+        _assign(local, initial_local)
+
+        def step(
+            batch: Structure,
+            trained: Structure,
+            optimizer: tff.learning.optimizers.Optimizer,
+            optimizer_state: Structure,
+        ) -> Structure:
+            with tf.GradientTape() as tape:
+                output = variables.forward_pass(batch, training=True)
+                loss = loss_of(y_true=output.labels, y_pred=output.predictions)
+            gradients = tape.gradient(loss, trained, unconnected_gradients=tf.UnconnectedGradients.ZERO)
+            # The gradients of embeddings are slices, which TFF's optimizers do not take.
+            gradients = tuple(tf.convert_to_tensor(g) for g in gradients)
+            next_state, values = optimizer.next(optimizer_state, tuple(v.value() for v in trained), gradients)
+            for variable, value in zip(trained, values, strict=True):
+                variable.assign(value)
+            return next_state, loss, tf.cast(output.num_examples, tf.float32)
+
+        # Over iterators: a loop over the dataset itself becomes a reduction, which TFF's stock runtime makes
+        # ten times more expensive.
+        local_state = local_optimizer.initialize(_specs(local.trainable))
+        for batch in iter(dataset.repeat(local_epochs)):
+            local_state, _, _ = step(batch, local.trainable, local_optimizer, local_state)
+        state = client_optimizer.initialize(_specs(shared.trainable))
+        loss_sum, num_examples = tf.constant(0.0), tf.constant(0.0)
+        for batch in iter(dataset):
+            state, loss, count = step(batch, shared.trainable, client_optimizer, state)
+            loss_sum += loss * count
+            num_examples += count
+        weight = num_examples if weights_by_examples else tf.cast(num_examples > 0, tf.float32)
+        return collections.OrderedDict(
+            update=tuple(a - b for a, b in zip(initial.trainable, shared.trainable, strict=True)),
+            weight=weight,
+            local=_values(local),
+            loss=loss_sum,
+            num_examples=num_examples,
+        )
+
+    return train

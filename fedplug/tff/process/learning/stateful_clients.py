@@ -1,11 +1,15 @@
-"""Processes whose clients keep state, and the last step of their builders."""
+"""Processes whose clients keep state, the last step of their builders, and constraints on their weights.
+
+The server's state is TFF's, so that TFF's own tools can read it.
+"""
 
 from __future__ import annotations
 
+import collections
 import functools
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
 
+import tensorflow as tf
 import tensorflow_federated as tff
 
 from fedplug.encoders.model.model_encoder import ModelEncoder
@@ -13,9 +17,91 @@ from fedplug.errors import ConfigError
 from fedplug.registry import provenance, resolve
 from fedplug.tff import structures
 from fedplug.tff.aggregators.base import Aggregator
-from fedplug.tff.process.learning.round_output import with_model_weights
+from fedplug.tff.structures import Structure
 
-__all__ = ["StatefulClientsProcess", "assemble_process"]
+__all__ = [
+    "StatefulClientsProcess",
+    "assemble_process",
+    "build_initialize",
+    "constrain_weights",
+    "round_output",
+    "with_model_weights",
+]
+
+
+def build_initialize(
+    *,
+    initial_weights: tff.Computation,
+    distributor: tff.templates.IterativeProcess,
+    init_aggregator: tff.Computation,
+    finalizer: tff.learning.templates.FinalizerProcess,
+    client_work: tff.learning.templates.ClientWorkProcess | None = None,
+) -> tff.Computation:
+    """``( -> S@SERVER)``, S a `tff.learning.templates.LearningAlgorithmState`.
+
+    Args:
+        initial_weights: ``( -> W)``
+        distributor: The process that sends the model.
+        init_aggregator: ``( -> A)``
+        finalizer: The process that applies the update.
+        client_work: The process that trains. None if it has no state.
+    """
+
+    @tff.federated_computation
+    def initialize() -> Structure:
+        state = tff.learning.templates.LearningAlgorithmState(
+            global_model_weights=tff.federated_eval(initial_weights, tff.SERVER),
+            distributor=distributor.initialize(),
+            client_work=client_work.initialize() if client_work else tff.federated_value((), tff.SERVER),
+            aggregator=tff.federated_eval(init_aggregator, tff.SERVER),
+            finalizer=finalizer.initialize(),
+        )
+        return tff.federated_zip(state)
+
+    return initialize
+
+
+def round_output(
+    *,
+    distributor: Structure,
+    client_work: Structure,
+    aggregator: Structure,
+    finalizer: Structure,
+    client_states: Structure,
+) -> Structure:
+    """Returns the output of a round, for the end of a `tff.federated_computation`.
+
+    Args:
+        distributor: The distributor's output, ``<state=...,measurements=...>@SERVER`` at least.
+        client_work: The output of the client work, with the same fields.
+        aggregator: The aggregator's output, with the same fields.
+        finalizer: The finalizer's output. Its ``result`` is the next model.
+        client_states: ``{C}@CLIENTS``
+
+    Returns:
+        ``<state=S@SERVER,metrics=M@SERVER,client_states={C}@CLIENTS>``
+    """
+    outputs = collections.OrderedDict(
+        distributor=distributor, client_work=client_work, aggregator=aggregator, finalizer=finalizer
+    )
+    state = tff.learning.templates.LearningAlgorithmState(
+        global_model_weights=finalizer.result, **{name: output.state for name, output in outputs.items()}
+    )
+    metrics = collections.OrderedDict((name, output.measurements) for name, output in outputs.items())
+    return collections.OrderedDict(
+        state=tff.federated_zip(state), metrics=tff.federated_zip(metrics), client_states=client_states
+    )
+
+
+def with_model_weights(state: Structure, weights: Structure) -> Structure:
+    """Returns the state with other weights, for the body of a `tff.tensorflow.computation`."""
+    return tff.learning.templates.LearningAlgorithmState(
+        global_model_weights=weights,
+        distributor=state.distributor,
+        client_work=state.client_work,
+        aggregator=state.aggregator,
+        finalizer=state.finalizer,
+    )
 
 
 class StatefulClientsProcess(tff.templates.IterativeProcess):
@@ -42,17 +128,17 @@ class StatefulClientsProcess(tff.templates.IterativeProcess):
 
     def __init__(
         self,
-        initialize: Any,
-        next_fn: Any,
+        initialize: tff.Computation,
+        next_fn: tff.Computation,
         *,
-        initialize_client: Any,
-        get_model_weights: Any,
-        set_model_weights: Any,
-        signature: dict[str, Any],
+        initialize_client: tff.Computation,
+        get_model_weights: tff.Computation,
+        set_model_weights: tff.Computation,
+        signature: dict[str, object],
         dense_bytes: int,
         lowering: str,
         provenance: list[dict[str, str]],
-        tensors: Sequence[Mapping[str, Any]] = (),
+        tensors: Sequence[Mapping[str, object]] = (),
         clients: int | None = None,
         most_clients: int | None = None,
     ) -> None:
@@ -72,7 +158,7 @@ class StatefulClientsProcess(tff.templates.IterativeProcess):
 class _Next(tff.framework.ConcreteComputation):
     """The computation of a round, in which states may be left out if clients have none."""
 
-    def __init__(self, next_fn: Any, initialize_client: Any) -> None:
+    def __init__(self, next_fn: tff.Computation, initialize_client: tff.Computation) -> None:
         super().__init__(
             computation_proto=tff.framework.ConcreteComputation.get_proto(next_fn),
             context_stack=tff.framework.get_context_stack(),
@@ -80,13 +166,13 @@ class _Next(tff.framework.ConcreteComputation):
         )
         self._initialize_client = initialize_client
 
-    def __call__(self, *arguments: Any, **named: Any) -> Any:
+    def __call__(self, *arguments: Structure, **named: Structure) -> Structure:
         if len(arguments) == 2 and not named:
             return self._without_states(*arguments)
         return super().__call__(*arguments, **named)
 
     @functools.cached_property
-    def _without_states(self) -> Any:
+    def _without_states(self) -> tff.Computation:
         if structures.paths(self._initialize_client.type_signature.result):
             raise ConfigError(
                 "clients keep state from round to round, such as what error feedback has not sent yet; train "
@@ -94,7 +180,7 @@ class _Next(tff.framework.ConcreteComputation):
             )
 
         @tff.federated_computation(*self.type_signature.parameter[:2])
-        def next_fn(state: Any, client_data: Any) -> Any:
+        def next_fn(state: Structure, client_data: Structure) -> Structure:
             none = tff.federated_eval(self._initialize_client, tff.CLIENTS)
             output = self(state, client_data, none)
             return tff.learning.templates.LearningProcessOutput(output["state"], output["metrics"])
@@ -104,14 +190,14 @@ class _Next(tff.framework.ConcreteComputation):
 
 def assemble_process(
     name: str,
-    initialize: Any,
-    next_fn: Any,
+    initialize: tff.Computation,
+    next_fn: tff.Computation,
     *,
-    initialize_client: Any,
+    initialize_client: tff.Computation,
     encoder: ModelEncoder,
     broadcast_encoder: ModelEncoder | None = None,
     aggregator: Aggregator,
-    update_type: Any,
+    update_type: tff.Type,
     lowering: str,
     most_clients: int | None = None,
 ) -> StatefulClientsProcess:
@@ -132,11 +218,11 @@ def assemble_process(
     state_type = initialize.type_signature.result.member
 
     @tff.tensorflow.computation(state_type)
-    def get_model_weights(state: Any) -> Any:
+    def get_model_weights(state: Structure) -> Structure:
         return state.global_model_weights
 
     @tff.tensorflow.computation(state_type, state_type.global_model_weights)
-    def set_model_weights(state: Any, weights: Any) -> Any:
+    def set_model_weights(state: Structure, weights: Structure) -> Structure:
         return with_model_weights(state, weights)
 
     encoders = [encoder] if broadcast_encoder is None else [encoder, broadcast_encoder]
@@ -148,7 +234,7 @@ def assemble_process(
         ),
         *provenance.records("aggregator", aggregator.name, aggregator.get_config()),
     ]
-    signature = {
+    signature: dict[str, object] = {
         "process": name,
         "encoder": encoder.get_config(),
         "broadcast_encoder": broadcast_encoder and broadcast_encoder.get_config(),
@@ -179,7 +265,83 @@ def assemble_process(
     return process
 
 
-def _different(specs: Sequence[Any]) -> list[str]:
+def _different(specs: Sequence[Structure]) -> list[str]:
     """Returns the names of tensors. Repeated names get their positions."""
     names = [spec.name for spec in specs]
     return [name if names.count(name) == 1 else f"{name} {place}" for place, name in enumerate(names)]
+
+
+Constraint = Callable[[tf.Tensor], tf.Tensor]
+
+
+def constrain_weights(
+    process: StatefulClientsProcess, constraints: Sequence[Constraint | None]
+) -> StatefulClientsProcess:
+    """Returns a process that projects the server's trainable weights at the start and after every round.
+
+    The projection is part of the computations ``initialize`` and ``next``, which are traced once.
+
+    Args:
+        process: A process of a builder of `fedplug.tff.process`.
+        constraints: One per trainable tensor, in their order: a `tf.keras.constraints.Constraint`, any other
+            function from a tensor to one of the same shape and dtype, or None for no constraint.
+
+    Returns:
+        A process with the same types and the same signature, so a store can go on.
+
+    Raises:
+        ConfigError: The numbers of constraints and tensors differ, or one changes a shape or dtype.
+    """
+    state_type = process.initialize.type_signature.result.member
+    tensors = list(state_type.global_model_weights.trainable)
+    if len(constraints) != len(tensors):
+        raise ConfigError(
+            f"there are {len(constraints)} constraints for {len(tensors)} trainable tensors; give one for "
+            "each, None where there is nothing to constrain"
+        )
+
+    @tff.tensorflow.computation(state_type)
+    def project(state: Structure) -> Structure:
+        weights = state.global_model_weights
+        trainable = tuple(
+            tensor if constraint is None else _project(constraint, tensor, position)
+            for position, (constraint, tensor) in enumerate(zip(constraints, weights.trainable, strict=True))
+        )
+        constrained = tff.learning.models.ModelWeights(trainable, weights.non_trainable)
+        return with_model_weights(state, constrained)
+
+    @tff.federated_computation
+    def initialize() -> Structure:
+        return tff.federated_map(project, process.initialize())
+
+    @tff.federated_computation(*process.next.type_signature.parameter)
+    def next_fn(state: Structure, client_data: Structure, client_states: Structure) -> Structure:
+        output = process.next(state, client_data, client_states)
+        return collections.OrderedDict(
+            state=tff.federated_map(project, output["state"]),
+            metrics=output["metrics"],
+            client_states=output["client_states"],
+        )
+
+    return StatefulClientsProcess(
+        initialize,
+        next_fn,
+        initialize_client=process.initialize_client,
+        get_model_weights=process.get_model_weights,
+        set_model_weights=process.set_model_weights,
+        signature=process.signature,
+        dense_bytes=process.dense_bytes,
+        lowering=process.lowering,
+        provenance=process.provenance,
+        tensors=process.tensors,
+    )
+
+
+def _project(constraint: Constraint, tensor: tf.Tensor, position: int) -> tf.Tensor:
+    projected = tf.convert_to_tensor(constraint(tensor))
+    if projected.shape != tensor.shape or projected.dtype != tensor.dtype:
+        raise ConfigError(
+            f"constraint {position} makes {projected.dtype.name} {projected.shape} of "
+            f"{tensor.dtype.name} {tensor.shape}; it must keep shape and dtype"
+        )
+    return projected

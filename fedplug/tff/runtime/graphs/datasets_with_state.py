@@ -9,7 +9,6 @@ in the order of threads.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 import tensorflow as tf
 
@@ -71,7 +70,7 @@ def with_state_apart(variant: tf.Tensor, *, fused: bool = False) -> tf.Tensor | 
     return _apart(variant, _graph_of(variant), fused)
 
 
-def for_one_reader(value: Any) -> Any:
+def for_one_reader(value: tf.Tensor | DatasetWithState) -> tf.Tensor:
     """Returns a copy of a `DatasetWithState`, and any other value as it is."""
     return value.copy() if isinstance(value, DatasetWithState) else value
 
@@ -107,7 +106,7 @@ def _graph_of(variant: tf.Tensor) -> tf.compat.v1.GraphDef:
         return tf.compat.v1.GraphDef.FromString(tf.raw_ops.DatasetToGraphV2(input_dataset=variant).numpy())
 
 
-def _handles(graph: tf.compat.v1.GraphDef) -> Iterator[Any]:
+def _handles(graph: tf.compat.v1.GraphDef) -> Iterator[tf.compat.v1.ResourceHandle]:
     """Yields the handles of resources outside of the graph."""
     for node in graph.node:
         if node.op == "Const" and node.attr["dtype"].type == tf.resource.as_datatype_enum:

@@ -15,7 +15,6 @@ import collections
 import functools
 import threading
 from collections.abc import Callable, Sequence
-from typing import Any
 
 import tensorflow as tf
 from tensorflow.python.eager import cancellation, execute
@@ -51,7 +50,7 @@ class InlineFunction:
         self._attributes = ("Tin", list(inputs), "Tout", list(outputs), "f", name, "one_thread")
         self.kernels = f"__wrapped__{_OP}_Tin_{len(inputs)}_Tout_{len(outputs)}_"
 
-    def attributes(self, one_thread: bool) -> tuple[Any, ...]:
+    def attributes(self, one_thread: bool) -> tuple[object, ...]:
         """Returns the attributes of a call."""
         return (*self._attributes, one_thread)
 
@@ -67,7 +66,10 @@ def _has_op() -> bool:
 
 
 def call_inline(
-    function: InlineFunction, inputs: Sequence[tf.Tensor], one_thread: bool, manager: Any
+    function: InlineFunction,
+    inputs: Sequence[tf.Tensor],
+    one_thread: bool,
+    manager: cancellation.CancellationManager,
 ) -> list[tf.Tensor]:
     """Calls a function.
 
@@ -97,7 +99,9 @@ def call_inline(
                 _drop_kernels()
 
 
-def inlined(function: Any) -> Callable[[Sequence[tf.Tensor]], list[tf.Tensor]]:
+def inlined(
+    function: tf.types.experimental.ConcreteFunction,
+) -> Callable[[Sequence[tf.Tensor]], list[tf.Tensor]]:
     """Returns a callable for a concrete function that captures nothing. The function is never released.
 
     Args:

@@ -8,15 +8,17 @@ operations are the same, and so are the bits.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
 
 import tensorflow as tf
 
-from fedplug.tff.runtime.graphs.cancellation import Cancellation
 from fedplug.tff.runtime.graphs.datasets_with_state import for_one_reader, with_state_apart
 from fedplug.tff.runtime.graphs.devices import current_device
-from fedplug.tff.runtime.graphs.registered_function import RegisteredFunction
-from fedplug.tff.runtime.graphs.registration import new_name, register
+from fedplug.tff.runtime.graphs.registered_function import (
+    Cancellation,
+    RegisteredFunction,
+    new_name,
+    register,
+)
 
 __all__ = ["JoinedFunction", "NotJoinable", "needs_values"]
 
@@ -36,7 +38,9 @@ def needs_values() -> None:
 
 
 class _Graph(tf.__internal__.FuncGraph):
-    def capture(self, tensor: Any, name: str | None = None, shape: Any = None) -> Any:
+    def capture(
+        self, tensor: tf.Tensor, name: str | None = None, shape: tf.TensorShape | None = None
+    ) -> tf.Tensor:
         """Refuses tensors from outside of the function, whose values would be frozen for later calls."""
         if getattr(tensor, "graph", None) is not self:
             raise NotJoinable

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import tensorflow as tf
 
-from fedplug.tff.runtime.graphs.placement import place
+from fedplug.tff.runtime.graphs.devices import place
 from fedplug.tff.runtime.graphs.reduce_loops import draws_on, iterate_reductions, loop_output
 
 __all__ = ["PrivateGraph", "all_nodes", "make_private", "node_of"]

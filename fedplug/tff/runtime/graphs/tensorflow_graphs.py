@@ -23,15 +23,17 @@ from dataclasses import dataclass
 import tensorflow as tf
 
 from fedplug.errors import OpLibraryError
-from fedplug.tff.runtime.graphs.cancellation import Cancellation
 from fedplug.tff.runtime.graphs.datasets_with_state import for_one_reader, with_state_apart
-from fedplug.tff.runtime.graphs.devices import current_device
+from fedplug.tff.runtime.graphs.devices import current_device, place_of_output
 from fedplug.tff.runtime.graphs.inline_calls import can_call_inline, iterate_inline
 from fedplug.tff.runtime.graphs.joined_calls import NotJoinable
-from fedplug.tff.runtime.graphs.placement import place_of_output
 from fedplug.tff.runtime.graphs.private_calls import make_private, node_of
-from fedplug.tff.runtime.graphs.registered_function import RegisteredFunction
-from fedplug.tff.runtime.graphs.registration import new_name, register
+from fedplug.tff.runtime.graphs.registered_function import (
+    Cancellation,
+    RegisteredFunction,
+    new_name,
+    register,
+)
 from fedplug.tff.runtime.tff_internals import computation_pb2
 
 __all__ = ["GraphFunction", "fits", "load", "naming_missing_ops"]

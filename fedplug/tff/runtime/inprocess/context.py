@@ -13,16 +13,15 @@ import threading
 import weakref
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
 
 import tensorflow_federated as tff
 
 from fedplug.tff.runtime.base import Runtime
 from fedplug.tff.runtime.graphs.devices import RuntimeDevice
-from fedplug.tff.runtime.inprocess.clients import ClientPool
 from fedplug.tff.runtime.inprocess.event_loop import LoopThread
 from fedplug.tff.runtime.inprocess.executor import Compile, InProcessExecutorFactory, Program, compile_program
-from fedplug.tff.runtime.inprocess.values import to_arrays
+from fedplug.tff.runtime.inprocess.invocation import ClientPool
+from fedplug.tff.runtime.inprocess.values import Value, to_arrays
 
 __all__ = ["create_async_execution_context", "create_sync_execution_context"]
 
@@ -99,7 +98,7 @@ class InProcessAsyncContext(tff.framework.AsyncExecutionContext):
         factory: InProcessExecutorFactory,
         rounds: ThreadPoolExecutor,
         compile_: Compile = compile_program,
-        to_arrays: Callable[[Any], Any] = to_arrays,
+        to_arrays: Callable[[Value], Value] = to_arrays,
     ) -> None:
         self._rounds = rounds
         self._compile_program = compile_
@@ -108,7 +107,7 @@ class InProcessAsyncContext(tff.framework.AsyncExecutionContext):
         self._process = os.getpid()
         super().__init__(factory, transform_args=to_arrays, transform_result=to_arrays)
 
-    async def invoke(self, comp: Any, arg: Any) -> Any:
+    async def invoke(self, comp: tff.Computation, arg: Value) -> Value:
         """Runs a computation.
 
         Raises:
@@ -130,7 +129,7 @@ class InProcessAsyncContext(tff.framework.AsyncExecutionContext):
                 "start processes with the 'spawn' method and make a context in each"
             )
 
-    def _compile(self, comp: Any) -> Program:
+    def _compile(self, comp: tff.Computation) -> Program:
         # By identity, like TFF's cache (computations have no equality), but without hashing the whole proto
         # in every round.
         with self._compiling:
@@ -155,7 +154,7 @@ class InProcessSyncContext(Runtime):
         """The executor factory, which TFF's contexts also have."""
         return self._context.executor_factory
 
-    def invoke(self, comp: Any, arg: Any) -> Any:
+    def invoke(self, comp: tff.Computation, arg: Value) -> Value:
         """Runs a computation. Raises the errors of the asynchronous context."""
         self._context.refuse_after_fork()
         return self._loop.run(self._context.invoke(comp, arg))

@@ -6,9 +6,11 @@ import asyncio
 import threading
 import weakref
 from collections.abc import Coroutine
-from typing import Any
+from typing import TypeVar
 
 __all__ = ["LoopThread"]
+
+T = TypeVar("T")
 
 
 class LoopThread:
@@ -20,8 +22,8 @@ class LoopThread:
         thread.start()
         self._stop = weakref.finalize(self, _stop_loop, self._loop, thread)
 
-    def run(self, coroutine: Coroutine[Any, Any, Any]) -> Any:
-        """Returns the coroutine's result. Any thread except the loop's own may call this.
+    def run(self, coroutine: Coroutine[object, None, T]) -> T:
+        """Returns the coroutine's result. Value thread except the loop's own may call this.
 
         An exception in the calling thread, such as Ctrl-C, cancels the coroutine and is raised at once.
 

@@ -10,19 +10,16 @@ import functools
 from collections.abc import Callable
 from concurrent.futures import Executor as ThreadExecutor
 from dataclasses import dataclass
-from typing import Any
 
 import tensorflow as tf
 import tensorflow_federated as tff
 
 from fedplug.errors import ComputationError
-from fedplug.tff.runtime.computation_errors import computation_error
 from fedplug.tff.runtime.graphs.devices import RuntimeDevice
 from fedplug.tff.runtime.graphs.tensorflow_graphs import naming_missing_ops
-from fedplug.tff.runtime.inprocess.clients import ClientPool
-from fedplug.tff.runtime.inprocess.invocation import Invocation
+from fedplug.tff.runtime.inprocess.invocation import ClientPool, Invocation, computation_error
 from fedplug.tff.runtime.inprocess.planner import computation_name, plan
-from fedplug.tff.runtime.inprocess.values import ingest, materialize
+from fedplug.tff.runtime.inprocess.values import Value, ingest, materialize
 from fedplug.tff.runtime.tff_internals import Executor, ExecutorValue, computation_pb2
 
 __all__ = ["Compile", "InProcessExecutorFactory", "Program", "compile_program"]
@@ -43,7 +40,7 @@ class Program:
 
     type_signature: tff.FunctionType
     name: str
-    make: Callable[[dict[str, Any], Invocation], Any]
+    make: Callable[[dict[str, Value], Invocation], Value]
 
 
 def compile_program(computation: tff.framework.ConcreteComputation) -> Program:
@@ -82,8 +79,8 @@ class InProcessExecutorFactory(tff.framework.ExecutorFactory):
         rounds: ThreadExecutor,
         default_num_clients: int,
         *,
-        take_in: Callable[[Any, tff.Type], Any] = ingest,
-        hand_out: Callable[[Any, tff.Type, int], Any] = materialize,
+        take_in: Callable[[Value, tff.Type], Value] = ingest,
+        hand_out: Callable[[Value, tff.Type, int], Value] = materialize,
         device: RuntimeDevice | None = None,
     ) -> None:
         self._pool = pool
@@ -107,7 +104,7 @@ class InProcessExecutorFactory(tff.framework.ExecutorFactory):
 
 class _Value(ExecutorValue):
     def __init__(
-        self, value: Any, type_signature: tff.Type, hand_out: Callable[[Any, tff.Type], Any]
+        self, value: Value, type_signature: tff.Type, hand_out: Callable[[Value, tff.Type], Value]
     ) -> None:
         self._value = value
         self._type_signature = type_signature
@@ -118,10 +115,10 @@ class _Value(ExecutorValue):
         return self._type_signature
 
     @property
-    def reference(self) -> Any:
+    def reference(self) -> Value:
         return self._value
 
-    async def compute(self) -> Any:
+    async def compute(self) -> Value:
         return self._hand_out(self._value, self._type_signature)
 
 
@@ -132,8 +129,8 @@ class _InProcessExecutor(Executor):
         pool: ClientPool,
         rounds: ThreadExecutor,
         compile_: Compile,
-        take_in: Callable[[Any, tff.Type], Any],
-        hand_out: Callable[[Any, tff.Type, int], Any],
+        take_in: Callable[[Value, tff.Type], Value],
+        hand_out: Callable[[Value, tff.Type, int], Value],
     ) -> None:
         self._num_clients = num_clients
         self._pool = pool
@@ -145,7 +142,7 @@ class _InProcessExecutor(Executor):
     def close(self) -> None:
         pass
 
-    async def create_value(self, value: Any, type_spec: Any = None) -> _Value:
+    async def create_value(self, value: Value, type_spec: tff.Type = None) -> _Value:
         if isinstance(value, computation_pb2.Computation):
             value = tff.framework.deserialize_computation(value)
         if isinstance(value, tff.framework.ConcreteComputation):
@@ -169,7 +166,7 @@ class _InProcessExecutor(Executor):
             raise
         return self._embed(value, program.type_signature.result)
 
-    async def create_struct(self, elements: Any) -> _Value:
+    async def create_struct(self, elements: Value) -> _Value:
         named = tff.structure.to_elements(tff.structure.from_container(elements))
         types = [(name, v.type_signature) if name else v.type_signature for name, v in named]
         return self._embed(tuple(v.reference for _, v in named), tff.StructType(types))
@@ -177,21 +174,21 @@ class _InProcessExecutor(Executor):
     async def create_selection(self, source: ExecutorValue, index: int) -> _Value:
         return self._embed(source.reference[index], source.type_signature[index])
 
-    def _embed(self, value: Any, type_signature: tff.Type) -> _Value:
+    def _embed(self, value: Value, type_signature: tff.Type) -> _Value:
         return _Value(value, type_signature, lambda v, kind: self._hand_out(v, kind, self._num_clients))
 
 
-def _on(device: RuntimeDevice, convert: Callable[..., Any]) -> Callable[..., Any]:
+def _on(device: RuntimeDevice, convert: Callable[..., Value]) -> Callable[..., Value]:
     """Returns the function that converts on a device, in any thread."""
 
-    def converted(*arguments: Any) -> Any:
+    def converted(*arguments: Value) -> Value:
         with device.scope():
             return convert(*arguments)
 
     return converted
 
 
-def _run(program: Program, argument: Any, invocation: Invocation) -> Any:
+def _run(program: Program, argument: Value, invocation: Invocation) -> Value:
     """Runs one call in the current thread."""
     try:
         function = program.make({}, invocation)
@@ -205,7 +202,7 @@ def _run(program: Program, argument: Any, invocation: Invocation) -> Any:
         raise computation_error(message, error) from error
 
 
-def _as_called(argument: Any) -> Any:
+def _as_called(argument: Value) -> Value:
     """Converts programs in an argument into callables."""
     if isinstance(argument, Program):
         return lambda value, invocation: argument.make({}, invocation)(value, invocation)

@@ -9,18 +9,17 @@ import contextlib
 import itertools
 import threading
 from collections.abc import Callable, Iterator
-from typing import Any
 
 import tensorflow as tf
 
 from fedplug.tff.runtime.graphs.datasets_with_state import DatasetWithState
 from fedplug.tff.runtime.graphs.joined_calls import JoinedFunction, NotJoinable
 from fedplug.tff.runtime.inprocess.invocation import Invocation
-from fedplug.tff.runtime.inprocess.values import flatten
+from fedplug.tff.runtime.inprocess.values import Value, flatten
 
 __all__ = ["JoinedSteps"]
 
-Steps = Callable[[tuple[Any, ...]], tuple[Any, ...]]
+Steps = Callable[[tuple[Value, ...]], tuple[Value, ...]]
 
 
 class JoinedSteps:
@@ -30,9 +29,9 @@ class JoinedSteps:
         self._tracing = threading.Lock()
         self._traced = False
         self._function: JoinedFunction | None = None
-        self._result: tuple[Any, ...] = ()  # the structure of the result, with None for the leaves
+        self._result: tuple[Value, ...] = ()  # the structure of the result, with None for the leaves
 
-    def run(self, steps: Steps, values: tuple[Any, ...], invocation: Invocation) -> tuple[Any, ...]:
+    def run(self, steps: Steps, values: tuple[Value, ...], invocation: Invocation) -> tuple[Value, ...]:
         """Returns `steps(values)`, and raises the errors of the steps.
 
         Args:
@@ -49,10 +48,10 @@ class JoinedSteps:
         if self._function is None:
             return steps(values)
         results = self._function(leaves, invocation.cancellation, one_thread=invocation.one_thread)
-        result: tuple[Any, ...] = _arranged(self._result, iter(results))
+        result: tuple[Value, ...] = _arranged(self._result, iter(results))
         return result
 
-    def _trace(self, steps: Steps, values: tuple[Any, ...], leaves: list[Any]) -> None:
+    def _trace(self, steps: Steps, values: tuple[Value, ...], leaves: list[Value]) -> None:
         if not all(isinstance(leaf, tf.Tensor | DatasetWithState) for leaf in leaves):
             return
 
@@ -65,6 +64,6 @@ class JoinedSteps:
         self._result = _arranged(self._result, itertools.repeat(None))
 
 
-def _arranged(like: Any, leaves: Iterator[Any]) -> Any:
+def _arranged(like: Value, leaves: Iterator[Value]) -> Value:
     """Returns the leaves in the tuple structure of `like`."""
     return tuple([_arranged(part, leaves) for part in like]) if type(like) is tuple else next(leaves)

@@ -8,18 +8,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import tensorflow_federated as tff
 
+from fedplug.tff.runtime.inprocess.intrinsics import Reduction
 from fedplug.tff.runtime.inprocess.invocation import Invocation
 from fedplug.tff.runtime.inprocess.joined_steps import JoinedSteps
-from fedplug.tff.runtime.inprocess.reductions import Reduction
-from fedplug.tff.runtime.inprocess.values import Clients, holds_clients, of_client
+from fedplug.tff.runtime.inprocess.values import Clients, Value, holds_clients, of_client
 
 __all__ = ["ClientStep", "ClientWork", "Contribution", "Names", "ReductionStep", "Step", "Steps", "in_passes"]
 
-Names = dict[str, Any]
+Names = dict[str, Value]
 
 
 @dataclass(frozen=True)
@@ -28,7 +27,7 @@ class Step:
 
     names: tuple[str, ...]
     uses: frozenset[str]
-    run: Callable[[Names, Invocation], Sequence[Any]]
+    run: Callable[[Names, Invocation], Sequence[Value]]
 
 
 @dataclass(frozen=True)
@@ -48,7 +47,7 @@ class Contribution:
     """One client's part of a reduction: `run(names, round)` returns it, and `block` is its building block."""
 
     uses: frozenset[str]
-    run: Callable[[Names, Invocation], Any]
+    run: Callable[[Names, Invocation], Value]
     block: tff.framework.ComputationBuildingBlock
 
 
@@ -115,7 +114,7 @@ class ClientWork:
         self._steps = Steps(steps, {*kept, *contributed})
         self._joined = JoinedSteps()
 
-    def run(self, given: Names, invocation: Invocation) -> tuple[Any, ...]:
+    def run(self, given: Names, invocation: Invocation) -> tuple[Value, ...]:
         """Returns the parts of the reductions and the values to keep, as two tuples.
 
         Args:
@@ -124,7 +123,7 @@ class ClientWork:
         """
         order = sorted(given)
 
-        def its_steps(values: tuple[Any, ...]) -> tuple[Any, ...]:
+        def its_steps(values: tuple[Value, ...]) -> tuple[Value, ...]:
             scope = dict(zip(order, values, strict=True))
             self._steps.run(scope, invocation)
             contributed = [part.run(scope, invocation) for part in self.contributions]
@@ -188,23 +187,23 @@ def _pass(steps: Sequence[AnyStep], elsewhere: frozenset[str], wanted: frozenset
     uses = frozenset[str]().union(*(step.uses for step in steps))
     adding = JoinedSteps()
 
-    def run(names: Names, invocation: Invocation) -> Sequence[Any]:
+    def run(names: Names, invocation: Invocation) -> Sequence[Value]:
         given = {name: names[name] for name in of_one.uses if name in names}
         theirs = {name for name, value in given.items() if holds_clients(value)}
         made = [step.make(names, invocation) for step in reductions]
         totals = tuple([reduction.zero for reduction in made])
         columns = [Clients() for _ in kept]
 
-        def work(client: int) -> tuple[Any, ...]:
+        def work(client: int) -> tuple[Value, ...]:
             mine = {n: of_client(value, client) if n in theirs else value for n, value in given.items()}
             return of_one.run(mine, invocation.of(client))
 
-        def take(client: int, result: tuple[Any, ...]) -> None:
+        def take(client: int, result: tuple[Value, ...]) -> None:
             nonlocal totals
             contributed, keep = result
             mine = invocation.of(client)
 
-            def add(values: tuple[Any, ...]) -> tuple[Any, ...]:
+            def add(values: tuple[Value, ...]) -> tuple[Value, ...]:
                 added = []
                 for step, reduction, total, value in zip(reductions, made, *values, strict=True):
                     with mine.naming_failures(step.intrinsic):

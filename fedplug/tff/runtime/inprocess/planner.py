@@ -1,6 +1,8 @@
 """Turns a compiled computation into a plan: nested Python closures that are built once and run every round.
 
-The state of a single call is in the `Invocation`.
+The state of a single call is in the `Invocation`. TFF's compiler names every value that is computed within
+the argument of another call, with few exceptions. `_with_named_arguments` names the others, so that plans
+handle one form.
 """
 
 from __future__ import annotations
@@ -8,16 +10,15 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TypeAlias
 
 import tensorflow as tf
 import tensorflow_federated as tff
 
 from fedplug.errors import LoweringError
 from fedplug.tff.runtime.graphs.tensorflow_graphs import Shape, load
-from fedplug.tff.runtime.inprocess.intrinsics import INTRINSICS, federated_value
+from fedplug.tff.runtime.inprocess.intrinsics import INTRINSICS, REDUCTIONS, federated_value
 from fedplug.tff.runtime.inprocess.invocation import Invocation
-from fedplug.tff.runtime.inprocess.normal_form import elements_of, with_named_arguments
 from fedplug.tff.runtime.inprocess.passes import (
     ClientStep,
     Contribution,
@@ -26,19 +27,24 @@ from fedplug.tff.runtime.inprocess.passes import (
     Step,
     in_passes,
 )
-from fedplug.tff.runtime.inprocess.reductions import REDUCTIONS
-from fedplug.tff.runtime.inprocess.values import builder, flatten
+from fedplug.tff.runtime.inprocess.values import Value, builder, flatten
 
-__all__ = ["Plan", "client_step", "computation_name", "contribution", "plan"]
+__all__ = [
+    "Plan",
+    "client_step",
+    "computation_name",
+    "contribution",
+    "plan",
+]
 
-Function = Callable[[Any, Invocation], Any]
+Function = Callable[[Value, Invocation], Value]
 
 
 @dataclass(frozen=True)
 class Plan:
     """The plan of a building block: `run(names, round)` returns its value. `uses` are its free names."""
 
-    run: Callable[[Names, Invocation], Any]
+    run: Callable[[Names, Invocation], Value]
     uses: frozenset[str] = frozenset()
 
 
@@ -82,7 +88,7 @@ def _tensorflow(block: tff.framework.CompiledComputation) -> Plan:
     function = load(proto, list(_shapes(result)))
     build = builder(result)
 
-    def call(argument: Any, invocation: Invocation) -> Any:
+    def call(argument: Value, invocation: Invocation) -> Value:
         leaves = [] if argument is None else flatten(argument)
         return build(iter(function(leaves, invocation.cancellation, one_thread=invocation.one_thread)))
 
@@ -107,7 +113,7 @@ def _intrinsic(block: tff.framework.Intrinsic) -> Plan:
         return _as_block(block)
     intrinsic, signature = INTRINSICS[block.uri], block.type_signature
 
-    def call(argument: Any, invocation: Invocation) -> Any:
+    def call(argument: Value, invocation: Invocation) -> Value:
         return intrinsic(argument, signature, invocation)
 
     return Plan(lambda names, invocation: call)
@@ -137,7 +143,7 @@ def _lambda(block: tff.framework.Lambda) -> Plan:
         # Only the body's free names: a closure must not keep a round's other values alive.
         kept = {name: names[name] for name in uses}
 
-        def call(argument: Any, invocation: Invocation) -> Any:
+        def call(argument: Value, invocation: Invocation) -> Value:
             return body.run({**kept, parameter: argument} if parameter else kept, invocation)
 
         return call
@@ -149,7 +155,7 @@ def _block(block: tff.framework.Block) -> Plan:
     looked_up: set[str] = set()  # or defined
     steps: list[Step | ReductionStep] = []
     for position, (name, value) in enumerate(block.locals):
-        added = [_step(*local) for local in with_named_arguments(name, value)]
+        added = [_step(*local) for local in _with_named_arguments(name, value)]
         looked_up = looked_up.union(*(step.uses for step in added))
         if name in looked_up:  # has another meaning from here on, and steps are reordered
             rest = tff.framework.Block(block.locals[position + 1 :], block.result)
@@ -161,7 +167,7 @@ def _block(block: tff.framework.Block) -> Plan:
     ordered = in_passes(steps, result.uses)
     uses = looked_up.union(result.uses).difference(*(step.names for step in steps))
 
-    def run(names: Names, invocation: Invocation) -> Any:
+    def run(names: Names, invocation: Invocation) -> Value:
         scope = {name: names[name] for name in uses}
         ordered.run(scope, invocation)
         return result.run(scope, invocation)
@@ -183,7 +189,7 @@ def client_step(name: str, value: tff.framework.Call) -> ClientStep:
     function = value.function
     argument, intrinsic, signature = plan(value.argument), INTRINSICS[function.uri], function.type_signature
 
-    def of_client(names: Names, invocation: Invocation) -> Sequence[Any]:
+    def of_client(names: Names, invocation: Invocation) -> Sequence[Value]:
         with invocation.naming_failures(function.uri):
             return [intrinsic(argument.run(names, invocation), signature, invocation)]
 
@@ -202,7 +208,7 @@ def _reduction(name: str, intrinsic: tff.framework.Intrinsic, call: tff.framewor
     if isinstance(intrinsic.type_signature.parameter, tff.FederatedType):
         parts = [call.argument]
     else:
-        parts = list(elements_of(call.argument))
+        parts = list(_elements_of(call.argument))
     value, others = contribution(parts[0]), [plan(part) for part in parts[1:]]
     make, signature = REDUCTIONS[intrinsic.uri], intrinsic.type_signature
     return ReductionStep(
@@ -263,7 +269,7 @@ def _data(block: tff.framework.Data) -> Plan:
     )
 
 
-_MAKERS: dict[type, Callable[[Any], Plan]] = {
+_MAKERS: dict[type, Callable[[Block], Plan]] = {
     tff.framework.CompiledComputation: _tensorflow,
     tff.framework.Intrinsic: _intrinsic,
     tff.framework.Lambda: _lambda,
@@ -276,3 +282,43 @@ _MAKERS: dict[type, Callable[[Any], Plan]] = {
     tff.framework.Placement: _placement,
     tff.framework.Data: _data,
 }
+
+
+Block: TypeAlias = tff.framework.ComputationBuildingBlock
+Local = tuple[str, Block]
+
+
+def _with_named_arguments(name: str, value: Block) -> Iterator[Local]:
+    """Yields the locals to name first, and then `value` with an argument that only refers to names.
+
+    Args:
+        name: The name of `value`. Names derived from it have a slash, which TFF's names never have.
+        value: The value of a block's local.
+    """
+    if isinstance(value, tff.framework.Call) and value.argument is not None:
+        before: list[Local] = []
+        value = tff.framework.Call(value.function, _looked_up(name, value.argument, before))
+        for inner in before:
+            yield from _with_named_arguments(*inner)
+    yield name, value
+
+
+def _elements_of(argument: Block) -> list[Block]:
+    """Returns the elements of an argument that is a struct, or a reference to one."""
+    if isinstance(argument, tff.framework.Struct):
+        return [part for _, part in tff.structure.iter_elements(argument)]
+    return [tff.framework.Selection(argument, index=index) for index in range(len(argument.type_signature))]
+
+
+def _looked_up(name: str, argument: Block, before: list[Local]) -> Block:
+    """Returns `argument` with references to its computed values, whose locals it appends to `before`."""
+    if isinstance(argument, tff.framework.Struct):
+        return tff.framework.Struct(
+            [(key, _looked_up(name, part, before)) for key, part in tff.structure.iter_elements(argument)]
+        )
+    if isinstance(argument, tff.framework.Selection):
+        return tff.framework.Selection(_looked_up(name, argument.source, before), index=argument.as_index())
+    if isinstance(argument, tff.framework.Call | tff.framework.Block):
+        before.append((f"{name}/{len(before)}", argument))
+        return tff.framework.Reference(before[-1][0], argument.type_signature)
+    return argument

@@ -1,25 +1,24 @@
-"""TFF's stock worker as a runtime: it refuses unsupported computations, and supervises the worker."""
+"""Compiles computations for TFF's stock worker, runs them there, and supervises the worker."""
 
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import contextvars
 import re
 import threading
-from collections.abc import Callable, Iterator
-from typing import Any
+from collections.abc import Callable
 
+import tensorflow as tf
 import tensorflow_federated as tff
 
 from fedplug.errors import LoweringError, WorkerError
 from fedplug.tff.runtime.base import Runtime
 from fedplug.tff.runtime.inprocess.event_loop import LoopThread
-from fedplug.tff.runtime.native.compiler import compiled_for_worker
 from fedplug.tff.runtime.native.worker import Worker
-from fedplug.tff.runtime.tff_internals import transform_args, transform_result
+from fedplug.tff.runtime.tff_internals import replace_intrinsics_with_bodies, transform_args, transform_result
+from fedplug.tff.structures import Structure
 
-__all__ = ["NativeContext", "create_native_execution_context", "custom_ops_of"]
+__all__ = ["NativeContext", "compiled_for_worker", "create_native_execution_context", "custom_ops_of"]
 
 _MAX_DEATHS = 3  # in a row, in one computation
 
@@ -49,7 +48,6 @@ def create_native_execution_context(
     max_concurrent_clients: int | None = None,
     default_num_clients: int = 0,
     start_timeout: float = 60.0,
-    max_worker_mib: int | None = None,
 ) -> NativeContext:
     """Returns a context on TFF's stock worker, which starts at the first computation.
 
@@ -57,14 +55,8 @@ def create_native_execution_context(
         max_concurrent_clients: Number of calls of one computation that run at a time. None: no limit.
         default_num_clients: Number of clients of a computation whose arguments do not determine it.
         start_timeout: Seconds in which the worker must answer.
-        max_worker_mib: Resident memory in MiB above which the worker, which grows from round to round, is
-            replaced between two computations. None: it is never replaced.
     """
-    workers = _Workers(
-        lambda: Worker(max_concurrent_clients, start_timeout),
-        float("inf") if max_worker_mib is None else max_worker_mib,
-    )
-    return NativeContext(workers, default_num_clients)
+    return NativeContext(_Workers(lambda: Worker(max_concurrent_clients, start_timeout)), default_num_clients)
 
 
 class NativeContext(Runtime):
@@ -78,7 +70,7 @@ class NativeContext(Runtime):
         self._workers = workers
         self._loop = LoopThread()
 
-        def executor(cardinalities: tff.framework.CardinalitiesType) -> Any:
+        def executor(cardinalities: tff.framework.CardinalitiesType) -> tff.framework.Executor:
             cardinalities.setdefault(tff.CLIENTS, default_num_clients)
             remote = tff.framework.RemoteExecutor(workers.running().stub)
             remote.set_cardinalities(cardinalities)
@@ -101,7 +93,7 @@ class NativeContext(Runtime):
         """The worker, if one was started."""
         return self._workers.current
 
-    def invoke(self, comp: Any, arg: Any) -> Any:
+    def invoke(self, comp: tff.Computation, arg: Structure) -> Structure:
         """Runs a computation.
 
         Raises:
@@ -110,16 +102,17 @@ class NativeContext(Runtime):
             TypeError: The argument does not fit. The text is TFF's.
         """
         interrupted = threading.Event()
-        with self._workers.in_use():
-            before = _interrupted.set(interrupted)
-            try:
-                return self._loop.run(self._context.invoke(comp, arg))
-            except KeyboardInterrupt:
-                interrupted.set()  # before TFF sees a dead worker and repeats the computation on another
-                self._workers.stop()  # the loop waits for the worker even if the call ends
-                raise
-            finally:
-                _interrupted.reset(before)
+        before = _interrupted.set(interrupted)
+        try:
+            result = self._loop.run(self._context.invoke(comp, arg))
+        except KeyboardInterrupt:
+            interrupted.set()  # before TFF sees a dead worker and repeats the computation on another
+            self._workers.stop()  # the loop waits for the worker even if the call ends
+            raise
+        finally:
+            _interrupted.reset(before)
+        self._workers.deaths = 0
+        return result
 
     def close(self) -> None:
         """Ends the worker."""
@@ -128,37 +121,18 @@ class NativeContext(Runtime):
 
 
 class _Workers:
-    """The worker of a context: started on first use, and replaced if it died or has grown too large.
+    """The worker of a context: started on first use by `start`, and replaced if it died.
 
-    Args:
-        start: A function that starts a worker.
-        max_mib: Resident memory in MiB above which the worker is replaced between two computations.
+    Attributes:
+        current: The worker. None if there is none.
+        deaths: Number of deaths since a computation succeeded, or failed because of them.
     """
 
-    def __init__(self, start: Callable[[], Worker], max_mib: float) -> None:
+    def __init__(self, start: Callable[[], Worker]) -> None:
         self._start = start
-        self._max_mib = max_mib
         self._changing = threading.Lock()
-        self._calls = 0  # running
-        self._deaths = 0  # since a computation succeeded, or began without others
+        self.deaths = 0
         self.current: Worker | None = None
-
-    @contextlib.contextmanager
-    def in_use(self) -> Iterator[None]:
-        """Prevents the replacement of a large worker during a computation."""
-        with self._changing:
-            if not self._calls:
-                self._deaths = 0
-                if self.current is not None and self.current.resident_mib > self._max_mib:
-                    self.current.stop()
-                    self.current = None
-            self._calls += 1
-        try:
-            yield
-            self._deaths = 0
-        finally:
-            with self._changing:
-                self._calls -= 1
 
     def running(self) -> Worker:
         """Returns a worker whose process is alive.
@@ -172,10 +146,11 @@ class _Workers:
         with self._changing:
             if self.current is not None and not self.current.alive:
                 self.current = None
-                self._deaths += 1
-            if self._deaths > _MAX_DEATHS:
+                self.deaths += 1
+            if self.deaths > _MAX_DEATHS:
+                self.deaths = 0
                 raise WorkerError(
-                    f"TFF's worker died {self._deaths} times in a row and is not started again; "
+                    f"TFF's worker died {_MAX_DEATHS + 1} times in a row and is not started again; "
                     "perhaps the computation needs more memory than there is"
                 )
             if self.current is None:
@@ -190,7 +165,7 @@ class _Workers:
                 self.current = None
 
 
-def _compile(computation: Any) -> Any:
+def _compile(computation: tff.Computation) -> tff.framework.ConcreteComputation:
     if ops := custom_ops_of(computation):
         raise LoweringError(
             f"the computation holds {', '.join(ops)}, and TFF's stock worker cannot load custom ops; "
@@ -214,3 +189,27 @@ def _missing_intrinsics_of(compiled: tff.framework.ConcreteComputation) -> list[
 def _bytes_of(computation: tff.framework.ConcreteComputation) -> bytes:
     serialized: bytes = tff.framework.ConcreteComputation.get_proto(computation).SerializeToString()
     return serialized
+
+
+def compiled_for_worker(computation: tff.framework.ConcreteComputation) -> tff.framework.ConcreteComputation:
+    """Compiles like `tff.backends.native.desugar_and_transform_to_native`, without inlining functions.
+
+    TFF inlines every function call for GPUs, which this worker does not use, and optimizes the result. A
+    graph of reference ops becomes ten times as large, and its optimization takes most of the first round.
+    """
+    bodies, _ = replace_intrinsics_with_bodies(computation.to_building_block())
+    return tff.backends.native.transform_to_native_form(
+        tff.framework.ConcreteComputation.from_building_block(bodies), grappler_config=_optimizations()
+    )
+
+
+def _optimizations() -> tf.compat.v1.ConfigProto:
+    """Returns TFF's optimizations, without function inlining."""
+    config = tf.compat.v1.ConfigProto()
+    options = config.graph_options.rewrite_options
+    options.memory_optimization = options.AGGRESSIVE
+    options.constant_folding = options.AGGRESSIVE
+    options.arithmetic_optimization = options.AGGRESSIVE
+    options.loop_optimization = options.AGGRESSIVE
+    options.function_optimization = options.OFF
+    return config

@@ -96,15 +96,6 @@ class Worker:
         """The id of the process."""
         return self._process.pid
 
-    @property
-    def resident_mib(self) -> float:
-        """The worker's resident memory in MiB; 0 once it has ended."""
-        try:
-            pages = int(Path(f"/proc/{self.pid}/statm").read_text().split()[1])
-        except (FileNotFoundError, ProcessLookupError):
-            return 0.0
-        return pages * os.sysconf("SC_PAGE_SIZE") / 2**20
-
     def stop(self) -> None:
         """Ends the process; a second call does nothing."""
         self._stop()

@@ -49,7 +49,7 @@ def client(seed):
     return tf.data.Dataset.from_tensor_slices((x, seed * x[:, :1])).batch(4)
 
 
-def main(folder):
+def main():
     process = tff.learning.algorithms.build_unweighted_fed_avg(
         model_fn, tff.learning.optimizers.build_sgdm(0.1), model_aggregator=AdaptiveClippingFactory()
     )

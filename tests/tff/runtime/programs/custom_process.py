@@ -51,7 +51,7 @@ def client(seed):
     return tf.data.Dataset.from_tensor_slices((x, x.sum(axis=1))).shuffle(100, seed=seed)
 
 
-def main(folder):
+def main():
     process = tff.templates.IterativeProcess(initialize, next_fn)
     models = [process.initialize()]
     for _ in range(3):

@@ -52,7 +52,7 @@ def analyze(lines, numbers):
     )
 
 
-def main(folder):
+def main():
     lines = [tf.data.Dataset.from_tensor_slices(text.split(" ")) for text in TEXTS]
     numbers = [
         tf.data.Dataset.from_tensor_slices(np.arange(size, dtype=np.float32)).shuffle(size, seed=1)

@@ -47,6 +47,6 @@ def client(seed):
     return tf.data.Dataset.from_tensor_slices(examples).shuffle(12, seed=seed).repeat(2).batch(5)
 
 
-def main(folder):
+def main():
     weights = collections.OrderedDict(kernel=np.ones([2, 1], np.float32), bias=np.zeros([1], np.float32))
     return personalize(weights, [client(seed) for seed in range(3)])

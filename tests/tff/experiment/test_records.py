@@ -1,4 +1,4 @@
-"""Whose a folder is: only an experiment with the same settings and data goes on in it."""
+"""Tests that only an experiment with the same settings and data continues in a folder, and its records."""
 
 from __future__ import annotations
 
@@ -11,11 +11,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from fedplug.errors import ConfigError, StoreError
+from fedplug.errors import ConfigError, PluginError, StoreError, UnknownNameError
 from fedplug.tff.experiment.config import ExperimentConfig, load_config
-from fedplug.tff.experiment.data.federated import Examples, FederatedData
-from fedplug.tff.experiment.data.fingerprint import fingerprint
-from fedplug.tff.experiment.identity import check_data, check_settings, claim
+from fedplug.tff.experiment.data.federated import Examples, FederatedData, fingerprint
+from fedplug.tff.experiment.records import Provenance, check_data, check_settings, claim
 
 DENSE = """
 name = "small"
@@ -116,20 +115,6 @@ def test_a_seed_may_be_added_and_those_of_before_are_remembered(folder, read) ->
             check_data(folder, {seed: fingerprint(other)})
 
 
-def test_the_order_of_clients_and_the_layout_of_arrays_change_nothing() -> None:
-    plain = data()
-    x, y = plain.clients["b"]
-    turned = FederatedData({"b": Examples(np.asfortranarray(x), y), "a": plain.clients["a"]}, plain.test)
-    assert fingerprint(turned) == fingerprint(plain)
-
-
-def test_a_dtype_of_equal_bytes_is_another() -> None:
-    plain = data(0.0)
-    x, y = plain.clients["a"]
-    other = plain._replace(clients={**plain.clients, "a": Examples(x.view(np.int32), y)})
-    assert fingerprint(other) != fingerprint(plain)
-
-
 def test_data_that_are_made_when_they_are_read_are_not_compared(folder, read) -> None:
     unknown = data()._replace(clients={"a": lambda round_num: None})
     assert fingerprint(unknown) is None
@@ -138,15 +123,42 @@ def test_data_that_are_made_when_they_are_read_are_not_compared(folder, read) ->
     check_data(folder, {0: fingerprint(data())})
 
 
-def test_a_folder_without_fingerprints_is_continued(folder, read) -> None:
-    claim(folder, read(CONFIG), {0: fingerprint(data())})
-    (folder / "data.json").unlink()
-    check_data(folder, {0: fingerprint(data(2.0))})
-
-
 @pytest.mark.parametrize("text", ['{"0": 1}', '{"zero": {}}', '{"0": {"clients": 1}}'])
 def test_damaged_fingerprints_are_named(folder, text) -> None:
     folder.mkdir()
     (folder / "data.json").write_text(text, encoding="utf-8")
     with pytest.raises(StoreError, match=r"data\.json has no valid fingerprints"):
         check_data(folder, {0: fingerprint(data())})
+
+
+GONE = {"kind": "encoder", "name": "gone", "distribution": "gone-codec", "version": "1.2"}
+HERE = {"kind": "encoder", "name": "topk", "distribution": "fedplug", "version": "0.1.0"}
+
+
+def look_up(provenance, run):
+    with provenance.naming_what_is_missing(run):
+        raise UnknownNameError("encoder", "gone", ["topk"])
+
+
+def test_a_missing_part_is_named_with_its_package(tmp_path):
+    provenance = Provenance(tmp_path / "provenance.json")
+    provenance.write({"sparse": [HERE, GONE], "dense": [HERE]})
+    with pytest.raises(PluginError, match=r"unknown encoder.*pip install gone-codec==1\.2.*provenance\.json"):
+        look_up(provenance, "sparse")
+
+
+@pytest.mark.parametrize("run", ["dense", "another"])
+def test_an_unknown_name_stays_the_same_error(tmp_path, run):
+    provenance = Provenance(tmp_path / "provenance.json")
+    provenance.write({"sparse": [HERE, GONE], "dense": [HERE]})
+    with pytest.raises(UnknownNameError, match="known: topk"):
+        look_up(provenance, run)
+
+
+@pytest.mark.parametrize("text", ["", "[]", "{"])
+def test_a_folder_without_such_a_file_is_no_problem(tmp_path, text):
+    (tmp_path / "provenance.json").write_text(text)
+    with pytest.raises(UnknownNameError):
+        look_up(Provenance(tmp_path / "provenance.json"), "sparse")
+    with pytest.raises(UnknownNameError):
+        look_up(Provenance(tmp_path / "nothing.json"), "sparse")

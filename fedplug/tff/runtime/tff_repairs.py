@@ -1,7 +1,4 @@
-"""Ends the workers that TFF itself starts, which TFF leaves behind when Python exits.
-
-TFF ends its worker in a `__del__` that fails at exit, because Python has cleared TFF's modules by then.
-"""
+"""Repairs of TFF in this process: the nesting limit of protobuf, and the workers that TFF leaves behind."""
 
 from __future__ import annotations
 
@@ -11,7 +8,17 @@ import signal
 import sys
 from pathlib import Path
 
-__all__ = ["end_workers_of_this_process"]
+from google.protobuf.internal import api_implementation
+
+__all__ = ["allow_deep_messages", "end_workers_of_this_process"]
+
+
+def allow_deep_messages() -> None:
+    """Lifts the limit in this process if protobuf runs on C (`upb`). Its pure Python form has no limit."""
+    if api_implementation.Type() == "upb":
+        from google._upb import _message
+
+        _message.SetAllowOversizeProtos(True)
 
 
 def end_workers_of_this_process() -> None:

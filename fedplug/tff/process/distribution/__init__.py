@@ -1,1 +1,0 @@
-"""Distribution: how the server's model gets to the clients, dense or encoded."""
