@@ -7,7 +7,7 @@ import functools
 import math
 import operator
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
 from itertools import chain
 from typing import Any, NamedTuple, TypeAlias
@@ -226,35 +226,34 @@ class Accumulator:
             )
         if factor is not None:
             magnitude *= abs(float(factor))
-        return self._bounded(magnitude, lambda total: _adding(total, values, indices, factor), PayloadError)
+        return self._steps(values, indices, factor, magnitude, PayloadError)
 
     def merging(self, other: Accumulator) -> list[Step]:
         """Returns the steps that add another sum. Raises ArgumentError if they would be infinite."""
+        theirs = other.total if self.on_device else other.total.reshape(-1)
+        return self._steps(theirs, None, None, other._bound, ArgumentError)
 
-        def adding(total: Any) -> list[Step]:
-            theirs = other.total
-            if self.on_device:
-                return [AddOnDevice(total, theirs, None)]
-            return [partial(np.add, total, theirs, out=total)]
-
-        return self._bounded(other._bound, adding, ArgumentError)
-
-    def _bounded(
+    def _steps(
         self,
+        values: Any,
+        indices: NDArray[np.int32] | None,
+        factor: NDArray[Any] | None,
         magnitude: float,
-        adding: Callable[[Any], list[Step]],
         error: type[ArgumentError | PayloadError],
     ) -> list[Step]:
-        """Adds to a copy only if values or rounding errors may have used up half of the dtype's range."""
+        """Returns the steps that add entries of at most a magnitude.
+
+        Adds to a copy first if values or rounding errors may have used up half of the dtype's range.
+        """
         bound = (self._bound + magnitude) * (1 + 2 * self.range.eps)
         if bound > self.range.largest / 2:
             tried = copied(self.total)
-            run(adding(tried))
+            run(_adding(tried, values, indices, factor))
             tried = on_host(tried)
             if not kernels.all_finite(tried):
                 raise error(f"the sum would be infinite in {self.dtype}")
             bound = magnitude_of(tried)
-        return [*adding(self.total), partial(setattr, self, "_bound", bound)]
+        return [*_adding(self.total, values, indices, factor), partial(setattr, self, "_bound", bound)]
 
 
 def copied(total: Any) -> Any:
@@ -273,7 +272,9 @@ def _adding_on_device(
         if not ascending or indices[0] < 0 or indices[-1] >= total.size:
             raise PayloadError(f"the indices of the payload do not ascend in [0, {total.size})")
     if factor is None:
-        return [AddOnDevice(total, values.astype(total.dtype, copy=False), indices)]
+        if isinstance(values, np.ndarray):
+            values = values.astype(total.dtype, copy=False)
+        return [AddOnDevice(total, values, indices)]
     with np.errstate(all="ignore"):  # the bound finds what is not finite
         return [AddOnDevice(total, np.multiply(values, factor, dtype=total.dtype), indices)]
 

@@ -115,13 +115,12 @@ def decode_model(
     if isinstance(wire_ids, Mapping) and (unknown := sorted(payloads.keys() - wire_ids.keys())):
         raise PayloadError(f"there are payloads of {unknown}, which wire_ids does not name")
     max_bytes = wire.check_max_bytes(max_bytes)
+    expected = expected_of(wire_ids, payloads)
     arrays: dict[str, NDArray[Any]] = {}
     places = out or {}
     for name, payload in payloads.items():
         try:
-            arrays[name] = decode(
-                payload, out=places.get(name), max_bytes=max_bytes, wire_ids=expected_of(wire_ids, name)
-            )
+            arrays[name] = decode(payload, out=places.get(name), max_bytes=max_bytes, wire_ids=expected[name])
         except (ArgumentError, PayloadError) as error:
             raise type(error)(f"tensor {name!r}: {error}") from error
         if name not in places:
@@ -129,17 +128,20 @@ def decode_model(
     return arrays
 
 
-def expected_of(wire_ids: WireIds | Mapping[str, Container[str]], name: str) -> WireIds:
-    """Returns the wire ids that are expected for one array of a model.
+def expected_of(
+    wire_ids: WireIds | Mapping[str, Container[str]], names: Collection[str]
+) -> Mapping[str, WireIds]:
+    """Returns the wire ids that are expected for each array of a model.
 
     Raises:
-        ArgumentError: They are given by name, and not for this one.
+        ArgumentError: They are given by name, and one is missing.
     """
     if not isinstance(wire_ids, Mapping):
-        return wire_ids
-    if name not in wire_ids:
-        raise ArgumentError(f"wire_ids does not name it; it names {sorted(wire_ids)}")
-    return wire_ids[name]
+        return dict.fromkeys(names, wire_ids)
+    for name in names:
+        if name not in wire_ids:
+            raise ArgumentError(f"tensor {name!r}: wire_ids does not name it; it names {sorted(wire_ids)}")
+    return wire_ids
 
 
 class Plan(NamedTuple):

@@ -74,13 +74,13 @@ class _WeightedSum:
         with _Naming() as at:
             for at.name, part in self._parts.items():
                 received[at.name] = part.receive(payloads[at.name])
-        with self._lock, _Naming() as at:
-            counting, steps = self._counting(weight, 1), list[Step]()
-            for at.name, part in self._parts.items():
-                steps += part.adding(received[at.name], factors[at.name])
-            at.name = None
-            if not only_check:
-                run([*steps, *counting])
+            with self._lock:
+                counting, steps = self._counting(weight, 1), list[Step]()
+                for at.name, part in self._parts.items():
+                    steps += part.adding(received[at.name], factors[at.name])
+                at.name = None
+                if not only_check:
+                    run([*steps, *counting])
         for name, (_, _, memory) in received.items():
             if memory is not None:
                 self._parts[name].spare.append(memory)
@@ -244,10 +244,10 @@ class ModelSum(_WeightedSum):
         if dtypes.keys() != shapes.keys():
             raise ArgumentError(f"shapes are of {sorted(shapes)}, dtypes of {sorted(dtypes)}")
         parts: dict[str | None, Accumulator] = {}
+        expected = expected_of(wire_ids, shapes)
         with _Naming() as at:
-            for name, shape in shapes.items():
-                at.name = name
-                parts[name] = Accumulator(shape, dtypes[name], expected_of(wire_ids, name), beside)
+            for at.name, shape in shapes.items():
+                parts[at.name] = Accumulator(shape, dtypes[at.name], expected[at.name], beside)
         super().__init__(parts)
 
     @classmethod
@@ -269,11 +269,9 @@ class ModelSum(_WeightedSum):
         """
         total = cls({})
         model = named_arrays(arrays)
+        expected = expected_of(wire_ids, model)
         for (name, array), largest in zip(model.items(), _magnitudes(list(model.values())), strict=True):
-            with _Naming() as at:
-                at.name = name
-                expected = expected_of(wire_ids, name)
-            total._parts[name] = Accumulator.of(array, largest, expected, statistic=is_statistic(name))
+            total._parts[name] = Accumulator.of(array, largest, expected[name], statistic=is_statistic(name))
         return total
 
     def add(self, payloads: Mapping[str, Any], weight: float = 1.0) -> None:
@@ -357,7 +355,7 @@ class ModelSum(_WeightedSum):
 class _Naming:
     """Adds the tensor's name to an error. One object serves a loop over tensors, which sets the name."""
 
-    name: str | None = None
+    name: Any = None
 
     def __enter__(self) -> Self:
         return self

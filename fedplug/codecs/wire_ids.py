@@ -10,18 +10,19 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Container
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-import fedplug.kernels as kernels
+import fedplug._kernels as _kernels
 import fedplug.ops as ops
 from fedplug.codecs.arrays import DTYPES
 from fedplug.encoders.base import Encoder
 from fedplug.encoders.pipeline.body_form import BodyForm
 from fedplug.encoders.pipeline.stage_order import DEFAULT_INDEX_CODER, DEFAULT_QUANTIZER
 from fedplug.encoders.pipeline.value_coder import ValueCoder
+from fedplug.encoders.quantizers.identity import Identity
 from fedplug.encoders.stages import CodedStage, EntropyCoder, IndexCoder, Quantizer
 from fedplug.errors import PayloadError, PluginError
 from fedplug.ops.types import ArraySpec, PackedValues
@@ -33,6 +34,8 @@ __all__ = ["BUILT_IN", "PayloadReader", "WireIds", "reader_of", "require_readabl
 
 WireIds: TypeAlias = Container[str] | None
 """The wire ids that a receiver expects. None for those of all installed encoders."""
+
+_Stage = TypeVar("_Stage", bound=CodedStage)
 
 _READS = ("decode", "from_wire")
 """The methods that read the bytes of an encoder or a stage."""
@@ -102,7 +105,7 @@ class _EncoderReader(PayloadReader):
 
 
 class _PipelineReader(PayloadReader):
-    """Reads the bytes of a pipeline by a `BodyForm`, whose stages it makes from the bytes."""
+    """Reads the bytes of a pipeline. Stages that read nothing from the bytes are made once."""
 
     def __init__(
         self,
@@ -110,62 +113,64 @@ class _PipelineReader(PayloadReader):
         entropy_coder: type[EntropyCoder] | None,
         index_coder: type[IndexCoder] | None,
     ) -> None:
-        self._stages = quantizer, entropy_coder, index_coder
+        self._quantizer, self._entropy_coder, self._index_coder = quantizer, entropy_coder, index_coder
         self.sparse = index_coder is not None
-        self._form: BodyForm | None = None
-        if all(stage is None or _always_the_same(stage) for stage in self._stages):
-            self._form = self._form_of(*2 * (np.zeros(0, np.uint8),))
+        values, indices = _same_for_all(quantizer), _same_for_all(index_coder)
+        self._same_quantizer, self._same_index_coder = values, indices
+        is_fused = entropy_coder is None and values is not None and values.uncompressed
+        self._form = indices.kernel_form if indices is not None and is_fused else None
 
     def entries(
         self, body: NDArray[np.uint8], spec: ArraySpec, size: int
     ) -> tuple[NDArray[Any], NDArray[np.int32] | None]:
-        return self._form_in(body, size).entries(body, size, spec.dtype)
+        if self._form is not None:
+            return _kernels.read_entries(body, size, spec.dtype, self._form)
+        count, code = size, body
+        if self.sparse:
+            count, index_code, code = _kernels.split_sparse_body(body, size)
+        if self._entropy_coder is None:
+            quantizer = self._same_quantizer or self._quantizer.from_payload(code)
+            values = quantizer.decode(code, count, spec.dtype)
+        else:
+            values = self.value_coder(code).decode(code, count, spec.dtype)
+        if self._index_coder is None:
+            return values, None
+        coder = self._same_index_coder or self._index_coder.from_payload(index_code)
+        return values, coder.decode(index_code, count, size)
 
     def packed(self, body: NDArray[np.uint8], spec: ArraySpec, size: int) -> PackedValues | None:
-        return None if self.sparse else self._form_in(body, size).values.packed(body, size, spec.dtype)
+        return None if self.sparse else self.value_coder(body).packed(body, size, spec.dtype)
 
     def peak_bytes(self, body: NDArray[np.uint8], spec: ArraySpec, size: int) -> int:
-        form, count = self._form_in(body, size), size
+        count, code = size, body
         itemsize, wide = int(spec.dtype.itemsize), int(ops.wide_dtype(spec.dtype).itemsize)
         peak = 0
-        if form.index_coder is not None:
-            count, _, _ = kernels.split_sparse_body(body, size)
-            copies = form.index_coder.capabilities.decode_copies
+        if self._index_coder is not None:
+            count, index_code, code = _kernels.split_sparse_body(body, size)
+            copies = self._index_coder.from_payload(index_code).capabilities.decode_copies
             peak = size * itemsize + count * (_INDEX_BYTES + copies * _WIDE_INDEX_BYTES)
-        coder = form.values.entropy_coder
-        if coder is not None:
-            symbols = form.values.quantizer.symbols(count, spec.dtype)
+        values = self.value_coder(code)
+        if values.entropy_coder is not None:
+            symbols = values.quantizer.symbols(count, spec.dtype)
             assert symbols is not None  # `value_coder` has seen it
             more = _WIDE_SYMBOL_BYTES if symbols.bits > BYTE_BITS else 0
             peak += int(symbols.number) * (_SYMBOL_BYTES + more) + body.size
-        return peak + count * (itemsize + form.values.capabilities.decode_copies * wide)
-
-    def _form_in(self, body: NDArray[np.uint8], size: int) -> BodyForm:
-        if self._form is not None:
-            return self._form
-        index_code = code = body
-        if self.sparse:
-            _, index_code, code = kernels.split_sparse_body(body, size)
-        return self._form_of(index_code, code)
-
-    def _form_of(self, index_code: NDArray[np.uint8], code: NDArray[np.uint8]) -> BodyForm:
-        index_coder = self._stages[2]
-        coder = None if index_coder is None else index_coder.from_payload(index_code)
-        return BodyForm(self.value_coder(code), coder)
+        return peak + count * (itemsize + values.capabilities.decode_copies * wide)
 
     def value_coder(self, code: NDArray[np.uint8]) -> ValueCoder:
         """Returns the coder of the values in the untrusted bytes."""
-        quantizer, entropy_coder, _ = self._stages
-        coder = None if entropy_coder is None else entropy_coder.from_payload(code)
-        values = ValueCoder(quantizer.from_payload(code), coder)
+        coder = None if self._entropy_coder is None else self._entropy_coder.from_payload(code)
+        values = ValueCoder(self._quantizer.from_payload(code), coder)
         if coder is not None and values.quantizer.symbols(0, DTYPES["float32"]) is None:
-            raise PayloadError(f"{quantizer.wire_id} has no symbols that could have been entropy-coded")
+            raise PayloadError(f"{self._quantizer.wire_id} has no symbols that could have been entropy-coded")
         return values
 
 
-def _always_the_same(stage: type[CodedStage]) -> bool:
-    """Whether the stage reads nothing from the bytes: its `from_payload` is that of the contract."""
-    return stage.from_payload.__func__ is CodedStage.from_payload.__func__  # type: ignore[attr-defined]
+def _same_for_all(stage: type[_Stage] | None) -> _Stage | None:
+    """Returns the stage if it reads nothing from the bytes: its `from_payload` is that of the contract."""
+    if stage is None or stage.from_payload.__func__ is not CodedStage.from_payload.__func__:  # type: ignore[attr-defined]
+        return None
+    return stage.from_payload(np.zeros(0, np.uint8))
 
 
 @functools.lru_cache(maxsize=256)
@@ -178,6 +183,8 @@ def reader_of(wire_id: str) -> PayloadReader:
     sparse = wire_id.split("+")[0] == BodyForm.SPARSE
     parts = wire_id.split("+")[sparse:]
     classes = [_class_of(part, wire_id) for part in parts]
+    if not sparse and classes == [Identity]:
+        return _PipelineReader(type(DEFAULT_QUANTIZER), None, None)
     if not sparse and len(classes) == 1 and issubclass(classes[0], Encoder):
         return _EncoderReader(classes[0])
     found: dict[type, Any] = {}

@@ -17,7 +17,9 @@ from fedplug.ops.types import Array, ArraySpec, Spec
 if TYPE_CHECKING:
     from typing import Self  # Python 3.11
 
-__all__ = ["Plan"]
+__all__ = ["NOT_FINITE", "Plan"]
+
+NOT_FINITE = "the array holds a NaN or an infinity, which no receiver would accept"
 
 
 class Plan:
@@ -75,5 +77,5 @@ def _framed(encoder: Encoder, payload: Payload, spec: Spec, header: bytes) -> Ar
         return ops.frame(encoder.to_wire(payload, spec), header)
     values = payload.get("values")
     if values is not None and ops.is_floating(values.dtype) and not kernels.all_finite(values):
-        raise NonFiniteError("the array holds a NaN or an infinity, which no receiver would accept")
+        raise NonFiniteError(NOT_FINITE)
     return kernels.frame(encoder.to_wire(payload, spec), header)

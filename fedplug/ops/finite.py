@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+import fedplug._kernels as _kernels
 import fedplug.kernels as kernels
 from fedplug.errors import PayloadError
 from fedplug.kernels.arguments import whole
@@ -39,10 +40,10 @@ def finite_from_bytes(data: Array, count: Any, dtype: Any) -> Array:
     Raises:
         PayloadError: The number of bytes is wrong, or a value is NaN or infinite.
     """
-    count, dtype = whole("count", count), np.dtype(dtype)
+    count, dtype = count if type(count) is int else whole("count", count), np.dtype(dtype)
     if data.size != count * dtype.itemsize:
         raise PayloadError(
             f"the bytes of raw values have the wrong length, {data.size}; there must be "
             f"{count * dtype.itemsize}"
         )
-    return kernels.finite_from_bytes(data, dtype, out=take_result(count, dtype))
+    return _kernels.finite_from_bytes(data, dtype, take_result(count, dtype))

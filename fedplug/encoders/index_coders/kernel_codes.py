@@ -5,6 +5,9 @@ from __future__ import annotations
 import dataclasses
 from typing import ClassVar
 
+import numpy as np
+
+import fedplug._kernels as _kernels
 import fedplug.ops as ops
 from fedplug.encoders.stages import IndexCoder
 from fedplug.ops.types import Array, IndexForm
@@ -28,6 +31,8 @@ class _Coder(IndexCoder):
         return ops.encode_indices(indices, size, form=self.name)
 
     def decode(self, code: Array, count: Array, size: int) -> Array:
+        if type(code) is np.ndarray and type(count) is int and code.dtype == np.uint8:
+            return _kernels.decode_indices(code, count, size, self.name, None)
         return ops.decode_indices(code, count, size, form=self.name)
 
 

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import ClassVar
 
-import numpy as np
-
-import fedplug.kernels as kernels
 import fedplug.ops as ops
 from fedplug.encoders.base import BodyParts, Payload
 from fedplug.encoders.pipeline.stage_order import DEFAULT_INDEX_CODER, DEFAULT_QUANTIZER
@@ -60,26 +57,6 @@ class BodyForm:
             "indices": self.index_coder.decode(index_code, count, size),
             "index_code": index_code,
         }
-
-    def entries(self, body: np.ndarray[Any, Any], size: int, dtype: Any) -> tuple[Array, Array | None]:
-        """Returns the values and indices that `from_wire` reads from a NumPy array.
-
-        Args:
-            body: The untrusted bytes.
-            size: Number of elements of the tensor that was encoded.
-            dtype: The dtype of that tensor.
-
-        Returns:
-            Values ``[n]`` and None, or values ``[k]`` and their indices, strictly ascending, ``[k]`` int32.
-        """
-        if self.index_coder is None:
-            return self.values.decode(body, size, dtype), None
-        form = self.index_coder.kernel_form
-        if form is not None and self.values.uncompressed:
-            return kernels.read_entries(body, size, dtype, form=form)
-        count, index_code, code = kernels.split_sparse_body(body, size)
-        values = self.values.decode(code, count, dtype)
-        return values, self.index_coder.decode(index_code, count, size)
 
     def decode(self, payload: Payload, spec: Spec) -> Array:
         """See `Encoder.decode`: the values at their indices, zeros elsewhere."""

@@ -15,7 +15,8 @@ import fedplug.ops as ops
 from fedplug.encoders.base import Encoder, State
 from fedplug.encoders.entropy_coders.rans import Rans
 from fedplug.encoders.pipeline.pipeline import Pipeline
-from fedplug.encoders.plan import Plan
+from fedplug.encoders.plan import NOT_FINITE, Plan
+from fedplug.encoders.quantizers.identity import Identity
 from fedplug.encoders.stages import PackedSymbols
 from fedplug.errors import NonFiniteError
 from fedplug.ops.checks import sums_may_overflow
@@ -34,7 +35,30 @@ def plan_of(encoder: Encoder, specs: Sequence[Spec], places: Sequence[int] = (0,
     """Returns the plan of tensors that share an encoder."""
     if isinstance(encoder, Pipeline) and all(isinstance(spec, ArraySpec) for spec in specs):
         return KernelPlan(encoder, specs, places)
+    if type(encoder) is Identity and all(isinstance(spec, ArraySpec) for spec in specs):
+        return _UncompressedPlan(encoder, specs, places)
     return Plan(encoder, specs, places)
+
+
+class _UncompressedPlan(Plan):
+    """Writes arrays as they lie in memory: the small ones of every model."""
+
+    def __init__(self, encoder: Encoder, specs: Sequence[ArraySpec], places: Sequence[int] = (0,)) -> None:
+        super().__init__(encoder, specs, places)
+        self._shapes = [spec.shape for spec in specs]
+        self._are_floats = [ops.is_floating(spec.dtype) for spec in specs]
+
+    def encode(
+        self, xs: Sequence[Array], states: Sequence[State], round_num: Array
+    ) -> list[tuple[Array, State]]:
+        if list(map(_shape, xs)) != self._shapes:
+            return super().encode(xs, states, round_num)  # which refuses it
+        framed: list[tuple[Array, State]] = []
+        for x, state, header, is_float in zip(xs, states, self.headers, self._are_floats, strict=True):
+            if is_float and not _kernels.all_finite(x):
+                raise NonFiniteError(NOT_FINITE)
+            framed.append((_kernels.frame(np.ascontiguousarray(x), header), state))
+        return framed
 
 
 class KernelPlan(Plan):

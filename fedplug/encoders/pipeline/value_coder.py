@@ -136,7 +136,8 @@ class ValueCoder:
 
     def decode(self, data: Array, count: Array | int, dtype: DType) -> Array:
         """Returns the values in the bytes."""
-        return self.quantizer.decode(self._restored(data, count, dtype), count, dtype)
+        code = data if self.entropy_coder is None else self._restored(data, count, dtype)
+        return self.quantizer.decode(code, count, dtype)
 
     def packed(self, data: NDArray[Any], count: int, dtype: DType) -> PackedValues | None:
         """Returns the checked code of the quantizer if a device can decode it; else None."""

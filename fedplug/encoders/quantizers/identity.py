@@ -64,13 +64,7 @@ class Identity(Encoder, Measured):
 
     def from_wire(self, body: Array, spec: Spec) -> Payload:
         """Refuses a body that is not exactly one tensor of the spec, and values that are not finite."""
-        size = ops.num_elements(spec)
-        if ops.is_floating(spec.dtype):
-            values = ops.finite_from_bytes(body, size, spec.dtype)
-        else:
-            expected = size * ops.itemsize(spec.dtype)
-            data = ops.of_length(body, expected, "the bytes of an identity payload")
-            values = ops.from_bytes(data, spec.dtype)
+        values = IdentityStage().decode(body, ops.num_elements(spec), spec.dtype)
         return {"values": ops.reshape(values, spec.shape)}
 
     def body_parts(self, body: Array, spec: Spec) -> BodyParts:
@@ -103,4 +97,7 @@ class IdentityStage(Quantizer):
 
     def decode(self, code: Array, count: Array | int, dtype: DType) -> Array:
         """Refuses another number of bytes, and values that are not finite."""
-        return ops.finite_from_bytes(code, count, dtype)
+        if getattr(dtype, "kind", None) == "f" or ops.is_floating(dtype):
+            return ops.finite_from_bytes(code, count, dtype)
+        data = ops.of_length(code, count * ops.itemsize(dtype), "the bytes of an identity payload")
+        return ops.from_bytes(data, dtype)

@@ -17,6 +17,7 @@ import fedplug.kernels as kernels
 import fedplug.ops as ops
 from fedplug.encoders.stages import Quantizer
 from fedplug.ops.device_array import DeviceArray
+from fedplug.ops.donation import take_result
 from fedplug.ops.types import Array, DType, PackedValues
 from fedplug.ops.value_code import encode_on_device
 from fedplug.registry.specs import EXECUTIONS_AND_CUDA, Capabilities
@@ -94,4 +95,10 @@ class ValueFormQuantizer(Quantizer):
 
     def decode(self, code: Array, count: Array | int, dtype: DType) -> Array:
         """Refuses bytes that `encode` does not write for ``count`` values with this configuration."""
+        if type(code) is np.ndarray and type(count) is int and code.dtype == np.uint8:
+            form, dtype = self._form, np.dtype(dtype)
+            options = int(form.get("bits", 8)), form.get("block_size", 256), form.get("relative", 0.01)
+            return _kernels.decode_values(
+                code, count, form["form"], dtype, *options, take_result(count, dtype)
+            )
         return ops.decode_values(code, count, **self._form, dtype=dtype)

@@ -8,6 +8,7 @@ buckets, which changes after the first step.
 # No `from __future__ import annotations`: DDP compares the annotations of a hook with classes.
 
 import contextlib
+import operator
 from collections.abc import Callable, Mapping
 from typing import Any, Literal
 
@@ -21,7 +22,7 @@ from fedplug.errors import ArgumentError, FedplugError, StateError
 from fedplug.registry.component import plain
 from fedplug_torch.codec import named, numpy_codec
 from fedplug_torch.exchange import Exchange, RankError
-from fedplug_torch.feedback import Feedback, keeps_momentum
+from fedplug_torch.feedback import Feedback
 from fedplug_torch.memory import Memory
 from fedplug_torch.process_group import OwnGroup
 from fedplug_torch.rank_state import RankState, part_of, ranks_of
@@ -34,6 +35,7 @@ _COUNTERS = ("step", "bytes_sent", "dense_bytes")
 
 _PLACE = ("world_size", "two_phase")
 _EXCHANGES = ("gather", "two_phase")
+_nbytes = operator.attrgetter("nbytes")
 
 _GRADIENTS, _MEANS = "codec/", "mean/"
 """The prefixes of residuals in a state dictionary."""
@@ -81,8 +83,7 @@ class FedplugState:
             exchange: The way of payloads. In "gather", every rank sends all its payloads to every other one.
                 In "two_phase", each rank adds up one part of the model, and sends the encoded mean to all.
                 "auto" is "two_phase" for three or more ranks, where it sends less.
-            mean_encoder: The encoder of the means in "two_phase". ``encoder`` by default. An encoder with
-                momentum (``dgc``) needs another one here, or "gather", which "auto" then takes.
+            mean_encoder: The encoder of the means in "two_phase". ``encoder`` by default.
             memory: Where residuals are kept between steps, see `fedplug_torch.memory.Memory`.
             overlap: Has no effect: an exchange during the backward pass was never faster.
 
@@ -103,25 +104,24 @@ class FedplugState:
         self._warmup_steps = warmup_steps
         self._exchange = exchange
         codec = numpy_codec(encoder).require_updates()
-        self._mean_codec = codec if mean_encoder is None else numpy_codec(mean_encoder).require_updates()
-        self._has_momentum: bool | None = None
+        mean_codec = codec if mean_encoder is None else numpy_codec(mean_encoder).require_updates()
         self._is_compared = False
-        self._feedback, self._mean_feedback = (Feedback(each, memory) for each in (codec, self._mean_codec))
+        self._feedback, self._mean_feedback = Feedback(codec, memory), Feedback(mean_codec, memory)
         if isinstance(module, DistributedDataParallel):
             process_group, module = process_group or module.process_group, module.module
         self._group, self._module = OwnGroup(process_group), module
         self._names = _names_of(self._module)
         self._place: tuple[int, int, int] | None = None  # the values of _PLACE for the residuals
         self._reduction: Gather | TwoPhase | None = None
-        self._fitted: object = None
-        self._buckets: list[dict[str, torch.Tensor]] = []  # the gradients of this step
+        self._fitted: tuple[tuple[int, int, int], object] | None = None
+        self._gradients: dict[str, torch.Tensor] = {}  # of this step
         self._ready: torch.futures.Future[None] | None = None
         self._ranks: Exchange | None = None  # of this step
 
     def __getstate__(self) -> dict[str, Any]:
         """Omits everything that belongs to one step, or can be made again."""
         omitted = ("_ready", "error", "_reduction", "_fitted", "_ranks")
-        return {**self.__dict__, **dict.fromkeys(omitted), "_buckets": []}
+        return {**self.__dict__, **dict.fromkeys(omitted), "_gradients": {}}
 
     def __repr__(self) -> str:
         return f"FedplugState({str(self._feedback.codec.encoder)!r}, step={self.step})"
@@ -170,14 +170,15 @@ class FedplugState:
     def reduce(self, bucket: dist.GradBucket) -> torch.futures.Future[torch.Tensor]:  # type: ignore[name-defined]
         """Handles one call of the hook; DDP makes them in the same order on every rank."""
         if self._ready is None or bucket.index() == 0:  # an earlier backward pass may have been aborted
-            self._settle(succeeded=False)
+            if self._ready is not None:
+                self._settle(succeeded=False)
             self.error, self._ready = None, torch.futures.Future()
         gradients, buffer, ready = self._named_gradients(bucket), bucket.buffer(), self._ready
         if not self._is_compared:
             self._require_same_messages()
         if self.step < self._warmup_steps:
             return self._reduce_dense(bucket)
-        self._buckets.append(gradients)
+        self._gradients.update(gradients)
         reduced = ready.then(lambda _: buffer)
         if bucket.is_last():
             self._exchange_all()
@@ -210,20 +211,23 @@ class FedplugState:
         transposed and ``channels_last`` ones, which DDP lays out like the parameter's memory.
         """
         parameters, buffer = bucket.parameters(), bucket.buffer()
-        if any(parameter not in self._names for parameter in parameters):
+        if not self._names.keys() >= set(parameters):
             self._names = _names_of(self._module)  # layers may have been added
-        if any(parameter not in self._names for parameter in parameters):
-            raise ArgumentError("DDP has parameters that the module of FedplugState has not; pass the same")
+            if not self._names.keys() >= set(parameters):
+                raise ArgumentError(
+                    "DDP has parameters that the module of FedplugState has not; pass the same"
+                )
         if buffer.layout is not torch.strided:  # an embedding, to which DDP gives its own bucket
             name = self._names[parameters[0]]
             raise ArgumentError(f"the gradient of {name!r} is sparse; pass sparse=False to the embedding")
-        reals = [real_view(parameter.detach()) for parameter in parameters]
+        found, begin = {}, 0
         flat = real_view(buffer).flatten()  # a bucket of complex numbers is complex before torch 2.13
-        parts = flat.split([real.numel() for real in reals])
-        return {
-            self._names[parameter]: _like(part, real)
-            for parameter, part, real in zip(parameters, parts, reals, strict=True)
-        }
+        for parameter in parameters:
+            like = parameter if parameter.dtype.is_floating_point else real_view(parameter)
+            part, begin = flat[begin : begin + like.numel()], begin + like.numel()
+            is_contiguous = like.is_contiguous()
+            found[self._names[parameter]] = part.view(like.shape) if is_contiguous else _like(part, like)
+        return found
 
     def _reduce_dense(self, bucket: dist.GradBucket) -> torch.futures.Future[torch.Tensor]:  # type: ignore[name-defined]
         self.step += bucket.is_last()
@@ -231,10 +235,11 @@ class FedplugState:
 
     def _exchange_all(self) -> None:
         """Replaces all gradients of the step by their means. See `Gather.reduce`."""
-        gradients = self._whole()
+        given = self._gradients  # in the order of buckets
+        gradients = self._gradients = {name: given[name] for name in self._names.values() if name in given}
         try:
             self._ranks = Exchange(self._group)
-            problem = self._fit(gradients)
+            problem = self._fit(gradients, self._ranks.place)
             assert self._reduction is not None
             self._reduction.reduce(gradients, self._ranks, self.step - self._warmup_steps, problem)
         except Exception as error:
@@ -250,22 +255,19 @@ class FedplugState:
         """Keeps the residuals of a step that succeeded on all ranks, or leaves them as they were."""
         for feedback in (self._feedback, self._mean_feedback):
             feedback.settle(accepted=succeeded)
-        if succeeded and self._ranks is not None:
-            self._place = self._here()
+        if succeeded and self._ranks is not None and self._fitted is not None:
+            self._place = self._fitted[0]
             self.step += 1
             self.bytes_sent += self._ranks.bytes_sent
-            size, ranks = sum(gradient.nbytes for gradient in self._whole().values()), self._place[1]
+            size, ranks = sum(map(_nbytes, self._gradients.values())), self._place[1]
             self.dense_bytes += size * 2 * (ranks - 1) // ranks
-        self._buckets, self._ready, self._ranks = [], None, None
+        self._gradients, self._ready, self._ranks = {}, None, None
 
-    def _whole(self) -> dict[str, torch.Tensor]:
-        """Returns the gradients of all buckets of this step, in the order of the model."""
-        gradients = {name: gradient for bucket in self._buckets for name, gradient in bucket.items()}
-        return {name: gradients[name] for name in self._names.values() if name in gradients}
-
-    def _fit(self, gradients: Mapping[str, torch.Tensor]) -> Exception | None:
+    def _fit(
+        self, gradients: Mapping[str, torch.Tensor], place: tuple[int, int] | None = None
+    ) -> Exception | None:
         """Prepares the exchange for the model as it is now. Returns an error of this rank, to tell all."""
-        here = self._here()
+        here = self._here(place)
         form = here, {name: (gradient.shape, gradient.dtype) for name, gradient in gradients.items()}
         try:
             if form != self._fitted or self._reduction is None:
@@ -278,14 +280,10 @@ class FedplugState:
             return error
         return None
 
-    def _here(self) -> tuple[int, int, int]:
-        """Returns the values of `_PLACE` in this process."""
-        rank, ranks = self._group.place
-        two_phase = self._exchange == "two_phase"
-        if self._exchange == "auto" and ranks > 2:
-            if self._has_momentum is None:
-                self._has_momentum = keeps_momentum(self._mean_codec, _reduced(self._module))
-            two_phase = not self._has_momentum
+    def _here(self, place: tuple[int, int] | None = None) -> tuple[int, int, int]:
+        """Returns the values of `_PLACE` in this process. ``place`` is that of the group, if it is known."""
+        rank, ranks = place or self._group.place
+        two_phase = ranks > 2 if self._exchange == "auto" else self._exchange == "two_phase"
         return rank, ranks, int(two_phase)
 
 
@@ -335,8 +333,6 @@ def _reduced(module: torch.nn.Module) -> dict[str, torch.Tensor]:
 
 def _like(part: torch.Tensor, parameter: torch.Tensor) -> torch.Tensor:
     """Returns a parameter's part of a bucket in the parameter's shape and DDP's layout."""
-    if parameter.is_contiguous():
-        return part.view(parameter.shape)
     strides = torch.empty_like(parameter, device="meta").stride()
     if strides != parameter.stride():  # DDP lays out tensors with gaps or overlaps in C order
         return part.view(parameter.shape)

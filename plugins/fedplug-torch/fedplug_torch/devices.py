@@ -7,13 +7,14 @@ import warnings
 from collections.abc import Mapping
 from typing import Any
 
+import numpy as np
 import torch
 
 from fedplug.errors import CapabilityWarning, FedplugError
 from fedplug.ops.device_array import is_on_device
 from fedplug.registry import resolve
 from fedplug_torch.shards import local_shard
-from fedplug_torch.tensors import as_array, as_arrays, as_tensor, require_dense
+from fedplug_torch.tensors import PLAIN, as_array, as_arrays, as_tensor, require_dense
 
 __all__ = ["as_operand", "as_operands", "as_result", "as_results"]
 
@@ -26,7 +27,8 @@ def as_operand(tensor: Any) -> Any:
     Raises:
         ArgumentError: The tensor cannot be encoded. See `as_array`.
     """
-    tensor = local_shard(tensor)
+    if type(tensor) not in PLAIN:
+        tensor = local_shard(tensor)
     if not isinstance(tensor, torch.Tensor) or not tensor.is_cuda or not tensor.is_floating_point():
         return as_array(tensor)
     problem = _problem()
@@ -48,7 +50,9 @@ def as_operands(tensors: Mapping[str, torch.Tensor] | None) -> dict[str, Any] | 
 
 def as_result(array: Any) -> torch.Tensor:
     """Converts an array from a codec to a tensor on the same device."""
-    return array.owner if is_on_device(array) else as_tensor(array)
+    if type(array) is not np.ndarray and is_on_device(array):
+        return array.owner
+    return as_tensor(array)
 
 
 def as_results(arrays: Mapping[str, Any]) -> dict[str, torch.Tensor]:

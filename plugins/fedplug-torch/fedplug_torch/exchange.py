@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import contextlib
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
 
 import numpy as np
 import torch
@@ -24,6 +25,8 @@ __all__ = ["Exchange", "RankError"]
 _FORMS = {"parameters": 2**30}
 """The name and maximum size of the text that describes the parameters of a rank."""
 
+_NUMBER_BYTES = 8
+
 _MAX_ERROR_BYTES = 2000
 """Maximum size of the error message for the other ranks."""
 
@@ -31,8 +34,8 @@ Names = Mapping[str, int]
 """The names of payloads, in the order in which they are sent, with their maximum sizes."""
 
 
-_Message = tuple[Sequence[int], NDArray[np.uint8]]
-"""Minus the length of an error, or 0, and the sizes of payloads. Then the bytes of either."""
+_Message = tuple[NDArray[np.uint8], NDArray[np.uint8]]
+"""As int64, minus the length of an error, or 0, and the sizes of payloads. Then the bytes of either."""
 
 
 class RankError(FedplugError, RuntimeError):
@@ -54,7 +57,8 @@ class Exchange:
         Raises:
             ArgumentError: torch.distributed is not initialized, or has no such group.
         """
-        self._ranks, self.index, self.place = group.ranks(), group.index, group.place
+        rank, self._ranks = dist.get_rank(), group.ranks()
+        self.index, self.place = self._ranks.index(rank), (rank, len(self._ranks))
         self._connection = group.connected()  # for all messages, also if torch.distributed starts anew
         self.bytes_sent = 0
 
@@ -103,11 +107,10 @@ class Exchange:
             PayloadError: A rank announces a larger or a negative size.
             RankError: A rank has told an error, see `telling`.
         """
-        message = [0, *map(len, payloads.values())], _joined(payloads.values())
+        message = _message(0, payloads.values())
         return self._exchange([message] * len(self._ranks), self._of_each(max_bytes))
 
-    @contextlib.contextmanager
-    def agreed(self, what: str) -> Iterator[None]:
+    def agreed(self, what: str) -> AbstractContextManager[None]:
         """Runs the body of a ``with`` on all ranks, and raises an error on all of them if one raises one.
 
         Args:
@@ -116,28 +119,18 @@ class Exchange:
         Raises:
             RankError: The body has raised an error on a rank.
         """
-        with self.telling({}, what):
-            yield
-        self.all_gather({}, {})
+        return _Telling(self, {}, what, ask=True)
 
-    @contextlib.contextmanager
-    def telling(self, max_bytes: Names | Sequence[Names], what: str = "encode") -> Iterator[None]:
+    def telling(self, max_bytes: Names | Sequence[Names]) -> AbstractContextManager[None]:
         """Joins the others' `all_gather` with an error of the body of a ``with`` instead of payloads.
 
         Args:
             max_bytes: The same as in `all_gather`.
-            what: A verb phrase for the error, as in `agreed`.
 
         Raises:
             RankError: The body has raised an error. It is raised on this and the other ranks.
         """
-        try:
-            yield
-        except Exception as error:
-            names = self._of_each(max_bytes)
-            message = _error_message(error, what, len(names[self.index]))
-            self._exchange([message] * len(self._ranks), names)
-            raise  # not reached
+        return _Telling(self, max_bytes, "encode")
 
     def all_to_all(
         self,
@@ -160,9 +153,7 @@ class Exchange:
                 every rank, before any payload is sent.
         """
         messages = [
-            ([0, *map(len, mine.values())], _joined(mine.values()))
-            if error is None
-            else _error_message(error, "encode", len(mine))
+            _message(0, mine.values()) if error is None else _error_message(error, "encode", len(mine))
             for mine in payloads
         ]
         return self._exchange(messages, [max_bytes] * len(self._ranks), vote=True)
@@ -174,46 +165,53 @@ class Exchange:
         self, messages: Sequence[_Message], max_bytes: Sequence[Names], *, vote: bool = False
     ) -> dict[str, dict[str, NDArray[np.uint8]]]:
         """Exchanges the sizes and then the bytes of a message for each rank. Ranks may vote on the sizes."""
-        received = self._swapped(
-            [_numbers(sizes) for sizes, _ in messages], [8 * (1 + len(names)) for names in max_bytes]
-        )
-        announced, mine = [theirs.view(np.int64) for theirs in received], [data for _, data in messages]
-        lengths = [min(max(0, -int(theirs[0])), _MAX_ERROR_BYTES) for theirs in announced]
-        if any(lengths):
-            texts = self._swapped(mine if lengths[self.index] else [data[:0] for data in mine], lengths)
-            raise RankError(
-                "; ".join(
-                    f"rank {rank} {text.tobytes().decode(errors='replace')}"
-                    for rank, text in zip(self._ranks, texts, strict=True)
-                    if len(text)
-                )
-            )
-        with self.agreed("take payloads") if vote else contextlib.nullcontext():
-            for rank, theirs, names in zip(self._ranks, announced, max_bytes, strict=True):
-                _require_sizes(rank, theirs[1:], names)
-        found, sizes = {}, [theirs[1:] for theirs in announced]
-        for rank, message, theirs, names in zip(
-            self._ranks,
-            self._swapped(mine, [int(each.sum()) for each in sizes]),
-            sizes,
-            max_bytes,
-            strict=True,
-        ):
-            parts = np.split(message, np.cumsum(theirs)[:-1]) if names else []
-            found[f"rank {rank}"] = dict(zip(names, parts, strict=True))
+        heads, mine = zip(*messages, strict=True)
+        lengths, errors = [], []
+        for names in max_bytes:
+            lengths.append(_NUMBER_BYTES * (1 + len(names)))
+        sizes = []
+        for head in self._swapped(heads, lengths):
+            number, *theirs = head.view(np.int64).tolist()
+            errors.append(min(max(0, -number), _MAX_ERROR_BYTES))
+            sizes.append(theirs)
+        if any(errors):
+            raise self._error(mine, errors)
+        if vote:
+            with self.agreed("take payloads"):
+                _require_sizes(self._ranks, sizes, max_bytes)
+        else:
+            _require_sizes(self._ranks, sizes, max_bytes)
+        found: dict[str, dict[str, NDArray[np.uint8]]] = {}
+        received = self._swapped(mine, list(map(sum, sizes)))
+        for rank, message, theirs, names in zip(self._ranks, received, sizes, max_bytes, strict=True):
+            payloads, begin = found.setdefault(f"rank {rank}", {}), 0
+            for name, size in zip(names, theirs, strict=True):
+                payloads[name] = message[begin : begin + size]
+                begin += size
         return found
+
+    def _error(self, mine: Sequence[NDArray[np.uint8]], lengths: Sequence[int]) -> RankError:
+        """Returns the errors that ranks have in place of payloads, of these lengths."""
+        texts = self._swapped(mine if lengths[self.index] else [data[:0] for data in mine], lengths)
+        return RankError(
+            "; ".join(
+                f"rank {rank} {text.tobytes().decode(errors='replace')}"
+                for rank, text in zip(self._ranks, texts, strict=True)
+                if len(text)
+            )
+        )
 
     def _swapped(
         self, messages: Sequence[NDArray[np.uint8]], lengths: Sequence[int]
     ) -> list[NDArray[np.uint8]]:
         """Sends a message to each rank, unless it is empty, and returns theirs, of known lengths."""
-        received = [np.empty(length, np.uint8) for length in lengths]
-        works, group = [], self._connection
-        for index in range(len(self._ranks)):
+        received, works, group = [], [], self._connection
+        for index, length in enumerate(lengths):
             if index == self.index:
-                received[index] = messages[index]
+                received.append(messages[index])
                 continue
-            if received[index].size:
+            received.append(np.empty(length, np.uint8))
+            if length:
                 works.append(group.recv([torch.from_numpy(received[index])], index, 0))
             if messages[index].size:
                 works.append(group.send([torch.from_numpy(messages[index])], index, 0))
@@ -240,24 +238,46 @@ def _differences(by_rank: Mapping[str, Mapping[str, str]]) -> list[str]:
     return found
 
 
-def _require_sizes(rank: int, sizes: NDArray[np.int64], max_bytes: Names) -> None:
-    for size, (name, limit) in zip(sizes.tolist(), max_bytes.items(), strict=True):
-        if not 0 <= size <= limit:
-            raise PayloadError(
-                f"rank {rank}, parameter {name!r}: it announces a payload of {size} bytes; "
-                f"at most {limit} make sense for this parameter"
-            )
+def _require_sizes(ranks: Sequence[int], sizes: Sequence[Sequence[int]], max_bytes: Sequence[Names]) -> None:
+    for rank, theirs, names in zip(ranks, sizes, max_bytes, strict=True):
+        for size, (name, limit) in zip(theirs, names.items(), strict=True):
+            if not 0 <= size <= limit:
+                raise PayloadError(
+                    f"rank {rank}, parameter {name!r}: it announces a payload of {size} bytes; "
+                    f"at most {limit} make sense for this parameter"
+                )
 
 
-def _error_message(error: Exception, what: str, payloads: int) -> _Message:
+def _message(error: int, payloads: Collection[bytes]) -> _Message:
+    """Returns a message with payloads. ``error`` is minus the length of an error, or 0."""
+    sizes = np.array([error, *map(len, payloads)], np.int64)
+    return sizes.view(np.uint8), np.frombuffer(bytearray().join(payloads), np.uint8)
+
+
+def _error_message(error: BaseException, what: str, payloads: int) -> _Message:
     """Returns a message with an error in place of a number of payloads."""
     text = f"could not {what}: {type(error).__name__}: {error}".encode()[:_MAX_ERROR_BYTES]
-    return [-len(text)] + [0] * payloads, _joined([text])
+    return _message(-len(text), [b""] * payloads)[0], np.frombuffer(bytearray(text), np.uint8)
 
 
-def _numbers(numbers: Iterable[int]) -> NDArray[np.uint8]:
-    return np.fromiter(numbers, np.int64).view(np.uint8)
+class _Telling(AbstractContextManager[None]):
+    """Tells the other ranks an error of the body of a ``with``, and asks for theirs if wanted.
 
+    A class is entered faster than a generator, and every step of training enters two.
+    """
 
-def _joined(payloads: Iterable[bytes]) -> NDArray[np.uint8]:
-    return np.frombuffer(bytearray().join(payloads), np.uint8)
+    def __init__(
+        self, exchange: Exchange, max_bytes: Names | Sequence[Names], what: str, *, ask: bool = False
+    ) -> None:
+        self._exchange, self._max_bytes, self._what, self._asks = exchange, max_bytes, what, ask
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
+        if isinstance(error, Exception):
+            names = self._exchange._of_each(self._max_bytes)
+            message = _error_message(error, self._what, len(names[self._exchange.index]))
+            self._exchange._exchange([message] * len(names), names)
+        elif error is None and self._asks:
+            self._exchange.all_gather({}, {})

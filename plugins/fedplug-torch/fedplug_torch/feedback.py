@@ -20,7 +20,7 @@ from fedplug_torch.memory import Memory, packed, require_memory, unpacked
 from fedplug_torch.partition import Part
 from fedplug_torch.tensors import arrays_like, as_array
 
-__all__ = ["Feedback", "State", "below", "keeps_momentum"]
+__all__ = ["Feedback", "State", "below"]
 
 _log = logging.getLogger("fedplug")
 
@@ -51,6 +51,7 @@ class Feedback:
         self._memory = memory
         self._keeps_spare = spare and memory != "bfloat16"
         self.codec = self._of_parts = codec
+        self._owner = codec.owner
         self.residuals: Pending[State] = Pending({})
         self._forms: dict[str, torch.Tensor] = {}
         self.keys: dict[str, list[str]] = {}
@@ -121,13 +122,15 @@ class Feedback:
         """
         if not tensors:
             return {}
-        before = unpacked(self.residuals.latest if again else self.residuals.state)
-        spare = self.residuals.spare or {}
+        before = self.residuals.latest if again else self.residuals.state
+        if self._memory == "bfloat16":
+            before = unpacked(before)
+        spare, owner = self.residuals.spare, {OWNER: self._owner}
         payloads, after = self._of_parts.encode_model(
             as_operands(tensors),
-            self._owned(before),
+            owner | before if before else None,
             round_num,
-            out=self._owned(spare) if _forms_of(before) == _forms_of(spare) else None,
+            out=owner | spare if spare else None,
         )
         for name in unused:
             payloads[name] = b""
@@ -141,7 +144,8 @@ class Feedback:
 
     def settle(self, *, accepted: bool) -> None:
         """Keeps the residuals after the message, or those before it."""
-        self.residuals = self.settled(accepted=accepted)
+        if self.residuals.after is not None:
+            self.residuals = self.settled(accepted=accepted)
 
     def settled(self, *, accepted: bool) -> Pending[State]:
         """Returns the residuals after `settle`."""
@@ -175,7 +179,7 @@ class Feedback:
         kept = {prefix + key: array for key, array in self.residuals.state.items()}
         if pending and self.residuals.after is not None:
             kept |= {pending + key: array for key, array in self.residuals.after.items()}
-        return {key: as_result(array) for key, array in ({prefix + OWNER: self.codec.owner} | kept).items()}
+        return {key: as_result(array) for key, array in ({prefix + OWNER: self._owner} | kept).items()}
 
     def read(self, state: Mapping[str, torch.Tensor], prefix: str, pending: str = "") -> Pending[State]:
         """Returns copies of the residuals in a state dictionary. Those of a new object if it has none.
@@ -184,7 +188,7 @@ class Feedback:
             StateError: The state is of another codec.
         """
         kept = below(state, prefix)
-        require_owner(kept, self.codec.owner)
+        require_owner(kept, self._owner)
         del kept[OWNER]
         after = below(state, pending) if pending else {}
         return Pending(kept or self._fitted({})[0], after or None)
@@ -200,12 +204,9 @@ class Feedback:
         """Returns a state as `Codec.carry_over` does. Zeros for tensors that it lacks."""
         if not self._forms:
             return {}, []
-        given = {OWNER: self.codec.owner, **unpacked(state)}
+        given = {OWNER: self._owner, **unpacked(state)}
         fitting, dropped = self._of_parts.carry_over(given, arrays_like(self._forms))
         return self._packed(fitting or {}, 0), dropped
-
-    def _owned(self, state: State) -> State | None:
-        return {OWNER: self.codec.owner, **state} if state else None
 
     def _packed(self, state: Mapping[str, Any], round_num: int) -> State:
         kept = packed(state, self._memory, round_num)
@@ -220,12 +221,6 @@ def below(state: Mapping[str, torch.Tensor], prefix: str) -> dict[str, NDArray[A
         for key, tensor in state.items()
         if key.startswith(prefix)
     }
-
-
-def keeps_momentum(codec: fedplug.Codec, parameters: Mapping[str, torch.Tensor]) -> bool:
-    """Returns whether an encoder adds a momentum, so that encoding twice would apply it twice."""
-    keys = codec.state_keys(arrays_like(parameters)).values()
-    return any(key.endswith("/momentum") for mine in keys for key in mine)
 
 
 def _forms_of(state: State) -> dict[str, tuple[tuple[int, ...], Any]]:

@@ -5,14 +5,20 @@ from __future__ import annotations
 from collections.abc import Container, Iterator, Mapping
 from typing import Any
 
+import numpy as np
 import torch
 
 import fedplug
 from fedplug.errors import ArgumentError, PayloadError
-from fedplug.ops.device_array import is_on_device
-from fedplug_torch.devices import as_operand, as_result
+from fedplug.ops.device_array import DeviceArray, is_on_device
+from fedplug_torch.devices import as_operand, as_results
 
 __all__ = ["max_payload_bytes", "means_of"]
+
+_TOGETHER = 2**24
+"""The sums of consecutive tensors of about this many bytes are in memory at a time."""
+
+_FLOAT32, _FLOAT64 = np.dtype(np.float32), np.dtype(np.float64)
 
 
 def means_of(
@@ -26,7 +32,7 @@ def means_of(
 
     Sparse payloads are added without making them dense. Sums of 16-bit floats are computed in float32 and
     rounded once at the end. With fedplug-cuda, the sums of CUDA tensors are on their device, where all
-    tensors are added at the same time. On the host, one tensor follows the other, to save memory.
+    tensors are added at the same time. On the host, to save memory, one part of the model follows the other.
 
     Args:
         messages: Untrusted payloads by name, by worker.
@@ -42,28 +48,33 @@ def means_of(
             and tensor.
         ArgumentError: A payload is not a buffer. The message names both, too.
     """
-    places: dict[torch.device, Any] = {}
+    places: dict[torch.device, DeviceArray | None] = {}
     groups: dict[Any, list[str]] = {}
+    together = 0
     for name, like in likes.items():
         if like.device not in places:
-            places[like.device] = as_operand(like.detach().new_empty(0))
-        senders = [worker for worker, sent in messages.items() if not empty_is_zero or len(sent[name])]
-        group = like.device if is_on_device(places[like.device]) else name, *senders
-        groups.setdefault(group, []).append(name)
+            place = as_operand(like.detach().new_empty(0)) if like.is_cuda else None
+            places[like.device] = place if is_on_device(place) else None
+        senders = []
+        for worker, sent in messages.items():
+            if not empty_is_zero or len(sent[name]):
+                senders.append(worker)
+        together += like.nbytes
+        on_host = places[like.device] is None
+        groups.setdefault((together // _TOGETHER if on_host else like.device, *senders), []).append(name)
     for (_, *senders), names in groups.items():
-        place = places[likes[names[0]].device]
-        total = fedplug.ModelSum(
-            {name: likes[name].shape for name in names},
-            {name: "float64" if likes[name].dtype is torch.float64 else "float32" for name in names},
-            wire_ids=wire_ids,
-            beside=place if is_on_device(place) else None,
-        )
+        shapes, dtypes = {}, {}
+        for name in names:
+            shapes[name] = likes[name].shape
+            dtypes[name] = _FLOAT64 if likes[name].dtype is torch.float64 else _FLOAT32
+        total = fedplug.ModelSum(shapes, dtypes, wire_ids=wire_ids, beside=places[likes[names[0]].device])
         for worker in senders:
+            payloads = dict(zip(names, map(messages[worker].__getitem__, names), strict=True))
             try:
-                total.add({name: messages[worker][name] for name in names})
+                total.add(payloads)
             except (ArgumentError, PayloadError) as error:
                 raise type(error)(f"{worker}, {error}") from error
-        sums = {name: as_result(value) for name, value in total.value(copy=False).items()}
+        sums = as_results(total.value(copy=False))
         # A tensor: on a GPU, PyTorch would multiply by the reciprocal of a number.
         divisor = torch.full((), len(messages), dtype=torch.float32, device=sums[names[0]].device)
         for name in names:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import itertools
+import operator
 from collections.abc import Collection, Mapping
 
 import torch
 
-from fedplug.errors import ArgumentError
 from fedplug_torch.exchange import Exchange
-from fedplug_torch.feedback import Feedback, keeps_momentum
+from fedplug_torch.feedback import Feedback
 from fedplug_torch.mean import means_of
 from fedplug_torch.partition import Part, partition
 from fedplug_torch.process_group import OwnGroup
@@ -45,7 +46,9 @@ class Gather:
             RankError, PayloadError: A rank could not encode, or sent invalid bytes. An error is raised on
                 every rank, and the gradients are undefined.
         """
-        limits = {name: self._feedback.limits[name] for name in gradients}
+        limits = self._feedback.limits
+        if limits.keys() != gradients.keys():  # some parameters have no gradient
+            limits = {name: limits[name] for name in gradients}
         with exchange.telling(limits):
             if problem is not None:
                 raise problem
@@ -76,12 +79,6 @@ class TwoPhase:
         mine = sum(part.of(parameters[part.parameter]).numel() for part in self._parts[group.index])
         share = mine / max(1, sum(map(torch.numel, parameters.values())))
         self._feedback.fit(parameters, everything, everything)
-        if keeps_momentum(self._mean_feedback.codec, parameters):
-            encoder = self._mean_feedback.codec.encoder
-            raise ArgumentError(
-                f"{encoder!r} would add its momentum twice, to gradients and to means; pass "
-                "mean_encoder='topk(0.01)', or exchange='gather'"
-            )
         self._mean_feedback.fit(parameters, everything, self._parts[group.index], share)
 
     def reduce(
@@ -125,8 +122,10 @@ def _zeros(gradients: Mapping[str, torch.Tensor]) -> Collection[str]:
     They send nothing and keep their residuals: DDP does not change a parameter that no rank used
     (``find_unused_parameters``), so anything sent for it would be lost.
     """
-    used = [gradient.any() for gradient in gradients.values()]
-    if not used:
+    if not gradients:
         return set()
-    flags = torch.stack([flag.to(used[0].device) for flag in used]).tolist()  # a GPU is asked once
-    return {name for name, flag in zip(gradients, flags, strict=True) if not flag}
+    used, device = [], next(iter(gradients.values())).device
+    for gradient in gradients.values():
+        used.append(gradient.any().to(device))
+    flags = torch.stack(used).tolist()  # a GPU is asked once
+    return set(itertools.compress(gradients, map(operator.not_, flags)))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,7 @@ from fedplug.errors import ArgumentError
 from fedplug.kernels import foreign
 
 __all__ = [
+    "PLAIN",
     "arrays_like",
     "as_array",
     "as_arrays",
@@ -34,7 +36,7 @@ _REGISTERED = 2
 _NUMPY_DTYPES = {getattr(torch, name): np.dtype(name) for name in wire.DTYPE_CODES}
 """The dtypes that payloads support, and those of arrays. bfloat16 is that of ml_dtypes."""
 
-_PLAIN = (torch.Tensor, torch.nn.Parameter)
+PLAIN = (torch.Tensor, torch.nn.Parameter)
 """Types that need no check for subclasses; a model has many tensors."""
 
 
@@ -52,24 +54,15 @@ def as_array(tensor: Any) -> NDArray[Any]:
     Raises:
         ArgumentError: The tensor is not supported. See `require_dense`.
     """
-    require_dense(tensor)
+    is_plain = type(tensor) in PLAIN and tensor.is_cpu and tensor.layout is torch.strided
+    if not is_plain or tensor.dtype not in _NUMPY_DTYPES or tensor.numel() > wire.MAX_ELEMENTS:
+        require_dense(tensor)
     dense = tensor.detach().cpu().contiguous().resolve_neg()
-    array = np.asarray(_Memory(dense)).view(_NUMPY_DTYPES[dense.dtype])
-    return array.reshape(dense.shape)
-
-
-class _Memory:
-    """The bytes of a tensor for `numpy.asarray`. ``tensor.numpy()`` would make its storage unresizable."""
-
-    def __init__(self, tensor: torch.Tensor) -> None:
-        self._tensor = tensor  # keeps the memory
-        address = tensor.data_ptr() if tensor.numel() else 0
-        self.__array_interface__ = {
-            "version": 3,
-            "shape": (tensor.nbytes,),
-            "typestr": "|u1",
-            "data": (address, False),
-        }
+    address = dense.data_ptr() if dense.numel() else 0
+    memory = {"version": 3, "shape": (dense.nbytes,), "typestr": "|u1", "data": (address, False)}
+    # `dense.numpy()` would make the storage of the tensor unresizable.
+    array = np.asarray(SimpleNamespace(__array_interface__=memory, keeps=dense))
+    return array.view(_NUMPY_DTYPES[dense.dtype]).reshape(dense.shape)
 
 
 def arrays_like(tensors: Mapping[str, torch.Tensor]) -> dict[str, NDArray[Any]]:
@@ -79,7 +72,7 @@ def arrays_like(tensors: Mapping[str, torch.Tensor]) -> dict[str, NDArray[Any]]:
 
 def require_dense(tensor: Any) -> None:
     """Raises ArgumentError unless the value is a dense tensor of a dtype that payloads support."""
-    if type(tensor) not in _PLAIN:
+    if type(tensor) not in PLAIN:
         if not isinstance(tensor, torch.Tensor):
             raise ArgumentError(f"a {type(tensor).__name__} is no tensor; arrays are for fedplug.codec")
         if is_lazy(tensor):
@@ -150,7 +143,7 @@ def as_exact_array(tensor: Any) -> NDArray[Any]:
     Raises:
         ArgumentError: The tensor is not supported.
     """
-    if type(tensor) in _PLAIN and tensor.dtype not in _NUMPY_DTYPES:
+    if type(tensor) in PLAIN and tensor.dtype not in _NUMPY_DTYPES:
         return foreign.read_array(tensor.detach().cpu())
     return as_array(tensor)
 

@@ -378,7 +378,7 @@ def announce(first, size):
     exchange = Exchange(OwnGroup())
     try:
         if dist.get_rank() == 1:
-            message = [first, size], np.frombuffer(b"text", np.uint8)
+            message = np.array([first, size]).view(np.uint8), np.frombuffer(b"text", np.uint8)
             exchange._exchange([message] * 2, [{"w": 100}] * 2)
         else:
             exchange.all_gather({"w": b"text"}, {"w": 100})
