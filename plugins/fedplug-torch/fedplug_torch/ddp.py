@@ -271,7 +271,7 @@ class FedplugState:
         form = here, {name: (gradient.shape, gradient.dtype) for name, gradient in gradients.items()}
         try:
             if form != self._fitted or self._reduction is None:
-                two_phase = TwoPhase(self._feedback, self._mean_feedback)
+                self._fitted, two_phase = None, TwoPhase(self._feedback, self._mean_feedback)
                 self._reduction = two_phase if here[2] else Gather(self._feedback)
                 self._reduction.fit(gradients, self._group)
                 self._fitted = form

@@ -85,15 +85,17 @@ class Feedback:
         codec, mine_alone, encoded = self.codec, self.codec, dict(tensors)
         pieces = encoded
         if parts is not None:
-            arrays, names = arrays_like(tensors), {part.name: part.parameter for part in parts}
             pieces = {part.name: part.of(tensors[part.parameter]) for part in parts}
+        # First, because a rank that has an error needs them to tell the others.
+        self.limits = {name: max_payload_bytes(piece) for name, piece in pieces.items()}
+        if parts is not None:
+            arrays, names = arrays_like(tensors), {part.name: part.parameter for part in parts}
             encoded = {part.name: pieces[part.name] for part in mine}
             codec, mine_alone = codec.for_slices(arrays, names), codec.for_slices(arrays, names, share)
         arrays = arrays_like(encoded)
         keys = mine_alone.state_keys(arrays) if arrays else {}
         self.wire_ids = codec.wire_ids(arrays_like(pieces))
         self.keys, self._of_parts = keys, mine_alone
-        self.limits = {name: max_payload_bytes(piece) for name, piece in pieces.items()}
         self._forms = {name: torch.empty_like(piece, device="meta") for name, piece in encoded.items()}
         fitting, dropped = self._fitted(self.residuals.state)
         if dropped:
