@@ -3,11 +3,10 @@
 import sys
 import threading
 
+import fedplug_torch
 import torch
 import torch.distributed as dist
 from torch.nn.parallel import DistributedDataParallel
-
-import fedplug_torch
 
 
 def test_a_step_with_four_gradients_takes_few_calls_of_our_functions(tmp_path):
