@@ -50,15 +50,15 @@ class _UncompressedPlan(Plan):
 
     def encode(
         self, xs: Sequence[Array], states: Sequence[State], round_num: Array
-    ) -> list[tuple[Array, State]]:
+    ) -> tuple[Sequence[Array], Sequence[State]]:
         if list(map(_shape, xs)) != self._shapes:
             return super().encode(xs, states, round_num)  # which refuses it
-        framed: list[tuple[Array, State]] = []
-        for x, state, header, is_float in zip(xs, states, self.headers, self._are_floats, strict=True):
+        framed = []
+        for x, header, is_float in zip(xs, self.headers, self._are_floats, strict=True):
             if is_float and not _kernels.all_finite(x):
                 raise NonFiniteError(NOT_FINITE)
-            framed.append((_kernels.frame(np.ascontiguousarray(x), header), state))
-        return framed
+            framed.append(_kernels.frame(np.ascontiguousarray(x), header))
+        return framed, states
 
 
 class KernelPlan(Plan):
