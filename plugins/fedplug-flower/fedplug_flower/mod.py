@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+import json
 import logging
 import sys
 from collections.abc import Mapping, Sequence
@@ -73,7 +75,9 @@ class CompressMod:
             return call_next(message, context)
         model = ArrayRecord(dict(the_model(message.content)))  # a copy: the app may empty the record
         values, narrow = _names(model, request.values), _names(model, request.narrow)
-        codec = _codec(request, values)  # before training, so that its errors come at once
+        codec = _codec(
+            json.dumps(request.encoder), request.min_size, tuple(values)
+        )  # before training, so that its errors come at once
         del message.content[KEY]  # the app must get the same message as without the mod
         reply = call_next(message, context)
         if reply.has_error():
@@ -113,9 +117,10 @@ def _names(model: ArrayRecord, places: Sequence[int]) -> list[str]:
     return [names[place] for place in places]
 
 
-def _codec(request: Request, values: Sequence[str]) -> fedplug.Codec:
-    encoder: Any = fedplug.from_config(request.encoder)
-    return fedplug.Codec(encoder, min_size=request.min_size, exactly=values)
+@functools.lru_cache(maxsize=16)
+def _codec(encoder: str, min_size: int, values: tuple[str, ...]) -> fedplug.Codec:
+    """Returns the codec of a training, which is made once in a process."""
+    return fedplug.Codec(fedplug.from_config(json.loads(encoder)), min_size=min_size, exactly=values)
 
 
 def _encoded(
