@@ -801,28 +801,30 @@ class AddsWholeTensors(Follows):
         return payload, {"memory": state["memory"] + payload["values"]}
 
 
-class SendsSignedNumbers(SharedK):
-    """Sends negative numbers, which are none of the ring."""
+class Shared(SharedK):
+    """Sends entries for a secure sum, on NumPy arrays alone."""
 
     def __init__(self):
         super().__init__(0.5, clients=4)
 
     def get_config(self):
         return {}
+
+    @property
+    def capabilities(self):
+        return dataclasses.replace(super().capabilities, executes_on=("numpy",))
+
+
+class SendsSignedNumbers(Shared):
+    """Sends negative numbers, which are none of the ring."""
 
     def encode(self, x, state, round_num):
         payload, state = super().encode(x, state, round_num)
         return {**payload, "integers": self.signed(payload["integers"])}, state
 
 
-class WrapsForOneMore(SharedK):
+class WrapsForOneMore(Shared):
     """Claims that one more client may take part than its limit allows."""
-
-    def __init__(self):
-        super().__init__(0.5, clients=4)
-
-    def get_config(self):
-        return {}
 
     @property
     def capabilities(self):
