@@ -1,12 +1,14 @@
-"""Examples in docstrings run, and every built-in encoder and the functions of the first pages have one."""
+"""Examples in docstrings run, public encoders have one, and the reference begins with the public names."""
 
 from __future__ import annotations
 
 import doctest
 import importlib
 import pkgutil
+import re
 
 import pytest
+from pages import ROOT
 
 import fedplug
 import fedplug.codecs
@@ -42,3 +44,10 @@ def test_every_built_in_encoder_has_an_example(name):
 @pytest.mark.parametrize("function", FUNCTIONS, ids=lambda function: function.__qualname__)
 def test_the_functions_of_the_first_pages_have_an_example(function):
     assert ">>>" in function.__doc__
+
+
+def test_the_reference_begins_with_the_twenty_names():
+    page = (ROOT / "docs/api/fedplug.md").read_text(encoding="utf-8")
+    names = re.findall(r"^   (\w+)$", page, re.MULTILINE)
+    assert len(names) == 20
+    assert {*names} == {*fedplug.__all__} - {"__version__", "kernels", "ops", "tff", "use_runtime"}
