@@ -14,6 +14,8 @@ unexport PYTHONDONTWRITEBYTECODE
 CORE = $(shell echo $$PWD/build/cp311-*/csrc/core)
 # The tests that passed without TensorFlow, which `make test` does not run again.
 PASSED := .venv-numpy/passed
+# Slow tests are quick without TensorFlow, and left out by `make test`.
+SLOW ?= --slow
 # With `make --jobs` it names a job server, whose files no recipe inherits: Ninja would complain of an error.
 unexport MAKEFLAGS
 
@@ -36,6 +38,7 @@ run: setup ## Train on the digits with and without compression: tables and plot 
 
 test: test-once test-cpp test-wheel ## Run the tests, each once: Python (pytest) without and with TensorFlow, C++ (ctest), the wheel
 
+test-once: SLOW :=
 test-once: test-numpy
 	$(RUN) pytest --numprocesses $(WORKERS) --omit-passed $(PASSED)
 
@@ -62,7 +65,7 @@ test-numpy: setup ## What needs no TensorFlow, on the newest Python here with th
 	@rm -f $(PASSED); \
 	if CMAKE_ARGS="-DFEDPLUG_COMPILED_CORE=$(CORE) $$CMAKE_ARGS" \
 	  python3 tests/packaging/environment.py $(UV) .venv-numpy 3.12; \
-	then .venv-numpy/bin/pytest --numprocesses $(WORKERS) --slow --ignore tests/arch --save-passed $(PASSED); \
+	then .venv-numpy/bin/pytest --numprocesses $(WORKERS) $(SLOW) --ignore tests/arch --save-passed $(PASSED); \
 	else [ $$? = 3 ]; fi
 
 test-tensorflow: | $(UV) ## The ops and encoders with the newest TensorFlow, in .venv-tensorflow; takes minutes

@@ -70,10 +70,14 @@ def _read_by_wire_id(tmp_path_factory, bad_plugins):
 
 
 @pytest.fixture(autouse=True)
-def _few_damaged_payloads(monkeypatch):
-    """Tries a quarter of the random damages, which take half of the time; bad encoders fail with these."""
+def _few_damaged_payloads(request, monkeypatch):
+    """Tries a quarter of the random damages, and few of all kinds where a check without damages must fail."""
+    check = request.getfixturevalue("check") if "check" in request.fixturenames else "hostile"
     for count in ("_FLIPS", "_CUTS", "_RANDOM"):
         monkeypatch.setattr(hostile, count, getattr(hostile, count) // 4)
+    if "hostile" not in check and "byte" not in check:
+        monkeypatch.setattr(hostile, "_COUNTED_BYTES", 1)
+        monkeypatch.setattr(hostile, "_FLIPS", 2)
 
 
 def test_a_good_encoder_passes_every_check(good, suite_of, failures):
