@@ -13,6 +13,8 @@ from fedplug.tff.aggregators.base import Aggregator, State, Update, zero_sums
 
 __all__ = ["Mean", "MemoryMean", "Sum"]
 
+_WEIGHTS = ("examples", "uniform")
+
 
 class Sum(Aggregator):
     """``sum(w_c * update_c)`` over the clients of a round; in federated averaging every weight is 1.
@@ -48,9 +50,6 @@ class Sum(Aggregator):
 
     def finish(self, accumulator: State, state: State) -> tuple[tuple[tf.Tensor, ...], State]:
         return accumulator, state
-
-
-_WEIGHTS = ("examples", "uniform")
 
 
 class Mean(Aggregator):

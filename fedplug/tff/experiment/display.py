@@ -38,6 +38,9 @@ _MEASURED = "test_"
 
 _UNITS = ((1e12, "TB"), (1e9, "GB"), (1e6, "MB"), (1e3, "kB"), (1.0, "B"))
 
+MISSING = "\N{EN DASH}"
+"""The placeholder of a missing number."""
+
 
 def row_keys(metrics: Sequence[str]) -> tuple[str, ...]:
     """Returns the keys of a model's metrics in a row. There is at least one.
@@ -63,10 +66,6 @@ def in_words(key: str) -> str:
 def byte_unit(largest: float) -> tuple[float, str]:
     """Returns the size and the name of the decimal unit for byte counts up to ``largest``."""
     return next((unit for unit in _UNITS if largest >= unit[0]), _UNITS[-1])
-
-
-MISSING = "\N{EN DASH}"
-"""The placeholder of a missing number."""
 
 
 def size(number: float | None) -> str:

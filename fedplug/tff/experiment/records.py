@@ -40,6 +40,8 @@ Fingerprints = Mapping[int, Fingerprint | None]
 _MAY_CHANGE = ("rounds", "repeats", "runs", "target_accuracy", "tensor_metrics")
 """The settings on which no finished round depends. Runs may be added."""
 
+_SINCE = "since"
+
 
 def check_settings(folder: Path, config: ExperimentConfig) -> None:
     """Checks that the folder is new, or of an experiment with these settings.
@@ -130,9 +132,6 @@ def _read(folder: Path, name: str) -> dict[str, Json] | None:
     if not isinstance(found, dict):
         raise StoreError(f"{path} is not an experiment's; remove {folder} to start again")
     return found
-
-
-_SINCE = "since"
 
 
 def record_environment(path: Path, environment: Mapping[str, Json]) -> None:

@@ -49,6 +49,8 @@ broadcast_encoder = "bfp(5) | rans"
 CONFIG = DENSE + SPARSE
 ONCE = DENSE.replace("rounds = 3", "rounds = 1").replace("repeats = 2", "repeats = 1")
 
+GOLDEN = Path(__file__).with_name("golden")
+
 
 @pytest.fixture
 def config(tmp_path: Path) -> Path:
@@ -217,9 +219,6 @@ def test_a_torn_last_line_of_the_log_is_dropped(tmp_path) -> None:
     log.keep_up_to({("a", 0): 2})
     assert [row["round"] for row in log.rows("a", 0)] == [1, 2]
     assert [row["round"] for row in log.rows("a", 1)] == [1, 2, 3]
-
-
-GOLDEN = Path(__file__).with_name("golden")
 
 
 def test_an_experiment_of_an_earlier_release_continues(tmp_path, capsys):

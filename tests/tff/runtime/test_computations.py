@@ -14,6 +14,8 @@ from fedplug.errors import ComputationError
 F32, I32 = np.float32, np.int32
 CLIENTS, SERVER = tff.CLIENTS, tff.SERVER
 
+PAIR = (I32, tff.TensorType(I32, [2]))
+
 
 def at_clients(member, all_equal=False):
     return tff.FederatedType(member, CLIENTS, all_equal)
@@ -222,10 +224,6 @@ def test_sequence_map_of_elements_with_different_shapes(on_inprocess):
     result = [(a.numpy().tolist(), b.numpy().tolist()) for a, b in program(data)]
     assert result == [([*map(float, range(n))], [*map(float, range(n))] * 2) for n in sizes]
     assert list(program([])) == []
-
-
-I32 = np.int32
-PAIR = (I32, tff.TensorType(I32, [2]))
 
 
 def sum_of(make, member=PAIR):

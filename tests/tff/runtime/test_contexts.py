@@ -19,6 +19,8 @@ from fedplug.tff.runtime.tff_internals import computation_pb2
 
 I32 = np.int32
 
+LAYERS = 30
+
 
 def run_async(coroutine):
     """Runs a coroutine like `asyncio.run`, but keeps the thread's event loop for TFF's simulations."""
@@ -180,9 +182,6 @@ def test_a_context_refuses_to_work_after_a_fork(inprocess, add_one):
                 os._exit(0 if "made before a fork()" in str(error) else 1)
             os._exit(2)
         assert os.waitpid(child, 0)[1] == 0
-
-
-LAYERS = 30
 
 
 class Counting(Transform):

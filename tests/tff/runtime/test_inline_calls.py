@@ -27,6 +27,8 @@ pytestmark = pytest.mark.skipif(not can_call_inline(), reason="there is a GPU, o
 
 _F32 = tf.TensorSpec([], tf.float32)
 
+_PROCESSORS = len(os.sched_getaffinity(0))
+
 
 def _made(function: Any, *specs: tf.TensorSpec) -> tuple[Any, InlineFunction]:
     """Returns the function, which must be kept alive, and a callable for it."""
@@ -127,9 +129,6 @@ def test_data_sets_are_read_in_the_calling_thread(monkeypatch, on_inprocess):
     assert total([1.0, 2.0]) == 3.0
     assert len(adding) == 2
     assert set(adding) <= set(calling)
-
-
-_PROCESSORS = len(os.sched_getaffinity(0))
 
 
 def product(client: Any) -> tf.Tensor:

@@ -25,6 +25,8 @@ CLIENTS = tff.FederatedType(VECTOR, tff.CLIENTS)
 SERVER = tff.FederatedType(VECTOR, tff.SERVER)
 VALUES = [np.array([0.1, 0.7, -3], np.float32) * (i + 1) for i in range(5)]
 
+OUTSIDE = tf.constant([1.0, 2.0])
+
 
 @pytest.fixture(autouse=True)
 def in_this_process() -> Iterator[None]:
@@ -174,6 +176,3 @@ def test_stages_are_joined_only_if_possible_and_useful(
 ):
     with pytest.raises(NotJoinable):
         JoinedFunction(make, [tf.float32])
-
-
-OUTSIDE = tf.constant([1.0, 2.0])

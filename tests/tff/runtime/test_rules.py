@@ -25,6 +25,8 @@ from fedplug.tff.runtime.tff_internals import computation_pb2
 F32, I32 = np.float32, np.int32
 pytestmark = pytest.mark.usefixtures("on_inprocess")
 
+SIZE = 300_000  # from 64 KiB on, `kernels.empty` aligns arrays as TensorFlow requires
+
 
 def proto_of(computation) -> computation_pb2.Computation:
     return tff.framework.ConcreteComputation.get_proto(computation)
@@ -320,9 +322,6 @@ def test_dictionaries_in_another_order_are_refused_not_swapped():
     data = tf.data.Dataset.from_tensors(collections.OrderedDict(a=1, b=2.0))
     with pytest.raises(TypeError, match="Cannot serialize dataset"):
         first(data)
-
-
-SIZE = 300_000  # from 64 KiB on, `kernels.empty` aligns arrays as TensorFlow requires
 
 
 def read_only(values, dtype=np.float32):

@@ -34,6 +34,8 @@ Given: TypeAlias = Any
 
 _INT32 = np.iinfo(np.int32)
 
+_NAMES = ("x", "y", "client", "x_test", "y_test")
+
 
 class Examples(NamedTuple):
     """Inputs ``[n, ...]`` of float32 or int32, and labels ``int32[n, ...]`` or values ``float32[n, ...]``."""
@@ -135,9 +137,6 @@ def _as_int32(array: Array, name: str, where: str) -> Array:
             f"{where}: {name} ranges from {array.min()} to {array.max()}; it must fit into int32"
         )
     return array.astype(np.int32)
-
-
-_NAMES = ("x", "y", "client", "x_test", "y_test")
 
 
 def load_npz(path: Path) -> Pooled:

@@ -16,6 +16,9 @@ from fedplug.tff.experiment.data.sources import load_csv, load_digits, load_func
 
 __all__ = ["by_classes", "by_dirichlet", "given", "hold_out", "iid", "load_data", "spread"]
 
+_MIN_EXAMPLES = 5
+_ATTEMPTS = 1000
+
 
 def load_data(config: DataConfig, seed: int, folder: Path = Path()) -> FederatedData:
     """Loads the data of a configuration, with the split of a seed.
@@ -92,10 +95,6 @@ def _positions(kind: str, config: DataConfig, y: Array, client: Array | None, se
     else:
         parts = by_dirichlet(y, config.clients, config.dirichlet, seed)
     return {f"client{i:03d}": part for i, part in enumerate(parts)}
-
-
-_MIN_EXAMPLES = 5
-_ATTEMPTS = 1000
 
 
 def by_dirichlet(labels: Array, clients: int, concentration: float, seed: int) -> list[Array]:

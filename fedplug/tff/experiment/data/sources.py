@@ -39,6 +39,9 @@ from fedplug.tff.experiment.data.federated import (
 
 __all__ = ["load_csv", "load_digits", "load_function", "load_synthetic"]
 
+_FEATURES = 60
+_CLASSES = 10
+
 
 def load_csv(path: Path, label: str, client: str) -> Pooled:
     """Reads a table. Every column except label and client is a feature.
@@ -134,10 +137,6 @@ def load_digits(config: DataConfig, seed: int) -> Pooled:
         images, labels, test_size=config.test_fraction, random_state=seed, stratify=labels
     )
     return Pooled(Examples(train_x, train_y), test=Examples(test_x, test_y))
-
-
-_FEATURES = 60
-_CLASSES = 10
 
 
 def load_synthetic(clients: int, alpha: float, beta: float, seed: int) -> Pooled:

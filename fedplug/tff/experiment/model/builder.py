@@ -31,6 +31,9 @@ _FEW = 32
 
 _OF_TFF = tff.learning.models.VariableModel | tff.learning.models.FunctionalModel
 
+_SHORT = {"mse": "mean_squared_error", "mae": "mean_absolute_error", "msle": "mean_squared_logarithmic_error"}
+_BINARY = ("binary_accuracy", "binary_io_u")
+
 
 def element_spec(data: FederatedData) -> Structure:
     """Returns the type of a batch of the clients' data: a pair for arrays, the dataset's own type otherwise.
@@ -280,10 +283,6 @@ def _convolutions(filters: Sequence[int], initializers: Structure) -> list[Struc
         tf.keras.layers.Conv2D(n, 3, padding="same", activation="relu", kernel_initializer=next(initializers))
         for n in filters
     ]
-
-
-_SHORT = {"mse": "mean_squared_error", "mae": "mean_absolute_error", "msle": "mean_squared_logarithmic_error"}
-_BINARY = ("binary_accuracy", "binary_io_u")
 
 
 def default_loss(labels: bool, outputs: int) -> str:

@@ -30,6 +30,9 @@ __all__ = [
     "target_table",
 ]
 
+FINAL_ROUNDS = 10
+"""Number of last rounds whose mean is the accuracy in the tables. Single rounds are noisy."""
+
 
 class Cells(NamedTuple):
     """A table as text: ``heads`` over ``units``, and one tuple for each of the ``rows``."""
@@ -191,10 +194,6 @@ def _aligned(cells: Cells) -> str:
         ).rstrip()
 
     return "\n".join([line(heads), line(units), rule, *map(line, rows)])
-
-
-FINAL_ROUNDS = 10
-"""Number of last rounds whose mean is the accuracy in the tables. Single rounds are noisy."""
 
 
 class Reached(NamedTuple):

@@ -27,6 +27,11 @@ _SHOWN = 40
 _PART_COLORS = ("#8b949e", "#12959f", "#b662cf")  # of no run in the pictures beside it, as far as possible
 Values = npt.NDArray[np.float64]
 
+PARTS = {"header_bytes": "header", "index_bytes": "indices", "value_bytes": "values"}
+"""The parts of a payload, by the keys of the rows."""
+_KEYS = ("uplink_bytes", *PARTS, "entropy_bytes", "nmse", "residual_ratio")
+_LARGE = 1e300
+
 
 class _Metric(NamedTuple):
     """A number of every tensor and round: its key, and its names in figures and captions."""
@@ -192,13 +197,6 @@ def _paint_split(axes: Axes, totals: Sequence[tuple[str, Split]]) -> None:
     axes.grid(visible=False)
     axes.spines[:].set_visible(False)
     axes.legend(loc="lower center", bbox_to_anchor=(0.45, 1), ncols=3, frameon=False)
-
-
-PARTS = {"header_bytes": "header", "index_bytes": "indices", "value_bytes": "values"}
-"""The parts of a payload, by the keys of the rows."""
-
-_KEYS = ("uplink_bytes", *PARTS, "entropy_bytes", "nmse", "residual_ratio")
-_LARGE = 1e300
 
 
 class Split(NamedTuple):

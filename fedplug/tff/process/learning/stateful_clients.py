@@ -28,6 +28,8 @@ __all__ = [
     "with_model_weights",
 ]
 
+Constraint = Callable[[tf.Tensor], tf.Tensor]
+
 
 def build_initialize(
     *,
@@ -269,9 +271,6 @@ def _different(specs: Sequence[Structure]) -> list[str]:
     """Returns the names of tensors. Repeated names get their positions."""
     names = [spec.name for spec in specs]
     return [name if names.count(name) == 1 else f"{name} {place}" for place, name in enumerate(names)]
-
-
-Constraint = Callable[[tf.Tensor], tf.Tensor]
 
 
 def constrain_weights(

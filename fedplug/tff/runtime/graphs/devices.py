@@ -33,6 +33,8 @@ __all__ = [
 
 FIRST_CPU = "/device:CPU:0"
 
+_ONLY_ON_CPU = (tf.variant, tf.resource, tf.string)
+
 
 class RuntimeDevice:
     """A device that TensorFlow has.
@@ -98,9 +100,6 @@ def hide_gpus() -> None:
 
 def _logical_devices() -> list[tf.config.LogicalDevice]:
     return [device for kind in ("CPU", "GPU") for device in tf.config.list_logical_devices(kind)]
-
-
-_ONLY_ON_CPU = (tf.variant, tf.resource, tf.string)
 
 
 def is_on_cpu(device: str) -> bool:

@@ -23,6 +23,12 @@ from fedplug.tff.runtime.graphs.inline_calls import InlineFunction, call_inline,
 
 __all__ = ["Cancellation", "RegisteredFunction", "new_name", "register", "register_copy", "unregister"]
 
+# TFF's compiler has optimized the graph, and TensorFlow would optimize every copy again. This is set on the
+# call, so that the rest of the program keeps its settings.
+_NO_GRAPPLER = tf.compat.v1.ConfigProto()
+_NO_GRAPPLER.graph_options.rewrite_options.disable_meta_optimizer = True
+_CALL_ATTRS = ("executor_type", "", "config_proto", _NO_GRAPPLER.SerializeToString())
+
 
 class Cancellation:
     """Cancels running and later calls that use it. Any thread may use it."""
@@ -132,12 +138,6 @@ def unregister(names: Iterable[str], inlined: Iterable[InlineFunction]) -> None:
     for name in names:
         eager_context.context().remove_function(name)
 
-
-# TFF's compiler has optimized the graph, and TensorFlow would optimize every copy again. This is set on the
-# call, so that the rest of the program keeps its settings.
-_NO_GRAPPLER = tf.compat.v1.ConfigProto()
-_NO_GRAPPLER.graph_options.rewrite_options.disable_meta_optimizer = True
-_CALL_ATTRS = ("executor_type", "", "config_proto", _NO_GRAPPLER.SerializeToString())
 
 _Call = Callable[[Sequence[tf.Tensor], bool, cancellation.CancellationManager], list[tf.Tensor]]
 

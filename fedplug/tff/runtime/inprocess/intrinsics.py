@@ -34,6 +34,9 @@ __all__ = ["INTRINSICS", "REDUCTIONS", "Intrinsic", "MakeReduction", "Reduction"
 
 Intrinsic = Callable[[Value, tff.FunctionType, Invocation], Value]
 
+# An int64 has 63 bits, and the sum of two clients needs one more than each.
+_MAX_SECURE_BITS = 62
+
 
 def federated_map(argument: Value, signature: tff.FunctionType, invocation: Invocation) -> Value:
     """`<(T -> U), {T}@CLIENTS> -> {U}@CLIENTS`, also for values of the server and all-equal values."""
@@ -186,10 +189,6 @@ def federated_secure_modular_sum(
         return [tf.math.floormod(t, tf.cast(m, t.dtype)) for t, m in zip(total, moduli, strict=True)]
 
     return _sum(signature, finish=modulo)
-
-
-# An int64 has 63 bits, and the sum of two clients needs one more than each.
-_MAX_SECURE_BITS = 62
 
 
 def _sum(

@@ -39,6 +39,9 @@ __all__ = [
 
 Function = Callable[[Value, Invocation], Value]
 
+Block: TypeAlias = tff.framework.ComputationBuildingBlock
+Local = tuple[str, Block]
+
 
 @dataclass(frozen=True)
 class Plan:
@@ -282,10 +285,6 @@ _MAKERS: dict[type, Callable[[Block], Plan]] = {
     tff.framework.Placement: _placement,
     tff.framework.Data: _data,
 }
-
-
-Block: TypeAlias = tff.framework.ComputationBuildingBlock
-Local = tuple[str, Block]
 
 
 def _with_named_arguments(name: str, value: Block) -> Iterator[Local]:
