@@ -30,7 +30,7 @@ from fedplug.kernels.arguments import whole
 from fedplug.ops import donation
 from fedplug.ops.checks import sums_may_overflow
 from fedplug.ops.device_array import is_on_device, on_host
-from fedplug.ops.types import ArraySpec
+from fedplug.ops.types import ArraySpec, Scalar
 from fedplug.registry.component import plain
 
 __all__ = ["Codec", "as_round", "codec"]
@@ -504,14 +504,17 @@ class _Model:
         """Returns the payloads, the next state of each array, and the next control."""
         rate_control = self.encoder.rate_control
         if rate_control is None:
-            return *self.encoder.encode(xs, states, round_num), control
+            encoded: Any = self.encoder.encode(xs, states, round_num)
+            return *encoded, control
+        after: Any
         payloads, after = self.encoder.encode(xs, states, round_num, control)
         sizes = np.array([len(payload) for payload in payloads], np.int64)
-        measured = {"tensor_bytes": sizes, "payloads": np.int32(1)}
+        measured: dict[str, Scalar] = {"tensor_bytes": sizes, "payloads": np.int32(1)}
         if rate_control.reported:
             with sums_may_overflow():
                 measured.update(rate_control.report(xs, self.encoder.decode(payloads), after))
-        return payloads, after, rate_control.next(control, measured)
+        following: Any = rate_control.next(control, measured)
+        return payloads, after, following
 
     def carried_over(self, states: ArrayState) -> tuple[ArrayState, list[str]]:
         """See `Codec.carry_over`."""
@@ -531,7 +534,9 @@ class _Model:
     def _first(self) -> list[ArrayState]:
         """Returns the state of each array in the first round, and last that of rate control."""
         rate_control = self.encoder.rate_control
-        return [*self.encoder.init_state(), {} if rate_control is None else rate_control.init()]
+        states: Sequence[Any] = self.encoder.init_state()
+        first: Any = {} if rate_control is None else rate_control.init()
+        return [*states, first]
 
     def _require_finite(self, xs: Sequence[NDArray[Any]]) -> None:
         """Raises NonFiniteError, with the name, for an array on the host with a NaN or an infinity."""

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from fedplug.encoders.model import tensor_metrics
 from fedplug.encoders.model.model_encoder import ModelEncoder
 from fedplug.errors import ArgumentError
+from fedplug.ops.types import Array
 
 __all__ = ["TensorMetrics"]
 
@@ -76,7 +77,7 @@ class TensorMetrics:
             sums = tensor_metrics.measure(encoder, arrays, buffers, next_states)
         self._add([str(spec.name) for spec in encoder.specs], sums)
 
-    def _add(self, names: Sequence[str], sums: Mapping[str, NDArray[Any]]) -> None:
+    def _add(self, names: Sequence[str], sums: Mapping[str, Array]) -> None:
         self.require(names)
         before = self._sums or {key: np.zeros_like(vector) for key, vector in sums.items()}
         after = {key: before[key] + vector for key, vector in sums.items()}

@@ -331,7 +331,8 @@ class ModelSum(_WeightedSum):
             with np.errstate(all="ignore"):
                 if not is_on_device(array):
                     np.divide(array, np.asarray(self._weight, array.dtype), out=array)
-                means[name] = ops.astype(array, self._parts[name].dtype_of_mean)
+                mean: Any = ops.astype(array, self._parts[name].dtype_of_mean)
+                means[name] = mean
         for (name, array), finite in zip(means.items(), _are_finite(list(means.values())), strict=True):
             if not finite:
                 raise NonFiniteError(

@@ -134,9 +134,9 @@ class _PipelineReader(PayloadReader):
         else:
             values = self.value_coder(code).decode(code, count, spec.dtype)
         if self._index_coder is None:
-            return values, None
+            return np.asarray(values), None
         coder = self._same_index_coder or self._index_coder.from_payload(index_code)
-        return values, coder.decode(index_code, count, size)
+        return np.asarray(values), np.asarray(coder.decode(index_code, count, size))
 
     def packed(self, body: NDArray[np.uint8], spec: ArraySpec, size: int) -> PackedValues | None:
         return None if self.sparse else self.value_coder(body).packed(body, size, spec.dtype)

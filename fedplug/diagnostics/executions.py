@@ -144,7 +144,7 @@ class TensorFlowExecution:
         return decoded
 
     def arrays(self, decoded: _Tensors) -> Arrays:
-        return {name: tensor.numpy() for name, tensor in zip(self._names, decoded, strict=True)}
+        return {name: np.asarray(tensor) for name, tensor in zip(self._names, decoded, strict=True)}
 
     def equal(self, payloads: _Tensors, others: _Tensors) -> bool:
         return all(np.array_equal(a, b) for a, b in zip(payloads, others, strict=True))

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
 import fedplug.ops as ops
-from fedplug.ops.types import Array, Spec
+from fedplug.ops.types import Array, Scalar, Spec
 from fedplug.registry.component import Component
 from fedplug.registry.specs import Capabilities
 
@@ -72,7 +72,7 @@ class Encoder(Component):
         return {}
 
     @abc.abstractmethod
-    def encode(self, x: Array, state: State, round_num: Array) -> tuple[Payload, State]:
+    def encode(self, x: Array, state: State, round_num: Scalar) -> tuple[Payload, State]:
         """Compresses ``x``.
 
         Args:
@@ -85,7 +85,7 @@ class Encoder(Component):
         """
 
     def grouped_encode(
-        self, xs: Sequence[Array], states: Sequence[State], round_num: Array
+        self, xs: Sequence[Array], states: Sequence[State], round_num: Scalar
     ) -> list[tuple[Payload, State]]:
         """Compresses all tensors of a model that share this encoder. Default: each tensor by itself.
 

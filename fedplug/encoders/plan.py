@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 import fedplug.kernels as kernels
 import fedplug.ops as ops
@@ -12,12 +12,15 @@ from fedplug.encoders import framing
 from fedplug.encoders.base import Encoder, Payload, State
 from fedplug.errors import NonFiniteError
 from fedplug.ops.checks import sums_may_overflow
-from fedplug.ops.types import Array, ArraySpec, Spec
+from fedplug.ops.types import Array, ArraySpec, Scalar, Spec
 
 if TYPE_CHECKING:
     from typing import Self  # Python 3.11
 
-__all__ = ["NOT_FINITE", "Plan"]
+__all__ = ["NOT_FINITE", "Buffer", "Plan"]
+
+Buffer: TypeAlias = "bytes | Array"
+"""A container: bytes of an array, a uint8 vector of a tensor."""
 
 NOT_FINITE = "the array holds a NaN or an infinity, which no receiver would accept"
 
@@ -48,8 +51,8 @@ class Plan:
         return other
 
     def encode(
-        self, xs: Sequence[Array], states: Sequence[State], round_num: Array
-    ) -> tuple[Sequence[Array], Sequence[State]]:
+        self, xs: Sequence[Array], states: Sequence[State], round_num: Scalar
+    ) -> tuple[Sequence[Buffer], Sequence[State]]:
         """Returns the containers of the tensors, and their next states.
 
         Args:
@@ -72,7 +75,7 @@ class Plan:
         return [_framed(self.encoder, *payload_spec_header) for payload_spec_header in each], next_states
 
 
-def _framed(encoder: Encoder, payload: Payload, spec: Spec, header: bytes) -> Array:
+def _framed(encoder: Encoder, payload: Payload, spec: Spec, header: bytes) -> Buffer:
     if not isinstance(spec, ArraySpec):
         return ops.frame(encoder.to_wire(payload, spec), header)
     values = payload.get("values")

@@ -7,11 +7,11 @@ from collections.abc import Mapping, Sequence
 from typing import Literal, Protocol
 
 from fedplug.encoders.base import Encoder, State
-from fedplug.ops.types import Array, Spec
+from fedplug.ops.types import Array, Scalar, Spec
 
 __all__ = ["Adjustable", "Adjustment", "Control", "RateControl", "adjustment_of"]
 
-Control = Mapping[str, Array]
+Control = Mapping[str, Scalar]
 """The state of rate control: the server keeps it and sends it to every encoder. Arrays of fixed shapes."""
 
 
@@ -26,7 +26,7 @@ class Adjustment(Protocol):
     def adjusts(self) -> Literal["entries", "bits"]:
         """The quantity that the rate scales: the number of entries sent, or the bits of each entry."""
 
-    def at_rate(self, rate: Array) -> Encoder:
+    def at_rate(self, rate: Scalar) -> Encoder:
         """Returns the encoder for one round, which sends ``rate`` times as much, as nearly as it can.
 
         Args:
@@ -74,7 +74,7 @@ class RateControl(abc.ABC):
 
     def report(
         self, xs: Sequence[Array], received: Sequence[Array], next_states: Sequence[State]
-    ) -> dict[str, Array]:
+    ) -> dict[str, Scalar]:
         """Returns float32 scalars to add up, sent beside the payloads of an update. Default: nothing.
 
         Args:
@@ -86,7 +86,7 @@ class RateControl(abc.ABC):
         return {}
 
     @abc.abstractmethod
-    def next(self, control: Control, measured: Mapping[str, Array]) -> Control:
+    def next(self, control: Control, measured: Mapping[str, Scalar]) -> Control:
         """Returns the control of the next round.
 
         Args:
@@ -96,7 +96,7 @@ class RateControl(abc.ABC):
                 the number of models sent. The sums of the results of `report` have their own names.
         """
 
-    def metrics(self, control: Control, measured: Mapping[str, Array]) -> dict[str, Array]:
+    def metrics(self, control: Control, measured: Mapping[str, Scalar]) -> dict[str, Scalar]:
         """Returns the metrics of a round: float32 scalars. Default: the control. Arguments as for `next`."""
         del measured
         return dict(control)

@@ -13,7 +13,7 @@ from typing import Any
 import fedplug.ops as ops
 from fedplug.encoders.arguments import check_share, check_whole
 from fedplug.errors import CapabilityWarning, ConfigError
-from fedplug.ops.types import Array
+from fedplug.ops.types import Scalar
 from fedplug.schedules import Schedule, as_schedule, schedule_config
 
 __all__ = ["Sparsity"]
@@ -43,7 +43,7 @@ class Sparsity:
     encoder: str
     fraction: float | Schedule | str | Mapping[str, Any] | None
     count: int | None
-    rate: Array | None = None
+    rate: Scalar | None = None
 
     def __post_init__(self) -> None:
         name, fraction, count = self.encoder, self.fraction, self.count
@@ -93,11 +93,11 @@ class Sparsity:
         """Whether the number of entries is the same in every round."""
         return self.rate is None and not isinstance(self.fraction, Schedule)
 
-    def at_rate(self, rate: Array) -> Sparsity:
+    def at_rate(self, rate: Scalar) -> Sparsity:
         """Returns a copy with the entry count scaled by ``rate``."""
         return dataclasses.replace(self, rate=rate)
 
-    def of_size(self, size: int, round_num: Array | int = 0) -> int | Array:
+    def of_size(self, size: int, round_num: Scalar = 0) -> Scalar:
         """Returns ``min(n, max(1, round(fraction * n)))`` or ``min(n, count)`` for a tensor of n elements.
 
         The result is a number if it is known while a graph is built, else an int32 scalar.

@@ -18,7 +18,7 @@ import fedplug.ops as ops
 from fedplug.encoders.base import State
 from fedplug.encoders.sparsity import Sparsity
 from fedplug.ops.scatter import add_selected
-from fedplug.ops.types import Array, DType, IndexForm, Spec
+from fedplug.ops.types import Array, DType, IndexForm, Scalar, Spec
 from fedplug.registry.component import Component
 from fedplug.registry.specs import Capabilities
 
@@ -74,7 +74,7 @@ class Sparsifier(Component):
         """The promises of this sparsifier in its configuration if values are sent uncompressed."""
 
     @abc.abstractmethod
-    def select(self, x: Array, state: State, round_num: Array) -> Selection:
+    def select(self, x: Array, state: State, round_num: Scalar) -> Selection:
         """Selects entries.
 
         Args:
@@ -85,7 +85,7 @@ class Sparsifier(Component):
         """
 
     def grouped_select(
-        self, xs: Sequence[Array], states: Sequence[State], round_num: Array
+        self, xs: Sequence[Array], states: Sequence[State], round_num: Scalar
     ) -> list[Selection]:
         """Selects entries of all tensors that share this sparsifier. Default: of each tensor by itself."""
         return [self.select(x, state, round_num) for x, state in zip(xs, states, strict=True)]
@@ -94,7 +94,7 @@ class Sparsifier(Component):
         """Returns ``{"residual": zeros}`` with error feedback, else an empty state."""
         return {"residual": ops.zeros(spec)} if self.error_feedback else {}
 
-    def residual_of(self, x: Array, state: State) -> Array:
+    def residual_of(self, x: Array, state: State) -> Array | None:
         """Returns the residual that ops add to ``x``; a placeholder for zeros without error feedback."""
         return state["residual"] if self.error_feedback else ops.no_residual(x)
 
@@ -186,7 +186,7 @@ class Quantizer(CodedStage):
         return Capabilities(needs_client_state=self.error_feedback, sends_every_entry=True)
 
     @abc.abstractmethod
-    def encode(self, values: Array, round_num: Array) -> Array:
+    def encode(self, values: Array, round_num: Scalar) -> Array:
         """Returns the bytes of a vector, a uint8 vector.
 
         Args:
@@ -258,7 +258,7 @@ class IndexCoder(_Coder):
     read the code together with the rest of the payload. Default: None."""
 
     @abc.abstractmethod
-    def encode(self, indices: Array, size: int, round_num: Array) -> Array:
+    def encode(self, indices: Array, size: int, round_num: Scalar) -> Array:
         """Returns the code, a uint8 vector.
 
         Args:
@@ -268,7 +268,7 @@ class IndexCoder(_Coder):
         """
 
     @abc.abstractmethod
-    def decode(self, code: Array, count: Array, size: int) -> Array:
+    def decode(self, code: Array, count: Array | int, size: int) -> Array:
         """Returns the indices, strictly ascending, in ``[0, size)``. int32 ``[count]``.
 
         Args:

@@ -12,17 +12,19 @@ from fedplug.kernels.arguments import real, whole
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from fedplug.types import Array
+
 __all__ = ["chunked_topk_residual"]
 
 
 def chunked_topk_residual(
-    delta: NDArray[Any],
-    residual: NDArray[Any] | None,
+    delta: Array,
+    residual: Array | None,
     k: int,
     *,
     chunk: int,
     decay: float = 1.0,
-    residual_out: NDArray[Any] | None = None,
+    residual_out: Array | None = None,
 ) -> tuple[NDArray[Any], NDArray[np.int32]]:
     """Selects the ``k`` largest entries of every chunk of ``a = delta + decay * residual``.
 

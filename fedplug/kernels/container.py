@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 import fedplug._kernels as _kernels
 
@@ -14,7 +14,9 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    ByteBuffer: TypeAlias = bytes | bytearray | memoryview | NDArray[Any]
+    from fedplug.types import Array
+
+    ByteBuffer: TypeAlias = bytes | bytearray | memoryview | Array
 
 __all__ = ["crc32", "frame", "frame_of_each", "unframe"]
 
@@ -34,7 +36,7 @@ def frame(body: ByteBuffer | list[ByteBuffer] | tuple[ByteBuffer, ...], header: 
     return _kernels.frame(body, header)
 
 
-def frame_of_each(bodies: Sequence[NDArray[Any]], headers: Sequence[bytes]) -> list[bytes]:
+def frame_of_each(bodies: Sequence[Array], headers: Sequence[bytes]) -> list[bytes]:
     """Puts the bytes of several encoders into containers, in parallel. See `frame`.
 
     Raises:

@@ -11,11 +11,13 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
+    from fedplug.types import Array
+
 __all__ = ["decode_difference", "encode_difference"]
 
 
 def encode_difference(
-    before: NDArray[np.uint8] | None, after: NDArray[np.uint8], item_bytes: int, mantissa_bits: int
+    before: Array | None, after: Array, item_bytes: int, mantissa_bits: int
 ) -> NDArray[np.uint8]:
     """Encodes the bytes of an array, given those of its old version.
 
@@ -40,9 +42,9 @@ def encode_difference(
 
 
 def decode_difference(
-    code: NDArray[np.uint8],
-    before: NDArray[np.uint8] | None,
-    out: NDArray[np.uint8],
+    code: Array,
+    before: Array | None,
+    out: Array,
     item_bytes: int,
     mantissa_bits: int,
 ) -> None:

@@ -10,10 +10,12 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
+    from fedplug.types import Array
+
 __all__ = ["all_finite", "finite_from_bytes"]
 
 
-def all_finite(values: NDArray[Any]) -> bool:
+def all_finite(values: Array) -> bool:
     """Whether no value is NaN or infinite. Allocates no memory.
 
     Args:
@@ -25,9 +27,7 @@ def all_finite(values: NDArray[Any]) -> bool:
     return _kernels.all_finite(values)
 
 
-def finite_from_bytes(
-    data: NDArray[np.uint8], dtype: np.dtype[Any], *, out: NDArray[Any] | None = None
-) -> NDArray[Any]:
+def finite_from_bytes(data: Array, dtype: np.dtype[Any], *, out: Array | None = None) -> NDArray[Any]:
     """Reads finite values from untrusted bytes, which may be unaligned.
 
     Args:

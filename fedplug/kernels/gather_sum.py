@@ -7,15 +7,14 @@ from typing import TYPE_CHECKING, Any
 import fedplug._kernels as _kernels
 
 if TYPE_CHECKING:
-    import numpy as np
     from numpy.typing import NDArray
+
+    from fedplug.types import Array
 
 __all__ = ["gather_sum", "take_from_sum"]
 
 
-def gather_sum(
-    delta: NDArray[Any], residual: NDArray[Any] | None, indices: NDArray[np.int32]
-) -> NDArray[Any]:
+def gather_sum(delta: Array, residual: Array | None, indices: Array) -> NDArray[Any]:
     """Computes ``(delta + residual)[indices]``, and no other sum.
 
     Args:
@@ -33,11 +32,11 @@ def gather_sum(
 
 
 def take_from_sum(
-    delta: NDArray[Any],
-    residual: NDArray[Any] | None,
-    indices: NDArray[np.int32],
+    delta: Array,
+    residual: Array | None,
+    indices: Array,
     *,
-    residual_out: NDArray[Any] | None = None,
+    residual_out: Array | None = None,
 ) -> NDArray[Any]:
     """Takes the entries of ``a = delta + residual`` at ``indices``.
 

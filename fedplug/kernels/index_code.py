@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal, TypeAlias
+from typing import TYPE_CHECKING
 
 import fedplug._kernels as _kernels
 from fedplug.kernels.arguments import whole
@@ -11,12 +11,12 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
+    from fedplug.types import Array, IndexForm
+
 __all__ = ["decode_indices", "encode_indices"]
 
-IndexForm: TypeAlias = Literal["rice", "gaps"]
 
-
-def encode_indices(indices: NDArray[np.int32], size: int, *, form: IndexForm = "rice") -> NDArray[np.uint8]:
+def encode_indices(indices: Array, size: int, *, form: IndexForm = "rice") -> NDArray[np.uint8]:
     """Encodes strictly ascending indices. The Rice code needs about 8.1 bits per index at a density of 1 %.
 
     The code of given indices is unique. docs/wire-format.md specifies the layouts (Rice and Plaunt,
@@ -38,12 +38,12 @@ def encode_indices(indices: NDArray[np.int32], size: int, *, form: IndexForm = "
 
 
 def decode_indices(
-    code: NDArray[np.uint8],
+    code: Array,
     count: int,
     size: int,
     *,
     form: IndexForm = "rice",
-    out: NDArray[np.int32] | None = None,
+    out: Array | None = None,
 ) -> NDArray[np.int32]:
     """Decodes indices from untrusted bytes that :func:`encode_indices` wrote.
 

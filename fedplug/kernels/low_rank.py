@@ -9,10 +9,12 @@ import fedplug._kernels as _kernels
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from fedplug.types import Array
+
 __all__ = ["low_rank_matrix", "low_rank_residual", "matrix_times"]
 
 
-def matrix_times(a: NDArray[Any], b: NDArray[Any], *, transposed: bool = False) -> NDArray[Any]:
+def matrix_times(a: Array, b: Array, *, transposed: bool = False) -> NDArray[Any]:
     """Computes ``a b``, or ``a' b``, for a few columns of ``b``.
 
     ``csrc/core/matrix_times.h`` describes the order of additions.
@@ -31,7 +33,7 @@ def matrix_times(a: NDArray[Any], b: NDArray[Any], *, transposed: bool = False) 
     return _kernels.matrix_times(a, b, transposed)
 
 
-def low_rank_matrix(p: NDArray[Any], q: NDArray[Any], *, out: NDArray[Any] | None = None) -> NDArray[Any]:
+def low_rank_matrix(p: Array, q: Array, *, out: Array | None = None) -> NDArray[Any]:
     """Computes ``p q'``, one column of each after the other.
 
     Args:
@@ -48,9 +50,7 @@ def low_rank_matrix(p: NDArray[Any], q: NDArray[Any], *, out: NDArray[Any] | Non
     return _kernels.low_rank_matrix(p, q, out)
 
 
-def low_rank_residual(
-    a: NDArray[Any], p: NDArray[Any], q: NDArray[Any], *, out: NDArray[Any] | None = None
-) -> NDArray[Any]:
+def low_rank_residual(a: Array, p: Array, q: Array, *, out: Array | None = None) -> NDArray[Any]:
     """Computes ``a - low_rank_matrix(p, q)``.
 
     Args:

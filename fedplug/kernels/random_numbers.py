@@ -9,6 +9,7 @@ import numpy as np
 import fedplug._kernels as _kernels
 from fedplug.errors import ArgumentError
 from fedplug.kernels.arguments import whole
+from fedplug.types import Array, Scalar
 
 if TYPE_CHECKING:
     from numpy.typing import DTypeLike, NDArray
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
 __all__ = ["draw_indices", "random_uniform", "random_words"]
 
 
-def random_words(count: int, first: int, second: int) -> NDArray[np.uint32]:
+def random_words(count: Array | int, first: Scalar, second: Scalar) -> NDArray[np.uint32]:
     """Draws uniform random words of 32 bits.
 
     They are the numbers of Philox (Salmon et al., SC 2011) as TensorFlow seeds it: viewed as int32, those of
@@ -37,7 +38,9 @@ def random_words(count: int, first: int, second: int) -> NDArray[np.uint32]:
     return _kernels.random_words(whole("count", count), whole("first", first), whole("second", second))
 
 
-def random_uniform(count: int, first: int, second: int, dtype: DTypeLike = np.float32) -> NDArray[Any]:
+def random_uniform(
+    count: Array | int, first: Scalar, second: Scalar, dtype: DTypeLike = np.float32
+) -> NDArray[Any]:
     """Draws uniform numbers in ``[0, 1)`` from the words of :func:`random_words`.
 
     They are those of ``tf.random.stateless_uniform([count], seed=[first, second], dtype=dtype,
@@ -64,7 +67,7 @@ def random_uniform(count: int, first: int, second: int, dtype: DTypeLike = np.fl
     raise ArgumentError(f"dtype is {wanted}; it must be float32 or float64")
 
 
-def draw_indices(seed: int, count: int, size: int) -> NDArray[np.int32]:
+def draw_indices(seed: Scalar, count: Array | int, size: Array | int) -> NDArray[np.int32]:
     """Draws one index from each of ``count`` ranges of nearly equal length.
 
     The indices depend on the arguments alone, as ``csrc/core/random_indices.h`` specifies. Their random

@@ -8,18 +8,19 @@ import fedplug._kernels as _kernels
 from fedplug.kernels.arguments import whole
 
 if TYPE_CHECKING:
-    import numpy as np
     from numpy.typing import NDArray
+
+    from fedplug.types import Array
 
 __all__ = ["scatter_decode", "scatter_decode_add"]
 
 
 def scatter_decode_add(
-    accumulator: NDArray[Any],
-    values: NDArray[Any],
-    indices: NDArray[np.int32],
-    row_splits: NDArray[np.int64] | None = None,
-    weights: NDArray[Any] | None = None,
+    accumulator: Array,
+    values: Array,
+    indices: Array,
+    row_splits: Array | None = None,
+    weights: Array | None = None,
 ) -> None:
     """Adds sparse payloads to a dense array: ``accumulator[index] += weight * value``, payloads in order.
 
@@ -42,13 +43,13 @@ def scatter_decode_add(
 
 
 def scatter_decode(
-    values: NDArray[Any],
-    indices: NDArray[np.int32],
-    row_splits: NDArray[np.int64] | None = None,
-    weights: NDArray[Any] | None = None,
+    values: Array,
+    indices: Array,
+    row_splits: Array | None = None,
+    weights: Array | None = None,
     *,
     size: int,
-    out: NDArray[Any] | None = None,
+    out: Array | None = None,
 ) -> NDArray[Any]:
     """Computes the dense sum of sparse payloads, as :func:`scatter_decode_add` adds them to +0 everywhere.
 

@@ -13,12 +13,13 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from fedplug.kernels.index_code import IndexForm
+    from fedplug.types import Array, IndexForm
+
 
 __all__ = ["frame_entries", "frame_entries_of_each", "read_entries", "sparse_body", "split_sparse_body"]
 
 
-def sparse_body(count: int, index_code: NDArray[np.uint8], values: NDArray[np.uint8]) -> NDArray[np.uint8]:
+def sparse_body(count: int, index_code: Array, values: Array) -> NDArray[np.uint8]:
     """Writes the number of entries, their index code and their values one after the other.
 
     docs/wire-format.md specifies the layout.
@@ -37,9 +38,7 @@ def sparse_body(count: int, index_code: NDArray[np.uint8], values: NDArray[np.ui
     return _kernels.sparse_body(whole("count", count), index_code, values)
 
 
-def split_sparse_body(
-    body: NDArray[np.uint8], elements: int
-) -> tuple[int, NDArray[np.uint8], NDArray[np.uint8]]:
+def split_sparse_body(body: Array, elements: int) -> tuple[int, NDArray[np.uint8], NDArray[np.uint8]]:
     """Splits a body into its parts, from untrusted bytes.
 
     Args:
@@ -58,7 +57,7 @@ def split_sparse_body(
 
 
 def read_entries(
-    body: NDArray[np.uint8], elements: int, dtype: np.dtype[Any], *, form: IndexForm = "rice"
+    body: Array, elements: int, dtype: np.dtype[Any], *, form: IndexForm = "rice"
 ) -> tuple[NDArray[Any], NDArray[np.int32]]:
     """Reads the entries of a body with uncompressed values, from untrusted bytes.
 
@@ -83,9 +82,9 @@ def read_entries(
 
 
 def frame_entries(
-    indices: NDArray[np.int32],
+    indices: Array,
     elements: int,
-    values: NDArray[Any],
+    values: Array,
     header: bytes,
     *,
     form: IndexForm = "rice",
@@ -111,9 +110,9 @@ def frame_entries(
 
 
 def frame_entries_of_each(
-    indices: Sequence[NDArray[np.int32]],
+    indices: Sequence[Array],
     elements: Sequence[int],
-    values: Sequence[NDArray[Any]],
+    values: Sequence[Array],
     headers: Sequence[bytes],
     *,
     form: IndexForm = "rice",

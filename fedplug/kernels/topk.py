@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from fedplug.types import Array, OnNonFinite
+
 
 __all__ = [
     "OnNonFinite",
@@ -23,17 +25,15 @@ __all__ = [
     "topk_residual",
 ]
 
-OnNonFinite: TypeAlias = Literal["error", "drop"]
-
 
 def topk_residual(
-    delta: NDArray[Any],
-    residual: NDArray[Any] | None,
+    delta: Array,
+    residual: Array | None,
     k: int,
     *,
     on_nonfinite: OnNonFinite = "error",
-    out: tuple[NDArray[Any], NDArray[np.int32]] | None = None,
-    residual_out: NDArray[Any] | None = None,
+    out: tuple[Array, Array] | None = None,
+    residual_out: Array | None = None,
 ) -> tuple[NDArray[Any], NDArray[np.int32]]:
     """Selects the k largest entries of ``a = delta + residual``. The others stay in ``residual``.
 
@@ -77,13 +77,13 @@ def topk_residual(
 
 
 def grouped_topk_residual(
-    deltas: Sequence[NDArray[Any]],
-    residuals: Sequence[NDArray[Any] | None],
+    deltas: Sequence[Array],
+    residuals: Sequence[Array | None],
     k: int | Sequence[int],
     *,
     on_nonfinite: OnNonFinite = "error",
-    out: tuple[NDArray[Any], NDArray[np.int32]] | None = None,
-    residuals_out: Sequence[NDArray[Any]] | None = None,
+    out: tuple[Array, Array] | None = None,
+    residuals_out: Sequence[Array] | None = None,
 ) -> tuple[NDArray[Any], NDArray[np.int32], NDArray[np.int64]]:
     """Selects as :func:`topk_residual` does, from a list of tensors, which are not concatenated.
 
@@ -122,7 +122,7 @@ def grouped_topk_residual(
     )
 
 
-def count_nonfinite(delta: NDArray[Any], residual: NDArray[Any] | None) -> int:
+def count_nonfinite(delta: Array, residual: Array | None) -> int:
     """Counts the entries of ``delta + residual`` that are NaN or infinite.
 
     The policy ``"drop"`` of :func:`topk_residual` counts these as zero.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -13,6 +13,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from numpy.typing import DTypeLike, NDArray
+
+    from fedplug.types import Array, ValueForm
 
 __all__ = [
     "ValueForm",
@@ -26,11 +28,9 @@ __all__ = [
 _MOST_BITS = 2**31 - 1
 """The largest number that the core reads. It refuses more than 8 or 16 bits by the form."""
 
-ValueForm: TypeAlias = Literal["float16", "bfloat16", "qsgd", "nearest", "sign", "codebook", "bounded", "bfp"]
-
 
 def encode_values(
-    values: NDArray[Any],
+    values: Array,
     form: ValueForm,
     *,
     bits: int = 8,
@@ -67,11 +67,11 @@ def encode_values(
 
 
 def encode_values_of_each(
-    values: Sequence[NDArray[Any]],
+    values: Sequence[Array],
     form: ValueForm,
     *,
-    exact: Sequence[NDArray[Any]] = (),
-    errors: NDArray[Any] | None = None,
+    exact: Sequence[Array] = (),
+    errors: Array | None = None,
     bits: int = 8,
     block_size: int = 256,
     relative: float = 0.01,
@@ -102,7 +102,7 @@ def encode_values_of_each(
 
 
 def frame_values(
-    values: NDArray[Any],
+    values: Array,
     header: bytes,
     form: ValueForm,
     *,
@@ -132,7 +132,7 @@ def frame_values(
 
 
 def decode_values(
-    data: NDArray[np.uint8],
+    data: Array,
     count: int,
     form: ValueForm,
     *,
@@ -140,7 +140,7 @@ def decode_values(
     bits: int = 8,
     block_size: int = 256,
     relative: float = 0.01,
-    out: NDArray[Any] | None = None,
+    out: Array | None = None,
 ) -> NDArray[Any]:
     """Decodes values from untrusted bytes that :func:`encode_values` wrote.
 
@@ -168,7 +168,7 @@ def decode_values(
 
 
 def check_values(
-    data: NDArray[np.uint8],
+    data: Array,
     count: int,
     form: ValueForm,
     *,

@@ -13,7 +13,7 @@ import builtins
 import functools
 import operator
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
@@ -24,7 +24,10 @@ from fedplug.ops import _tensorflow
 from fedplug.ops.dispatch import also_on
 from fedplug.ops.donation import place_for
 from fedplug.ops.spec import largest_finite
-from fedplug.ops.types import Array
+from fedplug.ops.types import Array, Scalar, Spec
+
+if TYPE_CHECKING:
+    from numpy.typing import DTypeLike, NDArray
 
 __all__ = [
     "add_n",
@@ -67,12 +70,14 @@ __all__ = [
     "zeros_like",
 ]
 
+_T = TypeVar("_T")
+
 _LARGE_BYTES = 2**18
 """Size from which `fedplug.kernels.empty` reuses memory and malloc does not."""
 
 
 @also_on(tensors=lambda: _tensorflow.arrays.asarray)
-def asarray(values: Any, like: Array) -> Array:
+def asarray(values: object, like: Array) -> Array:
     """Converts numbers to an array of the kind and dtype of ``like``."""
     dtype = np.dtype(like.dtype)
     if dtype.kind in "iu":
@@ -82,7 +87,7 @@ def asarray(values: Any, like: Array) -> Array:
 
 
 @also_on(tensors=lambda: _tensorflow.arrays.zeros)
-def zeros(spec: Any) -> Array:
+def zeros(spec: Spec) -> Array:
     """Creates an array of zeros with the shape and dtype of a spec."""
     made = kernels.empty(spec.shape, np.dtype(spec.dtype))
     made.fill(0)
@@ -103,9 +108,9 @@ def no_residual(x: Array) -> Array | None:
 
 
 @also_on(tensors=lambda: _tensorflow.arrays.size)
-def size(x: Array) -> Any:
+def size(x: Array) -> Array | int:
     """The number of elements: an int, or an int32 scalar of a tensor. `num_elements` reads static shapes."""
-    return x.size
+    return np.size(x)
 
 
 @also_on(tensors=lambda: _tensorflow.arrays.identity)
@@ -115,25 +120,25 @@ def identity(x: Array) -> Array:
 
 
 @also_on(tensors=lambda: _tensorflow.arrays.astype)
-def astype(x: Array, dtype: Any) -> Array:
+def astype(x: Scalar, dtype: DTypeLike) -> Array:
     """Converts to another dtype: floats round to nearest even, and towards zero for an integer dtype."""
     with np.errstate(over="ignore"):
         return np.asarray(x).astype(dtype, copy=False)
 
 
 @also_on(tensors=lambda: _tensorflow.arrays.saturate_cast)
-def saturate_cast(x: Array, dtype: Any) -> Array:
+def saturate_cast(x: Array, dtype: DTypeLike) -> Array:
     """Converts to another floating dtype. Values out of its range become its largest number."""
-    x = np.asarray(x)  # it may be a NumPy scalar
-    if x.dtype == np.dtype(dtype) and kernels.all_finite(x):
-        return x  # a check is cheaper than a copy
+    array = np.asarray(x)  # it may be a NumPy scalar
+    if array.dtype == np.dtype(dtype) and kernels.all_finite(array):
+        return array  # a check is cheaper than a copy
     largest = largest_finite(dtype)
-    both = np.promote_types(x.dtype, dtype)  # in which the largest number is one
-    return np.asarray(np.clip(x.astype(both, copy=False), -largest, largest)).astype(dtype, copy=False)
+    both = np.promote_types(array.dtype, dtype)  # in which the largest number is one
+    return np.asarray(np.clip(array.astype(both, copy=False), -largest, largest)).astype(dtype, copy=False)
 
 
 @also_on(tensors=lambda: _tensorflow.arrays.reshape)
-def reshape(x: Array, shape: Sequence[Any]) -> Array:
+def reshape(x: Array, shape: Sequence[Array | int]) -> Array:
     """Gives the elements another shape, in row-major order; -1 stands for the remaining size."""
     return np.reshape(np.asarray(x), tuple(shape))  # NumPy would return a scalar for one
 
@@ -141,7 +146,7 @@ def reshape(x: Array, shape: Sequence[Any]) -> Array:
 @also_on(tensors=lambda: _tensorflow.arrays.transpose)
 def transpose(x: Array) -> Array:
     """Transposes a matrix."""
-    return np.ascontiguousarray(x.T)
+    return np.ascontiguousarray(np.transpose(x))
 
 
 @also_on(tensors=lambda: _tensorflow.arrays.ensure_shape)
@@ -155,36 +160,39 @@ def ensure_shape(x: Array, shape: Sequence[int]) -> Array:
 @also_on(tensors=lambda: _tensorflow.arrays.concat)
 def concat(arrays: Sequence[Array]) -> Array:
     """Concatenates arrays along the first axis."""
-    if builtins.sum(each.nbytes for each in arrays) < _LARGE_BYTES:
+    if builtins.sum(np.asarray(each).nbytes for each in arrays) < _LARGE_BYTES:
         return np.concatenate(arrays)
     shape = builtins.sum(map(len, arrays)), *arrays[0].shape[1:]
     return np.concatenate(arrays, out=kernels.empty(shape, np.result_type(*arrays)))
 
 
 @also_on(tensors=lambda: _tensorflow.arrays.stack)
-def stack(arrays: Sequence[Array], axis: int = 0) -> Array:
+def stack(arrays: Sequence[Scalar], axis: int = 0) -> Array:
     """Stacks arrays along a new axis."""
-    return np.stack(_alike(*arrays), axis)
+    stacked: Array = np.stack(_alike(*arrays), axis)
+    return stacked
 
 
 @also_on(tensors=lambda: _tensorflow.arrays.take)
 def take(x: Array, indices: Array) -> Array:
     """The elements at ``indices`` of the first axis, all from 0 to its size less 1."""
-    x, places = np.asarray(x), whole_numbers("indices", indices, np.int64)
-    if places.size and not 0 <= places.min() <= places.max() < len(x):
-        raise ArgumentError(f"indices holds a number that is not from 0 to {len(x) - 1}")
-    return x[places]
+    array, places = np.asarray(x), whole_numbers("indices", indices, np.int64)
+    if places.size and not 0 <= places.min() <= places.max() < len(array):
+        raise ArgumentError(f"indices holds a number that is not from 0 to {len(array) - 1}")
+    found: Array = array[places]
+    return found
 
 
 @also_on(tensors=lambda: _tensorflow.arrays.table_lookup)
-def table_lookup(table: Sequence[Any], position: Any, dtype: Any) -> Array:
+def table_lookup(table: Sequence[float], position: Scalar, dtype: DTypeLike) -> Scalar:
     """The entry of ``table`` at ``position``, which is clipped to the valid positions."""
     place = builtins.min(builtins.max(whole("position", position), 0), len(table) - 1)
-    return np.dtype(dtype).type(table[place])
+    entry: Scalar = np.array(table[place], dtype)[()]  # NumPy's scalar
+    return entry
 
 
 @also_on(tensors=lambda: _tensorflow.arrays.cond)
-def cond(condition: Array, if_true: Callable[[], Any], if_false: Callable[[], Any]) -> Any:
+def cond(condition: Array | np.bool_, if_true: Callable[[], _T], if_false: Callable[[], _T]) -> _T:
     """Calls one of two functions and returns its result."""
     return if_true() if condition else if_false()
 
@@ -192,17 +200,18 @@ def cond(condition: Array, if_true: Callable[[], Any], if_false: Callable[[], An
 @also_on(tensors=lambda: _tensorflow.arrays.nonzero)
 def nonzero(x: Array) -> Array:
     """The indices of the nonzero elements of a vector, ascending. int32."""
-    return np.flatnonzero(x).astype(np.int32)
+    return np.flatnonzero(np.asarray(x)).astype(np.int32)
 
 
 @also_on(tensors=lambda: _tensorflow.arrays.where)
-def where(condition: Array, x: Array, y: Array) -> Array:
+def where(condition: Array | np.bool_ | bool, x: Scalar, y: Scalar) -> Array:
     """Selects elements of ``x`` where the condition holds, and of ``y`` elsewhere."""
-    return np.where(condition, *_alike(x, y))
+    one, other = _alike(x, y)
+    return np.where(condition, one, other)
 
 
 @also_on(tensors=lambda: _tensorflow.arrays.arange)
-def arange(end: Any, dtype: Any = "int64") -> Array:
+def arange(end: Scalar, dtype: DTypeLike = "int64") -> Array:
     """The integers from 0 up to but excluding ``end``."""
     wanted = np.dtype(dtype)
     most = int(np.iinfo(wanted).max) if wanted.kind in "iu" else 2**63 - 1
@@ -216,7 +225,7 @@ def repeat(x: Array, times: int) -> Array:
 
 
 @also_on(tensors=lambda: _tensorflow.arrays.multiply)
-def multiply(x: Array, y: Array) -> Array:
+def multiply(x: Scalar, y: Scalar) -> Array:
     """Multiplies elementwise. An overflow becomes infinite without a warning."""
     with np.errstate(over="ignore"):
         return np.asarray(np.multiply(*_alike(x, y)))  # NumPy returns a read-only scalar for rank 0
@@ -228,46 +237,49 @@ def add_residual(x: Array, residual: Array) -> Array:
 
     A donated residual is kept if a sum is NaN or infinite, because a later step refuses that update.
     """
-    place = place_for(residual, x)
+    place = np.asarray(place_for(residual, x))
     if place is residual and kernels.count_nonfinite(x, residual):
         place = kernels.empty(x.shape, x.dtype)
-    return np.add(x, residual, out=place)
+    return np.add(np.asarray(x), residual, out=place)
 
 
 @also_on(tensors=lambda: _tensorflow.arrays.subtract)
 def subtract(x: Array, y: Array) -> Array:
     """Computes ``x - y`` over ``x``, unless the two share memory: the caller must not use ``x`` again."""
-    return np.subtract(x, y, out=None if np.may_share_memory(x, y) else x)
+    left, right = np.asarray(x), np.asarray(y)
+    return np.subtract(left, right, out=None if np.may_share_memory(left, right) else left)
 
 
 @also_on(tensors=lambda: _tensorflow.arrays.minimum)
-def minimum(x: Array, y: Array) -> Array:
+def minimum(x: Scalar, y: Scalar) -> Array:
     """The smaller of two elements, elementwise."""
     return np.minimum(*_alike(x, y))
 
 
 @also_on(tensors=lambda: _tensorflow.arrays.maximum)
-def maximum(x: Array, y: Array) -> Array:
+def maximum(x: Scalar, y: Scalar) -> Array:
     """The larger of two elements, elementwise."""
     return np.maximum(*_alike(x, y))
 
 
 @also_on(tensors=lambda: _tensorflow.arrays.clip)
-def clip(x: Array, lowest: Any, highest: Any) -> Array:
+def clip(x: Array, lowest: Scalar, highest: Scalar) -> Array:
     """Limits every element to the range from ``lowest`` to ``highest``."""
     return np.clip(*_alike(x, lowest, highest))
 
 
 @also_on(tensors=lambda: _tensorflow.arrays.floor)
-def floor(x: Array) -> Array:
+def floor(x: Scalar) -> Array:
     """Rounds every element down."""
-    return np.floor(*_alike(x))
+    floors: Array = np.floor(*_alike(x))
+    return floors
 
 
 @also_on(tensors=lambda: _tensorflow.arrays.round)
-def round(x: Array) -> Array:
+def round(x: Scalar) -> Array:
     """Rounds every element to the nearest whole number, ties to even."""
-    return np.round(*_alike(x))
+    rounded: Array = np.round(*_alike(x))
+    return rounded
 
 
 @also_on(tensors=lambda: _tensorflow.arrays.add_n)
@@ -279,31 +291,33 @@ def add_n(arrays: Sequence[Array]) -> Array:
 @also_on(tensors=lambda: _tensorflow.arrays.sum)
 def sum(x: Array) -> Array:
     """The sum of integers, or of floats whose sum is exact: the order varies (see `mean_magnitude`)."""
-    return np.sum(x)
+    total: Array = np.sum(x)
+    return total
 
 
 @also_on(tensors=lambda: _tensorflow.arrays.sqrt)
-def sqrt(x: Array) -> Array:
+def sqrt(x: Scalar) -> Array:
     """The square root of every element."""
-    return np.sqrt(*_alike(x))
+    roots: Array = np.sqrt(*_alike(x))
+    return roots
 
 
 @also_on(tensors=lambda: _tensorflow.arrays.divide_no_nan)
-def divide_no_nan(x: Array, y: Array) -> Array:
+def divide_no_nan(x: Scalar, y: Scalar) -> Array:
     """``x / y`` elementwise, and 0 where ``y`` is 0."""
-    x, y = _alike(x, y)
+    dividend, divisor = _alike(x, y)
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
-        return np.where(y == 0, np.zeros((), np.asarray(x).dtype), x / y)
+        return np.where(divisor == 0, np.zeros((), np.asarray(dividend).dtype), dividend / divisor)
 
 
 @also_on(tensors=lambda: _tensorflow.arrays.all)
-def all(x: Array) -> Array:
+def all(x: Array) -> Array | np.bool_:
     """Whether all elements are true."""
     return np.all(x)
 
 
 @also_on(tensors=lambda: _tensorflow.arrays.any)
-def any(x: Array) -> Array:
+def any(x: Array) -> Array | np.bool_:
     """Whether at least one element is true."""
     return np.any(x)
 
@@ -311,7 +325,8 @@ def any(x: Array) -> Array:
 @also_on(tensors=lambda: _tensorflow.arrays.max)
 def max(x: Array, axis: int | None = None) -> Array:
     """The largest element, or the largest along an axis. Minus infinity for an empty array."""
-    return np.max(x, axis, initial=-np.inf)
+    largest: Array = np.max(x, axis, initial=-np.inf)
+    return largest
 
 
 @also_on(tensors=lambda: _tensorflow.arrays.cumulative_sum)
@@ -330,14 +345,14 @@ def argsort_descending(x: Array) -> Array:
 def segment_sum(x: Array, segments: Array, count: int) -> Array:
     """The sums of the elements of an integer vector in each of ``count`` segments."""
     sums = np.zeros(whole("count", count, 0), x.dtype)
-    segments = whole_numbers("segments", segments, np.int64)
-    if segments.size and not 0 <= segments.min() <= segments.max() < sums.size:
+    places = whole_numbers("segments", segments, np.int64)
+    if places.size and not 0 <= places.min() <= places.max() < sums.size:
         raise ArgumentError(f"segments holds a number that is not from 0 to {sums.size - 1}")
-    np.add.at(sums, segments, x)
+    np.add.at(sums, places, x)
     return sums
 
 
-def _alike(*values: Any) -> tuple[Any, ...]:
+def _alike(*values: Any) -> tuple[NDArray[Any], ...]:
     """Gives Python numbers the dtype of the arrays beside them.
 
     Raises:
@@ -353,7 +368,7 @@ def _alike(*values: Any) -> tuple[Any, ...]:
     return tuple(value if hasattr(value, "dtype") else _as(value, dtype) for value in values)
 
 
-def _as(value: Any, dtype: np.dtype[Any]) -> Array:
+def _as(value: object, dtype: np.dtype[Any]) -> NDArray[Any]:
     if dtype.kind in "iu":
         return whole_numbers("a number", value, dtype)
     if dtype == np.bool_ and not isinstance(value, bool):

@@ -21,6 +21,7 @@ def block_count(count: Array | int, size: int) -> Array | int:
 @also_on(tensors=lambda: _tensorflow.block_scaling.block_scales)
 def block_scales(values: Array, size: int) -> Array:
     """The scales of the blocks of ``values[n]``: the largest magnitude of each. ``[block_count(n)]``."""
-    magnitudes, size = np.abs(values), whole("size", size, 1)
-    filled = np.concatenate([magnitudes, np.zeros(-values.size % size, values.dtype)])
-    return filled.reshape(-1, size).max(axis=1)
+    magnitudes, size = np.asarray(np.abs(values)), whole("size", size, 1)
+    filled = np.concatenate([magnitudes, np.zeros(-len(values) % size, values.dtype)])
+    scales: Array = filled.reshape(-1, size).max(axis=1)
+    return scales

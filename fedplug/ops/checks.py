@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from contextlib import AbstractContextManager, nullcontext
-from typing import Any
 
 import numpy as np
 
@@ -14,13 +13,13 @@ from fedplug.ops import _tensorflow
 from fedplug.ops.dispatch import also_on
 from fedplug.ops.types import Array
 
-_PASSED: AbstractContextManager[Any] = nullcontext()
+_PASSED: AbstractContextManager[object] = nullcontext()
 
 __all__ = ["of_length", "require", "require_finite", "sums_may_overflow"]
 
 
 @also_on(tensors=lambda: _tensorflow.checks.require)
-def require(condition: Array, message: str) -> AbstractContextManager[Any]:
+def require(condition: Array | np.bool_ | bool, message: str) -> AbstractContextManager[object]:
     """Makes a context whose tensors are computed only if ``condition`` holds.
 
     The body must not imply the condition. TensorFlow takes ``tf.reshape(x, [n])`` as proof that ``x`` has n
@@ -40,8 +39,8 @@ def of_length(data: Array, length: Array | int, what: str) -> Array:
 
     The last paragraph of `require` applies to the result.
     """
-    if data.size != whole("length", length):
-        raise PayloadError(f"{what} have the wrong length, {data.size}; there must be {length}")
+    if len(data) != whole("length", length):
+        raise PayloadError(f"{what} have the wrong length, {len(data)}; there must be {length}")
     return data
 
 

@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 import fedplug._kernels as _kernels
+from fedplug.types import Array, DType
 
 __all__ = [
     "donate_residuals",
@@ -66,7 +67,7 @@ def donate_residuals(spare: list[NDArray[Any]] | None = None) -> AbstractContext
     return _Donation(spare)
 
 
-def take_result(count: int, dtype: np.dtype[Any]) -> NDArray[Any] | None:
+def take_result(count: int, dtype: DType) -> NDArray[Any] | None:
     """Takes the array for a result out of `result_place`. None if no array of this size fits."""
     out = result_place.get()
     if out is None or out.size != count or out.dtype != dtype:
@@ -75,7 +76,7 @@ def take_result(count: int, dtype: np.dtype[Any]) -> NDArray[Any] | None:
     return out.reshape(-1)
 
 
-def place_for(residual: NDArray[Any] | None, like: NDArray[Any]) -> NDArray[Any]:
+def place_for(residual: Array | None, like: Array) -> Array:
     """Returns the array for the next residual: the donated residual, a spare array, or new memory.
 
     Args:
@@ -85,7 +86,7 @@ def place_for(residual: NDArray[Any] | None, like: NDArray[Any]) -> NDArray[Any]
     return places_for([residual], [like])[0]
 
 
-def places_for(residuals: Sequence[NDArray[Any] | None], likes: Sequence[NDArray[Any]]) -> list[NDArray[Any]]:
+def places_for(residuals: Sequence[Array | None], likes: Sequence[Array]) -> list[Array]:
     """Returns the array for each next residual of a list. See `place_for`."""
     spare = spare_residuals.get(_NONE_SPARE)
     if spare is None:
@@ -93,7 +94,7 @@ def places_for(residuals: Sequence[NDArray[Any] | None], likes: Sequence[NDArray
         return [_kernels.empty(x.shape, x.dtype) if old is None else old for old, x in pairs]
     if not spare:
         return list(map(_kernels.empty, map(_shape, likes), map(_dtype, likes)))
-    places = []
+    places: list[Array] = []
     for like in likes:
         position, end = 0, len(spare)
         while position < end and (spare[position].shape, spare[position].dtype) != (like.shape, like.dtype):
@@ -103,6 +104,6 @@ def places_for(residuals: Sequence[NDArray[Any] | None], likes: Sequence[NDArray
     return places
 
 
-def own(accumulator: NDArray[Any]) -> NDArray[Any]:
+def own(accumulator: Array) -> Array:
     """Returns an array that an op may add to: the accumulator itself if it was donated, or a copy."""
-    return accumulator if spare_residuals.get(_NONE_SPARE) is None else accumulator.copy()
+    return accumulator if spare_residuals.get(_NONE_SPARE) is None else np.array(accumulator)

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
+from numpy.typing import DTypeLike
 
 import fedplug._kernels as _kernels
 import fedplug.kernels as kernels
@@ -19,14 +18,14 @@ __all__ = ["all_finite", "finite_from_bytes"]
 
 
 @also_on(tensors=lambda: _tensorflow.finite.all_finite)
-def all_finite(xs: Array | list[Array]) -> Array:
+def all_finite(xs: Array | list[Array]) -> Array | bool:
     """Whether all elements of an array, or of all arrays of a non-empty list, are finite."""
-    xs = xs if isinstance(xs, list) else [xs]
-    return all(kernels.all_finite(np.asarray(x)) for x in xs)  # x may be a NumPy scalar
+    arrays = xs if isinstance(xs, list) else [xs]
+    return all(kernels.all_finite(np.asarray(x)) for x in arrays)  # x may be a NumPy scalar
 
 
 @also_on(tensors=lambda: _tensorflow.finite.finite_from_bytes)
-def finite_from_bytes(data: Array, count: Any, dtype: Any) -> Array:
+def finite_from_bytes(data: Array, count: Array | int, dtype: DTypeLike) -> Array:
     """Reads floats from untrusted bytes, as `from_bytes` does.
 
     Args:
@@ -41,9 +40,9 @@ def finite_from_bytes(data: Array, count: Any, dtype: Any) -> Array:
         PayloadError: The number of bytes is wrong, or a value is NaN or infinite.
     """
     count, dtype = count if type(count) is int else whole("count", count), np.dtype(dtype)
-    if data.size != count * dtype.itemsize:
+    if len(data) != count * dtype.itemsize:
         raise PayloadError(
-            f"the bytes of raw values have the wrong length, {data.size}; there must be "
+            f"the bytes of raw values have the wrong length, {len(data)}; there must be "
             f"{count * dtype.itemsize}"
         )
     return _kernels.finite_from_bytes(data, dtype, take_result(count, dtype))

@@ -16,7 +16,7 @@ from fedplug.errors import PayloadError
 from fedplug.ops import _tensorflow
 from fedplug.ops.dispatch import also_on
 from fedplug.ops.serialization import from_bytes
-from fedplug.ops.types import Array, ArraySpec, ValueForm
+from fedplug.ops.types import Array, ArraySpec, DType, Spec, ValueForm
 from fedplug.ops.value_code import encode_values
 
 __all__ = ["narrowed", "wide_dtype", "wide_spec", "widened"]
@@ -28,13 +28,13 @@ _FORMS: dict[np.dtype[Any], ValueForm] = {
 
 
 @also_on(tensors=lambda: _tensorflow.floats.wide_dtype)
-def wide_dtype(dtype: Any) -> Any:
+def wide_dtype(dtype: DType) -> DType:
     """The dtype for arithmetic with numbers of ``dtype``: float64 for float64, float32 for all others."""
     return np.dtype(np.float64 if np.dtype(dtype) == np.float64 else np.float32)
 
 
 @also_on(tensors=lambda: _tensorflow.floats.wide_spec)
-def wide_spec(spec: Any) -> Any:
+def wide_spec(spec: Spec) -> Spec:
     """The spec with its `wide_dtype`, which a residual of such tensors has."""
     return ArraySpec(spec.shape, wide_dtype(spec.dtype), spec.name)
 
@@ -42,17 +42,17 @@ def wide_spec(spec: Any) -> Any:
 @also_on(tensors=lambda: _tensorflow.floats.widened)
 def widened(x: Array) -> Array:
     """Converts ``x`` to its `wide_dtype`, exactly."""
-    form = _FORMS.get(x.dtype)
-    if form is not None and x.size:  # for float16 NumPy is ten times slower
+    form, size = _FORMS.get(x.dtype), np.size(x)
+    if form is not None and size:  # for float16 NumPy is ten times slower
         try:
             code = np.ascontiguousarray(x).reshape(-1).view(np.uint8)
-            return kernels.decode_values(code, x.size, form, dtype=np.float32).reshape(x.shape)
+            return kernels.decode_values(code, size, form, dtype=np.float32).reshape(x.shape)
         except PayloadError:  # the kernel refuses NaN and infinity
             pass
-    return x.astype(wide_dtype(x.dtype), copy=False)
+    return np.asarray(x).astype(wide_dtype(x.dtype), copy=False)
 
 
-def narrowed(x: Array, dtype: Any) -> Array:
+def narrowed(x: Array, dtype: DType) -> Array:
     """Rounds a vector to ``dtype``, ties to even. An overflow becomes the largest finite number.
 
     The rounding error ``x - widened(narrowed(x, dtype))`` is exact.
@@ -64,4 +64,5 @@ def narrowed(x: Array, dtype: Any) -> Array:
     Raises:
         NonFiniteError: An element is NaN or infinite.
     """
-    return x if x.dtype == dtype else from_bytes(encode_values(x, dtype.name), dtype)
+    form: Any = dtype.name  # of 16 bits, and named like its form
+    return x if x.dtype == dtype else from_bytes(encode_values(x, form), dtype)

@@ -7,24 +7,25 @@ import numpy as np
 from fedplug.ops import _tensorflow
 from fedplug.ops.dispatch import also_on
 from fedplug.ops.spec import largest_finite
-from fedplug.ops.types import Array
+from fedplug.ops.types import Array, Scalar
 
 __all__ = ["mean_magnitude"]
 
 
 @also_on(tensors=lambda: _tensorflow.mean_magnitude.mean_magnitude)
-def mean_magnitude(values: Array) -> Array:
+def mean_magnitude(values: Array) -> Scalar:
     """Computes the mean of ``|values|``, a vector; 0 for no values; a scalar of the same dtype.
 
     `tf.reduce_sum` orders its additions by threads and vector width. This op adds halves to halves in
     float64. Dividing the values first keeps the sum of the largest finite numbers from overflowing. It
     multiplies by the reciprocal count, because TensorFlow turns a division by a constant into that in graphs.
     """
-    count = max(values.size, 1)
-    parts = np.abs(values.astype(np.float64)) * (1 / np.float64(count))
+    count = max(len(values), 1)
+    parts = np.abs(np.asarray(values).astype(np.float64)) * (1 / np.float64(count))
     while parts.size > 1:
         half = (parts.size + 1) // 2
         parts[: parts.size - half] += parts[half:]
         parts = parts[:half]
     total = parts[0] if parts.size else np.float64(0)
-    return np.minimum(total, largest_finite(values.dtype)).astype(values.dtype)
+    mean: Scalar = np.minimum(total, largest_finite(values.dtype)).astype(values.dtype)
+    return mean

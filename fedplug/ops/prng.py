@@ -5,15 +5,13 @@ Source: Salmon, Moraes, Dror, Shaw, "Parallel Random Numbers: As Easy as 1, 2, 3
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 import fedplug.kernels as kernels
 from fedplug.kernels.arguments import whole
 from fedplug.ops import _tensorflow
 from fedplug.ops.dispatch import also_on
-from fedplug.ops.types import Array
+from fedplug.ops.types import Array, Scalar
 
 __all__ = ["dither", "random_words", "round_seed", "shared_uniform"]
 
@@ -21,7 +19,7 @@ _RANGE = -(2**31), 2**31 - 1
 
 
 @also_on(tensors=lambda: _tensorflow.prng.round_seed)
-def round_seed(seed: Any, round_num: Any) -> Array:
+def round_seed(seed: Scalar, round_num: Scalar) -> Scalar:
     """Combines seed and round number as ``2^32 seed + round``. int64 scalar.
 
     Args:
@@ -35,7 +33,7 @@ def round_seed(seed: Any, round_num: Any) -> Array:
 
 
 @also_on(tensors=lambda: _tensorflow.prng.random_words)
-def random_words(count: Any, first: Any, second: Any) -> Array:
+def random_words(count: Array | int, first: Scalar, second: Scalar) -> Array:
     """Draws random words of 32 bits, which depend on the arguments alone.
 
     Args:
@@ -50,7 +48,7 @@ def random_words(count: Any, first: Any, second: Any) -> Array:
 
 
 @also_on(tensors=lambda: _tensorflow.prng.shared_uniform)
-def shared_uniform(count: Any, seed: Any) -> Array:
+def shared_uniform(count: Array | int, seed: Scalar) -> Array:
     """Draws uniform numbers in ``[0, 1)`` that are equal on all clients: they depend on the seed alone.
 
     Args:
@@ -64,7 +62,7 @@ def shared_uniform(count: Any, seed: Any) -> Array:
 
 
 @also_on(tensors=lambda: _tensorflow.prng.dither)
-def dither(values: Any, seed: Any) -> Array:
+def dither(values: Array, seed: Scalar) -> Array:
     """Draws uniform numbers in ``[0, 1)`` for stochastic rounding, different ones for different values.
 
     An encoder knows neither its client nor its tensor. With equal numbers for all, the rounding errors would
@@ -79,4 +77,6 @@ def dither(values: Any, seed: Any) -> Array:
     Returns:
         float32 vector with one number per value.
     """
-    return kernels.random_uniform(values.size, whole("seed", seed), kernels.crc32(values), dtype=np.float32)
+    return kernels.random_uniform(
+        np.size(values), whole("seed", seed), kernels.crc32(values), dtype=np.float32
+    )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+from numpy.typing import DTypeLike, NDArray
 
 from fedplug.errors import PayloadError
 from fedplug.ops import _tensorflow
@@ -22,18 +23,18 @@ def to_bytes(x: Array) -> Array:
 
 
 @also_on(tensors=lambda: _tensorflow.serialization.from_bytes)
-def from_bytes(data: Array, dtype: Any) -> Array:
+def from_bytes(data: Array, dtype: DTypeLike) -> Array:
     """Reads a vector from bytes that `to_bytes` wrote.
 
     Raises:
         PayloadError: The number of bytes is not a multiple of the item size, or a bool is not 0 or 1.
     """
     dtype = np.dtype(dtype)
-    if data.size % dtype.itemsize:
+    if len(data) % dtype.itemsize:
         raise PayloadError(f"the bytes on the wire are not whole {dtype.name} numbers")
-    if dtype == np.bool_ and data.size and data.max() > 1:
+    if dtype == np.bool_ and len(data) and np.max(data) > 1:
         raise PayloadError("a bool on the wire is neither 0 nor 1")
-    numbers = np.ascontiguousarray(data).view(dtype)
+    numbers: NDArray[Any] = np.ascontiguousarray(data).view(dtype)
     if numbers.flags.aligned:
         return numbers
     place = take_result(numbers.size, dtype)  # within a payload, numbers may be unaligned

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection
-from typing import Any
 
 import ml_dtypes  # also registers bfloat16 with NumPy
 import numpy as np
+from numpy.typing import DTypeLike
 
 from fedplug.ops import _tensorflow
+from fedplug.ops.device_array import DeviceArray
 from fedplug.ops.dispatch import also_on
-from fedplug.ops.types import ArraySpec, DType
+from fedplug.ops.types import Array, ArraySpec, DType, Spec
 
 __all__ = [
     "dtype_for",
@@ -31,40 +32,41 @@ def dtype_for(executes_on: Collection[str], name: str) -> DType:
     """Returns a dtype of NumPy if ``executes_on`` contains "numpy", and else a dtype of TensorFlow."""
     if "numpy" in executes_on:
         return np.dtype(name)
-    return _tensorflow.spec.dtype(name)
+    found: DType = _tensorflow.spec.dtype(name)
+    return found
 
 
 @also_on(tensors=lambda: _tensorflow.spec.has_known_shape)
-def has_known_shape(spec: Any) -> bool:
+def has_known_shape(spec: Spec) -> bool:
     """Whether all dimensions of a spec are known. Always True for an `ArraySpec`."""
     del spec
     return True
 
 
-def num_elements(x: Any) -> int:
+def num_elements(x: Array | Spec | DeviceArray) -> int:
     """The number of elements of an array or spec with a known shape. An int, also in graphs."""
     return int(math.prod(x.shape))
 
 
 @also_on(tensors=lambda: _tensorflow.spec.spec_of)
-def spec_of(x: Any) -> Any:
+def spec_of(x: Array) -> Spec:
     """The shape and dtype of an array: an `ArraySpec`, or a `tf.TensorSpec` of a tensor."""
     return ArraySpec(x.shape, x.dtype)
 
 
 @also_on(tensors=lambda: _tensorflow.spec.itemsize)
-def itemsize(dtype: Any) -> int:
+def itemsize(dtype: DType) -> int:
     """The number of bytes of an element."""
     return int(np.dtype(dtype).itemsize)
 
 
 @also_on(tensors=lambda: _tensorflow.spec.is_floating)
-def is_floating(dtype: Any) -> bool:
+def is_floating(dtype: DType) -> bool:
     """Whether this is a floating-point dtype."""
     dtype = np.dtype(dtype)
     return bool(dtype.kind == "f" or dtype == _BFLOAT16)
 
 
-def largest_finite(dtype: Any) -> float:
+def largest_finite(dtype: DTypeLike) -> float:
     """The largest finite number of a NumPy floating dtype."""
     return float(ml_dtypes.finfo(dtype).max)  # type: ignore[no-untyped-call]

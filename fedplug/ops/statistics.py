@@ -7,15 +7,15 @@ and tensors differ by rounding.
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fedplug.kernels.arguments import whole, whole_numbers
 from fedplug.ops import _tensorflow
 from fedplug.ops.dispatch import also_on
 from fedplug.ops.floats import widened
-from fedplug.ops.types import Array
+from fedplug.ops.types import Array, Scalar
 from fedplug.ops.wide_layout import BYTE_BITS
 from fedplug.ops.wide_symbols import unpack_wide
 
@@ -25,7 +25,7 @@ _RUN = 1024
 
 
 @also_on(tensors=lambda: _tensorflow.statistics.sum_of_squares)
-def sum_of_squares(x: Array) -> Array:
+def sum_of_squares(x: Array) -> Scalar:
     """The sum of the squared elements of an array of floats. float64 scalar.
 
     Squares are computed in float32, or in float64 for float64. In float32, magnitudes above 1e19 have
@@ -40,7 +40,7 @@ def sum_of_squares(x: Array) -> Array:
 
 
 @also_on(tensors=lambda: _tensorflow.statistics.subset_bits)
-def subset_bits(count: Any, size: Any) -> Array:
+def subset_bits(count: Array | int, size: Array | int) -> Scalar:
     """``log2 C(size, count)``: the bits that identify one of all subsets of ``count`` entries.
 
     No code needs fewer bits on average over all subsets. The result is at most ``size`` times the entropy
@@ -56,7 +56,7 @@ def subset_bits(count: Any, size: Any) -> Array:
 
 
 @also_on(tensors=lambda: _tensorflow.statistics.symbol_bits)
-def symbol_bits(packed: Array, count: Any, bits: int) -> Array:
+def symbol_bits(packed: Array, count: Array | int, bits: int) -> Scalar:
     """The empirical entropy of symbols times their number: the bits that a code of independent symbols needs.
 
     A coder that uses the neighbours of a symbol may need fewer. float64 scalar.
@@ -68,15 +68,19 @@ def symbol_bits(packed: Array, count: Any, bits: int) -> Array:
         count: Number of symbols.
         bits: Bits per symbol, 1 to 16. `fedplug.ops.wide_symbols` packs those of more than 8.
     """
-    packed = whole_numbers("packed", packed, np.uint8)
+    symbols = whole_numbers("packed", packed, np.uint8)
     count, bits = whole("count", count, 0), whole("bits", bits, 1, 16)
     wide = bits > BYTE_BITS
-    found = np.bincount(unpack_wide(packed, count, bits)) if wide else _histogram(packed, count, bits)
+    found = (
+        np.bincount(np.asarray(unpack_wide(symbols, count, bits)))
+        if wide
+        else _histogram(symbols, count, bits)
+    )
     found = found[found > 0].astype(np.float64)
     return np.float64(max(float((found * np.log2(found.sum() / found)).sum()), 0.0))
 
 
-def _histogram(packed: Any, count: int, bits: int) -> Any:
+def _histogram(packed: NDArray[np.uint8], count: int, bits: int) -> NDArray[np.int64]:
     """Counts how often each symbol occurs. Eight symbols are ``bits`` bytes."""
     groups = -(-count // 8)
     eights = np.zeros((groups, bits), np.uint8)

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import ml_dtypes  # noqa: F401  # registers bfloat16 with NumPy
 import numpy as np
 
 from fedplug.kernels.arguments import whole
-from fedplug.kernels.index_code import IndexForm
-from fedplug.kernels.topk import OnNonFinite
-from fedplug.kernels.value_code import ValueForm
+from fedplug.types import Array, DType, IndexForm, OnNonFinite, Scalar, Spec, ValueForm
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -25,20 +23,12 @@ __all__ = [
     "IndexForm",
     "OnNonFinite",
     "PackedValues",
+    "Scalar",
     "Spec",
     "TakenFromSum",
     "TopK",
     "ValueForm",
 ]
-
-Array: TypeAlias = Any
-"""A NumPy array, a TensorFlow tensor or a `DeviceArray`."""
-
-DType: TypeAlias = Any
-"""The dtype of an array: NumPy's or TensorFlow's."""
-
-Spec: TypeAlias = Any
-"""The shape and dtype of an array: an `ArraySpec` or a `tf.TensorSpec`."""
 
 
 @dataclass(frozen=True)
@@ -52,7 +42,7 @@ class ArraySpec:
     """
 
     shape: tuple[int, ...]
-    dtype: Any
+    dtype: DType
     name: str | None = None
 
     def __post_init__(self) -> None:
@@ -75,7 +65,7 @@ class TopK(NamedTuple):
     values: Array
     indices: Array
     residual: Array
-    nonfinite: Array
+    nonfinite: Scalar
 
 
 class GroupedTopK(NamedTuple):
@@ -94,7 +84,7 @@ class GroupedTopK(NamedTuple):
     indices: Array
     row_splits: Array
     residuals: list[Array]
-    nonfinite: Array
+    nonfinite: Scalar
 
 
 class ChunkedTopK(NamedTuple):

@@ -37,9 +37,9 @@ _BLOCK = 2**16
 @also_on(tensors=lambda: _tensorflow.wide_symbols.pack_wide)
 def pack_wide(symbols: Array, bits: int) -> Array:
     """Packs symbols of 9 to 16 bits in two parts; a uint8 vector."""
-    low_bits = bits - BYTE_BITS
-    low = (symbols & (2**low_bits - 1)).astype(np.uint8)
-    return np.concatenate([pack(low, low_bits), (symbols >> low_bits).astype(np.uint8)])
+    array, low_bits = np.asarray(symbols), bits - BYTE_BITS
+    low = (array & (2**low_bits - 1)).astype(np.uint8)
+    return np.concatenate([pack(low, low_bits), (array >> low_bits).astype(np.uint8)])
 
 
 @also_on(tensors=lambda: _tensorflow.wide_symbols.unpack_wide)
@@ -86,7 +86,7 @@ def split_aside(data: Array, count: Any, bits: int) -> tuple[Array, Array]:
     Raises:
         PayloadError: There are too few bytes, or they are not the start of a code of ``count`` symbols.
     """
-    if data.size < HEAD_BYTES:
+    if len(data) < HEAD_BYTES:
         raise PayloadError("a code of wide symbols is too short to hold its head")
     shift, _, number = _head(data)
     if shift > bits - BYTE_BITS or number > count:
@@ -94,7 +94,7 @@ def split_aside(data: Array, count: Any, bits: int) -> tuple[Array, Array]:
             f"a code of {count} symbols of {bits} bits has a shift of {shift} and {number} symbols apart"
         )
     end = HEAD_BYTES + packed_size(count, shift) + 2 * number
-    if data.size < end:
+    if len(data) < end:
         raise PayloadError("a code of wide symbols is too short to hold its low bits and places")
     return data[:end], data[end:]
 
@@ -115,7 +115,8 @@ def join_wide(aside: Array, found: Array, count: Any, bits: int) -> Array:
     if np.count_nonzero(found == NO_BYTE) != number:
         raise PayloadError("a code of wide symbols has not as many places as symbols without a byte")
     lowest, low_bits = aside[HEAD_BYTES:places_at], bits - BYTE_BITS
-    low = unpack(lowest, count, shift, "the low bits of a code of symbols") if shift else np.zeros_like(found)
+    wanted = "the low bits of a code of symbols"
+    low = np.asarray(unpack(lowest, count, shift, wanted) if shift else np.zeros_like(found))
     high_at, used = packed_size(count, low_bits), 0
     packed = kernels.empty((high_at + count,), np.dtype(np.uint8))
     for at in range(0, count, _BLOCK):
@@ -131,19 +132,20 @@ def join_wide(aside: Array, found: Array, count: Any, bits: int) -> Array:
     return packed
 
 
-def _parts(packed: NDArray[np.uint8], count: int, bits: int) -> tuple[NDArray[np.uint8], NDArray[np.uint8]]:
+def _parts(packed: Array, count: Array | int, bits: int) -> tuple[NDArray[np.uint8], NDArray[np.uint8]]:
     """Returns the low bits and the highest 8 bits of every symbol."""
     high_at = packed_size(count, bits - BYTE_BITS)
     low = unpack(packed[:high_at], count, bits - BYTE_BITS, "the low bits of symbols")
-    return low, of_length(packed[high_at:], count, "the high bits of symbols")
+    high = of_length(packed[high_at:], count, "the high bits of symbols")
+    return np.asarray(low), np.asarray(high)
 
 
 def _joined(low: NDArray[np.uint8], high: NDArray[np.uint8], bits: int) -> NDArray[np.uint16]:
     return (high.astype(np.uint16) << np.uint16(bits - BYTE_BITS)) | low
 
 
-def _head(data: NDArray[np.uint8]) -> tuple[int, int, int]:
-    head = data[:HEAD_BYTES].tobytes()
+def _head(data: Array) -> tuple[int, int, int]:
+    head = bytes(np.asarray(data[:HEAD_BYTES]))
     return head[0], int.from_bytes(head[1:3], "little"), int.from_bytes(head[3:], "little")
 
 

@@ -7,7 +7,7 @@ import sys
 
 import fedplug.ops as ops
 from fedplug.errors import ConfigError
-from fedplug.ops.types import Array
+from fedplug.ops.types import Scalar
 from fedplug.registry.component import Component
 
 __all__ = ["MAX_ROUNDS", "Schedule", "check_number", "check_rounds"]
@@ -43,7 +43,7 @@ class Schedule(Component):
         """Returns the values of the rounds 0 to `settled`."""
         return [self.at(round_num) for round_num in range(self.settled + 1)]
 
-    def value(self, round_num: Array) -> Array:
+    def value(self, round_num: Scalar) -> Scalar:
         """Computes `at` in a graph.
 
         Args:

@@ -170,7 +170,7 @@ class MaskedSum:
         vector, after = self._rounds.encode(
             self._flat(update), client["residual"], counted, self._read(message)
         )
-        return vector.astype(np.int64), {"residual": after}
+        return np.asarray(vector, np.int64), {"residual": np.asarray(after)}
 
     def no_update(self) -> NDArray[np.int64]:
         """Returns the vector of a client that has no update: zeros, which change no sum."""
@@ -198,15 +198,16 @@ class MaskedSum:
         summed, after = self._rounds.decode(residues.astype(np.int32), server)
         parts = np.split(summed.update, np.cumsum([ops.num_elements(s) for s in self._specs.values()])[:-1])
         update = {
-            name: ops.saturate_cast(part, spec.dtype).reshape(spec.shape)
+            name: np.reshape(ops.saturate_cast(part, spec.dtype), spec.shape)
             for part, (name, spec) in zip(parts, self._specs.items(), strict=True)
         }
-        return MaskedMean(update, float(summed.weight), int(summed.clients), int(summed.clipped)), after
+        return MaskedMean(update, float(summed.weight), int(summed.clients), int(summed.clipped)), {
+            key: np.asarray(x) for key, x in after.items()
+        }
 
     def signed(self, vector: Any) -> NDArray[np.int64]:
         """Returns the signed numbers that a vector or a sum stands for."""
-        found: NDArray[np.int64] = self._rounds.encoder.signed(np.asarray(vector, np.int64))
-        return found
+        return np.asarray(self._rounds.encoder.signed(np.asarray(vector, np.int64)))
 
     def _flat(self, update: Mapping[str, Any]) -> NDArray[np.float32]:
         arrays = named_arrays(update)

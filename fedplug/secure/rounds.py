@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 import fedplug.ops as ops
 from fedplug.encoders.standalone.sharedk import SharedK
-from fedplug.ops.types import Array
+from fedplug.ops.types import Array, Scalar
 from fedplug.secure.low_rank import Directions, Matrix
 
 __all__ = ["LEAST_LARGEST", "MOST_LARGEST", "Rounds", "Summed"]
@@ -86,7 +86,7 @@ class Rounds:
         return {**state, "sums": np.zeros(self.memory, np.int32)} if self.memory else state
 
     def encode(
-        self, update: Array, residual: Array, weight: Array, message: Mapping[str, Array]
+        self, update: Array, residual: Array, weight: Scalar, message: Mapping[str, Array]
     ) -> tuple[Array, Array]:
         """Returns a client's vector, int32 ``[length]``, and its next residual.
 

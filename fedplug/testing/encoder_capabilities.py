@@ -9,7 +9,7 @@ import numpy as np
 
 import fedplug.ops as ops
 from fedplug.encoders.base import Encoder
-from fedplug.ops.types import Array, Spec
+from fedplug.ops.types import Array, Scalar, Spec
 from fedplug.registry.specs import Capabilities
 from fedplug.testing import expect, tensors
 from fedplug.testing.encoder_subject import EncoderSubject, Step, conserves
@@ -223,7 +223,7 @@ class CapabilityChecks(EncoderSubject):
         return dict(encoder.encode(x, encoder.init_state(spec), self.on.round_num(5))[0])
 
     def _decoded_over_rounds(self, encoder: Encoder, x: Array, spec: Spec) -> _Doubles:
-        def one(number: Array) -> Array:
+        def one(number: Scalar) -> Array:
             payload, _ = encoder.encode(x, encoder.init_state(spec), number)
             return encoder.decode(payload, spec)
 

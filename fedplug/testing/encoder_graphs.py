@@ -10,7 +10,7 @@ from fedplug.encoders.assignments.rules import Rule, Rules
 from fedplug.encoders.base import Encoder
 from fedplug.encoders.model.model_encoder import ModelEncoder
 from fedplug.ops.lowering import available, resolve_lowering, use_lowering
-from fedplug.ops.types import Array, Spec
+from fedplug.ops.types import Array, Scalar, Spec
 from fedplug.testing import expect, tensors
 from fedplug.testing.encoder_subject import EncoderSubject, round_trip
 from fedplug.testing.sources import conversions
@@ -109,7 +109,7 @@ class GraphChecks(EncoderSubject):
     def _graph(self, encoder: Encoder, spec: Spec) -> Any:
         import tensorflow as tf  # every check requires it
 
-        def function(x: Array, round_num: Array) -> Mapping[str, Any]:
+        def function(x: Array, round_num: Scalar) -> Mapping[str, Any]:
             return round_trip(self.on, encoder, x, encoder.init_state(spec), round_num, spec)
 
         signature = [spec, tf.TensorSpec([], tf.int32)]
@@ -131,7 +131,7 @@ def _in_tff(model: ModelEncoder, update: list[Array]) -> Any:
     from fedplug.tff.process.aggregation.encoded_aggregation import EncodedAggregation
 
     lowering = resolve_lowering()
-    value_type = tff.to_type([(spec.dtype.as_numpy_dtype, tuple(spec.shape)) for spec in model.specs])
+    value_type = tff.to_type([(np.dtype(spec.dtype.name), tuple(spec.shape)) for spec in model.specs])
     with tff.framework.get_context_stack().install(runtime.create_sync_execution_context()):
         aggregation = EncodedAggregation(value_type, model, Mean(), lowering)
         values = [np.asarray(x) for x in update]

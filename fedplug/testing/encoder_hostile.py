@@ -122,8 +122,8 @@ class HostileChecks(WireChecks):
         def check(say: Say) -> None:
             for spec in specs:
                 x, state = self.on.tensor("normal", spec), encoder.init_state(spec)
-                kept = {key: list(guarded(value)) for key, value in state.items()}
-                for place, (copy, where) in enumerate(guarded(x)):
+                kept = {key: list(guarded(np.asarray(value))) for key, value in state.items()}
+                for place, (copy, where) in enumerate(guarded(np.asarray(x))):
                     say(f"encoding {tensors.name_of(spec)} {where}")
                     beside = {key: copies[place][0] for key, copies in kept.items()}
                     payload, _ = encoder.encode(copy, beside, self.on.round_num(0))

@@ -12,7 +12,7 @@ import numpy as np
 import fedplug.ops as ops
 from fedplug.encoders.base import Encoder, Payload, State
 from fedplug.ops.lowering import available
-from fedplug.ops.types import Array, Spec
+from fedplug.ops.types import Array, Scalar, Spec
 from fedplug.testing import tensors
 from fedplug.testing.execution import Execution
 from fedplug.testing.executions import OnEachExecution
@@ -145,7 +145,7 @@ def conserves(state: State) -> bool:
 
 
 def round_trip(
-    on: Execution, encoder: Encoder, x: Array, state: State, round_num: Array, spec: Spec
+    on: Execution, encoder: Encoder, x: Array, state: State, round_num: Scalar, spec: Spec
 ) -> Mapping[str, Any]:
     """Returns all results of an encoder on the client and on the server, to compare two ways to run it."""
     payload, next_state = encoder.encode(x, state, round_num)

@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from fedplug.ops.types import Array, Spec
+from fedplug.ops.types import Array, Scalar, Spec
 from fedplug.registry.forking import Say
 from fedplug.testing import tensors
 
@@ -37,7 +37,7 @@ class Execution(abc.ABC):
         """Returns a new array with the shape, dtype and bits of a NumPy array."""
 
     @abc.abstractmethod
-    def round_num(self, number: int) -> Array:
+    def round_num(self, number: int) -> Scalar:
         """Returns the number of a round."""
 
     @abc.abstractmethod
@@ -53,7 +53,7 @@ class Execution(abc.ABC):
         """Returns a function of a uint8 vector of unknown length, in every way in which it can run."""
 
     @abc.abstractmethod
-    def stacked(self, function: Callable[[Array], Array], rounds: int) -> NDArray[Any]:
+    def stacked(self, function: Callable[[Scalar], Scalar], rounds: int) -> NDArray[Any]:
         """Returns the stacked results of a function of the round in the first rounds. float64."""
 
     @abc.abstractmethod

@@ -34,13 +34,19 @@ class Cuda(NumPy):
         check(lambda what: None)  # a forked process cannot use the device
 
     def operand(self, x: Array) -> Array:
-        return on_host(x)
+        return self.numpy(x)
 
     def tensor(self, kind: str, spec: Spec, seed: int = 0) -> Array:
-        return _backend().to_device(super().tensor(kind, spec, seed))
+        return _on_device(super().tensor(kind, spec, seed))
 
     def ones(self, spec: Spec) -> Array:
-        return _backend().to_device(super().ones(spec))
+        return _on_device(super().ones(spec))
+
+
+def _on_device(x: Array) -> Array:
+    array: Any = _backend().to_device(np.asarray(x))  # `Array` has arithmetic, which it lacks
+    on_device: Array = array
+    return on_device
 
 
 @functools.cache

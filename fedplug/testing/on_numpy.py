@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedplug.errors import PayloadError
-from fedplug.ops.types import Array, ArraySpec, Spec
+from fedplug.ops.types import Array, ArraySpec, Scalar, Spec
 from fedplug.registry.forking import Say
 from fedplug.testing import memory
 from fedplug.testing.child import in_child
@@ -30,7 +30,7 @@ class NumPy(Execution):
     def array(self, values: Any) -> Array:
         return np.array(values)
 
-    def round_num(self, number: int) -> Array:
+    def round_num(self, number: int) -> Scalar:
         return number
 
     def is_array(self, value: object) -> bool:
@@ -42,7 +42,7 @@ class NumPy(Execution):
     def readers(self, read: Reader) -> tuple[Reader, ...]:
         return (read,)
 
-    def stacked(self, function: Callable[[Array], Array], rounds: int) -> NDArray[Any]:
+    def stacked(self, function: Callable[[Scalar], Scalar], rounds: int) -> NDArray[Any]:
         return np.stack([np.asarray(function(number), np.float64) for number in range(rounds)])
 
     def isolated(self, check: Callable[[Say], None]) -> None:

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedplug.ops import is_floating, num_elements
-from fedplug.ops.types import Spec
+from fedplug.ops.types import Array, Spec
 
 __all__ = ["DTYPES", "KINDS", "SHAPES", "denormals", "dtype_name", "name_of", "numpy_dtype", "tensor"]
 
@@ -62,7 +62,7 @@ def denormals(spec: Spec) -> NDArray[Any]:
     return bits.view(dtype).reshape(tuple(spec.shape))
 
 
-def name_of(spec: Spec) -> str:
+def name_of(spec: Spec | Array) -> str:
     """Returns a text for messages, such as ``float32[3, 5]``."""
     return f"{spec.dtype.name}{list(spec.shape)}"
 

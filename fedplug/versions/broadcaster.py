@@ -29,7 +29,7 @@ from fedplug.errors import ArgumentError
 from fedplug.kernels.foreign import read_array
 from fedplug.ops.device_array import on_host
 from fedplug.ops.finite import all_finite
-from fedplug.ops.types import ArraySpec
+from fedplug.ops.types import Spec
 from fedplug.wire import message
 from fedplug.wire.message import Contents, Entry, version_of
 
@@ -53,7 +53,7 @@ class _Lossy(NamedTuple):
     """
 
     encoder: Encoder
-    spec: ArraySpec
+    spec: Spec
     changes: ChangeCoder | None
 
 
@@ -337,7 +337,7 @@ def _assigned(model: ModelEncoder) -> dict[str, _Lossy]:
     check_broadcast_encoder(model)
     each = zip(model.encoders, model.specs, model.sent_exactly, strict=True)
     return {
-        spec.name: _Lossy(encoder, spec, change_coder(encoder, spec))
+        spec.name or "": _Lossy(encoder, spec, change_coder(encoder, spec))
         for encoder, spec, reason in each
         if reason is None
     }

@@ -211,7 +211,7 @@ def _decode_changes(payload: Any, old: NDArray[Any], wire_ids: WireIds) -> NDArr
     try:
         values = value_coder_of(whole, kernels.split_sparse_body(body, old.size)[2])
         coder = ChangeCoder(values, ArraySpec(old.shape, old.dtype))
-        new: NDArray[Any] = coder.decode(np.frombuffer(payload, np.uint8), old)
+        new = np.asarray(coder.decode(np.frombuffer(payload, np.uint8), old))
     except (ArgumentError, ConfigError) as error:  # an impossible configuration is the payload's fault
         raise PayloadError(f"a payload with the wire id {wire_id!r} cannot be read: {error}") from error
     return new

@@ -28,7 +28,8 @@ BELOW = {
     "registry": ("errors",),
     "scalars": (),
     # bytes and arrays
-    "_kernels": (),
+    "types": (),
+    "_kernels": ("types",),
     "kernels": ("_kernels", "registry"),
     "wire": ("kernels",),
     "stores": ("wire",),

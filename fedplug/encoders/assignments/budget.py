@@ -19,7 +19,7 @@ from fedplug.encoders.pipeline.as_encoder import as_encoder
 from fedplug.encoders.quantizers.identity import Identity
 from fedplug.encoders.rate_control import Control, RateControl, adjustment_of
 from fedplug.errors import CapabilityError, ConfigError
-from fedplug.ops.types import Array, Spec
+from fedplug.ops.types import Array, Scalar, Spec
 from fedplug.registry.config import component_config
 from fedplug.registry.specs import Capabilities
 
@@ -193,7 +193,7 @@ class _Feedback(RateControl):
 
     def report(
         self, xs: Sequence[Array], received: Sequence[Array], next_states: Sequence[State]
-    ) -> dict[str, Array]:
+    ) -> dict[str, Scalar]:
         """Returns the squared error of the update and its squared norm."""
         if self.nmse is None:
             return {}
@@ -207,7 +207,7 @@ class _Feedback(RateControl):
         sums = (ops.add_n(parts) for parts in zip(*squares, strict=True))
         return dict(zip(_ERROR, sums, strict=True))
 
-    def next(self, control: Control, measured: Mapping[str, Array]) -> Control:
+    def next(self, control: Control, measured: Mapping[str, Scalar]) -> Control:
         """See `Budget`; without payloads the rate does not change."""
         if self.bytes_per_client is not None:
             step = self._step_to_bytes(self.bytes_per_client, measured)
@@ -219,11 +219,11 @@ class _Feedback(RateControl):
             "rate": ops.where(measured["payloads"] > 0, ops.astype(following, "float32"), control["rate"])
         }
 
-    def metrics(self, control: Control, measured: Mapping[str, Array]) -> dict[str, Array]:
+    def metrics(self, control: Control, measured: Mapping[str, Scalar]) -> dict[str, Scalar]:
         """Returns the rate, and the error if it is needed."""
         return dict(control) if self.nmse is None else {**control, "nmse": _measured_nmse(measured)}
 
-    def _step_to_bytes(self, bytes_per_client: int, measured: Mapping[str, Array]) -> Array:
+    def _step_to_bytes(self, bytes_per_client: int, measured: Mapping[str, Scalar]) -> Array:
         payloads = ops.astype(measured["payloads"], "float64")
         by_tensor = ops.astype(measured["tensor_bytes"], "float64")
         bodies = [
@@ -235,7 +235,7 @@ class _Feedback(RateControl):
         fixed = ops.sum(by_tensor) - adjustable
         return (bytes_per_client * payloads - fixed) / ops.maximum(adjustable, _TINY)
 
-    def _step_to_error(self, measured: Mapping[str, Array]) -> Array:
+    def _step_to_error(self, measured: Mapping[str, Scalar]) -> Array:
         assert self.nmse is not None
         error = ops.astype(_measured_nmse(measured), "float64")
         found = [adjustment for adjustment in map(adjustment_of, self.encoders) if adjustment is not None]
@@ -273,7 +273,7 @@ def _min_bytes(encoder: Encoder, spec: Spec) -> int:
     return container_bytes(encoder.wire_id, spec) + body
 
 
-def _measured_nmse(measured: Mapping[str, Array]) -> Array:
+def _measured_nmse(measured: Mapping[str, Scalar]) -> Array:
     """Returns the normalised mean squared error of a round, a float32 scalar; 0 if all tensors were zero."""
     return ops.divide_no_nan(measured["squared_error"], measured["squared_norm"])
 

@@ -10,7 +10,7 @@ import numpy as np
 import fedplug._kernels as _kernels
 import fedplug.ops as ops
 from fedplug.encoders.stages import IndexCoder
-from fedplug.ops.types import Array, IndexForm
+from fedplug.ops.types import Array, IndexForm, Scalar
 from fedplug.registry.specs import EXECUTIONS, Capabilities
 
 __all__ = ["Gaps", "Rice"]
@@ -26,7 +26,7 @@ class _Coder(IndexCoder):
     def capabilities(self) -> Capabilities:
         return Capabilities(lossless=True, decode_copies=0, executes_on=EXECUTIONS)
 
-    def encode(self, indices: Array, size: int, round_num: Array) -> Array:
+    def encode(self, indices: Array, size: int, round_num: Scalar) -> Array:
         del round_num
         return ops.encode_indices(indices, size, form=self.name)
 

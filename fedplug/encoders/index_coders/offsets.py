@@ -11,7 +11,7 @@ import fedplug.wire as wire
 from fedplug.encoders.arguments import check_whole
 from fedplug.encoders.stages import IndexCoder
 from fedplug.errors import PayloadError
-from fedplug.ops.types import Array
+from fedplug.ops.types import Array, Scalar
 from fedplug.registry.specs import Capabilities
 
 if TYPE_CHECKING:
@@ -54,7 +54,7 @@ class Offsets(IndexCoder):
     def from_payload(cls, code: Array) -> Self:
         """Reads the chunk from the start of the code."""
         chunk = int.from_bytes(np.asarray(code)[:_HEADER_BYTES].tobytes(), "little")
-        if code.size < _HEADER_BYTES or not 2 <= chunk <= wire.MAX_ELEMENTS:
+        if len(code) < _HEADER_BYTES or not 2 <= chunk <= wire.MAX_ELEMENTS:
             raise PayloadError("a code of offsets does not say its chunk, or not 2 to 2^31 - 1")
         return cls(chunk)
 
@@ -65,7 +65,7 @@ class Offsets(IndexCoder):
     def get_config(self) -> dict[str, Any]:
         return {"chunk": self._chunk}
 
-    def encode(self, indices: Array, size: int, round_num: Array) -> Array:
+    def encode(self, indices: Array, size: int, round_num: Scalar) -> Array:
         """Refuses indices of which chunks do not have equally many."""
         del round_num
         offsets = np.array(indices, np.int32)
@@ -76,12 +76,13 @@ class Offsets(IndexCoder):
                 f"indices are not equally many of each chunk of {self._chunk}; select with this chunk"
             )
         header = np.frombuffer(self._chunk.to_bytes(_HEADER_BYTES, "little"), np.uint8)
-        return np.concatenate([header, _packed(offsets, self._width)])
+        code: Array = np.concatenate([header, _packed(offsets, self._width)])
+        return code
 
-    def decode(self, code: Array, count: Array, size: int) -> Array:
+    def decode(self, code: Array, count: Array | int, size: int) -> Array:
         """Refuses another chunk, length or number of indices, and offsets that do not ascend in a chunk."""
-        header, packed = code[:_HEADER_BYTES], code[_HEADER_BYTES:]
-        count = int(count)
+        array, count = np.asarray(code), int(count)
+        header, packed = array[:_HEADER_BYTES], array[_HEADER_BYTES:]
         bits = count * self._width
         if header.tobytes() != self._chunk.to_bytes(_HEADER_BYTES, "little") or packed.size != -(-bits // 8):
             raise PayloadError(f"the offsets of indices are not those in chunks of {self._chunk}")

@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 import fedplug.ops as ops
 from fedplug.encoders.arguments import check_seed
 from fedplug.encoders.stages import IndexCoder
-from fedplug.ops.types import Array
+from fedplug.ops.types import Array, Scalar
 from fedplug.registry.specs import EXECUTIONS, Capabilities
 
 __all__ = ["Seeded"]
@@ -43,14 +43,14 @@ class Seeded(IndexCoder):
     def get_config(self) -> dict[str, Any]:
         return {"seed": self._seed}
 
-    def encode(self, indices: Array, size: int, round_num: Array) -> Array:
+    def encode(self, indices: Array, size: int, round_num: Scalar) -> Array:
         """Refuses indices that were not drawn from this seed and round."""
         seed = ops.round_seed(self._seed, round_num)
         expected = ops.draw_indices(seed, ops.size(indices), size)
         with ops.require(ops.all(indices == expected), f"indices were not drawn by {self!r}"):
             return ops.to_bytes(ops.astype(ops.stack([self._seed, round_num]), "int32"))
 
-    def decode(self, code: Array, count: Array, size: int) -> Array:
+    def decode(self, code: Array, count: Array | int, size: int) -> Array:
         """Draws the indices again. Refuses another length and negative numbers."""
         code = ops.of_length(code, _CODE_BYTES, "the seed and round of indices")
         words = ops.from_bytes(code, "int32")

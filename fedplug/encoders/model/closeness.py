@@ -7,7 +7,7 @@ from fedplug.encoders.base import Encoder
 from fedplug.encoders.model.model_encoder import ModelEncoder
 from fedplug.encoders.model.normal_numbers import normal_numbers
 from fedplug.errors import CapabilityError, ConfigError
-from fedplug.ops.types import Array, Spec
+from fedplug.ops.types import Array, Scalar, Spec
 
 __all__ = ["check_broadcast_encoder"]
 
@@ -54,5 +54,5 @@ def _relative_error(encoder: Encoder, spec: Spec) -> float:
     return float(ops.divide_no_nan(_squares(x - y), _squares(x)))
 
 
-def _squares(x: Array) -> Array:
+def _squares(x: Array) -> Scalar:
     return ops.sum_of_squares(ops.astype(x, "float64"))

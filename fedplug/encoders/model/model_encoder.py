@@ -21,7 +21,7 @@ from fedplug.encoders.quantizers.identity import Identity
 from fedplug.encoders.rate_control import Control, RateControl
 from fedplug.encoders.standalone.ef21 import EF21
 from fedplug.errors import CapabilityError, ConfigError, nearest
-from fedplug.ops.types import Array, ArraySpec, Spec
+from fedplug.ops.types import Array, ArraySpec, Scalar, Spec
 from fedplug.registry.component import plain
 from fedplug.registry.specs import Capabilities
 
@@ -34,7 +34,7 @@ _AS_IT_IS = Identity()
 _LOSSLESS = "lossless encoder"
 """The reason why a tensor is sent exactly by the encoder that is assigned to it."""
 
-Buffers = Sequence[Array]
+Buffers = Sequence[Any]  # bytes, or uint8 tensors
 States = Sequence[State]
 
 
@@ -157,7 +157,7 @@ class ModelEncoder:
         self,
         xs: Sequence[Array],
         states: Sequence[State],
-        round_num: Array,
+        round_num: Scalar,
         control: Control | None = None,
     ) -> tuple[Buffers, States]:
         """Encodes a model update.

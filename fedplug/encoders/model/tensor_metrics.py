@@ -16,7 +16,7 @@ import numpy as np
 import fedplug.ops as ops
 from fedplug.encoders import framing
 from fedplug.encoders.base import Encoder, State, body_parts
-from fedplug.encoders.model.model_encoder import ModelEncoder
+from fedplug.encoders.model.model_encoder import Buffers, ModelEncoder
 from fedplug.ops.types import Array, Spec
 
 __all__ = ["SUMS", "by_name", "measure", "summarize"]
@@ -35,7 +35,7 @@ SUMS = {
 
 
 def measure(
-    encoder: ModelEncoder, xs: Sequence[Array], buffers: Sequence[Array], next_states: Sequence[State]
+    encoder: ModelEncoder, xs: Sequence[Array], buffers: Buffers, next_states: Sequence[State]
 ) -> dict[str, Array]:
     """Measures an encoded update. Add the results of several updates key by key.
 
@@ -83,9 +83,7 @@ def by_name(names: Sequence[str], metrics: Mapping[str, Any]) -> dict[str, dict[
     }
 
 
-def _measure_tensor(
-    encoder: Encoder, spec: Spec, x: Array, buffer: Array, next_state: State
-) -> dict[str, Any]:
+def _measure_tensor(encoder: Encoder, spec: Spec, x: Array, buffer: Any, next_state: State) -> dict[str, Any]:
     body = framing.unframe(buffer, encoder.wire_id, spec)
     error, norm, residual, update = math.nan, math.nan, math.nan, math.nan
     if ops.is_floating(spec.dtype):

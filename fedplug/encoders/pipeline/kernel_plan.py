@@ -15,13 +15,13 @@ import fedplug.ops as ops
 from fedplug.encoders.base import Encoder, State
 from fedplug.encoders.entropy_coders.rans import Rans
 from fedplug.encoders.pipeline.pipeline import Pipeline
-from fedplug.encoders.plan import NOT_FINITE, Plan
+from fedplug.encoders.plan import NOT_FINITE, Buffer, Plan
 from fedplug.encoders.quantizers.identity import Identity
 from fedplug.encoders.stages import PackedSymbols
 from fedplug.errors import NonFiniteError
 from fedplug.ops.checks import sums_may_overflow
 from fedplug.ops.device_array import is_on_device
-from fedplug.ops.types import Array, ArraySpec, IndexForm, Spec
+from fedplug.ops.types import ArraySpec, IndexForm, Scalar, Spec
 from fedplug.ops.wide_layout import BYTE_BITS
 
 __all__ = ["KernelPlan", "plan_of"]
@@ -43,14 +43,14 @@ def plan_of(encoder: Encoder, specs: Sequence[Spec], places: Sequence[int] = (0,
 class _UncompressedPlan(Plan):
     """Writes arrays as they lie in memory: the small ones of every model."""
 
-    def __init__(self, encoder: Encoder, specs: Sequence[ArraySpec], places: Sequence[int] = (0,)) -> None:
+    def __init__(self, encoder: Encoder, specs: Sequence[Spec], places: Sequence[int] = (0,)) -> None:
         super().__init__(encoder, specs, places)
         self._shapes = [spec.shape for spec in specs]
         self._are_floats = [ops.is_floating(spec.dtype) for spec in specs]
 
     def encode(
-        self, xs: Sequence[Array], states: Sequence[State], round_num: Array
-    ) -> tuple[Sequence[Array], Sequence[State]]:
+        self, xs: Sequence[Any], states: Sequence[State], round_num: Scalar
+    ) -> tuple[Sequence[Buffer], Sequence[State]]:
         if list(map(_shape, xs)) != self._shapes:
             return super().encode(xs, states, round_num)  # which refuses it
         framed = []
@@ -66,7 +66,7 @@ class KernelPlan(Plan):
 
     encoder: Pipeline
 
-    def __init__(self, encoder: Pipeline, specs: Sequence[ArraySpec], places: Sequence[int] = (0,)) -> None:
+    def __init__(self, encoder: Pipeline, specs: Sequence[Spec], places: Sequence[int] = (0,)) -> None:
         super().__init__(encoder, specs, places)
         self._shapes = [spec.shape for spec in specs]
         self._dtypes = [spec.dtype for spec in specs]
@@ -84,20 +84,20 @@ class KernelPlan(Plan):
             self._symbols = list(map(values.symbols, self._sizes, self._dtypes))
 
     def encode(
-        self, xs: Sequence[Array], states: Sequence[State], round_num: Array
-    ) -> tuple[Sequence[Array], Sequence[State]]:
+        self, xs: Sequence[Any], states: Sequence[State], round_num: Scalar
+    ) -> tuple[Sequence[Buffer], Sequence[State]]:
         if list(map(_shape, xs)) != self._shapes:
             return super().encode(xs, states, round_num)  # which refuses it
         if self._index_form is not None:
-            return self._encode_entries(xs, states, round_num, self._index_form)
+            return self._encode_entries(xs, states, int(round_num), self._index_form)
         if self._is_dense and all(map(is_on_device, xs)):
-            return self._encode_on_device(xs, states, round_num)
+            return self._encode_on_device(xs, states, int(round_num))
         if self._is_lossy_dense:
-            return self._encode_dense(xs, round_num), self._no_states
+            return self._encode_dense(xs, int(round_num)), self._no_states
         return super().encode(xs, states, round_num)
 
     def _encode_entries(
-        self, xs: Sequence[Array], states: Sequence[State], round_num: int, form: IndexForm
+        self, xs: Sequence[Any], states: Sequence[State], round_num: int, form: IndexForm
     ) -> tuple[list[bytes], Sequence[State]]:
         sparsifier = self.encoder.by_role.sparsifier
         assert sparsifier is not None
@@ -107,7 +107,7 @@ class KernelPlan(Plan):
         sent: list[NDArray[Any]] = exact
         lost: list[NDArray[Any]] = []
         if list(map(_dtype, exact)) != self._dtypes:
-            sent = list(map(ops.narrowed, exact, self._dtypes))
+            sent = list(map(np.asarray, map(ops.narrowed, exact, self._dtypes)))
         if not self._values.lossless:
             sent, lost = self._values.encode_each(sent, round_num, exact if any(next_states) else None)
         elif any(next_states) and any(map(operator.is_not, sent, exact)):
@@ -125,7 +125,7 @@ class KernelPlan(Plan):
             framed = _kernels.frame_entries_of_each(indices, self._sizes, sent, self.headers, form)
         return framed, next_states
 
-    def _encode_dense(self, xs: Sequence[Array], round_num: int) -> list[bytes]:
+    def _encode_dense(self, xs: Sequence[Any], round_num: int) -> list[bytes]:
         vectors = [x.reshape(-1) for x in xs]
         quantizer = self._values.kernel_quantizer
         if self._entropy_coder is None and quantizer is not None:
@@ -136,14 +136,14 @@ class KernelPlan(Plan):
         return self._framed(codes)
 
     def _encode_on_device(
-        self, xs: Sequence[Array], states: Sequence[State], round_num: int
+        self, xs: Sequence[Any], states: Sequence[State], round_num: int
     ) -> tuple[list[bytes], Sequence[State]]:
         """Quantizes and packs on the device. Entropy coders run on the host."""
         quantizer = self._values.kernel_quantizer
         assert quantizer is not None  # no other one executes on a device
         residuals = [state["residual"] for state in states] if quantizer.error_feedback else None
         codes, after = quantizer.encode_on_device(xs, residuals, round_num)
-        next_states = [{"residual": residual} for residual in after]
+        next_states: list[Any] = [{"residual": residual} for residual in after]
         return self._framed(codes), next_states or self._no_states
 
     def _framed(self, codes: Sequence[NDArray[np.uint8]]) -> list[bytes]:
@@ -154,7 +154,7 @@ class KernelPlan(Plan):
         for code, symbols, header in zip(codes, self._symbols, self.headers, strict=True):
             start, number, bits = symbols
             if type(self._entropy_coder) is Rans and bits <= BYTE_BITS:
-                framed.append(_kernels.frame_symbols(code, start, number, bits, header))
+                framed.append(_kernels.frame_symbols(code, int(start), int(number), bits, header))
             else:
                 framed.append(_kernels.frame(self._values.shortened(code, symbols), header))
         return framed

@@ -23,7 +23,7 @@ from fedplug.encoders.rate_control import Adjustable, Adjustment, adjustment_of
 from fedplug.encoders.stages import Selection
 from fedplug.errors import CapabilityError, ConfigError
 from fedplug.ops.checks import sums_may_overflow
-from fedplug.ops.types import Array, DType, Spec
+from fedplug.ops.types import Array, DType, Scalar, Spec
 from fedplug.registry.config import as_component, component_config
 from fedplug.registry.specs import EXECUTIONS, Capabilities
 
@@ -162,14 +162,14 @@ class Pipeline(Encoder, Measured, Adjustable):
         keeps_error = self.by_role.quantizer.error_feedback
         return {"residual": ops.zeros(ops.wide_spec(spec))} if keeps_error else {}
 
-    def encode(self, x: Array, state: State, round_num: Array) -> tuple[Payload, State]:
+    def encode(self, x: Array, state: State, round_num: Scalar) -> tuple[Payload, State]:
         if self.by_role.sparsifier is None:
             return self._encode_dense(x, state, round_num)
         chosen = self.by_role.sparsifier.select(ops.widened(x), state, round_num)
         return self._encode_sparse(x, chosen, round_num)
 
     def grouped_encode(
-        self, xs: Sequence[Array], states: Sequence[State], round_num: Array
+        self, xs: Sequence[Array], states: Sequence[State], round_num: Scalar
     ) -> list[tuple[Payload, State]]:
         """Encodes the entries that the sparsifier selects from all tensors, each as a payload of its own."""
         if self.by_role.sparsifier is None:
@@ -177,7 +177,7 @@ class Pipeline(Encoder, Measured, Adjustable):
         selections = self.by_role.sparsifier.grouped_select([ops.widened(x) for x in xs], states, round_num)
         return [self._encode_sparse(x, chosen, round_num) for x, chosen in zip(xs, selections, strict=True)]
 
-    def _encode_dense(self, x: Array, state: State, round_num: Array) -> tuple[Payload, State]:
+    def _encode_dense(self, x: Array, state: State, round_num: Scalar) -> tuple[Payload, State]:
         if not self.by_role.quantizer.error_feedback:
             return self.values.payload(ops.reshape(x, [-1]), round_num, known=False), {}
         a = ops.reshape(ops.add_residual(ops.widened(x), state["residual"]), [-1])
@@ -185,12 +185,12 @@ class Pipeline(Encoder, Measured, Adjustable):
         residual = ops.subtract(a, ops.widened(payload["values"]))
         return payload, {"residual": ops.reshape(residual, x.shape)}
 
-    def _encode_sparse(self, x: Array, chosen: Selection, round_num: Array) -> tuple[Payload, State]:
+    def _encode_sparse(self, x: Array, chosen: Selection, round_num: Scalar) -> tuple[Payload, State]:
         values, next_state = self._quantized(chosen, x.dtype, round_num)
         index_code = self.by_role.index_coder.encode(chosen.indices, ops.num_elements(x), round_num)
         return {**values, "indices": chosen.indices, "index_code": index_code}, next_state
 
-    def _quantized(self, chosen: Selection, dtype: DType, round_num: Array) -> tuple[Payload, State]:
+    def _quantized(self, chosen: Selection, dtype: DType, round_num: Scalar) -> tuple[Payload, State]:
         """Quantizes the selected values in this dtype. Returns them, and the next state with the losses."""
         assert self.by_role.sparsifier is not None
         narrow = ops.narrowed(chosen.values, dtype)
@@ -246,7 +246,7 @@ class Pipeline(Encoder, Measured, Adjustable):
     def adjusts(self) -> Literal["entries"]:
         return "entries"
 
-    def at_rate(self, rate: Array) -> Self:
+    def at_rate(self, rate: Scalar) -> Self:
         """Returns the pipeline whose sparsifier sends ``rate`` times as many entries; for one round."""
         sparsifier = copy.copy(self.by_role.sparsifier)
         assert sparsifier is not None

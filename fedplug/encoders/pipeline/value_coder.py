@@ -17,7 +17,7 @@ from fedplug.encoders.quantizers.value_form import ValueFormQuantizer
 from fedplug.encoders.stages import EntropyCoder, PackedSymbols, Quantizer
 from fedplug.ops.checks import sums_may_overflow
 from fedplug.ops.spec import dtype_for
-from fedplug.ops.types import Array, DType, PackedValues
+from fedplug.ops.types import Array, DType, PackedValues, Scalar
 from fedplug.ops.wide_layout import BYTE_BITS
 from fedplug.ops.wide_symbols import (
     join_wide,
@@ -74,7 +74,7 @@ class ValueCoder:
         """The quantizer if kernels quantize whole lists by its form, and write containers; else None."""
         return self.quantizer if isinstance(self.quantizer, ValueFormQuantizer) else None
 
-    def payload(self, values: Array, round_num: Array, *, known: bool) -> Payload:
+    def payload(self, values: Array, round_num: Scalar, *, known: bool) -> Payload:
         """Returns the payload of a vector; with ``known`` it has the values that a receiver gets."""
         if self.lossless:
             return {"values": values}
@@ -100,7 +100,7 @@ class ValueCoder:
         """
         if self.kernel_quantizer is not None and len(set(map(_dtype, values))) == 1:
             return self.kernel_quantizer.encode_each(values, round_num, exact)
-        codes = [self.quantizer.encode(each, round_num) for each in values]
+        codes = [np.asarray(self.quantizer.encode(each, round_num)) for each in values]
         lost = []
         with sums_may_overflow():
             for code, each, whole in zip(codes, values, exact or (), strict=exact is not None):
@@ -114,7 +114,7 @@ class ValueCoder:
         codes, lost = self.quantize_each(values, round_num, exact)
         if self.entropy_coder is not None:
             each = zip(codes, values, strict=True)
-            codes = [self._shortened(code, vector.size, vector.dtype) for code, vector in each]
+            codes = [np.asarray(self._shortened(code, vector.size, vector.dtype)) for code, vector in each]
         return codes, lost
 
     def values_of(self, payload: Payload, count: Array | int, dtype: DType) -> Array:
@@ -143,7 +143,7 @@ class ValueCoder:
         """Returns the checked code of the quantizer if a device can decode it; else None."""
         if self.kernel_quantizer is None or "cuda" not in self.capabilities.executes_on:
             return None
-        return self.kernel_quantizer.packed(self._restored(data, count, dtype), count, dtype)
+        return self.kernel_quantizer.packed(np.asarray(self._restored(data, count, dtype)), count, dtype)
 
     def entropy_bytes(self, data: Array, count: Array | int, dtype: DType) -> Array:
         """Returns the size that an ideal entropy coder would reach for ``count`` values; a float64 scalar.

@@ -80,7 +80,7 @@ class BlockFloatingPoint(ValueFormQuantizer):
     def from_payload(cls, code: Array) -> Self:
         """Reads the bit width and block size from the start of the code."""
         if (
-            code.size < _HEADER_BYTES
+            len(code) < _HEADER_BYTES
             or not _LEAST_BITS <= code[0] <= _MOST_BITS
             or code[1] > MOST_LOG2_BLOCK_SIZE
         ):
@@ -94,5 +94,6 @@ class BlockFloatingPoint(ValueFormQuantizer):
     def symbols(self, count: Array | int, dtype: DType) -> PackedSymbols:
         """Returns where the levels are."""
         del dtype
-        start = _HEADER_BYTES + ops.block_count(count, self._block_size) * _EXPONENT_BYTES
+        blocks = ops.block_count(count, self._block_size)
+        start = _HEADER_BYTES + blocks * _EXPONENT_BYTES
         return PackedSymbols(start, count, self._bits)

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import fedplug.ops as ops
-from fedplug.ops.types import Array
+from fedplug.ops.types import Array, Scalar
 
 __all__ = ["share_out"]
 
 
 def share_out(
-    total: Array, sizes: Sequence[Array | int], energies: Sequence[Array], gains: Sequence[float]
+    total: Array, sizes: Sequence[Scalar], energies: Sequence[Scalar], gains: Sequence[float]
 ) -> list[Array]:
     """Returns the number of bits that each tensor gets beyond its minimum.
 
@@ -36,7 +36,8 @@ def share_out(
     """
     steps = len(gains)
     counts = ops.repeat(ops.stack([ops.astype(size, "int64") for size in sizes]), steps)
-    by_bit = ops.reshape(ops.stack(energies), [-1, 1]) * ops.asarray(gains, like=energies[0])
+    each = ops.stack(energies)
+    by_bit = ops.reshape(each, [-1, 1]) * ops.asarray(gains, like=each)
     worth = ops.reshape(by_bit, [-1])
     order = ops.argsort_descending(worth)  # of equal ones the first comes first
     wanted = ops.take(counts, order)

@@ -9,7 +9,7 @@ from typing import Any
 
 import fedplug.ops as ops
 from fedplug.errors import ConfigError
-from fedplug.ops.types import Array
+from fedplug.ops.types import Scalar
 from fedplug.schedules import Schedule, as_schedule, schedule_config
 
 __all__ = ["LEAST_BITS", "MOST_BITS", "BitWidths"]
@@ -84,7 +84,7 @@ class BitWidths:
         """The bit widths of all rounds, ascending."""
         return sorted(set(self.in_each_round))
 
-    def of(self, round_num: Array | int) -> Array | int:
+    def of(self, round_num: Scalar) -> Scalar:
         """Returns the bits of a round: a number if all rounds have the same, else an int32 scalar."""
         table = self.in_each_round
         if len(table) == 1:

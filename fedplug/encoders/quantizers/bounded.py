@@ -74,7 +74,7 @@ class Bounded(ValueFormQuantizer):
     @classmethod
     def from_payload(cls, code: Array) -> Self:
         """Reads the bound from the start of the code."""
-        if code.size < _HEADER_BYTES:
+        if len(code) < _HEADER_BYTES:
             raise PayloadError("a bounded payload is too short to hold its bound")
         rel = float(np.ascontiguousarray(code[:_HEADER_BYTES]).view("<f4")[0])
         if not _LEAST <= rel <= _MOST:

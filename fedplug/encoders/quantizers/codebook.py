@@ -65,7 +65,7 @@ class Codebook(ValueFormQuantizer):
     @classmethod
     def from_payload(cls, code: Array) -> Self:
         """Reads the bit width from the start of the code."""
-        if code.size < _HEADER_BYTES or not _LEAST_BITS <= code[0] <= _MOST_BITS:
+        if len(code) < _HEADER_BYTES or not _LEAST_BITS <= code[0] <= _MOST_BITS:
             raise PayloadError("a codebook payload does not say its bits, or not 1 to 8")
         return cls(int(code[0]))
 

@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 import fedplug.ops as ops
 from fedplug.encoders.base import BodyParts, Encoder, Measured, Payload, State
 from fedplug.encoders.stages import Quantizer
-from fedplug.ops.types import Array, DType, Spec
+from fedplug.ops.types import Array, DType, Scalar, Spec
 from fedplug.registry.specs import EXECUTIONS, Capabilities
 
 __all__ = ["Identity", "IdentityStage"]
@@ -48,7 +48,7 @@ class Identity(Encoder, Measured):
     def get_config(self) -> dict[str, Any]:
         return {}
 
-    def encode(self, x: Array, state: State, round_num: Array) -> tuple[Payload, State]:
+    def encode(self, x: Array, state: State, round_num: Scalar) -> tuple[Payload, State]:
         """Returns the payload ``{"values": x}``, with the shape of ``x``."""
         del round_num
         return {"values": x}, state
@@ -91,7 +91,7 @@ class IdentityStage(Quantizer):
     def get_config(self) -> dict[str, Any]:
         return {}
 
-    def encode(self, values: Array, round_num: Array) -> Array:
+    def encode(self, values: Array, round_num: Scalar) -> Array:
         del round_num
         return ops.to_bytes(values)
 

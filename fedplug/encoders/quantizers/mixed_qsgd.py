@@ -14,7 +14,7 @@ from fedplug.encoders.quantizers.bit_allocation import share_out
 from fedplug.encoders.quantizers.bit_widths import LEAST_BITS, MOST_BITS
 from fedplug.encoders.rate_control import Adjustable
 from fedplug.errors import PayloadError
-from fedplug.ops.types import Array, DType, Spec
+from fedplug.ops.types import Array, DType, Scalar, Spec
 from fedplug.registry.specs import EXECUTIONS, Capabilities
 from fedplug.schedules import Schedule, as_schedule, schedule_config
 
@@ -72,7 +72,7 @@ class MixedQSGD(Encoder, Adjustable):
         check_seed("mixed_qsgd", seed)
         self._block_size = block_size
         self._seed = seed
-        self._rate: Array | None = None
+        self._rate: Scalar | None = None
 
     @classmethod
     def from_payload(cls, body: Array, spec: Spec) -> Self:
@@ -96,13 +96,13 @@ class MixedQSGD(Encoder, Adjustable):
     def get_config(self) -> dict[str, Any]:
         return {"bits": schedule_config(self._mean), "block_size": self._block_size, "seed": self._seed}
 
-    def encode(self, x: Array, state: State, round_num: Array) -> tuple[Payload, State]:
+    def encode(self, x: Array, state: State, round_num: Scalar) -> tuple[Payload, State]:
         """Spends all bits on this tensor."""
         (encoded,) = self.grouped_encode([x], [state], round_num)
         return encoded
 
     def grouped_encode(
-        self, xs: Sequence[Array], states: Sequence[State], round_num: Array
+        self, xs: Sequence[Array], states: Sequence[State], round_num: Scalar
     ) -> list[tuple[Payload, State]]:
         """Allocates the bits across all tensors."""
         vectors = [ops.reshape(x, [-1]) for x in xs]
@@ -152,7 +152,7 @@ class MixedQSGD(Encoder, Adjustable):
     def adjusts(self) -> Literal["bits"]:
         return "bits"
 
-    def at_rate(self, rate: Array) -> Self:
+    def at_rate(self, rate: Scalar) -> Self:
         """Returns the encoder with a mean of ``rate`` times as many bits, from 2 to 8."""
         adjusted = copy.copy(self)
         adjusted._rate = rate
@@ -163,7 +163,7 @@ class MixedQSGD(Encoder, Adjustable):
         sizes = (self._qsgd_bytes(count, LEAST_BITS, spec.dtype) for count in (0, ops.num_elements(spec)))
         return _HEADER_BYTES + sum(map(int, sizes))
 
-    def _extra_bits(self, vectors: Sequence[Array], round_num: Array) -> list[Array]:
+    def _extra_bits(self, vectors: Sequence[Array], round_num: Scalar) -> list[Array]:
         """Returns the bits of each vector, beyond 2 bits for each of its elements."""
         sizes = [ops.astype(ops.size(values), "int64") for values in vectors]
         mean = ops.astype(self._mean.value(round_num), "float64")
@@ -173,12 +173,12 @@ class MixedQSGD(Encoder, Adjustable):
         total = ops.astype(ops.round(beyond * ops.astype(ops.add_n(sizes), "float64")), "int64")
         return share_out(total, sizes, [self._energy(values) for values in vectors], _gains())
 
-    def _energy(self, values: Array) -> Array:
+    def _energy(self, values: Array) -> Scalar:
         """Returns the mean of ``s^2`` over the blocks, a float64 scalar."""
         scales = ops.astype(ops.block_scales(values, self._block_size), "float64")
         return ops.mean_magnitude(scales * scales)
 
-    def _payload(self, values: Array, extra: Array, round_num: Array) -> Payload:
+    def _payload(self, values: Array, extra: Array, round_num: Scalar) -> Payload:
         """Returns the payload of a vector with ``extra`` bits beyond 2 for each of its elements."""
         count = ops.maximum(ops.astype(ops.size(values), "int64"), 1)
         bits, split = ops.astype(LEAST_BITS + extra // count, "int32"), ops.astype(extra % count, "int32")

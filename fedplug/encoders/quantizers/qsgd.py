@@ -14,7 +14,7 @@ from fedplug.encoders.quantizers.value_form import ValueFormQuantizer
 from fedplug.encoders.rate_control import Adjustable, Adjustment
 from fedplug.encoders.stages import PackedSymbols
 from fedplug.errors import ConfigError, PayloadError
-from fedplug.ops.types import Array, DType
+from fedplug.ops.types import Array, DType, Scalar
 from fedplug.registry.specs import Capabilities
 from fedplug.schedules import Schedule
 
@@ -121,7 +121,7 @@ class QSGD(ValueFormQuantizer, Adjustable):
         form = "nearest" if self._nearest else "qsgd"
         return {"form": form, "bits": self._widths.all[0], "block_size": self._block_size}
 
-    def form_in(self, round_num: Array) -> Mapping[str, Any]:
+    def form_in(self, round_num: Scalar) -> Mapping[str, Any]:
         if len(self._widths.all) == 1:
             return self._form
         return {**self._form, "bits": self._widths.of(round_num)}

@@ -18,7 +18,7 @@ import fedplug.ops as ops
 from fedplug.encoders.stages import Quantizer
 from fedplug.ops.device_array import DeviceArray
 from fedplug.ops.donation import take_result
-from fedplug.ops.types import Array, DType, PackedValues
+from fedplug.ops.types import Array, DType, PackedValues, Scalar
 from fedplug.ops.value_code import encode_on_device
 from fedplug.registry.specs import EXECUTIONS_AND_CUDA, Capabilities
 
@@ -53,14 +53,14 @@ class ValueFormQuantizer(Quantizer):
     def _form(self) -> Mapping[str, Any]:
         return self.value_form
 
-    def form_in(self, round_num: Array) -> Mapping[str, Any]:
+    def form_in(self, round_num: Scalar) -> Mapping[str, Any]:
         """Returns `value_form` of a round, if it may change with the round. Default: it does not."""
         del round_num
         return self._form
 
-    def encode(self, values: Array, round_num: Array) -> Array:
+    def encode(self, values: Array, round_num: Scalar) -> Array:
         """Refuses values that are NaN or infinite."""
-        seed = ops.round_seed(self.seed, round_num)
+        seed = (self.seed << 32) + round_num
         return ops.encode_values(values, **self.form_in(round_num), seed=seed)
 
     def encode_each(
@@ -85,7 +85,7 @@ class ValueFormQuantizer(Quantizer):
         self, xs: Sequence[DeviceArray], residuals: Sequence[Any] | None, round_num: int
     ) -> tuple[list[NDArray[np.uint8]], list[DeviceArray]]:
         """Quantizes and packs on the device. See `fedplug.ops.value_code.encode_on_device`."""
-        seed = ops.round_seed(self.seed, round_num)
+        seed = (self.seed << 32) + round_num
         return encode_on_device(xs, residuals, **self.form_in(round_num), seed=seed)
 
     def packed(self, code: NDArray[np.uint8], count: int, dtype: DType) -> PackedValues:

@@ -12,7 +12,7 @@ from fedplug.encoders.index_coders.seeded import Seeded
 from fedplug.encoders.sparsity import Sparsity
 from fedplug.encoders.stages import Selection, Sparsifier
 from fedplug.ops.gather_sum import gather_finite_of_each, take_from_sum_of_each
-from fedplug.ops.types import Array, DType
+from fedplug.ops.types import Array, DType, Scalar
 from fedplug.registry.specs import EXECUTIONS_AND_CUDA, Capabilities
 from fedplug.schedules import Schedule
 
@@ -90,11 +90,11 @@ class RandomK(Sparsifier):
     def get_config(self) -> dict[str, Any]:
         return {**self.sparsity.get_config(), "seed": self._seed, "error_feedback": self.error_feedback}
 
-    def select(self, x: Array, state: State, round_num: Array) -> Selection:
+    def select(self, x: Array, state: State, round_num: Scalar) -> Selection:
         return self.grouped_select([x], [state], round_num)[0]
 
     def grouped_select(
-        self, xs: Sequence[Array], states: Sequence[State], round_num: Array
+        self, xs: Sequence[Array], states: Sequence[State], round_num: Scalar
     ) -> list[Selection]:
         """Selects from each tensor by itself."""
         seed = ops.round_seed(self._seed, round_num)
@@ -119,7 +119,7 @@ def _scaled(values: Array, begins: Array, dtype: DType) -> Array:
     return ops.saturate_cast(ops.multiply(wide, ops.astype(begins[1:] - begins[:-1], wide.dtype)), dtype)
 
 
-def _run_begins(count: Array | int, size: int) -> Array:
+def _run_begins(count: Scalar, size: int) -> Array:
     """Returns where the runs of `ops.draw_indices` begin, and the end of the last. int64 ``[count + 1]``."""
     count = ops.astype(count, "int64")
     return ops.arange(count + 1) * size // ops.maximum(count, 1)

@@ -18,7 +18,7 @@ from fedplug.ops import types
 from fedplug.ops.chunked_topk import chunked_topk_residual_of_each
 from fedplug.ops.device_array import on_host
 from fedplug.ops.topk import topk_residual_of_each
-from fedplug.ops.types import Array
+from fedplug.ops.types import Array, Scalar
 from fedplug.registry.specs import EXECUTIONS_AND_CUDA, Capabilities
 from fedplug.schedules import Schedule
 
@@ -130,11 +130,11 @@ class TopK(Sparsifier):
         defaults = {"chunk": None, "decay": 1, "scope": "tensor"}
         return {**config, **{name: value for name, value in given.items() if value != defaults[name]}}
 
-    def select(self, x: Array, state: State, round_num: Array) -> Selection:
+    def select(self, x: Array, state: State, round_num: Scalar) -> Selection:
         return self._select_each([x], [state], round_num)[0]
 
     def grouped_select(
-        self, xs: Sequence[Array], states: Sequence[State], round_num: Array
+        self, xs: Sequence[Array], states: Sequence[State], round_num: Scalar
     ) -> list[Selection]:
         """Selects from each tensor by itself, or with ``scope="model"`` from all of them."""
         if self._scope == "tensor":
@@ -161,7 +161,9 @@ class TopK(Sparsifier):
             for chosen, dtype in zip(selections, dtypes, strict=True)
         ]
 
-    def _select_each(self, xs: Sequence[Array], states: Sequence[State], round_num: Array) -> list[Selection]:
+    def _select_each(
+        self, xs: Sequence[Array], states: Sequence[State], round_num: Scalar
+    ) -> list[Selection]:
         """Selects from each tensor by itself."""
         sizes = list(map(ops.num_elements, xs))
         if self._chunk is None:
@@ -180,12 +182,12 @@ class TopK(Sparsifier):
             selections.append(Selection(each.values, each.indices, state))
         return selections
 
-    def _decayed(self, xs: Sequence[Array], states: Sequence[State]) -> list[Array]:
+    def _decayed(self, xs: Sequence[Array], states: Sequence[State]) -> list[Array | None]:
         """Returns the share of each residual that is added to its tensor."""
         if self.error_feedback and self._decay == 1:
             return list(map(_RESIDUAL, states))
         residuals = map(self.residual_of, xs, states)
         return [
-            residual if self._decay == 1 else ops.multiply(residual, ops.asarray(self._decay, like=x))
+            ops.multiply(residual, ops.asarray(self._decay, like=x)) if residual is not None else None
             for x, residual in zip(xs, residuals, strict=True)
         ]

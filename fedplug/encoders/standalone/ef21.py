@@ -10,7 +10,7 @@ import fedplug.ops as ops
 from fedplug.encoders.base import BodyParts, Encoder, Measured, Payload, State, body_parts
 from fedplug.encoders.pipeline.as_encoder import as_tensor_encoder, without_error_feedback
 from fedplug.errors import CapabilityError
-from fedplug.ops.types import Array, Spec
+from fedplug.ops.types import Array, Scalar, Spec
 from fedplug.registry.config import component_config
 from fedplug.registry.specs import EXECUTIONS, Capabilities
 
@@ -98,12 +98,12 @@ class EF21(Encoder, Measured):
         """See the class."""
         return {"memory": ops.zeros(ops.wide_spec(spec))}
 
-    def encode(self, x: Array, state: State, round_num: Array) -> tuple[Payload, State]:
+    def encode(self, x: Array, state: State, round_num: Scalar) -> tuple[Payload, State]:
         """Encodes one tensor by `grouped_encode`."""
         return self.grouped_encode([x], [state], round_num)[0]
 
     def grouped_encode(
-        self, xs: Sequence[Array], states: Sequence[State], round_num: Array
+        self, xs: Sequence[Array], states: Sequence[State], round_num: Scalar
     ) -> list[tuple[Payload, State]]:
         """Encodes the differences of all tensors that share this encoder together."""
         differences = [

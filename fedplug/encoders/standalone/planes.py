@@ -12,7 +12,7 @@ import fedplug.kernels as kernels
 import fedplug.ops as ops
 from fedplug.encoders.base import Encoder, Payload, State
 from fedplug.errors import PayloadError
-from fedplug.ops.types import Array, Spec
+from fedplug.ops.types import Array, Scalar, Spec
 from fedplug.registry.specs import Capabilities
 
 __all__ = ["Planes"]
@@ -56,7 +56,7 @@ class Planes(Encoder):
     def get_config(self) -> dict[str, Any]:
         return {}
 
-    def encode(self, x: Array, state: State, round_num: Array) -> tuple[Payload, State]:
+    def encode(self, x: Array, state: State, round_num: Scalar) -> tuple[Payload, State]:
         """Returns the payload ``{"values": x}``, with the shape of ``x``."""
         del round_num
         return {"values": ops.require_finite(x, "the update")}, state

@@ -13,7 +13,7 @@ from fedplug.encoders.base import Encoder, Payload, State
 from fedplug.encoders.sparsity import Sparsity
 from fedplug.errors import ConfigError, PayloadError
 from fedplug.ops.scatter import add_selected
-from fedplug.ops.types import Array, Spec
+from fedplug.ops.types import Array, Scalar, Spec
 from fedplug.registry.specs import EXECUTIONS, Capabilities
 
 if TYPE_CHECKING:
@@ -163,7 +163,7 @@ class SharedK(Encoder):
         """Returns ``{"residual": zeros}``."""
         return {"residual": ops.zeros(ops.wide_spec(spec))}
 
-    def encode(self, x: Array, state: State, round_num: Array) -> tuple[Payload, State]:
+    def encode(self, x: Array, state: State, round_num: Scalar) -> tuple[Payload, State]:
         """Returns ``{"integers": int32[k], "about": uint8[13]}``, and the next residual.
 
         The integers are residues, from 0 to 2^bits - 1. They add modulo 2^bits, and the rest is the same for
@@ -209,7 +209,7 @@ class SharedK(Encoder):
         """Returns the residues of numbers from -2^(bits - 1) on."""
         return ops.where(signed < 0, signed + 2**self.bits, signed)
 
-    def random_support(self, count: int, size: int, round_num: Array) -> Array:
+    def random_support(self, count: int, size: int, round_num: Scalar) -> Array:
         """Returns ``count`` entries drawn from the seed and the round. int32, ascending."""
         return ops.draw_indices(ops.round_seed(self.seed, round_num), count, size)
 
@@ -242,7 +242,7 @@ class SharedK(Encoder):
     def _width(self) -> str:
         return "int16" if self.bits <= 16 else "int32"
 
-    def _about(self, step: Array, round_num: Array) -> Array:
+    def _about(self, step: Array, round_num: Scalar) -> Array:
         """Returns the values beside the integers that the server needs, which depend on no client's data."""
         words = ops.astype(ops.stack([ops.astype(round_num, "int32") * 0 + self.seed, round_num]), "int32")
         parts = [ops.to_bytes(ops.reshape(ops.astype(step, "float32"), [1])), ops.to_bytes(words)]

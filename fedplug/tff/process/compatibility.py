@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Literal
 
+import fedplug.ops as ops
 from fedplug.encoders.assignment import EncoderAssignment
 from fedplug.encoders.base import Encoder
 from fedplug.encoders.model.model_encoder import ModelEncoder
@@ -52,7 +53,7 @@ class Configuration:
         """Returns the configuration of a model whose tensors have their encoders."""
         dtypes: dict[Encoder, set[str]] = {}
         for encoder, spec in zip(model.encoders, model.specs, strict=True):
-            if spec.dtype.is_floating:
+            if ops.is_floating(spec.dtype):
                 dtypes.setdefault(encoder, set()).add(spec.dtype.name)
         encoders = tuple((encoder, frozenset(names)) for encoder, names in dtypes.items())
         return cls(

@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 from fedplug import ops
 from fedplug.encoders import Selection, Sparsifier, Sparsity, State
 from fedplug.encoders.arguments import check_number
-from fedplug.ops.types import Array, Spec
+from fedplug.ops.types import Array, Scalar, Spec
 from fedplug.registry.specs import EXECUTIONS, Capabilities
 from fedplug.schedules import Schedule
 
@@ -72,7 +72,7 @@ class DGC(Sparsifier):
         """Returns ``{"momentum": u, "residual": v}``, zeros like the spec."""
         return {"momentum": ops.zeros(spec), "residual": ops.zeros(spec)}
 
-    def select(self, x: Array, state: State, round_num: Array) -> Selection:
+    def select(self, x: Array, state: State, round_num: Scalar) -> Selection:
         """See the class."""
         u = ops.multiply(state["momentum"], ops.asarray(self._momentum, like=x)) + x
         v = ops.add_residual(u, state["residual"])

@@ -9,7 +9,7 @@ from fedplug import ops
 from fedplug.encoders import PackedSymbols, Quantizer
 from fedplug.encoders.arguments import check_seed, check_whole
 from fedplug.errors import PayloadError
-from fedplug.ops.types import Array, DType
+from fedplug.ops.types import Array, DType, Scalar
 from fedplug.registry.specs import EXECUTIONS, Capabilities
 
 if TYPE_CHECKING:
@@ -88,7 +88,7 @@ class Eden(Quantizer):
             raise PayloadError(f"an eden payload has no number of bits from 1 to {len(_LEVELS)}")
         return cls(int(code[0]))
 
-    def encode(self, values: Array, round_num: Array) -> Array:
+    def encode(self, values: Array, round_num: Scalar) -> Array:
         """See the class. Each block is divided by its largest magnitude, so that no square overflows."""
         x, n = ops.widened(ops.require_finite(values, "the update")), ops.size(values)
         padded = ops.concat([x, ops.asarray([0] * _BLOCK, like=x)])[: _blocks(n) * _BLOCK]

@@ -9,7 +9,7 @@ from fedplug import ops
 from fedplug.encoders import Encoder, Payload, State
 from fedplug.encoders.arguments import check_seed, check_whole
 from fedplug.errors import PayloadError
-from fedplug.ops.types import Array, Spec
+from fedplug.ops.types import Array, Scalar, Spec
 from fedplug.registry.specs import EXECUTIONS, Capabilities
 
 if TYPE_CHECKING:
@@ -89,7 +89,7 @@ class PowerSGD(Encoder):
             return {}
         return {"residual": ops.zeros(ops.wide_spec(spec)), "q": self._first_q(spec)}
 
-    def encode(self, x: Array, state: State, round_num: Array) -> tuple[Payload, State]:
+    def encode(self, x: Array, state: State, round_num: Scalar) -> tuple[Payload, State]:
         """Returns ``{"p": [m, r], "q": [n, r], "scale": [1]}``, or ``{"values": x}`` uncompressed."""
         del round_num
         spec = ops.spec_of(x)

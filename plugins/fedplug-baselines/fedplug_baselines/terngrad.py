@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 from fedplug import ops
 from fedplug.encoders import Quantizer
 from fedplug.encoders.arguments import check_seed
-from fedplug.ops.types import Array, DType
+from fedplug.ops.types import Array, DType, Scalar
 from fedplug.registry.specs import EXECUTIONS, Capabilities
 
 __all__ = ["TernGrad"]
@@ -61,7 +61,7 @@ class TernGrad(Quantizer):
         """Returns the arguments."""
         return {"seed": self._seed}
 
-    def encode(self, values: Array, round_num: Array) -> Array:
+    def encode(self, values: Array, round_num: Scalar) -> Array:
         """Returns the scale and the digits."""
         x = ops.widened(ops.require_finite(values, "the update"))
         scale = ops.maximum(ops.max(abs(x)), ops.asarray(0, like=x))  # the maximum of no values is -inf
@@ -85,5 +85,5 @@ class TernGrad(Quantizer):
             return (ops.astype(digits[:count], dtype) - ops.asarray(1, like=scale)) * scale
 
 
-def _bytes(count: Array | int) -> Array | int:
+def _bytes(count: Array | int) -> Scalar:
     return (count + _DIGITS - 1) // _DIGITS

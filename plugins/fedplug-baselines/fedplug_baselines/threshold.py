@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 from fedplug import ops
 from fedplug.encoders import Selection, Sparsifier, State
 from fedplug.encoders.arguments import check_error_feedback, check_number
-from fedplug.ops.types import Array
+from fedplug.ops.types import Array, Scalar
 from fedplug.registry.specs import EXECUTIONS, Capabilities
 
 __all__ = ["Threshold"]
@@ -65,7 +65,7 @@ class Threshold(Sparsifier):
         """Returns the arguments."""
         return {"value": self._value, "error_feedback": self.error_feedback}
 
-    def select(self, x: Array, state: State, round_num: Array) -> Selection:
+    def select(self, x: Array, state: State, round_num: Scalar) -> Selection:
         """See the class."""
         del round_num
         a = ops.add_residual(x, state["residual"]) if self.error_feedback else x

@@ -10,7 +10,7 @@ from fedplug import ops
 from fedplug.encoders import Encoder, Payload, State
 from fedplug.encoders.arguments import check_seed, check_share, check_whole
 from fedplug.errors import ConfigError, PayloadError
-from fedplug.ops.types import Array, Spec
+from fedplug.ops.types import Array, Scalar, Spec
 from fedplug.registry.specs import EXECUTIONS, Capabilities
 from fedplug_sketch.ops import count_sketch, estimate, row_keys
 
@@ -97,7 +97,7 @@ class CountSketch(Encoder):
         except ConfigError as error:
             raise PayloadError(f"a countsketch payload has a wrong configuration: {error}") from error
 
-    def encode(self, x: Array, state: State, round_num: Array) -> tuple[Payload, State]:
+    def encode(self, x: Array, state: State, round_num: Scalar) -> tuple[Payload, State]:
         """Returns the payload ``{"table": float[rows, columns], "round": int32 scalar}`` and no state."""
         del state
         values = ops.widened(ops.reshape(ops.require_finite(x, "the update"), [-1]))
@@ -140,5 +140,5 @@ class CountSketch(Encoder):
     def _configuration(self, like: Array) -> Array:
         return ops.asarray(list(_CONFIGURATION.pack(self._fraction, self._rows, self._seed)), like=like)
 
-    def _keys(self, round_num: Array) -> Array:
+    def _keys(self, round_num: Scalar) -> Array:
         return row_keys(self._rows, self._seed, round_num)

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 import tensorflow as tf
 import tensorflow_federated as tff
 
+import fedplug.ops as ops
 from fedplug.encoders.base import Encoder, Payload
 from fedplug.errors import ConfigError
 from fedplug.tff import structures
@@ -61,7 +62,7 @@ class _Encoded(Transform):
 
 
 def _floats(payload: Payload) -> Structure:
-    return collections.OrderedDict((key, x) for key, x in sorted(payload.items()) if x.dtype.is_floating)
+    return collections.OrderedDict((key, x) for key, x in sorted(payload.items()) if ops.is_floating(x.dtype))
 
 
 class _CompressedSumFactory(tff.aggregators.UnweightedAggregationFactory):

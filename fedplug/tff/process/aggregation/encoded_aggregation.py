@@ -86,7 +86,7 @@ class EncodedAggregation:
             ConfigError: A tensor is of bool, or the aggregator does not keep the type of the values.
         """
         for position, spec in enumerate(encoder.specs):
-            if spec.dtype.is_bool:
+            if spec.dtype == tf.bool:
                 raise ConfigError(
                     f"tensor {position} is of bool, which cannot be added up; cast it to a float"
                 )
@@ -230,7 +230,7 @@ class EncodedAggregation:
         specs, control = self._encoder.specs, self._control
         update, inner = self._aggregator.finish(accumulator["inner"], state["inner"])
         update = tuple(
-            tf.cast(x, spec.dtype) if x.dtype.is_floating and spec.dtype.is_floating else x
+            tf.cast(x, spec.dtype) if x.dtype.is_floating and ops.is_floating(spec.dtype) else x
             for x, spec in zip(update, specs, strict=True)
         )
         measured = {**{key: accumulator[key] for key in _COUNTERS}, **accumulator["report"]}

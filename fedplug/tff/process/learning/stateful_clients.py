@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 import tensorflow as tf
 import tensorflow_federated as tff
 
+import fedplug.ops as ops
 from fedplug.encoders.model.model_encoder import ModelEncoder
 from fedplug.errors import ConfigError
 from fedplug.registry import provenance, resolve
@@ -253,13 +254,13 @@ def assemble_process(
         get_model_weights=get_model_weights,
         set_model_weights=set_model_weights,
         signature=signature,
-        dense_bytes=sum(spec.shape.num_elements() * spec.dtype.size for spec in encoder.specs),
+        dense_bytes=sum(ops.num_elements(spec) * ops.itemsize(spec.dtype) for spec in encoder.specs),
         lowering=lowering,
         provenance=records,
         clients=aggregator.clients,
         most_clients=most_clients,
         tensors=[
-            {"name": name, "shape": spec.shape.as_list(), "dtype": spec.dtype.name}
+            {"name": name, "shape": list(spec.shape), "dtype": spec.dtype.name}
             for name, spec in zip(_different(encoder.specs), encoder.specs, strict=True)
         ],
     )
