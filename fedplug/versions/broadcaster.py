@@ -238,7 +238,9 @@ class Broadcaster:
         if last is None or _forms(arrays) != _forms(last.model):
             last = None
             encodable = {name: array for name, array in arrays.items() if array.dtype.name in DTYPES}
-            assigned: Mapping[str, _Lossy] = _assigned(self._codec.model_encoder(encodable))
+            assigned: Mapping[str, _Lossy] = (
+                _assigned(self._codec.model_encoder(encodable)) if encodable or not arrays else {}
+            )
         else:
             assigned = last.assigned
         number = 1 if last is None else last.number + 1

@@ -162,6 +162,12 @@ def test_arrays_of_dtypes_without_an_encoder_are_sent_exactly(encoder, dtype):
     assert fedplug.Receiver().apply(server.message())
 
 
+def test_a_model_of_float8_alone_is_sent_exactly():
+    server, receiver = fedplug.Broadcaster(), fedplug.Receiver()
+    server.publish({"weights": np.arange(600).astype(ml_dtypes.float8_e4m3fn)})
+    assert_same_bits(receiver.apply(server.message()), server.model)
+
+
 def test_a_model_with_other_arrays_is_sent_whole():
     server, receiver = fedplug.Broadcaster(), fedplug.Receiver()
     version = server.publish(model())
