@@ -3,7 +3,7 @@
     python -m benchmarks.broadcast        # writes benchmarks/results/broadcast.md, in ten minutes
 
 Bytes are those of the computations that a process broadcasts its model with
-(`fedplug.tff.process.downlink`). The training is federated averaging in NumPy, which is faster for a
+(`fedplug.tff.process.broadcaster`). The training is federated averaging in NumPy, which is faster for a
 network this small.
 """
 
@@ -28,7 +28,7 @@ from fedplug.diagnostics.environment import environment
 from fedplug.tff.experiment.config import DataConfig
 from fedplug.tff.experiment.data import load_data
 from fedplug.tff.process.aggregation.encoded_aggregation import model_encoder
-from fedplug.tff.process.downlink import EncodedBroadcast
+from fedplug.tff.process.broadcaster import GraphBroadcaster
 
 RESULTS = Path(__file__).parent / "results" / "broadcast.md"
 CLIENTS, SAMPLED, LAST = 40, 8, 10
@@ -117,7 +117,7 @@ def learn(weights: Weights, x: np.ndarray[Any, Any], y: np.ndarray[Any, Any], ra
     return weights
 
 
-def train(task: Task, broadcast: EncodedBroadcast | None, rounds: int, seed: int) -> Result:
+def train(task: Task, broadcast: GraphBroadcaster | None, rounds: int, seed: int) -> Result:
     """Runs federated averaging on the decoded broadcast."""
     data = load_data(DataConfig(source=task.source, clients=CLIENTS), seed)
     generator, ids = np.random.default_rng(seed), sorted(data.clients)
@@ -163,10 +163,10 @@ def first_model(task: Task) -> Weights:
     return initial([features, *task.hidden, 10], np.random.default_rng(0))
 
 
-def built(expression: str, model: Weights) -> EncodedBroadcast:
+def built(expression: str, model: Weights) -> GraphBroadcaster:
     value_type = tff.to_type(tuple(tff.TensorType(each.dtype, each.shape) for each in model))
     encoder = model_encoder(fedplug.encoder(expression), value_type, 64)
-    return EncodedBroadcast(value_type, encoder, "fused")
+    return GraphBroadcaster(value_type, encoder, "fused")
 
 
 def line(expression: str, results: list[Result]) -> list[str]:

@@ -36,7 +36,7 @@ class BlockFloatingPoint(ValueFormQuantizer):
     is at most ``(L + 1/2) step``, and the level is ``round(x / step)``. So a decoded tensor is encoded
     without error. As long as the largest magnitude stays between the same two powers of two, an entry does
     not change if it moves by less than its distance to the middle between two levels. If a model is sent
-    again and again, few entries are new. See `fedplug.tff.process.downlink`.
+    again and again, few entries are new. See `fedplug.tff.process.broadcaster`.
 
     The error is deterministic and at most half a step, which is below ``scale / L``, where ``scale`` is the
     block's largest magnitude.

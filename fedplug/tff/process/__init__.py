@@ -20,7 +20,7 @@ from fedplug.tff.process.aggregation.factory import (
     build_sum_factory,
 )
 from fedplug.tff.process.aggregation.transform import Transform, TransformFactory
-from fedplug.tff.process.downlink import build_distributor, build_encoded_distributor
+from fedplug.tff.process.broadcaster import build_distributor, build_encoded_distributor
 from fedplug.tff.process.learning.components import ProximalOptimizer, variable_names
 from fedplug.tff.process.learning.fed_avg import build_weighted_fed_avg
 from fedplug.tff.process.learning.keras_models import from_keras, to_keras

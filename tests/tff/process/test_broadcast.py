@@ -15,7 +15,7 @@ from fedplug.errors import CapabilityError, ComputationError, ConfigError
 from fedplug.tff import structures
 from fedplug.tff.process import build_encoded_distributor, build_weighted_fed_avg
 from fedplug.tff.process.aggregation.encoded_aggregation import model_encoder
-from fedplug.tff.process.downlink import EncodedBroadcast, build_distributor
+from fedplug.tff.process.broadcaster import GraphBroadcaster, build_distributor
 from fedplug.tff.runtime import use_runtime
 
 pytestmark = pytest.mark.usefixtures("inprocess")
@@ -32,7 +32,7 @@ def model(seed):
 
 def build(encoder="bfp(5) | rans", value_type=MODEL, lowering="fused"):
     encoding = model_encoder(fedplug.encoder(encoder), value_type, 64)
-    return EncodedBroadcast(value_type, encoding, lowering)
+    return GraphBroadcaster(value_type, encoding, lowering)
 
 
 @pytest.fixture(scope="module", params=["bfp(4)", "qsgd(8)"])

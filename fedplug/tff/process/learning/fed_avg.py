@@ -29,7 +29,7 @@ from fedplug.tff.process.arguments import (
     check_replaced,
     with_weighting,
 )
-from fedplug.tff.process.downlink import Downlink, build_downlink
+from fedplug.tff.process.broadcaster import Downlink, build_downlink
 from fedplug.tff.process.learning.components import (
     LearningComponents,
     build_learning_components,
@@ -76,7 +76,7 @@ def build_weighted_fed_avg(
     the buffers sent up, and the model, its snapshots or its changed entries sent down.
 
     With ``broadcast_encoder`` the clients train on the decoded model, see
-    `fedplug.tff.process.downlink.EncodedBroadcast`. A client's state is then
+    `fedplug.tff.process.broadcaster.GraphBroadcaster`. A client's state is then
     ``<encoder=C,broadcast=<round_num=int32>>``, with the broadcast that it received last. It receives the
     entries that changed since, or a snapshot if that is shorter.
 

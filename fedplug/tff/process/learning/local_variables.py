@@ -22,7 +22,7 @@ from fedplug.tff.process.aggregation.encoded_aggregation import (
     model_encoder,
 )
 from fedplug.tff.process.arguments import AnyEncoder, as_aggregator, as_encoder, check_optimizers
-from fedplug.tff.process.downlink import Downlink, build_downlink
+from fedplug.tff.process.broadcaster import Downlink, build_downlink
 from fedplug.tff.process.learning.components import build_finalizer, names_of
 from fedplug.tff.process.learning.stateful_clients import (
     StatefulClientsProcess,

@@ -29,7 +29,7 @@ from fedplug.tff.structures import Structure
 
 __all__ = [
     "Downlink",
-    "EncodedBroadcast",
+    "GraphBroadcaster",
     "build_distributor",
     "build_downlink",
     "build_encoded_distributor",
@@ -39,7 +39,7 @@ _NEVER = -1
 _BITS = {2: tf.int16, 4: tf.int32, 8: tf.int64}
 
 
-class EncodedBroadcast:
+class GraphBroadcaster:
     """Sends each client the shorter of a snapshot and the entries that changed since its last round.
 
     A snapshot is the encoded model, one container per tensor. Decoding it gives the reference model, on which
@@ -228,7 +228,7 @@ def build_encoded_distributor(
 
     Args:
         value_type: The TFF type of the distributed value, such as the model's weights.
-        encoder: An encoder that sends every entry, an expression or rules. See `EncodedBroadcast`.
+        encoder: An encoder that sends every entry, an expression or rules. See `GraphBroadcaster`.
         lowering: See `build_weighted_fed_avg`.
         min_size: Tensors with fewer elements are sent uncompressed.
 
@@ -239,7 +239,7 @@ def build_encoded_distributor(
         LoweringError: The current runtime cannot run the requested ``lowering``.
     """
     model = model_encoder(as_broadcast_encoder(encoder), value_type, min_size)
-    broadcast = EncodedBroadcast(value_type, model, choose_lowering(lowering))
+    broadcast = GraphBroadcaster(value_type, model, choose_lowering(lowering))
     state_type = broadcast.init.type_signature.result
 
     @tff.tensorflow.computation(state_type)
@@ -263,7 +263,7 @@ def build_encoded_distributor(
     return tff.learning.templates.DistributionProcess(initialize, next_fn)
 
 
-def build_catch_up_distributor(broadcast: EncodedBroadcast) -> tff.templates.IterativeProcess:
+def build_catch_up_distributor(broadcast: GraphBroadcaster) -> tff.templates.IterativeProcess:
     """Returns an encoded broadcast to clients that know which round they received last.
 
     It is a `tff.templates.IterativeProcess` with ``initialize`` of type ``( -> S@SERVER)`` and ``next`` of
@@ -311,12 +311,12 @@ class Downlink:
     """The distributor of a process and, for an encoded model, the broadcast that each client received last.
 
     Attributes:
-        distributor: A process of `fedplug.tff.process.downlink`.
+        distributor: A process of `fedplug.tff.process.broadcaster`.
         broadcast: The encoded broadcast. None if the model is sent uncompressed and clients keep no state.
     """
 
     distributor: tff.templates.IterativeProcess
-    broadcast: EncodedBroadcast | None = None
+    broadcast: GraphBroadcaster | None = None
 
     @property
     def encoder(self) -> ModelEncoder | None:
@@ -365,7 +365,7 @@ def build_downlink(
         secure_sum: Whether only secure sums may leave the clients, which needs an uncompressed model.
 
     Raises:
-        CapabilityError: See `fedplug.tff.process.downlink.EncodedBroadcast`.
+        CapabilityError: See `fedplug.tff.process.broadcaster.GraphBroadcaster`.
         ConfigError: The expression is not valid, has rate control, or is given with ``secure_sum``.
     """
     if encoder is None:
@@ -377,5 +377,5 @@ def build_downlink(
         )
     all_names = [*names.trainable, *names.non_trainable]
     model = model_encoder(as_broadcast_encoder(encoder), weights_type, min_size, all_names)
-    broadcast = EncodedBroadcast(weights_type, model, lowering)
+    broadcast = GraphBroadcaster(weights_type, model, lowering)
     return Downlink(build_catch_up_distributor(broadcast), broadcast)
