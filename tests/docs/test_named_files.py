@@ -57,10 +57,10 @@ def test_every_command_for_contributors_can_be_run():
     assert (ROOT / ".ci/run").is_file()
 
 
-def test_the_path_of_one_update_is_the_first_section_and_has_at_most_twelve_files():
+def test_the_ideas_come_first_and_then_the_path_of_one_update_in_at_most_twelve_files():
     text = ARCHITECTURE.read_text(encoding="utf-8")
-    title, first, *_ = re.findall(r"^#+ (.*)$", text, re.MULTILINE)
-    assert (title, first) == ("Architecture", "The path of one update")
+    title, *sections = re.findall(r"^#+ (.*)$", text, re.MULTILINE)
+    assert (title, *sections[:2]) == ("Architecture", "Five ideas", "The path of one update")
     steps = re.findall(r"^\| \d+ \| `([\w/]+\.py)` \| .+ \|$", text, re.MULTILINE)
     assert 8 <= len(steps) <= 12
     assert len(set(steps)) == len(steps)
