@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks import rounds_task
-from benchmarks.processor_time import Stopwatch
+from benchmarks.rounds_task import Stopwatch
 
 RESULT = Path(__file__).with_name("results") / "rounds.md"
 REPEATS = 2

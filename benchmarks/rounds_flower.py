@@ -18,7 +18,7 @@ from flwr.serverapp.strategy import FedAvg
 from flwr.simulation import run_simulation
 
 from benchmarks import rounds_task
-from benchmarks.processor_time import Stopwatch
+from benchmarks.rounds_task import Stopwatch
 from benchmarks.rounds_torch import Batch, client_batches, layers, report
 
 

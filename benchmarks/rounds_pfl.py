@@ -24,7 +24,7 @@ from pfl.metrics import Metrics
 from pfl.model.pytorch import PyTorchModel
 
 from benchmarks import rounds_task
-from benchmarks.processor_time import Stopwatch
+from benchmarks.rounds_task import Stopwatch
 from benchmarks.rounds_torch import client_batches, layers, report
 
 

@@ -14,7 +14,7 @@ from typing import Any
 import torch
 
 from benchmarks import rounds_task
-from benchmarks.processor_time import Stopwatch
+from benchmarks.rounds_task import Stopwatch
 
 __all__ = ["Batch", "client_batches", "layers", "report"]
 
