@@ -193,7 +193,7 @@ class Accumulator:
             )
         return np.asarray(weight, self.dtype)
 
-    def receive(self, payload: Any) -> Received:
+    def receive(self, payload: object) -> Received:
         """Decodes a payload. Needs no lock, because it may take long."""
         plan, body = opened(payload, self._wire_ids)
         spec = plan.spec
@@ -235,7 +235,7 @@ class Accumulator:
 
     def _steps(
         self,
-        values: Any,
+        values: object,
         indices: NDArray[np.int32] | None,
         factor: NDArray[Any] | None,
         magnitude: float,

@@ -31,7 +31,7 @@ DEFAULT_MAX_BYTES = 2**30
 
 
 def decode(
-    payload: Any,
+    payload: object,
     *,
     out: NDArray[Any] | None = None,
     max_bytes: float = DEFAULT_MAX_BYTES,
@@ -87,7 +87,7 @@ def decode(
 
 
 def decode_model(
-    payloads: Mapping[str, Any],
+    payloads: Mapping[str, object],
     *,
     out: Mapping[str, NDArray[Any]] | None = None,
     max_bytes: float = DEFAULT_MAX_BYTES,

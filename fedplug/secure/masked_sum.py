@@ -136,7 +136,7 @@ class MaskedSum:
         return {"residual": np.zeros(self._rounds.size, np.float32)}
 
     def encode(
-        self, update: Mapping[str, Any], client: Arrays, message: bytes, *, weight: float = 1.0
+        self, update: Mapping[str, object], client: Arrays, message: bytes, *, weight: float = 1.0
     ) -> tuple[NDArray[np.int64], dict[str, NDArray[Any]]]:
         """Returns the vector of a client, and its next state.
 
@@ -176,7 +176,7 @@ class MaskedSum:
         """Returns the vector of a client that has no update: zeros, which change no sum."""
         return np.zeros(self.length, np.int64)
 
-    def decode(self, total: Any, server: Arrays) -> tuple[MaskedMean, dict[str, NDArray[Any]]]:
+    def decode(self, total: object, server: Arrays) -> tuple[MaskedMean, dict[str, NDArray[Any]]]:
         """Reads the sum of a round's vectors. Returns its content, and the server's next state.
 
         Args:
@@ -205,11 +205,11 @@ class MaskedSum:
             key: np.asarray(x) for key, x in after.items()
         }
 
-    def signed(self, vector: Any) -> NDArray[np.int64]:
+    def signed(self, vector: object) -> NDArray[np.int64]:
         """Returns the signed numbers that a vector or a sum stands for."""
         return np.asarray(self._rounds.encoder.signed(np.asarray(vector, np.int64)))
 
-    def _flat(self, update: Mapping[str, Any]) -> NDArray[np.float32]:
+    def _flat(self, update: Mapping[str, object]) -> NDArray[np.float32]:
         arrays = named_arrays(update)
         found = {name: ArraySpec(x.shape, x.dtype) for name, x in arrays.items()}
         if found != self._specs:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 from numpy.typing import NDArray
 
@@ -14,7 +12,7 @@ __all__ = ["pack", "unpack"]
 _MOST_BITS = 62
 
 
-def pack(vector: Any, bits: int) -> bytes:
+def pack(vector: object, bits: int) -> bytes:
     """Packs integers from 0 to ``2^bits - 1`` into ``ceil(n * bits / 8)`` bytes, the lowest bit first.
 
     >>> pack([1, 2, 3], 4).hex()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable
-from typing import Any
 
 from flwr.app import Array, ArrayRecord, Message, MetricRecord, RecordDict
 
@@ -25,7 +24,7 @@ class Downlink:
     snapshot.
     """
 
-    def __init__(self, encoder: Any) -> None:
+    def __init__(self, encoder: object) -> None:
         """Begins without a model.
 
         Args:

@@ -8,7 +8,6 @@ import logging
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 from flwr.app import Array, ArrayRecord, Context, Message, RecordDict
 from flwr.clientapp.typing import ClientAppCallable
@@ -124,7 +123,7 @@ def _codec(encoder: str, min_size: int, values: tuple[str, ...]) -> fedplug.Code
 
 
 def _encoded(
-    update: Mapping[str, Any], base: Mapping[str, Any], codec: fedplug.Codec, request: Request, url: str
+    update: Mapping[str, object], base: Mapping[str, object], codec: fedplug.Codec, request: Request, url: str
 ) -> tuple[dict[str, bytes], str]:
     """Keeps the store open only for this call: processes forked during training would inherit its lock."""
     with fedplug.open_store(url) as store:

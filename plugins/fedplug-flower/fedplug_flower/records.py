@@ -241,7 +241,7 @@ def _payloads(content: RecordDict) -> Array:
     return arrays[0]
 
 
-def _places(found: Any) -> list[int]:
+def _places(found: object) -> list[int]:
     if not isinstance(found, list) or not all(type(place) is int and place >= 0 for place in found):
         raise ValueError(f"the server's request names arrays by {found!r}, which are no places")
     return found
@@ -254,7 +254,7 @@ def _field(record: ConfigRecord, key: str, kind: type) -> Any:
     return value
 
 
-def _texts(value: Any) -> tuple[str, ...]:
+def _texts(value: object) -> tuple[str, ...]:
     if not isinstance(value, list) or not all(isinstance(text, str) for text in value):
         raise ValueError(f"the server's request names nodes or receipts as {value!r}, not by a list of texts")
     return tuple(value)

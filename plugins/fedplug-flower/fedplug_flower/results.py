@@ -54,7 +54,7 @@ def _nonfinite(array: NDArray[Any]) -> NDArray[np.bool_]:
     return ~np.isfinite(array) if array.dtype.kind == "f" else np.zeros(array.shape, bool)
 
 
-def _arrays(value: Any) -> Iterator[NDArray[Any]]:
+def _arrays(value: object) -> Iterator[NDArray[Any]]:
     if isinstance(value, np.ndarray):
         yield value
     elif isinstance(value, Mapping | list | tuple):

@@ -73,9 +73,9 @@ class Compressed(Strategy):
     def __init__(
         self,
         strategy: Strategy,
-        encoder: Any = None,
+        encoder: object = None,
         *,
-        broadcast_encoder: Any = None,
+        broadcast_encoder: object = None,
         min_size: int | None = None,
         decode_each: bool | None = None,
     ) -> None:

@@ -26,7 +26,7 @@ def weights_of(task: Shareable) -> Mapping[str, Any]:
     return dxo.data if dxo.data_kind == DataKind.WEIGHTS and isinstance(dxo.data, Mapping) else {}
 
 
-def base_of(weights: Mapping[str, Any]) -> dict[str, NDArray[Any]]:
+def base_of(weights: Mapping[str, object]) -> dict[str, NDArray[Any]]:
     """Returns the base of an update for `fedplug.Codec.encode_model`, which training cannot change.
 
     Only arrays without a negative element are copied. One -1, in the shape of the array, replaces each other.
@@ -45,7 +45,7 @@ def base_of(weights: Mapping[str, Any]) -> dict[str, NDArray[Any]]:
 class Constants:
     """The positions of weights that are not finite in a round. The weights are not kept."""
 
-    def __init__(self, weights: Mapping[str, Any]) -> None:
+    def __init__(self, weights: Mapping[str, object]) -> None:
         """Reads NumPy arrays, torch tensors, or numbers, by name. Skips other values."""
         self._places: dict[str, NDArray[np.bool_]] = {}
         for name, value in weights.items():
@@ -56,7 +56,7 @@ class Constants:
             if ops.is_floating(array.dtype) and not (finite := np.isfinite(array)).all():
                 self._places[name] = ~finite
 
-    def left_out(self, update: Mapping[str, Any]) -> dict[str, Any]:
+    def left_out(self, update: Mapping[str, object]) -> dict[str, Any]:
         """Returns the update with zeros for unchanged entries whose difference is NaN."""
         result = dict(update)
         for name, places in self._places.items():

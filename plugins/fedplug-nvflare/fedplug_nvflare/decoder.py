@@ -96,7 +96,7 @@ class FedplugDecoder(WeightFilter):
         shareable.set_header(RECEIPT, None)  # the empty result may be accepted, the update is not
         return replaced(dxo, {}, MetaKey.INITIAL_METRICS)
 
-    def _check_result(self, result: Any, fl_ctx: FLContext) -> None:
+    def _check_result(self, result: object, fl_ctx: FLContext) -> None:
         """Replaces a missing or non-finite mean by an empty difference: the model stays unchanged."""
         mean = mean_of(result)
         if mean is None:
@@ -115,7 +115,7 @@ class FedplugDecoder(WeightFilter):
             replaced(from_shareable(result), {}).update_shareable(result)
 
 
-def _harmless(metrics: Any) -> dict[str, Any] | None:
+def _harmless(metrics: object) -> dict[str, Any] | None:
     """Returns the metrics that NVFlare can average or ignores."""
     if not isinstance(metrics, dict):
         return None

@@ -89,7 +89,9 @@ class GlobalModel:
             for tensor in self._tensors.values()
         )
 
-    def payloads(self, data: Any, meta: Mapping[str, Any] | None, is_difference: bool) -> Mapping[str, bytes]:
+    def payloads(
+        self, data: object, meta: Mapping[str, object] | None, is_difference: bool
+    ) -> Mapping[str, bytes]:
         """Returns the payloads of one client's update. Uncompressed updates are encoded, too.
 
         Raises:
@@ -132,7 +134,7 @@ def _tensor(value: Any) -> _Tensor:
     return _Tensor(tuple(array.shape), str(array.dtype).removeprefix("torch."), is_torch(value))
 
 
-def is_torch(value: Any) -> bool:
+def is_torch(value: object) -> bool:
     """Returns whether a value is a torch tensor, without importing torch."""
     return type(value).__module__.partition(".")[0] == "torch"
 

@@ -68,7 +68,7 @@ _MESSAGE, _IS_TORCH = "message", "is_torch"
 """The names of a model's message, and of whether its arrays were torch tensors."""
 
 
-def is_compressed(meta: Mapping[str, Any] | None) -> bool:
+def is_compressed(meta: Mapping[str, object] | None) -> bool:
     """Returns whether the meta of a DXO, or of an FLModel, marks the data as payloads.
 
     Raises:
@@ -85,7 +85,7 @@ def compressed(dxo: DXO, payloads: Mapping[str, bytes]) -> DXO:
     return DXO(DataKind.WEIGHT_DIFF, dict(payloads), {**dxo.meta, MetaKey.PROCESSED_ALGORITHM: _ALGORITHM})
 
 
-def replaced(dxo: DXO, arrays: Mapping[str, Any], *without: str) -> DXO:
+def replaced(dxo: DXO, arrays: Mapping[str, object], *without: str) -> DXO:
     """Returns a DXO of arrays with the meta of a compressed one, except the keys ``without``."""
     dropped = {MetaKey.PROCESSED_ALGORITHM, *without}
     return DXO(DataKind.WEIGHT_DIFF, dict(arrays), {k: v for k, v in dxo.meta.items() if k not in dropped})
@@ -115,7 +115,7 @@ def message_of(dxo: DXO) -> tuple[bytes, bool] | None:
     return message, bool(dxo.data.get(_IS_TORCH))
 
 
-def mean_of(result: Any) -> Any:
+def mean_of(result: object) -> Any:
     """Returns the arrays of a round's result, an FLModel of FedAvg or a DXO of ScatterAndGather.
 
     They are empty for a refused round, and None if the result is something else.
@@ -146,7 +146,7 @@ def num_steps(meta: Mapping[str, Any]) -> float:
     return weight if math.isfinite(weight) and weight > 0 else 1.0
 
 
-def finite_numbers(metrics: Any) -> dict[str, float]:
+def finite_numbers(metrics: object) -> dict[str, float]:
     """Returns the metrics that are finite numbers, whose mean cannot fail."""
     numbers = {}
     for name, value in metrics.items() if isinstance(metrics, Mapping) else ():

@@ -84,13 +84,13 @@ class WeightFilter(DXOFilter):
                 )
         return None
 
-    def _has_its_kinds(self, other: Any) -> bool:
+    def _has_its_kinds(self, other: object) -> bool:
         kinds = other.data_kinds if isinstance(other, DXOFilter) else self.data_kinds
         is_of_weights = not kinds or bool(set(kinds) & set(self.data_kinds))
         return isinstance(other, DXOFilter) and is_of_weights
 
 
-def leaves(message: Any) -> list[DXO]:
+def leaves(message: object) -> list[DXO]:
     """Returns the DXOs in a message. None if it has none, whatever it is."""
     try:
         return list(_leaves(from_shareable(message)))
@@ -98,7 +98,7 @@ def leaves(message: Any) -> list[DXO]:
         return []
 
 
-def _leaves(dxo: Any) -> Iterator[DXO]:
+def _leaves(dxo: object) -> Iterator[DXO]:
     if isinstance(dxo, DXO) and dxo.data_kind == DataKind.COLLECTION:
         for inner in dxo.data.values():
             yield from _leaves(inner)

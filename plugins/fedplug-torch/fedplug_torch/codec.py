@@ -37,7 +37,7 @@ class Codec:
     which one, and belongs to it.
     """
 
-    def __init__(self, encoder: Any, *, min_size: int | None = None, **config: Any) -> None:
+    def __init__(self, encoder: object, *, min_size: int | None = None, **config: Any) -> None:
         """Takes a `fedplug.Codec`, or the arguments of `fedplug.codec`, and raises its errors."""
         self._codec = numpy_codec(encoder, min_size=min_size, **config)
 
@@ -120,14 +120,14 @@ class Codec:
 
 
 def encode(
-    tensor: torch.Tensor, encoder: Any, state: TensorState | None = None, round_num: int = 0
+    tensor: torch.Tensor, encoder: object, state: TensorState | None = None, round_num: int = 0
 ) -> tuple[bytes, dict[str, torch.Tensor]]:
     """Encodes one tensor: ``Codec(encoder).encode(tensor, state, round_num)``."""
     return Codec(encoder).encode(tensor, state, round_num)
 
 
 def decode(
-    payload: Any, *, out: torch.Tensor | None = None, max_bytes: int = DEFAULT_MAX_BYTES
+    payload: object, *, out: torch.Tensor | None = None, max_bytes: int = DEFAULT_MAX_BYTES
 ) -> torch.Tensor:
     """Decodes the payload of any encoder.
 
@@ -163,7 +163,7 @@ def decode(
 
 
 def decode_model(
-    payloads: Mapping[str, Any], *, out: NamedTensors | None = None, max_bytes: int = DEFAULT_MAX_BYTES
+    payloads: Mapping[str, object], *, out: NamedTensors | None = None, max_bytes: int = DEFAULT_MAX_BYTES
 ) -> dict[str, torch.Tensor]:
     """Decodes the tensors of a model, by name.
 
@@ -220,18 +220,18 @@ def _reshard(module: torch.nn.Module) -> None:
             part.reshard()
 
 
-def _state(arrays: Mapping[str, Any], shards: Mapping[str, str]) -> dict[str, torch.Tensor]:
+def _state(arrays: Mapping[str, object], shards: Mapping[str, str]) -> dict[str, torch.Tensor]:
     """Returns a state as tensors. One with arrays records its shards."""
     return {**as_results(arrays), **text_of(shards)} if arrays else {}
 
 
-def _iterated(tensors: Any) -> Iterable[Any]:
+def _iterated(tensors: object) -> Iterable[Any]:
     if isinstance(tensors, str | torch.Tensor) or not isinstance(tensors, Iterable):
         raise ArgumentError(f"a {type(tensors).__name__} is no model; {_WANTED}")
     return tensors
 
 
-def numpy_codec(encoder: Any, *, min_size: int | None = None, **config: Any) -> fedplug.Codec:
+def numpy_codec(encoder: object, *, min_size: int | None = None, **config: Any) -> fedplug.Codec:
     """Returns the codec on arrays for any form of an encoder or codec."""
     if isinstance(encoder, Codec):
         encoder = encoder._codec

@@ -61,13 +61,13 @@ class FedplugState:
 
     def __init__(
         self,
-        encoder: Any,
+        encoder: object,
         module: torch.nn.Module,
         *,
         process_group: dist.ProcessGroup | None = None,
         warmup_steps: int = 0,
         exchange: Literal["auto", "gather", "two_phase"] = "auto",
-        mean_encoder: Any = None,
+        mean_encoder: object = None,
         memory: Memory = "device",
         overlap: bool = False,
     ) -> None:

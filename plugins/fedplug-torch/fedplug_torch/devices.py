@@ -19,7 +19,7 @@ from fedplug_torch.tensors import PLAIN, as_array, as_arrays, as_tensor, require
 __all__ = ["as_operand", "as_operands", "as_result", "as_results"]
 
 
-def as_operand(tensor: Any) -> Any:
+def as_operand(tensor: object) -> Any:
     """Converts a tensor for `fedplug.codec`; CUDA tensors of floats stay on their device.
 
     Of a DTensor it takes this rank's shard.
@@ -55,7 +55,7 @@ def as_result(array: Any) -> torch.Tensor:
     return as_tensor(array)
 
 
-def as_results(arrays: Mapping[str, Any]) -> dict[str, torch.Tensor]:
+def as_results(arrays: Mapping[str, object]) -> dict[str, torch.Tensor]:
     """Converts each array by `as_result`."""
     return {name: as_result(array) for name, array in arrays.items()}
 

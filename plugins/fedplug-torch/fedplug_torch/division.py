@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
 
 import torch
 
@@ -16,7 +15,7 @@ __all__ = ["codecs_of", "divided"]
 
 
 def divided(
-    parameters: Mapping[str, torch.Tensor], fragments: int | Sequence[Any]
+    parameters: Mapping[str, torch.Tensor], fragments: int | Sequence[object]
 ) -> list[dict[str, torch.Tensor]]:
     """Divides parameters into fragments. The order of parameters stays the same in each fragment.
 
@@ -63,7 +62,7 @@ def codecs_of(
     return [codec.for_part({name: arrays[name] for name in part}) for part in parts]
 
 
-def _places(parameters: Mapping[str, torch.Tensor], fragments: Sequence[Any]) -> dict[str, int]:
+def _places(parameters: Mapping[str, torch.Tensor], fragments: Sequence[object]) -> dict[str, int]:
     """Returns the fragment of each parameter, by name."""
     names = {p: name for name, p in parameters.items()}
     found: dict[str, list[int]] = {name: [] for name in parameters}

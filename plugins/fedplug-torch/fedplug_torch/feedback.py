@@ -210,7 +210,7 @@ class Feedback:
         fitting, dropped = self._of_parts.carry_over(given, arrays_like(self._forms))
         return self._packed(fitting or {}, 0), dropped
 
-    def _packed(self, state: Mapping[str, Any], round_num: int) -> State:
+    def _packed(self, state: Mapping[str, object], round_num: int) -> State:
         kept = packed(state, self._memory, round_num)
         kept.pop(OWNER, None)
         return kept

@@ -57,7 +57,7 @@ class FixedSize:
     residual stays. `Encoded.non_finite` says so. Read it as often as you can afford to wait.
     """
 
-    def __init__(self, encoder: Any, *, process_group: dist.ProcessGroup | None = None) -> None:
+    def __init__(self, encoder: object, *, process_group: dist.ProcessGroup | None = None) -> None:
         """Takes an encoder and the process group of `all_reduce`, by default that of all ranks.
 
         Raises:

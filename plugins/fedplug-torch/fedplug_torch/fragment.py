@@ -77,7 +77,7 @@ class Fragment:
 
     def apply(
         self,
-        messages: Mapping[str, Mapping[str, Any]],
+        messages: Mapping[str, Mapping[str, object]],
         optimizer: torch.optim.Optimizer,
         alpha: float,
         *,

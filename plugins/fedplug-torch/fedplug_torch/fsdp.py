@@ -105,7 +105,7 @@ class ReplicaHook:
 
     def __init__(
         self,
-        encoder: Any,
+        encoder: object,
         module: torch.nn.Module,
         *,
         process_group: dist.ProcessGroup,
@@ -324,7 +324,7 @@ def _forms(parameters: Mapping[str, _Parameter]) -> dict[str, torch.Tensor]:
     return {name: parameter.form for name, parameter in parameters.items()}
 
 
-def _shapes(state: Mapping[str, Any]) -> dict[str, torch.Size | None]:
+def _shapes(state: Mapping[str, object]) -> dict[str, torch.Size | None]:
     """Returns the shapes of this rank's shards in a state. None for values that are no tensors."""
     return {key: getattr(local_shard(value), "shape", None) for key, value in state.items()}
 

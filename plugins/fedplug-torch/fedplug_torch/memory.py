@@ -25,7 +25,7 @@ _PER_DRAW = 4
 """Number of 16-bit random numbers in a draw of 64 bits."""
 
 
-def require_memory(memory: Any) -> None:
+def require_memory(memory: object) -> None:
     """Raises ArgumentError unless the argument is one of `Memory`."""
     if memory not in get_args(Memory):
         raise ArgumentError(

@@ -20,7 +20,7 @@ _TEXT_BYTES = 4096
 """Texts have a multiple of this size: torch.distributed.checkpoint loads tensors of the saved size."""
 
 
-def flatten(value: Any, name: str) -> dict[str, torch.Tensor]:
+def flatten(value: object, name: str) -> dict[str, torch.Tensor]:
     """Copies a nested value to flat tensors, for `safetensors.torch.save_file`.
 
     Args:
@@ -55,7 +55,7 @@ def contiguous_copy(tensor: torch.Tensor) -> torch.Tensor:
     return tensor.detach().clone(memory_format=torch.contiguous_format)
 
 
-def _form(value: Any, path: str, tensors: dict[str, torch.Tensor]) -> Any:
+def _form(value: object, path: str, tensors: dict[str, torch.Tensor]) -> Any:
     """Returns a value as JSON, and adds its tensors to ``tensors``."""
     if isinstance(value, np.generic):
         value = value.item()
@@ -76,7 +76,7 @@ def _form(value: Any, path: str, tensors: dict[str, torch.Tensor]) -> Any:
     raise ArgumentError(f"{path}: a {type(value).__name__} cannot be saved in a state dictionary of tensors")
 
 
-def _value(form: Any, state: Mapping[str, torch.Tensor], used: set[str]) -> Any:
+def _value(form: object, state: Mapping[str, torch.Tensor], used: set[str]) -> Any:
     """Rebuilds a value from the result of `_form`."""
     if not isinstance(form, dict):
         return form

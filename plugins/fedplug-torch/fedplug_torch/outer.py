@@ -71,11 +71,11 @@ class OuterStep:
     def __init__(
         self,
         parameters: NamedTensors,
-        encoder: Any,
+        encoder: object,
         *,
         inner_steps: int,
         optimizer: torch.optim.Optimizer | None = None,
-        fragments: int | Sequence[Any] = 1,
+        fragments: int | Sequence[object] = 1,
         fragment_sync_delay: int = 0,
         fragment_update_alpha: float = 0.0,
         process_group: dist.ProcessGroup | None = None,

@@ -54,12 +54,12 @@ def revocable(optimizer: torch.optim.Optimizer) -> Iterator[StepOn]:
     _replace(state, after)
 
 
-def _replace(changed: dict[Any, Any], items: Mapping[Any, Any]) -> None:
+def _replace(changed: dict[Any, Any], items: Mapping[object, object]) -> None:
     changed.clear()
     changed.update(items)
 
 
-def _copied(value: Any) -> Any:
+def _copied(value: object) -> Any:
     """Returns a copy of an optimizer's state of a parameter."""
     if isinstance(value, torch.Tensor):
         return value.detach().clone()

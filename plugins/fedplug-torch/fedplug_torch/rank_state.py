@@ -35,7 +35,7 @@ class RankState(dict[str, torch.Tensor]):
             raise KeyError(name)
         return self[key]
 
-    def __reduce_ex__(self, protocol: Any) -> Any:  # `torch.load` reads no other classes by default
+    def __reduce_ex__(self, protocol: object) -> Any:  # `torch.load` reads no other classes by default
         return OrderedDict, (), None, None, iter(self.items())
 
 

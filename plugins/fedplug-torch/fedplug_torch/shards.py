@@ -20,7 +20,7 @@ SHARDS = "shards"
 """The key of the text that says which shards a state belongs to."""
 
 
-def is_dtensor(value: Any) -> bool:
+def is_dtensor(value: object) -> bool:
     """Returns whether a value is a DTensor, without importing ``torch.distributed.tensor``."""
     return isinstance(value, torch.Tensor) and hasattr(value, "to_local")
 

@@ -25,7 +25,7 @@ class Broadcaster:
     (torch.bfloat16, True)
     """
 
-    def __init__(self, encoder: Any = "auto", **options: Any) -> None:
+    def __init__(self, encoder: object = "auto", **options: Any) -> None:
         """Takes the arguments of `fedplug.Broadcaster`, and raises its errors."""
         self._server = fedplug.Broadcaster(encoder, **options)
 
@@ -80,7 +80,7 @@ class Receiver:
         model = self._receiver.model
         return None if model is None else _as_tensors(model)
 
-    def apply(self, data: Any) -> dict[str, torch.Tensor]:
+    def apply(self, data: object) -> dict[str, torch.Tensor]:
         """Brings the model to the version of a message, or raises an error and leaves it unchanged.
 
         Args:

@@ -9,7 +9,7 @@ therefore has numbers whose mean is known, beside the integers of shared-k::
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -73,7 +73,7 @@ class EncryptedSum:
         ones = [float(name == site) for name in self._sites]
         return np.concatenate([[self._reference], parts, ones, signed]).astype(np.float64)
 
-    def read(self, mean: Any) -> Sums:
+    def read(self, mean: object) -> Sums:
         """Reads the decrypted mean of vectors. An integer of the sum is exact, or this raises.
 
         Args:

@@ -60,7 +60,7 @@ class Replica:
         self._store = store.open_process("homomorphic encryption", signature)
         self._residual = StoredPending(self._store)
 
-    def begin(self, model: Mapping[str, Any]) -> None:
+    def begin(self, model: Mapping[str, object]) -> None:
         """Starts from a model, which all sites get. An earlier state is discarded.
 
         Raises:
@@ -71,7 +71,7 @@ class Replica:
         self._residual.forget()
         self._commit(_Kept(arrays, masked.init_server()), metadata={})
 
-    def encode(self, update: Mapping[str, Any], weight: float) -> NDArray[np.float64]:
+    def encode(self, update: Mapping[str, object], weight: float) -> NDArray[np.float64]:
         """Returns the vector of an update. Its residual counts when the update is in a sum.
 
         Raises:
@@ -93,7 +93,7 @@ class Replica:
         self._commit(kept)
         return sums.vector(self._site, _fingerprint(kept), masked.signed(masked.no_update()))
 
-    def apply(self, mean: Any) -> tuple[Arrays, tuple[str, ...]]:
+    def apply(self, mean: object) -> tuple[Arrays, tuple[str, ...]]:
         """Applies the decrypted mean of a round's vectors. The same one again changes nothing.
 
         Returns:
@@ -139,7 +139,7 @@ class Replica:
         self,
         kept: _Kept,
         after: Mapping[str, Arrays] | None = None,
-        metadata: Mapping[str, Any] | None = None,
+        metadata: Mapping[str, object] | None = None,
     ) -> None:
         self._residual.commit(
             after,
