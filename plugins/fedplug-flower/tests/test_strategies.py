@@ -284,3 +284,10 @@ def test_the_memory_of_an_average_does_not_grow_with_the_clients(tmp_path: Any) 
         return most
 
     assert peak(20) < 1.1 * peak(2)
+
+
+def test_the_lines_of_the_readme_run():
+    page = (Path(__file__).parents[1] / "README.md").read_text(encoding="utf-8")
+    [lines] = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
+    exec(lines, names := {"ClientApp": ClientApp, "FedAvg": FedAvg})
+    assert isinstance(names["strategy"], Compressed)

@@ -16,7 +16,7 @@ import fedplug
 from fedplug.errors import FedplugError
 from fedplug.versions import LOSSLESS
 from fedplug_nvflare.global_model import is_torch
-from fedplug_nvflare.lock import Lock
+from fedplug_nvflare.receipts import Lock
 from fedplug_nvflare.update import SEND_DIFFERENCES, VERSION, compressed_model
 from fedplug_nvflare.weight_filter import WeightFilter
 

@@ -92,8 +92,6 @@ class GlobalModel:
     def payloads(
         self, data: object, meta: Mapping[str, object] | None, is_difference: bool
     ) -> Mapping[str, bytes]:
-        self, data: object, meta: Mapping[str, object] | None, is_difference: bool
-    ) -> Mapping[str, bytes]:
         """Returns the payloads of one client's update. Uncompressed updates are encoded, too.
 
         Raises:

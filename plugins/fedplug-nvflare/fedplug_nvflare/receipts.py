@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import json
 import secrets
+import threading
 import zlib
 from pathlib import Path
+from types import TracebackType
 from typing import Any
 
 from nvflare.apis.event_type import EventType
@@ -21,10 +23,9 @@ from nvflare.app_common.app_constant import AppConstants
 from nvflare.app_common.app_event_type import AppEventType
 
 from fedplug.stores.files import whole_file
-from fedplug_nvflare.lock import Lock
 from fedplug_nvflare.update import ACCEPTED, RECEIPT, REFUSED, SERVED, mean_of
 
-__all__ = ["Receipts"]
+__all__ = ["Lock", "Receipts"]
 
 _FILE = "fedplug_receipts.json"
 _LONGEST = 200
@@ -144,3 +145,21 @@ def _checked(receipts: dict[str, str]) -> dict[str, Any]:
 def _client(fl_ctx: FLContext) -> str:
     peer = fl_ctx.get_peer_context()
     return str(peer.get_identity_name()) if peer else ""
+
+
+class Lock:
+    """A lock for a ``with`` block; a copy of its owner has a new one."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+
+    def __enter__(self) -> None:
+        self._lock.acquire()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._lock.release()
+
+    def __reduce__(self) -> tuple[type[Lock], tuple[()]]:
+        return Lock, ()

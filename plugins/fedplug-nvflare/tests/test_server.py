@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import copy
+import pickle
+from collections.abc import Callable
 from typing import Any
 
 import contexts
+import fedplug_nvflare
 import numpy as np
 import pytest
 from fedplug_nvflare import FedplugAggregator, FedplugDecoder
@@ -391,3 +395,15 @@ def test_a_mean_of_scatter_and_gather_that_is_not_finite_changes_nothing(decoder
     fl_ctx.set_prop(AppConstants.AGGREGATION_RESULT, result, private=True, sticky=False)
     decoder.handle_event(AppEventType.AFTER_AGGREGATION, fl_ctx)
     assert from_shareable(result).data == {}
+
+
+ARGUMENTS = {"FedplugEncoder": ("topk(0.1)",)}
+# The aggregator has a helper of NVFlare, which has a lock of its own.
+NAMES = sorted({*fedplug_nvflare.__all__} - {"FedplugAggregator"})
+
+
+@pytest.mark.parametrize("way", [copy.copy, copy.deepcopy, lambda each: pickle.loads(pickle.dumps(each))])
+@pytest.mark.parametrize("name", NAMES)
+def test_a_component_can_be_pickled_and_copied(name: str, way: Callable[[Any], Any]) -> None:
+    component = getattr(fedplug_nvflare, name)(*ARGUMENTS.get(name, ()))
+    assert type(way(component)) is type(component)

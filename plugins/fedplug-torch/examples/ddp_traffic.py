@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import fedplug_torch
 import torch
 import torch.distributed as dist
-from fedplug_torch.partition import partition
+from fedplug_torch.division import partition
 from torch.nn.parallel import DistributedDataParallel
 
 import fedplug

@@ -15,9 +15,9 @@ from fedplug.codecs.pending import Pending
 from fedplug.codecs.state import OWNER, require_owner
 from fedplug.ops.device_array import is_on_device, on_host
 from fedplug_torch.devices import as_operands, as_result
+from fedplug_torch.division import Part
 from fedplug_torch.mean import max_payload_bytes
 from fedplug_torch.memory import Memory, packed, require_memory, unpacked
-from fedplug_torch.partition import Part
 from fedplug_torch.tensors import arrays_like, as_array
 
 __all__ = ["Feedback", "State", "below"]

@@ -27,8 +27,8 @@ from fedplug_torch.exchange import Exchange
 from fedplug_torch.fragment import Fragment, form, has_message, joined
 from fedplug_torch.memory import Memory, require_memory
 from fedplug_torch.nested import contiguous_copy, unflatten
-from fedplug_torch.optimizer_state import flat_state, load_unflattened
 from fedplug_torch.outer_exchange import Messages, OuterExchange
+from fedplug_torch.outer_optimizer import flat_state, load_unflattened
 from fedplug_torch.process_group import OwnGroup
 from fedplug_torch.rank_state import RankState, part_of, ranks_of, this_rank
 from fedplug_torch.shards import is_dtensor, local_shard, require_shards, shards_of, text_of

@@ -8,10 +8,10 @@ from collections.abc import Collection, Mapping
 
 import torch
 
+from fedplug_torch.division import Part, partition
 from fedplug_torch.exchange import Exchange
 from fedplug_torch.feedback import Feedback
 from fedplug_torch.mean import means_of
-from fedplug_torch.partition import Part, partition
 from fedplug_torch.process_group import OwnGroup
 
 __all__ = ["Gather", "TwoPhase"]

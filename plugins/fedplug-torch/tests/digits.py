@@ -98,3 +98,10 @@ def train(
         "dense bytes": state.dense_bytes if state else 0,
         "saved": {"model": model.state_dict(), "state": state.state_dict() if state else {}},
     }
+
+
+def assert_same(left, right):
+    """Compares arrays by name, bit for bit except for the signs of zeros."""
+    assert left.keys() == right.keys()
+    for name in left:
+        np.testing.assert_array_equal(left[name], right[name], err_msg=name)

@@ -10,9 +10,9 @@ import fedplug_torch
 import numpy as np
 import pytest
 import torch
+from digits import assert_same
 from ranks import Ranks
 from safetensors.torch import load, save
-from same import assert_same
 
 import fedplug
 from fedplug.errors import ArgumentError, StateError

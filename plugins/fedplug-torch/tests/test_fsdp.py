@@ -7,7 +7,7 @@ import fsdp_jobs
 import numpy as np
 import pytest
 import torch
-from same import assert_same
+from digits import assert_same
 
 # Averages --------------------------------------------------------------------------------------------------
 

@@ -8,10 +8,10 @@ import numpy as np
 import outer_jobs
 import pytest
 import torch
+from digits import assert_same
 from fedplug_torch import OuterStep, decode
 from fedplug_torch.memory import packed, stochastic_bfloat16, unpacked
 from safetensors.torch import load, save
-from same import assert_same
 
 from fedplug.errors import ArgumentError
 

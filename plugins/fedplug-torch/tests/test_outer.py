@@ -9,10 +9,10 @@ import digits
 import outer_jobs
 import pytest
 import torch
+from digits import assert_same
 from fedplug_torch import OuterStep
 from outer_jobs import INNER_STEPS, Worker
 from safetensors.torch import load, save
-from same import assert_same
 
 from fedplug.errors import ArgumentError, NonFiniteError, PayloadError, StateError
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import outer_jobs
 import pytest
 import torch
+from digits import assert_same
 from fedplug_torch import OuterStep
 from outer_jobs import FailingOnce
-from same import assert_same
 
 from fedplug.errors import ArgumentError
 

@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 import torch
-from fedplug_torch.partition import Part, partition
+from fedplug_torch.division import Part, partition
 from hypothesis import given, settings
 from hypothesis import strategies as st
 

@@ -7,9 +7,9 @@ import io
 import pytest
 import rank_state_jobs
 import torch
+from digits import assert_same
 from fedplug_torch import OuterStep
 from fedplug_torch.rank_state import RankState, part_of
-from same import assert_same
 
 from fedplug.errors import StateError
 

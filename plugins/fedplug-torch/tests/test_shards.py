@@ -9,7 +9,7 @@ import outer_jobs
 import pytest
 import shard_jobs
 import torch
-from same import assert_same
+from digits import assert_same
 from torch.distributed.tensor import Replicate, Shard
 
 

@@ -11,11 +11,11 @@ import outer_jobs
 import pytest
 import streaming_jobs
 import torch
+from digits import assert_same
 from fedplug_torch import OuterStep
 from fedplug_torch.rank_state import part_of, ranks_of
 from outer_jobs import Worker
 from safetensors.torch import load, save
-from same import assert_same
 from streaming_jobs import STREAMING
 
 from fedplug.errors import ArgumentError, ConfigError, StateError

@@ -7,8 +7,8 @@ import subprocess
 import sys
 from pathlib import Path
 
-import gathered_jobs
 import pytest
+import rank_state_jobs
 
 LENGTHS = {"lightning_digits": 3, "accelerate_digits": 11, "trainer_callback": 11, "peft_adapters": 11}
 """Epochs or steps of each example."""
@@ -45,21 +45,21 @@ def test_an_example_resumes_with_the_same_bits(example, finished):
 
 
 def test_the_states_of_all_ranks_are_one_dictionary(start):
-    (saved, _), (empty, _) = start(2).run(gathered_jobs.gathered)
+    (saved, _), (empty, _) = start(2).run(rank_state_jobs.gathered)
     assert empty == {}
     assert {key.partition("/")[0] for key in saved} == {"rank 0", "rank 1"}
-    for _, error in start(2).run(gathered_jobs.gathered, saved):
+    for _, error in start(2).run(rank_state_jobs.gathered, saved):
         assert error is None
-    for rank, (_, error) in enumerate(start(4).run(gathered_jobs.gathered, saved)):
+    for rank, (_, error) in enumerate(start(4).run(rank_state_jobs.gathered, saved)):
         refused = f"the state is of rank {rank} of 2" if rank < 2 else f"no state for rank {rank} of 4"
         assert error.startswith("StateError: ")
         assert refused in error
 
 
 def test_ranks_without_a_part_join_outer_steps(start):
-    (saved, _), _ = start(2).run(gathered_jobs.gathered_outer_steps)
+    (saved, _), _ = start(2).run(rank_state_jobs.gathered_outer_steps)
     for rank, (_, (outer_step, has_residuals)) in enumerate(
-        start(4).run(gathered_jobs.gathered_outer_steps, saved)
+        start(4).run(rank_state_jobs.gathered_outer_steps, saved)
     ):
         assert outer_step == 2
         assert has_residuals == (rank < 2)

@@ -5,6 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from nvflare.apis.dxo import DataKind
+from nvflare.apis.fl_context import FLContext
+from nvflare.app_common.abstract.learnable_persistor import LearnablePersistor
+from nvflare.app_common.abstract.model import ModelLearnable
 from nvflare.app_common.abstract.model_persistor import ModelPersistor
 from nvflare.app_common.workflows.scatter_and_gather import ScatterAndGather
 from nvflare.app_opt.he.intime_accumulate_model_aggregator import HEInTimeAccumulateWeightedAggregator
@@ -19,9 +22,8 @@ from nvflare.job_config.script_runner import ScriptRunner
 from nvflare.recipe.spec import Recipe
 
 from fedplug_nvflare.he.filters import HEReceiver, HESender
-from fedplug_nvflare.he.initial_model import InitialModel
 
-__all__ = ["he_recipe"]
+__all__ = ["InitialModel", "he_recipe"]
 
 
 def he_recipe(
@@ -84,3 +86,20 @@ def he_recipe(
         for one in filters:
             job.to_clients(one, tasks=["train"], filter_type=kind)
     return Recipe(job)
+
+
+class InitialModel(LearnablePersistor):
+    """Loads the model of another persistor. The encrypted sums of later rounds are not saved."""
+
+    def __init__(self, persistor_id: str) -> None:
+        """Takes the id of the persistor that loads the model."""
+        super().__init__()
+        self.persistor_id = persistor_id
+
+    def load(self, fl_ctx: FLContext) -> ModelLearnable:
+        """Returns the initial model."""
+        model: ModelLearnable = fl_ctx.get_engine().get_component(self.persistor_id).load(fl_ctx)
+        return model
+
+    def save(self, learnable: ModelLearnable, fl_ctx: FLContext) -> None:
+        """Saves nothing: only the sites can read the sum, and each keeps its model."""
