@@ -21,7 +21,7 @@ from fedplug.codecs.state import OWNER, ArrayState, StateForm, owner, require_ow
 from fedplug.codecs.wire_ids import require_readable
 from fedplug.encoders.arguments import check_whole
 from fedplug.encoders.assignment import EncoderAssignment
-from fedplug.encoders.assignments.slices import Slices
+from fedplug.encoders.assignments.rules import Slices
 from fedplug.encoders.base import Encoder
 from fedplug.encoders.model.model_encoder import DEFAULT_MIN_SIZE, ModelEncoder
 from fedplug.encoders.quantizers.identity import Identity

@@ -7,16 +7,22 @@ model, with different encoders for different tensors.
 from __future__ import annotations
 
 from fedplug.encoders import arguments
-from fedplug.encoders.assignment import EncoderAssignment
+from fedplug.encoders.assignment import (
+    Adjustable,
+    Adjustment,
+    Control,
+    EncoderAssignment,
+    RateControl,
+    adjustment_of,
+)
 from fedplug.encoders.assignments.auto import Auto
 from fedplug.encoders.assignments.budget import Budget
 from fedplug.encoders.assignments.rules import Rule, Rules
 from fedplug.encoders.base import BodyParts, Encoder, Measured, Payload, State
-from fedplug.encoders.model.break_even import BreakEven, break_even
 from fedplug.encoders.model.model_encoder import ModelEncoder
+from fedplug.encoders.model.trials import BreakEven, break_even
 from fedplug.encoders.pipeline.pipeline import Pipeline
 from fedplug.encoders.quantizers.identity import Identity
-from fedplug.encoders.rate_control import Adjustable, Adjustment, Control, RateControl, adjustment_of
 from fedplug.encoders.sparsifiers.topk import TopK
 from fedplug.encoders.sparsity import Sparsity
 from fedplug.encoders.stages import (

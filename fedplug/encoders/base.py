@@ -1,7 +1,7 @@
 """The contract of an encoder, and the optional one for metrics.
 
 The conformance suite tests the promises in the docstrings. The other optional contract, for rate control, is
-`fedplug.encoders.rate_control.Adjustable`.
+`fedplug.encoders.assignment.Adjustable`.
 """
 
 from __future__ import annotations

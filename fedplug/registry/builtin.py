@@ -66,7 +66,7 @@ def fedplug_encoders() -> list[EncoderSpec]:
         ),
         EncoderSpec(
             name="stc",
-            target="fedplug.encoders.pipeline.stc:STC",
+            target="fedplug.encoders.pipeline.pipeline:STC",
             summary="signs and mean magnitude of the k largest entries, with error feedback",
             examples=("stc(0.3)",),
             executes_on=EXECUTIONS_AND_CUDA,
@@ -87,14 +87,14 @@ def fedplug_encoders() -> list[EncoderSpec]:
         ),
         EncoderSpec(
             name="bfp",
-            target="fedplug.encoders.quantizers.bfp:BlockFloatingPoint",
+            target="fedplug.encoders.quantizers.value_form:BlockFloatingPoint",
             summary="2 to 8 bits per element, with one power of two per block",
             wire_id="bfp/1",
             executes_on=EXECUTIONS_AND_CUDA,
         ),
         EncoderSpec(
             name="mixed_qsgd",
-            target="fedplug.encoders.quantizers.mixed_qsgd:MixedQSGD",
+            target="fedplug.encoders.quantizers.qsgd:MixedQSGD",
             summary="qsgd with a mean bit width; tensors that need more bits get more",
             examples=("mixed_qsgd(4.5)",),
             wire_id="mixed_qsgd/1",
@@ -110,14 +110,14 @@ def fedplug_encoders() -> list[EncoderSpec]:
         ),
         EncoderSpec(
             name="sign",
-            target="fedplug.encoders.quantizers.sign:Sign",
+            target="fedplug.encoders.quantizers.value_form:Sign",
             summary="one bit per element and a scale, with error feedback",
             wire_id="sign/1",
             executes_on=EXECUTIONS_AND_CUDA,
         ),
         EncoderSpec(
             name="codebook",
-            target="fedplug.encoders.quantizers.codebook:Codebook",
+            target="fedplug.encoders.quantizers.value_form:Codebook",
             summary="1 to 8 bits per element, as indices into a table of mean values",
             examples=("codebook(2)", "topk(0.3) | codebook(2) | rans | rice"),
             wire_id="codebook/1",
@@ -125,7 +125,7 @@ def fedplug_encoders() -> list[EncoderSpec]:
         ),
         EncoderSpec(
             name="bounded",
-            target="fedplug.encoders.quantizers.bounded:Bounded",
+            target="fedplug.encoders.quantizers.value_form:Bounded",
             summary="every element within a given share of the tensor's range",
             examples=("bounded(0.01) | rans", "topk(0.3) | bounded(0.001) | rans | rice"),
             wire_id="bounded/1",
@@ -133,21 +133,21 @@ def fedplug_encoders() -> list[EncoderSpec]:
         ),
         EncoderSpec(
             name="float16",
-            target="fedplug.encoders.quantizers.cast:Float16",
+            target="fedplug.encoders.quantizers.value_form:Float16",
             summary="two bytes per element: IEEE half precision",
             wire_id="float16/1",
             executes_on=EXECUTIONS_AND_CUDA,
         ),
         EncoderSpec(
             name="bfloat16",
-            target="fedplug.encoders.quantizers.cast:BFloat16",
+            target="fedplug.encoders.quantizers.value_form:BFloat16",
             summary="two bytes per element: the upper half of a float32",
             wire_id="bfloat16/1",
             executes_on=EXECUTIONS_AND_CUDA,
         ),
         EncoderSpec(
             name="rans",
-            target="fedplug.encoders.entropy_coders.rans:Rans",
+            target="fedplug.encoders.coders:Rans",
             summary="entropy coding of a quantizer's symbols, a stage after it",
             examples=("topk(0.3) | qsgd(8) | rans | rice", "qsgd(4) | rans"),
             wire_id="rans/1",
@@ -155,7 +155,7 @@ def fedplug_encoders() -> list[EncoderSpec]:
         ),
         EncoderSpec(
             name="rice",
-            target="fedplug.encoders.index_coders.kernel_codes:Rice",
+            target="fedplug.encoders.coders:Rice",
             summary="indices as Rice-coded gaps, the last stage of a pipeline",
             examples=("topk(0.3) | rice",),
             wire_id="rice/1",
@@ -163,7 +163,7 @@ def fedplug_encoders() -> list[EncoderSpec]:
         ),
         EncoderSpec(
             name="gaps",
-            target="fedplug.encoders.index_coders.kernel_codes:Gaps",
+            target="fedplug.encoders.coders:Gaps",
             summary="indices as gaps in an adaptive code, the last stage of a pipeline",
             examples=("topk(0.3) | gaps",),
             wire_id="gaps/1",
@@ -171,7 +171,7 @@ def fedplug_encoders() -> list[EncoderSpec]:
         ),
         EncoderSpec(
             name="offsets",
-            target="fedplug.encoders.index_coders.offsets:Offsets",
+            target="fedplug.encoders.coders:Offsets",
             summary="indices within chunks in a fixed number of bits, the last stage of a pipeline",
             examples=("topk(count=2, chunk=8) | codebook(2) | offsets(8)",),
             wire_id="offsets/1",
@@ -179,7 +179,7 @@ def fedplug_encoders() -> list[EncoderSpec]:
         ),
         EncoderSpec(
             name="seeded",
-            target="fedplug.encoders.index_coders.seeded:Seeded",
+            target="fedplug.encoders.coders:Seeded",
             summary="the seed of randomk instead of its indices, the last stage of its pipelines",
             examples=("randomk(0.3) | seeded",),
             wire_id="seeded/1",

@@ -8,7 +8,7 @@ import numpy as np
 
 import fedplug.codecs as codecs
 import fedplug.ops as ops
-from fedplug.encoders import framing
+from fedplug.encoders import containers
 from fedplug.errors import NonFiniteError
 from fedplug.ops.donation import donate_residuals
 from fedplug.ops.types import Array
@@ -71,7 +71,7 @@ class ExecutionChecks(EncoderSubject):
                 raise NotApplicable(f"no plugin declares what reads {part!r}")
         for step in self.first_steps():
             spec = step.case.spec
-            payload = framing.frame(encoder.to_wire(step.payload, spec), encoder.wire_id, spec)
+            payload = containers.frame(encoder.to_wire(step.payload, spec), encoder.wire_id, spec)
             want = encoder.decode(step.payload, spec)
             expect.same_bits(f"{step.case.what}, read by fedplug.decode", codecs.decode(payload), want)
 

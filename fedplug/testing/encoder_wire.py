@@ -11,7 +11,7 @@ import numpy as np
 
 import fedplug.ops as ops
 import fedplug.wire as wire
-from fedplug.encoders import framing
+from fedplug.encoders import containers
 from fedplug.encoders.base import Encoder, body_parts
 from fedplug.encoders.pipeline.changes import change_coder
 from fedplug.ops.types import Array, Spec
@@ -84,7 +84,7 @@ class WireChecks(EncoderSubject):
             whole = encoder.decode(encoder.from_wire(body, spec), spec)
             sent = ops.reshape(ops.arange(ops.num_elements(spec)), whole.shape) % 3 == 1
             old = ops.zeros_like(whole)
-            found = coder.decode(coder.encode(framing.frame(body, encoder.wire_id, spec), sent), old)
+            found = coder.decode(coder.encode(containers.frame(body, encoder.wire_id, spec), sent), old)
             expect.same_bits(
                 f"every third entry of {step.case.what}, sent without the others",
                 found,
@@ -99,9 +99,9 @@ class WireChecks(EncoderSubject):
             other_dtype = "float64" if spec.dtype.name != "float64" else "float32"
             shape = tuple(spec.shape)
             others = {
-                "another wire id": framing.frame(body, "other/1", spec),
-                "another dtype": framing.frame(body, encoder.wire_id, self.on.spec(shape, other_dtype)),
-                "another shape": framing.frame(
+                "another wire id": containers.frame(body, "other/1", spec),
+                "another dtype": containers.frame(body, encoder.wire_id, self.on.spec(shape, other_dtype)),
+                "another shape": containers.frame(
                     body, encoder.wire_id, self.on.spec((*shape, 1), spec.dtype.name)
                 ),
                 "no header": body,
@@ -139,7 +139,7 @@ class WireChecks(EncoderSubject):
 
     def _readers(self, encoder: Encoder, spec: Spec, *, framed: bool = False) -> tuple[Reader, ...]:
         def read(data: Array) -> Array:
-            body = framing.unframe(data, encoder.wire_id, spec) if framed else data
+            body = containers.unframe(data, encoder.wire_id, spec) if framed else data
             return encoder.decode(encoder.from_wire(body, spec), spec)
 
         return self.on.readers(read)

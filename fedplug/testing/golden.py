@@ -113,7 +113,7 @@ def _numpy_dtype(name: str) -> np.dtype[Any]:
 
 def main() -> None:
     """Adds golden payloads for an encoder to a folder."""
-    from fedplug.encoders.pipeline.as_encoder import as_tensor_encoder
+    from fedplug.encoders.pipeline.pipeline import as_tensor_encoder
 
     parser = argparse.ArgumentParser(prog="python -m fedplug.testing.golden", description=main.__doc__)
     parser.add_argument("folder", type=Path, help="where golden payloads are kept, for instance tests/golden")

@@ -20,8 +20,8 @@ from fedplug.differences.dtypes import dtype_name
 from fedplug.encoders.arguments import check_whole
 from fedplug.encoders.assignment import EncoderAssignment
 from fedplug.encoders.base import Encoder
-from fedplug.encoders.model.closeness import check_broadcast_encoder
 from fedplug.encoders.model.model_encoder import DEFAULT_MIN_SIZE, ModelEncoder
+from fedplug.encoders.model.trials import check_broadcast_encoder
 from fedplug.encoders.pipeline.changes import ChangeCoder, change_coder
 from fedplug.encoders.pipeline.kernel_plan import plan_of
 from fedplug.encoders.quantizers.identity import Identity

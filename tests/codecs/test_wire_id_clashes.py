@@ -11,7 +11,7 @@ import fedplug
 from fedplug.codecs import decoding
 from fedplug.codecs.wire_ids import reader_of
 from fedplug.encoders import Identity, Pipeline
-from fedplug.encoders.index_coders.kernel_codes import Rice
+from fedplug.encoders.coders import Rice
 from fedplug.encoders.quantizers.qsgd import QSGD
 from fedplug.errors import PayloadError, PluginError
 from fedplug.registry import resolve
@@ -20,7 +20,7 @@ from fedplug.registry.specs import EncoderSpec
 X = np.arange(4, dtype=np.float32)
 PLUGIN = """
 from fedplug.encoders import Identity
-from fedplug.encoders.index_coders.kernel_codes import Rice
+from fedplug.encoders.coders import Rice
 from fedplug.registry.hookspecs import hookimpl
 from fedplug.registry.specs import EXECUTIONS, EncoderSpec
 

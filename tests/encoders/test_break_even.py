@@ -7,7 +7,7 @@ import pytest
 
 import fedplug
 from fedplug.encoders import BreakEven, ModelEncoder, break_even
-from fedplug.encoders.model.normal_numbers import normal_numbers
+from fedplug.encoders.model.trials import normal_numbers
 from fedplug.errors import ConfigError
 from fedplug.ops.types import ArraySpec
 

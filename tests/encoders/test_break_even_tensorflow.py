@@ -8,7 +8,7 @@ import tensorflow as tf
 
 import fedplug
 from fedplug.encoders import ModelEncoder, break_even
-from fedplug.encoders.model.normal_numbers import normal_numbers
+from fedplug.encoders.model.trials import normal_numbers
 from fedplug.ops._tensorflow.reference import traced
 from fedplug.ops.types import ArraySpec
 

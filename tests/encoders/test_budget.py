@@ -9,7 +9,7 @@ import tensorflow as tf
 import fedplug
 from fedplug import wire
 from fedplug.encoders import Budget, ModelEncoder, TopK
-from fedplug.encoders.framing import container_bytes
+from fedplug.encoders.containers import container_bytes
 from fedplug.errors import CapabilityError, ConfigError
 
 SPECS = [tf.TensorSpec([1000], tf.float32, name="kernel"), tf.TensorSpec([10], tf.float32, name="bias")]

@@ -84,16 +84,16 @@ def test_an_encoder_without_a_symbol_for_every_entry_has_no_changes(expression):
 @settings(deadline=None)
 @given(st.sampled_from(ENCODERS), st.data())
 def test_hostile_bodies_are_refused_or_stand_for_finite_numbers(expression, data):
-    from fedplug.encoders import framing
+    from fedplug.encoders import containers
 
     buffer, new, coder = whole(expression, normal(1))
     spec = ArraySpec(new.shape, new.dtype)
-    body = np.array(framing.unframe(coder.encode(buffer, normal(2) > 0), coder.wire_id, spec))
+    body = np.array(containers.unframe(coder.encode(buffer, normal(2) > 0), coder.wire_id, spec))
     for _ in range(data.draw(st.integers(1, 3))):
         body[data.draw(st.integers(0, min(len(body) - 1, 40)))] = data.draw(st.integers(0, 255))
     body = body[: data.draw(st.integers(0, len(body)))] if data.draw(st.booleans()) else body
     try:
-        got = coder.decode(framing.frame(body, coder.wire_id, spec), new)
+        got = coder.decode(containers.frame(body, coder.wire_id, spec), new)
     except PayloadError:
         return
     assert np.isfinite(got).all()

@@ -10,9 +10,8 @@ import tensorflow as tf
 
 import fedplug
 from fedplug.encoders import Pipeline
-from fedplug.encoders.quantizers.cast import BFloat16
 from fedplug.encoders.quantizers.qsgd import QSGD
-from fedplug.encoders.quantizers.sign import Sign
+from fedplug.encoders.quantizers.value_form import BFloat16, Sign
 from fedplug.ops.lowering import use_lowering
 
 ROUND = tf.constant(3)

@@ -7,7 +7,7 @@ import pytest
 import tensorflow as tf
 
 from fedplug import wire
-from fedplug.encoders import framing
+from fedplug.encoders import containers
 from fedplug.ops.lowering import use_lowering
 
 SPEC = tf.TensorSpec([3, 5], tf.float32)
@@ -37,4 +37,4 @@ def test_a_payload_for_something_else_is_refused(
 ) -> None:
     buffer = as_tensor(wire.frame(b"body", wire_id, dtype, shape))
     with pytest.raises(tf.errors.InvalidArgumentError, match="made by another encoder or for another tensor"):
-        framing.unframe(buffer, "sparse/1", expected)
+        containers.unframe(buffer, "sparse/1", expected)

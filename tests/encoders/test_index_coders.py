@@ -12,9 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import fedplug
-from fedplug.encoders.index_coders.kernel_codes import Rice
-from fedplug.encoders.index_coders.offsets import Offsets
-from fedplug.encoders.index_coders.seeded import Seeded
+from fedplug.encoders.coders import Offsets, Rice, Seeded
 from fedplug.encoders.model.model_encoder import ModelEncoder
 from fedplug.encoders.sparsifiers.randomk import RandomK
 from fedplug.errors import CapabilityError, ConfigError, PayloadError

@@ -9,9 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fedplug.encoders import ModelEncoder, Pipeline
-from fedplug.encoders.quantizers.bit_allocation import share_out
-from fedplug.encoders.quantizers.mixed_qsgd import MixedQSGD
-from fedplug.encoders.quantizers.qsgd import QSGD
+from fedplug.encoders.quantizers.qsgd import QSGD, MixedQSGD, share_out
 from fedplug.errors import ConfigError
 from fedplug.ops.lowering import use_lowering
 

@@ -10,10 +10,10 @@ import pytest
 import tensorflow as tf
 
 import fedplug
-from fedplug.encoders.index_coders.kernel_codes import Rice
+from fedplug.encoders.coders import Rice
 from fedplug.encoders.pipeline.pipeline import Pipeline
 from fedplug.encoders.quantizers.qsgd import QSGD
-from fedplug.encoders.quantizers.sign import Sign
+from fedplug.encoders.quantizers.value_form import Sign
 from fedplug.encoders.sparsifiers.randomk import RandomK
 from fedplug.encoders.sparsifiers.topk import TopK
 from fedplug.errors import CapabilityError, ConfigError, UnknownNameError

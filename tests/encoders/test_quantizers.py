@@ -10,11 +10,8 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 import fedplug
-from fedplug.encoders.quantizers.bfp import BlockFloatingPoint
-from fedplug.encoders.quantizers.cast import BFloat16, Float16
-from fedplug.encoders.quantizers.codebook import Codebook
 from fedplug.encoders.quantizers.qsgd import QSGD
-from fedplug.encoders.quantizers.sign import Sign
+from fedplug.encoders.quantizers.value_form import BFloat16, BlockFloatingPoint, Codebook, Float16, Sign
 from fedplug.errors import ConfigError
 from fedplug.ops.lowering import use_lowering
 

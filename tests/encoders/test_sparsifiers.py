@@ -13,7 +13,7 @@ from hypothesis.extra import numpy as hnp
 
 import fedplug
 from fedplug.encoders import Pipeline
-from fedplug.encoders.pipeline.stc import STC
+from fedplug.encoders.pipeline.pipeline import STC
 from fedplug.encoders.sparsifiers.randomk import RandomK
 from fedplug.errors import ConfigError
 

@@ -9,11 +9,10 @@ import fedplug.ops as ops
 from fedplug.encoders.arguments import check_error_feedback, check_share
 from fedplug.encoders.assignment import EncoderAssignment
 from fedplug.encoders.base import Encoder
-from fedplug.encoders.entropy_coders.rans import Rans
-from fedplug.encoders.pipeline.pipeline import Pipeline
-from fedplug.encoders.pipeline.stc import STC
-from fedplug.encoders.quantizers.bfp import BlockFloatingPoint
+from fedplug.encoders.coders import Rans
+from fedplug.encoders.pipeline.pipeline import STC, Pipeline
 from fedplug.encoders.quantizers.qsgd import QSGD
+from fedplug.encoders.quantizers.value_form import BlockFloatingPoint
 from fedplug.ops.types import Spec
 from fedplug.registry.specs import Capabilities
 

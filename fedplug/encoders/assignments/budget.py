@@ -10,14 +10,13 @@ import numpy as np
 
 import fedplug.ops as ops
 from fedplug.encoders.arguments import check_number, check_whole
-from fedplug.encoders.assignment import EncoderAssignment
+from fedplug.encoders.assignment import Control, EncoderAssignment, RateControl, adjustment_of
 from fedplug.encoders.assignments.rules import Rules
 from fedplug.encoders.base import Encoder, State
-from fedplug.encoders.framing import container_bytes
+from fedplug.encoders.containers import container_bytes
 from fedplug.encoders.model.statistics import is_statistic
-from fedplug.encoders.pipeline.as_encoder import as_encoder
+from fedplug.encoders.pipeline.pipeline import as_encoder
 from fedplug.encoders.quantizers.identity import Identity
-from fedplug.encoders.rate_control import Control, RateControl, adjustment_of
 from fedplug.errors import CapabilityError, ConfigError
 from fedplug.ops.types import Array, Scalar, Spec
 from fedplug.registry.config import component_config

@@ -1,4 +1,4 @@
-"""Rules that choose the encoder of each tensor of a model by name, size and dtype."""
+"""Rules: encoders by the names and sizes of tensors; and the assignment of parts of tensors."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from typing import Any, ClassVar
 
 import fedplug.ops as ops
 from fedplug.encoders.arguments import check_whole
-from fedplug.encoders.assignment import EncoderAssignment, promised_by_all
+from fedplug.encoders.assignment import EncoderAssignment, RateControl, promised_by_all
 from fedplug.encoders.base import Encoder
 from fedplug.encoders.model.statistics import layer_mates
-from fedplug.encoders.pipeline.as_encoder import as_tensor_encoder
+from fedplug.encoders.pipeline.pipeline import as_tensor_encoder
 from fedplug.encoders.quantizers.identity import Identity
 from fedplug.errors import ConfigError, UnknownNameError, nearest
 from fedplug.ops.types import Spec
@@ -20,7 +20,7 @@ from fedplug.registry.component import plain, written_argument
 from fedplug.registry.config import component_config
 from fedplug.registry.specs import FLOATS, Capabilities
 
-__all__ = ["Rule", "Rules"]
+__all__ = ["Rule", "Rules", "Slices"]
 
 _SHOWN = 3
 """Maximum number of tensor names in a message."""
@@ -206,3 +206,42 @@ def _unused(rule: Rule, specs: Sequence[Spec]) -> str:
         f"the rule for {rule.match!r} matches tensors of the model, but none of its size and dtype: "
         f"{rule.get_config()!r}"
     )
+
+
+class Slices(EncoderAssignment):
+    """The assignment of `fedplug.Codec.for_slices`. It has the text of the encoder for the whole model."""
+
+    name: ClassVar[str] = "slices"
+
+    def __init__(
+        self, whole: Encoder | EncoderAssignment, encoders: Mapping[str, Encoder], share: float
+    ) -> None:
+        """Takes the encoder of the model, that of each part by name, and the parts' share of a budget."""
+        self._whole, self._encoders, self._share = whole, dict(encoders), share
+
+    @property
+    def capabilities(self) -> Capabilities:
+        """The capabilities of the encoder for the whole model."""
+        return self._whole.capabilities
+
+    def get_config(self) -> dict[str, Any]:
+        parts = {name: component_config(encoder) for name, encoder in self._encoders.items()}
+        return {"whole": component_config(self._whole), "encoders": parts, "share": self._share}
+
+    def assign(self, specs: Sequence[Spec]) -> list[Encoder]:
+        """Returns the encoder of each part, for any of the parts."""
+        return [self._encoders[spec.name or ""] for spec in specs]
+
+    def encodes_statistic(self, spec: Spec) -> bool:
+        """Returns True: the encoder of the whole model has decided."""
+        del spec
+        return True
+
+    def rate_control(self, encoders: Sequence[Encoder], specs: Sequence[Spec]) -> RateControl | None:
+        """Returns the rate control of the whole model, with these parts' share of the bytes."""
+        if not isinstance(self._whole, EncoderAssignment):
+            return None
+        return self._whole.for_share(self._share).rate_control(encoders, specs)
+
+    def __repr__(self) -> str:
+        return repr(self._whole)

@@ -9,16 +9,15 @@ import numpy as np
 
 import fedplug.ops as ops
 import fedplug.wire as wire
-from fedplug.encoders import framing
+from fedplug.encoders import containers
 from fedplug.encoders.arguments import check_whole
-from fedplug.encoders.assignment import EncoderAssignment
+from fedplug.encoders.assignment import Control, EncoderAssignment, RateControl
 from fedplug.encoders.base import Encoder, Payload, State
+from fedplug.encoders.containers import Plan
 from fedplug.encoders.model.statistics import is_statistic
-from fedplug.encoders.pipeline.as_encoder import as_encoder
 from fedplug.encoders.pipeline.kernel_plan import plan_of
-from fedplug.encoders.plan import Plan
+from fedplug.encoders.pipeline.pipeline import as_encoder
 from fedplug.encoders.quantizers.identity import Identity
-from fedplug.encoders.rate_control import Control, RateControl
 from fedplug.encoders.standalone.ef21 import EF21
 from fedplug.errors import CapabilityError, ConfigError, nearest
 from fedplug.ops.types import Array, ArraySpec, Scalar, Spec
@@ -227,7 +226,7 @@ class ModelEncoder:
 
     def _payloads(self, buffers: Sequence[Array]) -> list[Payload]:
         return [
-            encoder.from_wire(framing.unframe(buffer, encoder.wire_id, spec), spec)
+            encoder.from_wire(containers.unframe(buffer, encoder.wire_id, spec), spec)
             for encoder, spec, buffer in zip(self.encoders, self.specs, buffers, strict=True)
         ]
 

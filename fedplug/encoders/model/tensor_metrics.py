@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 import fedplug.ops as ops
-from fedplug.encoders import framing
+from fedplug.encoders import containers
 from fedplug.encoders.base import Encoder, State, body_parts
 from fedplug.encoders.model.model_encoder import Buffers, ModelEncoder
 from fedplug.ops.types import Array, Spec
@@ -84,12 +84,12 @@ def by_name(names: Sequence[str], metrics: Mapping[str, Any]) -> dict[str, dict[
 
 
 def _measure_tensor(encoder: Encoder, spec: Spec, x: Array, buffer: Any, next_state: State) -> dict[str, Any]:
-    body = framing.unframe(buffer, encoder.wire_id, spec)
+    body = containers.unframe(buffer, encoder.wire_id, spec)
     error, norm, residual, update = math.nan, math.nan, math.nan, math.nan
     if ops.is_floating(spec.dtype):
         error, norm, residual, update = _squares(encoder, spec, x, body, next_state)
     return {
-        "uplink_bytes": ops.size(body) + framing.container_bytes(encoder.wire_id, spec),
+        "uplink_bytes": ops.size(body) + containers.container_bytes(encoder.wire_id, spec),
         **body_parts(encoder, body, spec)._asdict(),
         "squared_error": error,
         "squared_norm": norm,

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import fedplug.ops as ops
 import fedplug.wire as wire
-from fedplug.encoders import framing
+from fedplug.encoders import containers
 from fedplug.encoders.base import Encoder
-from fedplug.encoders.index_coders.kernel_codes import Rice
+from fedplug.encoders.coders import Rice
 from fedplug.encoders.pipeline.pipeline import Pipeline
 from fedplug.encoders.pipeline.value_coder import ValueCoder
 from fedplug.ops.types import Array, Spec
@@ -48,11 +48,11 @@ class ChangeCoder:
             buffer: The container of the whole tensor.
             changed: Whether each entry is sent. Bool, of the tensor's shape.
         """
-        body = framing.unframe(buffer, self._values.wire_id, self._spec)
+        body = containers.unframe(buffer, self._values.wire_id, self._spec)
         places = ops.nonzero(ops.reshape(changed, [-1]))
         code = self._values.part(body, places, self._size, self._spec.dtype)
         index_code = _INDICES.encode(places, self._size, 0)
-        return framing.frame(ops.sparse_body(ops.size(places), index_code, code), self.wire_id, self._spec)
+        return containers.frame(ops.sparse_body(ops.size(places), index_code, code), self.wire_id, self._spec)
 
     def decode(self, buffer: Array, old: Array) -> Array:
         """Returns the old tensor with the entries that were sent.
@@ -65,7 +65,7 @@ class ChangeCoder:
             PayloadError, tf.errors.InvalidArgumentError: On NumPy arrays, or when the graph runs: `encode`
                 writes no such bytes for this tensor.
         """
-        body = framing.unframe(buffer, self.wire_id, self._spec)
+        body = containers.unframe(buffer, self.wire_id, self._spec)
         count, index_code, code = ops.split_sparse_body(body, self._size)
         places = _INDICES.decode(index_code, count, self._size)
         new = self._values.with_part(code, places, self._size, self._spec.dtype)

@@ -13,9 +13,9 @@ from numpy.typing import NDArray
 import fedplug._kernels as _kernels
 import fedplug.ops as ops
 from fedplug.encoders.base import Encoder, State
-from fedplug.encoders.entropy_coders.rans import Rans
+from fedplug.encoders.coders import Rans
+from fedplug.encoders.containers import NOT_FINITE, Buffer, Plan
 from fedplug.encoders.pipeline.pipeline import Pipeline
-from fedplug.encoders.plan import NOT_FINITE, Buffer, Plan
 from fedplug.encoders.quantizers.identity import Identity
 from fedplug.encoders.stages import PackedSymbols
 from fedplug.errors import NonFiniteError
@@ -27,7 +27,7 @@ from fedplug.ops.wide_layout import BYTE_BITS
 __all__ = ["KernelPlan", "plan_of"]
 
 # C functions for `map`, which takes no Python call for an array.
-_dtype, _shape = map(operator.attrgetter, ("dtype", "shape"))
+_shape = operator.attrgetter("shape")
 _int32 = functools.partial(np.asarray, dtype=np.int32)
 
 
@@ -103,14 +103,15 @@ class KernelPlan(Plan):
         assert sparsifier is not None
         wide = xs if self._are_wide else list(map(ops.widened, xs))
         selections = sparsifier.grouped_select(wide, states, round_num)
-        exact, indices, next_states = map(list, zip(*selections, strict=True))
-        sent: list[NDArray[Any]] = exact
+        exact, indices, chosen_states = zip(*selections, strict=True)
+        next_states: Sequence[State] = chosen_states
+        sent: Sequence[NDArray[Any]] = exact
         lost: list[NDArray[Any]] = []
-        if list(map(_dtype, exact)) != self._dtypes:
+        if not self._are_wide:
             sent = list(map(np.asarray, map(ops.narrowed, exact, self._dtypes)))
         if not self._values.lossless:
             sent, lost = self._values.encode_each(sent, round_num, exact if any(next_states) else None)
-        elif any(next_states) and any(map(operator.is_not, sent, exact)):
+        elif sent is not exact and any(next_states):
             with sums_may_overflow():
                 lost = [whole - ops.widened(short) for whole, short in zip(exact, sent, strict=True)]
         if lost:
@@ -118,11 +119,11 @@ class KernelPlan(Plan):
                 where = f"the error of {self._values.wire_id}, which the residual would keep,"
                 raise NonFiniteError(f"{where} holds a NaN or an infinity")
             next_states = sparsifier.update_residuals(next_states, lost, indices)
-        indices = list(map(_int32, indices))
         if len(xs) == 1:  # without the start of threads
-            framed = [_kernels.frame_entries(indices[0], self._sizes[0], sent[0], self.headers[0], form)]
-        else:
-            framed = _kernels.frame_entries_of_each(indices, self._sizes, sent, self.headers, form)
+            size, header = self._sizes[0], self.headers[0]
+            return [_kernels.frame_entries(_int32(indices[0]), size, sent[0], header, form)], next_states
+        places = list(map(_int32, indices))
+        framed = _kernels.frame_entries_of_each(places, self._sizes, list(sent), self.headers, form)
         return framed, next_states
 
     def _encode_dense(self, xs: Sequence[Any], round_num: int) -> list[bytes]:

@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import fedplug.ops as ops
 import fedplug.wire as wire
-from fedplug.encoders.assignment import EncoderAssignment
+from fedplug.encoders.assignment import Adjustable, Adjustment, EncoderAssignment, adjustment_of
 from fedplug.encoders.base import BodyParts, Encoder, Measured, Payload, State
+from fedplug.encoders.coders import Rice
 from fedplug.encoders.pipeline.body_form import BodyForm
 from fedplug.encoders.pipeline.stage_order import (
     Stage,
@@ -19,18 +20,20 @@ from fedplug.encoders.pipeline.stage_order import (
     arrange,
 )
 from fedplug.encoders.pipeline.value_coder import ValueCoder
-from fedplug.encoders.rate_control import Adjustable, Adjustment, adjustment_of
-from fedplug.encoders.stages import Selection
+from fedplug.encoders.quantizers.value_form import Sign
+from fedplug.encoders.sparsifiers.topk import TopK
+from fedplug.encoders.stages import Quantizer, Selection, Sparsifier
 from fedplug.errors import CapabilityError, ConfigError
 from fedplug.ops.checks import sums_may_overflow
 from fedplug.ops.types import Array, DType, Scalar, Spec
 from fedplug.registry.config import as_component, component_config
 from fedplug.registry.specs import EXECUTIONS, Capabilities
+from fedplug.schedules import Schedule
 
 if TYPE_CHECKING:
     from typing import Self  # Python 3.11
 
-__all__ = ["Pipeline"]
+__all__ = ["STC", "Pipeline", "as_encoder", "as_tensor_encoder", "without_error_feedback"]
 
 
 class Pipeline(Encoder, Measured, Adjustable):
@@ -263,3 +266,91 @@ class Pipeline(Encoder, Measured, Adjustable):
 
     def __repr__(self) -> str:
         return " | ".join(map(repr, self._given))
+
+
+class STC(Pipeline):
+    """Selects the top k entries, and sends their signs and their mean magnitude, with error feedback.
+
+    >>> import fedplug, numpy as np
+    >>> payload, _ = fedplug.codec("stc(0.5)").encode(np.float32([1, -5, 2, 4]))
+    >>> fedplug.decode(payload)
+    array([ 0. , -4.5,  0. ,  4.5], dtype=float32)
+
+    The mean is over the selected entries: over all n it would shrink the update by the sparsity.
+
+    Source: Sattler, Wiedemann, Müller, Samek, "Robust and Communication-Efficient Federated Learning from
+    Non-IID Data", IEEE TNNLS 2019 (arXiv 1903.02891), algorithm 1, equations 8 to 10 and the Golomb code of
+    algorithm 3.
+
+    The wire form is that of ``topk(fraction) | sign | rice``: about ``log2(n / k) + 2.5`` bits per entry.
+    At k/n = 1 % these are 0.011 bytes per element.
+
+    Takes float16, bfloat16, float32 and float64.
+    """
+
+    name: ClassVar[str] = "stc"
+
+    def __init__(
+        self,
+        fraction: float | Schedule | None = None,
+        *,
+        count: int | None = None,
+        error_feedback: bool = True,
+        scope: str = "tensor",
+    ) -> None:
+        """Makes the encoder. Arguments and errors as for `TopK`."""
+        try:
+            self._topk = TopK(fraction, count=count, error_feedback=error_feedback, scope=scope)
+        except ConfigError as error:
+            raise ConfigError(f"stc: {error}") from error
+        super().__init__([self._topk, Sign(), Rice()])
+
+    def get_config(self) -> dict[str, Any]:
+        return self._topk.get_config()
+
+    def __repr__(self) -> str:
+        return Encoder.__repr__(self)
+
+
+def as_encoder(value: Any) -> Any:
+    """Returns the encoder or assignment that an argument describes. Other values are returned unchanged.
+
+    Args:
+        value: The argument, as for `fedplug.registry.config.as_component`; a sparsifier or quantizer becomes
+            a pipeline of that stage.
+
+    Raises:
+        ConfigError: The argument cannot be read, or a component refuses its arguments.
+        UnknownNameError: There is no such component or argument.
+    """
+    component = as_component(value)
+    return Pipeline([component]) if isinstance(component, Sparsifier | Quantizer) else component
+
+
+def as_tensor_encoder(value: Any, what: str) -> Encoder:
+    """Returns the encoder of one tensor that an argument describes.
+
+    Args:
+        value: The argument, as for `as_encoder`.
+        what: The purpose for the error message, as in "the encoder of a rule".
+
+    Raises:
+        ConfigError: The argument is something else, or cannot be read.
+        UnknownNameError: There is no such component.
+    """
+    encoder = as_encoder(value)
+    if not isinstance(encoder, Encoder):
+        raise ConfigError(f"{what} is {encoder!r}; it must be one for a tensor, such as 'topk(0.01)'")
+    return encoder
+
+
+def without_error_feedback(encoder: Any) -> Any:
+    """Returns the same encoder or assignment with all error feedback switched off."""
+    return encoder.from_config(_switched_off(encoder.get_config()))
+
+
+def _switched_off(config: Any) -> Any:
+    """Returns a configuration with every ``error_feedback`` set to false."""
+    if isinstance(config, Mapping):
+        return {key: key != "error_feedback" and _switched_off(value) for key, value in config.items()}
+    return [_switched_off(value) for value in config] if isinstance(config, list) else config

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any, NamedTuple
 
-from fedplug.encoders.index_coders.kernel_codes import Rice
+from fedplug.encoders.coders import Rice
 from fedplug.encoders.quantizers.identity import Identity, IdentityStage
 from fedplug.encoders.stages import EntropyCoder, IndexCoder, Quantizer, Sparsifier
 from fedplug.errors import CapabilityError, ConfigError

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 import fedplug.ops as ops
 from fedplug.encoders.arguments import check_error_feedback, check_seed
 from fedplug.encoders.base import State
-from fedplug.encoders.index_coders.seeded import Seeded
+from fedplug.encoders.coders import Seeded
 from fedplug.encoders.sparsity import Sparsity
 from fedplug.encoders.stages import Selection, Sparsifier
 from fedplug.ops.gather_sum import gather_finite_of_each, take_from_sum_of_each

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import fedplug.ops as ops
 from fedplug.encoders.base import BodyParts, Encoder, Measured, Payload, State, body_parts
-from fedplug.encoders.pipeline.as_encoder import as_tensor_encoder, without_error_feedback
+from fedplug.encoders.pipeline.pipeline import as_tensor_encoder, without_error_feedback
 from fedplug.errors import CapabilityError
 from fedplug.ops.types import Array, Scalar, Spec
 from fedplug.registry.config import component_config

@@ -15,8 +15,8 @@ import tensorflow as tf
 import tensorflow_federated as tff
 
 import fedplug.ops as ops
-from fedplug.encoders.model.closeness import check_broadcast_encoder
 from fedplug.encoders.model.model_encoder import DEFAULT_MIN_SIZE, ModelEncoder
+from fedplug.encoders.model.trials import check_broadcast_encoder
 from fedplug.encoders.pipeline.changes import change_coder
 from fedplug.errors import ConfigError
 from fedplug.ops.lowering import use_lowering

@@ -14,7 +14,7 @@ import fedplug.ops as ops
 from fedplug.encoders.assignment import EncoderAssignment
 from fedplug.encoders.base import Encoder
 from fedplug.encoders.model.model_encoder import ModelEncoder
-from fedplug.encoders.pipeline.as_encoder import without_error_feedback
+from fedplug.encoders.pipeline.pipeline import without_error_feedback
 from fedplug.errors import CapabilityError, CapabilityWarning
 from fedplug.tff.aggregators.base import Aggregator
 

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 import tensorflow as tf
 
 from fedplug.encoders import Control, Encoder, EncoderAssignment, RateControl, adjustment_of
-from fedplug.encoders.pipeline.as_encoder import as_tensor_encoder
+from fedplug.encoders.pipeline.pipeline import as_tensor_encoder
 from fedplug.registry.config import component_config
 from fedplug.registry.specs import Capabilities
 

@@ -1,4 +1,7 @@
-"""The encoding of the tensors of a model that share an encoder."""
+"""The containers of `fedplug.wire` around encoders' bytes, and the plan that writes them.
+
+The header of a tensor and its encoder is a constant of a graph, which computes only length and checksum.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +11,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 import fedplug.kernels as kernels
 import fedplug.ops as ops
-from fedplug.encoders import framing
+import fedplug.wire as wire
 from fedplug.encoders.base import Encoder, Payload, State
 from fedplug.errors import NonFiniteError
 from fedplug.ops.checks import sums_may_overflow
@@ -17,7 +20,33 @@ from fedplug.ops.types import Array, ArraySpec, Scalar, Spec
 if TYPE_CHECKING:
     from typing import Self  # Python 3.11
 
-__all__ = ["NOT_FINITE", "Buffer", "Plan"]
+__all__ = ["NOT_FINITE", "Buffer", "Plan", "container_bytes", "frame", "header_of", "unframe"]
+
+
+def header_of(wire_id: str, spec: Spec) -> bytes:
+    """Returns the header of all payloads of one tensor under one encoder."""
+    return wire.header(wire_id, spec.dtype.name, list(spec.shape))
+
+
+def frame(body: Array, wire_id: str, spec: Spec) -> Array:
+    """Returns the container of an encoder's bytes. Both are uint8 vectors."""
+    return ops.frame(body, header_of(wire_id, spec))
+
+
+def unframe(buffer: Array, wire_id: str, spec: Spec) -> Array:
+    """Returns the body of a container that `frame` wrote with the same ``wire_id`` and ``spec``.
+
+    Raises:
+        PayloadError, tf.errors.InvalidArgumentError: On NumPy arrays, or when the graph runs: the buffer is
+            truncated, for another encoder, dtype or shape, or its checksum is wrong.
+    """
+    return ops.unframe(buffer, header_of(wire_id, spec))
+
+
+def container_bytes(wire_id: str, spec: Spec) -> int:
+    """Returns the size of a container without its body."""
+    return len(kernels.frame(b"", header_of(wire_id, spec)))
+
 
 Buffer: TypeAlias = "bytes | Array"
 """A container: bytes of an array, a uint8 vector of a tensor."""
@@ -42,7 +71,7 @@ class Plan:
         self.encoder = encoder
         self.specs = list(specs)
         self.places = list(places)
-        self.headers = [framing.header_of(encoder.wire_id, spec) for spec in specs]
+        self.headers = [header_of(encoder.wire_id, spec) for spec in specs]
 
     def adjusted(self, encoder: Encoder) -> Self:
         """Returns the plan with its encoder as rate control adjusts it in a round."""

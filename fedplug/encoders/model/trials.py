@@ -1,21 +1,37 @@
-"""Measures on this machine whether compression saves time on a link of a given speed."""
+"""Tries encoders on normal numbers: do they save time, and is a model that they send close enough?"""
 
 from __future__ import annotations
 
 import statistics
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
-from fedplug.encoders.arguments import check_number
-from fedplug.encoders.model.model_encoder import ModelEncoder
-from fedplug.encoders.model.normal_numbers import normal_numbers
-from fedplug.encoders.quantizers.identity import Identity
-from fedplug.errors import MissingDependencyError
-from fedplug.ops.lowering import use_lowering
-from fedplug.ops.types import Array, ArraySpec
+import numpy as np
 
-__all__ = ["BreakEven", "break_even"]
+import fedplug.ops as ops
+from fedplug.encoders.arguments import check_number
+from fedplug.encoders.base import Encoder
+from fedplug.encoders.model.model_encoder import ModelEncoder
+from fedplug.encoders.quantizers.identity import Identity
+from fedplug.errors import CapabilityError, ConfigError, MissingDependencyError
+from fedplug.ops.lowering import use_lowering
+from fedplug.ops.types import Array, ArraySpec, Scalar, Spec
+
+__all__ = ["BreakEven", "break_even", "check_broadcast_encoder", "normal_numbers"]
+
+
+def normal_numbers(specs: Iterable[Spec]) -> list[Array]:
+    """Returns the same arrays in every call: normal numbers for floats, and zeros for other dtypes."""
+
+    def numbers(spec: Spec, seed: int) -> Array:
+        zeros = ops.zeros(spec)
+        if not ops.is_floating(spec.dtype):
+            return zeros
+        return ops.asarray(np.random.default_rng(seed).standard_normal(zeros.shape), like=zeros)
+
+    return [numbers(spec, seed) for seed, spec in enumerate(specs)]
+
 
 _REPEATS = 5
 _MEGABIT_BYTES = 1e6 / 8
@@ -139,3 +155,50 @@ def _measure(encode: Callable[[], Sequence[Array]]) -> tuple[float, int]:
         buffers = encode()
         times.append(time.perf_counter() - begin)
     return statistics.median(times), sum(len(buffer) for buffer in buffers)
+
+
+_CLOSE = 0.1
+"""The largest accepted ``||x - decode(encode(x))||^2 / ||x||^2`` of normally distributed numbers."""
+
+
+def check_broadcast_encoder(encoder: ModelEncoder) -> None:
+    """Checks that every tensor of a model keeps all its entries, with a small error.
+
+    Raises:
+        CapabilityError: An encoder leaves entries out, or its error is too large.
+        ConfigError: The encoder has rate control, which is measured on updates.
+    """
+    if encoder.rate_control is not None:
+        raise ConfigError(
+            f"{encoder.encoder!r} cannot encode a broadcast: a broadcast has no rate control; use an encoder "
+            "without a budget, such as bfp(5) | rans"
+        )
+    for each, spec in _smallest_of_each(encoder).values():
+        promises = each.capabilities
+        error = _relative_error(each, spec)
+        if not promises.sends_every_entry or error >= _CLOSE:
+            raise CapabilityError(
+                f"{each!r} cannot encode a broadcast: clients train on what is decoded, so every entry must "
+                f"be sent with a squared error below {_CLOSE:.0%}, and the error of tensor "
+                f"{spec.name!r} is {error:.0%}; use an encoder that comes closer, such as bfp(5) | rans"
+            )
+
+
+def _smallest_of_each(encoder: ModelEncoder) -> dict[int, tuple[Encoder, Spec]]:
+    """Returns each lossy encoder, by its id, with the smallest tensor that it encodes."""
+    each = zip(encoder.encoders, encoder.specs, strict=True)
+    lossy = [(one, spec) for one, spec in each if not one.capabilities.lossless]
+    return {id(one): (one, spec) for one, spec in sorted(lossy, key=lambda pair: -ops.num_elements(pair[1]))}
+
+
+def _relative_error(encoder: Encoder, spec: Spec) -> float:
+    """Returns ``||x - decode(encode(x))||^2 / ||x||^2`` of normally distributed numbers."""
+    alone = ModelEncoder(encoder, [spec], min_size=0)
+    [x] = normal_numbers([spec])
+    buffers, _ = alone.encode([x], alone.init_state(), 0)
+    [y] = alone.decode(buffers)
+    return float(ops.divide_no_nan(_squares(x - y), _squares(x)))
+
+
+def _squares(x: Array) -> Scalar:
+    return ops.sum_of_squares(ops.astype(x, "float64"))

@@ -1,1 +1,0 @@
-"""Entropy coders: the lossless stages that write a quantizer's symbols in fewer bytes."""
