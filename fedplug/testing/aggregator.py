@@ -7,7 +7,7 @@ import functools
 import json
 import re
 from collections.abc import Sequence
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeAlias
 
 import numpy as np
 import tensorflow as tf
@@ -19,6 +19,9 @@ from fedplug.testing.suite import NotApplicable, Suite, after
 from fedplug.tff.aggregators.base import Aggregator, Update
 
 __all__ = ["AggregatorSuite"]
+
+_Accumulator: TypeAlias = Any
+"""Any structure that the aggregator chooses."""
 
 _NAME = re.compile(r"[a-z][a-z0-9_]*")
 _SPECS = (tf.TensorSpec([5], tf.float32), tf.TensorSpec([2, 3], tf.float32), tf.TensorSpec([], tf.float64))
@@ -201,7 +204,7 @@ class AggregatorSuite(Suite, abc.ABC):
         """Each function runs in its own graph, as in a process."""
         eager, traced = self.make_aggregator(), self.make_aggregator()
 
-        def add(accumulator: Any, buffers: Sequence[tf.Tensor], weight: tf.Tensor) -> Any:
+        def add(accumulator: _Accumulator, buffers: Sequence[tf.Tensor], weight: tf.Tensor) -> _Accumulator:
             return traced.accumulate(accumulator, Update(_MODEL, buffers), weight)
 
         add, merge, finish = (tf.function(f, autograph=False) for f in (add, traced.merge, traced.finish))
@@ -237,7 +240,9 @@ class AggregatorSuite(Suite, abc.ABC):
             expect.close(f"tensor {position} with {what}", value, exact, self.merge_tolerance * unit)
 
 
-def _accumulate(aggregator: Aggregator, accumulator: Any, clients: range, scale: float = 1.0) -> Any:
+def _accumulate(
+    aggregator: Aggregator, accumulator: _Accumulator, clients: range, scale: float = 1.0
+) -> _Accumulator:
     for client in clients:
         buffers, weight = _message(client, scale)
         accumulator = aggregator.accumulate(accumulator, Update(_MODEL, buffers), weight)
@@ -259,7 +264,7 @@ def _ranges(sizes: Sequence[int]) -> list[range]:
     return [range(sum(sizes[:position]), sum(sizes[: position + 1])) for position in range(len(sizes))]
 
 
-def _merge(aggregator: Aggregator, parts: Sequence[Any], *, from_the_right: bool) -> Any:
+def _merge(aggregator: Aggregator, parts: Sequence[_Accumulator], *, from_the_right: bool) -> _Accumulator:
     if from_the_right:
         *rest, merged = parts
         for part in reversed(rest):
@@ -276,7 +281,7 @@ def _same(what: str, got: Sequence[tf.Tensor], want: Sequence[tf.Tensor]) -> Non
         expect.same_bits(f"tensor {position} of the update, {what}", value, wanted)
 
 
-def _same_form(what: str, got: Any, want: Any) -> None:
+def _same_form(what: str, got: _Accumulator, want: _Accumulator) -> None:
     try:
         tf.nest.assert_same_structure(got, want)
     except (TypeError, ValueError) as error:

@@ -1,22 +1,31 @@
-"""Runs checks in a forked process, so that a kernel that crashes fails one check and has a name."""
+"""Runs checks in a forked process, so that a kernel that crashes fails one check and has a name.
+
+Arrays beside memory that cannot be read end the process of a kernel that reads further.
+"""
 
 from __future__ import annotations
 
+import ctypes
 import faulthandler
 import mmap
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+
+import numpy as np
+from numpy.typing import NDArray
 
 from fedplug.registry.forking import ROOM, Say, can_fork, forked, read_text, write_text
 from fedplug.testing import expect
 
-__all__ = ["in_child"]
+__all__ = ["guarded", "in_child"]
 
 # gRPC's handlers of a fork end the process that forks, at times, where TFF's worker has run in it.
 os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "0")
 
 _PROCESSOR_SECONDS = 600
+_PAGE = mmap.PAGESIZE
+_NO_ACCESS = 0
 
 
 def in_child(check: Callable[[Say], None]) -> None:
@@ -55,3 +64,21 @@ def _confine() -> None:
     resource.setrlimit(resource.RLIMIT_CPU, (_PROCESSOR_SECONDS, _PROCESSOR_SECONDS))
     with open(os.devnull, "w", encoding="utf-8") as nowhere:
         os.dup2(nowhere.fileno(), sys.__stderr__.fileno() if sys.__stderr__ else 2)
+
+
+def guarded(array: NDArray[np.generic]) -> Iterator[tuple[NDArray[np.generic], str]]:
+    """Yields copies that end where unreadable memory begins, and that begin where it ends.
+
+    They keep their memory for ever, so this is for processes that end soon.
+    """
+    array = np.asarray(array)
+    pages = -(-array.nbytes // _PAGE) + 1
+    for place, at in (("before", (pages + 1) * _PAGE - array.nbytes), ("after", _PAGE)):
+        region = mmap.mmap(-1, (pages + 2) * _PAGE)
+        begin = ctypes.addressof(ctypes.c_char.from_buffer(region))
+        copy = np.frombuffer(region, np.uint8, array.nbytes, at).view(array.dtype).reshape(array.shape)
+        copy[...] = array
+        for edge in (begin, begin + (pages + 1) * _PAGE):
+            if ctypes.CDLL(None, use_errno=True).mprotect(ctypes.c_void_p(edge), _PAGE, _NO_ACCESS):
+                raise OSError(ctypes.get_errno(), "mprotect")
+        yield copy, f"{place} unreadable memory"

@@ -44,7 +44,7 @@ _MAKE: dict[str, Callable[[str], Any]] = {
 }
 
 
-def check_base(kind: str, found: type[Any]) -> None:
+def check_base(kind: str, found: type[object]) -> None:
     """Refuses a class that does not derive from the base of its kind. Runtimes are checked when created.
 
     Raises:
@@ -122,7 +122,7 @@ def _open(url: str, folder: Path) -> stores.StateStore:
     return stores.open_store(url.replace(FOLDER, str(folder / "store")))
 
 
-def _resolve(target: str) -> type[Any]:
+def _resolve(target: str) -> type[object]:
     module, _, name = target.partition(":")
-    found: type[Any] = getattr(importlib.import_module(module), name)
+    found: type[object] = getattr(importlib.import_module(module), name)
     return found

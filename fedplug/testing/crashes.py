@@ -7,7 +7,6 @@ import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import FrameType
-from typing import Any
 
 __all__ = ["find", "flip", "images"]
 
@@ -28,7 +27,7 @@ def images(folder: Path, target: Path, action: Callable[[], object]) -> list[Pat
     taken: list[Path] = []
     seen = _files(folder)
 
-    def look(frame: FrameType, event: str, argument: Any) -> None:
+    def look(frame: FrameType, event: str, argument: object) -> None:
         del frame, argument
         nonlocal seen
         if event in ("c_return", "c_exception") and (now := _files(folder)) != seen:

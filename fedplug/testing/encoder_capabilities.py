@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 import fedplug.ops as ops
 from fedplug.encoders.base import Encoder
@@ -24,7 +25,7 @@ _PARTS = (48, 256, 512, 1024, 1031)
 """Ends of the parts of the tensor whose bias is measured: within blocks, whole blocks, and a rest."""
 _PATIENCE = 40
 
-_Doubles = np.ndarray[Any, np.dtype[np.float64]]
+_Doubles = NDArray[np.float64]
 
 
 class CapabilityChecks(EncoderSubject):
@@ -209,7 +210,9 @@ class CapabilityChecks(EncoderSubject):
             unit = expect.eps(carried.dtype) * largest + expect.tiny(carried.dtype)
             expect.close(what, total, carried, self.conservation_tolerance * unit)
         else:
-            expect.same_bits(what, total + 0, carried + 0)  # the sign of a zero is not conserved
+            expect.same_bits(
+                what, np.add(total, 0), np.add(carried, 0)
+            )  # the sign of a zero is not conserved
 
     def _declaring(self, capability: str) -> Encoder:
         encoder = self.make_encoder()
@@ -245,5 +248,5 @@ def _directions(x: _Doubles) -> Iterator[tuple[str, _Doubles]]:
         yield f"along random signs {number}", rng.choice([-1.0, 1.0], x.shape)
 
 
-def _largest(*arrays: Any) -> float:
+def _largest(*arrays: NDArray[np.generic]) -> float:
     return max(float(np.abs(a.astype(np.float64)).max(initial=0)) for a in arrays)

@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
-from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 import fedplug.ops as ops
 from fedplug.ops.types import Array
@@ -217,7 +217,7 @@ class ContractChecks(EncoderSubject):
     def _is_finite(self, array: Array) -> bool:
         return not ops.is_floating(array.dtype) or bool(np.isfinite(self._doubles(array)).all())
 
-    def _doubles(self, value: Array) -> np.ndarray[Any, np.dtype[np.float64]]:
+    def _doubles(self, value: Array) -> NDArray[np.float64]:
         return self.on.numpy(value).astype(np.float64)
 
 

@@ -109,7 +109,7 @@ class DeclarationChecks(EncoderSubject):
             raise NotApplicable("it does not declare sends_every_entry")
         for spec in self.specs():
             normal = tensors.tensor("normal", spec)
-            x = np.where(normal < 0, -1, 1).astype(normal.dtype)
+            x = np.where(normal.astype(np.float64) < 0, -1, 1).astype(normal.dtype)
             payload, _ = encoder.encode(self.on.array(x), encoder.init_state(spec), self.on.round_num(0))
             decoded = self.on.numpy(encoder.decode(payload, spec))
             lost = np.count_nonzero(np.sign(decoded) != x)

@@ -12,15 +12,22 @@ import numpy as np
 from fedplug.encoders.base import Encoder
 from fedplug.ops.types import Array, Spec
 from fedplug.registry.forking import Say, can_fork
-from fedplug.testing import expect, hostile, tensors
-from fedplug.testing.child import in_child
+from fedplug.testing import expect, tensors
+from fedplug.testing.child import guarded, in_child
 from fedplug.testing.encoder_wire import WireChecks, decoded
 from fedplug.testing.execution import Reader
 from fedplug.testing.executions import on_each_execution
-from fedplug.testing.guarded import guarded
 from fedplug.testing.suite import CannotRun, after
 
 __all__ = ["HostileChecks"]
+
+_COUNTS = (0x7FFFFFFF, 0xFFFFFFFF, 0x08000000, 0)
+_COUNTED_BYTES = 8
+_LEB128_COUNTS = (b"\xff\xff\xff\xff\x07", b"\x80\x80\x80\x80\x08", b"\x80\x00", b"\xff" * 6)
+"""2^31 - 1; 2^31; 0 in more bytes than it needs; a number that does not end."""
+_FLIPS = 40
+_CUTS = 16
+_RANDOM = 16
 
 _ROUND_TRIP = "test_sent_values_are_received"
 _FINITE = "test_decoded_values_are_finite_and_have_shape_and_dtype_of_the_input"
@@ -143,7 +150,7 @@ class HostileChecks(WireChecks):
 
     def _damaged(self, spec: Spec, good: bytes) -> Iterator[tuple[bytes, str]]:
         """Yields damaged copies of a payload, each with a description that begins a sentence."""
-        for data, damage in [*hostile.damaged(good), *_all_ones(good)]:
+        for data, damage in [*_damaged(good), *_all_ones(good)]:
             if data != good:
                 yield data, f"a payload of {tensors.name_of(spec)}, {damage},"
 
@@ -170,3 +177,29 @@ def _all_ones(data: bytes) -> Iterator[tuple[bytes, str]]:
     for width in (2, 4, 8):
         for at in range(0, len(data) - width + 1, width):
             yield data[:at] + b"\xff" * width + data[at + width :], f"bytes {at} to {at + width} set to ones"
+
+
+def _damaged(body: bytes) -> Iterator[tuple[bytes, str]]:
+    """Yields damaged copies of a payload with a description of the damage. The same for equal payloads."""
+    rng = np.random.default_rng(len(body))
+    for length in sorted({*range(min(len(body), _CUTS // 2)), *_some(rng, len(body), _CUTS)}):
+        yield body[:length], f"cut to {length} of {len(body)} bytes"
+    yield body + b"\0", "a zero byte appended"
+    yield body + body, "sent twice in one"
+    for bit in _some(rng, 8 * len(body), _FLIPS):
+        flipped = bytearray(body)
+        flipped[bit // 8] ^= 1 << bit % 8
+        yield bytes(flipped), f"bit {bit} flipped"
+    for at in range(min(len(body) - 3, _COUNTED_BYTES)):
+        for count in _COUNTS:
+            yield body[:at] + count.to_bytes(4, "little") + body[at + 4 :], f"{count:#x} written at byte {at}"
+    for at in range(min(len(body), 2)):
+        for leb128 in _LEB128_COUNTS:
+            yield body[:at] + leb128 + body[at + 1 :], f"the number {leb128.hex()} written at byte {at}"
+    for number in range(_RANDOM):
+        length = len(body) if number % 2 else int(rng.integers(0, 2 * len(body) + 8))
+        yield rng.bytes(length), f"{length} random bytes"
+
+
+def _some(rng: np.random.Generator, below: int, count: int) -> list[int]:
+    return sorted(rng.choice(below, min(count, below), replace=False).tolist()) if below else []

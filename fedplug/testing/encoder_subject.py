@@ -5,7 +5,7 @@ from __future__ import annotations
 import abc
 from collections.abc import Iterator, Mapping, Sequence
 from importlib.util import find_spec
-from typing import Any, ClassVar, NamedTuple
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 
@@ -45,7 +45,7 @@ class EncoderSubject(OnEachExecution, abc.ABC):
     shapes: ClassVar[tuple[tuple[int, ...], ...]] = tensors.SHAPES
     """All are tried with the first of the dtypes."""
 
-    dtypes: ClassVar[Sequence[Any] | None] = None
+    dtypes: ClassVar[Sequence[object] | None] = None
     """Names, such as "float32", or what has one. All are tried with a vector of 7 elements. None: those that
     the encoder declares."""
 
@@ -146,7 +146,7 @@ def conserves(state: State) -> bool:
 
 def round_trip(
     on: Execution, encoder: Encoder, x: Array, state: State, round_num: Scalar, spec: Spec
-) -> Mapping[str, Any]:
+) -> Mapping[str, Array]:
     """Returns all results of an encoder on the client and on the server, to compare two ways to run it."""
     payload, next_state = encoder.encode(x, state, round_num)
     wire = encoder.to_wire(payload, spec)

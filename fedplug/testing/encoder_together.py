@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 import numpy as np
 
 from fedplug.encoders.base import Encoder
 from fedplug.ops.lowering import available, use_lowering
-from fedplug.ops.types import Spec
+from fedplug.ops.types import Array, Spec
 from fedplug.testing import expect, tensors
 from fedplug.testing.encoder_capabilities import CapabilityChecks
 from fedplug.testing.encoder_subject import Case, Step, conserves
@@ -119,7 +118,7 @@ class TogetherChecks(CapabilityChecks):
             states = [next_state for _, next_state in encoded]
         return steps
 
-    def _encoded(self, encoder: Encoder) -> Mapping[str, Any]:
+    def _encoded(self, encoder: Encoder) -> Mapping[str, Array]:
         """Returns all results of a first round, to compare two ways to run it."""
         return {
             f"{what} {key!r} of {step.case.what}": value

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 
@@ -148,7 +148,7 @@ class WireChecks(EncoderSubject):
         return self.on.array(np.frombuffer(data, np.uint8))
 
 
-def decoded(on: Execution, read: Reader, data: Array, what: str) -> Any:
+def decoded(on: Execution, read: Reader, data: Array, what: str) -> Array | None:
     """Returns the decoded value, or None if the reader refuses the bytes correctly."""
     try:
         return read(data)

@@ -1,21 +1,29 @@
-"""The contract of an execution: arrays of one kind for the suites to try an encoder with."""
+"""The contract of an execution, and those on NumPy and CUDA arrays.
+
+An execution makes and reads the arrays of one kind, with which the suites try an encoder.
+"""
 
 from __future__ import annotations
 
 import abc
+import functools
 from collections.abc import Callable, Sequence
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
-from fedplug.ops.types import Array, Scalar, Spec
+from fedplug.errors import PayloadError, PluginError, UnknownNameError
+from fedplug.ops.device_array import Backend, is_on_device, on_host
+from fedplug.ops.types import Array, ArraySpec, Scalar, Spec
+from fedplug.registry import resolve
 from fedplug.registry.forking import Say
-from fedplug.testing import tensors
+from fedplug.testing import memory, tensors
+from fedplug.testing.child import in_child
 
-__all__ = ["Execution", "Reader"]
+__all__ = ["Cuda", "Execution", "NumPy", "Reader", "has_device"]
 
-Reader = Callable[[Array], Array]
+Reader: TypeAlias = Callable[[Array], Array]
 """A function from bytes to a tensor."""
 
 
@@ -33,7 +41,7 @@ class Execution(abc.ABC):
         """Returns the spec of an array that encoders are tried with."""
 
     @abc.abstractmethod
-    def array(self, values: Any) -> Array:
+    def array(self, values: ArrayLike) -> Array:
         """Returns a new array with the shape, dtype and bits of a NumPy array."""
 
     @abc.abstractmethod
@@ -45,7 +53,7 @@ class Execution(abc.ABC):
         """Returns whether this is an array of this kind."""
 
     @abc.abstractmethod
-    def numpy(self, x: Array) -> NDArray[Any]:
+    def numpy(self, x: Array) -> NDArray[np.generic]:
         """Returns the values of an array, possibly a view."""
 
     @abc.abstractmethod
@@ -53,7 +61,7 @@ class Execution(abc.ABC):
         """Returns a function of a uint8 vector of unknown length, in every way in which it can run."""
 
     @abc.abstractmethod
-    def stacked(self, function: Callable[[Scalar], Scalar], rounds: int) -> NDArray[Any]:
+    def stacked(self, function: Callable[[Scalar], Scalar], rounds: int) -> NDArray[np.float64]:
         """Returns the stacked results of a function of the round in the first rounds. float64."""
 
     @abc.abstractmethod
@@ -82,3 +90,83 @@ class Execution(abc.ABC):
 
     def __repr__(self) -> str:
         return self.name
+
+
+class NumPy(Execution):
+    """Runs encoders eagerly on NumPy arrays."""
+
+    name: ClassVar[str] = "numpy"
+    refuses: ClassVar[type[Exception]] = PayloadError
+
+    def spec(self, shape: Sequence[int], dtype: str, name: str | None = None) -> Spec:
+        return ArraySpec(tuple(shape), np.dtype(dtype), name)
+
+    def array(self, values: ArrayLike) -> Array:
+        return np.array(values)
+
+    def round_num(self, number: int) -> Scalar:
+        return number
+
+    def is_array(self, value: object) -> bool:
+        return isinstance(value, np.ndarray | np.generic)  # arithmetic makes scalars of arrays of rank 0
+
+    def numpy(self, x: Array) -> NDArray[np.generic]:
+        return np.asarray(x)
+
+    def readers(self, read: Reader) -> tuple[Reader, ...]:
+        return (read,)
+
+    def stacked(self, function: Callable[[Scalar], Scalar], rounds: int) -> NDArray[np.float64]:
+        return np.stack([np.asarray(function(number), np.float64) for number in range(rounds)])
+
+    def isolated(self, check: Callable[[Say], None]) -> None:
+        in_child(check)
+
+    def peak_memory(self, action: Callable[[], object], allowance: int) -> int:
+        return memory.of_arrays(action, allowance)
+
+
+class Cuda(NumPy):
+    """Gives encoders tensors and accumulators on a CUDA device, or the one that FEDPLUG_CUDA_LIBRARY names.
+
+    Payloads and bytes are NumPy arrays.
+    """
+
+    name: ClassVar[str] = "cuda"
+
+    def is_array(self, value: object) -> bool:
+        return is_on_device(value) or super().is_array(value)
+
+    def numpy(self, x: Array) -> NDArray[np.generic]:
+        return np.asarray(on_host(x))
+
+    def isolated(self, check: Callable[[Say], None]) -> None:
+        check(lambda what: None)  # a forked process cannot use the device
+
+    def operand(self, x: Array) -> Array:
+        return self.numpy(x)
+
+    def tensor(self, kind: str, spec: Spec, seed: int = 0) -> Array:
+        return _on_device(super().tensor(kind, spec, seed))
+
+    def ones(self, spec: Spec) -> Array:
+        return _on_device(super().ones(spec))
+
+
+def _on_device(x: Array) -> Array:
+    array: Any = _backend().to_device(np.asarray(x))  # `Array` has arithmetic, which it lacks
+    on_device: Array = array
+    return on_device
+
+
+@functools.cache
+def has_device() -> bool:
+    """Returns whether the backend of CUDA is installed and finds a device."""
+    try:
+        return _backend().problem() is None
+    except (PluginError, UnknownNameError, ImportError):
+        return False
+
+
+def _backend() -> Backend:
+    return resolve.resolve("device", "cuda")  # type: ignore[return-value]

@@ -10,11 +10,9 @@ import abc
 import functools
 import importlib.util
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import TypeVar
 
-from fedplug.testing.execution import Execution
-from fedplug.testing.on_cuda import Cuda, has_device
-from fedplug.testing.on_numpy import NumPy
+from fedplug.testing.execution import Cuda, Execution, NumPy, has_device
 from fedplug.testing.suite import CannotRun, NotApplicable, Suite
 
 __all__ = ["OnEachExecution", "installed", "on_each_execution"]
@@ -24,7 +22,7 @@ _LACKS = {
     "cuda": "there is no CUDA device, see `fedplug doctor`",
 }
 
-_Check = TypeVar("_Check", bound=Callable[[Any], None])
+_Check = TypeVar("_Check", bound=Callable[..., None])
 
 
 @functools.cache

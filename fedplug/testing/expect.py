@@ -7,6 +7,7 @@ from typing import Any
 
 import ml_dtypes
 import numpy as np
+from numpy.typing import DTypeLike, NDArray
 
 from fedplug.ops.device_array import on_host
 
@@ -27,24 +28,24 @@ def that(condition: object, message: str) -> None:
         raise ConformanceError(message)
 
 
-def same_bits(what: str, got: Any, want: Any) -> None:
+def same_bits(what: str, got: object, want: object) -> None:
     """Fails unless dtype, shape and every bit are equal, including the sign of zeros and NaNs.
 
     Raises:
         ConformanceError: They are not.
     """
-    got, want = _array(got), _array(want)
+    found, wanted = _array(got), _array(want)
     that(
-        (got.dtype, got.shape) == (want.dtype, want.shape),
-        f"{what}: {got.dtype}{list(got.shape)} instead of {want.dtype}{list(want.shape)}",
+        (found.dtype, found.shape) == (wanted.dtype, wanted.shape),
+        f"{what}: {found.dtype}{list(found.shape)} instead of {wanted.dtype}{list(wanted.shape)}",
     )
-    if got.tobytes() != want.tobytes():
-        width = max(got.itemsize, 1)
-        rows = [np.frombuffer(a.tobytes(), np.uint8).reshape(-1, width) for a in (got, want)]
-        _differ(what, got, want, (rows[0] != rows[1]).any(axis=1))
+    if found.tobytes() != wanted.tobytes():
+        width = max(found.itemsize, 1)
+        rows = [np.frombuffer(a.tobytes(), np.uint8).reshape(-1, width) for a in (found, wanted)]
+        _differ(what, found, wanted, (rows[0] != rows[1]).any(axis=1))
 
 
-def same_tensors(what: str, got: Mapping[str, Any], want: Mapping[str, Any]) -> None:
+def same_tensors(what: str, got: Mapping[str, object], want: Mapping[str, object]) -> None:
     """Fails unless two mappings have the same keys and values with the same bits.
 
     Raises:
@@ -55,40 +56,42 @@ def same_tensors(what: str, got: Mapping[str, Any], want: Mapping[str, Any]) -> 
         same_bits(f"{what}[{key!r}]", got[key], want[key])
 
 
-def close(what: str, got: Any, want: Any, tolerance: float) -> None:
+def close(what: str, got: object, want: object, tolerance: float) -> None:
     """Fails where ``|got - want| > tolerance``, or where one is not finite.
 
     Raises:
         ConformanceError: There is such a place, or the shapes differ.
     """
-    got, want = (_array(value).astype(np.float64) for value in (got, want))
-    that(got.shape == want.shape, f"{what}: shape {list(got.shape)} instead of {list(want.shape)}")
+    found, wanted = (_array(value).astype(np.float64) for value in (got, want))
+    that(found.shape == wanted.shape, f"{what}: shape {list(found.shape)} instead of {list(wanted.shape)}")
     with np.errstate(invalid="ignore"):
-        far = ~(np.abs(got - want) <= tolerance)
+        far = ~(np.abs(found - wanted) <= tolerance)
     if far.any():
-        _differ(what, got, want, far.reshape(-1))
+        _differ(what, found, wanted, far.reshape(-1))
 
 
-def eps(dtype: Any) -> float:
+def eps(dtype: DTypeLike) -> float:
     """Returns the distance from 1 to the next number of a floating dtype."""
     return float(_facts(dtype).eps)
 
 
-def tiny(dtype: Any) -> float:
+def tiny(dtype: DTypeLike) -> float:
     """Returns the smallest positive normal number of a floating dtype. TensorFlow flushes smaller ones."""
     return float(_facts(dtype).smallest_normal)
 
 
-def _array(value: Any) -> Any:
+def _array(value: object) -> NDArray[np.generic]:
     # NumPy by itself cannot read a tensor that is a bfloat16 scalar.
     return np.asarray(value.numpy() if hasattr(value, "numpy") else on_host(value))
 
 
-def _facts(dtype: Any) -> Any:
+def _facts(dtype: DTypeLike) -> Any:
     return ml_dtypes.finfo(dtype)  # type: ignore[no-untyped-call]
 
 
-def _differ(what: str, got: Any, want: Any, places: Any) -> None:
+def _differ(
+    what: str, got: NDArray[np.generic], want: NDArray[np.generic], places: NDArray[np.bool_]
+) -> None:
     first = int(np.flatnonzero(places)[0])
     raise ConformanceError(
         f"{what}: {int(places.sum())} of {places.size} elements differ, the first at {first}: "

@@ -16,9 +16,10 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 
 import fedplug.wire as wire
 from fedplug.errors import PayloadError
@@ -38,9 +39,9 @@ class Vector:
     name: str
     dtype: str
     shape: tuple[int, ...]
-    config: Mapping[str, Any]
+    config: Mapping[str, object]
     body: bytes
-    decoded: np.ndarray[Any, Any]
+    decoded: NDArray[np.generic]
 
 
 def read(folder: Path, wire_id: str) -> Iterator[Vector]:
@@ -105,7 +106,7 @@ def _folder(folder: Path, wire_id: str) -> Path:
     return folder / re.sub(r"[^A-Za-z0-9_.-]", "-", wire_id)
 
 
-def _numpy_dtype(name: str) -> np.dtype[Any]:
+def _numpy_dtype(name: str) -> np.dtype[np.generic]:
     import ml_dtypes
 
     return np.dtype(getattr(ml_dtypes, name) if name == "bfloat16" else name).newbyteorder("<")

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 import tensorflow as tf
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from fedplug.testing import memory
 from fedplug.testing.execution import Execution, Reader
@@ -37,7 +37,7 @@ class TensorFlow(Execution):
     def spec(self, shape: Sequence[int], dtype: str, name: str | None = None) -> tf.TensorSpec:
         return tf.TensorSpec(shape, tf.as_dtype(dtype), name=name)
 
-    def array(self, values: Any) -> tf.Tensor:
+    def array(self, values: ArrayLike) -> tf.Tensor:
         return tf.constant(values)
 
     def round_num(self, number: int) -> tf.Tensor:
@@ -46,14 +46,14 @@ class TensorFlow(Execution):
     def is_array(self, value: object) -> bool:
         return bool(tf.is_tensor(value))
 
-    def numpy(self, x: tf.Tensor) -> NDArray[Any]:
+    def numpy(self, x: tf.Tensor) -> NDArray[np.generic]:
         return np.asarray(x.numpy())  # NumPy by itself cannot read a tensor that is a bfloat16 scalar
 
     def readers(self, read: Reader) -> tuple[Reader, ...]:
         function = tf.function(read, input_signature=[tf.TensorSpec([None], tf.uint8)], autograph=False)
         return function.get_concrete_function(), read
 
-    def stacked(self, function: Callable[[tf.Tensor], tf.Tensor], rounds: int) -> NDArray[Any]:
+    def stacked(self, function: Callable[[tf.Tensor], tf.Tensor], rounds: int) -> NDArray[np.float64]:
         def one(number: tf.Tensor) -> tf.Tensor:
             return tf.cast(function(number), tf.float64)
 

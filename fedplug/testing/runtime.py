@@ -152,7 +152,7 @@ class RuntimeSuite(Suite, abc.ABC):
         with self._runtime() as runtime, ThreadPoolExecutor(_THREADS) as threads:
             together = threading.Barrier(_THREADS)
 
-            def run(number: int) -> Any:
+            def run(number: int) -> object:
                 together.wait(_SECONDS)
                 with tff.framework.get_context_stack().install(runtime):
                     return _slow_squares()([number] * 3, [2_000] * 3)
@@ -216,16 +216,16 @@ def _with_a_negative() -> list[int]:
     return [1] * _FAILING + [-1] + [1] * (_CLIENTS - _FAILING - 1)
 
 
-def _checked(x: Any) -> Any:
+def _checked(x: tf.Tensor) -> tf.Tensor:
     with tf.control_dependencies([tf.debugging.assert_positive(x, "not positive")]):
         return tf.identity(x)
 
 
-def _append(digest: Any, element: Any) -> Any:
+def _append(digest: tf.Tensor, element: tf.Tensor) -> tf.Tensor:
     return (digest * 31 + element) % 10_007
 
 
-def _at_clients(kind: Any) -> Any:
+def _at_clients(kind: object) -> tff.FederatedType:
     return tff.FederatedType(kind, tff.CLIENTS)
 
 
@@ -244,7 +244,7 @@ def _odd_values() -> collections.OrderedDict[str, Any]:
 
 
 @functools.cache
-def _unchanged() -> Any:
+def _unchanged() -> tff.Computation:
     kind = tff.to_type(
         collections.OrderedDict(
             (name, tff.TensorType(np.str_ if value.dtype == object else value.dtype.type, value.shape))
@@ -260,7 +260,7 @@ def _unchanged() -> Any:
 
 
 @functools.cache
-def _total(function: Callable[[Any], Any] = lambda x: x) -> Any:
+def _total(function: Callable[[tf.Tensor], tf.Tensor] = lambda x: x) -> tff.Computation:
     on_client = tff.tensorflow.computation(function, _I32)
     return tff.federated_computation(
         lambda values: tff.federated_sum(tff.federated_map(on_client, values)), _at_clients(_I32)
@@ -268,13 +268,13 @@ def _total(function: Callable[[Any], Any] = lambda x: x) -> Any:
 
 
 @functools.cache
-def _sum_of_vectors() -> Any:
+def _sum_of_vectors() -> tff.Computation:
     return tff.federated_computation(tff.federated_sum, _at_clients(tff.TensorType(_F32, [1000])))
 
 
 @functools.cache
-def _slow_squares() -> Any:
-    def square(x: Any, steps: Any) -> Any:
+def _slow_squares() -> tff.Computation:
+    def square(x: tf.Tensor, steps: tf.Tensor) -> tf.Tensor:
         (left,) = tf.while_loop(lambda i: i > 0, lambda i: [i - 1], [steps])
         return x * x + left
 
@@ -287,15 +287,15 @@ def _slow_squares() -> Any:
 
 
 @functools.cache
-def _read() -> Any:
+def _read() -> tff.Computation:
     kind = tff.SequenceType(_I32)
     digest = tff.tensorflow.computation(lambda data: data.reduce(0, _append), kind)
     return tff.federated_computation(lambda data: tff.federated_map(digest, data), _at_clients(kind))
 
 
 @functools.cache
-def _with_a_custom_op() -> Any:
-    def checksum(x: Any) -> Any:
+def _with_a_custom_op() -> tff.Computation:
+    def checksum(x: tf.Tensor) -> tf.Tensor:
         value = tf.cast(tf.reshape(x, [1]), tf.uint8)
         return tf.cast(ops.crc32(value, lowering="fused"), tf.int64)
 
@@ -306,17 +306,17 @@ def _with_a_custom_op() -> Any:
 
 
 @functools.cache
-def _aggregated_in_process() -> Any:
+def _aggregated_in_process() -> tff.Computation:
     with _installed(create_sync_execution_context()):
         return _aggregated()
 
 
-def _aggregated() -> Any:
+def _aggregated() -> tff.Computation:
     return _aggregations()([*range(_MERGED)], [2.0**-n for n in range(_MERGED)], 3)
 
 
 @functools.cache
-def _aggregations() -> Any:
+def _aggregations() -> tff.Computation:
     """Returns a computation of sums, means, extremes and a merge that does not commute."""
     pair = tff.to_type((_I32, _I32))
     # Affine maps x -> a * x + b, composed: associative, and a different map for another order.
@@ -329,7 +329,7 @@ def _aggregations() -> Any:
     report = tff.tensorflow.computation(lambda last: last[0] * 10_007 + last[1], pair)
     add = tff.tensorflow.computation(lambda a, b: a + b, _I32, _I32)
 
-    def aggregate(numbers: Any, weights: Any, shift: Any) -> Any:
+    def aggregate(numbers: tff.Value, weights: tff.Value, shift: tff.Value) -> tff.Value:
         shifted = tff.federated_map(add, (numbers, tff.federated_broadcast(shift)))
         total = tff.federated_broadcast(tff.federated_sum(shifted))
         return tff.federated_zip(

@@ -7,7 +7,6 @@ import importlib.util
 import json
 import math
 import re
-from typing import Any
 
 import numpy as np
 
@@ -55,7 +54,7 @@ class ScheduleSuite(Suite, abc.ABC):
         expect.that(again == schedule, f"from_config({text}) makes {again!r}, which is not {schedule!r}")
 
     def test_it_settles_in_a_round_that_can_be(self) -> None:
-        settled: Any = self.make_schedule().settled
+        settled: object = self.make_schedule().settled
         expect.that(
             isinstance(settled, int) and 0 <= settled <= MAX_ROUNDS,
             f"settled is {settled!r}; it must be a whole number of rounds, 0 to {MAX_ROUNDS}",
@@ -65,7 +64,7 @@ class ScheduleSuite(Suite, abc.ABC):
     def test_every_value_is_a_finite_number(self) -> None:
         schedule = self.make_schedule()
         for round_num in _rounds(schedule):
-            value: Any = schedule.at(round_num)
+            value: object = schedule.at(round_num)
             good = isinstance(value, int | float) and math.isfinite(value)
             expect.that(good, f"at({round_num}) is {value!r}; it must be a finite number")
 

@@ -17,7 +17,7 @@ import ml_dtypes
 import numpy as np
 
 from fedplug.errors import StoreError, StoreMismatchError
-from fedplug.stores.base import ProcessState, StateStore, Tensors, can_be_written
+from fedplug.stores.base import ProcessState, State, StateStore, Tensors, can_be_written
 from fedplug.testing import crashes, expect
 from fedplug.testing.rounds import state_of
 from fedplug.testing.suite import NotApplicable, Suite, after
@@ -462,7 +462,7 @@ def _commit(
     process.commit(number, client_states=clients, server_state=server or {})
 
 
-def _server(process: ProcessState) -> dict[str, np.ndarray[Any, Any]]:
+def _server(process: ProcessState) -> State:
     state = process.read_server()
     expect.that(state is not None, "read_server() is None after a commit")
     assert state is not None

@@ -45,7 +45,7 @@ _MAKE: Mapping[str, Callable[[_Generator, tuple[int, ...], float], _Doubles]] = 
 KINDS = tuple(_MAKE)
 
 
-def tensor(kind: str, spec: Spec, seed: int = 0) -> NDArray[Any]:
+def tensor(kind: str, spec: Spec, seed: int = 0) -> NDArray[np.generic]:
     """Returns a new finite tensor of one of `KINDS`, equal for equal arguments."""
     rng = np.random.default_rng([seed, zlib.crc32(kind.encode())])
     dtype = numpy_dtype(spec)
@@ -53,7 +53,7 @@ def tensor(kind: str, spec: Spec, seed: int = 0) -> NDArray[Any]:
     return np.asarray(_MAKE[kind](rng, tuple(spec.shape), largest)).astype(dtype)
 
 
-def denormals(spec: Spec) -> NDArray[Any]:
+def denormals(spec: Spec) -> NDArray[np.generic]:
     """Returns denormal numbers of both signs."""
     pattern = np.arange(1, num_elements(spec) + 1, dtype=np.uint64)
     dtype = numpy_dtype(spec)
@@ -72,6 +72,6 @@ def dtype_name(dtype: Any) -> str:
     return str(getattr(dtype, "name", None) or np.dtype(dtype).name)
 
 
-def numpy_dtype(spec: Spec) -> np.dtype[Any]:
+def numpy_dtype(spec: Spec) -> np.dtype[np.generic]:
     """Returns the NumPy dtype of a spec, which may be TensorFlow's."""
     return np.dtype(spec.dtype.name)

@@ -1,7 +1,10 @@
-"""What a store holds, and damage to its files."""
+"""What a store holds, damage to its files, and a death at a file operation."""
+
+import os
+import signal
 
 from fedplug.stores.sqlite import SqliteStore
-from fedplug.testing.kills import check_whole
+from fedplug.testing.rounds import check_whole
 
 
 def values(process):
@@ -19,7 +22,7 @@ def check_same(found, expected):
 
 
 def check_committed(folder, last_said):
-    """Checks the store of `committer.py`: it holds all of the confirmed round, or all of the next one."""
+    """Checks that a store of `fedplug.testing.rounds` holds the confirmed round or the next one, whole."""
     with SqliteStore(folder) as store:
         check_whole(store.open_process("p"), last_said)
         referred = {row.segment for row in store._index.segments()}
@@ -36,3 +39,16 @@ def flip(path, byte, bit=0):
     content = bytearray(path.read_bytes())
     content[byte] ^= 1 << bit
     path.write_bytes(content)
+
+
+def die_at(count, call):
+    """Lets this process die at its count-th call of a function of `os` from now on, counted from 1."""
+    real, left = getattr(os, call), [count]
+
+    def counted(*arguments, **options):
+        left[0] -= 1
+        if left[0] == 0:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return real(*arguments, **options)
+
+    setattr(os, call, counted)

@@ -1,5 +1,6 @@
 """A copy taken while rounds are committed is a store of one of these rounds, whole."""
 
+import json
 import os
 import pathlib
 import subprocess
@@ -14,13 +15,12 @@ from fedplug.stores.copying import copy_store, snapshot
 from fedplug.stores.sqlite import SqliteStore
 from fedplug.testing.rounds import round_of
 
-COMMITTER = pathlib.Path(__file__).with_name("committer.py")
-
 
 @pytest.fixture
 def running(tmp_path):
     """A store that another process commits to all the time; yields how to read a line of what it says."""
-    command = [sys.executable, str(COMMITTER), str(tmp_path / "s")]
+    config = json.dumps({"path": str(tmp_path / "s")})
+    command = [sys.executable, "-m", "fedplug.testing.rounds", "fedplug.stores.sqlite:SqliteStore", config]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as child:
         child.stdout.readline()
         yield lambda: int(child.stdout.readline())
@@ -85,8 +85,8 @@ def test_a_copy_that_dies_leaves_nothing_that_looks_like_a_store_and_the_next_on
     with SqliteStore(tmp_path / "s") as store:
         store.open_process("p", {}).commit(0, **round_of(0, ["a"]))
     program = (
-        "import sys, deaths; from fedplug.stores.copying import copy_store\n"
-        "deaths.die_at(3, 'fsync'); copy_store(*sys.argv[1:])"
+        "import sys, stored; from fedplug.stores.copying import copy_store\n"
+        "stored.die_at(3, 'fsync'); copy_store(*sys.argv[1:])"
     )
     folders = [tmp_path / "s", tmp_path / "copy"]
     paths = {**os.environ, "PYTHONPATH": str(pathlib.Path(__file__).parent)}

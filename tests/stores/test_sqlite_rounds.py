@@ -91,9 +91,9 @@ def test_a_failed_commit_removes_no_round(folder):
 @pytest.mark.parametrize(("call", "count"), [("fsync", 1), ("fsync", 2), ("unlink", 1)])
 def test_going_back_and_dying_leaves_the_one_round_or_the_other(folder, call, count):
     program = (
-        "import sys, deaths; from fedplug.stores.sqlite import SqliteStore\n"
+        "import sys, stored; from fedplug.stores.sqlite import SqliteStore\n"
         "process = SqliteStore(sys.argv[1], keep_rounds=3).open_process('p')\n"
-        "deaths.die_at(int(sys.argv[3]), sys.argv[2])\n"
+        "stored.die_at(int(sys.argv[3]), sys.argv[2])\n"
         "process.rewind(2); print('went through')"
     )
     done = subprocess.run(

@@ -21,7 +21,7 @@ CRASHES = int(os.environ.get("FEDPLUG_CRASHES", "150"))
 PROGRAM = """
 import os, sys
 from fedplug.stores.sqlite import SqliteStore
-from fedplug.testing.kills import commit_next
+from fedplug.testing.rounds import commit_next
 for _ in range(2):
     with SqliteStore(sys.argv[1]) as store:
         process = store.open_process("p", {})

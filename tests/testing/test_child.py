@@ -12,9 +12,8 @@ import pytest
 
 from fedplug.registry import resolve
 from fedplug.testing import memory
-from fedplug.testing.child import in_child
+from fedplug.testing.child import guarded, in_child
 from fedplug.testing.expect import ConformanceError
-from fedplug.testing.guarded import guarded
 
 MIB = 2**20
 

@@ -10,8 +10,17 @@ import tensorflow as tf
 
 from fedplug.registry import resolve
 from fedplug.registry.specs import Capabilities
-from fedplug.testing import CannotRun, EncoderSuite, NotApplicable, executions, golden, hostile, memory, run
-from fedplug.testing.on_numpy import NumPy
+from fedplug.testing import (
+    CannotRun,
+    EncoderSuite,
+    NotApplicable,
+    encoder_hostile,
+    executions,
+    golden,
+    memory,
+    run,
+)
+from fedplug.testing.execution import NumPy
 
 BAD_PLUGINS = ("encoders",)
 PLUGIN = """
@@ -74,10 +83,10 @@ def _few_damaged_payloads(request, monkeypatch):
     """Tries a quarter of the random damages, and few of all kinds where a check without damages must fail."""
     check = request.getfixturevalue("check") if "check" in request.fixturenames else "hostile"
     for count in ("_FLIPS", "_CUTS", "_RANDOM"):
-        monkeypatch.setattr(hostile, count, getattr(hostile, count) // 4)
+        monkeypatch.setattr(encoder_hostile, count, getattr(encoder_hostile, count) // 4)
     if "hostile" not in check and "byte" not in check:
-        monkeypatch.setattr(hostile, "_COUNTED_BYTES", 1)
-        monkeypatch.setattr(hostile, "_FLIPS", 2)
+        monkeypatch.setattr(encoder_hostile, "_COUNTED_BYTES", 1)
+        monkeypatch.setattr(encoder_hostile, "_FLIPS", 2)
 
 
 def test_a_good_encoder_passes_every_check(good, suite_of, failures):
