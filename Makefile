@@ -92,6 +92,9 @@ compile-cuda: setup ## Compile the CUDA kernels and the programs of gpu-check; n
 	@command -v nvcc > /dev/null || { echo "compile-cuda skipped: no nvcc"; exit 0; }; \
 	$(RUN) cmake --preset cuda && $(RUN) cmake --build --preset cuda
 
+compile-elsewhere: setup ## Compile the module for macOS and Windows, if its sources have changed since this last passed
+	$(RUN) python tests/packaging/elsewhere.py $(UV)
+
 sanitize: setup ## Run the C++ tests under the address, undefined-behaviour and thread sanitizers
 	for preset in sanitize tsan; do \
 	  $(RUN) cmake --preset $$preset && $(RUN) cmake --build --preset $$preset && $(RUN) ctest --preset $$preset || exit 1; \
@@ -162,4 +165,4 @@ release-check: setup ## Everything a release takes but the upload, into dist/; S
 clean: ## Remove what was built and installed here
 	rm -rf build dist plugins/*/.venv plugins/*/.venv-newest $(VENV) .venv-numpy .venv-tensorflow .uv
 
-.PHONY: help setup run test test-once test-python test-thorough test-cpp test-races test-numpy test-tensorflow test-integrations tested-versions test-neon test-wheel sanitize lint format bench bench-numpy gpu-check fuzz fuzz-seeds wheels docs release-check clean
+.PHONY: help setup run test test-once test-python test-thorough test-cpp test-races test-numpy test-tensorflow test-integrations tested-versions test-neon test-wheel compile-elsewhere sanitize lint format bench bench-numpy gpu-check fuzz fuzz-seeds wheels docs release-check clean

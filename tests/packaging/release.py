@@ -18,6 +18,7 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import elsewhere
 import pythons
 import release_rules
 import wheels
@@ -118,9 +119,9 @@ def offline(uv: str) -> Iterator[str]:
 def artifacts(uv: str) -> Iterator[str]:
     """No wheel is missing in dist/; all there have the version, the licence, metadata, and a README."""
     for minor in range(wheels.OLDEST[1], wheels.NEWEST[1] + 1):
-        for machine in (wheels.HERE, wheels.ELSEWHERE):
-            if not list(DIST.glob(f"fedplug-*-cp3{minor}-*_{machine}.whl")):
-                yield f"no wheel of fedplug for Python 3.{minor} on {machine}"
+        for system in (f"manylinux*_{wheels.HERE}", f"manylinux*_{wheels.ELSEWHERE}", *elsewhere.SYSTEMS):
+            if not list(DIST.glob(f"fedplug-*-cp3{minor}-{system}.whl")):
+                yield f"no wheel of fedplug for Python 3.{minor} on {system}"
     paths = sorted([*DIST.glob("*.whl"), *DIST.glob("*.tar.gz")])
     if not paths:
         yield "dist/ is empty: the steps compiled and sources fill it"

@@ -118,7 +118,7 @@ def artifact(path: Path, licence: bytes, version: str) -> Iterator[str]:
     built = [name for name in names if re.search(r"(^|/)(\.venv|__pycache__|build|runs|\.git)/", name)]
     if built:
         yield f"{path.name}: holds {built[0]}, which is no source"
-    if path.suffix == ".whl" and not path.stem.endswith("-any"):
+    if path.suffix == ".whl" and not re.search(r"-(any|macosx\w+|win\w+|musllinux\w+)$", path.stem):
         yield from _c_library(path.name)
 
 

@@ -1,9 +1,10 @@
-"""Builds the wheels in dist/, for every Python and processor, and tries each in fresh environments.
+"""Builds the wheels in dist/, for every Python and system, and tries each in fresh environments.
 
-Usage: wheels.py UV. `cmake/manylinux.cmake` compiles fedplug for an old C library and for aarch64; auditwheel
-checks that, and names the wheel by it. The kernels depend on no Python: a processor's are compiled once,
-and an emulator runs their tests with one Python. fedplug-tensorflow and fedplug-cuda are compiled by this
-machine's own compilers, and linked for an older C library by `cmake/FedplugOldLibraries.cmake`.
+Usage: wheels.py UV. `cmake/zig.cmake` compiles fedplug for an old C library and for aarch64; auditwheel
+checks that, and names the wheel by it. `elsewhere` compiles it for macOS, Windows and musl, which cannot run
+here. The kernels depend on no Python: a system's are compiled once, and an emulator runs their tests with
+one Python. fedplug-tensorflow and fedplug-cuda are compiled by this machine's own compilers, and linked for
+an older C library by `cmake/FedplugOldLibraries.cmake`.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import sys
 from pathlib import Path
 
 import debian_pythons
+import elsewhere
 import pythons
 
 OLDEST, NEWEST, OF_TFF = (3, 10), (3, 14), (3, 11)
@@ -35,7 +37,16 @@ def main(uv: str) -> int:
     shutil.rmtree(DIST, ignore_errors=True)
     untried: list[str] = []
     # Once, because Zig compiles its libraries anew for each place that it is installed in.
-    run(uv, "pip", "install", "--quiet", "--python", fresh(uv, Path(sys.executable), ZIG.name), "ziglang")
+    run(
+        uv,
+        "pip",
+        "install",
+        "--quiet",
+        "--python",
+        fresh(uv, Path(sys.executable), ZIG.name),
+        "ziglang",
+        "lief",
+    )
     first = ""
     for version, python in interpreters().items():
         name = f"cp{version[0]}{version[1]}"
@@ -50,6 +61,8 @@ def main(uv: str) -> int:
             try_out(uv, emulated, [foreign])
         else:
             run_tests(uv, emulated, foreign, "not without_memory")  # qemu needs memory of its own
+        for system in elsewhere.SYSTEMS:
+            untried.append(build_elsewhere(uv, system, wheel, name, first).name)
         first = first or name
         if version == OF_TFF:
             old = {"CMAKE_ARGS": "-DFEDPLUG_OLD_LIBRARIES=ON"}
@@ -76,15 +89,34 @@ def build_for(uv: str, machine: str, python: Path, name: str, first: str) -> Pat
     """The wheel of fedplug for a Python and a processor; it links the kernels of the first one, if any."""
     core = WORK / f"{first}-{first}-linux_{machine}/csrc/core" if first else ""
     settings = {
-        "CMAKE_TOOLCHAIN_FILE": str(ROOT / "cmake/manylinux.cmake"),
+        "CMAKE_TOOLCHAIN_FILE": str(ROOT / "cmake/zig.cmake"),
         "FEDPLUG_ZIG": str(ZIG / "bin" / "python-zig"),
-        "FEDPLUG_MACHINE": machine,
+        "FEDPLUG_TARGET": f"{machine}-linux-gnu.2.17",
         # The names of the wheel and the module would be those of the running Python's processor.
         "_PYTHON_HOST_PLATFORM": f"linux-{machine}",
         "CMAKE_ARGS": f"-DPYTHON_MODULE_EXTENSION=.cpython-{name[2:]}-{machine}-linux-gnu.so "
         f"-DFEDPLUG_COMPILED_CORE={core}",
     }
-    return build(uv, python, ".", f"-*-{name}-*{machine}*", [], settings)
+    return build(uv, python, ".", f"-*-{name}-manylinux*_{machine}", [], settings)
+
+
+def build_elsewhere(uv: str, system: str, on_linux: Path, name: str, first: str) -> Path:
+    """The wheel of a system that cannot run here: that of Linux with another module."""
+    unpacked = WORK / "unpacked"
+    shutil.rmtree(unpacked, ignore_errors=True)
+    run(uv, "tool", "run", "--quiet", "wheel", "unpack", "--dest", unpacked, on_linux)
+    (folder,) = unpacked.iterdir()
+    (module,) = folder.glob("fedplug/_kernels*.so")
+    core = elsewhere.WORK / f"{system}-{first[2:]}/csrc/core" if first else ""
+    python = WORK / "tools/bin/python"  # of the wheel for Linux, with the tools of a build
+    shutil.copy(elsewhere.compile_module(system, python, ZIG, core=str(core)), folder / "fedplug")
+    module.unlink()
+    (info,) = folder.glob("*.dist-info/WHEEL")
+    kept = [line for line in info.read_text().splitlines() if line and not line.startswith("Tag:")]
+    info.write_text("\n".join([*kept, f"Tag: {name}-{name}-{system}", ""]))
+    run(uv, "tool", "run", "--quiet", "wheel", "pack", "--dest-dir", DIST, folder)
+    (wheel,) = DIST.glob(f"fedplug-*-{name}-{system}.whl")
+    return wheel
 
 
 def build(

@@ -47,6 +47,8 @@ def test_a_file_and_a_folder_appear_whole(tmp_path, either):
         (folder / "part").write_bytes(b"part")
     with pytest.raises(ZeroDivisionError), whole_file(tmp_path / "file") as file:
         file.write(bytes(1 // 0))
+    with pytest.raises(ZeroDivisionError), whole_folder(tmp_path / "half") as folder:
+        (folder / "part").write_bytes(bytes(1 // 0))
     assert (tmp_path / "file").read_bytes() == b"new"
     assert sorted(os.listdir(tmp_path)) == ["file", "folder"]
 

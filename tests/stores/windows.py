@@ -10,13 +10,14 @@ import importlib.util
 import io
 import os
 import re
+import shutil
 import sys
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from types import ModuleType
 from unittest import mock
 
-MISSING = ["fork", "register_at_fork", "fchmod", "fchown", "pread", "pwrite"]
+MISSING = ["fork", "fchmod", "fchown", "pread", "pwrite"]
 MISSING += ["O_DIRECTORY", "O_NOFOLLOW", "O_NONBLOCK"]
 FORBIDDEN = re.compile(r'[<>:"|?*\\\x00-\x1f]|[. ]$|(?i:con|prn|aux|nul|com\d|lpt\d)(\.|$)')
 IN_USE = "The process cannot access the file because it is being used by another process"
@@ -33,6 +34,7 @@ def as_on_windows():
         for name in ("rename", "replace", "unlink", "remove"):
             stack.enter_context(_refusing(os, name, _refuse_open))
         stack.enter_context(_refusing(os, "symlink", _refuse_link))
+        stack.enter_context(mock.patch.object(shutil, "_use_fd_functions", False))
         from fedplug.stores import system
 
         for name, value in vars(_windows_branch(system)).items():
