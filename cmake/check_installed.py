@@ -15,7 +15,7 @@ from fedplug.registry import build_info, op_libraries
 try:
     importlib.import_module("fedplug.kernels")  # refuses a module that is missing, or of other sources
     library = op_libraries.find(op_libraries.folders_of("fedplug.ops"), "_fedplug_ops.so")
-    build_info.require_current(str(library), "csrc/tf/ops/*.cc", op_libraries.built_from(library))
+    build_info.require_current(str(library), "csrc/tf/*.cc", op_libraries.built_from(library))
     op_libraries.require_built_for(library, str(op_libraries.installed_tensorflow()))
 except (FedplugError, FileNotFoundError) as error:
     sys.exit(f"{' '.join(str(error).split())}\ninstalling fedplug again")

@@ -7,8 +7,8 @@
 #include <atomic>
 #include <cstring>
 
-#include "core/base/float_bits.h"
-#include "core/base/tiles.h"
+#include "core/base/floats.h"
+#include "core/base/parallel.h"
 #include "core/simd/loops.h"
 
 namespace fedplug {

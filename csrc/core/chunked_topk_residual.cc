@@ -6,7 +6,7 @@
 #include <atomic>
 #include <string>
 
-#include "core/base/float_environment.h"
+#include "core/base/parallel.h"
 #include "core/base/scratch.h"
 #include "core/topk/chunk_selection.h"
 #include "core/topk/sizes.h"

@@ -19,13 +19,11 @@
 #include <array>
 #include <vector>
 
-#include "core/base/tiles.h"
-#include "core/crc32_polynomial.h"
+#include "core/base/parallel.h"
 #include "core/simd/level.h"
-#include "core/simd/x86_features.h"
 
 #if FEDPLUG_SIMD_X86
-#include "core/simd/intrinsics.h"
+#include "core/simd/avx512.h"
 #endif
 
 namespace fedplug {

@@ -4,9 +4,7 @@
 #include <cstddef>
 #include <string>
 
-#include "core/codes/difference/changes.h"
 #include "core/codes/difference/parts.h"
-#include "core/codes/difference/planes.h"
 
 namespace fedplug {
 namespace {

@@ -9,8 +9,7 @@
 #include <cstring>
 #include <string>
 
-#include "core/base/float_environment.h"
-#include "core/base/tiles.h"
+#include "core/base/parallel.h"
 #include "core/simd/stream.h"
 #include "core/topk/blocks.h"
 #include "core/topk/sizes.h"

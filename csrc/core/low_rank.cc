@@ -7,9 +7,8 @@
 #include <limits>
 #include <string>
 
-#include "core/base/float_environment.h"
+#include "core/base/parallel.h"
 #include "core/base/scratch.h"
-#include "core/base/tiles.h"
 #include "core/matrix/matrix_loops.h"
 #include "core/simd/stream.h"
 

@@ -4,12 +4,10 @@
 #include <algorithm>
 #include <string>
 
-#include "core/base/float_environment.h"
+#include "core/base/parallel.h"
 #include "core/base/scratch.h"
-#include "core/base/tiles.h"
-#include "core/matrix/column_sums.h"
 #include "core/matrix/products.h"
-#include "core/matrix/row_sums.h"
+#include "core/matrix/sums.h"
 
 namespace fedplug {
 namespace {

@@ -1,11 +1,11 @@
-// Random numbers that client and server draw alike: those of TensorFlow's
-// stateless random ops.
+// Random numbers and random indices, from the words of Philox.
 #ifndef FEDPLUG_CORE_RANDOM_NUMBERS_H_
 #define FEDPLUG_CORE_RANDOM_NUMBERS_H_
 
 #include <cstdint>
 
 #include "core/base/parallel.h"
+#include "core/base/status.h"
 
 namespace fedplug {
 
@@ -22,6 +22,25 @@ namespace fedplug {
 template <typename T>
 void DrawNumbers(std::uint64_t first, std::uint64_t second, std::int64_t count,
                  Parallel& parallel, T* numbers);
+
+// Random indices that client and server draw alike: one from each of `count`
+// runs of nearly equal length.
+
+// Refuses other numbers than 0 <= count <= size < 2^31.
+Status CheckDraw(std::int64_t count, std::int64_t size);
+
+// Run i has `length` indices, from begin = floor(i * size / count) on:
+//   indices[i] = begin + min(floor(number * length), length - 1)
+// where `number` is element i of tf.random.stateless_uniform([count],
+// seed=[seed, 0], dtype=float64, alg="philox").
+//
+// REQUIRES: CheckDraw(count, size) is ok (checked)
+// SHAPE:    indices[count]
+// THREADS:  uses `parallel`. The result does not depend on the number of
+//           threads, nor on the SIMD level
+// COST:     writes 4 bytes per index. Half a Philox draw each
+Status DrawIndices(std::uint64_t seed, std::int64_t count, std::int64_t size,
+                   Parallel& parallel, std::int32_t* indices);
 
 }  // namespace fedplug
 

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <string>
 
-#include "core/base/leb128.h"
+#include "core/base/bytes.h"
 
 namespace fedplug {
 namespace {

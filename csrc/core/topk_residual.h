@@ -19,7 +19,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "core/base/float16.h"
+#include "core/base/floats.h"
 #include "core/base/parallel.h"
 #include "core/base/status.h"
 

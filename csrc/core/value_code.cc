@@ -10,17 +10,14 @@
 #include <string>
 #include <type_traits>
 
-#include "core/base/float_bits.h"
-#include "core/base/float_environment.h"
+#include "core/base/floats.h"
+#include "core/base/parallel.h"
 #include "core/base/philox.h"
-#include "core/codes/bounded/bounded.h"
-#include "core/codes/codebook/codebook.h"
 #include "core/codes/values/cast.h"
+#include "core/codes/values/forms.h"
 #include "core/codes/values/job.h"
 #include "core/codes/values/layout.h"
 #include "core/codes/values/loops.h"
-#include "core/codes/values/mean_magnitude.h"
-#include "core/codes/values/packing.h"
 #include "core/crc32.h"
 #include "core/philox/words.h"
 

@@ -13,7 +13,7 @@
 // (device_block.cuh). Shared memory is used inside Each only, and no thread
 // reads memory that another thread writes in the same Each. Blocks run at the
 // same time. A block may read global memory that another wrote, in a later
-// launch, after a barrier of the grid (device_grid.cuh), or if it is the last
+// launch, after a barrier of the grid (device_block.cuh), or if it is the last
 // to arrive (IsLastToArrive).
 #ifndef FEDPLUG_CUDA_BLOCK_H_
 #define FEDPLUG_CUDA_BLOCK_H_
@@ -21,7 +21,7 @@
 #include <cstdint>
 #include <type_traits>
 
-#include "core/base/host_device.h"
+#include "core/base/floats.h"
 
 namespace fedplug::cuda {
 

@@ -1,7 +1,7 @@
 // CRC-32 on a GPU.
 //
 // A message is a polynomial whose coefficients are its words, and its checksum
-// the remainder (core/crc32_polynomial.h). A block adds up the words of a tile:
+// the remainder (core/crc32.h). A block adds up the words of a tile:
 // each thread every 256th, times the power of x that it is moved by, and then
 // the threads their sums. The last block to arrive does the same with the sums
 // of the tiles. Zeros in front do not change a remainder, so tiles end with the
@@ -11,8 +11,8 @@
 
 #include <cstdint>
 
-#include "core/base/host_device.h"
-#include "core/crc32_polynomial.h"
+#include "core/base/floats.h"
+#include "core/crc32.h"
 #include "cuda/block.h"
 
 namespace fedplug::cuda::checksum {

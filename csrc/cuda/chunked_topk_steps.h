@@ -5,7 +5,7 @@
 
 #include <cstdint>
 
-#include "core/base/host_device.h"
+#include "core/base/floats.h"
 #include "cuda/block.h"
 #include "cuda/exclusive_scan.h"
 #include "cuda/scaled_sum_steps.h"

@@ -3,7 +3,7 @@
 
 #include <string>
 
-#include "core/base/float_bits.h"
+#include "core/base/floats.h"
 #include "cuda/block.h"
 #include "cuda/entries.h"
 #include "cuda/launch.cuh"

@@ -4,7 +4,7 @@
 
 #include <cstdint>
 
-#include "core/base/host_device.h"
+#include "core/base/floats.h"
 #include "cuda/block.h"
 
 namespace fedplug::cuda {

@@ -7,19 +7,18 @@
 #include <cstring>
 #include <string>
 
-#include "core/base/bytes_for.h"
-#include "core/base/float_bits.h"
+#include "core/base/bytes.h"
+#include "core/base/floats.h"
 #include "core/chunked_topk_residual.h"
-#include "core/codes/codebook/bins.h"
+#include "core/codes/values/bins.h"
 #include "core/codes/values/level.h"
 #include "core/sparse_form.h"
-#include "cuda/chunked_topk_residual.h"
 #include "cuda/device_block.cuh"
 #include "cuda/fixed_payload.h"
 #include "cuda/launch.cuh"
-#include "cuda/packed_bits.h"
+#include "cuda/runtime.h"
+#include "cuda/topk_residual.h"
 #include "cuda/unaligned.h"
-#include "cuda/workspace.h"
 
 namespace fedplug::cuda {
 namespace {

@@ -8,8 +8,8 @@
 #include <utility>
 
 #include "core/base/status.h"
-#include "cuda/device_limits.h"
-#include "cuda/launch.h"
+#include "cuda/device_block.cuh"
+#include "cuda/runtime.h"
 
 namespace fedplug::cuda {
 
@@ -92,6 +92,24 @@ class LaunchQueue {
   cudaStream_t stream_;
   cudaError_t error_ = cudaSuccess;
 };
+
+// Kernels of steps: a block of threads runs step(block, tile, shared).
+
+inline constexpr int kStepThreads = 256;
+
+template <typename Step>
+__global__ void __launch_bounds__(kStepThreads)
+    StepKernel(const __grid_constant__ Step step) {
+  __shared__ typename Step::Shared shared;
+  step(DeviceBlock{}, blockIdx.x, shared);
+}
+
+// Queues step.Tiles() blocks of threads.
+template <typename Step>
+void QueueStep(const Step& step, LaunchQueue* queue) {
+  const auto tiles = static_cast<unsigned>(step.Tiles());
+  if (tiles > 0) queue->Launch(StepKernel<Step>, tiles, kStepThreads, step);
+}
 
 }  // namespace fedplug::cuda
 

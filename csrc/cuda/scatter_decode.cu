@@ -5,9 +5,9 @@
 
 #include "cuda/device_block.cuh"
 #include "cuda/launch.cuh"
+#include "cuda/runtime.h"
 #include "cuda/scatter_decode.h"
 #include "cuda/scatter_decode_steps.h"
-#include "cuda/workspace.h"
 
 namespace fedplug::cuda {
 namespace {

@@ -16,8 +16,7 @@
 
 #include <cstdint>
 
-#include "core/base/float16.h"
-#include "core/base/host_device.h"
+#include "core/base/floats.h"
 #include "cuda/block.h"
 #include "cuda/scatter_decode.h"
 

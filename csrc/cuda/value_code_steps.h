@@ -8,15 +8,10 @@
 #include <cstring>
 #include <type_traits>
 
-#include "core/base/float16.h"
-#include "core/base/float_bits.h"
-#include "core/base/host_device.h"
+#include "core/base/floats.h"
 #include "core/base/philox.h"
-#include "core/codes/values/block_step.h"
 #include "core/codes/values/layout.h"
 #include "core/codes/values/level.h"
-#include "core/codes/values/pack_group.h"
-#include "core/codes/values/power_of_two.h"
 #include "core/value_code.h"
 #include "cuda/block.h"
 #include "cuda/unaligned.h"

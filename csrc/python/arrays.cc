@@ -6,7 +6,7 @@
 #include <utility>
 #include <vector>
 
-#include "core/base/result_pool.h"
+#include "core/base/block_pool.h"
 #include "python/gil.h"
 
 namespace fedplug::python {
@@ -237,6 +237,15 @@ Flat NewArray(const py::dtype& dtype, std::int64_t size) {
 
 Flat NewArrayLike(const Flat& like, std::int64_t size) {
   return NewArray(like.array.dtype(), size);
+}
+
+py::array_t<std::uint8_t> ArrayOfVector(std::vector<std::uint8_t> bytes) {
+  auto* const kept = new std::vector<std::uint8_t>(std::move(bytes));
+  const py::capsule owner(kept, [](void* vector) {
+    delete static_cast<std::vector<std::uint8_t>*>(vector);
+  });
+  return py::array_t<std::uint8_t>(static_cast<py::ssize_t>(kept->size()),
+                                   kept->data(), owner);
 }
 
 Flat NewOrGiven(const py::dtype& dtype, std::int64_t size,

@@ -12,7 +12,7 @@
 #include <string>
 #include <vector>
 
-#include "core/base/float16.h"
+#include "core/base/floats.h"
 #include "core/base/status.h"
 
 namespace fedplug::python {
@@ -119,6 +119,9 @@ py::array_t<T> NewArrayOf(std::int64_t size) {
   return py::reinterpret_borrow<py::array_t<T>>(
       NewArray(py::dtype::of<T>(), size).array);
 }
+
+// An array that keeps the vector alive, so that its bytes are not copied.
+py::array_t<std::uint8_t> ArrayOfVector(std::vector<std::uint8_t> bytes);
 
 // `out`, or a new array if it is None.
 // Raises: ArgumentError if `out` is no such array, or cannot be written.

@@ -6,20 +6,15 @@
 namespace fedplug::python {
 
 void RegisterTopKResidual(pybind11::module_& module);
-void RegisterChunkedTopKResidual(pybind11::module_& module);
 void RegisterGatherSum(pybind11::module_& module);
 void RegisterScatterDecode(pybind11::module_& module);
-void RegisterIndexCode(pybind11::module_& module);
 void RegisterDifferenceCode(pybind11::module_& module);
 void RegisterSparseForm(pybind11::module_& module);
 void RegisterSymbolCode(pybind11::module_& module);
-void RegisterRandomIndices(pybind11::module_& module);
-void RegisterRandomNumbers(pybind11::module_& module);
+void RegisterRandom(pybind11::module_& module);
 void RegisterValueCode(pybind11::module_& module);
 void RegisterLowRank(pybind11::module_& module);
-void RegisterAllFinite(pybind11::module_& module);
 void RegisterContainer(pybind11::module_& module);
-void RegisterChecksum(pybind11::module_& module);
 void RegisterDLPack(pybind11::module_& module);
 void RegisterSystem(pybind11::module_& module);
 
@@ -31,20 +26,15 @@ PYBIND11_MODULE(_kernels, module, pybind11::mod_gil_not_used()) {
   module.doc() = "The compiled kernels; use them through fedplug.kernels.";
   module.attr("built_from") = FEDPLUG_BUILT_FROM;
   fedplug::python::RegisterTopKResidual(module);
-  fedplug::python::RegisterChunkedTopKResidual(module);
   fedplug::python::RegisterGatherSum(module);
   fedplug::python::RegisterScatterDecode(module);
-  fedplug::python::RegisterIndexCode(module);
   fedplug::python::RegisterDifferenceCode(module);
   fedplug::python::RegisterSparseForm(module);
   fedplug::python::RegisterSymbolCode(module);
-  fedplug::python::RegisterRandomIndices(module);
-  fedplug::python::RegisterRandomNumbers(module);
+  fedplug::python::RegisterRandom(module);
   fedplug::python::RegisterValueCode(module);
   fedplug::python::RegisterLowRank(module);
-  fedplug::python::RegisterAllFinite(module);
   fedplug::python::RegisterContainer(module);
-  fedplug::python::RegisterChecksum(module);
   fedplug::python::RegisterDLPack(module);
   fedplug::python::RegisterSystem(module);
 }

@@ -1,4 +1,4 @@
-// The container for Python bytes.
+// The container and its checksum for Python bytes.
 #include <pybind11/stl.h>
 
 #include <algorithm>
@@ -7,13 +7,20 @@
 
 #include "core/base/parallel.h"
 #include "core/container.h"
+#include "core/crc32.h"
 #include "python/arrays.h"
 #include "python/gil.h"
 #include "python/new_container.h"
-#include "python/threads.h"
+#include "python/run.h"
 
 namespace fedplug::python {
 namespace {
+
+std::uint32_t Checksum(const py::object& data) {
+  const Bytes bytes = BytesOf(data, "data");
+  const WithoutGil released;
+  return Crc32(bytes.data, bytes.size);
+}
 
 // One buffer, or a list or tuple of them.
 std::vector<Bytes> PartsOf(const py::object& body) {
@@ -100,6 +107,7 @@ py::tuple Read(const py::object& buffer) {
 }  // namespace
 
 void RegisterContainer(py::module_& module) {
+  module.def("crc32", &Checksum, py::arg("data"));
   module.def("frame", &Frame, py::arg("body"), py::arg("header"));
   module.def("frame_of_each", &FrameOfEach, py::arg("bodies"),
              py::arg("headers"));

@@ -2,12 +2,12 @@
 // arrays.
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "core/difference_code.h"
 #include "python/arrays.h"
-#include "python/gil.h"
-#include "python/threads.h"
+#include "python/run.h"
 
 namespace fedplug::python {
 namespace {
@@ -45,21 +45,12 @@ py::array_t<std::uint8_t> EncodeVersion(const py::object& before_object,
   const Flat after = FlatArray(after_object, "after", DType::kUInt8);
   const std::int64_t count = CountOf(after, "after", layout);
   const auto before = OldVersion(before_object, after, "after");
-  Parallel& threads = Threads();
-  auto* const code = new std::vector<std::uint8_t>();
-  // The array keeps the vector alive, so that the bytes are not copied.
-  const py::capsule owner(code, [](void* vector) {
-    delete static_cast<std::vector<std::uint8_t>*>(vector);
+  std::vector<std::uint8_t> code;
+  RunKernel([&](Parallel& threads) {
+    return EncodeDifference(DataOf(before), after.Read<std::uint8_t>(), count,
+                            layout, threads, &code);
   });
-  Status status;
-  {
-    const WithoutGil released;
-    status = EncodeDifference(DataOf(before), after.Read<std::uint8_t>(), count,
-                              layout, threads, code);
-  }
-  ThrowUnlessOk(status);
-  return py::array_t<std::uint8_t>(static_cast<py::ssize_t>(code->size()),
-                                   code->data(), owner);
+  return ArrayOfVector(std::move(code));
 }
 
 void DecodeVersion(const py::object& code_object,
@@ -73,15 +64,11 @@ void DecodeVersion(const py::object& code_object,
   const auto before = OldVersion(before_object, out, "out");
   RequireDisjoint(code, "code", out, "out");
   if (before.has_value()) RequireDisjoint(*before, "before", out, "out");
-  Parallel& threads = Threads();
-  auto* const after = out.Write<std::uint8_t>();
-  Status status;
-  {
-    const WithoutGil released;
-    status = DecodeDifference(code.Read<std::uint8_t>(), code.size,
-                              DataOf(before), count, layout, threads, after);
-  }
-  ThrowUnlessOk(status);
+  RunKernel([&](Parallel& threads) {
+    return DecodeDifference(code.Read<std::uint8_t>(), code.size,
+                            DataOf(before), count, layout, threads,
+                            out.Write<std::uint8_t>());
+  });
 }
 
 }  // namespace

@@ -3,18 +3,10 @@
 
 #include "core/gather_sum.h"
 #include "python/arrays.h"
-#include "python/gil.h"
-#include "python/threads.h"
+#include "python/run.h"
 
 namespace fedplug::python {
 namespace {
-
-void RequireSameSize(const Flat& delta, const Flat& residual) {
-  if (delta.size == residual.size) return;
-  ThrowArgumentError("delta has " + std::to_string(delta.size) +
-                     " elements but residual has " +
-                     std::to_string(residual.size) + "; the two must be equal");
-}
 
 py::array Gather(const py::object& delta_object,
                  const py::object& residual_object,
@@ -24,24 +16,17 @@ py::array Gather(const py::object& delta_object,
   std::optional<Flat> residual;
   if (!residual_object.is_none()) {
     residual = ArrayLike(delta, "delta", residual_object, "residual");
-    RequireSameSize(delta, *residual);
+    RequireSameSize(delta, "delta", *residual, "residual");
   }
   Flat values = NewArrayLike(delta, indices.size);
-  Parallel& threads = Threads();
   WithWideFloatType(delta.dtype, [&](auto zero) {
     using T = decltype(zero);
-    const T* const read = delta.Read<T>();
-    const T* const before =
-        residual.has_value() ? residual->Read<T>() : nullptr;
-    const auto* const index = indices.Read<std::int32_t>();
-    T* const value = values.Write<T>();
-    Status status;
-    {
-      const WithoutGil released;
-      status = GatherSum(read, before, delta.size, index, indices.size, threads,
-                         value);
-    }
-    ThrowUnlessOk(status);
+    RunKernel([&](Parallel& threads) {
+      return GatherSum(delta.Read<T>(),
+                       residual.has_value() ? residual->Read<T>() : nullptr,
+                       delta.size, indices.Read<std::int32_t>(), indices.size,
+                       threads, values.Write<T>());
+    });
   });
   return values.array;
 }
@@ -58,22 +43,14 @@ py::array Take(const py::object& delta_object,
   RequireDisjoint(indices, "indices", residual.out,
                   residual.InPlace() ? "residual" : "residual_out");
   Flat values = NewArrayLike(delta, indices.size);
-  Parallel& threads = Threads();
   WithWideFloatType(delta.dtype, [&](auto zero) {
     using T = decltype(zero);
-    const T* const read = delta.Read<T>();
-    const T* const before = residual.Read<T>();
-    T* const kept = residual.out.Write<T>();
-    const auto* const index = indices.Read<std::int32_t>();
-    T* const value = values.Write<T>();
-    std::int64_t non_finite = 0;
-    Status status;
-    {
-      const WithoutGil released;
-      status = TakeFromSum(read, before, kept, delta.size, index, indices.size,
-                           threads, value, &non_finite);
-    }
-    ThrowUnlessOk(status, non_finite);
+    RunKernel([&](Parallel& threads, std::int64_t* non_finite) {
+      return TakeFromSum(delta.Read<T>(), residual.Read<T>(),
+                         residual.out.Write<T>(), delta.size,
+                         indices.Read<std::int32_t>(), indices.size, threads,
+                         values.Write<T>(), non_finite);
+    });
   });
   return values.array;
 }

@@ -5,8 +5,7 @@
 #include "core/low_rank.h"
 #include "core/matrix_times.h"
 #include "python/arrays.h"
-#include "python/gil.h"
-#include "python/threads.h"
+#include "python/run.h"
 
 namespace fedplug::python {
 namespace {
@@ -44,18 +43,14 @@ py::array Times(const py::object& a_object, const py::object& b_object,
                "rows of b");
   Flat product = NewMatrix(b.array.dtype(),
                            transposed ? shape.columns : shape.rows, shape.rank);
-  Parallel& threads = Threads();
-  Status status;
   WithWideFloatType(a.dtype, [&](auto zero) {
     using T = decltype(zero);
     auto* const times = transposed ? TransposedTimes<T> : MatrixTimes<T>;
-    const T* const read = a.Read<T>();
-    const T* const vectors = b.Read<T>();
-    T* const write = product.Write<T>();
-    const WithoutGil released;
-    status = times(read, vectors, shape, threads, write);
+    RunKernel([&](Parallel& threads) {
+      return times(a.Read<T>(), b.Read<T>(), shape, threads,
+                   product.Write<T>());
+    });
   });
-  ThrowUnlessOk(status);
   return product.array;
 }
 
@@ -80,17 +75,13 @@ py::array Matrix(const py::object& p_object, const py::object& q_object,
                     : NewOrGiven(dtype, shape.rows * shape.columns, out);
   RequireDisjoint(p, "p", matrix, "out");
   RequireDisjoint(q, "q", matrix, "out");
-  Parallel& threads = Threads();
-  Status status;
   WithWideFloatType(p.dtype, [&](auto zero) {
     using T = decltype(zero);
-    const T* const of_rows = p.Read<T>();
-    const T* const of_columns = q.Read<T>();
-    T* const write = matrix.Write<T>();
-    const WithoutGil released;
-    status = LowRankMatrix(of_rows, of_columns, shape, threads, write);
+    RunKernel([&](Parallel& threads) {
+      return LowRankMatrix(p.Read<T>(), q.Read<T>(), shape, threads,
+                           matrix.Write<T>());
+    });
   });
-  ThrowUnlessOk(status);
   return matrix.array;
 }
 
@@ -109,18 +100,13 @@ py::array Residual(const py::object& a_object, const py::object& p_object,
   RequireDisjointOrSame(a, "a", residual, "out");
   RequireDisjoint(p, "p", residual, "out");
   RequireDisjoint(q, "q", residual, "out");
-  Parallel& threads = Threads();
-  Status status;
   WithWideFloatType(a.dtype, [&](auto zero) {
     using T = decltype(zero);
-    const T* const read = a.Read<T>();
-    const T* const of_rows = p.Read<T>();
-    const T* const of_columns = q.Read<T>();
-    T* const write = residual.Write<T>();
-    const WithoutGil released;
-    status = LowRankResidual(read, of_rows, of_columns, shape, threads, write);
+    RunKernel([&](Parallel& threads) {
+      return LowRankResidual(a.Read<T>(), p.Read<T>(), q.Read<T>(), shape,
+                             threads, residual.Write<T>());
+    });
   });
-  ThrowUnlessOk(status);
   return residual.array;
 }
 

@@ -3,8 +3,7 @@
 
 #include "core/scatter_decode.h"
 #include "python/arrays.h"
-#include "python/gil.h"
-#include "python/threads.h"
+#include "python/run.h"
 
 namespace fedplug::python {
 namespace {
@@ -81,18 +80,16 @@ void Add(const py::object& accumulator_object, const py::object& values,
   const Payloads payloads = CheckPayloads(accumulator, "accumulator", values,
                                           indices, row_splits, weights);
   RequireDisjointFrom(payloads, accumulator, "accumulator");
-  Parallel& threads = Threads();
-  Status status;
   WithFloatType(accumulator.dtype, [&](auto zero) {
     using T = decltype(zero);
-    T* const sum = accumulator.Write<T>();
-    const WithoutGil released;
-    status = ScatterDecodeAdd(sum, accumulator.size, payloads.values.Read<T>(),
+    RunKernel([&](Parallel& threads) {
+      return ScatterDecodeAdd(accumulator.Write<T>(), accumulator.size,
+                              payloads.values.Read<T>(),
                               payloads.indices.Read<std::int32_t>(),
                               payloads.values.size, payloads.RowSplits(),
                               payloads.count(), payloads.Weights<T>(), threads);
+    });
   });
-  ThrowUnlessOk(status);
 }
 
 // `out` is an array of `size` elements, or None.
@@ -111,18 +108,15 @@ py::array DenseSum(const py::object& values_object, const py::object& indices,
                        " elements; it must have " + std::to_string(size));
   }
   RequireDisjointFrom(payloads, dense, "out");
-  Parallel& threads = Threads();
-  Status status;
   WithFloatType(values.dtype, [&](auto zero) {
     using T = decltype(zero);
-    T* const sum = dense.Write<T>();
-    const WithoutGil released;
-    status = ScatterDecode(sum, size, values.Read<T>(),
+    RunKernel([&](Parallel& threads) {
+      return ScatterDecode(dense.Write<T>(), size, values.Read<T>(),
                            payloads.indices.Read<std::int32_t>(), values.size,
                            payloads.RowSplits(), payloads.count(),
                            payloads.Weights<T>(), threads);
+    });
   });
-  ThrowUnlessOk(status);
   return dense.array;
 }
 

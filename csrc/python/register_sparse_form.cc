@@ -1,7 +1,9 @@
-// The body of a sparse payload for NumPy arrays.
+// Sparse payloads for NumPy arrays: index codes, uncompressed values, which must be finite, and the body
+// of both.
 #include <pybind11/stl.h>
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -10,18 +12,137 @@
 #include "core/index_code.h"
 #include "core/sparse_form.h"
 #include "python/arrays.h"
-#include "python/decoding.h"
-#include "python/each.h"
 #include "python/gil.h"
 #include "python/new_container.h"
-#include "python/threads.h"
+#include "python/run.h"
 
 namespace fedplug::python {
 namespace {
 
-py::array_t<std::uint8_t> Write(std::int64_t count,
-                                const py::object& code_object,
-                                const py::object& values_object) {
+// Untrusted bytes as values: in `place`, or without a copy if they are aligned,
+// or in a new array.
+// REQUIRES: there are whole values; `place` has as many, and does not overlap
+//           the bytes
+// Raises: PayloadError if one is not finite
+py::array FiniteValues(const Bytes& bytes, const py::dtype& dtype,
+                       std::optional<Flat> place) {
+  const std::int64_t count = bytes.size / dtype.itemsize();
+  const auto address = reinterpret_cast<std::uintptr_t>(bytes.data);
+  const auto alignment = static_cast<std::uintptr_t>(dtype.alignment());
+  const bool as_they_lie = !place.has_value() && address % alignment == 0;
+  if (as_they_lie) {
+    place = Flat{ReadOnlyArray(dtype, count, bytes.data, bytes.owner),
+                 DTypeOf(dtype), count};
+  } else if (!place.has_value()) {
+    place = NewArray(dtype, count);
+  }
+  Parallel& threads = Threads();
+  bool finite = false;
+  WithFloatType(place->dtype, [&](auto zero) {
+    using T = decltype(zero);
+    const T* const read = place->Read<T>();
+    T* const write = as_they_lie ? nullptr : place->Write<T>();
+    const WithoutGil released;
+    finite = as_they_lie ? AllFinite(read, count, threads)
+                         : CopyFinite(bytes.data, count, write, threads);
+  });
+  if (!finite) Throw("PayloadError", "a raw value is NaN or infinite");
+  return place->array;
+}
+
+bool IsFinite(const Flat& values) {
+  Parallel& threads = Threads();
+  bool finite = false;
+  WithFloatType(values.dtype, [&](auto zero) {
+    const auto* const read = values.Read<decltype(zero)>();
+    const WithoutGil released;
+    finite = AllFinite(read, values.size, threads);
+  });
+  return finite;
+}
+
+// `out` is an array of as many values of that dtype, or None.
+py::array FiniteFromBytes(const py::object& data_object, const py::dtype& dtype,
+                          const py::object& out) {
+  const Flat data = FlatArray(data_object, "data", DType::kUInt8);
+  WithFloatType(DTypeOf(dtype), [](auto) {});  // refuses other dtypes
+  const std::int64_t count = data.size / dtype.itemsize();
+  if (count * dtype.itemsize() != data.size) {
+    Throw("PayloadError", std::to_string(data.size) +
+                              " bytes are no whole numbers of " +
+                              std::to_string(dtype.itemsize()) + " bytes each");
+  }
+  std::optional<Flat> place;
+  if (!out.is_none()) {
+    place = NewOrGiven(dtype, count, out);
+    RequireDisjoint(data, "data", *place, "out");
+  }
+  return FiniteValues(data.AsBytes(), dtype, std::move(place));
+}
+
+// Raises: ArgumentError if no form has this name.
+IndexForm IndexFormCalled(const std::string& name) {
+  IndexForm form;
+  if (!FindIndexForm(name, &form)) {
+    ThrowUnlessOk({StatusCode::kInvalidArgument,
+                   "form is '" + name + "'; it must be rice or gaps"});
+  }
+  return form;
+}
+
+// The indices of an untrusted code, in `place` or in a new array, after a check
+// that the length of the code fits `count`.
+// REQUIRES: `place` has `count` elements, and does not overlap the code
+// Raises: PayloadError if it is not the code of `count` indices
+py::array DecodedIndices(const Bytes& code, std::int64_t count,
+                         std::int64_t size, IndexForm form,
+                         std::optional<Flat> place) {
+  // `count` is as untrusted as the code.
+  ThrowUnlessOk(CheckIndexCode(code.size, count, size, form));
+  if (!place.has_value()) {
+    place = NewArray(py::dtype::of<std::int32_t>(), count);
+  }
+  RunKernel([&] {
+    return DecodeIndices(code.data, code.size, count, size, form,
+                         place->Write<std::int32_t>());
+  });
+  return place->array;
+}
+
+py::array_t<std::uint8_t> EncodeIndexArray(const py::object& indices_object,
+                                           std::int64_t size,
+                                           const std::string& name) {
+  const IndexForm form = IndexFormCalled(name);
+  const Flat indices = FlatArray(indices_object, "indices", DType::kInt32);
+  std::vector<std::uint8_t> code;
+  RunKernel([&] {
+    return EncodeIndices(indices.Read<std::int32_t>(), indices.size, size, form,
+                         &code);
+  });
+  return ArrayOfVector(std::move(code));
+}
+
+// `out` is an array of `count` indices, or None.
+py::array DecodeIndexArray(const py::object& code_object, std::int64_t count,
+                           std::int64_t size, const std::string& name,
+                           const py::object& out) {
+  const IndexForm form = IndexFormCalled(name);
+  const Flat code = FlatArray(code_object, "code", DType::kUInt8);
+  std::optional<Flat> place;
+  if (!out.is_none()) {
+    place = FlatArray(out, "out", DType::kInt32, Access::kWrite);
+    if (place->size != count) {
+      ThrowArgumentError("out has " + std::to_string(place->size) +
+                         " elements; it must have " + std::to_string(count));
+    }
+    RequireDisjoint(code, "code", *place, "out");
+  }
+  return DecodedIndices(code.AsBytes(), count, size, form, std::move(place));
+}
+
+py::array_t<std::uint8_t> WriteBody(std::int64_t count,
+                                    const py::object& code_object,
+                                    const py::object& values_object) {
   const Flat code = FlatArray(code_object, "index_code", DType::kUInt8);
   const Flat values = FlatArray(values_object, "values", DType::kUInt8);
   ThrowUnlessOk(CheckSparseBody(count, code.size));
@@ -83,15 +204,7 @@ Flat ValuesOf(const py::object& object, const Flat& indices) {
 }
 
 void RequireFinite(const Flat& values) {
-  if (values.dtype == DType::kUInt8) return;
-  Parallel& threads = Threads();
-  bool finite = false;
-  WithFloatType(values.dtype, [&](auto zero) {
-    const auto* const read = values.Read<decltype(zero)>();
-    const WithoutGil released;
-    finite = AllFinite(read, values.size, threads);
-  });
-  if (!finite) {
+  if (values.dtype != DType::kUInt8 && !IsFinite(values)) {
     Throw("NonFiniteError",
           "the array holds a NaN or an infinity, which no receiver would take");
   }
@@ -106,13 +219,10 @@ py::bytes FrameEntries(const py::object& indices_object, std::int64_t elements,
   const Flat values = ValuesOf(values_object, indices);
   RequireFinite(values);
   std::vector<std::uint8_t> code;
-  Status status;
-  {
-    const WithoutGil released;
-    status = EncodeIndices(indices.Read<std::int32_t>(), indices.size, elements,
-                           index_form, &code);
-  }
-  ThrowUnlessOk(status);
+  RunKernel([&] {
+    return EncodeIndices(indices.Read<std::int32_t>(), indices.size, elements,
+                         index_form, &code);
+  });
   const std::int64_t count = indices.size;
   const auto code_bytes = static_cast<std::int64_t>(code.size());
   const Bytes data = values.AsBytes();
@@ -186,7 +296,20 @@ py::list FrameEntriesOfEach(const py::list& indices_objects,
 }  // namespace
 
 void RegisterSparseForm(py::module_& module) {
-  module.def("sparse_body", &Write, py::arg("count"), py::arg("index_code"),
+  module.def(
+      "all_finite",
+      [](const py::object& values) {
+        return IsFinite(FloatArray(values, "values"));
+      },
+      py::arg("values"));
+  module.def("finite_from_bytes", &FiniteFromBytes, py::arg("data"),
+             py::arg("dtype"), py::arg("out"));
+  module.def("encode_indices", &EncodeIndexArray, py::arg("indices"),
+             py::arg("size"), py::arg("form"));
+  module.def("decode_indices", &DecodeIndexArray, py::arg("code"),
+             py::arg("count"), py::arg("size"), py::arg("form"),
+             py::arg("out"));
+  module.def("sparse_body", &WriteBody, py::arg("count"), py::arg("index_code"),
              py::arg("values"));
   module.def("split_sparse_body", &Split, py::arg("body"), py::arg("elements"));
   module.def("read_entries", &ReadEntries, py::arg("body"), py::arg("elements"),

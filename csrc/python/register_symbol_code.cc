@@ -73,13 +73,9 @@ py::array_t<std::uint8_t> DecodeSymbolArray(const py::object& code_object,
   ThrowUnlessOk(CheckSymbolCode(bytes, code.size, count, bits));
   const int width = static_cast<int>(bits);
   auto packed = NewArrayOf<std::uint8_t>(PackedSymbolBytes(count, width));
-  std::uint8_t* const symbols = packed.mutable_data();
-  Status status;
-  {
-    const WithoutGil released;
-    status = DecodeSymbols(bytes, code.size, count, width, symbols);
-  }
-  ThrowUnlessOk(status);
+  RunKernel([&] {
+    return DecodeSymbols(bytes, code.size, count, width, packed.mutable_data());
+  });
   return packed;
 }
 
@@ -90,14 +86,10 @@ py::array_t<std::uint8_t> Pack(const py::object& symbols_object,
   const int width = static_cast<int>(bits);
   auto packed =
       NewArrayOf<std::uint8_t>(PackedSymbolBytes(symbols.size, width));
-  std::uint8_t* const bytes = packed.mutable_data();
-  Status status;
-  {
-    const WithoutGil released;
-    status =
-        PackSymbols(symbols.Read<std::uint8_t>(), symbols.size, width, bytes);
-  }
-  ThrowUnlessOk(status);
+  RunKernel([&] {
+    return PackSymbols(symbols.Read<std::uint8_t>(), symbols.size, width,
+                       packed.mutable_data());
+  });
   return packed;
 }
 
@@ -113,13 +105,10 @@ py::array_t<std::uint8_t> Unpack(const py::object& packed_object,
                               " bytes, not " + std::to_string(packed.size));
   }
   auto symbols = NewArrayOf<std::uint8_t>(count);
-  std::uint8_t* const symbol = symbols.mutable_data();
-  Status status;
-  {
-    const WithoutGil released;
-    status = UnpackSymbols(packed.Read<std::uint8_t>(), count, width, symbol);
-  }
-  ThrowUnlessOk(status);
+  RunKernel([&] {
+    return UnpackSymbols(packed.Read<std::uint8_t>(), count, width,
+                         symbols.mutable_data());
+  });
   return symbols;
 }
 

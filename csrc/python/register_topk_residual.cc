@@ -1,4 +1,4 @@
-// Top-k for NumPy arrays: one tensor and lists.
+// Top-k for NumPy arrays: one tensor, lists, and within chunks.
 #include <pybind11/stl.h>
 
 #include <algorithm>
@@ -8,11 +8,11 @@
 #include <utility>
 #include <vector>
 
+#include "core/chunked_topk_residual.h"
 #include "core/topk_residual.h"
 #include "python/arrays.h"
 #include "python/gil.h"
-#include "python/simd.h"
-#include "python/threads.h"
+#include "python/run.h"
 
 namespace fedplug::python {
 namespace {
@@ -78,20 +78,16 @@ struct Entries {
 
 // Fills the entries.
 void Select(Update& update, std::int64_t k, bool drop, Entries* entries) {
-  std::int32_t* const index = entries->indices.mutable_data();
-  Parallel& threads = Threads();
-  std::int64_t non_finite = 0;
-  Status status;
   WithWideFloatType(update.delta.dtype, [&](auto zero) {
     using T = decltype(zero);
     const TensorUpdate<T> tensor = update.Pointers<T>();
-    T* const value = entries->values.Write<T>();
-    const WithoutGil released;
-    status = TopKResidual(tensor.delta, tensor.residual_in, tensor.residual_out,
-                          update.delta.size, k, PolicyOf(drop), threads, value,
-                          index, &non_finite);
+    RunKernel([&](Parallel& threads, std::int64_t* non_finite) {
+      return TopKResidual(tensor.delta, tensor.residual_in, tensor.residual_out,
+                          update.delta.size, k, PolicyOf(drop), threads,
+                          entries->values.Write<T>(),
+                          entries->indices.mutable_data(), non_finite);
+    });
   });
-  ThrowUnlessOk(status, non_finite);
 }
 
 py::tuple TopK(const py::object& delta_object, const py::object& residual,
@@ -215,9 +211,6 @@ py::tuple GroupedTopK(const py::sequence& deltas, const py::sequence& residuals,
       static_cast<py::ssize_t>(updates.size() + 1));
   std::int32_t* const index = entries.indices.mutable_data();
   std::int64_t* const splits = row_splits.mutable_data();
-  Parallel& threads = Threads();
-  std::int64_t non_finite = 0;
-  Status status;
   WithWideFloatType(updates[0].delta.dtype, [&](auto zero) {
     using T = decltype(zero);
     std::vector<TensorUpdate<T>> tensors;
@@ -225,14 +218,14 @@ py::tuple GroupedTopK(const py::sequence& deltas, const py::sequence& residuals,
       tensors.push_back(update.Pointers<T>());
     }
     T* const value = entries.values.Write<T>();
-    const WithoutGil released;
-    status = shared
+    RunKernel([&](Parallel& threads, std::int64_t* non_finite) {
+      return shared
                  ? GroupedTopKResidual(tensors, ks[0], PolicyOf(drop), threads,
-                                       value, index, splits, &non_finite)
+                                       value, index, splits, non_finite)
                  : GroupedTopKResidual(tensors, ks, PolicyOf(drop), threads,
-                                       value, index, splits, &non_finite);
+                                       value, index, splits, non_finite);
+    });
   });
-  ThrowUnlessOk(status, non_finite);
   return py::make_tuple(entries.values.array, entries.indices, row_splits);
 }
 
@@ -256,6 +249,34 @@ std::int64_t Count(const py::object& delta_object,
   return count;
 }
 
+// `decay` is an array of one element, rounded to the dtype by NumPy.
+py::tuple ChunkedTopK(const py::object& delta_object,
+                      const py::object& residual_object, std::int64_t k,
+                      std::int64_t chunk, const py::object& decay_object,
+                      const py::object& residual_out) {
+  const Flat delta = WideFloatArray(delta_object, "delta");
+  const Flat decay = ArrayLike(delta, "delta", decay_object, "decay");
+  ResidualUpdate residual =
+      CheckResidual(delta, "delta", residual_object, "residual", residual_out,
+                    "residual_out");
+  if (decay.size != 1) ThrowArgumentError("decay is not one number");
+  ThrowUnlessOk(CheckChunks(delta.size, k, chunk));
+  const std::int64_t count = ChunkedEntries(delta.size, k, chunk);
+  Flat values = NewArrayLike(delta, count);
+  auto indices = NewArrayOf<std::int32_t>(count);
+  WithWideFloatType(delta.dtype, [&](auto zero) {
+    using T = decltype(zero);
+    const T share = *decay.Read<T>();
+    RunKernel([&](Parallel& threads, std::int64_t* non_finite) {
+      return ChunkedTopKResidual(delta.Read<T>(), residual.Read<T>(),
+                                 residual.out.Write<T>(), delta.size, k, chunk,
+                                 share, threads, values.Write<T>(),
+                                 indices.mutable_data(), non_finite);
+    });
+  });
+  return py::make_tuple(values.array, indices);
+}
+
 }  // namespace
 
 void RegisterTopKResidual(py::module_& module) {
@@ -266,6 +287,9 @@ void RegisterTopKResidual(py::module_& module) {
              py::arg("residuals"), py::arg("ks"), py::arg("shared"),
              py::arg("drop"), py::arg("out"), py::arg("residuals_out"));
   module.def("count_nonfinite", &Count, py::arg("delta"), py::arg("residual"));
+  module.def("chunked_topk_residual", &ChunkedTopK, py::arg("delta"),
+             py::arg("residual"), py::arg("k"), py::arg("chunk"),
+             py::arg("decay"), py::arg("residual_out"));
 }
 
 }  // namespace fedplug::python

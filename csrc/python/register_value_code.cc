@@ -7,10 +7,9 @@
 
 #include "core/value_code.h"
 #include "python/arrays.h"
-#include "python/each.h"
 #include "python/gil.h"
 #include "python/new_container.h"
-#include "python/threads.h"
+#include "python/run.h"
 
 namespace fedplug::python {
 namespace {
@@ -33,17 +32,13 @@ ValueCode ToValueCode(const std::string& form, int bits,
 // REQUIRES: `code` fits `values`, data[ValueCodeBytes(...)]
 void EncodeInto(const Flat& values, const ValueCode& code, std::int64_t seed,
                 std::uint8_t* data) {
-  Parallel& threads = Threads();
-  Status status;
-  std::int64_t non_finite = 0;
   WithFloatType(values.dtype, [&](auto zero) {
-    const auto* const read = values.Read<decltype(zero)>();
-    const WithoutGil released;
-    status =
-        EncodeValues(read, values.size, code, static_cast<std::uint64_t>(seed),
-                     threads, data, &non_finite);
+    RunKernel([&](Parallel& threads, std::int64_t* non_finite) {
+      return EncodeValues(values.Read<decltype(zero)>(), values.size, code,
+                          static_cast<std::uint64_t>(seed), threads, data,
+                          non_finite);
+    });
   });
-  ThrowUnlessOk(status, non_finite);
 }
 
 py::array_t<std::uint8_t> Encode(const py::object& values_object,
@@ -212,14 +207,12 @@ py::array Decode(const py::object& data_object, std::int64_t count,
       CheckValueBytes(bytes, data.size, count, code, dtype.itemsize()));
   Flat values = NewOrGiven(dtype, count, out);
   RequireDisjoint(data, "data", values, "out");
-  Parallel& threads = Threads();
-  Status status;
   WithFloatType(values.dtype, [&](auto zero) {
-    auto* const write = values.Write<decltype(zero)>();
-    const WithoutGil released;
-    status = DecodeValues(bytes, data.size, count, code, threads, write);
+    RunKernel([&](Parallel& threads) {
+      return DecodeValues(bytes, data.size, count, code, threads,
+                          values.Write<decltype(zero)>());
+    });
   });
-  ThrowUnlessOk(status);
   return values.array;
 }
 

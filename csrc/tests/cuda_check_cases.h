@@ -2,7 +2,7 @@
 // on fibers (fake_cuda/cuda_device_test.cc). A Machine has
 //   TopK(inputs, policy)  ->  one TopKOutput per input, one call for all
 // and every buffer it passes to the kernels begins as garbage. More cases:
-// cuda_check_banded_cases.h, cuda_check_list_cases.h and
+// cuda_check_list_cases.h and
 // cuda_check_scatter_cases.h.
 #ifndef FEDPLUG_TESTS_CUDA_CHECK_CASES_H_
 #define FEDPLUG_TESTS_CUDA_CHECK_CASES_H_

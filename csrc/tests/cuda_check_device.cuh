@@ -10,8 +10,7 @@
 #include <stdexcept>
 #include <utility>
 
-#include "cuda/value_decode.h"
-#include "tests/cuda_check_banded_cases.h"
+#include "cuda/value_code.h"
 #include "tests/cuda_check_cases.h"
 #include "tests/cuda_check_list_cases.h"
 #include "tests/cuda_check_scatter_cases.h"

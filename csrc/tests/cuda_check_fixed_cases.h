@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "core/base/bytes_for.h"
+#include "core/base/bytes.h"
 #include "core/chunked_topk_residual.h"
 #include "core/sparse_form.h"
 #include "core/value_code.h"

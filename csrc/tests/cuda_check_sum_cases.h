@@ -8,9 +8,9 @@
 #include <vector>
 
 #include "core/chunked_topk_residual.h"
-#include "cuda/chunked_topk_residual.h"
 #include "cuda/entries.h"
 #include "cuda/scaled_sum.h"
+#include "cuda/topk_residual.h"
 #include "tests/cuda_check_device.cuh"
 #include "tests/kernel_inputs.h"
 

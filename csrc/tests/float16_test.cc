@@ -1,9 +1,8 @@
 // The 16-bit types: every value there and back, and rounding checked against
 // the two neighbours.
-#include "core/base/float16.h"
-
 #include <cmath>
 
+#include "core/base/floats.h"
 #include "tests/kernel_inputs.h"
 
 namespace fedplug::testing {

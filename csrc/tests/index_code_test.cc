@@ -1,11 +1,10 @@
-// The index code: a round trip, uniqueness, and a decoder given arbitrary
-// bytes.
+// The index code: its layout, its errors, and a decoder given arbitrary bytes. tests/kernels has the round
+// trips.
 #include "core/index_code.h"
 
 #include <array>
 
 #include "tests/kernel_inputs.h"
-#include "tests/reference/reference.h"
 
 namespace fedplug::testing {
 namespace {
@@ -38,51 +37,6 @@ Status Decode(const Code& code, std::int64_t count, std::int64_t size,
   return status;
 }
 
-void ExpectSameAsReference(const Code& code, std::int64_t count,
-                           std::int64_t size) {
-  Indices indices;
-  const Status status = Decode(code, count, size, &indices);
-  const auto expected = reference::DecodeIndices(code, count, size);
-  EXPECT_EQ(status.ok(), expected.has_value());
-  if (status.ok() && expected.has_value()) {
-    EXPECT_EQ(indices, *expected);
-  } else {
-    EXPECT_TRUE(status.code() == StatusCode::kDataLoss);
-  }
-}
-
-TEST(IndexCode, RoundTripsAndEncodesLikeTheReference) {
-  Random random(1);
-  for (const std::int64_t size : {1, 2, 3, 7, 100, 1000, 65536}) {
-    for (const std::int64_t count :
-         {std::int64_t{0}, std::int64_t{1}, size / 100, size / 10, size / 2,
-          size - 1, size}) {
-      if (count * size > 4000000) continue;  // the reference is slow
-      SCOPED_TRACE("size " + std::to_string(size) + ", count " +
-                   std::to_string(count));
-      const Indices indices = RandomIndices(count, size, random);
-      const Code code = Encode(indices, size);
-      EXPECT_EQ(code, reference::EncodeIndices(indices));
-      Indices decoded;
-      EXPECT_EQ(Decode(code, count, size, &decoded).message(), "");
-      EXPECT_EQ(decoded, indices);
-    }
-  }
-}
-
-TEST(IndexCode, TakesTheShortestParameterForSkewedGaps) {
-  for (const Indices& indices : std::vector<Indices>{{0},
-                                                     {1},
-                                                     {2},
-                                                     {4095},
-                                                     {0, 1, 2, 3, 5000},
-                                                     {0, 5000, 5001, 5002},
-                                                     {10, 20, 30, 40},
-                                                     {0, 2, 4, 6, 8, 100000}}) {
-    EXPECT_EQ(Encode(indices, 1 << 20), reference::EncodeIndices(indices));
-  }
-}
-
 TEST(IndexCode, HoldsTheLargestIndexThereIs) {
   const Indices indices = {INT32_MAX - 1};
   const Code code = Encode(indices, INT32_MAX);
@@ -98,33 +52,6 @@ TEST(IndexCode, HasTheLayoutOfItsHeader) {
   EXPECT_EQ(Encode({3, 8}, 9), (Code{1, 0b01, 0b10010}));
   EXPECT_EQ(Encode({}, 9), Code{});
   EXPECT_EQ(Encode({0, 1, 2}, 3), (Code{0, 0b111}));
-}
-
-TEST(DecodeIndices,
-     SurvivesEveryBitFlipAndAcceptsOnlyWhatEncodesToTheSameBytes) {
-  Random random(3);
-  for (const std::int64_t count : {1, 3, 20}) {
-    const Code good = Encode(RandomIndices(count, 300, random), 300);
-    for (std::size_t bit = 0; bit < 8 * good.size(); ++bit) {
-      Code bad = good;
-      bad[bit / 8] =
-          static_cast<std::uint8_t>(bad[bit / 8] ^ (1u << (bit % 8)));
-      ExpectSameAsReference(bad, count, 300);
-    }
-  }
-}
-
-TEST(DecodeIndices, SurvivesRandomBytes) {
-  Random random(5);
-  for (int round = 0; round < 20000; ++round) {
-    Code code(static_cast<std::size_t>(Below(random, 24)));
-    for (std::uint8_t& byte : code)
-      byte = static_cast<std::uint8_t>(random() & random());
-    if (!code.empty()) code[0] = static_cast<std::uint8_t>(Below(random, 34));
-    const std::int64_t size = 1 + Below(random, round % 2 == 0 ? 40 : 3000);
-    ExpectSameAsReference(
-        code, Below(random, std::min<std::int64_t>(size, 12) + 1), size);
-  }
 }
 
 TEST(DecodeIndices, NamesTheFault) {
@@ -153,25 +80,6 @@ TEST(DecodeIndices, NamesTheFault) {
             "index code: 1 bytes where no index was announced");
 }
 
-TEST(IndexForms, EveryFormRoundTripsAtEveryDensity) {
-  Random random(6);
-  for (const IndexForm form : kForms) {
-    for (const std::int64_t size : {0, 1, 2, 64, 65, 1000, 65537}) {
-      for (const std::int64_t count :
-           {std::int64_t{0}, size / 100, size / 2, size}) {
-        SCOPED_TRACE("form " + std::to_string(static_cast<int>(form)) +
-                     ", size " + std::to_string(size) + ", count " +
-                     std::to_string(count));
-        const Indices indices = RandomIndices(count, size, random);
-        const Code code = Encode(indices, size, form);
-        Indices decoded;
-        EXPECT_EQ(Decode(code, count, size, &decoded, form).message(), "");
-        EXPECT_EQ(decoded, indices);
-      }
-    }
-  }
-}
-
 TEST(IndexForms, CodeNoIndicesWithoutMemory) {
   for (const IndexForm form : kForms) {
     for (const std::int64_t size : {0, 1, 5}) {
@@ -188,13 +96,20 @@ TEST(IndexForms, AnyBytesAreRefusedOrTheOneCodeOfTheirIndices) {
   Random random(7);
   for (int round = 0; round < 20000; ++round) {
     const IndexForm form = kForms[static_cast<std::size_t>(Below(random, 2))];
-    Code code(static_cast<std::size_t>(Below(random, 7)));
+    const std::int64_t size = Below(random, round % 3 == 0 ? 3000 : 50);
+    const std::int64_t count =
+        Below(random, std::min<std::int64_t>(size, 12) + 1);
+    Code code(static_cast<std::size_t>(Below(random, 24)));
     for (std::uint8_t& byte : code) {
       byte = static_cast<std::uint8_t>(random() & random());
     }
-    const std::int64_t size = Below(random, 50);
-    const std::int64_t count =
-        Below(random, std::min<std::int64_t>(size, 9) + 1);
+    if (round % 2 == 0) {  // one bit of a code differs
+      code = Encode(RandomIndices(count, size, random), size, form);
+      if (code.empty()) continue;
+      std::uint8_t& byte = code[static_cast<std::size_t>(
+          Below(random, static_cast<std::int64_t>(code.size())))];
+      byte = static_cast<std::uint8_t>(byte ^ (1u << Below(random, 8)));
+    }
     Indices indices;
     if (!Decode(code, count, size, &indices, form).ok()) continue;
     EXPECT_EQ(Encode(indices, size, form), code);

@@ -13,7 +13,7 @@
 #include <string>
 #include <vector>
 
-#include "core/base/float_bits.h"
+#include "core/base/floats.h"
 #include "core/base/thread_pool.h"
 #include "tests/test.h"
 

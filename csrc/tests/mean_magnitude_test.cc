@@ -1,10 +1,9 @@
 // Means against the plain halving of the header, bit for bit, at sizes with odd
 // levels and strips that end early.
-#include "core/codes/values/mean_magnitude.h"
-
 #include <cmath>
 
 #include "core/base/thread_pool.h"
+#include "core/codes/values/forms.h"
 #include "tests/kernel_inputs.h"
 
 namespace fedplug::testing {

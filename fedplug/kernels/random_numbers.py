@@ -70,7 +70,7 @@ def random_uniform(
 def draw_indices(seed: Scalar, count: Array | int, size: Array | int) -> NDArray[np.int32]:
     """Draws one index from each of ``count`` ranges of nearly equal length.
 
-    The indices depend on the arguments alone, as ``csrc/core/random_indices.h`` specifies. Their random
+    The indices depend on the arguments alone, as ``csrc/core/random_numbers.h`` specifies. Their random
     numbers are those of Philox (Salmon et al., SC 2011).
 
     Args:

@@ -16,7 +16,7 @@ __all__ = ["draw_indices"]
 def draw_indices(seed: Any, count: Any, size: Any, *, lowering: str | None = None) -> Array:
     """Draws one index from each of ``count`` ranges of nearly equal length.
 
-    Range i begins at ``floor(i * size / count)``. csrc/core/random_indices.h specifies which index is drawn.
+    Range i begins at ``floor(i * size / count)``. csrc/core/random_numbers.h specifies which index is drawn.
 
     Args:
         seed: The seed. int64 scalar.

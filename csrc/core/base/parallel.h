@@ -1,8 +1,11 @@
-// The threads of a kernel: a pool passed by the caller (TensorFlow's inside an
-// op, a small one in the NumPy module), or none.
+// The threads of a kernel: a pool passed by the caller (TensorFlow's inside an op, a small one in the
+// NumPy module), or none; the tiles of their work; and their floating-point environment.
 #ifndef FEDPLUG_CORE_BASE_PARALLEL_H_
 #define FEDPLUG_CORE_BASE_PARALLEL_H_
 
+#include <algorithm>
+#include <cfenv>
+#include <cstdint>
 #include <functional>
 
 namespace fedplug {
@@ -51,6 +54,49 @@ class Serial final : public Parallel {
   void Run(int count, const std::function<void(int)>& task) override {
     for (int i = 0; i < count; ++i) task(i);
   }
+};
+
+// Cuts a range [0, n) into one contiguous tile per task.
+
+struct Range {
+  std::int64_t begin;
+  std::int64_t end;
+};
+
+// One tile per thread, but none with fewer than `smallest` units of work, for
+// which waking a thread costs more than it saves. At least one.
+inline int TileCount(std::int64_t work, std::int64_t smallest,
+                     const Parallel& parallel) {
+  const std::int64_t useful = work / smallest;
+  return static_cast<int>(
+      std::clamp<std::int64_t>(useful, 1, std::max(1, parallel.MaxThreads())));
+}
+
+// REQUIRES: 0 <= n, n * tiles < 2^63, 0 <= tile < tiles
+inline Range TileOf(std::int64_t n, int tiles, int tile) {
+  return {n * tile / tiles, n * (tile + 1) / tiles};
+}
+
+// The floating-point environment of the contract: round to nearest even,
+// denormals kept. Threads of other libraries may flush denormals to zero
+// (TensorFlow's pool does), and then the bits of a result would depend on the
+// thread.
+
+// Sets the default environment for the life of the object, on its thread. The
+// calls are opaque to the compiler, so no load or store of a kernel moves
+// across them, and with these the arithmetic stays inside.
+class DefaultFloatEnvironment {
+ public:
+  DefaultFloatEnvironment() {
+    std::fegetenv(&saved_);
+    std::fesetenv(FE_DFL_ENV);
+  }
+  ~DefaultFloatEnvironment() { std::fesetenv(&saved_); }
+  DefaultFloatEnvironment(const DefaultFloatEnvironment&) = delete;
+  DefaultFloatEnvironment& operator=(const DefaultFloatEnvironment&) = delete;
+
+ private:
+  std::fenv_t saved_;
 };
 
 }  // namespace fedplug

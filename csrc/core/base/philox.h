@@ -10,8 +10,7 @@
 #include <cstdint>
 #include <cstring>
 
-#include "core/base/always_inline.h"
-#include "core/base/host_device.h"
+#include "core/base/floats.h"
 
 namespace fedplug {
 

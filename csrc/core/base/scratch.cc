@@ -5,7 +5,7 @@
 #include <mutex>
 #include <utility>
 
-#include "core/base/fork.h"
+#include "core/base/thread_pool.h"
 
 namespace fedplug {
 namespace {

@@ -1,9 +1,12 @@
-// A small pool for callers without threads.
+// A small pool for callers without threads; forks, in which its threads do not exist; and the number of
+// processors.
 #ifndef FEDPLUG_CORE_BASE_THREAD_POOL_H_
 #define FEDPLUG_CORE_BASE_THREAD_POOL_H_
 
 #include <atomic>
+#include <cstdint>
 #include <functional>
+#include <string>
 
 #include "core/base/parallel.h"
 
@@ -40,6 +43,30 @@ class ThreadPool final : public Parallel {
   const int threads_;
   mutable std::atomic<Team*> team_;
 };
+
+// Detects that this process is a forked child, in which other threads do not
+// exist and their locks stay locked.
+
+// The number of forks between this process and the first caller. Code that
+// stores the number beside state that does not survive a fork can detect the
+// loss. Always 0 without fork().
+//
+// THREADS: any
+std::uint64_t ForksSoFar();
+
+// The number of processors a process may use: those of the machine, limited by
+// its CPU affinity and the quota of its control group (container).
+
+// 1 or more.
+int AvailableProcessors();
+
+// The quota of the control group or of a parent group, in processors, rounded
+// up. 0 if there is none or it cannot be read. Supports both versions of
+// Linux's control groups.
+//
+// `root` is the folder of /proc and /sys: "" on a machine, another one in
+// tests.
+int ProcessorQuota(const std::string& root);
 
 }  // namespace fedplug
 

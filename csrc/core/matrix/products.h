@@ -3,7 +3,7 @@
 //
 // A leaf of the tree of additions is eight stretches of terms far apart, whose
 // products are added up in registers. Leaves are visited in the order in which
-// their sums are wanted (halving.h), so that few of these wait, one for each
+// their sums are wanted (`Halving`), so that few of these wait, one for each
 // level, in the caches, and A is read once.
 #ifndef FEDPLUG_CORE_MATRIX_PRODUCTS_H_
 #define FEDPLUG_CORE_MATRIX_PRODUCTS_H_
@@ -12,8 +12,6 @@
 #include <cstdint>
 
 #include "core/base/parallel.h"
-#include "core/base/tiles.h"
-#include "core/matrix/halving.h"
 #include "core/matrix/matrix_loops.h"
 
 namespace fedplug::matrix {

@@ -36,11 +36,25 @@ void PlainWords(const Philox& philox, std::int64_t first_draw,
 
 WordsLoop* WordsLoopFor(SimdLevel level) {
 #if FEDPLUG_SIMD_X86
-  if (level == SimdLevel::kAvx512) return Avx512Words;
-  if (level == SimdLevel::kAvx2) return Avx2Words;
+  if (level == SimdLevel::kAvx512) return VectorWordsLoop<SimdLevel::kAvx512>();
+  if (level == SimdLevel::kAvx2) return VectorWordsLoop<SimdLevel::kAvx2>();
 #endif
   static_cast<void>(level);
   return PlainWords;
 }
 
 }  // namespace fedplug::philox
+
+namespace fedplug::value_loops {
+
+DitherLoops DitherLoopsFor(SimdLevel level) {
+#if FEDPLUG_SIMD_X86
+  if (level == SimdLevel::kAvx512)
+    return VectorDitherLoops<SimdLevel::kAvx512>();
+  if (level == SimdLevel::kAvx2) return VectorDitherLoops<SimdLevel::kAvx2>();
+#endif
+  static_cast<void>(level);
+  return {};
+}
+
+}  // namespace fedplug::value_loops

@@ -1,4 +1,5 @@
-// Many draws of Philox at once, for every SIMD level with equal results.
+// Random words of Philox for every SIMD level with equal results: many draws at once, and random rounding
+// with them.
 #ifndef FEDPLUG_CORE_PHILOX_WORDS_H_
 #define FEDPLUG_CORE_PHILOX_WORDS_H_
 
@@ -21,10 +22,37 @@ using WordsLoop = void(const Philox& philox, std::int64_t first_draw,
 // REQUIRES: IsSupported(level)
 WordsLoop* WordsLoopFor(SimdLevel level);
 
-// The loops of words_loop.h.
-WordsLoop Avx2Words;
-WordsLoop Avx512Words;
+// The loops of words_vector.cc.
+template <SimdLevel kLevel>
+WordsLoop* VectorWordsLoop();
 
 }  // namespace fedplug::philox
+
+// Random rounding with noise drawn in the same registers, while quotients are
+// computed. Results equal drawing first (philox/words.h) and then rounding
+// (values/loops.h).
+
+namespace fedplug::value_loops {
+
+// Number of values in a group.
+inline constexpr std::int64_t kDitherGroup = philox::kGroup * Philox::kWords;
+
+// The loop `at_random` of LevelLoops<float>, with the words of
+// the draws from first_draw on as noise. Null at levels that have none.
+// REQUIRES: n is a multiple of kDitherGroup
+struct DitherLoops {
+  void (*at_random)(const Philox& philox, std::int64_t first_draw,
+                    const float* x, std::int64_t n, float scale, int top,
+                    std::uint8_t* levels) = nullptr;
+};
+
+// REQUIRES: IsSupported(level)
+DitherLoops DitherLoopsFor(SimdLevel level);
+
+// The loops of words_vector.cc.
+template <SimdLevel kLevel>
+DitherLoops VectorDitherLoops();
+
+}  // namespace fedplug::value_loops
 
 #endif  // FEDPLUG_CORE_PHILOX_WORDS_H_

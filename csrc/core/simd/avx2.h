@@ -1,6 +1,5 @@
-// The operations of topk/block_loops.h, philox/words_loop.h and
-// codes/dither_loop.h with AVX2: 8 lanes, 4 of double. Keys have no top bit, so
-// that signed comparisons do.
+// The operations of topk/blocks_vector.cc and philox/words_vector.cc with AVX2: 8 lanes, 4 of double. Keys
+// have no top bit, so that signed comparisons do.
 #ifndef FEDPLUG_CORE_SIMD_AVX2_H_
 #define FEDPLUG_CORE_SIMD_AVX2_H_
 
@@ -8,7 +7,7 @@
 
 #include <cstdint>
 
-#include "core/base/float_bits.h"
+#include "core/base/floats.h"
 #include "core/simd/level.h"
 #include "core/simd/packing.h"
 
@@ -223,7 +222,7 @@ struct Vector<double> {
   }
 };
 
-// The operations of philox/words_loop.h: a word of a draw to a 64-bit lane.
+// The operations of philox/words_vector.cc: a word of a draw to a 64-bit lane.
 struct Words {
   static constexpr int kLanes = 4;
   static constexpr int kSideBySide = 4;

@@ -1,14 +1,19 @@
-// The operations of topk/block_loops.h, philox/words_loop.h and
-// codes/dither_loop.h with AVX-512: 16 lanes, 8 of double. Chosen lanes are
-// packed in a register and stored whole: a compressing store to memory is
+// The operations of topk/blocks_vector.cc and philox/words_vector.cc with AVX-512: 16 lanes, 8 of double.
+// Chosen lanes are packed in a register and stored whole: a compressing store to memory is
 // microcoded on some processors.
 #ifndef FEDPLUG_CORE_SIMD_AVX512_H_
 #define FEDPLUG_CORE_SIMD_AVX512_H_
 
 #include <cstdint>
 
-#include "core/base/float_bits.h"
-#include "core/simd/intrinsics.h"
+// GCC 12 warns about its own header (GCC bug 105593).
+#if defined(__GNUC__) && !defined(__clang__)
+#pragma GCC diagnostic ignored "-Wuninitialized"
+#pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
+#endif
+#include <immintrin.h>
+
+#include "core/base/floats.h"
 #include "core/simd/level.h"
 
 #define FEDPLUG_OP FEDPLUG_TARGET_AVX512 static inline
@@ -191,7 +196,7 @@ struct Vector<double> {
   }
 };
 
-// The operations of philox/words_loop.h: a word of a draw to a 64-bit lane.
+// The operations of philox/words_vector.cc: a word of a draw to a 64-bit lane.
 struct Words {
   static constexpr int kLanes = 8;
   static constexpr int kSideBySide = 4;

@@ -3,7 +3,7 @@
 #ifndef FEDPLUG_CORE_SIMD_LOOPS_H_
 #define FEDPLUG_CORE_SIMD_LOOPS_H_
 
-#include "core/base/always_inline.h"
+#include "core/base/floats.h"
 #include "core/simd/level.h"
 
 namespace fedplug {

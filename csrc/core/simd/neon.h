@@ -1,4 +1,4 @@
-// The operations of block_loops.h with NEON: 4 lanes, 2 of double. There are no
+// The operations of blocks_vector.cc with NEON: 4 lanes, 2 of double. There are no
 // stores past the caches. Clang's loads are macros, so an argument that has a
 // comma is in parentheses of its own.
 #ifndef FEDPLUG_CORE_SIMD_NEON_H_
@@ -8,7 +8,7 @@
 
 #include <cstdint>
 
-#include "core/base/float_bits.h"
+#include "core/base/floats.h"
 #include "core/simd/level.h"
 #include "core/simd/packing.h"
 

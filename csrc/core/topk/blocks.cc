@@ -5,10 +5,13 @@ namespace fedplug::topk {
 template <typename T>
 BlockKernels<T> BlockKernelsFor(SimdLevel level) {
 #if FEDPLUG_SIMD_X86
-  if (level == SimdLevel::kAvx512) return Avx512BlockKernels<T>();
-  if (level == SimdLevel::kAvx2) return Avx2BlockKernels<T>();
+  if (level == SimdLevel::kAvx512)
+    return VectorBlockKernels<SimdLevel::kAvx512, T>();
+  if (level == SimdLevel::kAvx2)
+    return VectorBlockKernels<SimdLevel::kAvx2, T>();
 #elif FEDPLUG_SIMD_NEON
-  if (level == SimdLevel::kNeon) return NeonBlockKernels<T>();
+  if (level == SimdLevel::kNeon)
+    return VectorBlockKernels<SimdLevel::kNeon, T>();
 #endif
   static_cast<void>(level);
   return {SumKeysOfBlock<T>,

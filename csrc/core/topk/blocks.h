@@ -6,7 +6,7 @@
 
 #include <cstdint>
 
-#include "core/base/float_bits.h"
+#include "core/base/floats.h"
 #include "core/simd/level.h"
 #include "core/topk/undo_notes.h"
 
@@ -201,15 +201,9 @@ void CompactBlock(const T* values, const std::int32_t* indices, std::int64_t n,
 template <typename T>
 BlockKernels<T> BlockKernelsFor(SimdLevel level);
 
-#if FEDPLUG_SIMD_X86
-template <typename T>
-BlockKernels<T> Avx2BlockKernels();
-template <typename T>
-BlockKernels<T> Avx512BlockKernels();
-#elif FEDPLUG_SIMD_NEON
-template <typename T>
-BlockKernels<T> NeonBlockKernels();
-#endif
+// Those of a level above the baseline, which blocks_vector.cc defines.
+template <SimdLevel kLevel, typename T>
+BlockKernels<T> VectorBlockKernels();
 
 }  // namespace fedplug::topk
 

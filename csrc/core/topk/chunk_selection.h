@@ -10,11 +10,10 @@
 #include <array>
 #include <cstdint>
 
-#include "core/base/float_bits.h"
-#include "core/base/tiles.h"
+#include "core/base/floats.h"
+#include "core/base/parallel.h"
 #include "core/topk/blocks.h"
-#include "core/topk/decay.h"
-#include "core/topk/group_maxima.h"
+#include "core/topk/chunk_loops.h"
 #include "core/topk/rank.h"
 #include "core/topk/update.h"
 

@@ -8,9 +8,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "core/base/float_environment.h"
 #include "core/base/parallel.h"
-#include "core/base/tiles.h"
 #include "core/topk/update.h"
 
 namespace fedplug::topk {

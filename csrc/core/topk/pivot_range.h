@@ -10,9 +10,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "core/base/float_environment.h"
 #include "core/base/parallel.h"
-#include "core/base/tiles.h"
 #include "core/topk/rank.h"
 #include "core/topk/sample.h"
 #include "core/topk/shortlist.h"

@@ -9,7 +9,6 @@
 #include <string>
 #include <vector>
 
-#include "core/base/float_environment.h"
 #include "core/base/parallel.h"
 #include "core/base/status.h"
 #include "core/topk/chunks.h"

@@ -6,7 +6,7 @@
 #include <cmath>
 #include <cstdint>
 
-#include "core/base/host_device.h"
+#include "core/base/floats.h"
 
 namespace fedplug::topk {
 

@@ -21,15 +21,12 @@
 #include <utility>
 #include <vector>
 
-#include "core/base/float_environment.h"
 #include "core/base/parallel.h"
 #include "core/base/scratch.h"
 #include "core/simd/stream.h"
 #include "core/topk/chunks.h"
-#include "core/topk/count_pass.h"
 #include "core/topk/entries.h"
-#include "core/topk/list.h"
-#include "core/topk/partition_pass.h"
+#include "core/topk/passes.h"
 #include "core/topk/pivot_range.h"
 #include "core/topk/threshold.h"
 #include "core/topk_residual.h"

@@ -9,7 +9,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "core/base/float_environment.h"
+#include "core/base/parallel.h"
 #include "core/base/scratch.h"
 #include "core/topk/undo_notes.h"
 #include "core/topk/update.h"

@@ -5,8 +5,7 @@
 #include <cstdint>
 #include <cstring>
 
-#include "core/base/float_bits.h"
-#include "core/base/host_device.h"
+#include "core/base/floats.h"
 
 namespace fedplug::topk {
 

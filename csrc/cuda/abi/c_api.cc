@@ -10,19 +10,16 @@
 #include <type_traits>
 #include <vector>
 
-#include "core/base/float16.h"
+#include "core/base/floats.h"
 #include "core/base/status.h"
 #include "core/topk_residual.h"
-#include "cuda/chunked_topk_residual.h"
-#include "cuda/copy.h"
 #include "cuda/entries.h"
 #include "cuda/fixed_payload.h"
-#include "cuda/launch.h"
+#include "cuda/runtime.h"
 #include "cuda/scaled_sum.h"
 #include "cuda/scatter_decode.h"
 #include "cuda/topk_residual.h"
 #include "cuda/value_code.h"
-#include "cuda/value_decode.h"
 
 namespace fedplug::cuda {
 namespace {

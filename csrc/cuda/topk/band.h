@@ -6,8 +6,7 @@
 
 #include <cstdint>
 
-#include "core/base/float_bits.h"
-#include "core/base/host_device.h"
+#include "core/base/floats.h"
 #include "core/topk/sample.h"
 #include "cuda/topk/histogram.h"
 #include "cuda/topk/job.h"

@@ -39,7 +39,7 @@
 
 #include <cstdint>
 
-#include "core/base/host_device.h"
+#include "core/base/floats.h"
 #include "core/topk/sample.h"
 #include "cuda/topk/band.h"
 #include "cuda/topk/entries.h"

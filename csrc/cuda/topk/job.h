@@ -5,8 +5,7 @@
 
 #include <cstdint>
 
-#include "core/base/float_bits.h"
-#include "core/base/host_device.h"
+#include "core/base/floats.h"
 #include "core/topk/sample.h"
 #include "cuda/topk_residual.h"
 
@@ -99,7 +98,7 @@ struct alignas(16) Decisions {
 struct ScopeState {
   std::uint32_t taken;      // tiles, by blocks that take the rest
   std::uint32_t held_back;  // whether any sum is (undo.h)
-  std::uint32_t arrived;    // blocks at a barrier of a team (device_grid.cuh)
+  std::uint32_t arrived;    // blocks at a barrier of a team (device_block.cuh)
 };
 
 // The sample, and the ranks that bracket the k-th largest.

@@ -9,7 +9,7 @@
 #include <cstring>
 #include <vector>
 
-#include "core/base/host_device.h"
+#include "core/base/floats.h"
 #include "cuda/topk/job.h"
 
 namespace fedplug::cuda::topk {

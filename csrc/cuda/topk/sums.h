@@ -5,8 +5,7 @@
 
 #include <cstdint>
 
-#include "core/base/float_bits.h"
-#include "core/base/host_device.h"
+#include "core/base/floats.h"
 #include "cuda/block.h"
 #include "cuda/exclusive_scan.h"
 #include "cuda/topk/histogram.h"

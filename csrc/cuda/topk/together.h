@@ -10,7 +10,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "core/base/host_device.h"
+#include "core/base/floats.h"
 #include "cuda/topk/job.h"
 #include "cuda/topk/lists.h"
 

@@ -8,7 +8,7 @@
 
 #include <cstdint>
 
-#include "core/base/host_device.h"
+#include "core/base/floats.h"
 #include "core/topk/undo_notes.h"
 #include "cuda/block.h"
 #include "cuda/topk/job.h"

@@ -62,10 +62,7 @@ TopKInput<T> Input(std::int64_t n, std::int64_t k, Fill fill, bool in_place) {
 TEST(CudaRaces, OneLaunchIsFreeOfRaces) {
   EXPECT_EQ(
       RacesOf([&] {
-        ForEachWideDtype([&](auto zero) {
-          using T = decltype(zero);
-          ExpectReference(Input<T>(17000, 900, Fill::kNormal, true), kError);
-        });
+        ExpectReference(Input<double>(17000, 900, Fill::kNormal, true), kError);
         ExpectReference(Input<float>(30000, 9000, Fill::kZeros, true), kError);
         ExpectReference(Input<float>(9000, 100, Fill::kFewLevels, false),
                         kError);

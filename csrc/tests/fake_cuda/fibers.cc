@@ -20,7 +20,7 @@
 
 namespace fedplug::cuda {
 
-// As device_grid.cuh declares it.
+// As device_block.cuh declares it.
 alignas(16) thread_local std::byte
     shared_of_launch[fake_cuda::kMostSharedBytes];
 

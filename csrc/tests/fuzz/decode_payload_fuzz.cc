@@ -5,8 +5,7 @@
 #include <optional>
 #include <string>
 
-#include "core/base/float16.h"
-#include "core/base/float_bits.h"
+#include "core/base/floats.h"
 #include "core/base/parallel.h"
 #include "core/container.h"
 #include "core/crc32.h"

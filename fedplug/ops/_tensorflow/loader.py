@@ -41,7 +41,7 @@ def library() -> Any:
     # An editable install has this package in two folders: the sources and the compiled parts.
     path = find_library(sys.modules["fedplug.ops"].__path__)
     _require_built_for_running(path, _REMEDY)
-    require_current(str(path), "csrc/tf/ops/*.cc", op_libraries.built_from(path))
+    require_current(str(path), "csrc/tf/*.cc", op_libraries.built_from(path))
     first = path.name not in _loaded
     ops = _load(path, _REMEDY)
     if first:

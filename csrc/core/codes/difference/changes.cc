@@ -1,6 +1,5 @@
 // Both sides know the old words. So places are counted among the elements whose
 // old exponents are of one class, which change about equally often.
-#include "core/codes/difference/changes.h"
 
 #include <algorithm>
 #include <array>
@@ -11,8 +10,7 @@
 
 #include "core/base/scratch.h"
 #include "core/codes/difference/blocks.h"
-#include "core/codes/difference/class_code.h"
-#include "core/codes/difference/classes.h"
+#include "core/codes/difference/parts.h"
 #include "core/codes/difference/steps.h"
 
 namespace fedplug::differences {

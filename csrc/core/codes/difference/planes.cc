@@ -1,8 +1,7 @@
-#include "core/codes/difference/planes.h"
-
+// Codes whole arrays by planes: byte i of every word, one plane after the other.
 #include <cstddef>
 
-#include "core/codes/difference/words.h"
+#include "core/codes/difference/parts.h"
 #include "core/symbol_code.h"
 
 namespace fedplug::differences {

@@ -7,7 +7,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "core/codes/difference/words.h"
+#include "core/codes/difference/parts.h"
 
 namespace fedplug::differences {
 

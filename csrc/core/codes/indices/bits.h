@@ -7,7 +7,7 @@
 #include <cstdint>
 #include <cstring>
 
-#include "core/base/bytes_for.h"
+#include "core/base/bytes.h"
 
 namespace fedplug::index_codes {
 

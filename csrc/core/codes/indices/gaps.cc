@@ -6,7 +6,6 @@
 #include "core/codes/indices/bits.h"
 #include "core/codes/indices/forms.h"
 #include "core/codes/indices/gap_model.h"
-#include "core/codes/indices/learnt_bits.h"
 
 namespace fedplug::index_codes {
 namespace {

@@ -13,7 +13,6 @@
 
 #include <cstdint>
 
-#include "core/codes/rans/loops.h"
 #include "core/codes/rans/rans.h"
 
 namespace fedplug::rans {

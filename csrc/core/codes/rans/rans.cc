@@ -5,8 +5,7 @@
 #include <algorithm>
 #include <cstring>
 
-#include "core/base/always_inline.h"
-#include "core/codes/rans/loops.h"
+#include "core/base/floats.h"
 
 namespace fedplug::rans {
 namespace {

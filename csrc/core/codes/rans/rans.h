@@ -1,9 +1,4 @@
-// Interleaved rANS: symbols of one byte to words of 16 bits and back, for given
-// frequencies. The layout in which states and words travel is described in
-// docs/wire-format.md.
-//
-// Sources: Duda, "Asymmetric numeral systems", 2013 (arXiv:1311.2540);
-// interleaving: Giesen, "Interleaved entropy coders", 2014 (arXiv:1402.3392).
+// The inner loops of rans::Encoder and rans::Decoder over registers of lanes.
 #ifndef FEDPLUG_CORE_CODES_RANS_RANS_H_
 #define FEDPLUG_CORE_CODES_RANS_RANS_H_
 
@@ -11,10 +6,54 @@
 #include <cstdint>
 #include <vector>
 
-#include "core/codes/rans/loops.h"
 #include "core/simd/level.h"
 
 namespace fedplug::rans {
+
+// For every symbol, frequency - 1 (12 bits) and start (12 bits), the sum of the
+// frequencies before it.
+struct EncoderTable {
+  std::array<std::uint32_t, 256> entries;
+  int largest;  // of the symbols that have a frequency
+};
+
+// Encodes the last groups of kMostLanes symbols while there is room for their
+// words, and returns the number of symbols.
+//
+// REQUIRES: n is a multiple of kMostLanes
+// SHAPE:    symbols[n], states[kMostLanes]; *next is moved down, and not below
+//           begin
+// THREADS:  the caller's only
+// COST:     a quotient of floats, and a product of integers, for each symbol
+using EncodeLoop = std::int64_t(const EncoderTable& table,
+                                const std::uint8_t* symbols, std::int64_t n,
+                                const std::uint16_t* begin,
+                                std::uint32_t* states, std::uint16_t** next);
+
+// REQUIRES: IsSupported of the level they are named after
+EncodeLoop EncodeGroupsAvx2;
+EncodeLoop EncodeGroupsAvx512;
+EncodeLoop EncodeGroupsNeon;
+
+// Decodes groups of kMostLanes symbols while there are enough words, and
+// returns the number of symbols.
+//
+// REQUIRES: IsSupported(SimdLevel::kAvx512), `table` is that of Decoder
+// SHAPE:    table[kScale], states[kMostLanes], symbols[n]; *next is moved on,
+//           and not beyond end
+// THREADS:  the caller's only
+// COST:     two looks into the table of 16 lanes each per group
+std::int64_t DecodeGroupsAvx512(const std::uint32_t* table, std::int64_t n,
+                                const std::uint8_t* end, std::uint32_t* states,
+                                const std::uint8_t** next,
+                                std::uint8_t* symbols);
+
+// Interleaved rANS: symbols of one byte to words of 16 bits and back, for given
+// frequencies. The layout in which states and words travel is described in
+// docs/wire-format.md.
+//
+// Sources: Duda, "Asymmetric numeral systems", 2013 (arXiv:1311.2540);
+// interleaving: Giesen, "Interleaved entropy coders", 2014 (arXiv:1402.3392).
 
 // Frequencies are in units of 1 / kScale, with kScale = 2^kScaleBits.
 inline constexpr int kScaleBits = 12;

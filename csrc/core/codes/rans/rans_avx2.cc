@@ -1,5 +1,5 @@
 // rans::Encoder for eight lanes at a time.
-#include "core/codes/rans/loops.h"
+#include "core/codes/rans/rans.h"
 
 #if FEDPLUG_SIMD_X86
 

@@ -1,5 +1,5 @@
 // rans::Encoder for four lanes at a time.
-#include "core/codes/rans/loops.h"
+#include "core/codes/rans/rans.h"
 
 #if FEDPLUG_SIMD_NEON
 

@@ -7,8 +7,8 @@
 #include <cstdint>
 #include <type_traits>
 
-#include "core/codes/values/cast_loops.h"
 #include "core/codes/values/job.h"
+#include "core/codes/values/loops.h"
 
 namespace fedplug {
 

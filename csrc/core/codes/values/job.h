@@ -10,15 +10,11 @@
 #include <cstring>
 #include <type_traits>
 
-#include "core/base/float_bits.h"
-#include "core/base/float_environment.h"
+#include "core/base/floats.h"
 #include "core/base/parallel.h"
-#include "core/base/tiles.h"
-#include "core/codes/dither/dither.h"
-#include "core/codes/values/block_step.h"
 #include "core/codes/values/layout.h"
+#include "core/codes/values/level.h"
 #include "core/codes/values/loops.h"
-#include "core/codes/values/power_of_two.h"
 #include "core/philox/words.h"
 #include "core/value_code.h"
 

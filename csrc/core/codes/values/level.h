@@ -1,18 +1,41 @@
-// The arithmetic of one value of a value code (see value_code.h), for the loops
-// of every SIMD level and for the steps on a GPU.
+// One level, scale or block of the value codes, on the host and on devices.
 #ifndef FEDPLUG_CORE_CODES_VALUES_LEVEL_H_
 #define FEDPLUG_CORE_CODES_VALUES_LEVEL_H_
 
 #include <cmath>
 #include <cstdint>
+#include <cstring>
 #include <limits>
 #include <type_traits>
 
-#include "core/base/always_inline.h"
-#include "core/base/float16.h"
-#include "core/base/float_bits.h"
-#include "core/base/host_device.h"
+#include "core/base/floats.h"
 #include "core/base/philox.h"
+
+namespace fedplug {
+
+// 2^power, for the powers of normal numbers.
+FEDPLUG_HOST_DEVICE inline double PowerOfTwo(int power) {
+  const std::uint64_t bits = static_cast<std::uint64_t>(power + 1023) << 52;
+  double value;
+  std::memcpy(&value, &bits, sizeof(value));
+  return value;
+}
+
+// The power that scales a magnitude to [1, 2). The largest ones to [2, 4), so
+// that the inverse is a normal number, and denormal ones below 1.
+FEDPLUG_HOST_DEVICE inline int PowerOfScale(double largest) {
+  const auto exponent = static_cast<int>(ToBits(largest) >> 52) - 1023;
+  return exponent < -1022 ? 1022 : (exponent > 1022 ? -1022 : -exponent);
+}
+
+FEDPLUG_HOST_DEVICE inline double ScaleOf(double largest) {
+  return PowerOfTwo(PowerOfScale(largest));
+}
+
+}  // namespace fedplug
+
+// The arithmetic of one value of a value code (see value_code.h), for the loops
+// of every SIMD level and for the steps on a GPU.
 
 #define FEDPLUG_VALUE_STEP FEDPLUG_HOST_DEVICE FEDPLUG_ALWAYS_INLINE
 
@@ -118,6 +141,78 @@ FEDPLUG_VALUE_STEP T TimesStep(std::uint8_t level, int top, T step) {
 template <typename T>
 FEDPLUG_VALUE_STEP double Share(T x, double share) {
   return static_cast<double>(std::abs(Wide(x))) * share;
+}
+
+}  // namespace fedplug::value_loops
+
+// The steps of kBfp (see value_code.h): powers of two, one for each block.
+
+namespace fedplug {
+
+// The range of exponents of steps. Half of the smallest step is a normal
+// number, and its multiples are numbers of T.
+template <typename T>
+struct StepExponents {
+  static constexpr int kLowest = std::is_same_v<T, double> ? -1021
+                                 : std::is_same_v<T, Half> ? -24
+                                                           : -125;
+  static constexpr int kHighest = std::is_same_v<T, double> ? 1023
+                                  : std::is_same_v<T, Half> ? 15
+                                                            : 127;
+};
+
+// The smallest e for which largest <= (2^(bits - 1) - 1/2) * 2^e, clamped to
+// the range.
+//
+// REQUIRES: 0 <= largest, finite
+template <typename T>
+FEDPLUG_HOST_DEVICE int StepExponentOf(double largest, int bits) {
+  constexpr int kSignificandBits = 52;
+  const std::uint64_t key = ToBits(largest);
+  const auto exponent = static_cast<int>(key >> kSignificandBits) - 1023;
+  const std::uint64_t digits = key & ((std::uint64_t{1} << 52) - 1);
+  // 2^(bits - 1) - 1/2 is `bits` ones, of which the last is worth 1/2.
+  const std::uint64_t ones = ((std::uint64_t{1} << (bits - 1)) - 1)
+                             << (kSignificandBits - (bits - 1));
+  const int least = exponent - (bits - 2) + (digits > ones ? 1 : 0);
+  constexpr int kLowest = StepExponents<T>::kLowest;
+  constexpr int kHighest = StepExponents<T>::kHighest;
+  return least < kLowest ? kLowest : least > kHighest ? kHighest : least;
+}
+
+}  // namespace fedplug
+
+// Packs a few levels, which lie in the bytes of a word, the first in the lowest
+// byte.
+
+namespace fedplug::value_loops {
+
+// Makes of eight levels of `bits` bits, 2 to 8, the lowest `bits` bytes of each
+// word: neighbours are moved together, first pairs, then pairs of pairs.
+//
+// REQUIRES: Words is std::uint64_t or a vector of it
+template <typename Words>
+FEDPLUG_HOST_DEVICE FEDPLUG_ALWAYS_INLINE void PushEachTogether(int bits,
+                                                                Words* words) {
+  Words x = *words;
+  x = (x & 0x00ff00ff00ff00ffu) | ((x & 0xff00ff00ff00ff00u) >> (8 - bits));
+  x = (x & 0x0000ffff0000ffffu) |
+      ((x & 0xffff0000ffff0000u) >> (16 - 2 * bits));
+  *words = (x & 0x00000000ffffffffu) |
+           ((x & 0xffffffff00000000u) >> (32 - 4 * bits));
+}
+
+FEDPLUG_HOST_DEVICE FEDPLUG_ALWAYS_INLINE std::uint64_t PushTogether(
+    std::uint64_t word, int bits) {
+  PushEachTogether(bits, &word);
+  return word;
+}
+
+// The lowest bits of eight bytes in one: the product moves byte i's to place
+// 56 + i, and no two meet.
+FEDPLUG_HOST_DEVICE FEDPLUG_ALWAYS_INLINE std::uint8_t PushBitsTogether(
+    std::uint64_t x) {
+  return static_cast<std::uint8_t>((x * 0x0102040810204080u) >> 56);
 }
 
 }  // namespace fedplug::value_loops

@@ -6,7 +6,7 @@
 
 #include <cstdint>
 
-#include "core/base/float_bits.h"
+#include "core/base/floats.h"
 #include "core/codes/values/level.h"
 #include "core/simd/level.h"
 
@@ -32,7 +32,7 @@ struct ConvertLoops {
 // T is float or double.
 template <typename T>
 struct LevelLoops {
-  // The largest magnitude as a key (see float_bits.h), which also shows whether
+  // The largest magnitude as a key (see base/floats.h), which also shows whether
   // all are finite.
   FloatBitsOf<T> (*largest)(const T* x, std::int64_t n);
 
@@ -100,6 +100,24 @@ LevelLoops<T> LevelLoopsFor(SimdLevel level);
 template <typename T>
 MeanLoops<T> MeanLoopsFor(SimdLevel level);
 BitLoops BitLoopsFor(SimdLevel level);
+
+// The inner loops of the casts between float and 16 bits, which also find
+// values that are not finite. As in loops.h, each is compiled for every SIMD
+// level, with equal results.
+
+// Both return the largest key (see base/floats.h) of the floats. The 16-bit
+// numbers are little-endian bytes, which need not be aligned.
+struct CastLoops {
+  // To nearest, ties to even. Numbers too large become the largest number, and
+  // NaN is unspecified.
+  // SHAPE: x[n], data[2 * n]
+  std::uint32_t (*narrow)(const float* x, std::int64_t n, std::uint8_t* data);
+  std::uint32_t (*widen)(const std::uint8_t* data, std::int64_t n, float* x);
+};
+
+// Narrow is Half or BFloat16. REQUIRES: IsSupported(level)
+template <typename Narrow>
+CastLoops CastLoopsFor(SimdLevel level);
 
 }  // namespace fedplug::value_loops
 

@@ -2,13 +2,11 @@
 // level l of the sum is [sizes[l]], and its element i is element i of the level
 // below plus element i + sizes[l]. A strip needs one buffer per level, and
 // strips are independent.
-#include "core/codes/values/mean_magnitude.h"
-
 #include <algorithm>
 #include <vector>
 
-#include "core/base/float_environment.h"
-#include "core/base/tiles.h"
+#include "core/base/parallel.h"
+#include "core/codes/values/forms.h"
 #include "core/codes/values/level.h"
 #include "core/codes/values/loops.h"
 

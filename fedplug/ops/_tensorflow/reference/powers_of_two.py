@@ -1,4 +1,4 @@
-"""Powers of two that scale float64 numbers exactly. See csrc/core/codes/values/power_of_two.h."""
+"""Powers of two that scale float64 numbers exactly. See csrc/core/codes/values/level.h."""
 
 from __future__ import annotations
 

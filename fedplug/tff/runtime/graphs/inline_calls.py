@@ -2,7 +2,7 @@
 
 A call by name runs on TensorFlow's threads and changes threads within. For a client of a small model, that
 costs more than its training. Iterators have threads of their own, so they get the kernels of
-`csrc/tf/kernels/inline_iterators.cc`. Results are the same. Functions are called by name where a runtime
+`csrc/tf/inline_iterators.cc`. Results are the same. Functions are called by name where a runtime
 works on another device than the first CPU, or if there is no op library.
 
 This module uses private parts of TensorFlow 2.14: `execute_with_cancellation`, and the eager runtime's cache

@@ -1,0 +1,132 @@
+// Fedplug>GatherSum and Fedplug>TakeFromSum on the CPU.
+#include "core/gather_sum.h"
+
+#include <cstdint>
+
+#include "tensorflow/core/framework/op.h"
+#include "tensorflow/core/framework/op_kernel.h"
+#include "tensorflow/core/framework/shape_inference.h"
+#include "tf/element_type.h"
+#include "tf/inputs.h"
+#include "tf/outputs.h"
+#include "tf/parallel.h"
+
+namespace fedplug {
+namespace {
+
+using tensorflow::OpKernel;
+using tensorflow::OpKernelConstruction;
+using tensorflow::OpKernelContext;
+using tensorflow::Tensor;
+using tensorflow::shape_inference::InferenceContext;
+using tensorflow::shape_inference::ShapeHandle;
+
+tensorflow::Status GatherSumShape(InferenceContext* c) {
+  const int addends = c->num_inputs() - 1;
+  ShapeHandle same = c->input(0);
+  for (int i = 1; i < addends; ++i) {
+    TF_RETURN_IF_ERROR(c->Merge(same, c->input(i), &same));
+  }
+  ShapeHandle indices;
+  TF_RETURN_IF_ERROR(c->WithRank(c->input(addends), 1, &indices));
+  c->set_output(0, indices);
+  return tensorflow::OkStatus();
+}
+
+tensorflow::Status TakeFromSumShape(InferenceContext* c) {
+  ShapeHandle update;
+  TF_RETURN_IF_ERROR(c->Merge(c->input(0), c->input(1), &update));
+  ShapeHandle indices;
+  TF_RETURN_IF_ERROR(c->WithRank(c->input(2), 1, &indices));
+  c->set_output(0, indices);
+  c->set_output(1, update);
+  return tensorflow::OkStatus();
+}
+
+REGISTER_OP("Fedplug>GatherSum")
+    .Input("addends: N * T")
+    .Input("indices: int32")
+    .Output("values: T")
+    .Attr("N: int >= 1")
+    .Attr("T: {float, double}")
+    .SetShapeFn(GatherSumShape);
+
+REGISTER_OP("Fedplug>TakeFromSum")
+    .Input("delta: T")
+    .Input("residual: T")
+    .Input("indices: int32")
+    .Output("values: T")
+    .Output("new_residual: T")
+    .Attr("T: {float, double}")
+    .SetShapeFn(TakeFromSumShape);
+
+template <typename T>
+class GatherSumOp : public OpKernel {
+ public:
+  explicit GatherSumOp(OpKernelConstruction* context) : OpKernel(context) {
+    int addends;
+    OP_REQUIRES_OK(context, context->GetAttr("N", &addends));
+    OP_REQUIRES(context, addends <= 2,
+                tensorflow::errors::InvalidArgument(
+                    "there are ", addends, " addends; give one or two"));
+    has_residual_ = addends == 2;
+  }
+
+  void Compute(OpKernelContext* context) override {
+    const Tensor& delta = context->input(0);
+    const CoreType<T>* residual = nullptr;
+    if (has_residual_) {
+      OP_REQUIRES_OK(context, RequireSameShape(delta, context->input(1)));
+      residual = Elements<T>(context->input(1));
+    }
+    const Tensor& indices = context->input(has_residual_ ? 2 : 1);
+    OP_REQUIRES_OK(context, RequireVector(indices, "indices"));
+    Tensor* values;
+    OP_REQUIRES_OK(context,
+                   AllocateOutput(context, 0, indices.shape(), &values));
+    IntraOpPool pool(context);
+    OP_REQUIRES_OK(context,
+                   ToTensorFlow(GatherSum(
+                       Elements<T>(delta), residual, delta.NumElements(),
+                       Elements<std::int32_t>(indices), indices.NumElements(),
+                       pool, MutableElements<T>(values))));
+  }
+
+ private:
+  bool has_residual_ = false;
+};
+
+template <typename T>
+class TakeFromSumOp : public OpKernel {
+ public:
+  using OpKernel::OpKernel;
+
+  void Compute(OpKernelContext* context) override {
+    const Tensor& delta = context->input(0);
+    const Tensor& residual = context->input(1);
+    const Tensor& indices = context->input(2);
+    OP_REQUIRES_OK(context, RequireSameShape(delta, residual));
+    OP_REQUIRES_OK(context, RequireVector(indices, "indices"));
+    Tensor *values, *new_residual;
+    OP_REQUIRES_OK(context,
+                   AllocateOutput(context, 0, indices.shape(), &values));
+    // Not the residual's own buffer: writing there would require another walk
+    // that checks every sum first.
+    OP_REQUIRES_OK(context,
+                   AllocateOutput(context, 1, residual.shape(), &new_residual));
+    IntraOpPool pool(context);
+    std::int64_t non_finite;
+    OP_REQUIRES_OK(context,
+                   ToTensorFlow(TakeFromSum(
+                       Elements<T>(delta), Elements<T>(residual),
+                       MutableElements<T>(new_residual), delta.NumElements(),
+                       Elements<std::int32_t>(indices), indices.NumElements(),
+                       pool, MutableElements<T>(values), &non_finite)));
+  }
+};
+
+FEDPLUG_REGISTER_WIDE("Fedplug>GatherSum", GatherSumOp);
+FEDPLUG_REGISTER_WIDE("Fedplug>TakeFromSum", TakeFromSumOp);
+
+}  // namespace
+}  // namespace fedplug
