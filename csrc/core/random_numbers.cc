@@ -10,7 +10,6 @@
 #include "core/philox/words.h"
 
 namespace fedplug {
-
 namespace {
 
 constexpr std::int64_t kDraws = 4 * philox::kGroup;

@@ -16,7 +16,6 @@
 #include "core/simd/level.h"
 
 namespace fedplug {
-
 namespace {
 
 using value_loops::kChunk;

@@ -19,7 +19,6 @@
 #include "cuda/topk_residual.h"
 
 namespace fedplug::cuda {
-
 namespace {
 
 using topk::Job;

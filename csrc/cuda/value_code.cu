@@ -15,7 +15,6 @@
 #include "cuda/value_code_steps.h"
 
 namespace fedplug::cuda {
-
 namespace {
 
 using values::Call;

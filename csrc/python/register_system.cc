@@ -14,7 +14,6 @@
 #include "python/run.h"
 
 namespace fedplug::python {
-
 namespace {
 
 constexpr int kMostThreads = 1024;

@@ -1,5 +1,5 @@
 // The difference code: round trips of every kind of word and change, its length
-// beside the elements, and a decoder given arbitrary bytes.
+// beside the elements. decode_difference_fuzz decodes arbitrary bytes.
 #include "core/difference_code.h"
 
 #include "core/codes/difference/blocks.h"
@@ -120,43 +120,6 @@ TEST(DifferenceCode, IsEqualForAnyNumberOfThreads) {
                                SizeOf(after), layout, threads, decoded.data())
                   .ok());
   EXPECT_TRUE(decoded == after);
-}
-
-TEST(DifferenceCode, RefusesAnythingElse) {
-  Random random(3);
-  Serial serial;
-  for (const ElementLayout layout : kLayouts) {
-    const std::int64_t bytes = 500 * layout.bytes;
-    const Bytes before = AnyBytes(bytes, random);
-    const Bytes after = Changed(before, layout, 5, random);
-    const Bytes code = Encode(&before, after, layout, serial);
-    Bytes decoded;
-    for (std::size_t length = 0; length < code.size(); ++length) {
-      const Bytes cut(code.begin(),
-                      code.begin() + static_cast<std::ptrdiff_t>(length));
-      EXPECT_TRUE(Decode(cut, &before, bytes, layout, &decoded).code() ==
-                  StatusCode::kDataLoss);
-    }
-    Bytes longer = code;
-    longer.push_back(0);
-    EXPECT_FALSE(Decode(longer, &before, bytes, layout, &decoded).ok());
-    EXPECT_FALSE(Decode(code, nullptr, bytes, layout, &decoded).ok());
-    for (int i = 0; i < 500; ++i) {  // must stay inside its buffers
-      Bytes other = code;
-      other[static_cast<std::size_t>(Below(random, SizeOf(code)))] =
-          static_cast<std::uint8_t>(random());
-      static_cast<void>(Decode(other, &before, bytes, layout, &decoded));
-    }
-  }
-}
-
-TEST(DifferenceCode, RefusesElementsThatItDoesNotHave) {
-  for (const ElementLayout layout :
-       {ElementLayout{3, 7}, {0, 0}, {16, 112}, {2, 16}, {2, -1}}) {
-    EXPECT_TRUE(CheckElements(layout, 1).code() ==
-                StatusCode::kInvalidArgument);
-  }
-  EXPECT_FALSE(CheckElements({2, 7}, -1).ok());
 }
 
 template <typename Word>

@@ -92,21 +92,6 @@ TEST(ScatterDecodeAdd, EqualsTheReferenceForEverySizeWeightAndAlignment) {
   });
 }
 
-TEST(ScatterDecodeAdd, DoesNotDependOnTheNumberOfThreads) {
-  ForEachDtype([](auto zero) {
-    using T = decltype(zero);
-    Random random(2);
-    ThreadPool three(3);
-    const std::int64_t n = 30011;
-    for (const bool weighted : {false, true}) {
-      ExpectReference(
-          RandomVector<T>(n, Fill::kNormal, random),
-          RandomPayloads<T>(12, n, n, weighted, Fill::kNormal, random), three,
-          0);
-    }
-  });
-}
-
 // Long enough for several tiles. Dense payloads, which prefetch tiles, and thin
 // ones, which have longer tiles.
 TEST(ScatterDecodeAdd, EqualsTheReferenceAcrossTiles) {
@@ -139,28 +124,6 @@ TEST(ScatterDecodeAdd, EqualsTheReferenceWhereTheAccumulatorIsFarAway) {
       RandomVector<double>(n, Fill::kNormal, random),
       RandomPayloads<double>(3, n, 1000, true, Fill::kNormal, random), two, 1);
 }
-
-// Two payloads over n = 10, mended or broken by the caller before the call.
-struct Call {
-  std::int64_t n = 10;
-  std::vector<float> values = {1, 2, 3, 4, 5};
-  std::vector<std::int32_t> indices = {0, 9, 2, 3, 7};
-  std::vector<std::int64_t> row_splits = {0, 2, 5};
-
-  void ExpectRefused(const std::string& message) {
-    ThreadPool two(2);
-    for (const auto decode : {ScatterDecodeAdd<float>, ScatterDecode<float>}) {
-      std::vector<float> accumulator(10, 0.5f);
-      const Status status = decode(
-          accumulator.data(), n, values.data(), indices.data(),
-          static_cast<std::int64_t>(indices.size()), row_splits.data(),
-          static_cast<std::int64_t>(row_splits.size()) - 1, nullptr, two);
-      EXPECT_TRUE(status.code() == StatusCode::kInvalidArgument);
-      EXPECT_EQ(status.message(), message);
-      EXPECT_EQ(accumulator, std::vector<float>(10, 0.5f));
-    }
-  }
-};
 
 TEST(ScatterDecodeAdd, NamesTheFirstBadPayloadWhateverTheNumberOfThreads) {
   const std::int64_t payloads = 20;

@@ -2,15 +2,10 @@
 // contract one by one.
 #include "core/topk_residual.h"
 
-#include <cfenv>
 #include <cmath>
 
 #include "tests/kernel_inputs.h"
 #include "tests/reference/reference.h"
-
-#ifdef __SSE2__
-#include <xmmintrin.h>
-#endif
 
 namespace fedplug::testing {
 namespace {
@@ -328,24 +323,6 @@ TEST(TopKResidual, ALargeResidualIsAsItWasWhenTheLastSumIsBad) {
   }
 }
 
-TEST(TopKResidual, RefusesSizesOutOfRange) {
-  Serial serial;
-  float number = 0;
-  std::int32_t index = 0;
-  std::int64_t non_finite = 7;
-  const auto run = [&](std::int64_t n, std::int64_t k) {
-    return TopKResidual(&number, &number, &number, n, k,
-                        NonFinitePolicy::kError, serial, &number, &index,
-                        &non_finite);
-  };
-  EXPECT_EQ(run(1, -1).message(), "k = -1 is negative");
-  EXPECT_EQ(run(-1, 1).message(), "n = -1 is not in [0, 2^31)");
-  EXPECT_EQ(run(std::int64_t{1} << 31, 1).message(),
-            "n = 2147483648 is not in [0, 2^31)");
-  EXPECT_TRUE(run(1, -1).code() == StatusCode::kInvalidArgument);
-  EXPECT_EQ(non_finite, 0);
-}
-
 TEST(CountNonFinite, CountsTheSumsAndNotTheTerms) {
   ForEachWideDtype([](auto zero) {
     using T = decltype(zero);
@@ -359,28 +336,6 @@ TEST(CountNonFinite, CountsTheSumsAndNotTheTerms) {
     }
   });
 }
-
-#ifdef __SSE2__
-// As inside TensorFlow, whose threads flush denormals.
-TEST(TopKResidual, KeepsDenormalsOnAThreadThatFlushesThem) {
-  ForEachWideDtype([](auto zero) {
-    using T = decltype(zero);
-    Random random(6);
-    Serial serial;
-    const auto delta = RandomVector<T>(500, Fill::kDenormal, random);
-    const auto residual = RandomVector<T>(500, Fill::kDenormal, random);
-    constexpr unsigned kFlushAndZero = 0x8040;
-    const unsigned before = _mm_getcsr();
-    _mm_setcsr(before | kFlushAndZero);
-    const auto outcome =
-        Run(delta, residual, 20, NonFinitePolicy::kError, serial);
-    const unsigned after = _mm_getcsr();
-    _mm_setcsr(before);
-    EXPECT_EQ(after & kFlushAndZero, kFlushAndZero);
-    ExpectReference(delta, residual, 20, outcome);
-  });
-}
-#endif
 
 }  // namespace
 }  // namespace fedplug::testing

@@ -21,7 +21,6 @@
 #include "tensorflow/core/protobuf/rewriter_config.pb.h"
 
 namespace fedplug {
-
 namespace {
 
 using tensorflow::AttrValue;

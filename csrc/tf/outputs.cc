@@ -6,10 +6,14 @@
 #include <utility>
 
 #include "core/base/block_pool.h"
+#include "tf/element_type.h"
 
 namespace fedplug {
-
 namespace {
+
+using tensorflow::OpKernelContext;
+using tensorflow::Tensor;
+using tensorflow::TensorShape;
 
 class PooledAllocator final : public tensorflow::Allocator {
  public:
@@ -36,14 +40,6 @@ tensorflow::Allocator* ThePooledAllocator() {
 bool AsksMalloc(tensorflow::Allocator* allocator) {
   return allocator->Name() == "cpu";
 }
-
-namespace {
-
-using tensorflow::OpKernelContext;
-using tensorflow::Tensor;
-using tensorflow::TensorShape;
-
-}  // namespace
 
 tensorflow::Status AllocateOutput(OpKernelContext* context, int index,
                                   const TensorShape& shape, Tensor** output) {

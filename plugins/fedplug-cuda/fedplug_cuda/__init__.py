@@ -13,12 +13,11 @@ from fedplug.registry.first_use import imported_on_first_use
 if TYPE_CHECKING:
     from fedplug_cuda import ops
     from fedplug_cuda.arrays import CudaArray, as_device_array
-    from fedplug_cuda.comparison import self_check
     from fedplug_cuda.fixed import encode_fixed, mean_of_fixed
     from fedplug_cuda.library import DeviceError, problem
     from fedplug_cuda.memory import to_device
     from fedplug_cuda.scatter import scatter_decode_add
-    from fedplug_cuda.topk import grouped_topk_residual
+    from fedplug_cuda.topk import grouped_topk_residual, self_check
 
 __all__ = [
     "CudaArray",
@@ -44,7 +43,7 @@ _HOMES = {
     "ops": "fedplug_cuda.ops",
     "problem": "fedplug_cuda.library",
     "scatter_decode_add": "fedplug_cuda.scatter",
-    "self_check": "fedplug_cuda.comparison",
+    "self_check": "fedplug_cuda.topk",
     "to_device": "fedplug_cuda.memory",
 }
 

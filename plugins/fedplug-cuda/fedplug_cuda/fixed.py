@@ -14,7 +14,7 @@ from fedplug.errors import ArgumentError, CapabilityError
 from fedplug_cuda.arrays import DTYPE_CODES, DeviceArray, as_device_array, require_same_device, stream_handle
 from fedplug_cuda.library import FixedForm, call
 from fedplug_cuda.memory import empty, empty_bytes, empty_like
-from fedplug_cuda.ops.floats import widened
+from fedplug_cuda.ops.arrays import widened
 
 __all__ = ["EncodedFixed", "encode_fixed", "mean_of_fixed"]
 

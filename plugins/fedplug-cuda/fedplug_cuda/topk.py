@@ -8,6 +8,7 @@ from typing import Any, Literal
 
 import numpy as np
 
+from fedplug import kernels
 from fedplug.errors import ArgumentError
 from fedplug.kernels.arguments import whole
 from fedplug.ops.types import GroupedTopK
@@ -18,11 +19,11 @@ from fedplug_cuda.arrays import (
     require_same_device,
     stream_handle,
 )
-from fedplug_cuda.library import TopKReport, Update, call
-from fedplug_cuda.memory import empty_bytes, empty_like
+from fedplug_cuda.library import DeviceError, TopKReport, Update, call
+from fedplug_cuda.memory import empty_bytes, empty_like, to_device
 from fedplug_cuda.results import Results, require_finite
 
-__all__ = ["grouped_topk_residual", "require_wide", "select"]
+__all__ = ["grouped_topk_residual", "require_wide", "select", "self_check"]
 
 _POLICIES = {"error": 0, "drop": 1}
 
@@ -71,6 +72,23 @@ def grouped_topk_residual(
     after = _matching("residuals_out", residuals_out or [None] * len(xs), xs, handle)
     found = select(xs, before, after, whole("k", k), on_nonfinite, handle)
     return found._replace(residuals=[array.owner for array in found.residuals])
+
+
+def self_check() -> str:
+    """Selects 100 of 10,000 entries on device 0 and compares the bits with the CPU's.
+
+    Returns:
+        A short description of the result.
+
+    Raises:
+        DeviceError: The device refused the work, or its bits are not the CPU's.
+    """
+    update = np.random.default_rng(0).standard_normal(10_000, np.float32)
+    values, indices = kernels.topk_residual(update, np.zeros_like(update), 100)
+    found = grouped_topk_residual([to_device(update)], None, 100)
+    if found.values.tobytes() != values.tobytes() or not np.array_equal(found.indices, indices):
+        raise DeviceError("device 0 selects other entries than the CPU; update its driver, and report this")
+    return "device 0 selects the entries that the CPU selects"
 
 
 def select(

@@ -14,19 +14,19 @@ from fedplug.errors import ArgumentError, NonFiniteError
 from fedplug.ops.types import PackedValues
 from fedplug_cuda.arrays import DTYPE_CODES, DeviceArray, require_same_device, stream_handle
 from fedplug_cuda.library import ValueCode, ValueReport, Vector, call
-from fedplug_cuda.memory import empty, empty_bytes, fetch, layout, send
+from fedplug_cuda.memory import empty, empty_bytes, fetch, layout, send, to_device_of_each
 
-__all__ = ["decode", "encode"]
+__all__ = ["decode", "encode_values"]
 
 
-def encode(
+def encode_values(
     xs: Sequence[DeviceArray],
-    residuals: Sequence[DeviceArray | None] | None,
+    residuals: Sequence[Any] | None,
     form: str,
+    *,
     bits: int,
     block_size: int,
     seed: int,
-    stream: int,
 ) -> tuple[list[NDArray[np.uint8]], list[DeviceArray]]:
     """Encodes arrays as `fedplug.kernels.encode_values` does, bit for bit. Waits once, for the codes.
 
@@ -38,7 +38,6 @@ def encode(
         bits: See `fedplug.ops.encode_values`.
         block_size: See `fedplug.ops.encode_values`.
         seed: See `fedplug.ops.encode_values`.
-        stream: Handle of the stream to work on.
 
     Returns:
         The codes, on the host, and the next residuals, which are the sums minus the decoded values, or
@@ -49,7 +48,7 @@ def encode(
         DeviceError: The arrays are on several devices, or the device or its memory refused the work.
         NonFiniteError: A value or a sum is NaN or infinite. The residuals are unchanged.
     """
-    before = [None] * len(xs) if residuals is None else residuals
+    stream, before = to_device_of_each(xs, residuals or [None] * len(xs))
     device = require_same_device([array for array in (*xs, *before) if array is not None])
     code = ValueCode(form.encode(), block_size, bits)
     after: list[DeviceArray] = []
@@ -59,7 +58,7 @@ def encode(
             raise ArgumentError(
                 f"a residual is {old.dtype}[{old.size}]; that of {x.dtype}[{x.size}] must be {wide}[{x.size}]"
             )
-        if residuals is not None:
+        if residuals:
             after.append(empty(x.shape, wide, x, stream))
     sizes = [_sizes(x, code) for x in xs]
     reports_at, *codes_at, end = _ends([ctypes.sizeof(ValueReport) * len(xs), *(size for size, _ in sizes)])

@@ -5,7 +5,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 from fedplug_cuda.memory import to_host
-from fedplug_cuda.values import encode
+from fedplug_cuda.values import encode_values
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -42,19 +42,19 @@ def array(seed, n, dtype):
 def test_codes_and_residuals_have_the_bits_of_the_cpu(device, seed, n, dtype, form, bits, log2_block):
     options = {"bits": bits, "block_size": 2**log2_block, "seed": seed - 2**31}
     x, residual = array(seed, n, dtype), array(seed + 1, n, ops.wide_dtype(dtype))
-    codes, none = encode([device.put(x)], None, form, *options.values(), 0)
+    codes, none = encode_values([device.put(x)], None, form, **options)
     assert none == []
     assert codes[0].tobytes() == kernels.encode_values(x, form, **options).tobytes()
     with np.errstate(over="ignore"):
         exact = ops.widened(x) + residual
     if not np.isfinite(exact).all():
         with pytest.raises(NonFiniteError):
-            encode([device.put(x)], [device.put(residual)], form, *options.values(), 0)
+            encode_values([device.put(x)], [device.put(residual)], form, **options)
         return
     sums = ops.narrowed(exact, dtype)
     expected = kernels.encode_values(sums, form, **options)
     received = kernels.decode_values(expected, n, form, dtype=dtype, bits=bits, block_size=2**log2_block)
-    codes, after = encode([device.put(x)], [device.put(residual)], form, *options.values(), 0)
+    codes, after = encode_values([device.put(x)], [device.put(residual)], form, **options)
     assert codes[0].tobytes() == expected.tobytes()
     assert to_host(after[0]).tobytes() == (exact - ops.widened(received)).tobytes()
 
@@ -73,7 +73,7 @@ def test_decoded_values_have_the_bits_of_the_cpu(device, seed, n, dtype, form, b
 
 def test_a_list_is_encoded_in_one_call(device):
     xs = [array(i, n, dtype) for i, (n, dtype) in enumerate(zip((300, 0, 5000, 1), DTYPES, strict=True))]
-    codes, _ = encode([device.put(x) for x in xs], None, "qsgd", 4, 64, 7, 0)
+    codes, _ = encode_values([device.put(x) for x in xs], None, "qsgd", bits=4, block_size=64, seed=7)
     expected = [kernels.encode_values(x, "qsgd", bits=4, block_size=64, seed=7) for x in xs]
     assert [code.tobytes() for code in codes] == [code.tobytes() for code in expected]
 
@@ -90,7 +90,7 @@ def test_values_that_are_not_finite_are_refused_as_on_the_cpu(device, dtype, for
         kernels.encode_values(x, form)
     for xs, residuals in (([fine, broken], None), ([broken], [held])):
         with pytest.raises(NonFiniteError) as refused:
-            encode(xs, residuals, form, 8, 256, 0, 0)
+            encode_values(xs, residuals, form, bits=8, block_size=256, seed=0)
         assert str(refused.value) == str(expected.value)
         assert refused.value.count == expected.value.count == 2
     assert (to_host(held) == 1).all()
@@ -99,13 +99,13 @@ def test_values_that_are_not_finite_are_refused_as_on_the_cpu(device, dtype, for
 def test_values_that_do_not_fit_are_refused(device):
     x = device.put(np.ones(9, np.float16))
     with pytest.raises(ArgumentError, match="codebook and bounded have no CUDA kernel"):
-        encode([x], None, "codebook", 2, 256, 0, 0)
+        encode_values([x], None, "codebook", bits=2, block_size=256, seed=0)
     with pytest.raises(ArgumentError, match="no value code is called 'fsst'"):
-        encode([x], None, "fsst", 2, 256, 0, 0)
+        encode_values([x], None, "fsst", bits=2, block_size=256, seed=0)
     with pytest.raises(ArgumentError, match=r"bits = 9 is not in \[2, 8\]"):
-        encode([x], None, "qsgd", 9, 256, 0, 0)
+        encode_values([x], None, "qsgd", bits=9, block_size=256, seed=0)
     with pytest.raises(ArgumentError, match="must be float32"):
-        encode([x], [x], "sign", 8, 256, 0, 0)
+        encode_values([x], [x], "sign", bits=8, block_size=256, seed=0)
     elsewhere = fedplug_cuda.CudaArray(x.owner, x.pointer, x.shape, x.dtype, 1)
     with pytest.raises(fedplug_cuda.DeviceError, match="on the CUDA devices 0, 1"):
-        encode([x, elsewhere], None, "sign", 8, 256, 0, 0)
+        encode_values([x, elsewhere], None, "sign", bits=8, block_size=256, seed=0)

@@ -1,9 +1,9 @@
 // Encoder and Decoder for sixteen lanes at a time. The decoder distributes the
 // next words to the lanes that need one, in order.
+#include "core/codes/rans/rans.h"
 
 #if FEDPLUG_SIMD_X86
 
-#include "core/codes/rans/rans.h"
 #include "core/simd/avx512.h"
 #define FEDPLUG_TARGET FEDPLUG_TARGET_AVX512
 #include "core/codes/rans/encode_loop.h"

@@ -7,7 +7,6 @@
 #include "core/base/bytes.h"
 
 namespace fedplug {
-
 namespace {
 
 constexpr std::int64_t kLargestBlock = 1 << 20;

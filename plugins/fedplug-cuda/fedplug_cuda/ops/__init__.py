@@ -1,18 +1,35 @@
 """The backend of CUDA devices: a `fedplug.ops.device_array.Backend`."""
 
 from fedplug_cuda.arrays import as_device_array
-from fedplug_cuda.comparison import self_check
 from fedplug_cuda.library import problem
 from fedplug_cuda.memory import to_device
-from fedplug_cuda.ops.arrays import asarray, astype, ensure_shape, multiply, no_residual, on_host
-from fedplug_cuda.ops.checks import are_finite, require_finite
-from fedplug_cuda.ops.chunked_topk import chunked_topk_residual, chunked_topk_residual_of_each
-from fedplug_cuda.ops.floats import widened
-from fedplug_cuda.ops.gather_sum import gather_finite_of_each, take_from_sum_of_each
-from fedplug_cuda.ops.scatter import add_selected, scatter_decode_add
+from fedplug_cuda.ops.arrays import (
+    are_finite,
+    asarray,
+    astype,
+    ensure_shape,
+    multiply,
+    no_residual,
+    on_host,
+    require_finite,
+    widened,
+)
+from fedplug_cuda.ops.scatter import (
+    add_selected,
+    gather_finite_of_each,
+    scatter_decode_add,
+    take_from_sum_of_each,
+)
 from fedplug_cuda.ops.sums import copied, divide, largest_of_each, prepared, refusal, write, zeros
-from fedplug_cuda.ops.topk import grouped_topk_residual, topk_residual, topk_residual_of_each
-from fedplug_cuda.ops.value_code import encode_values
+from fedplug_cuda.ops.topk import (
+    chunked_topk_residual,
+    chunked_topk_residual_of_each,
+    grouped_topk_residual,
+    topk_residual,
+    topk_residual_of_each,
+)
+from fedplug_cuda.topk import self_check
+from fedplug_cuda.values import encode_values
 
 __all__ = [
     "add_selected",

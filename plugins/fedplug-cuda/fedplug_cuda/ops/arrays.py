@@ -1,4 +1,4 @@
-"""The functions of `fedplug.ops.arrays` that sparsifiers call, on a CUDA device."""
+"""The functions of `fedplug.ops` on whole arrays that sparsifiers call, on a CUDA device."""
 
 from __future__ import annotations
 
@@ -10,14 +10,24 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedplug import ops
-from fedplug.errors import ArgumentError
+from fedplug.errors import ArgumentError, NonFiniteError
 from fedplug.ops.device_array import DeviceArray
 from fedplug.ops.types import ArraySpec
 from fedplug_cuda.arrays import as_device_array, framework_of, stream_handle
 from fedplug_cuda.memory import to_device, to_host
-from fedplug_cuda.sums import scaled
+from fedplug_cuda.sums import non_finite_counts, scaled
 
-__all__ = ["asarray", "astype", "ensure_shape", "multiply", "no_residual", "on_host"]
+__all__ = [
+    "are_finite",
+    "asarray",
+    "astype",
+    "ensure_shape",
+    "multiply",
+    "no_residual",
+    "on_host",
+    "require_finite",
+    "widened",
+]
 
 
 def asarray(values: Any, like: DeviceArray) -> NDArray[Any]:
@@ -40,6 +50,11 @@ def astype(x: DeviceArray, dtype: Any) -> DeviceArray:
     return to_device(to_host(x).astype(wanted), x.device, stream_handle(None, x))
 
 
+def widened(x: DeviceArray) -> DeviceArray:
+    """See `fedplug.ops.widened`."""
+    return astype(x, ops.wide_dtype(x.dtype))
+
+
 def ensure_shape(x: DeviceArray, shape: Sequence[int]) -> DeviceArray:
     """See `fedplug.ops.ensure_shape`."""
     if x.shape != tuple(shape):
@@ -55,3 +70,16 @@ def no_residual(x: DeviceArray) -> None:
 def on_host(x: DeviceArray) -> NDArray[Any]:
     """See `fedplug.ops.device_array.on_host`."""
     return to_host(x)
+
+
+def are_finite(xs: Sequence[DeviceArray]) -> list[bool]:
+    """Returns whether all elements of each array are finite. Waits once."""
+    return [count == 0 for count in non_finite_counts(xs, stream_handle(None, xs[0]))]
+
+
+def require_finite(x: DeviceArray, what: str) -> DeviceArray:
+    """See `fedplug.ops.require_finite`."""
+    (count,) = non_finite_counts([x], stream_handle(None, x))
+    if count:
+        raise NonFiniteError(f"{what} holds a NaN or an infinity", count=count)
+    return x

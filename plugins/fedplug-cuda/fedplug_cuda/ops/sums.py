@@ -16,7 +16,7 @@ from fedplug_cuda.entries import ADD, DIVIDE_BY, LARGEST, Entries, queue
 from fedplug_cuda.entries import prepared as prepare
 from fedplug_cuda.library import DeviceError, call, last_error
 from fedplug_cuda.memory import copy_of, empty, empty_like
-from fedplug_cuda.ops.floats import widened
+from fedplug_cuda.ops.arrays import widened
 from fedplug_cuda.results import Results
 from fedplug_cuda.scatter import scatter_decode_add
 from fedplug_cuda.values import decode

@@ -1,4 +1,4 @@
-"""`fedplug.ops.topk` on a CUDA device: the entries come to the host, the residuals stay."""
+"""`fedplug.ops.topk` and `fedplug.ops.chunked_topk` on a CUDA device. Entries come to the host."""
 
 from __future__ import annotations
 
@@ -7,13 +7,20 @@ from typing import Any
 
 import numpy as np
 
-from fedplug.kernels.arguments import whole
+from fedplug.kernels.arguments import real, whole
 from fedplug.ops.device_array import DeviceArray
-from fedplug.ops.types import GroupedTopK, TopK
+from fedplug.ops.types import ChunkedTopK, GroupedTopK, TopK
 from fedplug_cuda.memory import to_device_of_each
+from fedplug_cuda.sums import chunked_topk
 from fedplug_cuda.topk import select
 
-__all__ = ["grouped_topk_residual", "topk_residual", "topk_residual_of_each"]
+__all__ = [
+    "chunked_topk_residual",
+    "chunked_topk_residual_of_each",
+    "grouped_topk_residual",
+    "topk_residual",
+    "topk_residual_of_each",
+]
 
 
 def topk_residual(
@@ -58,3 +65,20 @@ def _selected(
     """Never overwrites its residuals: a later step may refuse the update, which must leave them unchanged."""
     stream, before = to_device_of_each(deltas, residuals)
     return select(deltas, before, [None] * len(deltas), k, on_nonfinite, stream)
+
+
+def chunked_topk_residual(
+    delta: DeviceArray, residual: Any, k: Any, *, chunk: int, decay: Any, lowering: None = None
+) -> ChunkedTopK:
+    """See `fedplug.ops.chunked_topk_residual`."""
+    del lowering
+    return chunked_topk_residual_of_each([delta], [residual], [k], chunk=chunk, decay=decay)[0]
+
+
+def chunked_topk_residual_of_each(
+    deltas: Sequence[DeviceArray], residuals: Sequence[Any], ks: Sequence[Any], *, chunk: int, decay: float
+) -> list[ChunkedTopK]:
+    """See `fedplug.ops.chunked_topk.chunked_topk_residual_of_each`."""
+    stream, before = to_device_of_each(deltas, residuals)
+    whole_ks = [whole("k", k) for k in ks]
+    return chunked_topk(deltas, before, whole_ks, whole("chunk", chunk), real("decay", decay), stream)
