@@ -86,32 +86,6 @@ const char* DTypeName(int code) {
   return code >= 1 && code <= known ? kDTypes[code - 1] : nullptr;
 }
 
-Status EncodeHeader(const ContainerHeader& header,
-                    std::vector<std::uint8_t>* bytes) {
-  const std::string& id = header.wire_id;
-  if (id.empty() || id.size() > kLongestWireId || !IsAscii(id)) {
-    return Invalid("wire id '" + id + "' is not 1 to 64 ASCII characters");
-  }
-  if (DTypeName(header.dtype) == nullptr) {
-    return Invalid("dtype code " + std::to_string(header.dtype) +
-                   " has no place in a payload");
-  }
-  if (header.shape.size() > kHighestRank) {
-    return Invalid("a tensor of rank " + std::to_string(header.shape.size()) +
-                   " cannot be sent; the format ends at rank 32");
-  }
-  bytes->assign(kMagicAndVersion.begin(), kMagicAndVersion.end());
-  bytes->push_back(static_cast<std::uint8_t>(header.dtype));
-  bytes->push_back(static_cast<std::uint8_t>(id.size()));
-  bytes->push_back(static_cast<std::uint8_t>(header.shape.size()));
-  bytes->insert(bytes->end(), id.begin(), id.end());
-  for (const std::uint32_t dimension : header.shape) {
-    bytes->resize(bytes->size() + sizeof(dimension));
-    Put(dimension, bytes->data() + bytes->size() - sizeof(dimension));
-  }
-  return {};
-}
-
 std::int64_t ContainerBytes(std::int64_t header_bytes,
                             std::int64_t body_bytes) {
   return header_bytes + kLengthBytes + body_bytes + kChecksumBytes;

@@ -22,10 +22,6 @@ struct ContainerHeader {
   std::vector<std::uint32_t> shape;
 };
 
-// Refuses (kInvalidArgument) a header that does not fit the format.
-Status EncodeHeader(const ContainerHeader& header,
-                    std::vector<std::uint8_t>* bytes);
-
 // The number of bytes of a container with this header and body.
 std::int64_t ContainerBytes(std::int64_t header_bytes, std::int64_t body_bytes);
 
@@ -34,7 +30,7 @@ std::int64_t BodyBegin(std::int64_t header_bytes);
 
 // Writes header, length and checksum around a body that is already in place.
 //
-// REQUIRES: `header` is from EncodeHeader, and does not overlap `data`
+// REQUIRES: `header` is valid, and does not overlap `data`
 // SHAPE:    header[header_bytes], data[ContainerBytes(header_bytes,
 //           body_bytes)]
 // THREADS:  the caller's only
@@ -42,7 +38,7 @@ std::int64_t BodyBegin(std::int64_t header_bytes);
 void CloseContainer(const std::uint8_t* header, std::int64_t header_bytes,
                     std::int64_t body_bytes, std::uint8_t* data);
 
-// REQUIRES: `header` is from EncodeHeader, `data` overlaps neither
+// REQUIRES: `header` is valid, `data` overlaps neither
 // SHAPE:    header[header_bytes], body[body_bytes],
 //           data[ContainerBytes(header_bytes, body_bytes)]
 // THREADS:  the caller's only

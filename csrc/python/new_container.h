@@ -13,7 +13,7 @@ namespace fedplug::python {
 
 class NewContainer {
  public:
-  // REQUIRES: the GIL, `header` is from EncodeHeader
+  // REQUIRES: the GIL, `header` is valid
   NewContainer(const pybind11::bytes& header, std::int64_t body_bytes)
       : NewContainer(reinterpret_cast<const std::uint8_t*>(
                          PyBytes_AS_STRING(header.ptr())),

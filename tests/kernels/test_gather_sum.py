@@ -38,7 +38,7 @@ def test_an_invalid_update_is_refused_and_changes_nothing():
             kernels.take_from_sum(delta, residual, indices)
     with pytest.raises(ArgumentError, match="residual_out"):
         kernels.take_from_sum(delta, None, _indices(0))
-    with pytest.raises(ArgumentError, match="must be equal"):
+    with pytest.raises(ArgumentError, match="must have the same number"):
         kernels.gather_sum(delta, np.zeros(3), _indices(0))
     with pytest.raises(NonFiniteError) as refused:
         kernels.take_from_sum(np.array([np.inf, np.nan]), residual, _indices(0))

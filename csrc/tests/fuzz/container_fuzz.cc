@@ -56,9 +56,8 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* input_data,
 
   fedplug::ContainerHeader header;
   if (!fedplug::ReadContainer(data.data(), size, &header, &body).ok()) return 0;
-  std::vector<std::uint8_t> head;
-  Require(fedplug::EncodeHeader(header, &head).ok(), "the header is valid");
-  const auto head_bytes = static_cast<std::int64_t>(head.size());
+  const std::int64_t head_bytes = body.begin - fedplug::BodyBegin(0);
+  const std::vector<std::uint8_t> head(data.begin(), data.begin() + head_bytes);
   std::vector<std::uint8_t> again(static_cast<std::size_t>(
       fedplug::ContainerBytes(head_bytes, body.bytes)));
   fedplug::WriteContainer(head.data(), head_bytes, data.data() + body.begin,

@@ -51,16 +51,6 @@ template <typename T>
 T MeanMagnitude(const T* values, std::int64_t n, SimdLevel level,
                 Parallel& parallel);
 
-// The same for the sums x + y, each rounded once in T.
-//
-// REQUIRES: as MeanMagnitude, but where a sum is not finite, the mean is the
-//           largest finite number, or not finite itself
-// SHAPE:    x[n], y[n]
-// COST:     reads 2 * sizeof(T) bytes per element
-template <typename T>
-T MeanMagnitudeOfSum(const T* x, const T* y, std::int64_t n, SimdLevel level,
-                     Parallel& parallel);
-
 }  // namespace fedplug
 
 #endif  // FEDPLUG_CORE_CODES_VALUES_FORMS_H_

@@ -219,36 +219,12 @@ FEDPLUG_ALWAYS_INLINE void SharesLoop(const T* x, std::int64_t n, double share,
   }
 }
 
-template <typename T, bool kAdd>
-FEDPLUG_ALWAYS_INLINE void SharesOfSumLoop(const T* x, const T* y,
-                                           std::int64_t n, double share,
-                                           double* terms) {
-  for (std::int64_t i = 0; i < n; ++i) {
-    const double term = Share<T>(x[i] + y[i], share);
-    terms[i] = kAdd ? terms[i] + term : term;
-  }
-}
-
 template <typename T>
 FEDPLUG_ALWAYS_INLINE void FourSharesLoop(const T* x, std::int64_t near,
                                           std::int64_t far, std::int64_t n,
                                           double share, double* sums) {
   for (std::int64_t i = 0; i < n; ++i) {
     const auto term = [=](std::int64_t j) { return Share(x[j], share); };
-    sums[i] =
-        (term(i) + term(i + near)) + (term(i + far) + term(i + far + near));
-  }
-}
-
-template <typename T>
-FEDPLUG_ALWAYS_INLINE void FourSharesOfSumLoop(const T* x, const T* y,
-                                               std::int64_t near,
-                                               std::int64_t far, std::int64_t n,
-                                               double share, double* sums) {
-  for (std::int64_t i = 0; i < n; ++i) {
-    const auto term = [=](std::int64_t j) {
-      return Share<T>(x[j] + y[j], share);
-    };
     sums[i] =
         (term(i) + term(i + near)) + (term(i + far) + term(i + far + near));
   }
@@ -394,23 +370,13 @@ template <typename T>
 MeanLoops<T> MeanLoopsFor(SimdLevel level) {
 #if FEDPLUG_SIMD_X86
   if (level != SimdLevel::kBaseline) {
-    return {Avx2<SharesLoop<T, false>>,
-            Avx2<SharesOfSumLoop<T, false>>,
-            Avx2<SharesLoop<T, true>>,
-            Avx2<SharesOfSumLoop<T, true>>,
-            Avx2<FourSharesLoop<T>>,
-            Avx2<FourSharesOfSumLoop<T>>,
-            Avx2<AddLoop>};
+    return {Avx2<SharesLoop<T, false>>, Avx2<SharesLoop<T, true>>,
+            Avx2<FourSharesLoop<T>>, Avx2<AddLoop>};
   }
 #endif
   static_cast<void>(level);
-  return {Baseline<SharesLoop<T, false>>,
-          Baseline<SharesOfSumLoop<T, false>>,
-          Baseline<SharesLoop<T, true>>,
-          Baseline<SharesOfSumLoop<T, true>>,
-          Baseline<FourSharesLoop<T>>,
-          Baseline<FourSharesOfSumLoop<T>>,
-          Baseline<AddLoop>};
+  return {Baseline<SharesLoop<T, false>>, Baseline<SharesLoop<T, true>>,
+          Baseline<FourSharesLoop<T>>, Baseline<AddLoop>};
 }
 
 BitLoops BitLoopsFor(SimdLevel level) {

@@ -62,22 +62,15 @@ struct LevelLoops {
 // The loops of a mean; T as for ConvertLoops.
 template <typename T>
 struct MeanLoops {
-  // terms = |x| * share, or of x + y
+  // terms = |x| * share
   using Shares = void(const T* x, std::int64_t n, double share, double* terms);
-  using SharesOfSum = void(const T* x, const T* y, std::int64_t n, double share,
-                           double* terms);
   Shares* shares;
-  SharesOfSum* shares_of_sum;
   // The same, added to the existing terms.
   Shares* add_shares;
-  SharesOfSum* add_shares_of_sum;
   // Adds four stretches, at 0, near, far and far + near, in one walk: sums =
   // (terms + terms at near) + (terms at far + terms at far + near).
   void (*four_shares)(const T* x, std::int64_t near, std::int64_t far,
                       std::int64_t n, double share, double* sums);
-  void (*four_shares_of_sum)(const T* x, const T* y, std::int64_t near,
-                             std::int64_t far, std::int64_t n, double share,
-                             double* sums);
   void (*add)(const double* terms, std::int64_t n, double* sums);
 };
 

@@ -20,18 +20,16 @@ constexpr std::int64_t kStrip = 4096;
 // The level at which strips end. One thread adds the rest.
 constexpr std::int64_t kLastLevel = 1 << 14;
 
-constexpr std::int64_t kSmallestShare = 1 << 16;
+constexpr std::int64_t kSmallestTile = 1 << 16;
 
 std::int64_t HalfOf(std::int64_t size) { return (size + 1) / 2; }
 
 template <typename T>
 class Halving {
  public:
-  // Adds up values, or sums of values and `addends`.
-  Halving(const T* values, const T* addends, std::int64_t n, SimdLevel level)
+  Halving(const T* values, std::int64_t n, SimdLevel level)
       : loops_(value_loops::MeanLoopsFor<T>(level)),
         values_(values),
-        addends_(addends),
         share_(1.0 / static_cast<double>(n)),
         sizes_{n} {
     while (sizes_.back() > kLastLevel) sizes_.push_back(HalfOf(sizes_.back()));
@@ -53,62 +51,40 @@ class Halving {
  private:
   void Add(std::size_t level, std::int64_t first, std::int64_t width,
            double* spare, double* sum) const {
-    if (level == 0) {
-      return Leaf(loops_.shares, loops_.shares_of_sum, first, width, sum);
-    }
+    if (level == 0) return loops_.shares(values_ + first, width, share_, sum);
     if (level == 2 && first + sizes_[2] + sizes_[1] + width <= sizes_[0]) {
-      return FourLeaves(first, width, sum);
+      // Without writing terms in between.
+      return loops_.four_shares(values_ + first, sizes_[1], sizes_[2], width,
+                                share_, sum);
     }
     Add(level - 1, first, width, spare, sum);
     const std::int64_t second = first + sizes_[level];
     const std::int64_t pairs = std::min(width, sizes_[level - 1] - second);
     if (pairs <= 0) return;
     if (level == 1) {
-      return Leaf(loops_.add_shares, loops_.add_shares_of_sum, second, pairs,
-                  sum);
+      return loops_.add_shares(values_ + second, pairs, share_, sum);
     }
     Add(level - 1, second, pairs, spare + kStrip, spare);
     loops_.add(spare, pairs, sum);
   }
 
-  using Loops = value_loops::MeanLoops<T>;
-  void Leaf(typename Loops::Shares* shares,
-            typename Loops::SharesOfSum* shares_of_sum, std::int64_t first,
-            std::int64_t width, double* sum) const {
-    if (addends_ == nullptr) {
-      shares(values_ + first, width, share_, sum);
-    } else {
-      shares_of_sum(values_ + first, addends_ + first, width, share_, sum);
-    }
-  }
-
-  // Add at level 2 for four whole leaves, without writing terms in between.
-  void FourLeaves(std::int64_t first, std::int64_t width, double* sum) const {
-    const T* const values = values_ + first;
-    if (addends_ == nullptr) {
-      loops_.four_shares(values, sizes_[1], sizes_[2], width, share_, sum);
-    } else {
-      loops_.four_shares_of_sum(values, addends_ + first, sizes_[1], sizes_[2],
-                                width, share_, sum);
-    }
-  }
-
   value_loops::MeanLoops<T> loops_;
   const T* values_;
-  const T* addends_;
   double share_;
   std::vector<std::int64_t> sizes_;
 };
 
+}  // namespace
+
 template <typename T>
-T Mean(const T* values, const T* addends, std::int64_t n, SimdLevel level,
-       Parallel& parallel) {
+T MeanMagnitude(const T* values, std::int64_t n, SimdLevel level,
+                Parallel& parallel) {
   if (n == 0) return T{};
   const DefaultFloatEnvironment environment;
-  const Halving<T> halving(values, addends, n, level);
+  const Halving<T> halving(values, n, level);
   std::vector<double> terms(static_cast<std::size_t>(halving.terms()));
   const int tiles = static_cast<int>(std::min<std::int64_t>(
-      halving.terms(), TileCount(n, kSmallestShare, parallel)));
+      halving.terms(), TileCount(n, kSmallestTile, parallel)));
   parallel.Run(tiles, [&](int t) {
     const DefaultFloatEnvironment task_environment;
     std::vector<double> spare(static_cast<std::size_t>(halving.spare()));
@@ -129,24 +105,8 @@ T Mean(const T* values, const T* addends, std::int64_t n, SimdLevel level,
   return value_loops::Rounded<T>(terms[0]);
 }
 
-}  // namespace
-
-template <typename T>
-T MeanMagnitude(const T* values, std::int64_t n, SimdLevel level,
-                Parallel& parallel) {
-  return Mean<T>(values, nullptr, n, level, parallel);
-}
-
-template <typename T>
-T MeanMagnitudeOfSum(const T* x, const T* y, std::int64_t n, SimdLevel level,
-                     Parallel& parallel) {
-  return Mean(x, y, n, level, parallel);
-}
-
-#define FEDPLUG_INSTANTIATE(T)                                               \
-  template T MeanMagnitude(const T*, std::int64_t, SimdLevel, Parallel&);    \
-  template T MeanMagnitudeOfSum(const T*, const T*, std::int64_t, SimdLevel, \
-                                Parallel&)
+#define FEDPLUG_INSTANTIATE(T) \
+  template T MeanMagnitude(const T*, std::int64_t, SimdLevel, Parallel&)
 FEDPLUG_INSTANTIATE(float);
 FEDPLUG_INSTANTIATE(double);
 FEDPLUG_INSTANTIATE(Half);
