@@ -7,7 +7,7 @@ not enough: they cut 2.7 to 2 in a graph, and their errors show the contents of 
 
 from __future__ import annotations
 
-from typing import Any, NoReturn, get_args
+from typing import NoReturn, get_args
 
 import numpy as np
 import tensorflow as tf
@@ -40,7 +40,7 @@ _WIDE = _FLOATING[:2]
 _POLICIES = ("error", "drop")
 
 
-def require(condition: Any, message: str, *details: Any) -> Any:
+def require(condition: tf.Tensor, message: str, *details: object) -> tf.Tensor:
     """Raises `tf.errors.InvalidArgumentError` with ``message`` and ``details`` unless ``condition`` holds.
 
     In a graph it returns an operation for `after`. Eagerly it checks at once.
@@ -48,28 +48,28 @@ def require(condition: Any, message: str, *details: Any) -> Any:
     return tf.raw_ops.Assert(condition=condition, data=[tf.constant(message), *details], summarize=8)
 
 
-def after(checks: list[Any], tensor: Any) -> Any:
+def after(checks: list[tf.Tensor], tensor: tf.Tensor) -> tf.Tensor:
     """Returns ``tensor``; in a graph it is computed only after ``checks`` have passed."""
     with tf.control_dependencies([check for check in checks if check is not None]):
         return tf.identity(tensor)
 
 
-def as_int64(name: str, value: Any) -> tf.Tensor:
+def as_int64(name: str, value: object) -> tf.Tensor:
     """Converts whole numbers to an int64 tensor. See `as_integers`."""
     return as_integers(name, value, tf.int64)
 
 
-def as_indices(name: str, value: Any) -> tf.Tensor:
+def as_indices(name: str, value: object) -> tf.Tensor:
     """Converts whole numbers to an int32 tensor. See `as_integers`."""
     return as_integers(name, value, tf.int32)
 
 
-def as_bytes(name: str, value: Any) -> tf.Tensor:
+def as_bytes(name: str, value: object) -> tf.Tensor:
     """Converts whole numbers to a uint8 tensor. See `as_integers`."""
     return as_integers(name, value, tf.uint8)
 
 
-def as_floats(name: str, value: Any, dtype: tf.DType) -> tf.Tensor:
+def as_floats(name: str, value: tf.Tensor, dtype: tf.DType) -> tf.Tensor:
     """Converts numbers to a tensor of a floating dtype.
 
     Raises:
@@ -88,7 +88,7 @@ def as_floats(name: str, value: Any, dtype: tf.DType) -> tf.Tensor:
     return tf.convert_to_tensor(value)
 
 
-def as_integers(name: str, value: Any, dtype: tf.DType) -> tf.Tensor:
+def as_integers(name: str, value: tf.Tensor, dtype: tf.DType) -> tf.Tensor:
     """Converts whole numbers to a tensor of an integer dtype.
 
     Raises:
@@ -105,11 +105,11 @@ def as_integers(name: str, value: Any, dtype: tf.DType) -> tf.Tensor:
     return tf.cast(value, dtype)
 
 
-def _holds_tensors(value: Any) -> bool:
+def _holds_tensors(value: object) -> bool:
     return isinstance(value, list | tuple) and any(tf.is_tensor(each) for each in tf.nest.flatten(value))
 
 
-def same_shape(x: Any, y: Any) -> Any:
+def same_shape(x: tf.Tensor, y: tf.Tensor) -> tf.Tensor:
     """Whether two tensors have the same shape at run time. Scalar, bool."""
     x_shape, y_shape = tf.shape(x), tf.shape(y)
     x_rank, y_rank = tf.size(x_shape), tf.size(y_shape)
@@ -117,7 +117,7 @@ def same_shape(x: Any, y: Any) -> Any:
     return tf.equal(x_rank, y_rank) & tf.reduce_all(tf.equal(x_shape[:shared], y_shape[:shared]))
 
 
-def require_floating(**tensors: Any) -> None:
+def require_floating(**tensors: tf.Tensor) -> None:
     """Raises TypeError unless every tensor has a dtype that the ops support."""
     for name, tensor in tensors.items():
         if tensor.dtype not in _FLOATING:
@@ -125,7 +125,7 @@ def require_floating(**tensors: Any) -> None:
             raise DTypeError(f"{name} must be one of {known}, not {tensor.dtype.name}")
 
 
-def require_wide(**tensors: Any) -> None:
+def require_wide(**tensors: tf.Tensor) -> None:
     """Raises TypeError unless every tensor is float32 or float64, the dtypes of residuals."""
     for name, tensor in tensors.items():
         if tensor.dtype not in _WIDE:
@@ -135,7 +135,7 @@ def require_wide(**tensors: Any) -> None:
             )
 
 
-def require_whole(**values: Any) -> None:
+def require_whole(**values: tf.Tensor) -> None:
     """Raises DTypeError unless every argument is a whole number, or a tensor of them."""
     for name, value in values.items():
         if not tf.is_tensor(value):
@@ -163,20 +163,20 @@ def require_policy(on_nonfinite: str) -> None:
         raise UnknownNameError("policy", on_nonfinite, _POLICIES, where="on_nonfinite")
 
 
-def require_form(what: str, form: str, forms: Any) -> None:
+def require_form(what: str, form: str, forms: tf.Tensor) -> None:
     """Raises UnknownNameError unless ``form`` is in ``forms``, a `Literal`. ``what`` names the code."""
     if form not in get_args(forms):
         raise UnknownNameError(what, form, get_args(forms), where="form")
 
 
-def require_vectors(**tensors: Any) -> None:
+def require_vectors(**tensors: tf.Tensor) -> None:
     """Raises ValueError unless every tensor is a vector or has an unknown rank."""
     for name, tensor in tensors.items():
         if tensor.shape.rank not in (None, 1):
             raise ValueError(f"{name} must be a vector, not of shape {tensor.shape}")
 
 
-def require_equal_shapes(**tensors: Any) -> None:
+def require_equal_shapes(**tensors: tf.Tensor) -> None:
     """Raises ValueError if the static shapes of two tensors differ."""
     (x_name, x), (y_name, y) = tensors.items()
     if not x.shape.is_compatible_with(y.shape):

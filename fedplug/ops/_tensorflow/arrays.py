@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
 
 import tensorflow as tf
 
 from fedplug.kernels.arguments import whole
 from fedplug.ops._tensorflow.arguments import as_floats, as_int64, as_integers, require_whole
 from fedplug.ops._tensorflow.checks import require
+from fedplug.ops.types import Array, DType, Scalar
 
 __all__: list[str] = []
 
 
-def asarray(values: Any, like: tf.Tensor) -> tf.Tensor:
+def asarray(values: object, like: tf.Tensor) -> tf.Tensor:
     if like.dtype.is_integer:
         return as_integers("values", values, like.dtype)
     if like.dtype.is_floating:
@@ -42,16 +42,16 @@ def identity(x: tf.Tensor) -> tf.Tensor:
     return tf.identity(x)
 
 
-def astype(x: tf.Tensor, dtype: Any) -> tf.Tensor:
+def astype(x: tf.Tensor, dtype: DType) -> tf.Tensor:
     return tf.cast(x, dtype)
 
 
-def saturate_cast(x: tf.Tensor, dtype: Any) -> tf.Tensor:
+def saturate_cast(x: tf.Tensor, dtype: DType) -> tf.Tensor:
     dtype = tf.as_dtype(dtype)
     return tf.cast(tf.clip_by_value(x, float(dtype.min), float(dtype.max)), dtype)
 
 
-def reshape(x: tf.Tensor, shape: Sequence[Any]) -> tf.Tensor:
+def reshape(x: tf.Tensor, shape: Sequence[Array]) -> tf.Tensor:
     return tf.reshape(x, shape)
 
 
@@ -59,7 +59,7 @@ def transpose(x: tf.Tensor) -> tf.Tensor:
     return tf.transpose(x)
 
 
-def ensure_shape(x: tf.Tensor, shape: Any) -> tf.Tensor:
+def ensure_shape(x: tf.Tensor, shape: Array) -> tf.Tensor:
     return tf.ensure_shape(x, shape)
 
 
@@ -76,12 +76,12 @@ def take(x: tf.Tensor, indices: tf.Tensor) -> tf.Tensor:
     return tf.gather(x, indices)
 
 
-def table_lookup(table: Sequence[Any], position: tf.Tensor, dtype: Any) -> tf.Tensor:
+def table_lookup(table: Sequence[Array], position: tf.Tensor, dtype: DType) -> tf.Tensor:
     place = tf.clip_by_value(as_int64("position", position), 0, len(table) - 1)
     return tf.gather(tf.constant(table, dtype), place)
 
 
-def cond(condition: tf.Tensor, if_true: Callable[[], Any], if_false: Callable[[], Any]) -> Any:
+def cond(condition: tf.Tensor, if_true: Callable[[], object], if_false: Callable[[], object]) -> tf.Tensor:
     return tf.cond(condition, if_true, if_false)
 
 
@@ -97,7 +97,7 @@ def where(condition: tf.Tensor, x: tf.Tensor, y: tf.Tensor) -> tf.Tensor:
     return tf.where(condition, x, y)
 
 
-def arange(end: Any, dtype: Any = "int64") -> tf.Tensor:
+def arange(end: Scalar, dtype: DType = "int64") -> tf.Tensor:
     dtype, count = tf.as_dtype(dtype), as_int64("end", end)
     with require(count <= tf.cast(dtype.max, tf.int64), f"the end of a range does not fit {dtype.name}"):
         return tf.range(tf.cast(count, dtype))
@@ -119,7 +119,7 @@ def maximum(x: tf.Tensor, y: tf.Tensor) -> tf.Tensor:
     return tf.maximum(x, y)
 
 
-def clip(x: tf.Tensor, lowest: Any, highest: Any) -> tf.Tensor:
+def clip(x: tf.Tensor, lowest: Array, highest: Array) -> tf.Tensor:
     return tf.clip_by_value(x, lowest, highest)
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from contextlib import AbstractContextManager
-from typing import Any
 
 import tensorflow as tf
 
@@ -12,8 +11,8 @@ from fedplug.ops._tensorflow.arguments import as_int64
 __all__ = ["of_length", "require", "require_finite"]
 
 
-def require(condition: tf.Tensor, message: str) -> AbstractContextManager[Any]:
-    context: AbstractContextManager[Any] = tf.control_dependencies(
+def require(condition: tf.Tensor, message: str) -> AbstractContextManager[object]:
+    context: AbstractContextManager[object] = tf.control_dependencies(
         [tf.debugging.Assert(condition, [message])]
     )
     return context

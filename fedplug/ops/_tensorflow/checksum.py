@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import tensorflow as tf
 
 from fedplug.ops._tensorflow import loader
 from fedplug.ops._tensorflow.arguments import as_bytes, require_vectors
 from fedplug.ops._tensorflow.reference import checksum as reference
 from fedplug.ops.lowering import resolve_lowering
+from fedplug.ops.types import Array
 
 __all__ = ["crc32"]
 
 
-def crc32(data: Any, *, lowering: str | None = None) -> tf.Tensor:
+def crc32(data: Array, *, lowering: str | None = None) -> tf.Tensor:
     data = as_bytes("data", data)
     require_vectors(data=data)
     if resolve_lowering(lowering) == "fused":

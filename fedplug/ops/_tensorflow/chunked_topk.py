@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import tensorflow as tf
 
 from fedplug.kernels.arguments import whole
@@ -11,13 +9,13 @@ from fedplug.ops._tensorflow import loader
 from fedplug.ops._tensorflow.arguments import as_floats, as_int64, require_equal_shapes, require_wide
 from fedplug.ops._tensorflow.reference import chunked_topk as reference
 from fedplug.ops.lowering import resolve_lowering
-from fedplug.ops.types import ChunkedTopK
+from fedplug.ops.types import Array, ChunkedTopK, Scalar
 
 __all__ = ["chunked_topk_residual"]
 
 
 def chunked_topk_residual(
-    delta: Any, residual: Any, k: Any, *, chunk: int, decay: Any, lowering: str | None = None
+    delta: Array, residual: Array, k: Scalar, *, chunk: int, decay: Scalar, lowering: str | None = None
 ) -> ChunkedTopK:
     delta = tf.convert_to_tensor(delta)
     residual = as_floats("residual", residual, delta.dtype)

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import tensorflow as tf
 
 from fedplug.ops._tensorflow import loader
 from fedplug.ops._tensorflow.arguments import as_bytes, require_vectors
 from fedplug.ops._tensorflow.reference import container as reference
 from fedplug.ops.lowering import resolve_lowering
+from fedplug.ops.types import Array
 
 __all__ = ["frame", "unframe"]
 
 
-def frame(body: Any, header: bytes, *, lowering: str | None = None) -> tf.Tensor:
+def frame(body: Array, header: bytes, *, lowering: str | None = None) -> tf.Tensor:
     body = as_bytes("body", body)
     require_vectors(body=body)
     if resolve_lowering(lowering) == "fused":
@@ -22,7 +21,7 @@ def frame(body: Any, header: bytes, *, lowering: str | None = None) -> tf.Tensor
     return reference.frame(body, _constant(header))
 
 
-def unframe(container: Any, header: bytes, *, lowering: str | None = None) -> tf.Tensor:
+def unframe(container: Array, header: bytes, *, lowering: str | None = None) -> tf.Tensor:
     container = as_bytes("container", container)
     require_vectors(container=container)
     if resolve_lowering(lowering) == "fused":

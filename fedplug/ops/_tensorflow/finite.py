@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import tensorflow as tf
 
 from fedplug.ops._tensorflow import loader
 from fedplug.ops._tensorflow.arguments import as_int64, require_whole
 from fedplug.ops._tensorflow.reference import finite as reference
 from fedplug.ops.lowering import resolve_lowering
+from fedplug.ops.types import DType
 
 __all__ = ["all_finite", "finite_from_bytes"]
 
@@ -21,7 +20,7 @@ def all_finite(xs: tf.Tensor | list[tf.Tensor]) -> tf.Tensor:
     return reference.all_finite(xs)
 
 
-def finite_from_bytes(data: tf.Tensor, count: tf.Tensor | int, dtype: Any) -> tf.Tensor:
+def finite_from_bytes(data: tf.Tensor, count: tf.Tensor | int, dtype: DType) -> tf.Tensor:
     require_whole(count=count)
     dtype = tf.as_dtype(dtype)
     if resolve_lowering() == "fused":

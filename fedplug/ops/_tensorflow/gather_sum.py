@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import tensorflow as tf
 
 from fedplug.ops._tensorflow import loader
 from fedplug.ops._tensorflow.arguments import as_floats, as_indices, require_equal_shapes, require_wide
 from fedplug.ops._tensorflow.reference import gather_sum as reference
 from fedplug.ops.lowering import resolve_lowering
-from fedplug.ops.types import TakenFromSum
+from fedplug.ops.types import Array, TakenFromSum
 
 __all__ = ["gather_sum", "take_from_sum"]
 
 
-def gather_sum(delta: Any, residual: Any, indices: Any, *, lowering: str | None = None) -> tf.Tensor:
+def gather_sum(delta: Array, residual: Array, indices: Array, *, lowering: str | None = None) -> tf.Tensor:
     delta = tf.convert_to_tensor(delta)
     require_wide(delta=delta)
     addends = [delta]
@@ -28,7 +26,9 @@ def gather_sum(delta: Any, residual: Any, indices: Any, *, lowering: str | None 
     return reference.gather_sum(addends, indices)
 
 
-def take_from_sum(delta: Any, residual: Any, indices: Any, *, lowering: str | None = None) -> TakenFromSum:
+def take_from_sum(
+    delta: Array, residual: Array, indices: Array, *, lowering: str | None = None
+) -> TakenFromSum:
     delta = tf.convert_to_tensor(delta)
     residual = as_floats("residual", residual, delta.dtype)
     indices = as_indices("indices", indices)

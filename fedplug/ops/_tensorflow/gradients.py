@@ -5,7 +5,7 @@ Codes are bytes, through which TensorFlow sends no gradient in any case, as thro
 
 from __future__ import annotations
 
-from typing import Any, NoReturn
+from typing import NoReturn
 
 import tensorflow as tf
 
@@ -53,11 +53,11 @@ def register() -> None:
         tf.no_gradient(f"Fedplug>{name}")
 
 
-def refuse_gradient(x: Any) -> Any:
+def refuse_gradient(x: tf.Tensor) -> tf.Tensor:
     """Returns a float tensor of a reference, and refuses gradients through it as the compiled op does."""
     return tf.raw_ops.PreventGradient(input=x, message=_REASON)
 
 
-def _refuse(op: Any, *gradients: Any) -> NoReturn:
+def _refuse(op: tf.Tensor, *gradients: tf.Tensor) -> NoReturn:
     del gradients
     raise LookupError(f"{op.type}: {_REASON}")

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import tensorflow as tf
 
 from fedplug.ops._tensorflow import loader
@@ -17,13 +15,13 @@ from fedplug.ops._tensorflow.arguments import (
 )
 from fedplug.ops._tensorflow.reference import index_code as reference
 from fedplug.ops.lowering import resolve_lowering
-from fedplug.ops.types import IndexForm
+from fedplug.ops.types import Array, IndexForm, Scalar
 
 __all__ = ["decode_indices", "encode_indices"]
 
 
 def encode_indices(
-    indices: Any, size: Any, *, form: IndexForm = "rice", lowering: str | None = None
+    indices: Array, size: Scalar, *, form: IndexForm = "rice", lowering: str | None = None
 ) -> tf.Tensor:
     indices = as_indices("indices", indices)
     size = as_int64("size", size)
@@ -37,7 +35,7 @@ def encode_indices(
 
 
 def decode_indices(
-    code: Any, count: Any, size: Any, *, form: IndexForm = "rice", lowering: str | None = None
+    code: Array, count: Scalar, size: Scalar, *, form: IndexForm = "rice", lowering: str | None = None
 ) -> tf.Tensor:
     code = as_bytes("code", code)
     count = as_int64("count", count)

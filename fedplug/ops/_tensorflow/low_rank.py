@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import tensorflow as tf
 
 from fedplug.ops._tensorflow import loader
@@ -14,7 +12,9 @@ from fedplug.ops.lowering import resolve_lowering
 __all__ = ["low_rank_matrix", "low_rank_residual", "matrix_times"]
 
 
-def matrix_times(a: Any, b: Any, *, transposed: bool = False, lowering: str | None = None) -> tf.Tensor:
+def matrix_times(
+    a: tf.Tensor, b: tf.Tensor, *, transposed: bool = False, lowering: str | None = None
+) -> tf.Tensor:
     a, b = tf.convert_to_tensor(a), tf.convert_to_tensor(b)
     require_wide(a=a)
     _require_matrix(a=a)
@@ -27,7 +27,7 @@ def matrix_times(a: Any, b: Any, *, transposed: bool = False, lowering: str | No
     return reference.matrix_times(a, b, transposed)
 
 
-def low_rank_matrix(p: Any, q: Any, *, lowering: str | None = None) -> tf.Tensor:
+def low_rank_matrix(p: tf.Tensor, q: tf.Tensor, *, lowering: str | None = None) -> tf.Tensor:
     p, q = tf.convert_to_tensor(p), tf.convert_to_tensor(q)
     require_wide(p=p)
     _require_factors(p.dtype, p=p, q=q)
@@ -36,7 +36,7 @@ def low_rank_matrix(p: Any, q: Any, *, lowering: str | None = None) -> tf.Tensor
     return reference.low_rank_matrix(p, q)
 
 
-def low_rank_residual(a: Any, p: Any, q: Any, *, lowering: str | None = None) -> tf.Tensor:
+def low_rank_residual(a: tf.Tensor, p: tf.Tensor, q: tf.Tensor, *, lowering: str | None = None) -> tf.Tensor:
     a, p, q = tf.convert_to_tensor(a), tf.convert_to_tensor(p), tf.convert_to_tensor(q)
     require_wide(a=a)
     _require_matrix(a=a)
@@ -51,13 +51,13 @@ def low_rank_residual(a: Any, p: Any, q: Any, *, lowering: str | None = None) ->
     return reference.low_rank_residual(a, p, q)
 
 
-def _require_matrix(**tensors: Any) -> None:
+def _require_matrix(**tensors: tf.Tensor) -> None:
     for name, tensor in tensors.items():
         if tensor.shape.rank not in (None, 2):
             raise ValueError(f"{name} must be a matrix, not of shape {tensor.shape}")
 
 
-def _require_factors(dtype: tf.DType, **factors: Any) -> None:
+def _require_factors(dtype: tf.DType, **factors: tf.Tensor) -> None:
     """Raises unless the factors are matrices of the same width and of this dtype."""
     columns = set()
     for name, factor in factors.items():

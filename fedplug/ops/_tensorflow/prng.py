@@ -2,38 +2,37 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import tensorflow as tf
 
 from fedplug.ops._tensorflow.arguments import as_int64
 from fedplug.ops._tensorflow.checks import require
 from fedplug.ops._tensorflow.checksum import crc32
 from fedplug.ops._tensorflow.serialization import to_bytes
+from fedplug.ops.types import Scalar
 
 __all__ = ["dither", "random_words", "round_seed", "shared_uniform"]
 
 
-def round_seed(seed: Any, round_num: Any) -> tf.Tensor:
+def round_seed(seed: Scalar, round_num: Scalar) -> tf.Tensor:
     high = tf.bitwise.left_shift(_of_32_bits("seed", seed), tf.constant(32, tf.int64))
     return high + _of_32_bits("round_num", round_num)
 
 
-def random_words(count: Any, first: Any, second: Any) -> tf.Tensor:
+def random_words(count: Scalar, first: Scalar, second: Scalar) -> tf.Tensor:
     key = as_int64("first", first), as_int64("second", second)
     return _philox(count, *key, tf.int32, minval=None, maxval=None)
 
 
-def shared_uniform(count: Any, seed: Any) -> tf.Tensor:
+def shared_uniform(count: Scalar, seed: Scalar) -> tf.Tensor:
     return _philox(count, as_int64("seed", seed), tf.constant(0, tf.int64), tf.float64)
 
 
-def dither(values: Any, seed: Any) -> tf.Tensor:
+def dither(values: tf.Tensor, seed: Scalar) -> tf.Tensor:
     stream = tf.cast(crc32(to_bytes(values)), tf.int64)
     return _philox(tf.size(values), as_int64("seed", seed), stream, tf.float32)
 
 
-def _of_32_bits(name: str, value: Any) -> tf.Tensor:
+def _of_32_bits(name: str, value: tf.Tensor) -> tf.Tensor:
     wide = as_int64(name, value)
     if tf.is_tensor(value) and value.dtype.size < wide.dtype.size:
         return wide
@@ -42,7 +41,9 @@ def _of_32_bits(name: str, value: Any) -> tf.Tensor:
         return tf.identity(wide)
 
 
-def _philox(count: Any, seed: Any, stream: Any, dtype: tf.DType, **range_: Any) -> tf.Tensor:
+def _philox(
+    count: Scalar, seed: Scalar, stream: tf.Tensor, dtype: tf.DType, **range_: tf.Tensor
+) -> tf.Tensor:
     # Without `alg`, TensorFlow chooses the generator by device.
     key = tf.stack([seed, stream])
     shape = tf.reshape(as_int64("count", count), [1])

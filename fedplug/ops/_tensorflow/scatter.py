@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import tensorflow as tf
 
 from fedplug.ops._tensorflow import loader
@@ -17,16 +15,17 @@ from fedplug.ops._tensorflow.arguments import (
 )
 from fedplug.ops._tensorflow.reference import scatter as reference
 from fedplug.ops.lowering import resolve_lowering
+from fedplug.ops.types import Array, Scalar
 
 __all__ = ["scatter_decode", "scatter_decode_add"]
 
 
 def scatter_decode_add(
-    accumulator: Any,
-    values: Any,
-    indices: Any,
-    row_splits: Any = None,
-    weights: Any = None,
+    accumulator: Array,
+    values: Array,
+    indices: Array,
+    row_splits: Array | None = None,
+    weights: Array | None = None,
     *,
     lowering: str | None = None,
 ) -> tf.Tensor:
@@ -40,11 +39,11 @@ def scatter_decode_add(
 
 
 def scatter_decode(
-    size: Any,
-    values: Any,
-    indices: Any,
-    row_splits: Any = None,
-    weights: Any = None,
+    size: Scalar,
+    values: Array,
+    indices: Array,
+    row_splits: Array | None = None,
+    weights: Array | None = None,
     *,
     lowering: str | None = None,
 ) -> tf.Tensor:
@@ -57,7 +56,9 @@ def scatter_decode(
     return reference.scatter_decode(size, *payloads)
 
 
-def _payloads(values: tf.Tensor, indices: Any, row_splits: Any, weights: Any) -> tuple[tf.Tensor, ...]:
+def _payloads(
+    values: tf.Tensor, indices: tf.Tensor, row_splits: tf.Tensor, weights: tf.Tensor
+) -> tuple[tf.Tensor, ...]:
     """Converts values, indices, row splits and weights to tensors, and checks their static shapes."""
     indices = as_indices("indices", indices)
     if row_splits is None:

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import tensorflow as tf
 
 from fedplug.ops._tensorflow.checks import require
+from fedplug.ops.types import DType
 
 __all__ = ["from_bytes", "to_bytes"]
 
@@ -17,7 +16,7 @@ def to_bytes(x: tf.Tensor) -> tf.Tensor:
     return tf.reshape(tf.bitcast(tf.reshape(x, [-1]), tf.uint8), [-1])
 
 
-def from_bytes(data: tf.Tensor, dtype: Any) -> tf.Tensor:
+def from_bytes(data: tf.Tensor, dtype: DType) -> tf.Tensor:
     dtype = tf.as_dtype(dtype)
     if dtype == tf.bool:
         with require(tf.reduce_all(data <= 1), "a bool on the wire is neither 0 nor 1"):

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import tensorflow as tf
 
 from fedplug.ops._tensorflow import loader
 from fedplug.ops._tensorflow.arguments import as_bytes, as_int64, require_vectors
 from fedplug.ops._tensorflow.reference import sparse_form as reference
 from fedplug.ops.lowering import resolve_lowering
+from fedplug.ops.types import Array, Scalar
 
 __all__ = ["sparse_body", "split_sparse_body"]
 
 
-def sparse_body(count: Any, index_code: Any, values: Any, *, lowering: str | None = None) -> tf.Tensor:
+def sparse_body(count: Scalar, index_code: Array, values: Array, *, lowering: str | None = None) -> tf.Tensor:
     count = as_int64("count", count)
     index_code = as_bytes("index_code", index_code)
     values = as_bytes("values", values)
@@ -25,7 +24,7 @@ def sparse_body(count: Any, index_code: Any, values: Any, *, lowering: str | Non
 
 
 def split_sparse_body(
-    body: Any, size: Any, *, lowering: str | None = None
+    body: Array, size: Scalar, *, lowering: str | None = None
 ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
     body = as_bytes("body", body)
     size = as_int64("size", size)

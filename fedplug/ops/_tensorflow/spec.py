@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import tensorflow as tf
+
+from fedplug.ops.types import Array
 
 __all__ = ["dtype", "has_known_shape", "is_floating", "itemsize", "spec_of"]
 
@@ -17,7 +17,7 @@ def has_known_shape(spec: tf.TensorSpec) -> bool:
     return bool(spec.shape.is_fully_defined())
 
 
-def spec_of(x: Any) -> tf.TensorSpec:
+def spec_of(x: Array) -> tf.TensorSpec:
     return tf.TensorSpec(x.shape, x.dtype)
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import tensorflow as tf
 
@@ -12,6 +11,7 @@ from fedplug.ops._tensorflow.arguments import as_int64, require_whole
 from fedplug.ops._tensorflow.floats import widened
 from fedplug.ops._tensorflow.packing import unpack
 from fedplug.ops._tensorflow.wide_symbols import unpack_wide
+from fedplug.ops.types import Scalar
 
 __all__ = ["subset_bits", "sum_of_squares", "symbol_bits"]
 
@@ -20,7 +20,7 @@ def sum_of_squares(x: tf.Tensor) -> tf.Tensor:
     return 2 * tf.cast(tf.nn.l2_loss(widened(x)), tf.float64)  # reads memory once, unlike x * x
 
 
-def subset_bits(count: Any, size: Any) -> tf.Tensor:
+def subset_bits(count: Scalar, size: Scalar) -> tf.Tensor:
     require_whole(count=count)
     require_whole(size=size)
     n, k = tf.cast(size, tf.float64), tf.cast(count, tf.float64)
@@ -28,7 +28,7 @@ def subset_bits(count: Any, size: Any) -> tf.Tensor:
     return tf.maximum(ways, 0) / math.log(2)
 
 
-def symbol_bits(packed: tf.Tensor, count: Any, bits: int) -> tf.Tensor:
+def symbol_bits(packed: tf.Tensor, count: Scalar, bits: int) -> tf.Tensor:
     bits, count = whole("bits", bits, 1, 16), as_int64("count", count)
     if bits > 8:
         symbols = unpack_wide(packed, count, bits)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import tensorflow as tf
 
 from fedplug.kernels.arguments import whole
@@ -15,11 +13,12 @@ from fedplug.ops._tensorflow.arguments import (
 )
 from fedplug.ops._tensorflow.reference import symbol_code as reference
 from fedplug.ops.lowering import resolve_lowering
+from fedplug.ops.types import Array, Scalar
 
 __all__ = ["decode_symbols", "encode_symbols"]
 
 
-def encode_symbols(packed: Any, count: Any, *, bits: Any, lowering: str | None = None) -> tf.Tensor:
+def encode_symbols(packed: Array, count: Scalar, *, bits: Scalar, lowering: str | None = None) -> tf.Tensor:
     packed = as_bytes("packed", packed)
     count = as_int64("count", count)
     require_vectors(packed=packed)
@@ -29,7 +28,7 @@ def encode_symbols(packed: Any, count: Any, *, bits: Any, lowering: str | None =
     return reference.encode(packed, count, bits)
 
 
-def decode_symbols(code: Any, count: Any, *, bits: Any, lowering: str | None = None) -> tf.Tensor:
+def decode_symbols(code: Array, count: Scalar, *, bits: Scalar, lowering: str | None = None) -> tf.Tensor:
     code = as_bytes("code", code)
     count = as_int64("count", count)
     require_vectors(code=code)
@@ -39,5 +38,5 @@ def decode_symbols(code: Any, count: Any, *, bits: Any, lowering: str | None = N
     return reference.decode(code, count, bits)
 
 
-def _checked_bits(bits: Any) -> tf.Tensor:
+def _checked_bits(bits: Scalar) -> tf.Tensor:
     return as_int64("bits", bits if tf.is_tensor(bits) else whole("bits", bits, 1, 8))

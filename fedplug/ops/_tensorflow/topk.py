@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import tensorflow as tf
 
@@ -18,13 +17,13 @@ from fedplug.ops._tensorflow.arguments import (
 )
 from fedplug.ops._tensorflow.reference import topk as reference
 from fedplug.ops.lowering import resolve_lowering
-from fedplug.ops.types import GroupedTopK, TopK
+from fedplug.ops.types import Array, GroupedTopK, Scalar, TopK
 
 __all__ = ["grouped_topk_residual", "topk_residual"]
 
 
 def topk_residual(
-    delta: Any, residual: Any, k: Any, *, on_nonfinite: str = "error", lowering: str | None = None
+    delta: Array, residual: Array, k: Scalar, *, on_nonfinite: str = "error", lowering: str | None = None
 ) -> TopK:
     require_policy(on_nonfinite)
     delta = tf.convert_to_tensor(delta)
@@ -40,9 +39,9 @@ def topk_residual(
 
 
 def grouped_topk_residual(
-    deltas: Sequence[Any],
-    residuals: Sequence[Any],
-    k: Any,
+    deltas: Sequence[Array],
+    residuals: Sequence[Array],
+    k: Scalar,
     *,
     on_nonfinite: str = "error",
     lowering: str | None = None,

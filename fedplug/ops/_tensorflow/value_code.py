@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import tensorflow as tf
 
 from fedplug.kernels.arguments import real, whole
@@ -11,19 +9,19 @@ from fedplug.ops._tensorflow import loader
 from fedplug.ops._tensorflow.arguments import as_bytes, as_int64, require_floating, require_vectors
 from fedplug.ops._tensorflow.reference import value_code as reference
 from fedplug.ops.lowering import resolve_lowering
-from fedplug.ops.types import ValueForm
+from fedplug.ops.types import Array, DType, Scalar, ValueForm
 
 __all__ = ["decode_values", "encode_values"]
 
 
 def encode_values(
-    values: Any,
+    values: Array,
     form: ValueForm,
     *,
-    bits: Any = 8,
+    bits: Scalar = 8,
     block_size: int = 256,
     relative: float = 0.01,
-    seed: Any = 0,
+    seed: Scalar = 0,
     lowering: str | None = None,
 ) -> tf.Tensor:
     values = tf.convert_to_tensor(values)
@@ -39,12 +37,12 @@ def encode_values(
 
 
 def decode_values(
-    code: Any,
-    count: Any,
+    code: Array,
+    count: Scalar,
     form: ValueForm,
     *,
-    dtype: Any,
-    bits: Any = 8,
+    dtype: DType,
+    bits: Scalar = 8,
     block_size: int = 256,
     relative: float = 0.01,
     lowering: str | None = None,

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import tensorflow as tf
 
 from fedplug.ops._tensorflow.arguments import as_int64
 from fedplug.ops._tensorflow.checks import require
 from fedplug.ops._tensorflow.packing import pack, packed_size, unpack
+from fedplug.ops.types import Scalar
 from fedplug.ops.wide_layout import (
     BYTE_BITS,
     COST_UNIT,
@@ -29,7 +29,7 @@ def pack_wide(symbols: tf.Tensor, bits: int) -> tf.Tensor:
     return tf.concat([pack(low, low_bits), tf.cast(symbols // 2**low_bits, tf.uint8)], 0)
 
 
-def unpack_wide(packed: tf.Tensor, count: Any, bits: int) -> tf.Tensor:
+def unpack_wide(packed: tf.Tensor, count: Scalar, bits: int) -> tf.Tensor:
     count, low_bits = as_int64("count", count), bits - BYTE_BITS
     high_at = packed_size(count, low_bits)
     low = unpack(packed[:high_at], count, low_bits, "the low bits of symbols")
@@ -37,7 +37,7 @@ def unpack_wide(packed: tf.Tensor, count: Any, bits: int) -> tf.Tensor:
     return tf.cast(high, tf.int32) * 2**low_bits + tf.cast(low, tf.int32)
 
 
-def split_wide(packed: tf.Tensor, count: Any, bits: int) -> tuple[tf.Tensor, tf.Tensor]:
+def split_wide(packed: tf.Tensor, count: Scalar, bits: int) -> tuple[tf.Tensor, tf.Tensor]:
     count = as_int64("count", count)
     symbols = unpack_wide(packed, count, bits)
     shift, first, kept = _chosen(symbols[:: tf.maximum(count // 2**SAMPLE_BITS, 1)], bits)
@@ -60,7 +60,7 @@ def split_wide(packed: tf.Tensor, count: Any, bits: int) -> tuple[tf.Tensor, tf.
     return tf.concat(aside, 0), tf.cast(tf.where(has_byte, at, NO_BYTE), tf.uint8)
 
 
-def split_aside(data: tf.Tensor, count: Any, bits: int) -> tuple[tf.Tensor, tf.Tensor]:
+def split_aside(data: tf.Tensor, count: Scalar, bits: int) -> tuple[tf.Tensor, tf.Tensor]:
     count, size = as_int64("count", count), tf.size(data, tf.int64)
     with require(size >= HEAD_BYTES, "a code of wide symbols is too short to hold its head"):
         shift, _, number = _head(data)
@@ -72,7 +72,7 @@ def split_aside(data: tf.Tensor, count: Any, bits: int) -> tuple[tf.Tensor, tf.T
         return data[:end], data[end:]
 
 
-def join_wide(aside: tf.Tensor, found: tf.Tensor, count: Any, bits: int) -> tf.Tensor:
+def join_wide(aside: tf.Tensor, found: tf.Tensor, count: Scalar, bits: int) -> tf.Tensor:
     count = as_int64("count", count)
     shift, first, number = _head(aside)
     places_at = HEAD_BYTES + packed_size(count, shift)

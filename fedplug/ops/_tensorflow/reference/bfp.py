@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import tensorflow as tf
 
 from fedplug.ops._tensorflow.arrays import saturate_cast
@@ -64,7 +62,7 @@ def _header(bits: tf.Tensor, block_size: int) -> tf.Tensor:
     return tf.cast(tf.stack([bits, tf.constant(block_size.bit_length() - 1, tf.int64)]), tf.uint8)
 
 
-def _of_each(places: tf.Tensor, count: Any, dtype: tf.DType, block_size: int) -> tf.Tensor:
+def _of_each(places: tf.Tensor, count: tf.Tensor, dtype: tf.DType, block_size: int) -> tf.Tensor:
     """The step of every element. ``places`` index the exponents of the dtype, one for each block."""
     lowest, highest = _EXPONENTS[dtype]
     powers = tf.constant([2.0**exponent for exponent in range(lowest, highest + 1)], wide_dtype(dtype))

@@ -8,8 +8,6 @@ odd row after it, which halves the number of rows. Source: Warren, "Hacker's Del
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import numpy.typing as npt
 import tensorflow as tf
@@ -24,11 +22,11 @@ _PREFIX = (0x62, 0xF5, 0x26, 0x92)
 
 
 @traced_once
-def crc32(data: Any) -> tf.Tensor:
+def crc32(data: tf.Tensor) -> tf.Tensor:
     words = _words(tf.concat([tf.constant(_PREFIX, tf.uint8), data], 0))
     step = tf.constant(_word_step())
 
-    def fold(rows: Any, power: Any) -> tuple[Any, Any]:
+    def fold(rows: tf.Tensor, power: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
         rows = tf.pad(rows, [[tf.shape(rows)[0] % 2, 0], [0, 0]])
         return _gf2(rows[0::2] @ power + rows[1::2]), _gf2(power @ power)
 
@@ -42,14 +40,14 @@ def crc32(data: Any) -> tf.Tensor:
     return tf.cast(tf.reduce_sum((1 - register) * [1 << i for i in range(32)]), tf.uint32)
 
 
-def _words(data: Any) -> Any:
+def _words(data: tf.Tensor) -> tf.Tensor:
     """One row of 32 bits for every 4 bytes. The leading zeros leave a register of zeros unchanged."""
     filled = tf.pad(data, [[-tf.size(data) % 4, 0]])
     bits = tf.bitwise.right_shift(tf.cast(filled, tf.int32)[:, tf.newaxis], tf.range(8)) & 1
     return tf.reshape(tf.cast(bits, tf.float32), [-1, 32])
 
 
-def _gf2(counts: Any) -> Any:
+def _gf2(counts: tf.Tensor) -> tf.Tensor:
     """Reduces ordinary sums of bits modulo 2. The sums are at most 33, so they are exact on every device."""
     return tf.math.floormod(counts, 2.0)
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import tensorflow as tf
 
 from fedplug.ops._tensorflow.arguments import after, require, same_shape
@@ -16,7 +14,7 @@ __all__ = ["chunked_topk_residual"]
 
 @traced_once
 def chunked_topk_residual(
-    delta: Any, residual: Any, k: Any, decay: Any, chunk: int
+    delta: tf.Tensor, residual: tf.Tensor, k: tf.Tensor, decay: tf.Tensor, chunk: int
 ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
     zero, one = tf.zeros([], delta.dtype), tf.ones([], delta.dtype)
     checks = [
@@ -38,7 +36,7 @@ def chunked_topk_residual(
     return values, indices, rest
 
 
-def _largest_of_chunks(keys: Any, k: Any, chunk: int) -> tf.Tensor:
+def _largest_of_chunks(keys: tf.Tensor, k: tf.Tensor, chunk: int) -> tf.Tensor:
     """The indices of the k largest keys of every chunk, ascending."""
     size = tf.size(keys)
     width = tf.maximum(tf.minimum(size, chunk), 1)

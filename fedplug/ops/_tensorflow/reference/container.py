@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import tensorflow as tf
 
 from fedplug.ops._tensorflow.checks import require
@@ -18,13 +16,13 @@ _CHECKSUM_BYTES = 4
 
 
 @traced_once
-def frame(body: Any, header: Any) -> tf.Tensor:
+def frame(body: tf.Tensor, header: tf.Tensor) -> tf.Tensor:
     content = tf.concat([header, to_bytes(tf.size(body, tf.int64)), body], axis=0)
     return tf.concat([content, _checksum(content)], axis=0)
 
 
 @traced_once
-def unframe(container: Any, header: Any) -> tf.Tensor:
+def unframe(container: tf.Tensor, header: tf.Tensor) -> tf.Tensor:
     header_bytes = tf.size(header)
     body_at = header_bytes + _LENGTH_BYTES
     enough = tf.size(container) >= body_at + _CHECKSUM_BYTES
@@ -45,5 +43,5 @@ def unframe(container: Any, header: Any) -> tf.Tensor:
         return content[body_at:]
 
 
-def _checksum(content: Any) -> tf.Tensor:
+def _checksum(content: tf.Tensor) -> tf.Tensor:
     return to_bytes(tf.cast(crc32(content), tf.uint32))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import tensorflow as tf
 
@@ -15,7 +14,7 @@ __all__ = ["gather_sum", "take_from_sum"]
 
 
 @traced_once
-def gather_sum(addends: Sequence[Any], indices: Any) -> tf.Tensor:
+def gather_sum(addends: Sequence[tf.Tensor], indices: tf.Tensor) -> tf.Tensor:
     delta, *residual = addends
     checks = [require(same_shape(delta, x), "delta and residual must have the same shape") for x in residual]
     places = after([*checks, _inside(indices, tf.size(delta))], indices)
@@ -26,7 +25,7 @@ def gather_sum(addends: Sequence[Any], indices: Any) -> tf.Tensor:
 
 
 @traced_once
-def take_from_sum(delta: Any, residual: Any, indices: Any) -> tuple[tf.Tensor, tf.Tensor]:
+def take_from_sum(delta: tf.Tensor, residual: tf.Tensor, indices: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
     checks = [
         require(same_shape(delta, residual), "delta and residual must have the same shape"),
         _inside(indices, tf.size(delta)),
@@ -44,5 +43,5 @@ def take_from_sum(delta: Any, residual: Any, indices: Any) -> tuple[tf.Tensor, t
     return tf.gather(a, indices), rest
 
 
-def _inside(indices: Any, size: Any) -> Any:
+def _inside(indices: tf.Tensor, size: tf.Tensor) -> tf.Tensor:
     return require(tf.reduce_all((indices >= 0) & (indices < size)), "an index is not of an element")

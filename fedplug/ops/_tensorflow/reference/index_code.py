@@ -5,8 +5,6 @@ All positions are computed at once, without a loop over indices or bytes. "gaps"
 
 from __future__ import annotations
 
-from typing import Any
-
 import tensorflow as tf
 
 from fedplug.ops._tensorflow.arguments import after, require
@@ -21,7 +19,7 @@ _TOO_SHORT = "index code: it is too short for this many indices"
 
 
 @traced_once
-def encode(indices: Any, size: Any) -> tf.Tensor:
+def encode(indices: tf.Tensor, size: tf.Tensor) -> tf.Tensor:
     indices = after(_index_checks(indices, size), indices)
     gaps = _gaps(indices)
     b = _best_parameter(gaps)
@@ -31,7 +29,7 @@ def encode(indices: Any, size: Any) -> tf.Tensor:
 
 
 @traced_once
-def decode(code: Any, count: Any, size: Any) -> tf.Tensor:
+def decode(code: tf.Tensor, count: tf.Tensor, size: tf.Tensor) -> tf.Tensor:
     count = after(_count_checks(count, size), count)
     # An index needs at least one bit, so no tensor is larger than the bytes justify.
     count = after([require(count // 8 <= tf.size(code, tf.int64), _TOO_SHORT, count)], count)
@@ -54,7 +52,7 @@ def decode(code: Any, count: Any, size: Any) -> tf.Tensor:
     return tf.cast(after([in_range, shortest], indices), tf.int32)
 
 
-def _best_parameter(gaps: Any) -> Any:
+def _best_parameter(gaps: tf.Tensor) -> tf.Tensor:
     """The smallest ``b`` with the fewest bits, ``count * (b + 1) + sum(gaps >> b)``. Scalar, int32.
 
     This is convex in ``b``: one step saves ``sum(ceil((gaps >> b) / 2))`` bits, which never grows, and costs
@@ -62,14 +60,14 @@ def _best_parameter(gaps: Any) -> Any:
     """
     count = tf.size(gaps, tf.int64)
 
-    def pays(b: Any) -> Any:
+    def pays(b: tf.Tensor) -> tf.Tensor:
         saved = tf.bitwise.right_shift(gaps, b) - tf.bitwise.right_shift(gaps, b + 1)
         return tf.reduce_sum(tf.cast(saved, tf.int64)) > count
 
     return tf.while_loop(pays, lambda b: (b + 1,), (tf.constant(0),), maximum_iterations=_MAX_PARAMETER)[0]
 
 
-def _index_checks(indices: Any, size: Any) -> list[Any]:
+def _index_checks(indices: tf.Tensor, size: tf.Tensor) -> list[tf.Tensor]:
     inside = (indices >= 0) & (tf.cast(indices, tf.int64) < size)
     return [
         _size_check(size),
@@ -78,14 +76,14 @@ def _index_checks(indices: Any, size: Any) -> list[Any]:
     ]
 
 
-def _count_checks(count: Any, size: Any) -> list[Any]:
+def _count_checks(count: tf.Tensor, size: tf.Tensor) -> list[tf.Tensor]:
     return [
         _size_check(size),
         require((count >= 0) & (count <= size), "count must be in [0, size]", count, size),
     ]
 
 
-def _header_checks(code: Any, count: Any, b: Any, low_bytes: Any) -> list[Any]:
+def _header_checks(code: tf.Tensor, count: tf.Tensor, b: tf.Tensor, low_bytes: tf.Tensor) -> list[tf.Tensor]:
     length = tf.size(code, tf.int64)
     shortest = tf.minimum(count, 1) + low_bytes + packed_size(count, 1)
     return [
@@ -95,7 +93,9 @@ def _header_checks(code: Any, count: Any, b: Any, low_bytes: Any) -> list[Any]:
     ]
 
 
-def _body_checks(padding: Any, unary_bits: Any, ones: Any, count: Any) -> list[Any]:
+def _body_checks(
+    padding: tf.Tensor, unary_bits: tf.Tensor, ones: tf.Tensor, count: tf.Tensor
+) -> list[tf.Tensor]:
     found = tf.size(ones, tf.int64)
     return [
         require(
@@ -109,26 +109,26 @@ def _body_checks(padding: Any, unary_bits: Any, ones: Any, count: Any) -> list[A
     ]
 
 
-def _size_check(size: Any) -> Any:
+def _size_check(size: tf.Tensor) -> tf.Tensor:
     return require((size >= 0) & (size <= _MAX_SIZE), "size must be in [0, 2^31)", size)
 
 
-def _gaps(positions: Any) -> Any:
+def _gaps(positions: tf.Tensor) -> tf.Tensor:
     """The number of skipped elements before each of the ascending ``positions``."""
     before = tf.concat([[-1], positions], 0)[:-1]
     return positions - before - 1
 
 
-def _positions(gaps: Any) -> Any:
+def _positions(gaps: tf.Tensor) -> tf.Tensor:
     """Inverts `_gaps`."""
     return tf.cumsum(gaps + 1) - 1
 
 
-def _end(positions: Any) -> Any:
+def _end(positions: tf.Tensor) -> tf.Tensor:
     """One more than the last of the ascending ``positions``; 0 if there are none."""
     return tf.concat([[-1], positions], 0)[-1] + 1
 
 
-def _ones_at(positions: Any, length: Any) -> Any:
+def _ones_at(positions: tf.Tensor, length: tf.Tensor) -> tf.Tensor:
     """``length`` bits, 1 at the positions. uint8 vector."""
     return tf.scatter_nd(positions[:, tf.newaxis], tf.ones_like(positions, tf.uint8), [length])

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import tensorflow as tf
 
 from fedplug.ops._tensorflow.arguments import after, require, same_shape
@@ -15,7 +13,7 @@ __all__ = ["low_rank_matrix", "low_rank_residual", "matrix_times"]
 
 
 @traced_once
-def matrix_times(a: Any, b: Any, transposed: bool) -> tf.Tensor:
+def matrix_times(a: tf.Tensor, b: tf.Tensor, transposed: bool) -> tf.Tensor:
     terms = tf.shape(a)[0 if transposed else 1]
     a = after([require(tf.equal(terms, tf.shape(b)[0]), "the shapes of a and b do not fit")], a)
     if not transposed:
@@ -27,7 +25,7 @@ def matrix_times(a: Any, b: Any, transposed: bool) -> tf.Tensor:
 
 
 @traced_once
-def low_rank_matrix(p: Any, q: Any) -> tf.Tensor:
+def low_rank_matrix(p: tf.Tensor, q: tf.Tensor) -> tf.Tensor:
     ones = [require(tf.shape(p)[1] >= 1, "p and q have no columns")]
     p_columns, q_columns = tf.unstack(after(ones, p), axis=1), tf.unstack(q, axis=1)
     total = tf.zeros([tf.shape(p)[0], tf.shape(q)[0]], p.dtype)
@@ -38,13 +36,13 @@ def low_rank_matrix(p: Any, q: Any) -> tf.Tensor:
 
 
 @traced_once
-def low_rank_residual(a: Any, p: Any, q: Any) -> tf.Tensor:
+def low_rank_residual(a: tf.Tensor, p: tf.Tensor, q: tf.Tensor) -> tf.Tensor:
     made = low_rank_matrix(p, q)
     check = require(same_shape(a, made), "a must have the shape of the product of p and q")
     return refuse_gradient(after([check], a) - made)
 
 
-def _column_sums(rows: Any) -> tf.Tensor:
+def _column_sums(rows: tf.Tensor) -> tf.Tensor:
     """Sums over the first axis, adding halves to halves: ``[m, n]`` to ``[n]``; 0 if m is 0."""
 
     def halved(rows: tf.Tensor) -> tuple[tf.Tensor]:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import tensorflow as tf
 
 __all__ = ["largest_magnitude", "power_below", "power_of_two"]
@@ -24,7 +22,7 @@ def power_below(magnitude: tf.Tensor) -> tf.Tensor:
     return tf.clip_by_value(exponent, 1 - _EXPONENT_BIAS, _EXPONENT_BIAS - 1)
 
 
-def power_of_two(power: Any) -> tf.Tensor:
+def power_of_two(power: tf.Tensor) -> tf.Tensor:
     """``2^power`` for an int64 scalar within [-1022, 1023]. float64 scalar."""
     bits = tf.bitwise.left_shift(tf.cast(power, tf.int64) + _EXPONENT_BIAS, _EXPONENT_AT)
     return tf.bitcast(bits, tf.float64)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import tensorflow as tf
 
 from fedplug.ops._tensorflow.checks import require
@@ -14,7 +12,7 @@ __all__ = ["draw_indices"]
 
 
 @traced_once
-def draw_indices(seed: Any, count: Any, size: Any) -> tf.Tensor:
+def draw_indices(seed: tf.Tensor, count: tf.Tensor, size: tf.Tensor) -> tf.Tensor:
     valid = (count >= 0) & (count <= size) & (size < 2**31)
     with require(valid, "the count of random indices must be in [0, size], and size below 2^31"):
         count = tf.identity(count)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import tensorflow as tf
 
 from fedplug.ops._tensorflow.arguments import after, require
@@ -16,7 +14,9 @@ _MAX_SIZE = 2**31 - 1
 
 
 @traced_once
-def scatter_decode(size: Any, values: Any, indices: Any, row_splits: Any, weights: Any) -> tf.Tensor:
+def scatter_decode(
+    size: tf.Tensor, values: tf.Tensor, indices: tf.Tensor, row_splits: tf.Tensor, weights: tf.Tensor
+) -> tf.Tensor:
     in_range = (size >= 0) & (size <= _MAX_SIZE)
     checked = after([require(in_range, "size is not in [0, 2^31)", size)], size)
     zeros = tf.zeros(tf.reshape(checked, [1]), values.dtype)
@@ -26,7 +26,7 @@ def scatter_decode(size: Any, values: Any, indices: Any, row_splits: Any, weight
 
 @traced_once
 def scatter_decode_add(
-    accumulator: Any, values: Any, indices: Any, row_splits: Any, weights: Any
+    accumulator: tf.Tensor, values: tf.Tensor, indices: tf.Tensor, row_splits: tf.Tensor, weights: tf.Tensor
 ) -> tf.Tensor:
     shape = tf.shape(accumulator)
     flat = refuse_gradient(tf.reshape(accumulator, [-1]))
@@ -35,7 +35,7 @@ def scatter_decode_add(
     indices = after([_index_check(indices, row_splits, tf.size(flat))], indices)
 
     # One scatter per payload: TensorFlow does not specify the order of several additions to one element.
-    def add(i: Any, total: Any) -> Any:
+    def add(i: tf.Tensor, total: tf.Tensor) -> tf.Tensor:
         mine = slice(row_splits[i], row_splits[i + 1])
         return i + 1, tf.tensor_scatter_nd_add(total, indices[mine, tf.newaxis], weights[i] * values[mine])
 
@@ -47,7 +47,9 @@ def scatter_decode_add(
     return total
 
 
-def _row_split_checks(row_splits: Any, entries: Any, index_count: Any, payloads: Any) -> list[Any]:
+def _row_split_checks(
+    row_splits: tf.Tensor, entries: tf.Tensor, index_count: tf.Tensor, payloads: tf.Tensor
+) -> list[tf.Tensor]:
     return [
         require(tf.equal(entries, index_count), "values and indices differ in length", entries, index_count),
         require(
@@ -67,7 +69,7 @@ def _row_split_checks(row_splits: Any, entries: Any, index_count: Any, payloads:
     ]
 
 
-def _index_check(indices: Any, row_splits: Any, n: Any) -> Any:
+def _index_check(indices: tf.Tensor, row_splits: tf.Tensor, n: tf.Tensor) -> tf.Tensor:
     entry = tf.range(tf.size(indices), dtype=tf.int64)
     payload = tf.searchsorted(row_splits, entry, side="right") - 1
     begins = tf.equal(entry, tf.gather(row_splits, payload))

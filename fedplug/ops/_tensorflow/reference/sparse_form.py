@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import tensorflow as tf
 
 from fedplug.ops._tensorflow.checks import require
@@ -16,7 +14,7 @@ _NUMBERS_END = 2**31
 
 
 @traced_once
-def join(count: Any, index_code: Any, values: Any) -> tf.Tensor:
+def join(count: tf.Tensor, index_code: tf.Tensor, values: tf.Tensor) -> tf.Tensor:
     numbers = tf.stack([count, tf.size(index_code, tf.int64)])
     with require(
         tf.reduce_all((numbers >= 0) & (numbers < _NUMBERS_END)),
@@ -26,7 +24,7 @@ def join(count: Any, index_code: Any, values: Any) -> tf.Tensor:
 
 
 @traced_once
-def split(body: Any, size: Any) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+def split(body: tf.Tensor, size: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
     head = tf.cast(body[: 2 * _LONGEST_NUMBER], tf.int64)
     is_last = head < 128
     ends = tf.where(is_last)[:2, 0] + 1
@@ -49,7 +47,7 @@ def split(body: Any, size: Any) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
         return tf.cast(count, tf.int32), body[end:values_at], body[values_at:]
 
 
-def _to_leb128(numbers: Any) -> Any:
+def _to_leb128(numbers: tf.Tensor) -> tf.Tensor:
     """Writes each number of an int64 vector in the fewest bytes."""
     rests = tf.bitwise.right_shift(numbers[:, tf.newaxis], tf.range(0, 7 * _LONGEST_NUMBER, 7, tf.int64))
     more = tf.cast(rests >= 128, tf.int64) * 128

@@ -5,8 +5,6 @@ One loop runs over groups of symbols, one symbol for each lane. Everything else 
 
 from __future__ import annotations
 
-from typing import Any
-
 import tensorflow as tf
 
 from fedplug.ops._tensorflow.arguments import after, require
@@ -26,12 +24,12 @@ _WORD_BYTES = 2
 
 
 @traced_once
-def encode(packed: Any, count: Any, bits: Any) -> tf.Tensor:
+def encode(packed: tf.Tensor, count: tf.Tensor, bits: tf.Tensor) -> tf.Tensor:
     count, bits = _sizes_checked(count, bits)
     symbols = _symbols_of(packed, count, bits)
     as_they_are = tf.concat([tf.zeros([1], tf.uint8), packed], 0)
 
-    def shorter() -> Any:
+    def shorter() -> tf.Tensor:
         code = _encode_by_rans(symbols, count, bits)
         return tf.cond(tf.size(code) < tf.size(as_they_are), lambda: code, lambda: as_they_are)
 
@@ -39,7 +37,7 @@ def encode(packed: Any, count: Any, bits: Any) -> tf.Tensor:
 
 
 @traced_once
-def decode(code: Any, count: Any, bits: Any) -> tf.Tensor:
+def decode(code: tf.Tensor, count: tf.Tensor, bits: tf.Tensor) -> tf.Tensor:
     count, bits = _sizes_checked(count, bits)
     code = after([require(tf.size(code) >= 1, "symbol code: it is empty")], code)
     table_bytes = tf.reduce_sum(tf.cast(code[:1], tf.int64))
@@ -50,24 +48,24 @@ def decode(code: Any, count: Any, bits: Any) -> tf.Tensor:
     )
 
 
-def _sizes_checked(count: Any, bits: Any) -> tuple[Any, Any]:
+def _sizes_checked(count: tf.Tensor, bits: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
     """Returns count and bits after checking them."""
     return after([_count_check(count)], count), after([_bits_check(bits)], bits)
 
 
-def _symbols_of(packed: Any, count: Any, bits: Any) -> Any:
+def _symbols_of(packed: tf.Tensor, count: tf.Tensor, bits: tf.Tensor) -> tf.Tensor:
     """Unpacks the symbols, ``[count]`` int32. Refuses bytes that are not ``count`` packed symbols."""
     symbols = unpack_all(after([_packed_check(packed, count, bits)], packed), bits)
     return after([_unused_check(symbols[count:])], tf.cast(symbols[:count], tf.int32))
 
 
-def _as_it_is(packed: Any, count: Any, bits: Any) -> Any:
+def _as_it_is(packed: tf.Tensor, count: tf.Tensor, bits: tf.Tensor) -> tf.Tensor:
     """Returns ``packed`` if it is ``count`` symbols, and refuses it otherwise."""
     unused = unpack_all(after([_packed_check(packed, count, bits)], packed), bits)[count:]
     return after([_unused_check(unused)], packed)
 
 
-def _encode_by_rans(symbols: Any, count: Any, bits: Any) -> Any:
+def _encode_by_rans(symbols: tf.Tensor, count: tf.Tensor, bits: tf.Tensor) -> tf.Tensor:
     frequencies = _frequencies(symbols, count, bits)
     bars = tf.cumsum(frequencies + 1)[:-1] - 1
     table = index_code.encode(tf.cast(bars, tf.int32), _places(bits))
@@ -81,7 +79,7 @@ def _encode_by_rans(symbols: Any, count: Any, bits: Any) -> Any:
     frequency = tf.maximum(tf.gather(frequencies, grouped), 1)
     start = tf.gather(tf.cumsum(frequencies, exclusive=True), grouped)
 
-    def step(group: Any, states: Any, words: Any) -> Any:
+    def step(group: tf.Tensor, states: tf.Tensor, words: tf.Tensor) -> tf.Tensor:
         full = here[group] & (states >= frequency[group] * 2 ** (32 - _SCALE_BITS))
         words = words.write(tf.cast(group, tf.int32), tf.where(full, states % _LOWEST, -1))
         states = tf.where(full, states // _LOWEST, states)
@@ -100,7 +98,7 @@ def _encode_by_rans(symbols: Any, count: Any, bits: Any) -> Any:
     return tf.concat([header, table, _to_bytes(states, _STATE_BYTES), _to_bytes(words, _WORD_BYTES)], 0)
 
 
-def _decode_by_rans(body: Any, table_bytes: Any, count: Any, bits: Any) -> Any:
+def _decode_by_rans(body: tf.Tensor, table_bytes: tf.Tensor, count: tf.Tensor, bits: tf.Tensor) -> tf.Tensor:
     lanes = _lanes(count)
     words_at = table_bytes + _STATE_BYTES * lanes
     rest = tf.size(body, tf.int64) - words_at
@@ -121,7 +119,7 @@ def _decode_by_rans(body: Any, table_bytes: Any, count: Any, bits: Any) -> Any:
     words = tf.concat([words, [0]], 0)  # read if there are too few words, and refused at the end
     groups = (count + lanes - 1) // lanes
 
-    def step(group: Any, states: Any, used: Any, symbols: Any) -> Any:
+    def step(group: tf.Tensor, states: tf.Tensor, used: tf.Tensor, symbols: tf.Tensor) -> tf.Tensor:
         here = group * lanes + tf.range(lanes) < count
         residue = states % _SCALE
         symbols = symbols.write(tf.cast(group, tf.int32), tf.cast(tf.gather(symbol_at, residue), tf.int64))
@@ -144,7 +142,7 @@ def _decode_by_rans(body: Any, table_bytes: Any, count: Any, bits: Any) -> Any:
     return pack(tf.cast(decoded, tf.uint8), bits)
 
 
-def _frequencies(symbols: Any, count: Any, bits: Any) -> Any:
+def _frequencies(symbols: tf.Tensor, count: tf.Tensor, bits: tf.Tensor) -> tf.Tensor:
     """The frequency of every symbol in parts of 4096. ``[2^bits]`` int64."""
     counts = tf.math.unsorted_segment_sum(tf.ones_like(symbols, tf.int64), symbols, _symbol_count(bits))
     different = tf.math.count_nonzero(counts)
@@ -154,48 +152,48 @@ def _frequencies(symbols: Any, count: Any, bits: Any) -> Any:
     return ends - tf.concat([[0], ends[:-1]], 0) + tf.cast(rare, tf.int64)
 
 
-def _symbol_count(bits: Any) -> Any:
+def _symbol_count(bits: tf.Tensor) -> tf.Tensor:
     return tf.bitwise.left_shift(tf.constant(1, tf.int64), tf.cast(bits, tf.int64))
 
 
-def _lanes(count: Any) -> Any:
+def _lanes(count: tf.Tensor) -> tf.Tensor:
     return tf.where(count < _MANY_SYMBOLS, tf.constant(4, tf.int64), tf.constant(32, tf.int64))
 
 
-def _places(bits: Any) -> Any:
+def _places(bits: tf.Tensor) -> tf.Tensor:
     """The number of stars and bars together."""
     return _SCALE + _symbol_count(bits) - 1
 
 
-def _array(groups: Any) -> Any:
+def _array(groups: tf.Tensor) -> tf.Tensor:
     return tf.TensorArray(tf.int64, tf.cast(groups, tf.int32), element_shape=[None], infer_shape=False)
 
 
-def _to_bytes(values: Any, width: int) -> Any:
+def _to_bytes(values: tf.Tensor, width: int) -> tf.Tensor:
     """The ``width`` lowest bytes of every int64, little-endian."""
     return tf.reshape(tf.bitcast(values, tf.uint8)[:, :width], [-1])
 
 
-def _from_bytes(data: Any, width: int) -> Any:
+def _from_bytes(data: tf.Tensor, width: int) -> tf.Tensor:
     """Inverts `_to_bytes`."""
     rows = tf.reshape(data, [-1, width])
     return tf.bitcast(tf.pad(rows, [[0, 0], [0, 8 - width]]), tf.int64)
 
 
-def _bits_check(bits: Any) -> Any:
+def _bits_check(bits: tf.Tensor) -> tf.Tensor:
     return require((bits >= 1) & (bits <= 8), "a symbol has 1 to 8 bits, not", bits)
 
 
-def _packed_check(packed: Any, count: Any, bits: Any) -> Any:
+def _packed_check(packed: tf.Tensor, count: tf.Tensor, bits: tf.Tensor) -> tf.Tensor:
     wanted = packed_size(count, bits)
     return require(
         tf.equal(tf.size(packed, tf.int64), wanted), "packed symbols of this count take", wanted, "bytes"
     )
 
 
-def _unused_check(unused: Any) -> Any:
+def _unused_check(unused: tf.Tensor) -> tf.Tensor:
     return require(tf.reduce_all(tf.equal(unused, 0)), "bits are set after the last symbol")
 
 
-def _count_check(count: Any) -> Any:
+def _count_check(count: tf.Tensor) -> tf.Tensor:
     return require((count >= 0) & (count <= _MAX_COUNT), "count must be in [0, 2^31)", count)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import tensorflow as tf
 
 from fedplug.ops._tensorflow.arguments import after, require, same_shape
@@ -14,7 +12,9 @@ __all__ = ["grouped_topk_residual", "magnitude_bits", "topk_residual"]
 
 
 @traced_once
-def grouped_topk_residual(deltas: Any, residuals: Any, k: Any, on_nonfinite: str) -> tuple[Any, ...]:
+def grouped_topk_residual(
+    deltas: tf.Tensor, residuals: tf.Tensor, k: tf.Tensor, on_nonfinite: str
+) -> tuple[tf.Tensor, ...]:
     checks = [
         require(same_shape(delta, residual), "a delta and its residual must have the same shape")
         for delta, residual in zip(deltas, residuals, strict=True)
@@ -35,12 +35,14 @@ def grouped_topk_residual(deltas: Any, residuals: Any, k: Any, on_nonfinite: str
     return values, indices - tf.cast(begins, tf.int32), tf.cast(row_splits, tf.int64), rest, nonfinite
 
 
-def _end_to_end(tensors: Any) -> tf.Tensor:
+def _end_to_end(tensors: tf.Tensor) -> tf.Tensor:
     return tf.concat([tf.reshape(tensor, [-1]) for tensor in tensors], 0)
 
 
 @traced_once
-def topk_residual(delta: Any, residual: Any, k: Any, on_nonfinite: str) -> tuple[Any, ...]:
+def topk_residual(
+    delta: tf.Tensor, residual: tf.Tensor, k: tf.Tensor, on_nonfinite: str
+) -> tuple[tf.Tensor, ...]:
     shape = tf.shape(delta)
     checks = [
         require(same_shape(delta, residual), "delta and residual must have the same shape"),
@@ -67,7 +69,7 @@ def topk_residual(delta: Any, residual: Any, k: Any, on_nonfinite: str) -> tuple
     return values, indices, rest, nonfinite
 
 
-def magnitude_bits(a: Any) -> Any:
+def magnitude_bits(a: tf.Tensor) -> tf.Tensor:
     """Maps ``a`` to integers in the order of ``|a|``.
 
     The bits of a non-negative IEEE 754 number, read as an integer, ascend with its value.

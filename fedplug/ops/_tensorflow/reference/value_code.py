@@ -5,8 +5,6 @@ A form is a pair of functions, an encoder and a decoder. docs/wire-format.md spe
 
 from __future__ import annotations
 
-from typing import Any
-
 import tensorflow as tf
 
 from fedplug.ops._tensorflow import block_scaling as blocks
@@ -26,7 +24,9 @@ _FORMATS = {"float16": tf.float16, "bfloat16": tf.bfloat16}
 
 
 @traced_once
-def encode(values: Any, seed: Any, bits: Any, form: str, block_size: int, relative: float) -> tf.Tensor:
+def encode(
+    values: tf.Tensor, seed: tf.Tensor, bits: tf.Tensor, form: str, block_size: int, relative: float
+) -> tf.Tensor:
     finite = tf.reduce_all(tf.math.is_finite(values))
     with require(finite, f"{form} got values that are NaN or infinite"):
         values = tf.identity(values)
@@ -46,7 +46,13 @@ def encode(values: Any, seed: Any, bits: Any, form: str, block_size: int, relati
 
 @traced_once
 def decode(
-    code: Any, count: Any, bits: Any, form: str, dtype: tf.DType, block_size: int, relative: float
+    code: tf.Tensor,
+    count: tf.Tensor,
+    bits: tf.Tensor,
+    form: str,
+    dtype: tf.DType,
+    block_size: int,
+    relative: float,
 ) -> tf.Tensor:
     with require((count >= 0) & (count < 2**31), "count must be in [0, 2^31)"):
         count = tf.identity(count)
@@ -64,11 +70,11 @@ def decode(
     return _decode_sign(code, count, dtype)
 
 
-def _encode_cast(values: Any, to: tf.DType) -> tf.Tensor:
+def _encode_cast(values: tf.Tensor, to: tf.DType) -> tf.Tensor:
     return to_bytes(_nearest_finite(values, to))
 
 
-def _decode_cast(code: Any, count: Any, dtype: tf.DType, form: str) -> tf.Tensor:
+def _decode_cast(code: tf.Tensor, count: tf.Tensor, dtype: tf.DType, form: str) -> tf.Tensor:
     narrow = from_bytes(
         of_length(code, count * _FORMATS[form].size, f"the bytes of a {form} payload"), _FORMATS[form]
     )
@@ -76,14 +82,16 @@ def _decode_cast(code: Any, count: Any, dtype: tf.DType, form: str) -> tf.Tensor
         return _nearest_finite(tf.identity(narrow), dtype)
 
 
-def _nearest_finite(values: Any, dtype: tf.DType) -> tf.Tensor:
+def _nearest_finite(values: tf.Tensor, dtype: tf.DType) -> tf.Tensor:
     """Converts values to another dtype. An overflow becomes its largest number."""
     converted = tf.cast(values, dtype)
     largest = tf.cast(tf.sign(values), dtype) * dtype.max
     return tf.where(tf.math.is_inf(converted), largest, converted)
 
 
-def _encode_qsgd(values: Any, seed: Any, bits: Any, block_size: int, nearest: bool) -> tf.Tensor:
+def _encode_qsgd(
+    values: tf.Tensor, seed: tf.Tensor, bits: tf.Tensor, block_size: int, nearest: bool
+) -> tf.Tensor:
     relative, scales = blocks.relative_to_scales(widened(values), block_size)
     exact = relative * tf.cast(_highest(bits), relative.dtype)
     if nearest:
@@ -97,7 +105,9 @@ def _encode_qsgd(values: Any, seed: Any, bits: Any, block_size: int, nearest: bo
     return tf.concat([_qsgd_header(bits, block_size), scales, pack(codes, bits)], axis=0)
 
 
-def _decode_qsgd(code: Any, count: Any, bits: Any, dtype: tf.DType, block_size: int) -> tf.Tensor:
+def _decode_qsgd(
+    code: tf.Tensor, count: tf.Tensor, bits: tf.Tensor, dtype: tf.DType, block_size: int
+) -> tf.Tensor:
     header = _qsgd_header(bits, block_size)
     codes_at = header.shape[0] + blocks.block_count(count, block_size) * dtype.size
     enough = tf.size(code, tf.int64) >= codes_at
@@ -114,21 +124,21 @@ def _decode_qsgd(code: Any, count: Any, bits: Any, dtype: tf.DType, block_size: 
     return _from_levels(levels, bits, scales, block_size)
 
 
-def _qsgd_header(bits: Any, block_size: int) -> tf.Tensor:
+def _qsgd_header(bits: tf.Tensor, block_size: int) -> tf.Tensor:
     return tf.cast(tf.stack([bits, tf.constant(block_size.bit_length() - 1, tf.int64)]), tf.uint8)
 
 
-def _checked(bits: Any, least: int) -> tf.Tensor:
+def _checked(bits: tf.Tensor, least: int) -> tf.Tensor:
     with require((bits >= least) & (bits <= _MOST_BITS), f"bits must be {least} to {_MOST_BITS}"):
         return tf.identity(bits)
 
 
-def _highest(bits: Any) -> Any:
+def _highest(bits: tf.Tensor) -> tf.Tensor:
     """The highest level L for int64 ``bits``."""
     return tf.bitwise.left_shift(tf.ones_like(bits), bits - 1) - 1
 
 
-def _from_levels(levels: Any, bits: Any, scales: Any, block_size: int) -> tf.Tensor:
+def _from_levels(levels: tf.Tensor, bits: tf.Tensor, scales: tf.Tensor, block_size: int) -> tf.Tensor:
     """Computes ``scale * (level / L)`` with a table of quotients.
 
     In a graph TensorFlow turns a division by a constant into a multiplication, which rounds differently.
@@ -145,7 +155,7 @@ def _from_levels(levels: Any, bits: Any, scales: Any, block_size: int) -> tf.Ten
     return tf.cast(blocks.times_scales(relative, wide, block_size), scales.dtype)
 
 
-def _only_scale(code: Any, count: Any, dtype: tf.DType, what: str) -> tf.Tensor:
+def _only_scale(code: tf.Tensor, count: tf.Tensor, dtype: tf.DType, what: str) -> tf.Tensor:
     """The scale of all values, a vector of one element; 0 if there are no values."""
     scales = blocks.scales_from_bytes(code[: dtype.size], dtype, what)
     zero = tf.reduce_all(code[: dtype.size] == 0)  # TensorFlow's arithmetic takes denormal scales for 0.
@@ -153,12 +163,12 @@ def _only_scale(code: Any, count: Any, dtype: tf.DType, what: str) -> tf.Tensor:
         return tf.identity(scales)
 
 
-def _encode_sign(values: Any) -> tf.Tensor:
+def _encode_sign(values: tf.Tensor) -> tf.Tensor:
     bits = pack(tf.cast(values >= 0, tf.uint8), 1)
     return tf.concat([to_bytes(mean_magnitude(values)), bits], axis=0)
 
 
-def _decode_sign(code: Any, count: Any, dtype: tf.DType) -> tf.Tensor:
+def _decode_sign(code: tf.Tensor, count: tf.Tensor, dtype: tf.DType) -> tf.Tensor:
     with require(tf.size(code) >= dtype.size, "a sign payload is too short to hold its scale"):
         code = tf.identity(code)
     (scale,) = tf.unstack(_only_scale(code, count, dtype, "a sign payload"), num=1)
