@@ -10,7 +10,7 @@ import reprlib
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import DTypeLike, NDArray
 
 from fedplug.errors import ArgumentError, DTypeError
 
@@ -49,7 +49,7 @@ def whole(name: str, value: Any, least: int = _LEAST, most: int = _MOST) -> int:
     return number
 
 
-def whole_numbers(name: str, values: Any, dtype: Any) -> NDArray[Any]:
+def whole_numbers(name: str, values: object, dtype: DTypeLike) -> NDArray[Any]:
     """Returns whole numbers as an array. The same array if it has the dtype.
 
     Args:
@@ -91,7 +91,7 @@ def real(name: str, value: Any) -> float:
     return float(value)
 
 
-def _text(value: Any) -> str:
+def _text(value: object) -> str:
     """A short text of a scalar, and of anything else only its type: arrays may be secret and long."""
     if isinstance(value, bool | float | complex | str | bytes | np.generic) or value is None:
         return reprlib.repr(value)

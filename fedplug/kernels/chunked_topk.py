@@ -12,7 +12,7 @@ from fedplug.kernels.arguments import real, whole
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from fedplug.types import Array
+    from fedplug.types import Array, Scalar
 
 __all__ = ["chunked_topk_residual"]
 
@@ -20,10 +20,10 @@ __all__ = ["chunked_topk_residual"]
 def chunked_topk_residual(
     delta: Array,
     residual: Array | None,
-    k: int,
+    k: Array | int,
     *,
     chunk: int,
-    decay: float = 1.0,
+    decay: Scalar = 1.0,
     residual_out: Array | None = None,
 ) -> tuple[NDArray[Any], NDArray[np.int32]]:
     """Selects the ``k`` largest entries of every chunk of ``a = delta + decay * residual``.

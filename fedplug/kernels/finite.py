@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import fedplug._kernels as _kernels
+from fedplug.types import DType
 
 if TYPE_CHECKING:
-    import numpy as np
     from numpy.typing import NDArray
 
     from fedplug.types import Array
@@ -27,7 +27,7 @@ def all_finite(values: Array) -> bool:
     return _kernels.all_finite(values)
 
 
-def finite_from_bytes(data: Array, dtype: np.dtype[Any], *, out: Array | None = None) -> NDArray[Any]:
+def finite_from_bytes(data: Array, dtype: DType, *, out: Array | None = None) -> NDArray[Any]:
     """Reads finite values from untrusted bytes, which may be unaligned.
 
     Args:

@@ -18,7 +18,7 @@ __all__ = ["from_dlpack", "read_array", "require_dense", "require_names"]
 _LONGEST_NAME = 2**16 - 1
 
 
-def require_names(names: Iterable[Any]) -> None:
+def require_names(names: Iterable[object]) -> None:
     """Raises ArgumentError if the name of an array is not a string, or cannot be sent."""
     for name in names:
         if not isinstance(name, str):
@@ -122,7 +122,7 @@ _CPU = 1
 """The CPU as a device type of DLPack."""
 
 
-def _has_array_of_its_dtype(value: Any) -> bool:
+def _has_array_of_its_dtype(value: object) -> bool:
     """Returns whether ``__array__`` of a value on the CPU knows its dtype, and `from_dlpack` does not."""
     dtype = getattr(value, "dtype", None)
     if not isinstance(dtype, np.dtype) or dtype.name not in _BY_BYTES or not hasattr(value, "__array__"):

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 __all__ = ["decode_indices", "encode_indices"]
 
 
-def encode_indices(indices: Array, size: int, *, form: IndexForm = "rice") -> NDArray[np.uint8]:
+def encode_indices(indices: Array, size: Array | int, *, form: IndexForm = "rice") -> NDArray[np.uint8]:
     """Encodes strictly ascending indices. The Rice code needs about 8.1 bits per index at a density of 1 %.
 
     The code of given indices is unique. docs/wire-format.md specifies the layouts (Rice and Plaunt,
@@ -39,8 +39,8 @@ def encode_indices(indices: Array, size: int, *, form: IndexForm = "rice") -> ND
 
 def decode_indices(
     code: Array,
-    count: int,
-    size: int,
+    count: Array | int,
+    size: Array | int,
     *,
     form: IndexForm = "rice",
     out: Array | None = None,

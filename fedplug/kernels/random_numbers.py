@@ -67,7 +67,7 @@ def random_uniform(
     raise ArgumentError(f"dtype is {wanted}; it must be float32 or float64")
 
 
-def draw_indices(seed: Scalar, count: Array | int, size: Array | int) -> NDArray[np.int32]:
+def draw_indices(seed: Scalar, count: Scalar, size: Scalar) -> NDArray[np.int32]:
     """Draws one index from each of ``count`` ranges of nearly equal length.
 
     The indices depend on the arguments alone, as ``csrc/core/random_numbers.h`` specifies. Their random

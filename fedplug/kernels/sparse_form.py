@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import fedplug._kernels as _kernels
 from fedplug.kernels.arguments import whole
+from fedplug.types import DType
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 __all__ = ["frame_entries", "frame_entries_of_each", "read_entries", "sparse_body", "split_sparse_body"]
 
 
-def sparse_body(count: int, index_code: Array, values: Array) -> NDArray[np.uint8]:
+def sparse_body(count: Array | int, index_code: Array, values: Array) -> NDArray[np.uint8]:
     """Writes the number of entries, their index code and their values one after the other.
 
     docs/wire-format.md specifies the layout.
@@ -57,7 +58,7 @@ def split_sparse_body(body: Array, elements: int) -> tuple[int, NDArray[np.uint8
 
 
 def read_entries(
-    body: Array, elements: int, dtype: np.dtype[Any], *, form: IndexForm = "rice"
+    body: Array, elements: int, dtype: DType, *, form: IndexForm = "rice"
 ) -> tuple[NDArray[Any], NDArray[np.int32]]:
     """Reads the entries of a body with uncompressed values, from untrusted bytes.
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 __all__ = ["decode_symbols", "encode_symbols", "frame_symbols", "pack_symbols", "unpack_symbols"]
 
 
-def pack_symbols(symbols: Array, bits: int) -> NDArray[np.uint8]:
+def pack_symbols(symbols: Array, bits: Array | int) -> NDArray[np.uint8]:
     """Packs symbols of one byte each, the first in the lowest bits. Unused bits are 0.
 
     Args:
@@ -33,7 +33,7 @@ def pack_symbols(symbols: Array, bits: int) -> NDArray[np.uint8]:
     return _kernels.pack_symbols(symbols, whole("bits", bits))
 
 
-def unpack_symbols(packed: Array, count: int, bits: int) -> NDArray[np.uint8]:
+def unpack_symbols(packed: Array, count: Array | int, bits: Array | int) -> NDArray[np.uint8]:
     """Unpacks untrusted bytes that :func:`pack_symbols` wrote.
 
     Args:
@@ -52,7 +52,7 @@ def unpack_symbols(packed: Array, count: int, bits: int) -> NDArray[np.uint8]:
     return _kernels.unpack_symbols(packed, whole("count", count), whole("bits", bits))
 
 
-def encode_symbols(packed: Array, count: int, *, bits: int) -> NDArray[np.uint8]:
+def encode_symbols(packed: Array, count: Array | int, *, bits: Array | int) -> NDArray[np.uint8]:
     """Encodes symbols in about as many bits as their empirical entropy.
 
     docs/wire-format.md specifies the layout (Duda, arXiv:1311.2540; Giesen, arXiv:1402.3392).
@@ -72,7 +72,7 @@ def encode_symbols(packed: Array, count: int, *, bits: int) -> NDArray[np.uint8]
     return _kernels.encode_symbols(packed, whole("count", count), whole("bits", bits))
 
 
-def frame_symbols(data: Array, start: int, count: int, header: bytes, *, bits: int) -> bytes:
+def frame_symbols(data: Array, start: int, count: Array | int, header: bytes, *, bits: Array | int) -> bytes:
     """Writes the container of ``data``, with its bytes from ``start`` on encoded as symbols.
 
     One call for :func:`encode_symbols` and :func:`~fedplug.kernels.frame` of ``[data[:start], code]``, with
@@ -93,7 +93,7 @@ def frame_symbols(data: Array, start: int, count: int, header: bytes, *, bits: i
     )
 
 
-def decode_symbols(code: Array, count: int, *, bits: int) -> NDArray[np.uint8]:
+def decode_symbols(code: Array, count: Array | int, *, bits: Array | int) -> NDArray[np.uint8]:
     """Decodes symbols from untrusted bytes that :func:`encode_symbols` wrote.
 
     Many equal symbols have a short code, so ``count`` determines how much memory is allocated. It must come

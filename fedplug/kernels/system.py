@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
 from numpy.typing import NDArray
 
 import fedplug._kernels as _kernels
+from fedplug.types import DType
 
 __all__ = ["empty", "num_threads", "simd_level"]
 
 
-def empty(shape: tuple[int, ...], dtype: np.dtype[Any]) -> NDArray[Any]:
+def empty(shape: tuple[int, ...], dtype: DType) -> NDArray[Any]:
     """Returns a C-contiguous array with undefined contents, as memory for a result.
 
     Arrays of 64 KiB or more reuse the memory of earlier arrays, as all results of kernels do: touching fresh

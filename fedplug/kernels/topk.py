@@ -29,7 +29,7 @@ __all__ = [
 def topk_residual(
     delta: Array,
     residual: Array | None,
-    k: int,
+    k: Array | int,
     *,
     on_nonfinite: OnNonFinite = "error",
     out: tuple[Array, Array] | None = None,
@@ -79,7 +79,7 @@ def topk_residual(
 def grouped_topk_residual(
     deltas: Sequence[Array],
     residuals: Sequence[Array | None],
-    k: int | Sequence[int],
+    k: Array | int | Sequence[int],
     *,
     on_nonfinite: OnNonFinite = "error",
     out: tuple[Array, Array] | None = None,

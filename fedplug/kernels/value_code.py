@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import DTypeLike, NDArray
 
-    from fedplug.types import Array, ValueForm
+    from fedplug.types import Array, Scalar, ValueForm
 
 __all__ = [
     "ValueForm",
@@ -33,10 +33,10 @@ def encode_values(
     values: Array,
     form: ValueForm,
     *,
-    bits: int = 8,
+    bits: Array | int = 8,
     block_size: int = 256,
     relative: float = 0.01,
-    seed: int = 0,
+    seed: Scalar = 0,
 ) -> NDArray[np.uint8]:
     """Quantizes and packs values.
 
@@ -72,10 +72,10 @@ def encode_values_of_each(
     *,
     exact: Sequence[Array] = (),
     errors: Array | None = None,
-    bits: int = 8,
+    bits: Array | int = 8,
     block_size: int = 256,
     relative: float = 0.01,
-    seed: int = 0,
+    seed: Scalar = 0,
 ) -> list[NDArray[np.uint8]]:
     """Encodes a list of vectors as :func:`encode_values` does, several at the same time.
 
@@ -106,10 +106,10 @@ def frame_values(
     header: bytes,
     form: ValueForm,
     *,
-    bits: int = 8,
+    bits: Array | int = 8,
     block_size: int = 256,
     relative: float = 0.01,
-    seed: int = 0,
+    seed: Scalar = 0,
 ) -> bytes:
     """Writes the container of the code that :func:`encode_values` makes of values.
 
@@ -133,11 +133,11 @@ def frame_values(
 
 def decode_values(
     data: Array,
-    count: int,
+    count: Array | int,
     form: ValueForm,
     *,
     dtype: DTypeLike = np.float32,
-    bits: int = 8,
+    bits: Array | int = 8,
     block_size: int = 256,
     relative: float = 0.01,
     out: Array | None = None,
@@ -169,11 +169,11 @@ def decode_values(
 
 def check_values(
     data: Array,
-    count: int,
+    count: Array | int,
     form: ValueForm,
     *,
     dtype: DTypeLike = np.float32,
-    bits: int = 8,
+    bits: Array | int = 8,
     block_size: int = 256,
 ) -> float:
     """Checks untrusted bytes that are decoded elsewhere, and returns the largest magnitude of the values.
@@ -195,5 +195,5 @@ def check_values(
     )
 
 
-def _options(bits: int, block_size: int, relative: float) -> tuple[int, int, float]:
+def _options(bits: Array | int, block_size: int, relative: float) -> tuple[int, int, float]:
     return whole("bits", bits, 0, _MOST_BITS), whole("block_size", block_size), real("relative", relative)

@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import fedplug.kernels as kernels
 from fedplug.ops import _tensorflow
 from fedplug.ops.dispatch import also_on, of_each
 from fedplug.ops.donation import place_for
-from fedplug.ops.types import ChunkedTopK
+from fedplug.ops.types import Array, ChunkedTopK, Scalar
 
 __all__ = ["chunked_topk_residual", "chunked_topk_residual_of_each"]
 
 
 @also_on(tensors=lambda: _tensorflow.chunked_topk.chunked_topk_residual)
 def chunked_topk_residual(
-    delta: Any, residual: Any, k: Any, *, chunk: int, decay: Any, lowering: str | None = None
+    delta: Array,
+    residual: Array | None,
+    k: Array | int,
+    *,
+    chunk: int,
+    decay: Scalar,
+    lowering: str | None = None,
 ) -> ChunkedTopK:
     """Selects the ``k`` largest entries of every chunk of ``a = delta + decay * residual``.
 

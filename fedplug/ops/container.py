@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 import fedplug.kernels as kernels
@@ -17,7 +15,7 @@ __all__ = ["frame", "unframe"]
 
 
 @also_on(tensors=lambda: _tensorflow.container.frame)
-def frame(body: Any, header: bytes, *, lowering: str | None = None) -> Array:
+def frame(body: Array, header: bytes, *, lowering: str | None = None) -> Array:
     """Joins header, length, body and checksum in one buffer.
 
     Args:
@@ -32,7 +30,7 @@ def frame(body: Any, header: bytes, *, lowering: str | None = None) -> Array:
 
 
 @also_on(tensors=lambda: _tensorflow.container.unframe)
-def unframe(container: Any, header: bytes, *, lowering: str | None = None) -> Array:
+def unframe(container: Array, header: bytes, *, lowering: str | None = None) -> Array:
     """Reads the body of a container from untrusted bytes.
 
     Args:

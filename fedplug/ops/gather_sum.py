@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 import fedplug.kernels as kernels
@@ -18,7 +16,7 @@ __all__ = ["gather_finite_of_each", "gather_sum", "take_from_sum", "take_from_su
 
 
 @also_on(tensors=lambda: _tensorflow.gather_sum.gather_sum)
-def gather_sum(delta: Any, residual: Any, indices: Any, *, lowering: str | None = None) -> Array:
+def gather_sum(delta: Array, residual: Array | None, indices: Array, *, lowering: str | None = None) -> Array:
     """Computes ``(delta + residual)[indices]``, and no other sum.
 
     Args:
@@ -37,7 +35,9 @@ def gather_sum(delta: Any, residual: Any, indices: Any, *, lowering: str | None 
 
 
 @also_on(tensors=lambda: _tensorflow.gather_sum.take_from_sum)
-def take_from_sum(delta: Any, residual: Any, indices: Any, *, lowering: str | None = None) -> TakenFromSum:
+def take_from_sum(
+    delta: Array, residual: Array | None, indices: Array, *, lowering: str | None = None
+) -> TakenFromSum:
     """Takes the entries of ``a = delta + residual`` at ``indices``.
 
     The new residual is ``a`` with these entries set to zero: scattering the values into it restores ``a`` bit

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 import fedplug.kernels as kernels
@@ -17,7 +15,7 @@ __all__ = ["decode_indices", "encode_indices"]
 
 @also_on(tensors=lambda: _tensorflow.index_code.encode_indices)
 def encode_indices(
-    indices: Any, size: Any, *, form: IndexForm = "rice", lowering: str | None = None
+    indices: Array, size: Array | int, *, form: IndexForm = "rice", lowering: str | None = None
 ) -> Array:
     """Encodes strictly ascending indices.
 
@@ -41,7 +39,12 @@ def encode_indices(
 
 @also_on(tensors=lambda: _tensorflow.index_code.decode_indices)
 def decode_indices(
-    code: Any, count: Any, size: Any, *, form: IndexForm = "rice", lowering: str | None = None
+    code: Array,
+    count: Array | int,
+    size: Array | int,
+    *,
+    form: IndexForm = "rice",
+    lowering: str | None = None,
 ) -> Array:
     """Decodes indices from untrusted bytes.
 

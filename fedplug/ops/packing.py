@@ -21,13 +21,13 @@ __all__ = ["pack", "packed_size", "unpack"]
 
 
 @also_on(tensors=lambda: _tensorflow.packing.packed_size)
-def packed_size(count: Any, bits: Any) -> Any:
+def packed_size(count: Array | int, bits: Array | int) -> Any:
     """The number of bytes that ``count`` packed numbers of ``bits`` bits need: ``ceil(count * bits / 8)``."""
     return (whole("count", count, 0) * whole("bits", bits, 0) + 7) // 8
 
 
 @also_on(tensors=lambda: _tensorflow.packing.pack)
-def pack(codes: Array, bits: Any) -> Array:
+def pack(codes: Array, bits: Array | int) -> Array:
     """Packs numbers into a uint8 vector ``[packed_size(n, bits)]``.
 
     Args:
@@ -41,7 +41,7 @@ def pack(codes: Array, bits: Any) -> Array:
 
 
 @also_on(tensors=lambda: _tensorflow.packing.unpack)
-def unpack(data: Array, count: Any, bits: Any, what: str) -> Array:
+def unpack(data: Array, count: Array | int, bits: Array | int, what: str) -> Array:
     """Unpacks numbers from untrusted bytes.
 
     Args:

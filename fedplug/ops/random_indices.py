@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import fedplug.kernels as kernels
 from fedplug.ops import _tensorflow
 from fedplug.ops.dispatch import also_on
-from fedplug.ops.types import Array
+from fedplug.ops.types import Array, Scalar
 
 __all__ = ["draw_indices"]
 
 
 @also_on(tensors=lambda: _tensorflow.random_indices.draw_indices)
-def draw_indices(seed: Any, count: Any, size: Any, *, lowering: str | None = None) -> Array:
+def draw_indices(seed: Scalar, count: Scalar, size: Scalar, *, lowering: str | None = None) -> Array:
     """Draws one index from each of ``count`` ranges of nearly equal length.
 
     Range i begins at ``floor(i * size / count)``. csrc/core/random_numbers.h specifies which index is drawn.

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 import fedplug._kernels as _kernels
 import fedplug.kernels as kernels
@@ -14,18 +12,18 @@ from fedplug.kernels.arguments import whole, whole_numbers
 from fedplug.ops import _tensorflow
 from fedplug.ops.dispatch import also_on, of_each
 from fedplug.ops.donation import donate_residuals, own, take_result
-from fedplug.ops.types import Array
+from fedplug.ops.types import Array, DType
 
 __all__ = ["add_selected", "scatter_decode", "scatter_decode_add"]
 
 
 @also_on(tensors=lambda: _tensorflow.scatter.scatter_decode_add)
 def scatter_decode_add(
-    accumulator: Any,
-    values: Any,
-    indices: Any,
-    row_splits: Any = None,
-    weights: Any = None,
+    accumulator: Array,
+    values: Array,
+    indices: Array,
+    row_splits: Array | None = None,
+    weights: Array | None = None,
     *,
     lowering: str | None = None,
 ) -> Array:
@@ -60,7 +58,9 @@ def scatter_decode_add(
 _each = of_each(scatter_decode_add, "add_selected")
 
 
-def add_selected(residuals: Sequence[Array], values: Sequence[Array], indices: Sequence[Array]) -> list[Any]:
+def add_selected(
+    residuals: Sequence[Array], values: Sequence[Array], indices: Sequence[Array]
+) -> list[Array]:
     """Adds entries to each residual of a list, as `scatter_decode_add` does to one.
 
     Args:
@@ -80,11 +80,11 @@ def add_selected(residuals: Sequence[Array], values: Sequence[Array], indices: S
 
 @also_on(tensors=lambda: _tensorflow.scatter.scatter_decode)
 def scatter_decode(
-    size: Any,
-    values: Any,
-    indices: Any,
-    row_splits: Any = None,
-    weights: Any = None,
+    size: Array | int,
+    values: Array,
+    indices: Array,
+    row_splits: Array | None = None,
+    weights: Array | None = None,
     *,
     lowering: str | None = None,
 ) -> Array:
@@ -112,8 +112,8 @@ def scatter_decode(
 
 
 def _payloads(
-    values: Any, indices: Any, row_splits: Any, weights: Any, dtype: np.dtype[Any]
-) -> tuple[NDArray[Any], NDArray[np.int32], NDArray[np.int64] | None, NDArray[Any] | None]:
+    values: Array, indices: Array, row_splits: Array | None, weights: Array | None, dtype: DType
+) -> tuple[Array, Array, Array | None, Array | None]:
     splits = None if row_splits is None else whole_numbers("row_splits", row_splits, np.int64)
     factors = None if weights is None else np.asarray(weights, dtype)
     return np.asarray(values, dtype), whole_numbers("indices", indices, np.int32), splits, factors

@@ -14,7 +14,9 @@ __all__ = ["sparse_body", "split_sparse_body"]
 
 
 @also_on(tensors=lambda: _tensorflow.sparse_form.sparse_body)
-def sparse_body(count: Any, index_code: Array, values: Array, *, lowering: str | None = None) -> Array:
+def sparse_body(
+    count: Array | int, index_code: Array, values: Array, *, lowering: str | None = None
+) -> Array:
     """Joins the number of entries of a sparse payload, their index code and their values in one buffer.
 
     Args:
@@ -33,7 +35,9 @@ def sparse_body(count: Any, index_code: Array, values: Array, *, lowering: str |
 
 
 @also_on(tensors=lambda: _tensorflow.sparse_form.split_sparse_body)
-def split_sparse_body(body: Array, size: Any, *, lowering: str | None = None) -> tuple[Any, Array, Array]:
+def split_sparse_body(
+    body: Array, size: Array | int, *, lowering: str | None = None
+) -> tuple[Any, Array, Array]:
     """Splits a body that `sparse_body` wrote, from untrusted bytes.
 
     Args:

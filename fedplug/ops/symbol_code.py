@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 import fedplug.kernels as kernels
@@ -16,7 +14,9 @@ __all__ = ["decode_symbols", "encode_symbols"]
 
 
 @also_on(tensors=lambda: _tensorflow.symbol_code.encode_symbols)
-def encode_symbols(packed: Any, count: Any, *, bits: Any, lowering: str | None = None) -> Array:
+def encode_symbols(
+    packed: Array, count: Array | int, *, bits: Array | int, lowering: str | None = None
+) -> Array:
     """Encodes symbols in about as many bits as their empirical entropy.
 
     Sources: Duda, "Asymmetric numeral systems", 2013 (arXiv 1311.2540). Giesen, "Interleaved entropy coders",
@@ -39,7 +39,9 @@ def encode_symbols(packed: Any, count: Any, *, bits: Any, lowering: str | None =
 
 
 @also_on(tensors=lambda: _tensorflow.symbol_code.decode_symbols)
-def decode_symbols(code: Any, count: Any, *, bits: Any, lowering: str | None = None) -> Array:
+def decode_symbols(
+    code: Array, count: Array | int, *, bits: Array | int, lowering: str | None = None
+) -> Array:
     """Decodes symbols from untrusted bytes.
 
     Many equal symbols have a short code, so ``count`` determines how much memory is allocated. The caller

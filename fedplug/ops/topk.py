@@ -13,7 +13,7 @@ import fedplug.kernels as kernels
 from fedplug.ops import _tensorflow
 from fedplug.ops.dispatch import also_on, of_each
 from fedplug.ops.donation import place_for, places_for
-from fedplug.ops.types import GroupedTopK, OnNonFinite, TopK
+from fedplug.ops.types import Array, GroupedTopK, OnNonFinite, TopK
 
 _NO_NONFINITE = np.int64(0)
 _dtype = operator.attrgetter("dtype")
@@ -23,7 +23,12 @@ __all__ = ["grouped_topk_residual", "topk_residual", "topk_residual_of_each"]
 
 @also_on(tensors=lambda: _tensorflow.topk.topk_residual)
 def topk_residual(
-    delta: Any, residual: Any, k: Any, *, on_nonfinite: OnNonFinite = "error", lowering: str | None = None
+    delta: Array,
+    residual: Array | None,
+    k: Array | int,
+    *,
+    on_nonfinite: OnNonFinite = "error",
+    lowering: str | None = None,
 ) -> TopK:
     """Selects the ``k`` largest entries of ``a = delta + residual``.
 
@@ -63,7 +68,7 @@ def topk_residual(
 _each = of_each(topk_residual, "topk_residual_of_each")
 
 
-def topk_residual_of_each(deltas: Sequence[Any], residuals: Sequence[Any], ks: Any) -> list[TopK]:
+def topk_residual_of_each(deltas: Sequence[Array], residuals: Sequence[Array | None], ks: Any) -> list[TopK]:
     """Applies `topk_residual` to each tensor of a list: arrays of one dtype in one call of a kernel.
 
     Instead of one k for each tensor, ``ks`` may be a number for all together, see `grouped_topk_residual`. If
@@ -95,9 +100,9 @@ def topk_residual_of_each(deltas: Sequence[Any], residuals: Sequence[Any], ks: A
 
 @also_on(tensors=lambda: _tensorflow.topk.grouped_topk_residual)
 def grouped_topk_residual(
-    deltas: Sequence[Any],
-    residuals: Sequence[Any],
-    k: Any,
+    deltas: Sequence[Array],
+    residuals: Sequence[Array | None],
+    k: Array | int,
     *,
     on_nonfinite: OnNonFinite = "error",
     lowering: str | None = None,
@@ -128,7 +133,7 @@ def grouped_topk_residual(
     return GroupedTopK(*taken, rest, nonfinite)
 
 
-def _nonfinite(deltas: Sequence[Any], residuals: Sequence[Any], on_nonfinite: str) -> np.int64:
+def _nonfinite(deltas: Sequence[Array], residuals: Sequence[Array | None], on_nonfinite: str) -> np.int64:
     """Counts the sums that "drop" sets to zero. Under "error" there are none in any result."""
     if on_nonfinite != "drop":
         return np.int64(0)

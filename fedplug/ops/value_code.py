@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,20 +13,20 @@ from fedplug.ops import _tensorflow
 from fedplug.ops.device_array import DeviceArray
 from fedplug.ops.dispatch import also_on
 from fedplug.ops.donation import take_result
-from fedplug.ops.types import Array, ValueForm
+from fedplug.ops.types import Array, DType, Scalar, ValueForm
 
 __all__ = ["decode_values", "encode_on_device", "encode_values"]
 
 
 @also_on(tensors=lambda: _tensorflow.value_code.encode_values)
 def encode_values(
-    values: Any,
+    values: Array,
     form: ValueForm,
     *,
-    bits: Any = 8,
+    bits: Array | int = 8,
     block_size: int = 256,
     relative: float = 0.01,
-    seed: Any = 0,
+    seed: Scalar = 0,
     lowering: str | None = None,
 ) -> Array:
     """Quantizes and packs a vector.
@@ -56,10 +55,10 @@ def encode_values(
 
 def encode_on_device(
     xs: Sequence[DeviceArray],
-    residuals: Sequence[Any] | None,
+    residuals: Sequence[Array | None] | None,
     form: ValueForm,
     *,
-    bits: Any = 8,
+    bits: Array | int = 8,
     block_size: int = 256,
     seed: int = 0,
 ) -> tuple[list[NDArray[np.uint8]], list[DeviceArray]]:
@@ -94,12 +93,12 @@ def encode_on_device(
 
 @also_on(tensors=lambda: _tensorflow.value_code.decode_values)
 def decode_values(
-    code: Any,
-    count: Any,
+    code: Array,
+    count: Array | int,
     form: ValueForm,
     *,
-    dtype: Any,
-    bits: Any = 8,
+    dtype: DType,
+    bits: Array | int = 8,
     block_size: int = 256,
     relative: float = 0.01,
     lowering: str | None = None,

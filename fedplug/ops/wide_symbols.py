@@ -43,7 +43,7 @@ def pack_wide(symbols: Array, bits: int) -> Array:
 
 
 @also_on(tensors=lambda: _tensorflow.wide_symbols.unpack_wide)
-def unpack_wide(packed: Array, count: Any, bits: int) -> Array:
+def unpack_wide(packed: Array, count: Array | int, bits: int) -> Array:
     """Unpacks the result of `pack_wide`. uint16 ``[count]``, int32 on tensors.
 
     Raises:
@@ -80,7 +80,7 @@ def split_wide(packed: Array, count: Any, bits: int) -> tuple[Array, Array]:
 
 
 @also_on(tensors=lambda: _tensorflow.wide_symbols.split_aside)
-def split_aside(data: Array, count: Any, bits: int) -> tuple[Array, Array]:
+def split_aside(data: Array, count: Array | int, bits: int) -> tuple[Array, Array]:
     """Splits untrusted bytes into those before an entropy code, and the code.
 
     Raises:
@@ -100,7 +100,7 @@ def split_aside(data: Array, count: Any, bits: int) -> tuple[Array, Array]:
 
 
 @also_on(tensors=lambda: _tensorflow.wide_symbols.join_wide)
-def join_wide(aside: Array, found: Array, count: Any, bits: int) -> Array:
+def join_wide(aside: Array, found: Array, count: Array | int, bits: int) -> Array:
     """Joins the result of `split_aside` and the byte of each symbol to packed symbols, as `pack_wide` writes.
 
     Raises:
