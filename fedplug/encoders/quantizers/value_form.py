@@ -71,7 +71,7 @@ class ValueFormQuantizer(Quantizer):
 
     def encode(self, values: Array, round_num: Scalar) -> Array:
         """Refuses values that are NaN or infinite."""
-        seed = (self.seed << 32) + round_num
+        seed = ops.round_seed(self.seed, round_num)
         return ops.encode_values(values, **self.form_in(round_num), seed=seed)
 
     def encode_each(
