@@ -33,7 +33,7 @@ class Component(abc.ABC):
     name: ClassVar[str]
     """The name of this component in the registry, for example ``"topk"``."""
 
-    def __init_subclass__(cls, **kwargs: Any) -> None:
+    def __init_subclass__(cls, **kwargs: object) -> None:
         """Makes `__init__` receive plain numbers, because a configuration must be JSON."""
         super().__init_subclass__(**kwargs)
         if "__init__" in cls.__dict__:
@@ -66,7 +66,7 @@ def _written(name: str, config: Mapping[str, Any]) -> str:
     return f"{name}({arguments})" if arguments else name
 
 
-def written_argument(value: Any) -> str:
+def written_argument(value: object) -> str:
     """Returns an argument for `repr`: the configuration of a component becomes an expression in quotes."""
     if isinstance(value, Mapping) and {"name", "config"} <= set(value) <= {"kind", "name", "config"}:
         return repr(_written(value["name"], value["config"]))
@@ -75,7 +75,7 @@ def written_argument(value: Any) -> str:
 
 def _of_plain_numbers(init: Callable[..., None]) -> Callable[..., None]:
     @functools.wraps(init)
-    def init_of_plain_numbers(self: Any, *args: Any, **kwargs: Any) -> None:
+    def init_of_plain_numbers(self: Component, *args: object, **kwargs: object) -> None:
         init(self, *map(plain, args), **{name: plain(value) for name, value in kwargs.items()})
 
     return init_of_plain_numbers

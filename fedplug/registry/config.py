@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, TypeVar, cast, overload
+from typing import Any, TypeGuard, TypeVar, cast, overload
 
 from fedplug.errors import ConfigError, UnknownNameError
 from fedplug.registry import expression, resolve
@@ -28,14 +28,14 @@ _QUOTED = "quote an encoder that is an argument, as in \"budget('qsgd(4)', 20000
 
 
 @overload
-def as_component(value: Any, *, kind: str = ...) -> Any: ...
+def as_component(value: object, *, kind: str = ...) -> Any: ...
 
 
 @overload
-def as_component(value: Any, *, kind: str = ..., of: type[_T], what: str) -> _T: ...
+def as_component(value: object, *, kind: str = ..., of: type[_T], what: str) -> _T: ...
 
 
-def as_component(value: Any, *, kind: str = "encoder", of: Any = Any, what: str = "") -> Any:
+def as_component(value: object, *, kind: str = "encoder", of: Any = Any, what: str = "") -> Any:
     """Returns the component that an argument describes.
 
     Args:
@@ -58,7 +58,7 @@ def as_component(value: Any, *, kind: str = "encoder", of: Any = Any, what: str 
     return component
 
 
-def _read(value: Any, kind: str) -> Any:
+def _read(value: object, kind: str) -> Any:
     if isinstance(value, str):
         components = parse(value, kind)
         return components[0] if len(components) == 1 else compose(components)
@@ -91,7 +91,7 @@ def parse(text: str, kind: str = "encoder") -> list[Any]:
     return [_from_stage(kind, stage) for stage in stages]
 
 
-def compose(stages: Sequence[Any]) -> Any:
+def compose(stages: Sequence[object]) -> Any:
     """Combines stages into one encoder, or into an assignment of encoders to a model.
 
     Raises:
@@ -122,7 +122,7 @@ def to_config(component: Component) -> dict[str, Any]:
     )
 
 
-def from_config(config: Mapping[str, Any]) -> Component:
+def from_config(config: Mapping[str, object]) -> Component:
     """Creates a component equal to the one passed to `to_config`.
 
     Raises:
@@ -150,10 +150,10 @@ def from_config(config: Mapping[str, Any]) -> Component:
         raise ConfigError(
             f"the 'config' of {kind} {name!r} is {arguments!r}; it must map argument names to values"
         )
-    return cast("Component", make(kind, name, (), arguments))
+    return cast("Component", make(str(kind), name, (), arguments))
 
 
-def make(kind: str, name: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+def make(kind: str, name: object, args: Sequence[object], kwargs: Mapping[str, object]) -> Any:
     """Creates the component of that kind and name with these arguments. See `from_config` for errors."""
     if not isinstance(name, str):
         raise ConfigError(
@@ -172,16 +172,16 @@ def make(kind: str, name: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -
 def _from_stage(kind: str, stage: expression.Stage) -> Any:
     """Creates one stage. A stage as an argument is a schedule, as in ``topk(linear(0.1, 0.01, 20))``."""
 
-    def argument(value: Any) -> Any:
+    def argument(value: object) -> object:
         return _from_stage("schedule", value) if isinstance(value, expression.Stage) else value
 
     kwargs = {key: argument(value) for key, value in stage.kwargs.items()}
     return make(kind, stage.name, tuple(map(argument, stage.args)), kwargs)
 
 
-def _require_shallow(value: Any) -> None:
+def _require_shallow(value: object) -> None:
     """Raises ConfigError for untrusted values that are nested too deeply for recursive functions."""
-    level = [value]
+    level: list[object] = [value]
     for _ in range(_DEEPEST):
         inner = [each.values() if isinstance(each, Mapping) else each for each in level if _is_nested(each)]
         level = [member for members in inner for member in members]
@@ -190,7 +190,7 @@ def _require_shallow(value: Any) -> None:
     raise ConfigError(f"a configuration is nested more than {_DEEPEST} levels deep; no component needs that")
 
 
-def _is_nested(value: Any) -> bool:
+def _is_nested(value: object) -> TypeGuard[Mapping[object, object] | list[object] | tuple[object, ...]]:
     return isinstance(value, Mapping | list | tuple)
 
 
@@ -207,7 +207,7 @@ def _require_of_kind(kind: str, name: str) -> None:
 
 
 def _check_arguments(
-    what: str, make: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]
+    what: str, make: Callable[..., object], args: Sequence[object], kwargs: Mapping[str, object]
 ) -> None:
     """Raises errors that name the component and the nearest argument, unlike Python's own."""
     signature = inspect.signature(make)

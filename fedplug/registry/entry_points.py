@@ -42,7 +42,7 @@ class Source:
     name: str
     distribution: str
     version: str
-    load: Callable[[], Any]
+    load: Callable[[], object]
     api: int = API
     builtin: bool = False
     extras: tuple[str, ...] = ()
@@ -80,7 +80,7 @@ class Source:
 def builtin() -> Source:
     """Returns the source of the components that fedplug ships."""
 
-    def load() -> Any:
+    def load() -> object:
         return importlib.import_module("fedplug.registry.builtin")
 
     return Source(name="builtin", distribution="fedplug", version=own_version(), load=load, builtin=True)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, TypeGuard
+from typing import TypeGuard
 
 from fedplug.errors import ConfigError
 
@@ -25,8 +25,8 @@ class Stage:
     """One stage: a name and its arguments, which are literals or `Stage`s with literals only."""
 
     name: str
-    args: tuple[Any, ...] = ()
-    kwargs: Mapping[str, Any] = field(default_factory=dict)
+    args: tuple[object, ...] = ()
+    kwargs: Mapping[str, object] = field(default_factory=dict)
 
 
 def parse(text: str) -> tuple[Stage, ...]:
@@ -69,7 +69,7 @@ def _stage(node: ast.expr, text: str) -> Stage:
     return _call(node, text, _argument)
 
 
-def _argument(node: ast.expr, text: str) -> Any:
+def _argument(node: ast.expr, text: str) -> object:
     return _call(node, text, _literal) if _is_call(node) else _literal(node, text)
 
 
@@ -77,9 +77,9 @@ def _is_call(node: ast.expr) -> TypeGuard[ast.Call]:
     return isinstance(node, ast.Call) and isinstance(node.func, ast.Name)
 
 
-def _call(node: ast.Call, text: str, read: Callable[[ast.expr, str], Any]) -> Stage:
+def _call(node: ast.Call, text: str, read: Callable[[ast.expr, str], object]) -> Stage:
     assert isinstance(node.func, ast.Name)
-    kwargs: dict[str, Any] = {}
+    kwargs: dict[str, object] = {}
     for keyword in node.keywords:
         if keyword.arg is None or keyword.arg in kwargs:
             wrong = "** is not allowed" if keyword.arg is None else f"{keyword.arg!r} is given twice"
@@ -88,7 +88,7 @@ def _call(node: ast.Call, text: str, read: Callable[[ast.expr, str], Any]) -> St
     return Stage(node.func.id, tuple(read(value, text) for value in node.args), kwargs)
 
 
-def _literal(node: ast.expr, text: str) -> Any:
+def _literal(node: ast.expr, text: str) -> object:
     try:
         return ast.literal_eval(node)
     except (ValueError, TypeError) as error:

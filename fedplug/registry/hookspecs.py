@@ -87,7 +87,7 @@ def fedplug_process_built(process: Any) -> None:
 
 
 @hookspec
-def fedplug_experiment_started(name: str, folder: Path, config: Mapping[str, Any]) -> None:
+def fedplug_experiment_started(name: str, folder: Path, config: Mapping[str, object]) -> None:
     """Observes the start of an experiment, in every process that trains, perhaps repeatedly.
 
     The rounds until the next call belong to this experiment. Errors of the hook are only logged.

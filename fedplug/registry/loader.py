@@ -162,7 +162,7 @@ def _ask(manager: pluggy.PluginManager, source: Source, observers: list[Observer
         yield source.problem(f"implements no hook; known hooks: {', '.join(sorted(_HOOKS))}", source.repair)
 
 
-def _implementations(manager: pluggy.PluginManager, hook: str, plugin: Any) -> list[pluggy.HookImpl]:
+def _implementations(manager: pluggy.PluginManager, hook: str, plugin: object) -> list[pluggy.HookImpl]:
     return [each for each in getattr(manager.hook, hook).get_hookimpls() if each.plugin is plugin]
 
 
@@ -181,13 +181,13 @@ def _observer_spec(name: str, implementation: pluggy.HookImpl) -> ObserverSpec:
     return ObserverSpec(name=name, target=f"{function.__module__}:{function.__name__}", summary=summary)
 
 
-def _marked(manager: pluggy.PluginManager, plugin: Any) -> dict[str, str]:
+def _marked(manager: pluggy.PluginManager, plugin: object) -> dict[str, str]:
     """Returns the hook of each function of a plugin that is marked with `hookimpl`, by function name."""
     options = ((name, manager.parse_hookimpl_opts(plugin, name)) for name in dir(plugin))
     return {name: marked.get("specname") or name for name, marked in options if marked is not None}
 
 
-def _mistakes(manager: pluggy.PluginManager, plugin: Any) -> Iterator[tuple[str, str]]:
+def _mistakes(manager: pluggy.PluginManager, plugin: object) -> Iterator[tuple[str, str]]:
     """Yields the name and the problem of each function that looks like a hook but can never be called."""
     marked = _marked(manager, plugin)
     for name, hook in marked.items():

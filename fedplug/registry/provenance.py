@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib.metadata
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any
 
 from fedplug.registry import resolve
 
@@ -13,7 +12,7 @@ __all__ = ["distributions", "install_hint", "not_installed", "records"]
 _KINDS = ("encoder", "aggregator", "schedule")
 
 
-def records(kind: str, name: str, config: Any) -> list[dict[str, str]]:
+def records(kind: str, name: str, config: object) -> list[dict[str, str]]:
     """Returns records of a component and all components in its configuration, without duplicates.
 
     Args:
@@ -49,7 +48,7 @@ def not_installed(names: Iterable[str]) -> list[str]:
     return sorted(name for name in set(names) if not _installed(name))
 
 
-def _inside(value: Any) -> Iterator[dict[str, str] | None]:
+def _inside(value: object) -> Iterator[dict[str, str] | None]:
     if isinstance(value, Mapping):
         if isinstance(value.get("name"), str) and isinstance(value.get("config"), Mapping):
             yield _record(_KINDS, value["name"])

@@ -202,7 +202,7 @@ class ComponentSpec(Spec):
         self._check_found(what, found)
         return found  # type: ignore[no-any-return]
 
-    def _check_found(self, what: str, found: Any) -> None:
+    def _check_found(self, what: str, found: object) -> None:
         if not isinstance(found, type):
             raise PluginError(f"{what}, which is a {type(found).__name__}, not a class")
 
@@ -223,7 +223,7 @@ class EncoderSpec(ComponentSpec):
     def __post_init__(self) -> None:
         super().__post_init__()
         _check_executions(self._what, self.executes_on)
-        wire_id: Any = self.wire_id
+        wire_id: object = self.wire_id
         if wire_id is not None and not (isinstance(wire_id, str) and _WIRE_ID.fullmatch(wire_id)):
             raise PluginError(
                 f"{self._what}: the wire id {wire_id!r} is not valid; write a name without '+', '/' and the "
@@ -232,7 +232,7 @@ class EncoderSpec(ComponentSpec):
         if wire_id in _OWN_FORMS:
             raise PluginError(f"{self._what}: the wire id {wire_id!r} is fedplug's own; choose another name")
 
-    def _check_found(self, what: str, found: Any) -> None:
+    def _check_found(self, what: str, found: object) -> None:
         super()._check_found(what, found)
         wire_id = getattr(found, "wire_id", None)
         if self.wire_id not in (None, wire_id):
@@ -264,7 +264,7 @@ class RuntimeSpec(ComponentSpec):
     ``target`` names a class or a function. `use_runtime` calls it with its options as keyword arguments.
     """
 
-    def _check_found(self, what: str, found: Any) -> None:
+    def _check_found(self, what: str, found: object) -> None:
         if not callable(found):
             raise PluginError(f"{what}, which is a {type(found).__name__}, not a class or a function")
 
@@ -273,7 +273,7 @@ class RuntimeSpec(ComponentSpec):
 class DeviceSpec(ComponentSpec):
     """The backend of a kind of device. ``target`` names a `fedplug.ops.device_array.Backend`."""
 
-    def _check_found(self, what: str, found: Any) -> None:
+    def _check_found(self, what: str, found: object) -> None:
         if not hasattr(found, "as_device_array"):
             raise PluginError(f"{what}, which has no function as_device_array")
 
@@ -296,7 +296,7 @@ class ObserverSpec(Spec):
     """An observing hook. The loader creates this from the function."""
 
 
-def _check_executions(what: str, executes_on: Any) -> None:
+def _check_executions(what: str, executes_on: object) -> None:
     if (
         not isinstance(executes_on, tuple)
         or not executes_on

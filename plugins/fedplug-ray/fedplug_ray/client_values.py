@@ -6,14 +6,13 @@ A list with one value per client may mix them with ordinary values.
 from __future__ import annotations
 
 import collections
-from typing import Any
 
 import tensorflow_federated as tff
 
 from fedplug.tff.runtime.base import Candidate, Request
 from fedplug.tff.runtime.inprocess.values import Clients, ingest, materialize
 from fedplug.tff.runtime.tff_internals import computation_pb2, transform_args
-from fedplug_ray.messages import Late, OnWorker
+from fedplug_ray.messages import Late, OnWorker, Value
 
 __all__ = ["hand_out", "here", "of_clients", "request_of", "set_apart", "take_in", "to_arrays"]
 
@@ -24,7 +23,7 @@ class _OfCandidates(Clients):
     request: Request
 
 
-def here(value: Any) -> Any:
+def here(value: Value) -> Value:
     """Returns a client's value, whose parts are made in this process."""
     if type(value) is tuple:
         return tuple(map(here, value))
@@ -34,7 +33,7 @@ def here(value: Any) -> Any:
     return ingest(value.source.function(*value.source.arguments), kind)
 
 
-def request_of(value: Any) -> Request | None:
+def request_of(value: Value) -> Request | None:
     """Returns the caller's request, if an argument has candidates."""
     if isinstance(value, _OfCandidates):
         return value.request
@@ -42,7 +41,7 @@ def request_of(value: Any) -> Request | None:
     return found[0] if found else None
 
 
-def of_clients(value: Any, clients: list[int]) -> Any:
+def of_clients(value: Value, clients: list[int]) -> Value:
     """Returns an argument for a part of the clients."""
     if isinstance(value, Clients):
         return Clients(value[client] for client in clients)
@@ -54,11 +53,11 @@ class _Leaf:
 
     __slots__ = ("values",)
 
-    def __init__(self, values: list[Any]) -> None:
+    def __init__(self, values: list[Value]) -> None:
         self.values = values
 
 
-def set_apart(argument: Any) -> Any:
+def set_apart(argument: Value) -> Value:
     """Returns a computation's argument in which values that workers make are leaves."""
     if isinstance(argument, tff.structure.Struct):
         return tff.structure.Struct(
@@ -67,7 +66,7 @@ def set_apart(argument: Any) -> Any:
     return _Leaf(argument) if _is_elsewhere(argument) else argument
 
 
-def to_arrays(value: Any) -> Any:
+def to_arrays(value: Value) -> Value:
     """Applies TFF's `transform_args`, except to values that workers make. Undoes `set_apart`."""
     if isinstance(value, _Leaf):
         return value.values
@@ -80,13 +79,13 @@ def to_arrays(value: Any) -> Any:
     return transform_args(value)
 
 
-def _is_elsewhere(value: Any) -> bool:
+def _is_elsewhere(value: Value) -> bool:
     if type(value) is list:
         return bool(value) and all(isinstance(one, OnWorker) for one in value)
     return isinstance(value, _Leaf)
 
 
-def take_in(value: Any, type_spec: tff.Type) -> Any:
+def take_in(value: Value, type_spec: tff.Type) -> Value:
     """Converts a caller's argument like `inprocess.values.ingest`, without values that workers make.
 
     Raises:
@@ -108,13 +107,13 @@ def take_in(value: Any, type_spec: tff.Type) -> Any:
     return values
 
 
-def _take_in_one(value: Any, kind: tff.Type) -> Any:
+def _take_in_one(value: Value, kind: tff.Type) -> Value:
     if isinstance(value, OnWorker):
         return Late(value, tff.types.serialize_type(kind).SerializeToString(deterministic=True))
     return ingest(value, kind)
 
 
-def hand_out(value: Any, type_spec: tff.Type, num_clients: int) -> Any:
+def hand_out(value: Value, type_spec: tff.Type, num_clients: int) -> Value:
     """Converts a result like `inprocess.values.materialize`, and makes values that no worker made."""
     if isinstance(value, Clients):
         return materialize(Clients(map(here, value)), type_spec, num_clients)

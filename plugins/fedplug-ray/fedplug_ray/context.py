@@ -28,6 +28,7 @@ from fedplug_ray.client_values import (
     take_in,
     to_arrays,
 )
+from fedplug_ray.messages import Value
 from fedplug_ray.pool import Choosing, Chosen, ClientsChosen, WorkerPool
 from fedplug_ray.worker import start_worker
 from fedplug_ray.workers import Limits, Workers
@@ -108,7 +109,7 @@ def _connect(address: str | None = None) -> bool:
 class _AsyncContext(InProcessAsyncContext):
     """Hides values that workers make from TFF."""
 
-    async def invoke(self, comp: Any, arg: Any) -> Any:
+    async def invoke(self, comp: Any, arg: Any) -> Value:
         return await super().invoke(comp, set_apart(arg))
 
 
@@ -144,13 +145,15 @@ class RayContext(InProcessSyncContext):
     def _compile(self, computation: tff.framework.ConcreteComputation) -> Program:
         program = compile_program(computation)
 
-        def make(names: dict[str, Any], invocation: Invocation) -> Any:
+        def make(names: dict[str, Value], invocation: Invocation) -> Value:
             function = program.make(names, invocation)
             return functools.partial(self._run, function) if callable(function) else function
 
         return dataclasses.replace(program, make=make)
 
-    def _run(self, function: Callable[[Any, Invocation], Any], argument: Any, invocation: Invocation) -> Any:
+    def _run(
+        self, function: Callable[[Any, Invocation], Any], argument: Value, invocation: Invocation
+    ) -> Value:
         """Calls a function; of candidates, those take part that are chosen after the first pass."""
         request = request_of(argument)
         if request is None:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
 import ray
 import tensorflow as tf
@@ -15,7 +15,21 @@ import tensorflow as tf
 from fedplug.tff.runtime.graphs.datasets_with_state import DatasetWithState, deserialized, serialized
 from fedplug.tff.runtime.inprocess.values import Clients
 
-__all__ = ["ClientTask", "Late", "OnWorker", "Shared", "columns_of", "deserialize", "on_worker", "serialize"]
+__all__ = [
+    "ClientTask",
+    "Late",
+    "OnWorker",
+    "Shared",
+    "Value",
+    "columns_of",
+    "deserialize",
+    "on_worker",
+    "serialize",
+]
+
+
+Value: TypeAlias = Any
+"""A value of an executor: a tensor, a data set, a tuple of values, or the values of all clients."""
 
 
 @dataclass(frozen=True)
@@ -68,7 +82,7 @@ class ClientTask:
 
     work: Shared
     given: Shared
-    own: list[Any]
+    own: list[Value]
     computation: str
     client: int
     of: int
@@ -84,7 +98,7 @@ class _Gap:
     """The place of a client's own value."""
 
 
-def columns_of(value: Any) -> Iterator[Clients]:
+def columns_of(value: Value) -> Iterator[Clients]:
     """Yields the parts of a value that differ by client, in the order of the gaps."""
     if isinstance(value, Clients):
         yield value
@@ -93,7 +107,7 @@ def columns_of(value: Any) -> Iterator[Clients]:
             yield from columns_of(part)
 
 
-def serialize(value: Any) -> Any:
+def serialize(value: Value) -> Value:
     """Serializes a value; a part that differs by client becomes a gap.
 
     Raises:
@@ -112,7 +126,7 @@ def serialize(value: Any) -> Any:
     return value.numpy()
 
 
-def deserialize(value: Any, own: Iterator[Any] | None = None) -> Any:
+def deserialize(value: Value, own: Iterator[Value] | None = None) -> Value:
     """Undoes `serialize`. ``own`` has the values for the gaps."""
     if isinstance(value, _Gap):
         assert own is not None

@@ -17,7 +17,7 @@ from fedplug.tff.runtime.inprocess.invocation import ClientPool, Invocation
 from fedplug.tff.runtime.inprocess.passes import ClientWork
 from fedplug.tff.runtime.inprocess.values import of_client
 from fedplug_ray.client_values import here
-from fedplug_ray.messages import ClientTask, Late, Shared, columns_of, deserialize, serialize
+from fedplug_ray.messages import ClientTask, Late, Shared, Value, columns_of, deserialize, serialize
 from fedplug_ray.worker import described
 from fedplug_ray.workers import Workers
 
@@ -41,14 +41,14 @@ class WorkerPool(ClientPool):
         self._sending = threading.Lock()
 
     def elsewhere(
-        self, work: ClientWork, given: Mapping[str, Any], invocation: Invocation
-    ) -> Callable[[int], Any]:
+        self, work: ClientWork, given: Mapping[str, Value], invocation: Invocation
+    ) -> Callable[[int], Value]:
         """Returns the function that has a client's work done on a worker.
 
         It works here if there is nothing to compute, or if a value cannot be sent, such as a function.
         """
 
-        def in_this_process(client: int) -> Any:
+        def in_this_process(client: int) -> Value:
             mine = {name: here(of_client(value, client)) for name, value in given.items()}
             return work.run(mine, invocation.of(client))
 
@@ -65,7 +65,7 @@ class WorkerPool(ClientPool):
         except TypeError:
             return in_this_process
 
-        def on_a_worker(client: int) -> Any:
+        def on_a_worker(client: int) -> Value:
             own = [serialize(column[client]) for column in columns]
             count = invocation.num_clients
             task = ClientTask(program, values, own, invocation.name, client, count)
@@ -82,7 +82,7 @@ class WorkerPool(ClientPool):
 class ClientsChosen(Exception):  # noqa: N818 (it is no error)
     """Ends the attempt of a round with candidates: has the clients that take part, and their results."""
 
-    def __init__(self, clients: list[int], results: list[Any]) -> None:
+    def __init__(self, clients: list[int], results: list[Value]) -> None:
         super().__init__(clients)
         self.clients = clients
         self.results = results
@@ -102,16 +102,16 @@ class Choosing(ClientPool):
         self._pool, self._request, self._invocation = pool, request, invocation
 
     def elsewhere(
-        self, work: ClientWork, given: Mapping[str, Any], invocation: Invocation
-    ) -> Callable[[int], Any]:
+        self, work: ClientWork, given: Mapping[str, Value], invocation: Invocation
+    ) -> Callable[[int], Value]:
         """See `WorkerPool.elsewhere`."""
         return self._pool.elsewhere(work, given, invocation)
 
     def run(
         self,
         clients: int,
-        work: Callable[[int], Any],
-        take: Callable[[int, Any], None],
+        work: Callable[[int], Value],
+        take: Callable[[int, Value], None],
         on_failure: Callable[[], None],
     ) -> None:
         """Does the work of as many clients as are needed.
@@ -162,20 +162,20 @@ class Chosen(ClientPool):
         results: The results of the first pass.
     """
 
-    def __init__(self, pool: WorkerPool, results: list[Any]) -> None:
+    def __init__(self, pool: WorkerPool, results: list[Value]) -> None:
         super().__init__(pool.width)
         self._pool = pool
-        self._results: list[Any] | None = results
+        self._results: list[Value] | None = results
 
     def elsewhere(
-        self, work: ClientWork, given: Mapping[str, Any], invocation: Invocation
-    ) -> Callable[[int], Any]:
+        self, work: ClientWork, given: Mapping[str, Value], invocation: Invocation
+    ) -> Callable[[int], Value]:
         """See `WorkerPool.elsewhere`."""
         results, self._results = self._results, None
         return self._pool.elsewhere(work, given, invocation) if results is None else results.__getitem__
 
 
-def _shared(value: Any) -> Shared:
+def _shared(value: Value) -> Shared:
     reference = ray.put(value)
     return Shared(reference.hex(), [reference])
 
@@ -213,7 +213,7 @@ def _selections(block: Any, path: tuple[int, ...] = ()) -> Iterator[tuple[str, t
         yield from _selections(block.result)
 
 
-def _only(value: Any, paths: _Paths) -> Any:
+def _only(value: Value, paths: _Paths) -> Value:
     """Returns a value without the parts that no path leads to, in whose place are empty structs."""
     if () in paths or type(value) is not tuple:
         return value

@@ -22,7 +22,7 @@ from fedplug.tff.runtime.inprocess.planner import client_step, contribution
 from fedplug.tff.runtime.tff_internals import computation_pb2
 from fedplug.tff.runtime.tff_repairs import allow_deep_messages
 from fedplug_ray.client_values import here
-from fedplug_ray.messages import ClientTask, Shared, deserialize, serialize
+from fedplug_ray.messages import ClientTask, Shared, Value, deserialize, serialize
 
 __all__ = ["Worker", "described", "start_worker"]
 
@@ -40,7 +40,7 @@ def described(work: ClientWork) -> tuple[Any, ...]:
 def _restored(steps: Any, parts: Any, kept: list[str]) -> ClientWork:
     """Undoes `described`."""
 
-    def block(proto: bytes) -> Any:
+    def block(proto: bytes) -> Value:
         if b"Fedplug>" in proto:
             resolve_lowering("fused")  # loads the op library, or raises
         return tff.framework.ComputationBuildingBlock.from_proto(
@@ -68,15 +68,15 @@ class Worker:
         if setup is not None:
             setup()
         self._pool = ClientPool(1)
-        self._work: dict[str, Any] = {}
-        self._values: dict[str, Any] = {}
+        self._work: dict[str, Value] = {}
+        self._values: dict[str, Value] = {}
         self._changing = threading.Lock()
         self._running: dict[int, Invocation] = {}
 
     def ready(self) -> None:
         """Returns once the worker has started."""
 
-    def run(self, number: int, task: ClientTask) -> Any:
+    def run(self, number: int, task: ClientTask) -> Value:
         """Does the work of a client, under a number for `stop`.
 
         Returns:
@@ -110,7 +110,7 @@ class Worker:
                 del self._running[number]
 
 
-def _once(known: dict[str, Any], shared: Shared, limit: int, convert: Callable[[Any], Any]) -> Any:
+def _once(known: dict[str, Value], shared: Shared, limit: int, convert: Callable[[Any], Any]) -> Value:
     """Returns a shared value, which is fetched and converted once."""
     if shared.name not in known:
         found = convert(ray.get(shared.reference[0]))
@@ -120,7 +120,7 @@ def _once(known: dict[str, Any], shared: Shared, limit: int, convert: Callable[[
     return known[shared.name]
 
 
-def start_worker(setup: Callable[[], Any] | None = None) -> Any:
+def start_worker(setup: Callable[[], Any] | None = None) -> Value:
     """Returns the actor of a new `Worker`, which may still be starting."""
     # Two threads, so that `stop` arrives while `run` runs. `Workers` replaces dead workers, not Ray.
     actor = ray.remote(Worker).options(num_cpus=1, max_restarts=0, max_concurrency=2)
