@@ -408,15 +408,6 @@ def error_of_other_arguments(name, values):
     return ""
 
 
-def error_of_a_step(encoder, **arguments):
-    ddp, _ = hooked(encoder, network(), **arguments)
-    try:
-        loss_of(ddp, 0, dist.get_rank()).backward()
-    except fedplug_torch.RankError as error:
-        return str(error)
-    return ""
-
-
 def count_bytes(exchange, steps):
     """Returns the bytes that the state has counted, and those of all messages that torch.distributed sent."""
     ddp, state = hooked("topk(0.1)", network(), exchange)
