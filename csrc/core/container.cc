@@ -21,10 +21,6 @@ constexpr const char* kDTypes[] = {
     "float32", "float64", "float16", "bfloat16", "int8",   "int16", "int32",
     "int64",   "uint8",   "uint16",  "uint32",   "uint64", "bool"};
 
-Status Invalid(const std::string& what) {
-  return {StatusCode::kInvalidArgument, what};
-}
-
 Status Corrupt(const std::string& what) {
   return {StatusCode::kDataLoss, what};
 }
