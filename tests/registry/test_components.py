@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import pytest
 
@@ -10,6 +11,12 @@ import fedplug
 from fedplug import errors
 from fedplug.encoders import Identity, Pipeline, TopK
 from fedplug.errors import ConfigError, UnknownNameError
+from fedplug.registry import provenance
+from fedplug.registry.resolve import catalog
+
+CONFIGURATIONS = json.loads((Path(__file__).with_name("golden") / "configurations.json").read_text())
+"""Configurations that every later release must read; `fedplug.to_config` wrote them."""
+NEEDS_TFF = pytest.mark.needs("tensorflow_federated")
 
 
 def test_an_expression_and_keywords_make_equal_encoders():
@@ -205,3 +212,51 @@ def test_every_public_name_is_there():
 def test_a_name_that_is_not_there_is_an_attribute_error():
     with pytest.raises(AttributeError, match="module 'fedplug' has no attribute 'encodr'"):
         _ = fedplug.encodr
+
+
+@pytest.mark.parametrize(
+    ("expression", "configuration"),
+    [
+        pytest.param(*pair, marks=[NEEDS_TFF] if pair[1]["kind"] == "aggregator" else [])
+        for pair in CONFIGURATIONS.items()
+    ],
+)
+def test_a_configuration_of_an_earlier_release_makes_an_equal_component(expression, configuration):
+    made = getattr(fedplug, configuration["kind"])(expression)
+    assert fedplug.from_config(configuration) == made
+
+
+def test_every_built_in_component_has_a_configuration():
+    text = json.dumps(CONFIGURATIONS)
+    for entry in catalog().entries:
+        if entry.builtin and entry.kind in ("aggregator", "encoder", "schedule"):
+            assert f'"name": "{entry.name}"' in text
+
+
+def test_every_component_in_a_configuration_is_recorded_once_with_its_distribution(install_encoder):
+    install_encoder("acme-codec", "acme", version="2.5")
+    stages = [{"name": "acme", "config": {"fraction": {"name": "linear", "config": {}}}}] * 2
+    found = provenance.records("encoder", "pipeline", {"stages": stages})
+    assert [(record["kind"], record["name"], record["distribution"]) for record in found] == [
+        ("encoder", "pipeline", "fedplug"),
+        ("encoder", "acme", "acme-codec"),
+        ("schedule", "linear", "fedplug"),
+    ]
+    assert found[1]["version"] == "2.5"
+    assert json.loads(json.dumps(found)) == found
+    assert provenance.distributions(found) == ["acme-codec"]
+
+
+def test_a_class_that_is_not_registered_has_no_record():
+    assert provenance.records("encoder", "of_my_own", {}) == []
+
+
+def test_a_missing_package_is_named_with_its_version_and_the_command():
+    records = [
+        {"kind": "encoder", "name": "gone", "distribution": "gone-codec", "version": "1.2"},
+        {"kind": "encoder", "name": "topk", "distribution": "fedplug", "version": fedplug.__version__},
+    ]
+    assert provenance.install_hint(records) == (
+        "it was made with gone-codec 1.2, which is not installed: `pip install gone-codec==1.2`"
+    )
+    assert provenance.install_hint(records[1:]) == ""
