@@ -29,7 +29,6 @@ except ImportError as error:
 else:
     require_current("fedplug._kernels", "csrc/python/register_*.cc", getattr(_kernels, "built_from", None))
 
-from fedplug.kernels.chunked_topk import chunked_topk_residual
 from fedplug.kernels.container import crc32, frame, frame_of_each, unframe
 from fedplug.kernels.difference_code import decode_difference, encode_difference
 from fedplug.kernels.finite import all_finite, finite_from_bytes
@@ -55,6 +54,7 @@ from fedplug.kernels.symbol_code import (
 )
 from fedplug.kernels.system import empty, num_threads, simd_level
 from fedplug.kernels.topk import (
+    chunked_topk_residual,
     count_nonfinite,
     grouped_topk_residual,
     topk_residual,

@@ -68,7 +68,6 @@ from fedplug.ops.arrays import (
 from fedplug.ops.block_scaling import block_count, block_scales
 from fedplug.ops.checks import of_length, require, require_finite
 from fedplug.ops.checksum import crc32
-from fedplug.ops.chunked_topk import chunked_topk_residual
 from fedplug.ops.container import frame, unframe
 from fedplug.ops.finite import all_finite, finite_from_bytes
 from fedplug.ops.floats import narrowed, wide_dtype, wide_spec, widened
@@ -87,7 +86,7 @@ from fedplug.ops.sparse_form import sparse_body, split_sparse_body
 from fedplug.ops.spec import has_known_shape, is_floating, itemsize, num_elements, spec_of
 from fedplug.ops.statistics import subset_bits, sum_of_squares, symbol_bits
 from fedplug.ops.symbol_code import decode_symbols, encode_symbols
-from fedplug.ops.topk import grouped_topk_residual, topk_residual
+from fedplug.ops.topk import chunked_topk_residual, grouped_topk_residual, topk_residual
 from fedplug.ops.value_code import decode_values, encode_values
 
 __all__ = [

@@ -15,9 +15,8 @@ from fedplug.encoders.sparsity import Sparsity
 from fedplug.encoders.stages import Selection, Sparsifier
 from fedplug.errors import ConfigError
 from fedplug.ops import types
-from fedplug.ops.chunked_topk import chunked_topk_residual_of_each
 from fedplug.ops.device_array import on_host
-from fedplug.ops.topk import topk_residual_of_each
+from fedplug.ops.topk import chunked_topk_residual_of_each, topk_residual_of_each
 from fedplug.ops.types import Array, Scalar
 from fedplug.registry.specs import EXECUTIONS_AND_CUDA, Capabilities
 from fedplug.schedules import Schedule

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import tensorflow as tf
 
 from fedplug.errors import ArgumentError, DTypeError
+from fedplug.kernels.arguments import whole
 from fedplug.ops._tensorflow import loader
 from fedplug.ops._tensorflow.arguments import (
     as_floats,
@@ -17,9 +18,9 @@ from fedplug.ops._tensorflow.arguments import (
 )
 from fedplug.ops._tensorflow.reference import topk as reference
 from fedplug.ops.lowering import resolve_lowering
-from fedplug.ops.types import Array, GroupedTopK, Scalar, TopK
+from fedplug.ops.types import Array, ChunkedTopK, GroupedTopK, Scalar, TopK
 
-__all__ = ["grouped_topk_residual", "topk_residual"]
+__all__ = ["chunked_topk_residual", "grouped_topk_residual", "topk_residual"]
 
 
 def topk_residual(
@@ -68,3 +69,20 @@ def grouped_topk_residual(
         op = loader.library().fedplug_grouped_top_k_residual
         return GroupedTopK(*op(deltas, residuals, k, on_nonfinite=on_nonfinite))
     return GroupedTopK(*reference.grouped_topk_residual(deltas, residuals, k, on_nonfinite))
+
+
+def chunked_topk_residual(
+    delta: Array, residual: Array, k: Scalar, *, chunk: int, decay: Scalar, lowering: str | None = None
+) -> ChunkedTopK:
+    delta = tf.convert_to_tensor(delta)
+    residual = as_floats("residual", residual, delta.dtype)
+    require_wide(delta=delta)
+    require_equal_shapes(delta=delta, residual=residual)
+    k, decay = as_int64("k", k), as_floats("decay", decay, delta.dtype)
+    chunk = whole("chunk", chunk)
+    if chunk < 1:
+        raise ValueError(f"chunk is {chunk}; it must be 1 or more")
+    if resolve_lowering(lowering) == "fused":
+        op = loader.library().fedplug_chunked_top_k_residual
+        return ChunkedTopK(*op(delta, residual, k, decay, chunk=chunk))
+    return ChunkedTopK(*reference.chunked_topk_residual(delta, residual, k, decay, chunk))

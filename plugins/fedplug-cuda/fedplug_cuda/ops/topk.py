@@ -1,4 +1,4 @@
-"""`fedplug.ops.topk` and `fedplug.ops.chunked_topk` on a CUDA device. Entries come to the host."""
+"""`fedplug.ops.topk` on a CUDA device. Entries come to the host."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def chunked_topk_residual(
 def chunked_topk_residual_of_each(
     deltas: Sequence[DeviceArray], residuals: Sequence[Any], ks: Sequence[Any], *, chunk: int, decay: float
 ) -> list[ChunkedTopK]:
-    """See `fedplug.ops.chunked_topk.chunked_topk_residual_of_each`."""
+    """See `fedplug.ops.topk.chunked_topk_residual_of_each`."""
     stream, before = to_device_of_each(deltas, residuals)
     whole_ks = [whole("k", k) for k in ks]
     return chunked_topk(deltas, before, whole_ks, whole("chunk", chunk), real("decay", decay), stream)
