@@ -41,6 +41,7 @@ def finite_from_bytes(data: Array, count: Array | int, dtype: DTypeLike) -> Arra
     """
     count, dtype = count if type(count) is int else whole("count", count), np.dtype(dtype)
     if len(data) != count * dtype.itemsize:
+        whole("count", count)  # refuses more than 64 bits
         raise PayloadError(
             f"the bytes of raw values have the wrong length, {len(data)}; there must be "
             f"{count * dtype.itemsize}"
