@@ -35,7 +35,7 @@ Names = Mapping[str, int]
 
 
 _Message = tuple[NDArray[np.uint8], NDArray[np.uint8]]
-"""As int64, minus the length of an error, or 0, and the sizes of payloads. Then the bytes of either."""
+"""Minus the length of an error, or 0, and the sizes of payloads, as int64. Then the error or the payloads."""
 
 
 class RankError(FedplugError, RuntimeError):
