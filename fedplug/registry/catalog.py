@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from fedplug.errors import MissingDependencyError, PluginError, UnknownNameError
-from fedplug.registry.specs import ComponentSpec, EncoderSpec, Spec
+from fedplug.registry.specs import ComponentSpec, EncoderSpec, PluginSpec
 
 __all__ = ["OBSERVER", "PLUGIN", "Catalog", "Entry", "Observer", "Status", "settle_clashes"]
 
@@ -64,7 +64,7 @@ class Entry:
     status: Status = "ok"
     reason: str = ""
     fix: str = ""
-    spec: Spec | None = None
+    spec: PluginSpec | None = None
 
     @property
     def origin(self) -> str:

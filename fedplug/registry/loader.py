@@ -25,9 +25,9 @@ from fedplug.registry.specs import (
     EncoderSpec,
     ObserverSpec,
     OpLibrarySpec,
+    PluginSpec,
     RuntimeSpec,
     ScheduleSpec,
-    Spec,
     StoreSpec,
 )
 
@@ -36,7 +36,7 @@ __all__ = ["ALLOW_VARIABLE", "KINDS", "OBSERVED", "load"]
 ALLOW_VARIABLE = "FEDPLUG_PLUGINS"
 """Environment variable: comma-separated distributions to load. Unset: all. Empty: only the built-ins."""
 
-KINDS: dict[str, tuple[str, type[Spec]]] = {
+KINDS: dict[str, tuple[str, type[PluginSpec]]] = {
     "encoder": ("fedplug_encoders", EncoderSpec),
     "aggregator": ("fedplug_aggregators", AggregatorSpec),
     "schedule": ("fedplug_schedules", ScheduleSpec),
@@ -208,7 +208,7 @@ def _mistakes(manager: pluggy.PluginManager, plugin: object) -> Iterator[tuple[s
 
 
 def _call(
-    source: Source, kind: str, hook: str, spec_type: type[Spec], function: Callable[[], Any]
+    source: Source, kind: str, hook: str, spec_type: type[PluginSpec], function: Callable[[], Any]
 ) -> Iterator[Entry]:
     """Calls one hook implementation and checks each item that it returns."""
     wanted = spec_type.__name__
@@ -230,7 +230,7 @@ def _call(
                 if isinstance(item, OpLibrarySpec)
                 else source.entry(kind, item.name, spec=item)
             )
-        elif isinstance(item, Spec):  # the wrong hook, but the name is known
+        elif isinstance(item, PluginSpec):  # the wrong hook, but the name is known
             got = f"the {type(item).__name__} {item.name!r}"
             reason = f"its hook {hook} returned {got} instead of {wanted}"
             yield source.problem(reason, source.repair, kind=kind, name=item.name)

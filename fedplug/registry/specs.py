@@ -25,9 +25,9 @@ __all__ = [
     "EncoderSpec",
     "ObserverSpec",
     "OpLibrarySpec",
+    "PluginSpec",
     "RuntimeSpec",
     "ScheduleSpec",
-    "Spec",
     "StoreSpec",
 ]
 
@@ -129,7 +129,7 @@ class Capabilities:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Spec:
+class PluginSpec:
     """The common part of all declarations.
 
     Attributes:
@@ -165,7 +165,7 @@ class Spec:
 
 
 @dataclass(frozen=True, kw_only=True)
-class ComponentSpec(Spec):
+class ComponentSpec(PluginSpec):
     """A component that users can name.
 
     Attributes:
@@ -279,7 +279,7 @@ class DeviceSpec(ComponentSpec):
 
 
 @dataclass(frozen=True, kw_only=True)
-class OpLibrarySpec(Spec):
+class OpLibrarySpec(PluginSpec):
     """A compiled library of TensorFlow ops, loaded by `fedplug.ops.lowering.op_library` on first use.
 
     ``target`` is its package and its file name there, ``"fedplug_acme:_acme_ops.so"``. The build records the
@@ -292,7 +292,7 @@ class OpLibrarySpec(Spec):
 
 
 @dataclass(frozen=True, kw_only=True)
-class ObserverSpec(Spec):
+class ObserverSpec(PluginSpec):
     """An observing hook. The loader creates this from the function."""
 
 
