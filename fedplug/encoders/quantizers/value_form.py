@@ -106,8 +106,9 @@ class ValueFormQuantizer(Quantizer):
 
     def decode(self, code: Array, count: Array | int, dtype: DType) -> Array:
         """Refuses bytes that `encode` does not write for ``count`` values with this configuration."""
-        if type(code) is np.ndarray and type(count) is int and code.dtype == np.uint8:
-            form, dtype = self._form, np.dtype(dtype)
+        is_bytes = type(code) is np.ndarray and code.dtype == np.uint8
+        if is_bytes and type(count) is int and isinstance(dtype, np.dtype):
+            form = self._form
             options = int(form.get("bits", 8)), form.get("block_size", 256), form.get("relative", 0.01)
             return _kernels.decode_values(
                 code, count, form["form"], dtype, *options, take_result(count, dtype)

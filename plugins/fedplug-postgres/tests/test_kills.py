@@ -17,7 +17,7 @@ from fedplug_postgres.store import PostgresStore
 
 import fedplug
 from fedplug.errors import StoreError
-from fedplug.testing import kills
+from fedplug.testing import rounds
 
 KILLS = int(os.environ.get("FEDPLUG_KILLS", "2"))
 
@@ -27,16 +27,16 @@ def test_killing_the_program_leaves_the_last_round_or_the_next_whole(url):
     for _ in range(KILLS):
         with fedplug.open_store(url) as store:
             config = store.get_config()
-        said = kills.commit_until_killed(PostgresStore, config, delays.uniform(0, 0.2))
+        said = rounds.commit_until_killed(PostgresStore, config, delays.uniform(0, 0.2))
         with fedplug.open_store(url) as store:
-            kills.check_whole(store.open_process("p"), said)
+            rounds.check_whole(store.open_process("p"), said)
 
 
 def last_committed(process, said):
     """Commits until it is refused."""
     try:
         while True:
-            said = kills.commit_next(process)
+            said = rounds.commit_next(process)
     except StoreError:
         return said
 
@@ -47,7 +47,7 @@ def test_killing_the_server_costs_at_most_a_round_and_the_store_continues(server
     delays = random.Random(1)
     with fedplug.open_store(url) as store:
         process = store.open_process("p", {})
-        said = kills.commit_next(process)
+        said = rounds.commit_next(process)
         for _ in range(KILLS):
             ((pid,),) = server.sql(
                 "SELECT pid FROM pg_stat_activity WHERE application_name LIKE 'fedplug%' AND state <> ''"
@@ -65,10 +65,10 @@ def test_killing_the_server_costs_at_most_a_round_and_the_store_continues(server
             deadline = time.monotonic() + 60
             while True:
                 try:
-                    kills.check_whole(process, said)
+                    rounds.check_whole(process, said)
                     break
                 except StoreError:
                     if time.monotonic() > deadline:
                         raise
                     time.sleep(0.05)
-            said = kills.commit_next(process)
+            said = rounds.commit_next(process)
