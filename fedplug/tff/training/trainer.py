@@ -1,18 +1,10 @@
-"""Trains a process with stateful clients: samples them, passes their states, commits every round.
-
-A round may ask more clients than it needs (over-sampling), and TFF's loops may use the trainer's store as
-their state manager.
-"""
+"""Trains a process with stateful clients: samples them, passes their states, commits every round."""
 
 from __future__ import annotations
 
-import collections
 import functools
 import logging
-import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Protocol
 
 import numpy as np
 import tensorflow as tf
@@ -20,7 +12,7 @@ import tensorflow_federated as tff
 from numpy.typing import NDArray
 
 from fedplug.codecs.no_update import no_update
-from fedplug.errors import ConfigError, StoreError
+from fedplug.errors import ConfigError
 from fedplug.registry import resolve
 from fedplug.stores.base import StateStore, Tensors
 from fedplug.stores.memory import MemoryStore
@@ -40,110 +32,14 @@ from fedplug.tff.training.client_data import (
     check_weights,
     round_of,
 )
+from fedplug.tff.training.over_sampling import OverSampling, asked, with_participation
+from fedplug.tff.training.program_state import CommittedRounds
 
 __all__ = [
     "ClientData",
     "ClientDataset",
-    "CommittedRounds",
-    "OverSampling",
     "Trainer",
 ]
-
-
-class _Trainer(Protocol):
-    @property
-    def last_round(self) -> int | None: ...
-
-    def initialize(self) -> Structure: ...
-
-
-class CommittedRounds(tff.program.ProgramStateManager[object]):
-    """The ``program_state_manager`` of `tff.simulation.run_training_process` if its process is the trainer.
-
-    `Trainer.next` commits a round before the loop saves it, so `save` only checks. A training with only its
-    initial state counts as new, so that the loop evaluates round 0.
-    """
-
-    def __init__(self, trainer: _Trainer) -> None:
-        self._trainer = trainer
-
-    async def get_versions(self) -> list[int] | None:
-        """Returns the last finished round, if there is one; a store keeps no older one."""
-        return [self._trainer.last_round] if self._trainer.last_round else None
-
-    async def load(self, version: int, structure: Structure) -> Structure:
-        """Returns the server's state after round ``version``.
-
-        Raises:
-            ProgramStateNotFoundError: It is not the last finished round.
-        """
-        del structure  # the process knows it
-        if version != self._trainer.last_round:
-            raise tff.program.ProgramStateNotFoundError(version)
-        return self._trainer.initialize()
-
-    async def save(self, program_state: Structure, version: int) -> None:
-        """Checks that round ``version`` is in the store.
-
-        Raises:
-            StoreError: It is not, for instance because the loop runs another process than this trainer.
-        """
-        del program_state
-        if version != self._trainer.last_round:
-            raise StoreError(
-                f"round {version} is to be saved, and the last finished round of the trainer is "
-                f"{self._trainer.last_round}; give the loop the trainer itself as its process"
-            )
-
-
-@dataclass(frozen=True)
-class OverSampling:
-    """Asks more clients than a round needs.
-
-    Clients that were asked but did not take part do not change the model, and their states, including
-    residuals, stay the same.
-
-    Attributes:
-        extra: Additional clients as a fraction of the needed ones, rounded up.
-        first: `"order"`: a round takes the clients that would be sampled without over-sampling. If their
-            workers die or take too long (`client_timeout`, `retries`), it takes the next clients in a seeded
-            order, so the bits depend only on which clients fail. `"done"`: a round takes the clients that
-            finish first, so the bits depend on timing. The metrics of the round have the number of
-            participants, and its metadata in the store has their ids.
-    """
-
-    extra: float = 0.3
-    first: str = "order"
-
-    def __post_init__(self) -> None:
-        if not self.extra > 0:
-            raise ConfigError(f"extra is {self.extra!r}; it must be above 0")
-        if self.first not in ("done", "order"):
-            raise ConfigError(f"first must be 'done' or 'order', found {self.first!r}")
-
-    def reserve(self, needed: int) -> int:
-        """Returns the number of additional clients."""
-        return math.ceil(needed * self.extra)
-
-
-def _asked(data: list[tf.data.Dataset], needed: int, over_sampling: OverSampling) -> list[Structure]:
-    """Returns the data of the asked clients; only of the needed ones if the runtime takes no candidates."""
-    context = tff.framework.get_context_stack().current
-    if not getattr(context, "takes_candidates", False):
-        return data[:needed]
-    return Candidates(data, needed, over_sampling.first)
-
-
-def _with_participation(
-    metrics: Mapping[str, Structure], candidates: Candidates, ids: list[str]
-) -> tuple[Mapping[str, Structure], dict[str, list[str]]]:
-    """Adds the number of participants to the metrics, and returns which candidates took part."""
-    positions = range(len(ids)) if candidates.took_part is None else candidates.took_part
-    took_part = [ids[position] for position in positions]
-    left_out = sorted({*ids} - {*took_part})
-    participation = collections.OrderedDict(asked=np.int32(len(ids)), took_part=np.int32(len(took_part)))
-    with_it = collections.OrderedDict(metrics, participation=participation)
-    return with_it, {"took_part": took_part, "left_out": left_out}
 
 
 _log = logging.getLogger("fedplug")
@@ -339,7 +235,7 @@ class Trainer:
         round_metrics = output["metrics"]
         metadata: dict[str, list[str]] = {}
         if isinstance(data, Candidates):
-            round_metrics, metadata = _with_participation(round_metrics, data, ids)
+            round_metrics, metadata = with_participation(round_metrics, data, ids)
             ids = metadata["took_part"]
         metrics = _to_json(round_metrics)
         _log_no_update(round_num, metrics, len(ids))
@@ -418,7 +314,7 @@ class Trainer:
         """Returns the ids and the data of the asked clients."""
         ids, data = [client.client_id for client in client_data], [client.dataset for client in client_data]
         if isinstance(client_data, Selection) and self._over_sampling is not None:
-            data = _asked(data, client_data.needed, self._over_sampling)
+            data = asked(data, client_data.needed, self._over_sampling)
             ids = ids[: len(data)]
         return ids, data
 

@@ -16,7 +16,8 @@ from fedplug.registry import resolve
 from fedplug.registry.catalog import Catalog, Observer
 from fedplug.stores import open_store
 from fedplug.tff.runtime import Candidates, create_async_execution_context, use_runtime
-from fedplug.tff.training.trainer import ClientDataset, OverSampling, Trainer
+from fedplug.tff.training.over_sampling import OverSampling
+from fedplug.tff.training.trainer import ClientDataset, Trainer
 
 
 def weights_of(state: object) -> np.ndarray:
