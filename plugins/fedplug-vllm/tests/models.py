@@ -1,0 +1,31 @@
+"""Weights that change a little from step to step, as those of a trainer do."""
+
+from __future__ import annotations
+
+import ml_dtypes  # noqa: F401  # registers bfloat16 with NumPy
+import numpy as np
+import torch
+
+
+def weights(dtype: torch.dtype = torch.bfloat16) -> dict[str, torch.Tensor]:
+    generator = torch.Generator().manual_seed(0)
+    shapes = {"embed": (50, 16), "layer.weight": (33, 16), "layer.bias": (33,), "scale": ()}
+    return {name: torch.randn(shape, generator=generator).to(dtype) for name, shape in shapes.items()}
+
+
+def trained(tensors: dict[str, torch.Tensor], seed: int, share: float = 0.02) -> dict[str, torch.Tensor]:
+    """Returns new tensors, of which about this share of the elements changed."""
+    generator = torch.Generator().manual_seed(seed)
+    after = {}
+    for name, tensor in tensors.items():
+        moved = torch.rand(tensor.shape, generator=generator) < share
+        after[name] = torch.where(moved, tensor * 1.5 + 0.1, tensor).to(tensor.dtype)
+    return after
+
+
+def bits(array: np.ndarray | torch.Tensor) -> bytes:
+    if isinstance(array, torch.Tensor):
+        return (
+            array.contiguous().view(torch.uint8).numpy().tobytes() if array.ndim else bits(array.reshape(1))
+        )
+    return array.tobytes()

@@ -1,0 +1,122 @@
+"""The addresses that a trainer can write to, and the parts of several ranks."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import http.server
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import torch
+from fedplug_vllm.checkpoint import as_tensor
+from fedplug_vllm.publisher import Publisher, shards
+from fedplug_vllm.staging import Staging
+from models import bits, trained, weights
+
+from fedplug.errors import ArgumentError, PayloadError
+
+NEVER = 3600.0
+
+
+def assert_follows(writer_url: str, reader_url: str) -> None:
+    publisher, model = Publisher(writer_url), weights()
+    staging = Staging(reader_url, poll_seconds=NEVER)
+    for step in (1, 2, 3):
+        publisher.publish((model := trained(model, step)).items())
+        update = staging.take(step)
+        staging.applied(update)
+        found = {name: bits(as_tensor(array)) for name, array in update.whole()}
+        assert found == {name: bits(tensor) for name, tensor in model.items()}
+
+
+def test_an_object_store() -> None:
+    assert_follows("memory://bucket/run", "memory://bucket/run")
+
+
+@contextlib.contextmanager
+def served(folder: Path) -> Iterator[str]:
+    handler = functools.partial(http.server.SimpleHTTPRequestHandler, directory=folder)
+    handler.log_message = lambda *_: None  # type: ignore[attr-defined]
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield f"http://127.0.0.1:{server.server_address[1]}"
+        server.shutdown()
+
+
+def test_http_from_the_folder_of_the_trainer(tmp_path: Path) -> None:
+    pytest.importorskip("aiohttp")
+    with served(tmp_path) as url:
+        assert_follows(str(tmp_path), url)
+
+
+class Sharded:
+    """A DTensor, as far as `shards` reads it."""
+
+    def __init__(self, whole: torch.Tensor, rank: int, ranks: int, placement: str = "S(0)") -> None:
+        self.shape, self.placements = whole.shape, (placement,)
+        each = -(-len(whole) // ranks)
+        self._rows = whole[each * rank : each * (rank + 1)]
+        self.device_mesh = self
+        self.size, self.get_local_rank = lambda: ranks, lambda: rank
+
+    def to_local(self) -> torch.Tensor:
+        return self._rows
+
+
+@pytest.mark.parametrize("ranks", [2, 3, 40])
+def test_each_rank_sends_its_rows_and_nobody_gathers(tmp_path: Path, ranks: int) -> None:
+    model = weights()
+    publishers = [Publisher(str(tmp_path), part=rank, parts=ranks) for rank in range(ranks)]
+    staging = Staging(str(tmp_path), poll_seconds=NEVER)
+    for step in (1, 2, 3):
+        model = trained(model, step)
+        for rank, publisher in enumerate(publishers):
+            named = {
+                name: Sharded(tensor, rank, ranks) if tensor.ndim else tensor
+                for name, tensor in model.items()
+            }
+            publisher.publish(*_items(shards(named.items(), rank)))  # type: ignore[arg-type]
+        update = staging.take(step)
+        found = {name: bits(as_tensor(array)) for name, array in update.whole()}
+        assert found == {name: bits(tensor) for name, tensor in model.items()}
+        if update.changes is not None:
+            for change in update.changes:
+                values = model[change.name].view(-1)[torch.from_numpy(change.indices)]
+                assert bits(values) == change.values.tobytes()
+        staging.applied(update)
+
+
+def _items(sharded: tuple[dict, dict]) -> tuple[object, dict]:
+    local, layout = sharded
+    return local.items(), layout
+
+
+def test_a_part_that_is_missing_is_named(tmp_path: Path) -> None:
+    tensor = weights()["embed"]
+    local, layout = shards([("embed", Sharded(tensor, 0, 2))], 0)  # type: ignore[list-item]
+    Publisher(str(tmp_path), part=0, parts=2).publish(local.items(), layout)
+    staging = Staging(str(tmp_path), poll_seconds=NEVER)
+    with pytest.raises(PayloadError, match=r"there is no part-1.json yet"):
+        staging.take(1)
+
+
+def test_parts_that_do_not_make_a_whole_are_refused(tmp_path: Path) -> None:
+    tensor = weights()["embed"]
+    local, layout = shards([("embed", Sharded(tensor, 0, 2))], 0)  # type: ignore[list-item]
+    Publisher(str(tmp_path)).publish(local.items(), layout)
+    with pytest.raises(PayloadError, match="array 'embed' has 50 rows, and the ranks sent 25"):
+        Staging(str(tmp_path), poll_seconds=NEVER).take(1)
+
+
+def test_a_parameter_that_is_sharded_by_another_dimension_is_refused() -> None:
+    with pytest.raises(ArgumentError, match="'embed' is sharded as"):
+        shards([("embed", Sharded(weights()["embed"], 0, 2, "S(1)"))], 0)  # type: ignore[list-item]
+
+
+@pytest.mark.parametrize("options", [{"part": 2, "parts": 2}, {"part": -1}, {"snapshot_every": 0}])
+def test_impossible_numbers_are_refused(tmp_path: Path, options: dict[str, int]) -> None:
+    with pytest.raises(ArgumentError, match="part is"):
+        Publisher(str(tmp_path), **options)

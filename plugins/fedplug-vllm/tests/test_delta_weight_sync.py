@@ -1,0 +1,283 @@
+"""The eight criteria of "Delta weight sync requirements" (ai-dynamo/modelexpress, issue 524), without vLLM.
+
+`test_vllm.py` has those that need a running server, A3 and A8, with vLLM itself.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from pathlib import Path
+
+import pytest
+import torch
+from fedplug_vllm.channel import ChannelReader
+from fedplug_vllm.checkpoint import as_tensor, save
+from fedplug_vllm.publisher import Publisher
+from fedplug_vllm.staging import Staging, Update
+from models import bits, trained, weights
+from safetensors.torch import load_file
+
+from fedplug.errors import PayloadError
+
+NEVER = 3600.0
+
+
+@pytest.fixture
+def url(tmp_path: Path) -> str:
+    return str(tmp_path / "channel")
+
+
+def staging_at(url: str, **options: object) -> Staging:
+    """A server that stages only what is taken."""
+    return Staging(url, poll_seconds=NEVER, **options)  # type: ignore[arg-type]
+
+
+def patched(model: dict[str, torch.Tensor], update: Update) -> dict[str, torch.Tensor]:
+    """Returns a running model after the changed elements were written into it."""
+    assert update.changes is not None
+    after = {name: tensor.clone() for name, tensor in model.items()}
+    for change in update.changes:
+        after[change.name].view(-1)[torch.from_numpy(change.indices)] = as_tensor(change.values)
+    return after
+
+
+def assert_same(found: dict[str, torch.Tensor], expected: dict[str, torch.Tensor]) -> None:
+    assert {name: bits(tensor) for name, tensor in found.items()} == {
+        name: bits(tensor) for name, tensor in expected.items()
+    }
+
+
+def test_a1_a_trainer_publishes_a_snapshot_and_a_change(url: str) -> None:
+    publisher, model = Publisher(url), weights()
+    first = publisher.publish(model.items())
+    second = publisher.publish(trained(model, 1).items())
+    assert first.change_bytes is None
+    assert second.snapshot_bytes is None
+    assert second.change_bytes is not None
+    assert second.change_bytes < first.snapshot_bytes / 4
+    steps = ChannelReader(url).manifest(0).steps
+    assert [step.number for step in steps] == [1, 2]
+    assert steps[1].base == steps[0].version
+
+
+def test_a2_a_version_is_staged_before_the_server_pauses(url: str) -> None:
+    publisher, model = Publisher(url), weights()
+    staging = Staging(url, poll_seconds=0.01)
+    publisher.publish(model.items())
+    while staging.staged != 1:
+        time.sleep(0.01)
+    update = staging.take(1)
+    staging.applied(update)
+    publisher.publish(trained(model, 1).items())
+    while staging.staged != 2:
+        time.sleep(0.01)
+    assert staging.take(2).changes
+    staging.close()
+
+
+def test_a2_a_version_that_was_applied_at_once_is_not_staged_again(url: str) -> None:
+    publisher, model = Publisher(url), weights()
+    staging = Staging(url, poll_seconds=0.001)
+    publisher.publish(model.items())
+    staging.applied(staging.take(1))
+    time.sleep(0.1)
+    assert staging.staged is None
+    publisher.publish(trained(model, 1).items())
+    for _ in range(1000):
+        if staging.staged == 2:
+            break
+        time.sleep(0.01)
+    assert staging.staged == 2
+    staging.close()
+
+
+def test_a3_the_changed_elements_make_the_running_model_the_new_version(url: str) -> None:
+    publisher, model = Publisher(url), weights()
+    staging = staging_at(url)
+    publisher.publish(model.items())
+    staging.applied(staging.take(1))
+    running = model
+    for step in range(2, 7):
+        model = trained(model, step)
+        publisher.publish(model.items())
+        update = staging.take(step)
+        running = patched(running, update)
+        staging.applied(update)
+        assert_same(running, model)
+
+
+def test_a4_a_local_checkpoint_follows_and_can_be_reloaded(url: str, tmp_path: Path) -> None:
+    publisher, model = Publisher(url), weights()
+    staging = staging_at(url)
+    folder = tmp_path / "checkpoint"
+    folder.mkdir()
+    (folder / "model-00001-of-00002.safetensors").write_bytes(b"of the checkpoint that was there")
+    for step in (1, 2):
+        model = trained(model, step)
+        publisher.publish(model.items())
+        save(staging.take(step), folder)
+        assert_same(load_file(folder / "model.safetensors"), model)
+    assert [path.name for path in folder.iterdir()] == ["model.safetensors"]
+
+
+class TestA5UnsafeUpdatesAreRefusedAndNameTheReason:
+    @pytest.fixture
+    def model(self) -> dict[str, torch.Tensor]:
+        return weights()
+
+    def published(self, url: str, model: dict[str, torch.Tensor]) -> Staging:
+        """A server with the first version applied, and a second one at the address."""
+        publisher = Publisher(url)
+        publisher.publish(model.items())
+        staging = staging_at(url)
+        staging.applied(staging.take(1))
+        publisher.publish(trained(model, 1).items())
+        return staging
+
+    def test_a_damaged_message(self, url: str, model: dict[str, torch.Tensor]) -> None:
+        staging = self.published(url, model)
+        path = Path(url) / "0-2-change"
+        data = bytearray(path.read_bytes())
+        data[-20] ^= 1
+        path.write_bytes(data)
+        with pytest.raises(PayloadError):
+            staging.take(2)
+        assert staging.staged is None
+
+    def test_a_message_that_is_cut_off(self, url: str, model: dict[str, torch.Tensor]) -> None:
+        staging = self.published(url, model)
+        path = Path(url) / "0-2-change"
+        path.write_bytes(path.read_bytes()[:-1])
+        with pytest.raises(PayloadError, match=r"has [\d,]+ bytes, and the list says"):
+            staging.take(2)
+
+    def test_a_base_that_the_server_does_not_have(self, url: str, model: dict[str, torch.Tensor]) -> None:
+        self.published(url, model)
+        (Path(url) / "part-0.json").write_text(
+            json.dumps(
+                json.loads((Path(url) / "part-0.json").read_text())
+                | {"steps": json.loads((Path(url) / "part-0.json").read_text())["steps"][1:]}
+            )
+        )
+        with pytest.raises(PayloadError, match="nothing leads from version None to step 2"):
+            staging_at(url).take(2)
+
+    def test_another_model(self, url: str, model: dict[str, torch.Tensor]) -> None:
+        self.published(url, model)
+        shapes = {name: tuple(tensor.shape) for name, tensor in model.items()}
+        with pytest.raises(PayloadError, match="the server's model has no such array"):
+            staging_at(url, expected={"other": (1,)}).take(2)
+        with pytest.raises(PayloadError, match=r"'embed' has shape \[50, 16\]"):
+            staging_at(url, expected=shapes | {"embed": (16, 50)}).take(2)
+
+    def test_a_model_that_is_too_large(self, url: str, model: dict[str, torch.Tensor]) -> None:
+        self.published(url, model)
+        with pytest.raises(PayloadError, match="bytes, more than the 1,000 allowed"):
+            staging_at(url, max_bytes=1000).take(2)
+
+    def test_a_list_of_another_version_of_fedplug_vllm(
+        self, url: str, model: dict[str, torch.Tensor]
+    ) -> None:
+        staging = self.published(url, model)
+        path = Path(url) / "part-0.json"
+        path.write_text(path.read_text().replace('"format": 1', '"format": 2'))
+        with pytest.raises(PayloadError, match="format 2, and this fedplug-vllm reads format 1"):
+            staging.take(2)
+
+    @pytest.mark.parametrize("text", ["", "[]", "{}", '{"format": 1, "parts": "x"}', '{"format": 1}'])
+    def test_a_list_that_is_none(self, url: str, text: str) -> None:
+        Path(url).mkdir()
+        (Path(url) / "part-0.json").write_text(text)
+        with pytest.raises(PayloadError, match=r"part-0.json is not the list"):
+            staging_at(url).take(1)
+
+    def test_a_file_outside_the_folder(self, url: str, model: dict[str, torch.Tensor]) -> None:
+        staging = self.published(url, model)
+        path = Path(url) / "part-0.json"
+        path.write_text(path.read_text().replace("0-2-change", "../0-2-change"))
+        with pytest.raises(PayloadError, match="not a name of a file beside the list"):
+            staging.take(2)
+
+    def test_then_a_later_version_leads_on(self, url: str, model: dict[str, torch.Tensor]) -> None:
+        publisher = Publisher(url, snapshot_every=2)
+        publisher.publish(model.items())
+        staging = staging_at(url)
+        staging.applied(staging.take(1))
+        publisher.publish((model := trained(model, 1)).items())
+        (Path(url) / "0-2-change").unlink()
+        with pytest.raises(PayloadError, match="is in the trainer's list, and not there"):
+            staging.take(2)
+        publisher.publish((model := trained(model, 2)).items())
+        (Path(url) / "0-3-change").unlink()
+        with pytest.raises(PayloadError):
+            staging.take(3)
+
+
+class TestA6AStaleServerRecovers:
+    def test_by_the_changes_that_it_missed(self, url: str) -> None:
+        publisher, model = Publisher(url), weights()
+        publisher.publish(model.items())
+        staging = staging_at(url)
+        staging.applied(staging.take(1))
+        running = model
+        for step in range(2, 6):
+            publisher.publish((model := trained(model, step)).items())
+        update = staging.take(5)
+        assert update.fetched_bytes < sum(tensor.nbytes for tensor in model.values())
+        assert_same(patched(running, update), model)
+
+    def test_by_a_snapshot_after_a_restart(self, url: str) -> None:
+        publisher, model = Publisher(url, snapshot_every=3), weights()
+        for step in range(1, 12):
+            publisher.publish((model := trained(model, step)).items())
+        update = staging_at(url).take(11)
+        assert update.changes is None
+        assert_same({name: as_tensor(array) for name, array in update.whole()}, model)
+
+    def test_when_the_trainer_restarts(self, url: str) -> None:
+        model = weights()
+        Publisher(url).publish(model.items())
+        staging = staging_at(url)
+        staging.applied(staging.take(1))
+        again = Publisher(url)
+        again.publish(model.items())
+        assert staging.take(2).fetched_bytes == 0
+        again.publish((model := trained(model, 3)).items())
+        assert_same({name: as_tensor(array) for name, array in staging.take(3).whole()}, model)
+
+    def test_files_that_no_step_needs_are_removed(self, url: str) -> None:
+        publisher, model = Publisher(url, snapshot_every=2), weights()
+        for step in range(1, 10):
+            publisher.publish((model := trained(model, step)).items())
+        names = {path.name for path in Path(url).iterdir()}
+        assert names == {"part-0.json", *(f"0-{n}-change" for n in (7, 8, 9)), "0-7-snapshot", "0-9-snapshot"}
+
+
+def test_a7_bytes_and_seconds_are_reported_apart(url: str) -> None:
+    publisher, model = Publisher(url), weights()
+    first = publisher.publish(model.items())
+    assert first.model_bytes == sum(tensor.nbytes for tensor in model.values())
+    staging = staging_at(url)
+    update = staging.take(1)
+    assert update.fetched_bytes == first.snapshot_bytes
+    assert {"fetch", "decode", "compare"} == update.seconds.keys()
+    staging.applied(update)
+    second = publisher.publish(trained(model, 1).items())
+    assert staging.take(2).fetched_bytes == second.change_bytes
+
+
+@pytest.mark.parametrize(
+    "dtype", [torch.float32, torch.float16, torch.bfloat16, torch.float8_e4m3fn, torch.int8], ids=str
+)
+def test_a8_a_chain_of_changes_has_the_bits_of_the_trainer(url: str, dtype: torch.dtype) -> None:
+    model = {name: tensor.to(dtype) for name, tensor in weights(torch.float32).items()}
+    publisher = Publisher(url, snapshot_every=100)
+    staging = staging_at(url)
+    for step in range(1, 8):
+        changed = trained({name: tensor.float() for name, tensor in model.items()}, step)
+        model = {name: tensor.to(dtype) for name, tensor in changed.items()}
+        publisher.publish(model.items())
+        update = staging.take(step)
+        staging.applied(update)
+        assert_same({name: as_tensor(array) for name, array in update.whole()}, model)
