@@ -68,7 +68,7 @@ def agree_on_normals(agree):
     return check
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")  # a module may have another `dtype`
 def as_dtype(dtype):
     """Casts arrays to the dtype under test; an overflow becomes infinite."""
 
@@ -79,7 +79,7 @@ def as_dtype(dtype):
     return cast
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")  # a module may have another `dtype`
 def denormal(dtype):
     """A number that TensorFlow's threads flush to zero, except in float16."""
     return {tf.float64: 1e-310, tf.float16: 1e-6}.get(dtype, 1e-39)
