@@ -16,7 +16,6 @@ namespace {
 using tensorflow::OpKernel;
 using tensorflow::OpKernelContext;
 using tensorflow::Tensor;
-using tensorflow::shape_inference::DimensionHandle;
 using tensorflow::shape_inference::InferenceContext;
 
 tensorflow::Status AllFiniteShape(InferenceContext* c) {
@@ -26,10 +25,7 @@ tensorflow::Status AllFiniteShape(InferenceContext* c) {
 
 tensorflow::Status FiniteFromBytesShape(InferenceContext* c) {
   TF_RETURN_IF_ERROR(CheckRanks(c, {1}));
-  DimensionHandle count;
-  TF_RETURN_IF_ERROR(c->MakeDimForScalarInput(1, &count));
-  c->set_output(0, c->Vector(count));
-  return tensorflow::OkStatus();
+  return SetVectorOutput(c, 1);
 }
 
 REGISTER_OP("Fedplug>AllFinite")

@@ -21,7 +21,6 @@ using tensorflow::OpKernelConstruction;
 using tensorflow::OpKernelContext;
 using tensorflow::Tensor;
 using tensorflow::errors::InvalidArgument;
-using tensorflow::shape_inference::DimensionHandle;
 using tensorflow::shape_inference::InferenceContext;
 
 tensorflow::Status EncodeIndicesShape(InferenceContext* c) {
@@ -32,10 +31,7 @@ tensorflow::Status EncodeIndicesShape(InferenceContext* c) {
 
 tensorflow::Status DecodeIndicesShape(InferenceContext* c) {
   TF_RETURN_IF_ERROR(CheckRanks(c, {1, 0, 0}));
-  DimensionHandle count;
-  TF_RETURN_IF_ERROR(c->MakeDimForScalarInput(1, &count));
-  c->set_output(0, c->Vector(count));
-  return tensorflow::OkStatus();
+  return SetVectorOutput(c, 1);
 }
 
 REGISTER_OP("Fedplug>EncodeIndices")

@@ -25,6 +25,15 @@ inline tensorflow::Status CheckRanks(
   return tensorflow::OkStatus();
 }
 
+// Likewise: the first output is a vector, whose size is the scalar input.
+inline tensorflow::Status SetVectorOutput(
+    tensorflow::shape_inference::InferenceContext* c, int size_input) {
+  tensorflow::shape_inference::DimensionHandle size;
+  TF_RETURN_IF_ERROR(c->MakeDimForScalarInput(size_input, &size));
+  c->set_output(0, c->Vector(size));
+  return tensorflow::OkStatus();
+}
+
 inline tensorflow::Status RequireVector(const tensorflow::Tensor& tensor,
                                         const char* name) {
   if (tensorflow::TensorShapeUtils::IsVector(tensor.shape())) {

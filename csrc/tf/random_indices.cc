@@ -16,15 +16,11 @@ namespace {
 using tensorflow::OpKernel;
 using tensorflow::OpKernelContext;
 using tensorflow::Tensor;
-using tensorflow::shape_inference::DimensionHandle;
 using tensorflow::shape_inference::InferenceContext;
 
 tensorflow::Status DrawIndicesShape(InferenceContext* c) {
   TF_RETURN_IF_ERROR(CheckRanks(c, {0, 0, 0}));
-  DimensionHandle count;
-  TF_RETURN_IF_ERROR(c->MakeDimForScalarInput(1, &count));
-  c->set_output(0, c->Vector(count));
-  return tensorflow::OkStatus();
+  return SetVectorOutput(c, 1);
 }
 
 REGISTER_OP("Fedplug>DrawIndices")

@@ -43,10 +43,7 @@ tensorflow::Status ScatterDecodeAddShape(InferenceContext* c) {
 tensorflow::Status ScatterDecodeShape(InferenceContext* c) {
   TF_RETURN_IF_ERROR(CheckRanks(c, {0}));
   TF_RETURN_IF_ERROR(CheckPayloadShapes(c));
-  DimensionHandle size;
-  TF_RETURN_IF_ERROR(c->MakeDimForScalarInput(0, &size));
-  c->set_output(0, c->Vector(size));
-  return tensorflow::OkStatus();
+  return SetVectorOutput(c, 0);
 }
 
 REGISTER_OP("Fedplug>ScatterDecodeAdd")
