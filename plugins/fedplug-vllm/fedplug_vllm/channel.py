@@ -58,21 +58,21 @@ class Manifest:
     layout: Layout | None
     steps: tuple[Step, ...]
 
-    def step(self, number: int) -> Step | None:
-        """Returns a step by its number. None if it is not here."""
-        return next((step for step in self.steps if step.number == number), None)
+    def path(self, held: str | None, number: int) -> tuple[str, list[File]]:
+        """Returns the version of a step, and the messages that lead to it in the fewest bytes.
 
-    def path(self, held: str | None, number: int) -> list[File]:
-        """Returns the messages that lead from the held version to a step, the fewest bytes first.
+        Args:
+            held: The version that the server has. None if it has none.
+            number: The number of the step.
 
         Raises:
             PayloadError: The files of the step are gone, or it was never written.
         """
-        last = next((place for place, step in enumerate(self.steps) if step.number == number), None)
-        if last is None:
+        until = [step for step in self.steps if step.number <= number]
+        if not until or until[-1].number != number:
             raise PayloadError(f"the trainer's list has no step {number}; it has {self._numbers()}")
         paths, changes = [], list[File]()
-        for step in reversed(self.steps[: last + 1]):
+        for step in reversed(until):
             if step.version == held:
                 paths.append(changes)
                 break
@@ -86,19 +86,18 @@ class Manifest:
                 break
         if not paths:
             raise PayloadError(f"nothing leads from version {held} to step {number}: a snapshot is missing")
-        return min(paths, key=lambda path: sum(file.bytes for file in path))
+        return until[-1].version, min(paths, key=lambda path: sum(file.bytes for file in path))
 
     def _numbers(self) -> str:
         return f"{self.steps[0].number} to {self.steps[-1].number}" if self.steps else "none"
 
 
 class ChannelReader:
-    """Reads what the ranks of a trainer wrote."""
+    """Reads the files that the ranks of a trainer wrote."""
 
     def __init__(self, url: str) -> None:
         """Opens the address, for example ``s3://bucket/run``, ``http://trainer:8000`` or a folder."""
         self._files, self._root = fsspec.core.url_to_fs(url)
-        self._files.use_listings_cache = False
 
     def manifest(self, part: int) -> Manifest | None:
         """Returns the list of a part. None before its first step.

@@ -148,14 +148,14 @@ class Staging:
         for part in range(first.parts):
             manifest = first if part == 0 else self._manifest(part)
             receiver = self._receivers.setdefault(part, fedplug.Receiver(max_bytes=self._max_bytes))
-            for file in manifest.path(receiver.version, number):
+            version, files = manifest.path(receiver.version, number)
+            for file in files:
                 with _timed(seconds, "fetch"):
                     message = self._channel.read(file, self._max_bytes)
                 with _timed(seconds, "decode"):
                     receiver.apply(message)
                 fetched += file.bytes
-            step = manifest.step(number)
-            if step is None or receiver.version != step.version:
+            if receiver.version != version:
                 raise PayloadError(
                     f"the messages of part {part} lead to version {receiver.version}, not to step {number}"
                 )
