@@ -24,7 +24,7 @@ DType: TypeAlias = "np.dtype[Any] | Any"
 
 
 class Array(Protocol):
-    """A NumPy array or a TensorFlow tensor: what both have, and `fedplug.ops` has functions for the rest.
+    """A NumPy array or a TensorFlow tensor: the common operators. `fedplug.ops` has functions for the rest.
 
     A `DeviceArray` has no arithmetic and is not one. Functions that also take it say so. Kernels take NumPy
     arrays, and refuse a tensor when they are called.

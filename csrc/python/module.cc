@@ -20,8 +20,8 @@ void RegisterSystem(pybind11::module_& module);
 
 }  // namespace fedplug::python
 
-// No state of the module needs the GIL: kernels run without it, and what they
-// share is constant, atomic or locked.
+// No state of the module needs the GIL: kernels run without it, and the data
+// that they share is constant, atomic or locked.
 PYBIND11_MODULE(_kernels, module, pybind11::mod_gil_not_used()) {
   module.doc() = "The compiled kernels; use them through fedplug.kernels.";
   module.attr("built_from") = FEDPLUG_BUILT_FROM;

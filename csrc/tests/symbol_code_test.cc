@@ -51,7 +51,7 @@ Status Decode(const Bytes& code, std::int64_t count, int bits, Bytes* packed) {
   return status;
 }
 
-// The sanitizers see what it reads and writes.
+// The sanitizers see the memory that it reads and writes.
 void ExpectDecodedOrRefused(const Bytes& code, std::int64_t count, int bits) {
   Bytes packed;
   const Status status = Decode(code, count, bits, &packed);

@@ -1,4 +1,4 @@
-"""``fedplug plugins list`` and ``fedplug plugins show NAME``: what is installed, and its problems.
+"""``fedplug plugins list`` and ``fedplug plugins show NAME``: installed components, and their problems.
 
 `show` prints the spec first, then imports the component to show its arguments. The capabilities of an encoder
 or aggregator depend on its arguments, so it is created from each of the spec's `examples`.

@@ -57,8 +57,8 @@ NOT_FINITE = "the array holds a NaN or an infinity, which no receiver would acce
 class Plan:
     """Encodes the tensors of a model that share an encoder, by the methods of its contract.
 
-    A model has one plan for each of its encoders, and what the specs decide is computed once. The plan of a
-    pipeline on NumPy arrays is a `fedplug.encoders.pipeline.kernel_plan.KernelPlan`.
+    A model has one plan for each of its encoders, and values that depend on the specs alone are computed
+    once. The plan of a pipeline on NumPy arrays is a `fedplug.encoders.pipeline.kernel_plan.KernelPlan`.
 
     Attributes:
         encoder: The encoder.

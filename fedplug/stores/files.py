@@ -92,7 +92,7 @@ def written_file(path: Path) -> Iterator[BinaryIO]:
 
 @contextmanager
 def file_in_place(path: Path) -> Iterator[BinaryIO]:
-    """Opens a file to overwrite its beginning, and creates a missing one. What follows stays.
+    """Opens a file to overwrite its beginning, and creates a missing one. The rest of the file stays.
 
     Raises:
         StoreError: The file cannot be written.

@@ -76,7 +76,7 @@ def gathered(saved=None):
 
 
 def gathered_outer_steps(saved=None):
-    """Returns the states of outer steps on all ranks, and what a rank has after loading them."""
+    """Returns the states of outer steps on all ranks, and the state of a rank after loading them."""
     worker = Worker(dist.get_rank(), "topk(0.1)", inner_steps=2)
     state = GatheredState(worker.outer)
     if saved:

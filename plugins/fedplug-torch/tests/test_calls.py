@@ -1,4 +1,4 @@
-"""A step of DDP takes few Python calls: what a model decides was computed in the steps before."""
+"""A step of DDP takes few Python calls: values that depend on the model alone are kept."""
 
 import sys
 import threading

@@ -29,7 +29,7 @@ def url(tmp_path: Path) -> str:
 
 
 def staging_at(url: str, **options: object) -> Staging:
-    """A server that stages only what is taken."""
+    """A server that stages a version only when it is taken."""
     return Staging(url, poll_seconds=NEVER, **options)  # type: ignore[arg-type]
 
 

@@ -1,6 +1,6 @@
 """A vLLM server in a process of its own, driven by lines of JSON: a command, then its answer.
 
-The first commands are those of the trainer's client. The others ask for answers, weights and what is staged.
+The first commands are those of the trainer's client. The others ask for answers, weights and the staged step.
 """
 
 from __future__ import annotations

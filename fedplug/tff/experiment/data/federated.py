@@ -29,7 +29,7 @@ __all__ = [
 
 Array = np.ndarray[Any, Any]
 
-# What a client or the test has: arrays, a data set, or a function.
+# The data of a client or of the test: arrays, a data set, or a function.
 Given: TypeAlias = Any
 
 _INT32 = np.iinfo(np.int32)
