@@ -10,7 +10,7 @@ import os
 import sys
 from collections.abc import Sequence
 
-from fedplug.cli import bench, diff, doctor, examples, plugins, run, store, terminal, watch
+from fedplug.cli import bench, diff, doctor, examples, plugins, run, store, terminal
 from fedplug.cli.arguments import Parser
 from fedplug.errors import FedplugError, MissingDependencyError, missing_dependency
 
@@ -81,7 +81,7 @@ def _parser() -> argparse.ArgumentParser:
     parser = Parser(prog="fedplug", description="Compresses federated-learning updates.", parents=[common])
     parser.add_argument("--version", action=_Version, nargs=0, help="show the version and exit")
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
-    for command in (run, watch, examples, plugins, store, diff, bench, doctor):
+    for command in (run, examples, plugins, store, diff, bench, doctor):
         command.add_parser(commands, common)
     return parser
 

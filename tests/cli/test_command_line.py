@@ -63,7 +63,7 @@ def test_help_names_every_command():
     text = run_python("-m", "fedplug", "--help").stdout
     assert all(
         f"\n    {command} " in text
-        for command in ["init", "run", "report", "watch", "examples", "plugins", "store", "bench", "doctor"]
+        for command in ["init", "run", "report", "examples", "plugins", "store", "bench", "doctor"]
     )
 
 
@@ -89,7 +89,6 @@ def test_wrong_usage_exits_with_2(arguments, capsys):
         (["run", "--runs-dir", "a", "b.toml", "--runs-dir=c"], "--runs-dir"),
         (["diff", "-o", "a", "old", "new", "--output", "b"], "-o/--output"),
         (["patch", "old", "step", "-o", "new", "--max-bytes", "1", "--max-bytes", "2"], "--max-bytes"),
-        (["watch", "runs/x", "--interval", "1", "--interval", "1"], "--interval"),
         (["report", "--out", "a", "runs/x", "--out", "a"], "--out"),
         (["plugins", "new", "--kind", "store", "a", "--kind", "encoder"], "--kind"),
         (["store", "rewind", "a", "--process", "p", "3", "--process", "q"], "--process"),

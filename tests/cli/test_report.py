@@ -45,7 +45,7 @@ def test_a_report_of_several_goes_into_the_current_folder_or_the_given_file(
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (lambda folder: folder.rename(folder.with_name("z")), "there is no folder"),
+        (lambda folder: folder.rename(folder.with_name("z")), "such as runs/digits; there are: "),
         (lambda folder: (folder / "metrics.jsonl").unlink(), "has no metrics.jsonl"),
         (lambda folder: (folder / "report.html").mkdir(), "no regular file"),
     ],

@@ -7,7 +7,6 @@ import pytest
 from pages import ROOT, blocks, printed
 
 import fedplug
-from fedplug.cli import _parser
 
 PAGES = {
     "codec.md": 8,
@@ -63,11 +62,6 @@ def test_every_number_of_a_tensor_is_in_the_table():
     metrics = fedplug.TensorMetrics()
     fedplug.codec("topk(0.1)").encode_model({"x": np.ones(100)}, metrics=metrics)
     assert [key for key in metrics.value()["x"] if f"| `{key}` |" not in OBSERVE] == []
-
-
-def test_every_option_of_watch_exists():
-    assert _parser().parse_args(["watch", "--once", "runs/digits"]).once
-    assert "`--once`" in OBSERVE
 
 
 @pytest.mark.slow

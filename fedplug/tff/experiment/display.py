@@ -1,7 +1,7 @@
 """The displayed metric of a row, and numbers as text.
 
 The metric is the test accuracy, or the metric that was measured instead. This module does not import
-TensorFlow, because the report and `fedplug watch` run without it.
+TensorFlow, because the report runs without it.
 """
 
 from __future__ import annotations

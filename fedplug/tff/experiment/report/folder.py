@@ -14,7 +14,6 @@ from pathlib import Path
 
 from fedplug.errors import ConfigError, StoreError
 from fedplug.tff.experiment.display import ACCURACY, Json, shown_of
-from fedplug.tff.experiment.watching import existing
 
 __all__ = ["Experiment", "Rows", "Run", "read_experiments"]
 
@@ -23,6 +22,9 @@ Rows = Sequence[Mapping[str, Json]]
 
 _COUNTS = {"round": 1, "uplink_bytes": 0, "downlink_bytes": 0, "clients": 1, "payloads": 0}
 """The counts in every row, with their minimums."""
+
+_LISTED = 12
+"""The maximum number of experiments in a message."""
 
 _LESS_IS_BETTER = ("loss", "error", "perplexity")
 
@@ -118,14 +120,26 @@ def _is_there(folder: Path) -> bool:
     if not folder.is_dir():
         raise ConfigError(
             f"there is no folder {folder}; name one that `fedplug run` wrote, such as runs/digits"
-            f"{existing(folder)}"
+            f"{_existing(folder)}"
         )
     if not (folder / "metrics.jsonl").exists():
         raise ConfigError(
             f"{folder} has no metrics.jsonl: it is not an experiment's folder, or no round has finished yet"
-            f"{existing(folder)}"
+            f"{_existing(folder)}"
         )
     return True
+
+
+def _existing(folder: Path) -> str:
+    """Returns a list of existing experiments, for the end of a message about a folder that has none.
+
+    It looks into the folder, its parent and, unless the folder is absolute, ``runs``.
+    """
+    places = (folder, folder.parent, *(() if folder.is_absolute() else (Path("runs"),)))
+    logs = dict.fromkeys(path for place in places for path in sorted(place.glob("*/metrics.jsonl")))
+    found = [str(path.parent) for path in logs]
+    more = f" and {len(found) - _LISTED} more" if len(found) > _LISTED else ""
+    return f"; there are: {', '.join(found[:_LISTED])}{more}" if found else ""
 
 
 def _read(folder: Path, config: Mapping[str, Json], label: str, *, several: bool) -> Experiment:
