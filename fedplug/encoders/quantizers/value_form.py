@@ -367,7 +367,7 @@ class Bounded(ValueFormQuantizer):
 
     Source: Tao, Di, Chen, Cappello, "Significantly Improving Lossy Compression for Scientific Data Sets Based
     on Multidimensional Prediction and Error-Controlled Quantization", IPDPS 2017 (SZ), its quantization,
-    without prediction (neighbours in an update do not predict each other, see benchmarks/results/bounded.md).
+    without prediction, because neighbours in an update do not predict each other.
     Wilkins et al., "FedSZ: Leveraging Error-Bounded Lossy Compression for Federated Learning Communications",
     ICDCS 2024 (arXiv 2312.13461), for updates and the bound of 1e-2.
 
