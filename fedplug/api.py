@@ -25,7 +25,7 @@ __all__ = [
 
 
 def encoder(
-    value: Component | str | Mapping[str, Any] | Sequence[Any], /, **config: Any
+    value: Component | str | Mapping[str, object] | Sequence[object], /, **config: Any
 ) -> Encoder | EncoderAssignment:
     """Creates an encoder.
 
@@ -61,17 +61,17 @@ def encoder(
     return cast("Encoder | EncoderAssignment", compose([_component("encoder", value, config)]))
 
 
-def aggregator(value: Aggregator | str | Mapping[str, Any], /, **config: Any) -> Aggregator:
+def aggregator(value: Aggregator | str | Mapping[str, object], /, **config: Any) -> Aggregator:
     """Creates an aggregator, as in ``aggregator("mean")``. See `encoder` for arguments and errors."""
     return cast("Aggregator", _component("aggregator", value, config))
 
 
-def schedule(value: Schedule | str | Mapping[str, Any], /, **config: Any) -> Schedule:
+def schedule(value: Schedule | str | Mapping[str, object], /, **config: Any) -> Schedule:
     """Creates a schedule, as in ``schedule("linear(0.1, 0.01, 20)")``. See `encoder`."""
     return cast("Schedule", _component("schedule", value, config))
 
 
-def _component(kind: str, value: Any, config: Mapping[str, Any]) -> Any:
+def _component(kind: str, value: Any, config: Mapping[str, object]) -> Any:
     if config:
         return make(kind, value, (), config)
     return as_component(value, kind=kind, of=Component, what=f"the {kind}")

@@ -9,7 +9,7 @@ from typing import Any
 __all__ = ["scalars"]
 
 
-def scalars(metrics: Mapping[str, Any], tensors: Sequence[Mapping[str, Any]] = ()) -> dict[str, float]:
+def scalars(metrics: Mapping[str, object], tensors: Sequence[Mapping[str, object]] = ()) -> dict[str, float]:
     """Returns the finite numbers in metrics by path.
 
     >>> scalars({"aggregator": {"uplink_bytes": 1024, "encoder": "topk"}})

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias, TypedDict
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-__all__ = ["Array", "DType", "IndexForm", "OnNonFinite", "Scalar", "Spec", "ValueForm"]
+__all__ = ["Array", "DType", "IndexForm", "OnNonFinite", "Scalar", "Spec", "ValueForm", "ValueOptions"]
 
 IndexForm: TypeAlias = Literal["rice", "gaps"]
 OnNonFinite: TypeAlias = Literal["error", "drop"]
@@ -91,3 +91,15 @@ class Spec(Protocol):
     @property
     def name(self) -> str | None:
         """The name of a model's tensor, for rules that match names."""
+
+
+class _ValueForm(TypedDict):
+    form: ValueForm
+
+
+class ValueOptions(_ValueForm, total=False):
+    """The arguments that `fedplug.ops.encode_values` and `decode_values` share; the form has no others."""
+
+    bits: Array | int
+    block_size: int
+    relative: float

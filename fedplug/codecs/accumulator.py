@@ -28,7 +28,9 @@ from fedplug.ops.types import PackedValues
 
 __all__ = ["Accumulator", "AddOnDevice", "Received", "Step", "copied", "magnitude_of", "run"]
 
-Received: TypeAlias = "tuple[NDArray[Any] | PackedValues, NDArray[np.int32] | None, NDArray[Any] | None]"
+Received: TypeAlias = (
+    "tuple[NDArray[np.generic] | PackedValues, NDArray[np.int32] | None, NDArray[np.generic] | None]"
+)
 """The values of a payload, their indices unless all elements were sent, and memory to use again."""
 
 _DTYPES = "a sum is of float32, float64, float16 or bfloat16"
@@ -56,9 +58,9 @@ class AddOnDevice(NamedTuple):
     """
 
     total: DeviceArray
-    values: NDArray[Any] | DeviceArray | PackedValues
+    values: NDArray[np.generic] | DeviceArray | PackedValues
     indices: NDArray[np.int32] | None
-    factor: NDArray[Any] | None = None
+    factor: NDArray[np.generic] | None = None
 
 
 Step: TypeAlias = "partial[Any] | AddOnDevice"
@@ -102,7 +104,7 @@ class _Range(NamedTuple):
 
 
 @functools.cache
-def _range(dtype: np.dtype[Any]) -> _Range:
+def _range(dtype: np.dtype[np.generic]) -> _Range:
     """Returns the range of a dtype. Raises ArgumentError if no sum has it."""
     if not ops.is_floating(dtype) or dtype.itemsize > 8:
         raise ArgumentError(f"{_DTYPES}, not of {dtype}")
@@ -146,7 +148,7 @@ class Accumulator:
         self._bound = 0.0  # for the magnitude of the elements
         self._limit = math.inf  # the largest magnitude of an element that may be added
         self._wire_ids = wire_ids
-        self.spare: deque[NDArray[Any]] = deque(maxlen=1)
+        self.spare: deque[NDArray[np.generic]] = deque(maxlen=1)
 
     @classmethod
     def of(cls, array: Any, largest: float, wire_ids: WireIds, *, statistic: bool = False) -> Accumulator:
@@ -183,7 +185,7 @@ class Accumulator:
         where = f" on device {self.total.device}" if self.on_device else ""
         return f"{self.dtype}{list(self.shape)}{where}"
 
-    def factor(self, weight: float) -> NDArray[Any]:
+    def factor(self, weight: float) -> NDArray[np.generic]:
         """Returns a checked weight in the dtype of the sum."""
         if abs(weight) > self.range.largest:
             raise ConfigError(f"weight is {weight!r}, which is infinite in a sum of {self.dtype}")
@@ -216,7 +218,7 @@ class Accumulator:
         is_own = indices is None and isinstance(values, np.ndarray) and values.flags.carray
         return values, indices, values if is_own else place  # values within a payload are read-only
 
-    def adding(self, received: Received, factor: NDArray[Any] | None) -> list[Step]:
+    def adding(self, received: Received, factor: NDArray[np.generic] | None) -> list[Step]:
         """Returns the steps that add a payload. Raises PayloadError if an element would become infinite."""
         values, indices, _ = received
         magnitude = magnitude_of(values)
@@ -237,7 +239,7 @@ class Accumulator:
         self,
         values: object,
         indices: NDArray[np.int32] | None,
-        factor: NDArray[Any] | None,
+        factor: NDArray[np.generic] | None,
         magnitude: float,
         error: type[ArgumentError | PayloadError],
     ) -> list[Step]:
@@ -262,7 +264,7 @@ def copied(total: Any) -> Any:
 
 
 def _adding_on_device(
-    total: DeviceArray, values: Any, indices: NDArray[np.int32] | None, factor: NDArray[Any] | None
+    total: DeviceArray, values: Any, indices: NDArray[np.int32] | None, factor: NDArray[np.generic] | None
 ) -> list[Step]:
     """Returns the step that adds a payload to an array on a device. The host rounds the products."""
     if isinstance(values, PackedValues):
@@ -280,7 +282,7 @@ def _adding_on_device(
 
 
 def _adding(
-    total: Any, values: Any, indices: NDArray[np.int32] | None, factor: NDArray[Any] | None
+    total: Any, values: Any, indices: NDArray[np.int32] | None, factor: NDArray[np.generic] | None
 ) -> list[Step]:
     """Returns the steps that add a payload to an array. Each product and each sum is rounded once."""
     if isinstance(total, DeviceArray):
@@ -318,7 +320,7 @@ def _dims(shape: Any) -> tuple[int, ...]:
     return dims
 
 
-def magnitude_of(values: NDArray[Any] | PackedValues) -> float:
+def magnitude_of(values: NDArray[np.generic] | PackedValues) -> float:
     """Returns the largest magnitude. Two reductions need no memory."""
     if isinstance(values, PackedValues):
         return values.largest

@@ -36,7 +36,7 @@ DTYPE_NAMES = {dtype: name for name, dtype in DTYPES.items()}
 FLOATING = frozenset(filter(ops.is_floating, DTYPE_NAMES))
 
 
-def as_array(value: Any) -> NDArray[Any]:
+def as_array(value: Any) -> NDArray[np.generic]:
     """Returns a C-contiguous array of native byte order, with a dtype that a payload can have.
 
     NumPy arrays and objects with ``__dlpack__`` (PyTorch, JAX; on the CPU, bfloat16 too) or ``__array__`` are
@@ -49,18 +49,20 @@ def as_array(value: Any) -> NDArray[Any]:
     """
     _require_size(value)
     if is_on_device(value):
-        on_device: NDArray[Any] = value
+        on_device: NDArray[np.generic] = value
         return on_device
     if type(value) is not np.ndarray:
         value = read_array(value)
     if value.dtype not in DTYPE_NAMES:
         _refuse(value.dtype)
-    array: NDArray[Any] = value
+    array: NDArray[np.generic] = value
     flags = array.flags
     return array if flags.c_contiguous and flags.aligned else np.array(array, order="C")
 
 
-def update_between(after: NDArray[Any], before: NDArray[Any], dtype: np.dtype[Any]) -> NDArray[Any]:
+def update_between(
+    after: NDArray[np.generic], before: NDArray[np.generic], dtype: np.dtype[np.generic]
+) -> NDArray[np.generic]:
     """Returns ``after - before``, rounded to ``dtype``.
 
     An unchanged entry is 0 even if it is infinite or NaN, as in masks and sentinels.
@@ -74,7 +76,9 @@ def update_between(after: NDArray[Any], before: NDArray[Any], dtype: np.dtype[An
         return found.astype(dtype, copy=False)
 
 
-def named_arrays(arrays: Any, read: Callable[[Any], NDArray[Any]] = as_array) -> dict[str, NDArray[Any]]:
+def named_arrays(
+    arrays: Any, read: Callable[[Any], NDArray[np.generic]] = as_array
+) -> dict[str, NDArray[np.generic]]:
     """Reads the arrays of a model by name, each by `read`.
 
     Raises:
@@ -121,7 +125,7 @@ def _require_size(value: Any) -> None:
         )
 
 
-def _refuse(dtype: np.dtype[Any]) -> NoReturn:
+def _refuse(dtype: np.dtype[np.generic]) -> NoReturn:
     if dtype.name in wire.DTYPE_CODES:  # only the byte order differs
         other = "big" if sys.byteorder == "little" else "little"
         raise ArgumentError(f"the array is {other}-endian; pass array.astype('{dtype.name}')")
@@ -132,7 +136,7 @@ def _refuse(dtype: np.dtype[Any]) -> NoReturn:
     )
 
 
-def require_output(out: Any, shape: tuple[int, ...], dtype: np.dtype[Any]) -> None:
+def require_output(out: Any, shape: tuple[int, ...], dtype: np.dtype[np.generic]) -> None:
     """Raises ArgumentError unless a result of this shape and dtype can be written to ``out``."""
     is_array = isinstance(out, np.ndarray) or is_on_device(out)
     if not is_array or out.shape != shape or out.dtype != dtype:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import logging
 from collections.abc import Mapping
-from typing import Any, NoReturn
+from typing import NoReturn
 
 import numpy as np
 
@@ -94,11 +94,11 @@ class ClientCodec:
 
     def encode_model(
         self,
-        arrays: Mapping[str, Any],
+        arrays: Mapping[str, object],
         round_num: int = 0,
         *,
         metrics: TensorMetrics | None = None,
-        base: Mapping[str, Any] | None = None,
+        base: Mapping[str, object] | None = None,
     ) -> tuple[dict[str, bytes], str]:
         """Compresses the arrays of an update together, as `Codec.encode_model` does.
 

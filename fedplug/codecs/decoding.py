@@ -33,7 +33,7 @@ DEFAULT_MAX_BYTES = 2**30
 def decode(
     payload: object,
     *,
-    out: NDArray[Any] | None = None,
+    out: NDArray[np.generic] | None = None,
     max_bytes: float = DEFAULT_MAX_BYTES,
     wire_ids: WireIds = None,
 ) -> NDArray[Any]:
@@ -72,7 +72,7 @@ def decode(
     if out is not None and is_on_device(out):
         cast(Any, out).backend.write(out, *read(plan, body, None, packed=True))
         return out
-    values: NDArray[Any]
+    values: NDArray[np.generic]
     values, indices = read(plan, body, out)
     if indices is not None:
         dense = kernels.scatter_decode(values, indices, size=plan.size, out=out)
@@ -89,7 +89,7 @@ def decode(
 def decode_model(
     payloads: Mapping[str, object],
     *,
-    out: Mapping[str, NDArray[Any]] | None = None,
+    out: Mapping[str, NDArray[np.generic]] | None = None,
     max_bytes: float = DEFAULT_MAX_BYTES,
     wire_ids: WireIds | Mapping[str, Container[str]] = None,
 ) -> dict[str, NDArray[Any]]:
@@ -116,7 +116,7 @@ def decode_model(
         raise PayloadError(f"there are payloads of {unknown}, which wire_ids does not name")
     max_bytes = wire.check_max_bytes(max_bytes)
     expected = expected_of(wire_ids, payloads)
-    arrays: dict[str, NDArray[Any]] = {}
+    arrays: dict[str, NDArray[np.generic]] = {}
     places = out or {}
     for name, payload in payloads.items():
         try:
@@ -226,7 +226,7 @@ def _require_at_most(max_bytes: float, plan: Plan, body: NDArray[np.uint8]) -> N
 
 
 def read(
-    plan: Plan, body: NDArray[np.uint8], place: NDArray[Any] | None, *, packed: bool = False
+    plan: Plan, body: NDArray[np.uint8], place: NDArray[np.generic] | None, *, packed: bool = False
 ) -> tuple[Any, NDArray[np.int32] | None]:
     """Decodes the body of a payload.
 

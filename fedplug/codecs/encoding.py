@@ -109,7 +109,7 @@ class Codec:
         self.min_size = min_size
         self._device = device
         self._owner = owner(encoder)
-        self._arrays: dict[tuple[tuple[int, ...], np.dtype[Any]], _Model] = {}
+        self._arrays: dict[tuple[tuple[int, ...], np.dtype[np.generic]], _Model] = {}
         self._models: dict[tuple[Any, ...], _Model] = {}
 
     @property
@@ -165,14 +165,14 @@ class Codec:
 
     def encode_model(
         self,
-        arrays: Mapping[str, Any],
+        arrays: Mapping[str, object],
         states: ArrayState | None = None,
         round_num: int = 0,
         *,
         in_place: bool = False,
         out: ArrayState | None = None,
         metrics: TensorMetrics | None = None,
-        base: Mapping[str, Any] | None = None,
+        base: Mapping[str, object] | None = None,
     ) -> tuple[dict[str, bytes], dict[str, NDArray[Any]]]:
         """Compresses the arrays of a model: rules see their names, and budgets their sizes.
 
@@ -210,7 +210,7 @@ class Codec:
             StateError: ``states`` belong to another codec or another model.
         """
         model = self._seen(arrays)
-        named = arrays if model is not None else named_arrays(arrays)
+        named: Mapping[str, Any] = arrays if model is not None else named_arrays(arrays)
         if model is None:
             model = self._model(named)
         if metrics is not None:
@@ -221,7 +221,7 @@ class Codec:
         )
         return dict(zip(named, payloads, strict=True)), next_state
 
-    def sent_exactly(self, arrays: Mapping[str, Any]) -> dict[str, list[str]]:
+    def sent_exactly(self, arrays: Mapping[str, object]) -> dict[str, list[str]]:
         """Returns the names of the arrays that `encode_model` sends uncompressed, by reason.
 
         Statistics are known by their names: PyTorch's ``running_*`` and ``num_batches_tracked``, Keras's
@@ -247,7 +247,7 @@ class Codec:
                 found.setdefault(reason, []).append(name)
         return found
 
-    def model_encoder(self, arrays: Mapping[str, Any]) -> ModelEncoder:
+    def model_encoder(self, arrays: Mapping[str, object]) -> ModelEncoder:
         """Returns the encoder for the arrays of a model, which knows the encoder of each array.
 
         Args:
@@ -259,7 +259,7 @@ class Codec:
         """
         return self._model(named_arrays(arrays)).encoder
 
-    def wire_ids(self, arrays: Mapping[str, Any]) -> dict[str, frozenset[str]]:
+    def wire_ids(self, arrays: Mapping[str, object]) -> dict[str, frozenset[str]]:
         """Returns the wire ids that a receiver should expect of each payload of `encode_model`.
 
         They include that of an uncompressed payload.
@@ -278,7 +278,7 @@ class Codec:
         }
 
     def carry_over(
-        self, states: ArrayState | None, arrays: Mapping[str, Any]
+        self, states: ArrayState | None, arrays: Mapping[str, object]
     ) -> tuple[ArrayState | None, list[str]]:
         """Adapts a state of `encode_model` to a model whose arrays have changed since.
 
@@ -301,7 +301,7 @@ class Codec:
             return None, []
         return self._model(named_arrays(arrays)).carried_over(states)
 
-    def state_keys(self, arrays: Mapping[str, Any]) -> dict[str, list[str]]:
+    def state_keys(self, arrays: Mapping[str, object]) -> dict[str, list[str]]:
         """Returns the keys in a state of `encode_model` that belong to each array, by the array's name.
 
         Args:
@@ -310,7 +310,7 @@ class Codec:
         keys = self._model(named_arrays(arrays)).form.keys
         return {name: list(mine) for name, mine in zip(arrays, keys, strict=True)}
 
-    def for_part(self, arrays: Mapping[str, Any]) -> Codec:
+    def for_part(self, arrays: Mapping[str, object]) -> Codec:
         """Returns the codec for a part of a model, which leaves out rules that match none of its arrays.
 
         Args:
@@ -322,7 +322,7 @@ class Codec:
         exactly = self._exactly & arrays.keys()
         return Codec(encoder, min_size=self.min_size, exactly=exactly, device=self._device)
 
-    def for_slices(self, arrays: Mapping[str, Any], parts: Mapping[str, str], share: float = 1) -> Codec:
+    def for_slices(self, arrays: Mapping[str, object], parts: Mapping[str, str], share: float = 1) -> Codec:
         """Returns a codec for parts of a model's arrays, such as blocks of rows.
 
         Each part is encoded by the encoder of its whole array: rules match the name and size of that array.
@@ -361,7 +361,7 @@ class Codec:
         return f"codec({str(self.encoder)!r})"
 
     def _bases(
-        self, base: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]], *, in_place: bool
+        self, base: Mapping[str, object], arrays: Mapping[str, NDArray[Any]], *, in_place: bool
     ) -> list[NDArray[Any]]:
         """Returns the base of each array. Raises ArgumentError unless it has one of its shape."""
         if in_place:
@@ -374,7 +374,7 @@ class Codec:
                 raise ArgumentError(f"base has no array {name!r} of the shape {list(x.shape)}")
         return [found[name] for name in arrays]
 
-    def _of_one(self, x: NDArray[Any]) -> _Model:
+    def _of_one(self, x: NDArray[np.generic]) -> _Model:
         """Returns the model that consists of one unnamed array of this shape and dtype."""
         if not isinstance(self.encoder, Encoder):
             raise ArgumentError(
@@ -397,7 +397,7 @@ class Codec:
             key.append((name, x.shape, x.dtype, x.flags.c_contiguous and x.flags.aligned))
         return self._models.get(tuple(key))
 
-    def _model(self, arrays: Mapping[str, NDArray[Any]]) -> _Model:
+    def _model(self, arrays: Mapping[str, NDArray[np.generic]]) -> _Model:
         """Returns the model of arrays from `named_arrays`."""
         key = tuple([(name, x.shape, x.dtype, True) for name, x in arrays.items()])
         model = self._models.get(key)
@@ -426,14 +426,14 @@ class _Model:
 
     def encode(
         self,
-        xs: list[NDArray[Any]],
+        xs: list[NDArray[np.generic]],
         state: ArrayState | None,
         round_num: Any,
         in_place: bool,
         out: ArrayState | None,
         metrics: TensorMetrics | None = None,
         bases: Sequence[NDArray[Any]] | None = None,
-    ) -> tuple[Sequence[bytes], dict[str, NDArray[Any]]]:
+    ) -> tuple[Sequence[bytes], dict[str, NDArray[np.generic]]]:
         """See `Codec.encode_model`."""
         if type(round_num) is not int or not 0 <= round_num < _ROUNDS_END:
             round_num = as_round(round_num)
@@ -499,7 +499,11 @@ class _Model:
         )
 
     def _encode(
-        self, xs: Sequence[NDArray[Any]], states: Sequence[ArrayState], control: ArrayState, round_num: int
+        self,
+        xs: Sequence[NDArray[np.generic]],
+        states: Sequence[ArrayState],
+        control: ArrayState,
+        round_num: int,
     ) -> tuple[Sequence[bytes], Sequence[ArrayState], ArrayState]:
         """Returns the payloads, the next state of each array, and the next control."""
         rate_control = self.encoder.rate_control
@@ -538,7 +542,7 @@ class _Model:
         first: Any = {} if rate_control is None else rate_control.init()
         return [*states, first]
 
-    def _require_finite(self, xs: Sequence[NDArray[Any]]) -> None:
+    def _require_finite(self, xs: Sequence[NDArray[np.generic]]) -> None:
         """Raises NonFiniteError, with the name, for an array on the host with a NaN or an infinity."""
         for name, x in zip(self._names, xs, strict=True):
             if name is None or is_on_device(x) or not ops.is_floating(x.dtype):
@@ -552,7 +556,7 @@ def _is_negative(array: NDArray[Any]) -> bool:
     return bool((array < 0).any())
 
 
-def _specs(arrays: Mapping[str, NDArray[Any]]) -> tuple[ArraySpec, ...]:
+def _specs(arrays: Mapping[str, NDArray[np.generic]]) -> tuple[ArraySpec, ...]:
     return tuple(ArraySpec(x.shape, x.dtype, name) for name, x in arrays.items())
 
 

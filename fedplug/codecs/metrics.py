@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,7 +26,7 @@ class TensorMetrics:
     def __init__(self) -> None:
         """Makes metrics without measurements."""
         self._names: list[str] = []
-        self._sums: dict[str, NDArray[Any]] = {}
+        self._sums: dict[str, Array] = {}
 
     def value(self) -> dict[str, dict[str, int | float | None]]:
         """Returns the measurements so far by the array's name, as JSON values. None if they are unknown.
@@ -68,9 +67,9 @@ class TensorMetrics:
     def measure(
         self,
         encoder: ModelEncoder,
-        arrays: Sequence[NDArray[Any]],
+        arrays: Sequence[NDArray[np.generic]],
         buffers: Sequence[bytes],
-        next_states: Sequence[Mapping[str, NDArray[Any]]],
+        next_states: Sequence[Mapping[str, NDArray[np.generic]]],
     ) -> None:
         """Adds an encoded update. Arguments as for `fedplug.encoders.model.tensor_metrics.measure`."""
         with np.errstate(over="ignore", invalid="ignore"):

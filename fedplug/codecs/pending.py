@@ -138,7 +138,7 @@ class StoredPending:
         receipt: str = "",
         *,
         server_state: Tensors | None = None,
-        metadata: Mapping[str, Any] | None = None,
+        metadata: Mapping[str, object] | None = None,
     ) -> None:
         """Stores the decision durably, and the state after the next message.
 

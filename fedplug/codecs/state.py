@@ -17,7 +17,7 @@ from fedplug.ops.device_array import is_on_device, on_host
 
 __all__ = ["OWNER", "ArrayState", "StateForm", "owner", "require_owner"]
 
-ArrayState = Mapping[str, NDArray[Any]]
+ArrayState = Mapping[str, NDArray[np.generic]]
 """A state. `fedplug.stores` and safetensors can save it directly."""
 
 OWNER = "codec"
@@ -74,7 +74,7 @@ class StateForm:
         self.text = text
         self._text_bytes = text.tobytes()
 
-    def joined(self, states: Iterable[ArrayState], control: ArrayState) -> dict[str, NDArray[Any]]:
+    def joined(self, states: Iterable[ArrayState], control: ArrayState) -> dict[str, NDArray[np.generic]]:
         """Returns the model's state, with the text. Empty if no tensor has a state."""
         joined = {}
         for mine, own in zip(self.keys, states, strict=True):
@@ -135,7 +135,7 @@ class StateForm:
                 "pass the state through Codec.carry_over"
             )
 
-    def fitting(self, state: ArrayState) -> dict[str, NDArray[Any]]:
+    def fitting(self, state: ArrayState) -> dict[str, NDArray[np.generic]]:
         """Returns the arrays of the right shape, with other floats converted if they stay finite."""
         found = {}
         for key, (shape, dtype) in self._arrays.items():
@@ -151,7 +151,7 @@ class StateForm:
                 found[key] = array
         return found
 
-    def spare(self, out: Any, given: Sequence[ArrayState]) -> list[NDArray[Any]]:
+    def spare(self, out: Any, given: Sequence[ArrayState]) -> list[NDArray[np.generic]]:
         """Returns the arrays of a state that is no longer needed. None on a device, which makes new ones.
 
         Args:

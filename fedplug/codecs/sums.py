@@ -64,7 +64,7 @@ class _WeightedSum:
         return self._count
 
     def _add(self, payloads: Mapping[Any, Any], weight: float, *, only_check: bool = False) -> None:
-        factors: dict[str | None, NDArray[Any] | None] = dict.fromkeys(self._parts)
+        factors: dict[str | None, NDArray[np.generic] | None] = dict.fromkeys(self._parts)
         if type(weight) is not float or weight != 1:
             weight = plain(weight)
             check_number("weight", weight, lambda number: number >= 0, "of at least 0 that is finite")
@@ -93,7 +93,7 @@ class _WeightedSum:
                 steps += part.merging(other._parts[name])
             run([*steps, *counting])
 
-    def _values(self, *, copy: bool = True) -> dict[Any, NDArray[Any]]:
+    def _values(self, *, copy: bool = True) -> dict[Any, NDArray[np.generic]]:
         with self._lock:
             return {name: copied(part.total) if copy else part.total for name, part in self._parts.items()}
 
@@ -252,7 +252,7 @@ class ModelSum(_WeightedSum):
 
     @classmethod
     def like(
-        cls, arrays: Mapping[str, Any], *, wire_ids: WireIds | Mapping[str, Container[str]] = None
+        cls, arrays: Mapping[str, object], *, wire_ids: WireIds | Mapping[str, Container[str]] = None
     ) -> ModelSum:
         """Makes sums for the updates of a model: of 16-bit floats in float32, of integers in float64.
 
@@ -274,7 +274,7 @@ class ModelSum(_WeightedSum):
             total._parts[name] = Accumulator.of(array, largest, expected[name], statistic=is_statistic(name))
         return total
 
-    def add(self, payloads: Mapping[str, Any], weight: float = 1.0) -> None:
+    def add(self, payloads: Mapping[str, object], weight: float = 1.0) -> None:
         """Adds ``weight * decode_model(payloads)``.
 
         Args:
@@ -291,7 +291,7 @@ class ModelSum(_WeightedSum):
         self._require_names(payloads)
         self._add(payloads, weight)
 
-    def check(self, payloads: Mapping[str, Any], weight: float = 1.0) -> None:
+    def check(self, payloads: Mapping[str, object], weight: float = 1.0) -> None:
         """Raises the errors of `add`, and adds nothing."""
         self._require_names(payloads)
         self._add(payloads, weight, only_check=True)
@@ -341,7 +341,7 @@ class ModelSum(_WeightedSum):
                 )
         return means
 
-    def _require_names(self, payloads: Mapping[str, Any]) -> None:
+    def _require_names(self, payloads: Mapping[str, object]) -> None:
         if type(payloads) is dict and payloads.keys() == self._parts.keys():
             return
         require_mapping("what a client sent", "payloads", payloads)
@@ -366,18 +366,20 @@ class _Naming:
             raise type(error)(f"tensor {self.name!r}: {error}") from error
 
 
-def _magnitudes(arrays: Sequence[Any]) -> list[float]:
+def _magnitudes(arrays: Sequence[object]) -> list[float]:
     """Returns the largest finite magnitude of each array."""
     return _found(arrays, _finite_magnitude, lambda there: there[0].backend.largest_of_each(there))
 
 
-def _are_finite(arrays: Sequence[Any]) -> list[bool]:
+def _are_finite(arrays: Sequence[object]) -> list[bool]:
     """Returns whether all elements of each array are finite."""
     return _found(arrays, kernels.all_finite, lambda there: there[0].backend.are_finite(there))
 
 
 def _found(
-    arrays: Sequence[Any], here: Callable[[NDArray[Any]], _R], there: Callable[[list[Any]], Iterable[_R]]
+    arrays: Sequence[Any],
+    here: Callable[[NDArray[np.generic]], _R],
+    there: Callable[[list[Any]], Iterable[_R]],
 ) -> list[_R]:
     """Returns ``here(array)`` of each array on the host. ``there`` is one call for all on a device."""
     held = [array for array in arrays if is_on_device(array)]
@@ -385,7 +387,7 @@ def _found(
     return [next(found) if is_on_device(array) else here(array) for array in arrays]
 
 
-def _finite_magnitude(array: NDArray[Any]) -> float:
+def _finite_magnitude(array: NDArray[np.generic]) -> float:
     if not ops.is_floating(array.dtype) or kernels.all_finite(array):
         return magnitude_of(array)
     return magnitude_of(array[np.isfinite(array)])

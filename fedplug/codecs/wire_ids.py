@@ -73,7 +73,7 @@ class PayloadReader:
 
     def entries(
         self, body: NDArray[np.uint8], spec: ArraySpec, size: int
-    ) -> tuple[NDArray[Any], NDArray[np.int32] | None]:
+    ) -> tuple[NDArray[np.generic], NDArray[np.int32] | None]:
         """Returns the values and indices that the bytes represent. See `BodyForm.entries`."""
         raise NotImplementedError
 
@@ -94,7 +94,7 @@ class _EncoderReader(PayloadReader):
 
     def entries(
         self, body: NDArray[np.uint8], spec: ArraySpec, size: int
-    ) -> tuple[NDArray[Any], NDArray[np.int32] | None]:
+    ) -> tuple[NDArray[np.generic], NDArray[np.int32] | None]:
         encoder = self._encoder.from_payload(body, spec)
         return np.reshape(encoder.decode(encoder.from_wire(body, spec), spec), -1), None
 
@@ -122,7 +122,7 @@ class _PipelineReader(PayloadReader):
 
     def entries(
         self, body: NDArray[np.uint8], spec: ArraySpec, size: int
-    ) -> tuple[NDArray[Any], NDArray[np.int32] | None]:
+    ) -> tuple[NDArray[np.generic], NDArray[np.int32] | None]:
         if self._form is not None:
             return _kernels.read_entries(body, size, spec.dtype, self._form)
         count, code = size, body

@@ -34,7 +34,7 @@ class ArrayMessage(NamedTuple):
         code: The code of `fedplug.kernels.encode_difference`.
     """
 
-    dtype: np.dtype[Any]
+    dtype: np.dtype[np.generic]
     shape: tuple[int, ...]
     base: int | None
     result: int
@@ -45,7 +45,7 @@ class ArrayMessage(NamedTuple):
         """The bytes of the new array."""
         return math.prod(self.shape) * self.dtype.itemsize
 
-    def apply(self, old: NDArray[Any] | None) -> NDArray[Any]:
+    def apply(self, old: NDArray[np.generic] | None) -> NDArray[np.generic]:
         """Returns the new array.
 
         Raises:
@@ -60,7 +60,7 @@ class ArrayMessage(NamedTuple):
             raise PayloadError("the decoded array has another checksum than the message says; it is corrupt")
         return new.view(self.dtype).reshape(self.shape)
 
-    def _checked(self, old: NDArray[Any] | None) -> NDArray[np.uint8]:
+    def _checked(self, old: NDArray[np.generic] | None) -> NDArray[np.uint8]:
         if old is None:
             raise PayloadError("the difference was made from an older version, and there is none here")
         if old.dtype != self.dtype or old.nbytes != self.nbytes:
@@ -77,7 +77,7 @@ class ArrayMessage(NamedTuple):
         return before
 
 
-def encode_array(old: NDArray[Any] | None, new: NDArray[Any]) -> bytes:
+def encode_array(old: NDArray[np.generic] | None, new: NDArray[np.generic]) -> bytes:
     """Returns the message that turns one array into the other; of the new array alone if they do not fit.
 
     Raises:
@@ -93,7 +93,7 @@ def encode_array(old: NDArray[Any] | None, new: NDArray[Any]) -> bytes:
     return wire.frame([fixed + name, code], WIRE_ID, "uint8", new.shape)
 
 
-def decode_array(payload: Any, old: NDArray[Any] | None, max_bytes: float) -> NDArray[Any]:
+def decode_array(payload: Any, old: NDArray[np.generic] | None, max_bytes: float) -> NDArray[np.generic]:
     """Returns the new array of an untrusted message.
 
     Raises:
@@ -133,6 +133,6 @@ def read_array_message(payload: Any) -> ArrayMessage:
     )
 
 
-def as_bytes(array: NDArray[Any]) -> NDArray[np.uint8]:
+def as_bytes(array: NDArray[np.generic]) -> NDArray[np.uint8]:
     """Returns the bytes of an array in row-major order, without a copy if they lie so."""
     return np.ascontiguousarray(array).reshape(-1).view(np.uint8)

@@ -68,16 +68,16 @@ class _Files(Parts):
     """The parts of several files: each name with the file and its name there."""
 
     def __init__(self) -> None:
-        self._places: dict[str, tuple[Mapping[str, NDArray[Any]], str]] = {}
+        self._places: dict[str, tuple[Mapping[str, NDArray[np.generic]], str]] = {}
 
-    def add(self, file_name: str, parts: Mapping[str, NDArray[Any]]) -> None:
+    def add(self, file_name: str, parts: Mapping[str, NDArray[np.generic]]) -> None:
         for name in parts:
             added = _header_of(file_name) if name == HEADER else name
             if added in self._places:
                 raise ArgumentError(f"{file_name} has the tensor {name!r}, and so has another shard")
             self._places[added] = parts, name
 
-    def __getitem__(self, name: str) -> NDArray[Any]:
+    def __getitem__(self, name: str) -> NDArray[np.generic]:
         parts, there = self._places[name]
         return parts[there]
 

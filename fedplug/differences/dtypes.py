@@ -19,7 +19,7 @@ _AS_BYTES = (1, 7)
 _finfo: Any = ml_dtypes.finfo  # it has no annotations
 
 
-def dtype_name(dtype: np.dtype[Any]) -> str:
+def dtype_name(dtype: np.dtype[np.generic]) -> str:
     """Returns the name of a dtype in a message: ``'<f4'`` as in NumPy, or ``'bfloat16'`` as in ml_dtypes.
 
     Raises:
@@ -35,7 +35,7 @@ def dtype_name(dtype: np.dtype[Any]) -> str:
     return name
 
 
-def dtype_of(name: str) -> np.dtype[Any]:
+def dtype_of(name: str) -> np.dtype[np.generic]:
     """Returns the dtype of an untrusted name.
 
     Raises:
@@ -45,7 +45,7 @@ def dtype_of(name: str) -> np.dtype[Any]:
     if not isinstance(kind, type):
         kind = name if _NUMPY_NAME.fullmatch(name) else ""
     try:
-        dtype: np.dtype[Any] = np.dtype(kind)
+        dtype: np.dtype[np.generic] = np.dtype(kind)
         if dtype_name(dtype) == name:
             return dtype
     except (TypeError, ValueError):
@@ -72,10 +72,10 @@ def layout_of(dtype: np.dtype[Any]) -> tuple[int, int]:
     return (size, 8 * size - 1) if dtype.kind in "biumM" else _AS_BYTES
 
 
-def _is_of_ml_dtypes(dtype: np.dtype[Any]) -> bool:
+def _is_of_ml_dtypes(dtype: np.dtype[np.generic]) -> bool:
     kind = getattr(ml_dtypes, dtype.name, None)
     return isinstance(kind, type) and np.dtype(kind) == dtype
 
 
-def _is_little_endian(dtype: np.dtype[Any]) -> bool:
+def _is_little_endian(dtype: np.dtype[np.generic]) -> bool:
     return dtype.str[0] in "<|" and sys.byteorder == "little"

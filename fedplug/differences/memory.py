@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, overload
 
+import numpy as np
 from numpy.typing import NDArray
 
 import fedplug.wire as wire
@@ -51,7 +52,7 @@ def diff(old: Any, new: Any) -> bytes:
 
 
 @overload
-def patch(old: Mapping[str, Any], message: Any, *, max_bytes: float = ...) -> dict[str, NDArray[Any]]: ...
+def patch(old: Mapping[str, object], message: Any, *, max_bytes: float = ...) -> dict[str, NDArray[Any]]: ...
 
 
 @overload
@@ -84,6 +85,6 @@ def patch(old: Any, message: Any, *, max_bytes: float = DEFAULT_MAX_BYTES) -> An
     return new
 
 
-def _arrays(model: Mapping[str, Any]) -> dict[str, NDArray[Any]]:
+def _arrays(model: Mapping[str, object]) -> dict[str, NDArray[np.generic]]:
     require_names(model)
     return {name: read_array(value) for name, value in model.items()}

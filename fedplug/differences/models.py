@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple
 
+import numpy as np
 from numpy.typing import NDArray
 
 from fedplug.differences.arrays import decode_array, encode_array, read_array_message
@@ -34,7 +35,9 @@ class ArrayDifference(NamedTuple):
     sent: int
 
 
-def encode_model(old: Mapping[str, NDArray[Any]], new: Mapping[str, NDArray[Any]]) -> Iterator[bytes]:
+def encode_model(
+    old: Mapping[str, NDArray[np.generic]], new: Mapping[str, NDArray[np.generic]]
+) -> Iterator[bytes]:
     """Yields the parts of the message that turns one model into the other: its list, and the new arrays.
 
     Arrays are read one by one, so that mappings may load them when they are asked for.
@@ -48,8 +51,8 @@ def encode_model(old: Mapping[str, NDArray[Any]], new: Mapping[str, NDArray[Any]
 
 
 def decode_model(
-    old: Mapping[str, NDArray[Any]], message: MessageReader, max_bytes: float
-) -> Iterator[tuple[str, NDArray[Any]]]:
+    old: Mapping[str, NDArray[np.generic]], message: MessageReader, max_bytes: float
+) -> Iterator[tuple[str, NDArray[np.generic]]]:
     """Decodes the arrays of the new model, one by one, in the order of the encoder.
 
     Args:
@@ -65,12 +68,12 @@ def decode_model(
 
 
 def decode_payloads(
-    old: Mapping[str, NDArray[Any]],
+    old: Mapping[str, NDArray[np.generic]],
     contents: Contents,
     message: MessageReader,
     max_bytes: float,
-    decode: Callable[[Any, NDArray[Any] | None, float], NDArray[Any]],
-) -> Iterator[tuple[str, NDArray[Any]]]:
+    decode: Callable[[Any, NDArray[np.generic] | None, float], NDArray[np.generic]],
+) -> Iterator[tuple[str, NDArray[np.generic]]]:
     """Decodes the payloads of a message whose list was read, as `decode_model` does.
 
     Args:
@@ -117,7 +120,9 @@ def describe(message: MessageReader) -> list[ArrayDifference]:
     return changes
 
 
-def _payload(old: Mapping[str, NDArray[Any]], new: Mapping[str, NDArray[Any]], name: str) -> bytes:
+def _payload(
+    old: Mapping[str, NDArray[np.generic]], new: Mapping[str, NDArray[np.generic]], name: str
+) -> bytes:
     try:
         return encode_array(old.get(name), new[name])
     except (ArgumentError, PayloadError) as error:
@@ -131,7 +136,7 @@ def _contents(message: MessageReader) -> Contents:
     return contents
 
 
-def _require_base(contents: Contents, old: Mapping[str, Any]) -> None:
+def _require_base(contents: Contents, old: Mapping[str, object]) -> None:
     expected = {entry.name for entry in contents.entries if entry.in_old}
     missing = sorted(expected - old.keys())[:5]
     extra = sorted(old.keys() - expected)[:5] if contents.base is None else []

@@ -25,7 +25,7 @@ HEADER = "__metadata__"
 _LARGEST_HEADER = 10**8
 """The limit of the format."""
 
-_DTYPES: dict[str, np.dtype[Any]] = {
+_DTYPES: dict[str, np.dtype[np.generic]] = {
     "BOOL": np.dtype("?"),
     "BF16": np.dtype(ml_dtypes.bfloat16),
     "F8_E4M3": np.dtype(ml_dtypes.float8_e4m3fn),
@@ -37,13 +37,13 @@ _DTYPES: dict[str, np.dtype[Any]] = {
 
 
 class _Place(NamedTuple):
-    dtype: np.dtype[Any]
+    dtype: np.dtype[np.generic]
     shape: tuple[int, ...]
     begin: int
     end: int
 
 
-class Parts(Mapping[str, NDArray[Any]]):
+class Parts(Mapping[str, NDArray[np.generic]]):
     """Arrays by name, in order and each read on access; a subclass says where they are."""
 
     _places: dict[str, Any]
@@ -82,7 +82,7 @@ class SafetensorsFile(Parts):
             except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
                 raise ArgumentError(f"{path} is not a safetensors file: {error}") from error
 
-    def __getitem__(self, name: str) -> NDArray[Any]:
+    def __getitem__(self, name: str) -> NDArray[np.generic]:
         place = self._places[name]
         data = np.empty(place.end - place.begin, np.uint8)
         with open_regular(self.path) as file:

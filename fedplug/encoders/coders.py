@@ -112,7 +112,7 @@ class Seeded(IndexCoder):
             lossless=True, needs_seed=True, fixed_size=True, decode_copies=0, executes_on=EXECUTIONS
         )
 
-    def get_config(self) -> dict[str, Any]:
+    def get_config(self) -> dict[str, object]:
         return {"seed": self._seed}
 
     def encode(self, indices: Array, size: int, round_num: Scalar) -> Array:
@@ -173,7 +173,7 @@ class Offsets(IndexCoder):
     def capabilities(self) -> Capabilities:
         return Capabilities(lossless=True, fixed_size=True, decode_copies=0, executes_on=("numpy",))
 
-    def get_config(self) -> dict[str, Any]:
+    def get_config(self) -> dict[str, object]:
         return {"chunk": self._chunk}
 
     def encode(self, indices: Array, size: int, round_num: Scalar) -> Array:

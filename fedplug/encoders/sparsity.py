@@ -41,7 +41,7 @@ class Sparsity:
     """
 
     encoder: str
-    fraction: float | Schedule | str | Mapping[str, Any] | None
+    fraction: float | Schedule | str | Mapping[str, object] | None
     count: int | None
     rate: Scalar | None = None
 
@@ -81,7 +81,7 @@ class Sparsity:
             return list(self.fraction.values())
         return [self.fraction]
 
-    def get_config(self) -> dict[str, Any]:
+    def get_config(self) -> dict[str, object]:
         """Returns the argument that was given."""
         if self.fraction is None:
             return {"count": self.count}
@@ -134,7 +134,7 @@ def _at_most(size: int, entries: float) -> int:
     return min(size, max(1, math.floor(entries + 0.5)))
 
 
-def _schedule(encoder: str, fraction: str | Mapping[str, Any]) -> Schedule:
+def _schedule(encoder: str, fraction: str | Mapping[str, object]) -> Schedule:
     try:
         return as_schedule(fraction)
     except ConfigError as error:

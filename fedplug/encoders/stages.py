@@ -12,7 +12,7 @@ from __future__ import annotations
 import abc
 import operator
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
 import fedplug.ops as ops
 from fedplug.encoders.base import State
@@ -162,7 +162,7 @@ class _Coder(CodedStage):
         """Lossless."""
         return Capabilities(lossless=True)
 
-    def get_config(self) -> dict[str, Any]:
+    def get_config(self) -> dict[str, object]:
         """Returns the keyword arguments that make an equal coder; JSON values only. Default: none."""
         return {}
 

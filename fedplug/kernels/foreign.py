@@ -53,7 +53,7 @@ def from_dlpack(array: Any) -> NDArray[Any]:
     return _kernels.from_dlpack(array)
 
 
-def read_array(value: Any) -> NDArray[Any]:
+def read_array(value: Any) -> NDArray[np.generic]:
     """Returns a NumPy array on the memory of ``value``; only strided tensors of PyTorch are copied.
 
     Dtypes that NumPy lacks, such as bfloat16, float8 and int4, are those of ml_dtypes.
@@ -94,7 +94,7 @@ def read_array(value: Any) -> NDArray[Any]:
     )
 
 
-def _of_tensor(tensor: Any) -> NDArray[Any]:
+def _of_tensor(tensor: Any) -> NDArray[np.generic]:
     """Returns an array on the memory of a dense contiguous tensor of PyTorch.
 
     Raises:

@@ -184,10 +184,10 @@ def take(x: Array, indices: Array) -> Array:
 
 
 @also_on(tensors=lambda: _tensorflow.arrays.table_lookup)
-def table_lookup(table: Sequence[float], position: Scalar, dtype: DTypeLike) -> Scalar:
+def table_lookup(table: Sequence[float], position: Scalar, dtype: DTypeLike) -> Array:
     """The entry of ``table`` at ``position``, which is clipped to the valid positions."""
     place = builtins.min(builtins.max(whole("position", position), 0), len(table) - 1)
-    entry: Scalar = np.array(table[place], dtype)[()]  # NumPy's scalar
+    entry: Array = np.array(table[place], dtype)[()]  # NumPy's scalar
     return entry
 
 
@@ -368,7 +368,7 @@ def _alike(*values: Any) -> tuple[NDArray[Any], ...]:
     return tuple(value if hasattr(value, "dtype") else _as(value, dtype) for value in values)
 
 
-def _as(value: object, dtype: np.dtype[Any]) -> NDArray[Any]:
+def _as(value: object, dtype: np.dtype[np.generic]) -> NDArray[np.generic]:
     if dtype.kind in "iu":
         return whole_numbers("a number", value, dtype)
     if dtype == np.bool_ and not isinstance(value, bool):

@@ -38,22 +38,22 @@ class Backend(Protocol):
     def as_device_array(self, array: Any) -> DeviceArray:
         """Describes an array of any framework on the device, without a copy."""
 
-    def to_device(self, array: NDArray[Any]) -> DeviceArray:
+    def to_device(self, array: NDArray[np.generic]) -> DeviceArray:
         """Copies an array to the device."""
 
-    def on_host(self, x: DeviceArray) -> NDArray[Any]:
+    def on_host(self, x: DeviceArray) -> NDArray[np.generic]:
         """Copies an array to the host."""
 
     def copied(self, x: DeviceArray) -> DeviceArray:
         """Returns a copy on the same device."""
 
-    def zeros(self, shape: tuple[int, ...], dtype: np.dtype[Any], like: DeviceArray) -> DeviceArray:
+    def zeros(self, shape: tuple[int, ...], dtype: np.dtype[np.generic], like: DeviceArray) -> DeviceArray:
         """Makes an array of zeros on the device of ``like``, in memory of the framework that owns it."""
 
     def encode_values(
         self,
         xs: Sequence[DeviceArray],
-        residuals: Sequence[Any] | None,
+        residuals: Sequence[object] | None,
         form: str,
         *,
         bits: int,
@@ -63,7 +63,7 @@ class Backend(Protocol):
         """Returns the codes of arrays, on the host, and their residuals. See `fedplug.ops.value_code`."""
 
     def write(
-        self, out: DeviceArray, values: NDArray[Any] | PackedValues, indices: NDArray[np.int32] | None
+        self, out: DeviceArray, values: NDArray[np.generic] | PackedValues, indices: NDArray[np.int32] | None
     ) -> None:
         """Writes a payload over an array: all elements, which may be a code, or entries among zeros.
 
@@ -71,7 +71,7 @@ class Backend(Protocol):
             PayloadError: The indices do not ascend strictly in the array, whose contents are then undefined.
         """
 
-    def prepared(self, additions: Sequence[Any]) -> tuple[list[partial[int]], Any]:
+    def prepared(self, additions: Sequence[object]) -> tuple[list[partial[int]], Any]:
         """Prepares the kernel of one or more `fedplug.codecs.accumulator.AddOnDevice`.
 
         Returns:
@@ -106,7 +106,7 @@ class DeviceArray:
     owner: Any
     pointer: int
     shape: tuple[int, ...]
-    dtype: np.dtype[Any]
+    dtype: np.dtype[np.generic]
     device: int
 
     @property

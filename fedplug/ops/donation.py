@@ -11,7 +11,6 @@ import contextvars
 import operator
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,15 +28,17 @@ __all__ = [
     "take_result",
 ]
 
-spare_residuals: contextvars.ContextVar[list[NDArray[Any]] | None] = contextvars.ContextVar("fedplug_spare")
+spare_residuals: contextvars.ContextVar[list[NDArray[np.generic]] | None] = contextvars.ContextVar(
+    "fedplug_spare"
+)
 """Arrays that ops on NumPy arrays take from the list for new residuals. None donates the old ones.
 
 Writing elsewhere is twice as fast as overwriting: an op that overwrites must check every sum first."""
 
-_NONE_SPARE: list[NDArray[Any]] = []
+_NONE_SPARE: list[NDArray[np.generic]] = []
 _shape, _dtype = operator.attrgetter("shape"), operator.attrgetter("dtype")
 
-result_place: contextvars.ContextVar[NDArray[Any] | None] = contextvars.ContextVar(
+result_place: contextvars.ContextVar[NDArray[np.generic] | None] = contextvars.ContextVar(
     "fedplug_result", default=None
 )
 """The array for the next dense result that fits. A hint: the caller checks where the result is."""
@@ -48,7 +49,7 @@ class _Donation:
 
     __slots__ = ("_before", "_spare")
 
-    def __init__(self, spare: list[NDArray[Any]] | None) -> None:
+    def __init__(self, spare: list[NDArray[np.generic]] | None) -> None:
         self._spare = spare
 
     def __enter__(self) -> None:
@@ -58,7 +59,7 @@ class _Donation:
         spare_residuals.reset(self._before)
 
 
-def donate_residuals(spare: list[NDArray[Any]] | None = None) -> AbstractContextManager[None]:
+def donate_residuals(spare: list[NDArray[np.generic]] | None = None) -> AbstractContextManager[None]:
     """Makes a context in which ops on NumPy arrays overwrite the residuals they are given.
 
     Args:
@@ -67,7 +68,7 @@ def donate_residuals(spare: list[NDArray[Any]] | None = None) -> AbstractContext
     return _Donation(spare)
 
 
-def take_result(count: int, dtype: DType) -> NDArray[Any] | None:
+def take_result(count: int, dtype: DType) -> NDArray[np.generic] | None:
     """Takes the array for a result out of `result_place`. None if no array of this size fits."""
     out = result_place.get()
     if out is None or out.size != count or out.dtype != dtype:

@@ -21,7 +21,7 @@ from fedplug.ops.value_code import encode_values
 
 __all__ = ["narrowed", "wide_dtype", "wide_spec", "widened"]
 
-_FORMS: dict[np.dtype[Any], ValueForm] = {
+_FORMS: dict[np.dtype[np.generic], ValueForm] = {
     np.dtype(np.float16): "float16",
     np.dtype(ml_dtypes.bfloat16): "bfloat16",
 }

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
@@ -32,9 +30,9 @@ def from_bytes(data: Array, dtype: DTypeLike) -> Array:
     dtype = np.dtype(dtype)
     if len(data) % dtype.itemsize:
         raise PayloadError(f"the bytes on the wire are not whole {dtype.name} numbers")
-    if dtype == np.bool_ and len(data) and np.max(data) > 1:
+    if dtype == np.bool_ and len(data) and int(np.max(data)) > 1:
         raise PayloadError("a bool on the wire is neither 0 nor 1")
-    numbers: NDArray[Any] = np.ascontiguousarray(data).view(dtype)
+    numbers: NDArray[np.generic] = np.ascontiguousarray(data).view(dtype)
     if numbers.flags.aligned:
         return numbers
     place = take_result(numbers.size, dtype)  # within a payload, numbers may be unaligned

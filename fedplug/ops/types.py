@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import NamedTuple
 
 import ml_dtypes  # noqa: F401  # registers bfloat16 with NumPy
 import numpy as np
 
 from fedplug.kernels.arguments import whole
-from fedplug.types import Array, DType, IndexForm, OnNonFinite, Scalar, Spec, ValueForm
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
+from fedplug.types import Array, DType, IndexForm, OnNonFinite, Scalar, Spec, ValueForm, ValueOptions
 
 __all__ = [
     "Array",
@@ -28,6 +25,7 @@ __all__ = [
     "TakenFromSum",
     "TopK",
     "ValueForm",
+    "ValueOptions",
 ]
 
 
@@ -128,5 +126,5 @@ class PackedValues(NamedTuple):
     code: Array
     size: int
     dtype: DType
-    form: Mapping[str, Any]
+    form: ValueOptions
     largest: float

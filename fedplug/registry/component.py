@@ -40,11 +40,11 @@ class Component(abc.ABC):
             cls.__init__ = _of_plain_numbers(cls.__init__)  # type: ignore[method-assign]
 
     @abc.abstractmethod
-    def get_config(self) -> dict[str, Any]:
+    def get_config(self) -> dict[str, object]:
         """Returns the keyword arguments that create an equal component, as JSON values."""
 
     @classmethod
-    def from_config(cls, config: Mapping[str, Any]) -> Self:
+    def from_config(cls, config: Mapping[str, object]) -> Self:
         """Creates a component from the result of `get_config`."""
         return cls(**config)
 

@@ -100,7 +100,9 @@ def fedplug_experiment_started(name: str, folder: Path, config: Mapping[str, obj
 
 
 @hookspec
-def fedplug_round_finished(process: Any, process_id: str, round_num: int, metrics: Mapping[str, Any]) -> None:
+def fedplug_round_finished(
+    process: Any, process_id: str, round_num: int, metrics: Mapping[str, object]
+) -> None:
     """Observes a round that was committed to the store. Errors of the hook are only logged.
 
     Args:

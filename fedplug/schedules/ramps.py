@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import abc
 import math
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from fedplug.errors import ConfigError
 from fedplug.schedules.base import Schedule, check_number, check_rounds
@@ -33,7 +33,7 @@ class _Ramp(Schedule):
     def settled(self) -> int:
         return self._rounds
 
-    def get_config(self) -> dict[str, Any]:
+    def get_config(self) -> dict[str, object]:
         return {"start": self._start, "end": self._end, "rounds": self._rounds}
 
     def at(self, round_num: int) -> float:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import bisect
 from collections.abc import Sequence
 from itertools import pairwise
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from fedplug.errors import ConfigError
 from fedplug.schedules.base import Schedule, check_number, check_rounds
@@ -38,7 +38,7 @@ class Constant(Schedule):
         del round_num
         return float(self._value)
 
-    def get_config(self) -> dict[str, Any]:
+    def get_config(self) -> dict[str, object]:
         return {"value": self._value}
 
 
@@ -79,5 +79,5 @@ class Step(Schedule):
     def at(self, round_num: int) -> float:
         return float(self._values[bisect.bisect_right(self._rounds, round_num)])
 
-    def get_config(self) -> dict[str, Any]:
+    def get_config(self) -> dict[str, object]:
         return {"values": list(self._values), "rounds": list(self._rounds)}

@@ -7,7 +7,7 @@ import math
 import struct
 import zlib
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,9 +27,9 @@ __all__ = ["MaskedMean", "MaskedSum"]
 
 _WIRE_ID = "sharedk-round/1"
 _ROUND = struct.Struct("<II")
-_Form = dict[str, tuple[np.dtype[Any], tuple[int, ...]]]
+_Form = dict[str, tuple[np.dtype[np.generic], tuple[int, ...]]]
 
-Arrays = Mapping[str, NDArray[Any]]
+Arrays = Mapping[str, NDArray[np.generic]]
 
 
 class MaskedMean(NamedTuple):
@@ -42,7 +42,7 @@ class MaskedMean(NamedTuple):
         clipped: The number of values that were limited to the largest magnitude of the round, or reached it.
     """
 
-    update: dict[str, NDArray[Any]]
+    update: dict[str, NDArray[np.generic]]
     weight: float
     clients: int
     clipped: int
@@ -66,7 +66,7 @@ class MaskedSum:
     (2, 14, 10)
     """
 
-    def __init__(self, encoder: Any, like: Mapping[str, Any]) -> None:
+    def __init__(self, encoder: Any, like: Mapping[str, object]) -> None:
         """Takes the encoder and the arrays of a model or of an update, of which only the form matters.
 
         Args:
@@ -94,7 +94,7 @@ class MaskedSum:
             )
         shapes = {name: tuple(spec.shape) for name, spec in self._specs.items()}
         self._rounds = Rounds(chosen, list(shapes.values()))
-        config = {key: float(value) for key, value in chosen.get_config().items()}
+        config = {key: float(value) for key, value in cast("dict[str, float]", chosen.get_config()).items()}
         equal = json.dumps([list(shapes.items()), config])
         self._fingerprint = zlib.crc32(equal.encode())
         self._client_form, self._server_form = _form(self.init_client()), _form(self.init_server())
@@ -114,7 +114,7 @@ class MaskedSum:
         """The most vectors that may be added."""
         return self._rounds.encoder.clients
 
-    def init_server(self) -> dict[str, NDArray[Any]]:
+    def init_server(self) -> dict[str, NDArray[np.generic]]:
         """Returns the server's state before the first round."""
         return self._rounds.init_server()
 
@@ -131,13 +131,13 @@ class MaskedSum:
             body += pack(self._rounds.encoder.residues(server["sums"]), self.bits)
         return wire.frame(body, _WIRE_ID, "float32", (self._rounds.size,))
 
-    def init_client(self) -> dict[str, NDArray[Any]]:
+    def init_client(self) -> dict[str, NDArray[np.generic]]:
         """Returns the state of a client before its first round: ``{"residual": zeros}``."""
         return {"residual": np.zeros(self._rounds.size, np.float32)}
 
     def encode(
         self, update: Mapping[str, object], client: Arrays, message: bytes, *, weight: float = 1.0
-    ) -> tuple[NDArray[np.int64], dict[str, NDArray[Any]]]:
+    ) -> tuple[NDArray[np.int64], dict[str, NDArray[np.generic]]]:
         """Returns the vector of a client, and its next state.
 
         Keep the old state if the server does not count the vector, for instance because the client drops out.
@@ -176,7 +176,7 @@ class MaskedSum:
         """Returns the vector of a client that has no update: zeros, which change no sum."""
         return np.zeros(self.length, np.int64)
 
-    def decode(self, total: object, server: Arrays) -> tuple[MaskedMean, dict[str, NDArray[Any]]]:
+    def decode(self, total: object, server: Arrays) -> tuple[MaskedMean, dict[str, NDArray[np.generic]]]:
         """Reads the sum of a round's vectors. Returns its content, and the server's next state.
 
         Args:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -77,9 +77,9 @@ class Rounds:
         self.magnitudes = (len(self._counts),) if self._matrices else ()
         """The shape of the largest magnitudes in a message, one for each group."""
 
-    def init_server(self) -> dict[str, NDArray[Any]]:
+    def init_server(self) -> dict[str, NDArray[np.generic]]:
         """Returns the server's state before the first round, whose directions are random."""
-        state = {
+        state: dict[str, NDArray[np.generic]] = {
             "round_num": np.array(0, np.int32),
             "largest": np.full(self.magnitudes, self.encoder.largest, np.float32),
         }

@@ -185,7 +185,7 @@ class Broadcaster:
         """
         return dict(self._newest().model)
 
-    def publish(self, model: Mapping[str, Any]) -> str:
+    def publish(self, model: Mapping[str, object]) -> str:
         """Makes a new version.
 
         A model with the bits of the last published one stays the same version. If names, order, shapes or
@@ -263,9 +263,9 @@ class Broadcaster:
         return _State(assigned, published, version, number, model, snapshots, changed, kept, {})
 
 
-def _on_host(value: Any) -> NDArray[Any]:
+def _on_host(value: Any) -> NDArray[np.generic]:
     """Returns the array of a value. One of a dtype that no encoder knows can be sent exactly."""
-    array: NDArray[Any] = on_host(value)
+    array: NDArray[np.generic] = on_host(value)
     if array is value:
         array = read_array(value)
     if array.dtype.name in DTYPES:
@@ -274,7 +274,7 @@ def _on_host(value: Any) -> NDArray[Any]:
     return np.asarray(array, order="C")
 
 
-def _forms(arrays: Model) -> list[tuple[str, tuple[int, ...], np.dtype[Any]]]:
+def _forms(arrays: Model) -> list[tuple[str, tuple[int, ...], np.dtype[np.generic]]]:
     return [(name, array.shape, array.dtype) for name, array in arrays.items()]
 
 
@@ -310,19 +310,19 @@ def _since(state: _State, name: str, kept: _Kept) -> bytes:
     return min(part, snapshot, key=len)
 
 
-def _encoded(lossy: _Lossy, array: NDArray[Any], number: int) -> bytes:
+def _encoded(lossy: _Lossy, array: NDArray[np.generic], number: int) -> bytes:
     state = lossy.encoder.init_state(lossy.spec)
     [payload], _ = plan_of(lossy.encoder, [lossy.spec]).encode([array], [state], number)
     return bytes(payload)
 
 
-def _kept_copy(last: _State | None, name: str, array: NDArray[Any]) -> NDArray[Any]:
+def _kept_copy(last: _State | None, name: str, array: NDArray[np.generic]) -> NDArray[np.generic]:
     """Returns the array of the last version if it has the same bits, else a copy."""
     before = None if last is None else last.model[name]
     return before if before is not None and _same(before, array) else array.copy()
 
 
-def _rounds(last: _State | None, name: str, array: NDArray[Any], number: int) -> NDArray[np.int32]:
+def _rounds(last: _State | None, name: str, array: NDArray[np.generic], number: int) -> NDArray[np.int32]:
     """Returns the number of the version in which each entry last changed."""
     if last is None or name not in last.changed:
         return np.full(array.shape, number, np.int32)
@@ -345,16 +345,16 @@ def _assigned(model: ModelEncoder) -> dict[str, _Lossy]:
     }
 
 
-def _read_only(array: NDArray[Any]) -> NDArray[Any]:
+def _read_only(array: NDArray[np.generic]) -> NDArray[np.generic]:
     array.flags.writeable = False
     return array
 
 
-def _same(one: NDArray[Any], other: NDArray[Any]) -> bool:
+def _same(one: NDArray[np.generic], other: NDArray[np.generic]) -> bool:
     """Whether two arrays of one shape and dtype have the same bits."""
     return np.array_equal(one.reshape(-1).view(np.uint8), other.reshape(-1).view(np.uint8))
 
 
-def _bits(array: NDArray[Any]) -> NDArray[Any]:
+def _bits(array: NDArray[np.generic]) -> NDArray[np.generic]:
     """Returns the array as unsigned integers, so that a change of a zero's sign counts."""
     return array.view(f"u{array.dtype.itemsize}")

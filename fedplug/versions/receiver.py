@@ -70,7 +70,7 @@ class Receiver:
         self._max_bytes = wire.check_max_bytes(max_bytes)
         self._wire_ids = wire_ids
         self._kept: ProcessState | None = None
-        self._model: dict[str, NDArray[Any]] | None = None
+        self._model: dict[str, NDArray[np.generic]] | None = None
         self._version: str | None = None
         if store is not None:
             self._kept = store.open_process(f"model of client {client_id}", {"format": 1})
@@ -146,7 +146,7 @@ class Receiver:
         assert self._model is not None
         return dict(self._model)
 
-    def _updated(self, contents: Contents, message: MessageReader) -> dict[str, NDArray[Any]]:
+    def _updated(self, contents: Contents, message: MessageReader) -> dict[str, NDArray[np.generic]]:
         """Returns the model of a message."""
         old = {} if contents.base is None else dict(self._model or {})
         sent = set(contents.sent)
@@ -157,7 +157,7 @@ class Receiver:
             new[name] = array
         return new
 
-    def _decoded(self, payload: Any, old: NDArray[Any] | None, left: float) -> NDArray[Any]:
+    def _decoded(self, payload: Any, old: NDArray[np.generic] | None, left: float) -> NDArray[np.generic]:
         wire_id = kernels.unframe(payload)[0]
         if wire_id == EXACT:
             return decode_array(payload, old, left)
@@ -168,7 +168,7 @@ class Receiver:
         wire.require_room(old.nbytes, left)
         return _decode_changes(payload, old, self._wire_ids)
 
-    def _keep(self, model: Mapping[str, NDArray[Any]], version: str) -> None:
+    def _keep(self, model: Mapping[str, NDArray[np.generic]], version: str) -> None:
         if self._kept is not None:
             last = self._kept.last_round
             self._kept.commit(
@@ -194,7 +194,7 @@ class Receiver:
             self._model, self._version = model, kept.metadata["version"]
 
 
-def _decode_changes(payload: Any, old: NDArray[Any], wire_ids: WireIds) -> NDArray[Any]:
+def _decode_changes(payload: Any, old: NDArray[np.generic], wire_ids: WireIds) -> NDArray[np.generic]:
     """Returns the new array from the untrusted bytes of a `ChangeCoder`.
 
     Raises:

@@ -70,7 +70,7 @@ class Contents(NamedTuple):
         return "same" if self.base == self.version else "changes"
 
 
-def version_of(model: Mapping[str, NDArray[Any]]) -> str:
+def version_of(model: Mapping[str, NDArray[np.generic]]) -> str:
     """Returns the version of a model: 16 hexadecimal digits that follow from its arrays.
 
     Two models have the same version if they have the same names in the same order, and the same dtypes,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import fedplug.ops as ops
 from fedplug.encoders.arguments import check_error_feedback, check_share
@@ -68,7 +68,7 @@ class Auto(EncoderAssignment):
         """The capabilities of the chosen encoder, which do not depend on the model."""
         return self._encoder(elements=1).capabilities
 
-    def get_config(self) -> dict[str, Any]:
+    def get_config(self) -> dict[str, object]:
         return {"participation": self._participation, "error_feedback": self._error_feedback}
 
     def assign(self, specs: Sequence[Spec]) -> list[Encoder]:

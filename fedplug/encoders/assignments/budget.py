@@ -113,7 +113,7 @@ class Budget(EncoderAssignment):
         """The capabilities of the encoder."""
         return self._encoder.capabilities
 
-    def get_config(self) -> dict[str, Any]:
+    def get_config(self) -> dict[str, object]:
         given = {"bytes_per_client": self._bytes_per_client, "nmse": self._nmse}
         return {
             "encoder": component_config(self._encoder),

@@ -73,7 +73,7 @@ class Rule:
             and self.dtype in (None, spec.dtype.name)
         )
 
-    def get_config(self) -> dict[str, Any]:
+    def get_config(self) -> dict[str, object]:
         """Returns the attributes without defaults, as JSON values."""
         config: dict[str, Any] = {"encoder": component_config(self.encoder), "match": self.match}
         if self.min_elements:
@@ -106,7 +106,7 @@ class Rules(EncoderAssignment):
 
     name: ClassVar[str] = "rules"
 
-    def __init__(self, rules: Mapping[str, Any] | Sequence[Rule | Mapping[str, Any]]) -> None:
+    def __init__(self, rules: Mapping[str, Any] | Sequence[Rule | Mapping[str, object]]) -> None:
         """Makes the rules.
 
         Args:
@@ -131,7 +131,7 @@ class Rules(EncoderAssignment):
         """The capabilities that all encoders have."""
         return promised_by_all(rule.encoder.capabilities for rule in self.rules)
 
-    def get_config(self) -> dict[str, Any]:
+    def get_config(self) -> dict[str, object]:
         """Returns the rules as a list."""
         return {"rules": [rule.get_config() for rule in self.rules]}
 
@@ -166,7 +166,7 @@ class Rules(EncoderAssignment):
     def __repr__(self) -> str:
         rules = [
             ", ".join(f"{key!r}: {written_argument(value)}" for key, value in rule.items())
-            for rule in self.get_config()["rules"]
+            for rule in map(Rule.get_config, self.rules)
         ]
         return f"rules([{', '.join(f'{{{rule}}}' for rule in rules)}])"
 
@@ -224,7 +224,7 @@ class Slices(EncoderAssignment):
         """The capabilities of the encoder for the whole model."""
         return self._whole.capabilities
 
-    def get_config(self) -> dict[str, Any]:
+    def get_config(self) -> dict[str, object]:
         parts = {name: component_config(encoder) for name, encoder in self._encoders.items()}
         return {"whole": component_config(self._whole), "encoders": parts, "share": self._share}
 

@@ -137,7 +137,7 @@ class ModelEncoder:
         """The capabilities of the encoder."""
         return self.encoder.capabilities
 
-    def get_config(self) -> dict[str, Any]:
+    def get_config(self) -> dict[str, object]:
         """Returns everything that decides the bytes: encoder, wire id of each tensor, minimum size."""
         return {
             "encoder": self.encoder.name,

@@ -75,7 +75,7 @@ def summarize(sums: Mapping[str, Array]) -> dict[str, Array]:
     }
 
 
-def by_name(names: Sequence[str], metrics: Mapping[str, Any]) -> dict[str, dict[str, int | float | None]]:
+def by_name(names: Sequence[str], metrics: Mapping[str, Array]) -> dict[str, dict[str, int | float | None]]:
     """Returns the metrics of `summarize` as JSON values by tensor. None if a value is unknown."""
     return {
         name: {key: _plain(vector[position]) for key, vector in metrics.items()}

@@ -105,8 +105,8 @@ class KernelPlan(Plan):
         selections = sparsifier.grouped_select(wide, states, round_num)
         exact, indices, chosen_states = zip(*selections, strict=True)
         next_states: Sequence[State] = chosen_states
-        sent: Sequence[NDArray[Any]] = exact
-        lost: list[NDArray[Any]] = []
+        sent: Sequence[NDArray[np.generic]] = exact
+        lost: list[NDArray[np.generic]] = []
         if not self._are_wide:
             sent = list(map(np.asarray, map(ops.narrowed, exact, self._dtypes)))
         if not self._values.lossless:

@@ -67,7 +67,7 @@ class Pipeline(Encoder, Measured, Adjustable):
 
     name: ClassVar[str] = "pipeline"
 
-    def __init__(self, stages: Sequence[Stage | str | Mapping[str, Any]]) -> None:
+    def __init__(self, stages: Sequence[Stage | str | Mapping[str, object]]) -> None:
         """Makes the encoder.
 
         Args:
@@ -154,7 +154,7 @@ class Pipeline(Encoder, Measured, Adjustable):
             )
         return common
 
-    def get_config(self) -> dict[str, Any]:
+    def get_config(self) -> dict[str, object]:
         """Returns the given stages, by name and configuration."""
         return {"stages": [component_config(stage) for stage in self._given]}
 
@@ -305,7 +305,7 @@ class STC(Pipeline):
             raise ConfigError(f"stc: {error}") from error
         super().__init__([self._topk, Sign(), Rice()])
 
-    def get_config(self) -> dict[str, Any]:
+    def get_config(self) -> dict[str, object]:
         return self._topk.get_config()
 
     def __repr__(self) -> str:

@@ -79,7 +79,9 @@ def arrange(given: Sequence[Any]) -> Stages:
     )
 
 
-def _require_symbols(quantizer: Quantizer | None, entropy_coder: EntropyCoder, given: Sequence[Any]) -> None:
+def _require_symbols(
+    quantizer: Quantizer | None, entropy_coder: EntropyCoder, given: Sequence[object]
+) -> None:
     if quantizer is None:
         raise CapabilityError(
             f"{entropy_coder!r} is an entropy coder, which shortens what a quantizer wrote, and there is "
@@ -93,7 +95,7 @@ def _require_symbols(quantizer: Quantizer | None, entropy_coder: EntropyCoder, g
         )
 
 
-def _role(stage: Any, given: Sequence[Any]) -> int:
+def _role(stage: Any, given: Sequence[object]) -> int:
     for role, (contract, _, _) in enumerate(_ROLES):
         if isinstance(stage, contract):
             return role
@@ -103,7 +105,7 @@ def _role(stage: Any, given: Sequence[Any]) -> int:
     )
 
 
-def _remedy(given: Sequence[Any]) -> str:
+def _remedy(given: Sequence[object]) -> str:
     """Returns stages that work, with the given stages as far as there is a place for them."""
     found = {
         role: next((stage for stage in given if isinstance(stage, contract)), None)

@@ -6,7 +6,6 @@ import functools
 import operator
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -85,8 +84,11 @@ class ValueCoder:
         return {**payload, "values": self.quantizer.decode(code, ops.size(values), values.dtype)}
 
     def quantize_each(
-        self, values: Sequence[NDArray[Any]], round_num: int, exact: Sequence[NDArray[Any]] | None
-    ) -> tuple[list[NDArray[np.uint8]], list[NDArray[Any]]]:
+        self,
+        values: Sequence[NDArray[np.generic]],
+        round_num: int,
+        exact: Sequence[NDArray[np.generic]] | None,
+    ) -> tuple[list[NDArray[np.uint8]], list[NDArray[np.generic]]]:
         """Returns the quantizer's bytes of several vectors, and their errors.
 
         Args:
@@ -108,8 +110,11 @@ class ValueCoder:
         return codes, lost
 
     def encode_each(
-        self, values: Sequence[NDArray[Any]], round_num: int, exact: Sequence[NDArray[Any]] | None
-    ) -> tuple[list[NDArray[np.uint8]], list[NDArray[Any]]]:
+        self,
+        values: Sequence[NDArray[np.generic]],
+        round_num: int,
+        exact: Sequence[NDArray[np.generic]] | None,
+    ) -> tuple[list[NDArray[np.uint8]], list[NDArray[np.generic]]]:
         """Returns the bytes and errors of vectors, as `quantize_each` does. The quantizer must be lossy."""
         codes, lost = self.quantize_each(values, round_num, exact)
         if self.entropy_coder is not None:
@@ -139,7 +144,7 @@ class ValueCoder:
         code = data if self.entropy_coder is None else self._restored(data, count, dtype)
         return self.quantizer.decode(code, count, dtype)
 
-    def packed(self, data: NDArray[Any], count: int, dtype: DType) -> PackedValues | None:
+    def packed(self, data: NDArray[np.generic], count: int, dtype: DType) -> PackedValues | None:
         """Returns the checked code of the quantizer if a device can decode it; else None."""
         if self.kernel_quantizer is None or "cuda" not in self.capabilities.executes_on:
             return None

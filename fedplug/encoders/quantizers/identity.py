@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import fedplug.ops as ops
 from fedplug.encoders.base import BodyParts, Encoder, Measured, Payload, State
@@ -45,7 +45,7 @@ class Identity(Encoder, Measured):
         """All promises but client state."""
         return _PROMISES
 
-    def get_config(self) -> dict[str, Any]:
+    def get_config(self) -> dict[str, object]:
         return {}
 
     def encode(self, x: Array, state: State, round_num: Scalar) -> tuple[Payload, State]:
@@ -88,7 +88,7 @@ class IdentityStage(Quantizer):
         """Lossless."""
         return _PROMISES
 
-    def get_config(self) -> dict[str, Any]:
+    def get_config(self) -> dict[str, object]:
         return {}
 
     def encode(self, values: Array, round_num: Scalar) -> Array:

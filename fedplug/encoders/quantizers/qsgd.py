@@ -16,7 +16,7 @@ from fedplug.encoders.base import Encoder, Payload, State
 from fedplug.encoders.quantizers.value_form import ValueFormQuantizer
 from fedplug.encoders.stages import PackedSymbols
 from fedplug.errors import ConfigError, PayloadError
-from fedplug.ops.types import Array, DType, Scalar, Spec
+from fedplug.ops.types import Array, DType, Scalar, Spec, ValueForm, ValueOptions
 from fedplug.registry.specs import EXECUTIONS, Capabilities
 from fedplug.schedules import Schedule, as_schedule, schedule_config
 
@@ -67,7 +67,7 @@ class BitWidths:
                     f"{self._wanted()} in every round, as those of step([8, 4], [10]) are"
                 )
 
-    def _schedule(self, bits: str | Mapping[str, Any]) -> Schedule:
+    def _schedule(self, bits: str | Mapping[str, object]) -> Schedule:
         try:
             return as_schedule(bits)
         except ConfigError as error:
@@ -95,7 +95,7 @@ class BitWidths:
         """The bit widths of all rounds, ascending."""
         return sorted(set(self.in_each_round))
 
-    def of(self, round_num: Scalar) -> Scalar:
+    def of(self, round_num: Scalar) -> Array | int:
         """Returns the bits of a round: a number if all rounds have the same, else an int32 scalar."""
         table = self.in_each_round
         if len(table) == 1:
@@ -210,7 +210,7 @@ class MixedQSGD(Encoder, Adjustable):
             executes_on=EXECUTIONS,
         )
 
-    def get_config(self) -> dict[str, Any]:
+    def get_config(self) -> dict[str, object]:
         return {"bits": schedule_config(self._mean), "block_size": self._block_size, "seed": self._seed}
 
     def encode(self, x: Array, state: State, round_num: Scalar) -> tuple[Payload, State]:
@@ -253,8 +253,8 @@ class MixedQSGD(Encoder, Adjustable):
         finer = ops.minimum(bits + 1, MOST_BITS)
         end = self._qsgd_bytes(split, finer, spec.dtype)
         values = [
-            ops.decode_values(code[:end], split, bits=finer, dtype=spec.dtype, **self._form),
-            ops.decode_values(code[end:], count - split, bits=bits, dtype=spec.dtype, **self._form),
+            ops.decode_values(code[:end], split, **self._form(finer), dtype=spec.dtype),
+            ops.decode_values(code[end:], count - split, **self._form(bits), dtype=spec.dtype),
         ]
         return {"code": body, "values": ops.concat(values)}
 
@@ -301,17 +301,14 @@ class MixedQSGD(Encoder, Adjustable):
         bits, split = ops.astype(LEAST_BITS + extra // count, "int32"), ops.astype(extra % count, "int32")
         seed = ops.round_seed(self._seed, round_num)
         codes = [
-            ops.encode_values(part, bits=width, seed=seed, **self._form)
+            ops.encode_values(part, **self._form(width), seed=seed)
             for part, width in ((values[:split], ops.minimum(bits + 1, MOST_BITS)), (values[split:], bits))
         ]
         header = [ops.to_bytes(ops.astype(bits, "uint8")), ops.to_bytes(split)]
-        return {
-            "code": ops.concat([*header, *codes]),
-        }
+        return {"code": ops.concat([*header, *codes])}
 
-    @property
-    def _form(self) -> dict[str, Any]:
-        return {"form": "qsgd", "block_size": self._block_size}
+    def _form(self, bits: Array) -> ValueOptions:
+        return {"form": "qsgd", "bits": bits, "block_size": self._block_size}
 
     def _qsgd_bytes(self, count: Any, bits: Any, dtype: DType) -> Any:
         """Returns the size of the "qsgd/1" form of ``count`` values; a number, or a scalar."""
@@ -397,7 +394,7 @@ class QSGD(ValueFormQuantizer, Adjustable):
             executes_on=self.executes_on,
         )
 
-    def get_config(self) -> dict[str, Any]:
+    def get_config(self) -> dict[str, object]:
         config = {"bits": self._widths.get_config(), "block_size": self._block_size, "seed": self.seed}
         return {**config, "rounding": "nearest"} if self._nearest else config
 
@@ -416,12 +413,12 @@ class QSGD(ValueFormQuantizer, Adjustable):
         return quantizer
 
     @property
-    def value_form(self) -> Mapping[str, Any]:
+    def value_form(self) -> ValueOptions:
         """The form with the bits of the first round. See `form_in` and `decode` for other rounds."""
-        form = "nearest" if self._nearest else "qsgd"
+        form: ValueForm = "nearest" if self._nearest else "qsgd"
         return {"form": form, "bits": self._widths.all[0], "block_size": self._block_size}
 
-    def form_in(self, round_num: Scalar) -> Mapping[str, Any]:
+    def form_in(self, round_num: Scalar) -> ValueOptions:
         if len(self._widths.all) == 1:
             return self._form
         return {**self._form, "bits": self._widths.of(round_num)}
@@ -436,7 +433,7 @@ class QSGD(ValueFormQuantizer, Adjustable):
         with ops.require(
             known, f"a qsgd payload was not made with the bits of any round, {self._widths.all}"
         ):
-            form = {**self.value_form, "bits": ops.identity(bits)}
+            form: ValueOptions = {**self.value_form, "bits": ops.identity(bits)}
         return ops.decode_values(code, count, **form, dtype=dtype)
 
     def symbols(self, count: Array | int, dtype: DType) -> PackedSymbols | None:

@@ -6,14 +6,13 @@ import abc
 import dataclasses
 import functools
 import itertools
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, ClassVar, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
 import fedplug._kernels as _kernels
-import fedplug.kernels as kernels
 import fedplug.ops as ops
 from fedplug.encoders.arguments import (
     MOST_LOG2_BLOCK_SIZE,
@@ -26,7 +25,7 @@ from fedplug.encoders.stages import PackedSymbols, Quantizer
 from fedplug.errors import PayloadError
 from fedplug.ops.device_array import DeviceArray
 from fedplug.ops.donation import take_result
-from fedplug.ops.types import Array, DType, PackedValues, Scalar
+from fedplug.ops.types import Array, DType, PackedValues, Scalar, ValueForm, ValueOptions
 from fedplug.ops.value_code import encode_on_device
 from fedplug.registry.specs import EXECUTIONS, EXECUTIONS_AND_CUDA, Capabilities
 
@@ -57,14 +56,14 @@ class ValueFormQuantizer(Quantizer):
 
     @property
     @abc.abstractmethod
-    def value_form(self) -> Mapping[str, Any]:
+    def value_form(self) -> ValueOptions:
         """The arguments of both ops: ``form``, and ``bits`` and ``block_size`` if the form has them."""
 
     @functools.cached_property
-    def _form(self) -> Mapping[str, Any]:
+    def _form(self) -> ValueOptions:
         return self.value_form
 
-    def form_in(self, round_num: Scalar) -> Mapping[str, Any]:
+    def form_in(self, round_num: Scalar) -> ValueOptions:
         """Returns `value_form` of a round, if it may change with the round. Default: it does not."""
         del round_num
         return self._form
@@ -75,8 +74,11 @@ class ValueFormQuantizer(Quantizer):
         return ops.encode_values(values, **self.form_in(round_num), seed=seed)
 
     def encode_each(
-        self, values: Sequence[NDArray[Any]], round_num: int, exact: Sequence[NDArray[Any]] | None
-    ) -> tuple[list[NDArray[np.uint8]], list[NDArray[Any]]]:
+        self,
+        values: Sequence[NDArray[np.generic]],
+        round_num: int,
+        exact: Sequence[NDArray[np.generic]] | None,
+    ) -> tuple[list[NDArray[np.uint8]], list[NDArray[np.generic]]]:
         """Encodes vectors of one dtype in one call of a kernel. See `ValueCoder.quantize_each`."""
         code = self.kernel_arguments(round_num)
         if exact is None:
@@ -86,23 +88,25 @@ class ValueFormQuantizer(Quantizer):
         ends = [*itertools.accumulate(map(len, values))]
         return codes, list(map(errors.__getitem__, map(slice, [0, *ends], ends)))
 
-    def kernel_arguments(self, round_num: int) -> tuple[str, int, int, float, int]:
+    def kernel_arguments(self, round_num: int) -> tuple[ValueForm, int, int, float, int]:
         """Returns the last arguments of the kernels that encode. The constructor has checked them."""
         form = self.form_in(round_num)
         bits, block_size = int(form.get("bits", 8)), form.get("block_size", 256)
         return form["form"], bits, block_size, form.get("relative", 0.01), (self.seed << 32) + round_num
 
     def encode_on_device(
-        self, xs: Sequence[DeviceArray], residuals: Sequence[Any] | None, round_num: int
+        self, xs: Sequence[DeviceArray], residuals: Sequence[Array | None] | None, round_num: int
     ) -> tuple[list[NDArray[np.uint8]], list[DeviceArray]]:
         """Quantizes and packs on the device. See `fedplug.ops.value_code.encode_on_device`."""
-        seed = (self.seed << 32) + round_num
-        return encode_on_device(xs, residuals, **self.form_in(round_num), seed=seed)
+        form, bits, block_size, _, seed = self.kernel_arguments(round_num)
+        return encode_on_device(xs, residuals, form, bits=bits, block_size=block_size, seed=seed)
 
     def packed(self, code: NDArray[np.uint8], count: int, dtype: DType) -> PackedValues:
         """Checks the untrusted code of ``count`` values, which a device then decodes."""
-        largest = kernels.check_values(code, count, **self._form, dtype=dtype)
-        return PackedValues(code, count, np.dtype(dtype), self._form, largest)
+        form, wanted = self._form, np.dtype(dtype)
+        options = int(form.get("bits", 8)), form.get("block_size", 256)
+        largest = _kernels.check_values(code, count, form["form"], wanted, *options)
+        return PackedValues(code, count, wanted, form, largest)
 
     def decode(self, code: Array, count: Array | int, dtype: DType) -> Array:
         """Refuses bytes that `encode` does not write for ``count`` values with this configuration."""
@@ -119,12 +123,12 @@ class ValueFormQuantizer(Quantizer):
 class _Cast(ValueFormQuantizer):
     """Rounds to the nearest number of another format, ties to even, and at most to its largest number."""
 
-    def get_config(self) -> dict[str, Any]:
+    def get_config(self) -> dict[str, object]:
         return {}
 
     @property
-    def value_form(self) -> Mapping[str, Any]:
-        return {"form": self.name}
+    def value_form(self) -> ValueOptions:
+        return {"form": cast("ValueForm", self.name)}
 
 
 class Float16(_Cast):
@@ -192,11 +196,11 @@ class Sign(ValueFormQuantizer):
         check_error_feedback("sign", error_feedback)
         self.error_feedback = error_feedback
 
-    def get_config(self) -> dict[str, Any]:
+    def get_config(self) -> dict[str, object]:
         return {"error_feedback": self.error_feedback}
 
     @property
-    def value_form(self) -> Mapping[str, Any]:
+    def value_form(self) -> ValueOptions:
         return {"form": "sign"}
 
     def symbols(self, count: Array | int, dtype: DType) -> PackedSymbols:
@@ -258,7 +262,7 @@ class BlockFloatingPoint(ValueFormQuantizer):
     def capabilities(self) -> Capabilities:
         return dataclasses.replace(super().capabilities, sends_every_entry=True)
 
-    def get_config(self) -> dict[str, Any]:
+    def get_config(self) -> dict[str, object]:
         return {"bits": self._bits, "block_size": self._block_size}
 
     @classmethod
@@ -273,7 +277,7 @@ class BlockFloatingPoint(ValueFormQuantizer):
         return cls(int(code[0]), block_size=2 ** int(code[1]))
 
     @property
-    def value_form(self) -> Mapping[str, Any]:
+    def value_form(self) -> ValueOptions:
         return {"form": "bfp", "bits": self._bits, "block_size": self._block_size}
 
     def symbols(self, count: Array | int, dtype: DType) -> PackedSymbols:
@@ -335,11 +339,11 @@ class Codebook(ValueFormQuantizer):
             raise PayloadError("a codebook payload does not say its bits, or not 1 to 8")
         return cls(int(code[0]))
 
-    def get_config(self) -> dict[str, Any]:
+    def get_config(self) -> dict[str, object]:
         return {"bits": self._bits}
 
     @property
-    def value_form(self) -> Mapping[str, Any]:
+    def value_form(self) -> ValueOptions:
         return {"form": "codebook", "bits": self._bits}
 
     def symbols(self, count: Array | int, dtype: DType) -> PackedSymbols:
@@ -412,11 +416,11 @@ class Bounded(ValueFormQuantizer):
         """Within the bound, biased."""
         return dataclasses.replace(super().capabilities, relative_error_bound=self._rel)
 
-    def get_config(self) -> dict[str, Any]:
+    def get_config(self) -> dict[str, object]:
         return {"rel": self._rel, "error_feedback": self.error_feedback}
 
     @property
-    def value_form(self) -> Mapping[str, Any]:
+    def value_form(self) -> ValueOptions:
         return {"form": "bounded", "relative": _rounded_down(self._rel)}
 
     def symbols(self, count: Array | int, dtype: DType) -> PackedSymbols:

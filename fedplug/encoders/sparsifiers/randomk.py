@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import fedplug.ops as ops
 from fedplug.encoders.arguments import check_error_feedback, check_seed
@@ -87,7 +87,7 @@ class RandomK(Sparsifier):
             executes_on=EXECUTIONS_AND_CUDA,
         )
 
-    def get_config(self) -> dict[str, Any]:
+    def get_config(self) -> dict[str, object]:
         return {**self.sparsity.get_config(), "seed": self._seed, "error_feedback": self.error_feedback}
 
     def select(self, x: Array, state: State, round_num: Scalar) -> Selection:

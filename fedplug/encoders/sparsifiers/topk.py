@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import operator
 from collections.abc import Sequence
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import fedplug.ops as ops
 import fedplug.wire as wire
@@ -123,7 +123,7 @@ class TopK(Sparsifier):
             executes_on=EXECUTIONS_AND_CUDA,
         )
 
-    def get_config(self) -> dict[str, Any]:
+    def get_config(self) -> dict[str, object]:
         config = {**self.sparsity.get_config(), "error_feedback": self.error_feedback}
         given = {"chunk": self._chunk, "decay": self._decay, "scope": self._scope}
         defaults = {"chunk": None, "decay": 1, "scope": "tensor"}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 import fedplug.ops as ops
 from fedplug.encoders.base import BodyParts, Encoder, Measured, Payload, State, body_parts
@@ -46,7 +46,7 @@ class EF21(Encoder, Measured):
 
     name: ClassVar[str] = "ef21"
 
-    def __init__(self, encoder: Encoder | str | Mapping[str, Any]) -> None:
+    def __init__(self, encoder: Encoder | str | Mapping[str, object]) -> None:
         """Makes the encoder.
 
         Args:
@@ -136,7 +136,7 @@ class EF21(Encoder, Measured):
     def body_parts(self, body: Array, spec: Spec) -> BodyParts:
         return body_parts(self._encoder, body, spec)
 
-    def get_config(self) -> dict[str, Any]:
+    def get_config(self) -> dict[str, object]:
         return {"encoder": component_config(self._encoder)}
 
     def __repr__(self) -> str:

@@ -53,7 +53,7 @@ class Planes(Encoder):
             executes_on=("numpy",),
         )
 
-    def get_config(self) -> dict[str, Any]:
+    def get_config(self) -> dict[str, object]:
         return {}
 
     def encode(self, x: Array, state: State, round_num: Scalar) -> tuple[Payload, State]:
@@ -72,7 +72,7 @@ class Planes(Encoder):
 
     def from_wire(self, body: Array, spec: Spec) -> Payload:
         """Refuses another code than one of the whole tensor, and values that are not finite."""
-        values: NDArray[Any] = kernels.empty((ops.num_elements(spec),), np.dtype(spec.dtype))
+        values: NDArray[np.generic] = kernels.empty((ops.num_elements(spec),), np.dtype(spec.dtype))
         kernels.decode_difference(np.asarray(body), None, values.view(np.uint8), *_layout(spec))
         if not kernels.all_finite(values):
             raise PayloadError("a planes payload has a NaN or an infinity")

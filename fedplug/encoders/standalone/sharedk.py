@@ -135,7 +135,7 @@ class SharedK(Encoder):
             executes_on=EXECUTIONS,
         )
 
-    def get_config(self) -> dict[str, Any]:
+    def get_config(self) -> dict[str, object]:
         given = {"rank": self.rank, "max_weight": self.max_weight}
         return {
             **self._sparsity.get_config(),
