@@ -3,7 +3,10 @@
 import contextlib
 import errno
 import os
+import subprocess
+import sys
 import time
+from pathlib import Path
 
 import pytest
 from windows import as_on_windows
@@ -66,6 +69,16 @@ def test_a_store_works_is_copied_while_it_is_open_and_repaired(tmp_path, either)
         with SqliteStore(tmp_path / folder) as store:
             assert store.open_process("p").last_round == number
         SqliteStore(tmp_path / folder, read_only=True).close()
+
+
+def test_the_commands_on_stores_and_differences_work_on_windows(tmp_path):
+    tests = Path(__file__).parents[1]
+    files = [tests / "cli/test_store.py", f"{tests / 'differences/test_files.py'}::test_the_commands"]
+    options = ["-q", "-p", "windows", "-p", "no:cacheprovider", "--basetemp", tmp_path / "base"]
+    command = [sys.executable, "-m", "pytest", *options, *files]
+    settings = {**os.environ, "PYTHONPATH": str(Path(__file__).parent)}
+    done = subprocess.run(command, env=settings, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout
 
 
 def test_on_windows_a_closed_partial_file_is_removed_after_a_minute(tmp_path, windows):
