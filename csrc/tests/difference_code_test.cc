@@ -2,8 +2,6 @@
 // beside the elements. decode_difference_fuzz decodes arbitrary bytes.
 #include "core/difference_code.h"
 
-#include "core/codes/difference/blocks.h"
-#include "core/codes/difference/steps.h"
 #include "tests/kernel_inputs.h"
 
 namespace fedplug::testing {
@@ -120,50 +118,6 @@ TEST(DifferenceCode, IsEqualForAnyNumberOfThreads) {
                                SizeOf(after), layout, threads, decoded.data())
                   .ok());
   EXPECT_TRUE(decoded == after);
-}
-
-template <typename Word>
-void ExpectStepsComeBack() {
-  Random random(4);
-  for (int i = 0; i < 20000; ++i) {
-    const auto step = static_cast<Word>(
-        random() >> (64 - sizeof(Word) * 8) >>
-        Below(random, static_cast<std::int64_t>(8 * sizeof(Word))));
-    for (const Word each : {step, static_cast<Word>(Word{0} - step)}) {
-      if (each == 0) continue;
-      const differences::CodedStep coded = differences::CodeStep(each);
-      ASSERT_TRUE(coded.symbol < differences::kSymbolEnd<Word>);
-      ASSERT_EQ(coded.width, differences::kSteps<Word>.width[coded.symbol]);
-      const auto magnitude = static_cast<Word>(
-          differences::kSteps<Word>.base[coded.symbol] | coded.low);
-      const Word back = coded.symbol % 2 == 1
-                            ? static_cast<Word>(Word{0} - magnitude)
-                            : magnitude;
-      ASSERT_EQ(back, each);
-    }
-  }
-}
-
-TEST(DifferenceCode, StepsRoundTrip) {
-  ExpectStepsComeBack<std::uint8_t>();
-  ExpectStepsComeBack<std::uint16_t>();
-  ExpectStepsComeBack<std::uint32_t>();
-  ExpectStepsComeBack<std::uint64_t>();
-}
-
-TEST(DifferenceCode, SelectsBits) {
-  Random random(5);
-  for (int i = 0; i < 1000; ++i) {
-    const std::uint64_t bits =
-        i == 0 ? ~std::uint64_t{0} : random() & (i % 2 == 0 ? random() : ~0ull);
-    int rank = 0;
-    for (int place = 0; place < 64; ++place) {
-      if ((bits >> place & 1) == 0) continue;
-      ASSERT_EQ(differences::SelectBit(bits, rank), place);
-      ++rank;
-    }
-    ASSERT_EQ(differences::CountBits(bits), rank);
-  }
 }
 
 }  // namespace

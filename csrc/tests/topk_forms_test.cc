@@ -121,44 +121,6 @@ TEST(GroupedTopKResidual, IsTheSelectionFromEachTensor) {
   });
 }
 
-// One tensor that the threads share, and two that they take one each.
-TEST(GroupedTopKResidual, EqualsSelectionsOfEachTensorAlone) {
-  Random random(6);
-  ThreadPool two(2);
-  Serial serial;
-  const std::vector<std::int64_t> ks = {500, 60000, 7000};
-  std::vector<std::vector<float>> deltas, residuals;
-  std::vector<TensorUpdate<float>> updates;
-  for (const std::int64_t n : {500000, 1200000, 600000}) {
-    deltas.push_back(RandomVector<float>(n, Fill::kNormal, random));
-    residuals.push_back(RandomVector<float>(n, Fill::kNormal, random));
-    updates.push_back({deltas.back().data(), residuals.back().data(),
-                       residuals.back().data(), n});
-  }
-  auto expected_residuals = residuals;
-  std::vector<float> values(67500), expected_values(67500);
-  std::vector<std::int32_t> indices(67500), expected_indices(67500);
-  std::vector<std::int64_t> row_splits(4);
-  std::int64_t non_finite = -1;
-  std::int64_t entries = 0;
-  for (std::size_t t = 0; t < ks.size(); entries += ks[t++]) {
-    float* const residual = expected_residuals[t].data();
-    EXPECT_TRUE(TopKResidual(deltas[t].data(), residual, residual, updates[t].n,
-                             ks[t], NonFinitePolicy::kError, serial,
-                             expected_values.data() + entries,
-                             expected_indices.data() + entries, &non_finite)
-                    .ok());
-  }
-  EXPECT_TRUE(GroupedTopKResidual(updates, ks, NonFinitePolicy::kError, two,
-                                  values.data(), indices.data(),
-                                  row_splits.data(), &non_finite)
-                  .ok());
-  EXPECT_EQ(row_splits, (std::vector<std::int64_t>{0, 500, 60500, 67500}));
-  EXPECT_EQ(indices, expected_indices);
-  EXPECT_EQ(BitsOf(values), BitsOf(expected_values));
-  EXPECT_EQ(BitsOf(Joined(residuals)), BitsOf(Joined(expected_residuals)));
-}
-
 // Large enough together for logs of overwritten values: tensors that are
 // written at once, that are looked at first (many zeros, a large k) and a bad
 // one, one after the other.

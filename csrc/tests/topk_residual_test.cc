@@ -192,20 +192,6 @@ TEST(TopKResidual, EqualsTheReferenceWhereOneKeyFillsTheTensor) {
   });
 }
 
-TEST(TopKResidual, EqualsTheReferenceWhereThreadsShareTheWork) {
-  Random random(10);
-  ThreadPool three(3);
-  const std::int64_t n = (1 << 20) + 12345;
-  for (const Fill fill : {Fill::kNormal, Fill::kFewLevels}) {
-    const auto delta = RandomVector<float>(n, fill, random);
-    const auto residual = RandomVector<float>(n, fill, random);
-    for (const std::int64_t k : {n / 100, n / 3}) {
-      ExpectReference(delta, residual, k,
-                      Run(delta, residual, k, NonFinitePolicy::kDrop, three));
-    }
-  }
-}
-
 // The residual is so large that it is written past the caches, where it is new.
 TEST(TopKResidual, ALargeResidualIsTheSameInPlaceAndElsewhere) {
   Random random(11);
@@ -247,40 +233,6 @@ TEST(TopKResidual, WithoutAResidualIsAsWithZeros) {
           ExpectReference(delta, std::vector<T>(delta.size()), k, outcome);
           EXPECT_EQ(CountNonFinite<T>(delta.data(), nullptr, n, three),
                     outcome.non_finite);
-        }
-      }
-    }
-  });
-}
-
-TEST(TopKResidual, ANonFiniteSumIsAnErrorThatLeavesTheResidualAsItWas) {
-  ForEachWideDtype([](auto zero) {
-    using T = decltype(zero);
-    Random random(4);
-    ThreadPool two(2);
-    const T infinity = FromBits<T>(FloatTraits<T>::kInfinity);
-    const T nan =
-        FromBits<T>(static_cast<FloatBitsOf<T>>(FloatTraits<T>::kInfinity + 1));
-    const T largest =
-        FromBits<T>(static_cast<FloatBitsOf<T>>(FloatTraits<T>::kInfinity - 1));
-    for (const std::int64_t n : {10, 70000}) {
-      for (const Place place : {Place::kInPlace, Place::kOutOfPlace}) {
-        auto delta = RandomVector<T>(n, Fill::kNormal, random);
-        auto residual = RandomVector<T>(n, Fill::kNormal, random);
-        delta[3] = infinity;
-        residual[static_cast<std::size_t>(n - 1)] = nan;
-        delta[5] = residual[5] = largest;  // both finite, but not their sum
-        for (const std::int64_t k : {0, 4}) {
-          const auto outcome =
-              Run(delta, residual, k, NonFinitePolicy::kError, two, place);
-          EXPECT_TRUE(outcome.status.code() == StatusCode::kNonFinite);
-          EXPECT_EQ(outcome.non_finite, 3);
-          EXPECT_EQ(outcome.status.message().substr(0, 60),
-                    ("3 of " + std::to_string(n) +
-                     " sums of delta and residual are NaN or infinite, the "
-                     "first at index 3;")
-                        .substr(0, 60));
-          EXPECT_EQ(BitsOf(outcome.residual), BitsOf(residual));
         }
       }
     }

@@ -1,8 +1,6 @@
-// The value codes: their bytes at every SIMD level, and damaged bytes. tests/ops compares them with a
-// reference.
+// The value codes: their bytes at every SIMD level. tests/ops compares them, also damaged, with a reference.
 #include "core/value_code.h"
 
-#include "core/base/philox.h"
 #include "core/crc32.h"
 #include "tests/kernel_inputs.h"
 
@@ -59,17 +57,6 @@ Status Decode(const std::vector<std::uint8_t>& bytes, const ValueCode& code,
                          parallel, values->data());
 }
 
-TEST(Philox, GivesThePublishedVectors) {
-  const Philox::Words zeros = Philox::Draw({0, 0, 0, 0}, {0, 0});
-  EXPECT_TRUE((zeros == Philox::Words{0x6627e8d5u, 0xe169c58du, 0xbc57ac4cu,
-                                      0x9b00dbd8u}));
-  const Philox::Words ones =
-      Philox::Draw({0xffffffffu, 0xffffffffu, 0xffffffffu, 0xffffffffu},
-                   {0xffffffffu, 0xffffffffu});
-  EXPECT_TRUE((ones == Philox::Words{0x408f276du, 0x41c83b0eu, 0xa20bc7c6u,
-                                     0x6d5451fdu}));
-}
-
 // The checksum of the bytes, and of the values that are decoded from them, of every dtype and of values of
 // all kinds.
 std::uint32_t ChecksumOf(const ValueCode& code) {
@@ -116,63 +103,6 @@ TEST(ValueCode, HasTheSameBytesAndValuesAtEverySimdLevel) {
   }
 }
 
-TEST(ValueCode, ACodebookKeepsValuesThatAreAllEqual) {
-  ForEachDtype([](auto zero) {
-    using T = decltype(zero);
-    Serial serial;
-    for (const float value : {0.3f, -60000.0f, 1e-3f}) {
-      const std::vector<T> values(1500, FromFloat<T>(value));
-      const ValueCode code{ValueForm::kCodebook, 2};
-      std::vector<T> back(values.size());
-      EXPECT_TRUE(
-          Decode(Encoded(values, code, 0, serial), code, serial, &back).ok());
-      EXPECT_EQ(BitsOf(back), BitsOf(values));
-    }
-  });
-}
-
-TEST(ValueCode, StepsReachFromTheLargestNumbersToTheSmallest) {
-  ForEachDtype([](auto zero) {
-    using T = decltype(zero);
-    using Limits = FloatTraits<T>;
-    Serial serial;
-    for (const ValueCode& code :
-         {ValueCode{ValueForm::kBfp, 2, 4}, ValueCode{ValueForm::kBfp, 8, 4}}) {
-      for (FloatBitsOf<T> key = 0; key < Limits::kInfinity;
-           key = static_cast<FloatBitsOf<T>>(key + Limits::kInfinity / 997)) {
-        T value;
-        std::memcpy(&value, &key, sizeof(value));
-        const std::vector<T> values = {T{}, value, value};
-        const auto bytes = Encoded(values, code, 0, serial);
-        std::vector<T> back(values.size());
-        ASSERT_EQ(Decode(bytes, code, serial, &back).message(), "");
-        // Decoded bytes encode to themselves.
-        ASSERT_EQ(Encoded(back, code, 0, serial), bytes);
-      }
-    }
-  });
-}
-
-TEST(ValueCode, MultiplesThatAreTooLargeBecomeTheLargestNumber) {
-  ForEachDtype([](auto zero) {
-    using T = decltype(zero);
-    Serial serial;
-    const ValueCode code = {ValueForm::kBfp, 8, 4};
-    auto bytes = Encoded(std::vector<T>{FromFloat<T>(1), FromFloat<T>(-1)},
-                         code, 0, serial);
-    const std::int16_t highest = sizeof(T) == 8            ? 1023
-                                 : std::is_same_v<T, Half> ? 15
-                                                           : 127;
-    std::memcpy(bytes.data() + 2, &highest, sizeof(highest));
-    std::vector<T> back(2);
-    EXPECT_EQ(Decode(bytes, code, serial, &back).message(), "");
-    const auto largest =
-        static_cast<FloatBitsOf<T>>(FloatTraits<T>::kInfinity - 1);
-    EXPECT_TRUE(ToBits(back[0]) == largest);
-    EXPECT_TRUE(MagnitudeKey(back[1]) == largest);
-  });
-}
-
 TEST(ValueCode, DoesNotDependOnTheNumberOfThreads) {
   Random random(2);
   const auto values = RandomVector<float>(300001, Fill::kNormal, random);
@@ -181,72 +111,6 @@ TEST(ValueCode, DoesNotDependOnTheNumberOfThreads) {
     ThreadPool four(4);
     EXPECT_EQ(Encoded(values, code, 3, one), Encoded(values, code, 3, four));
   }
-}
-
-TEST(ValueCode, RefusesOtherLengthsHeadersScalesAndLevels) {
-  Serial serial;
-  const std::vector<float> values = {1.0f, -2.0f, 0.5f};
-  std::vector<float> back(3);
-  const auto refused = [&](const ValueCode& code, std::size_t at,
-                           std::uint8_t byte) {
-    auto bytes = Encoded(values, code, 0, serial);
-    bytes[at] = byte;
-    return Decode(bytes, code, serial, &back).code() == StatusCode::kDataLoss;
-  };
-  for (const ValueCode& code : kCodes) {
-    auto bytes = Encoded(values, code, 0, serial);
-    bytes.push_back(0);
-    EXPECT_FALSE(Decode(bytes, code, serial, &back).ok());
-    bytes.resize(bytes.size() - 2);
-    EXPECT_FALSE(Decode(bytes, code, serial, &back).ok());
-  }
-  const ValueCode qsgd = {ValueForm::kQsgd, 3, 4};
-  EXPECT_TRUE(refused(qsgd, 0, 4));     // other bits
-  EXPECT_TRUE(refused(qsgd, 1, 3));     // another block size
-  EXPECT_TRUE(refused(qsgd, 5, 0xbf));  // a negative scale
-  EXPECT_TRUE(refused(qsgd, 6, 0x07));  // the level 7, beyond 2 * 3
-  EXPECT_TRUE(refused(qsgd, 7, 0x02));  // a bit after the last level
-  EXPECT_TRUE(refused({ValueForm::kNearest, 8, 4}, 6, 0xff));  // beyond 254
-  EXPECT_TRUE(refused({ValueForm::kSign}, 3, 0x7f));  // a scale like no other
-  EXPECT_TRUE(refused({ValueForm::kSign}, 4, 0x0f));  // one bit too many
-  EXPECT_TRUE(refused({ValueForm::kCodebook, 2}, 0, 3));  // other bits
-  auto infinite = Encoded(values, {ValueForm::kCodebook, 2}, 0, serial);
-  infinite[3] = 0x80;  // of the first mean
-  infinite[4] = 0xff;
-  EXPECT_FALSE(Decode(infinite, {ValueForm::kCodebook, 2}, serial, &back).ok());
-  EXPECT_TRUE(refused({ValueForm::kCodebook, 2}, 17, 0xc0));  // one bin more
-  const ValueCode bounded = {ValueForm::kBounded, 8, 1, 0.01f};
-  EXPECT_TRUE(refused(bounded, 0, 0));      // another bound
-  EXPECT_TRUE(refused(bounded, 7, 0x40));   // extremes in the wrong order
-  EXPECT_TRUE(refused(bounded, 11, 0x7f));  // one that is not finite
-  EXPECT_TRUE(refused(bounded, 12, 0xff));  // a level above the last
-  EXPECT_TRUE(refused(bounded, 14, 0x80));  // a bit after the last level
-  const ValueCode bfp = {ValueForm::kBfp, 3, 4};
-  EXPECT_TRUE(refused(bfp, 0, 4));     // other bits
-  EXPECT_TRUE(refused(bfp, 1, 3));     // another block size
-  EXPECT_TRUE(refused(bfp, 3, 0x7f));  // an exponent beyond the largest
-  EXPECT_TRUE(refused(bfp, 3, 0x80));  // and one beyond the smallest
-  EXPECT_TRUE(refused(bfp, 4, 0x07));  // the level 7, beyond 2 * 3
-  EXPECT_TRUE(refused(bfp, 5, 0x02));  // a bit after the last level
-  EXPECT_TRUE(refused({ValueForm::kFloat16}, 1, 0x7c));   // infinity
-  EXPECT_TRUE(refused({ValueForm::kBFloat16}, 1, 0xff));  // NaN
-}
-
-TEST(ValueCode, RefusesOptionsAndCountsOutOfRange) {
-  EXPECT_FALSE(CheckValueCode({ValueForm::kQsgd, 1, 4}).ok());
-  EXPECT_FALSE(CheckValueCode({ValueForm::kQsgd, 9, 4}).ok());
-  EXPECT_FALSE(CheckValueCode({ValueForm::kBfp, 1, 4}).ok());
-  EXPECT_FALSE(CheckValueCode({ValueForm::kBfp, 8, 3}).ok());
-  EXPECT_FALSE(CheckValueCode({ValueForm::kCodebook, 0}).ok());
-  EXPECT_FALSE(CheckValueCode({ValueForm::kCodebook, 9}).ok());
-  EXPECT_FALSE(CheckValueCode({ValueForm::kQsgd, 8, 3}).ok());
-  EXPECT_FALSE(CheckValueCode({ValueForm::kNearest, 8, 1 << 21}).ok());
-  EXPECT_FALSE(CheckValueCode({ValueForm::kSign}, -1).ok());
-  EXPECT_FALSE(CheckValueCode({ValueForm::kSign}, std::int64_t{1} << 31).ok());
-  EXPECT_FALSE(CheckValueCode({ValueForm::kBounded, 8, 1, 0.26f}).ok());
-  EXPECT_FALSE(CheckValueCode({ValueForm::kBounded, 8, 1, 0x1p-16f}).ok());
-  EXPECT_FALSE(CheckValueCode({ValueForm::kBounded, 8, 1, NAN}).ok());
-  EXPECT_TRUE(CheckValueCode({ValueForm::kSign, 99, 3}, 5).ok());
 }
 
 }  // namespace
