@@ -139,23 +139,6 @@ def updates(kind: str, size: int, count: int) -> list[torch.Tensor]:
     ]
 
 
-def bits_of_coded_indices(indices: Array) -> float:
-    """Returns the bits per index of later public code (templar's compression/hybrid.py, on CUDA).
-
-    Each chunk has three bytes for its length and parameter. A Rice code of 6 or 7 low bits follows, or one
-    bit in place of the unary part. The shortest is used, in whole bytes.
-    """
-    gaps = np.diff(indices, axis=1, prepend=0)
-    costs = []
-    for low in (6, 7):
-        high = gaps >> low
-        rice = (high + 1 + low).sum(1)
-        bitmap = high[:, 0] + 1 + low + (gaps.shape[1] - 1) * (1 + low)
-        costs.append(np.where(high[:, 1:].max(1) <= 1, np.minimum(rice, bitmap), rice))
-    bytes_of_chunk = 3 + -(-np.minimum(*costs) // 8)
-    return float(8 * bytes_of_chunk.mean() / gaps.shape[1])
-
-
 def compared(update: torch.Tensor) -> str:
     """Compares the decoded tensors of the first round. Returns a line for the report."""
     size = update.numel()
@@ -172,37 +155,21 @@ def compared(update: torch.Tensor) -> str:
     )
 
 
-class Seconds(NamedTuple):
-    """Medians of the wall-clock time and of the CPU time of all threads."""
+def in_turn(functions: list[Callable[[int], object]], runs: int, unmeasured: int = 1) -> list[float]:
+    """Times functions in turn, each for several consecutive calls. Passes the number of the run.
 
-    wall: float
-    cpu: float
-
-
-def in_turn(functions: list[Callable[[int], object]], runs: int, unmeasured: int = 1) -> list[Seconds]:
-    """Times functions in turn, each for several consecutive calls. Passes the number of the run."""
-    walls: list[list[float]] = [[] for _ in functions]
-    cpus: list[list[float]] = [[] for _ in functions]
+    Returns:
+        The median seconds of each.
+    """
+    times: list[list[float]] = [[] for _ in functions]
     for first in range(0, unmeasured + runs, IN_A_ROW):
-        for function, wall, cpu in zip(functions, walls, cpus, strict=True):
+        for function, mine in zip(functions, times, strict=True):
             for run in range(first, first + IN_A_ROW):
-                began, cpu_began = time.perf_counter(), time.process_time()
+                began = time.perf_counter()
                 function(run)
                 if run >= unmeasured and run > first:
-                    wall.append(time.perf_counter() - began)
-                    cpu.append(time.process_time() - cpu_began)
-    return [
-        Seconds(statistics.median(wall), statistics.median(cpu))
-        for wall, cpu in zip(walls, cpus, strict=True)
-    ]
-
-
-def speed(size: int, seconds: Seconds, in_torch: Seconds) -> str:
-    """Formats GB/s of float32, and the speedups over PyTorch in wall-clock time and in CPU time."""
-    return (
-        f"{4e-9 * size / seconds.wall:.2f} | {in_torch.wall / seconds.wall:.1f} | "
-        f"{in_torch.cpu / seconds.cpu:.1f}"
-    )
+                    mine.append(time.perf_counter() - began)
+    return [statistics.median(mine) for mine in times]
 
 
 def measured(kind: str, size: int, runs: int) -> list[str]:
@@ -233,7 +200,7 @@ def measured(kind: str, size: int, runs: int) -> list[str]:
         rows.append(
             f"| {size:,} | {kind} | {name.replace('|', BAR)} | {8 * nbytes / entries:.2f} "
             f"| {4 * size / nbytes:.0f} | "
-            + " | ".join(speed(size, seconds[way], seconds[0]) for seconds in (encoding, decoding))
+            + " | ".join(f"{4e-9 * size / s[way]:.2f} | {s[0] / s[way]:.1f}" for s in (encoding, decoding))
             + " |"
         )
     return rows
@@ -244,8 +211,6 @@ def report(runs: int) -> str:
     torch.set_num_threads(kernels.num_threads())
     facts = environment()
     first = updates("normal", CHUNKS[0] * CHUNK, 1)[0]
-    chosen = torch.topk(first.view(-1, CHUNK).abs(), COUNT).indices.sort().values.numpy()
-    limit = (math.lgamma(CHUNK + 1) - math.lgamma(COUNT + 1) - math.lgamma(CHUNK - COUNT + 1)) / math.log(2)
     lines = [
         "# The SparseLoCo codec",
         "",
@@ -262,8 +227,8 @@ def report(runs: int) -> str:
         f"Of one update: {compared(first)}.",
         "",
         "| elements | numbers | way | bits an entry | times smaller than float32 | encode GB/s | x PyTorch | "
-        "x by CPU time | decode GB/s | x PyTorch | x by CPU time |",
-        "| --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |",
+        "decode GB/s | x PyTorch |",
+        "| --- | --- | --- | --- | --- | --- | --- | --- | --- |",
     ]
     for chunks in CHUNKS:
         for kind in ("normal", "uneven"):
@@ -271,11 +236,7 @@ def report(runs: int) -> str:
     lines += [
         "",
         "Uneven: each 1,024 neighbours have a scale of their own (log-normal). GB/s are of the float32",
-        "tensor, by the clock. CPU time is of all threads, without what other programs took meanwhile.",
-        "",
-        f"No code of the indices alone takes less than {limit / COUNT:.2f} bits an entry (log2 of the",
-        "choices of 64 of 4,096). Later public code, which runs on CUDA only, codes them: by its layout in",
-        f"{bits_of_coded_indices(chosen):.2f} bits here, and 8 more for the byte of the value.",
+        "tensor, by the clock.",
     ]
     return "\n".join(lines) + "\n"
 

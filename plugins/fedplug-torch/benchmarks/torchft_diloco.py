@@ -13,10 +13,8 @@ from __future__ import annotations
 import argparse
 import datetime
 import importlib.metadata
-import multiprocessing
-import queue
 import sys
-import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -28,6 +26,8 @@ from fedplug.diagnostics.environment import environment
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "examples"))
 
+from character_model import nesterov
+from on_ranks import on_ranks
 from standard_library import CharacterModel, batch, held_out_loss, loss_of, new_model, read_text
 
 RESULTS = Path(__file__).parent / "results" / "torchft_diloco.md"
@@ -49,11 +49,6 @@ def fragments_of(model: CharacterModel) -> list[torch.nn.Module]:
     """Returns two fragments: embeddings and first block, and the rest."""
     first = torch.nn.ModuleList([model.characters, model.places, model.blocks[0]])
     return [first, torch.nn.ModuleList([*model.blocks[1:], model.norm, model.head])]
-
-
-def nesterov(parameters: Any) -> torch.optim.Optimizer:
-    """Returns DiLoCo's outer optimizer."""
-    return torch.optim.SGD(parameters, lr=0.7, momentum=0.9, nesterov=True)
 
 
 def train(model: torch.nn.Module, inner: torch.optim.Optimizer, worker: int, steps: int) -> None:
@@ -131,17 +126,14 @@ def with_outer_step(worker: int, steps: int, method: str, encoder: str) -> Resul
     return Result(held_out_loss(model, read_text(WORKERS)), outer.bytes_sent, max(sizes))
 
 
-def on_worker(results: Any, worker: int, steps: int, meeting_point: str, lighthouses: dict[str, str]) -> None:
-    """Trains with every method, and puts the results of worker 0 into the queue."""
-    torch.set_num_threads(1)
-    dist.init_process_group("gloo", init_method=meeting_point, rank=worker, world_size=WORKERS)
+def compared(worker: int, steps: int, lighthouses: dict[str, str]) -> Iterator[tuple[str, str, Result]]:
+    """Trains with every method. Worker 0 yields the results."""
     for method in METHODS:
         rows = [(f"torchft {method}", "", with_torchft(worker, steps, method, lighthouses[method]))]
         for encoder in ENCODERS:
             rows.append((f"`OuterStep`: {method}", encoder, with_outer_step(worker, steps, method, encoder)))
         if worker == 0:
-            results.put(rows)
-    dist.destroy_process_group()
+            yield from rows
 
 
 def main() -> None:
@@ -156,25 +148,7 @@ def main() -> None:
         method: f"http://127.0.0.1:{server.address().rpartition(':')[2]}"
         for method, server in servers.items()
     }
-    context = multiprocessing.get_context("spawn")
-    results: Any = context.Queue()
-    rows: list[tuple[str, str, Result]] = []
-    with tempfile.TemporaryDirectory() as folder:
-        meeting_point = Path(folder, "ranks").as_uri()
-        workers = [
-            context.Process(target=on_worker, args=(results, worker, steps, meeting_point, lighthouses))
-            for worker in range(WORKERS)
-        ]
-        for process in workers:
-            process.start()
-        while len(rows) < len(METHODS) * (1 + len(ENCODERS)):
-            try:
-                rows += results.get(timeout=5)
-            except queue.Empty:
-                if any(process.exitcode for process in workers):
-                    raise RuntimeError("a worker died") from None
-        for process in workers:
-            process.join()
+    rows = list(on_ranks(WORKERS, compared, steps, lighthouses))
     for server in servers.values():
         server.shutdown()
     RESULTS.write_text(table(rows, steps), encoding="utf-8")

@@ -12,14 +12,13 @@ import argparse
 import multiprocessing
 from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import fedplug_torch
 import torch
-from standard_library import Text, held_out_loss, loss_of, new_model, read_text
+from standard_library import Text, held_out_loss, loss_of, new_model, plot, read_text
 from standard_library import batch as draw
 
-from fedplug import pictures
 from fedplug.diagnostics.environment import environment
 
 WORKERS = 8
@@ -170,24 +169,6 @@ def table(curves: dict[str, list[Point]]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def plot(curves: dict[str, list[Point]], path: Path) -> None:
-    """Plots loss against bytes."""
-    look = pictures.looks({name: METHODS[name].encoder == "identity" for name in curves})
-
-    def paint(figure: Any) -> None:
-        axes, ends = figure.subplots(), []
-        for name, points in curves.items():
-            color, style = look[name]
-            axes.plot(
-                [p.bytes_sent for p in points[1:]], [p.loss for p in points[1:]], color=color, linestyle=style
-            )
-            ends.append((name, points[-1].bytes_sent, points[-1].loss, color))
-        axes.set(xscale="log", xlabel="bytes sent by a worker", ylabel="loss on held-out modules, nats")
-        pictures.label_lines(axes, ends)
-
-    pictures.save(path, 8, 4, paint)
-
-
 def main() -> None:
     """Trains with every method, two at a time."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
@@ -202,7 +183,12 @@ def main() -> None:
     arguments.out.mkdir(parents=True, exist_ok=True)
     lines = table(curves)
     (arguments.out / "character_model.md").write_text(lines, encoding="utf-8")
-    plot(curves, arguments.out / "character_model.svg")
+    plot(
+        {name: [(p.bytes_sent, p.loss) for p in points[1:]] for name, points in curves.items()},
+        {name for name in curves if METHODS[name].encoder == "identity"},
+        "bytes sent by a worker",
+        arguments.out / "character_model.svg",
+    )
     print(lines)
 
 

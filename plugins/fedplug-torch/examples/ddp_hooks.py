@@ -7,22 +7,20 @@ and writes a table and a picture to examples/results.
 from __future__ import annotations
 
 import argparse
-import multiprocessing
 import statistics
-import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import fedplug_torch
 import torch
 import torch.distributed as dist
-from standard_library import CharacterModel, batch, held_out_loss, loss_of, read_text
+from on_ranks import on_ranks
+from standard_library import CharacterModel, batch, held_out_loss, loss_of, plot, read_text
 from torch.distributed.algorithms.ddp_comm_hooks import default_hooks
 from torch.distributed.algorithms.ddp_comm_hooks.powerSGD_hook import PowerSGDState, powerSGD_hook
 from torch.nn.parallel import DistributedDataParallel
 
-from fedplug import pictures
 from fedplug.diagnostics.environment import environment
 
 RANKS = 4
@@ -102,12 +100,10 @@ for _encoder, _exchanges in {
         HOOKS[f"`{_encoder}`, {_exchange}"] = with_fedplug(_encoder, exchange=_exchange)
 
 
-def train(rank: int, meeting_point: str, jobs: list[tuple[str, int]], steps: int, results: Any) -> None:
-    """Trains one rank with one hook and seed after the other."""
-    torch.set_num_threads(1)
-    dist.init_process_group("gloo", init_method=meeting_point, rank=rank, world_size=RANKS)
+def train(rank: int, steps: int) -> Iterator[tuple[str, Curve]]:
+    """Trains one rank with one hook and seed after the other. The first rank yields their curves."""
     text = read_text(RANKS)
-    for name, seed in jobs:
+    for name, seed in ((name, seed) for seed in range(SEEDS) for name in HOOKS):
         torch.manual_seed(seed)
         ddp = DistributedDataParallel(CharacterModel())
         traffic = HOOKS[name](ddp)
@@ -120,11 +116,10 @@ def train(rank: int, meeting_point: str, jobs: list[tuple[str, int]], steps: int
             if step % EVALUATE_EVERY == 0 and rank == 0:
                 curve.append(Point(traffic(step - WARMUP_STEPS), held_out_loss(ddp.module, text, windows=64)))
         if rank == 0:
-            results.put((name, curve))
-    dist.destroy_process_group()
+            yield name, curve
 
 
-def table(curves: dict[str, list[Curve]], steps: int, seeds: int) -> str:
+def table(curves: dict[str, list[Curve]], steps: int) -> str:
     """Returns the Markdown table of the last points."""
     facts = environment()
     elements = sum(p.numel() for p in CharacterModel().parameters())
@@ -135,7 +130,7 @@ def table(curves: dict[str, list[Curve]], steps: int, seeds: int) -> str:
         "",
         f"Made by `python examples/ddp_hooks.py`: {facts['processor']}, PyTorch {torch.__version__}, gloo, "
         f"{RANKS} processes on one machine. The character model ({elements:,} parameters), {steps} steps, "
-        f"AdamW. Loss is the mean of {seeds} seeds and their standard deviation, in nats per character of "
+        f"AdamW. Loss is the mean of {SEEDS} seeds and their standard deviation, in nats per character of "
         f"held-out modules. Traffic is what a rank sends in a step after {WARMUP_STEPS} dense ones: an "
         "all-reduce of m bytes sends 2 m (ranks - 1) / ranks in a ring; fedplug's is counted, with all sizes "
         "and headers. Times are not given, because the machine was busy with other work.",
@@ -145,66 +140,40 @@ def table(curves: dict[str, list[Curve]], steps: int, seeds: int) -> str:
     ]
     for name, of_seeds in curves.items():
         losses = [curve[-1].loss for curve in of_seeds]
-        spread = statistics.stdev(losses) if len(losses) > 1 else 0.0
+        loss, spread = statistics.mean(losses), statistics.stdev(losses)
         traffic = statistics.mean(curve[-1].traffic for curve in of_seeds)
         lines.append(
-            f"| {name.replace('|', chr(92) + '|')} | {statistics.mean(losses):.3f} ± {spread:.3f} "
+            f"| {name.replace('|', chr(92) + '|')} | {loss:.3f} ± {spread:.3f} "
             f"| {traffic / compressed_steps:,.0f} | {dense / traffic:,.1f}x |"
         )
     return "\n".join(lines) + "\n"
 
 
-def plot(curves: dict[str, list[Curve]], path: Path) -> None:
-    """Plots the mean loss of the seeds against traffic."""
-    look = pictures.looks({name: name == DENSE for name in curves})
-
-    def paint(figure: Any) -> None:
-        axes, ends = figure.subplots(), []
-        for name, of_seeds in curves.items():
-            points = [
-                [statistics.mean(values) for values in zip(*at_step, strict=True)]
-                for at_step in zip(*of_seeds, strict=True)
-            ]
-            color, style = look[name]
-            axes.plot(*zip(*points, strict=True), marker=".", color=color, linestyle=style)
-            ends.append((name.replace("`", ""), *points[-1], color))
-        axes.set(xscale="log", xlabel="bytes sent by a rank after the warm-up")
-        axes.set(ylabel="loss on held-out modules, nats")
-        pictures.label_lines(axes, ends)
-
-    pictures.save(path, 9, 5, paint)
+def mean_curve(of_seeds: list[Curve]) -> list[tuple[float, float]]:
+    """Returns the mean points of all seeds."""
+    points = [zip(*at_step, strict=True) for at_step in zip(*of_seeds, strict=True)]
+    return [(statistics.mean(traffic), statistics.mean(losses)) for traffic, losses in points]
 
 
 def main() -> None:
-    """Starts the processes, and writes table and picture after every seed."""
+    """Trains, and writes table and picture."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--steps", type=int, default=160)
     parser.add_argument("--out", type=Path, default=Path(__file__).with_name("results"), metavar="FOLDER")
     arguments = parser.parse_args()
-    jobs = [(name, seed) for seed in range(SEEDS) for name in HOOKS]
-    context = multiprocessing.get_context("spawn")
-    results = context.Queue()
     curves: dict[str, list[Curve]] = {name: [] for name in HOOKS}
+    for name, curve in on_ranks(RANKS, train, arguments.steps):
+        curves[name].append(curve)
+        print(name, *curve, flush=True)
     arguments.out.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory() as folder:
-        meeting_point = Path(folder, "ranks").as_uri()
-        ranks = [
-            context.Process(target=train, args=(rank, meeting_point, jobs, arguments.steps, results))
-            for rank in range(RANKS)
-        ]
-        for process in ranks:
-            process.start()
-        for name, seed in jobs:
-            found, curve = results.get()
-            curves[found].append(curve)
-            print(found, *curve, flush=True)
-            if name == [*HOOKS][-1]:
-                (arguments.out / "ddp_hooks.md").write_text(
-                    table(curves, arguments.steps, seed + 1), encoding="utf-8"
-                )
-                plot(curves, arguments.out / "ddp_hooks.svg")
-        for process in ranks:
-            process.join()
+    (arguments.out / "ddp_hooks.md").write_text(table(curves, arguments.steps), encoding="utf-8")
+    means = {name.replace("`", ""): mean_curve(curves[name]) for name in HOOKS}
+    plot(
+        means,
+        {DENSE.replace("`", "")},
+        "bytes sent by a rank after the warm-up",
+        arguments.out / "ddp_hooks.svg",
+    )
 
 
 if __name__ == "__main__":

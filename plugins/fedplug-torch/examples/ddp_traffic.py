@@ -1,36 +1,24 @@
 """Counts the bytes that a rank sends in a step of DDP, for several numbers of ranks and both exchanges.
 
 ``python examples/ddp_traffic.py`` starts up to 16 processes over gloo, and writes
-examples/results/ddp_traffic.md. For more ranks the bytes are calculated from the same payloads.
+examples/results/ddp_traffic.md.
 """
 
 from __future__ import annotations
 
 import argparse
-import multiprocessing
-import tempfile
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, NamedTuple
 
 import fedplug_torch
 import torch
-import torch.distributed as dist
-from fedplug_torch.division import partition
+from on_ranks import on_ranks
 from torch.nn.parallel import DistributedDataParallel
-
-import fedplug
 
 ENCODERS = "topk(0.01) | qsgd(8)", "topk(0.01, scope='model') | qsgd(8)", "qsgd(4)"
 EXCHANGES = "gather", "two_phase"
-MEASURED, CALCULATED = (2, 4, 8, 16), (64, 256)
+RANKS = 2, 4, 8, 16
 STEPS = 3
-
-
-class Sent(NamedTuple):
-    """Bytes that a rank sends in a step: the mean over the ranks, and the maximum."""
-
-    mean: float
-    most: float
 
 
 def model() -> torch.nn.Module:
@@ -40,67 +28,21 @@ def model() -> torch.nn.Module:
     return torch.nn.Sequential(*layers, torch.nn.Linear(256, 10))
 
 
-def count(rank: int, ranks: int, meeting_point: str, results: Any) -> None:
-    """Puts the bytes per step of this rank for each encoder and exchange."""
-    torch.set_num_threads(1)
-    dist.init_process_group("gloo", init_method=meeting_point, rank=rank, world_size=ranks)
-    torch.manual_seed(rank)
+def sent(rank: int) -> Iterator[tuple[str, str, float]]:
+    """Yields the bytes per step of this rank for each encoder and exchange."""
     for encoder in ENCODERS:
         for exchange in EXCHANGES:
             ddp = DistributedDataParallel(model())
             state = fedplug_torch.FedplugState(encoder, ddp, exchange=exchange)
             ddp.register_comm_hook(state, fedplug_torch.fedplug_hook)
             for _ in range(STEPS):
-                torch.nn.functional.cross_entropy(
-                    ddp(torch.randn(16, 1024)), torch.randint(10, (16,))
-                ).backward()
-            results.put((encoder, exchange, state.bytes_sent / STEPS))
-    dist.destroy_process_group()
+                x, y = torch.randn(16, 1024), torch.randint(10, (16,))
+                torch.nn.functional.cross_entropy(ddp(x), y).backward()
+            yield encoder, exchange, state.bytes_sent / STEPS
 
 
-def measured(ranks: int) -> dict[tuple[str, str], Sent]:
-    """Starts the ranks, and returns the bytes they sent by encoder and exchange."""
-    context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["fedplug_torch"])
-    results = context.Queue()
-    found: dict[tuple[str, str], list[float]] = {}
-    with tempfile.TemporaryDirectory() as folder:
-        meeting_point = Path(folder, "ranks").as_uri()
-        processes = [
-            context.Process(target=count, args=(rank, ranks, meeting_point, results)) for rank in range(ranks)
-        ]
-        for process in processes:
-            process.start()
-        for _ in range(ranks * len(ENCODERS) * len(EXCHANGES)):
-            encoder, exchange, sent = results.get()
-            found.setdefault((encoder, exchange), []).append(sent)
-        for process in processes:
-            process.join()
-    return {key: Sent(sum(sent) / ranks, max(sent)) for key, sent in found.items()}
-
-
-def calculated(encoder: str, exchange: str, ranks: int) -> Sent:
-    """Returns the same from the sizes of one rank's payloads. Means count as large as its gradients."""
-    network = model()
-    torch.nn.functional.cross_entropy(network(torch.randn(16, 1024)), torch.randint(10, (16,))).backward()
-    gradients = {name: p.grad for name, p in network.named_parameters() if p.grad is not None}
-    codec, others = fedplug.codec(encoder), ranks - 1
-    if exchange == "gather":
-        payloads, _ = codec.encode_model({name: gradient.numpy() for name, gradient in gradients.items()})
-        sent = others * (8 + sum(8 + len(payload) for payload in payloads.values()))
-        return Sent(sent, sent)
-    parts = partition({name: gradient.shape for name, gradient in gradients.items()}, ranks)
-    names = {part.name: part.parameter for owned in parts for part in owned}
-    pieces = {part.name: part.of(gradients[part.parameter]).numpy() for owned in parts for part in owned}
-    arrays = {name: gradient.numpy() for name, gradient in gradients.items()}
-    payloads, _ = codec.for_slices(arrays, names).encode_model(pieces)
-    by_owner = [sum(8 + len(payloads[part.name]) for part in owned) for owned in parts]
-    by_rank = [sum(by_owner) - mine + others * (8 + 8 + mine) for mine in by_owner]
-    return Sent(sum(by_rank) / ranks, max(by_rank))
-
-
-def table(rows: dict[tuple[str, str], dict[str, Sent]]) -> str:
-    """Returns the Markdown page."""
+def table() -> str:
+    """Trains on all numbers of ranks, and returns the Markdown page."""
     elements = sum(p.numel() for p in model().parameters())
     lines = [
         "# Traffic of a step of DDP",
@@ -108,41 +50,34 @@ def table(rows: dict[tuple[str, str], dict[str, Sent]]) -> str:
         f"Made by `python examples/ddp_traffic.py`: gloo, {STEPS} steps of a network with {elements:,} "
         f"parameters, of which one layer has {1024 * 1024:,}. Bytes per parameter that a rank sends in a "
         "step, with all headers, sizes and status messages; in brackets those of the rank that sends most. "
-        "Dense is a ring all-reduce of float32, 8 (ranks - 1) / ranks bytes. Rows with the word calculated "
-        "add up the sizes of one rank's payloads.",
+        "Dense is a ring all-reduce of float32, 8 (ranks - 1) / ranks bytes.",
         "",
         "| encoder | exchange | ranks | bytes per parameter | dense | fewer |",
         "| --- | --- | --- | --- | --- | --- |",
     ]
-    for (encoder, exchange), of_ranks in rows.items():
-        for label, sent in of_ranks.items():
-            ranks = int(label.split()[0])
-            dense = 8 * (ranks - 1) / ranks
-            mean, most = sent.mean / elements, sent.most / elements
-            more = f" ({most:.4f})" if f"{most:.4f}" != f"{mean:.4f}" else ""
-            lines.append(
-                f"| `{encoder.replace('|', chr(92) + '|')}` | {exchange} | {label} | {mean:.4f}{more} "
-                f"| {dense:.2f} | {dense / mean:,.0f}x |"
+    rows: dict[tuple[str, str], list[str]] = {(e, x): [] for e in ENCODERS for x in EXCHANGES}
+    for ranks in RANKS:
+        found: dict[tuple[str, str], list[float]] = {key: [] for key in rows}
+        for encoder, exchange, nbytes in on_ranks(ranks, sent):
+            found[encoder, exchange].append(nbytes / elements)
+        for (encoder, exchange), each in found.items():
+            dense, mean = 8 * (ranks - 1) / ranks, sum(each) / ranks
+            most = f" ({max(each):.4f})" if f"{max(each):.4f}" != f"{mean:.4f}" else ""
+            written = encoder.replace("|", r"\|")
+            rows[encoder, exchange].append(
+                f"| `{written}` | {exchange} | {ranks} | {mean:.4f}{most} | {dense:.2f} "
+                f"| {dense / mean:,.0f}x |"
             )
-    return "\n".join(lines) + "\n"
+    return "\n".join([*lines, *(row for of_ranks in rows.values() for row in of_ranks)]) + "\n"
 
 
 def main() -> None:
-    """Measures and calculates, and writes the page."""
+    """Writes the page."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--out", type=Path, default=Path(__file__).with_name("results"), metavar="FOLDER")
-    arguments = parser.parse_args()
-    rows: dict[tuple[str, str], dict[str, Sent]] = {(e, x): {} for e in ENCODERS for x in EXCHANGES}
-    for ranks in MEASURED:
-        for key, sent in measured(ranks).items():
-            rows[key][str(ranks)] = sent
-    for ranks in (MEASURED[-1], *CALCULATED):
-        for (encoder, exchange), of_ranks in rows.items():
-            of_ranks[f"{ranks} calculated"] = calculated(encoder, exchange, ranks)
-    arguments.out.mkdir(parents=True, exist_ok=True)
-    lines = table(rows)
-    (arguments.out / "ddp_traffic.md").write_text(lines, encoding="utf-8")
-    print(lines)
+    out = parser.parse_args().out
+    out.mkdir(parents=True, exist_ok=True)
+    (out / "ddp_traffic.md").write_text(table(), encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -6,11 +6,17 @@ Every machine has this text. Its modules are divided into the shards of the work
 from __future__ import annotations
 
 import sysconfig
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import torch
 from torch import nn
+
+from fedplug import pictures
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 CHARACTERS = "\n" + "".join(map(chr, range(32, 127)))
 """The characters that the model reads and writes. All others are number 0."""
@@ -102,3 +108,28 @@ def held_out_loss(model: nn.Module, text: Text, windows: int = 128) -> float:
     """The mean loss on the held-out text, always on the same windows."""
     with torch.no_grad():
         return float(loss_of(model, *batch(text.held_out, (0,), windows)))
+
+
+def plot(
+    curves: Mapping[str, Sequence[tuple[float, float]]], dense: Collection[str], sent: str, path: Path
+) -> None:
+    """Plots loss against bytes.
+
+    Args:
+        curves: Bytes and loss of the points of each run, by name.
+        dense: The names of runs without compression.
+        sent: The label of the bytes.
+        path: The SVG file to write.
+    """
+    look = pictures.looks({name: name in dense for name in curves})
+
+    def paint(figure: Figure) -> None:
+        axes, ends = figure.subplots(), []
+        for name, points in curves.items():
+            color, style = look[name]
+            axes.plot(*zip(*points, strict=True), marker=".", color=color, linestyle=style)
+            ends.append((name, *points[-1], color))
+        axes.set(xscale="log", xlabel=sent, ylabel="loss on held-out modules, nats")
+        pictures.label_lines(axes, ends)
+
+    pictures.save(path, 9, 5, paint)

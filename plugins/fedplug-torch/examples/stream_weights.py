@@ -1,23 +1,24 @@
-"""Streams the weights of a trainer over TCP to two serving processes, exact to the bit.
+"""Streams the weights of a trainer over HTTP to two serving processes, exact to the bit.
 
     python examples/stream_weights.py
 
-A serving process reports the version it holds, and gets the changes since. It keeps the weights in a
-store: one of the two is killed during the training, and continues from there when it is started again.
+A serving process asks for the changes since the version it holds, and waits until there are some. It keeps
+the weights in a store: one of the two is killed during the training, and continues from there when it is
+started again.
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import hashlib
-import socket
-import socketserver
-import struct
 import subprocess
 import sys
 import tempfile
 import threading
 from collections.abc import Iterator
+from http.client import HTTPConnection
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import fedplug_torch
 import torch
@@ -27,36 +28,6 @@ import fedplug
 STEPS, KILL_AT, RESTART_AT = 30, 10, 20
 MAX_BYTES = 2**28
 """Maximum size of the weights, and of a message with them."""
-
-_LENGTH = struct.Struct("<Q")
-
-
-def send(connection: socket.socket, data: bytes) -> None:
-    """Sends bytes with their length."""
-    connection.sendall(_LENGTH.pack(len(data)) + data)
-
-
-def receive(connection: socket.socket, max_bytes: int) -> bytes:
-    """Returns the bytes of one `send`. Memory grows only with bytes that have arrived.
-
-    Raises:
-        ValueError: The other side announces more than ``max_bytes``.
-        ConnectionError: The other side stops in the middle.
-    """
-    (length,) = _LENGTH.unpack(_read(connection, _LENGTH.size))
-    if length > max_bytes:
-        raise ValueError(f"the other side announces {length} bytes, and {max_bytes} are allowed")
-    return _read(connection, length)
-
-
-def _read(connection: socket.socket, size: int) -> bytes:
-    data = bytearray()
-    while len(data) < size:
-        part = connection.recv(min(size - len(data), 2**16))
-        if not part:
-            raise ConnectionError(f"the connection ended {size - len(data)} bytes too early")
-        data += part
-    return bytes(data)
 
 
 def new_model() -> torch.nn.Module:
@@ -72,13 +43,11 @@ def digest(model: torch.nn.Module) -> str:
     return hashlib.sha256(bits).hexdigest()
 
 
-class Weights(socketserver.ThreadingTCPServer):
+class Weights(ThreadingHTTPServer):
     """The trainer's side: answers each request as soon as it has another version than the one reported."""
 
-    daemon_threads = True
-
     def __init__(self) -> None:
-        super().__init__(("127.0.0.1", 0), Connection)
+        super().__init__(("127.0.0.1", 0), Request)
         self.versions = fedplug_torch.Broadcaster("lossless", keep=STEPS)
         self.changed = threading.Condition()
         self.is_last = False
@@ -102,37 +71,43 @@ class Weights(socketserver.ThreadingTCPServer):
             return message
 
 
-class Connection(socketserver.BaseRequestHandler):
-    """A connection of a serving process, in a thread of its own."""
+class Request(BaseHTTPRequestHandler):
+    """A request, whose path is the version of the serving process. Anything else gets the whole weights."""
 
     server: Weights
 
-    def handle(self) -> None:
-        """Answers requests until there are no more versions, or the other side stops or makes no sense."""
-        try:
-            while message := self.server.message(receive(self.request, 16).decode("ascii") or None):
-                send(self.request, message)
-            send(self.request, b"")
-        except (ConnectionError, ValueError) as error:  # also of a process that was killed
-            print(f"trainer: a connection ended: {error}", flush=True)
+    def do_GET(self) -> None:
+        """Answers with a message. An empty one is the last."""
+        message = self.server.message(self.path.removeprefix("/") or None)
+        with contextlib.suppress(ConnectionError):  # the process was killed
+            self.send_response(200)
+            self.send_header("Content-Length", str(len(message)))
+            self.end_headers()
+            self.wfile.write(message)
+
+    def log_message(self, *_: object) -> None:
+        """Prints nothing."""
+
+
+def receive(port: int, version: str | None) -> bytes:
+    """Returns the message for a version. Raises ValueError if it is larger than any should be."""
+    with contextlib.closing(HTTPConnection("127.0.0.1", port)) as trainer:
+        trainer.request("GET", f"/{version or ''}")
+        message = trainer.getresponse().read(MAX_BYTES + 1)
+    if len(message) > MAX_BYTES:
+        raise ValueError(f"the trainer sends more than {MAX_BYTES} bytes")
+    return message
 
 
 def serve(port: int, folder: str) -> None:
     """Runs a serving process until the trainer has no more weights. Prints a line for each version."""
     model = new_model()
-    with (
-        socket.create_connection(("127.0.0.1", port)) as trainer,
-        fedplug.open_store(f"sqlite:///{folder}") as store,
-    ):
+    with fedplug.open_store(f"sqlite:///{folder}") as store:
         receiver = fedplug_torch.Receiver(store, max_bytes=MAX_BYTES)
         print(f"begins with version {receiver.version}", flush=True)
         if receiver.model is not None:
             model.load_state_dict(receiver.model)
-        while True:
-            send(trainer, (receiver.version or "").encode("ascii"))
-            message = receive(trainer, MAX_BYTES)
-            if not message:
-                break
+        while message := receive(port, receiver.version):
             model.load_state_dict(receiver.apply(message))
             print(f"serves version {receiver.version}", flush=True)
     print(digest(model), flush=True)

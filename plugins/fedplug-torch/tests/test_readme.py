@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import os
 import re
-import runpy
 import subprocess
 import sys
 from pathlib import Path
 
 import character_model
 import pytest
-from standard_library import read_text
+from standard_library import plot, read_text
 
 PACKAGE = Path(__file__).parents[1]
 # Printed if a Gloo thread still holds a tensor when the interpreter exits: one or two of 70 runs
@@ -69,17 +68,7 @@ def test_the_program_for_outer_steps_runs(alone, capfd):
     assert "rank 0: exchange 5, " in capfd.readouterr().out
 
 
-def test_the_example_for_ddp_resumes_from_its_checkpoint(alone, capfd, monkeypatch):
-    def run(steps, folder):
-        monkeypatch.setattr(sys, "argv", ["", "--steps", str(steps), "--checkpoint", folder])
-        runpy.run_path(str(PACKAGE / "examples/ddp_digits.py"), run_name="__main__")
-        return capfd.readouterr().out, Path(folder, "rank-0.safetensors").read_bytes()
-
-    run(15, "interrupted")
-    assert run(30, "interrupted") == run(30, "whole")
-
-
-def test_the_character_model_learns_with_every_method(tmp_path, monkeypatch):
+def test_the_character_model_learns_with_every_method(monkeypatch):
     monkeypatch.setattr(character_model, "EVALUATE_EVERY", 12)
     text = read_text(2)
     curves = {name: character_model.run(method, text, 12) for name, method in character_model.METHODS.items()}
@@ -88,11 +77,14 @@ def test_the_character_model_learns_with_every_method(tmp_path, monkeypatch):
         assert after.bytes_sent > 0
     rows = character_model.table(curves).splitlines()
     assert len([row for row in rows if row.startswith("| ")]) == 2 + len(curves)
-    character_model.plot(curves, tmp_path / "curves.svg")
-    assert (tmp_path / "curves.svg").read_text(encoding="utf-8").startswith("<?xml")
 
 
 def test_the_character_model_has_the_same_numbers_every_time():
     text = read_text(2)
     method = character_model.METHODS["SparseLoCo-like"]
     assert character_model.run(method, text, 24) == character_model.run(method, text, 24)
+
+
+def test_curves_become_a_picture(tmp_path):
+    plot({"dense": [(1e3, 3.0), (2e3, 2.0)], "few": [(10, 3.1)]}, {"dense"}, "bytes", tmp_path / "curves.svg")
+    assert (tmp_path / "curves.svg").read_text(encoding="utf-8").startswith("<?xml")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import socket
 import subprocess
 import sys
 import threading
@@ -118,60 +117,14 @@ def test_two_serving_processes_one_of_them_killed_end_with_the_trainers_bits():
     assert done.stdout.endswith("both serving processes hold the trainer's bits\n")
 
 
-@pytest.fixture
-def pipe():
-    one, other = socket.socketpair()
-    with one, other:
-        yield one, other
-
-
-def test_sent_bytes_are_received(pipe):
-    for data in (b"", b"x", bytes(1000)):
-        stream_weights.send(pipe[0], data)
-        assert stream_weights.receive(pipe[1], 1000) == data
-
-
-def test_a_length_above_the_limit_is_refused_before_memory_is_taken(pipe):
-    pipe[0].sendall(b"\xff" * 8)
-    with pytest.raises(ValueError, match="18446744073709551615 bytes, and 1000 are allowed"):
-        stream_weights.receive(pipe[1], 1000)
-
-
-@pytest.mark.parametrize("sent", [b"", b"\x05\0\0", b"\x05" + bytes(7) + b"abcd"], ids=len)
-def test_a_connection_that_ends_in_the_middle_is_an_error(sent, pipe):
-    pipe[0].sendall(sent)
-    pipe[0].close()
-    with pytest.raises(ConnectionError, match="too early"):
-        stream_weights.receive(pipe[1], 1000)
-
-
-@pytest.mark.parametrize("sent", [b"\xff" * 8, b"\x02" + bytes(7) + b"\xff\xff"], ids=["length", "version"])
-def test_a_hostile_request_ends_only_its_own_connection(sent):
-    model = stream_weights.new_model()
+def test_a_request_with_a_foreign_version_gets_the_whole_weights(monkeypatch):
     with stream_weights.Weights() as trainer:
         threading.Thread(target=trainer.serve_forever, daemon=True).start()
-        trainer.publish(model, is_last=True)
-        for request in (sent, bytes(8)):
-            with socket.create_connection(trainer.server_address) as connection:
-                connection.sendall(request)
-                if request == sent:
-                    assert connection.recv(1) == b""
-                else:
-                    message = stream_weights.receive(connection, stream_weights.MAX_BYTES)
+        version = trainer.versions.publish(stream_weights.new_model().state_dict())
+        port = trainer.server_address[1]
+        for other in (None, "hostile", version[::-1]):
+            assert stream_weights.receive(port, other) == trainer.versions.message()
+        monkeypatch.setattr(stream_weights, "MAX_BYTES", 1000)
+        with pytest.raises(ValueError, match="more than 1000 bytes"):
+            stream_weights.receive(port, None)
         trainer.shutdown()
-    assert_same_bits(fedplug_torch.Receiver().apply(message), model.state_dict())
-
-
-@pytest.mark.parametrize("name", ["float8_e4m3fn", "float8_e5m2", "complex64", "int4", "uint4"])
-@pytest.mark.parametrize("shape", [(), (0, 3), (4, 6)], ids=str)
-def test_differences_of_tensors_take_every_dtype_of_numpy_and_ml_dtypes(name, shape):
-    dtype = getattr(torch, name)
-    old, new = (torch.zeros(shape, dtype=torch.uint8) + step for step in (1, 2))
-    if dtype.is_complex:
-        old, new = old.to(dtype), new.to(dtype)
-    else:
-        old, new = old.view(dtype), new.view(dtype)
-    received = fedplug.patch({"w": old}, fedplug.diff({"w": old}, {"w": new}))["w"]
-    assert (received.shape, received.dtype.name) == (shape, name)
-    bits = new if dtype.is_complex else new.view(torch.uint8)
-    assert received.tobytes() == bits.numpy().tobytes()
