@@ -111,6 +111,31 @@ def test_the_largest_magnitude_follows_the_updates(rank, clients, bits, size):
     assert abs(client["residual"]).mean() < 0.7 * given_sum
 
 
+@RANKS
+def test_the_sensitivity_is_the_norm_of_the_clipped_sum_and_not_of_the_clipped_update(rank):
+    """Differential privacy needs a bound on what a client adds, and a residual is in it."""
+    masked, rng = masked_sum(rank, clients=1), np.random.default_rng(0)
+    (update,) = updates(rng, 1)
+    unit = (flat(update) / np.linalg.norm(flat(update))).astype(np.float32)
+
+    def longest(limit):
+        server, residual, norms = masked.init_server(), np.zeros(SIZE, np.float32), []
+        for _ in range(30):
+            carried = unit + residual
+            sent = carried * min(1, limit / np.linalg.norm(carried))
+            parts = dict(zip(LIKE, np.split(sent, [600]), strict=True))
+            shaped = {name: parts[name].reshape(x.shape).astype(x.dtype) for name, x in LIKE.items()}
+            vector, after = masked.encode(shaped, masked.init_client(), masked.message(server))
+            residual = after["residual"] + carried - sent
+            largest = server["largest"]
+            mean, server = masked.decode(vector, server)
+            norms.append(np.linalg.norm(flat(mean.update)) - np.sqrt(masked.length) * largest.max() / 2**14)
+        return max(norms)
+
+    assert longest(np.inf) > 1.5
+    assert longest(1.0) <= 1.0
+
+
 def test_the_weight_is_the_number_of_clients_without_a_largest_weight():
     masked = masked_sum()
     server = masked.init_server()

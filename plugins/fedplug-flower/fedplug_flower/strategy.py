@@ -13,6 +13,8 @@ import numpy as np
 from flwr.app import ArrayRecord, ConfigRecord, Message, MessageType, MetricRecord, RecordDict
 from flwr.serverapp import Grid
 from flwr.serverapp.strategy import (
+    DifferentialPrivacyClientSideAdaptiveClipping,
+    DifferentialPrivacyClientSideFixedClipping,
     FedAdagrad,
     FedAdam,
     FedAvg,
@@ -40,6 +42,11 @@ _log = logging.getLogger("flwr.fedplug")
 
 _AVERAGES = {kind.aggregate_train for kind in (FedAvg, FedAvgM, FedAdagrad, FedAdam, FedYogi)}
 """The strategies whose result depends only on the weighted mean of replies, their metrics and errors."""
+
+_CLIPPED_BY_CLIENTS = (
+    DifferentialPrivacyClientSideAdaptiveClipping,
+    DifferentialPrivacyClientSideFixedClipping,
+)
 
 _NARROW = (np.float16, np.float32)
 
@@ -97,7 +104,7 @@ class Compressed(Strategy):
         Raises:
             fedplug.errors.FedplugError: The encoder is unknown or does not support NumPy arrays.
             TypeError: ``strategy`` is not a strategy or aggregates trees, or ``decode_each`` is False and it
-                is not a FedAvg.
+                is not a FedAvg, or the encoder adds a residual to updates that clients clip for privacy.
         """
         if not isinstance(strategy, Strategy):
             raise TypeError(f"strategy is {strategy!r}; it must be a Strategy of flwr.serverapp.strategy")
@@ -109,6 +116,12 @@ class Compressed(Strategy):
         chosen = "identity" if encoder is None else encoder
         codec = fedplug.codec(chosen) if min_size is None else fedplug.codec(chosen, min_size=min_size)
         codec.require_updates()
+        if isinstance(strategy, _CLIPPED_BY_CLIENTS) and codec.encoder.capabilities.needs_client_state:
+            raise TypeError(
+                f"{type(strategy).__name__} adds noise for updates that clients clip, but {codec.encoder!r} "
+                "adds a residual to the clipped update; use topk(0.01, error_feedback=False), or clipping on "
+                "the server, which clips the decoded sum of both"
+            )
         self.strategy = strategy
         self._decode_each = not averages if decode_each is None else decode_each
         self._codec = codec

@@ -15,7 +15,7 @@ from flwr.app import ConfigRecord, Context, Message, RecordDict
 from flwr.client.mod import secaggplus_mod
 from flwr.clientapp import ClientApp
 from flwr.common import FitRes, Parameters, ndarrays_to_parameters, parameters_to_ndarrays
-from flwr.server.strategy import FedAvg
+from flwr.server.strategy import DifferentialPrivacyClientSideFixedClipping, FedAvg
 from flwr.server.workflow import SecAggPlusWorkflow
 from flwr.supercore.primitives.asymmetric import public_key_to_bytes
 from local_flower import Model, Nodes, arrays, new_model, record, update_of
@@ -585,6 +585,12 @@ def test_a_strategy_that_sends_other_arrays_is_refused(nodes: Nodes) -> None:
         nodes.add(node, client_app())
     with pytest.raises(ValueError, match="other arrays than the model"):
         Training(nodes, CompressedSecAggWorkflow(1.0, 0.6, ENCODER), strategy=Other()).round(1)
+
+
+def test_noise_for_clipped_updates_is_refused_because_integers_carry_a_residual(nodes: Nodes) -> None:
+    private = DifferentialPrivacyClientSideFixedClipping(fed_avg(), 1.0, 0.5, 5)
+    with pytest.raises(ValueError, match="carry a residual too, which no clipping bounds"):
+        Training(nodes, CompressedSecAggWorkflow(1.0, 0.6, ENCODER), strategy=private).round(1)
 
 
 @pytest.mark.parametrize("encoder", ["topk(0.01)", "identity"])

@@ -125,6 +125,18 @@ def test_clipping_on_the_clients_happens_before_compression(nodes: Nodes) -> Non
     assert moved <= 0.5 + 1e-4
 
 
+def test_a_residual_goes_with_clipping_on_the_server_and_not_on_the_clients(nodes: Nodes) -> None:
+    """The noise is for a bounded norm. The server clips the decoded sum of the update and the residual."""
+    with pytest.raises(TypeError, match="adds a residual to the clipped update"):
+        Compressed(DifferentialPrivacyClientSideFixedClipping(FedAvg(), 1e-9, 0.5, 2), TOPK)
+    for node in (1, 2):
+        nodes.add(node)
+    strategy = Compressed(DifferentialPrivacyServerSideFixedClipping(FedAvg(), 1e-9, 0.01, 2), TOPK)
+    models = [nodes.run_rounds(strategy, range(1, rounds), new_model())[0] for rounds in (2, 3)]
+    moved = np.concatenate([(models[1][name] - models[0][name]).reshape(-1) for name in models[0]])
+    assert 0 < np.linalg.norm(moved) <= 0.0101
+
+
 @pytest.mark.parametrize(
     ("broadcast_encoder", "mods"),
     [(None, [fixedclipping_mod, CompressMod()]), ("auto", []), ("auto", [fixedclipping_mod, CompressMod()])],
@@ -136,7 +148,7 @@ def test_the_error_of_a_mod_in_the_wrong_place_says_where_it_belongs(
     for node in (1, 2):
         nodes.add(node, client_app(mods=mods))
     inner = DifferentialPrivacyClientSideFixedClipping(FedAvg(), 1e-9, 0.5, 2)  # the other mod needs it
-    strategy = Compressed(inner, TOPK, broadcast_encoder=broadcast_encoder)
+    strategy = Compressed(inner, "identity", broadcast_encoder=broadcast_encoder)
     nodes.run_rounds(strategy, (1,), new_model())
     assert "no update was accepted" in log[-1]
     assert re.search(r"CompressMod\(\) (goes )?first", log[-1])

@@ -123,6 +123,19 @@ def test_encoded_sums_go_under_the_differential_privacy_of_tff() -> None:
     check(output.result, factor=CLIENTS, atol=1e-2)
 
 
+@pytest.mark.slow
+def test_distributed_privacy_bounds_what_a_client_changes_if_it_clips_the_payload() -> None:
+    """The aggregator of TFF is inside, so it clips, rounds and hides what is sent, to 0.1 at first."""
+    private = tff.learning.ddp_secure_aggregator(0.0, CLIENTS, zeroing=False)
+    process = build_compressed_sum_factory("randomk(0.5)", private).create(VALUE)
+    with pytest.raises(CapabilityError, match=r"'client state'.*sharedk"):
+        build_compressed_sum_factory("sharedk(0.5, clients=4)", private)
+    state = process.initialize()
+    results = [process.next(state, [*VALUES[1:], value(0, scale)]).result for scale in (0.0, 1e6)]
+    moved = [x - y for x, y in zip(*map(tf.nest.flatten, results), strict=True)]
+    assert 0.9 * 0.1 < CLIENTS * np.linalg.norm(np.concatenate([x.reshape(-1) for x in moved])) < 1.01 * 0.1
+
+
 def test_a_linear_encoder_is_decoded_once_after_a_secure_sum_with_other_entries_each_round() -> None:
     secure = tff.aggregators.SecureSumFactory(upper_bound_threshold=1e3, lower_bound_threshold=-1e3)
     process = build_compressed_sum_factory("randomk(0.5)", secure).create(VALUE)

@@ -16,7 +16,13 @@ from flwr.common.secure_aggregation.secaggplus_constants import RECORD_KEY_CONFI
 from flwr.compat.common import recorddict_compat as compat
 from flwr.server import LegacyContext
 from flwr.server.client_proxy import ClientProxy
-from flwr.server.strategy import Strategy
+from flwr.server.strategy import (
+    DifferentialPrivacyClientSideAdaptiveClipping,
+    DifferentialPrivacyClientSideFixedClipping,
+    DifferentialPrivacyServerSideAdaptiveClipping,
+    DifferentialPrivacyServerSideFixedClipping,
+    Strategy,
+)
 from flwr.server.workflow import SecAggPlusWorkflow
 from flwr.server.workflow.constant import MAIN_CONFIGS_RECORD, MAIN_PARAMS_RECORD
 from flwr.server.workflow.constant import Key as WorkflowKey
@@ -40,6 +46,13 @@ from fedplug_flower.secagg.round_terms import receipt_of, setup_of, zeros_like
 __all__ = ["CompressedSecAggWorkflow"]
 
 _log = logging.getLogger("flwr.fedplug")
+
+_PRIVATE = (
+    DifferentialPrivacyClientSideAdaptiveClipping,
+    DifferentialPrivacyClientSideFixedClipping,
+    DifferentialPrivacyServerSideAdaptiveClipping,
+    DifferentialPrivacyServerSideFixedClipping,
+)
 
 Results = list[tuple[ClientProxy, FitRes]]
 Aggregated = tuple[Parameters | None, dict[str, Scalar]]
@@ -110,8 +123,13 @@ class CompressedSecAggWorkflow(SecAggPlusWorkflow):
 
         Raises:
             ValueError: The strategy sampled more clients than the encoder allows, sends other arrays than the
-                model, or has changed the form of the model.
+                model, has changed the form of the model, or adds noise for differential privacy.
         """
+        if isinstance(context.strategy, _PRIVATE):
+            raise ValueError(
+                f"{type(context.strategy).__name__} adds noise for updates of bounded norm, but masked "
+                "integers carry a residual too, which no clipping bounds; use flwr's SecAggPlusWorkflow"
+            )
         model = context.state.array_records[MAIN_PARAMS_RECORD]
         masked = self._sum_of(model)
         guarded = self._guarded(grid, "public keys", PublicKeys().check)
