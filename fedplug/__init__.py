@@ -6,7 +6,7 @@ and TensorFlow.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from fedplug.registry.first_use import imported_on_first_use
 
@@ -88,7 +88,7 @@ __all__ = [
 if not TYPE_CHECKING:  # a type checker would take this for "any name exists"
     _imported = imported_on_first_use(__name__, _HOMES)
 
-    def __getattr__(name: str) -> Any:
+    def __getattr__(name: str) -> object:
         if name != "__version__":
             return _imported(name)
         from fedplug.registry.entry_points import own_version

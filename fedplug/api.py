@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, cast
 
 from fedplug.errors import ConfigError
-from fedplug.registry.component import Component
+from fedplug.registry.component import Component, Description
 from fedplug.registry.config import as_component, compose, from_config, make, to_config
 
 if TYPE_CHECKING:
@@ -24,9 +24,7 @@ __all__ = [
 ]
 
 
-def encoder(
-    value: Component | str | Mapping[str, object] | Sequence[object], /, **config: Any
-) -> Encoder | EncoderAssignment:
+def encoder(value: Description, /, **config: object) -> Encoder | EncoderAssignment:
     """Creates an encoder.
 
     >>> encoder("topk(0.01) | qsgd(8)").name
@@ -61,17 +59,17 @@ def encoder(
     return cast("Encoder | EncoderAssignment", compose([_component("encoder", value, config)]))
 
 
-def aggregator(value: Aggregator | str | Mapping[str, object], /, **config: Any) -> Aggregator:
+def aggregator(value: Aggregator | str | Mapping[str, object], /, **config: object) -> Aggregator:
     """Creates an aggregator, as in ``aggregator("mean")``. See `encoder` for arguments and errors."""
     return cast("Aggregator", _component("aggregator", value, config))
 
 
-def schedule(value: Schedule | str | Mapping[str, object], /, **config: Any) -> Schedule:
+def schedule(value: Schedule | str | Mapping[str, object], /, **config: object) -> Schedule:
     """Creates a schedule, as in ``schedule("linear(0.1, 0.01, 20)")``. See `encoder`."""
     return cast("Schedule", _component("schedule", value, config))
 
 
-def _component(kind: str, value: Any, config: Mapping[str, object]) -> Any:
+def _component(kind: str, value: object, config: Mapping[str, object]) -> Any:
     if config:
         return make(kind, value, (), config)
     return as_component(value, kind=kind, of=Component, what=f"the {kind}")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable
-from typing import Any
 
 __all__ = [
     "ArgumentError",
@@ -66,11 +65,13 @@ class FedplugError(Exception):
     forward them.
     """
 
-    def __reduce__(self) -> tuple[Any, ...]:
+    def __reduce__(self) -> tuple[object, ...]:
         return _restored, (type(self), self.args, self.__dict__)
 
 
-def _restored(kind: type[FedplugError], args: tuple[Any, ...], attributes: dict[str, Any]) -> FedplugError:
+def _restored(
+    kind: type[FedplugError], args: tuple[object, ...], attributes: dict[str, object]
+) -> FedplugError:
     error = kind.__new__(kind, *args)  # without `__init__`, which may take other arguments
     error.__dict__.update(attributes)
     return error
@@ -148,7 +149,7 @@ class MissingDependencyError(FedplugError, ModuleNotFoundError):
         title, remedy = _OPTIONAL.get(module, (module, f"`pip install {module}`"))
         super().__init__(f"{needed_by} needs {title}, which is not installed: {remedy}", name=module)
 
-    def __reduce__(self) -> tuple[Any, ...]:
+    def __reduce__(self) -> tuple[object, ...]:
         return type(self), (self.needed_by, self.name), self.__dict__  # which lacks ImportError's `name`
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
 
 __all__ = ["scalars"]
 
@@ -29,7 +28,9 @@ def scalars(metrics: Mapping[str, object], tensors: Sequence[Mapping[str, object
     }
 
 
-def _leaves(value: Any, path: tuple[str, ...], names: Sequence[str]) -> Iterator[tuple[tuple[str, ...], Any]]:
+def _leaves(
+    value: object, path: tuple[str, ...], names: Sequence[str]
+) -> Iterator[tuple[tuple[str, ...], object]]:
     if isinstance(value, Mapping):
         for key, member in value.items():
             yield from _leaves(member, (*path, str(key)), names)

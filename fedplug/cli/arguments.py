@@ -43,7 +43,7 @@ class _StoreOnce(argparse._StoreAction):
         self,
         parser: argparse.ArgumentParser,
         namespace: argparse.Namespace,
-        values: Any,
+        values: str | Sequence[object] | None,
         option_string: str | None = None,
     ) -> None:
         if option_string is not None and isinstance(parser, Parser):

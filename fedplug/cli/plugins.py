@@ -95,7 +95,7 @@ def _show(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _described(facts: dict[str, Any]) -> str:
+def _described(facts: dict[str, object]) -> str:
     """Returns one ``key: value`` line for each non-empty fact."""
     return "\n".join(f"{key + ':':<14}{_written(value)}" for key, value in facts.items() if value)
 
@@ -104,7 +104,7 @@ def _written(value: object) -> object:
     return ", ".join(map(str, value)) if isinstance(value, list) else value
 
 
-def _examined(entry: Entry, make: Callable[[str], Any] | None) -> str:
+def _examined(entry: Entry, make: Callable[[str], object] | None) -> str:
     """Returns a component's arguments and capabilities, or why it cannot be created."""
     from fedplug.registry import resolve
 
@@ -118,7 +118,7 @@ def _examined(entry: Entry, make: Callable[[str], Any] | None) -> str:
     return f"{_described({'arguments': arguments})}\n\n{table(_HEADER, rows)}"
 
 
-def _arguments(made: type[Any]) -> str:
+def _arguments(made: type[object]) -> str:
     """Returns the arguments of a class as in Python, without their types."""
     signature = inspect.signature(made)
     bare = [p.replace(annotation=inspect.Parameter.empty) for p in signature.parameters.values()]

@@ -63,7 +63,7 @@ class AddOnDevice(NamedTuple):
     factor: NDArray[np.generic] | None = None
 
 
-Step: TypeAlias = "partial[Any] | AddOnDevice"
+Step: TypeAlias = "partial[object] | AddOnDevice"
 
 
 def run(steps: Sequence[Step]) -> None:
@@ -76,7 +76,7 @@ def run(steps: Sequence[Step]) -> None:
         Exception: The device or its memory refused the additions. The error of its backend.
     """
     additions: list[AddOnDevice] = []
-    others: list[partial[Any]] = []
+    others: list[partial[object]] = []
     for step in steps:
         if isinstance(step, AddOnDevice):
             additions.append(step)

@@ -98,21 +98,21 @@ _REMEDIES = {
 }
 
 
-def require_mapping(what: str, of: str, value: Any) -> None:
+def require_mapping(what: str, of: str, value: object) -> None:
     """Raises ArgumentError unless ``value`` is a mapping by name."""
     if type(value) is not dict and not isinstance(value, Mapping):
         remedy = _REMEDIES.get(of, "")
         raise ArgumentError(f"{what} is a mapping of {of} by name, not a {type(value).__name__}{remedy}")
 
 
-def _named(name: str, read: Callable[[Any], Any], array: Any) -> Any:
+def _named(name: str, read: Callable[[object], object], array: object) -> Any:
     try:
         return read(array)
     except ArgumentError as error:
         raise ArgumentError(f"array {name!r}: {error}") from error
 
 
-def _require_size(value: Any) -> None:
+def _require_size(value: object) -> None:
     """Raises ArgumentError for an array with more elements than kernels can count."""
     try:
         shape = None if getattr(value, "is_nested", False) else getattr(value, "shape", None)

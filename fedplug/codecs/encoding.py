@@ -31,7 +31,7 @@ from fedplug.ops import donation
 from fedplug.ops.checks import sums_may_overflow
 from fedplug.ops.device_array import is_on_device, on_host
 from fedplug.ops.types import ArraySpec, Scalar
-from fedplug.registry.component import plain
+from fedplug.registry.component import Description, plain
 
 __all__ = ["Codec", "as_round", "codec"]
 
@@ -40,13 +40,13 @@ _ROUNDS_END = 2**31
 
 
 def codec(
-    encoder: Any,
+    encoder: Description,
     /,
     *,
     min_size: int = DEFAULT_MIN_SIZE,
     exactly: Collection[str] = (),
     device: Literal["cuda"] | None = None,
-    **config: Any,
+    **config: object,
 ) -> Codec:
     """Returns a codec, which turns NumPy arrays into payloads.
 
@@ -110,7 +110,7 @@ class Codec:
         self._device = device
         self._owner = owner(encoder)
         self._arrays: dict[tuple[tuple[int, ...], np.dtype[np.generic]], _Model] = {}
-        self._models: dict[tuple[Any, ...], _Model] = {}
+        self._models: dict[tuple[object, ...], _Model] = {}
 
     @property
     def owner(self) -> NDArray[np.uint8]:
@@ -119,7 +119,7 @@ class Codec:
 
     def encode(
         self,
-        array: Any,
+        array: object,
         state: ArrayState | None = None,
         round_num: int = 0,
         *,
@@ -388,7 +388,7 @@ class Codec:
         self._arrays[x.shape, x.dtype] = model
         return model
 
-    def _seen(self, arrays: Any) -> _Model | None:
+    def _seen(self, arrays: object) -> _Model | None:
         """Returns the model of arrays that need neither a check nor a copy. None if they may need one."""
         if type(arrays) is not dict or set(map(type, arrays.values())) != {np.ndarray}:
             return None
@@ -428,7 +428,7 @@ class _Model:
         self,
         xs: list[NDArray[np.generic]],
         state: ArrayState | None,
-        round_num: Any,
+        round_num: int,
         in_place: bool,
         out: ArrayState | None,
         metrics: TensorMetrics | None = None,
@@ -560,7 +560,7 @@ def _specs(arrays: Mapping[str, NDArray[np.generic]]) -> tuple[ArraySpec, ...]:
     return tuple(ArraySpec(x.shape, x.dtype, name) for name, x in arrays.items())
 
 
-def _as_names(exactly: Any) -> frozenset[str]:
+def _as_names(exactly: object) -> frozenset[str]:
     """Returns the names of arrays. Raises ArgumentError for a single text, and for anything but texts."""
     names = list(exactly) if isinstance(exactly, Iterable) and not isinstance(exactly, str) else [None]
     if not all(isinstance(name, str) for name in names):
@@ -568,6 +568,6 @@ def _as_names(exactly: Any) -> frozenset[str]:
     return frozenset(names)
 
 
-def as_round(round_num: Any) -> int:
+def as_round(round_num: object) -> int:
     """Returns a round number as an int. Raises ArgumentError unless it is a whole number below 2^31."""
     return whole("round_num", round_num, 0, _ROUNDS_END - 1)

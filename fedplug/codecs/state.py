@@ -178,7 +178,7 @@ class StateForm:
         return spare
 
 
-def require_owner(state: Any, text: NDArray[np.uint8]) -> None:
+def require_owner(state: object, text: NDArray[np.uint8]) -> None:
     """Raises StateError unless a state belongs to the codec with this text."""
     expected = text.tobytes()
     if not isinstance(state, Mapping):

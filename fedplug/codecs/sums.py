@@ -39,13 +39,13 @@ class _WeightedSum:
         self._count = 0
         self._lock = threading.Lock()
 
-    def __getstate__(self) -> dict[str, Any]:
+    def __getstate__(self) -> dict[str, object]:
         """Returns a copy of the sum at one moment, to pickle or copy it while other threads add."""
         with self._lock:
             parts = {name: part.copied(type(self).__name__) for name, part in self._parts.items()}
             return {**self.__dict__, "_parts": parts, "_lock": None}
 
-    def __setstate__(self, state: dict[str, Any]) -> None:
+    def __setstate__(self, state: dict[str, object]) -> None:
         self.__dict__.update(state, _lock=threading.Lock())
 
     def __repr__(self) -> str:
@@ -154,7 +154,7 @@ class Sum(_WeightedSum):
         super().__init__({None: Accumulator(shape, dtype, wire_ids)})
 
     @classmethod
-    def like(cls, array: Any, *, wire_ids: WireIds = None) -> Sum:
+    def like(cls, array: object, *, wire_ids: WireIds = None) -> Sum:
         """Makes a sum for the updates of an array: of 16-bit floats in float32, of integers in float64.
 
         For an array on a CUDA device the sum is there too, see docs/gpu.md. `add` also refuses an update that
@@ -172,7 +172,7 @@ class Sum(_WeightedSum):
         total._parts = {None: Accumulator.of(array, _magnitudes([array])[0], wire_ids)}
         return total
 
-    def add(self, payload: Any, weight: float = 1.0) -> None:
+    def add(self, payload: object, weight: float = 1.0) -> None:
         """Adds ``weight * decode(payload)``.
 
         Args:
@@ -356,7 +356,7 @@ class ModelSum(_WeightedSum):
 class _Naming:
     """Adds the tensor's name to an error. One object serves a loop over tensors, which sets the name."""
 
-    name: Any = None
+    name: object = None
 
     def __enter__(self) -> Self:
         return self

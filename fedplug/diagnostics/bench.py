@@ -9,7 +9,7 @@ import statistics
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, NamedTuple, TypeVar
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -127,11 +127,11 @@ def measure(
     payloads, _ = run.encode(run.copy(state), rounds)
     received = {name: np.array(x) for name, x in run.arrays(run.decode(payloads)).items()}
 
-    def check_payloads(result: tuple[Any, Any]) -> None:
+    def check_payloads(result: tuple[object, object]) -> None:
         if not run.equal(result[0], payloads):
             raise CapabilityError(f"{expression} gave other bytes for the same update, state and round")
 
-    def check_arrays(decoded: Any) -> None:
+    def check_arrays(decoded: object) -> None:
         arrays = run.arrays(decoded)
         if not all(np.array_equal(x, arrays[name]) for name, x in received.items()):
             raise CapabilityError(f"{expression} gave other numbers for the same bytes")

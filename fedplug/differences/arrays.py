@@ -93,7 +93,7 @@ def encode_array(old: NDArray[np.generic] | None, new: NDArray[np.generic]) -> b
     return wire.frame([fixed + name, code], WIRE_ID, "uint8", new.shape)
 
 
-def decode_array(payload: Any, old: NDArray[np.generic] | None, max_bytes: float) -> NDArray[np.generic]:
+def decode_array(payload: object, old: NDArray[np.generic] | None, max_bytes: float) -> NDArray[np.generic]:
     """Returns the new array of an untrusted message.
 
     Raises:

@@ -10,7 +10,6 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -103,6 +102,6 @@ def _shards(path: Path, index: bytes) -> list[str]:
     return names
 
 
-def _require_plain(name: Any, where: str) -> None:
+def _require_plain(name: object, where: str) -> None:
     if not isinstance(name, str) or name in ("", ".", "..") or "/" in name or "\\" in name or "\0" in name:
         raise ArgumentError(f"{where} names the file {name!r}; the files of a checkpoint lie in one folder")

@@ -20,7 +20,7 @@ __all__ = ["DEFAULT_MAX_BYTES", "diff", "patch"]
 DEFAULT_MAX_BYTES = 2**30
 
 
-def diff(old: Any, new: Any) -> bytes:
+def diff(old: Any, new: object) -> bytes:
     """Encodes the difference between two versions of an array or of a model, exact to the bit.
 
     A model is a mapping of arrays by name. Arrays may be added, removed and reshaped, and have any dtype
@@ -52,14 +52,16 @@ def diff(old: Any, new: Any) -> bytes:
 
 
 @overload
-def patch(old: Mapping[str, object], message: Any, *, max_bytes: float = ...) -> dict[str, NDArray[Any]]: ...
+def patch(
+    old: Mapping[str, object], message: object, *, max_bytes: float = ...
+) -> dict[str, NDArray[Any]]: ...
 
 
 @overload
-def patch(old: Any, message: Any, *, max_bytes: float = ...) -> Any: ...
+def patch(old: object, message: object, *, max_bytes: float = ...) -> Any: ...
 
 
-def patch(old: Any, message: Any, *, max_bytes: float = DEFAULT_MAX_BYTES) -> Any:
+def patch(old: object, message: object, *, max_bytes: float = DEFAULT_MAX_BYTES) -> Any:
     """Returns the new version from the old one and a message of `diff`.
 
     Args:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -72,7 +72,7 @@ def decode_payloads(
     contents: Contents,
     message: MessageReader,
     max_bytes: float,
-    decode: Callable[[Any, NDArray[np.generic] | None, float], NDArray[np.generic]],
+    decode: Callable[[object, NDArray[np.generic] | None, float], NDArray[np.generic]],
 ) -> Iterator[tuple[str, NDArray[np.generic]]]:
     """Decodes the payloads of a message whose list was read, as `decode_model` does.
 

@@ -78,7 +78,7 @@ class SafetensorsFile(Parts):
             self._version = _version(file)
             self.size = os.fstat(file.fileno()).st_size
             try:
-                self._places: dict[str, _Place] = dict(self._parts(file))
+                self._places: dict[str, Any] = dict(self._parts(file))
             except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
                 raise ArgumentError(f"{path} is not a safetensors file: {error}") from error
 
@@ -89,7 +89,8 @@ class SafetensorsFile(Parts):
             file.seek(place.begin)
             if _version(file) != self._version or file.readinto(data.data) < data.size:  # type: ignore[attr-defined]
                 raise ArgumentError(f"{self.path} changed while it was read; do it again")
-        return data.view(place.dtype).reshape(place.shape)
+        array: NDArray[np.generic] = data.view(place.dtype).reshape(place.shape)
+        return array
 
     def _parts(self, file: BinaryIO) -> Iterator[tuple[str, _Place]]:
         length = int.from_bytes(file.read(8), "little")

@@ -33,7 +33,7 @@ def check_number(what: str, value: Any, allowed: Callable[[float], bool], range_
         raise ConfigError(f"{what} is {value!r}; it must be a number {range_}")
 
 
-def check_share(what: str, value: Any) -> None:
+def check_share(what: str, value: object) -> None:
     """Raises ConfigError unless ``value`` is a number above 0 and at most 1."""
     check_number(what, value, lambda share: 0 < share <= 1, "above 0 and at most 1")
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -210,7 +210,9 @@ class Offsets(IndexCoder):
     def _width(self) -> int:
         return (self._chunk - 1).bit_length()
 
-    def _runs(self, entries: NDArray[np.int32], size: int) -> list[tuple[NDArray[np.int32], Any]]:
+    def _runs(
+        self, entries: NDArray[np.int32], size: int
+    ) -> list[tuple[NDArray[np.int32], NDArray[np.int32] | int]]:
         """Returns views of the entries, ``[whole chunks, each]`` and those of the rest, and their starts.
 
         Raises:

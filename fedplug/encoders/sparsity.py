@@ -124,7 +124,7 @@ class Sparsity:
         self._known[size] = self.in_each_round(size)
         return self._known[size]
 
-    def _wanted(self, size: int) -> list[float]:
+    def _wanted(self, size: int) -> list[Any]:
         if self.count is not None:
             return [float(self.count)]
         return [fraction * size for fraction in self._fractions]

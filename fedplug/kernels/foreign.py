@@ -33,7 +33,7 @@ def require_names(names: Iterable[object]) -> None:
             )
 
 
-def from_dlpack(array: Any) -> NDArray[Any]:
+def from_dlpack(array: object) -> NDArray[Any]:
     """Returns a NumPy array on the memory of another library's array (PyTorch, JAX), without a copy.
 
     Unlike :func:`numpy.from_dlpack`, it also accepts bfloat16.
@@ -53,7 +53,7 @@ def from_dlpack(array: Any) -> NDArray[Any]:
     return _kernels.from_dlpack(array)
 
 
-def read_array(value: Any) -> NDArray[np.generic]:
+def read_array(value: object) -> NDArray[np.generic]:
     """Returns a NumPy array on the memory of ``value``; only strided tensors of PyTorch are copied.
 
     Dtypes that NumPy lacks, such as bfloat16, float8 and int4, are those of ml_dtypes.

@@ -35,7 +35,7 @@ class Backend(Protocol):
     def self_check(self) -> str:
         """Compares a kernel with the CPU's. Returns a line for `fedplug doctor`."""
 
-    def as_device_array(self, array: Any) -> DeviceArray:
+    def as_device_array(self, array: object) -> DeviceArray:
         """Describes an array of any framework on the device, without a copy."""
 
     def to_device(self, array: NDArray[np.generic]) -> DeviceArray:
@@ -71,7 +71,7 @@ class Backend(Protocol):
             PayloadError: The indices do not ascend strictly in the array, whose contents are then undefined.
         """
 
-    def prepared(self, additions: Sequence[object]) -> tuple[list[partial[int]], Any]:
+    def prepared(self, additions: Sequence[object]) -> tuple[list[partial[int]], object]:
         """Prepares the kernel of one or more `fedplug.codecs.accumulator.AddOnDevice`.
 
         Returns:
@@ -103,7 +103,7 @@ class DeviceArray:
         device: Number of the device.
     """
 
-    owner: Any
+    owner: object
     pointer: int
     shape: tuple[int, ...]
     dtype: np.dtype[np.generic]
@@ -125,11 +125,11 @@ class DeviceArray:
         return self.size * self.dtype.itemsize
 
 
-def is_on_device(x: Any) -> bool:
+def is_on_device(x: object) -> bool:
     """Whether an array is in the memory of a device."""
     return isinstance(x, DeviceArray)
 
 
-def on_host(x: Any) -> Any:
+def on_host(x: object) -> Any:
     """Copies a `DeviceArray` to a NumPy array. Returns other arrays unchanged."""
     return x.backend.on_host(x) if isinstance(x, DeviceArray) else x

@@ -81,7 +81,7 @@ def _on_device(x: DeviceArray, name: str) -> _Function:
     return found
 
 
-def _first_other(values: Iterable[Any]) -> Any:
+def _first_other(values: Iterable[Any]) -> object:
     """Returns the first value that is not NumPy's, or None. The values in lists and tuples count."""
     for value in values:
         cls = type(value)

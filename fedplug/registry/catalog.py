@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Literal
 
 from fedplug.errors import MissingDependencyError, PluginError, UnknownNameError
 from fedplug.registry.specs import ComponentSpec, EncoderSpec, PluginSpec
@@ -93,7 +93,7 @@ class Entry:
         """The executions of an encoder, see `EncoderSpec`. Empty for other components."""
         return self.spec.executes_on if isinstance(self.spec, EncoderSpec) else ()
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, object]:
         """Returns the entry as JSON values."""
         return {
             "name": self.name,
@@ -195,9 +195,9 @@ def settle_clashes(entries: Iterable[Entry]) -> list[Entry]:
     return _settled(named, "wire id", lambda entry: entry.wire_id)
 
 
-def _settled(entries: Iterable[Entry], what: str, claim: Callable[[Entry], Any]) -> list[Entry]:
+def _settled(entries: Iterable[Entry], what: str, claim: Callable[[Entry], object]) -> list[Entry]:
     entries = list(entries)
-    claims: dict[Any, list[Entry]] = defaultdict(list)
+    claims: dict[object, list[Entry]] = defaultdict(list)
     for entry in entries:
         if entry.status == "ok" and claim(entry):
             claims[claim(entry)].append(entry)

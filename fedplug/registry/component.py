@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import abc
 import functools
-from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, ClassVar
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
 
 if TYPE_CHECKING:
     from typing import Self  # Python 3.11
 
-__all__ = ["Component", "plain", "written_argument"]
+__all__ = ["Component", "Description", "plain", "written_argument"]
 
 
 def plain(value: Any) -> Any:
@@ -79,3 +79,7 @@ def _of_plain_numbers(init: Callable[..., None]) -> Callable[..., None]:
         init(self, *map(plain, args), **{name: plain(value) for name, value in kwargs.items()})
 
     return init_of_plain_numbers
+
+
+Description: TypeAlias = "Component | str | Mapping[str, object] | Sequence[object]"
+"""A component, or what describes one: an expression, a configuration, or rules."""

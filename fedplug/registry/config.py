@@ -58,7 +58,7 @@ def as_component(value: object, *, kind: str = "encoder", of: Any = Any, what: s
     return component
 
 
-def _read(value: object, kind: str) -> Any:
+def _read(value: object, kind: str) -> object:
     if isinstance(value, str):
         components = parse(value, kind)
         return components[0] if len(components) == 1 else compose(components)
@@ -70,12 +70,12 @@ def _read(value: object, kind: str) -> Any:
     return from_config({"kind": kind, **value})
 
 
-def component_config(component: Component) -> dict[str, Any]:
+def component_config(component: Component) -> dict[str, object]:
     """Returns a component as JSON values: ``{"name": ..., "config": {...}}``."""
     return {"name": component.name, "config": component.get_config()}
 
 
-def parse(text: str, kind: str = "encoder") -> list[Any]:
+def parse(text: str, kind: str = "encoder") -> list[object]:
     """Returns the components of an expression, one for each stage; only encoders can have several.
 
     Raises:
@@ -102,7 +102,7 @@ def compose(stages: Sequence[object]) -> Any:
     return pipeline.compose(stages)
 
 
-def to_config(component: Component) -> dict[str, Any]:
+def to_config(component: Component) -> dict[str, object]:
     """Returns a component as JSON values.
 
     >>> from fedplug.schedules import Constant
@@ -153,7 +153,7 @@ def from_config(config: Mapping[str, object]) -> Component:
     return cast("Component", make(str(kind), name, (), arguments))
 
 
-def make(kind: str, name: object, args: Sequence[object], kwargs: Mapping[str, object]) -> Any:
+def make(kind: str, name: object, args: Sequence[object], kwargs: Mapping[str, object]) -> object:
     """Creates the component of that kind and name with these arguments. See `from_config` for errors."""
     if not isinstance(name, str):
         raise ConfigError(
@@ -169,7 +169,7 @@ def make(kind: str, name: object, args: Sequence[object], kwargs: Mapping[str, o
         raise ConfigError(f"{kind} {name!r} rejects its arguments: {error}") from error
 
 
-def _from_stage(kind: str, stage: expression.Stage) -> Any:
+def _from_stage(kind: str, stage: expression.Stage) -> object:
     """Creates one stage. A stage as an argument is a schedule, as in ``topk(linear(0.1, 0.01, 20))``."""
 
     def argument(value: object) -> object:

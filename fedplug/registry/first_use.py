@@ -18,7 +18,7 @@ def imported_on_first_use(package: str, homes: Mapping[str, str]) -> Callable[[s
         homes: The module that defines each public name, or that is the name itself, by name.
     """
 
-    def find(name: str) -> Any:
+    def find(name: str) -> object:
         if name not in homes:
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
         home = importlib.import_module(homes[name])

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 import pluggy
 
@@ -78,7 +77,7 @@ def fedplug_op_libraries() -> list[OpLibrarySpec]:  # type: ignore[empty-body]
 
 
 @hookspec
-def fedplug_process_built(process: Any) -> None:
+def fedplug_process_built(process: object) -> None:
     """Observes a process that was built from components. Errors of the hook are only logged.
 
     Args:
@@ -101,7 +100,7 @@ def fedplug_experiment_started(name: str, folder: Path, config: Mapping[str, obj
 
 @hookspec
 def fedplug_round_finished(
-    process: Any, process_id: str, round_num: int, metrics: Mapping[str, object]
+    process: object, process_id: str, round_num: int, metrics: Mapping[str, object]
 ) -> None:
     """Observes a round that was committed to the store. Errors of the hook are only logged.
 
@@ -115,7 +114,7 @@ def fedplug_round_finished(
 
 @hookspec
 def fedplug_round_evaluated(
-    process: Any, process_id: str, round_num: int, metrics: Mapping[str, float]
+    process: object, process_id: str, round_num: int, metrics: Mapping[str, float]
 ) -> None:
     """Observes metrics from `fedplug.Trainer.log_metrics`, after `fedplug_round_finished` of that round.
 

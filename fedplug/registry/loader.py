@@ -10,7 +10,6 @@ import os
 import types
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from typing import Any
 
 import pluggy
 
@@ -208,7 +207,7 @@ def _mistakes(manager: pluggy.PluginManager, plugin: object) -> Iterator[tuple[s
 
 
 def _call(
-    source: Source, kind: str, hook: str, spec_type: type[PluginSpec], function: Callable[[], Any]
+    source: Source, kind: str, hook: str, spec_type: type[PluginSpec], function: Callable[[], object]
 ) -> Iterator[Entry]:
     """Calls one hook implementation and checks each item that it returns."""
     wanted = spec_type.__name__

@@ -78,7 +78,7 @@ def _remedy(entry: Entry, error: BaseException | None) -> str:
     return f"install {entry.origin} with its dependencies: {command}"
 
 
-def notify(hook: str, **facts: Any) -> None:
+def notify(hook: str, **facts: object) -> None:
     """Calls every observer of a hook. Errors are logged and stop neither other observers nor the caller.
 
     Args:

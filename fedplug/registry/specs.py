@@ -181,7 +181,7 @@ class ComponentSpec(PluginSpec):
         if not isinstance(self.examples, tuple) or not all(isinstance(text, str) for text in self.examples):
             raise PluginError(f"{self._what}: examples must be a tuple of texts")
 
-    def resolve(self) -> type[Any]:
+    def resolve(self) -> type[object]:
         """Imports and returns the class.
 
         Raises:

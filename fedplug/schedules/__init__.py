@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from fedplug.errors import ConfigError
 from fedplug.registry.config import as_component, component_config
 from fedplug.schedules.base import MAX_ROUNDS, Schedule
@@ -23,7 +21,7 @@ __all__ = [
 ]
 
 
-def as_schedule(value: Any) -> Schedule:
+def as_schedule(value: object) -> Schedule:
     """Returns the schedule that an argument describes.
 
     Args:
@@ -44,7 +42,7 @@ def as_schedule(value: Any) -> Schedule:
     return schedule
 
 
-def schedule_config(schedule: Schedule) -> Any:
+def schedule_config(schedule: Schedule) -> object:
     """Returns the schedule as a JSON value for an encoder's configuration; a number if it is constant."""
     if isinstance(schedule, Constant):
         return schedule.get_config()["value"]

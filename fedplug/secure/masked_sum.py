@@ -19,7 +19,7 @@ from fedplug.codecs.arrays import named_arrays
 from fedplug.encoders.standalone.sharedk import SharedK
 from fedplug.errors import ArgumentError, CapabilityError, PayloadError, StateError
 from fedplug.ops.types import ArraySpec
-from fedplug.registry.component import plain
+from fedplug.registry.component import Description, plain
 from fedplug.secure.ring import pack, unpack
 from fedplug.secure.rounds import LEAST_LARGEST, MOST_LARGEST, Rounds
 
@@ -66,7 +66,7 @@ class MaskedSum:
     (2, 14, 10)
     """
 
-    def __init__(self, encoder: Any, like: Mapping[str, object]) -> None:
+    def __init__(self, encoder: Description, like: Mapping[str, object]) -> None:
         """Takes the encoder and the arrays of a model or of an update, of which only the form matters.
 
         Args:

@@ -342,11 +342,11 @@ class Index:
             for row in self._db.execute(query, parameters):
                 yield self._unsealed(row)
 
-    def _pragma(self, text: str) -> Any:
+    def _pragma(self, text: str) -> object:
         row = self._db.execute(f"PRAGMA {text}").fetchone()
         return None if row is None else row[0]
 
-    def _unsealed(self, row: tuple[Any, ...]) -> tuple[Any, ...]:
+    def _unsealed(self, row: tuple[object, ...]) -> tuple[Any, ...]:
         damage = self._damage_of(row)
         if damage is not None:
             raise damage

@@ -37,7 +37,7 @@ _BASES = {
     "store": ("fedplug.stores.base:StateStore",),
 }
 
-_MAKE: dict[str, Callable[[str], Any]] = {
+_MAKE: dict[str, Callable[[str], object]] = {
     "encoder": api.encoder,
     "aggregator": api.aggregator,
     "schedule": api.schedule,

@@ -12,7 +12,6 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterable, Sequence
-from typing import Any
 
 import numpy as np
 
@@ -30,7 +29,7 @@ def state_of(number: int, size: int = 100) -> Tensors:
     return {"w": np.full(size, number, np.float32)}
 
 
-def round_of(number: int, client_ids: Iterable[str], size: int = 100) -> dict[str, Any]:
+def round_of(number: int, client_ids: Iterable[str], size: int = 100) -> dict[str, object]:
     """Returns the arguments of `ProcessState.commit` except the round's number, with `state_of` for all."""
     return {
         "client_states": {client_id: state_of(number, size) for client_id in client_ids},
@@ -67,7 +66,7 @@ def check_whole(process: ProcessState, last_said: int) -> None:
 
 
 def commit_until_killed(
-    store: type[StateStore], config: dict[str, Any], seconds: float, by: Sequence[str] = ()
+    store: type[StateStore], config: dict[str, object], seconds: float, by: Sequence[str] = ()
 ) -> int:
     """Starts the program, kills it after its first commit, and returns the last round that it printed.
 

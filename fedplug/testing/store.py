@@ -480,7 +480,7 @@ def _no_errors(when: str) -> Iterator[None]:
         raise expect.ConformanceError(f"{when} raises {type(error).__name__}: {error}") from error
 
 
-def _refused(what: str, action: Callable[..., object], *arguments: Any, **keywords: Any) -> StoreError:
+def _refused(what: str, action: Callable[..., object], *arguments: object, **keywords: object) -> StoreError:
     """Returns the `StoreError` that a call raises. It must have one line."""
     try:
         action(*arguments, **keywords)

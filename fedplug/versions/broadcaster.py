@@ -30,6 +30,7 @@ from fedplug.kernels.foreign import read_array
 from fedplug.ops.device_array import on_host
 from fedplug.ops.finite import all_finite
 from fedplug.ops.types import Spec
+from fedplug.registry.component import Description
 from fedplug.wire import message
 from fedplug.wire.message import Contents, Entry, version_of
 
@@ -122,7 +123,7 @@ class Broadcaster:
 
     def __init__(
         self,
-        encoder: Any = "auto",
+        encoder: Description = "auto",
         *,
         min_size: int = DEFAULT_MIN_SIZE,
         exactly: Collection[str] = (),
@@ -155,13 +156,13 @@ class Broadcaster:
         self._lock = threading.Lock()
         self._state: _State | None = None
 
-    def __getstate__(self) -> dict[str, Any]:
+    def __getstate__(self) -> dict[str, object]:
         """Returns the state at one moment, to pickle or copy it while other threads publish."""
         with self._lock:
             newest = self._state and self._state._replace(messages=dict(self._state.messages))
             return {**self.__dict__, "_state": newest, "_lock": None}
 
-    def __setstate__(self, state: dict[str, Any]) -> None:
+    def __setstate__(self, state: dict[str, object]) -> None:
         self.__dict__.update(state, _lock=threading.Lock())
         if self._state is not None:
             kept = (version.exact.values() for version in self._state.kept.values())
@@ -263,7 +264,7 @@ class Broadcaster:
         return _State(assigned, published, version, number, model, snapshots, changed, kept, {})
 
 
-def _on_host(value: Any) -> NDArray[np.generic]:
+def _on_host(value: object) -> NDArray[np.generic]:
     """Returns the array of a value. One of a dtype that no encoder knows can be sent exactly."""
     array: NDArray[np.generic] = on_host(value)
     if array is value:

@@ -79,7 +79,7 @@ class Receiver:
     def __repr__(self) -> str:
         return f"Receiver(version={self._version!r})"
 
-    def __getstate__(self) -> dict[str, Any]:
+    def __getstate__(self) -> dict[str, object]:
         """Returns the state of a receiver without a store, which can be pickled and copied.
 
         Raises:
@@ -92,7 +92,7 @@ class Receiver:
             )
         return self.__dict__
 
-    def __setstate__(self, state: dict[str, Any]) -> None:
+    def __setstate__(self, state: dict[str, object]) -> None:
         self.__dict__.update(state)
         for array in (self._model or {}).values():
             array.flags.writeable = False  # which pickles forget
@@ -107,7 +107,7 @@ class Receiver:
         """The model, read-only arrays by name. None before the first message."""
         return None if self._model is None else dict(self._model)
 
-    def apply(self, data: Any) -> dict[str, NDArray[Any]]:
+    def apply(self, data: object) -> dict[str, NDArray[Any]]:
         """Brings the model to the version of a message.
 
         A message for the version that the receiver has, such as one delivered twice, changes nothing.

@@ -16,7 +16,7 @@ import struct
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from fedplug.errors import ArgumentError, PayloadError
 from fedplug.registry.component import plain
@@ -93,7 +93,7 @@ def require_possible(shape: Sequence[int], itemsize: int) -> None:
         raise PayloadError(f"the payload is of shape {list(shape)}, which no array can have, empty or not")
 
 
-def check_max_bytes(max_bytes: Any) -> int | float:
+def check_max_bytes(max_bytes: object) -> int | float:
     """Returns a receiver's limit as a number.
 
     Raises:

@@ -73,7 +73,7 @@ class Budget(EncoderAssignment):
 
     def __init__(
         self,
-        encoder: Encoder | EncoderAssignment | str | Mapping[str, Any] | Sequence[Any],
+        encoder: Encoder | EncoderAssignment | str | Mapping[str, object] | Sequence[object],
         bytes_per_client: int | None = None,
         *,
         nmse: float | None = None,

@@ -75,7 +75,7 @@ class Rule:
 
     def get_config(self) -> dict[str, object]:
         """Returns the attributes without defaults, as JSON values."""
-        config: dict[str, Any] = {"encoder": component_config(self.encoder), "match": self.match}
+        config: dict[str, object] = {"encoder": component_config(self.encoder), "match": self.match}
         if self.min_elements:
             config["min_elements"] = self.min_elements
         if self.max_elements is not None:
@@ -171,7 +171,7 @@ class Rules(EncoderAssignment):
         return f"rules([{', '.join(f'{{{rule}}}' for rule in rules)}])"
 
 
-def _read(rule: Any) -> Rule:
+def _read(rule: object) -> Rule:
     if isinstance(rule, Rule):
         return rule
     if not isinstance(rule, Mapping):

@@ -50,7 +50,7 @@ class ModelEncoder:
 
     def __init__(
         self,
-        encoder: Any,
+        encoder: object,
         specs: Sequence[Spec],
         *,
         min_size: int = DEFAULT_MIN_SIZE,
@@ -87,8 +87,8 @@ class ModelEncoder:
                     f"payload; known: {', '.join(wire.DTYPE_CODES)}"
                 )
             _require_size([spec], f"tensor {spec.name or position!r} has")
-        encoder = as_encoder(encoder)
-        self.encoder: Encoder | EncoderAssignment = encoder
+        chosen: Encoder | EncoderAssignment = as_encoder(encoder)
+        self.encoder = chosen
         self.min_size = min_size
         self.specs = tuple(specs)
         names = [spec.name or "" for spec in specs]
@@ -96,7 +96,7 @@ class ModelEncoder:
             if name not in names:
                 raise ConfigError(f"exactly names {name!r}, no tensor of the model; {nearest(name, names)}")
         self._exactly = exactly
-        assigned = encoder.assign(specs) if isinstance(encoder, EncoderAssignment) else [encoder] * len(specs)
+        assigned = chosen.assign(specs) if isinstance(chosen, EncoderAssignment) else [chosen] * len(specs)
         self.sent_exactly = tuple(map(self._why_exactly, assigned, specs))
         self.encoders = tuple(
             chosen if reason in (None, _LOSSLESS) else _uncompressed(chosen, spec)
@@ -115,8 +115,8 @@ class ModelEncoder:
                 largest = max(plan.specs, key=ops.num_elements).name
                 _require_size(plan.specs, f"the tensors of {shared!r}, such as {largest!r}, have together")
         self.rate_control: RateControl | None = None
-        if isinstance(encoder, EncoderAssignment):
-            self.rate_control = encoder.rate_control(self.encoders, self.specs)
+        if isinstance(chosen, EncoderAssignment):
+            self.rate_control = chosen.rate_control(self.encoders, self.specs)
 
     def _why_exactly(self, chosen: Encoder, spec: Spec) -> str | None:
         if not ops.is_floating(spec.dtype):

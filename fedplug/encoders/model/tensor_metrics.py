@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import numpy as np
 
@@ -17,7 +16,7 @@ import fedplug.ops as ops
 from fedplug.encoders import containers
 from fedplug.encoders.base import Encoder, State, body_parts
 from fedplug.encoders.model.model_encoder import Buffers, ModelEncoder
-from fedplug.ops.types import Array, Spec
+from fedplug.ops.types import Array, Scalar, Spec
 
 __all__ = ["SUMS", "by_name", "measure", "summarize"]
 
@@ -83,11 +82,14 @@ def by_name(names: Sequence[str], metrics: Mapping[str, Array]) -> dict[str, dic
     }
 
 
-def _measure_tensor(encoder: Encoder, spec: Spec, x: Array, buffer: Any, next_state: State) -> dict[str, Any]:
+def _measure_tensor(
+    encoder: Encoder, spec: Spec, x: Array, buffer: Array, next_state: State
+) -> dict[str, Scalar]:
     body = containers.unframe(buffer, encoder.wire_id, spec)
-    error, norm, residual, update = math.nan, math.nan, math.nan, math.nan
+    squares: tuple[Scalar, ...] = (math.nan,) * 4
     if ops.is_floating(spec.dtype):
-        error, norm, residual, update = _squares(encoder, spec, x, body, next_state)
+        squares = _squares(encoder, spec, x, body, next_state)
+    error, norm, residual, update = squares
     return {
         "uplink_bytes": ops.size(body) + containers.container_bytes(encoder.wire_id, spec),
         **body_parts(encoder, body, spec)._asdict(),
@@ -100,7 +102,7 @@ def _measure_tensor(encoder: Encoder, spec: Spec, x: Array, buffer: Any, next_st
 
 def _squares(
     encoder: Encoder, spec: Spec, x: Array, body: Array, next_state: State
-) -> tuple[Any, Any, Any, Any]:
+) -> tuple[Scalar, Scalar, Scalar, Scalar]:
     """Returns squared norms: of the error, of the target, of the residual (or NaN) and of ``x``.
 
     With a residual, the error is the residual, and the target is the residual plus the decoded
@@ -122,6 +124,6 @@ def _squares(
     return error, ops.sum_of_squares(encoder.accumulate(residual, payload, one, spec)), error, update
 
 
-def _plain(value: Any) -> int | float | None:
+def _plain(value: object) -> int | float | None:
     number: int | float = np.asarray(value).item()
     return number if math.isfinite(number) else None

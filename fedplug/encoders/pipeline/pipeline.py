@@ -312,7 +312,7 @@ class STC(Pipeline):
         return Encoder.__repr__(self)
 
 
-def as_encoder(value: Any) -> Any:
+def as_encoder(value: object) -> Any:
     """Returns the encoder or assignment that an argument describes. Other values are returned unchanged.
 
     Args:
@@ -327,7 +327,7 @@ def as_encoder(value: Any) -> Any:
     return Pipeline([component]) if isinstance(component, Sparsifier | Quantizer) else component
 
 
-def as_tensor_encoder(value: Any, what: str) -> Encoder:
+def as_tensor_encoder(value: object, what: str) -> Encoder:
     """Returns the encoder of one tensor that an argument describes.
 
     Args:
@@ -349,7 +349,7 @@ def without_error_feedback(encoder: Any) -> Any:
     return encoder.from_config(_switched_off(encoder.get_config()))
 
 
-def _switched_off(config: Any) -> Any:
+def _switched_off(config: object) -> Any:
     """Returns a configuration with every ``error_feedback`` set to false."""
     if isinstance(config, Mapping):
         return {key: key != "error_feedback" and _switched_off(value) for key, value in config.items()}

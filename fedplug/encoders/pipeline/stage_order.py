@@ -95,7 +95,7 @@ def _require_symbols(
         )
 
 
-def _role(stage: Any, given: Sequence[object]) -> int:
+def _role(stage: object, given: Sequence[object]) -> int:
     for role, (contract, _, _) in enumerate(_ROLES):
         if isinstance(stage, contract):
             return role

@@ -48,7 +48,7 @@ class BitWidths:
     """
 
     encoder: str
-    bits: Any
+    bits: int | Schedule
     least: int
     most: int
     hint: str = ""
@@ -79,7 +79,7 @@ class BitWidths:
     def _wanted(self) -> str:
         return f"a whole number from {self.least} to {self.most}{self.hint}"
 
-    def get_config(self) -> Any:
+    def get_config(self) -> object:
         """Returns the bits as a JSON value."""
         return schedule_config(self.bits) if isinstance(self.bits, Schedule) else self.bits
 
@@ -144,7 +144,7 @@ _MIXED_HEADER_BYTES = 5
 QSGD_HEADER_BYTES = 2
 
 
-def levels_at(count: Any, block_size: int, dtype: DType) -> Any:
+def levels_at(count: Array | int, block_size: int, dtype: DType) -> Array | int:
     """Returns where the levels begin in the "qsgd/1" form of ``count`` values; a number, or a scalar."""
     return QSGD_HEADER_BYTES + ops.block_count(count, block_size) * ops.itemsize(dtype)
 
@@ -310,9 +310,10 @@ class MixedQSGD(Encoder, Adjustable):
     def _form(self, bits: Array) -> ValueOptions:
         return {"form": "qsgd", "bits": bits, "block_size": self._block_size}
 
-    def _qsgd_bytes(self, count: Any, bits: Any, dtype: DType) -> Any:
+    def _qsgd_bytes(self, count: Array | int, bits: Array | int, dtype: DType) -> Array | int:
         """Returns the size of the "qsgd/1" form of ``count`` values; a number, or a scalar."""
-        return levels_at(count, self._block_size, dtype) + ops.packed_size(count, bits)
+        size: Array | int = levels_at(count, self._block_size, dtype) + ops.packed_size(count, bits)
+        return size
 
 
 def _gains() -> list[float]:

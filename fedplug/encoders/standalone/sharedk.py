@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
@@ -186,7 +186,7 @@ class SharedK(Encoder):
         payload = {"integers": integers, "about": self._about(step, round_num)}
         return payload, {"residual": ops.ensure_shape(residual, x.shape)}
 
-    def rounded(self, values: Array, step: Array, noise: Any) -> Array:
+    def rounded(self, values: Array, step: Array, noise: object) -> Array:
         """Returns whole numbers from -L to L: ``floor(values / step + noise)``, limited to them."""
         return ops.clip(ops.floor(ops.divide_no_nan(values, step) + noise), -self.limit, self.limit)
 

@@ -6,7 +6,6 @@ import dataclasses
 import functools
 import os
 from collections.abc import Callable
-from typing import Any
 
 import ray
 import tensorflow_federated as tff
@@ -43,7 +42,7 @@ def create_ray_execution_context(
     retries: int = 3,
     client_timeout: float = 600.0,
     start_timeout: float = 120.0,
-    worker_setup: Callable[[], Any] | None = None,
+    worker_setup: Callable[[], object] | None = None,
     default_num_clients: int = 0,
 ) -> RayContext:
     """Returns a context that runs clients on the workers of a Ray cluster. Custom ops work.
@@ -109,7 +108,7 @@ def _connect(address: str | None = None) -> bool:
 class _AsyncContext(InProcessAsyncContext):
     """Hides values that workers make from TFF."""
 
-    async def invoke(self, comp: Any, arg: Any) -> Value:
+    async def invoke(self, comp: object, arg: object) -> Value:
         return await super().invoke(comp, set_apart(arg))
 
 
@@ -152,7 +151,7 @@ class RayContext(InProcessSyncContext):
         return dataclasses.replace(program, make=make)
 
     def _run(
-        self, function: Callable[[Any, Invocation], Any], argument: Value, invocation: Invocation
+        self, function: Callable[[object, Invocation], object], argument: Value, invocation: Invocation
     ) -> Value:
         """Calls a function; of candidates, those take part that are chosen after the first pass."""
         request = request_of(argument)

@@ -40,7 +40,7 @@ class OnWorker:
     arguments: tuple[Any, ...]
 
 
-def on_worker(function: Callable[..., Any], *arguments: Any) -> OnWorker:
+def on_worker(function: Callable[..., object], *arguments: object) -> OnWorker:
     """Returns a placeholder for one client's argument, which the worker makes: no data is sent.
 
     Args:

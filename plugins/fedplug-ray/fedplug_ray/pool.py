@@ -5,7 +5,6 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
-from typing import Any
 from weakref import WeakKeyDictionary
 
 import ray
@@ -131,7 +130,7 @@ class Choosing(ClientPool):
                 on_failure()  # stops the others
         raise ClientsChosen(chosen, [futures[client].result() for client in chosen])
 
-    def _choice(self, futures: list[Future[Any]]) -> list[int] | None:
+    def _choice(self, futures: list[Future[object]]) -> list[int] | None:
         """Returns the clients that take part. None as long as that is not decided."""
         needed, ended = self._request.needed, {c: f for c, f in enumerate(futures) if f.done()}
         errors = {client: future.exception() for client, future in ended.items()}
@@ -192,7 +191,7 @@ def _used_parts(work: ClientWork) -> dict[str, _Paths]:
     return {name: frozenset(paths) for name, paths in used.items() if name in work.uses}
 
 
-def _selections(block: Any, path: tuple[int, ...] = ()) -> Iterator[tuple[str, tuple[int, ...]]]:
+def _selections(block: object, path: tuple[int, ...] = ()) -> Iterator[tuple[str, tuple[int, ...]]]:
     """Yields the names in a building block, each with the path of the part that is selected."""
     framework = tff.framework
     if isinstance(block, framework.Reference):

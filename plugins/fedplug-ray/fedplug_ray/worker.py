@@ -61,7 +61,7 @@ class Worker:
         setup: A function that is called first, for instance to load a library of custom ops.
     """
 
-    def __init__(self, setup: Callable[[], Any] | None = None) -> None:
+    def __init__(self, setup: Callable[[], object] | None = None) -> None:
         tf.config.threading.set_intra_op_parallelism_threads(1)
         hide_gpus()
         allow_deep_messages()
@@ -120,7 +120,7 @@ def _once(known: dict[str, Value], shared: Shared, limit: int, convert: Callable
     return known[shared.name]
 
 
-def start_worker(setup: Callable[[], Any] | None = None) -> Value:
+def start_worker(setup: Callable[[], object] | None = None) -> Value:
     """Returns the actor of a new `Worker`, which may still be starting."""
     # Two threads, so that `stop` arrives while `run` runs. `Workers` replaces dead workers, not Ray.
     actor = ray.remote(Worker).options(num_cpus=1, max_restarts=0, max_concurrency=2)

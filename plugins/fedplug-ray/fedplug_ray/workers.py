@@ -54,7 +54,7 @@ class Workers:
         limits: Time and retry limits.
     """
 
-    def __init__(self, starts: Sequence[Callable[[], Any]], limits: Limits) -> None:
+    def __init__(self, starts: Sequence[Callable[[], object]], limits: Limits) -> None:
         self.limits = limits
         self._to_start = list(starts)
         self._count = len(starts)
@@ -121,7 +121,7 @@ class Workers:
             for worker in workers:
                 ray.kill(worker.actor)
 
-    def _result(self, reference: ray.ObjectRef[Any], check: Callable[[], None]) -> Any:
+    def _result(self, reference: ray.ObjectRef[object], check: Callable[[], None]) -> Any:
         end = time.monotonic() + self.limits.task_timeout
         while not ray.wait([reference], timeout=_POLL_SECONDS)[0]:
             check()
@@ -162,7 +162,7 @@ class Workers:
                 "installed?"
             )
 
-    def _tell_when_done(self, reference: ray.ObjectRef[Any], worker: _Worker) -> None:
+    def _tell_when_done(self, reference: ray.ObjectRef[object], worker: _Worker) -> None:
         """Puts an answer of a worker into the queue: Ray's thread must not wait for a lock."""
         told = self._told.put
         reference.future().add_done_callback(lambda future: told((worker, future)))

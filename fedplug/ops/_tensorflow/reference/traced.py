@@ -28,12 +28,12 @@ def traced_once(reference: Callable[..., _R]) -> Callable[..., _R]:
     """
     functions: dict[Any, Callable[..., _R]] = {}
 
-    def with_references(*args: Any) -> _R:
+    def with_references(*args: object) -> _R:
         with use_lowering("reference"):
             return reference(*args)
 
     @functools.wraps(reference)
-    def call(*args: Any) -> _R:
+    def call(*args: object) -> _R:
         if tf.executing_eagerly():
             return with_references(*args)
         leaves = tf.nest.flatten(args)
@@ -61,7 +61,7 @@ def _traced(function: Callable[..., _R], args: Any, kinds: list[Any]) -> Callabl
     """
     others = [None if isinstance(kind, tf.TensorSpec) else kind[1] for kind in kinds]
 
-    def of_tensors(*tensors: Any) -> _R:
+    def of_tensors(*tensors: object) -> _R:
         left = iter(tensors)
         leaves = [
             next(left) if isinstance(kind, tf.TensorSpec) else other
