@@ -1,8 +1,8 @@
 """Formats the JSON of a benchmark run as tables and two pictures.
 
-``python benchmarks/report.py RUN.json [STEM]`` writes STEM.md, STEM_floor.svg and STEM_speedup.svg, and next
-to them cli.md. STEM is ``benchmarks/results/cpu`` by default. Cases that did not run are omitted. Every ratio
-is that of two medians from one process. This script runs no case: it reads the ``extra_info`` of the cases.
+``python benchmarks/report.py RUN.json [STEM]`` writes STEM.md, STEM_floor.svg and STEM_speedup.svg. STEM is
+``benchmarks/results/cpu`` by default. Cases that did not run are omitted. Every ratio is that of two medians
+from one process. This script runs no case: it reads the ``extra_info`` of the cases.
 """
 
 from __future__ import annotations
@@ -154,19 +154,6 @@ def page(run: dict[str, Any], stem: str) -> str:
     return "\n".join(lines).rstrip() + "\n"
 
 
-def cli_page(run: dict[str, Any]) -> str:
-    cases = [case for case in run["benchmarks"] if case["extra_info"].get("topic") == "cli"]
-    rows = []
-    for case in cases:
-        info, stats = case["extra_info"], case["stats"]
-        cells = [f"{1e3 * stats[which]:.0f}" for which in ("median", "min", "max")]
-        rows.append([f"`{info['way']}`", *cells, str(info["wanted_ms"] or "")])
-    lines = ["# The command line", "", "Written by `make bench`; ms from start to end of a new process.", ""]
-    lines += machine(run)
-    lines += table(["command", "median", "fastest", "slowest", "wanted below"], rows)
-    return "\n".join(lines).rstrip() + "\n"
-
-
 def draw(run: dict[str, Any], stem: Path) -> None:
     cases = medians(run, "topk", "n", "share")
     sizes, ticks = (sorted(set(values)) for values in zip(*cases, strict=True))
@@ -221,8 +208,6 @@ def main(arguments: list[str]) -> None:
     if "topk" in topics:
         stem.with_name(stem.name + ".md").write_text(page(run, stem.name))
         draw(run, stem)
-    if "cli" in topics:
-        stem.with_name("cli.md").write_text(cli_page(run))
 
 
 if __name__ == "__main__":
