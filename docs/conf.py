@@ -9,8 +9,10 @@ from __future__ import annotations
 import gc
 import importlib
 import os
+import runpy
 import sys
 from pathlib import Path
+from types import BuiltinFunctionType
 from typing import Any
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")  # before autodoc imports TensorFlow
@@ -72,6 +74,12 @@ for name in ("fedplug", "fedplug.tff.runtime", "fedplug.testing"):
     package = importlib.import_module(name)
     for public in package.__all__:
         setattr(package, public, getattr(package, public))
+
+# The stub documents the compiled functions that `fedplug.kernels` exports.
+stub = runpy.run_path(str(Path(fedplug.__file__).with_name("_kernels.pyi")))
+for name in fedplug.kernels.__all__:
+    if isinstance(getattr(fedplug.kernels, name), BuiltinFunctionType):
+        setattr(fedplug.kernels, name, stub[name])
 
 
 smartquotes = False  # llms.txt is plain text

@@ -8,7 +8,17 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-__all__ = ["Array", "DType", "IndexForm", "OnNonFinite", "Scalar", "Spec", "ValueForm", "ValueOptions"]
+__all__ = [
+    "Array",
+    "ByteBuffer",
+    "DType",
+    "IndexForm",
+    "OnNonFinite",
+    "Scalar",
+    "Spec",
+    "ValueForm",
+    "ValueOptions",
+]
 
 IndexForm: TypeAlias = Literal["rice", "gaps"]
 OnNonFinite: TypeAlias = Literal["error", "drop"]
@@ -71,6 +81,10 @@ class Array(Protocol):
     def __mod__(self, other: _Operand, /) -> Array: ...
     def __pow__(self, other: _Operand, /) -> Array: ...
     def __rpow__(self, other: _Operand, /) -> Array: ...
+
+
+ByteBuffer: TypeAlias = "bytes | bytearray | memoryview | Array"
+"""Bytes that a kernel reads as they lie."""
 
 
 Scalar: TypeAlias = "Array | float | np.number[Any]"

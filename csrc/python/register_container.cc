@@ -59,7 +59,7 @@ py::bytes Frame(const py::object& body, const py::bytes& header) {
 }
 
 // The containers of several bodies, a thread for each.
-py::list FrameOfEach(const py::list& bodies,
+py::list FrameOfEach(const py::sequence& bodies,
                      const std::vector<py::bytes>& headers) {
   if (bodies.size() != headers.size()) {
     ThrowArgumentError("there are " + std::to_string(bodies.size()) +
@@ -111,7 +111,7 @@ void RegisterContainer(py::module_& module) {
   module.def("frame", &Frame, py::arg("body"), py::arg("header"));
   module.def("frame_of_each", &FrameOfEach, py::arg("bodies"),
              py::arg("headers"));
-  module.def("read_container", &Read, py::arg("buffer"));
+  module.def("unframe", &Read, py::arg("buffer"));
 }
 
 }  // namespace fedplug::python

@@ -61,7 +61,7 @@ void RegisterGatherSum(py::module_& module) {
   module.def("gather_sum", &Gather, py::arg("delta"), py::arg("residual"),
              py::arg("indices"));
   module.def("take_from_sum", &Take, py::arg("delta"), py::arg("residual"),
-             py::arg("indices"), py::arg("residual_out"));
+             py::arg("indices"), py::arg("residual_out") = py::none());
 }
 
 }  // namespace fedplug::python

@@ -114,11 +114,11 @@ py::array Residual(const py::object& a_object, const py::object& p_object,
 
 void RegisterLowRank(py::module_& module) {
   module.def("matrix_times", &Times, py::arg("a"), py::arg("b"),
-             py::arg("transposed"));
+             py::arg("transposed") = false);
   module.def("low_rank_matrix", &Matrix, py::arg("p"), py::arg("q"),
-             py::arg("out"));
+             py::arg("out") = py::none());
   module.def("low_rank_residual", &Residual, py::arg("a"), py::arg("p"),
-             py::arg("q"), py::arg("out"));
+             py::arg("q"), py::arg("out") = py::none());
 }
 
 }  // namespace fedplug::python

@@ -124,8 +124,9 @@ py::array DenseSum(const py::object& values_object, const py::object& indices,
 
 void RegisterScatterDecode(py::module_& module) {
   module.def("scatter_decode_add", &Add, py::arg("accumulator"),
-             py::arg("values"), py::arg("indices"), py::arg("row_splits"),
-             py::arg("weights"));
+             py::arg("values"), py::arg("indices"),
+             py::arg("row_splits") = py::none(),
+             py::arg("weights") = py::none());
   module.def("scatter_decode", &DenseSum, py::arg("values"), py::arg("indices"),
              py::arg("row_splits"), py::arg("weights"), py::arg("size"),
              py::arg("out"));

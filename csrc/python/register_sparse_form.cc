@@ -303,7 +303,7 @@ void RegisterSparseForm(py::module_& module) {
       },
       py::arg("values"));
   module.def("finite_from_bytes", &FiniteFromBytes, py::arg("data"),
-             py::arg("dtype"), py::arg("out"));
+             py::arg("dtype"), py::arg("out") = py::none());
   module.def("encode_indices", &EncodeIndexArray, py::arg("indices"),
              py::arg("size"), py::arg("form"));
   module.def("decode_indices", &DecodeIndexArray, py::arg("code"),

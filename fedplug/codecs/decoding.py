@@ -194,7 +194,7 @@ def opened(payload: Any, wire_ids: WireIds) -> tuple[Plan, NDArray[np.uint8]]:
     if isinstance(wire_ids, str):
         raise ArgumentError(f"wire_ids is {wire_ids!r}; give a set of wire ids")
     try:
-        wire_id, dtype, shape, body = _kernels.read_container(payload)
+        wire_id, dtype, shape, body = _kernels.unframe(payload)
     except (ArgumentError, TypeError) as error:
         advice = ""
         if isinstance(payload, Mapping):

@@ -14,6 +14,7 @@ Kernels release the GIL. Large inputs use several threads: ``FEDPLUG_NUM_THREADS
 number of cores that CPU affinity and the container's quota allow. No result depends on their number. Other
 threads must not change the arrays during a call.
 
+Compiled functions that are re-exported here are documented in their stub, ``fedplug/_kernels.pyi``.
 ``csrc/README.md`` and the headers in ``csrc/core`` describe the contract of the kernels.
 """
 
@@ -29,15 +30,29 @@ except ImportError as error:
 else:
     require_current("fedplug._kernels", "csrc/python/register_*.cc", getattr(_kernels, "built_from", None))
 
-from fedplug.kernels.container import crc32, frame, frame_of_each, unframe
+from fedplug._kernels import (
+    all_finite,
+    count_nonfinite,
+    crc32,
+    empty,
+    finite_from_bytes,
+    frame,
+    frame_of_each,
+    from_dlpack,
+    gather_sum,
+    low_rank_matrix,
+    low_rank_residual,
+    matrix_times,
+    num_threads,
+    scatter_decode_add,
+    simd_level,
+    take_from_sum,
+    unframe,
+)
 from fedplug.kernels.difference_code import decode_difference, encode_difference
-from fedplug.kernels.finite import all_finite, finite_from_bytes
-from fedplug.kernels.foreign import from_dlpack
-from fedplug.kernels.gather_sum import gather_sum, take_from_sum
 from fedplug.kernels.index_code import decode_indices, encode_indices
-from fedplug.kernels.low_rank import low_rank_matrix, low_rank_residual, matrix_times
 from fedplug.kernels.random_numbers import draw_indices, random_uniform, random_words
-from fedplug.kernels.scatter import scatter_decode, scatter_decode_add
+from fedplug.kernels.scatter import scatter_decode
 from fedplug.kernels.sparse_form import (
     frame_entries,
     frame_entries_of_each,
@@ -52,10 +67,8 @@ from fedplug.kernels.symbol_code import (
     pack_symbols,
     unpack_symbols,
 )
-from fedplug.kernels.system import empty, num_threads, simd_level
 from fedplug.kernels.topk import (
     chunked_topk_residual,
-    count_nonfinite,
     grouped_topk_residual,
     topk_residual,
 )

@@ -10,10 +10,10 @@ import ml_dtypes
 import numpy as np
 from numpy.typing import NDArray
 
-import fedplug._kernels as _kernels
+from fedplug._kernels import from_dlpack
 from fedplug.errors import ArgumentError
 
-__all__ = ["from_dlpack", "read_array", "require_dense", "require_names"]
+__all__ = ["read_array", "require_dense", "require_names"]
 
 _LONGEST_NAME = 2**16 - 1
 
@@ -31,26 +31,6 @@ def require_names(names: Iterable[object]) -> None:
             raise ArgumentError(
                 f"the name {name[:40]!r}... of an array has {length} bytes; at most {_LONGEST_NAME} can go"
             )
-
-
-def from_dlpack(array: object) -> NDArray[Any]:
-    """Returns a NumPy array on the memory of another library's array (PyTorch, JAX), without a copy.
-
-    Unlike :func:`numpy.from_dlpack`, it also accepts bfloat16.
-
-    Args:
-        array: An object with ``__dlpack__`` on the CPU, C-contiguous, of integers, bool, float16, bfloat16,
-            float32 or float64.
-
-    Returns:
-        An array of the same shape, which keeps the memory alive. It is read-only if the exporter says so, and
-        if the exporter is older than DLPack 1.0 and cannot say.
-
-    Raises:
-        ArgumentError: ``array`` does not meet these requirements, or its library does not export it (a
-            PyTorch tensor that requires a gradient). The message names the value to pass instead.
-    """
-    return _kernels.from_dlpack(array)
 
 
 def read_array(value: object) -> NDArray[np.generic]:

@@ -12,34 +12,7 @@ if TYPE_CHECKING:
 
     from fedplug.types import Array
 
-__all__ = ["scatter_decode", "scatter_decode_add"]
-
-
-def scatter_decode_add(
-    accumulator: Array,
-    values: Array,
-    indices: Array,
-    row_splits: Array | None = None,
-    weights: Array | None = None,
-) -> None:
-    """Adds sparse payloads to a dense array: ``accumulator[index] += weight * value``, payloads in order.
-
-    Payload p has the entries ``row_splits[p]`` up to ``row_splits[p + 1]`` of ``values`` and ``indices``.
-    Every product and every sum is rounded once, in the dtype of the arrays. All indices are checked before
-    anything is written. The cost depends on the number of entries, not on the size of the accumulator.
-
-    Args:
-        accumulator: The dense sum. Any shape, n elements, a floating dtype. Updated in place.
-        values: ``[entries]``, the dtype of ``accumulator``.
-        indices: Flat indices, strictly ascending within a payload. ``[entries]`` int32.
-        row_splits: ``[payloads + 1]`` int64, from 0 to ``entries``. None for one payload.
-        weights: ``[payloads]``, the dtype of ``accumulator``. None for weights of 1.
-
-    Raises:
-        ArgumentError: An array cannot be used, sizes do not fit, or an index is out of range or not above the
-            one before it. The message names the payload. The accumulator is unchanged.
-    """
-    _kernels.scatter_decode_add(accumulator, values, indices, row_splits, weights)
+__all__ = ["scatter_decode"]
 
 
 def scatter_decode(

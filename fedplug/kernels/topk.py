@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 __all__ = [
     "OnNonFinite",
     "chunked_topk_residual",
-    "count_nonfinite",
     "grouped_topk_residual",
     "topk_residual",
 ]
@@ -121,24 +120,6 @@ def grouped_topk_residual(
         out,
         None if residuals_out is None else list(residuals_out),
     )
-
-
-def count_nonfinite(delta: Array, residual: Array | None) -> int:
-    """Counts the entries of ``delta + residual`` that are NaN or infinite.
-
-    The policy ``"drop"`` of :func:`topk_residual` counts these as zero.
-
-    Args:
-        delta: Any shape, n elements, float32 or float64.
-        residual: n elements, the dtype of ``delta``. None for zeros.
-
-    Returns:
-        The number of such sums. The sum of two finite numbers may be infinite.
-
-    Raises:
-        ArgumentError: An array cannot be used, or the two differ in size.
-    """
-    return _kernels.count_nonfinite(delta, residual)
 
 
 def _drops(on_nonfinite: OnNonFinite) -> bool:

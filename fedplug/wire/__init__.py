@@ -22,7 +22,7 @@ from fedplug.errors import ArgumentError, PayloadError
 from fedplug.registry.component import plain
 
 if TYPE_CHECKING:
-    from fedplug.kernels.container import ByteBuffer
+    from fedplug.types import ByteBuffer
 
 __all__ = [
     "CHECKSUM_BYTES",
