@@ -4,8 +4,8 @@
     python benchmarks/both_ways.py     # writes benchmarks/results/both_ways.md
 
 All runs train the app in ``both_ways/``: with 20 nodes in this process, which receive and reply through
-Flower's serialization; in Flower's simulation, and on a SuperLink with two SuperNodes, each behind a link of
-a limited rate. Results of runs are kept in ``--runs`` and not measured again.
+Flower's serialization, and on a SuperLink with two SuperNodes, each behind a link of a limited rate. Results
+of runs are kept in ``--runs`` and not measured again.
 """
 
 from __future__ import annotations
@@ -52,9 +52,6 @@ LAST = 5
 
 SEEDS = 3
 
-TEXTS = {"model", "messages", "equal bits"}
-"""Columns that are not numbers."""
-
 Rounds = list[dict[str, Any]]
 
 
@@ -73,19 +70,19 @@ WAYS = (PLAIN, LOSSLESS, AUTO)
 
 
 class Run(NamedTuple):
-    """One training. ``place`` is "nodes", "simulation", or the rate of each SuperNode's link in Mb/s."""
+    """One training. ``rate`` is that of each SuperNode's link in Mb/s. None: 20 nodes in this process."""
 
     model: str
     way: Way
     rounds: int
-    place: str | float
+    rate: float | None = None
     seed: int = 0
 
     @property
     def key(self) -> str:
         """The name of the run's file."""
         way = self.way.name.replace("`", "").split()[0]
-        return f"{self.place}-{self.model}-{way}-{self.rounds}-{self.seed}.json".replace(" ", "_")
+        return f"{self.rate}-{self.model}-{way}-{self.rounds}-{self.seed}.json".replace(" ", "_")
 
     def config(self, results: Path) -> dict[str, Any]:
         """Returns the configuration of the app."""
@@ -96,15 +93,12 @@ class Run(NamedTuple):
             "results": str(results),
             "rounds": self.rounds,
             "seed": self.seed,
-            "fraction": 0.25 if isinstance(self.place, str) else 1.0,
+            "fraction": 0.25 if self.rate is None else 1.0,
         }
 
 
-NODES = {"quickstart": 40, "CNN": 60}
-"""Rounds by model."""
-
-SIMULATED = {"quickstart": 5, "CNN": 5}
-LINKED = [("quickstart", 10, math.inf), ("CNN", 8, math.inf), ("wide CNN", 5, 100), ("wide CNN", 5, 10)]
+ROUNDS = 60
+LINKED = [("CNN", 8, math.inf), ("wide CNN", 5, 100), ("wide CNN", 5, 10)]
 """Model, rounds, and the rate of each SuperNode's link in Mb/s."""
 
 
@@ -112,7 +106,7 @@ def measure(run: Run, folder: Path) -> Rounds:
     """Returns the lines of a run. Trains unless they exist."""
     results = (folder / run.key).resolve()
     if not results.exists():
-        train = {"nodes": in_process, "simulation": simulate}.get(str(run.place), connect)
+        train = in_process if run.rate is None else connect
         with tempfile.TemporaryDirectory() as place:
             train(run, Path(place), results)
         print(run.key, json.loads(results.read_text(encoding="utf-8"))[-1], flush=True)
@@ -131,35 +125,23 @@ def in_process(run: Run, folder: Path, results: Path) -> None:
     server_app.main(nodes, Context(RUN, 0, {}, RecordDict(), nodes.run_config))
 
 
-def simulate(run: Run, folder: Path, results: Path) -> None:
-    """Runs Flower's simulation with 20 nodes."""
-    options = ("--federation-config", "num-supernodes=20 client-resources-num-cpus=1")
-    with Flower(folder, "--simulation") as flower:
-        finish(flower, run, results, *options)
-
-
 def connect(run: Run, folder: Path, results: Path) -> None:
     """Runs a SuperLink and two SuperNodes behind links, and adds the links' bytes to the last line."""
     with Flower(folder) as flower:
         port = int(flower.address.rpartition(":")[2])
-        links = [Link(port, 1e6 * float(run.place)) for _ in range(2)]
+        links = [Link(port, 1e6 * float(run.rate)) for _ in range(2)]
         for node, link in enumerate(links):
             flower.start_node(f"node{node}", node, 2, link.address)
         before = total(links)
-        finish(flower, run, results)
+        config = " ".join(f"{name}={value!r}" for name, value in run.config(results).items())
+        flower.run(APP, config)
+        flower.wait(lambda: results.exists() or "Traceback" in flower.log("run"), SECONDS)
+        if not results.exists():
+            raise RuntimeError(flower.log("run"))
         after = total(links)
     lines = json.loads(results.read_text(encoding="utf-8"))
     lines[-1]["link"] = {way: after[way] - before[way] for way in after}
     results.write_text(json.dumps(lines), encoding="utf-8")
-
-
-def finish(flower: Flower, run: Run, results: Path, *options: str) -> None:
-    """Runs the app and waits for its results. Raises an error with its log if it fails."""
-    config = " ".join(f"{name}={value!r}" for name, value in run.config(results).items())
-    flower.run(APP, config, *options)
-    flower.wait(lambda: results.exists() or "Traceback" in flower.log("run"), SECONDS)
-    if not results.exists():
-        raise RuntimeError(flower.log("run"))
 
 
 def total(links: list[Link]) -> dict[str, int]:
@@ -167,25 +149,23 @@ def total(links: list[Link]) -> dict[str, int]:
     return {way: sum(link.bytes[way] for link in links) for way in ("down", "up")}
 
 
-def cells(runs: list[Run], folder: Path) -> dict[str, str]:
-    """Returns the cells of a model and a way with 20 nodes, by column."""
+def row(way: Way, folder: Path) -> str:
+    """Returns the row of a way with 20 nodes."""
+    runs = [Run("CNN", way, ROUNDS, seed=seed) for seed in range(1 if way == LOSSLESS else SEEDS)]
     trainings = [measure(run, folder) for run in runs]
     plain = [measure(run._replace(way=PLAIN), folder) for run in runs]
+    (down, up), (down_plain, up_plain) = mean_bytes(trainings), mean_bytes(plain)
     mine, theirs = (statistics.fmean(accuracies(each)) for each in (trainings, plain))
-    rounds, is_plain = runs[0].rounds, runs[0].way == PLAIN
-    down, up = mean_bytes(trainings)
-    return {
-        "model": runs[0].model,
-        "messages": runs[0].way.name,
-        "down": f"{down / rounds:,.0f}",
-        "up": f"{up / rounds:,.0f}",
-        "fewer down": f"{mean_bytes(plain)[0] / down:.1f}x",
-        "fewer": f"{sum(mean_bytes(plain)) / (down + up):.1f}x",
-        "s a round": f"{statistics.fmean(lines[-1]['seconds'] for lines in trainings) / rounds:.1f}",
-        "accuracy, %": f"{mine:.1f}",
-        "below": "" if is_plain else f"{theirs - mine:.1f}",
-        "equal bits": "" if is_plain else "yes" if bits(trainings) == bits(plain) else "no",
-    }
+    cells = [
+        way.name,
+        f"{down / ROUNDS:,.0f}",
+        f"{up / ROUNDS:,.0f}",
+        f"{down_plain / down:.1f}x",
+        f"{(down_plain + up_plain) / (down + up):.1f}x",
+        f"{mine:.1f}",
+        *(["", ""] if way == PLAIN else [f"{theirs - mine:.1f}", same_bits(trainings, plain)]),
+    ]
+    return "| " + " | ".join(cells) + " |"
 
 
 def mean_bytes(trainings: list[Rounds]) -> tuple[float, float]:
@@ -194,9 +174,10 @@ def mean_bytes(trainings: list[Rounds]) -> tuple[float, float]:
     return down, up
 
 
-def bits(trainings: list[Rounds]) -> list[list[str]]:
-    """Returns a checksum of the model after each round."""
-    return [[line["bits"] for line in lines] for lines in trainings]
+def same_bits(trainings: list[Rounds], plain: list[Rounds]) -> str:
+    """Returns whether the models have the same bits after each round."""
+    mine, theirs = ([[line["bits"] for line in lines] for lines in each] for each in (trainings, plain))
+    return "yes" if mine == theirs else "no"
 
 
 def accuracies(trainings: list[Rounds]) -> list[float]:
@@ -212,7 +193,7 @@ def linked_row(run: Run, folder: Path) -> str:
     link = sum(lines[-1]["link"].values())
     cells = [
         run.model,
-        "no limit" if run.place == math.inf else f"{run.place} Mb/s",
+        "no limit" if run.rate == math.inf else f"{run.rate} Mb/s",
         run.way.name,
         f"{sum(mean_bytes([lines])) / run.rounds:,.0f}",
         f"{link / run.rounds:,.0f}",
@@ -220,23 +201,9 @@ def linked_row(run: Run, folder: Path) -> str:
         f"{lines[-1]['seconds'] / run.rounds:.1f}",
         "not reached" if reached is None else f"{reached:.0f}",
         f"{accuracies([lines])[0]:.1f}",
-        "" if run.way == PLAIN else "yes" if bits([lines]) == bits([plain]) else "no",
+        "" if run.way == PLAIN else same_bits([lines], [plain]),
     ]
     return "| " + " | ".join(cells) + " |"
-
-
-def table(place: str, rounds_of: dict[str, int], seeds: int, folder: Path, without: set[str]) -> str:
-    """Returns the table of all models and ways with 20 nodes, without some of its columns."""
-    runs = [
-        [Run(model, way, rounds, place, seed) for seed in range(1 if way == LOSSLESS else seeds)]
-        for model, rounds in rounds_of.items()
-        for way in WAYS
-    ]
-    rows = [cells(each, folder) for each in runs]
-    columns = [column for column in rows[0] if column not in without]
-    lines = [columns, ["---" if column in TEXTS else "---:" for column in columns]]
-    lines += [[row[column] for column in columns] for row in rows]
-    return "\n".join("| " + " | ".join(line) + " |" for line in lines)
 
 
 def page(folder: Path) -> str:
@@ -250,29 +217,24 @@ def page(folder: Path) -> str:
 Written by `python benchmarks/both_ways.py` in `plugins/fedplug-flower`, on {machine}, shared with other
 work; {versions}.
 
-**quickstart** is the network of Flower's PyTorch quickstart (62,006 parameters) on synthetic images of
-CIFAR-10's shape. **CNN** has two convolutions and a hidden layer, each with batch normalization (118,570
-parameters), and **wide CNN** the same with 2,048 hidden units (2,142,538); both learn scikit-learn's digits.
-Each node trains for one epoch per round. Accuracy is that of the server's model on held-out images.
+**CNN** has two convolutions and a hidden layer, each with batch normalization (118,570 parameters), and
+**wide CNN** the same with 2,048 hidden units (2,142,538); both learn scikit-learn's digits. Each node trains
+for one epoch per round. Accuracy is that of the server's model on held-out images.
 
 ## 20 nodes, a quarter of them in each round
 
-Five nodes train and five evaluate in each round. The nodes answer in one process, through Flower's
-serialization. {NODES["quickstart"]} and {NODES["CNN"]} rounds, means of {SEEDS} seeds; `lossless` has one
-seed, as its bits are those of plain Flower.
+Five nodes train the CNN and five evaluate it in each round. The nodes answer in one process, through
+Flower's serialization. {ROUNDS} rounds, means of {SEEDS} seeds; `lossless` has one seed, as its bits are
+those of plain Flower.
 
-{table("nodes", NODES, SEEDS, folder, {"s a round"})}
+| messages | down | up | fewer down | fewer | accuracy, % | below | equal bits |
+| --- | ---: | ---: | ---: | ---: | ---: | ---: | --- |
+{chr(10).join(row(way, folder) for way in WAYS)}
 
 - **down, up**: bytes of all records of the messages of a round, by Flower's count, to and from all nodes.
   **fewer**: both ways together.
 - **accuracy**: the mean of the last {LAST} rounds; **below**: points below plain Flower.
 - **equal bits**: whether the model has the bits of plain Flower's after every round.
-
-## The same in Flower's simulation
-
-The same messages with Flower's own processes: {SIMULATED["CNN"]} rounds, of which the first sends snapshots.
-
-{table("simulation", SIMULATED, 1, folder, {"accuracy, %", "below", "equal bits"})}
 
 ## A SuperLink with two SuperNodes
 

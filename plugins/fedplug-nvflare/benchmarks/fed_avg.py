@@ -1,7 +1,6 @@
 """Measures bytes, seconds and the server's memory of a FedAvg round with fedplug and without.
 
-    python benchmarks/fed_avg.py --machine "AMD EPYC, 2 cores, AVX-512" > benchmarks/results/fed_avg.md
-    python benchmarks/fed_avg.py --both-ways  # only the second table, of bytes, which no load changes
+    python benchmarks/fed_avg.py     # writes benchmarks/results/fed_avg.md
 
 Every job runs in NVFlare's simulator. The measured process contains the server and the part of every client
 that starts its processes. With fewer processes than clients, each task starts a process, which takes most of
@@ -10,17 +9,12 @@ the time.
 
 from __future__ import annotations
 
-import argparse
 import collections
-import contextlib
 import json
 import math
-import os
 import re
 import statistics
-import sys
 import tempfile
-from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
@@ -39,31 +33,10 @@ from nvflare.recipe.sim_env import SimEnv
 from server import Meter, ShapesPersistor
 from shapes import MODELS
 
+from fedplug.diagnostics.environment import environment
+
 CODEC = "topk(0.01) | qsgd(8)"
 WAYS = ("NVFlare alone", "`FedplugDecoder`", "`FedplugAggregator`")
-
-
-HEAD = """\
-# FedAvg in NVFlare {version}
-
-`python benchmarks/fed_avg.py`, {machine}, `{codec}`. Bytes are those of the updates of a round. Server, ms:
-from an update that NVFlare has deserialized to the sum, median. Memory: resident in the server's process at
-most, above that before it loads the model; the ends of the simulated clients are in the same process. Where
-there are fewer processes than clients, each task starts one, which is most of the seconds.
-
-| model | clients (processes) | | bytes a round | s a round | server, ms | memory, MB |
-| --- | --- | --- | --- | --- | --- | --- |"""
-
-BOTH_WAYS = """
-## Both ways
-
-`python benchmarks/fed_avg.py --both-ways`, updates by `{codec}`. Bytes are those of a round, of all clients.
-The model begins with normally distributed weights, and clients add heavy-tailed noise in place of training.
-All clients take part in every round, so that later rounds send what one round has changed: 1 % of the entries
-for each client, and all statistics.
-
-| model | clients | model sent by | up | down, first round | down, later rounds | both ways, later |
-| --- | --- | --- | --- | --- | --- | --- |"""
 
 BROADCASTS = (None, "lossless", "auto", "bfp(5) | rans")
 
@@ -92,39 +65,51 @@ class Measured(NamedTuple):
     """The peak over all rounds in bytes, less the memory in use when the job begins."""
 
 
-def main(machine: str) -> None:
-    """Prints the table."""
-    print(HEAD.format(version=nvflare.__version__, machine=machine, codec=CODEC))
-    for work in WORK:
-        for way in WAYS:
-            found = measure(work, way)
-            print(
-                f"| {work.model} | {work.clients} ({work.processes}) | {way} | {found.uplink_bytes:,.0f} "
-                f"| {found.seconds:.1f} | {1e3 * found.update_seconds:.1f} "
-                f"| {found.memory / 1e6:.0f} |",
-                flush=True,
-            )
-    both_ways()
+def main() -> None:
+    """Measures and writes the tables."""
+    facts = environment()
+    page = f"""# FedAvg in NVFlare {nvflare.__version__}
+
+`python benchmarks/fed_avg.py`, {facts["processor"]}, {facts["cores"]} cores, {facts["simd"]}, `{CODEC}`.
+Bytes are those of the updates of a round. Server, ms: from an update that NVFlare has deserialized to the
+sum, median. Memory: resident in the server's process at most, above that before it loads the model; the ends
+of the simulated clients are in the same process. Where there are fewer processes than clients, each task
+starts one, which is most of the seconds.
+
+| model | clients (processes) | | bytes a round | s a round | server, ms | memory, MB |
+| --- | --- | --- | --- | --- | --- | --- |
+{chr(10).join(_row(work, way) for work in WORK for way in WAYS)}
+
+## Both ways
+
+Updates by `{CODEC}`. Bytes are those of a round, of all clients. The model begins with normally distributed
+weights, and clients add heavy-tailed noise in place of training. All clients take part in every round, so
+that later rounds send what one round has changed: 1 % of the entries for each client, and all statistics.
+
+| model | clients | model sent by | up | down, first round | down, later rounds | both ways, later |
+| --- | --- | --- | --- | --- | --- | --- |
+{chr(10).join(_row_both_ways(work, broadcast) for work in WORK[:2] for broadcast in BROADCASTS)}
+"""
+    (Path(__file__).parent / "results" / "fed_avg.md").write_text(page, encoding="utf-8")
 
 
-def both_ways() -> None:
-    """Prints the table of bytes in both directions."""
-    print(BOTH_WAYS.format(codec=CODEC))
-    for work in WORK[:2]:
-        dense = work.clients * _dense_bytes(work.model)
-        for broadcast in BROADCASTS:
-            found = measure(work, WAYS[2], broadcast)
-            first, *later = found.downlink_bytes or [dense] * work.rounds
-            down = statistics.median(later)
-            print(
-                f"| {work.model} | {work.clients} | {_named(broadcast)} | {found.uplink_bytes:,.0f} "
-                f"| {first:,.0f} | {down:,.0f} | {2 * dense / (found.uplink_bytes + down):.1f}x fewer |",
-                flush=True,
-            )
+def _row(work: Work, way: str) -> str:
+    found = measure(work, way)
+    return (
+        f"| {work.model} | {work.clients} ({work.processes}) | {way} | {found.uplink_bytes:,.0f} "
+        f"| {found.seconds:.1f} | {1e3 * found.update_seconds:.1f} | {found.memory / 1e6:.0f} |"
+    )
 
 
-def _named(broadcast: str | None) -> str:
-    return "NVFlare alone" if broadcast is None else "`{}`".format(broadcast.replace("|", r"\|"))
+def _row_both_ways(work: Work, broadcast: str | None) -> str:
+    found, dense = measure(work, WAYS[2], broadcast), work.clients * _dense_bytes(work.model)
+    first, *later = found.downlink_bytes or [dense] * work.rounds
+    down = statistics.median(later)
+    name = "NVFlare alone" if broadcast is None else "`{}`".format(broadcast.replace("|", r"\|"))
+    return (
+        f"| {work.model} | {work.clients} | {name} | {found.uplink_bytes:,.0f} | {first:,.0f} | {down:,.0f} "
+        f"| {2 * dense / (found.uplink_bytes + down):.1f}x fewer |"
+    )
 
 
 def measure(work: Work, way: str, broadcast: str | None = None) -> Measured:
@@ -150,9 +135,8 @@ def measure(work: Work, way: str, broadcast: str | None = None) -> Measured:
             recipe.add_client_input_filter(FedplugReceiver(), tasks=["train"])
         recipe.add_server_input_filter(Meter(str(meter)), tasks=["train"])
         recipe.add_server_file(str(Path(__file__).with_name("shapes.py")))
-        environment = SimEnv(num_clients=work.clients, num_threads=work.processes, workspace_root=folder)
-        with _output_to_stderr():
-            result = Path(recipe.execute(environment).get_result())
+        simulator = SimEnv(num_clients=work.clients, num_threads=work.processes, workspace_root=folder)
+        result = Path(recipe.execute(simulator).get_result())
         rounds = [json.loads(line) for line in meter.read_text().splitlines()]
         return Measured(
             uplink_bytes=work.clients * _dense_bytes(work.model) if way == WAYS[0] else _sent(result),
@@ -183,27 +167,5 @@ def _received(result: Path) -> list[float]:
     return [float(sum(map(int, sizes))) for sizes in zip(*found, strict=True)]
 
 
-@contextlib.contextmanager
-def _output_to_stderr() -> Iterator[None]:
-    """Sends the output of the simulator, a separate process that inherits this one's, to stderr."""
-    sys.stdout.flush()
-    kept = os.dup(1)
-    os.dup2(2, 1)
-    try:
-        yield
-        sys.stdout.flush()
-    finally:
-        os.dup2(kept, 1)
-        os.close(kept)
-
-
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description=__doc__)
-    what = parser.add_mutually_exclusive_group(required=True)
-    what.add_argument("--machine", help="what the table says it was measured on")
-    what.add_argument("--both-ways", action="store_true", help="print only the bytes in both directions")
-    arguments = parser.parse_args()
-    if arguments.both_ways:
-        both_ways()
-    else:
-        main(arguments.machine)
+    main()

@@ -205,7 +205,6 @@ JOBS: dict[str, Callable[[Path], Finished]] = {
     "all_broken": _all_broken,
     "alone": _alone,
     "example": partial(_example, "digits"),
-    "numpy_example": partial(_example, "numpy"),
     "lossless_broadcast": _lossless_broadcast,
     "both_ways": _both_ways,
     "plain": _plain,

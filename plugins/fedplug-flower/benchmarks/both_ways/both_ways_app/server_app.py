@@ -9,12 +9,11 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+import batch_norm_task as task
 from fedplug_flower import Compressed
 from flwr.app import ArrayRecord, Context, Message, MetricRecord
 from flwr.serverapp import Grid, ServerApp
 from flwr.serverapp.strategy import FedAvg, Strategy
-
-from both_ways_app import models
 
 app = ServerApp()
 
@@ -29,11 +28,11 @@ def main(grid: Grid, context: Context) -> None:
     begin = time.monotonic()
 
     def evaluated(round_num: int, arrays: ArrayRecord) -> MetricRecord:
-        model = models.new_model(name, 0)
+        model = task.Network(name)
         model.load_state_dict(arrays.to_torch_state_dict())
         found = {
             "seconds": time.monotonic() - begin,
-            "accuracy": models.accuracy(model),
+            "accuracy": task.evaluate(model),
             "bits": hashlib.sha256(b"".join(array.data for array in arrays.values())).hexdigest(),
             **traffic,
         }
@@ -45,10 +44,9 @@ def main(grid: Grid, context: Context) -> None:
     encoder, broadcast_encoder = str(config["encoder"]) or None, str(config["broadcast-encoder"]) or None
     if encoder or broadcast_encoder:
         strategy = Compressed(strategy, encoder, broadcast_encoder=broadcast_encoder)
-    model = models.new_model(name, int(config["seed"]))
     strategy.start(
         grid=grid,
-        initial_arrays=ArrayRecord(model.state_dict()),
+        initial_arrays=ArrayRecord(task.Network(name).state_dict()),
         num_rounds=int(config["rounds"]),
         evaluate_fn=evaluated,
     )
