@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 
 from flwr.app import Array, ArrayRecord, Message, MetricRecord, RecordDict
 
 import fedplug
 from fedplug.wire.message import version_of
 from fedplug_flower.differences import read
-from fedplug_flower.records import KEY, MODEL_KEY, MODEL_STYPE, Delivery
+from fedplug_flower.records import KEY, MODEL_STYPE, VERSION_KEY
 
-__all__ = ["Downlink"]
+__all__ = ["NodeBroadcaster"]
 
 _VERSION = re.compile(r"[0-9a-f]{16}")
 
 
-class Downlink:
+class NodeBroadcaster:
     """Sends the model as versions, and keeps the version of each node that answered its last message.
 
     The version of any other node is unknown, because a message or a reply may be lost. Such a node gets a
@@ -45,18 +45,12 @@ class Downlink:
             return model
         return ArrayRecord({name: Array(array) for name, array in self._broadcaster.model.items()})
 
-    def send(
-        self,
-        model: ArrayRecord,
-        messages: Iterable[Message],
-        delivery: Callable[[int], Delivery],
-    ) -> None:
+    def send(self, model: ArrayRecord, messages: Iterable[Message]) -> None:
         """Replaces the model in the messages of a round by the parts that their nodes need.
 
         Args:
             model: The strategy's model. Other arrays in messages are left alone.
-            messages: The strategy's messages.
-            delivery: Returns the record for a node.
+            messages: The strategy's messages, each with a `Request`.
         """
         self._broadcaster.publish({name: read(name, array) for name, array in model.items()})
         self._sent = self._dense = 0
@@ -68,15 +62,14 @@ class Downlink:
             self._versions.pop(node, None)
             record = _record(self._broadcaster.message(held.get(node)))
             (key,) = message.content.array_records
-            told = delivery(node).write()
-            message.content = RecordDict({**message.content, key: record, MODEL_KEY: told})
-            self._sent += record.count_bytes() + len(told.deflate())
+            message.content = RecordDict({**message.content, key: record})
+            self._sent += record.count_bytes()
             self._dense += model.count_bytes()
 
     def take(self, replies: Iterable[Message]) -> None:
         """Reads the versions that nodes report, and removes these records from the replies."""
         for message in replies:
-            if message.has_content() and (told := message.content.config_records.pop(MODEL_KEY, None)):
+            if message.has_content() and (told := message.content.config_records.pop(VERSION_KEY, None)):
                 version = told.get("version")
                 if isinstance(version, str) and _VERSION.fullmatch(version):
                     self._versions[message.metadata.src_node_id] = version

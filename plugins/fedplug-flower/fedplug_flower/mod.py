@@ -9,12 +9,12 @@ import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from flwr.app import Array, ArrayRecord, Context, Message, RecordDict
+from flwr.app import Array, ArrayRecord, ConfigRecord, Context, Message, RecordDict
 from flwr.clientapp.typing import ClientAppCallable
 
 import fedplug
 from fedplug_flower import differences
-from fedplug_flower.records import KEY, MODEL_KEY, MODEL_STYPE, Delivery, Reply, Request, report
+from fedplug_flower.records import KEY, MODEL_STYPE, VERSION_KEY, Reply, Request
 from fedplug_flower.replies import the_model
 from fedplug_flower.states import state_url
 
@@ -57,54 +57,57 @@ class CompressMod:
                 finite, or the state cannot be stored. Flower sends it to the server as this node's error. The
                 residual is unchanged.
         """
-        delivery = Delivery.read(message.content) if message.has_content() else None
-        if delivery is None:
-            return self._train(message, context, call_next)
-        url = state_url(context, delivery.training, delivery.gone, self._state_dir)
-        version = _unpack(message.content, url)
-        reply = self._train(message, context, call_next)
-        if not reply.has_error():
-            reply.content[MODEL_KEY] = report(version)
-        return reply
-
-    def _train(self, message: Message, context: Context, call_next: ClientAppCallable) -> Message:
-        """Runs the app on a message with an uncompressed model."""
         request = Request.read(message.content) if message.has_content() else None
         if request is None:
             return call_next(message, context)
-        model = ArrayRecord(dict(the_model(message.content)))  # a copy: the app may empty the record
-        values, narrow = _names(model, request.values), _names(model, request.narrow)
-        codec = _codec(
-            json.dumps(request.encoder), request.min_size, tuple(values)
-        )  # before training, so that its errors come at once
         del message.content[KEY]  # the app must get the same message as without the mod
-        reply = call_next(message, context)
-        if reply.has_error():
-            return reply
-        try:
-            trained = the_model(reply.content)
-            update = differences.between(trained, model, values, narrow)
-        except ValueError as error:
-            _log.warning("fedplug: this update is sent uncompressed: %s", error)
-            return reply
         url = state_url(context, request.training, request.gone, self._state_dir)
-        base = {name: differences.read(name, model[name]) for name in update}
-        payloads, receipt = _encoded(update, base, codec, request, url)
-        Reply(payloads, receipt, trained.count_bytes()).write(reply.content)
+        version = _unpack(message.content, url)
+        if request.encoder is None:
+            reply = call_next(message, context)
+        else:
+            reply = _train(message, context, call_next, request, url)
+        if version is not None and not reply.has_error():
+            reply.content[VERSION_KEY] = ConfigRecord({"version": version})
         return reply
 
 
-def _unpack(content: RecordDict, url: str) -> str:
-    """Replaces the message of a `fedplug.Broadcaster` by the model, and returns the model's version."""
-    (key,) = content.array_records
-    arrays = list(content.array_records[key].values())
+def _train(
+    message: Message, context: Context, call_next: ClientAppCallable, request: Request, url: str
+) -> Message:
+    """Runs the app on an uncompressed model, and compresses the update."""
+    model = ArrayRecord(dict(the_model(message.content)))  # a copy: the app may empty the record
+    values, narrow = _names(model, request.values), _names(model, request.narrow)
+    # Before training, so that its errors come at once.
+    codec = _codec(json.dumps(request.encoder), request.min_size, tuple(values))
+    reply = call_next(message, context)
+    if reply.has_error():
+        return reply
+    try:
+        trained = the_model(reply.content)
+        update = differences.between(trained, model, values, narrow)
+    except ValueError as error:
+        _log.warning("fedplug: this update is sent uncompressed: %s", error)
+        return reply
+    base = {name: differences.read(name, model[name]) for name in update}
+    payloads, receipt = _encoded(update, base, codec, request, url)
+    Reply(payloads, receipt, trained.count_bytes()).write(reply.content)
+    return reply
+
+
+def _unpack(content: RecordDict, url: str) -> str | None:
+    """Replaces the message of a `fedplug.Broadcaster` by the model, and returns the model's version.
+
+    Returns None for an uncompressed model.
+    """
+    arrays = list(the_model(content).values())
     if len(arrays) != 1 or arrays[0].stype != MODEL_STYPE:
-        raise ValueError("the server's message does not hold one array with a compressed model")
+        return None
+    (key,) = content.array_records
     with fedplug.open_store(url) as store:
         receiver = fedplug.Receiver(store, "client", max_bytes=sys.maxsize)
         model = receiver.apply(arrays[0].data)
     content[key] = ArrayRecord({name: Array(array) for name, array in model.items()})
-    del content[MODEL_KEY]
     assert receiver.version is not None
     return receiver.version
 

@@ -1,14 +1,14 @@
 """The records that strategy and mod exchange in Flower's messages.
 
-The server's training message has a `Request` beside the model, under `KEY`. The reply of a client with the
-mod has a `Reply` under the same key. Its trained arrays are replaced by one `Array` with the payloads of all
-of them as one message (`fedplug.wire.message`), without the list of names, which the server knows: Flower
-sends every array as two objects with a request each, which would cost more than most payloads.
+The server's message has a `Request` beside the model, under `KEY`. The reply of a client that was asked for
+an update has a `Reply` under the same key. Its trained arrays are replaced by one `Array` with the payloads
+of all of them as one message (`fedplug.wire.message`), without the list of names, which the server knows:
+Flower sends every array as two objects with a request each, which would cost more than most payloads.
 
 Under SecAgg+, the `Request` is under `MASKED_KEY`, with a message for all clients.
 
-With a compressed model, a message has a `Delivery` under `MODEL_KEY`, and instead of the model one `Array`
-with the message of a `fedplug.Broadcaster`. The reply has the client's version under `MODEL_KEY`.
+With a compressed model, the server's message has instead of the model one `Array` with the message of a
+`fedplug.Broadcaster`. The reply has the client's version under `VERSION_KEY`.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TypeVar
 
 from flwr.app import Array, ArrayRecord, ConfigRecord, RecordDict
 
@@ -26,14 +26,14 @@ from fedplug.wire.message import MessageReader, write_payloads
 __all__ = [
     "KEY",
     "MASKED_KEY",
-    "MODEL_KEY",
     "MODEL_STYPE",
-    "Delivery",
+    "VERSION_KEY",
     "Reply",
     "Request",
     "is_compressed",
-    "report",
 ]
+
+T = TypeVar("T")
 
 KEY = "fedplug"
 """The key of the records in a message, and of the array of payloads."""
@@ -50,8 +50,8 @@ Flower's error for code that cannot read an array consists of this name, so the 
 MASKED_KEY = "fedplug-masked"
 """The key of the request for an update under secure aggregation."""
 
-MODEL_KEY = "fedplug-model"
-"""The key of the records about a compressed model."""
+VERSION_KEY = "fedplug-model"
+"""The key of the record in a reply with the version of the model that the client holds."""
 
 MODEL_STYPE = "fedplug: CompressMod() goes first in ClientApp(mods=[...])"
 """The serialization of a compressed model: the message of a `fedplug.Broadcaster`."""
@@ -62,43 +62,38 @@ _LONGEST_RECEIPT = 128
 
 @dataclass(frozen=True)
 class Request:
-    """A request to a client for a compressed update.
+    """A request to a client with the mod: for a compressed update, or only to read a compressed model.
 
     Attributes:
-        encoder: The encoder of all rounds of a training, from `fedplug.to_config`.
-        min_size: Minimum number of elements. Smaller arrays are sent uncompressed.
         training: The unique id of the training, 16 hexadecimal digits. Clients start with a new residual.
-        round_num: The server's round, from 1.
         accepted: The last accepted receipt of this node. For a node that is new to the server: those of the
             nodes in ``gone``, because it may be one of them after a restart.
         gone: Ids of nodes that are no longer connected.
+        encoder: The encoder of all rounds of a training, from `fedplug.to_config`. None: no update is wanted.
+        min_size: Minimum number of elements. Smaller arrays are sent uncompressed.
+        round_num: The server's round, from 1.
         values: Positions of the arrays whose trained values are sent exactly: statistics, integers and
             booleans. For all others the difference is sent.
         narrow: Positions of the arrays that a strategy made float64. Their differences stay float32.
         message: The message of a `fedplug.secure.MaskedSum`, under secure aggregation.
     """
 
-    encoder: Mapping[str, Any]
-    min_size: int
     training: str
-    round_num: int
     accepted: Sequence[str] = ()
     gone: Sequence[str] = ()
+    encoder: Mapping[str, object] | None = None
+    min_size: int = 0
+    round_num: int = 0
     values: Sequence[int] = ()
     narrow: Sequence[int] = ()
     message: bytes = b""
 
     def write(self) -> ConfigRecord:
         """Returns the record for `read`."""
-        record = ConfigRecord(
-            {
-                "format": FORMAT,
-                "encoder": json.dumps(self.encoder),
-                "min-size": self.min_size,
-                "training": self.training,
-                "round": self.round_num,
-            }
-        )
+        record = ConfigRecord({"format": FORMAT, "training": self.training})
+        if self.encoder is not None:
+            record["encoder"] = json.dumps(self.encoder)
+            record["min-size"], record["round"] = self.min_size, self.round_num
         lists: dict[str, list[str] | list[int]] = {
             "accepted": list(self.accepted),
             "gone": list(self.gone),
@@ -122,55 +117,18 @@ class Request:
         record = content.config_records.get(key)
         if record is None:
             return None
-        training = _training(record)
+        asks = "encoder" in record
         return cls(
-            encoder=json.loads(_field(record, "encoder", str)),
-            min_size=_field(record, "min-size", int),
-            training=training,
-            round_num=_field(record, "round", int),
+            training=_training(record),
             accepted=_texts(record.get("accepted", [])),
             gone=_texts(record.get("gone", [])),
+            encoder=json.loads(_field(record, "encoder", str)) if asks else None,
+            min_size=_field(record, "min-size", int) if asks else 0,
+            round_num=_field(record, "round", int) if asks else 0,
             values=_places(record.get("values", [])),
             narrow=_places(record.get("narrow", [])),
             message=_field(record, "message", bytes) if "message" in record else b"",
         )
-
-
-@dataclass(frozen=True)
-class Delivery:
-    """The information that a client needs to read a compressed model.
-
-    Attributes:
-        training: The unique id of the training, see `Request`.
-        gone: Ids of nodes that are no longer connected, see `Request`.
-    """
-
-    training: str
-    gone: Sequence[str] = ()
-
-    def write(self) -> ConfigRecord:
-        """Returns the record for `read`."""
-        record = ConfigRecord({"format": FORMAT, "training": self.training})
-        if self.gone:
-            record["gone"] = list(self.gone)
-        return record
-
-    @classmethod
-    def read(cls, content: RecordDict) -> Delivery | None:
-        """Reads the record of a message. Returns None if its model is not compressed.
-
-        Raises:
-            ValueError: The record is invalid for this release.
-        """
-        record = content.config_records.get(MODEL_KEY)
-        if record is None:
-            return None
-        return cls(_training(record), _texts(record.get("gone", [])))
-
-
-def report(version: str) -> ConfigRecord:
-    """Returns the record of a reply with the version of the model that the client holds."""
-    return ConfigRecord({"version": version})
 
 
 @dataclass(frozen=True)
@@ -228,7 +186,7 @@ def _training(record: ConfigRecord) -> str:
             f"the server's request has format {record.get('format')!r}, and this release reads {FORMAT}; "
             "install the same release of fedplug-flower on both sides"
         )
-    training: str = _field(record, "training", str)
+    training = _field(record, "training", str)
     if not _TRAINING.fullmatch(training):
         raise ValueError(f"the server's training is {training!r}, not 16 hexadecimal digits")
     return training
@@ -247,7 +205,7 @@ def _places(found: object) -> list[int]:
     return found
 
 
-def _field(record: ConfigRecord, key: str, kind: type) -> Any:
+def _field(record: ConfigRecord, key: str, kind: type[T]) -> T:
     value = record.get(key)
     if type(value) is not kind:
         raise ValueError(f"the server's request has {value!r} as {key!r}; it should be {kind.__name__}")

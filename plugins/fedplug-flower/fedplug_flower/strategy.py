@@ -27,11 +27,10 @@ from flwr.serverapp.strategy import (
 
 import fedplug
 from fedplug.errors import NonFiniteError
+from fedplug_flower.broadcaster import NodeBroadcaster
 from fedplug_flower.differences import read
-from fedplug_flower.downlink import Downlink
-from fedplug_flower.intake import Intake, log_no_update
-from fedplug_flower.receipts import Receipts
-from fedplug_flower.records import KEY, STYPE, Delivery, Reply, Request, is_compressed
+from fedplug_flower.receipts import Intake, Receipts, log_no_update
+from fedplug_flower.records import KEY, STYPE, Reply, Request, is_compressed
 from fedplug_flower.replies import Terms, the_model
 from fedplug_flower.results import require_finite, restore, states_of
 from fedplug_flower.round_sum import RoundSum
@@ -139,7 +138,8 @@ class Compressed(Strategy):
         """Begins a training, in which clients have no residual and no model."""
         self._training = secrets.token_hex(8)
         self._receipts = Receipts()
-        self._downlink = None if self._broadcast_encoder is None else Downlink(self._broadcast_encoder)
+        encoder = self._broadcast_encoder
+        self._broadcaster = None if encoder is None else NodeBroadcaster(encoder)
         self._rounds_before = 0  # rounds of this training before Flower's round 1
         self._dtypes: dict[str, np.dtype[Any]] = {}  # with which arrays began; Flower's averages are floats
         self._told: dict[str, list[str]] = {}
@@ -147,8 +147,8 @@ class Compressed(Strategy):
     def summary(self) -> None:
         """Logs this configuration and that of the strategy."""
         _log.info("\t├──> fedplug: updates are encoded by %r", self._codec.encoder)
-        if self._downlink is not None:
-            _log.info("\t│\t└── models are broadcast by %r", self._downlink)
+        if self._broadcaster is not None:
+            _log.info("\t│\t└── models are broadcast by %r", self._broadcaster)
         if self._decode_each:
             name = type(self.strategy).__name__
             _log.info("\t│\t└── decoded for %s: memory grows with the clients of a round", name)
@@ -160,18 +160,7 @@ class Compressed(Strategy):
         """Returns the strategy's messages. Those with the model request a compressed update."""
         self._begin_round(server_round, arrays)
         messages = list(self.strategy.configure_train(server_round, arrays, config, grid))
-        gone = self._receipts.gone(grid, [message.metadata.dst_node_id for message in messages])
-        for message in messages:
-            node = message.metadata.dst_node_id
-            if list(message.content.array_records.values()) != [arrays]:
-                continue
-            # A second reply of a node would begin with the same residual as its first, so it is uncompressed.
-            if self._compresses and node not in self._asked:
-                request = self._request(server_round, node, gone)
-                # The strategy may use one content for all messages.
-                message.content = RecordDict({**message.content, KEY: request.write()})
-            self._asked.add(node)
-        self._send(arrays, messages, gone)
+        self._ask(arrays, messages, grid, server_round)
         return messages
 
     def aggregate_train(
@@ -189,8 +178,8 @@ class Compressed(Strategy):
                 "aggregate_train was called before configure_train, so there is no model to update"
             )
         received = list(replies)
-        if self._downlink is not None:
-            self._downlink.take(received)
+        if self._broadcaster is not None:
+            self._broadcaster.take(received)
         answers = [message for message in received if message.has_content()]
         expected = self._terms.begin_round([message.content for message in answers], self._model)
         is_any = any(is_compressed(message.content) for message in answers)
@@ -224,49 +213,67 @@ class Compressed(Strategy):
             self._model = arrays
             self._receipts.add(intake.receipts)
         metrics = intake.add_to(metrics)
-        return arrays, metrics if self._downlink is None else self._downlink.add_to(metrics)
+        return arrays, metrics if self._broadcaster is None else self._broadcaster.add_to(metrics)
 
     def configure_evaluate(
         self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
     ) -> Iterable[Message]:
         """Returns the strategy's messages."""
         messages = list(self.strategy.configure_evaluate(server_round, arrays, config, grid))
-        if self._downlink is not None:
-            gone = self._receipts.gone(grid, [message.metadata.dst_node_id for message in messages])
-            self._send(arrays, messages, gone)
+        if self._broadcaster is not None:
+            self._ask(arrays, messages, grid)
         return messages
 
     def aggregate_evaluate(self, server_round: int, replies: Iterable[Message]) -> MetricRecord | None:
         """Returns the strategy's metrics, with the bytes of the models sent."""
         received = list(replies)
-        if self._downlink is not None:
-            self._downlink.take(received)
+        if self._broadcaster is not None:
+            self._broadcaster.take(received)
         metrics = self.strategy.aggregate_evaluate(server_round, received)
-        return metrics if self._downlink is None else self._downlink.add_to(metrics)
+        return metrics if self._broadcaster is None else self._broadcaster.add_to(metrics)
 
-    def _send(self, arrays: ArrayRecord, messages: Sequence[Message], gone: Sequence[int]) -> None:
-        """Compresses the model in the messages of a round, if this object has a ``broadcast_encoder``."""
-        if self._downlink is None:
-            return
-        names = [str(node) for node in gone]
+    def _ask(
+        self, arrays: ArrayRecord, messages: Sequence[Message], grid: Grid, round_num: int | None = None
+    ) -> None:
+        """Adds a request to the messages with the model, and compresses the model.
 
-        def delivery(node: int) -> Delivery:
-            return Delivery(self._training, [] if node in self._receipts else names)
+        Args:
+            arrays: The model.
+            messages: The strategy's messages.
+            grid: Knows which nodes are connected.
+            round_num: Flower's number of the round of training. None for evaluation.
+        """
+        gone = self._receipts.gone(grid, [message.metadata.dst_node_id for message in messages])
+        for message in messages:
+            node = message.metadata.dst_node_id
+            if list(message.content.array_records.values()) != [arrays]:
+                continue
+            # A second reply of a node would begin with the same residual as its first, so it is uncompressed.
+            is_update = round_num is not None and self._compresses and node not in self._asked
+            if is_update or self._broadcaster is not None:
+                request = self._request(node, gone, round_num if is_update else None)
+                # The strategy may use one content for all messages.
+                message.content = RecordDict({**message.content, KEY: request.write()})
+            if round_num is not None:
+                self._asked.add(node)
+        if self._broadcaster is not None:
+            self._broadcaster.send(arrays, messages)
 
-        self._downlink.send(arrays, messages, delivery)
-
-    def _request(self, server_round: int, node: int, gone: Sequence[int]) -> Request:
+    def _request(self, node: int, gone: Sequence[int], round_num: int | None) -> Request:
+        """Returns the request for an update. Without a round, only the information to read a model."""
         accepted, names = self._receipts.told(node, gone)
+        if round_num is None:
+            return Request(self._training, gone=names)
         assert self._model is not None
         model = self._model.items()
         widened = [array.dtype == "float64" and self._dtypes[name] in _NARROW for name, array in model]
         return Request(
-            self._encoder_config,
-            self._codec.min_size,
             self._training,
-            self._rounds_before + server_round,
             accepted,
             names,
+            self._encoder_config,
+            self._codec.min_size,
+            self._rounds_before + round_num,
             values=[place for place, (name, _) in enumerate(model) if name in self._values],
             narrow=[place for place, is_wide in enumerate(widened) if is_wide],
         )
@@ -286,7 +293,7 @@ class Compressed(Strategy):
         """Returns the sum for replies with these arrays, which are the model or a part of it."""
         assert self._model is not None
         values = [name for name in self._values if name in model]
-        received = None if self._downlink is None else self._downlink.received(self._model)
+        received = None if self._broadcaster is None else self._broadcaster.received(self._model)
         if model is self._model:
             return RoundSum(model, self._codec, values, received)
         part = None if received is None else ArrayRecord({name: received[name] for name in model})

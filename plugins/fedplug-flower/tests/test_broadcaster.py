@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 from fedplug_flower import Compressed
-from fedplug_flower.records import KEY, MODEL_KEY, MODEL_STYPE
+from fedplug_flower.records import KEY, MODEL_STYPE, VERSION_KEY
 from flwr.app import ConfigRecord, Context, Message, MetricRecord, RecordDict
 from flwr.clientapp import ClientApp
 from flwr.serverapp.strategy import FedAvg, FedMedian
@@ -28,7 +28,7 @@ def watched_app(evaluated: dict[int, list[Model]], update: Callable[[int, int], 
 
     @app.evaluate()
     def evaluate(message: Message, context: Context) -> Message:
-        assert MODEL_KEY not in message.content
+        assert KEY not in message.content
         round_num = int(message.content["config"]["server-round"])
         evaluated.setdefault(round_num, []).append(arrays(message.content["arrays"]))
         return Message(RecordDict({"metrics": MetricRecord({"num-examples": 1})}), reply_to=message)
@@ -194,7 +194,7 @@ def test_a_node_without_the_mod_is_refused_by_its_app(nodes: Nodes) -> None:
 @pytest.mark.parametrize("version", ["x", "0" * 17, 3, ["0" * 16]])
 def test_a_version_that_no_server_sent_gets_a_snapshot(nodes: Nodes, version: Any) -> None:
     def on_the_way(reply: Message) -> Message:
-        reply.content[MODEL_KEY] = ConfigRecord({"version": version})
+        reply.content[VERSION_KEY] = ConfigRecord({"version": version})
         return reply
 
     with_nodes(nodes, 1, 2)

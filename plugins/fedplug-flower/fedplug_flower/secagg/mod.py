@@ -69,7 +69,7 @@ class CompressedSecAggMod:
     def _train(self, call_next: ClientAppCallable, message: Message, context: Context) -> Message:
         """Trains, and replaces the arrays of the reply by the integers that SecAgg+ masks."""
         request = Request.read(message.content, MASKED_KEY)
-        if request is None:
+        if request is None or request.encoder is None:
             raise ValueError(
                 "the server's fit_workflow is not a CompressedSecAggWorkflow: use one there, or flwr's "
                 "secaggplus_mod in this app"

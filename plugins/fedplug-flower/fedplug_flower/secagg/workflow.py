@@ -36,8 +36,7 @@ from fedplug.errors import FedplugError, PayloadError
 from fedplug.secure import MaskedMean, MaskedSum, unpack
 from fedplug_flower import differences
 from fedplug_flower.differences import read
-from fedplug_flower.intake import log_no_update
-from fedplug_flower.receipts import Receipts
+from fedplug_flower.receipts import Receipts, log_no_update
 from fedplug_flower.records import MASKED_KEY, Request
 from fedplug_flower.replies import the_model
 from fedplug_flower.secagg.checks import PublicKeys, check_ciphertexts, check_shares, leave_out_wrong_shares
@@ -149,7 +148,7 @@ class CompressedSecAggWorkflow(SecAggPlusWorkflow):
             if _data(the_model(content)) != _data(model):
                 raise ValueError(f"the strategy sends node {node} other arrays than the model of the round")
             accepted, names = self._receipts.told(node, gone)
-            request = Request(config, 0, self._training, self._round, accepted, names, message=message)
+            request = Request(self._training, accepted, names, config, round_num=self._round, message=message)
             content[MASKED_KEY] = request.write()
         return self._go_on(state)
 
