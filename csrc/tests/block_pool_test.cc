@@ -65,7 +65,7 @@ TEST(BlockPool, AllocatesAtMostAQuarterMore) {
     BlockPool pool(kLimits);
     pool.GiveBack(pool.Take(bytes));
     EXPECT_TRUE(pool.IdleBytes() >= bytes);
-    EXPECT_TRUE(pool.IdleBytes() <= bytes + bytes / 4 + 4096);
+    EXPECT_TRUE(pool.IdleBytes() <= bytes + bytes / 8 + 4096);
   }
   BlockPool pool(kLimits);
   pool.GiveBack(pool.Take(10 * kMiB));

@@ -23,6 +23,7 @@ import fedplug.wire as wire
 from fedplug.codecs.decoding import opened, read
 from fedplug.codecs.wire_ids import WireIds
 from fedplug.errors import ArgumentError, ConfigError, PayloadError
+from fedplug.kernels.foreign import require_output
 from fedplug.ops.device_array import DeviceArray, is_on_device, on_host
 from fedplug.ops.types import PackedValues
 
@@ -179,6 +180,24 @@ class Accumulator:
         twin = copy.copy(self)
         twin.total, twin.spare = self.total.copy(), deque(maxlen=1)
         return twin
+
+    def require_place(self, place: object) -> None:
+        """Raises ArgumentError unless `mean` can write to an array."""
+        if self.on_device:
+            raise ArgumentError("the sum is on a device, and out is for sums on the host")
+        require_output(place, self.shape, self.dtype_of_mean)
+        if np.may_share_memory(self.total, place):
+            raise ArgumentError("out shares memory with the sum")
+
+    def mean(self, weight: float, place: NDArray[np.generic] | None) -> Any:
+        """Returns the sum divided by a weight, at a checked place. On a device, returns a copy of the sum."""
+        if self.on_device:
+            return copied(self.total)
+        if place is None:
+            place = kernels.empty(self.shape, self.dtype_of_mean)
+        divisor = np.asarray(weight, self.dtype)
+        with np.errstate(all="ignore"):
+            return np.divide(self.total, divisor, out=place, dtype=self.dtype, casting="same_kind")
 
     def form(self) -> str:
         """Returns the properties that two sums must share to be merged."""

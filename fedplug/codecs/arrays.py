@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 import fedplug.ops as ops
 import fedplug.wire as wire
 from fedplug.errors import ArgumentError
+from fedplug.kernels import foreign
 from fedplug.kernels.foreign import read_array, require_names
 from fedplug.ops.device_array import is_on_device
 
@@ -137,12 +138,6 @@ def _refuse(dtype: np.dtype[np.generic]) -> NoReturn:
 
 
 def require_output(out: Any, shape: tuple[int, ...], dtype: np.dtype[np.generic]) -> None:
-    """Raises ArgumentError unless a result of this shape and dtype can be written to ``out``."""
-    is_array = isinstance(out, np.ndarray) or is_on_device(out)
-    if not is_array or out.shape != shape or out.dtype != dtype:
-        found = f"{out.dtype}{list(out.shape)}" if is_array else type(out).__name__
-        raise ArgumentError(f"out is {found}; the payload is of {dtype}{list(shape)}")
-    if is_on_device(out):
-        return
-    if not out.flags.c_contiguous or not out.flags.writeable or not out.flags.aligned:
-        raise ArgumentError("out is not C-contiguous, aligned and writable; pass np.empty(shape, dtype)")
+    """Raises ArgumentError unless a result can be written to ``out``, on the host or on a device."""
+    if not is_on_device(out) or (out.shape, out.dtype) != (shape, dtype):
+        foreign.require_output(out, shape, dtype)

@@ -141,6 +141,7 @@ class ClientCodec:
             return self._answer_again(list(arrays), round_num)
         state, dropped = self._codec.carry_over(kept.read(_STATE), arrays)
         payloads, after = self._codec.encode_model(arrays, state, round_num, metrics=metrics, base=base)
+        del state  # a commit may need this memory
         receipt = _receipt(payloads, round_num)
         answer = {name: np.frombuffer(payload, np.uint8) for name, payload in payloads.items()}
         kept.commit({_STATE: after, _ANSWER: answer}, receipt, metadata=training)

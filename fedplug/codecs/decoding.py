@@ -64,10 +64,17 @@ def decode(
     """
     max_bytes = wire.check_max_bytes(max_bytes)
     plan, body = opened(payload, wire_ids)
-    spec = plan.spec
     if out is not None:
-        require_output(out, spec.shape, spec.dtype)
-    else:
+        require_output(out, plan.spec.shape, plan.spec.dtype)
+    return _decoded(plan, body, out, max_bytes)
+
+
+def _decoded(
+    plan: Plan, body: NDArray[np.uint8], out: NDArray[np.generic] | None, max_bytes: float
+) -> NDArray[Any]:
+    """Decodes the body of a payload into ``out``, which was checked, or into a new array."""
+    spec = plan.spec
+    if out is None:
         _require_at_most(max_bytes, plan, body)
     if out is not None and is_on_device(out):
         cast(Any, out).backend.write(out, *read(plan, body, None, packed=True))
@@ -102,7 +109,7 @@ def decode_model(
 
     Args:
         payloads: The untrusted payloads from `Codec.encode_model`, by name.
-        out: Arrays to write into, by name, for some or all payloads.
+        out: Arrays to write into, by name, for some or all payloads. All are checked before one is written.
         max_bytes: Maximum memory for decoding, all new arrays included.
         wire_ids: The expected wire ids as for `decode`: for all arrays, or by name, as `Codec.wire_ids`
             returns them.
@@ -116,15 +123,21 @@ def decode_model(
         raise PayloadError(f"there are payloads of {unknown}, which wire_ids does not name")
     max_bytes = wire.check_max_bytes(max_bytes)
     expected = expected_of(wire_ids, payloads)
-    arrays: dict[str, NDArray[np.generic]] = {}
     places = out or {}
-    for name, payload in payloads.items():
-        try:
-            arrays[name] = decode(payload, out=places.get(name), max_bytes=max_bytes, wire_ids=expected[name])
-        except (ArgumentError, PayloadError) as error:
-            raise type(error)(f"tensor {name!r}: {error}") from error
-        if name not in places:
-            max_bytes -= arrays[name].nbytes
+    parts: dict[str, tuple[Plan, NDArray[np.uint8]]] = {}
+    arrays: dict[str, NDArray[np.generic]] = {}
+    name = None
+    try:
+        for name, payload in payloads.items():
+            plan, body = parts[name] = opened(payload, expected[name])
+            if name in places:
+                require_output(places[name], plan.spec.shape, plan.spec.dtype)
+        for name, (plan, body) in parts.items():
+            arrays[name] = _decoded(plan, body, places.get(name), max_bytes)
+            if name not in places:
+                max_bytes -= arrays[name].nbytes
+    except (ArgumentError, PayloadError) as error:
+        raise type(error)(f"tensor {name!r}: {error}") from error
     return arrays
 
 

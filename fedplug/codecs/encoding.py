@@ -443,7 +443,7 @@ class _Model:
                     self._tell_of_copy(place)
                 xs[place] = on_host(x)
         if state is None:
-            given, in_place = self._first(), True
+            given, in_place = self._first(), False  # zeros that nothing was written to take no memory
         else:
             given = self.form.require(state, donated=in_place)
             if in_place and len(xs) > 1:  # before a state is written over

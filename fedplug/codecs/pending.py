@@ -126,11 +126,14 @@ class StoredPending:
         self._now = Pending(None)
 
     def read(self, name: str) -> dict[str, Any] | None:
-        """Returns a part of the state that the decisions lead to. None before a message was accepted."""
+        """Returns a part of the state that the decisions lead to. None before a message was accepted.
+
+        Its arrays are read-only, and those of a store in memory are not copied.
+        """
         if self._now.state is None:
             return None
         key = f"{self._now.state.place} {name}"
-        return self._kept.read_clients([key]).get(key)
+        return self._kept.view_clients([key]).get(key)
 
     def commit(
         self,

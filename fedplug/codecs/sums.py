@@ -313,26 +313,35 @@ class ModelSum(_WeightedSum):
         """Returns copies of the sums so far, by name; with ``copy=False`` the sums, which `add` changes."""
         return self._values(copy=copy)
 
-    def mean(self) -> dict[str, NDArray[Any]]:
+    def mean(self, *, out: Mapping[str, NDArray[np.generic]] | None = None) -> dict[str, NDArray[Any]]:
         """Returns the sums divided by the sum of the weights, in their dtypes. See `like` for statistics.
 
+        Args:
+            out: Arrays on the host to write into, by name, for some or all means. All are checked before one
+                is written.
+
         Raises:
-            ArgumentError: The weights add up to zero, for example because nothing was added.
+            ArgumentError: The weights add up to zero, for example because nothing was added. Or an array of
+                ``out`` has another shape or dtype than the mean, or is the sum itself.
             NonFiniteError: A mean is infinite, because rounding exceeds the range of the dtype. The message
-                names the tensor.
+                names the tensor. The contents of ``out`` are then undefined.
         """
         if self._weight == 0:
             raise ArgumentError(f"there is no mean of {self._count} updates whose weights add up to 0")
-        means = self.value()
+        places: dict[Any, NDArray[np.generic]] = dict(out or {})
+        with _Naming() as at:
+            for at.name, part in self._parts.items():
+                if at.name in places:
+                    part.require_place(places[at.name])
+        with self._lock:
+            means: dict[Any, Any] = {
+                name: part.mean(self._weight, places.get(name)) for name, part in self._parts.items()
+            }
         on_device: list[Any] = [array for array in means.values() if is_on_device(array)]
         if on_device:
             on_device[0].backend.divide(on_device, self._weight)
-        for name, array in means.items():
-            with np.errstate(all="ignore"):
-                if not is_on_device(array):
-                    np.divide(array, np.asarray(self._weight, array.dtype), out=array)
-                mean: Any = ops.astype(array, self._parts[name].dtype_of_mean)
-                means[name] = mean
+            for name, array in means.items():
+                means[name] = ops.astype(array, self._parts[name].dtype_of_mean)
         for (name, array), finite in zip(means.items(), _are_finite(list(means.values())), strict=True):
             if not finite:
                 raise NonFiniteError(

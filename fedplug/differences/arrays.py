@@ -12,7 +12,8 @@ from numpy.typing import NDArray
 import fedplug.kernels as kernels
 import fedplug.wire as wire
 from fedplug.differences.dtypes import dtype_name, dtype_of, layout_of
-from fedplug.errors import PayloadError
+from fedplug.errors import ArgumentError, PayloadError
+from fedplug.kernels.foreign import require_output
 
 __all__ = ["WIRE_ID", "ArrayMessage", "as_bytes", "decode_array", "encode_array", "read_array_message"]
 
@@ -45,8 +46,16 @@ class ArrayMessage(NamedTuple):
         """The bytes of the new array."""
         return math.prod(self.shape) * self.dtype.itemsize
 
-    def apply(self, old: NDArray[np.generic] | None) -> NDArray[np.generic]:
-        """Returns the new array.
+    def require_place(self, place: object, old: NDArray[np.generic] | None) -> None:
+        """Raises ArgumentError unless the new array can be written to another array than the old one."""
+        require_output(place, self.shape, self.dtype)
+        if old is not None and np.may_share_memory(place, old):
+            raise ArgumentError("out shares memory with the old version, which is needed until the end")
+
+    def apply(
+        self, old: NDArray[np.generic] | None, place: NDArray[np.generic] | None = None
+    ) -> NDArray[np.generic]:
+        """Returns the new array, at a checked place or in new memory.
 
         Raises:
             PayloadError: ``old`` is not the array that the difference was made from, or the code is invalid.
@@ -54,11 +63,11 @@ class ArrayMessage(NamedTuple):
         before = None
         if self.base is not None:
             before = self._checked(old)
-        new = kernels.empty((self.nbytes,), np.dtype(np.uint8))
+        new = kernels.empty((self.nbytes,), np.dtype(np.uint8)) if place is None else as_bytes(place)
         kernels.decode_difference(self.code, before, new, *layout_of(self.dtype))
         if kernels.crc32(new) != self.result:
             raise PayloadError("the decoded array has another checksum than the message says; it is corrupt")
-        return new.view(self.dtype).reshape(self.shape)
+        return new.view(self.dtype).reshape(self.shape) if place is None else place
 
     def _checked(self, old: NDArray[np.generic] | None) -> NDArray[np.uint8]:
         if old is None:
@@ -93,16 +102,24 @@ def encode_array(old: NDArray[np.generic] | None, new: NDArray[np.generic]) -> b
     return wire.frame([fixed + name, code], WIRE_ID, "uint8", new.shape)
 
 
-def decode_array(payload: object, old: NDArray[np.generic] | None, max_bytes: float) -> NDArray[np.generic]:
-    """Returns the new array of an untrusted message.
+def decode_array(
+    payload: object,
+    old: NDArray[np.generic] | None,
+    max_bytes: float,
+    place: NDArray[np.generic] | None = None,
+) -> NDArray[np.generic]:
+    """Returns the new array of an untrusted message, at a place or in new memory.
 
     Raises:
         PayloadError: It is not such a message, was made from another array than ``old``, or the new array has
             more than ``max_bytes``.
+        ArgumentError: The new array cannot be written to this place.
     """
     message = read_array_message(payload)
     wire.require_room(message.nbytes, max_bytes)
-    return message.apply(old)
+    if place is not None:
+        message.require_place(place, old)
+    return message.apply(old, place)
 
 
 def read_array_message(payload: Any) -> ArrayMessage:

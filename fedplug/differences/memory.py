@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 import fedplug.wire as wire
 from fedplug.differences.arrays import decode_array, encode_array
-from fedplug.differences.models import decode_model, encode_model
+from fedplug.differences.models import decode_model, encode_model, require_places
 from fedplug.errors import ArgumentError
 from fedplug.kernels.foreign import read_array, require_names
 from fedplug.wire.message import MessageReader
@@ -53,36 +53,47 @@ def diff(old: Any, new: object) -> bytes:
 
 @overload
 def patch(
-    old: Mapping[str, object], message: object, *, max_bytes: float = ...
+    old: Mapping[str, object],
+    message: object,
+    *,
+    max_bytes: float = ...,
+    out: Mapping[str, NDArray[np.generic]] | None = ...,
 ) -> dict[str, NDArray[Any]]: ...
 
 
 @overload
-def patch(old: object, message: object, *, max_bytes: float = ...) -> Any: ...
+def patch(
+    old: object, message: object, *, max_bytes: float = ..., out: NDArray[np.generic] | None = ...
+) -> Any: ...
 
 
-def patch(old: object, message: object, *, max_bytes: float = DEFAULT_MAX_BYTES) -> Any:
+def patch(old: object, message: object, *, max_bytes: float = DEFAULT_MAX_BYTES, out: Any = None) -> Any:
     """Returns the new version from the old one and a message of `diff`.
 
     Args:
         old: The version that the difference was made from. It is not changed.
         message: The untrusted message: any C-contiguous buffer.
-        max_bytes: Maximum size of the new version. Decoding takes scratch memory besides, up to 13 bytes for
-            each of the 8 million elements that a thread decodes at a time.
+        max_bytes: Maximum size of the new version, also in ``out``. Decoding takes scratch memory besides, up
+            to 13 bytes for each of the 8 million elements that a thread decodes at a time.
+        out: An array to write into, or a mapping of arrays by name for some or all of a model. They share no
+            memory with ``old``, and all are checked before one is written.
 
     Returns:
-        A new array, or a dict of new arrays in the order of the encoder, equal to ``new`` bit for bit.
+        An array, or a dict of arrays in the order of the encoder, equal to ``new`` bit for bit.
 
     Raises:
         PayloadError: The message is corrupt or too large, or was made from another version than ``old``. The
-            error names the array. Nothing is returned then.
+            error names the array. Nothing is returned then, and the contents of ``out`` are undefined.
         ArgumentError: ``max_bytes`` is not a number of at least 0, or an argument cannot be used.
     """
     max_bytes = wire.check_max_bytes(max_bytes)
     reader = MessageReader(message)
     if isinstance(old, Mapping):
-        return dict(decode_model(_arrays(old), reader, max_bytes))
-    new = decode_array(reader.payload(), read_array(old), max_bytes)
+        arrays = _arrays(old)
+        if out is not None:
+            require_places(out, arrays, MessageReader(message))
+        return dict(decode_model(arrays, reader, max_bytes, out))
+    new = decode_array(reader.payload(), read_array(old), max_bytes, out)
     reader.finish()
     return new
 

@@ -12,7 +12,7 @@ from fedplug.differences.arrays import decode_array, encode_array, read_array_me
 from fedplug.errors import ArgumentError, PayloadError
 from fedplug.wire.message import Contents, Entry, MessageReader, write
 
-__all__ = ["ArrayDifference", "decode_model", "decode_payloads", "describe", "encode_model"]
+__all__ = ["ArrayDifference", "decode_model", "decode_payloads", "describe", "encode_model", "require_places"]
 
 
 class ArrayDifference(NamedTuple):
@@ -50,8 +50,33 @@ def encode_model(
     return write(Contents(entries), (_payload(old, new, name) for name in new))
 
 
+def require_places(
+    places: Mapping[str, object], old: Mapping[str, NDArray[np.generic]], message: MessageReader
+) -> None:
+    """Raises ArgumentError, with the name, for an array that `decode_model` cannot write to.
+
+    Args:
+        places: The arrays to write into, by name, for some or all new arrays.
+        old: The model that the difference was made from.
+        message: The untrusted message.
+
+    Raises:
+        PayloadError: The message is invalid.
+    """
+    for name in _contents(message).sent:
+        payload = message.payload()
+        if name in places:
+            try:
+                read_array_message(payload).require_place(places[name], old.get(name))
+            except (ArgumentError, PayloadError) as error:
+                raise type(error)(f"array {name!r}: {error}") from error
+
+
 def decode_model(
-    old: Mapping[str, NDArray[np.generic]], message: MessageReader, max_bytes: float
+    old: Mapping[str, NDArray[np.generic]],
+    message: MessageReader,
+    max_bytes: float,
+    places: Mapping[str, NDArray[np.generic]] | None = None,
 ) -> Iterator[tuple[str, NDArray[np.generic]]]:
     """Decodes the arrays of the new model, one by one, in the order of the encoder.
 
@@ -59,12 +84,21 @@ def decode_model(
         old: The model that the difference was made from.
         message: The untrusted message.
         max_bytes: Maximum size of all new arrays together.
+        places: Arrays to write into, by name, after `require_places`. The others are new.
 
     Raises:
         PayloadError: The message is invalid, too large, or made from another model. The error names the
             array. The arrays returned before are then worth nothing.
     """
-    return decode_payloads(old, _contents(message), message, max_bytes, decode_array)
+    contents, given = _contents(message), places or {}
+    in_turn = map(given.get, contents.sent)
+    return decode_payloads(
+        old,
+        contents,
+        message,
+        max_bytes,
+        lambda data, base, left: decode_array(data, base, left, next(in_turn)),
+    )
 
 
 def decode_payloads(

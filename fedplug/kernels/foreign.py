@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from fedplug._kernels import from_dlpack
 from fedplug.errors import ArgumentError
 
-__all__ = ["read_array", "require_dense", "require_names"]
+__all__ = ["read_array", "require_dense", "require_names", "require_output"]
 
 _LONGEST_NAME = 2**16 - 1
 
@@ -31,6 +31,16 @@ def require_names(names: Iterable[object]) -> None:
             raise ArgumentError(
                 f"the name {name[:40]!r}... of an array has {length} bytes; at most {_LONGEST_NAME} can go"
             )
+
+
+def require_output(out: object, shape: tuple[int, ...], dtype: np.dtype[np.generic]) -> None:
+    """Raises ArgumentError unless ``out`` is an array on the host that a result can be written to."""
+    if not isinstance(out, np.ndarray) or (out.shape, out.dtype) != (shape, dtype):
+        found_shape, found_dtype = getattr(out, "shape", None), getattr(out, "dtype", None)
+        found = type(out).__name__ if found_shape is None else f"{found_dtype}{list(found_shape)}"
+        raise ArgumentError(f"out is {found}; the result is {dtype}{list(shape)}")
+    if not out.flags.carray:
+        raise ArgumentError("out is not C-contiguous, aligned and writable; pass np.empty(shape, dtype)")
 
 
 def read_array(value: object) -> NDArray[np.generic]:

@@ -87,6 +87,43 @@ def test_a_dense_loop_takes_its_payloads(expression, updates):
     assert peak_of(loop) < size + 300_000
 
 
+def test_a_round_of_a_model_takes_a_small_part_of_it(updates):
+    """The next residual takes the place of the last one, and a server's means that of its last means."""
+    model = {"kernel": updates[0], "bn.running_var": updates[1][:100]}
+    means = {name: np.empty_like(array) for name, array in model.items()}
+    codec, total = fedplug.codec("topk(0.001)"), fedplug.ModelSum.like(model)
+    state = codec.encode_model(model)[1]
+
+    def loop():
+        nonlocal state
+        payloads, state = codec.encode_model(model, state, 1, in_place=True)
+        total.add(payloads)
+        fedplug.decode_model(payloads, out=means)
+        total.mean(out=means)
+
+    assert peak_of(loop) < ARRAY / 20
+
+
+def test_a_client_in_a_store_copies_no_residual_to_read_it(updates):
+    """The next residual is computed from the stored one, and copied into the store."""
+    with fedplug.open_store("memory://") as store:
+        client = fedplug.ClientCodec(fedplug.codec("topk(0.001)"), store, "7")
+        receipt = None
+
+        def loop():
+            nonlocal receipt
+            client.settle(receipt)
+            receipt = client.encode_model({"kernel": updates[0]})[1]
+
+        loop()
+        assert peak_of(loop) < 2.1 * ARRAY
+
+
+def test_a_difference_is_applied_in_given_memory(updates):
+    place, message = np.empty_like(updates[0]), fedplug.diff(updates[0], updates[0] + 1)
+    assert peak_of(lambda: fedplug.patch(updates[0], message, out=place)) < ARRAY / 20
+
+
 def test_payloads_of_a_narrower_dtype_are_added_in_blocks(updates):
     codec, total = fedplug.codec("identity"), fedplug.Sum(SIZE, np.float64)
     payload, _ = codec.encode(updates[0])

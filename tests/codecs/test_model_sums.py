@@ -52,6 +52,39 @@ def test_the_mean_is_the_sum_divided_by_the_weights():
         assert mean.dtype == np.float32
 
 
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32", "float64"])
+def test_means_are_written_to_given_arrays(dtype):
+    model = {
+        "kernel": np.zeros((40, 9), dtype),
+        "bn.running_var": np.ones(9, dtype),
+        "steps": np.zeros(3, int),
+    }
+    total = fedplug.ModelSum.like(model)
+    updates = {name: np.full_like(array, 7) for name, array in model.items()}
+    total.add(fedplug.codec("identity").encode_model(updates)[0], 3)
+    total.add(fedplug.codec("identity").encode_model(model)[0], 8)
+    expected = total.mean()
+    places = {name: np.full_like(array, 5) for name, array in expected.items() if name != "steps"}
+    means = total.mean(out=places)
+    assert all(means[name] is place for name, place in places.items())
+    for name, array in expected.items():
+        assert (means[name].dtype, means[name].tobytes()) == (array.dtype, array.tobytes())
+
+
+def test_no_mean_is_written_if_one_of_the_given_arrays_does_not_fit():
+    total = fedplug.ModelSum(SHAPES)
+    total.add(payloads_of(0), 2)
+    before = total.value()
+    place = np.ones((40, 9), np.float32)
+    for bad in (np.ones(9), np.ones(8, np.float32), [0] * 9):
+        with pytest.raises(ArgumentError, match=r"^tensor 'bias': out is "):
+            total.mean(out={"kernel": place, "bias": bad})
+    with pytest.raises(ArgumentError, match=r"^tensor 'bias': out shares memory with the sum"):
+        total.mean(out={"kernel": place, "bias": total.value(copy=False)["bias"]})
+    assert (place == 1).all()
+    assert all(array.tobytes() == before[name].tobytes() for name, array in total.value().items())
+
+
 def test_nothing_has_no_mean():
     with pytest.raises(ArgumentError, match="no mean of 0 updates"):
         fedplug.ModelSum(SHAPES).mean()

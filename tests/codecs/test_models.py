@@ -141,6 +141,17 @@ def test_arrays_are_decoded_into_given_ones_and_within_the_limit():
         fedplug.decode_model(payloads, out=places, max_bytes=new - 1)
 
 
+@pytest.mark.parametrize(
+    "bad", [np.ones(9, np.float32), np.ones((30, 10)), np.ones((10, 30), np.float32).T, [1]], ids=repr
+)
+def test_nothing_is_decoded_if_one_of_the_given_arrays_does_not_fit(bad):
+    payloads, _ = fedplug.codec("topk(0.1)").encode_model(model(0))
+    places = {"dense/kernel": np.ones((40, 30), np.float32), "out/kernel": bad}
+    with pytest.raises(ArgumentError, match=r"^tensor 'out/kernel': out is "):
+        fedplug.decode_model(payloads, out=places)
+    assert (places["dense/kernel"] == 1).all()
+
+
 def test_errors_name_the_array():
     payloads, _ = fedplug.codec("topk(0.1)").encode_model(model(0))
     payloads["dense/bias"] = payloads["dense/bias"][:-1]

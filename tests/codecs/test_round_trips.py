@@ -153,12 +153,12 @@ def test_a_round_is_a_whole_number(round_num):
 @pytest.mark.parametrize(
     ("out", "message"),
     [
-        (np.zeros(4, np.float32), r"out is float32\[4\]; the payload is of float32\[2, 2\]"),
-        (np.zeros((2, 2)), r"out is float64\[2, 2\]; the payload is of float32\[2, 2\]"),
-        (np.zeros((2, 2), ">f4"), r"out is >f4\[2, 2\]; the payload is of float32\[2, 2\]"),
+        (np.zeros(4, np.float32), r"out is float32\[4\]; the result is float32\[2, 2\]"),
+        (np.zeros((2, 2)), r"out is float64\[2, 2\]; the result is float32\[2, 2\]"),
+        (np.zeros((2, 2), ">f4"), r"out is >f4\[2, 2\]; the result is float32\[2, 2\]"),
         (np.zeros((4, 2), np.float32)[::2], "out is not C-contiguous"),
         (np.frombuffer(bytes(16), np.float32).reshape(2, 2), "out is not C-contiguous, aligned and writable"),
-        ([[0, 0], [0, 0]], "out is list; the payload is of"),
+        ([[0, 0], [0, 0]], "out is list; the result is"),
     ],
 )
 def test_an_out_that_does_not_fit_is_refused(out, message):

@@ -43,6 +43,9 @@ def test_every_dtype_comes_back_bit_for_bit(name, n, changed, seed):
     old, new = old.view(dtype), new.view(dtype)
     message = fedplug.diff(old, new)
     assert same(fedplug.patch(old, message), new)
+    place = other.view(dtype)
+    assert fedplug.patch(old, message, out=place) is place
+    assert same(place, new)
     assert len(message) <= new.nbytes + 100
 
 
@@ -61,6 +64,25 @@ def test_arrays_are_added_removed_reshaped_and_retyped():
     patched = fedplug.patch(old, fedplug.diff(old, new))
     assert list(patched) == list(new)
     assert all(same(patched[name], np.asarray(new[name])) for name in new)
+
+
+def test_a_model_is_written_to_given_arrays_or_to_none_of_them():
+    old = {"kernel": np.arange(6, dtype=np.float32), "bias": np.float64(3), "gone": np.ones(2)}
+    new = {"kernel": old["kernel"] + 1, "bias": np.float64(4), "added": np.ones((2, 3), np.int8)}
+    message = fedplug.diff(old, new)
+    places = {"added": np.zeros((2, 3), np.int8), "kernel": np.zeros(6, np.float32)}
+    found = fedplug.patch(old, message, out=places)
+    assert all(same(found[name], new[name]) for name in new)
+    assert all(found[name] is place for name, place in places.items())
+    places["kernel"][:] = -1
+    for bad in (np.zeros((3, 2), np.int8), np.zeros((2, 3)), [0] * 6):
+        with pytest.raises(ArgumentError, match=r"^array 'added': out is "):
+            fedplug.patch(old, message, out={**places, "added": bad})
+    with pytest.raises(ArgumentError, match=r"^array 'kernel': out shares memory with the old version"):
+        fedplug.patch(old, message, out=old)
+    with pytest.raises(PayloadError, match=r"^array 'added': .*changed"):
+        fedplug.patch(old, message[:-1] + bytes([message[-1] ^ 1]), out={"bias": np.zeros(())})
+    assert (places["kernel"] == -1).all()
 
 
 def test_another_base_is_refused():

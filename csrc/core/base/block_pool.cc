@@ -33,7 +33,7 @@ std::size_t RoundUp(std::size_t bytes, std::size_t step) {
 // block. Whole huge pages if that adds little.
 std::size_t CapacityFor(std::size_t bytes) {
   const std::size_t huge = RoundUp(bytes, kHugePage);
-  if (huge <= bytes + bytes / 4) return huge;
+  if (huge <= bytes + bytes / 16) return huge;
   std::size_t step = 4096;
   while (step <= bytes / 16) step *= 2;
   return RoundUp(bytes, step);

@@ -30,7 +30,7 @@ class BlockPool {
   BlockPool(const BlockPool&) = delete;
   BlockPool& operator=(const BlockPool&) = delete;
 
-  // Returns `bytes` bytes or up to a quarter more, aligned to kAlignment and
+  // Returns `bytes` bytes or up to an eighth more, aligned to kAlignment and
   // uninitialised. Null if there is no memory, even after freeing idle blocks.
   //
   // THREADS: any, also GiveBack
