@@ -62,14 +62,21 @@ LONGEST = (
 
 
 class _ByFile(LoadFileScheduling):
-    """A file's tests share what they build, so one process runs them; all that share a Ray cluster, too."""
+    """A file's tests share what they build, so one process runs them; all that share a Ray cluster, too.
+
+    The suites of built-in encoders share nothing, and together they take as long as half of all other tests.
+    """
 
     def __init__(self, config: pytest.Config, log: Any) -> None:
         config.option.loadscopereorder = False  # by the number of tests, which says nothing of their length
         super().__init__(config, log)
 
     def _split_scope(self, nodeid: str) -> str:
-        return "ray" if nodeid.startswith("plugins/fedplug-ray/") else super()._split_scope(nodeid)
+        if nodeid.startswith("plugins/fedplug-ray/"):
+            return "ray"
+        if nodeid.startswith("tests/encoders/test_conformance.py"):
+            return nodeid.rpartition("::")[0]
+        return super()._split_scope(nodeid)
 
     def remove_node(self, node: Any) -> str | None:
         """The test that a process died of, if it did, which then fails; others run those it had before it.

@@ -26,16 +26,17 @@ def shared() -> tf.keras.Model:
 
 
 @pytest.mark.parametrize(
-    "model",
+    "make",
     [
-        sequential(layers.GRU(3, return_sequences=True)),
-        sequential(layers.Bidirectional(layers.LSTM(3, return_sequences=True)), layers.Dropout(0.5)),
-        sequential(layers.Conv1D(3, 2, padding="causal"), layers.LayerNormalization()),
-        shared(),
+        lambda: sequential(layers.GRU(3, return_sequences=True)),
+        lambda: sequential(layers.Bidirectional(layers.LSTM(3, return_sequences=True)), layers.Dropout(0.5)),
+        lambda: sequential(layers.Conv1D(3, 2, padding="causal"), layers.LayerNormalization()),
+        shared,
     ],
     ids=["gru", "bidirectional-lstm", "convolution", "shared"],
 )
-def test_the_model_begins_with_the_weights_of_the_keras_model(model) -> None:
+def test_the_model_begins_with_the_weights_of_the_keras_model(make) -> None:
+    model = make()
     functional = fedplug.tff.process.from_keras(model, LOSS, SPEC)
     for got, want in zip(functional.initial_weights[0], model.trainable_weights, strict=True):
         np.testing.assert_array_equal(got, want)
