@@ -50,13 +50,14 @@ from fedplug._kernels import (
     unframe,
 )
 from fedplug.kernels.difference_code import decode_difference, encode_difference
-from fedplug.kernels.index_code import decode_indices, encode_indices
 from fedplug.kernels.random_numbers import draw_indices, random_uniform, random_words
-from fedplug.kernels.scatter import scatter_decode
 from fedplug.kernels.sparse_form import (
+    decode_indices,
+    encode_indices,
     frame_entries,
     frame_entries_of_each,
     read_entries,
+    scatter_decode,
     sparse_body,
     split_sparse_body,
 )

@@ -1,4 +1,4 @@
-"""The body of a sparse payload."""
+"""Sparse payloads: the codes of indices, the body, and dense sums."""
 
 from __future__ import annotations
 
@@ -17,7 +17,66 @@ if TYPE_CHECKING:
     from fedplug.types import Array, IndexForm
 
 
-__all__ = ["frame_entries", "frame_entries_of_each", "read_entries", "sparse_body", "split_sparse_body"]
+__all__ = [
+    "decode_indices",
+    "encode_indices",
+    "frame_entries",
+    "frame_entries_of_each",
+    "read_entries",
+    "scatter_decode",
+    "sparse_body",
+    "split_sparse_body",
+]
+
+
+def encode_indices(indices: Array, size: Array | int, *, form: IndexForm = "rice") -> NDArray[np.uint8]:
+    """Encodes strictly ascending indices. The Rice code needs about 8.1 bits per index at a density of 1 %.
+
+    The code of given indices is unique. docs/wire-format.md specifies the layouts (Rice and Plaunt,
+    IEEE Trans. Commun. 1971).
+
+    Args:
+        indices: ``[count]`` int32, strictly ascending, in ``[0, size)``.
+        size: Number of elements that the indices refer to. Below 2**31.
+        form: ``"rice"`` writes gaps in the shortest Rice code, ``"gaps"`` in an adaptive code.
+
+    Returns:
+        ``[bytes]`` uint8.
+
+    Raises:
+        ArgumentError: An array or the form cannot be used, or an index is out of range or not above the one
+            before it.
+    """
+    return _kernels.encode_indices(indices, whole("size", size), form)
+
+
+def decode_indices(
+    code: Array,
+    count: Array | int,
+    size: Array | int,
+    *,
+    form: IndexForm = "rice",
+    out: Array | None = None,
+) -> NDArray[np.int32]:
+    """Decodes indices from untrusted bytes that :func:`encode_indices` wrote.
+
+    Args:
+        code: ``[bytes]`` uint8.
+        count: Number of indices in the code.
+        size: Number of elements that the indices refer to. Below 2**31.
+        form: The form of the code.
+        out: An array for the indices. ``[count]`` int32.
+
+    Returns:
+        ``out``, or a new array: ``[count]`` int32, strictly ascending, in ``[0, size)``. Encoding them gives
+        ``code`` again.
+
+    Raises:
+        ArgumentError: An array or the form cannot be used, ``out`` does not have ``count`` elements, or
+            ``0 <= count <= size < 2**31`` does not hold.
+        PayloadError: This is not the code of ``count`` indices below ``size``.
+    """
+    return _kernels.decode_indices(code, whole("count", count), whole("size", size), form, out)
 
 
 def sparse_body(count: Array | int, index_code: Array, values: Array) -> NDArray[np.uint8]:
@@ -133,3 +192,35 @@ def frame_entries_of_each(
     return _kernels.frame_entries_of_each(
         list(indices), [whole("elements", each) for each in elements], list(values), list(headers), form
     )
+
+
+def scatter_decode(
+    values: Array,
+    indices: Array,
+    row_splits: Array | None = None,
+    weights: Array | None = None,
+    *,
+    size: int,
+    out: Array | None = None,
+) -> NDArray[Any]:
+    """Computes the dense sum of sparse payloads, as :func:`scatter_decode_add` adds them to +0 everywhere.
+
+    Each element is written once, and receives its entries while it is in the cache. All indices are checked
+    before anything is written.
+
+    Args:
+        values: ``[entries]``, a floating dtype.
+        indices: Flat indices, strictly ascending within a payload. ``[entries]`` int32.
+        row_splits: ``[payloads + 1]`` int64, from 0 to ``entries``. None for one payload.
+        weights: ``[payloads]``, the dtype of ``values``. None for weights of 1.
+        size: Number of elements of the sum. Below 2**31. It determines how much memory is allocated, so it
+            must come from a trusted source.
+        out: An array for the sum. ``size`` elements, the dtype of ``values``.
+
+    Returns:
+        ``out``, or a new ``[size]`` array.
+
+    Raises:
+        ArgumentError: ``size`` is out of range, or see :func:`scatter_decode_add`. ``out`` is unchanged.
+    """
+    return _kernels.scatter_decode(values, indices, row_splits, weights, whole("size", size), out)

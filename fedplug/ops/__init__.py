@@ -67,23 +67,30 @@ from fedplug.ops.arrays import (
 )
 from fedplug.ops.block_scaling import block_count, block_scales
 from fedplug.ops.checks import of_length, require, require_finite
-from fedplug.ops.checksum import crc32
 from fedplug.ops.container import frame, unframe
 from fedplug.ops.finite import all_finite, finite_from_bytes
-from fedplug.ops.floats import narrowed, wide_dtype, wide_spec, widened
 from fedplug.ops.gather_sum import gather_sum, take_from_sum
-from fedplug.ops.index_code import decode_indices, encode_indices
+from fedplug.ops.index_code import decode_indices, draw_indices, encode_indices
 from fedplug.ops.low_rank import low_rank_matrix, low_rank_residual, matrix_times
 from fedplug.ops.lowering import load_library
 from fedplug.ops.mean_magnitude import mean_magnitude
 from fedplug.ops.orthonormal import orthonormal_columns
 from fedplug.ops.packing import pack, packed_size, unpack
 from fedplug.ops.prng import dither, random_words, round_seed, shared_uniform
-from fedplug.ops.random_indices import draw_indices
 from fedplug.ops.scatter import scatter_decode, scatter_decode_add
-from fedplug.ops.serialization import from_bytes, to_bytes
+from fedplug.ops.serialization import crc32, from_bytes, to_bytes
 from fedplug.ops.sparse_form import sparse_body, split_sparse_body
-from fedplug.ops.spec import has_known_shape, is_floating, itemsize, num_elements, spec_of
+from fedplug.ops.spec import (
+    has_known_shape,
+    is_floating,
+    itemsize,
+    narrowed,
+    num_elements,
+    spec_of,
+    wide_dtype,
+    wide_spec,
+    widened,
+)
 from fedplug.ops.statistics import subset_bits, sum_of_squares, symbol_bits
 from fedplug.ops.symbol_code import decode_symbols, encode_symbols
 from fedplug.ops.topk import chunked_topk_residual, grouped_topk_residual, topk_residual

@@ -1,4 +1,4 @@
-"""Codes of strictly ascending indices. docs/wire-format.md specifies the layouts."""
+"""Codes of strictly ascending indices, and random indices that sender and receiver draw alike."""
 
 from __future__ import annotations
 
@@ -8,9 +8,13 @@ import fedplug.kernels as kernels
 from fedplug.kernels.arguments import whole_numbers
 from fedplug.ops import _tensorflow
 from fedplug.ops.dispatch import also_on
-from fedplug.ops.types import Array, IndexForm
+from fedplug.ops.types import Array, IndexForm, Scalar
 
-__all__ = ["decode_indices", "encode_indices"]
+__all__ = [
+    "decode_indices",
+    "draw_indices",
+    "encode_indices",
+]
 
 
 @also_on(tensors=lambda: _tensorflow.index_code.encode_indices)
@@ -64,3 +68,24 @@ def decode_indices(
         LoweringError: On tensors, "gaps" needs the compiled op, and it cannot be loaded.
     """
     return kernels.decode_indices(whole_numbers("code", code, np.uint8), count, size, form=form)
+
+
+@also_on(tensors=lambda: _tensorflow.index_code.draw_indices)
+def draw_indices(seed: Scalar, count: Scalar, size: Scalar, *, lowering: str | None = None) -> Array:
+    """Draws one index from each of ``count`` ranges of nearly equal length.
+
+    Range i begins at ``floor(i * size / count)``. csrc/core/random_numbers.h specifies which index is drawn.
+
+    Args:
+        seed: The seed. int64 scalar.
+        count: Number of indices. Integer scalar.
+        size: Number of elements that the indices refer to, below 2^31. Integer scalar.
+        lowering: See `fedplug.ops`.
+
+    Returns:
+        The indices, strictly ascending, in ``[0, size)``. int32 ``[count]``.
+
+    Raises:
+        ArgumentError: ``0 <= count <= size < 2^31`` does not hold.
+    """
+    return kernels.draw_indices(seed, count, size)

@@ -1,17 +1,23 @@
-"""Converts arrays to little-endian bytes and back."""
+"""Bytes of arrays, and their checksum."""
 
 from __future__ import annotations
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
+import fedplug.kernels as kernels
 from fedplug.errors import PayloadError
+from fedplug.kernels.arguments import whole_numbers
 from fedplug.ops import _tensorflow
 from fedplug.ops.dispatch import also_on
 from fedplug.ops.donation import take_result
-from fedplug.ops.types import Array
+from fedplug.ops.types import Array, Scalar
 
-__all__ = ["from_bytes", "to_bytes"]
+__all__ = [
+    "crc32",
+    "from_bytes",
+    "to_bytes",
+]
 
 
 @also_on(tensors=lambda: _tensorflow.serialization.to_bytes)
@@ -40,3 +46,17 @@ def from_bytes(data: Array, dtype: DTypeLike) -> Array:
         return numbers.copy()
     np.copyto(place, numbers)
     return place
+
+
+@also_on(tensors=lambda: _tensorflow.serialization.crc32)
+def crc32(data: Array, *, lowering: str | None = None) -> Scalar:
+    """Computes the CRC-32 of zlib, PNG and Ethernet.
+
+    Args:
+        data: ``[bytes]``, uint8.
+        lowering: See `fedplug.ops`.
+
+    Returns:
+        The checksum. Scalar, uint32.
+    """
+    return np.uint32(kernels.crc32(whole_numbers("data", data, np.uint8)))

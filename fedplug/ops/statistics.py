@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from fedplug.kernels.arguments import whole, whole_numbers
 from fedplug.ops import _tensorflow
 from fedplug.ops.dispatch import also_on
-from fedplug.ops.floats import widened
+from fedplug.ops.spec import widened
 from fedplug.ops.types import Array, Scalar
 from fedplug.ops.wide_layout import BYTE_BITS
 from fedplug.ops.wide_symbols import unpack_wide

@@ -17,7 +17,11 @@ from fedplug.ops._tensorflow.reference import index_code as reference
 from fedplug.ops.lowering import resolve_lowering
 from fedplug.ops.types import Array, IndexForm, Scalar
 
-__all__ = ["decode_indices", "encode_indices"]
+__all__ = [
+    "decode_indices",
+    "draw_indices",
+    "encode_indices",
+]
 
 
 def encode_indices(
@@ -47,3 +51,10 @@ def decode_indices(
     if form == "gaps":
         refuse_without_op("index coder", form, instead="rice")
     return reference.decode(code, count, size)
+
+
+def draw_indices(seed: Scalar, count: Scalar, size: Scalar, *, lowering: str | None = None) -> tf.Tensor:
+    seed, count, size = as_int64("seed", seed), as_int64("count", count), as_int64("size", size)
+    if resolve_lowering(lowering) == "fused":
+        return loader.library().fedplug_draw_indices(seed, count, size)
+    return reference.draw_indices(seed, count, size)

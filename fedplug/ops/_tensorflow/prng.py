@@ -6,8 +6,7 @@ import tensorflow as tf
 
 from fedplug.ops._tensorflow.arguments import as_int64
 from fedplug.ops._tensorflow.checks import require
-from fedplug.ops._tensorflow.checksum import crc32
-from fedplug.ops._tensorflow.serialization import to_bytes
+from fedplug.ops._tensorflow.serialization import crc32, to_bytes
 from fedplug.ops.types import Scalar
 
 __all__ = ["dither", "random_words", "round_seed", "shared_uniform"]

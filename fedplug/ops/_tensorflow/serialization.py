@@ -4,10 +4,18 @@ from __future__ import annotations
 
 import tensorflow as tf
 
+from fedplug.ops._tensorflow import loader
+from fedplug.ops._tensorflow.arguments import as_bytes, require_vectors
 from fedplug.ops._tensorflow.checks import require
-from fedplug.ops.types import DType
+from fedplug.ops._tensorflow.reference import checksum as reference
+from fedplug.ops.lowering import resolve_lowering
+from fedplug.ops.types import Array, DType
 
-__all__ = ["from_bytes", "to_bytes"]
+__all__ = [
+    "crc32",
+    "from_bytes",
+    "to_bytes",
+]
 
 
 def to_bytes(x: tf.Tensor) -> tf.Tensor:
@@ -27,3 +35,11 @@ def from_bytes(data: tf.Tensor, dtype: DType) -> tf.Tensor:
         tf.size(data) % dtype.size == 0, f"the bytes on the wire are not whole {dtype.name} numbers"
     ):
         return tf.bitcast(tf.reshape(data, [-1, dtype.size]), dtype)
+
+
+def crc32(data: Array, *, lowering: str | None = None) -> tf.Tensor:
+    data = as_bytes("data", data)
+    require_vectors(data=data)
+    if resolve_lowering(lowering) == "fused":
+        return loader.library().fedplug_crc32(data)
+    return reference.crc32(data)

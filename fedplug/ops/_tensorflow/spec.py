@@ -6,7 +6,16 @@ import tensorflow as tf
 
 from fedplug.ops.types import Array
 
-__all__ = ["dtype", "has_known_shape", "is_floating", "itemsize", "spec_of"]
+__all__ = [
+    "dtype",
+    "has_known_shape",
+    "is_floating",
+    "itemsize",
+    "spec_of",
+    "wide_dtype",
+    "wide_spec",
+    "widened",
+]
 
 
 def dtype(name: str) -> tf.DType:
@@ -27,3 +36,15 @@ def itemsize(dtype: tf.DType) -> int:
 
 def is_floating(dtype: tf.DType) -> bool:
     return bool(dtype.is_floating)
+
+
+def wide_dtype(dtype: tf.DType) -> tf.DType:
+    return tf.float64 if dtype == tf.float64 else tf.float32
+
+
+def wide_spec(spec: tf.TensorSpec) -> tf.TensorSpec:
+    return tf.TensorSpec(spec.shape, wide_dtype(spec.dtype), spec.name)
+
+
+def widened(x: tf.Tensor) -> tf.Tensor:
+    return tf.cast(x, wide_dtype(x.dtype))

@@ -8,8 +8,8 @@ import tensorflow as tf
 
 from fedplug.kernels.arguments import whole
 from fedplug.ops._tensorflow.arguments import as_int64, require_whole
-from fedplug.ops._tensorflow.floats import widened
 from fedplug.ops._tensorflow.packing import unpack
+from fedplug.ops._tensorflow.spec import widened
 from fedplug.ops._tensorflow.wide_symbols import unpack_wide
 from fedplug.ops.types import Scalar
 

@@ -7,9 +7,9 @@ import tensorflow as tf
 from fedplug.ops._tensorflow.arrays import saturate_cast
 from fedplug.ops._tensorflow.block_scaling import block_count, block_scales
 from fedplug.ops._tensorflow.checks import require
-from fedplug.ops._tensorflow.floats import wide_dtype, widened
 from fedplug.ops._tensorflow.packing import pack, unpack
 from fedplug.ops._tensorflow.serialization import from_bytes, to_bytes
+from fedplug.ops._tensorflow.spec import wide_dtype, widened
 
 __all__ = ["decode", "encode"]
 

@@ -8,11 +8,11 @@ from typing import NamedTuple
 import tensorflow as tf
 
 from fedplug.ops._tensorflow.checks import require
-from fedplug.ops._tensorflow.floats import widened
 from fedplug.ops._tensorflow.packing import pack, packed_size, unpack
-from fedplug.ops._tensorflow.reference.powers_of_two import power_below, power_of_two
+from fedplug.ops._tensorflow.reference.codebook import power_below, power_of_two
 from fedplug.ops._tensorflow.reference.topk import magnitude_bits
 from fedplug.ops._tensorflow.serialization import from_bytes, to_bytes
+from fedplug.ops._tensorflow.spec import widened
 
 __all__ = ["decode", "encode"]
 

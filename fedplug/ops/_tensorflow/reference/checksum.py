@@ -1,4 +1,4 @@
-"""The reference of `fedplug.ops.checksum`: the CRC-32 of zlib in stock TensorFlow ops.
+"""The reference of `fedplug.ops.serialization`: the CRC-32 of zlib in stock TensorFlow ops.
 
 It has no loop over bytes. A CRC register is a vector of 32 bits, and processing one word of 32 message bits
 is linear over GF(2): ``register' = A (register + word)``. The register after the words ``w_1 .. w_m`` is the

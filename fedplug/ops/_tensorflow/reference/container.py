@@ -5,9 +5,8 @@ from __future__ import annotations
 import tensorflow as tf
 
 from fedplug.ops._tensorflow.checks import require
-from fedplug.ops._tensorflow.checksum import crc32
 from fedplug.ops._tensorflow.reference.traced import traced_once
-from fedplug.ops._tensorflow.serialization import from_bytes, to_bytes
+from fedplug.ops._tensorflow.serialization import crc32, from_bytes, to_bytes
 
 __all__ = ["frame", "unframe"]
 

@@ -9,9 +9,14 @@ import tensorflow as tf
 
 from fedplug.ops._tensorflow.arguments import after, require
 from fedplug.ops._tensorflow.packing import bits_of, numbers, pack, packed_size, unpack_all
+from fedplug.ops._tensorflow.prng import shared_uniform
 from fedplug.ops._tensorflow.reference.traced import traced_once
 
-__all__ = ["decode", "encode"]
+__all__ = [
+    "decode",
+    "draw_indices",
+    "encode",
+]
 
 _MAX_PARAMETER = 30
 _MAX_SIZE = 2**31 - 1
@@ -132,3 +137,15 @@ def _end(positions: tf.Tensor) -> tf.Tensor:
 def _ones_at(positions: tf.Tensor, length: tf.Tensor) -> tf.Tensor:
     """``length`` bits, 1 at the positions. uint8 vector."""
     return tf.scatter_nd(positions[:, tf.newaxis], tf.ones_like(positions, tf.uint8), [length])
+
+
+@traced_once
+def draw_indices(seed: tf.Tensor, count: tf.Tensor, size: tf.Tensor) -> tf.Tensor:
+    valid = (count >= 0) & (count <= size) & (size < 2**31)
+    message = "the count of random indices must be in [0, size], and size below 2^31"
+    count = after([require(valid, message)], count)
+    begins = tf.range(count + 1) * size // tf.maximum(count, 1)
+    lengths = begins[1:] - begins[:-1]
+    noise = shared_uniform(count, seed)
+    offsets = tf.cast(tf.floor(noise * tf.cast(lengths, tf.float64)), tf.int64)
+    return tf.cast(begins[:-1] + tf.minimum(offsets, lengths - 1), tf.int32)

@@ -9,13 +9,13 @@ import tensorflow as tf
 
 from fedplug.ops._tensorflow import block_scaling as blocks
 from fedplug.ops._tensorflow.checks import of_length, require
-from fedplug.ops._tensorflow.floats import widened
 from fedplug.ops._tensorflow.mean_magnitude import mean_magnitude
 from fedplug.ops._tensorflow.packing import pack, unpack
 from fedplug.ops._tensorflow.prng import dither
 from fedplug.ops._tensorflow.reference import bfp, bounded, codebook
 from fedplug.ops._tensorflow.reference.traced import traced_once
 from fedplug.ops._tensorflow.serialization import from_bytes, to_bytes
+from fedplug.ops._tensorflow.spec import widened
 
 __all__ = ["decode", "encode"]
 
