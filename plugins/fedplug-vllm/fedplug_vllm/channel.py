@@ -13,8 +13,10 @@ gives the row at which each array of a part begins in the whole array, and the s
 
 from __future__ import annotations
 
+import contextlib
 import json
 import posixpath
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -58,21 +60,33 @@ class Manifest:
     layout: Layout | None
     steps: tuple[Step, ...]
 
-    def path(self, held: str | None, number: int) -> tuple[str, list[File]]:
-        """Returns the version of a step, and the messages that lead to it in the fewest bytes.
+    @property
+    def last(self) -> int:
+        """The number of the newest step. 0 if there is none."""
+        return self.steps[-1].number if self.steps else 0
+
+    def step(self, number: int) -> Step:
+        """Returns a step, or raises PayloadError if the list does not have it."""
+        for step in self.steps:
+            if step.number == number:
+                return step
+        numbers = f"{self.steps[0].number} to {self.last}" if self.steps else "none"
+        raise PayloadError(f"the trainer's list has no step {number}; it has {numbers}")
+
+    def path(self, held: str | None, end: Step) -> list[File]:
+        """Returns the messages that lead to a step in the fewest bytes.
 
         Args:
             held: The version that the server has. None if it has none.
-            number: The number of the step.
+            end: The step.
 
         Raises:
-            PayloadError: The files of the step are gone, or it was never written.
+            PayloadError: Nothing leads there.
         """
-        until = [step for step in self.steps if step.number <= number]
-        if not until or until[-1].number != number:
-            raise PayloadError(f"the trainer's list has no step {number}; it has {self._numbers()}")
-        paths, changes = [], list[File]()
-        for step in reversed(until):
+        paths, changes, needed = [], list[File](), end.version
+        for step in reversed(self.steps[: self.steps.index(end) + 1]):
+            if step.version != needed:  # the trainer could not write the step between
+                break
             if step.version == held:
                 paths.append(changes)
                 break
@@ -80,16 +94,15 @@ class Manifest:
                 paths.append([step.snapshot, *changes])
             if step.change is None:
                 break
-            changes = [step.change, *changes]
-            if step.base == held:
+            changes, needed = [step.change, *changes], step.base
+            if needed == held:
                 paths.append(changes)
                 break
         if not paths:
-            raise PayloadError(f"nothing leads from version {held} to step {number}: a snapshot is missing")
-        return until[-1].version, min(paths, key=lambda path: sum(file.bytes for file in path))
-
-    def _numbers(self) -> str:
-        return f"{self.steps[0].number} to {self.steps[-1].number}" if self.steps else "none"
+            raise PayloadError(
+                f"nothing leads from version {held} to step {end.number}: a snapshot is missing"
+            )
+        return min(paths, key=lambda path: sum(file.bytes for file in path))
 
 
 class ChannelReader:
@@ -133,10 +146,14 @@ class ChannelReader:
 
 
 class ChannelWriter:
-    """Writes the versions of one part of the model. Files of old steps are removed."""
+    """Writes the versions of one part of the model. Files of old steps are removed.
+
+    Attributes:
+        number: The number of the step to write. `Publisher` counts, so that all ranks count alike.
+    """
 
     def __init__(self, url: str, part: int, parts: int, keep: int) -> None:
-        """Continues the numbers of an earlier trainer at this address.
+        """Continues an earlier trainer's steps at this address, if all of its ranks wrote them.
 
         Args:
             url: The address.
@@ -147,8 +164,13 @@ class ChannelWriter:
         self._files, self._root = fsspec.core.url_to_fs(url)
         self._files.makedirs(self._root, exist_ok=True)
         self._part, self._parts, self._keep = part, parts, keep
-        earlier = ChannelReader(url).manifest(part)
-        self._steps = [] if earlier is None else list(earlier.steps)
+        reader = ChannelReader(url)
+        earlier = [reader.manifest(each) for each in range(parts)]
+        self.number = min(0 if each is None else each.last for each in earlier)
+        own = earlier[part]
+        self._steps = [] if own is None else [step for step in own.steps if step.number <= self.number]
+        if own is not None and own.last > self.number:  # or it would make a whole with a new step of others
+            self._write_list(own.layout)
 
     def write(
         self,
@@ -157,34 +179,41 @@ class ChannelWriter:
         change: bytes | None,
         snapshot: bytes | None,
         layout: Layout | None,
-    ) -> Step:
+    ) -> None:
         """Writes a step: its messages, then the list, then removes files that the list no longer names."""
-        number = self._steps[-1].number + 1 if self._steps else 1
         files = [
-            None if data is None else self._message(f"{self._part}-{number}-{kind}", data)
+            None if data is None else self._message(f"{self._part}-{self.number}-{kind}", data)
             for kind, data in (("change", change), ("snapshot", snapshot))
         ]
-        step = Step(number, version, base, *files)
-        before, self._steps = self._steps, [*self._steps, step]
+        before = self._steps
+        self._steps = [*before, Step(self.number, version, base, *files)]
         whole = [place for place, each in enumerate(self._steps) if each.snapshot is not None]
         if len(whole) > self._keep:
             self._steps = self._steps[whole[-self._keep] :]
-        text = {"format": FORMAT, "parts": self._parts, "layout": layout, "steps": self._steps}
-        self._replace(f"part-{self._part}.json", json.dumps(text, default=vars).encode())
+        self._write_list(layout)
         kept = {file.name for each in self._steps for file in (each.change, each.snapshot) if file}
         for old in before:
             for file in (old.change, old.snapshot):
                 if file is not None and file.name not in kept:
-                    self._files.rm_file(posixpath.join(self._root, file.name))
-        return step
+                    self._remove(file.name)
 
     def _message(self, name: str, data: bytes) -> File:
-        self._files.pipe_file(posixpath.join(self._root, name), data)
+        try:
+            self._files.pipe_file(posixpath.join(self._root, name), data)
+        except BaseException:  # a full disk, for example, which a part of the file would keep full
+            self._remove(name)
+            raise
         return File(name, len(data))
 
-    def _replace(self, name: str, data: bytes) -> None:
-        """Replaces a file in one step, which object stores always do."""
-        path = posixpath.join(self._root, name)
+    def _remove(self, name: str) -> None:
+        with contextlib.suppress(FileNotFoundError):
+            self._files.rm_file(posixpath.join(self._root, name))
+
+    def _write_list(self, layout: Layout | None) -> None:
+        """Replaces the list in one step, which object stores always do."""
+        text = {"format": FORMAT, "parts": self._parts, "layout": layout, "steps": self._steps}
+        data = json.dumps(text, default=vars).encode()
+        path = posixpath.join(self._root, f"part-{self._part}.json")
         if "file" not in self._files.protocol:
             self._files.pipe_file(path, data)
             return
@@ -195,6 +224,8 @@ class ChannelWriter:
 def _parsed(text: Any) -> Manifest:
     if text["format"] != FORMAT:
         raise ValueError(f"it has format {text['format']}, and this fedplug-vllm reads format {FORMAT}")
+    if int(text["parts"]) < 1:
+        raise ValueError(f"it says that the model has {text['parts']} parts")
     layout = text["layout"]
     if layout is not None:
         layout = {name: (int(row), tuple(map(int, shape))) for name, (row, shape) in layout.items()}
@@ -215,6 +246,6 @@ def _file(text: Any) -> File | None:
     if text is None:
         return None
     name = str(text["name"])
-    if posixpath.basename(name) != name:
+    if not re.fullmatch(r"\d+-\d+-(change|snapshot)", name):
         raise ValueError(f"{name!r} is not a name of a file beside the list")
     return File(name, int(text["bytes"]))

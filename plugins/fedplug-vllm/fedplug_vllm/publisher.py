@@ -7,12 +7,13 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 import torch
+from torch.distributed.device_mesh import DeviceMesh
 
 import fedplug
 from fedplug.errors import ArgumentError
 from fedplug_vllm.channel import ChannelWriter, Layout
 
-__all__ = ["Published", "Publisher", "shards"]
+__all__ = ["Published", "Publisher", "mesh_of", "shards"]
 
 KEPT_SNAPSHOTS = 2
 """A server that is slower than the steps between two snapshots still finds the older one."""
@@ -68,7 +69,7 @@ class Publisher:
                 f"part is {part} of {parts}, and snapshot_every {snapshot_every}; part must be from 0 to "
                 "parts - 1, and snapshot_every at least 1"
             )
-        self._every, self._steps = snapshot_every, 0
+        self._every, self._until_snapshot = snapshot_every, 0
         self._broadcaster = fedplug.Broadcaster("lossless", keep=2)
         self._writer = ChannelWriter(url, part, parts, KEPT_SNAPSHOTS)
 
@@ -83,15 +84,17 @@ class Publisher:
             ArgumentError: A tensor cannot be sent. The message names it.
         """
         start = time.perf_counter()
+        self._writer.number += 1  # also of a step that fails here, which other ranks may have written
+        until_snapshot, self._until_snapshot = self._until_snapshot, 0  # which a failed step makes due
         host = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors}
         base = self._broadcaster.version
         version = self._broadcaster.publish(host)
         change = None if base is None else self._broadcaster.message(base)
-        snapshot = self._broadcaster.message() if self._steps % self._every == 0 else None
-        step = self._writer.write(version, base, change, snapshot, layout)
-        self._steps += 1
+        snapshot = self._broadcaster.message() if until_snapshot == 0 else None
+        self._writer.write(version, base, change, snapshot, layout)
+        self._until_snapshot = (until_snapshot or self._every) - 1
         return Published(
-            step.number,
+            self._writer.number,
             None if change is None else len(change),
             None if snapshot is None else len(snapshot),
             sum(tensor.nbytes for tensor in host.values()),
@@ -99,26 +102,27 @@ class Publisher:
         )
 
 
-def shards(parameters: NamedTensors, rank: int) -> tuple[dict[str, torch.Tensor], Layout]:
+def shards(parameters: NamedTensors) -> tuple[dict[str, torch.Tensor], Layout]:
     """Returns this rank's rows of parameters that ``fully_shard`` divided, without communication.
 
     Args:
         parameters: DTensors that are sharded once, by their first dimension, or tensors that are the same on
             all ranks, which rank 0 sends.
-        rank: This process's rank among those that hold the shards.
 
     Raises:
-        ArgumentError: A parameter is sharded in another way. The message names it.
+        ArgumentError: A parameter is sharded in another way, or none is. The message names it.
     """
+    named = dict(parameters)
+    mesh = mesh_of(named.values())
     local, layout = {}, {}
-    for name, tensor in parameters:
+    for name, tensor in named.items():
         shape = tuple(tensor.shape)
         if not hasattr(tensor, "to_local"):
-            if rank > 0:
+            if mesh.get_local_rank() > 0:
                 continue
             rows, first = tensor, 0
         elif [str(placement) for placement in tensor.placements] == ["S(0)"]:
-            rows, mesh = tensor.to_local(), tensor.device_mesh
+            rows = tensor.to_local()
             first = -(-shape[0] // mesh.size()) * mesh.get_local_rank()  # equal rows, and fewer at the end
         else:
             raise ArgumentError(
@@ -127,3 +131,18 @@ def shards(parameters: NamedTensors, rank: int) -> tuple[dict[str, torch.Tensor]
             )
         local[name], layout[name] = rows, (first, shape)
     return local, layout
+
+
+def mesh_of(parameters: Iterable[torch.Tensor]) -> DeviceMesh:
+    """Returns the ranks among which ``fully_shard`` divided parameters.
+
+    Raises:
+        ArgumentError: No parameter is sharded, or they are sharded in two ways.
+    """
+    for tensor in parameters:
+        if hasattr(tensor, "device_mesh"):
+            mesh: DeviceMesh = tensor.device_mesh
+            if mesh.ndim > 1:
+                raise ArgumentError(f"the shards are on a mesh of {mesh.ndim} dimensions; use ModuleSource")
+            return mesh
+    raise ArgumentError("no parameter is a DTensor; call fully_shard first, or use ModuleSource")

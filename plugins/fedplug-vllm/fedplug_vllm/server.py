@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
+import itertools
 import time
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
+from huggingface_hub import snapshot_download
 from numpy.typing import NDArray
 from safetensors import safe_open
 from vllm.distributed.weight_transfer import WeightTransferEngine
@@ -20,8 +24,7 @@ from vllm.model_executor.model_loader.checkpoint_weight_patch import (
 )
 from vllm.model_executor.model_loader.reload import finalize_layerwise_reload, initialize_layerwise_reload
 
-from fedplug_vllm.checkpoint import as_tensor
-from fedplug_vllm.staging import MAX_BYTES, Change, Shapes, Staging, Update
+from fedplug_vllm.staging import MAX_BYTES, Change, Forms, Staging, Update, as_tensor
 
 __all__ = ["FedplugEngine", "FedplugInitInfo", "FedplugUpdateInfo"]
 
@@ -69,27 +72,31 @@ class FedplugEngine(WeightTransferEngine[FedplugInitInfo, FedplugUpdateInfo]):
         """Takes the arguments of `WeightTransferEngine`."""
         super().__init__(*args, **kwargs)
         self._staging: Staging | None = None
-        self._patches = self.model_config.quantization is None and self.device.type != "cpu"
+        self._files: Mapping[str, Path] = {}
 
     def init_transfer_engine(self, init_info: FedplugInitInfo) -> None:
         """Begins to look for versions. A second trainer may take over."""
         self.shutdown()
-        if init_info.patches is not None:
-            self._patches = init_info.patches
+        patches = init_info.patches
+        if patches is None:
+            patches = self.model_config.quantization is None and self.device.type != "cpu"
+        self._files, forms = checkpoint(self.model_config)
         self._staging = Staging(
             init_info.url,
             poll_seconds=init_info.poll_seconds,
             max_bytes=init_info.max_bytes,
-            expected=_checkpoint_shapes(self.model_config),
+            expected=forms or None,
+            patches=patches,
         )
 
     @property
     def staged(self) -> int | None:
         """The number of the step that can be applied without waiting. None if there is none."""
-        return None if self._staging is None else self._staging.staged
+        update = None if self._staging is None else self._staging.staged
+        return None if update is None else update.number
 
     def start_weight_update(self) -> None:
-        """Changes nothing."""
+        """Changes nothing, like `finish_weight_update`."""
 
     def finish_weight_update(self) -> None:
         """Changes nothing."""
@@ -104,7 +111,7 @@ class FedplugEngine(WeightTransferEngine[FedplugInitInfo, FedplugUpdateInfo]):
         """Applies the version of a step.
 
         Raises:
-            RuntimeError: `init_transfer_engine` was not called.
+            RuntimeError: `init_transfer_engine` was not called, or vLLM could not load the version.
             fedplug.errors.PayloadError: The version cannot be had. The model is unchanged.
         """
         if self._staging is None:
@@ -114,9 +121,12 @@ class FedplugEngine(WeightTransferEngine[FedplugInitInfo, FedplugUpdateInfo]):
         waited = time.perf_counter() - start
         try:
             way = self._apply(update)
-        except BaseException:
-            self._staging.applied(None)  # a part may be written: the next version is loaded whole
-            raise
+        except BaseException as error:
+            self._staging.applied(None)  # the next version is loaded whole
+            raise RuntimeError(
+                f"vLLM may have loaded a part of step {update.number}; send a version again before the "
+                f"server answers: {error}"
+            ) from error
         self._staging.applied(update)
         seconds = {**update.seconds, "wait": waited, "apply": time.perf_counter() - start - waited}
         logger.info(
@@ -129,29 +139,36 @@ class FedplugEngine(WeightTransferEngine[FedplugInitInfo, FedplugUpdateInfo]):
 
     def _apply(self, update: Update) -> str:
         """Writes a version into the model. Returns in which way."""
-        if update.changes is not None and self._takes_patches(update.changes):
+        if update.changes is not None:
             load_checkpoint_weight_patches(
                 self.model, map(self._patch, update.changes), validate_unique_indices=False
             )
             return f"{sum(len(change.values) for change in update.changes)} changed elements"
         initialize_layerwise_reload(self.model)
-        self.model.load_weights((name, self._tensor(array)) for name, array in update.whole())
-        finalize_layerwise_reload(self.model, self.model_config)
+        try:
+            self.model.load_weights(self._weights(update))
+        finally:  # after an error too, or the next load would begin with the arrays of this one
+            finalize_layerwise_reload(self.model, self.model_config)
         return "the whole model"
 
-    def _takes_patches(self, changes: list[Change]) -> bool:
-        """Returns whether vLLM can patch these elements: no NaN, which is its mark of unchanged elements."""
-        return self._patches and all(
-            as_tensor(change.values[:1]).is_floating_point() and not np.isnan(change.values).any()
-            for change in changes
-        )
+    def _weights(self, update: Update) -> Iterator[tuple[str, torch.Tensor]]:
+        """Yields all arrays. Those that the trainer does not send are those of the server's checkpoint.
+
+        vLLM would leave the rest of a layer uninitialized, such as the keys beside new queries.
+        """
+        assert update.arrays is not None
+        for name, array in update.arrays.items():
+            yield name, self._tensor(array)
+        for name in self._files.keys() - update.arrays.keys():
+            with safe_open(self._files[name], "pt") as file:
+                yield name, file.get_tensor(name).to(self.device)
 
     def _patch(self, change: Change) -> CheckpointWeightPatch:
         values, indices = self._tensor(change.values), self._tensor(change.indices)
         return CheckpointWeightPatch(change.name, change.shape, values.dtype, values, indices)
 
-    def _tensor(self, array: NDArray[Any]) -> torch.Tensor:
-        return as_tensor(array).to(self.device)
+    def _tensor(self, array: NDArray[np.generic]) -> torch.Tensor:
+        return as_tensor(array).to(self.device, copy=True)  # the model may keep it
 
     def shutdown(self) -> None:
         """Ends the thread that looks for versions."""
@@ -160,22 +177,26 @@ class FedplugEngine(WeightTransferEngine[FedplugInitInfo, FedplugUpdateInfo]):
             self._staging = None
 
 
-def _checkpoint_shapes(model_config: Any) -> Shapes | None:
-    """Returns the arrays of the server's own checkpoint. None if it is no folder of safetensors.
+def checkpoint(model_config: Any) -> tuple[dict[str, Path], Forms]:
+    """Returns the file of each array of the server's own checkpoint, and the arrays that a trainer may send.
 
-    A model with tied embeddings has one of them in its checkpoint, and a trainer may send either.
+    The checkpoint is a folder, or was downloaded from Hugging Face. Both are empty if it has no safetensors.
     """
-    shapes: dict[str, tuple[int, ...]] = {}
-    for path in sorted(Path(model_config.model).glob("*.safetensors")):
-        with safe_open(path, "np") as file:
-            shapes.update({name: tuple(file.get_slice(name).get_shape()) for name in file.keys()})  # noqa: SIM118
+    folder = Path(model_config.model)
+    if not folder.is_dir():
+        with contextlib.suppress(OSError, ValueError):  # it is not there either
+            folder = Path(
+                snapshot_download(model_config.model, revision=model_config.revision, local_files_only=True)
+            )
+    files, forms = {}, {}
+    for path in sorted(folder.glob("model*.safetensors")) or sorted(folder.glob("*.safetensors")):
+        with safe_open(path, "pt") as file:
+            for name in file.keys():  # noqa: SIM118
+                shape = tuple(file.get_slice(name).get_shape())
+                some = file.get_slice(name)[:0] if shape else file.get_tensor(name)
+                files[name], forms[name] = path, (str(some.dtype).removeprefix("torch."), shape)
     if getattr(model_config.hf_config, "tie_word_embeddings", False):
-        for name in ("model.embed_tokens.weight", "lm_head.weight"):
-            shapes.setdefault(name, next(iter(_embeddings(shapes)), ()))
-    return shapes or None
-
-
-def _embeddings(shapes: Shapes) -> list[tuple[int, ...]]:
-    return [
-        shape for name, shape in shapes.items() if name in ("model.embed_tokens.weight", "lm_head.weight")
-    ]
+        for one, other in itertools.permutations(("model.embed_tokens.weight", "lm_head.weight")):
+            if one in files:
+                forms.setdefault(other, forms[one])
+    return files, forms

@@ -17,7 +17,7 @@ from vllm.distributed.weight_transfer import (
 from vllm.distributed.weight_transfer.base import TrainerInitInfo
 
 from fedplug_vllm.plugin import BACKEND
-from fedplug_vllm.publisher import Published, Publisher, shards
+from fedplug_vllm.publisher import Published, Publisher, mesh_of, shards
 
 __all__ = ["FedplugTrainerEngine", "FedplugTrainerInitInfo", "ShardSource"]
 
@@ -29,7 +29,6 @@ class FedplugTrainerInitInfo(TrainerInitInfo):
     Attributes:
         url: Where to write the messages: a folder, or any address that fsspec writes to.
         server_url: The same place as the servers open it. Default: ``url``.
-        ranks: The number of ranks that send a part, with a `ShardSource`; with any other source rank 0 sends.
         snapshot_every: The number of steps between two snapshots, from which a new server begins.
         poll_seconds: The time after which a server looks for a new version.
         patches: See `fedplug_vllm.server.FedplugInitInfo`.
@@ -39,19 +38,27 @@ class FedplugTrainerInitInfo(TrainerInitInfo):
 
     url: str
     server_url: str | None = None
-    ranks: int = 1
     snapshot_every: int = 16
     poll_seconds: float = 0.5
     patches: bool | None = None
 
 
 class ShardSource(ModuleSource):
-    """The parameters of a module of which each rank sends the rows that it holds, see `shards`."""
+    """The parameters of a module of which each rank sends the rows that it holds, see `shards`.
 
-    def __init__(self, module: torch.nn.Module, rank: int) -> None:
-        """Takes the module, and this process's rank among those that hold its shards."""
+    Attributes:
+        mesh: The ranks that hold the rows.
+    """
+
+    def __init__(self, module: torch.nn.Module) -> None:
+        """Takes a module after ``fully_shard``."""
         super().__init__(module)
-        self.shards = lambda: shards(module.named_parameters(), rank)
+        self.mesh = mesh_of(module.parameters())
+        self.shards = lambda: shards(module.named_parameters())
+
+    def wait(self) -> None:
+        """Waits until all of these ranks are here."""
+        torch.distributed.barrier(self.mesh.get_group())
 
     def __iter__(self) -> Iterator[tuple[str, torch.Tensor]]:
         """Yields this rank's rows of each parameter, without communication."""
@@ -80,14 +87,12 @@ class FedplugTrainerEngine(TrainerWeightTransferEngine[FedplugTrainerInitInfo]):
         self.last: Published | None = None
         self.update_seconds: float | None = None
         self._waits = False
-        self._publisher: Publisher | None = None
         if isinstance(source, ShardSource):
-            options = {"part": info.rank, "parts": info.ranks}
-        elif info.is_sender:
-            options = {}
-        else:
-            return
-        self._publisher = Publisher(info.url, snapshot_every=info.snapshot_every, **options)
+            ranks = {"part": source.mesh.get_local_rank(), "parts": source.mesh.size()}
+            self._publisher = Publisher(info.url, snapshot_every=info.snapshot_every, **ranks)
+            source.wait()  # until all ranks know the number of the next step
+        elif self.is_sender:
+            self._publisher = Publisher(info.url, snapshot_every=info.snapshot_every)
 
     @classmethod
     def trainer_init(
@@ -103,7 +108,7 @@ class FedplugTrainerEngine(TrainerWeightTransferEngine[FedplugTrainerInitInfo]):
             ValueError: There is no source.
         """
         if source is None:
-            raise ValueError("fedplug needs source=, such as ModuleSource(model) or ShardSource(model, rank)")
+            raise ValueError("fedplug needs source=, such as ModuleSource(model) or ShardSource(model)")
         engine = cls(init_info, client=client, source=source)
         if engine.is_sender:
             url = init_info.url if init_info.server_url is None else init_info.server_url
@@ -115,21 +120,22 @@ class FedplugTrainerEngine(TrainerWeightTransferEngine[FedplugTrainerInitInfo]):
         """Writes the source's weights as a new version. None on a rank that sends nothing."""
         if isinstance(self.source, ShardSource):
             tensors, layout = self.source.shards()
-            named = tensors.items()
+            self.last = self._publisher.publish(tensors.items(), layout)
+            self.source.wait()  # the servers need the rows of all ranks
         else:
-            named, layout = list(self.source or ()), None  # on all ranks, as it may gather
-        if self._publisher is not None:
-            self.last = self._publisher.publish(named, layout)
+            named = list(self.source or ())  # on all ranks, as it may gather
+            self.last = self._publisher.publish(named) if self.is_sender else None
         self._waits = True
         return self.last
 
     def send_weights(self) -> None:
         """Makes the servers apply the last published version, and publishes one if none waits.
 
-        After an error the servers answer with the weights that they have, and the version still waits.
+        After an error the servers answer with the weights that they have, and the next call publishes again.
         """
         if not self._waits:
             self.publish()
+        self._waits = False  # on all ranks, also if the sender fails
         if self.is_sender:
             assert self.last is not None
             start = time.perf_counter()
@@ -137,4 +143,3 @@ class FedplugTrainerEngine(TrainerWeightTransferEngine[FedplugTrainerInitInfo]):
             self.client.update_weights({"number": self.last.number})
             self.client.finish_weight_update(str(self.last.number))
             self.update_seconds = time.perf_counter() - start
-        self._waits = False

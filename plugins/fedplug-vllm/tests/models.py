@@ -25,7 +25,5 @@ def trained(tensors: dict[str, torch.Tensor], seed: int, share: float = 0.02) ->
 
 def bits(array: np.ndarray | torch.Tensor) -> bytes:
     if isinstance(array, torch.Tensor):
-        return (
-            array.contiguous().view(torch.uint8).numpy().tobytes() if array.ndim else bits(array.reshape(1))
-        )
+        array = array.contiguous().reshape(-1).view(torch.uint8).numpy()
     return array.tobytes()

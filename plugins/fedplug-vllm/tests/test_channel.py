@@ -11,14 +11,18 @@ from pathlib import Path
 
 import pytest
 import torch
-from fedplug_vllm.checkpoint import as_tensor
 from fedplug_vllm.publisher import Publisher, shards
-from fedplug_vllm.staging import Staging
+from fedplug_vllm.staging import Staging, Update, as_tensor
 from models import bits, trained, weights
 
 from fedplug.errors import ArgumentError, PayloadError
 
 NEVER = 3600.0
+
+
+def arrays(update: Update) -> dict[str, bytes]:
+    assert update.arrays is not None
+    return {name: bits(as_tensor(array)) for name, array in update.arrays.items()}
 
 
 def assert_follows(writer_url: str, reader_url: str) -> None:
@@ -28,8 +32,7 @@ def assert_follows(writer_url: str, reader_url: str) -> None:
         publisher.publish((model := trained(model, step)).items())
         update = staging.take(step)
         staging.applied(update)
-        found = {name: bits(as_tensor(array)) for name, array in update.whole()}
-        assert found == {name: bits(tensor) for name, tensor in model.items()}
+        assert arrays(update) == {name: bits(tensor) for name, tensor in model.items()}
 
 
 def test_an_object_store() -> None:
@@ -56,7 +59,7 @@ class Sharded:
     """A DTensor, as far as `shards` reads it."""
 
     def __init__(self, whole: torch.Tensor, rank: int, ranks: int, placement: str = "S(0)") -> None:
-        self.shape, self.placements = whole.shape, (placement,)
+        self.shape, self.placements, self.ndim = whole.shape, (placement,), 1
         each = -(-len(whole) // ranks)
         self._rows = whole[each * rank : each * (rank + 1)]
         self.device_mesh = self
@@ -68,9 +71,10 @@ class Sharded:
 
 @pytest.mark.parametrize("ranks", [2, 3, 40])
 def test_each_rank_sends_its_rows_and_nobody_gathers(tmp_path: Path, ranks: int) -> None:
-    model = weights()
+    model = weights() | {"empty": torch.zeros(0, 4)}
     publishers = [Publisher(str(tmp_path), part=rank, parts=ranks) for rank in range(ranks)]
-    staging = Staging(str(tmp_path), poll_seconds=NEVER)
+    whole = Staging(str(tmp_path), poll_seconds=NEVER)
+    changed = Staging(str(tmp_path), poll_seconds=NEVER, patches=True)
     for step in (1, 2, 3):
         model = trained(model, step)
         for rank, publisher in enumerate(publishers):
@@ -78,15 +82,14 @@ def test_each_rank_sends_its_rows_and_nobody_gathers(tmp_path: Path, ranks: int)
                 name: Sharded(tensor, rank, ranks) if tensor.ndim else tensor
                 for name, tensor in model.items()
             }
-            publisher.publish(*_items(shards(named.items(), rank)))  # type: ignore[arg-type]
-        update = staging.take(step)
-        found = {name: bits(as_tensor(array)) for name, array in update.whole()}
-        assert found == {name: bits(tensor) for name, tensor in model.items()}
-        if update.changes is not None:
-            for change in update.changes:
-                values = model[change.name].view(-1)[torch.from_numpy(change.indices)]
-                assert bits(values) == change.values.tobytes()
-        staging.applied(update)
+            publisher.publish(*_items(shards(named.items())))  # type: ignore[arg-type]
+        assert arrays(whole.take(step)) == {name: bits(tensor) for name, tensor in model.items()}
+        update = changed.take(step)
+        assert (update.changes is None) == (step == 1)
+        for change in update.changes or ():
+            values = model[change.name].view(-1)[torch.from_numpy(change.indices)]
+            assert bits(values) == change.values.tobytes()
+        changed.applied(update)
 
 
 def _items(sharded: tuple[dict, dict]) -> tuple[object, dict]:
@@ -96,7 +99,7 @@ def _items(sharded: tuple[dict, dict]) -> tuple[object, dict]:
 
 def test_a_part_that_is_missing_is_named(tmp_path: Path) -> None:
     tensor = weights()["embed"]
-    local, layout = shards([("embed", Sharded(tensor, 0, 2))], 0)  # type: ignore[list-item]
+    local, layout = shards([("embed", Sharded(tensor, 0, 2))])  # type: ignore[list-item]
     Publisher(str(tmp_path), part=0, parts=2).publish(local.items(), layout)
     staging = Staging(str(tmp_path), poll_seconds=NEVER)
     with pytest.raises(PayloadError, match=r"there is no part-1.json yet"):
@@ -105,7 +108,7 @@ def test_a_part_that_is_missing_is_named(tmp_path: Path) -> None:
 
 def test_parts_that_do_not_make_a_whole_are_refused(tmp_path: Path) -> None:
     tensor = weights()["embed"]
-    local, layout = shards([("embed", Sharded(tensor, 0, 2))], 0)  # type: ignore[list-item]
+    local, layout = shards([("embed", Sharded(tensor, 0, 2))])  # type: ignore[list-item]
     Publisher(str(tmp_path)).publish(local.items(), layout)
     with pytest.raises(PayloadError, match="array 'embed' has 50 rows, and the ranks sent 25"):
         Staging(str(tmp_path), poll_seconds=NEVER).take(1)
@@ -113,7 +116,7 @@ def test_parts_that_do_not_make_a_whole_are_refused(tmp_path: Path) -> None:
 
 def test_a_parameter_that_is_sharded_by_another_dimension_is_refused() -> None:
     with pytest.raises(ArgumentError, match="'embed' is sharded as"):
-        shards([("embed", Sharded(weights()["embed"], 0, 2, "S(1)"))], 0)  # type: ignore[list-item]
+        shards([("embed", Sharded(weights()["embed"], 0, 2, "S(1)"))])  # type: ignore[list-item]
 
 
 @pytest.mark.parametrize("options", [{"part": 2, "parts": 2}, {"part": -1}, {"snapshot_every": 0}])

@@ -146,15 +146,16 @@ def test_after_a_bad_message_the_server_answers_with_the_weights_that_it_has(
 def test_the_program_of_the_page_sends_each_version_in_a_pause(
     tmp_path: Path, start: Start, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    model = llama()
-    model.save_pretrained(tmp_path / "model")
-    server = start(tmp_path / "model")
+    llama().save_pretrained(tmp_path / "my-model")
+    server = start(tmp_path / "my-model")
     posted: list[str] = []
+    monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(requests, "post", posted.append)
     monkeypatch.setattr(weight_transfer, "HTTPVLLMWeightSyncClient", lambda _: server)
     page = Path(__file__).parents[3].joinpath("docs", "vllm.md").read_text(encoding="utf-8")
     (program,) = re.findall(r"^```python\n(.*?)^```$", page, re.DOTALL | re.MULTILINE)
-    given = {"model": model, "batches": [1, 2], "train": train}
-    exec(program.replace("/shared/run-7", str(tmp_path / "channel")), given)
-    assert posted == [f"http://localhost:8000/{each}" for each in ("pause", "resume")] * 2
-    assert server.call("weights") == fused(model)
+    made: dict[str, torch.nn.Module] = {}
+    exec(program.replace("/tmp/run-7", str(tmp_path / "channel")), made)
+    assert posted == [f"http://localhost:8000/{each}" for each in ("pause?mode=wait", "resume")] * 5
+    assert server.call("weights") == fused(made["model"])
+    assert server.call("weights") != fused(llama())
