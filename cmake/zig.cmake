@@ -29,6 +29,8 @@ if(zig_target MATCHES "linux-gnu")
   execute_process(COMMAND $ENV{FEDPLUG_ZIG} cc ${zig_target} -shared -Wl,-soname,libgcc_s.so.1 -o "${unwinder}"
                           "${unwinder}.c" COMMAND_ERROR_IS_FATAL ANY)
   set(CMAKE_MODULE_LINKER_FLAGS_INIT "\"${unwinder}\" -s")
+elseif(CMAKE_SYSTEM_NAME STREQUAL "Linux")
+  set(CMAKE_MODULE_LINKER_FLAGS_INIT -s) # debugging information of libc++ would be 18 of 20 MB
 elseif(CMAKE_SYSTEM_NAME STREQUAL "Darwin")
   set(CMAKE_MODULE_LINKER_FLAGS_INIT "-dynamiclib") # Zig's linker crashes at CMake's -bundle, which this overrides
 endif()

@@ -20,6 +20,7 @@ from typing import NamedTuple
 
 ROOT = Path(__file__).parents[2]
 WORK = ROOT / "build" / "elsewhere"
+CACHE = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "fedplug"
 SOURCES = ("csrc/core", "csrc/python", "cmake", "CMakeLists.txt", "tests/packaging/elsewhere.py")
 
 
@@ -66,6 +67,17 @@ PYCONFIG = """
 typedef long long Py_ssize_t;
 """
 """The lines of Windows' pyconfig.h that headers of Python read."""
+
+
+def install_zig(uv: str) -> Path:
+    """Returns the folder of an environment with ziglang and LIEF.
+
+    All checkouts share it, as Zig compiles the C++ library of a system once for each place where it is.
+    """
+    zig = CACHE / "zig"
+    subprocess.run([uv, "venv", "--quiet", "--allow-existing", zig], check=True)
+    subprocess.run([uv, "pip", "install", "--quiet", "--python", zig, "ziglang", "lief"], check=True)
+    return zig
 
 
 def compile_module(system: str, python: Path, zig: Path, *options: str, core: str = "") -> Path:
@@ -138,6 +150,7 @@ def _read(system: str, version: str, module: str) -> None:
         libraries = {library.name for library in binary.libraries if not library.name.endswith(own)}
         machine = {"arm64": "ARM64", "x86_64": "X86_64"}[system.split("_", 3)[3]]
         assert str(binary.header.cpu_type).endswith(machine), binary.header.cpu_type
+        assert binary.has_code_signature or machine == "X86_64", "macOS loads no unsigned code on arm64"
     elif system.startswith("win"):
         binary = lief.PE.parse(module)
         libraries = {library.name for library in binary.imports} - {f"python{version}.dll"}
@@ -169,18 +182,15 @@ def _fingerprint() -> str:
 
 def main(uv: str) -> int:
     """Compiles the module, unless these sources passed on this machine before."""
-    cache = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "fedplug" / "compiled-elsewhere"
-    if cache.is_file() and cache.read_text() == _fingerprint():
+    passed = CACHE / "compiled-elsewhere"
+    if passed.is_file() and passed.read_text() == _fingerprint():
         print("compile-elsewhere: these sources passed before")
         return 0
-    zig = WORK / "zig"
-    subprocess.run([uv, "venv", "--quiet", "--clear", zig], check=True)
-    subprocess.run([uv, "pip", "install", "--quiet", "--python", zig, "ziglang", "lief"], check=True)
+    zig = install_zig(uv)
     for system in ("macosx_11_0_arm64", "win_amd64"):
         module = compile_module(system, Path(sys.executable), zig, "-DCMAKE_CXX_FLAGS_RELEASE=-O1")
         print(f"compiled, linked and read back: {module.name} for {system}", flush=True)
-    cache.parent.mkdir(parents=True, exist_ok=True)
-    cache.write_text(_fingerprint())
+    passed.write_text(_fingerprint())
     return 0
 
 

@@ -26,7 +26,6 @@ OLD_NUMPY = {(3, 10): "numpy==1.25.*", (3, 11): "numpy==1.25.*", (3, 12): "numpy
 TENSORFLOW = "tensorflow==2.14.1"
 ROOT = Path(__file__).parents[2]
 WORK, DIST = ROOT / "build" / "wheels", ROOT / "dist"
-ZIG = WORK / "zig"
 TRIAL = Path(__file__).with_name("try_wheel.py")
 BUILD = "import sys, scikit_build_core.build as b; b.build_wheel(sys.argv[1], {'build-dir': sys.argv[2]})"
 TESTS = [ROOT / "tests" / folder for folder in ("kernels", "wire", "differences")]
@@ -36,25 +35,15 @@ def main(uv: str) -> int:
     """Builds and tries them all."""
     shutil.rmtree(DIST, ignore_errors=True)
     untried: list[str] = []
-    # Once, because Zig compiles its libraries anew for each place that it is installed in.
-    run(
-        uv,
-        "pip",
-        "install",
-        "--quiet",
-        "--python",
-        fresh(uv, Path(sys.executable), ZIG.name),
-        "ziglang",
-        "lief",
-    )
+    zig = elsewhere.install_zig(uv)
     first = ""
     for version, python in interpreters().items():
         name = f"cp{version[0]}{version[1]}"
-        wheel = build_for(uv, HERE, python, name, first)
+        wheel = build_for(uv, zig, HERE, python, name, first)
         if version in OLD_NUMPY:
             try_out(uv, python, [wheel, OLD_NUMPY[version]])
         run_tests(uv, python, wheel)
-        foreign = build_for(uv, ELSEWHERE, python, name, first)
+        foreign = build_for(uv, zig, ELSEWHERE, python, name, first)
         if not (emulated := debian_pythons.unpack(WORK / "pythons", version, ELSEWHERE)):
             untried.append(foreign.name)
         elif first:
@@ -62,7 +51,7 @@ def main(uv: str) -> int:
         else:
             run_tests(uv, emulated, foreign, "not without_memory")  # qemu needs memory of its own
         for system in elsewhere.SYSTEMS:
-            untried.append(build_elsewhere(uv, system, wheel, name, first).name)
+            untried.append(build_elsewhere(uv, zig, system, wheel, name, first).name)
         first = first or name
         if version == OF_TFF:
             old = {"CMAKE_ARGS": "-DFEDPLUG_OLD_LIBRARIES=ON"}
@@ -85,12 +74,12 @@ def interpreters() -> dict[pythons.Version, Path]:
     return found
 
 
-def build_for(uv: str, machine: str, python: Path, name: str, first: str) -> Path:
+def build_for(uv: str, zig: Path, machine: str, python: Path, name: str, first: str) -> Path:
     """The wheel of fedplug for a Python and a processor; it links the kernels of the first one, if any."""
     core = WORK / f"{first}-{first}-linux_{machine}/csrc/core" if first else ""
     settings = {
         "CMAKE_TOOLCHAIN_FILE": str(ROOT / "cmake/zig.cmake"),
-        "FEDPLUG_ZIG": str(ZIG / "bin" / "python-zig"),
+        "FEDPLUG_ZIG": str(zig / "bin" / "python-zig"),
         "FEDPLUG_TARGET": f"{machine}-linux-gnu.2.17",
         # The names of the wheel and the module would be those of the running Python's processor.
         "_PYTHON_HOST_PLATFORM": f"linux-{machine}",
@@ -100,7 +89,7 @@ def build_for(uv: str, machine: str, python: Path, name: str, first: str) -> Pat
     return build(uv, python, ".", f"-*-{name}-manylinux*_{machine}", [], settings)
 
 
-def build_elsewhere(uv: str, system: str, on_linux: Path, name: str, first: str) -> Path:
+def build_elsewhere(uv: str, zig: Path, system: str, on_linux: Path, name: str, first: str) -> Path:
     """The wheel of a system that cannot run here: that of Linux with another module."""
     unpacked = WORK / "unpacked"
     shutil.rmtree(unpacked, ignore_errors=True)
@@ -109,7 +98,7 @@ def build_elsewhere(uv: str, system: str, on_linux: Path, name: str, first: str)
     (module,) = folder.glob("fedplug/_kernels*.so")
     core = elsewhere.WORK / f"{system}-{first[2:]}/csrc/core" if first else ""
     python = WORK / "tools/bin/python"  # of the wheel for Linux, with the tools of a build
-    shutil.copy(elsewhere.compile_module(system, python, ZIG, core=str(core)), folder / "fedplug")
+    shutil.copy(elsewhere.compile_module(system, python, zig, core=str(core)), folder / "fedplug")
     module.unlink()
     (info,) = folder.glob("*.dist-info/WHEEL")
     kept = [line for line in info.read_text().splitlines() if line and not line.startswith("Tag:")]
