@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from io import BytesIO
-from typing import Any
 
 import numpy as np
 from flwr.app import Array, ArrayRecord
@@ -14,7 +13,7 @@ from fedplug.codecs.arrays import update_between
 
 __all__ = ["between", "dtype_of", "in_form_of", "moved", "read"]
 
-Differences = Mapping[str, NDArray[Any]]
+Differences = Mapping[str, NDArray[np.generic]]
 
 _NUMPY = "numpy.ndarray"
 """Flower's name for the only serialization that it reads."""
@@ -26,7 +25,7 @@ _HEADERS = {
 """The function that reads the header of an array from `numpy.save`, by its version."""
 
 
-def read(name: str, array: Array) -> NDArray[Any]:
+def read(name: str, array: Array) -> NDArray[np.generic]:
     """Returns the elements of an untrusted array without a copy.
 
     A header may declare any size, so no memory is allocated for it.
@@ -40,7 +39,9 @@ def read(name: str, array: Array) -> NDArray[Any]:
         file = BytesIO(array.data)
         shape, is_fortran, dtype = _HEADERS[np.lib.format.read_magic(file)](file)
         begin = file.tell()
-        found: NDArray[Any] = np.ndarray(shape, dtype, array.data, begin, order="F" if is_fortran else "C")
+        found: NDArray[np.generic] = np.ndarray(
+            shape, dtype, array.data, begin, order="F" if is_fortran else "C"
+        )
         if begin + found.nbytes != len(array.data):
             raise ValueError(f"its {len(array.data) - begin} bytes are not {dtype}{list(shape)}")
         return found
@@ -53,7 +54,7 @@ def between(
     received: ArrayRecord,
     values: Collection[str] = (),
     narrow: Collection[str] = (),
-) -> dict[str, NDArray[Any]]:
+) -> dict[str, NDArray[np.generic]]:
     """Computes ``trained - received`` for one array after the other, in the order of ``received``.
 
     Args:
@@ -97,7 +98,7 @@ def moved(model: ArrayRecord, update: Differences, values: Collection[str] = ())
     )
 
 
-def dtype_of(received: NDArray[Any]) -> np.dtype[Any]:
+def dtype_of(received: NDArray[np.generic]) -> np.dtype[np.generic]:
     """Returns the dtype of the differences to an array of the server. See `between`."""
     return np.dtype(np.float32 if received.dtype in (np.float16, np.float32) else np.float64)
 
@@ -123,7 +124,7 @@ def _cast(trained: Array, like: Array) -> Array:
     return trained if dtype.kind != "f" or values.dtype == dtype else Array(values.astype(dtype))
 
 
-def _require_numbers(name: str, after: NDArray[Any], before: NDArray[Any]) -> None:
+def _require_numbers(name: str, after: NDArray[np.generic], before: NDArray[np.generic]) -> None:
     if after.shape != before.shape:
         raise ValueError(f"array {name!r} has shape {after.shape}, the server's has {before.shape}")
     for array in (after, before):
@@ -131,7 +132,7 @@ def _require_numbers(name: str, after: NDArray[Any], before: NDArray[Any]) -> No
             raise ValueError(f"array {name!r} is of {array.dtype}, not of numbers that can be averaged")
 
 
-def _value(after: NDArray[Any], before: NDArray[Any]) -> NDArray[Any]:
+def _value(after: NDArray[np.generic], before: NDArray[np.generic]) -> NDArray[np.generic]:
     """Converts to the server's float dtype: a strategy may have made integers float32.
 
     A narrower float stays as it is: it has the same value in fewer bytes.
@@ -140,7 +141,7 @@ def _value(after: NDArray[Any], before: NDArray[Any]) -> NDArray[Any]:
     return after if before.dtype.kind != "f" or is_narrower else after.astype(before.dtype)
 
 
-def _sum(array: NDArray[Any], update: NDArray[Any], is_value: bool) -> Array:
+def _sum(array: NDArray[np.generic], update: NDArray[np.generic], is_value: bool) -> Array:
     dtype = array.dtype if array.dtype.kind == "f" else np.dtype(np.float64)
     if is_value:
         return Array(np.asarray(update).astype(dtype, copy=False))

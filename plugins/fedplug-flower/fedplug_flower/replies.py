@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 from flwr.app import ArrayRecord, MetricRecord, RecordDict
@@ -32,7 +31,7 @@ class Terms:
             strategy: The strategy.
             averages: Whether the user says that it averages as Flower's do.
         """
-        inner: Any = strategy
+        inner = strategy
         self._equal_weights = False
         self._is_flowers = averages or _is_flowers(inner)
         while not isinstance(inner, FedAvg) and isinstance(getattr(inner, "strategy", None), Strategy):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any
 
 import numpy as np
 from flwr.app import ArrayRecord
@@ -15,7 +14,7 @@ from fedplug_flower.differences import read
 
 __all__ = ["require_finite", "restore", "states_of"]
 
-States = list[tuple[Strategy, dict[str, Any]]]
+States = list[tuple[Strategy, dict[str, object]]]
 
 
 def states_of(strategy: Strategy) -> States:
@@ -50,11 +49,11 @@ def require_finite(strategy: Strategy, result: ArrayRecord | None, model: ArrayR
                 raise NonFiniteError(f"{key!r} of {type(owner).__name__} would hold a NaN or an infinity")
 
 
-def _nonfinite(array: NDArray[Any]) -> NDArray[np.bool_]:
+def _nonfinite(array: NDArray[np.generic]) -> NDArray[np.bool_]:
     return ~np.isfinite(array) if array.dtype.kind == "f" else np.zeros(array.shape, bool)
 
 
-def _arrays(value: object) -> Iterator[NDArray[Any]]:
+def _arrays(value: object) -> Iterator[NDArray[np.generic]]:
     if isinstance(value, np.ndarray):
         yield value
     elif isinstance(value, Mapping | list | tuple):

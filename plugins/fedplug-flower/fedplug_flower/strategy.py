@@ -7,7 +7,7 @@ import secrets
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
-from typing import Any, cast
+from typing import cast
 
 import numpy as np
 from flwr.app import ArrayRecord, ConfigRecord, Message, MessageType, MetricRecord, RecordDict
@@ -141,7 +141,9 @@ class Compressed(Strategy):
         encoder = self._broadcast_encoder
         self._broadcaster = None if encoder is None else NodeBroadcaster(encoder)
         self._rounds_before = 0  # rounds of this training before Flower's round 1
-        self._dtypes: dict[str, np.dtype[Any]] = {}  # with which arrays began; Flower's averages are floats
+        self._dtypes: dict[
+            str, np.dtype[np.generic]
+        ] = {}  # with which arrays began; Flower's averages are floats
         self._told: dict[str, list[str]] = {}
 
     def summary(self) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -136,7 +135,7 @@ class FedplugAggregator(ModelAggregator):
             return False
         return True
 
-    def _mean(self) -> dict[str, Any]:
+    def _mean(self) -> dict[str, object]:
         """Returns the mean of the sum, which is discarded. Empty if there is nothing."""
         model = self._model
         if model is None or not model.total.count:
@@ -155,7 +154,7 @@ class FedplugAggregator(ModelAggregator):
         return sum(len(payload) for payload in payloads.values())
 
 
-def _divided(sums: dict[str, NDArray[Any]], weight: float) -> dict[str, NDArray[Any]]:
+def _divided(sums: dict[str, NDArray[np.generic]], weight: float) -> dict[str, NDArray[np.generic]]:
     """Multiplies by the reciprocal like FedAvg; a division would round differently."""
     with np.errstate(over="ignore"):  # the result is checked later
         for array in sums.values():

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from nvflare.apis.dxo import DXO, DataKind, MetaKey
 from nvflare.apis.event_type import EventType
 from nvflare.apis.fl_context import FLContext
@@ -38,7 +36,7 @@ class FedplugBroadcaster(WeightFilter):
     full weights would contain the error of the broadcast, and ends the job.
     """
 
-    def __init__(self, encoder: str | dict[str, Any] = "auto") -> None:
+    def __init__(self, encoder: str | dict[str, object] = "auto") -> None:
         """Initializes the filter, and checks the encoder.
 
         Args:
@@ -101,7 +99,7 @@ class FedplugBroadcaster(WeightFilter):
         message = self._message(dxo.data, version)
         return compressed_model(dxo, message, any(map(is_torch, dxo.data.values())))
 
-    def _message(self, weights: dict[str, Any], version: str) -> bytes:
+    def _message(self, weights: dict[str, object], version: str) -> bytes:
         with self._lock:  # NVFlare asks in several threads, perhaps for different models
             self._broadcaster.publish(weights)
             message = self._broadcaster.message(version)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,7 +16,7 @@ from fedplug.errors import ArgumentError
 __all__ = ["Constants", "base_of", "weights_of"]
 
 
-def weights_of(task: Shareable) -> Mapping[str, Any]:
+def weights_of(task: Shareable) -> Mapping[str, object]:
     """Returns the weights in a received task. There may be none."""
     try:
         dxo = from_shareable(task)
@@ -26,7 +25,7 @@ def weights_of(task: Shareable) -> Mapping[str, Any]:
     return dxo.data if dxo.data_kind == DataKind.WEIGHTS and isinstance(dxo.data, Mapping) else {}
 
 
-def base_of(weights: Mapping[str, object]) -> dict[str, NDArray[Any]]:
+def base_of(weights: Mapping[str, object]) -> dict[str, NDArray[np.generic]]:
     """Returns the base of an update for `fedplug.Codec.encode_model`, which training cannot change.
 
     Only arrays without a negative element are copied. One -1, in the shape of the array, replaces each other.
@@ -56,7 +55,7 @@ class Constants:
             if ops.is_floating(array.dtype) and not (finite := np.isfinite(array)).all():
                 self._places[name] = ~finite
 
-    def left_out(self, update: Mapping[str, object]) -> dict[str, Any]:
+    def left_out(self, update: Mapping[str, object]) -> dict[str, object]:
         """Returns the update with zeros for unchanged entries whose difference is NaN."""
         result = dict(update)
         for name, places in self._places.items():

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from nvflare.apis.dxo import DXO, DataKind, MetaKey, from_shareable
 from nvflare.apis.event_type import EventType
 from nvflare.apis.fl_constant import ReservedKey
@@ -48,7 +46,7 @@ class FedplugDecoder(WeightFilter):
         self.receipts = receipts
         self.wire_ids = wire_ids
         self._receipts = Receipts(receipts, self)
-        self._task: Any = None
+        self._task: object = None
         self._model: GlobalModel | None = None
         self._refused: dict[str, str] = {}
 
@@ -115,7 +113,7 @@ class FedplugDecoder(WeightFilter):
             replaced(from_shareable(result), {}).update_shareable(result)
 
 
-def _harmless(metrics: object) -> dict[str, Any] | None:
+def _harmless(metrics: object) -> dict[str, object] | None:
     """Returns the metrics that NVFlare can average or ignores."""
     if not isinstance(metrics, dict):
         return None

@@ -58,7 +58,7 @@ class _Task(NamedTuple):
     round_num: int
     accepted: str | None
     constants: Constants
-    base: dict[str, NDArray[Any]]
+    base: dict[str, NDArray[np.generic]]
     run: str | None
 
 
@@ -84,7 +84,7 @@ class FedplugEncoder(WeightFilter):
     """
 
     def __init__(
-        self, codec: str | dict[str, Any], store: str | None = None, min_size: int = _MIN_SIZE
+        self, codec: str | dict[str, object], store: str | None = None, min_size: int = _MIN_SIZE
     ) -> None:
         """Initializes the filter, and checks the codec.
 

@@ -45,7 +45,7 @@ class GlobalModel:
         total: The sum of the round's updates. It checks updates, also without adding them.
     """
 
-    def __init__(self, weights: Mapping[str, Any], wire_ids: Sequence[str] | None) -> None:
+    def __init__(self, weights: Mapping[str, object], wire_ids: Sequence[str] | None) -> None:
         """Reads the weights.
 
         Args:
@@ -105,7 +105,7 @@ class GlobalModel:
             raise ValueError(f"it is of full weights; {SEND_DIFFERENCES}")
         return data if is_compressed(meta) else self._dense.encode_model(self._constants.left_out(data))[0]
 
-    def decode(self, payloads: Mapping[str, bytes], weight: float) -> dict[str, Any]:
+    def decode(self, payloads: Mapping[str, bytes], weight: float) -> dict[str, object]:
         """Decodes one client's update in the dtypes of the weights. Torch tensors if these are.
 
         Raises:
@@ -115,7 +115,7 @@ class GlobalModel:
         self.total.check(payloads, weight)
         return {name: _decode(name, payloads[name], tensor) for name, tensor in self._tensors.items()}
 
-    def update(self, arrays: Mapping[str, NDArray[Any]]) -> dict[str, Any]:
+    def update(self, arrays: Mapping[str, NDArray[np.generic]]) -> dict[str, object]:
         """Converts a mean for NVFlare's addition to the weights: floats in the weights' own dtype.
 
         Integers stay float64, like NVFlare's mean of NumPy integers.
@@ -139,7 +139,7 @@ def is_torch(value: object) -> bool:
     return type(value).__module__.partition(".")[0] == "torch"
 
 
-def _narrowed(name: str, array: NDArray[Any], tensor: _Tensor) -> NDArray[Any]:
+def _narrowed(name: str, array: NDArray[np.generic], tensor: _Tensor) -> NDArray[np.generic]:
     with np.errstate(over="ignore"):
         narrow = array.astype(tensor.dtype, copy=False) if "float" in tensor.dtype else array
     if not np.isfinite(narrow).all():
@@ -147,14 +147,14 @@ def _narrowed(name: str, array: NDArray[Any], tensor: _Tensor) -> NDArray[Any]:
     return narrow
 
 
-def _decode(name: str, payload: bytes, tensor: _Tensor) -> Any:
+def _decode(name: str, payload: bytes, tensor: _Tensor) -> object:
     try:
         return native(fedplug.decode(payload, out=np.empty(tensor.shape, tensor.dtype)), tensor.is_torch)
     except ValueError as error:
         raise ValueError(f"tensor {name!r}: {error}") from error
 
 
-def native(array: NDArray[Any], as_torch: bool) -> Any:
+def native(array: NDArray[np.generic], as_torch: bool) -> object:
     """Returns the array, or a torch tensor that shares its memory."""
     if not as_torch:
         return array

@@ -12,7 +12,6 @@ import threading
 import zlib
 from pathlib import Path
 from types import TracebackType
-from typing import Any
 
 from nvflare.apis.event_type import EventType
 from nvflare.apis.fl_component import FLComponent
@@ -136,7 +135,7 @@ class Receipts:
         self._written = dict(self._accepted)
 
 
-def _checked(receipts: dict[str, str]) -> dict[str, Any]:
+def _checked(receipts: dict[str, str]) -> dict[str, object]:
     """Returns the content of a file of receipts."""
     checksum = zlib.crc32(json.dumps(receipts, sort_keys=True).encode())
     return {"receipts": receipts, "crc32": checksum}

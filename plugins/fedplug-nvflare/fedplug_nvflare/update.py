@@ -136,7 +136,7 @@ def none_accepted(refused: Mapping[str, str]) -> str:
     return no_update(reasons, "no client sent one, and their logs say why")
 
 
-def num_steps(meta: Mapping[str, Any]) -> float:
+def num_steps(meta: Mapping[str, object]) -> float:
     """Returns a client's claimed weight as FedAvg reads it; 1 if it is not a positive number."""
     said = meta.get(FLMetaKey.NUM_STEPS_CURRENT_ROUND)
     try:

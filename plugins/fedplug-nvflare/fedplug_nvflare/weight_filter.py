@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 from nvflare.apis.analytix import AnalyticsDataType
 from nvflare.apis.dxo import DXO, DataKind, from_shareable
 from nvflare.apis.dxo_filter import DXOFilter
+from nvflare.apis.filter import Filter
 from nvflare.apis.fl_constant import FilterKey, FLContextKey
 from nvflare.apis.fl_context import FLContext
 from nvflare.apis.shareable import Shareable
@@ -61,7 +61,7 @@ class WeightFilter(DXOFilter):
         scalar = create_analytic_dxo(name, sent, AnalyticsDataType.SCALAR, global_step=round_num)
         send_analytic_dxo(self, scalar, fl_ctx)
 
-    def chains(self, fl_ctx: FLContext) -> Iterator[tuple[str, list[Any]]]:
+    def chains(self, fl_ctx: FLContext) -> Iterator[tuple[str, list[Filter]]]:
         """Yields the names of the tasks that have this filter, and all filters of each in their order."""
         runner = fl_ctx.get_prop(FLContextKey.RUNNER)
         config = getattr(runner, "config", runner)

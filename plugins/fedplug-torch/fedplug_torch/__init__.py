@@ -11,8 +11,8 @@ from fedplug_torch.ddp import FedplugState, fedplug_hook
 from fedplug_torch.exchange import RankError
 from fedplug_torch.fixed import FixedSize
 from fedplug_torch.fsdp import ReplicaHook
-from fedplug_torch.gathered import GatheredState
 from fedplug_torch.outer import OuterStep
+from fedplug_torch.rank_state import GatheredState
 from fedplug_torch.versions import Broadcaster, Receiver
 
 __all__ = [

@@ -225,7 +225,7 @@ def _state(arrays: Mapping[str, object], shards: Mapping[str, str]) -> dict[str,
     return {**as_results(arrays), **text_of(shards)} if arrays else {}
 
 
-def _iterated(tensors: object) -> Iterable[Any]:
+def _iterated(tensors: object) -> Iterable[object]:
     if isinstance(tensors, str | torch.Tensor) or not isinstance(tensors, Iterable):
         raise ArgumentError(f"a {type(tensors).__name__} is no model; {_WANTED}")
     return tensors

@@ -10,7 +10,7 @@ buckets, which changes after the first step.
 import contextlib
 import operator
 from collections.abc import Callable, Mapping
-from typing import Any, Literal
+from typing import Literal
 
 import torch
 import torch.distributed as dist
@@ -69,7 +69,6 @@ class FedplugState:
         exchange: Literal["auto", "gather", "two_phase"] = "auto",
         mean_encoder: object = None,
         memory: Memory = "device",
-        overlap: bool = False,
     ) -> None:
         """Reads the names of a module's parameters. All ranks pass equal arguments.
 
@@ -85,7 +84,6 @@ class FedplugState:
                 "auto" is "two_phase" for three or more ranks, where it sends less.
             mean_encoder: The encoder of the means in "two_phase". ``encoder`` by default.
             memory: Where residuals are kept between steps, see `fedplug_torch.memory.Memory`.
-            overlap: Has no effect: an exchange during the backward pass was never faster.
 
         Raises:
             ArgumentError: ``module`` is not a module, an argument is out of range, or a parameter is sharded
@@ -118,7 +116,7 @@ class FedplugState:
         self._ready: torch.futures.Future[None] | None = None
         self._ranks: Exchange | None = None  # of this step
 
-    def __getstate__(self) -> dict[str, Any]:
+    def __getstate__(self) -> dict[str, object]:
         """Omits everything that belongs to one step, or can be made again."""
         omitted = ("_ready", "error", "_reduction", "_fitted", "_ranks")
         return {**self.__dict__, **dict.fromkeys(omitted), "_gradients": {}}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import warnings
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import torch
@@ -16,10 +16,13 @@ from fedplug.registry import resolve
 from fedplug_torch.shards import local_shard
 from fedplug_torch.tensors import PLAIN, as_array, as_arrays, as_tensor, require_dense
 
-__all__ = ["as_operand", "as_operands", "as_result", "as_results"]
+__all__ = ["Operand", "as_operand", "as_operands", "as_result", "as_results"]
+
+Operand: TypeAlias = Any
+"""A NumPy array, or the device array of fedplug-cuda, which owns a tensor."""
 
 
-def as_operand(tensor: object) -> Any:
+def as_operand(tensor: torch.Tensor) -> Operand:
     """Converts a tensor for `fedplug.codec`; CUDA tensors of floats stay on their device.
 
     Of a DTensor it takes this rank's shard.
@@ -43,19 +46,19 @@ def as_operand(tensor: object) -> Any:
     return _cuda().as_device_array(tensor.detach().contiguous().resolve_neg())
 
 
-def as_operands(tensors: Mapping[str, torch.Tensor] | None) -> dict[str, Any] | None:
+def as_operands(tensors: Mapping[str, torch.Tensor] | None) -> dict[str, Operand] | None:
     """Converts each tensor by `as_operand`. Codecs reject values that are not a mapping."""
     return as_arrays(tensors, as_operand) if isinstance(tensors, Mapping) else tensors
 
 
-def as_result(array: Any) -> torch.Tensor:
+def as_result(array: Operand) -> torch.Tensor:
     """Converts an array from a codec to a tensor on the same device."""
     if type(array) is not np.ndarray and is_on_device(array):
         return array.owner
     return as_tensor(array)
 
 
-def as_results(arrays: Mapping[str, object]) -> dict[str, torch.Tensor]:
+def as_results(arrays: Mapping[str, Operand]) -> dict[str, torch.Tensor]:
     """Converts each array by `as_result`."""
     return {name: as_result(array) for name, array in arrays.items()}
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Collection, Mapping, Sequence
-from typing import Any
 
 import numpy as np
 import torch
@@ -14,7 +13,7 @@ import fedplug
 from fedplug.codecs.pending import Pending
 from fedplug.codecs.state import OWNER, require_owner
 from fedplug.ops.device_array import is_on_device, on_host
-from fedplug_torch.devices import as_operands, as_result
+from fedplug_torch.devices import Operand, as_operands, as_result
 from fedplug_torch.division import Part
 from fedplug_torch.mean import max_payload_bytes
 from fedplug_torch.memory import Memory, packed, require_memory, unpacked
@@ -24,7 +23,7 @@ __all__ = ["Feedback", "State", "below"]
 
 _log = logging.getLogger("fedplug")
 
-State = dict[str, Any]
+State = dict[str, Operand]
 """The arrays of a codec's state without its owner, as they are kept between steps."""
 
 
@@ -58,7 +57,7 @@ class Feedback:
         self.limits: dict[str, int] = {}
         self.wire_ids: dict[str, frozenset[str]] = {}
 
-    def __getstate__(self) -> dict[str, Any]:
+    def __getstate__(self) -> dict[str, object]:
         """Omits the spare memory, and the codec of parts, which `fit` makes again."""
         residuals = Pending(self.residuals.state, self.residuals.after)
         return {**self.__dict__, "residuals": residuals, "_of_parts": self.codec}
@@ -156,7 +155,7 @@ class Feedback:
 
     def put_back(
         self, payloads: Mapping[str, bytes], round_num: int
-    ) -> tuple[Pending[State], dict[str, NDArray[Any]]]:
+    ) -> tuple[Pending[State], dict[str, NDArray[np.generic]]]:
         """Returns the residuals with the content of a pending message that was lost.
 
         Content of tensors without a residual is returned by name.
@@ -216,7 +215,7 @@ class Feedback:
         return kept
 
 
-def below(state: Mapping[str, torch.Tensor], prefix: str) -> dict[str, NDArray[Any]]:
+def below(state: Mapping[str, torch.Tensor], prefix: str) -> dict[str, NDArray[np.generic]]:
     """Returns copies of the tensors in one part of a state dictionary."""
     return {
         key.removeprefix(prefix): as_array(tensor).copy()
@@ -225,5 +224,5 @@ def below(state: Mapping[str, torch.Tensor], prefix: str) -> dict[str, NDArray[A
     }
 
 
-def _forms_of(state: State) -> dict[str, tuple[tuple[int, ...], Any]]:
+def _forms_of(state: State) -> dict[str, tuple[tuple[int, ...], object]]:
     return {key: (tuple(array.shape), array.dtype) for key, array in state.items()}

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 import importlib
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -17,8 +17,10 @@ import torch.distributed as dist
 import fedplug
 from fedplug import wire
 from fedplug.encoders import Encoder
+from fedplug.encoders.base import Payload, State
 from fedplug.errors import ArgumentError, CapabilityError, NonFiniteError
 from fedplug.ops.types import ArraySpec
+from fedplug.types import Array
 from fedplug_torch.mean import means_of
 from fedplug_torch.tensors import as_array, as_tensor, require_dense, wide_dtype
 
@@ -205,7 +207,7 @@ def _payload_bytes(text: str, shape: tuple[int, ...], dtype: str) -> int:
     return int(_encoder(text).to_wire(payload, spec).size)
 
 
-def _encoded(text: str, x: Any, residual: Any, round_num: int) -> tuple[Any, Any, ArraySpec]:
+def _encoded(text: str, x: Array, residual: Array | None, round_num: int) -> tuple[Payload, State, ArraySpec]:
     encoder, spec = _encoder(text), ArraySpec(x.shape, x.dtype)
     state = encoder.init_state(spec)
     if state and residual is not None:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
-from typing import Any
 
 import numpy as np
 import torch
@@ -20,7 +19,7 @@ from fedplug.codecs.pending import Pending
 from fedplug.codecs.state import OWNER
 from fedplug.errors import ArgumentError
 from fedplug_torch.feedback import Feedback, State, below
-from fedplug_torch.mean import means_of
+from fedplug_torch.mean import Payload, means_of
 from fedplug_torch.memory import Memory
 from fedplug_torch.outer_optimizer import revocable
 from fedplug_torch.shards import as_dtensor, local_shard, shards_of
@@ -57,7 +56,7 @@ class Fragment:
         self._memory = memory
         self._anchor = {name: self._anchor_of(p) for name, p in shards.items()}
         self._forms = self._present_forms()
-        self._unsent: dict[str, NDArray[Any]] = {}  # changes of parameters without residuals
+        self._unsent: dict[str, NDArray[np.generic]] = {}  # changes of parameters without residuals
 
     def checksum(self) -> str:
         """Returns a checksum of the anchor, which is equal on all workers."""
@@ -77,7 +76,7 @@ class Fragment:
 
     def apply(
         self,
-        messages: Mapping[str, Mapping[str, object]],
+        messages: Mapping[str, Mapping[str, Payload]],
         optimizer: torch.optim.Optimizer,
         alpha: float,
         *,
@@ -117,7 +116,9 @@ class Fragment:
             p.copy_(new[name])
         self.feedback.residuals, self._unsent, self.message = residuals, unsent, None
 
-    def _settled(self, *, sent: bool, round_num: int) -> tuple[Pending[State], dict[str, NDArray[Any]]]:
+    def _settled(
+        self, *, sent: bool, round_num: int
+    ) -> tuple[Pending[State], dict[str, NDArray[np.generic]]]:
         """Returns the residuals after the message was sent or lost, and the unsent changes without one."""
         if self.message is None:
             return self.feedback.residuals, self._unsent

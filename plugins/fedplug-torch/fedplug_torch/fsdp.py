@@ -153,7 +153,7 @@ class ReplicaHook:
         for part, unit in units.items():
             part.set_all_reduce_hook(partial(self._reduce, unit))
 
-    def state_dict(self) -> dict[str, Any]:
+    def state_dict(self) -> dict[str, torch.Tensor | str]:
         """Returns a copy of the state for the next step, for torch.distributed.checkpoint.
 
         The residuals of a replica are DTensors like the parameters. Another number of shards can therefore
@@ -166,7 +166,7 @@ class ReplicaHook:
                 state[saved_as] = tensor if parameter is None else as_dtensor(tensor, parameter)
         return state
 
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+    def load_state_dict(self, state: Mapping[str, torch.Tensor | str]) -> None:
         """Continues from the result of `state_dict`, with the same bits.
 
         Raises:

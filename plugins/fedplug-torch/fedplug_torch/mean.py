@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Container, Iterator, Mapping
-from typing import Any
+from typing import TypeAlias
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 
 import fedplug
 from fedplug.errors import ArgumentError, PayloadError
 from fedplug.ops.device_array import DeviceArray, is_on_device
 from fedplug_torch.devices import as_operand, as_results
 
-__all__ = ["max_payload_bytes", "means_of"]
+__all__ = ["Payload", "max_payload_bytes", "means_of"]
+
+Payload: TypeAlias = bytes | NDArray[np.uint8]
+"""The untrusted bytes of a tensor."""
 
 _TOGETHER = 2**24
 """The sums of consecutive tensors of about this many bytes are in memory at a time."""
@@ -22,7 +26,7 @@ _FLOAT32, _FLOAT64 = np.dtype(np.float32), np.dtype(np.float64)
 
 
 def means_of(
-    messages: Mapping[str, Mapping[str, Any]],
+    messages: Mapping[str, Mapping[str, Payload]],
     likes: Mapping[str, torch.Tensor],
     wire_ids: Mapping[str, Container[str]],
     *,
@@ -49,7 +53,7 @@ def means_of(
         ArgumentError: A payload is not a buffer. The message names both, too.
     """
     places: dict[torch.device, DeviceArray | None] = {}
-    groups: dict[Any, list[str]] = {}
+    groups: dict[tuple[object, ...], list[str]] = {}
     together = 0
     for name, like in likes.items():
         if like.device not in places:

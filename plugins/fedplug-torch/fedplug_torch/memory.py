@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Literal, get_args
+from typing import Literal, get_args
 
 import torch
 
 from fedplug.errors import ArgumentError
 from fedplug.ops.device_array import on_host
-from fedplug_torch.devices import as_operand, as_result
+from fedplug_torch.devices import Operand, as_operand, as_result
 
 __all__ = ["Memory", "packed", "require_memory", "stochastic_bfloat16", "unpacked"]
 
@@ -33,7 +33,7 @@ def require_memory(memory: object) -> None:
         )
 
 
-def packed(state: Mapping[str, Any], memory: Memory, round_num: int) -> dict[str, Any]:
+def packed(state: Mapping[str, Operand], memory: Memory, round_num: int) -> dict[str, Operand]:
     """Returns a codec's state as it is kept until the next step.
 
     Rounded to the nearest number of bfloat16, a residual would stop growing at 256 times its gradient.
@@ -50,7 +50,7 @@ def packed(state: Mapping[str, Any], memory: Memory, round_num: int) -> dict[str
     }
 
 
-def unpacked(state: Mapping[str, Any]) -> dict[str, Any]:
+def unpacked(state: Mapping[str, Operand]) -> dict[str, Operand]:
     """Returns the state that a codec takes: residuals of bfloat16 become float32."""
     return {
         key: as_operand(as_result(array).float())

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import torch
@@ -13,8 +13,10 @@ from fedplug.errors import ArgumentError, StateError
 from fedplug_torch.shards import local_shard
 from fedplug_torch.tensors import as_array
 
-__all__ = ["contiguous_copy", "flatten", "unflatten"]
+__all__ = ["Nested", "contiguous_copy", "flatten", "unflatten"]
 
+Nested: TypeAlias = Any
+"""Dictionaries, lists and tuples of tensors, numbers and texts, which cannot be typed in a useful way."""
 
 _TEXT_BYTES = 4096
 """Texts have a multiple of this size: torch.distributed.checkpoint loads tensors of the saved size."""
@@ -37,7 +39,7 @@ def flatten(value: object, name: str) -> dict[str, torch.Tensor]:
     return {name: torch.frombuffer(bytearray(text), dtype=torch.uint8), **tensors}
 
 
-def unflatten(state: Mapping[str, torch.Tensor], name: str) -> tuple[Any, set[str]]:
+def unflatten(state: Mapping[str, torch.Tensor], name: str) -> tuple[Nested, set[str]]:
     """Rebuilds the value of `flatten` from copies of the tensors; also returns the used keys.
 
     Raises:
@@ -55,7 +57,7 @@ def contiguous_copy(tensor: torch.Tensor) -> torch.Tensor:
     return tensor.detach().clone(memory_format=torch.contiguous_format)
 
 
-def _form(value: object, path: str, tensors: dict[str, torch.Tensor]) -> Any:
+def _form(value: object, path: str, tensors: dict[str, torch.Tensor]) -> Nested:
     """Returns a value as JSON, and adds its tensors to ``tensors``."""
     if isinstance(value, np.generic):
         value = value.item()
@@ -76,7 +78,7 @@ def _form(value: object, path: str, tensors: dict[str, torch.Tensor]) -> Any:
     raise ArgumentError(f"{path}: a {type(value).__name__} cannot be saved in a state dictionary of tensors")
 
 
-def _value(form: object, state: Mapping[str, torch.Tensor], used: set[str]) -> Any:
+def _value(form: object, state: Mapping[str, torch.Tensor], used: set[str]) -> Nested:
     """Rebuilds a value from the result of `_form`."""
     if not isinstance(form, dict):
         return form

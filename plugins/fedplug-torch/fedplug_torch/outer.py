@@ -12,7 +12,6 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
-from typing import Any
 
 import torch
 import torch.distributed as dist
@@ -25,6 +24,7 @@ from fedplug_torch.codec import NamedTensors, named, numpy_codec
 from fedplug_torch.division import codecs_of, divided
 from fedplug_torch.exchange import Exchange
 from fedplug_torch.fragment import Fragment, form, has_message, joined
+from fedplug_torch.mean import Payload
 from fedplug_torch.memory import Memory, require_memory
 from fedplug_torch.nested import contiguous_copy, unflatten
 from fedplug_torch.outer_exchange import Messages, OuterExchange
@@ -460,7 +460,7 @@ def _form_in(name: str, parameter: torch.Tensor, parts: Sequence[Mapping[str, to
     return form(parameter) + (f" in fragment {place}" if len(parts) > 1 else "")
 
 
-def _interval(inner_steps: Any, fragments: int, delay: Any, alpha: Any) -> int:
+def _interval(inner_steps: object, fragments: int, delay: object, alpha: object) -> int:
     """Returns the number of inner steps between two exchanges. Raises ArgumentError for wrong numbers."""
     inner_steps, delay, alpha = plain(inner_steps), plain(delay), plain(alpha)
     if type(inner_steps) is not int or inner_steps < 1:
@@ -486,5 +486,5 @@ def _prefix(place: int) -> str:
     return f"fragment {place}/"
 
 
-def _same(payloads: Mapping[str, Any], own: Mapping[str, bytes]) -> bool:
+def _same(payloads: Mapping[str, Payload], own: Mapping[str, bytes]) -> bool:
     return all(len(payloads[name]) == len(own[name]) and bytes(payloads[name]) == own[name] for name in own)

@@ -6,16 +6,16 @@ import contextlib
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future
-from typing import Any
 
 import torch.distributed as dist
 
 from fedplug_torch.exchange import Exchange, RankError
+from fedplug_torch.mean import Payload
 from fedplug_torch.process_group import OwnGroup
 
 __all__ = ["Messages", "OuterExchange"]
 
-Messages = Mapping[str, Mapping[str, Any]]
+Messages = Mapping[str, Mapping[str, Payload]]
 """Untrusted payloads by name of the parameter, by name of the worker."""
 
 
@@ -30,7 +30,7 @@ class OuterExchange:
         if in_background and dist.is_initialized():
             group.connected()  # now, because all ranks wait for each other to connect
 
-    def __getstate__(self) -> dict[str, Any]:
+    def __getstate__(self) -> dict[str, object]:
         """Omits a message in transit, which a copy sends again."""
         return {**self.__dict__, "_received": None}
 

@@ -5,15 +5,17 @@ from __future__ import annotations
 import contextlib
 import copy
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any
+from typing import TypeVar
 
 import torch
 
 from fedplug.errors import StateError
-from fedplug_torch.nested import flatten
+from fedplug_torch.nested import Nested, flatten
 from fedplug_torch.shards import as_dtensor, local_shard
 
 __all__ = ["flat_state", "load_unflattened", "revocable"]
+
+K = TypeVar("K")
 
 StepOn = Callable[[Mapping[torch.Tensor, torch.Tensor]], None]
 
@@ -58,12 +60,12 @@ def revocable(optimizer: torch.optim.Optimizer) -> Iterator[StepOn]:
     _replace(state, after)
 
 
-def _replace(changed: dict[Any, Any], items: Mapping[object, object]) -> None:
+def _replace(changed: dict[K, object], items: Mapping[K, object]) -> None:
     changed.clear()
     changed.update(items)
 
 
-def _copied(value: object) -> Any:
+def _copied(value: object) -> object:
     """Returns a copy of an optimizer's state of a parameter."""
     if isinstance(value, torch.Tensor):
         return value.detach().clone()
@@ -82,7 +84,7 @@ def flat_state(
 
 
 def load_unflattened(
-    optimizer: torch.optim.Optimizer, parameters: Mapping[str, torch.Tensor], value: Any
+    optimizer: torch.optim.Optimizer, parameters: Mapping[str, torch.Tensor], value: Nested
 ) -> None:
     """Loads the result of `unflatten` with its dtypes. PyTorch would convert most to the parameter's.
 
@@ -103,7 +105,7 @@ def load_unflattened(
         raise StateError(f"the outer optimizer does not take its state: {error}") from error
 
 
-def _restore(optimizer: torch.optim.Optimizer, saved: Mapping[str, Any]) -> None:
+def _restore(optimizer: torch.optim.Optimizer, saved: Mapping[str, Nested]) -> None:
     """Gives the tensors of an optimizer's state the dtypes they were saved with."""
     trained = [p for group in optimizer.param_groups for p in group["params"]]
     for index, loaded in optimizer.state_dict()["state"].items():
@@ -113,14 +115,14 @@ def _restore(optimizer: torch.optim.Optimizer, saved: Mapping[str, Any]) -> None
                 loaded[key] = as_dtensor(value, trained[index])
 
 
-def _form(optimizer: torch.optim.Optimizer, parameters: Mapping[str, torch.Tensor]) -> list[Any]:
+def _form(optimizer: torch.optim.Optimizer, parameters: Mapping[str, torch.Tensor]) -> list[Nested]:
     """Returns the class of the optimizer, and the parameter names in each of its groups."""
     names = {p: name for name, p in parameters.items()}
     groups = [[names[p] for p in group["params"]] for group in optimizer.param_groups]
     return [type(optimizer).__name__, groups]
 
 
-def _moved(value: Any, like: Any) -> Any:
+def _moved(value: Nested, like: Nested) -> Nested:
     """Returns the nested value with each tensor on the device of its counterpart."""
     if isinstance(value, torch.Tensor):
         return value.to(like.device)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import weakref
-from typing import Any
+from datetime import timedelta
 
 import torch.distributed as dist
 
@@ -37,7 +37,7 @@ class OwnGroup:
         self._own: dist.ProcessGroupGloo | None = None
         self._start: weakref.ref[dist.ProcessGroup] | None = None
 
-    def __getstate__(self) -> dict[str, Any]:
+    def __getstate__(self) -> dict[str, object]:
         """Omits the connections.
 
         Raises:
@@ -102,7 +102,6 @@ class OwnGroup:
         return group
 
 
-def _timeout(group: dist.ProcessGroup) -> Any:
+def _timeout(group: dist.ProcessGroup) -> timedelta:
     """Returns the timeout that the program chose for its group."""
-    backend: Any = group._get_backend(group._device_types[0])
-    return backend.options._timeout
+    return group._get_backend(group._device_types[0]).options._timeout

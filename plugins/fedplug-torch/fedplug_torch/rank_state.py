@@ -5,14 +5,14 @@ from __future__ import annotations
 import re
 from collections import OrderedDict
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Protocol
 
 import torch
 import torch.distributed as dist
 
 from fedplug.errors import StateError
 
-__all__ = ["RankState", "part_of", "ranks_of", "this_rank"]
+__all__ = ["GatheredState", "RankState", "part_of", "ranks_of", "this_rank"]
 
 _PREFIX = re.compile(r"rank (\d+)/")
 
@@ -37,6 +37,54 @@ class RankState(dict[str, torch.Tensor]):
 
     def __reduce_ex__(self, protocol: object) -> Any:  # `torch.load` reads no other classes by default
         return OrderedDict, (), None, None, iter(self.items())
+
+
+class Stateful(Protocol):
+    """A `FedplugState` or an `OuterStep`. The second one also has `OuterStep.join`."""
+
+    def state_dict(self) -> dict[str, torch.Tensor]:
+        """Returns the state of this rank."""
+
+    def load_state_dict(self, state: Mapping[str, torch.Tensor]) -> None:
+        """Loads the state of this rank."""
+
+
+class GatheredState:
+    """Saves and loads the states of all ranks of a `FedplugState` or an `OuterStep` as one dictionary.
+
+    Residuals differ between ranks, while Lightning and Accelerate save objects of the first rank only. They
+    take this object instead, because it has the same two methods.
+    """
+
+    def __init__(self, state: Stateful) -> None:
+        """Takes this rank's object."""
+        self._state = state
+
+    def state_dict(self) -> dict[str, torch.Tensor]:
+        """Returns the states of all ranks on the first rank, and nothing on the others. All must call it."""
+        rank, ranks = (dist.get_rank(), dist.get_world_size()) if dist.is_initialized() else (0, 1)
+        mine = self._state.state_dict()
+        gathered: list[dict[str, torch.Tensor]] = [mine] * ranks
+        if ranks > 1:
+            dist.gather_object(mine, gathered if rank == 0 else None, dst=0)
+        return {key: tensor for state in (gathered if rank == 0 else ()) for key, tensor in state.items()}
+
+    def load_state_dict(self, saved: Mapping[str, torch.Tensor]) -> None:
+        """Loads this rank's part of the result of `state_dict`.
+
+        If it has none, because there were fewer ranks, an `OuterStep` joins with the first rank's part.
+
+        Raises:
+            StateError: There is no part for this rank, or it does not fit.
+        """
+        rank = this_rank()
+        if rank is None or rank in ranks_of(saved):
+            self._state.load_state_dict(saved)
+        elif saved and (join := getattr(self._state, "join", None)):
+            join(saved)
+        else:
+            ranks = dist.get_world_size()
+            raise StateError(f"the checkpoint has no state for rank {rank} of {ranks}; see GatheredState")
 
 
 def this_rank() -> int | None:

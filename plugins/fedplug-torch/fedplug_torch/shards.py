@@ -54,7 +54,7 @@ def as_dtensor(shard: torch.Tensor, like: torch.Tensor) -> torch.Tensor:
     return made
 
 
-def shards_of(tensors: Mapping[str, Any]) -> dict[str, str]:
+def shards_of(tensors: Mapping[str, torch.Tensor]) -> dict[str, str]:
     """Describes the shard of each DTensor by its shape, offsets and the whole shape."""
     found = {}
     for name, tensor in tensors.items():

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from types import SimpleNamespace
-from typing import Any
+from typing import TypeVar
 
 import numpy as np
 import torch
@@ -30,6 +30,8 @@ __all__ = [
     "wide_dtype",
 ]
 
+T = TypeVar("T")
+
 _REGISTERED = 2
 """``isbuiltin`` of the dtypes of ml_dtypes: bfloat16, float8, int4 and others."""
 
@@ -45,7 +47,7 @@ def shares_memory(tensor: torch.Tensor) -> bool:
     return tensor.device.type == "cpu" and tensor.is_contiguous() and not tensor.is_neg()
 
 
-def as_array(tensor: Any) -> NDArray[Any]:
+def as_array(tensor: torch.Tensor) -> NDArray[np.generic]:
     """Converts a tensor to a NumPy array of the same shape. bfloat16 becomes that of ``ml_dtypes``.
 
     The array shares the memory of a C-contiguous tensor on the CPU. Other tensors are copied, to the host and
@@ -65,12 +67,12 @@ def as_array(tensor: Any) -> NDArray[Any]:
     return array.view(_NUMPY_DTYPES[dense.dtype]).reshape(dense.shape)
 
 
-def arrays_like(tensors: Mapping[str, torch.Tensor]) -> dict[str, NDArray[Any]]:
+def arrays_like(tensors: Mapping[str, torch.Tensor]) -> dict[str, NDArray[np.generic]]:
     """Returns arrays of these shapes and dtypes, for functions that read only those. Reads no tensor."""
     return {name: np.empty(tensor.shape, _NUMPY_DTYPES[tensor.dtype]) for name, tensor in tensors.items()}
 
 
-def require_dense(tensor: Any) -> None:
+def require_dense(tensor: object) -> None:
     """Raises ArgumentError unless the value is a dense tensor of a dtype that payloads support."""
     if type(tensor) not in PLAIN:
         if not isinstance(tensor, torch.Tensor):
@@ -127,7 +129,7 @@ def real_view(tensor: torch.Tensor) -> torch.Tensor:
     return torch.view_as_real(tensor) if tensor.is_complex() else tensor
 
 
-def as_tensor(array: NDArray[Any]) -> torch.Tensor:
+def as_tensor(array: NDArray[np.generic]) -> torch.Tensor:
     """Converts an array to a tensor on the same memory. Copies a read-only array."""
     array = np.asarray(array)
     if not array.flags.writeable:
@@ -137,7 +139,7 @@ def as_tensor(array: NDArray[Any]) -> torch.Tensor:
     return torch.from_numpy(array)
 
 
-def as_exact_array(tensor: Any) -> NDArray[Any]:
+def as_exact_array(tensor: torch.Tensor) -> NDArray[np.generic]:
     """Converts a tensor as `as_array` does, also one of a dtype that no payload has, such as float8.
 
     Raises:
@@ -149,8 +151,8 @@ def as_exact_array(tensor: Any) -> NDArray[Any]:
 
 
 def as_arrays(
-    tensors: Mapping[str, torch.Tensor] | None, read: Callable[[Any], Any] = as_array
-) -> dict[str, Any] | None:
+    tensors: Mapping[str, torch.Tensor] | None, read: Callable[[torch.Tensor], T] = as_array
+) -> dict[str, T] | None:
     """Converts each tensor by ``read``, `as_array` by default.
 
     Raises:

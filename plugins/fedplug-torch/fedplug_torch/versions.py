@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 
 import fedplug
 from fedplug_torch.codec import NamedTensors, named
@@ -97,6 +99,6 @@ class Receiver:
         return _as_tensors(self._receiver.apply(data))
 
 
-def _as_tensors(arrays: dict[str, Any]) -> dict[str, torch.Tensor]:
+def _as_tensors(arrays: dict[str, NDArray[np.generic]]) -> dict[str, torch.Tensor]:
     """Converts read-only arrays, which `as_tensor` copies."""
     return {name: as_tensor(array) for name, array in arrays.items()}

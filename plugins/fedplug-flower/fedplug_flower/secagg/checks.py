@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from itertools import chain, combinations, islice
-from typing import Any
+from typing import TypeVar
 
 from flwr.app import Message
 from flwr.common.secure_aggregation.crypto.shamir import combine_shares
@@ -22,6 +22,8 @@ from flwr.supercore.primitives.asymmetric import (
 )
 
 __all__ = ["PublicKeys", "check_ciphertexts", "check_shares", "leave_out_wrong_shares"]
+
+T = TypeVar("T")
 
 _SEED_BYTES = 32
 _MOST_TRIALS = 300
@@ -130,7 +132,7 @@ def _pairs(reply: Message, of_nodes: str, of_bytes: str, expected: set[int]) -> 
     return dict(zip(nodes, found, strict=True))
 
 
-def _field(reply: Message, key: str, kind: type) -> Any:
+def _field(reply: Message, key: str, kind: type[T]) -> T:
     value = reply.content.config_records[RECORD_KEY_CONFIGS].get(key)
     if type(value) is not kind:
         raise ValueError(f"its {key!r} is {value!r:.200}, and should be {kind.__name__}")

@@ -91,7 +91,7 @@ class CompressedSecAggMod:
     def _encoded(
         self,
         masked: MaskedSum,
-        update: Mapping[str, NDArray[Any]],
+        update: Mapping[str, NDArray[np.generic]],
         weight: float,
         request: Request,
         context: Context,
@@ -111,7 +111,7 @@ class CompressedSecAggMod:
         return masked.signed(vector).astype(np.float64)
 
 
-def _require_exact_sums(encoder: SharedK, state: Mapping[str, Any]) -> None:
+def _require_exact_sums(encoder: SharedK, state: Mapping[str, object]) -> None:
     """Raises ValueError unless SecAgg+ adds the encoder's integers as they are."""
     expected = setup_of(encoder)
     if wrong := {key: state[key] for key in expected if state[key] != expected[key]}:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 from flwr.app import ArrayRecord
 from flwr.common.secure_aggregation.secaggplus_constants import Key
@@ -15,7 +13,7 @@ from fedplug_flower.differences import read
 __all__ = ["receipt_of", "setup_of", "zeros_like"]
 
 
-def setup_of(encoder: SharedK) -> dict[str, Any]:
+def setup_of(encoder: SharedK) -> dict[str, int | float]:
     """Returns the set-up with which SecAgg+ adds integers from -L to L exactly.
 
     Its quantizer multiplies a float by ``target_range / (2 * clipping_range)``, which is 1, and its weights
@@ -29,7 +27,7 @@ def setup_of(encoder: SharedK) -> dict[str, Any]:
     }
 
 
-def zeros_like(model: ArrayRecord) -> dict[str, NDArray[Any]]:
+def zeros_like(model: ArrayRecord) -> dict[str, NDArray[np.generic]]:
     """Returns zeros with the shapes of a model; a strategy may change its dtype, so they are float32."""
     return {name: np.zeros(read(name, array).shape, np.float32) for name, array in model.items()}
 

@@ -7,7 +7,7 @@ import secrets
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from types import SimpleNamespace
-from typing import Any, cast
+from typing import cast
 
 import numpy as np
 from flwr.app import ArrayRecord, Context, Message
@@ -77,7 +77,7 @@ class CompressedSecAggWorkflow(SecAggPlusWorkflow):
         self,
         num_shares: int | float,
         reconstruction_threshold: int | float,
-        encoder: Any,
+        encoder: object,
         *,
         timeout: float | None = None,
     ) -> None:
@@ -103,7 +103,7 @@ class CompressedSecAggWorkflow(SecAggPlusWorkflow):
         self._receipts = Receipts()
         self._masked: MaskedSum | None = None
         self._forms: Mapping[str, str] = {}  # the arrays of the model
-        self._state: Mapping[str, NDArray[Any]] = {}
+        self._state: Mapping[str, NDArray[np.generic]] = {}
         self._uplink_bytes = 0
         self._round = 0  # of this training; Flower may begin again at 1
         self._reasons: list[tuple[int, str]] = []  # why clients of the round dropped out
@@ -169,7 +169,7 @@ class CompressedSecAggWorkflow(SecAggPlusWorkflow):
         strategy = context.strategy
         model = context.state.array_records[MAIN_PARAMS_RECORD]
 
-        def aggregate_fit(round_num: int, results: Results, failures: list[Any]) -> Aggregated:
+        def aggregate_fit(round_num: int, results: Results, failures: list[object]) -> Aggregated:
             return self._aggregate(strategy, model, round_num, results, failures)
 
         guarded = self._guarded(
@@ -269,7 +269,7 @@ class CompressedSecAggWorkflow(SecAggPlusWorkflow):
         configs[Key.MASKED_PARAMETERS] = [ndarray_to_bytes(part) for part in (numbers[:1], numbers[1:])]
 
     def _aggregate(
-        self, strategy: Strategy, model: ArrayRecord, round_num: int, results: Results, failures: list[Any]
+        self, strategy: Strategy, model: ArrayRecord, round_num: int, results: Results, failures: list[object]
     ) -> Aggregated:
         """Passes the strategy the mean model, and confirms the clients in the sum if it returns a model."""
         try:
@@ -296,7 +296,7 @@ class CompressedSecAggWorkflow(SecAggPlusWorkflow):
             "fedplug-dense-bytes": plain,
         }
 
-    def _mean(self, results: Results) -> tuple[MaskedMean, dict[str, NDArray[Any]]]:
+    def _mean(self, results: Results) -> tuple[MaskedMean, dict[str, NDArray[np.generic]]]:
         """Returns the mean update, and the next state, from the mean of integers that Flower computed."""
         assert self._masked is not None
         (mean,) = parameters_to_ndarrays(results[0][1].parameters)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
 
 import numpy as np
 from nvflare.apis.dxo import DXO, DataKind, MetaKey
@@ -30,7 +29,7 @@ DATA = "fedplug_sum"
 class _HEFilter(WeightFilter):
     """A filter with the replica of its site, which is in a store in the job's folder."""
 
-    def __init__(self, encoder: str | dict[str, Any], sites: list[str]) -> None:
+    def __init__(self, encoder: str | dict[str, object], sites: list[str]) -> None:
         """Initializes the filter.
 
         Args:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from nvflare.apis.dxo import DataKind
 from nvflare.apis.fl_context import FLContext
 from nvflare.app_common.abstract.learnable_persistor import LearnablePersistor
@@ -27,7 +25,7 @@ __all__ = ["InitialModel", "he_recipe"]
 
 
 def he_recipe(
-    encoder: str | dict[str, Any],
+    encoder: str | dict[str, object],
     *,
     sites: list[str],
     persistor: ModelPersistor,

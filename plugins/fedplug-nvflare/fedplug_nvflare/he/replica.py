@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,7 +19,7 @@ from fedplug_nvflare.he.encrypted_sum import EncryptedSum
 
 __all__ = ["Replica"]
 
-Arrays = dict[str, NDArray[Any]]
+Arrays = dict[str, NDArray[np.generic]]
 
 _MODEL, _SERVER, _SENT = "model/", "server/", "sent"
 _APPLIED = "fingerprint before the last sum"
@@ -42,7 +42,7 @@ class Replica:
     """
 
     def __init__(
-        self, store: StateStore, encoder: str | dict[str, Any], sites: Sequence[str], site: str
+        self, store: StateStore, encoder: str | dict[str, object], sites: Sequence[str], site: str
     ) -> None:
         """Reads the state.
 
@@ -54,7 +54,7 @@ class Replica:
         """
         if site not in sites:
             raise StateError(f"this site is {site!r}, which is not one of the sites {list(sites)} of the job")
-        self._encoder: Any = fedplug.encoder(encoder)
+        self._encoder = fedplug.encoder(encoder)
         self._sites, self._site = sites, site
         signature = {"encoder": fedplug.to_config(self._encoder), "sites": list(sites)}
         self._store = store.open_process("homomorphic encryption", signature)
@@ -160,6 +160,6 @@ def _fingerprint(kept: _Kept) -> int:
     return found & 0xFFFFFF
 
 
-def _part(arrays: Mapping[str, NDArray[Any]], prefix: str) -> Arrays:
+def _part(arrays: Mapping[str, NDArray[np.generic]], prefix: str) -> Arrays:
     """Returns the arrays with a prefix, sorted by name: a store may return them in any order."""
     return {name.removeprefix(prefix): arrays[name] for name in sorted(arrays) if name.startswith(prefix)}
