@@ -1,11 +1,11 @@
 """Measures time and peak memory of the codec, broadcasts and differences at the size of the reader's model.
 
     python -m benchmarks.at_size                      # GPT-2; writes benchmarks/results/at_size.md
-    python -m benchmarks.at_size --models gpt2 llama  # also 1.1 billion parameters; takes up to 20 GB
+    python -m benchmarks.at_size --models gpt2 llama  # also 1.1 billion parameters
 
-Each row is measured in a process of its own, so that its peak is its own. The rows are kept in
-``runs/at_size.jsonl``, and the same command continues after an interruption. zstandard and PyTorch are
-measured if they are installed.
+Each row is measured in a process of its own, so that its peak is its own. A row that needs more than the free
+memory says so. The rows are kept in ``runs/at_size.jsonl``, and the same command continues after an
+interruption. zstandard and PyTorch are measured if they are installed.
 """
 
 from __future__ import annotations
@@ -303,6 +303,7 @@ def page(records: list[dict[str, Any]]) -> str:
 
 Made by `python -m benchmarks.at_size` on {datetime.date.today()}:
 {here["processor"]}, {here["cores"]} cores, SIMD level {here["simd"]}.
+The load average is {os.getloadavg()[0]:.1f} at the end.
 Each row is a process of its own. "First" is the first call, "then" the median of the next {RUNS - 1}.
 GB/s are bytes of the model by "then". The peak is resident memory above the input, which includes an `out=`:
 states, sums and results are in it, and the pool of released results.

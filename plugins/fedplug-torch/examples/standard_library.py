@@ -38,11 +38,12 @@ def read_text(workers: int) -> Text:
     """Distributes the modules, sorted by name, to the workers in turn. Holds out every tenth."""
     modules = sorted(Path(sysconfig.get_path("stdlib")).glob("*.py"))
     held_out, trained = modules[::10], [module for place, module in enumerate(modules) if place % 10]
-    return Text([_read(trained[worker::workers]) for worker in range(workers)], _read(held_out))
+    return Text([read(trained[worker::workers]) for worker in range(workers)], read(held_out))
 
 
-def _read(modules: list[Path]) -> torch.Tensor:
-    text = "".join(module.read_text(encoding="utf-8") for module in modules)
+def read(files: list[Path]) -> torch.Tensor:
+    """Returns the characters of files as numbers."""
+    text = "".join(file.read_text(encoding="utf-8") for file in files)
     return torch.tensor([_NUMBERS.get(character, 0) for character in text], dtype=torch.uint8)
 
 
@@ -56,16 +57,16 @@ def batch(text: torch.Tensor, seed: tuple[int, ...], size: int = BATCH) -> tuple
 
 
 class CharacterModel(nn.Module):
-    """A decoder-only transformer of 0.1 million parameters."""
+    """A decoder-only transformer, by default of 0.1 million parameters."""
 
-    def __init__(self) -> None:
+    def __init__(self, width: int = WIDTH, layers: int = LAYERS, heads: int = HEADS) -> None:
         super().__init__()
         count = len(CHARACTERS) + 1
-        self.characters = nn.Embedding(count, WIDTH)
-        self.places = nn.Embedding(LENGTH, WIDTH)
-        self.blocks = nn.ModuleList(_Block() for _ in range(LAYERS))
-        self.norm = nn.LayerNorm(WIDTH)
-        self.head = nn.Linear(WIDTH, count)
+        self.characters = nn.Embedding(count, width)
+        self.places = nn.Embedding(LENGTH, width)
+        self.blocks = nn.ModuleList(_Block(width, heads) for _ in range(layers))
+        self.norm = nn.LayerNorm(width)
+        self.head = nn.Linear(width, count)
 
     def forward(self, characters: torch.Tensor) -> torch.Tensor:
         """Returns logits of the next character, ``[batch, length, characters]``."""
@@ -77,17 +78,18 @@ class CharacterModel(nn.Module):
 
 
 class _Block(nn.Module):
-    def __init__(self) -> None:
+    def __init__(self, width: int, heads: int) -> None:
         super().__init__()
-        self.norm_1, self.norm_2 = nn.LayerNorm(WIDTH), nn.LayerNorm(WIDTH)
-        self.query_key_value = nn.Linear(WIDTH, 3 * WIDTH, bias=False)
-        self.out = nn.Linear(WIDTH, WIDTH, bias=False)
-        self.widen, self.narrow = nn.Linear(WIDTH, 4 * WIDTH), nn.Linear(4 * WIDTH, WIDTH)
+        self.heads = heads
+        self.norm_1, self.norm_2 = nn.LayerNorm(width), nn.LayerNorm(width)
+        self.query_key_value = nn.Linear(width, 3 * width, bias=False)
+        self.out = nn.Linear(width, width, bias=False)
+        self.widen, self.narrow = nn.Linear(width, 4 * width), nn.Linear(4 * width, width)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         rows, length, _ = x.shape
-        heads = self.query_key_value(self.norm_1(x)).view(rows, length, 3, HEADS, -1).permute(2, 0, 3, 1, 4)
-        seen = nn.functional.scaled_dot_product_attention(*heads, is_causal=True)
+        split = self.query_key_value(self.norm_1(x)).view(rows, length, 3, self.heads, -1)
+        seen = nn.functional.scaled_dot_product_attention(*split.permute(2, 0, 3, 1, 4), is_causal=True)
         x = x + self.out(seen.transpose(1, 2).reshape(x.shape))
         widened: torch.Tensor = self.narrow(nn.functional.gelu(self.widen(self.norm_2(x))))
         return x + widened
