@@ -59,7 +59,10 @@ def test_graphs_write_and_read_the_same_bytes(expression, lowering):
     def decode(buffer, old):
         return in_graph.decode(buffer, old)
 
-    in_graph = change_coder(fedplug.encoder(expression), tf.TensorSpec(new.shape, tf.float32))
+    encoder = fedplug.encoder(expression)
+    if lowering == "reference" and encoder.capabilities.needs_op_library:
+        pytest.skip("it has no reference")
+    in_graph = change_coder(encoder, tf.TensorSpec(new.shape, tf.float32))
     with use_lowering(lowering):
         sent = encode(buffer, changed)
         np.testing.assert_array_equal(sent, coder.encode(buffer, changed))

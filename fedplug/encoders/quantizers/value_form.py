@@ -48,10 +48,17 @@ class ValueFormQuantizer(Quantizer):
     executes_on: ClassVar[tuple[str, ...]] = EXECUTIONS_AND_CUDA
     """See `Capabilities.executes_on`; a form without a CUDA kernel overrides it."""
 
+    needs_op_library: ClassVar[bool] = False
+    """See `Capabilities.needs_op_library`; a form without a reference overrides it."""
+
     @property
     def capabilities(self) -> Capabilities:
         return dataclasses.replace(
-            super().capabilities, fixed_size=True, decode_copies=0, executes_on=self.executes_on
+            super().capabilities,
+            fixed_size=True,
+            decode_copies=0,
+            executes_on=self.executes_on,
+            needs_op_library=self.needs_op_library,
         )
 
     @property
@@ -304,7 +311,8 @@ class Codebook(ValueFormQuantizer):
     2^(bits-1)``, or in the nearest bin, and becomes the mean of the values in its bin. So the mean of all
     values does not change, and outliers do not widen the bins. The largest entries of an update are far from
     their mean on both sides: ``codebook(2)`` keeps little more than their signs, and an entropy coder then
-    needs about one bit per value. ``codebook(8)`` is hivemind's uniform 8-bit quantization.
+    needs about one bit per value. ``codebook(8)`` is hivemind's uniform 8-bit quantization. In TensorFlow it
+    needs the compiled op.
 
     Sources: Ryabinin, Borzunov, Diskin, et al., "hivemind" (`Uniform8BitQuantization`). Sarfi et al.,
     "Communication Efficient LLM Pre-training with SparseLoCo", arXiv 2508.15706, section 3, for 2 bits.
@@ -319,6 +327,7 @@ class Codebook(ValueFormQuantizer):
     name: ClassVar[str] = "codebook"
     wire_id: ClassVar[str] = "codebook/1"
     executes_on: ClassVar[tuple[str, ...]] = EXECUTIONS
+    needs_op_library: ClassVar[bool] = True
 
     def __init__(self, bits: int = 8) -> None:
         """Makes the quantizer.
@@ -367,7 +376,8 @@ class Bounded(ValueFormQuantizer):
     selected. The bound holds for every element and dtype: the step is ``2 * rel * (max - min)``, less the
     rounding errors of dtype and arithmetic. If values have so few digits that nothing is left, the step is a
     power of two without rounding errors. Zeros stay zeros, equal values stay equal, and no value leaves the
-    range. Most multiples in an update are near zero, so add an entropy coder: ``bounded(0.01) | rans``.
+    range. Most multiples in an update are near zero, so add an entropy coder: ``bounded(0.01) | rans``. In
+    TensorFlow it needs the compiled op.
 
     Source: Tao, Di, Chen, Cappello, "Significantly Improving Lossy Compression for Scientific Data Sets Based
     on Multidimensional Prediction and Error-Controlled Quantization", IPDPS 2017 (SZ), its quantization,
@@ -384,6 +394,7 @@ class Bounded(ValueFormQuantizer):
     name: ClassVar[str] = "bounded"
     wire_id: ClassVar[str] = "bounded/1"
     executes_on: ClassVar[tuple[str, ...]] = EXECUTIONS
+    needs_op_library: ClassVar[bool] = True
 
     def __init__(self, rel: float = 1e-2, *, error_feedback: bool = False) -> None:
         """Makes the quantizer.

@@ -6,7 +6,13 @@ import tensorflow as tf
 
 from fedplug.kernels.arguments import real, whole
 from fedplug.ops._tensorflow import loader
-from fedplug.ops._tensorflow.arguments import as_bytes, as_int64, require_floating, require_vectors
+from fedplug.ops._tensorflow.arguments import (
+    as_bytes,
+    as_int64,
+    refuse_without_op,
+    require_floating,
+    require_vectors,
+)
 from fedplug.ops._tensorflow.reference import value_code as reference
 from fedplug.ops.lowering import resolve_lowering
 from fedplug.ops.types import Array, DType, Scalar, ValueForm
@@ -33,7 +39,8 @@ def encode_values(
         return loader.library().fedplug_encode_values(
             values, seed, bits, form=form, block_size=block_size, relative=relative
         )
-    return reference.encode(values, seed, bits, form, block_size, relative)
+    _require_reference(form)
+    return reference.encode(values, seed, bits, form, block_size)
 
 
 def decode_values(
@@ -55,4 +62,10 @@ def decode_values(
         return loader.library().fedplug_decode_values(
             code, count, bits, T=dtype, form=form, block_size=block_size, relative=relative
         )
-    return reference.decode(code, count, bits, form, tf.as_dtype(dtype), block_size, relative)
+    _require_reference(form)
+    return reference.decode(code, count, bits, form, tf.as_dtype(dtype), block_size)
+
+
+def _require_reference(form: ValueForm) -> None:
+    if form in ("codebook", "bounded"):
+        refuse_without_op("quantizer", form, instead="bfp")

@@ -12,7 +12,7 @@ from fedplug.ops._tensorflow.checks import of_length, require
 from fedplug.ops._tensorflow.mean_magnitude import mean_magnitude
 from fedplug.ops._tensorflow.packing import pack, unpack
 from fedplug.ops._tensorflow.prng import dither
-from fedplug.ops._tensorflow.reference import bfp, bounded, codebook
+from fedplug.ops._tensorflow.reference import bfp
 from fedplug.ops._tensorflow.reference.traced import traced_once
 from fedplug.ops._tensorflow.serialization import from_bytes, to_bytes
 from fedplug.ops._tensorflow.spec import widened
@@ -24,9 +24,7 @@ _FORMATS = {"float16": tf.float16, "bfloat16": tf.bfloat16}
 
 
 @traced_once
-def encode(
-    values: tf.Tensor, seed: tf.Tensor, bits: tf.Tensor, form: str, block_size: int, relative: float
-) -> tf.Tensor:
+def encode(values: tf.Tensor, seed: tf.Tensor, bits: tf.Tensor, form: str, block_size: int) -> tf.Tensor:
     finite = tf.reduce_all(tf.math.is_finite(values))
     with require(finite, f"{form} got values that are NaN or infinite"):
         values = tf.identity(values)
@@ -34,10 +32,6 @@ def encode(
         return _encode_cast(values, _FORMATS[form])
     if form in ("qsgd", "nearest"):
         return _encode_qsgd(values, seed, _checked(bits, _LEAST_BITS), block_size, form == "nearest")
-    if form == "codebook":
-        return codebook.encode(values, _checked(bits, 1))
-    if form == "bounded":
-        return bounded.encode(values, relative)
     if form == "bfp":
         bits = _checked(bits, _LEAST_BITS)
         return bfp.encode(values, bits, _highest(bits), block_size)
@@ -52,7 +46,6 @@ def decode(
     form: str,
     dtype: tf.DType,
     block_size: int,
-    relative: float,
 ) -> tf.Tensor:
     with require((count >= 0) & (count < 2**31), "count must be in [0, 2^31)"):
         count = tf.identity(count)
@@ -60,10 +53,6 @@ def decode(
         return _decode_cast(code, count, dtype, form)
     if form in ("qsgd", "nearest"):
         return _decode_qsgd(code, count, _checked(bits, _LEAST_BITS), dtype, block_size)
-    if form == "codebook":
-        return codebook.decode(code, count, _checked(bits, 1), dtype)
-    if form == "bounded":
-        return bounded.decode(code, count, relative, dtype)
     if form == "bfp":
         bits = _checked(bits, _LEAST_BITS)
         return bfp.decode(code, count, bits, _highest(bits), dtype, block_size)
